@@ -1,0 +1,42 @@
+# `make demo` runs the main job, `make test` every test. Both make the environment in .venv first.
+
+PYTHON ?= python3.11
+ifeq ($(shell command -v $(PYTHON) 2>/dev/null),)
+PYTHON := python3
+endif
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SEED ?= 1
+# Unit tests before formal, cosim and system: what finds the worst bugs fastest comes first.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: demo test test-long lint docs clean
+
+demo: $(STAMP)
+	$(BIN)/dxpu demo --seed $(SEED)
+
+test: $(STAMP) lint
+	DXPU_SEED=$(SEED) $(PYTEST) -m "not long" tests
+
+test-long: $(STAMP) lint
+	DXPU_SEED=$(SEED) $(PYTEST) tests
+
+lint: $(STAMP)
+	$(BIN)/ruff check --quiet hdl sim boards tests
+	$(BIN)/mypy --no-error-summary
+
+clean:
+	rm -rf build $(VENV)
+
+# --no-build-isolation: hatchling comes from the same pinned set as everything else.
+$(STAMP): pyproject.toml requirements.txt
+	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON); install CPython 3.11"; exit 1; }
+	@command -v g++ >/dev/null || { echo "error: no g++; Verilator needs a C++ compiler"; exit 1; }
+	@echo "Setting up $(VENV) (once; about a minute) ..."
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--no-build-isolation -e .
+	@touch $@

