@@ -1,0 +1,160 @@
+"""Queues: words through :class:`Queue`, whole packets through :class:`PacketQueue`."""
+
+from amaranth import *
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from .stream import PacketLayout, PacketSignature, Register, connect
+
+__all__ = ["Queue", "PacketQueue"]
+
+
+class Queue(wiring.Component):
+    """First-in first-out queue of words, first word falls through.
+
+    Throughput one word per cycle at every depth; latency one cycle up to depth 2, else two.
+
+    Parameters
+    ----------
+    shape : shape-like
+        The words.
+    depth : int
+        Words it holds at least.
+
+    Members
+    -------
+    i, o : stream of ``shape``
+    """
+
+    def __init__(self, shape, *, depth):
+        if not isinstance(depth, int) or depth < 1:
+            raise ValueError(f"depth must be a positive integer, not {depth!r}")
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        self._shape = shape
+        self._depth = depth
+
+    def elaborate(self, platform):
+        m = Module()
+        if self._depth <= 2:
+            m.submodules.words = words = Register(self._shape)
+            connect(m, wiring.flipped(self.i), words.i)
+            connect(m, words.o, wiring.flipped(self.o))
+            return m
+        m.submodules.words = words = fifo.SyncFIFOBuffered(
+            width=Shape.cast(self._shape).width, depth=self._depth)
+        m.d.comb += [
+            words.w_data.eq(self.i.payload),
+            words.w_en.eq(self.i.valid),
+            self.i.ready.eq(words.w_rdy),
+            Value.cast(self.o.payload).eq(words.r_data),
+            self.o.valid.eq(words.r_rdy),
+            words.r_en.eq(self.o.ready),
+        ]
+        return m
+
+
+class PacketQueue(wiring.Component):
+    """Store-and-forward queue of packets in block RAM: a packet comes out whole or not at all.
+
+    Packets leave in the order they came. A packet that ends with ``discard`` is removed, as is one
+    that is larger than the queue. When there is no space for a packet that would fit an empty
+    queue, ``overflow`` decides: ``"wait"`` holds the source back, ``"drop"`` never does and drops
+    the packet whole. No packet is ever removed in part.
+
+    Latency: the first beat is offered two cycles after the last one was taken. Throughput one beat
+    per cycle.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    depth : int
+        Beats; a power of two.
+    meta : shape-like, optional
+        Side information of the packets.
+    overflow : "wait" or "drop"
+
+    Members
+    -------
+    i, o : packet stream
+        ``o`` never has ``discard`` set.
+    level : ``range(depth + 1)``
+        Beats in memory, those of an unfinished packet included.
+    stat_discarded : 1
+        Pulse: a packet was removed because it ended with ``discard``.
+    stat_overflow : 1
+        Pulse: a packet was removed because it did not fit.
+    """
+
+    def __init__(self, width, *, depth, meta=None, overflow="wait"):
+        if not isinstance(depth, int) or depth < 2 or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two of at least 2, not {depth!r}")
+        if overflow not in ("wait", "drop"):
+            raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
+        super().__init__({
+            "i": In(PacketSignature(width, meta)),
+            "o": Out(PacketSignature(width, meta)),
+            "level": Out(range(depth + 1)),
+            "stat_discarded": Out(1),
+            "stat_overflow": Out(1),
+        })
+        self._layout = PacketLayout(width, meta)
+        self._depth = depth
+        self._wait = overflow == "wait"
+
+    def elaborate(self, platform):
+        m = Module()
+        i, o = self.i, self.o
+
+        # `first` is what follows `last`, and `discard` is never stored.
+        stored = {k: f.shape for k, f in self._layout if k not in ("first", "discard")}
+        m.submodules.memory = memory = Memory(
+            shape=data.StructLayout(stored), depth=self._depth, init=[])
+        write, read = memory.write_port(), memory.read_port()
+
+        # Pointers carry one bit more than an address, so that full and empty differ.
+        bits = exact_log2(self._depth) + 1
+        tail, committed, head = Signal(bits), Signal(bits), Signal(bits)
+        full, dropping = Signal(), Signal()
+        m.d.comb += [
+            self.level.eq(tail - head),
+            full.eq(self.level == self._depth),
+            write.addr.eq(tail),
+            *(write.data[k].eq(i.payload[k]) for k in stored),
+        ]
+
+        # When only the unfinished packet is in memory, waiting for space would be for ever.
+        hopeless = Signal()
+        m.d.comb += hopeless.eq((head == committed) if self._wait else 1)
+        with m.If(dropping):
+            m.d.comb += i.ready.eq(1)
+            with m.If(i.valid & i.payload.last):
+                m.d.comb += self.stat_overflow.eq(1)
+                m.d.sync += dropping.eq(0)
+        with m.Elif(full & i.valid & hopeless):
+            m.d.sync += [dropping.eq(1), tail.eq(committed)]
+        with m.Elif(~full):
+            m.d.comb += [i.ready.eq(1), write.en.eq(i.valid)]
+            with m.If(i.valid):
+                m.d.sync += tail.eq(tail + 1)
+                with m.If(i.payload.last):
+                    with m.If(i.payload.discard):
+                        m.d.comb += self.stat_discarded.eq(1)
+                        m.d.sync += tail.eq(committed)
+                    with m.Else():
+                        m.d.sync += committed.eq(tail + 1)
+
+        first = Signal(init=1)
+        m.d.comb += [
+            read.addr.eq(head),
+            read.en.eq((head != committed) & (~o.valid | o.ready)),
+            *(o.payload[k].eq(read.data[k]) for k in stored),
+            o.payload.first.eq(first),
+        ]
+        with m.If(o.valid & o.ready):
+            m.d.sync += [first.eq(o.payload.last), o.valid.eq(0)]
+        with m.If(read.en):
+            m.d.sync += [head.eq(head + 1), o.valid.eq(1)]
+        return m
