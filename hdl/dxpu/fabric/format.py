@@ -1,0 +1,271 @@
+"""DXF v1, the frames between two proxies: every constant of the format, defined once.
+
+Pure Python without Amaranth, so that the RTL, the golden model, the dissector, the manager and the
+documentation (``docs/wire-format.md``) all read the same numbers. Offsets are in bytes from the
+destination MAC; multi-byte fields are big endian unless said otherwise; sizes exclude the FCS.
+"""
+
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+__all__ = [
+    "ACK_BYTES", "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS",
+    "ETHERTYPE", "EVENT_BYTES", "FENCE_BYTES", "HCRC_INIT", "HCRC_OFFSET", "HCRC_POLY",
+    "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "MAC_PREFIX", "MIN_FRAME_BYTES",
+    "NODE_MANAGER", "NODE_UNASSIGNED", "PROBE_BYTES", "RECORD_ALIGN", "RECORD_CRC_BYTES",
+    "SEQUENCED", "SLOT_HOST", "TAG_NONE", "VERSION",
+    "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode", "EventCode", "FenceReason",
+    "Field", "FrameType", "PowerState", "Role", "SecurityMode", "binding_word", "node_mac",
+]
+
+ETHERTYPE = 0x88B5
+VERSION = 1
+#: First three bytes of every node MAC: locally administered, then "DX".
+MAC_PREFIX = b"\x02\x44\x58"
+
+MIN_FRAME_BYTES = 60
+#: Fixed header, from the destination MAC up to and including HCRC.
+HEADER_BYTES = 32
+CREDIT_BYTES = 8
+
+HCRC_POLY = 0x1021
+HCRC_INIT = 0xFFFF
+#: HCRC covers the bytes from here to :data:`HCRC_OFFSET` and then the credit extension.
+HCRC_START = 14
+HCRC_OFFSET = 30
+
+COUNT_MAX = 31
+RECORD_CRC_BYTES = 4
+#: Records of a frame that has more than one are padded to a multiple of this.
+RECORD_ALIGN = 8
+
+#: Bodies of fixed size, without the CRC-32C that ends each.
+ACK_ENTRIES = 3
+ACK_BYTES = ACK_ENTRIES * CREDIT_BYTES
+HELLO_BYTES = 28
+PROBE_BYTES = 8
+EVENT_BYTES = 8
+FENCE_BYTES = 8
+BODY_CRC_BYTES = 4
+
+NODE_MANAGER = 0x000
+#: No number yet (as a source), or everybody (as a destination).
+NODE_UNASSIGNED = 0xFFF
+#: Slot number of a host; the slots of a box count from 1.
+SLOT_HOST = 0
+#: Session tag before one was offered; never offered itself.
+TAG_NONE = 0
+
+
+class Field(NamedTuple):
+    """A field of a frame: byte offset, and the bits inside the ``size`` bytes from there."""
+
+    name: str
+    offset: int
+    size: int
+    msb: int
+    lsb: int
+
+
+#: The fixed header.
+HEADER_FIELDS = (
+    Field("destination MAC", 0, 6, 47, 0),
+    Field("source MAC", 6, 6, 47, 0),
+    Field("EtherType", 12, 2, 15, 0),
+    Field("version", 14, 1, 7, 4),
+    Field("type", 14, 1, 3, 0),
+    Field("CRX", 15, 1, 7, 7),
+    Field("AR", 15, 1, 6, 6),
+    Field("zero", 15, 1, 5, 5),
+    Field("count", 15, 1, 4, 0),
+    Field("destination node", 16, 3, 23, 12),
+    Field("source node", 16, 3, 11, 0),
+    Field("destination slot", 19, 1, 7, 0),
+    Field("source slot", 20, 1, 7, 0),
+    Field("path", 21, 1, 7, 4),
+    Field("stream", 21, 1, 3, 0),
+    Field("session tag", 22, 2, 15, 0),
+    Field("SEQ", 24, 3, 23, 0),
+    Field("ACK", 27, 3, 23, 0),
+    Field("HCRC", 30, 2, 15, 0),
+)
+
+#: The credit extension, which is also the form of an entry of ACK and SACK (offsets within it).
+CREDIT_FIELDS = (
+    Field("class", 0, 1, 7, 0),
+    Field("generation", 1, 1, 7, 0),
+    Field("header limit", 2, 2, 15, 0),
+    Field("data limit", 4, 2, 15, 0),
+    Field("echo", 6, 2, 15, 0),
+)
+
+
+class FrameType(IntEnum):
+    """Low nibble of byte 14. All other values: the frame is dropped."""
+
+    HELLO = 0
+    HELLO_ACK = 1
+    TLP = 2
+    HDR = 3
+    DATA = 4
+    ACK = 5
+    SACK = 6
+    PROBE = 7
+    EVENT = 8
+    FENCE = 9
+    MGMT = 10
+
+
+#: Types that consume a sequence number; the others carry the next one and consume none.
+SEQUENCED = frozenset({FrameType.TLP, FrameType.HDR, FrameType.DATA, FrameType.EVENT})
+
+
+class CreditClass(IntEnum):
+    """Flow-control class of a credit extension or entry. All other values: dropped."""
+
+    P = 0
+    NP = 1
+    CPL = 2
+
+
+class EventCode(IntEnum):
+    """First byte of an EVENT's body. Codes not listed are committed and then ignored."""
+
+    BIND = 1
+    """To a box: the slot belongs to the sender from here on, with the row's generation.
+    Argument: zero."""
+    UNBIND = 2
+    """To a box: the binding ends here. Argument: zero."""
+    RESET = 3
+    """To a box: hot reset of the slot, its queues are flushed. Argument: zero."""
+    RESET_DONE = 4
+    """To a host: the hot reset is over. Argument: zero."""
+    LINK_UP = 5
+    """To a host: the slot's PCIe link is up. Argument: width in lanes [5:0], speed [11:8] as in
+    Link Status."""
+    LINK_DOWN = 6
+    """To a host: the slot's PCIe link is down. Argument: zero."""
+    PRESENCE = 7
+    """To a host. Argument: bit 0, a GPU is in the slot."""
+    POWER = 8
+    """To a box: power state wanted; to a host: power state reached. Argument:
+    :class:`PowerState`."""
+    ERROR = 9
+    """To a host. Argument: :class:`ErrorCode`."""
+
+
+class PowerState(IntEnum):
+    """Argument of :attr:`EventCode.POWER`."""
+
+    OFF = 0
+    ON = 1
+
+
+class ErrorCode(IntEnum):
+    """Argument of :attr:`EventCode.ERROR`."""
+
+    INTERNAL = 1
+    """A memory of the proxy returned a TLP with a wrong CRC."""
+    STALLED = 2
+    """The slot took no posted TLP for too long."""
+    OVERFLOW = 3
+    """A TLP came that no credit had been granted for."""
+
+
+class FenceReason(IntEnum):
+    """First byte of a FENCE's body."""
+
+    MANAGED = 1
+    """The manager asked for it."""
+    LINK_LOST = 2
+    """The GPU's link went down."""
+    SESSION_LOST = 3
+    """Replay gave up, or the peer restarted."""
+    STALLED = 4
+    """The slot took no posted TLP for too long."""
+    DEADLINE = 5
+    """A request stayed without completion."""
+    INTERNAL = 6
+    """The proxy's own memory failed."""
+
+
+class Role(IntEnum):
+    """Role byte of HELLO."""
+
+    MANAGER = 0
+    HOST = 1
+    BOX = 2
+
+
+class ArqMode(IntEnum):
+    """ARQ byte of HELLO. The lower of both sides' values is used."""
+
+    GO_BACK_N = 0
+    SELECTIVE_REPEAT = 1
+
+
+class SecurityMode(IntEnum):
+    """Security byte of HELLO. Both sides must say the same."""
+
+    NONE = 0
+    MACSEC_GCM_AES_XPN_128 = 1
+    MACSEC_GCM_AES_XPN_256 = 2
+
+
+class Capability(IntFlag):
+    """Capability bits of HELLO; all others zero when sent and ignored when received."""
+
+    SPLIT = 1 << 0
+    """Takes the split form (HDR and DATA)."""
+    SACK = 1 << 1
+    """Takes and sends SACK with a bitmap."""
+    PROBE = 1 << 2
+    """Answers PROBE and fills the timestamp echo."""
+    STRIPE = 1 << 3
+    """Takes the frames of one stream over several paths at a time."""
+
+
+class DropCause(IntEnum):
+    """Why a frame was dropped. One that is wrong in several ways counts once, as the first."""
+
+    FCS = 0
+    """The MAC said so (``discard``)."""
+    RUNT = 1
+    """Shorter than 60 bytes."""
+    ETHERTYPE = 2
+    """Not 0x88B5."""
+    VERSION = 3
+    """Version nibble not 1."""
+    HCRC = 4
+    """Header CRC wrong."""
+    TYPE = 5
+    """Type not in :class:`FrameType`."""
+    FIELD = 6
+    """Zero bit set, count not fit for the type, credit class above 2, or SEQ or ACK of a HELLO
+    not zero."""
+    LENGTH = 7
+    """Not exactly ``max(60, end of body)`` bytes, or no end follows (reserved Fmt, more records
+    than bytes)."""
+    PADDING = 8
+    """Padding after a record or after the body not zero."""
+    RECORD = 9
+    """A record's CRC-32C, with its binding word, is wrong."""
+    BODY = 10
+    """A body's CRC-32C is wrong, or a zero field in it is not zero, or an entry's class is not
+    that of its place."""
+    OVERFLOW = 11
+    """Larger than the receive queue."""
+    REFUSED = 12
+    """Valid, but the link refused it (node, session, sequence)."""
+    UNHANDLED = 13
+    """Its header is valid, but nothing here handles the type; its body was not looked at."""
+
+
+def node_mac(path: int, node: int) -> bytes:
+    """MAC address of ``node`` on ``path``: ``02:44:58:PP:NN:NN``."""
+    return MAC_PREFIX + bytes([path]) + node.to_bytes(2, "big")
+
+
+def binding_word(tag: int, seq: int) -> int:
+    """What a record's CRC-32C is XORed with before it is sent."""
+    return (tag & 0xFFFF) << 16 | (seq & 0xFFFF)

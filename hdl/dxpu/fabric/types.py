@@ -1,0 +1,121 @@
+"""Structures between the link and the packetizer and depacketizer.
+
+Values are in natural (host) order here; wire order exists only inside the packetizer and the
+depacketizer. The first field of a structure is the least significant. Field meanings are those of
+DXF v1 (design section 5), numbers those of :mod:`dxpu.fabric.format`.
+"""
+
+from amaranth.lib import data
+
+__all__ = ["Committed", "Control", "Credit", "Event", "FrameHeader", "FrameRoute", "PathMeta",
+           "RouteRequest", "TlpMeta", "Verdict"]
+
+
+class Credit(data.Struct):
+    """A credit extension, or one entry of an ACK."""
+
+    cls: 8
+    generation: 8
+    header_limit: 16
+    data_limit: 16
+    echo: 16
+
+
+class FrameHeader(data.Struct):
+    """The fixed header of a received frame and its credit extension.
+
+    ``credit`` means something only if ``crx`` is set.
+    """
+
+    type: 4
+    crx: 1
+    ar: 1
+    count: 5
+    dst_node: 12
+    src_node: 12
+    dst_slot: 8
+    src_slot: 8
+    path: 4
+    stream: 4
+    tag: 16
+    seq: 24
+    ack: 24
+    credit: Credit
+
+
+class FrameRoute(data.Struct):
+    """What the link knows about the frame that is to be sent.
+
+    Without ``ok`` there is no way for the frame: its TLPs are dropped and counted. ``credits`` (P,
+    NP, Cpl) are the entries of an ACK, ``credit`` is the extension, sent if ``crx``.
+    """
+
+    dst_node: 12
+    src_node: 12
+    dst_slot: 8
+    src_slot: 8
+    path: 4
+    stream: 4
+    tag: 16
+    seq: 24
+    ack: 24
+    ar: 1
+    crx: 1
+    credit: Credit
+    credits: data.ArrayLayout(Credit, 3)
+    ok: 1
+
+
+class RouteRequest(data.Struct):
+    """Asks the link for a :class:`FrameRoute`.
+
+    ``row`` is the row of the local mapping table, ``consumes`` says that the frame takes a SEQ.
+    """
+
+    row: 6
+    consumes: 1
+
+
+class Control(data.Struct):
+    """A frame without TLPs to be sent: ``type`` is ACK or EVENT, the rest belongs to EVENT."""
+
+    type: 4
+    row: 6
+    code: 8
+    generation: 16
+    argument: 32
+
+
+class Verdict(data.Struct):
+    """The link's answer to a :class:`FrameHeader`: take the frame or drop it; row it is for."""
+
+    accept: 1
+    row: 6
+
+
+class Event(data.Struct):
+    """An EVENT frame that took effect."""
+
+    row: 6
+    code: 8
+    generation: 16
+    argument: 32
+
+
+class TlpMeta(data.Struct):
+    """Row of the local mapping table that a TLP came from or goes to."""
+
+    row: 6
+
+
+class PathMeta(data.Struct):
+    """Path (and thereby the Ethernet port) that a frame leaves by."""
+
+    path: 4
+
+
+class Committed(data.Struct):
+    """A frame that took effect: its header, and the row that the verdict named."""
+
+    row: 6
+    header: FrameHeader
