@@ -1,0 +1,90 @@
+"""From the proxy to PCIe: one in-order stream of TLPs becomes one stream per class.
+
+Ref: PCIe Base 5.0, 2.4.1 (ordering), design of the TLP boundary in docs/architecture.md
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..queue import PacketQueue
+from ..stream import PacketSignature, payload_shape
+from ..tlp.types import TlpClass
+
+__all__ = ["Egress"]
+
+
+class Egress(wiring.Component):
+    """Splits TLPs by class, so that whoever knows the link's credits may let posted requests and
+    completions pass a blocked non-posted request.
+
+    A non-posted request or a completion is offered only after every posted request that came before
+    it was taken whole. Within a class the order is kept. Nothing is dropped but what ends with
+    ``discard`` and what is larger than ``depth`` beats, which is counted.
+
+    Latency three cycles after the last beat. A full queue of one class holds back all classes.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    depth : int
+        Beats per class; a power of two.
+
+    Members
+    -------
+    i : packet stream with meta :class:`~dxpu.tlp.types.TlpClass`
+    p, np, cpl : packet streams
+        Posted requests, non-posted requests, completions.
+    stat_overflow : 1
+        Pulse: a TLP larger than its queue was dropped.
+    """
+
+    def __init__(self, width, *, depth):
+        super().__init__({
+            "i": In(PacketSignature(width, TlpClass)),
+            "p": Out(PacketSignature(width)),
+            "np": Out(PacketSignature(width)),
+            "cpl": Out(PacketSignature(width)),
+            "stat_overflow": Out(1),
+        })
+        self._width = width
+        self._depth = depth
+
+    def elaborate(self, platform):
+        m = Module()
+        i = self.i
+        # Posted requests that came and that were taken. As many as beats can be in the queue, one
+        # in the output register; one bit more tells "before" from "after" in modulo arithmetic.
+        bits = (self._depth + 2).bit_length() + 1
+        came, taken = Signal(bits), Signal(bits)
+
+        queues = {cls: PacketQueue(self._width, depth=self._depth, meta=bits) for cls in TlpClass}
+        plain = [k for k, _ in payload_shape(self.p) if k != "meta"]
+        for cls, port in ((TlpClass.P, self.p), (TlpClass.NP, self.np), (TlpClass.CPL, self.cpl)):
+            queue = m.submodules[cls.name.lower()] = queues[cls]
+            mine = i.payload.meta == cls
+            m.d.comb += [
+                queue.i.valid.eq(i.valid & mine),
+                queue.i.payload.meta.eq(came),
+                *(queue.i.payload[k].eq(i.payload[k]) for k in plain),
+                *(port.payload[k].eq(queue.o.payload[k]) for k in plain),
+            ]
+            with m.If(mine):
+                m.d.comb += i.ready.eq(queue.i.ready)
+            # `taken` never falls behind again, so an offered packet stays offered.
+            allowed = 1 if cls is TlpClass.P else ~(taken - queue.o.payload.meta)[bits - 1]
+            m.d.comb += [
+                port.valid.eq(queue.o.valid & allowed),
+                queue.o.ready.eq(port.ready & allowed),
+            ]
+        m.d.comb += self.stat_overflow.eq(Cat(q.stat_overflow for q in queues.values()).any())
+
+        posted = queues[TlpClass.P]
+        stored = (posted.i.valid & posted.i.ready & posted.i.payload.last
+                  & ~posted.stat_overflow & ~posted.stat_discarded)
+        m.d.sync += [
+            came.eq(came + stored),
+            taken.eq(taken + (self.p.valid & self.p.ready & self.p.payload.last)),
+        ]
+        return m

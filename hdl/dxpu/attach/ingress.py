@@ -1,0 +1,76 @@
+"""From PCIe into the proxy: credits that an attached data link layer can advertise."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..tlp.types import TlpClass, TlpInfo
+
+__all__ = ["CreditLimits", "CreditLedger"]
+
+
+class CreditLimits(data.Struct):
+    """Flow control limits granted to the PCIe link partner since reset, modulo 2^16.
+
+    The sender may have sent at most ``header`` TLPs and ``data`` units of 16 bytes of the class.
+
+    Members
+    -------
+    header, data : 16
+    """
+
+    header: 16
+    data: 16
+
+
+class CreditLedger(wiring.Component):
+    """Counts the credits of one ingress port: what its buffer holds at first, then what leaves it.
+
+    One in-order buffer serves all three classes, so its space is divided among them once: half the
+    data units each to posted requests and completions (non-posted requests carry at most two units,
+    granted with their headers), and a third of the headers to each class.
+
+    Ref: PCIe Base 5.0, 2.6.1
+
+    Parameters
+    ----------
+    space : int
+        Bytes of the buffer behind the port.
+
+    Members
+    -------
+    released : 1
+        Strobe: a TLP described by ``info`` has left the buffer.
+    info : :class:`~dxpu.tlp.types.TlpInfo`
+    p, np, cpl : :class:`CreditLimits`
+        Updated one cycle after ``released``.
+    """
+
+    #: Bytes a TLP takes beside its payload: header, prefixes, digest.
+    OVERHEAD = 40
+
+    def __init__(self, *, space):
+        if not isinstance(space, int) or space < 512:
+            raise ValueError(f"space must be at least 512 bytes, not {space!r}")
+        super().__init__({
+            "released": In(1),
+            "info": In(TlpInfo),
+            "p": Out(CreditLimits),
+            "np": Out(CreditLimits),
+            "cpl": Out(CreditLimits),
+        })
+        # A third of the space for headers, the rest for data.
+        self._headers = max(1, space // 3 // (3 * self.OVERHEAD))
+        self._units = max(1, (space - 3 * self._headers * self.OVERHEAD) // 2 // 16)
+
+    def elaborate(self, platform):
+        m = Module()
+        units = Signal(9)
+        m.d.comb += units.eq((self.info.payload_dwords + 3)[2:])
+        for cls, limits in ((TlpClass.P, self.p), (TlpClass.NP, self.np), (TlpClass.CPL, self.cpl)):
+            first = self._headers * 2 if cls is TlpClass.NP else self._units
+            header, payload = Signal(16, init=self._headers), Signal(16, init=first)
+            m.d.comb += [limits.header.eq(header), limits.data.eq(payload)]
+            with m.If(self.released & (self.info.cls == cls)):
+                m.d.sync += [header.eq(header + 1), payload.eq(payload + units)]
+        return m

@@ -1,0 +1,323 @@
+"""Sessions of a proxy: who the peers are, which tags they gave, which frame is next.
+
+Ref: docs/wire-format.md; docs/architecture.md, "Link"
+
+This link delivers what arrives: it numbers, acknowledges and filters, but keeps no copy for
+retransmission yet. A replay memory belongs between :class:`Packetizer` and MAC and would feed on
+``LinkState.acked``; selective repeat would hold frames back where ``stat_gap`` is counted now.
+"""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..priority import encode, one_hot_mux, round_robin
+from .format import SEQUENCED, FrameType
+from .types import Committed, Control, FrameHeader, FrameRoute, RouteRequest, Verdict
+
+__all__ = ["NO_ROW", "Link", "LinkState", "PeerRow", "Session"]
+
+#: Row number of a frame for a slot pair that no row of the mapping table names.
+NO_ROW = 63
+
+
+class PeerRow(data.Struct):
+    """What the link needs of one row of a mapping table, host or box.
+
+    Members
+    -------
+    node, slot : 12, 8
+        The peer's node, and the slot there (0: a host).
+    local_slot : 8
+        The slot here (0: we are the host).
+    stream : 4
+    paths : 16
+        Bit n set: path n may be used.
+    used : 1
+    """
+
+    node: 12
+    slot: 8
+    local_slot: 8
+    stream: 4
+    paths: 16
+    used: 1
+
+
+class Session(data.Struct):
+    """One session, as the registers set it up: the peer, the stream and both tags.
+
+    Members
+    -------
+    valid : 1
+    node, stream : 12, 4
+        The peer; at most one valid session for each pair.
+    tx_tag : 16
+        Tag for frames we send, chosen by the peer; 0: not offered yet, nothing is sent.
+    rx_tag : 16
+        Tag we chose for frames we receive; 0: nothing is accepted.
+    """
+
+    valid: 1
+    node: 12
+    stream: 4
+    tx_tag: 16
+    rx_tag: 16
+
+
+class LinkState(data.Struct):
+    """Sequence state of one session.
+
+    Members
+    -------
+    seq : 24
+        Number of the next frame to send.
+    next : 24
+        Number of the next frame expected; goes out as ACK.
+    acked : 24
+        Newest ACK received: all frames before it were committed by the peer.
+    """
+
+    seq: 24
+    next: 24
+    acked: 24
+
+
+def takes_number(frame_type):
+    """Whether a frame of this type consumes a sequence number."""
+    return Cat(frame_type == t for t in sorted(SEQUENCED)).any()
+
+
+class Link(wiring.Component):
+    """Answers what a frame to be sent must carry, and whether a received frame may take effect.
+
+    A route is answered four cycles after its request, a verdict three cycles after its header.
+    Frames are numbered in the order of the requests. The verdict on a frame is given only when the
+    ``committed`` report of every frame before it was taken.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the mapping table, 1 to 63.
+    sessions : int
+        Sessions at a time.
+
+    Members
+    -------
+    node : 12
+        Our node number.
+    ack_delay : 16
+        Cycles a received frame may stay unacknowledged while nothing is sent that would carry the
+        acknowledgement.
+    rows : array of :class:`PeerRow`
+    sessions : array of :class:`Session`
+    open : ``sessions``
+        Strobes: set the session's state back to frame 0, in both directions.
+    state : array of :class:`LinkState`
+    request, route : stream of :class:`RouteRequest` in, :class:`FrameRoute` out
+    header, verdict : stream of :class:`FrameHeader` in, :class:`Verdict` out
+    committed : stream of :class:`Committed`
+    control : stream of :class:`Control`
+        ACK frames that nothing else carries.
+    stat_wrong_node, stat_no_session, stat_wrong_tag, stat_duplicate : 1
+        Pulses: a frame was refused, and why.
+    stat_gap : 1
+        Pulse: a frame was accepted though frames before it are missing.
+    """
+
+    def __init__(self, *, rows, sessions=4):
+        if rows not in range(1, NO_ROW + 1):
+            raise ValueError(f"rows must be 1 to {NO_ROW}, not {rows!r}")
+        if sessions not in range(1, 65):
+            raise ValueError(f"sessions must be 1 to 64, not {sessions!r}")
+        self._rows = rows
+        self._sessions = sessions
+        super().__init__({
+            "node": In(12),
+            "ack_delay": In(16, init=125),
+            "rows": In(data.ArrayLayout(PeerRow, rows)),
+            "sessions": In(data.ArrayLayout(Session, sessions)),
+            "open": In(sessions),
+            "state": Out(data.ArrayLayout(LinkState, sessions)),
+            "request": In(stream.Signature(RouteRequest)),
+            "route": Out(stream.Signature(FrameRoute)),
+            "header": In(stream.Signature(FrameHeader)),
+            "verdict": Out(stream.Signature(Verdict)),
+            "committed": In(stream.Signature(Committed)),
+            "control": Out(stream.Signature(Control)),
+            "stat_wrong_node": Out(1),
+            "stat_no_session": Out(1),
+            "stat_wrong_tag": Out(1),
+            "stat_duplicate": Out(1),
+            "stat_gap": Out(1),
+        })
+
+    def _match(self, node, stream):
+        """One-hot: the session with this peer and stream."""
+        return Cat(s.valid & (s.node == node) & (s.stream == stream) for s in self.sessions)
+
+    def elaborate(self, platform):
+        m = Module()
+        sent = Signal(self._sessions)        # strobes: a frame with our ACK goes out
+        number = Signal(self._sessions)      # strobes: that frame takes a SEQ
+        arrived = Signal(self._sessions)     # strobes: a frame took effect
+        self._answer_routes(m, sent, number)
+        busy = self._take_commits(m, arrived)
+        self._judge_headers(m, busy)
+        self._acknowledge(m, sent, arrived)
+        for n, state in enumerate(self.state):
+            with m.If(number[n]):
+                m.d.sync += state.seq.eq(state.seq + 1)
+            with m.If(self.open[n]):
+                m.d.sync += state.eq(0)
+        return m
+
+    def _answer_routes(self, m, sent, number):
+        request, route = self.request, self.route.payload
+        row = Signal(PeerRow)
+        select = Signal(self._sessions)
+        session, state = Signal(Session), Signal(LinkState)
+        with m.FSM(name="route"):
+            with m.State("Idle"):
+                m.d.sync += row.eq(Array(self.rows)[request.payload.row])
+                with m.If(request.valid):
+                    m.next = "Match"
+            with m.State("Match"):
+                m.d.sync += select.eq(self._match(row.node, row.stream))
+                m.next = "Select"
+            with m.State("Select"):
+                m.d.sync += [
+                    Value.cast(session).eq(one_hot_mux(select, self.sessions)),
+                    Value.cast(state).eq(one_hot_mux(select, self.state)),
+                ]
+                m.next = "Answer"
+            with m.State("Answer"):
+                m.d.comb += self.route.valid.eq(1)
+                with m.If(self.route.ready):
+                    m.d.comb += [
+                        request.ready.eq(1),
+                        sent.eq(select & route.ok.replicate(len(select))),
+                        number.eq(sent & request.payload.consumes.replicate(len(select))),
+                    ]
+                    m.next = "Idle"
+        m.d.comb += [
+            route.ok.eq(select.any() & (session.tx_tag != 0) & (row.paths != 0)),
+            route.dst_node.eq(row.node),
+            route.src_node.eq(self.node),
+            route.dst_slot.eq(row.slot),
+            route.src_slot.eq(row.local_slot),
+            route.path.eq(encode(row.paths & -row.paths)),
+            route.stream.eq(row.stream),
+            route.tag.eq(session.tx_tag),
+            route.seq.eq(state.seq),
+            route.ack.eq(state.next),
+        ]
+
+    def _take_commits(self, m, arrived):
+        """Book frames that took effect; returns "a report is not booked yet"."""
+        committed = self.committed
+        header = committed.payload.header
+        select = Signal(self._sessions)
+        booked = Signal()
+        with m.If(committed.valid & ~booked):
+            m.d.sync += [select.eq(self._match(header.src_node, header.stream)), booked.eq(1)]
+        with m.If(booked):
+            m.d.comb += [committed.ready.eq(1), arrived.eq(select)]
+            m.d.sync += booked.eq(0)
+        numbered = Signal()
+        m.d.comb += numbered.eq(takes_number(header.type))
+        for n, state in enumerate(self.state):
+            with m.If(arrived[n]):
+                with m.If(numbered):
+                    m.d.sync += state.next.eq(header.seq + 1)
+                # A forged acknowledgement of what was never sent has no effect.
+                fresh = (header.ack - state.acked)[:24]
+                with m.If(fresh <= (state.seq - state.acked)[:24]):
+                    m.d.sync += state.acked.eq(header.ack)
+        return committed.valid | booked
+
+    def _judge_headers(self, m, busy):
+        header = self.header.payload
+        verdict = self.verdict.payload
+        select, here, rows = Signal(self._sessions), Signal(), Signal(self._rows)
+        tag, expected = Signal(16), Signal(24)
+        numbered, ahead = Signal(), Signal(24)
+        m.d.comb += [numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected)]
+        with m.FSM(name="verdict"):
+            with m.State("Idle"):
+                m.d.sync += [
+                    here.eq(header.dst_node == self.node),
+                    select.eq(self._match(header.src_node, header.stream)),
+                    rows.eq(Cat((r.node == header.src_node) & (r.slot == header.src_slot)
+                                & (r.local_slot == header.dst_slot) & (r.stream == header.stream)
+                                for r in self.rows)),
+                ]
+                with m.If(self.header.valid & ~busy):
+                    m.next = "Select"
+            with m.State("Select"):
+                m.d.sync += [
+                    tag.eq(one_hot_mux(select, [s.rx_tag for s in self.sessions])),
+                    expected.eq(one_hot_mux(select, [s.next for s in self.state])),
+                    verdict.row.eq(Mux(rows.any(), encode(rows & -rows), NO_ROW)),
+                ]
+                m.next = "Judge"
+            with m.State("Judge"):
+                with m.If(~here):
+                    m.d.comb += self.stat_wrong_node.eq(1)
+                with m.Elif(~select.any()):
+                    m.d.comb += self.stat_no_session.eq(1)
+                with m.Elif((tag == 0) | (tag != header.tag)):
+                    m.d.comb += self.stat_wrong_tag.eq(1)
+                with m.Elif(numbered & ahead[-1]):
+                    m.d.comb += self.stat_duplicate.eq(1)
+                with m.Else():
+                    m.d.comb += self.stat_gap.eq(numbered & (ahead != 0))
+                m.d.sync += verdict.accept.eq(
+                    here & select.any() & (tag != 0) & (tag == header.tag)
+                    & ~(numbered & ahead[-1]))
+                m.next = "Answer"
+            with m.State("Answer"):
+                m.d.comb += self.verdict.valid.eq(1)
+                with m.If(self.verdict.ready):
+                    m.d.comb += self.header.ready.eq(1)
+                    m.next = "Idle"
+
+    def _acknowledge(self, m, sent, arrived):
+        """Ask for an ACK frame where a frame stays unacknowledged for ``ack_delay`` cycles."""
+        header = self.committed.payload.header
+        due = Signal(self._sessions)
+        asked = Signal(self._sessions)       # a request was made and not sent yet
+        rows = []
+        for n in range(self._sessions):
+            pending, row = Signal(name=f"pending{n}"), Signal(6, name=f"row{n}")
+            timer = Signal(16, name=f"timer{n}")
+            m.d.comb += due[n].eq(pending & (timer == 0) & ~asked[n])
+            with m.If(timer != 0):
+                m.d.sync += timer.eq(timer - 1)
+            with m.If(sent[n] | self.open[n]):
+                m.d.sync += [pending.eq(0), asked[n].eq(0)]
+            with m.If(arrived[n] & (takes_number(header.type) | header.ar)
+                      & (self.committed.payload.row != NO_ROW)):
+                m.d.sync += [pending.eq(1), row.eq(self.committed.payload.row)]
+                with m.If(header.ar):
+                    m.d.sync += timer.eq(0)
+                with m.Elif(~pending | sent[n]):
+                    m.d.sync += timer.eq(self.ack_delay)
+            rows.append(row)
+
+        control, chosen = self.control, Signal(range(self._sessions))
+        with m.If(control.valid):
+            with m.If(control.ready):
+                m.d.sync += control.valid.eq(0)
+        with m.Elif(due.any()):
+            pick = Signal.like(chosen)
+            m.d.comb += pick.eq(round_robin(due, chosen))
+            m.d.sync += [
+                chosen.eq(pick),
+                asked.bit_select(pick, 1).eq(1),
+                control.valid.eq(1),
+                control.payload.row.eq(Array(rows)[pick]),
+            ]
+        m.d.comb += [
+            control.payload.type.eq(FrameType.ACK),
+        ]
