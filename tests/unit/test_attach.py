@@ -1,0 +1,102 @@
+"""dxpu.attach: classes split in order, credits granted."""
+
+import random
+
+import pytest
+
+from dxpu.attach.egress import Egress
+from dxpu.attach.ingress import CreditLedger
+from dxpu.tlp.types import TlpClass
+from dxpu_sim.testbench import (
+    Packet, check_stream, collect_packets, drive_packets, seed, simulate,
+)
+
+PORTS = {TlpClass.P: "p", TlpClass.NP: "np", TlpClass.CPL: "cpl"}
+
+
+def mixed(rng, count, discard=0.0):
+    return [Packet(rng.randbytes(4 * rng.randint(3, 20)), rng.choice(list(TlpClass)),
+                   rng.random() < discard) for _ in range(count)]
+
+
+def log_ends(stream, cls, order):
+    """Background process: append ``cls`` to ``order`` as each packet is offered and is taken."""
+    async def process(ctx):
+        offered = False
+        async for *_, valid, ready, beat in ctx.tick().sample(
+                stream.valid, stream.ready, stream.payload):
+            if valid and beat.first and not offered:
+                order.append(("offered", cls))
+            offered = valid and not ready
+            if valid and ready and beat.last:
+                order.append(("taken", cls))
+    return process
+
+
+@pytest.mark.parametrize("width", [32, 64, 512])
+@pytest.mark.parametrize("density", [1, 0.4])
+def test_egress_keeps_class_order_and_lets_nothing_pass_a_posted_request(width, density):
+    rng = random.Random(seed())
+    dut = Egress(width, depth=64)
+    sent = mixed(rng, 150, discard=0.1)
+    got, order = {c: [] for c in TlpClass}, []
+    good = [p for p in sent if not p.discard]
+    want = {c: [p.data for p in good if p.meta == c] for c in TlpClass}
+    simulate(
+        dut, drive_packets(dut.i, sent, rng=rng),
+        *(collect_packets(getattr(dut, n), len(want[c]), got[c], rng=rng, density=density)
+          for c, n in PORTS.items()),
+        background=[b for c, n in PORTS.items() for b in (
+            check_stream(getattr(dut, n), n), log_ends(getattr(dut, n), c, order))])
+    assert {c: [p.data for p in got[c]] for c in TlpClass} == want
+    # Posted requests older than the k-th packet of a class must have been taken at its offer.
+    older = {c: [] for c in TlpClass}
+    posted = 0
+    for p in good:
+        older[p.meta].append(posted)
+        posted += p.meta == TlpClass.P
+    taken = 0
+    for what, cls in order:
+        if what == "taken":
+            taken += cls is TlpClass.P
+        elif cls is not TlpClass.P:
+            assert taken >= older[cls].pop(0)
+
+
+def test_posted_requests_and_completions_pass_a_blocked_non_posted_one():
+    dut = Egress(64, depth=64)
+    sent = [Packet(bytes(12), c) for c in (TlpClass.NP, TlpClass.P, TlpClass.CPL, TlpClass.P)]
+    p, cpl = [], []
+    simulate(dut, drive_packets(dut.i, sent), collect_packets(dut.p, 2, p),
+             collect_packets(dut.cpl, 1, cpl))
+    assert (len(p), len(cpl)) == (2, 1)
+
+
+def test_ledger_grants_what_leaves():
+    dut = CreditLedger(space=4096)
+
+    async def process(ctx):
+        async def limits():
+            return {n: (ctx.get(getattr(dut, n).header), ctx.get(getattr(dut, n).data))
+                    for n in ("p", "np", "cpl")}
+        first = await limits()
+        assert all(h >= 1 and d >= 2 for h, d in first.values())
+        bytes_granted = sum(h * CreditLedger.OVERHEAD for h, _ in first.values()) + sum(
+            first[c][1] * 16 for c in ("p", "cpl"))
+        assert bytes_granted <= 4096
+        for cls, dwords, units in ((TlpClass.P, 5, 2), (TlpClass.CPL, 128, 32), (TlpClass.NP, 0, 0),
+                                   (TlpClass.P, 1024, 256)):
+            before = (await limits())[PORTS[cls]]
+            ctx.set(dut.info.cls, cls)
+            ctx.set(dut.info.payload_dwords, dwords)
+            ctx.set(dut.released, 1)
+            await ctx.tick()
+            ctx.set(dut.released, 0)
+            assert (await limits())[PORTS[cls]] == (before[0] + 1, before[1] + units)
+
+    simulate(dut, process)
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="space must be at least 512 bytes, not 100"):
+        CreditLedger(space=100)
