@@ -16,7 +16,7 @@ from amaranth.sim import Simulator
 from dxpu.stream import PacketLayout, payload_shape
 
 __all__ = ["Packet", "StreamViolation", "check_stream", "collect_packets", "collect_words",
-           "drive_packets", "drive_words", "seed", "simulate"]
+           "count_pulses", "drive_packets", "drive_words", "seed", "simulate"]
 
 
 def seed() -> int:
@@ -201,4 +201,20 @@ def check_stream(stream, name: str = "stream"):
                 if payload != held:
                     raise StreamViolation(f"{name}: payload changed before it was taken")
             held = payload if valid and not ready else None
+    return process
+
+
+def count_pulses(dut, into: dict[str, int], *names: str):
+    """Background process that adds up the one-cycle outputs ``stat_<name>`` of ``dut``.
+
+    Without ``names``, all that the component has. ``into`` holds 0 from the start.
+    """
+    names = names or tuple(n.removeprefix("stat_") for n in dut.signature.members
+                           if n.startswith("stat_"))
+    into.update(dict.fromkeys(names, 0))
+
+    async def process(ctx):
+        async for _, _, *pulses in ctx.tick().sample(*(getattr(dut, f"stat_{n}") for n in names)):
+            for name, pulse in zip(names, pulses, strict=True):
+                into[name] += pulse
     return process

@@ -10,21 +10,14 @@ from dxpu.arbiter import PacketArbiter
 from dxpu.priority import first_one, one_hot_mux, round_robin
 from dxpu.queue import PacketQueue, Queue
 from dxpu_sim.testbench import (
-    Packet, check_stream, collect_packets, collect_words, drive_packets, drive_words, seed,
-    simulate,
+    Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets,
+    drive_words, seed, simulate,
 )
 
 
 def packets(rng, count, largest=12, discard=0.0):
     return [Packet(rng.randbytes(4 * rng.randint(1, largest)), rng.randrange(256),
                    rng.random() < discard) for _ in range(count)]
-
-
-def count_pulses(counts, dut, *names):
-    async def process(ctx):
-        async for *_, valid in ctx.tick().sample(*(getattr(dut, n) for n in names)):
-            counts[names[0]] = counts.get(names[0], 0) + valid
-    return process
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 17])
@@ -53,10 +46,10 @@ def test_packets_leave_whole_and_in_order(width, densities):
     good = [p for p in sent if not p.discard]
     simulate(dut, drive_packets(dut.i, sent, rng=rng, density=densities[0]),
              collect_packets(dut.o, len(good), got, rng=rng, density=densities[1]),
-             background=[check_stream(dut.o), count_pulses(stat, dut, "stat_discarded")])
+             background=[check_stream(dut.o), count_pulses(dut, stat)])
     assert got == good
     # A packet that ends with discard in the run's last cycles may still be on its way.
-    assert stat["stat_discarded"] in (len(sent) - len(good), len(sent) - len(good) - 1)
+    assert stat["discarded"] in (len(sent) - len(good), len(sent) - len(good) - 1)
 
 
 @pytest.mark.parametrize("overflow", ["wait", "drop"])
@@ -68,9 +61,9 @@ def test_a_packet_larger_than_the_queue_is_dropped(overflow):
     got, stat = [], {}
     simulate(dut, drive_packets(dut.i, sent, rng=rng, density=0.3),
              collect_packets(dut.o, 3, got),
-             background=[count_pulses(stat, dut, "stat_overflow")])
+             background=[count_pulses(dut, stat)])
     assert got == [small, exact, small]
-    assert stat["stat_overflow"] == 2
+    assert stat["overflow"] == 2
 
 
 def test_drop_mode_never_holds_the_source_back():
@@ -84,9 +77,9 @@ def test_drop_mode_never_holds_the_source_back():
 
     simulate(dut, drive, background=[
         collect_packets(dut.o, 10**6, got, rng=rng, density=0.3), check_stream(dut.o),
-        count_pulses(stat, dut, "stat_overflow")])
-    assert len(got) + stat["stat_overflow"] == len(sent)
-    assert stat["stat_overflow"] > 10
+        count_pulses(dut, stat)])
+    assert len(got) + stat["overflow"] == len(sent)
+    assert stat["overflow"] > 10
     kept = iter(sent)
     assert all(any(p == q for q in kept) for p in got)
 

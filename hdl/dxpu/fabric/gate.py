@@ -45,9 +45,9 @@ class RowGate(wiring.Component):
         i, o = self.i, self.o
         inside, decided, now = Signal(), Signal(), Signal()
         wanted = Signal()
+        row = i.payload.meta.row
         m.d.comb += [
-            wanted.eq((i.payload.meta.row < self._rows)
-                      & self.open.bit_select(i.payload.meta.row[:(self._rows - 1).bit_length()], 1)),
+            wanted.eq(Cat(self.open[n] & (row == n) for n in range(self._rows)).any()),
             # A first beat that waits for `ready` keeps the decision it was offered with.
             now.eq(Mux(inside, decided, wanted)),
             o.payload.eq(i.payload),
