@@ -1,0 +1,131 @@
+"""Totals of one-cycle event pulses, in a block RAM."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In
+
+from dxpu.csr._select import select
+from dxpu.csr.description import Access, Block, Field, Register
+from dxpu.csr.port import RegisterPort
+
+__all__ = ["CounterBank", "counter_block"]
+
+
+def counter_block(name, events, doc=""):
+    """Description of a bank of counters: one read-only register per event, in order.
+
+    ``events`` is a dict from name to documentation (a string may be empty).
+    """
+    return Block(name, tuple(
+        Register(event, (Field("count", 32, Access.RO, doc=text),), text)
+        for event, text in events.items()), doc)
+
+
+class CounterBank(wiring.Component):
+    """A 32-bit counter for each of many event pulses, readable as registers.
+
+    Each event has a small accumulator; a walker visits them in turn and adds them to totals in a
+    memory, so a bank costs few flip-flops per counter. No pulse is ever lost. A pulse is in the
+    total at most ``2 * max(events, 8) + 8`` cycles later. Counters wrap, or stay at the top if
+    ``saturate``. Reset clears them (requests wait until that is done). Writes and addresses without
+    a counter are answered with ``error``.
+
+    A request is answered four cycles after it was taken; one at a time.
+
+    Parameters
+    ----------
+    block : Block
+        As made by :func:`counter_block`.
+    saturate : bool
+
+    Members
+    -------
+    bus : In :class:`RegisterPort`
+    pulse.<event> : In(1)
+        Counts once for every cycle that it is high.
+    """
+
+    def __init__(self, block, *, saturate=False):
+        if not isinstance(block, Block) or any(p.rows or p.address != 4 * n
+                                               for n, p in enumerate(block.placed)):
+            raise TypeError(f"Description must be made by counter_block, not {block!r}")
+        self.block = block
+        self._names = [p.register.name for p in block.placed]
+        if not self._names:
+            raise ValueError("A counter bank must have 1 event or more, not 0")
+        self._saturate = bool(saturate)
+        super().__init__({
+            "bus": In(RegisterPort()),
+            "pulse": In(wiring.Signature({name: wiring.Out(1) for name in self._names})),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        count = len(self._names)
+        # The walk takes `slots` steps; reads steal at most every third step, see below. A slot must
+        # not come round again while its total is still on the way to the memory.
+        slots = max(count, 8)
+        top = 2 * slots + 8
+        m.submodules.totals = totals = self._totals = Memory(shape=32, depth=slots, init=[])
+        read, write = totals.read_port(), totals.write_port()
+
+        # Step 0: the token visits a slot, its accumulator is emptied and its total is read.
+        steal = Signal()
+        token, index, fresh = Signal(slots, init=1), Signal(range(slots)), Signal(init=1)
+        accumulators = [Signal(range(top + 1), name=f"accumulator_{name}") for name in self._names]
+        for name, bit, accumulator in zip(self._names, token, accumulators, strict=False):
+            kept = Mux(bit & ~steal, 0, accumulator)
+            m.d.sync += accumulator.eq(kept + getattr(self.pulse, name))
+        with m.If(~steal):
+            m.d.sync += [token.eq(token.rotate_left(1)), index.eq(index + 1)]
+            with m.If(token[-1]):
+                m.d.sync += [index.eq(0), fresh.eq(0)]
+        word = Signal(range(slots))
+        m.d.comb += read.addr.eq(Mux(steal, word, index))
+
+        # Steps 1 to 3: memory word, sum, write. The first walk after reset ignores the memory.
+        live = Signal(3)
+        added = [Signal(range(top + 1), name=f"added_{n}") for n in range(2)]
+        slot = [Signal(range(slots), name=f"slot_{n}") for n in range(3)]
+        ignore, total, result = Signal(), Signal(32), Signal(32)
+        m.d.sync += [
+            live.eq(Cat(~steal, live)), ignore.eq(fresh),
+            added[0].eq(select(token[:count], accumulators)), added[1].eq(added[0]),
+            slot[0].eq(index), slot[1].eq(slot[0]), slot[2].eq(slot[1]),
+            total.eq(Mux(ignore, 0, read.data)),
+        ]
+        carry = total + added[1]
+        m.d.sync += result.eq(Mux(carry[32] & self._saturate, 0xffff_ffff, carry[:32]))
+        m.d.comb += [write.en.eq(live[2]), write.addr.eq(slot[2]), write.data.eq(result)]
+
+        # The first walk's last totals are in the memory three steps after it.
+        starting = Signal(4, init=15)
+        m.d.sync += starting.eq(Cat(fresh, starting))
+        self._serve(m, steal, word, starting.any(), read.data)
+        return m
+
+    def _serve(self, m, steal, word, starting, found):
+        """Answer requests; each steals one step of the walk and takes more than three cycles."""
+        request, answer = self.bus.request, self.bus.response.p
+        error = Signal()
+        with m.FSM():
+            with m.State("Idle"):
+                m.d.comb += request.ready.eq(~starting)
+                m.d.sync += [
+                    word.eq(request.p.address[2:]),
+                    error.eq(request.p.write | request.p.address[:2].any()
+                             | (request.p.address[2:] >= len(self._names))),
+                ]
+                with m.If(request.valid & ~starting):
+                    m.next = "Read"
+            with m.State("Read"):
+                m.d.comb += steal.eq(1)
+                m.next = "Wait"
+            with m.State("Wait"):
+                m.d.sync += [answer.data.eq(Mux(error, 0, found)), answer.error.eq(error)]
+                m.next = "Answer"
+            with m.State("Answer"):
+                m.d.comb += self.bus.response.valid.eq(1)
+                with m.If(self.bus.response.ready):
+                    m.next = "Idle"

@@ -1,0 +1,171 @@
+"""The decoder of a register block."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.csr._select import select
+from dxpu.csr.description import Access, Block, Rows
+from dxpu.csr.port import RegisterPort
+
+__all__ = ["RegisterFile"]
+
+_RESERVED = {"bus", "stall", "signature", "elaborate", "metadata"}
+
+
+def _members(register):
+    """Signals of a register as a signature."""
+    members = {"written": Out(1)} if register.writable else {}
+    taken = [name for f in register.fields for name in _names(f)] + ["written", "signature"]
+    for name in taken:
+        if taken.count(name) > 1:
+            raise ValueError(f"Signal {name} of register {register.name} would be there twice")
+    for f in register.fields:
+        match f.access:
+            case Access.RO:
+                members[f.name] = In(f.width)
+            case Access.RW:
+                members[f.name] = Out(f.width, init=f.reset)
+            case Access.W1C:
+                members[f.name] = Out(f.width, init=f.reset)
+                members[f"{f.name}_set"] = In(f.width)
+            case Access.PULSE:
+                members[f.name] = Out(f.width)
+            case Access.HW:
+                members[f.name] = In(f.width)
+                members[f"{f.name}_w"] = Out(f.width)
+    return wiring.Signature(members)
+
+
+def _names(f):
+    """Names of the signals of a field."""
+    suffixes = {Access.W1C: ("", "_set"), Access.HW: ("", "_w"), Access.CONST: ()}
+    return [f.name + suffix for suffix in suffixes.get(f.access, ("",))]
+
+
+class RegisterFile(wiring.Component):
+    """Registers of a :class:`~dxpu.csr.Block`, with a named signal for each field.
+
+    A request is answered two cycles after it was taken; one at a time. A write takes effect before
+    its answer: the new values, ``written`` and pulses show in the cycle in which the answer is
+    offered. Addresses without a register, addresses that are not a multiple of 4 and writes to a
+    register that has nothing to write are answered with ``error`` and change nothing.
+
+    Parameters
+    ----------
+    block : Block
+
+    Members
+    -------
+    bus : In :class:`RegisterPort`
+    stall : In(1)
+        While high no new request is taken (a command of the last one still runs).
+    <register>.<field>, <rows>[n].<register>.<field>
+        By access kind: ``ro`` In; ``rw`` Out; ``pulse`` Out, for one cycle; ``w1c`` Out, and
+        ``<field>_set`` In; ``hw`` In (the value read), and ``<field>_w`` Out (the value written,
+        valid with ``written``); ``const`` none.
+    <register>.written : Out(1)
+        In registers with anything to write: one cycle after each write.
+    """
+
+    def __init__(self, block):
+        if not isinstance(block, Block):
+            raise TypeError(f"Description must be a Block, not {block!r}")
+        members = {"bus": In(RegisterPort()), "stall": In(1)}
+        for e in block.entries:
+            if e.name in _RESERVED:
+                raise ValueError(f"Entry of a block must not be named {e.name!r}")
+            if isinstance(e, Rows):
+                rows = wiring.Signature({r.name: Out(_members(r)) for r in e.registers})
+                members[e.name] = Out(rows).array(e.count)
+            else:
+                members[e.name] = Out(_members(e))
+        super().__init__(members)
+        self.block = block
+
+    def _signals(self, placed):
+        if placed.rows is None:
+            return getattr(self, placed.register.name)
+        return getattr(getattr(self, placed.rows.name)[placed.index], placed.register.name)
+
+    def elaborate(self, platform):
+        m = Module()
+        placed = self.block.placed
+        address = self.bus.request.p.address
+        write, value = Signal(), Signal(32, reset_less=True)
+        chosen = Signal(len(placed))
+        active = Signal()
+
+        decode = _Decoder(m, address)
+        with m.FSM():
+            with m.State("Idle"):
+                m.d.comb += self.bus.request.ready.eq(~self.stall)
+                m.d.sync += [write.eq(self.bus.request.p.write), value.eq(self.bus.request.p.data)]
+                m.d.sync += [chosen[n].eq(decode(p.address)) for n, p in enumerate(placed)]
+                with m.If(self.bus.request.valid & ~self.stall):
+                    m.next = "Act"
+            with m.State("Act"):
+                m.d.comb += active.eq(1)
+                m.next = "Answer"
+            with m.State("Answer"):
+                m.d.comb += self.bus.response.valid.eq(1)
+                with m.If(self.bus.response.ready):
+                    m.next = "Idle"
+
+        reads, writable = [], []
+        for n, p in enumerate(placed):
+            written = Signal()
+            m.d.comb += written.eq(active & write & chosen[n])
+            reads.append(self._register(m, p, written, value))
+            writable.append(p.register.writable)
+        readonly = C(sum(1 << n for n, w in enumerate(writable) if not w), len(placed))
+        answer = self.bus.response.p
+        with m.If(active):
+            m.d.sync += [
+                answer.data.eq(Mux(write, 0, select(chosen, reads))),
+                answer.error.eq(~chosen.any() | (write & (chosen & readonly).any())),
+            ]
+        return m
+
+    def _register(self, m, placed, written, value):
+        """Make one register; returns what it reads as."""
+        signals, read = self._signals(placed), [C(0, 1)] * 32
+        if placed.register.writable:
+            m.d.sync += signals.written.eq(written)
+        for f in placed.register.fields:
+            bits = value[f.offset:f.offset + f.width]
+            signal = getattr(signals, f.name, None)
+            now = signal
+            match f.access:
+                case Access.RW:
+                    with m.If(written):
+                        m.d.sync += signal.eq(bits)
+                case Access.W1C:
+                    cleared = bits & written.replicate(f.width)
+                    m.d.sync += signal.eq((signal & ~cleared) | getattr(signals, f"{f.name}_set"))
+                case Access.PULSE:
+                    m.d.sync += signal.eq(bits & written.replicate(f.width))
+                    now = C(0, f.width)
+                case Access.HW:
+                    m.d.comb += getattr(signals, f"{f.name}_w").eq(bits)
+                case Access.CONST:
+                    now = C(f.reset, f.width)
+            read[f.offset:f.offset + f.width] = list(now)
+        return Cat(*read)
+
+
+class _Decoder:
+    """Address comparisons in two halves that all registers share."""
+
+    def __init__(self, m, address):
+        self._m, self._address, self._known = m, address, {}
+
+    def _half(self, start, stop, value):
+        key = start, value
+        if key not in self._known:
+            self._known[key] = hit = Signal(name=f"address_{start}_{value:x}")
+            self._m.d.comb += hit.eq(self._address[start:stop] == value)
+        return self._known[key]
+
+    def __call__(self, address):
+        return self._half(0, 6, address & 0x3f) & self._half(6, 16, address >> 6)
