@@ -1,0 +1,231 @@
+"""Cyclic redundancy checks of whole dwords, any number per beat, one beat per clock.
+
+A CRC register is linear over GF(2): after ``n`` more message bits it is ``S * state + D * data``,
+with matrices that depend on the polynomial and ``n`` only. They are computed here in Python and
+become XOR trees of logarithmic depth (a reduction of a masked word, never a chain).
+
+Tails: while the register is zero, zero bits leave it zero. So the dwords of a short last beat are
+moved to the end of the beat, zeros before them, and one full-width ``D`` serves every length. What
+the older state contributes is ``S`` for as many dwords as are valid, a product of at most
+``log2(lanes)`` conditional matrices of 32 x 32, outside of the feedback loop.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .stream import check_width
+
+__all__ = ["CRC16_CCITT_FALSE", "CRC32C", "CRC32_ETHERNET", "Algorithm", "CrcStream", "data_matrix",
+           "fixed_crc", "state_matrix", "xor_tree"]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A CRC in the usual parameters (the "Rocksoft" model, refin = refout = ``reflect``).
+
+    ``polynomial``, ``initial`` and ``final_xor`` are written most significant bit first, also for
+    reflected algorithms.
+    """
+
+    width: int
+    polynomial: int
+    initial: int
+    final_xor: int
+    reflect: bool
+
+
+#: iSCSI's CRC (RFC 3720, 12.1); check value 0xE3069283. Guards TLPs and bodies of DXF frames.
+CRC32C = Algorithm(32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, True)
+#: Check value 0x29B1. Guards headers of DXF frames.
+CRC16_CCITT_FALSE = Algorithm(16, 0x1021, 0xFFFF, 0x0000, False)
+#: Frame check sequence (IEEE 802.3, 3.2.9); check value 0xCBF43926.
+CRC32_ETHERNET = Algorithm(32, 0x04C11DB7, 0xFFFFFFFF, 0xFFFFFFFF, True)
+
+
+def _step(algorithm, state, bit):
+    """Register after one message bit. A reflected register holds x^0 in its top bit."""
+    width, polynomial = algorithm.width, algorithm.polynomial
+    if algorithm.reflect:
+        polynomial = int(f"{polynomial:0{width}b}"[::-1], 2)
+        return (state >> 1) ^ (polynomial if (state ^ bit) & 1 else 0)
+    top = (state >> (width - 1)) ^ bit
+    return ((state << 1) & ((1 << width) - 1)) ^ (polynomial if top else 0)
+
+
+def _transpose(columns, rows):
+    """Masks of rows (bit ``c`` of row ``r``) from columns (bit ``r`` of column ``c``)."""
+    return tuple(sum(((column >> r) & 1) << c for c, column in enumerate(columns))
+                 for r in range(rows))
+
+
+@cache
+def data_matrix(algorithm, count):
+    """What ``count`` bytes of message add to the register, if it was zero before them.
+
+    Returns one mask per register bit: the message bits, byte 0 in bits 7:0, whose XOR it is.
+    """
+    # Backwards from the last message bit: what a one there leaves, then one bit before it, ...
+    columns = [0] * (8 * count)
+    state = _step(algorithm, 0, 1)
+    for byte in reversed(range(count)):
+        for n in (reversed(range(8)) if algorithm.reflect else range(8)):
+            columns[8 * byte + n] = state
+            state = _step(algorithm, state, 0)
+    return _transpose(columns, algorithm.width)
+
+
+@cache
+def state_matrix(algorithm, count):
+    """What the register becomes by ``count`` bytes of zeros; masks as in :func:`data_matrix`."""
+    columns = []
+    for n in range(algorithm.width):
+        state = 1 << n
+        for _ in range(8 * count):
+            state = _step(algorithm, state, 0)
+        columns.append(state)
+    return _transpose(columns, algorithm.width)
+
+
+def xor_tree(value, masks):
+    """``Cat`` of the parities of ``value`` under each mask; Yosys makes a balanced tree of each."""
+    return Cat((value & Const(mask, len(value))).xor() for mask in masks)
+
+
+def _initial(algorithm):
+    """The initial value as a register value."""
+    if algorithm.reflect:
+        return int(f"{algorithm.initial:0{algorithm.width}b}"[::-1], 2)
+    return algorithm.initial
+
+
+def _final(algorithm, value):
+    """The CRC as a number, from a register value (of either kind: no bit moves)."""
+    return value ^ algorithm.final_xor
+
+
+def fixed_crc(algorithm, message):
+    """Combinational CRC of ``message``, a whole number of bytes, byte 0 in its low bits.
+
+    Example: the four bytes of a reflected CRC follow the message as
+    ``Cat(message, fixed_crc(CRC32C, message))``.
+    """
+    message = Value.cast(message)
+    if not len(message) or len(message) % 8:
+        raise ValueError(f"message must be whole bytes, not {len(message)} bits")
+    count = len(message) // 8
+    constant = _parities(_initial(algorithm), state_matrix(algorithm, count))
+    return (xor_tree(message, data_matrix(algorithm, count))
+            ^ Const(_final(algorithm, constant), algorithm.width))
+
+
+def _parities(value, masks):
+    return sum(((value & mask).bit_count() & 1) << n for n, mask in enumerate(masks))
+
+
+class CrcStream(wiring.Component):
+    """CRC of each packet of a sequence of beats.
+
+    One beat per clock, packets back to back, any gaps. The CRC of a packet is on ``crc`` in the
+    :attr:`latency`-th cycle (with ``enable``) after the one that took its last beat. Latency two
+    cycles at 32 and 64 bits, three at 128, four at 256 and 512.
+
+    The longest loop is the register's own: one 32 x 32 matrix. The wide tree is a pipeline stage.
+
+    Parameters
+    ----------
+    width : int
+        Bits per beat; one of :data:`dxpu.stream.WIDTHS`.
+    algorithm : :class:`Algorithm`
+        Default :data:`CRC32C`.
+
+    Members
+    -------
+    enable : in
+        All state holds while low.
+    valid, data, dwords, last : in
+        A beat is taken in each cycle with ``valid`` and ``enable``. As in
+        :class:`dxpu.stream.PacketLayout`: ``dwords`` is ``width // 32`` but in the last beat. The
+        beat after a last one is the first of the next packet.
+    crc_valid, crc : out
+        ``crc_valid`` is high for one (enabled) cycle per packet.
+    """
+
+    def __init__(self, width, *, algorithm=CRC32C):
+        self._lanes = check_width(width) // 32
+        self._algorithm = algorithm
+        super().__init__({
+            "enable": In(1, init=1),
+            "valid": In(1),
+            "data": In(width),
+            "dwords": In(range(self._lanes + 1)),
+            "last": In(1),
+            "crc_valid": Out(1),
+            "crc": Out(algorithm.width),
+        })
+
+    @property
+    def latency(self):
+        """Cycles from a last beat to its ``crc_valid``."""
+        return {1: 2, 2: 2, 4: 3, 8: 4, 16: 4}[self._lanes]
+
+    def elaborate(self, platform):
+        m = Module()
+        algorithm, lanes = self._algorithm, self._lanes
+        steps = (lanes - 1).bit_length()  # conditional matrices; `lanes` itself is a step too
+
+        # Align: the valid dwords to the end of the beat.
+        missing = Signal(range(lanes))
+        aligned = self.data
+        m.d.comb += missing.eq(lanes - self.dwords)
+        # Lanes past the valid dwords fall off the top; zeros come in at the bottom.
+        for n in range(steps):
+            aligned = Mux(missing[n], (aligned << (32 << n))[:32 * lanes], aligned)
+        valid, last, dwords = self.valid, self.last, self.dwords
+        if lanes > 2:
+            valid, last, dwords, aligned = self._stage(m, "aligned", valid, last, dwords, aligned)
+
+        # Reduce: the beat's own contribution.
+        own = xor_tree(aligned, data_matrix(algorithm, 4 * lanes))
+        valid, last, dwords, own = self._stage(m, "own", valid, last, dwords, own)
+
+        # Accumulate: the only loop.
+        initial = _initial(algorithm)
+        state = Signal(algorithm.width, init=initial)
+        full = xor_tree(state, state_matrix(algorithm, 4 * lanes))
+        with m.If(self.enable & valid):
+            m.d.sync += state.eq(Mux(last, initial, full ^ own))
+
+        # Advance: the state by as many dwords as are valid, two conditional matrices a stage.
+        value = self._advance(state, dwords, range(min(2, steps)))
+        value = Mux(dwords[steps], full, value)
+        if steps > 2:
+            valid, last, dwords, own, value = self._stage(m, "advanced", valid, last, dwords, own,
+                                                          value)
+            value = self._advance(value, dwords, range(2, steps))
+        with m.If(self.enable):
+            m.d.sync += [
+                self.crc.eq(_final(algorithm, value ^ own)),
+                self.crc_valid.eq(valid & last),
+            ]
+        return m
+
+    def _advance(self, value, dwords, steps):
+        for n in steps:
+            step = xor_tree(value, state_matrix(self._algorithm, 4 << n))
+            value = Mux(dwords[n], step, value)
+        return value
+
+    def _stage(self, m, name, valid, *values):
+        """Registers for ``valid`` and what it qualifies; only ``valid`` has a reset."""
+        registers = []
+        for n, value in enumerate((valid, *values)):
+            value = Value.cast(value)
+            register = Signal(len(value), name=f"{name}_{n}", reset_less=n > 0)
+            with m.If(self.enable):
+                m.d.sync += register.eq(value)
+            registers.append(register)
+        return registers
