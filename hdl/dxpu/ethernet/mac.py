@@ -1,0 +1,115 @@
+"""Gigabit Ethernet MAC with queues into the core's clock domain (IEEE 802.3, clauses 4 and 35)."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .. import stream
+from ..cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
+from ..stream import PacketSignature
+from .gmii import GmiiSignature
+from .receive import Delivery, OverflowGuard, Receiver, RxWord
+from .transmit import Transmitter
+
+__all__ = ["Mac"]
+
+
+class Mac(wiring.Component):
+    """Full-duplex MAC at 1 Gb/s: frames without FCS on the core side, GMII on the other.
+
+    Both directions are cut-through. To be sent: a frame starts when its first beat has crossed into
+    the transmit domain; from then on its source must offer a beat whenever ``i.ready`` is high, and
+    ``width`` times the core clock must be at least 1.25 Gb/s. Frames below 60 bytes are padded. A
+    frame that could not be fed is ended with TX_ER (``stat_tx_underrun``), as is one that ends with
+    ``discard`` (``stat_tx_aborted``). Back to back the gap is exactly 12 byte times.
+
+    Received: beats appear as they arrive; the last one has ``discard`` if the frame was bad. Bad
+    are, counted by the first that applies: RX_ER, longer than ``max_frame``, shorter than 64 bytes
+    with FCS or no frame at all, wrong FCS, not a whole number of dwords. Frames of which nothing
+    but the FCS or less came only count. If ``o`` is not taken in time, a frame that finds the queue
+    full is discarded whole (``stat_rx_overflow``).
+
+    Latency with all clocks at 125 MHz and width 64, measured: from the first beat on ``i`` to its
+    first byte on GMII (behind the preamble) 15 cycles; from the last byte of the FCS on GMII to the
+    last beat on ``o`` 8 cycles.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat on the core side.
+    max_frame : int
+        Largest frame that is received, in bytes without FCS.
+    tx_depth, rx_depth : int
+        Beats in the two crossings; powers of two.
+    rx_domain, tx_domain : str
+        Clock domains of ``gmii.rx`` and ``gmii.tx``, at 125 MHz.
+
+    Members
+    -------
+    i : In(PacketSignature(width))
+        Frames to be sent, from the destination MAC on, without FCS.
+    o : Out(PacketSignature(width))
+        Frames received, without FCS.
+    gmii : Out(GmiiSignature)
+    stat_tx_good, stat_tx_underrun, stat_tx_aborted : Out(1)
+        One cycle in ``sync`` per frame sent, starved, given up by its source.
+    stat_rx_good, stat_rx_error, stat_rx_giant, stat_rx_runt, stat_rx_bad_fcs,
+    stat_rx_not_dwords, stat_rx_overflow : Out(1)
+        One cycle in ``sync`` per frame received, of exactly one of them.
+    """
+
+    def __init__(self, width, *, max_frame=4400, tx_depth=16, rx_depth=64, rx_domain="gmii_rx",
+                 tx_domain="gmii_tx"):
+        self._domains = {"rx": rx_domain, "tx": tx_domain}
+        self._receiver = Receiver(width, max_frame=max_frame)
+        self._tx_queue = AsyncPacketQueue(width, depth=tx_depth, i_domain="sync",
+                                          o_domain=tx_domain)
+        self._rx_queue = AsyncQueue(RxWord(width), depth=rx_depth, i_domain=rx_domain,
+                                    o_domain="sync")
+        super().__init__({
+            "i": In(PacketSignature(width)),
+            "o": Out(PacketSignature(width)),
+            "gmii": Out(GmiiSignature()),
+            **{f"stat_{name}": Out(1) for name in self.STATISTICS},
+        })
+        self._width = width
+
+    #: Names of the events, without ``stat_``.
+    STATISTICS = ("tx_good", "tx_underrun", "tx_aborted", "rx_good", "rx_error", "rx_giant",
+                  "rx_runt", "rx_bad_fcs", "rx_not_dwords", "rx_overflow")
+
+    def elaborate(self, platform):
+        m = Module()
+        in_tx = DomainRenamer(self._domains["tx"])
+        in_rx = DomainRenamer(self._domains["rx"])
+        transmitter, guard = Transmitter(self._width), OverflowGuard(self._width)
+        m.submodules.transmitter = in_tx(transmitter)
+        m.submodules.receiver = in_rx(self._receiver)
+        m.submodules.guard = in_rx(guard)
+        m.submodules.tx_queue = self._tx_queue
+        m.submodules.rx_queue = self._rx_queue
+        m.submodules.delivery = delivery = Delivery(self._width)
+
+        connect(m, flipped(self.gmii.tx), transmitter.gmii)
+        connect(m, flipped(self.gmii.rx), self._receiver.gmii)
+        stream.connect(m, self.i, self._tx_queue.i)
+        stream.connect(m, self._tx_queue.o, transmitter.i)
+        connect(m, self._receiver.o, guard.i)
+        stream.connect(m, guard.o, self._rx_queue.i)
+        stream.connect(m, self._rx_queue.o, delivery.i)
+        stream.connect(m, delivery.o, self.o)
+
+        for name, domain, event in [
+            ("tx_good", "tx", transmitter.stat_good),
+            ("tx_underrun", "tx", transmitter.stat_underrun),
+            ("tx_aborted", "tx", transmitter.stat_aborted),
+            ("rx_overflow", "rx", guard.stat_overflow),
+        ]:
+            m.submodules[f"{name}_event"] = crossing = EventCrossing(
+                i_domain=self._domains[domain], o_domain="sync")
+            m.d.comb += [crossing.i.eq(event), getattr(self, f"stat_{name}").eq(crossing.o)]
+        for name in self.STATISTICS:
+            if name.startswith("rx_") and name != "rx_overflow":
+                m.d.comb += getattr(self, f"stat_{name}").eq(
+                    getattr(delivery, f"stat_{name.removeprefix('rx_')}"))
+        return m
