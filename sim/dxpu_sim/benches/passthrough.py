@@ -11,9 +11,10 @@ import cocotb
 from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
 
+from dxpu_sim.checkers import watch
 from dxpu_sim.driver import find_gpus
 from dxpu_sim.gpu import Gpu
-from dxpu_sim.pcie import DutPort, Mailbox, RootComplex, quiet
+from dxpu_sim.pcie import DutPort, Mailbox, RootComplex, quiet, until
 
 
 class System:
@@ -23,6 +24,7 @@ class System:
         quiet()
         self.rng = random.Random(int(os.environ["DXPU_SEED"]))
         self.mailboxes = [Mailbox(dut, "host"), Mailbox(dut, "device")]
+        self.checker = watch({"host": self.mailboxes[0], "device": self.mailboxes[1]})
         self.rc = RootComplex()
         self.rc.make_port().connect(DutPort(self.mailboxes[0]))
         self.gpu = Gpu(**{"serial": 0x0011223344556677, "name": "GPU behind queues", **gpu})
@@ -35,6 +37,12 @@ class System:
         driver, = find_gpus(self.rc)
         await driver.open(**options)
         return driver
+
+    async def finish(self):
+        """Let everything arrive, and ask the checkers."""
+        await until(lambda: not self.checker.outstanding(), "all TLPs have arrived",
+                    timeout_ns=100_000)
+        self.checker.finish()
 
 
 async def copy_both_ways(system, driver, length, vector=0):
@@ -64,6 +72,7 @@ async def enumerate_and_registers(dut):
         data = system.rng.randbytes(length)
         await driver.write_vram(offset, data)
         assert await driver.read_vram(offset, length) == data, (offset, length)
+    await system.finish()
 
 
 @cocotb.test()
@@ -81,6 +90,7 @@ async def copy_with_msix(dut):
     tlps = sum(m.tlps_sent for m in system.mailboxes) - before
     print(f"passthrough: {tlps} TLPs, {tlps / seconds:.0f} TLPs/s, "
           f"{cycles / seconds:.0f} cycles/s")
+    await system.finish()
 
 
 @cocotb.test()
@@ -92,3 +102,4 @@ async def copy_with_msi(dut):
     for vector in range(8):
         await driver.trigger_interrupt(vector)
     assert driver.interrupts == [1, 3, 1, 1, 1, 1, 1, 1]
+    await system.finish()
