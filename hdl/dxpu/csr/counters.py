@@ -5,9 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 
-from dxpu.csr._select import select
 from dxpu.csr.description import Access, Block, Field, Register
 from dxpu.csr.port import RegisterPort
+from dxpu.priority import one_hot_mux
 
 __all__ = ["CounterBank", "counter_block"]
 
@@ -91,7 +91,7 @@ class CounterBank(wiring.Component):
         ignore, total, result = Signal(), Signal(32), Signal(32)
         m.d.sync += [
             live.eq(Cat(~steal, live)), ignore.eq(fresh),
-            added[0].eq(select(token[:count], accumulators)), added[1].eq(added[0]),
+            added[0].eq(one_hot_mux(token[:count], accumulators)), added[1].eq(added[0]),
             slot[0].eq(index), slot[1].eq(slot[0]), slot[2].eq(slot[1]),
             total.eq(Mux(ignore, 0, read.data)),
         ]

@@ -4,9 +4,9 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.csr._select import select
 from dxpu.csr.description import Access, Block, Rows
 from dxpu.csr.port import RegisterPort
+from dxpu.priority import one_hot_mux
 
 __all__ = ["RegisterFile"]
 
@@ -122,7 +122,7 @@ class RegisterFile(wiring.Component):
         answer = self.bus.response.p
         with m.If(active):
             m.d.sync += [
-                answer.data.eq(Mux(write, 0, select(chosen, reads))),
+                answer.data.eq(Mux(write, 0, one_hot_mux(chosen, reads))),
                 answer.error.eq(~chosen.any() | (write & (chosen & readonly).any())),
             ]
         return m

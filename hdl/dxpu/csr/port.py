@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.csr._select import any_of, select
+from dxpu.priority import one_hot_mux
 from dxpu.stream import connect
 
 __all__ = ["RegisterMux", "RegisterPort", "RegisterRequest", "RegisterResponse",
@@ -98,8 +98,8 @@ class RegisterMux(wiring.Component):
             ]
         m.d.comb += self.bus.response.p.eq(answer)
 
-        taken = select(chosen, [port.request.ready for port in ports])
-        answered = select(chosen, [port.response.valid for port in ports])
+        taken = one_hot_mux(chosen, [port.request.ready for port in ports])
+        answered = one_hot_mux(chosen, [port.response.valid for port in ports])
         with m.FSM():
             with m.State("Idle"):
                 m.d.comb += self.bus.request.ready.eq(1)
@@ -114,14 +114,14 @@ class RegisterMux(wiring.Component):
                 m.d.comb += [port.request.valid.eq(c)
                              for port, c in zip(ports, chosen, strict=True)]
                 m.d.sync += [answer.data.eq(0), answer.error.eq(1)]
-                with m.If(~any_of(chosen)):
+                with m.If(~chosen.any()):
                     m.next = "Answer"
                 with m.Elif(taken):
                     m.next = "Wait"
             with m.State("Wait"):
                 m.d.comb += [port.response.ready.eq(c)
                              for port, c in zip(ports, chosen, strict=True)]
-                m.d.sync += answer.eq(select(chosen, [port.response.p for port in ports]))
+                m.d.sync += answer.eq(one_hot_mux(chosen, [port.response.p for port in ports]))
                 with m.If(answered):
                     m.next = "Answer"
             with m.State("Answer"):

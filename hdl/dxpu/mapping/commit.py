@@ -1,0 +1,176 @@
+"""Rows that change only as a whole, and only for a manager that knows what it does."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.mapping.types import (
+    Binding, CommitCode, CommitCommand, FenceUpdate, RowChange, RowEvent,
+)
+from dxpu.mapping.windows import check_rows
+from dxpu.priority import one_hot_mux
+
+__all__ = ["RowCommit"]
+
+
+class RowCommit(wiring.Component):
+    """The manager's part of a mapping table: judges commands, writes whole rows.
+
+    A command is judged in this order; the first that applies is its ``code``:
+
+    1. epoch lower than ``fence_epoch``: FENCED;
+    2. no such row: BAD_ROW;
+    3. operation id 0: BAD_OPERATION;
+    4. operation id and generation are the row's: DONE, and nothing happens (a repeated command);
+    5. to bind, a peer that cannot be: BAD_TARGET;
+    6. generation older than the row's (serially, modulo 2^16): STALE. Equal is allowed only to
+       release the row or to change the paths of its binding. A row that no operation wrote since
+       reset takes any;
+    7. to bind a used row, unless to the same node, slot, stream and generation: IN_USE;
+    8. DONE: the row is written in one cycle and ``committed`` tells what changed.
+
+    A manager must give each command its own operation id, not 0, and each binding of a row a newer
+    generation. ``fence_epoch`` only ever rises; an attempt to lower it is refused and counted as
+    FENCED. Five cycles pass from ``command.strobe`` to ``code``, the new row and ``committed``, all
+    in the same cycle; one command at a time.
+
+    Parameters
+    ----------
+    rows : int
+        1 to 32.
+    with_slot : bool
+        The target has a slot, which must not be 0 (host table).
+
+    Members
+    -------
+    command : In :class:`CommitCommand`
+        Ignored while ``busy``, but for its contents, which must hold.
+    fence : In :class:`FenceUpdate`
+    fence_epoch : Out(32)
+    rows : Out array of :class:`Binding`
+    busy : Out(1)
+        From the cycle of the strobe until ``code`` is there.
+    code, code_row, code_operation_id : Out
+        Result of the last command.
+    committed : Out :class:`RowEvent`
+    stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
+        One pulse for each command by result; ``refused`` is any code but DONE and FENCED.
+    """
+
+    def __init__(self, *, rows, with_slot):
+        self._count = check_rows("rows", rows)
+        self._with_slot = bool(with_slot)
+        super().__init__({
+            "command": In(CommitCommand),
+            "fence": In(FenceUpdate),
+            "fence_epoch": Out(32),
+            "rows": Out(data.ArrayLayout(Binding, rows)),
+            "busy": Out(1),
+            "code": Out(CommitCode),
+            "code_row": Out(6),
+            "code_operation_id": Out(32),
+            "committed": Out(RowEvent),
+            **{f"stat_{name}": Out(1) for name in ("committed", "repeated", "fenced", "refused")},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        command, new = self.command, self.command.binding
+        # One bit for each cycle after the strobe: row number decoded, row there, facts there,
+        # verdict there.
+        steps = Signal(4)
+        judged, decided = steps[2:]
+        chosen = Signal(self._count)
+        old = Signal(Binding, reset_less=True)
+        code, write = Signal(CommitCode), Signal()
+        facts = {name: Signal(name=name, reset_less=True) for name in (
+            "fenced", "repeated", "bad_target", "untouched", "older", "equal", "same_target")}
+
+        m.d.comb += self.busy.eq(command.strobe | steps.any())
+        m.d.sync += steps.eq(Cat(command.strobe & ~steps.any(), steps))
+
+        m.d.sync += [
+            chosen.eq(Cat(command.row == n for n in range(self._count))),
+            old.eq(one_hot_mux(chosen, list(self.rows))),
+        ]
+        self._look(m, facts, command, old)
+        m.d.comb += self._stats(decided, code, write)
+        with m.If(judged):
+            self._judge(m, facts, chosen, old, new, code, write)
+
+        m.d.sync += self.committed.strobe.eq(0)
+        with m.If(decided):
+            m.d.sync += [
+                self.code.eq(code),
+                self.code_row.eq(command.row),
+                self.code_operation_id.eq(new.operation_id),
+                self.committed.strobe.eq(write),
+                self.committed.row.eq(command.row),
+                self.committed.previous.eq(old.generation),
+                self.committed.change.eq(Mux(
+                    new.used == old.used, RowChange.UPDATED,
+                    Mux(new.used, RowChange.BOUND, RowChange.RELEASED))),
+            ]
+            for n in range(self._count):
+                with m.If(write & chosen[n]):
+                    row = self.rows[n]
+                    m.d.sync += [row.used.eq(new.used), row.generation.eq(new.generation),
+                                 row.operation_id.eq(new.operation_id)]
+                    with m.If(new.used):
+                        m.d.sync += row.eq(new)
+
+        with m.If(self.fence.strobe & (self.fence.epoch > self.fence_epoch)):
+            m.d.sync += self.fence_epoch.eq(self.fence.epoch)
+        return m
+
+    def _look(self, m, facts, command, old):
+        """Compare the command with the row and the fence."""
+        new = command.binding
+        age = Signal(16)
+        m.d.comb += age.eq(new.generation - old.generation)
+        peer_ok = new.node.any() & ~new.node.all() & new.paths.any()
+        if self._with_slot:
+            peer_ok &= new.slot.any()
+        same_operation = new.operation_id == old.operation_id
+        m.d.sync += [
+            facts["fenced"].eq(command.epoch < self.fence_epoch),
+            facts["repeated"].eq(same_operation & (new.generation == old.generation)),
+            facts["bad_target"].eq(new.used & ~peer_ok),
+            facts["untouched"].eq(~old.operation_id.any()),
+            facts["older"].eq(age[15]),
+            facts["equal"].eq(new.generation == old.generation),
+            facts["same_target"].eq(Cat(new.node, new.slot, new.stream)
+                                    == Cat(old.node, old.slot, old.stream)),
+        ]
+
+    def _judge(self, m, facts, chosen, old, new, code, write):
+        """The rules, in order."""
+        update = old.used & facts["equal"] & facts["same_target"]
+        stale = ~facts["untouched"] & (
+            facts["older"] | (facts["equal"] & new.used & ~old.used))
+        m.d.sync += [write.eq(0), code.eq(CommitCode.DONE)]
+        with m.If(facts["fenced"]):
+            m.d.sync += code.eq(CommitCode.FENCED)
+        with m.Elif(~chosen.any()):
+            m.d.sync += code.eq(CommitCode.BAD_ROW)
+        with m.Elif(~new.operation_id.any()):
+            m.d.sync += code.eq(CommitCode.BAD_OPERATION)
+        with m.Elif(~facts["repeated"]):
+            with m.If(facts["bad_target"]):
+                m.d.sync += code.eq(CommitCode.BAD_TARGET)
+            with m.Elif(stale):
+                m.d.sync += code.eq(CommitCode.STALE)
+            with m.Elif(new.used & old.used & ~update):
+                m.d.sync += code.eq(CommitCode.IN_USE)
+            with m.Else():
+                m.d.sync += write.eq(1)
+
+    def _stats(self, decided, code, write):
+        refused_fence = self.fence.strobe & (self.fence.epoch < self.fence_epoch)
+        return [
+            self.stat_committed.eq(decided & write),
+            self.stat_repeated.eq(decided & (code == CommitCode.DONE) & ~write),
+            self.stat_fenced.eq((decided & (code == CommitCode.FENCED)) | refused_fence),
+            self.stat_refused.eq(decided & (code != CommitCode.FENCED)
+                                 & (code != CommitCode.DONE)),
+        ]

@@ -1,0 +1,99 @@
+"""Registers of the mapping tables, as data.
+
+Both tables start with the same registers, and their rows with the same three, so that software
+commits and reads back a binding of either kind by the same code.
+"""
+
+from dxpu.csr import Block, Field, Register, Rows, word
+from dxpu.mapping.types import CommitCode
+
+__all__ = ["box_block", "host_block"]
+
+_PROTOCOL = """\
+To change a row, write `epoch`, `operation_id`, `target` and `paths`, then `commit`. The next
+access waits until the command is judged; `result` then holds its code. A row changes as a whole or
+not at all. A command that is repeated with the same operation id and generation has the same
+result and no further effect."""
+
+
+def _common(kind, rows, peer):
+    return (
+        Register("shape", (
+            Field("rows", 8, "const", reset=rows, doc="Rows of this table."),
+            Field("kind", 4, "const", reset=kind, doc="0 host table, 1 box table.")),
+            "What this table is."),
+        word("fence_epoch", "hw", "Commands of a lower epoch are refused. Only a higher value can "
+             "be written; an attempt to lower it changes nothing and is counted as fenced."),
+        word("epoch", "rw", "Epoch of the commands that follow."),
+        word("operation_id", "rw", "Operation of the command that follows; not 0."),
+        Register("target", (
+            Field("slot", 8, "rw", doc="Slot of the box, from 1. Not used in a box table."),
+            Field("node", 12, "rw", doc=f"Node of the {peer}, 0x001 to 0xFFE."),
+            Field("stream", 4, "rw", doc="Stream of the binding.")),
+            "Peer of the command that follows."),
+        Register("paths", (Field("mask", 16, "rw", doc="Bit n set: path n may be used."),),
+                 "Paths of the command that follows."),
+        Register("commit", (
+            Field("generation", 16, "rw", doc="Generation that the row gets."),
+            Field("row", 6, "rw", doc="Row to change."),
+            Field("used", 1, "rw", offset=31, doc="1 binds the row, 0 releases it.")),
+            "Writing this register gives the command."),
+        Register("result", (
+            Field("code", 4, "ro", values=CommitCode, doc="How the last command ended."),
+            Field("row", 6, "ro", offset=8, doc="Its row.")),
+            "Completion code of the last command."),
+        word("result_operation_id", "ro", "Operation of the last command."),
+    )
+
+
+def _binding(peer, *fields):
+    return (
+        Register("state", (
+            Field("used", 1, "ro", doc="The row is bound."),
+            *fields,
+            Field("stream", 4, "ro", offset=4, doc="Stream of the binding."),
+            Field("slot", 8, "ro", doc="Slot of the box, from 1."),
+            Field("node", 12, "ro", doc=f"Node of the {peer}.")),
+            "Who the row is bound to; a released row keeps the last peer."),
+        Register("binding", (
+            Field("paths", 16, "ro", doc="Bit n set: path n may be used."),
+            Field("generation", 16, "ro", doc="Generation of the row.")),
+            "Paths and generation of the row."),
+        word("operation_id", "ro", "Operation that made the row what it is; 0: none since reset."),
+    )
+
+
+def host_block(ports=8):
+    """Registers of :class:`~dxpu.mapping.HostTable`."""
+    rows = (
+        *_binding("box"),
+        Register("bus", (
+            Field("secondary", 8, "ro", doc="First bus behind the port; 0 if none."),
+            Field("subordinate", 8, "ro", doc="Last bus behind the port."),
+            Field("device", 5, "ro", doc="Device number of the port inside the switch."),
+            Field("io_enable", 1, "ro", offset=30, doc="I/O space enable of the port."),
+            Field("memory_enable", 1, "ro", doc="Memory space enable of the port.")),
+            "What the operating system configured, as all registers below."),
+        word("memory_base", "ro", "First byte of the 32-bit memory window."),
+        word("memory_limit", "ro", "Last byte of it; below the base if there is no window."),
+        word("prefetch_base_low", "ro", "First byte of the prefetchable window, bits 31:0."),
+        word("prefetch_base_high", "ro", "Bits 63:32."),
+        word("prefetch_limit_low", "ro", "Last byte of the prefetchable window, bits 31:0."),
+        word("prefetch_limit_high", "ro", "Bits 63:32."),
+        word("io_base", "ro", "First byte of the I/O window."),
+        word("io_limit", "ro", "Last byte of the I/O window."),
+    )
+    return Block("host_table", (
+        *_common(0, ports, "box"),
+        Rows("row", ports, rows, "One for each downstream port.", stride=64, address=0x800),
+    ), "Host mapping table: a row for each downstream port. " + _PROTOCOL, size=0x1000)
+
+
+def box_block(slots=8):
+    """Registers of :class:`~dxpu.mapping.BoxTable`."""
+    valid = Field("valid", 1, "ro", doc="A GPU is in the slot.")
+    return Block("box_table", (
+        *_common(1, slots, "host"),
+        Rows("row", slots, _binding("host", valid), "Row n is slot n + 1.", stride=64,
+             address=0x800),
+    ), "Box mapping table: a row for each slot. " + _PROTOCOL, size=0x1000)

@@ -1,0 +1,208 @@
+"""The host table and the box table: rows, their registers, and the host's lookups."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.csr import RegisterFile, RegisterPort, connect_ports
+from dxpu.mapping.commit import RowCommit
+from dxpu.mapping.lookup import Lookup
+from dxpu.mapping.registers import box_block, host_block
+from dxpu.mapping.types import (
+    BoxRow, ConfigUpdate, HostRow, LookupRequest, LookupResult, RowEvent,
+)
+from dxpu.mapping.windows import WindowFollower, check_rows
+from dxpu.stream import connect
+
+__all__ = ["BoxTable", "HostTable"]
+
+_STATS = ("stat_committed", "stat_repeated", "stat_fenced", "stat_refused")
+
+
+class HostTable(wiring.Component):
+    """Host mapping table: one row per downstream port (paper, Table 2).
+
+    Bus numbers, windows and enables follow the configuration writes of the operating system
+    (:class:`~dxpu.mapping.WindowFollower`), whether the row is bound or not: windows are set up
+    before a GPU comes. The rest belongs to the manager, by the registers of
+    :func:`~dxpu.mapping.host_block` and the rules of :class:`~dxpu.mapping.RowCommit`.
+
+    Lookups are independent of each other: latency two cycles, one per cycle each, in order; of
+    overlapping windows the lowest port wins. They do not look at ``used``: what to do with traffic
+    for an unbound port is the switch's decision.
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports, 1 to 32.
+    lookups : int
+        Independent lookup pipelines, 1 or more.
+
+    Members
+    -------
+    lookup0, lookup1, ... : In stream of :class:`LookupRequest`
+    result0, result1, ... : Out stream of :class:`LookupResult`
+    config : In :class:`ConfigUpdate`
+    bus : In :class:`~dxpu.csr.RegisterPort`
+    rows : Out array of :class:`HostRow`
+    committed : Out :class:`RowEvent`
+    stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
+    """
+
+    def __init__(self, *, ports=8, lookups=2):
+        self._ports = check_rows("ports", ports)
+        if not isinstance(lookups, int) or lookups < 1:
+            raise ValueError(f"lookups must be a positive integer, not {lookups!r}")
+        self._lookups = lookups
+        self.block = host_block(ports)
+        members = {
+            "config": In(ConfigUpdate),
+            "bus": In(RegisterPort()),
+            "rows": Out(data.ArrayLayout(HostRow, ports)),
+            "committed": Out(RowEvent),
+            **{stat: Out(1) for stat in _STATS},
+        }
+        for n in range(lookups):
+            members[f"lookup{n}"] = In(stream.Signature(LookupRequest))
+            members[f"result{n}"] = Out(stream.Signature(LookupResult))
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.follower = follower = WindowFollower(ports=self._ports)
+        m.d.comb += follower.config.eq(self.config)
+        for n in range(self._lookups):
+            m.submodules[f"lookup{n}"] = lookup = Lookup(ports=self._ports)
+            m.d.comb += lookup.windows.eq(follower.windows)
+            connect(m, wiring.flipped(getattr(self, f"lookup{n}")), lookup.request)
+            connect(m, lookup.result, wiring.flipped(getattr(self, f"result{n}")))
+
+        file, commit = _managed(m, self, self._ports, with_slot=True)
+        for n, (row, binding, w) in enumerate(zip(self.rows, commit.rows, follower.windows,
+                                                  strict=True)):
+            _show_binding(m, row, binding)
+            m.d.comb += [
+                row.slot.eq(binding.slot),
+                row.secondary.eq(w.secondary),
+                row.subordinate.eq(w.subordinate),
+                row.device.eq(n),
+                row.memory_base.eq(Cat(C(0, 20), w.memory_base)),
+                row.memory_limit.eq(Cat(C(0xfffff, 20), w.memory_limit)),
+                row.prefetch_base.eq(Cat(C(0, 20), w.prefetch_base)),
+                row.prefetch_limit.eq(Cat(C(0xfffff, 20), w.prefetch_limit)),
+                row.io_base.eq(Cat(C(0, 12), w.io_base)),
+                row.io_limit.eq(Cat(C(0xfff, 12), w.io_limit)),
+            ]
+            self._show_windows(m, file.row[n], row, w)
+        return m
+
+    def _show_windows(self, m, registers, row, w):
+        """Fill the read-only registers of a row."""
+        _show_registers(m, registers, row)
+        m.d.comb += [
+            registers.bus.secondary.eq(row.secondary),
+            registers.bus.subordinate.eq(row.subordinate),
+            registers.bus.device.eq(row.device),
+            registers.bus.io_enable.eq(w.io_enable),
+            registers.bus.memory_enable.eq(w.memory_enable),
+            registers.prefetch_base_low.value.eq(row.prefetch_base[:32]),
+            registers.prefetch_base_high.value.eq(row.prefetch_base[32:]),
+            registers.prefetch_limit_low.value.eq(row.prefetch_limit[:32]),
+            registers.prefetch_limit_high.value.eq(row.prefetch_limit[32:]),
+        ]
+        for name in ("memory_base", "memory_limit", "io_base", "io_limit"):
+            m.d.comb += getattr(registers, name).value.eq(row[name])
+
+
+class BoxTable(wiring.Component):
+    """Box mapping table: one row per slot, row n is slot n + 1 (paper, Table 3).
+
+    The rows belong to the manager, by the registers of :func:`~dxpu.mapping.box_block` and the
+    rules of :class:`~dxpu.mapping.RowCommit`; only ``valid`` is the box's own. A slot without a GPU
+    can be bound: the manager sees ``valid`` and decides.
+
+    Parameters
+    ----------
+    slots : int
+        1 to 32.
+
+    Members
+    -------
+    valid : In(slots)
+        Bit n: a GPU is in slot n + 1.
+    bus : In :class:`~dxpu.csr.RegisterPort`
+    rows : Out array of :class:`BoxRow`
+    committed : Out :class:`RowEvent`
+    stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
+    """
+
+    def __init__(self, *, slots=8):
+        self._slots = check_rows("slots", slots)
+        self.block = box_block(slots)
+        super().__init__({
+            "valid": In(slots),
+            "bus": In(RegisterPort()),
+            "rows": Out(data.ArrayLayout(BoxRow, slots)),
+            "committed": Out(RowEvent),
+            **{stat: Out(1) for stat in _STATS},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        file, commit = _managed(m, self, self._slots, with_slot=False)
+        for n, (row, binding) in enumerate(zip(self.rows, commit.rows, strict=True)):
+            _show_binding(m, row, binding)
+            m.d.comb += [
+                row.valid.eq(self.valid[n]),
+                row.slot.eq(n + 1),
+                file.row[n].state.valid.eq(row.valid),
+            ]
+            _show_registers(m, file.row[n], row)
+        return m
+
+
+def _managed(m, table, count, *, with_slot):
+    """The registers and the commit engine of ``table``, connected."""
+    m.submodules.file = file = RegisterFile(table.block)
+    m.submodules.commit = commit = RowCommit(rows=count, with_slot=with_slot)
+    connect_ports(m, wiring.flipped(table.bus), file.bus)
+    binding = commit.command.binding
+    m.d.comb += [
+        file.stall.eq(commit.busy),
+        file.fence_epoch.value.eq(commit.fence_epoch),
+        commit.fence.strobe.eq(file.fence_epoch.written),
+        commit.fence.epoch.eq(file.fence_epoch.value_w),
+        commit.command.strobe.eq(file.commit.written),
+        commit.command.row.eq(file.commit.row),
+        commit.command.epoch.eq(file.epoch.value),
+        binding.used.eq(file.commit.used),
+        binding.node.eq(file.target.node),
+        binding.slot.eq(file.target.slot if with_slot else 0),
+        binding.stream.eq(file.target.stream),
+        binding.paths.eq(file.paths.mask),
+        binding.generation.eq(file.commit.generation),
+        binding.operation_id.eq(file.operation_id.value),
+        file.result.code.eq(commit.code),
+        file.result.row.eq(commit.code_row),
+        file.result_operation_id.value.eq(commit.code_operation_id),
+        table.committed.eq(commit.committed),
+        *(getattr(table, stat).eq(getattr(commit, stat)) for stat in _STATS),
+    ]
+    return file, commit
+
+
+def _show_binding(m, row, binding):
+    """Fill the manager's part of a row, but for the slot."""
+    for name in ("used", "node", "stream", "paths", "generation", "operation_id"):
+        m.d.comb += row[name].eq(binding[name])
+
+
+def _show_registers(m, registers, row):
+    """Fill the registers of :func:`dxpu.mapping.registers._binding`."""
+    m.d.comb += [
+        *(getattr(registers.state, name).eq(row[name])
+          for name in ("used", "stream", "slot", "node")),
+        registers.binding.paths.eq(row.paths),
+        registers.binding.generation.eq(row.generation),
+        registers.operation_id.value.eq(row.operation_id),
+    ]
