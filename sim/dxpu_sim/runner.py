@@ -5,6 +5,7 @@ arguments) and the Verilator build (key: that Verilog, the options, the tool ver
 """
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -15,8 +16,12 @@ from pathlib import Path
 
 from . import cache
 from .hdl import clock
+from .hdl.statenames import StateNames
 
 __all__ = ["Design", "SimulationFailed", "fst_available", "simulate", "verilog"]
+
+#: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.waves`).
+_TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
 
 
 class SimulationFailed(Exception):
@@ -50,8 +55,8 @@ def verilog(design: Design) -> str:
             from amaranth.back import verilog as backend
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                file.write_text(backend.convert(design.factory(**design.kwargs), name="top",
-                                                strip_internal_attrs=True))
+                component = StateNames(design.factory(**design.kwargs))
+                file.write_text(backend.convert(component, name="top", strip_internal_attrs=True))
         return file.read_text()
 
 
@@ -111,11 +116,17 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
     options = ["--timing", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
                "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20 -O1",
                "--output-split", "20000"]
-    if waves == "fst":
-        options.append("--trace-fst")
+    trace = []
+    if waves:
+        # Nameless intermediate values are not worth a trace; Verilator leaves out names with `_`.
+        source = re.sub(r"\\\$", r"\\_$", source)
+        options += ["--trace-fst"] * (waves == "fst") + [
+            "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic"]
+        trace = [str(_TRACE)]
     options += args
     key = cache.digest(source, clock.VERILOG, control, options, waves,
-                       cache.version("verilator"), cache.version("cocotb"), sys.version)
+                       _TRACE.read_bytes() if waves else "", cache.version("verilator"),
+                       cache.version("cocotb"), sys.version)
     with cache.entry("verilator", key) as (path, done):
         if not done:
             (path / "top.v").write_text(source)
@@ -129,8 +140,9 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
                 _runner().build(
                     sources=[VerilatorControlFile(path / "public.vlt"), path / "clock.v",
                              path / "top.v"],
-                    hdl_toplevel="top", build_dir=path, build_args=options, always=True,
-                    waves=waves == "vcd", timescale=("1ns", "1ps"), log_file=path / "build.log")
+                    hdl_toplevel="top", build_dir=path, build_args=options + trace,
+                    always=True, waves=bool(waves), timescale=("1ns", "1ps"),
+                    log_file=path / "build.log")
             except (SystemExit, RuntimeError) as error:
                 log = Path(path / "build.log").read_text()
                 raise RuntimeError(f"Verilator build failed: {error}\n{log[-4000:]}") from None
@@ -140,9 +152,10 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
 
 
 def simulate(design: Design, bench: str, *, testcase: str | None = None, env: dict | None = None,
-             waves: str = "", args: tuple[str, ...] = (), public: tuple[str, ...] = (),
-             plusargs: tuple[str, ...] = (), folder: str | Path | None = None,
-             seed: int | None = None, verbose: bool = False) -> Path:
+             waves: str = "", window: bool = False, args: tuple[str, ...] = (),
+             public: tuple[str, ...] = (), plusargs: tuple[str, ...] = (),
+             folder: str | Path | None = None, seed: int | None = None,
+             verbose: bool = False) -> Path:
     """Run the cocotb tests of module ``bench`` on ``design``; returns the run's folder.
 
     Parameters
@@ -152,7 +165,9 @@ def simulate(design: Design, bench: str, *, testcase: str | None = None, env: di
     env : dict
         Environment variables that the bench reads (its parameters), as strings.
     waves, args, public
-        As of :func:`build`.
+        As of :func:`build`. The trace of the whole run is ``dump.vcd`` or ``dump.fst``.
+    window : bool
+        The bench itself traces a part of the run (:class:`dxpu_sim.waves.Trace`), nothing else is.
     folder : path
         Where the run writes (log, results, waves). Default ``build/sim/<bench>-<digest>``.
     seed : int
@@ -182,7 +197,7 @@ def simulate(design: Design, bench: str, *, testcase: str | None = None, env: di
             test_module=bench, hdl_toplevel="top", hdl_toplevel_lang="verilog", build_dir=built,
             test_dir=folder, seed=seed,
             extra_env={**env, "DXPU_SEED": str(seed), "LD_LIBRARY_PATH": libraries},
-            test_filter=testcase, waves=waves == "vcd", plusargs=list(plusargs),
+            test_filter=testcase, waves=bool(waves) and not window, plusargs=list(plusargs),
             results_xml=str(results), log_file=None if verbose else log)
     except (SystemExit, RuntimeError) as error:
         if not results.exists():
