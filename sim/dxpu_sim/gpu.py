@@ -357,6 +357,14 @@ class GpuFunction(Endpoint):
             return False
         return True
 
+    async def message(self, code, *, kind=TlpType.MSG_TO_RC):
+        """Send message ``code`` without data, to the root complex unless ``kind`` says other."""
+        tlp = Tlp()
+        tlp.fmt_type = kind
+        tlp.requester_id = self.pcie_id
+        tlp.first_be, tlp.last_be = code & 15, code >> 4
+        await self.upstream_send(tlp)
+
     # Interrupts.
 
     async def interrupt(self, vector):

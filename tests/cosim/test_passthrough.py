@@ -6,8 +6,11 @@ from dxpu_sim.hdl.passthrough import Passthrough
 from dxpu_sim.runner import Design, simulate
 
 
-@pytest.mark.parametrize("width", [64, 512])
-def test_passthrough(width):
-    folder = simulate(Design(Passthrough, {"width": width}), "dxpu_sim.benches.passthrough")
+@pytest.mark.parametrize("width, link", [
+    (64, 1), (64, 0), (512, 0), pytest.param(32, 0, marks=pytest.mark.long),
+    pytest.param(512, 1, marks=pytest.mark.long)])
+def test_passthrough(width, link):
+    folder = simulate(Design(Passthrough, {"width": width}), "dxpu_sim.benches.passthrough",
+                      env={"DXPU_LINK": link})
     print(*(line for line in (folder / "run.log").read_text().splitlines()
             if line.startswith("passthrough:")))
