@@ -1,0 +1,42 @@
+"""Fields of a frame's header as values in natural order, taken from the lanes of a stream."""
+
+from amaranth import *
+
+from .format import CREDIT_FIELDS, HEADER_BYTES, HEADER_FIELDS
+
+__all__ = ["credit_fields", "header_field", "header_fields", "natural"]
+
+_HEADER = {field.name: field for field in HEADER_FIELDS}
+
+#: Members of :class:`~.types.FrameHeader` and of :class:`~.types.Credit`.
+_MEMBERS = {
+    "type": "type", "crx": "CRX", "ar": "AR", "count": "count", "dst_node": "destination node",
+    "src_node": "source node", "dst_slot": "destination slot", "src_slot": "source slot",
+    "path": "path", "stream": "stream", "tag": "session tag", "seq": "SEQ", "ack": "ACK",
+}
+_CREDIT_MEMBERS = ("cls", "generation", "header_limit", "data_limit", "echo")
+
+
+def natural(bits, offset, size):
+    """The big-endian field of ``size`` bytes at byte ``offset`` of ``bits`` (byte 0 lowest)."""
+    return Cat(bits[8 * n:8 * n + 8] for n in reversed(range(offset, offset + size)))
+
+
+def header_field(bits, name):
+    """Header field ``name`` (as in :data:`~.format.HEADER_FIELDS`); ``bits`` starts the frame."""
+    field = _HEADER[name]
+    return natural(bits, field.offset, field.size)[field.lsb:field.msb + 1]
+
+
+def credit_fields(bits, offset=0):
+    """Members of a :class:`~.types.Credit` whose wire form is at byte ``offset`` of ``bits``."""
+    return {member: natural(bits, offset + field.offset, field.size)
+            for member, field in zip(_CREDIT_MEMBERS, CREDIT_FIELDS, strict=True)}
+
+
+def header_fields(bits):
+    """Members of a :class:`~.types.FrameHeader`; ``bits`` starts the frame, extension included."""
+    return {
+        **{member: header_field(bits, name) for member, name in _MEMBERS.items()},
+        "credit": credit_fields(bits, HEADER_BYTES),
+    }

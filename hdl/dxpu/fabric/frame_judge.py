@@ -1,0 +1,181 @@
+"""Brings together all that is known about a frame, and lets it act or drops it."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..priority import lowest_bit
+from ..stream import check_width
+from .format import ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, DropCause, FrameType
+from .frame_fields import credit_fields, natural
+from .frame_walker import Piece, Verdicts
+from .header_check import CheckedHeader
+from .types import Committed, Credit, Event, FrameHeader, Verdict
+
+__all__ = ["FrameJudge"]
+
+
+class FrameJudge(wiring.Component):
+    """Asks the link about each sound header, waits for the end of the frame, decides, reports.
+
+    One frame at a time: the next header is offered when the frame before it was dropped, or its
+    ``committed`` and ``event`` were taken. An EVENT takes effect only when all TLPs of the frames
+    before it have left.
+
+    Parameters
+    ----------
+    width : int
+        Data bits of a piece.
+
+    Members
+    -------
+    i : stream of :class:`~.header_check.CheckedHeader`
+    piece : :class:`~.frame_walker.Piece`
+        Bodies are taken from here.
+    result : :class:`~.frame_walker.Verdicts`
+    done, bad_record, bad_body
+        From :class:`~.record_check.RecordCheck`.
+    judged : 1
+        Pulse: the frame is done with.
+    judge : stream of {keep, row}
+        To :class:`~.tlp_store.TlpStore`.
+    drained : in
+        The store is empty.
+    header, verdict, committed, event
+        See :class:`~.depacketizer.Depacketizer`.
+    credits : array of 3 :class:`~.types.Credit`
+        Entries of an ACK; valid with its ``committed``.
+    dropped : one bit per :class:`~.format.DropCause`
+        Pulse: a frame was dropped.
+    stat_frames : 1
+        Pulse: a frame took effect.
+    """
+
+    def __init__(self, width):
+        self._lanes = check_width(width) // 32
+        super().__init__({
+            "i": In(stream.Signature(CheckedHeader)),
+            "piece": In(Piece(width)),
+            "result": In(Verdicts),
+            "done": In(1),
+            "bad_record": In(1),
+            "bad_body": In(1),
+            "judged": Out(1),
+            "judge": Out(stream.Signature(data.StructLayout({"keep": 1, "row": 6}))),
+            "drained": In(1),
+            "header": Out(stream.Signature(FrameHeader)),
+            "verdict": In(stream.Signature(Verdict)),
+            "committed": Out(stream.Signature(Committed)),
+            "event": Out(stream.Signature(Event)),
+            "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
+            "dropped": Out(len(DropCause)),
+            "stat_frames": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        body = self._capture_body(m)
+        checked, present, verdict = self._ask(m)
+        header = checked.header
+
+        # The end of the frame, checked.
+        ended, bad_record, bad_body = Signal(), Signal(), Signal()
+        with m.If(self.done):
+            m.d.sync += [
+                ended.eq(1), bad_record.eq(self.bad_record), bad_body.eq(self.bad_body)]
+
+        is_ack, is_event = header.type == FrameType.ACK, header.type == FrameType.EVENT
+        bad_fields = (is_event & natural(body, 1, 1).any()) | (is_ack & Cat(
+            natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any())
+        wrong = Signal(len(DropCause))
+        m.d.comb += wrong.eq(Cat({
+            DropCause.FCS: self.result.fcs,
+            DropCause.RUNT: self.result.runt,
+            DropCause.ETHERTYPE: checked.ethertype,
+            DropCause.VERSION: checked.version,
+            DropCause.HCRC: checked.hcrc,
+            DropCause.TYPE: checked.type,
+            DropCause.FIELD: checked.field,
+            DropCause.LENGTH: self.result.length,
+            DropCause.PADDING: self.result.padding,
+            DropCause.RECORD: bad_record,
+            DropCause.BODY: bad_body | bad_fields,
+            DropCause.OVERFLOW: self.result.overflow,
+            DropCause.REFUSED: verdict.valid & ~verdict.payload.accept,
+            DropCause.UNHANDLED: checked.unhandled,
+        }[cause] for cause in DropCause))
+
+        good = ~wrong.any()
+        m.d.sync += [self.dropped.eq(0), self.stat_frames.eq(0)]
+        m.d.comb += [
+            self.judge.payload.keep.eq(good),
+            self.judge.payload.row.eq(verdict.payload.row),
+            self.committed.payload.row.eq(verdict.payload.row),
+            self.committed.payload.header.eq(header),
+            self.event.payload.row.eq(verdict.payload.row),
+            self.event.payload.code.eq(natural(body, 0, 1)),
+            self.event.payload.generation.eq(natural(body, 2, 2)),
+            self.event.payload.argument.eq(natural(body, 4, 4)),
+        ]
+        m.d.comb += [self.credits[n][k].eq(v) for n in range(ACK_ENTRIES)
+                     for k, v in credit_fields(body, n * CREDIT_BYTES).items()]
+        with m.FSM(name="judge"):
+            with m.State("Wait"):
+                with m.If(present & ended & verdict.valid):
+                    m.d.comb += self.judge.valid.eq(~good | ~is_event | self.drained)
+                with m.If(self.judge.valid & self.judge.ready):
+                    m.d.sync += [self.dropped.eq(lowest_bit(wrong)), self.stat_frames.eq(good)]
+                    with m.If(good):
+                        m.d.sync += [self.committed.valid.eq(1), self.event.valid.eq(is_event)]
+                        m.next = "Report"
+                    with m.Else():
+                        m.d.comb += self.judged.eq(1)
+            with m.State("Report"):
+                with m.If(self.committed.ready):
+                    m.d.sync += self.committed.valid.eq(0)
+                with m.If(self.event.ready):
+                    m.d.sync += self.event.valid.eq(0)
+                with m.If((self.committed.ready | ~self.committed.valid)
+                          & (self.event.ready | ~self.event.valid)):
+                    m.d.comb += self.judged.eq(1)
+                    m.next = "Wait"
+        with m.If(self.judged):
+            m.d.sync += [ended.eq(0), present.eq(0), verdict.valid.eq(0)]
+        return m
+
+    def _ask(self, m):
+        """The present header and the link's verdict on it."""
+        checked, present = Signal(CheckedHeader, reset_less=True), Signal()
+        verdict = stream.Signature(Verdict).create(path=("answer",))
+        asked = Signal()
+        payload = self.i.payload
+        sound = ~(payload.ethertype | payload.version | payload.hcrc | payload.type | payload.field
+                  | payload.unhandled)
+        m.d.comb += [
+            self.i.ready.eq(~present),
+            self.header.payload.eq(checked.header),
+            self.header.valid.eq(present & asked),
+            self.verdict.ready.eq(present & ~verdict.valid),
+        ]
+        with m.If(self.i.valid & self.i.ready):
+            # An unsound header needs no answer.
+            m.d.sync += [checked.eq(payload), present.eq(1), asked.eq(sound),
+                         verdict.valid.eq(~sound), verdict.payload.accept.eq(1)]
+        with m.If(self.header.valid & self.header.ready):
+            m.d.sync += asked.eq(0)
+        with m.If(self.verdict.valid & self.verdict.ready):
+            m.d.sync += [verdict.payload.eq(self.verdict.payload), verdict.valid.eq(1)]
+        return checked, present, verdict
+
+    def _capture_body(self, m):
+        """The body of the frame, without its CRC; zero-filled or cut to the size of an ACK's."""
+        lanes, piece = self._lanes, self.piece
+        body = Signal(8 * ACK_BYTES, reset_less=True)
+        number, count = Signal(3), Signal(3)
+        m.d.comb += number.eq(Mux(piece.first, 0, count))
+        with m.If(piece.valid & ~piece.record):
+            m.d.sync += count.eq(number + 1)
+            for n in range(ACK_BYTES // 4):
+                with m.If(number == n // lanes):
+                    m.d.sync += body.word_select(n, 32).eq(piece.data.word_select(n % lanes, 32))
+        return body
