@@ -1,35 +1,13 @@
 """The checkers detect each violation they are there for, and nothing in clean traffic."""
 
 import pytest
+from raw_tlps import completion, config, memory
 
 from dxpu_sim.checkers import CPL, NP, CheckFailed, Header, P, TlpChecker, type0
 
 
-def memory_read(address, length, *, tag=1, requester=0x0100, first=15, last=None):
-    last = (15 if length > 1 else 0) if last is None else last
-    wide = address >> 32 > 0
-    return (bytes([0x20 if wide else 0, tag >> 2 & 0x80 | tag >> 5 & 8, length >> 8 & 3,
-                   length & 255])
-            + requester.to_bytes(2, "big") + bytes([tag & 255, last << 4 | first])
-            + address.to_bytes(8 if wide else 4, "big"))
-
-
-def memory_write(address, data, *, requester=0x0100):
-    return (bytes([0x40, 0, len(data) // 4 >> 8, len(data) // 4 & 255])
-            + requester.to_bytes(2, "big") + b"\0\xff" + address.to_bytes(4, "big") + data)
-
-
-def config(kind, target, register, *, tag=1):
-    return bytes([4 | kind, 0, 0, 1, 1, 0, tag, 15]) + target.to_bytes(2, "big") + bytes(
-        [register >> 8, register & 255])
-
-
-def completion(data=b"", *, count=None, lower=0, status=0, tag=1, requester=0x0100,
-               completer=0x0300):
-    count = len(data) if count is None else count
-    return (bytes([0x4a if data else 0x0a, 0, 0, len(data) // 4]) + completer.to_bytes(2, "big")
-            + (status << 13 | count & 0xfff).to_bytes(2, "big") + requester.to_bytes(2, "big")
-            + bytes([tag, lower]) + data)
+def memory_write(address, data):
+    return memory(address, data=data)
 
 
 @pytest.fixture
@@ -48,7 +26,7 @@ def through(checker, raw, source="gpu"):
 
 
 def test_header_fields():
-    read = Header.parse(memory_read(0x1_2345_6780, 32, tag=0x3a5, requester=0x3b00))
+    read = Header.parse(memory(0x1_2345_6780, 32, tag=0x3a5, requester=0x3b00))
     assert (read.cls, read.length, read.tag, read.requester_id) == (NP, 32, 0x3a5, 0x3b00)
     assert (read.address, read.read_bytes) == (0x1_2345_6780, (128, 0x1_2345_6780))
     assert Header.parse(memory_write(0x1000, bytes(8))).cls == P
@@ -58,7 +36,7 @@ def test_header_fields():
     assert (cpl.cls, cpl.tag, cpl.requester_id, cpl.other_id) == (CPL, 7, 0x0208, 0x0300)
     assert (cpl.byte_count, cpl.lower_address, cpl.status) == (128, 0x40, 0)
     assert Header.parse(completion(count=0)).byte_count == 4096
-    assert Header.parse(b"\x81\0\0\0" + memory_read(0x40, 1)).address == 0x40  # with a prefix
+    assert Header.parse(b"\x81\0\0\0" + memory(0x40, 1)).address == 0x40  # with a prefix
     with pytest.raises(CheckFailed, match="TLP of 8 bytes"):
         Header.parse(bytes(8))
 
@@ -69,12 +47,12 @@ def test_header_fields():
     (0b1111, 0b1111, 0, (4096, 0))])
 def test_bytes_of_a_read(first, last, length, expected):
     """PCIe Base 5.0, table 2-38."""
-    read = Header.parse(memory_read(0x1000, length, first=first, last=last))
+    read = Header.parse(memory(0x1000, length, first=first, last=last))
     assert read.read_bytes == (expected[0], 0x1000 + expected[1])
 
 
 def test_clean_traffic(checker):
-    read, write = memory_read(0x1000, 32), memory_write(0x2000, bytes(8))
+    read, write = memory(0x1000, 32), memory_write(0x2000, bytes(8))
     checker.entered("gpu", read, 10, 11)
     checker.entered("gpu", write, 12, 13)
     checker.left("host", write, 20, 21)  # posted may pass non-posted
@@ -135,9 +113,9 @@ def test_wrong_class_stream(checker):
 
 
 @pytest.mark.parametrize("second", [
-    memory_write(0x3000, bytes(4)), memory_read(0x3000, 1), completion(bytes(4), tag=9)])
+    memory_write(0x3000, bytes(4)), memory(0x3000, 1), completion(bytes(4), tag=9)])
 def test_nothing_passes_posted(checker, second):
-    checker.entered("host", memory_read(0x1000, 1, tag=9))
+    checker.entered("host", memory(0x1000, 1, tag=9))
     checker.entered("gpu", memory_write(0x2000, bytes(8)))
     checker.entered("gpu", second)
     checker.left("host", second)
@@ -145,7 +123,7 @@ def test_nothing_passes_posted(checker, second):
 
 
 def test_completions_of_one_request_keep_order(checker):
-    checker.entered("gpu", memory_read(0x1000, 32))
+    checker.entered("gpu", memory(0x1000, 32))
     parts = completion(bytes(64), count=128), completion(bytes(64), count=64, lower=0x40)
     for part in parts:
         checker.entered("host", part)
@@ -154,7 +132,7 @@ def test_completions_of_one_request_keep_order(checker):
 
 
 def test_completions_of_two_requests_may_pass(checker):
-    reads = [memory_read(0x1000, 1, tag=n) for n in (1, 2)]
+    reads = [memory(0x1000, 1, tag=n) for n in (1, 2)]
     for read in reads:
         through(checker, read)
     answers = [completion(bytes(4), tag=n) for n in (1, 2)]
@@ -171,14 +149,14 @@ def test_unexpected_completion(checker):
 
 
 def test_second_completion(checker):
-    through(checker, memory_read(0x1000, 1))
+    through(checker, memory(0x1000, 1))
     through(checker, completion(bytes(4)), "host")
     through(checker, completion(b"1234"), "host")
     expect(checker, "unexpected completion")
 
 
 def test_completion_for_another_requester(checker):
-    through(checker, memory_read(0x1000, 1))
+    through(checker, memory(0x1000, 1))
     through(checker, completion(bytes(4), requester=0x0200), "host")
     expect(checker, "unexpected completion")
 
@@ -187,51 +165,51 @@ def test_completion_for_another_requester(checker):
     completion(bytes(64), count=64, lower=0x40), completion(bytes(64), count=128, lower=0x40),
     completion(bytes(64), count=124)])
 def test_wrong_bytes(checker, wrong):
-    through(checker, memory_read(0x1000, 32))
+    through(checker, memory(0x1000, 32))
     through(checker, wrong, "host")
     expect(checker, "are due")
 
 
 def test_success_without_data(checker):
-    through(checker, memory_read(0x1000, 1))
+    through(checker, memory(0x1000, 1))
     through(checker, completion(count=4), "host")
     expect(checker, "without data")
 
 
 def test_unanswered(checker):
-    through(checker, memory_read(0x1000, 1))
+    through(checker, memory(0x1000, 1))
     with pytest.raises(CheckFailed, match="gpu: no completion: non-posted"):
         checker.finish()
 
 
 def test_partly_answered(checker):
-    through(checker, memory_read(0x1000, 32))
+    through(checker, memory(0x1000, 32))
     through(checker, completion(bytes(64), count=128), "host")
     with pytest.raises(CheckFailed, match="no completion"):
         checker.finish()
 
 
 def test_error_ends_a_request(checker):
-    through(checker, memory_read(0x1000, 32))
+    through(checker, memory(0x1000, 32))
     through(checker, completion(count=128, status=1), "host")
     checker.finish()
 
 
 def test_tag_used_again(checker):
-    through(checker, memory_read(0x1000, 1))
-    checker.entered("gpu", memory_read(0x2000, 1))
+    through(checker, memory(0x1000, 1))
+    checker.entered("gpu", memory(0x2000, 1))
     expect(checker, "used again")
 
 
 def test_completion_of_the_design_is_exact():
     checker = TlpChecker(["host", "gpu"], lambda *_: [], originates=lambda *_: True)
-    checker.entered("host", memory_read(0x1005 & ~3, 2, first=0b1110))
+    checker.entered("host", memory(0x1005 & ~3, 2, first=0b1110))
     checker.left("host", completion(count=7, lower=5, status=1))
     assert not checker.violations
-    checker.entered("host", memory_read(0x1004, 2, first=0b1110))
+    checker.entered("host", memory(0x1004, 2, first=0b1110))
     checker.left("host", completion(count=8, lower=5, status=1))
     expect(checker, "should be 7 and 0x5")
-    checker.entered("host", config(1, 0x0300, 0))
+    checker.entered("host", config(1, 0x0300, 0, requester=0x0100))
     checker.left("host", completion(count=0, status=1))
     expect(checker, "should be 4", 2)
 
