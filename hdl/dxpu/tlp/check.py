@@ -1,0 +1,117 @@
+"""The rules that a header alone can break.
+
+Ref: PCIe Base 5.0, 2.2.5 (byte enables), 2.2.7 (memory, I/O, configuration and AtomicOp requests),
+2.2.8 (messages), 2.2.10 (prefixes), 2.3 (malformed TLPs).
+"""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .header import Kind, RawHeader
+from .types import Fmt, HeaderCommon, Malformed, MessageCode, RequestHeader1, swap_bytes
+
+__all__ = ["HeaderCheck"]
+
+#: Messages that must have traffic class 0, and whose receivers must check it.
+TC0_MESSAGES = tuple(code.value for code in MessageCode if code.name not in (
+    "INVALIDATE_REQUEST", "INVALIDATE_COMPLETION", "PAGE_REQUEST", "PAGE_RESPONSE",
+    "VENDOR_DEFINED_0", "VENDOR_DEFINED_1") and not code.name.startswith("IGNORED"))
+
+
+class HeaderCheck(wiring.Component):
+    """Finds the size of a TLP and whether its header is malformed.
+
+    Latency one cycle, one header per cycle; it can not be held back.
+
+    Members
+    -------
+    strobe, words, prefixes, truncated, bad_prefix
+        From :class:`~dxpu.tlp.header.HeaderCapture`.
+    valid : 1
+        ``header`` holds a header in this cycle.
+    header : :class:`~dxpu.tlp.header.RawHeader`
+    """
+
+    strobe: In(1)
+    words: In(data.ArrayLayout(32, 4))
+    prefixes: In(3)
+    truncated: In(1)
+    bad_prefix: In(1)
+    valid: Out(1)
+    header: Out(RawHeader)
+
+    def elaborate(self, platform):
+        m = Module()
+        common = HeaderCommon(self.words[0])
+        request = RequestHeader1(self.words[1])
+        kind = Kind.of(m, common.fmt, common.type)
+        length = Cat(common.length_low, common.length_high)
+        address = Signal(64)
+        low = swap_bytes(self.words[2])
+        m.d.comb += address.eq(Mux(common.fmt[0], Cat(swap_bytes(self.words[3]), low), low))
+
+        fixed = ((length != 1) | common.tc.any() | common.attr_low.any() | common.attr_high
+                 | common.at.any())
+        found = {
+            Malformed.TRUNCATED: self.truncated,
+            Malformed.PREFIX: self.bad_prefix | (common.fmt == Fmt.PREFIX),
+            Malformed.FORMAT: ~kind.defined,
+            Malformed.FIXED: (kind.is_io | kind.is_config) & fixed,
+            Malformed.ATOMIC: kind.is_atomic & ~self._operand_legal(kind, length, address),
+            Malformed.BYTE_ENABLE: self._byte_enables_bad(m, kind, common, request, length,
+                                                          address),
+            Malformed.BOUNDARY: kind.is_memory & self._crosses(m, length, address),
+            Malformed.TRAFFIC_CLASS: self._traffic_class_bad(kind, common, request),
+        }
+        flags = Signal(len(found), reset_less=True)
+        m.d.sync += [
+            self.valid.eq(self.strobe),
+            flags.eq(Cat(found.values())),
+            self.header.words.eq(self.words),
+            self.header.prefixes.eq(self.prefixes),
+            self.header.dwords.eq(
+                Mux(common.fmt[1], Cat(length, length == 0), 0)
+                + (self.prefixes + Mux(common.fmt[0], 4, 3) + common.td)[:4]),
+        ]
+        for flag, cause in reversed(list(zip(flags, found, strict=True))):
+            with m.If(flag):
+                m.d.comb += self.header.cause.eq(cause)
+        return m
+
+    @staticmethod
+    def _operand_legal(kind, length, address):
+        """2.2.7.1: operands of 4 or 8 bytes, for CAS two of 4, 8 or 16; naturally aligned."""
+        size_4 = Mux(kind.is_cas, length == 2, length == 1)
+        size_8 = Mux(kind.is_cas, length == 4, length == 2)
+        size_16 = kind.is_cas & (length == 8)
+        return (size_4 | (size_8 & ~address[2]) | (size_16 & ~address[2] & ~address[3]))
+
+    @staticmethod
+    def _byte_enables_bad(m, kind, common, request, length, address):
+        """2.2.5. With one dword none may be in the last; with two in a QW anything goes but none;
+        else the enabled bytes must be contiguous across the dwords between.
+        """
+        first, last = request.first_be, request.last_be
+        applies, contiguous = Signal(), Signal()
+        m.d.comb += [
+            applies.eq((kind.is_memory & ~kind.is_atomic & (~common.th | common.fmt[1]))
+                       | kind.is_io | kind.is_config),
+            contiguous.eq(first.matches("1000", "1100", "1110", "1111")
+                          & last.matches("0001", "0011", "0111", "1111")),
+        ]
+        two = (length == 2) & ~address[2]
+        return applies & Mux(length == 1, last.any(),
+                             ~Mux(two, first.any() & last.any(), contiguous))
+
+    @staticmethod
+    def _crosses(m, length, address):
+        """2.2.7: address and length must not reach across a multiple of 4 KiB."""
+        end = Signal(12)
+        m.d.comb += end.eq(address[2:12] + Cat(length, length == 0))
+        return end[11] | (end[10] & end[:10].any())
+
+    @staticmethod
+    def _traffic_class_bad(kind, common, request):
+        code = Cat(request.first_be, request.last_be)
+        return kind.is_message & common.tc.any() & code.matches(*TC0_MESSAGES)

@@ -1,0 +1,197 @@
+"""TLPs in, TLPs out, with everything a switch may look at beside each beat."""
+
+from amaranth import *
+from amaranth.lib import fifo, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..queue import PacketQueue
+from ..stream import PacketLayout, PacketSignature, connect
+from .check import HeaderCheck
+from .header import HeaderCapture, RawHeader, decode
+from .types import Malformed, TlpInfo
+
+__all__ = ["Ingress", "Parser"]
+
+#: Beats and headers held while a header is collected and checked. The header of a TLP with all
+#: prefixes ends in its 9th dword, and is known three cycles later: 16 covers the narrowest stream,
+#: and is what one distributed memory cell holds.
+DEPTH = 16
+
+
+class Parser(wiring.Component):
+    """Decodes and checks each TLP (PCIe Base 5.0, 2.2 and 2.3).
+
+    Packets leave as they came, in order, with a :class:`~dxpu.tlp.types.TlpInfo` that is valid on
+    every beat. A malformed TLP leaves with ``discard`` set on its last beat, and is counted; one
+    that already came with ``discard`` keeps it and is not counted, whatever it looks like. Any
+    sequence of beats is taken: a packet that is shorter or longer than its header says ends with
+    its ``last``, and the next one is served as if nothing had been.
+
+    Latency four cycles from the beat that completes the header (or the packet) to the first beat on
+    ``o``; throughput one beat per cycle at every width, also for packets of one beat.
+
+    A TLP may carry one local prefix, of any type, and four end-to-end prefixes.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+
+    Members
+    -------
+    i : packet stream
+    o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
+    stat_malformed : 1
+        Pulse: a malformed TLP was found; not for one that came with ``discard``.
+    malformed_cause : :class:`~dxpu.tlp.types.Malformed`
+        Valid with ``stat_malformed``.
+    """
+
+    def __init__(self, width):
+        self._layout = PacketLayout(width)
+        super().__init__({
+            "i": In(PacketSignature(width)),
+            "o": Out(PacketSignature(width, TlpInfo)),
+            "stat_malformed": Out(1),
+            "malformed_cause": Out(Malformed),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        width = self._layout.width
+        m.submodules.capture = capture = HeaderCapture(width)
+        m.submodules.check = check = HeaderCheck()
+        m.submodules.join = join = _Join(width)
+        m.submodules.beats = beats = fifo.SyncFIFO(width=self._layout.size, depth=DEPTH)
+        # Never full: each header is of a packet with a beat in `beats`, or of the one coming in.
+        m.submodules.headers = headers = fifo.SyncFIFO(
+            width=Shape.cast(RawHeader).width, depth=DEPTH)
+
+        m.d.comb += [
+            self.i.ready.eq(beats.w_rdy),
+            beats.w_data.eq(self.i.payload),
+            beats.w_en.eq(self.i.valid),
+            capture.beat.eq(self.i.payload),
+            capture.take.eq(self.i.valid & self.i.ready),
+            check.strobe.eq(capture.strobe),
+            check.words.eq(capture.words),
+            check.prefixes.eq(capture.prefixes),
+            check.truncated.eq(capture.truncated),
+            check.bad_prefix.eq(capture.bad_prefix),
+            headers.w_data.eq(check.header),
+            headers.w_en.eq(check.valid),
+            join.beat.eq(beats.r_data),
+            join.header.eq(headers.r_data),
+            join.available.eq(beats.r_rdy & headers.r_rdy),
+            beats.r_en.eq(join.take),
+            headers.r_en.eq(join.take & join.beat.last),
+            self.stat_malformed.eq(join.stat_malformed),
+            self.malformed_cause.eq(join.malformed_cause),
+        ]
+        connect(m, join.o, wiring.flipped(self.o))
+        return m
+
+
+class _Join(wiring.Component):
+    """Puts the decoded header beside each beat of its packet, and measures the packet."""
+
+    def __init__(self, width):
+        self._layout = PacketLayout(width)
+        super().__init__({
+            "beat": In(self._layout),
+            "header": In(RawHeader),
+            "available": In(1),
+            "take": Out(1),
+            "o": Out(PacketSignature(width, TlpInfo)),
+            "stat_malformed": Out(1),
+            "malformed_cause": Out(Malformed),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        beat, o = self.beat, self.o
+        info = Signal(TlpInfo)
+        decode(m, self.header, info)
+
+        # Dwords that are still to come, counting this beat; `excess` once they have run out.
+        left, rest = Signal(12), Signal(12, reset_less=True)
+        excess = Signal()
+        over, wrong, bad = Signal(), Signal(), Signal()
+        m.d.comb += [
+            left.eq(Mux(beat.first, self.header.dwords, rest)),
+            over.eq((excess & ~beat.first) | (left <= self._layout.lanes)),
+            wrong.eq((left != beat.dwords) | (excess & ~beat.first)),
+            bad.eq((self.header.cause != Malformed.NONE) | wrong),
+            self.take.eq(self.available & (o.ready | ~o.valid)),
+        ]
+        m.d.sync += self.stat_malformed.eq(self.take & beat.last & ~beat.discard & bad)
+        m.d.sync += self.malformed_cause.eq(
+            Mux(self.header.cause == Malformed.NONE, Malformed.LENGTH, self.header.cause))
+        with m.If(self.take):
+            m.d.sync += [rest.eq(left - self._layout.lanes), excess.eq(over)]
+        payload = Signal(PacketLayout(self._layout.width, TlpInfo), reset_less=True)
+        m.d.comb += o.payload.eq(payload)
+        with m.If(o.ready | ~o.valid):
+            m.d.sync += [
+                o.valid.eq(self.available),
+                payload.data.eq(beat.data),
+                payload.dwords.eq(beat.dwords),
+                payload.first.eq(beat.first),
+                payload.last.eq(beat.last),
+                payload.discard.eq(beat.last & (beat.discard | bad)),
+                payload.meta.eq(info),
+            ]
+        return m
+
+
+class Ingress(wiring.Component):
+    """Whole, well-formed TLPs only: :class:`Parser`, then a store-and-forward queue.
+
+    Latency: six cycles after the last beat was taken. Throughput one beat per cycle. Malformed
+    TLPs, those that came with ``discard`` and those larger than the queue are removed whole.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    depth : int
+        Beats of the queue; a power of two. It must hold the largest TLP.
+
+    Members
+    -------
+    i : packet stream
+    o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
+    stat_malformed, malformed_cause
+        As in :class:`Parser`.
+    stat_discarded : 1
+        Pulse: a TLP was removed, malformed or discarded by the source.
+    stat_overflow : 1
+        Pulse: a TLP larger than the queue was removed.
+    """
+
+    def __init__(self, width, *, depth):
+        self._parser = Parser(width)
+        self._queue = PacketQueue(width, depth=depth, meta=TlpInfo)
+        super().__init__({
+            "i": In(PacketSignature(width)),
+            "o": Out(PacketSignature(width, TlpInfo)),
+            "stat_malformed": Out(1),
+            "malformed_cause": Out(Malformed),
+            "stat_discarded": Out(1),
+            "stat_overflow": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.parser = parser = self._parser
+        m.submodules.queue = queue = self._queue
+        connect(m, wiring.flipped(self.i), parser.i)
+        connect(m, parser.o, queue.i)
+        connect(m, queue.o, wiring.flipped(self.o))
+        m.d.comb += [
+            self.stat_malformed.eq(parser.stat_malformed),
+            self.malformed_cause.eq(parser.malformed_cause),
+            self.stat_discarded.eq(queue.stat_discarded),
+            self.stat_overflow.eq(queue.stat_overflow),
+        ]
+        return m

@@ -1,0 +1,407 @@
+"""dxpu.tlp.parser against the golden model: every field, every cause, any packet, full rate."""
+
+import random
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dxpu.stream import WIDTHS
+from dxpu.tlp.parser import Ingress, Parser
+from dxpu.tlp.types import Malformed, Routing, TlpClass
+from dxpu_sim.golden import tlp as golden
+from dxpu_sim.testbench import (
+    Packet, check_stream, collect_packets, drive_packets, seed, simulate,
+)
+
+def properties(examples):
+    """Hypothesis with the seed of this run; no deadline, since every example builds the block."""
+    def decorate(test):
+        chosen = settings(max_examples=examples, deadline=None, database=None,
+                          suppress_health_check=list(HealthCheck),
+                          phases=[Phase.explicit, Phase.generate, Phase.shrink])
+        return hypothesis.seed(seed())(chosen(test))
+    return decorate
+
+
+# Fmt/Type that the table of 2.2.1 does not have: everything else, by enumeration.
+RESERVED = [(fmt, type) for fmt in range(8) for type in range(32)
+            if fmt != 4 and not golden.defined(fmt, type)]
+
+
+def watch(dut, pulses):
+    """Background process that records the cause of each malformed TLP."""
+    async def process(ctx):
+        async for *_, pulse, cause in ctx.tick().sample(dut.stat_malformed, dut.malformed_cause):
+            if pulse:
+                pulses.append(cause)
+    return process
+
+
+def run(width, packets, *, rng=None, densities=(1, 1), dut=None):
+    """Put ``packets`` through a parser; return what leaves it and the causes it reported."""
+    dut = dut or Parser(width)
+    causes = []
+    everything = Both()
+    # Room for every beat, every gap, and nothing else: a hang is an error.
+    deadline = 200 + 20 * sum(len(p.data) // 4 for p in packets)
+
+    async def settle(ctx):
+        while len(everything.seen) < len(packets):
+            await ctx.tick()
+        await ctx.tick().repeat(8)
+
+    collector = collect_packets(dut.o, len(packets) + 1, everything, rng=rng,
+                                density=densities[1], discarded=everything.discarded)
+    simulate(dut, drive_packets(dut.i, packets, rng=rng, density=densities[0]), settle,
+             background=[check_stream(dut.i, "i"), check_stream(dut.o, "o"),
+                         collector, watch(dut, causes)], deadline=deadline)
+    return everything.seen, causes
+
+
+class Both(list):
+    """Collects packets, discarded or not, in the order in which they come."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        self.discarded = self
+
+    def append(self, packet):
+        self.seen.append(packet)
+
+
+def compare(packets, out, causes):
+    """Every packet came through unchanged, in order, and was classified as the model does."""
+    assert [p.data for p in out] == [p.data for p in packets]
+    expected = []
+    for sent, got in zip(packets, out, strict=True):
+        cause = golden.malformed(sent.data)
+        assert got.discard == (sent.discard or cause is not Malformed.NONE), cause
+        if cause is not Malformed.NONE and not sent.discard:
+            expected.append(cause)
+        if cause not in (Malformed.TRUNCATED, Malformed.PREFIX, Malformed.FORMAT):
+            compare_info(sent.data, got.meta)
+    assert causes == expected
+
+
+def compare_info(data, meta):
+    for name, value in vars(golden.classify(data)).items():
+        if value is not None:
+            assert getattr(meta, name) == value, (name, data.hex())
+
+
+def mutate(rng, raw):
+    """Make a TLP hostile: bits of the first dwords changed, cut short, or made longer."""
+    raw = bytearray(raw)
+    for _ in range(rng.randint(0, 3)):
+        raw[rng.randrange(min(len(raw), 12))] ^= 1 << rng.randrange(8)
+    match rng.randrange(4):
+        case 0:
+            raw = raw[:4 * rng.randint(1, len(raw) // 4)]
+        case 1:
+            raw += bytes(4 * rng.randint(1, 20))
+        case 2:
+            raw[0] = rng.randrange(256)
+    return bytes(raw)
+
+
+@st.composite
+def tlps(draw, hostile):
+    rng = draw(st.randoms(use_true_random=False))
+    raw = golden.random_tlp(rng, max_payload=rng.choice([1, 4, 40])).pack()
+    return mutate(rng, raw) if hostile and rng.randrange(4) else raw
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@properties(8)
+@given(data=st.lists(tlps(hostile=False), min_size=1, max_size=16), gaps=st.integers(0, 999))
+def test_well_formed(width, data, gaps):
+    assert all(golden.malformed(raw) is Malformed.NONE for raw in data)
+    packets = [Packet(raw) for raw in data]
+    out, causes = run(width, packets, rng=random.Random(gaps), densities=(0.8, 0.8))
+    compare(packets, out, causes)
+    assert not any(p.discard for p in out)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@properties(8)
+@given(data=st.lists(tlps(hostile=True), min_size=1, max_size=16), gaps=st.integers(0, 999))
+def test_hostile(width, data, gaps):
+    packets = [Packet(raw, discard=gaps % 7 == n % 7) for n, raw in enumerate(data)]
+    out, causes = run(width, packets, rng=random.Random(gaps), densities=(0.8, 0.8))
+    compare(packets, out, causes)
+
+
+def hostile_batch(rng, count):
+    return [Packet(mutate(rng, golden.random_tlp(rng, max_payload=24).pack()))
+            for _ in range(count)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("densities", [(1, 1), (0.4, 1), (1, 0.4)])
+def test_hostile_batch(width, densities):
+    rng = random.Random(seed())
+    packets = hostile_batch(rng, 80)
+    out, causes = run(width, packets, rng=rng, densities=densities)
+    compare(packets, out, causes)
+    assert len(causes) > 15
+
+
+def test_the_batches_reach_every_cause():
+    rng = random.Random(1)
+    found = {golden.malformed(p.data) for p in hostile_batch(rng, 4000)}
+    assert found == set(Malformed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", WIDTHS)
+def test_hostile_campaign(width):
+    rng = random.Random(seed())
+    packets = hostile_batch(rng, 8000)
+    out, causes = run(width, packets, rng=rng, densities=(0.9, 0.9))
+    compare(packets, out, causes)
+
+
+@pytest.mark.parametrize("width", [32, 64, 512])
+def test_every_fmt_and_type(width):
+    """All 256 first bytes, each followed by enough for any of them; prefixes lead a header."""
+    rng = random.Random(seed())
+    packets = []
+    for first in range(256):
+        raw = bytes([first, 0, 0, 1]) + rng.randbytes(3) + b"\x0f" + bytes(8)
+        fmt = first >> 5
+        size = 4 if fmt & 1 else 3
+        if fmt == 4:
+            raw = raw[:4] + golden.Tlp(0, 0, length=1, first_be=15).pack()
+        else:
+            raw = raw[:4 * size] + (bytes(4) if fmt & 2 else b"")
+        packets.append(Packet(raw))
+    out, causes = run(width, packets)
+    compare(packets, out, causes)
+    assert sum(c == Malformed.FORMAT for c in causes) == len(RESERVED)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_number_of_prefixes_and_every_end(width):
+    """0 to 8 prefixes of both sorts, in every mixture that matters, cut at every dword."""
+    body = golden.Tlp(3, 0, length=2, first_be=15, last_be=15, address=0x1_2345_6780,
+                      payload=bytes(range(8)), digest=b"ecrc").pack()
+    packets = []
+    for count in range(9):
+        for locals_at in [(), (0,), (1,), (0, 1), (count - 1,)]:
+            lead = b"".join(bytes([0x80 if n in locals_at else 0x91, 1, 2, n])
+                            for n in range(count))
+            packets.append(Packet(lead + body))
+    whole = packets[11].data + body
+    packets += [Packet(whole[:n]) for n in range(4, len(whole) + 1, 4)]
+    out, causes = run(width, packets)
+    compare(packets, out, causes)
+    assert {Malformed.PREFIX, Malformed.TRUNCATED, Malformed.LENGTH} <= set(causes)
+
+
+@pytest.mark.parametrize("width", [32, 64, 256])
+def test_length_zero_is_1024_dwords(width):
+    """A write of 4 KiB with all prefixes and digest is the largest TLP; a read of 4 KiB is not."""
+    prefixes = (b"\x80abc", *(b"\x91def",) * 4)
+    write = golden.Tlp(3, 0, length=1024, first_be=15, last_be=15, address=0x1_0000_0000,
+                       payload=random.Random(1).randbytes(4096), digest=b"ecrc",
+                       prefixes=prefixes)
+    read = golden.Tlp(0, 0, length=1024, first_be=15, last_be=15, address=0x1000)
+    completion = golden.Tlp(2, 10, length=1024, byte_count=4096, payload=bytes(4096))
+    packets = [Packet(x.pack()) for x in (write, read, completion)]
+    packets.append(Packet(packets[0].data[:-4]))
+    out, causes = run(width, packets)
+    compare(packets, out, causes)
+    assert [p.meta.dwords for p in out] == [1034, 3, 1027, 1034]
+    assert [p.meta.payload_dwords for p in out[:3]] == [1024, 0, 1024]
+    assert out[2].meta.byte_count == 0
+    assert causes == [Malformed.LENGTH]
+
+
+def test_overlong_by_the_counter_period_is_still_malformed():
+    """A packet longer than its header says by exactly 2**12 dwords must not pass."""
+    raw = golden.Tlp(0, 0, length=1, first_be=15).pack()
+    packets = [Packet(raw + bytes(4 * 4096)), Packet(raw)]
+    out, causes = run(512, packets)
+    compare(packets, out, causes)
+    assert causes == [Malformed.LENGTH]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_one_beat_per_cycle(width):
+    """Back to back, shortest packets first: the input is never held back, and the output is late
+    by no more than the longest header and four cycles.
+    """
+    rng = random.Random(seed())
+    short = [golden.random_tlp(rng, kinds=("MRd32", "MRd64", "Cpl", "CfgRd0", "Msg")).pack()
+             for _ in range(60)]
+    mixed = [golden.random_tlp(rng, max_payload=40).pack() for _ in range(40)]
+    packets = [Packet(raw) for raw in short + mixed]
+    beats = sum(-(-len(p.data) // (width // 8)) for p in packets)
+    dut = Parser(width)
+    out, taken, given = [], [], []
+
+    async def clock(ctx):
+        for now in range(beats + 20):
+            *_, i, o = await ctx.tick().sample(dut.i.valid & dut.i.ready, dut.o.valid)
+            if i:
+                taken.append(now)
+            if o:
+                given.append(now)
+
+    simulate(dut, drive_packets(dut.i, packets), collect_packets(dut.o, len(packets), out), clock)
+    compare(packets, out, [])
+    assert len(taken) == len(given) == beats
+    assert taken[-1] - taken[0] == beats - 1
+    assert given[-1] - taken[-1] <= 4 + 9 * 32 // width
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_latency(width):
+    """Four cycles from the beat that completes the header."""
+    packet = Packet(golden.Tlp(1, 0, length=1, first_be=15).pack())
+    dut = Parser(width)
+    got, cycles = [], []
+
+    async def process(ctx):
+        taken = None
+        for now in range(40):
+            *_, i, o = await ctx.tick().sample(dut.i.valid & dut.i.ready & dut.i.payload.last,
+                                               dut.o.valid & dut.o.payload.first)
+            if i:
+                taken = now
+            if o and not cycles:
+                cycles.append(now - taken)
+
+    simulate(dut, drive_packets(dut.i, [packet]), process,
+             background=[collect_packets(dut.o, 1, got)])
+    assert cycles == [4]
+
+
+@pytest.mark.parametrize("width", [32, 64, 512])
+def test_ingress_passes_only_whole_well_formed_tlps(width):
+    rng = random.Random(seed())
+    packets = hostile_batch(rng, 100)
+    for packet in packets:
+        packet.discard = not rng.randrange(8)
+    depth = 2048 * 32 // width
+    packets.insert(20, Packet(golden.Tlp(0, 0, length=1).pack() + bytes(4 * 2200)))
+    causes = [golden.malformed(p.data) for p in packets]
+    good = [p for p, cause in zip(packets, causes, strict=True)
+            if cause is Malformed.NONE and not p.discard]
+    dut = Ingress(width, depth=depth)
+    got, reported, removed, overflows = [], [], [], []
+
+    async def totals(ctx):
+        async for *_, a, b in ctx.tick().sample(dut.stat_discarded, dut.stat_overflow):
+            removed.extend([1] * a)
+            overflows.extend([1] * b)
+
+    async def flush(ctx):
+        while len(got) < len(good) or len(removed) < len(packets) - len(good) - 1:
+            await ctx.tick()
+        await ctx.tick().repeat(20)
+
+    simulate(dut, drive_packets(dut.i, packets, rng=rng, density=0.9),
+             collect_packets(dut.o, len(good), got, rng=rng, density=0.9), flush,
+             background=[check_stream(dut.o), watch(dut, reported), totals])
+    assert [p.data for p in got] == [p.data for p in good]
+    for packet in got:
+        compare_info(packet.data, packet.meta)
+    assert reported == [c for p, c in zip(packets, causes, strict=True)
+                        if not p.discard and c is not Malformed.NONE]
+    assert len(removed) + len(overflows) == len(packets) - len(good)
+    assert len(overflows) == 1
+
+
+def test_classes_and_routing_of_the_kinds():
+    """The golden model itself, against the tables of 2.2.1, 2.2.8 and 2.4."""
+    def kind(name, **fields):
+        fmt, type = golden.KINDS[name]
+        info = golden.classify(golden.Tlp(fmt, type, **fields).pack())
+        return info.cls, info.routing
+
+    P, NP, CPL = TlpClass
+    for name in golden.KINDS:
+        if name.startswith("MWr"):
+            expected = P, Routing.ADDRESS
+        elif name.startswith("Msg"):
+            expected = P, Routing.TO_ROOT
+        elif name.startswith("Cpl"):
+            expected = CPL, Routing.ID
+        elif name.startswith("Cfg"):
+            expected = NP, Routing.ID
+        else:
+            expected = NP, Routing.ADDRESS
+        assert kind(name) == expected, name
+
+
+@pytest.mark.parametrize("raw, cause", [
+    ("00000001000000 0f 00001000", Malformed.NONE),
+    ("00000001000000 00 00001000", Malformed.NONE),           # read of zero length
+    ("00000001000000 1f 00001000", Malformed.BYTE_ENABLE),    # last enables of one dword
+    ("00000002000000 0f 00001000", Malformed.BYTE_ENABLE),    # no last enables of two
+    ("00000002000000 59 00001000", Malformed.NONE),           # gaps within a QW
+    ("00000002000000 59 00001004", Malformed.BYTE_ENABLE),    # gaps across QWs
+    ("00000002000000 f0 00001000", Malformed.BYTE_ENABLE),
+    ("00000003000000 7e 00001000", Malformed.NONE),
+    ("00000003000000 7a 00001000", Malformed.BYTE_ENABLE),
+    ("00010003000000 00 00001001", Malformed.NONE),           # a steering tag, no byte enables
+    ("00000002000000 ff 00001ffc", Malformed.BOUNDARY),
+    ("00000000000000 ff 00001000", Malformed.NONE),           # exactly 4 KiB
+    ("00000000000000 ff 00001004", Malformed.BOUNDARY),
+    ("4c000001000000 00 00001004 00000000", Malformed.NONE),
+    ("4c000002000000 00 00001004 0000000000000000", Malformed.ATOMIC),
+    ("4c000003000000 00 00001000" + "00" * 12, Malformed.ATOMIC),
+    ("4e000008000000 00 00001010" + "00" * 32, Malformed.NONE),
+    ("4e000008000000 00 00001008" + "00" * 32, Malformed.ATOMIC),
+    ("02000001000000 0f 00001000", Malformed.NONE),
+    ("02000002000000 0f 00001000", Malformed.FIXED),
+    ("04100001000000 0f 01000000", Malformed.FIXED),
+    ("04040001000000 0f 01000000", Malformed.FIXED),
+    ("04000401000000 0f 01000000", Malformed.FIXED),
+    ("04000001000000 ff 01000000", Malformed.BYTE_ENABLE),
+    ("34000000000000 20 0000000000000000", Malformed.NONE),
+    ("34100000000000 20 0000000000000000", Malformed.TRAFFIC_CLASS),
+    ("34100000000000 7f 0000000000000000", Malformed.NONE),
+    ("36100000000000 7f 0000000000000000", Malformed.NONE),   # reserved routing: ends here
+    ("1b000001000000 0f 01000000", Malformed.FORMAT),
+    ("01000001000000 0f 00001000", Malformed.NONE),
+    ("41000001000000 0f 00001000 00000000", Malformed.FORMAT),
+    ("40008001000000 0f 00001000 00000000", Malformed.LENGTH),
+    ("40008001000000 0f 00001000 00000000 00000000", Malformed.NONE),
+    ("91000000 00000001000000 0f 00001000", Malformed.NONE),
+    ("91000000 80000000 00000001000000 0f 00001000", Malformed.PREFIX),
+    ("80000000" * 2 + "00000001000000 0f 00001000", Malformed.PREFIX),
+    ("91000000" * 5 + "00000001000000 0f 00001000", Malformed.PREFIX),
+    ("00000001000000 0f", Malformed.TRUNCATED),
+    ("91000000", Malformed.TRUNCATED),
+])
+def test_rules_one_by_one(raw, cause):
+    """Packets written by hand from the rules: the model and the block must both see the cause."""
+    raw = bytes.fromhex(raw)
+    assert golden.malformed(raw) is cause
+    out, causes = run(64, [Packet(raw), Packet(raw)])
+    compare([Packet(raw), Packet(raw)], out, causes)
+    assert set(causes) == {cause} - {Malformed.NONE}
+
+
+@pytest.mark.parametrize("block", [Parser, lambda width: Ingress(width, depth=16)])
+def test_arguments(block):
+    with pytest.raises(ValueError, match="width must be one of 32, 64, 128, 256, 512, not 48"):
+        block(48)
+    with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not 3"):
+        Ingress(32, depth=3)
+
+
+@properties(300)
+@given(st.randoms(use_true_random=False))
+def test_golden_packs_what_it_unpacks(rng):
+    tlp = golden.random_tlp(rng)
+    raw = tlp.pack()
+    again = golden.Tlp.unpack(raw)
+    assert again.pack() == raw
+    assert again.kind == tlp.kind != "reserved"
+    assert (again.payload, again.prefixes, again.digest) == (tlp.payload, tlp.prefixes, tlp.digest)
