@@ -20,7 +20,7 @@ from amaranth.lib.wiring import In, Out
 from .stream import check_width
 
 __all__ = ["CRC16_CCITT_FALSE", "CRC32C", "CRC32_ETHERNET", "Algorithm", "CrcStream", "data_matrix",
-           "fixed_crc", "state_matrix", "xor_tree"]
+           "fixed_crc", "state_matrix", "xor_tree", "zeros_crc"]
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,20 @@ def fixed_crc(algorithm, message):
     if not len(message) or len(message) % 8:
         raise ValueError(f"message must be whole bytes, not {len(message)} bits")
     count = len(message) // 8
-    constant = _parities(_initial(algorithm), state_matrix(algorithm, count))
     return (xor_tree(message, data_matrix(algorithm, count))
-            ^ Const(_final(algorithm, constant), algorithm.width))
+            ^ Const(zeros_crc(algorithm, count), algorithm.width))
 
 
-def _parities(value, masks):
-    return sum(((value & mask).bit_count() & 1) << n for n, mask in enumerate(masks))
+def zeros_crc(algorithm, count):
+    """CRC of ``count`` zero bytes.
+
+    The CRC of any message is this for its length, XORed with its :func:`data_matrix` product; and
+    zeros before a message do not change that product. So one tree serves several fixed lengths.
+    """
+    state = _initial(algorithm)
+    for _ in range(8 * count):
+        state = _step(algorithm, state, 0)
+    return _final(algorithm, state)
 
 
 class CrcStream(wiring.Component):
@@ -167,10 +174,13 @@ class CrcStream(wiring.Component):
             "crc": Out(algorithm.width),
         })
 
+    #: Width to cycles from a last beat to its ``crc_valid``.
+    LATENCY = {32: 2, 64: 2, 128: 3, 256: 4, 512: 4}
+
     @property
     def latency(self):
-        """Cycles from a last beat to its ``crc_valid``."""
-        return {1: 2, 2: 2, 4: 3, 8: 4, 16: 4}[self._lanes]
+        """That of this width."""
+        return self.LATENCY[32 * self._lanes]
 
     def elaborate(self, platform):
         m = Module()
