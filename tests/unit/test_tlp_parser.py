@@ -6,10 +6,11 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from test_tlp_golden import RULES
 
 from dxpu.stream import WIDTHS
 from dxpu.tlp.parser import Ingress, Parser
-from dxpu.tlp.types import Malformed, Routing, TlpClass
+from dxpu.tlp.types import Malformed
 from dxpu_sim.golden import tlp as golden
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, drive_packets, seed, simulate,
@@ -115,7 +116,7 @@ def tlps(draw, hostile):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@properties(8)
+@properties(6)
 @given(data=st.lists(tlps(hostile=False), min_size=1, max_size=16), gaps=st.integers(0, 999))
 def test_well_formed(width, data, gaps):
     assert all(golden.malformed(raw) is Malformed.NONE for raw in data)
@@ -126,7 +127,7 @@ def test_well_formed(width, data, gaps):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@properties(8)
+@properties(6)
 @given(data=st.lists(tlps(hostile=True), min_size=1, max_size=16), gaps=st.integers(0, 999))
 def test_hostile(width, data, gaps):
     packets = [Packet(raw, discard=gaps % 7 == n % 7) for n, raw in enumerate(data)]
@@ -139,14 +140,14 @@ def hostile_batch(rng, count):
             for _ in range(count)]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("densities", [(1, 1), (0.4, 1), (1, 0.4)])
+@pytest.mark.parametrize("width", [32, 64, 512])
+@pytest.mark.parametrize("densities", [(0.4, 1), (1, 0.4)])
 def test_hostile_batch(width, densities):
     rng = random.Random(seed())
-    packets = hostile_batch(rng, 80)
+    packets = hostile_batch(rng, 60)
     out, causes = run(width, packets, rng=rng, densities=densities)
     compare(packets, out, causes)
-    assert len(causes) > 15
+    assert len(causes) > 10
 
 
 def test_the_batches_reach_every_cause():
@@ -201,7 +202,7 @@ def test_every_number_of_prefixes_and_every_end(width):
     assert {Malformed.PREFIX, Malformed.TRUNCATED, Malformed.LENGTH} <= set(causes)
 
 
-@pytest.mark.parametrize("width", [32, 64, 256])
+@pytest.mark.parametrize("width", [64, 256])
 def test_length_zero_is_1024_dwords(width):
     """A write of 4 KiB with all prefixes and digest is the largest TLP; a read of 4 KiB is not."""
     prefixes = (b"\x80abc", *(b"\x91def",) * 4)
@@ -280,7 +281,7 @@ def test_latency(width):
     assert cycles == [4]
 
 
-@pytest.mark.parametrize("width", [32, 64, 512])
+@pytest.mark.parametrize("width", [64, 512])
 def test_ingress_passes_only_whole_well_formed_tlps(width):
     rng = random.Random(seed())
     packets = hostile_batch(rng, 100)
@@ -316,76 +317,13 @@ def test_ingress_passes_only_whole_well_formed_tlps(width):
     assert len(overflows) == 1
 
 
-def test_classes_and_routing_of_the_kinds():
-    """The golden model itself, against the tables of 2.2.1, 2.2.8 and 2.4."""
-    def kind(name, **fields):
-        fmt, type = golden.KINDS[name]
-        info = golden.classify(golden.Tlp(fmt, type, **fields).pack())
-        return info.cls, info.routing
-
-    P, NP, CPL = TlpClass
-    for name in golden.KINDS:
-        if name.startswith("MWr"):
-            expected = P, Routing.ADDRESS
-        elif name.startswith("Msg"):
-            expected = P, Routing.TO_ROOT
-        elif name.startswith("Cpl"):
-            expected = CPL, Routing.ID
-        elif name.startswith("Cfg"):
-            expected = NP, Routing.ID
-        else:
-            expected = NP, Routing.ADDRESS
-        assert kind(name) == expected, name
-
-
-@pytest.mark.parametrize("raw, cause", [
-    ("00000001000000 0f 00001000", Malformed.NONE),
-    ("00000001000000 00 00001000", Malformed.NONE),           # read of zero length
-    ("00000001000000 1f 00001000", Malformed.BYTE_ENABLE),    # last enables of one dword
-    ("00000002000000 0f 00001000", Malformed.BYTE_ENABLE),    # no last enables of two
-    ("00000002000000 59 00001000", Malformed.NONE),           # gaps within a QW
-    ("00000002000000 59 00001004", Malformed.BYTE_ENABLE),    # gaps across QWs
-    ("00000002000000 f0 00001000", Malformed.BYTE_ENABLE),
-    ("00000003000000 7e 00001000", Malformed.NONE),
-    ("00000003000000 7a 00001000", Malformed.BYTE_ENABLE),
-    ("00010003000000 00 00001001", Malformed.NONE),           # a steering tag, no byte enables
-    ("00000002000000 ff 00001ffc", Malformed.BOUNDARY),
-    ("00000000000000 ff 00001000", Malformed.NONE),           # exactly 4 KiB
-    ("00000000000000 ff 00001004", Malformed.BOUNDARY),
-    ("4c000001000000 00 00001004 00000000", Malformed.NONE),
-    ("4c000002000000 00 00001004 0000000000000000", Malformed.ATOMIC),
-    ("4c000003000000 00 00001000" + "00" * 12, Malformed.ATOMIC),
-    ("4e000008000000 00 00001010" + "00" * 32, Malformed.NONE),
-    ("4e000008000000 00 00001008" + "00" * 32, Malformed.ATOMIC),
-    ("02000001000000 0f 00001000", Malformed.NONE),
-    ("02000002000000 0f 00001000", Malformed.FIXED),
-    ("04100001000000 0f 01000000", Malformed.FIXED),
-    ("04040001000000 0f 01000000", Malformed.FIXED),
-    ("04000401000000 0f 01000000", Malformed.FIXED),
-    ("04000001000000 ff 01000000", Malformed.BYTE_ENABLE),
-    ("34000000000000 20 0000000000000000", Malformed.NONE),
-    ("34100000000000 20 0000000000000000", Malformed.TRAFFIC_CLASS),
-    ("34100000000000 7f 0000000000000000", Malformed.NONE),
-    ("36100000000000 7f 0000000000000000", Malformed.NONE),   # reserved routing: ends here
-    ("1b000001000000 0f 01000000", Malformed.FORMAT),
-    ("01000001000000 0f 00001000", Malformed.NONE),
-    ("41000001000000 0f 00001000 00000000", Malformed.FORMAT),
-    ("40008001000000 0f 00001000 00000000", Malformed.LENGTH),
-    ("40008001000000 0f 00001000 00000000 00000000", Malformed.NONE),
-    ("91000000 00000001000000 0f 00001000", Malformed.NONE),
-    ("91000000 80000000 00000001000000 0f 00001000", Malformed.PREFIX),
-    ("80000000" * 2 + "00000001000000 0f 00001000", Malformed.PREFIX),
-    ("91000000" * 5 + "00000001000000 0f 00001000", Malformed.PREFIX),
-    ("00000001000000 0f", Malformed.TRUNCATED),
-    ("91000000", Malformed.TRUNCATED),
-])
-def test_rules_one_by_one(raw, cause):
-    """Packets written by hand from the rules: the model and the block must both see the cause."""
-    raw = bytes.fromhex(raw)
-    assert golden.malformed(raw) is cause
-    out, causes = run(64, [Packet(raw), Packet(raw)])
-    compare([Packet(raw), Packet(raw)], out, causes)
-    assert set(causes) == {cause} - {Malformed.NONE}
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rules_one_by_one(width):
+    """Packets written by hand from the rules, each twice."""
+    packets = [Packet(bytes.fromhex(raw)) for raw, _ in RULES for _ in range(2)]
+    out, causes = run(width, packets)
+    compare(packets, out, causes)
+    assert causes == [cause for _, cause in RULES for _ in range(2) if cause]
 
 
 @pytest.mark.parametrize("block", [Parser, lambda width: Ingress(width, depth=16)])
@@ -394,14 +332,3 @@ def test_arguments(block):
         block(48)
     with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not 3"):
         Ingress(32, depth=3)
-
-
-@properties(300)
-@given(st.randoms(use_true_random=False))
-def test_golden_packs_what_it_unpacks(rng):
-    tlp = golden.random_tlp(rng)
-    raw = tlp.pack()
-    again = golden.Tlp.unpack(raw)
-    assert again.pack() == raw
-    assert again.kind == tlp.kind != "reserved"
-    assert (again.payload, again.prefixes, again.digest) == (tlp.payload, tlp.prefixes, tlp.digest)
