@@ -28,11 +28,13 @@ class StateNames(Elaboratable):
     def _name_states(self, fragment):
         for statements in fragment.statements.values():
             for signal in statements._lhs_signals():
-                if callable(signal.decoder) and not isinstance(signal.decoder, type):
+                # A reset synchronizer drives its domain's ResetSignal, which has no decoder.
+                decoder = getattr(signal, "decoder", None)
+                if callable(decoder) and not isinstance(decoder, type):
                     signal.attrs["enum_base_type"] = "State"
                     for n in range(1 << len(signal)):
                         with contextlib.suppress(KeyError):
-                            name = signal.decoder(n).rpartition("/")[0]
+                            name = decoder(n).rpartition("/")[0]
                             signal.attrs[f"enum_value_{n:0{len(signal)}b}"] = name
         for sub, *_ in fragment.subfragments:
             self._name_states(sub)
