@@ -35,9 +35,9 @@ class FramePort:
         self._rx = {name: getattr(dut, f"{rx}_{name}")
                     for name in ("length", "discard", "toggle", "violations")}
         self._source, self._sink = source, sink
-        self._send = 0
-        for name in ("length", "discard", "send"):
-            self._tx[name].value = 0
+        # What an earlier port sent last stays the state of rest.
+        self._send = int(self._tx["done"].value)
+        self._tx["send"].value = self._send
         self.received: Queue = Queue()
         self._task = cocotb.start_soon(self._collect())
 
