@@ -214,6 +214,9 @@ class TlpChecker:
     originates : callable
         ``originates(port, header)``: whether the design itself may be the author of a TLP that
         leaves at ``port``. Default never.
+    exact : bool
+        Hold the byte count and lower address of completions that the design makes to the request,
+        errors too.
     fatal : bool
         Raise at the first violation, and not only in :meth:`finish`.
 
@@ -231,6 +234,7 @@ class TlpChecker:
     ports: Iterable[Hashable]
     route: Callable[[Hashable, Header], Iterable[tuple[Hashable, bytes]]] | None = None
     originates: Callable[[Hashable, Header], bool] = lambda port, header: False
+    exact: bool = True
     fatal: bool = False
     violations: list[str] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
@@ -290,7 +294,7 @@ class TlpChecker:
             else:
                 self._violation(f"{port}: {self._explain(port, header)}")
         if header.cls == CPL:
-            self._check_completion(port, header, exact=crossing is None)
+            self._check_completion(port, header, exact=self.exact and crossing is None)
 
     def _explain(self, port, header):
         if (port, header.raw) in self._recent:
@@ -378,7 +382,7 @@ def watch(mailboxes: dict, **options) -> TlpChecker:
     def listen(port, mailbox):
         mailbox.sent.append(lambda r: checker.entered(port, r.raw, r.first_cycle, r.last_cycle))
         mailbox.received.append(lambda r: checker.left(port, r.raw, r.first_cycle, r.last_cycle,
-                                                       r.cls))
+                                                       None if r.cls < 0 else r.cls))
 
     for port, mailbox in mailboxes.items():
         listen(port, mailbox)

@@ -9,7 +9,7 @@ from .gpu import (COPY_TO_GPU, COPY_TO_HOST, DEVICE_ID, NAME_OFFSET, NAME_SIZE, 
                   VENDOR_ID, Command)
 from .pcie import RootComplex
 
-__all__ = ["DriverError", "GpuDriver", "find_devices", "find_gpus"]
+__all__ = ["DriverError", "GpuDriver", "find_devices", "find_gpus", "tree"]
 
 
 class DriverError(Exception):
@@ -36,6 +36,33 @@ def find_gpus(rc: RootComplex) -> "list[GpuDriver]":
     return [GpuDriver(rc, dev) for dev in find_devices(rc, VENDOR_ID, DEVICE_ID)]
 
 
+def tree(rc: RootComplex, names: dict | None = None) -> str:
+    """The enumerated functions as ``lspci -tv`` draws them; ``names`` of functions by PCIe ID."""
+    lines = []
+
+    def walk(bus, head, rest):
+        if not bus.devices:
+            lines.append(head)
+        for n, dev in enumerate(bus.devices):
+            last = n == len(bus.devices) - 1
+            corner = "-" if len(bus.devices) == 1 else "\\" if last else "+"
+            text = f"{corner}-{dev.device_num:02x}.{dev.function_num}"
+            # Below the first device only the bars of its siblings are repeated.
+            below = rest + (" " if last else "|") + " " * (len(text) - 1)
+            if dev.subordinate:
+                first, final = dev.subordinate.bus_num, dev.subordinate.last_bus_num
+                buses = f"-[{first:02x}]-" if final <= first else f"-[{first:02x}-{final:02x}]-"
+                walk(dev.subordinate, (head if not n else rest) + text + buses,
+                     below + " " * len(buses))
+            else:
+                name = (names or {}).get(dev.pcie_id,
+                                         f"{dev.vendor_id:04x}:{dev.device_id:04x}")
+                lines.append((head if not n else rest) + text + "  " + name)
+
+    walk(rc.host_bridge.bus, "-[0000:00]-", " " * 11)
+    return "\n".join(lines)
+
+
 class GpuDriver:
     """Driver of one GPU.
 
@@ -46,14 +73,18 @@ class GpuDriver:
         The enumerated PCI function.
     timeout_ns : int
         Longest wait for an interrupt, in nanoseconds of simulated time.
+    ns_per_byte : float
+        Added to it for each byte that is copied.
     """
 
     RING_COMMANDS = 16
 
-    def __init__(self, rc: RootComplex, dev, *, timeout_ns: int = 20_000_000):
+    def __init__(self, rc: RootComplex, dev, *, timeout_ns: int = 1_000_000,
+                 ns_per_byte: float = 40.0):
         self.rc = rc
         self.dev = dev
         self.timeout_ns = timeout_ns
+        self.ns_per_byte = ns_per_byte
         #: Interrupts taken, per vector.
         self.interrupts: list[int] = []
         self._raised = Event()
@@ -125,14 +156,14 @@ class GpuDriver:
         """Write video memory through its BAR; posted."""
         await self.dev.bar_window[2].write(offset, data)
 
-    async def wait_interrupt(self, vector: int, before: int) -> None:
-        """Wait until ``vector`` was taken more than ``before`` times."""
+    async def wait_interrupt(self, vector: int, before: int, *, length: int = 0) -> None:
+        """Wait until ``vector`` was taken more than ``before`` times, after ``length`` bytes."""
+        limit = self.timeout_ns + round(self.ns_per_byte * length)
         while self.interrupts[vector] <= before:
             self._raised.clear()
-            timer = Timer(self.timeout_ns, "ns")
+            timer = Timer(limit, "ns")
             if await First(self._raised.wait(), timer) is timer:
-                raise DriverError(f"GPU {self.pcie_id}: no interrupt {vector} within "
-                                  f"{self.timeout_ns} ns")
+                raise DriverError(f"GPU {self.pcie_id}: no interrupt {vector} within {limit} ns")
 
     async def trigger_interrupt(self, vector: int) -> None:
         """Let the GPU raise ``vector``, and wait for it."""
@@ -149,7 +180,7 @@ class GpuDriver:
         self._ring_memory[slot * Command.SIZE:(slot + 1) * Command.SIZE] = Command(
             opcode, 1 | vector << 8, host, vram, length, self._queued).pack()
         await self.write_register("DOORBELL", self._queued)
-        await self.wait_interrupt(vector, before)
+        await self.wait_interrupt(vector, before, length=length)
         fence_offset = self._fence - self._ring
         fence, = struct.unpack("<I", self._ring_memory[fence_offset:fence_offset + 4])
         if fence != self._queued:

@@ -30,9 +30,9 @@ from cocotbext.pcie.core.utils import PcieId
 
 from .hdl.mailbox import CHUNK_BITS, CHUNKS, TRANSFER_DWORDS
 
-__all__ = ["CompletionTimeout", "DirectPort", "DutPort", "Mailbox", "RootComplex", "TlpRecord",
-           "UnexpectedCompletion", "attach_device", "attach_host", "completion_length", "describe",
-           "pack", "quiet", "unpack", "until"]
+__all__ = ["CompletionTimeout", "DesignHangs", "DirectPort", "DutPort", "Mailbox", "RootComplex",
+           "TlpRecord", "UnexpectedCompletion", "attach_device", "attach_host",
+           "completion_length", "describe", "pack", "quiet", "replace_port", "unpack", "until"]
 
 log = logging.getLogger("dxpu.pcie")
 
@@ -45,6 +45,10 @@ _MEMORY_READS = {TlpType.MEM_READ, TlpType.MEM_READ_64} | _LOCKED_READS
 
 class CompletionTimeout(Exception):
     """A request was not completed in time; the message says which."""
+
+
+class DesignHangs(Exception):
+    """The design takes no more TLPs at a port."""
 
 
 class UnexpectedCompletion(Exception):
@@ -135,6 +139,8 @@ class Mailbox:
         cocotb's handle of the top.
     name : str
         Name of the top's :class:`~dxpu_sim.hdl.mailbox.MailboxSignature` member.
+    patience_ns : int
+        The design may refuse to take a TLP for so long; then the test ends in :exc:`DesignHangs`.
 
     Attributes
     ----------
@@ -145,8 +151,9 @@ class Mailbox:
         Totals.
     """
 
-    def __init__(self, dut, name: str):
+    def __init__(self, dut, name: str, *, patience_ns: int = 500_000):
         self.name = name
+        self.patience_ns = patience_ns
         self.sent: list[Callable[[TlpRecord], None]] = []
         self.received: list[Callable[[TlpRecord], None]] = []
         self.tlps_sent = 0
@@ -165,6 +172,7 @@ class Mailbox:
         self._stalled = 0
         cocotb.start_soon(self._watch_taken())
         cocotb.start_soon(self._watch_received())
+        cocotb.start_soon(self._watch_progress())
 
     def gaps(self, *, send: float = 0.0, receive: float = 0.0) -> None:
         """Share of idle cycles between beats into the design, and of cycles that take no beat."""
@@ -202,6 +210,20 @@ class Mailbox:
             self._tx_control.value = (self._request | (start + step >= len(raw)) << 1
                                       | len(part) // 4 << 2)
         return record
+
+    async def _watch_progress(self):
+        waiting = None
+        while True:
+            await Timer(self.patience_ns // 2, "ns")
+            oldest = self._in_flight[0] if self._in_flight else None
+            if oldest is None or oldest is not waiting:
+                waiting, chances = oldest, 2
+                continue
+            chances -= 1
+            if not chances:
+                raise DesignHangs(
+                    f"{self.name}: not taken for {self.patience_ns} ns: "
+                    f"{describe(unpack(oldest.raw))}; {len(self._in_flight)} TLP(s) wait")
 
     async def _watch_taken(self):
         count = int(self._tx_taken.value)
@@ -360,8 +382,7 @@ def attach_host(rc: "RootComplex", mailbox: Mailbox, *, link: bool = True):
     if link:
         bridge.connect(DutPort(mailbox))
     else:
-        _retire(bridge.downstream_port)
-        bridge.set_downstream_port(DirectPort(mailbox))
+        replace_port(bridge, "downstream", DirectPort(mailbox))
     return bridge
 
 
@@ -370,13 +391,18 @@ def attach_device(device: Device, mailbox: Mailbox, *, link: bool = True) -> Non
     if link:
         DutPort(mailbox).connect(device.upstream_port)
     else:
-        _retire(device.upstream_port)
-        device.set_port(DirectPort(mailbox))
+        replace_port(device, "upstream", DirectPort(mailbox))
 
 
-def _retire(port):
-    """Keep a port of the library that is replaced from starting its link: it has no other end."""
-    port.fc_initialized = True
+def replace_port(owner, side: str, port) -> None:
+    """Give a bridge or device of the library ``port`` on its ``side``, in place of its own.
+
+    The old port is kept from starting its link, since it has no other end. Only before any time
+    has passed.
+    """
+    getattr(owner, f"{side}_port").fc_initialized = True
+    setter = "set_port" if isinstance(owner, Device) else f"set_{side}_port"
+    getattr(owner, setter)(port)
 
 
 def _tolerate(bridge):

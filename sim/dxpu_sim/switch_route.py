@@ -96,6 +96,7 @@ class SwitchRoute:
         self.slots = dict(slots)
         self.present = set(slots)
         self.bus = 0
+        self._addressed = 0
         self.upstream = BridgeHeader()
         self.downstream = {n: BridgeHeader() for n in slots}
         self._numbers = {name: n for n, name in self.slots.items()}
@@ -111,7 +112,8 @@ class SwitchRoute:
         bus, device = number >> 8, number >> 3 & 31
         if bus == self.upstream.secondary and bus:
             return device in self.downstream and not number & 7
-        return number == self.bus << 8
+        # The bus number is captured from writes; a completer may use it from the first read on.
+        return number in (self.bus << 8, self._addressed << 8)
 
     def originates(self, port: Hashable, h: Header) -> bool:
         """Whether the switch may be the author of ``h``: its ID says so."""
@@ -144,6 +146,7 @@ class SwitchRoute:
         bus, device = h.other_id >> 8, h.other_id >> 3 & 31
         write = bool(h.fmt & 2)
         if not h.type & 1:
+            self._addressed = bus
             if write and not h.other_id & 0xff:
                 self.bus = bus
                 self.upstream.write(h.register, h.raw[12:16], h.first_be)

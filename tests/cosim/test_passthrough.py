@@ -14,3 +14,14 @@ def test_passthrough(width, link):
                       env={"DXPU_LINK": link})
     print(*(line for line in (folder / "run.log").read_text().splitlines()
             if line.startswith("passthrough:")))
+
+
+@pytest.mark.parametrize("case", ["hang_is_named", "hang_of_a_register_read_ends_the_test",
+                                  "hang_of_the_design_ends_the_test"])
+def test_hangs(case):
+    simulate(Design(Passthrough, {"width": 64}), "dxpu_sim.benches.passthrough_hangs",
+             testcase=case)
+
+
+def test_library_switch():
+    simulate(Design(Passthrough, {"width": 64}), "dxpu_sim.benches.library_switch")
