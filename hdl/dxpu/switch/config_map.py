@@ -1,0 +1,457 @@
+"""The configuration spaces of the virtual switch, as plain data: the one definition of them.
+
+Everything about a register that is not behaviour is here: offset, fields, access, reset. The block
+memories of :class:`~dxpu.switch.config_space.ConfigSpace`, the register pages of the documentation
+(:func:`render`; ``python -m dxpu.switch.config_map DIRECTORY`` writes them) and the golden switch
+of the tests are all made from these tables.
+
+Access of a field: ``RO`` reads its reset value; ``RW``; ``RW1C`` is cleared by writing ones;
+``LIVE`` is read-only and follows the hardware (see the names in :class:`ConfigSpace`). A reset of
+``"port"`` is the number of the downstream port (0 for the upstream port), ``"slot"`` that plus one.
+
+Ref: PCIe Base 5.0, 7.5 and 7.7 to 7.9; PCI-to-PCI Bridge 1.2, chapter 3.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["DOWNSTREAM", "FUNCTION_DWORDS", "Field", "FunctionMap", "Identity", "Register",
+           "UPSTREAM", "function_map", "render"]
+
+#: Dwords of configuration space with a memory behind them; the rest reads 0 and ignores writes.
+FUNCTION_DWORDS = 128
+
+UPSTREAM, DOWNSTREAM = "upstream", "downstream"
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits ``lsb`` to ``lsb + width - 1`` of a register."""
+
+    name: str
+    lsb: int
+    width: int = 1
+    access: str = "RO"
+    reset: int | str = 0
+    doc: str = ""
+
+    @property
+    def mask(self) -> int:
+        """Bits of the field, in place."""
+        return ((1 << self.width) - 1) << self.lsb
+
+    def value(self, port: int) -> int:
+        """Reset value, in place, in the function of downstream port ``port``."""
+        reset = {"port": port, "slot": port + 1}.get(self.reset, self.reset)
+        assert isinstance(reset, int)
+        return reset << self.lsb & self.mask
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register of 8, 16 or 32 bits at a byte offset."""
+
+    offset: int
+    bits: int
+    name: str
+    fields: tuple[Field, ...]
+
+    def mask(self, access: str) -> int:
+        """Bits with this kind of access."""
+        return sum(f.mask for f in self.fields if f.access == access)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who the switch says it is, and how fast.
+
+    The default identifiers are of nobody: whoever ships hardware puts their own here. Links inside
+    the fabric have no PCIe speed of their own; what they show is what a driver will look for.
+    """
+
+    vendor: int = 0x1234
+    upstream_device: int = 0xD0F0
+    downstream_device: int = 0xD0F1
+    revision: int = 1
+    subsystem_vendor: int = 0x1234
+    subsystem: int = 0xD0F0
+    serial: int = 0x0044_58FF_FE00_0001
+    link_speed: int = 3
+    link_width: int = 16
+
+
+class FunctionMap:
+    """The registers of one function, and the images made from them."""
+
+    def __init__(self, kind: str, registers: tuple[Register, ...]):
+        self.kind = kind
+        self.registers = registers
+        self.by_name = {r.name: r for r in registers}
+
+    def _image(self, value) -> list[int]:
+        image = [0] * FUNCTION_DWORDS
+        for r in self.registers:
+            image[r.offset // 4] |= value(r) << 8 * (r.offset % 4)
+        return image
+
+    def access_image(self, access: str) -> list[int]:
+        """Bits of each dword with this kind of access."""
+        return self._image(lambda r: r.mask(access))
+
+    def reset_image(self, port: int = 0) -> list[int]:
+        """Each dword after reset, live fields as 0."""
+        return self._image(lambda r: sum(f.value(port) for f in r.fields if f.access != "LIVE"))
+
+    def dword(self, register: str) -> int:
+        """Number of the dword that holds ``register``."""
+        return self.by_name[register].offset // 4
+
+    def bit(self, register: str, name: str) -> int:
+        """Position of field ``name`` in the dword that holds ``register``."""
+        r = self.by_name[register]
+        return 8 * (r.offset % 4) + next(f.lsb for f in r.fields if f.name == name)
+
+
+# Capabilities of one link, in the order of their pointers.
+PM, MSI, SSVID, EXPRESS = 0x40, 0x48, 0x58, 0x60
+AER, DSN, ACS = 0x100, 0x150, 0x160
+
+
+def _error_bits(access: str, kind: str, doc: str, resets: tuple[int, ...] = ()):
+    """Fields of an AER uncorrectable register; ``resets`` are the bits that are 1 after reset."""
+    bits = [(4, "Data Link Protocol Error"), (12, "Poisoned TLP Received"),
+            (16, "Unexpected Completion"), (18, "Malformed TLP"), (20, "Unsupported Request Error"),
+            (22, "Uncorrectable Internal Error"), (24, "AtomicOp Egress Blocked"),
+            (25, "TLP Prefix Blocked")]
+    if kind == DOWNSTREAM:
+        bits += [(5, "Surprise Down Error"), (21, "ACS Violation")]
+    return tuple(Field(name, bit, 1, access, int(bit in resets), doc) for bit, name in sorted(bits))
+
+
+def _correctable_bits(access: str, doc: str, resets: tuple[int, ...] = ()):
+    bits = [(0, "Receiver Error"), (6, "Bad TLP"), (7, "Bad DLLP"), (8, "REPLAY_NUM Rollover"),
+            (12, "Replay Timer Timeout"), (13, "Advisory Non-Fatal Error"),
+            (14, "Corrected Internal Error"), (15, "Header Log Overflow")]
+    return tuple(Field(name, bit, 1, access, int(bit in resets), doc) for bit, name in bits)
+
+
+def _header(kind: str, ident: Identity):
+    F = Field
+    device = ident.upstream_device if kind == UPSTREAM else ident.downstream_device
+    errors = tuple(F(name, bit, 1, "RW1C") for bit, name in (
+        (8, "Master Data Parity Error"), (11, "Signaled Target Abort"),
+        (12, "Received Target Abort"), (13, "Received Master Abort"),
+        (14, "Signaled System Error"), (15, "Detected Parity Error")))
+    return (
+        Register(0x00, 16, "Vendor ID", (F("Vendor ID", 0, 16, reset=ident.vendor),)),
+        Register(0x02, 16, "Device ID", (F("Device ID", 0, 16, reset=device),)),
+        Register(0x04, 16, "Command", (
+            F("I/O Space Enable", 0, 1, "RW", doc="I/O requests from the primary side"),
+            F("Memory Space Enable", 1, 1, "RW", doc="memory requests from the primary side"),
+            F("Bus Master Enable", 2, 1, "RW",
+              doc="memory and I/O requests from the secondary side; completions always pass"),
+            F("Parity Error Response", 6, 1, "RW"),
+            F("SERR# Enable", 8, 1, "RW"),
+            F("Interrupt Disable", 10, 1, "RW", doc="no INTx is ever made"))),
+        Register(0x06, 16, "Status", (F("Capabilities List", 4, reset=1), *errors)),
+        Register(0x08, 8, "Revision ID", (F("Revision ID", 0, 8, reset=ident.revision),)),
+        Register(0x09, 8, "Programming Interface", (F("Programming Interface", 0, 8),)),
+        Register(0x0A, 16, "Class Code", (
+            F("Sub-Class Code", 0, 8, reset=0x04, doc="PCI-to-PCI bridge"),
+            F("Base Class Code", 8, 8, reset=0x06, doc="bridge"))),
+        Register(0x0C, 8, "Cache Line Size", (
+            F("Cache Line Size", 0, 8, "RW", doc="no effect"),)),
+        Register(0x0E, 8, "Header Type", (
+            F("Header Layout", 0, 7, reset=1), F("Multi-Function Device", 7))),
+        Register(0x18, 8, "Primary Bus Number", (
+            F("Primary Bus Number", 0, 8, "RW", doc="kept for software; identifiers come from "
+              "configuration writes"),)),
+        Register(0x19, 8, "Secondary Bus Number", (F("Secondary Bus Number", 0, 8, "RW"),)),
+        Register(0x1A, 8, "Subordinate Bus Number", (F("Subordinate Bus Number", 0, 8, "RW"),)),
+        Register(0x1C, 8, "I/O Base", (
+            F("I/O Addressing", 0, 4, reset=1, doc="32-bit"),
+            F("I/O Base [15:12]", 4, 4, "RW"))),
+        Register(0x1D, 8, "I/O Limit", (
+            F("I/O Addressing", 0, 4, reset=1, doc="32-bit"),
+            F("I/O Limit [15:12]", 4, 4, "RW"))),
+        Register(0x1E, 16, "Secondary Status", errors),
+        Register(0x20, 16, "Memory Base", (F("Memory Base [31:20]", 4, 12, "RW"),)),
+        Register(0x22, 16, "Memory Limit", (F("Memory Limit [31:20]", 4, 12, "RW"),)),
+        Register(0x24, 16, "Prefetchable Memory Base", (
+            F("Memory Addressing", 0, 4, reset=1, doc="64-bit"),
+            F("Prefetchable Base [31:20]", 4, 12, "RW"))),
+        Register(0x26, 16, "Prefetchable Memory Limit", (
+            F("Memory Addressing", 0, 4, reset=1, doc="64-bit"),
+            F("Prefetchable Limit [31:20]", 4, 12, "RW"))),
+        Register(0x28, 32, "Prefetchable Base Upper 32 Bits", (
+            F("Prefetchable Base [63:32]", 0, 32, "RW"),)),
+        Register(0x2C, 32, "Prefetchable Limit Upper 32 Bits", (
+            F("Prefetchable Limit [63:32]", 0, 32, "RW"),)),
+        Register(0x30, 16, "I/O Base Upper 16 Bits", (F("I/O Base [31:16]", 0, 16, "RW"),)),
+        Register(0x32, 16, "I/O Limit Upper 16 Bits", (F("I/O Limit [31:16]", 0, 16, "RW"),)),
+        Register(0x34, 8, "Capabilities Pointer", (F("Capabilities Pointer", 0, 8, reset=PM),)),
+        Register(0x3C, 8, "Interrupt Line", (F("Interrupt Line", 0, 8, "RW", doc="no effect"),)),
+        Register(0x3D, 8, "Interrupt Pin", (F("Interrupt Pin", 0, 8, doc="no INTx"),)),
+        Register(0x3E, 16, "Bridge Control", (
+            F("Parity Error Response Enable", 0, 1, "RW"),
+            F("SERR# Enable", 1, 1, "RW", doc="forward error messages"),
+            F("ISA Enable", 2, 1, "RW",
+              doc="the last 768 bytes of each KiB of the first 64 KiB of I/O do not go down"),
+            F("Secondary Bus Reset", 6, 1, "RW",
+              doc="level; at the upstream port it also resets all downstream functions"))),
+    )
+
+
+def _power_management():
+    F = Field
+    return (
+        Register(PM, 16, "PM Capability Header", (
+            F("Capability ID", 0, 8, reset=0x01), F("Next Capability Pointer", 8, 8, reset=MSI))),
+        Register(PM + 2, 16, "Power Management Capabilities", (
+            F("Version", 0, 3, reset=3),
+            F("D1 Support", 9), F("D2 Support", 10),
+            F("PME Support", 11, 5, reset=0b11001, doc="forwards PME messages"))),
+        Register(PM + 4, 16, "Power Management Control/Status", (
+            F("Power State", 0, 2, "RW",
+              doc="D0 (0) or D3hot (3); a write of D1 or D2 changes nothing. Outside D0 a bridge "
+                  "passes no memory and I/O requests"),
+            F("No Soft Reset", 3, reset=1),
+            F("PME Enable", 8, 1, "RW"),
+            F("PME Status", 15, 1, "RW1C"))),
+    )
+
+
+def _msi():
+    F = Field
+    return (
+        Register(MSI, 16, "MSI Capability Header", (
+            F("Capability ID", 0, 8, reset=0x05), F("Next Capability Pointer", 8, 8, reset=SSVID))),
+        Register(MSI + 2, 16, "MSI Message Control", (
+            F("MSI Enable", 0, 1, "RW"),
+            F("Multiple Message Capable", 1, 3, doc="one vector"),
+            F("Multiple Message Enable", 4, 3, "RW"),
+            F("64-bit Address Capable", 7, reset=1))),
+        Register(MSI + 4, 32, "MSI Message Address", (F("Address [31:2]", 2, 30, "RW"),)),
+        Register(MSI + 8, 32, "MSI Message Upper Address", (F("Address [63:32]", 0, 32, "RW"),)),
+        Register(MSI + 12, 16, "MSI Message Data", (F("Data", 0, 16, "RW"),)),
+    )
+
+
+def _subsystem(ident: Identity):
+    F = Field
+    return (
+        Register(SSVID, 16, "Subsystem ID Capability Header", (
+            F("Capability ID", 0, 8, reset=0x0D),
+            F("Next Capability Pointer", 8, 8, reset=EXPRESS))),
+        Register(SSVID + 4, 16, "Subsystem Vendor ID", (
+            F("Subsystem Vendor ID", 0, 16, reset=ident.subsystem_vendor),)),
+        Register(SSVID + 6, 16, "Subsystem ID", (
+            F("Subsystem ID", 0, 16, reset=ident.subsystem),)),
+    )
+
+
+def _express(kind: str, ident: Identity):
+    F = Field
+    down = kind == DOWNSTREAM
+
+    def only_down(*fields):
+        return fields if down else ()
+
+    link = (F("Current Link Speed", 0, 4, "LIVE" if down else "RO",
+              0 if down else ident.link_speed, "0 while the link is not active" if down else ""),
+            F("Negotiated Link Width", 4, 6, "LIVE" if down else "RO",
+              0 if down else ident.link_width, "0 while the link is not active" if down else ""))
+    power = ((F("Captured Slot Power Limit Value", 18, 8, "LIVE", doc="from the last "
+                "Set_Slot_Power_Limit message"),
+              F("Captured Slot Power Limit Scale", 26, 2, "LIVE")) if not down else ())
+    registers = (
+        Register(EXPRESS, 16, "PCI Express Capability Header", (
+            F("Capability ID", 0, 8, reset=0x10), F("Next Capability Pointer", 8, 8))),
+        Register(EXPRESS + 0x02, 16, "PCI Express Capabilities", (
+            F("Capability Version", 0, 4, reset=2),
+            F("Device/Port Type", 4, 4, reset=6 if down else 5),
+            F("Slot Implemented", 8, reset=int(down)))),
+        Register(EXPRESS + 0x04, 32, "Device Capabilities", (
+            F("Max_Payload_Size Supported", 0, 3, reset=2, doc="512 bytes"),
+            F("Extended Tag Field Supported", 5, reset=1),
+            F("Role-Based Error Reporting", 15, reset=1), *power)),
+        Register(EXPRESS + 0x08, 16, "Device Control", (
+            F("Correctable Error Reporting Enable", 0, 1, "RW"),
+            F("Non-Fatal Error Reporting Enable", 1, 1, "RW"),
+            F("Fatal Error Reporting Enable", 2, 1, "RW"),
+            F("Unsupported Request Reporting Enable", 3, 1, "RW"),
+            F("Max_Payload_Size", 5, 3, "RW"),
+            F("Extended Tag Field Enable", 8, 1, "RW", 1))),
+        Register(EXPRESS + 0x0A, 16, "Device Status", (
+            F("Correctable Error Detected", 0, 1, "RW1C"),
+            F("Non-Fatal Error Detected", 1, 1, "RW1C"),
+            F("Fatal Error Detected", 2, 1, "RW1C"),
+            F("Unsupported Request Detected", 3, 1, "RW1C"))),
+        Register(EXPRESS + 0x0C, 32, "Link Capabilities", (
+            F("Max Link Speed", 0, 4, reset=ident.link_speed),
+            F("Maximum Link Width", 4, 6, reset=ident.link_width),
+            F("ASPM Support", 10, 2, doc="none"),
+            F("Surprise Down Error Reporting Capable", 19, reset=0),
+            F("Data Link Layer Link Active Reporting Capable", 20, reset=int(down)),
+            F("Link Bandwidth Notification Capability", 21, reset=int(down)),
+            F("ASPM Optionality Compliance", 22, reset=1),
+            F("Port Number", 24, 8, reset="slot" if down else 0))),
+        Register(EXPRESS + 0x10, 16, "Link Control", (
+            F("ASPM Control", 0, 2, "RW", doc="no effect"),
+            *only_down(F("Link Disable", 4, 1, "RW",
+                         doc="level: the link is not active while it is set")),
+            F("Common Clock Configuration", 6, 1, "RW", doc="no effect"),
+            F("Extended Synch", 7, 1, "RW", doc="no effect"),
+            *only_down(F("Link Bandwidth Management Interrupt Enable", 10, 1, "RW"),
+                       F("Link Autonomous Bandwidth Interrupt Enable", 11, 1, "RW")))),
+        Register(EXPRESS + 0x12, 16, "Link Status", (
+            *link,
+            F("Link Training", 11),
+            F("Slot Clock Configuration", 12, reset=1),
+            *only_down(F("Data Link Layer Link Active", 13, 1, "LIVE",
+                         doc="present, not disabled and not in reset"),
+                       F("Link Bandwidth Management Status", 14, 1, "RW1C"),
+                       F("Link Autonomous Bandwidth Status", 15, 1, "RW1C")))),
+    )
+    if down:
+        registers += (
+            Register(EXPRESS + 0x14, 32, "Slot Capabilities", (
+                F("Attention Button Present", 0, reset=1),
+                F("Power Controller Present", 1),
+                F("MRL Sensor Present", 2),
+                F("Attention Indicator Present", 3),
+                F("Power Indicator Present", 4, reset=1),
+                F("Hot-Plug Surprise", 5, reset=1),
+                F("Hot-Plug Capable", 6, reset=1),
+                F("Slot Power Limit Value", 7, 8, reset=0xF2, doc="300 W"),
+                F("Slot Power Limit Scale", 15, 2),
+                F("No Command Completed Support", 18, reset=1),
+                F("Physical Slot Number", 19, 13, reset="slot"))),
+            Register(EXPRESS + 0x18, 16, "Slot Control", (
+                F("Attention Button Pressed Enable", 0, 1, "RW"),
+                F("Presence Detect Changed Enable", 3, 1, "RW"),
+                F("Hot-Plug Interrupt Enable", 5, 1, "RW"),
+                F("Power Indicator Control", 8, 2, "RW", 3, "1 on, 2 blink, 3 off"),
+                F("Data Link Layer State Changed Enable", 12, 1, "RW"))),
+            Register(EXPRESS + 0x1A, 16, "Slot Status", (
+                F("Attention Button Pressed", 0, 1, "RW1C"),
+                F("Presence Detect Changed", 3, 1, "RW1C"),
+                F("Presence Detect State", 6, 1, "LIVE", doc="a GPU is bound to this slot"),
+                F("Data Link Layer State Changed", 8, 1, "RW1C"))),
+        )
+    return (
+        *registers,
+        Register(EXPRESS + 0x24, 32, "Device Capabilities 2", (
+            F("ARI Forwarding Supported", 5, reset=int(down)),
+            F("AtomicOp Routing Supported", 6, reset=1),
+            F("10-Bit Tag Completer Supported", 16, reset=1),
+            F("Extended Fmt Field Supported", 20, reset=1),
+            F("End-End TLP Prefix Supported", 21, reset=1),
+            F("Max End-End TLP Prefixes", 22, 2, doc="0 means 4"))),
+        Register(EXPRESS + 0x28, 16, "Device Control 2", (
+            *only_down(F("ARI Forwarding Enable", 5, 1, "RW",
+                         doc="Type 1 requests with a device number other than 0 go down too")),
+            F("AtomicOp Egress Blocking", 7, 1, "RW"),
+            F("End-End TLP Prefix Blocking", 15, 1, "RW"))),
+        Register(EXPRESS + 0x2C, 32, "Link Capabilities 2", (
+            F("Supported Link Speeds Vector", 1, 7, reset=(1 << ident.link_speed) - 1),)),
+        Register(EXPRESS + 0x30, 16, "Link Control 2", (
+            F("Target Link Speed", 0, 4, "RW", ident.link_speed, "no effect"),)),
+    )
+
+
+def _extended_header(offset: int, name: str, ident: int, version: int, following: int):
+    return Register(offset, 32, f"{name} Extended Capability Header", (
+        Field("Capability ID", 0, 16, reset=ident), Field("Capability Version", 16, 4,
+                                                          reset=version),
+        Field("Next Capability Offset", 20, 12, reset=following)))
+
+
+def _errors(kind: str):
+    F = Field
+    return (
+        _extended_header(AER, "AER", 0x0001, 2, DSN),
+        Register(AER + 0x04, 32, "Uncorrectable Error Status", _error_bits("RW1C", kind, "")),
+        Register(AER + 0x08, 32, "Uncorrectable Error Mask", _error_bits("RW", kind, "", (22,))),
+        Register(AER + 0x0C, 32, "Uncorrectable Error Severity",
+                 _error_bits("RW", kind, "", (4, 5, 18, 22))),
+        Register(AER + 0x10, 32, "Correctable Error Status", _correctable_bits("RW1C", "")),
+        Register(AER + 0x14, 32, "Correctable Error Mask",
+                 _correctable_bits("RW", "", (13, 14, 15))),
+        Register(AER + 0x18, 32, "Advanced Error Capabilities and Control", (
+            F("First Error Pointer", 0, 5), F("ECRC Generation Capable", 5),
+            F("ECRC Check Capable", 7), F("TLP Prefix Log Present", 11))),
+    )
+
+
+def _serial(kind: str, ident: Identity):
+    F = Field
+    return (
+        _extended_header(DSN, "Device Serial Number", 0x0003, 1, ACS if kind == DOWNSTREAM else 0),
+        Register(DSN + 4, 32, "Serial Number (Lower)", (
+            F("Serial Number [31:0]", 0, 32, reset=ident.serial & 0xFFFF_FFFF),)),
+        Register(DSN + 8, 32, "Serial Number (Upper)", (
+            F("Serial Number [63:32]", 0, 32, reset=ident.serial >> 32),)),
+    )
+
+
+ACS_BITS = ("ACS Source Validation", "ACS Translation Blocking", "ACS P2P Request Redirect",
+            "ACS P2P Completion Redirect", "ACS Upstream Forwarding", "ACS P2P Egress Control",
+            "ACS Direct Translated P2P")
+
+
+def _access_control():
+    return (
+        _extended_header(ACS, "ACS", 0x000D, 1, 0),
+        Register(ACS + 4, 16, "ACS Capability", tuple(
+            Field(name, bit, 1, "RO", int(bit != 5)) for bit, name in enumerate(ACS_BITS))),
+        Register(ACS + 6, 16, "ACS Control", tuple(
+            Field(f"{name} Enable", bit, 1, "RW") for bit, name in enumerate(ACS_BITS)
+            if bit != 5)),
+    )
+
+
+def function_map(kind: str, identity: Identity | None = None) -> FunctionMap:
+    """The configuration space of the upstream port or of a downstream port."""
+    if kind not in (UPSTREAM, DOWNSTREAM):
+        raise ValueError(f"kind must be 'upstream' or 'downstream', not {kind!r}")
+    ident = identity or Identity()
+    return FunctionMap(kind, (
+        *_header(kind, ident), *_power_management(), *_msi(), *_subsystem(ident),
+        *_express(kind, ident), *_errors(kind), *_serial(kind, ident),
+        *(_access_control() if kind == DOWNSTREAM else ())))
+
+
+def render(kind: str, identity: Identity | None = None) -> str:
+    """The register page of a function, in Markdown."""
+    out = [f"# Configuration space: {kind} port", "",
+           "Made from `hdl/dxpu/switch/config_map.py`; edit that, not this. Everything that is not "
+           "listed reads 0 and ignores writes.", ""]
+    for r in sorted(function_map(kind, identity).registers, key=lambda r: r.offset):
+        out += [f"## {r.offset:03X}h {r.name} ({r.bits} bits)", "",
+                "| bits | field | access | reset | |", "|---|---|---|---|---|"]
+        for f in sorted(r.fields, key=lambda f: -f.lsb):
+            bits = f"{f.lsb + f.width - 1}:{f.lsb}" if f.width > 1 else f"{f.lsb}"
+            reset = {"port": "port", "slot": "port + 1"}.get(
+                f.reset, f"{f.reset:#x}" if isinstance(f.reset, int) else "")
+            reset = "-" if f.access == "LIVE" else reset
+            out.append(f"| {bits} | {f.name} | {f.access} | {reset} | {f.doc} |")
+        out.append("")
+    return "\n".join(out)
+
+
+def main(argv: list[str]) -> int:
+    """Write the register pages into the directory named by the one argument."""
+    if len(argv) != 1:
+        print("usage: python -m dxpu.switch.config_map DIRECTORY", file=sys.stderr)
+        return 2
+    directory = Path(argv[0])
+    directory.mkdir(parents=True, exist_ok=True)
+    for kind in (UPSTREAM, DOWNSTREAM):
+        (directory / f"{kind}-port.md").write_text(render(kind), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
