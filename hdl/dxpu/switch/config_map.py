@@ -41,10 +41,14 @@ class Field:
         """Bits of the field, in place."""
         return ((1 << self.width) - 1) << self.lsb
 
-    def value(self, port: int) -> int:
-        """Reset value, in place, in the function of downstream port ``port``."""
-        reset = {"port": port, "slot": port + 1}.get(self.reset, self.reset)
-        assert isinstance(reset, int)
+    def value(self, port: int | None) -> int:
+        """Reset value, in place, in the function of downstream port ``port``.
+
+        ``None`` leaves out what depends on the port.
+        """
+        reset = self.reset
+        if isinstance(reset, str):
+            reset = 0 if port is None else {"port": port, "slot": port + 1}[reset]
         return reset << self.lsb & self.mask
 
 
@@ -99,8 +103,8 @@ class FunctionMap:
         """Bits of each dword with this kind of access."""
         return self._image(lambda r: r.mask(access))
 
-    def reset_image(self, port: int = 0) -> list[int]:
-        """Each dword after reset, live fields as 0."""
+    def reset_image(self, port: int | None = None) -> list[int]:
+        """Each dword after reset, live fields as 0; see :meth:`Field.value`."""
         return self._image(lambda r: sum(f.value(port) for f in r.fields if f.access != "LIVE"))
 
     def dword(self, register: str) -> int:
@@ -139,10 +143,13 @@ def _correctable_bits(access: str, doc: str, resets: tuple[int, ...] = ()):
 def _header(kind: str, ident: Identity):
     F = Field
     device = ident.upstream_device if kind == UPSTREAM else ident.downstream_device
-    errors = tuple(F(name, bit, 1, "RW1C") for bit, name in (
-        (8, "Master Data Parity Error"), (11, "Signaled Target Abort"),
-        (12, "Received Target Abort"), (13, "Received Master Abort"),
-        (14, "Signaled System Error"), (15, "Detected Parity Error")))
+
+    def errors(system):
+        return tuple(F(name, bit, 1, "RW1C") for bit, name in (
+            (8, "Master Data Parity Error"), (11, "Signaled Target Abort"),
+            (12, "Received Target Abort"), (13, "Received Master Abort"),
+            (14, system), (15, "Detected Parity Error")))
+
     return (
         Register(0x00, 16, "Vendor ID", (F("Vendor ID", 0, 16, reset=ident.vendor),)),
         Register(0x02, 16, "Device ID", (F("Device ID", 0, 16, reset=device),)),
@@ -154,7 +161,8 @@ def _header(kind: str, ident: Identity):
             F("Parity Error Response", 6, 1, "RW"),
             F("SERR# Enable", 8, 1, "RW"),
             F("Interrupt Disable", 10, 1, "RW", doc="no INTx is ever made"))),
-        Register(0x06, 16, "Status", (F("Capabilities List", 4, reset=1), *errors)),
+        Register(0x06, 16, "Status", (
+            F("Capabilities List", 4, reset=1), *errors("Signaled System Error"))),
         Register(0x08, 8, "Revision ID", (F("Revision ID", 0, 8, reset=ident.revision),)),
         Register(0x09, 8, "Programming Interface", (F("Programming Interface", 0, 8),)),
         Register(0x0A, 16, "Class Code", (
@@ -175,7 +183,7 @@ def _header(kind: str, ident: Identity):
         Register(0x1D, 8, "I/O Limit", (
             F("I/O Addressing", 0, 4, reset=1, doc="32-bit"),
             F("I/O Limit [15:12]", 4, 4, "RW"))),
-        Register(0x1E, 16, "Secondary Status", errors),
+        Register(0x1E, 16, "Secondary Status", errors("Received System Error")),
         Register(0x20, 16, "Memory Base", (F("Memory Base [31:20]", 4, 12, "RW"),)),
         Register(0x22, 16, "Memory Limit", (F("Memory Limit [31:20]", 4, 12, "RW"),)),
         Register(0x24, 16, "Prefetchable Memory Base", (

@@ -1,0 +1,322 @@
+"""Configuration spaces of all ports, in one block RAM."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .config_map import DOWNSTREAM, FUNCTION_DWORDS, UPSTREAM, Identity, function_map
+from .types import ConfigEvent, ConfigRequest, ConfigUpdate, PortState, UpstreamState
+
+__all__ = ["ConfigSpace", "StateMirror"]
+
+
+class _Rule(data.Struct):
+    """How a dword is written."""
+
+    reset: 32
+    rw: 32
+    w1c: 32
+
+
+class ConfigSpace(wiring.Component):
+    """Configuration spaces of the upstream port and ``ports`` downstream ports.
+
+    After reset the memory is filled from the reset image (:data:`FUNCTION_DWORDS` cycles a
+    function); requests wait meanwhile. The downstream functions are filled again when Secondary Bus
+    Reset of the upstream port is set, and when it is cleared. Each dword that is filled or changed
+    is announced on ``config``, so whoever follows it is always in step, from reset on.
+
+    Requests are served in order, one at a time; a response comes 4 cycles after its request. A
+    write has taken effect in ``states`` two cycles after ``config`` announced it, that is when its
+    response is offered. Events are served before requests, and cannot be lost to a clear at the
+    same time.
+
+    Ref: PCIe Base 5.0, chapter 7; all that is data is in :mod:`dxpu.switch.config_map`.
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports, 1 to 32.
+    identity : Identity, optional
+        Identifiers in the headers.
+
+    Members
+    -------
+    request : stream of :class:`ConfigRequest`
+        For functions 0 to ``ports`` only.
+    response : stream of 32 bits
+        Value read; for writes the new value.
+    event : stream of :class:`ConfigEvent`
+        Sets status bits.
+    present : ``ports``
+        A GPU is in the slot.
+    slot_power : 10
+        Captured Slot Power Limit: value [7:0], scale [9:8].
+    config : :class:`~dxpu.mapping.ConfigUpdate`
+    states : array of :class:`PortState`
+        By function.
+    windows : :class:`UpstreamState`
+    link_active : ``ports``
+        Present, not disabled and not in reset.
+    busy : 1
+        Memory is being filled.
+    """
+
+    def __init__(self, *, ports=8, identity=None):
+        if not isinstance(ports, int) or not 1 <= ports <= 32:
+            raise ValueError(f"ports must be an integer from 1 to 32, not {ports!r}")
+        self._ports = ports
+        self._identity = identity or Identity()
+        super().__init__({
+            "request": In(stream.Signature(ConfigRequest)),
+            "response": Out(stream.Signature(32)),
+            "event": In(stream.Signature(ConfigEvent)),
+            "present": In(ports),
+            "slot_power": In(10),
+            "config": Out(ConfigUpdate),
+            "states": Out(PortState).array(ports + 1),
+            "windows": Out(UpstreamState),
+            "link_active": Out(ports),
+            "busy": Out(1, init=1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        up = function_map(UPSTREAM, self._identity)
+        down = function_map(DOWNSTREAM, self._identity)
+        bits = (FUNCTION_DWORDS - 1).bit_length()
+
+        m.submodules.memory = memory = Memory(
+            shape=32, depth=FUNCTION_DWORDS * (self._ports + 1), init=[])
+        write, read = memory.write_port(), memory.read_port()
+        m.submodules.rules = rules = Memory(shape=_Rule, depth=2 * FUNCTION_DWORDS, init=[
+            {"reset": reset, "rw": rw, "w1c": w1c} for fmap in (up, down)
+            for reset, rw, w1c in zip(fmap.reset_image(), fmap.access_image("RW"),
+                                      fmap.access_image("RW1C"), strict=True)])
+        rule = rules.read_port()
+
+        # The access under way: an event, a request or a step of the fill.
+        access, is_event = Signal(ConfigRequest, reset_less=True), Signal()
+        fill, filling = Signal(range(memory.depth + 1)), Signal()
+        mapped, special = Signal(), Signal()
+        old, new, live = (Signal(32, reset_less=True) for _ in range(3))
+        refill = Signal()
+        update = Signal(ConfigUpdate)
+        m.d.comb += [
+            mapped.eq(access.register < FUNCTION_DWORDS),
+            self.config.eq(update),
+            read.addr.eq(Cat(access.register[:bits], access.function)),
+            rule.addr.eq(Cat(access.register[:bits], access.function != 0)),
+            write.addr.eq(Cat(update.register[:bits], update.function)),
+            write.data.eq(update.value),
+            write.en.eq(update.strobe),
+        ]
+        m.d.sync += update.strobe.eq(0)
+
+        with m.FSM():
+            with m.State("Fill"):
+                # The rule of the address of the last cycle is on the port of the ROM.
+                m.d.comb += [
+                    rule.addr.eq(Cat(fill[:bits], fill[bits:] != 0)),
+                    self.busy.eq(1),
+                ]
+                m.d.sync += [
+                    fill.eq(fill + 1),
+                    filling.eq(1),
+                    access.function.eq(fill[bits:]),
+                    access.register.eq(fill[:bits]),
+                    update.strobe.eq(filling),
+                    update.function.eq(access.function),
+                    update.register.eq(access.register),
+                    update.value.eq(rule.data.reset | self._own_number(access, down)),
+                ]
+                with m.If(fill == memory.depth):
+                    m.d.sync += filling.eq(0)
+                    m.next = "Idle"
+            with m.State("Idle"):
+                m.d.comb += self.event.ready.eq(1)
+                m.d.sync += is_event.eq(self.event.valid)
+                with m.If(self.event.valid):
+                    m.d.sync += [
+                        access.function.eq(self.event.payload.function),
+                        access.register.eq(self.event.payload.register),
+                        access.data.eq(self.event.payload.set),
+                    ]
+                    m.next = "Fetch"
+                with m.Else():
+                    m.d.comb += self.request.ready.eq(1)
+                    m.d.sync += access.eq(self.request.payload)
+                    with m.If(self.request.valid):
+                        m.next = "Fetch"
+            with m.State("Fetch"):
+                m.next = "Modify"
+            with m.State("Modify"):
+                # A power state that the function does not have is not taken over.
+                enabled = Cat(e.replicate(8) for e in access.enables) & access.write.replicate(32)
+                pmcsr = up.dword("Power Management Control/Status")
+                m.d.comb += special.eq((access.register == pmcsr)
+                                       & (access.data[0] ^ access.data[1]))
+                change = rule.data.rw & enabled & ~Cat(special.replicate(2), C(0, 30))
+                clear = access.data & rule.data.w1c & enabled
+                m.d.sync += [
+                    old.eq(read.data),
+                    live.eq(self._live(access, up, down)),
+                    new.eq(Mux(is_event, read.data | access.data & rule.data.w1c,
+                               (read.data & ~change | access.data & change) & ~clear)),
+                ]
+                m.next = "Commit"
+            with m.State("Commit"):
+                bridge = up.dword("Bridge Control")
+                reset = up.bit("Bridge Control", "Secondary Bus Reset")
+                m.d.sync += [
+                    update.strobe.eq(mapped & (is_event | access.write)),
+                    update.function.eq(access.function),
+                    update.register.eq(access.register),
+                    update.value.eq(new),
+                    refill.eq(~is_event & access.write & (access.function == 0)
+                              & (access.register == bridge) & (new[reset] | old[reset])),
+                    fill.eq(FUNCTION_DWORDS),
+                    self.response.payload.eq(Mux(mapped, new | live, 0)),
+                ]
+                with m.If(is_event):
+                    m.next = "Idle"
+                with m.Else():
+                    m.next = "Settle"
+            with m.State("Settle"):
+                m.next = "Respond"
+            with m.State("Respond"):
+                m.d.comb += self.response.valid.eq(1)
+                with m.If(self.response.ready):
+                    m.next = "Idle"
+                    with m.If(refill):
+                        m.next = "Fill"
+
+        m.submodules.mirror = mirror = StateMirror(self._ports)
+        m.d.comb += [
+            mirror.config.eq(update),
+            self.windows.eq(mirror.windows),
+            *(a.eq(b) for a, b in zip(self.states, mirror.states, strict=True)),
+            self.link_active.eq(self.present & Cat(
+                ~(s.disable | s.reset | mirror.states[0].reset) for s in mirror.states[1:])),
+        ]
+        return m
+
+    def _own_number(self, access, down):
+        """What of a downstream function's reset value depends on the number of its port."""
+        value = Const(0, 32)
+        for r in down.registers:
+            for f in r.fields:
+                if isinstance(f.reset, str):
+                    port = access.function - 1 if f.reset == "port" else access.function
+                    here = (access.function != 0) & (access.register == r.offset // 4)
+                    shift = f.lsb + 8 * (r.offset % 4)
+                    value |= Mux(here, (port & (1 << f.width) - 1) << shift, 0)
+        return value[:32]
+
+    def _live(self, access, up, down):
+        """Live fields of the dword that is accessed."""
+        port = access.function - 1
+        active = self.link_active.bit_select(port[:5], 1)
+        present = self.present.bit_select(port[:5], 1)
+        link = self._identity.link_speed | self._identity.link_width << 4 | 1 << 13
+        power = up.bit("Device Capabilities", "Captured Slot Power Limit Value")
+        downstream = access.function != 0
+        return reduce(or_, (
+            Mux((downstream if fmap is down else ~downstream)
+                & (access.register == fmap.dword(name)), value, 0)
+            for fmap, name, value in (
+                (down, "Link Status", active.replicate(32) & (link << 16)),
+                (down, "Slot Status", present << down.bit("Slot Status", "Presence Detect State")),
+                (up, "Device Capabilities", self.slot_power << power))))
+
+
+class StateMirror(wiring.Component):
+    """Fields of the configuration spaces that the routing needs at once, in registers.
+
+    Follows ``config`` by one cycle.
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports.
+
+    Members
+    -------
+    config : :class:`~dxpu.mapping.ConfigUpdate`
+    states : array of :class:`PortState`
+        By function.
+    windows : :class:`UpstreamState`
+    """
+
+    #: Members of :class:`PortState`: register and field they follow, in every function.
+    COMMON = {
+        "io": ("Command", "I/O Space Enable"),
+        "memory": ("Command", "Memory Space Enable"),
+        "master": ("Command", "Bus Master Enable"),
+        "power": ("Power Management Control/Status", "Power State"),
+        "forward_errors": ("Bridge Control", "SERR# Enable"),
+        "isa": ("Bridge Control", "ISA Enable"),
+        "reset": ("Bridge Control", "Secondary Bus Reset"),
+        "secondary": ("Secondary Bus Number", "Secondary Bus Number"),
+        "subordinate": ("Subordinate Bus Number", "Subordinate Bus Number"),
+        "block_atomics": ("Device Control 2", "AtomicOp Egress Blocking"),
+        "block_prefixes": ("Device Control 2", "End-End TLP Prefix Blocking"),
+        "msi": ("MSI Message Control", "MSI Enable"),
+    }
+    #: Those that only downstream functions have.
+    DOWNSTREAM = {
+        "ari": ("Device Control 2", "ARI Forwarding Enable"),
+        "disable": ("Link Control", "Link Disable"),
+        "validate": ("ACS Control", "ACS Source Validation Enable"),
+        "translation": ("ACS Control", "ACS Translation Blocking Enable"),
+        "redirect": ("ACS Control", "ACS P2P Request Redirect Enable"),
+        "redirect_cpl": ("ACS Control", "ACS P2P Completion Redirect Enable"),
+        "upstream": ("ACS Control", "ACS Upstream Forwarding Enable"),
+        "direct": ("ACS Control", "ACS Direct Translated P2P Enable"),
+    }
+    #: Members of :class:`UpstreamState`: least significant bit, register, field.
+    WINDOWS = {
+        "memory_base": ((0, "Memory Base", "Memory Base [31:20]"),),
+        "memory_limit": ((0, "Memory Limit", "Memory Limit [31:20]"),),
+        "prefetch_base": (
+            (0, "Prefetchable Memory Base", "Prefetchable Base [31:20]"),
+            (12, "Prefetchable Base Upper 32 Bits", "Prefetchable Base [63:32]")),
+        "prefetch_limit": (
+            (0, "Prefetchable Memory Limit", "Prefetchable Limit [31:20]"),
+            (12, "Prefetchable Limit Upper 32 Bits", "Prefetchable Limit [63:32]")),
+        "io_base": ((0, "I/O Base", "I/O Base [15:12]"),
+                    (4, "I/O Base Upper 16 Bits", "I/O Base [31:16]")),
+        "io_limit": ((0, "I/O Limit", "I/O Limit [15:12]"),
+                     (4, "I/O Limit Upper 16 Bits", "I/O Limit [31:16]")),
+    }
+
+    def __init__(self, ports):
+        super().__init__({
+            "config": In(ConfigUpdate),
+            "states": Out(PortState).array(ports + 1),
+            "windows": Out(UpstreamState),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        up, down = function_map(UPSTREAM), function_map(DOWNSTREAM)
+        for function, state in enumerate(self.states):
+            fmap = down if function else up
+            names = self.COMMON | self.DOWNSTREAM if function else self.COMMON
+            follow = [(state[member], fmap, *where) for member, where in names.items()]
+            if not function:
+                follow += [(self.windows[member][lsb:], up, register, field)
+                           for member, parts in self.WINDOWS.items()
+                           for lsb, register, field in parts]
+            with m.If(self.config.strobe & (self.config.function == function)):
+                for target, fmap, register, field in follow:
+                    with m.If(self.config.register == fmap.dword(register)):
+                        bit = fmap.bit(register, field)
+                        width = next(f.width for f in fmap.by_name[register].fields
+                                     if f.name == field)
+                        m.d.sync += target[:width].eq(self.config.value[bit:bit + width])
+        return m

@@ -1,0 +1,282 @@
+"""dxpu.switch: the configuration spaces against the golden ones."""
+
+import random
+
+import pytest
+
+from dxpu.switch import config_map
+from dxpu.switch.config_map import DOWNSTREAM, FUNCTION_DWORDS, UPSTREAM, Identity, function_map
+from dxpu.switch.config_space import ConfigSpace
+from dxpu_sim.golden.switch import GoldenFunction
+from dxpu_sim.testbench import check_stream, seed, simulate
+
+
+class Bench:
+    """A ConfigSpace and the golden functions next to it."""
+
+    def __init__(self, ports, identity=None):
+        self.dut = ConfigSpace(ports=ports, identity=identity)
+        self.ports = ports
+        self.golden = [GoldenFunction(None if n == 0 else n - 1, identity)
+                       for n in range(ports + 1)]
+        self.identity = identity or Identity()
+        self.updates = {}
+        self.present(0)
+
+    def present(self, mask, ctx=None):
+        if ctx:
+            ctx.set(self.dut.present, mask)
+        reset_all = self.golden[0].get("Bridge Control", "Secondary Bus Reset")
+        for n, g in enumerate(self.golden[1:]):
+            here = mask >> n & 1
+            active = bool(here and not g.get("Link Control", "Link Disable") and not reset_all
+                          and not g.get("Bridge Control", "Secondary Bus Reset"))
+            g.live["Slot Status", "Presence Detect State"] = here
+            g.live["Link Status", "Data Link Layer Link Active"] = int(active)
+            g.live["Link Status", "Current Link Speed"] = active * self.identity.link_speed
+            g.live["Link Status", "Negotiated Link Width"] = active * self.identity.link_width
+        self.mask = mask
+
+    async def access(self, ctx, function, register, write=0, enables=0, data=0):
+        request = self.dut.request
+        ctx.set(request.payload, {"function": function, "register": register, "write": write,
+                                  "enables": enables, "data": data})
+        ctx.set(request.valid, 1)
+        await ctx.tick().until(request.ready)
+        ctx.set(request.valid, 0)
+        ctx.set(self.dut.response.ready, 1)
+        value, = await ctx.tick().sample(self.dut.response.payload).until(self.dut.response.valid)
+        ctx.set(self.dut.response.ready, 0)
+        return value
+
+    async def read(self, ctx, function, register):
+        got = await self.access(ctx, function, register)
+        expected = self.golden[function].read(register)
+        assert got == expected, f"function {function} dword {register:#x}: {got:08x}, " \
+                                f"not {expected:08x}"
+        return got
+
+    async def write(self, ctx, function, register, enables, data):
+        bus_reset = self.golden[0].get("Bridge Control", "Secondary Bus Reset")
+        await self.access(ctx, function, register, 1, enables, data)
+        self.golden[function].write(register, enables, data)
+        bus_reset |= self.golden[0].get("Bridge Control", "Secondary Bus Reset")
+        if bus_reset and function == 0 and register == 0xF:
+            for g in self.golden[1:]:
+                g.reset()
+        self.present(self.mask)
+
+    async def follow(self, ctx):
+        async for *_, update in ctx.tick().sample(self.dut.config):
+            if update.strobe:
+                assert update.function <= self.ports
+                self.updates[update.function, update.register] = update.value
+
+
+@pytest.mark.parametrize("ports", [1, 2, 8, 32])
+def test_every_register_after_reset(ports):
+    bench = Bench(ports, Identity(vendor=0xABCD, serial=0x1122334455667788))
+
+    async def process(ctx):
+        functions = sorted({0, 1, ports // 2 + 1, ports})
+        for function in functions:
+            registers = range(FUNCTION_DWORDS) if function < 2 else range(0x60)
+            for register in [*registers, 128, 200, 0x3FF]:
+                await bench.read(ctx, function, register)
+        # All dwords of all functions were announced with their reset values.
+        assert len(bench.updates) == FUNCTION_DWORDS * (ports + 1)
+        live = {"Link Status", "Slot Status", "Device Capabilities"}
+        for (function, register), value in bench.updates.items():
+            fmap = bench.golden[function].map
+            if register not in {fmap.dword(n) for n in live if n in fmap.by_name}:
+                assert value == bench.golden[function].read(register)
+
+    simulate(bench.dut, process, background=[bench.follow, check_stream(bench.dut.response)])
+
+
+@pytest.mark.parametrize("ports", [1, 3])
+def test_random_accesses(ports):
+    rng = random.Random(seed())
+    bench = Bench(ports)
+    used = {kind: sorted({r.offset // 4 for r in function_map(kind).registers})
+            for kind in (UPSTREAM, DOWNSTREAM)}
+
+    async def process(ctx):
+        for _ in range(3000):
+            function = rng.randrange(ports + 1)
+            if rng.random() < 0.02:
+                bench.present(rng.getrandbits(ports), ctx)
+            register = rng.choice(used[DOWNSTREAM if function else UPSTREAM])
+            if rng.random() < 0.05:
+                register = rng.randrange(1024)
+            if function == 0 and register == 0xF and rng.random() < 0.8:
+                continue  # resets the others: seldom, so that they come far
+            if rng.random() < 0.5:
+                enables = rng.choice([15, 15, 0, 1, 2, 4, 8, 3, 12, rng.randrange(16)])
+                await bench.write(ctx, function, register, enables, rng.choice(
+                    [rng.getrandbits(32), rng.getrandbits(32), 0, 0xFFFF_FFFF]))
+            else:
+                await bench.read(ctx, function, register)
+
+    simulate(bench.dut, process, background=[bench.follow, check_stream(bench.dut.response)])
+
+
+def test_events_set_and_ones_clear():
+    """Status bits: set by hardware, cleared by ones, in every RW1C field; nothing else changes."""
+    rng = random.Random(seed())
+    bench = Bench(2)
+
+    async def event(ctx, function, register, bits):
+        ctx.set(bench.dut.event.payload, {"function": function, "register": register, "set": bits})
+        ctx.set(bench.dut.event.valid, 1)
+        await ctx.tick().until(bench.dut.event.ready)
+        ctx.set(bench.dut.event.valid, 0)
+
+    async def process(ctx):
+        for function in range(3):
+            fmap = bench.golden[function].map
+            for r in fmap.registers:
+                for f in r.fields:
+                    if f.access != "RW1C":
+                        continue
+                    bit = fmap.bit(r.name, f.name)
+                    await event(ctx, function, r.offset // 4,
+                                1 << bit | rng.getrandbits(32) & ~fmap.access_image("RW1C")[
+                                    r.offset // 4])
+                    bench.golden[function].set_status(r.name, f.name)
+                    await bench.read(ctx, function, r.offset // 4)
+                    if rng.random() < 0.7:
+                        await bench.write(ctx, function, r.offset // 4, 15, 1 << bit)
+                        await bench.read(ctx, function, r.offset // 4)
+
+    simulate(bench.dut, process, background=[bench.follow])
+
+
+def test_state_follows_writes():
+    """The registers that routing looks at agree with the spaces at the time of the response."""
+    rng = random.Random(seed())
+    bench = Bench(3)
+    fields = {
+        "io": ("Command", "I/O Space Enable"), "memory": ("Command", "Memory Space Enable"),
+        "master": ("Command", "Bus Master Enable"),
+        "power": ("Power Management Control/Status", "Power State"),
+        "forward_errors": ("Bridge Control", "SERR# Enable"),
+        "isa": ("Bridge Control", "ISA Enable"),
+        "secondary": ("Secondary Bus Number",) * 2,
+        "subordinate": ("Subordinate Bus Number",) * 2,
+        "ari": ("Device Control 2", "ARI Forwarding Enable"),
+        "disable": ("Link Control", "Link Disable"),
+        "block_atomics": ("Device Control 2", "AtomicOp Egress Blocking"),
+        "block_prefixes": ("Device Control 2", "End-End TLP Prefix Blocking"),
+        "validate": ("ACS Control", "ACS Source Validation Enable"),
+        "redirect": ("ACS Control", "ACS P2P Request Redirect Enable"),
+        "redirect_cpl": ("ACS Control", "ACS P2P Completion Redirect Enable"),
+        "upstream": ("ACS Control", "ACS Upstream Forwarding Enable"),
+        "direct": ("ACS Control", "ACS Direct Translated P2P Enable"),
+        "translation": ("ACS Control", "ACS Translation Blocking Enable"),
+        "msi": ("MSI Message Control", "MSI Enable"),
+    }
+
+    async def process(ctx):
+        await bench.read(ctx, 0, 0)
+        for _ in range(800):
+            function = rng.randrange(4)
+            fmap = bench.golden[function].map
+            name = rng.choice([r for r, _ in fields.values() if r in fmap.by_name])
+            if rng.random() < 0.3:
+                name = rng.choice(["Memory Base", "Prefetchable Memory Base",
+                                   "Prefetchable Base Upper 32 Bits", "I/O Base",
+                                   "Prefetchable Limit Upper 32 Bits", "I/O Base Upper 16 Bits"])
+            data = rng.getrandbits(32)
+            if name == "Bridge Control":
+                data &= ~(1 << 22)
+            await bench.write(ctx, function, fmap.dword(name), 15, data)
+            g, state = bench.golden[function], ctx.get(bench.dut.states[function])
+            for member, (register, field) in fields.items():
+                if register in fmap.by_name and field in {
+                        f.name for f in fmap.by_name[register].fields}:
+                    assert getattr(state, member) == g.get(register, field), member
+            g, windows = bench.golden[0], ctx.get(bench.dut.windows)
+            for member, register, field in (
+                    ("memory", "Memory {}", "Memory {} [31:20]"),
+                    ("prefetch", "Prefetchable Memory {}", "Prefetchable {} [31:20]"),
+                    ("io", "I/O {}", "I/O {} [15:12]")):
+                for end in ("Base", "Limit"):
+                    upper = {"memory": 0,
+                             "prefetch": g.get(f"Prefetchable {end} Upper 32 Bits",
+                                               f"Prefetchable {end} [63:32]") << 12,
+                             "io": g.get(f"I/O {end} Upper 16 Bits", f"I/O {end} [31:16]") << 4}
+                    assert getattr(windows, f"{member}_{end.lower()}") == upper[member] | g.get(
+                        register.format(end), field.format(end))
+
+    simulate(bench.dut, process)
+
+
+def test_secondary_bus_reset_of_the_upstream_port():
+    bench = Bench(2)
+
+    async def process(ctx):
+        for function in (0, 1, 2):
+            await bench.write(ctx, function, 6, 15, 0x00FF0302)
+            await bench.write(ctx, function, 1, 3, 7)
+        bench.present(3, ctx)
+        for set_ in (1, 0):
+            await bench.write(ctx, 0, 0xF, 15, set_ << 22)
+            for function in (0, 1, 2):
+                for register in (1, 6, 0xF, 0x1C, 0x1E):
+                    await bench.read(ctx, function, register)
+            assert ctx.get(bench.dut.link_active) == (0 if set_ else 3)
+            assert ctx.get(bench.dut.states[1].secondary) == 0
+            assert ctx.get(bench.dut.states[0].secondary) == 3
+
+    simulate(bench.dut, process, background=[bench.follow])
+
+
+def test_arguments():
+    for ports in (0, 33, "8"):
+        with pytest.raises(ValueError, match="ports must be an integer from 1 to 32, not"):
+            ConfigSpace(ports=ports)
+    with pytest.raises(ValueError, match="kind must be 'upstream' or 'downstream', not 'up'"):
+        function_map("up")
+
+
+@pytest.mark.parametrize("kind", [UPSTREAM, DOWNSTREAM])
+def test_description_is_sound(kind):
+    """No two fields share a bit, capabilities are chained and fit, reset values fit."""
+    fmap = function_map(kind)
+    seen = [0] * FUNCTION_DWORDS
+    for r in fmap.registers:
+        assert r.offset % (r.bits // 8) == 0 and r.offset + r.bits // 8 <= 4 * FUNCTION_DWORDS
+        for f in r.fields:
+            place = f.mask << 8 * (r.offset % 4)
+            assert f.lsb + f.width <= r.bits, f"{r.name}: {f.name}"
+            assert not seen[r.offset // 4] & place, f"{r.name}: {f.name}"
+            assert f.access in ("RO", "RW", "RW1C", "LIVE")
+            assert isinstance(f.reset, str) or f.reset >> f.width == 0
+            seen[r.offset // 4] |= place
+    image = fmap.reset_image()
+
+    def byte(n):
+        return image[n // 4] >> 8 * (n % 4) & 0xFF
+
+    found, pointer = [], byte(0x34)
+    while pointer:
+        found.append(byte(pointer))
+        pointer = byte(pointer + 1)
+    assert found == [0x01, 0x05, 0x0D, 0x10]
+    found, pointer = [], 0x100
+    while pointer:
+        found.append(image[pointer // 4] & 0xFFFF)
+        pointer = image[pointer // 4] >> 20
+    assert found == [0x0001, 0x0003] + ([0x000D] if kind == DOWNSTREAM else [])
+
+
+def test_pages_name_every_field(tmp_path, capsys):
+    assert config_map.main([str(tmp_path)]) == 0
+    for kind in (UPSTREAM, DOWNSTREAM):
+        page = (tmp_path / f"{kind}-port.md").read_text()
+        for r in function_map(kind).registers:
+            assert f"## {r.offset:03X}h {r.name} ({r.bits} bits)" in page
+            assert all(f" {f.name} | {f.access} | " in page for f in r.fields)
+    assert config_map.main([]) == 2
+    assert "usage" in capsys.readouterr().err
