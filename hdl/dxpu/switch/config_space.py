@@ -8,8 +8,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from dxpu.mapping.types import ConfigUpdate
+
 from .config_map import DOWNSTREAM, FUNCTION_DWORDS, UPSTREAM, Identity, function_map
-from .types import ConfigEvent, ConfigRequest, ConfigUpdate, PortState, UpstreamState
+from .types import ConfigEvent, ConfigRequest, PortState, UpstreamState
 
 __all__ = ["ConfigSpace", "StateMirror"]
 

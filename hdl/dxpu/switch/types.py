@@ -3,33 +3,10 @@
 from amaranth import *
 from amaranth.lib import data, enum
 
-from dxpu.tlp.types import TlpClass, TlpInfo
+from dxpu.tlp.types import CompletionRequest, TlpClass, TlpInfo
 
-__all__ = ["ConfigEvent", "ConfigRequest", "ConfigUpdate", "LookupKind", "LookupRequest",
-           "LookupResult", "PortState", "SlotInfo", "SlotMeta", "UpstreamState"]
-
-
-class LookupKind(enum.Enum, shape=unsigned(2)):
-    MEMORY = 0
-    IO = 1
-    BUS = 2
-
-
-class LookupRequest(data.Struct):
-    kind: LookupKind
-    value: 64
-
-
-class LookupResult(data.Struct):
-    hit: 1
-    port: 5
-
-
-class ConfigUpdate(data.Struct):
-    strobe: 1
-    function: 6
-    register: 10
-    value: 32
+__all__ = ["Answer", "ConfigEvent", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
+           "SlotInfo", "SlotMeta", "Target", "UpstreamState", "Verdict"]
 
 
 class SlotInfo(data.Struct):
@@ -98,3 +75,55 @@ class UpstreamState(data.Struct):
     prefetch_limit: 44
     io_base: 20
     io_limit: 20
+
+
+class Target(enum.Enum, shape=unsigned(3)):
+    """Where a TLP goes."""
+
+    NOWHERE = 0
+    SLOT = 1
+    UPSTREAM = 2
+    ALL_SLOTS = 3   #: broadcast message from upstream
+    CONFIG = 4      #: a port of the switch itself
+    POWER = 5       #: Set_Slot_Power_Limit for the upstream port
+
+
+class RouterInput(data.Struct):
+    """A TLP to be decided about."""
+
+    port: 5          #: slot it comes from
+    end_prefix: 1    #: has an end-to-end prefix
+    info: TlpInfo
+
+
+class Verdict(data.Struct):
+    """What becomes of a TLP."""
+
+    target: Target
+    port: 5               #: slot it goes to, or whose configuration space it accesses
+    cls: TlpClass
+    to_type0: 1           #: change type 1 to type 0 on the way
+    prefix_dwords: 3
+    respond: 1            #: answer with ``completion`` when the TLP is gone
+    source: 5             #: slot it came from
+    function: 6           #: with ``CONFIG``
+    register: 10
+    write: 1
+    enables: 4
+    completion: CompletionRequest
+
+
+class ConfigTask(data.Struct):
+    """Side information of a configuration request to a port of the switch."""
+
+    request: ConfigRequest
+    completion: CompletionRequest
+    power: 1              #: no request: the payload is a Set_Slot_Power_Limit
+    position: 4           #: of the payload dword in the TLP
+
+
+class Answer(data.Struct):
+    """A completion that the switch makes, and where it goes."""
+
+    port: 5
+    completion: CompletionRequest

@@ -1,0 +1,224 @@
+"""What happens to TLPs that end in the switch, or that it makes."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from dxpu.priority import encode, lowest_bit
+from dxpu.stream import PacketLayout, PacketSignature, check_width
+from dxpu.tlp.builder import CompletionBuilder
+from dxpu.tlp.types import TlpClass
+
+from .types import Answer, ConfigRequest, SlotMeta, Target, Verdict
+
+__all__ = ["Answerer", "Broadcaster", "ConfigAgent"]
+
+
+class ConfigAgent(wiring.Component):
+    """Carries out requests to the configuration spaces of the switch, one after the other.
+
+    Also keeps what the last Set_Slot_Power_Limit message said (PCIe Base 5.0, 2.2.8.5).
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+
+    Members
+    -------
+    i : packet stream with :class:`Verdict`
+        With targets ``CONFIG`` and ``POWER``.
+    request : stream of :class:`ConfigRequest`
+    response : stream of 32 bits
+    answer : stream of :class:`Answer`
+    slot_power : 10
+        Captured Slot Power Limit: value [7:0], scale [9:8].
+    done : 1
+        Pulse: a request was carried out and its completion is on its way.
+    """
+
+    def __init__(self, width):
+        self._width = check_width(width)
+        super().__init__({
+            "i": In(PacketSignature(width, Verdict)),
+            "request": Out(stream.Signature(ConfigRequest)),
+            "response": In(stream.Signature(32)),
+            "answer": Out(stream.Signature(Answer)),
+            "slot_power": Out(10),
+            "done": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        i, lanes = self.i, self._width // 32
+        verdict = Signal(Verdict, reset_less=True)
+        word, payload = Signal(32), Signal(32, reset_less=True)
+        beat = Signal(4)
+
+        # The payload dword follows prefixes and header: 3 dwords of a request, 4 of a message.
+        meta, found = i.p.meta, Signal()
+        power = meta.target == Target.POWER
+        for lane in range(lanes):
+            with m.If(meta.prefix_dwords + Mux(power, 4, 3) == beat * lanes + lane):
+                m.d.comb += [word.eq(i.p.data[32 * lane:]), found.eq(1)]
+        with m.If(i.valid & i.ready):
+            m.d.sync += beat.eq(Mux(i.p.last, 0, beat + 1))
+            with m.If(found):
+                m.d.sync += payload.eq(word)
+                with m.If(power):
+                    m.d.sync += self.slot_power.eq(word)
+
+        m.d.comb += [
+            self.request.p.function.eq(verdict.function),
+            self.request.p.register.eq(verdict.register),
+            self.request.p.write.eq(verdict.write),
+            self.request.p.enables.eq(verdict.enables),
+            self.request.p.data.eq(payload),
+            self.answer.p.completion.eq(verdict.completion),
+            self.answer.p.completion.has_data.eq(~verdict.write),
+            self.answer.p.completion.data.eq(self.response.payload),
+        ]
+        with m.FSM():
+            with m.State("Gather"):
+                m.d.comb += i.ready.eq(1)
+                m.d.sync += verdict.eq(meta)
+                with m.If(i.valid & i.p.last & ~power):
+                    m.next = "Request"
+            with m.State("Request"):
+                m.d.comb += self.request.valid.eq(1)
+                with m.If(self.request.ready):
+                    m.next = "Answer"
+            with m.State("Answer"):
+                m.d.comb += [
+                    self.answer.valid.eq(self.response.valid),
+                    self.response.ready.eq(self.answer.ready),
+                ]
+                with m.If(self.response.valid & self.answer.ready):
+                    m.d.comb += self.done.eq(1)
+                    m.next = "Gather"
+        return m
+
+
+class Answerer(wiring.Component):
+    """Builds completions, one at a time.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+
+    Members
+    -------
+    i : stream of :class:`Answer`
+    o : packet stream with :class:`SlotMeta`
+    """
+
+    def __init__(self, width):
+        self._width = check_width(width)
+        super().__init__({
+            "i": In(stream.Signature(Answer)),
+            "o": Out(PacketSignature(width, SlotMeta)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.builder = builder = CompletionBuilder(self._width)
+        busy, port = Signal(), Signal(5, reset_less=True)
+        m.d.comb += [
+            builder.i.payload.eq(self.i.p.completion),
+            builder.i.valid.eq(self.i.valid & ~busy),
+            self.i.ready.eq(builder.i.ready & ~busy),
+            *(self.o.p[k].eq(builder.o.p[k]) for k, _ in PacketLayout(self._width)),
+            self.o.p.meta.port.eq(port),
+            self.o.p.meta.cls.eq(TlpClass.CPL),
+            self.o.valid.eq(builder.o.valid & busy),
+            builder.o.ready.eq(self.o.ready & busy),
+        ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [busy.eq(1), port.eq(self.i.p.port)]
+        with m.Elif(self.o.valid & self.o.ready & self.o.p.last):
+            m.d.sync += busy.eq(0)
+        return m
+
+
+class Broadcaster(wiring.Component):
+    """Sends a message to each slot whose link is active, in the order of the ports.
+
+    The message is kept in a block RAM and sent from there, one beat per cycle; the next one is
+    taken after the last copy.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    ports : int
+        Slots.
+
+    Members
+    -------
+    i : packet stream
+        Messages of up to :attr:`LIMIT` dwords.
+    o : packet stream with :class:`SlotMeta`
+    link_active : ``ports``
+    """
+
+    #: Dwords of the largest message: 5 prefixes, header, Max_Payload_Size of 512 bytes, digest.
+    LIMIT = 5 + 4 + 128 + 1
+
+    def __init__(self, width, ports):
+        self._width = check_width(width)
+        self._ports = ports
+        super().__init__({
+            "i": In(PacketSignature(width)),
+            "o": Out(PacketSignature(width, SlotMeta)),
+            "link_active": In(ports),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        lanes = self._width // 32
+        m.submodules.memory = memory = Memory(
+            shape=data.StructLayout({"data": self._width, "dwords": range(lanes + 1)}),
+            depth=-(-self.LIMIT // lanes), init=[])
+        write, read = memory.write_port(), memory.read_port()
+        place, final, following = (Signal(range(memory.depth)) for _ in range(3))
+        left, first = Signal(self._ports), Signal(self._ports)
+
+        i, o = self.i, self.o
+        m.d.comb += [
+            write.addr.eq(place),
+            write.data.data.eq(i.p.data),
+            write.data.dwords.eq(i.p.dwords),
+            read.addr.eq(following),
+            first.eq(lowest_bit(left)),
+            o.p.data.eq(read.data.data),
+            o.p.dwords.eq(read.data.dwords),
+            o.p.first.eq(place == 0),
+            o.p.last.eq(place == final),
+            o.p.meta.port.eq(encode(first)),
+            o.p.meta.cls.eq(TlpClass.P),
+        ]
+        with m.FSM():
+            with m.State("Store"):
+                m.d.comb += [i.ready.eq(1), write.en.eq(i.valid)]
+                with m.If(i.valid):
+                    m.d.sync += [place.eq(place + 1), final.eq(place)]
+                    with m.If(i.p.last):
+                        m.d.sync += [place.eq(0), left.eq(self.link_active)]
+                        m.next = "Next"
+            with m.State("Next"):
+                # Beat 0 is fetched here, each other beat while the one before it is taken.
+                with m.If(left.any()):
+                    m.next = "Send"
+                with m.Else():
+                    m.next = "Store"
+            with m.State("Send"):
+                m.d.comb += [o.valid.eq(1), following.eq(place)]
+                with m.If(o.ready):
+                    m.d.comb += following.eq(place + 1)
+                    m.d.sync += place.eq(place + 1)
+                    with m.If(o.p.last):
+                        m.d.sync += [place.eq(0), left.eq(left & ~first)]
+                        m.next = "Next"
+        return m

@@ -1,0 +1,201 @@
+"""Where a TLP goes: the pipeline around a lookup that the two directions have in common."""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.mapping.types import LookupKind, LookupRequest, LookupResult
+from dxpu.stream import Register, connect
+from dxpu.tlp.builder import completion_for
+from dxpu.tlp.types import CompletionStatus, Routing, TlpClass
+
+from .types import PortState, RouterInput, Target, UpstreamState, Verdict
+
+__all__ = ["Decider", "isa_hole"]
+
+
+def isa_hole(address):
+    """I/O addresses that a bridge with ISA Enable leaves to the other side of its I/O window.
+
+    Ref: PCI-to-PCI Bridge 1.2, 3.2.5.18: the last 768 bytes of each KiB of the first 64 KiB.
+    """
+    return ~address[16:32].any() & address[8:10].any()
+
+
+class Decider(wiring.Component):
+    """Decides about TLPs, in order; the rules are in the subclasses.
+
+    The stages: the TLP waits for the lookup, next to comparisons with the upstream port's own
+    ranges; then the rules are applied to what was found. Latency 3 cycles plus that of the lookup;
+    a verdict every cycle plus that of the lookup.
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports.
+
+    Members
+    -------
+    i : stream of :class:`RouterInput`
+    o : stream of :class:`Verdict`
+    lookup : stream of :class:`LookupRequest`
+    result : stream of :class:`LookupResult`
+        One for each request, in order.
+    states : array of :class:`PortState`
+    windows : :class:`UpstreamState`
+    link_active : ``ports``
+    stat_unsupported, stat_unclaimed, stat_unexpected : 1
+        Pulse: a non-posted request was answered because nobody takes it; a posted request or a
+        message, a completion were dropped for that reason.
+    """
+
+    def __init__(self, ports, members):
+        self._ports = ports
+        super().__init__({
+            "i": In(stream.Signature(RouterInput)),
+            "o": Out(stream.Signature(Verdict)),
+            "lookup": Out(stream.Signature(LookupRequest)),
+            "result": In(stream.Signature(LookupResult)),
+            "states": In(PortState).array(ports + 1),
+            "windows": In(UpstreamState),
+            "link_active": In(ports),
+            "stat_unsupported": Out(1),
+            "stat_unclaimed": Out(1),
+            "stat_unexpected": Out(1),
+        } | members)
+        # The TLP that waits for its lookup, and the one about which the rules are consulted.
+        self._a = Signal(RouterInput, reset_less=True)
+        self._b = Signal(RouterInput, reset_less=True)
+        self._hold = Signal()          #: no new lookups
+        self._pending = Signal()       #: ``b`` waits for its verdict to be taken
+        self._decided = Signal()       #: the verdict leaves in this cycle
+        self._verdict = Signal(Verdict)
+        self._status = Signal(CompletionStatus, init=CompletionStatus.UR)
+        self._who = Signal(16)         #: completer, should there be a completion
+        # What is known about the TLP in the second stage.
+        self._hit, self._port = Signal(reset_less=True), Signal(5, reset_less=True)
+        self._target = Signal(PortState, reset_less=True)   #: port that was hit
+        self._active = Signal(reset_less=True)              #: its link
+        self._windowed = Signal(reset_less=True)  #: in a window of the upstream port
+        self._internal = Signal(reset_less=True)  #: bus number of the bus inside
+        self._inside = Signal(reset_less=True)    #: bus number below that bus
+
+    def elaborate(self, platform):
+        m = Module()
+        a, b = self._a, self._b
+        a_valid, b_valid, asked = Signal(), self._pending, Signal()
+        b_ready, move = Signal(), Signal()
+
+        m.submodules.out = out = Register(Verdict)
+        connect(m, out.o, wiring.flipped(self.o))
+        m.d.comb += [
+            self.lookup.valid.eq(a_valid & ~asked & ~self._hold),
+            self.result.ready.eq(a_valid & b_ready),
+            move.eq(a_valid & b_ready & self.result.valid),
+            self.i.ready.eq(~a_valid | move),
+            b_ready.eq(~b_valid | out.i.ready),
+            out.i.valid.eq(b_valid),
+            out.i.payload.eq(self._verdict),
+            self._decided.eq(b_valid & out.i.ready),
+        ]
+        with m.If(self.lookup.valid & self.lookup.ready):
+            m.d.sync += asked.eq(1)
+        with m.If(b_ready):
+            m.d.sync += b_valid.eq(0)
+        with m.If(move):
+            m.d.sync += [a_valid.eq(0), asked.eq(0), b_valid.eq(1), b.eq(a)]
+            self._learn(m)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [a_valid.eq(1), a.eq(self.i.payload)]
+
+        self._ask(m)
+        self._frame(m)
+        self._rules(m)
+        return m
+
+    def _ask(self, m):
+        info, p = self._a.info, self.lookup.p
+        m.d.comb += [p.kind.eq(LookupKind.BUS), p.value.eq(info.target_id[8:])]
+        with m.If(info.is_memory | info.is_io):
+            m.d.comb += [
+                p.kind.eq(Mux(info.is_io, LookupKind.IO, LookupKind.MEMORY)),
+                p.value.eq(info.address),
+            ]
+
+    def _learn(self, m):
+        """First stage: look at the TLP of ``a`` and the answer, and keep what the rules need."""
+        info, up, w = self._a.info, self.states[0], self.windows
+        found = self.result.p
+
+        bus = info.target_id[8:]
+        below = up.secondary.any() & (bus <= up.subordinate)
+        megabyte, page = info.address[20:], info.address[12:32]
+        memory = up.memory & (
+            (megabyte >= w.memory_base) & (megabyte <= w.memory_limit)
+            | (megabyte >= w.prefetch_base) & (megabyte <= w.prefetch_limit))
+        io = (up.io & (page >= w.io_base) & (page <= w.io_limit)
+              & ~(up.isa & isa_hole(info.address)))
+        m.d.sync += [
+            self._hit.eq(found.hit),
+            self._port.eq(found.port),
+            self._active.eq(self.link_active.bit_select(found.port, 1)),
+            self._windowed.eq(Mux(info.is_io, io, memory)),
+            self._internal.eq(below & (bus == up.secondary)),
+            self._inside.eq(below & (bus > up.secondary)),
+        ]
+        self._select(m, self._target, found.port)
+
+    def _select(self, m, state, port):
+        """Register the state of downstream port ``port``."""
+        with m.Switch(port):
+            for n in range(self._ports):
+                with m.Case(n):
+                    m.d.sync += state.eq(self.states[n + 1])
+
+    def _port_id(self, port):
+        """Identifier of a downstream port: a device on the bus inside."""
+        return Cat(C(0, 3), port[:5], self.states[0].secondary)
+
+    def _frame(self, m):
+        """What is in every verdict, and the counts of TLPs that nobody takes."""
+        info, v = self._b.info, self._verdict
+        m.d.comb += [
+            v.port.eq(self._port),
+            v.cls.eq(info.cls),
+            v.prefix_dwords.eq(info.prefix_dwords),
+            v.respond.eq(info.cls == TlpClass.NP),
+            v.source.eq(self._b.port),
+            v.register.eq(info.register),
+            v.write.eq(info.is_write),
+            v.enables.eq(info.first_be),
+            v.completion.eq(completion_for(info, self._status, self._who)),
+        ]
+
+    def _count(self, m, condition):
+        """Count a TLP that nobody takes, under ``condition``."""
+        nowhere = self._decided & (self._verdict.target == Target.NOWHERE) & condition
+        cls = self._b.info.cls
+        m.d.comb += [
+            self.stat_unsupported.eq(nowhere & (cls == TlpClass.NP)),
+            self.stat_unclaimed.eq(nowhere & (cls == TlpClass.P)),
+            self.stat_unexpected.eq(nowhere & (cls == TlpClass.CPL)),
+        ]
+
+    def _is_address(self):
+        """Memory, I/O or AtomicOp request."""
+        return self._b.info.is_memory | self._b.info.is_io
+
+    def _claimed(self):
+        """The downstream port that was hit takes memory and I/O requests, and this one."""
+        info, target = self._b.info, self._target
+        return (self._hit & (target.power == 0)
+                & ~(info.is_io & target.isa & isa_hole(info.address)))
+
+    def _refused(self, state):
+        """The port with ``state`` does not let this TLP out."""
+        return (self._b.end_prefix & state.block_prefixes
+                | self._b.info.is_atomic & state.block_atomics)
+
+    def _routed(self, *routes):
+        routing = self._b.info.routing
+        return Cat(routing == Routing(r) for r in routes).any()

@@ -1,0 +1,148 @@
+"""Decisions about TLPs that come from slots."""
+
+from amaranth import *
+from amaranth.lib.wiring import In, Out
+
+from dxpu.tlp.types import AddressType, CompletionStatus, MessageCode, Routing, TlpClass
+
+from .decide import Decider
+from .types import PortState, Target
+
+__all__ = ["DownstreamDecider"]
+
+
+class DownstreamDecider(Decider):
+    """Routes TLPs from slots: upstream, to another slot, or nowhere.
+
+    A request whose requester ID is not on a bus of its port is blocked. Memory, I/O and AtomicOp
+    requests need Bus Master Enable and D0 in the port, and in the upstream port too if they go up.
+    They go to another slot if they are in its window, nowhere if they are in the window of their
+    own port or in an unclaimed part of the upstream port's windows, else upstream. Completions and
+    messages by ID do the same with bus numbers, without regard to Bus Master Enable. Access control
+    (source validation, translation blocking, request and completion redirection, upstream
+    forwarding, direct translated requests) is as the port's ACS registers say; what it blocks is
+    answered with Completer Abort. Error messages need SERR# Enable in both bridges. Local messages
+    end here. The completer of a request that nobody takes is the last port that it came to; the
+    answer goes back to the slot, whatever requester ID it names. TLPs from a slot whose link is not
+    active have no effect.
+
+    Ref: PCIe Base 5.0, 2.2.4, 2.2.8, 6.12, 6.15.3, 7.5.1.1.3; PCI-to-PCI Bridge 1.2, chapter 4
+
+    Members
+    -------
+    upstream_id : 13
+        Bus and device number of the upstream port.
+    stat_blocked : 1
+        Pulse: a request was blocked because of its requester ID or address type.
+    stat_peer : 1
+        Pulse: a TLP goes from slot to slot.
+    stat_fenced : 1
+        Pulse: a TLP from a slot whose link is not active was dropped.
+    """
+
+    def __init__(self, ports):
+        super().__init__(ports, {
+            "upstream_id": In(13),
+            "stat_blocked": Out(1),
+            "stat_peer": Out(1),
+            "stat_fenced": Out(1),
+        })
+        self._source = Signal(PortState, reset_less=True)  #: of the port it comes from
+        self._source_active = Signal(reset_less=True)      #: its link
+        self._own = Signal(reset_less=True)                #: what was hit is that same port
+
+    def _learn(self, m):
+        super()._learn(m)
+        port = self._a.port
+        self._select(m, self._source, port)
+        m.d.sync += [
+            self._source_active.eq(self.link_active.bit_select(port, 1)),
+            self._own.eq(self.result.p.port == port),
+        ]
+
+    def _rules(self, m):
+        info, source, up = self._b.info, self._source, self.states[0]
+        upward, peer, quiet = Signal(), Signal(), Signal()
+        # 1 if the way up is open: bus mastering counts for memory and I/O requests only.
+        open_up = Signal(init=1)
+        m.d.comb += self._who.eq(self._port_id(self._b.port))
+
+        requester = info.requester_id[8:]
+        genuine = (source.secondary.any() & (requester >= source.secondary)
+                   & (requester <= source.subordinate))
+        blocked, translated = Signal(), Signal()
+        m.d.comb += [
+            translated.eq(info.is_memory & source.translation
+                          & (info.at != AddressType.UNTRANSLATED)),
+            blocked.eq((info.cls != TlpClass.CPL) & ~genuine | translated),
+        ]
+        m.d.comb += self._status.eq(CompletionStatus.UR)
+        with m.If(~self._source_active):
+            m.d.comb += [quiet.eq(1), self._verdict.respond.eq(0)]
+        with m.Elif(blocked):
+            m.d.comb += quiet.eq(1)
+            with m.If(source.validate | translated & genuine):
+                m.d.comb += self._status.eq(CompletionStatus.CA)
+        with m.Elif(self._is_address()):
+            with m.If(source.master & (source.power == 0)):
+                self._by_address(m, upward, peer)
+                m.d.comb += open_up.eq(up.master & (up.power == 0))
+        with m.Elif(info.is_config):
+            pass  # never goes up
+        with m.Elif(info.routing == Routing.ID):
+            self._by_bus(m, upward, peer)
+        with m.Elif(info.routing == Routing.TO_ROOT):
+            error = Cat(info.message_code == code for code in (
+                MessageCode.ERR_COR, MessageCode.ERR_NONFATAL, MessageCode.ERR_FATAL)).any()
+            m.d.comb += [
+                upward.eq(~error | source.forward_errors & up.forward_errors),
+                quiet.eq(~upward),
+            ]
+        with m.Elif(info.routing == Routing.GATHER):
+            m.d.comb += upward.eq(1)
+        with m.Elif(info.routing == Routing.LOCAL):
+            m.d.comb += quiet.eq(1)
+
+        self._send(m, upward & open_up & ~self._refused(up), upward, peer)
+        self._count(m, ~quiet)
+        m.d.comb += [
+            self.stat_blocked.eq(self._decided & self._source_active & blocked),
+            self.stat_fenced.eq(self._decided & ~self._source_active),
+            self.stat_peer.eq(self._decided & (self._verdict.target == Target.SLOT)),
+        ]
+
+    def _by_address(self, m, upward, peer):
+        info, source = self._b.info, self._source
+        direct = source.direct & info.is_memory & (info.at == AddressType.TRANSLATED)
+        with m.If(self._claimed()):
+            with m.If(self._own):
+                m.d.comb += upward.eq(source.upstream)
+            with m.Else():
+                m.d.comb += [upward.eq(source.redirect & ~direct), peer.eq(~upward)]
+        with m.Else():
+            m.d.comb += upward.eq(~self._windowed)
+
+    def _by_bus(self, m, upward, peer):
+        info, source = self._b.info, self._source
+        with m.If(self._hit & self._own):
+            m.d.comb += upward.eq(source.upstream)
+        with m.Elif(self._hit):
+            relaxed = info.attr[1]
+            m.d.comb += [
+                upward.eq(Mux(info.cls == TlpClass.CPL, source.redirect_cpl & ~relaxed,
+                              source.redirect)),
+                peer.eq(~upward),
+            ]
+        with m.Else():
+            m.d.comb += upward.eq(~(self._inside | self._internal))
+
+    def _send(self, m, up_open, upward, peer):
+        """Turn the choice into a target; the port at which it fails is the completer."""
+        with m.If(upward):
+            m.d.comb += self._who.eq(Cat(C(0, 3), self.upstream_id))
+        with m.Elif(peer):
+            m.d.comb += self._who.eq(self._port_id(self._port))
+        with m.If(up_open):
+            m.d.comb += self._verdict.target.eq(Target.UPSTREAM)
+        with m.Elif(peer & self._active & ~self._refused(self._target)):
+            m.d.comb += self._verdict.target.eq(Target.SLOT)

@@ -1,0 +1,143 @@
+"""The way of the beats: aside while the header is looked up, then where the verdict says."""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.queue import Queue
+from dxpu.stream import PacketLayout, PacketSignature, check_width
+
+from .types import Answer, RouterInput, Target, Verdict
+
+__all__ = ["Forwarder", "Splitter"]
+
+
+class Splitter(wiring.Component):
+    """Hands the header information of each TLP to the decision, and puts its beats aside.
+
+    Latency to ``info`` none, to ``beats`` two cycles. Throughput one beat per cycle as long as
+    ``info`` is taken; up to ``depth`` beats wait in ``beats``.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    meta : shape-like
+        Side information on ``i``: :class:`TlpInfo` or :class:`SlotInfo`.
+    depth : int
+        Beats put aside.
+
+    Members
+    -------
+    i : packet stream with ``meta``
+    info : stream of :class:`RouterInput`
+    beats : packet stream
+    """
+
+    def __init__(self, width, meta, *, depth=16):
+        self._depth = depth
+        self._width = check_width(width)
+        super().__init__({
+            "i": In(PacketSignature(width, meta)),
+            "info": Out(stream.Signature(RouterInput)),
+            "beats": Out(PacketSignature(width)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        i, layout = self.i, PacketLayout(self._width)
+        m.submodules.aside = aside = Queue(layout, depth=self._depth)
+        slotted = "port" in dict(iter(i.p.meta.shape()))
+        info = i.p.meta.info if slotted else i.p.meta
+        asked = ~i.p.first | self.info.ready
+        m.d.comb += [
+            *(aside.i.payload[k].eq(i.p[k]) for k, _ in layout),
+            aside.i.valid.eq(i.valid & asked),
+            i.ready.eq(aside.i.ready & asked),
+            self.info.valid.eq(i.valid & i.p.first & aside.i.ready),
+            self.info.p.info.eq(info),
+            self.info.p.port.eq(i.p.meta.port if slotted else 0),
+            # A local prefix can only be the first one; bit 4 of its type tells.
+            self.info.p.end_prefix.eq((info.prefix_dwords > 1)
+                                      | (info.prefix_dwords == 1) & i.p.data[4]),
+            self.beats.payload.eq(aside.o.payload),
+            self.beats.valid.eq(aside.o.valid),
+            aside.o.ready.eq(self.beats.ready),
+        ]
+        return m
+
+
+class Forwarder(wiring.Component):
+    """Sends each TLP where its verdict says, or nowhere; changes type 1 to type 0 if told so.
+
+    One verdict for each TLP, in the order of the TLPs. Latency none, throughput one beat per cycle.
+    An answer is offered with the last beat.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    targets : tuple of tuples of :class:`Target`
+        All the targets that verdicts may name, but ``NOWHERE``; those of one stream together.
+
+    Members
+    -------
+    i : packet stream
+    verdict : stream of :class:`Verdict`
+    o : array of packet streams with :class:`Verdict`
+        One for each tuple in ``targets``.
+    answer : stream of :class:`Answer`
+    """
+
+    def __init__(self, width, targets):
+        self._width = check_width(width)
+        self._targets = targets
+        super().__init__({
+            "i": In(PacketSignature(width)),
+            "verdict": In(stream.Signature(Verdict)),
+            "o": Out(PacketSignature(width, Verdict)).array(len(targets)),
+            "answer": Out(stream.Signature(Answer)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        i, verdict = self.i, self.verdict.p
+        lanes = self._width // 32
+
+        # The header starts behind the prefixes; bit 0 of its byte 0 tells type 1 from type 0.
+        beat = Signal(range(8 // lanes + 1))
+        edited = Signal.like(i.p.data)
+        m.d.comb += edited.eq(i.p.data)
+        for lane in range(lanes):
+            here = verdict.to_type0 & (verdict.prefix_dwords == beat * lanes + lane)
+            with m.If(here):
+                m.d.comb += edited[32 * lane].eq(0)
+
+        taken, both = Signal(), Signal()
+        m.d.comb += [
+            both.eq(i.valid & self.verdict.valid),
+            self.answer.p.port.eq(verdict.source),
+            self.answer.p.completion.eq(verdict.completion),
+            i.ready.eq(taken),
+            self.verdict.ready.eq(taken & i.p.last),
+        ]
+        for targets, o in zip(self._targets, self.o, strict=True):
+            chosen = Cat(verdict.target == target for target in targets).any()
+            m.d.comb += [
+                *(o.p[k].eq(i.p[k]) for k, _ in PacketLayout(self._width) if k != "data"),
+                o.p.data.eq(edited),
+                o.p.meta.eq(verdict),
+                o.valid.eq(both & chosen),
+            ]
+            with m.If(chosen):
+                m.d.comb += taken.eq(both & o.ready)
+        with m.If(verdict.target == Target.NOWHERE):
+            answering = verdict.respond & i.p.last
+            m.d.comb += [
+                self.answer.valid.eq(both & answering),
+                taken.eq(both & (~answering | self.answer.ready)),
+            ]
+        with m.If(taken):
+            # Stays at its end: no prefix is that far back.
+            m.d.sync += beat.eq(Mux(i.p.last, 0, Mux(beat == 8 // lanes, beat, beat + 1)))
+        return m

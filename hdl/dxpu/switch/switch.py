@@ -1,0 +1,206 @@
+"""The virtual PCIe switch of the host proxy."""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.arbiter import PacketArbiter
+from dxpu.mapping.types import ConfigUpdate, LookupRequest, LookupResult
+from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
+from dxpu.tlp.types import TlpClass, TlpInfo
+
+from .agents import Answerer, Broadcaster, ConfigAgent
+from .config_space import ConfigSpace
+from .downstream import DownstreamDecider
+from .forward import Forwarder, Splitter
+from .types import SlotInfo, SlotMeta, Target
+from .upstream import UpstreamDecider
+
+__all__ = ["VirtualSwitch"]
+
+
+class VirtualSwitch(wiring.Component):
+    """A PCIe switch with one upstream port and hot-plug downstream ports, seen from the fabric.
+
+    TLPs come in whole and well-formed, and are routed as :class:`UpstreamDecider` and
+    :class:`DownstreamDecider` say. Each direction decides and forwards in order. Nothing is dropped
+    without a ``stat_`` pulse but local messages, which end in the switch, and error messages that
+    are not enabled. Whatever needs a completion and is not forwarded gets one from the switch.
+
+    Latency 6 cycles from first beat in to first beat out with a :class:`~dxpu.mapping.HostTable`
+    (lookup in two cycles) and idle outputs. Throughput one beat per cycle for TLPs of 4 beats and
+    more, one TLP in 3 cycles else. After reset the configuration spaces are filled first;
+    configuration requests wait, and with them what comes from upstream behind them.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    ports : int
+        Downstream ports, 1 to 32.
+    identity : Identity, optional
+        What the configuration headers say.
+
+    Members
+    -------
+    upstream_i : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
+        From the root complex.
+    upstream_o : packet stream with :class:`~dxpu.tlp.types.TlpClass`
+        To the root complex.
+    downstream_i : packet stream with :class:`SlotInfo`
+        From the slots.
+    downstream_o : packet stream with :class:`SlotMeta`
+        To the slots.
+    lookup0, result0, lookup1, result1 : streams
+        To the host table: for TLPs from upstream, and from slots.
+    config : :class:`~dxpu.mapping.ConfigUpdate`
+        Each configuration register that has a new value, reset values included.
+    present : ``ports``
+        A GPU is in the slot. Slot Status and, unless the port is disabled or in reset, Link Status
+        follow it.
+    link_active : ``ports``
+        TLPs pass.
+    slot_reset : ``ports``
+        Level: the slot is in reset by Secondary Bus Reset of its port or of the upstream port.
+    stat_config, stat_unsupported0, stat_unclaimed0, stat_unexpected0 : 1
+        Pulses about TLPs from upstream, see :class:`UpstreamDecider`.
+    stat_unsupported1, stat_unclaimed1, stat_unexpected1, stat_blocked, stat_peer, stat_fenced : 1
+        Pulses about TLPs from slots, see :class:`DownstreamDecider`.
+    """
+
+    #: All counted events.
+    STATS = ("stat_config", "stat_unsupported0", "stat_unclaimed0", "stat_unexpected0",
+             "stat_unsupported1", "stat_unclaimed1", "stat_unexpected1", "stat_blocked",
+             "stat_peer", "stat_fenced")
+
+    def __init__(self, width, *, ports=8, identity=None):
+        self._width = check_width(width)
+        self._space = ConfigSpace(ports=ports, identity=identity)
+        self._ports = ports
+        super().__init__({
+            "upstream_i": In(PacketSignature(width, TlpInfo)),
+            "upstream_o": Out(PacketSignature(width, TlpClass)),
+            "downstream_i": In(PacketSignature(width, SlotInfo)),
+            "downstream_o": Out(PacketSignature(width, SlotMeta)),
+            "lookup0": Out(stream.Signature(LookupRequest)),
+            "result0": In(stream.Signature(LookupResult)),
+            "lookup1": Out(stream.Signature(LookupRequest)),
+            "result1": In(stream.Signature(LookupResult)),
+            "config": Out(ConfigUpdate),
+            "present": In(ports),
+            "link_active": Out(ports),
+            "slot_reset": Out(ports),
+        } | dict.fromkeys(self.STATS, Out(1)))
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.space = self._space
+        m.submodules.agent = self._agent = ConfigAgent(self._width)
+        m.submodules.up_answer = self._up_answer = Answerer(self._width)
+        m.submodules.down_answer = self._down_answer = Answerer(self._width)
+        m.submodules.to_up = self._to_up = PacketArbiter(self._width, count=2, meta=TlpClass)
+        m.submodules.to_slot = self._to_slot = PacketArbiter(self._width, count=4, meta=SlotMeta)
+        connect(m, self._to_up.o, wiring.flipped(self.upstream_o))
+        connect(m, self._to_slot.o, wiring.flipped(self.downstream_o))
+        self._wire_answers(m)
+        self._wire_space(m)
+        up = self._wire_upstream(m)
+        self._wire_downstream(m, up)
+        return m
+
+    def _wire_space(self, m):
+        space, agent = self._space, self._agent
+        connect(m, agent.request, space.request)
+        connect(m, space.response, agent.response)
+        m.d.comb += [
+            self.config.eq(space.config),
+            space.present.eq(self.present),
+            space.slot_power.eq(agent.slot_power),
+            self.link_active.eq(space.link_active),
+            self.slot_reset.eq(Cat(s.reset for s in space.states[1:])
+                               | space.states[0].reset.replicate(self._ports)),
+        ]
+
+    def _wire_direction(self, m, decider, splitter, forwarder, n):
+        """The parts that both directions have."""
+        connect(m, splitter.info, decider.i)
+        connect(m, splitter.beats, forwarder.i)
+        connect(m, decider.o, forwarder.verdict)
+        connect(m, decider.lookup, wiring.flipped(getattr(self, f"lookup{n}")))
+        connect(m, wiring.flipped(getattr(self, f"result{n}")), decider.result)
+        m.d.comb += [
+            decider.windows.eq(self._space.windows),
+            decider.link_active.eq(self.link_active),
+            *(a.eq(b) for a, b in zip(decider.states, self._space.states, strict=True)),
+            *(getattr(self, f"{stat}{n}").eq(getattr(decider, stat))
+              for stat in ("stat_unsupported", "stat_unclaimed", "stat_unexpected")),
+        ]
+
+    def _wire_upstream(self, m):
+        m.submodules.up_splitter = splitter = Splitter(self._width, TlpInfo)
+        m.submodules.up_decider = decider = UpstreamDecider(self._ports)
+        m.submodules.up_forwarder = forwarder = Forwarder(self._width, (
+            (Target.SLOT,), (Target.ALL_SLOTS,), (Target.CONFIG, Target.POWER)))
+        m.submodules.broadcaster = broadcaster = Broadcaster(self._width, self._ports)
+        connect(m, wiring.flipped(self.upstream_i), splitter.i)
+        self._wire_direction(m, decider, splitter, forwarder, 0)
+
+        to_slot, to_all, to_agent = forwarder.o
+        self._pass(m, to_slot, self._to_slot.i[0])
+        self._pass(m, to_all, broadcaster.i)
+        connect(m, to_agent, self._agent.i)
+        connect(m, broadcaster.o, self._to_slot.i[1])
+        m.d.comb += [
+            decider.config_done.eq(self._agent.done),
+            decider.broadcast_limit.eq(Broadcaster.LIMIT),
+            broadcaster.link_active.eq(self.link_active),
+            self.stat_config.eq(decider.stat_config),
+        ]
+        self._merge(m, (forwarder.answer, self._agent.answer), self._up_answer.i)
+        return decider
+
+    def _wire_downstream(self, m, up):
+        m.submodules.down_splitter = splitter = Splitter(self._width, SlotInfo)
+        m.submodules.down_decider = decider = DownstreamDecider(self._ports)
+        m.submodules.down_forwarder = forwarder = Forwarder(self._width, (
+            (Target.UPSTREAM,), (Target.SLOT,)))
+        connect(m, wiring.flipped(self.downstream_i), splitter.i)
+        self._wire_direction(m, decider, splitter, forwarder, 1)
+
+        self._pass(m, forwarder.o[0], self._to_up.i[0])
+        self._pass(m, forwarder.o[1], self._to_slot.i[2])
+        connect(m, forwarder.answer, self._down_answer.i)
+        m.d.comb += [
+            decider.upstream_id.eq(up.upstream_id),
+            self.stat_blocked.eq(decider.stat_blocked),
+            self.stat_peer.eq(decider.stat_peer),
+            self.stat_fenced.eq(decider.stat_fenced),
+        ]
+
+    def _wire_answers(self, m):
+        self._pass(m, self._up_answer.o, self._to_up.i[1])
+        connect(m, self._down_answer.o, self._to_slot.i[3])
+
+    def _merge(self, m, sources, sink):
+        """Two streams of answers into one; the second one first."""
+        first, second = sources
+        m.d.comb += [
+            sink.valid.eq(first.valid | second.valid),
+            sink.payload.eq(Mux(second.valid, second.payload, first.payload)),
+            second.ready.eq(sink.ready),
+            first.ready.eq(sink.ready & ~second.valid),
+        ]
+
+    def _pass(self, m, source, sink):
+        """Connect packet streams whose side information differs."""
+        meta = sink.p.shape().meta
+        m.d.comb += [
+            *(sink.p[k].eq(source.p[k]) for k, _ in PacketLayout(self._width)),
+            sink.valid.eq(source.valid),
+            source.ready.eq(sink.ready),
+        ]
+        if meta is TlpClass:
+            m.d.comb += sink.p.meta.eq(source.p.meta.cls)
+        elif meta is not None:
+            m.d.comb += [sink.p.meta.port.eq(source.p.meta.port),
+                         sink.p.meta.cls.eq(source.p.meta.cls)]

@@ -1,0 +1,112 @@
+"""Decisions about TLPs that come from the root complex."""
+
+from amaranth import *
+from amaranth.lib.wiring import In, Out
+
+from dxpu.tlp.types import CompletionStatus, MessageCode, Routing
+
+from .decide import Decider
+from .types import Target
+
+__all__ = ["UpstreamDecider"]
+
+
+class UpstreamDecider(Decider):
+    """Routes TLPs from upstream: to a slot, to all, to a port of the switch, or nowhere.
+
+    A memory, I/O or AtomicOp request goes to the port in whose window it is, if it also is in a
+    window of the upstream port, both ports' enables are set and both are in D0. Type 0
+    configuration requests are for the upstream port; those of type 1 for a downstream port if they
+    name the bus inside, else for a slot, as type 0 if they name the bus right below the port.
+    Completions and messages by ID go to the port with the bus; broadcast messages to all slots;
+    local messages end here. The completer of a request that nobody takes is the last port that it
+    came to.
+
+    After a verdict for a configuration space the next lookup waits for ``config_done``: requests
+    see what an earlier one of them changed.
+
+    Ref: PCIe Base 5.0, 2.2.4, 2.2.8, 2.3.1, 7.3.3; 2.2.6.2 (captured bus and device numbers)
+
+    Members
+    -------
+    upstream_id : 13
+        Bus and device number captured from type 0 configuration writes.
+    config_done : 1
+        A ``CONFIG`` verdict has been carried out.
+    broadcast_limit : 12
+        Larger broadcast messages are refused.
+    stat_config : 1
+        Pulse: a request to a configuration space of the switch.
+    """
+
+    def __init__(self, ports):
+        super().__init__(ports, {
+            "upstream_id": Out(13),
+            "config_done": In(1),
+            "broadcast_limit": In(12),
+            "stat_config": Out(1),
+        })
+
+    def _rules(self, m):
+        info, v, target, up = self._b.info, self._verdict, self._target, self.states[0]
+        function, device, bus = (info.target_id[:3], info.target_id[3:8], info.target_id[8:])
+        up_id, port_id = Cat(C(0, 3), self.upstream_id), self._port_id(self._port)
+        readable = ~(info.is_write & info.ep)  # a poisoned write must change nothing (2.7.2.2)
+        reached, quiet = Signal(), Signal()
+
+        m.d.comb += self._who.eq(up_id)
+        with m.If(info.is_config & ~info.is_type1):
+            with m.If((function == 0) & readable):
+                m.d.comb += v.target.eq(Target.CONFIG)
+                with m.If(info.is_write):
+                    m.d.comb += self._who.eq(info.target_id)
+        with m.Elif(info.is_config):
+            with m.If(self._internal):
+                with m.If((device < self._ports) & (function == 0)):
+                    m.d.comb += [self._who.eq(self._port_id(device)), v.function.eq(device + 1)]
+                    with m.If(readable):
+                        m.d.comb += v.target.eq(Target.CONFIG)
+            with m.Elif(self._inside & self._hit):
+                m.d.comb += [
+                    self._who.eq(port_id),
+                    v.to_type0.eq(bus == target.secondary),
+                    reached.eq(~v.to_type0 | target.ari | (device == 0)),
+                ]
+        with m.Elif(self._is_address()):
+            with m.If(self._claimed() & self._windowed & (up.power == 0)):
+                m.d.comb += [self._who.eq(port_id), reached.eq(1)]
+        with m.Elif(info.routing == Routing.ID):
+            m.d.comb += reached.eq(self._inside & self._hit)
+        with m.Elif(info.routing == Routing.BROADCAST):
+            with m.If(info.dwords <= self.broadcast_limit):
+                m.d.comb += [
+                    quiet.eq(1),
+                    v.target.eq(Mux(self.link_active.any(), Target.ALL_SLOTS, Target.NOWHERE)),
+                ]
+        with m.Elif(info.routing == Routing.LOCAL):
+            m.d.comb += quiet.eq(1)
+            with m.If((info.message_code == MessageCode.SET_SLOT_POWER_LIMIT)
+                      & (info.payload_dwords == 1)):
+                m.d.comb += v.target.eq(Target.POWER)
+
+        with m.If(reached & self._active & ~self._refused(target)):
+            m.d.comb += v.target.eq(Target.SLOT)
+        self._count(m, ~quiet)
+        self._configure(m)
+
+    def _configure(self, m):
+        """Status of what is answered; the capture; later lookups wait for configuration writes."""
+        v, info = self._verdict, self._b.info
+        own = v.target == Target.CONFIG
+        waiting = Signal()
+        m.d.comb += [
+            self._status.eq(Mux(own, CompletionStatus.SC, CompletionStatus.UR)),
+            self.stat_config.eq(self._decided & own),
+            self._hold.eq(waiting | self._pending & info.is_config),
+        ]
+        with m.If(self.config_done):
+            m.d.sync += waiting.eq(0)
+        with m.If(self._decided & own):
+            m.d.sync += waiting.eq(1)
+            with m.If(info.is_write & ~info.is_type1):
+                m.d.sync += self.upstream_id.eq(info.target_id[3:])
