@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.priority import encode, lowest_bit
 from dxpu.stream import PacketLayout, PacketSignature, check_width
-from dxpu.tlp.builder import CompletionBuilder
+from dxpu.tlp.completion import CompletionBuilder
 from dxpu.tlp.types import TlpClass
 
 from .types import Answer, ConfigRequest, SlotMeta, Target, Verdict
@@ -130,14 +130,14 @@ class Answerer(wiring.Component):
             builder.i.valid.eq(self.i.valid & ~busy),
             self.i.ready.eq(builder.i.ready & ~busy),
             *(self.o.p[k].eq(builder.o.p[k]) for k, _ in PacketLayout(self._width)),
-            self.o.p.meta.port.eq(port),
+            self.o.p.meta.port.eq(Mux(busy, port, self.i.p.port)),
             self.o.p.meta.cls.eq(TlpClass.CPL),
-            self.o.valid.eq(builder.o.valid & busy),
-            builder.o.ready.eq(self.o.ready & busy),
+            self.o.valid.eq(builder.o.valid),
+            builder.o.ready.eq(self.o.ready),
         ]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [busy.eq(1), port.eq(self.i.p.port)]
-        with m.Elif(self.o.valid & self.o.ready & self.o.p.last):
+        with m.If(self.o.valid & self.o.ready & self.o.p.last):
             m.d.sync += busy.eq(0)
         return m
 
@@ -146,7 +146,7 @@ class Broadcaster(wiring.Component):
     """Sends a message to each slot whose link is active, in the order of the ports.
 
     The message is kept in a block RAM and sent from there, one beat per cycle; the next one is
-    taken after the last copy.
+    taken after the last copy. Until then ``busy`` tells that no other TLP may overtake it.
 
     Parameters
     ----------
@@ -161,6 +161,8 @@ class Broadcaster(wiring.Component):
         Messages of up to :attr:`LIMIT` dwords.
     o : packet stream with :class:`SlotMeta`
     link_active : ``ports``
+    busy : 1
+        A whole message is waiting to be sent.
     """
 
     #: Dwords of the largest message: 5 prefixes, header, Max_Payload_Size of 512 bytes, digest.
@@ -173,6 +175,7 @@ class Broadcaster(wiring.Component):
             "i": In(PacketSignature(width)),
             "o": Out(PacketSignature(width, SlotMeta)),
             "link_active": In(ports),
+            "busy": Out(1),
         })
 
     def elaborate(self, platform):
@@ -208,13 +211,14 @@ class Broadcaster(wiring.Component):
                         m.d.sync += [place.eq(0), left.eq(self.link_active)]
                         m.next = "Next"
             with m.State("Next"):
+                m.d.comb += self.busy.eq(1)
                 # Beat 0 is fetched here, each other beat while the one before it is taken.
                 with m.If(left.any()):
                     m.next = "Send"
                 with m.Else():
                     m.next = "Store"
             with m.State("Send"):
-                m.d.comb += [o.valid.eq(1), following.eq(place)]
+                m.d.comb += [self.busy.eq(1), o.valid.eq(1), following.eq(place)]
                 with m.If(o.ready):
                     m.d.comb += following.eq(place + 1)
                     m.d.sync += place.eq(place + 1)

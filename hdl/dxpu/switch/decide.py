@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import LookupKind, LookupRequest, LookupResult
 from dxpu.stream import Register, connect
-from dxpu.tlp.builder import completion_for
+from dxpu.tlp.completion import completion_for
 from dxpu.tlp.types import CompletionStatus, Routing, TlpClass
 
 from .types import PortState, RouterInput, Target, UpstreamState, Verdict

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.queue import Queue
 from dxpu.stream import PacketLayout, PacketSignature, check_width
 
-from .types import Answer, RouterInput, Target, Verdict
+from .types import Answer, RouterInput, SlotInfo, Target, Verdict
 
 __all__ = ["Forwarder", "Splitter"]
 
@@ -36,6 +36,7 @@ class Splitter(wiring.Component):
 
     def __init__(self, width, meta, *, depth=16):
         self._depth = depth
+        self._meta = meta
         self._width = check_width(width)
         super().__init__({
             "i": In(PacketSignature(width, meta)),
@@ -47,7 +48,7 @@ class Splitter(wiring.Component):
         m = Module()
         i, layout = self.i, PacketLayout(self._width)
         m.submodules.aside = aside = Queue(layout, depth=self._depth)
-        slotted = "port" in dict(iter(i.p.meta.shape()))
+        slotted = self._meta is SlotInfo
         info = i.p.meta.info if slotted else i.p.meta
         asked = ~i.p.first | self.info.ready
         m.d.comb += [

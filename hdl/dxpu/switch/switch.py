@@ -146,7 +146,7 @@ class VirtualSwitch(wiring.Component):
         self._wire_direction(m, decider, splitter, forwarder, 0)
 
         to_slot, to_all, to_agent = forwarder.o
-        self._pass(m, to_slot, self._to_slot.i[0])
+        self._pass(m, to_slot, self._to_slot.i[0], open=~broadcaster.busy)
         self._pass(m, to_all, broadcaster.i)
         connect(m, to_agent, self._agent.i)
         connect(m, broadcaster.o, self._to_slot.i[1])
@@ -182,7 +182,7 @@ class VirtualSwitch(wiring.Component):
         connect(m, self._down_answer.o, self._to_slot.i[3])
 
     def _merge(self, m, sources, sink):
-        """Two streams of answers into one; the second one first."""
+        """Two streams of answers into one; never both have one, as decisions wait meanwhile."""
         first, second = sources
         m.d.comb += [
             sink.valid.eq(first.valid | second.valid),
@@ -191,13 +191,13 @@ class VirtualSwitch(wiring.Component):
             first.ready.eq(sink.ready & ~second.valid),
         ]
 
-    def _pass(self, m, source, sink):
-        """Connect packet streams whose side information differs."""
+    def _pass(self, m, source, sink, open=1):
+        """Connect packet streams whose side information differs, while ``open``."""
         meta = sink.p.shape().meta
         m.d.comb += [
             *(sink.p[k].eq(source.p[k]) for k, _ in PacketLayout(self._width)),
-            sink.valid.eq(source.valid),
-            source.ready.eq(sink.ready),
+            sink.valid.eq(source.valid & open),
+            source.ready.eq(sink.ready & open),
         ]
         if meta is TlpClass:
             m.d.comb += sink.p.meta.eq(source.p.meta.cls)

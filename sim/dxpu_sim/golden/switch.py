@@ -5,9 +5,20 @@ where TLPs go is written here from PCIe Base 5.0 (chapters 2, 6.12, 7) and the P
 architecture specification, independently of the hardware.
 """
 
-from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, Identity, function_map
+from collections import Counter
 
-__all__ = ["GoldenFunction"]
+from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, Identity, function_map
+from dxpu.tlp.types import CompletionStatus, Routing, TlpClass
+
+from .tlp import Info, Tlp, classify, complete
+
+__all__ = ["GoldenFunction", "GoldenSwitch", "UP"]
+
+#: Where a TLP leaves: upstream; slots are 0 and up.
+UP = -1
+
+#: Largest broadcast message that is repeated: 5 prefixes, header, 512 bytes, digest, in dwords.
+BROADCAST_LIMIT = 138
 
 
 class GoldenFunction:
@@ -67,3 +78,333 @@ class GoldenFunction:
     def set_status(self, register: str, field: str) -> None:
         """Hardware sets a status bit."""
         self.fields[register, field] = 1
+
+    # What a type 1 header says as a bridge (PCI-to-PCI Bridge 1.2, chapters 3 and 4).
+
+    def buses(self) -> tuple[int, int]:
+        """Secondary and subordinate bus number; an unconfigured bridge has (0, 0)."""
+        return (self.get("Secondary Bus Number", "Secondary Bus Number"),
+                self.get("Subordinate Bus Number", "Subordinate Bus Number"))
+
+    def has_bus(self, bus: int) -> bool:
+        """Whether ``bus`` is below this bridge."""
+        secondary, subordinate = self.buses()
+        return secondary != 0 and secondary <= bus <= subordinate
+
+    def in_memory_window(self, address: int) -> bool:
+        """Whether an enabled memory window of the bridge holds ``address``."""
+        if not self.get("Command", "Memory Space Enable"):
+            return False
+        base = self.get("Memory Base", "Memory Base [31:20]") << 20
+        limit = self.get("Memory Limit", "Memory Limit [31:20]") << 20 | 0xFFFFF
+        if base <= address <= limit:
+            return True
+        ends = []
+        for end in ("Base", "Limit"):
+            high = self.get(f"Prefetchable {end} Upper 32 Bits", f"Prefetchable {end} [63:32]")
+            low = self.get(f"Prefetchable Memory {end}", f"Prefetchable {end} [31:20]")
+            ends.append(high << 32 | low << 20)
+        return ends[0] <= address <= ends[1] + 0xFFFFF
+
+    def in_io_window(self, address: int) -> bool:
+        """Whether the enabled I/O window holds ``address`` and ISA Enable does not except it."""
+        if not self.get("Command", "I/O Space Enable"):
+            return False
+        ends = []
+        for end in ("Base", "Limit"):
+            high = self.get(f"I/O {end} Upper 16 Bits", f"I/O {end} [31:16]")
+            ends.append(high << 16 | self.get(f"I/O {end}", f"I/O {end} [15:12]") << 12)
+        if not ends[0] <= address <= ends[1] + 0xFFF:
+            return False
+        isa = self.get("Bridge Control", "ISA Enable")
+        return not (isa and address < 0x10000 and address % 0x400 >= 0x100)
+
+    def in_window(self, info: Info) -> bool:
+        """Whether the bridge claims this memory, I/O or AtomicOp request from its primary side."""
+        assert info.address is not None
+        return (self.in_io_window if info.is_io else self.in_memory_window)(info.address)
+
+    def in_d0(self) -> bool:
+        """Bridges pass memory and I/O requests in D0 only (PCIe Base 5.0, 5.3.1.4)."""
+        return self.get("Power Management Control/Status", "Power State") == 0
+
+    def masters(self) -> bool:
+        """Whether memory and I/O requests pass from the secondary side (7.5.1.1.3)."""
+        return self.in_d0() and self.get("Command", "Bus Master Enable") == 1
+
+    def lets_out(self, raw: bytes, info: Info) -> bool:
+        """AtomicOp Egress Blocking (6.15.3) and End-End TLP Prefix Blocking (2.2.10.2)."""
+        if info.is_atomic and self.get("Device Control 2", "AtomicOp Egress Blocking"):
+            return False
+        end_end = any(raw[4 * n] & 0x10 for n in range(info.prefix_dwords))
+        return not (end_end and self.get("Device Control 2", "End-End TLP Prefix Blocking"))
+
+
+class _Refused(Exception):
+    """Nobody takes the TLP; ``completer`` is the last port it came to."""
+
+    def __init__(self, completer: int, status: CompletionStatus = CompletionStatus.UR):
+        self.completer = completer
+        self.status = status
+
+
+class GoldenSwitch:
+    """A PCIe switch. Feed it TLPs; it says what leaves where, and keeps counts.
+
+    Where ports overlap by a mistake of the software, the lowest one takes the TLP.
+    """
+
+    def __init__(self, ports: int, identity: Identity | None = None):
+        self.up = GoldenFunction(None, identity)
+        self.down = [GoldenFunction(n, identity) for n in range(ports)]
+        self.present = [False] * ports
+        self.captured = 0  # bus and device, as upper bits of a function's identifier
+        self.counts: Counter[str] = Counter()
+        self.identity = identity or Identity()
+
+    def link_active(self, port: int) -> bool:
+        """Whether the slot has a link."""
+        f = self.down[port]
+        return (self.present[port] and not f.get("Link Control", "Link Disable")
+                and not f.get("Bridge Control", "Secondary Bus Reset")
+                and not self.up.get("Bridge Control", "Secondary Bus Reset"))
+
+    def identifier(self, port: int) -> int:
+        """Requester and completer ID of a downstream port."""
+        return self.up.buses()[0] << 8 | port << 3
+
+    def set_live(self) -> None:
+        """Bring the fields that show presence up to date."""
+        for port, f in enumerate(self.down):
+            active = self.link_active(port)
+            f.live = {
+                ("Slot Status", "Presence Detect State"): int(self.present[port]),
+                ("Link Status", "Data Link Layer Link Active"): int(active),
+                ("Link Status", "Current Link Speed"): active * self.identity.link_speed,
+                ("Link Status", "Negotiated Link Width"): active * self.identity.link_width,
+            }
+
+    # Requests to the switch's own ports.
+
+    def _config(self, function: GoldenFunction, request: Tlp, info: Info,
+                completer: int) -> list[tuple[int, bytes]]:
+        """Carry out a configuration request (7.2, 2.3.1)."""
+        assert info.register is not None
+        if info.is_write and info.ep:
+            raise _Refused(completer)  # poisoned: discarded (2.7.2.2)
+        self.counts["config"] += 1
+        data = b""
+        if info.is_write:
+            self._write(function, info.register, request.first_be, request.payload)
+        else:
+            self.set_live()
+            data = function.read(info.register).to_bytes(4, "little")
+        return [(UP, complete(request, CompletionStatus.SC, completer, data).pack())]
+
+    def _write(self, function: GoldenFunction, dword: int, enables: int, data: bytes) -> None:
+        def bus_reset() -> int:
+            return self.up.get("Bridge Control", "Secondary Bus Reset")
+
+        before = bus_reset()
+        function.write(dword, enables, int.from_bytes(data, "little"))
+        # Secondary Bus Reset of the upstream port resets everything below it.
+        if before or bus_reset():
+            if function is self.up and dword == 0x3C // 4:
+                for f in self.down:
+                    f.reset()
+
+    def _config_from_upstream(self, raw: bytes, request: Tlp,
+                              info: Info) -> list[tuple[int, bytes]]:
+        assert info.target_id is not None
+        bus, device, function = (info.target_id >> 8, info.target_id >> 3 & 31,
+                                 info.target_id & 7)
+        if not info.is_type1:
+            if function:
+                raise _Refused(self.captured)
+            own = self.captured
+            if info.is_write and not info.ep:
+                own = self.captured = info.target_id  # captured (2.2.6.2)
+            return self._config(self.up, request, info, own)
+        if not self.up.has_bus(bus):
+            raise _Refused(self.captured)
+        if bus == self.up.buses()[0]:
+            if device >= len(self.down) or function:
+                raise _Refused(self.captured)
+            return self._config(self.down[device], request, info, self.identifier(device))
+        for port, bridge in enumerate(self.down):
+            if bridge.has_bus(bus):
+                if bus != bridge.buses()[0]:
+                    return self._to_slot(port, raw, info)
+                ari = bridge.get("Device Control 2", "ARI Forwarding Enable")
+                if device and not ari:
+                    raise _Refused(self.identifier(port))
+                at = 4 * info.prefix_dwords
+                return self._to_slot(port, raw[:at] + bytes([raw[at] & ~1]) + raw[at + 1:], info)
+        raise _Refused(self.captured)
+
+    def _to_slot(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
+        if not self.link_active(port) or not self.down[port].lets_out(raw, info):
+            raise _Refused(self.identifier(port))
+        return [(port, raw)]
+
+    def _refuse(self, raw: bytes, info: Info, refused: _Refused, back: int,
+                side: int) -> list[tuple[int, bytes]]:
+        """Unsupported Request handling (2.3.1), unexpected completions (2.3.2)."""
+        name = {TlpClass.P: "unclaimed", TlpClass.NP: "unsupported", TlpClass.CPL: "unexpected"}
+        if refused.status is CompletionStatus.UR:
+            self.counts[f"{name[info.cls]}{side}"] += 1
+        if info.cls is not TlpClass.NP:
+            return []
+        return [(back, complete(Tlp.unpack(raw), refused.status, refused.completer).pack())]
+
+    # From the root complex.
+
+    def from_upstream(self, raw: bytes) -> list[tuple[int, bytes]]:
+        """What leaves when ``raw`` comes in at the upstream port."""
+        info = classify(raw)
+        try:
+            return self._down(raw, info)
+        except _Refused as refused:
+            return self._refuse(raw, info, refused, UP, 0)
+
+    def _down(self, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
+        if info.is_config:
+            return self._config_from_upstream(raw, Tlp.unpack(raw), info)
+        if info.is_memory or info.is_io:
+            if self.up.in_d0() and self.up.in_window(info):
+                port = self._claimer(info)
+                if port is not None:
+                    return self._to_slot(port, raw, info)
+            raise _Refused(self.captured)
+        if info.routing is Routing.ID:
+            assert info.target_id is not None
+            bus = info.target_id >> 8
+            if self.up.has_bus(bus) and bus != self.up.buses()[0]:
+                for port, bridge in enumerate(self.down):
+                    if bridge.has_bus(bus):
+                        return self._to_slot(port, raw, info)
+            raise _Refused(self.captured)
+        if info.routing is Routing.BROADCAST and info.dwords <= BROADCAST_LIMIT:
+            return [(port, raw) for port in range(len(self.down)) if self.link_active(port)]
+        if info.routing is Routing.LOCAL:
+            if info.message_code == 0x50 and info.payload_dwords == 1:
+                at = 4 * (info.prefix_dwords + info.header_dwords)
+                self.up.live = {
+                    ("Device Capabilities", "Captured Slot Power Limit Value"): raw[at],
+                    ("Device Capabilities", "Captured Slot Power Limit Scale"): raw[at + 1] & 3}
+            return []
+        raise _Refused(self.captured)  # messages that only travel upstream, or by address
+
+    def _claimer(self, info: Info) -> int | None:
+        """The downstream port that claims a memory or I/O request.
+
+        A window is opened by its enable; the ISA hole and the power state are looked at in the
+        first port that has the address.
+        """
+        for port, bridge in enumerate(self.down):
+            isa = bridge.fields["Bridge Control", "ISA Enable"]
+            bridge.fields["Bridge Control", "ISA Enable"] = 0
+            has = bridge.in_window(info)
+            bridge.fields["Bridge Control", "ISA Enable"] = isa
+            if has:
+                return port if bridge.in_window(info) and bridge.in_d0() else None
+        return None
+
+    # From the slots.
+
+    def from_slot(self, port: int, raw: bytes) -> list[tuple[int, bytes]]:
+        """What leaves when ``raw`` comes in from a slot."""
+        info = classify(raw)
+        if not self.link_active(port):
+            self.counts["fenced"] += 1
+            return []
+        bridge = self.down[port]
+
+        def acs(name: str) -> bool:
+            return bool(bridge.get("ACS Control", f"ACS {name} Enable"))
+
+        # What is blocked counts as that only.
+        if info.cls is not TlpClass.CPL:
+            violation = False
+            genuine = bridge.has_bus(info.requester_id >> 8)
+            if not genuine:
+                violation = acs("Source Validation")
+            if info.is_memory and info.at != 0 and acs("Translation Blocking"):
+                violation |= genuine
+            elif genuine:
+                return self._up_or_refuse(port, raw, info)
+            self.counts["blocked"] += 1
+            if info.cls is TlpClass.P:
+                return []
+            status = CompletionStatus.CA if violation else CompletionStatus.UR
+            return [(port, complete(Tlp.unpack(raw), status, self.identifier(port)).pack())]
+        return self._up_or_refuse(port, raw, info)
+
+    def _up_or_refuse(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
+        try:
+            return self._upward(port, raw, info)
+        except _Refused as refused:
+            return self._refuse(raw, info, refused, port, 1)
+
+    def _upward(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
+        bridge = self.down[port]
+
+        def acs(name: str) -> bool:
+            return bool(bridge.get("ACS Control", f"ACS {name} Enable"))
+
+        if info.is_config:
+            raise _Refused(self.identifier(port))
+        if info.is_memory or info.is_io:
+            if not bridge.masters():
+                raise _Refused(self.identifier(port))
+            target = self._claimer(info)
+            inside = self.up.in_window(info)
+            redirected = acs("P2P Request Redirect") and not (
+                info.is_memory and info.at == 2 and acs("Direct Translated P2P"))
+        elif info.routing is Routing.ID:
+            assert info.target_id is not None
+            bus = info.target_id >> 8
+            target = next((n for n, b in enumerate(self.down) if b.has_bus(bus)), None)
+            inside = self.up.has_bus(bus)
+            redirected = acs("P2P Request Redirect")
+            if info.cls is TlpClass.CPL:
+                redirected = acs("P2P Completion Redirect") and not info.attr & 2
+        elif info.routing is Routing.TO_ROOT:
+            if info.message_code in (0x30, 0x31, 0x33):  # ERR_* need SERR# Enable (7.5.1.3.12)
+                for b in (bridge, self.up):
+                    if not b.get("Bridge Control", "SERR# Enable"):
+                        return []
+            return self._out(raw, info)
+        elif info.routing is Routing.GATHER:
+            return self._out(raw, info)
+        elif info.routing is Routing.LOCAL:
+            return []
+        else:
+            raise _Refused(self.identifier(port))
+        return self._choose(port, raw, info, target, inside, redirected)
+
+    def _choose(self, port: int, raw: bytes, info: Info, target: int | None, inside: bool,
+                redirected: bool) -> list[tuple[int, bytes]]:
+        """Peer, upstream or nowhere (6.12.1 to 6.12.3)."""
+        if target == port:
+            # Comes back where it came from: only Upstream Forwarding makes that legal.
+            if self.down[port].get("ACS Control", "ACS Upstream Forwarding Enable"):
+                return self._out(raw, info)
+            raise _Refused(self.identifier(port))
+        if target is not None:
+            if redirected:
+                return self._out(raw, info)
+            out = self._to_slot(target, raw, info)
+            self.counts["peer"] += 1
+            return out
+        if inside:
+            raise _Refused(self.identifier(port))
+        return self._out(raw, info)
+
+    def _out(self, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
+        """Through the upstream port."""
+        if (info.is_memory or info.is_io) and not self.up.masters():
+            raise _Refused(self.captured)
+        if not self.up.lets_out(raw, info):
+            raise _Refused(self.captured)
+        return [(UP, raw)]

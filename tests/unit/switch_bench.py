@@ -1,0 +1,231 @@
+"""Bench of the virtual switch: with the real host table, against the golden switch."""
+
+from collections import Counter
+
+from amaranth import Cat, Module
+from amaranth.lib import wiring
+
+from dxpu.mapping import HostTable
+from dxpu.stream import connect
+from dxpu.switch.switch import VirtualSwitch
+from dxpu_sim.golden.switch import UP, GoldenSwitch
+from dxpu_sim.golden.tlp import KINDS, Tlp, classify, malformed, random_tlp
+from dxpu_sim.testbench import (
+    Packet, check_stream, collect_packets, drive_packets, simulate,
+)
+
+__all__ = ["SwitchBench", "config_tlp", "info_of", "random_traffic"]
+
+
+class Switch(wiring.Component):
+    """VirtualSwitch and HostTable, wired."""
+
+    def __init__(self, width, ports, identity=None):
+        self.switch = VirtualSwitch(width, ports=ports, identity=identity)
+        self.table = HostTable(ports=ports)
+        super().__init__({name: member for name, member in self.switch.signature.members.items()
+                          if name not in ("lookup0", "lookup1", "result0", "result1", "config")})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.switch, m.submodules.table = switch, table = self.switch, self.table
+        for n in "01":
+            connect(m, getattr(switch, f"lookup{n}"), getattr(table, f"lookup{n}"))
+            connect(m, getattr(table, f"result{n}"), getattr(switch, f"result{n}"))
+        m.d.comb += table.config.eq(switch.config)
+        for name in ("upstream_i", "downstream_i"):
+            connect(m, wiring.flipped(getattr(self, name)), getattr(switch, name))
+        for name in ("upstream_o", "downstream_o"):
+            connect(m, getattr(switch, name), wiring.flipped(getattr(self, name)))
+        m.d.comb += [switch.present.eq(self.present), self.link_active.eq(switch.link_active),
+                     self.slot_reset.eq(switch.slot_reset)]
+        m.d.comb += [getattr(self, stat).eq(getattr(switch, stat)) for stat in switch.STATS]
+        return m
+
+
+def info_of(raw):
+    """What the parser would say."""
+    assert not malformed(raw), malformed(raw)
+    return {name: value or 0 for name, value in vars(classify(raw)).items()}
+
+
+def config_tlp(target_id, register, data=None, *, type1=False, enables=15, requester=0x0008,
+               tag=0, **fields):
+    """A configuration read, or a write of ``data``."""
+    fmt, type = KINDS[("CfgRd" if data is None else "CfgWr") + ("1" if type1 else "0")]
+    return Tlp(fmt, type, length=1, requester_id=requester, tag=tag, first_be=enables,
+               target_id=target_id, register=register,
+               payload=b"" if data is None else data.to_bytes(4, "little"), **fields).pack()
+
+
+class SwitchBench:
+    """Runs TLPs through switch and golden switch.
+
+    A test makes a subclass or passes ``phases``: coroutines that are given this bench and the
+    simulator's context, and call :meth:`run`.
+    """
+
+    def __init__(self, width, ports, rng, *, density=1.0, identity=None):
+        self.dut = Switch(width, ports, identity)
+        self.golden = GoldenSwitch(ports, identity)
+        self.ports = ports
+        self.rng = rng
+        self.density = density
+        self.totals = Counter()
+        self._jobs = {}
+        self._done = {}
+        self.received = []
+
+    def simulate(self, main, **kwargs):
+        """Run ``main(ctx)`` with the bench around it; compare the counters at the end."""
+        dut = self.dut
+
+        async def wrapped(ctx):
+            await main(ctx)
+            await ctx.tick().repeat(60)
+            for name in ("upstream_o", "downstream_o"):
+                assert not ctx.get(getattr(dut, name).valid), f"a TLP too many on {name}"
+
+        simulate(dut, wrapped, background=[
+            *(self._worker(name) for name in ("up_i", "down_i", "up_o", "down_o")),
+            self._count, check_stream(dut.upstream_o, "upstream_o"),
+            check_stream(dut.downstream_o, "downstream_o"),
+            *(check_stream(getattr(dut.switch, s), s) for s in
+              ("lookup0", "lookup1", "result0", "result1")),
+        ], **kwargs)
+        assert self.totals == self.golden.counts
+
+    async def _count(self, ctx):
+        stats = [getattr(self.dut, s) for s in VirtualSwitch.STATS]
+        async for *_, _in_reset, values in ctx.tick().sample(Cat(stats)):
+            if values:
+                for n, s in enumerate(VirtualSwitch.STATS):
+                    if values >> n & 1:
+                        self.totals[s.removeprefix("stat_")] += 1
+
+    def _worker(self, name):
+        async def process(ctx):
+            while True:
+                while name not in self._jobs:
+                    await ctx.tick()
+                await self._jobs.pop(name)(ctx)
+                self._done[name] = True
+        return process
+
+    def present(self, ctx, mask):
+        """Put GPUs into the slots of ``mask``, and take away the others."""
+        ctx.set(self.dut.present, mask)
+        self.golden.present = [bool(mask >> n & 1) for n in range(self.ports)]
+
+    async def run(self, ctx, from_up=(), from_slots=(), *, settle=30):
+        """Send TLPs at both sides at once and compare what leaves.
+
+        ``from_slots`` are pairs of slot and TLP. Returns what left, as pairs (UP or slot, TLP).
+        """
+        expected = [[], [], []]  # in order: from upstream, from the slots, answers to the slots
+        for raw in from_up:
+            expected[0] += self.golden.from_upstream(raw)
+        for slot, raw in from_slots:
+            for out in self.golden.from_slot(slot, raw):
+                answer = out[0] == slot and out[1] != raw
+                expected[2 if answer else 1].append(out)
+        everything = sum(expected, [])
+        counts = {"up_o": sum(side == UP for side, _ in everything)}
+        counts["down_o"] = len(everything) - counts["up_o"]
+        got = {"up_o": [], "down_o": []}
+        rng, density = self.rng, self.density
+        up = [Packet(raw, info_of(raw)) for raw in from_up]
+        down = [Packet(raw, {"port": slot, "info": info_of(raw)}) for slot, raw in from_slots]
+        self._done = {}
+        self._jobs = {
+            "up_i": drive_packets(self.dut.upstream_i, up, rng=rng, density=density),
+            "down_i": drive_packets(self.dut.downstream_i, down, rng=rng, density=density),
+            "up_o": collect_packets(self.dut.upstream_o, counts["up_o"], got["up_o"], rng=rng,
+                                    density=density),
+            "down_o": collect_packets(self.dut.downstream_o, counts["down_o"], got["down_o"],
+                                      rng=rng, density=density),
+        }
+        for _ in range(40 * (len(up) + len(down)) * 30 + 6000):
+            if len(self._done) == 4:
+                break
+            await ctx.tick()
+        else:
+            left = {name: len(got[name]) for name in got}
+            raise AssertionError(f"only {left} of {counts} TLPs came out")
+        await ctx.tick().repeat(settle)
+        self.packets = {"up_i": up, "down_i": down, **got}
+        out = ([(UP, p.data, p.meta) for p in got["up_o"]]
+               + [(p.meta.port, p.data, p.meta.cls) for p in got["down_o"]])
+        _compare(expected, out)
+        return [(side, raw) for side, raw, _ in out]
+
+
+def _compare(expected, out):
+    """``out`` must be a merge of the expected lists, side by side in order."""
+    for side_out, sides in ((lambda s: s == UP, "upstream"), (lambda s: s != UP, "slots")):
+        heads = [[x for x in queue if side_out(x[0])] for queue in expected]
+        for side, raw, cls in out:
+            if not side_out(side):
+                continue
+            for queue in heads:
+                if queue and queue[0] == (side, raw):
+                    queue.pop(0)
+                    break
+            else:
+                raise AssertionError(
+                    f"to {sides}: got {side} {raw.hex()}\n{_name(raw)}\nexpected one of\n"
+                    + "\n".join(f"{q[0][0]} {q[0][1].hex()} {_name(q[0][1])}"
+                                for q in heads if q))
+            assert cls == classify(raw).cls, "class"
+        assert not any(heads)
+
+
+def _name(raw):
+    return Tlp.unpack(raw)
+
+
+def random_traffic(rng, bench, count, *, kinds=None, max_payload=20):
+    """TLPs whose addresses and identifiers are near the borders of the golden switch's windows."""
+    g = bench.golden
+    bridges = [g.up, *g.down]
+    addresses, ports, buses = [0, 0x1000, 0xFFFFF000], [0, 0xFFFF], [0, 1, 255]
+    for b in bridges:
+        low = b.get("Memory Base", "Memory Base [31:20]") << 20
+        high = b.get("Memory Limit", "Memory Limit [31:20]") << 20 | 0xFF000
+        addresses += [low, low - 0x1000, high, high + 0x1000]
+        low = (b.get("Prefetchable Base Upper 32 Bits", "Prefetchable Base [63:32]") << 32
+               | b.get("Prefetchable Memory Base", "Prefetchable Base [31:20]") << 20)
+        high = (b.get("Prefetchable Limit Upper 32 Bits", "Prefetchable Limit [63:32]") << 32
+                | b.get("Prefetchable Memory Limit", "Prefetchable Limit [31:20]") << 20 | 0xFF000)
+        addresses += [low, low - 0x1000, high, high + 0x1000, low + 0x100000]
+        low = (b.get("I/O Base Upper 16 Bits", "I/O Base [31:16]") << 16
+               | b.get("I/O Base", "I/O Base [15:12]") << 12)
+        ports += [low, low - 4, low + 0xFFC, low + 0x400, low + 0x104, low + 0x1000]
+        secondary, subordinate = b.buses()
+        buses += [secondary, subordinate, secondary, subordinate, secondary - 1, subordinate + 1]
+    while count:
+        tlp = random_tlp(rng, max_payload=max_payload, kinds=kinds)
+        info = classify(tlp.pack())
+        bus = rng.choice(buses) & 0xFF
+        device = rng.choice([0, 0, rng.randrange(32), rng.randrange(bench.ports)])
+        identifier = bus << 8 | device << 3 | rng.choice([0, 0, rng.randrange(8)])
+        if info.is_memory:
+            page = rng.choice(addresses) % (1 << 64 if tlp.fmt & 1 else 1 << 32)
+            tlp.address = page & ~0xFFF | tlp.address & 0xFFF
+        elif info.is_io:
+            tlp.address = rng.choice(ports) & 0xFFFF_FFFC
+        elif info.cls.name == "CPL":
+            tlp.requester_id = identifier
+        else:
+            tlp.target_id = identifier
+            if info.is_config:
+                tlp.register = rng.choice([tlp.register, rng.randrange(128)])
+                if info.is_write and (not info.is_type1 or rng.random() < 0.7):
+                    continue  # the configuration is a matter of the test, not of chance
+        if rng.random() < 0.9 and info.cls.name != "CPL":
+            tlp.requester_id = tlp.requester_id & 0xFF | (rng.choice(buses) & 0xFF) << 8
+        raw = tlp.pack()
+        if malformed(raw):
+            continue
+        count -= 1
+        yield raw
