@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dxpu.switch import config_map
+from dxpu.switch.__main__ import main
 from dxpu.switch.config_map import DOWNSTREAM, FUNCTION_DWORDS, UPSTREAM, Identity, function_map
 from dxpu.switch.config_space import ConfigSpace
 from dxpu_sim.golden.switch import GoldenFunction
@@ -272,11 +272,11 @@ def test_description_is_sound(kind):
 
 
 def test_pages_name_every_field(tmp_path, capsys):
-    assert config_map.main([str(tmp_path)]) == 0
+    assert main([str(tmp_path)]) == 0
     for kind in (UPSTREAM, DOWNSTREAM):
         page = (tmp_path / f"{kind}-port.md").read_text()
         for r in function_map(kind).registers:
             assert f"## {r.offset:03X}h {r.name} ({r.bits} bits)" in page
             assert all(f" {f.name} | {f.access} | " in page for f in r.fields)
-    assert config_map.main([]) == 2
+    assert main([]) == 2
     assert "usage" in capsys.readouterr().err

@@ -69,8 +69,11 @@ def random_configuration(rng, ports):
 
 
 @pytest.mark.parametrize(("width", "ports", "rounds", "density"), [
-    (64, 8, 6, 1.0), (64, 8, 6, 0.6), (64, 32, 2, 0.8), (64, 1, 4, 0.8), (32, 3, 3, 0.8),
-    (128, 4, 3, 0.8), (256, 4, 2, 1.0), (512, 8, 4, 0.8)])
+    (64, 8, 1, 1.0), (64, 8, 2, 0.6), (64, 1, 2, 0.8), (32, 3, 1, 0.8), (128, 2, 1, 0.8),
+    (512, 4, 1, 0.8),
+    *(pytest.param(*p, marks=pytest.mark.long) for p in (
+        (64, 8, 12, 1.0), (64, 8, 12, 0.6), (64, 32, 2, 0.8), (32, 3, 6, 0.6), (128, 4, 6, 0.8),
+        (256, 4, 6, 1.0), (512, 8, 6, 0.8)))])
 def test_random_traffic(width, ports, rounds, density):
     rng = random.Random(seed() * 1000 + width + ports)
     bench = SwitchBench(width, ports, rng, density=density)
@@ -86,6 +89,7 @@ def test_random_traffic(width, ports, rounds, density):
             for side, _ in await bench.run(ctx, down, up):
                 ways.add("up" if side == UP else "down")
 
+    bench.also_checked = ("lookup0", "lookup1")
     bench.simulate(main, deadline=400_000)
     print(dict(bench.totals))
     assert ways == {"up", "down"}
@@ -98,7 +102,7 @@ def test_config_write_between_other_tlps():
 
     async def main(ctx):
         bench.present(ctx, 15)
-        for _ in range(12):
+        for _ in range(3):
             stream = []
             for write in random_configuration(rng, 4):
                 stream += [write, *random_traffic(rng, bench, 1, kinds=NO_CONFIG_WRITES)]

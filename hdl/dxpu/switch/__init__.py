@@ -1,0 +1,7 @@
+"""Virtual PCIe switch of the host proxy."""
+
+from dxpu.switch.config_map import Identity
+from dxpu.switch.switch import VirtualSwitch
+from dxpu.switch.types import SlotInfo, SlotMeta
+
+__all__ = ["Identity", "SlotInfo", "SlotMeta", "VirtualSwitch"]

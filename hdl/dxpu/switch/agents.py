@@ -101,7 +101,7 @@ class ConfigAgent(wiring.Component):
 
 
 class Answerer(wiring.Component):
-    """Builds completions, one at a time.
+    """Builds completions. Combinational; as many cycles as a completion has beats.
 
     Parameters
     ----------
@@ -124,21 +124,16 @@ class Answerer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.builder = builder = CompletionBuilder(self._width)
-        busy, port = Signal(), Signal(5, reset_less=True)
         m.d.comb += [
             builder.i.payload.eq(self.i.p.completion),
-            builder.i.valid.eq(self.i.valid & ~busy),
-            self.i.ready.eq(builder.i.ready & ~busy),
+            builder.i.valid.eq(self.i.valid),
+            self.i.ready.eq(builder.i.ready),
             *(self.o.p[k].eq(builder.o.p[k]) for k, _ in PacketLayout(self._width)),
-            self.o.p.meta.port.eq(Mux(busy, port, self.i.p.port)),
+            self.o.p.meta.port.eq(self.i.p.port),
             self.o.p.meta.cls.eq(TlpClass.CPL),
             self.o.valid.eq(builder.o.valid),
             builder.o.ready.eq(self.o.ready),
         ]
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [busy.eq(1), port.eq(self.i.p.port)]
-        with m.If(self.o.valid & self.o.ready & self.o.p.last):
-            m.d.sync += busy.eq(0)
         return m
 
 

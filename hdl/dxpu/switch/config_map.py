@@ -2,7 +2,7 @@
 
 Everything about a register that is not behaviour is here: offset, fields, access, reset. The block
 memories of :class:`~dxpu.switch.config_space.ConfigSpace`, the register pages of the documentation
-(:func:`render`; ``python -m dxpu.switch.config_map DIRECTORY`` writes them) and the golden switch
+(:func:`render`; ``python -m dxpu.switch DIRECTORY`` writes them) and the golden switch
 of the tests are all made from these tables.
 
 Access of a field: ``RO`` reads its reset value; ``RW``; ``RW1C`` is cleared by writing ones;
@@ -12,9 +12,7 @@ Access of a field: ``RO`` reads its reset value; ``RW``; ``RW1C`` is cleared by 
 Ref: PCIe Base 5.0, 7.5 and 7.7 to 7.9; PCI-to-PCI Bridge 1.2, chapter 3.
 """
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 __all__ = ["DOWNSTREAM", "FUNCTION_DWORDS", "Field", "FunctionMap", "Identity", "Register",
            "UPSTREAM", "function_map", "render"]
@@ -447,19 +445,3 @@ def render(kind: str, identity: Identity | None = None) -> str:
             out.append(f"| {bits} | {f.name} | {f.access} | {reset} | {f.doc} |")
         out.append("")
     return "\n".join(out)
-
-
-def main(argv: list[str]) -> int:
-    """Write the register pages into the directory named by the one argument."""
-    if len(argv) != 1:
-        print("usage: python -m dxpu.switch.config_map DIRECTORY", file=sys.stderr)
-        return 2
-    directory = Path(argv[0])
-    directory.mkdir(parents=True, exist_ok=True)
-    for kind in (UPSTREAM, DOWNSTREAM):
-        (directory / f"{kind}-port.md").write_text(render(kind), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -6,6 +6,7 @@ architecture specification, independently of the hardware.
 """
 
 from collections import Counter
+from typing import Any
 
 from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, Identity, function_map
 from dxpu.tlp.types import CompletionStatus, Routing, TlpClass
@@ -13,6 +14,9 @@ from dxpu.tlp.types import CompletionStatus, Routing, TlpClass
 from .tlp import Info, Tlp, classify, complete
 
 __all__ = ["GoldenFunction", "GoldenSwitch", "UP"]
+
+#: A member of an enumeration of :mod:`dxpu.tlp.types` (whose members mypy takes for integers).
+Code = Any
 
 #: Where a TLP leaves: upstream; slots are 0 and up.
 UP = -1
@@ -143,7 +147,7 @@ class GoldenFunction:
 class _Refused(Exception):
     """Nobody takes the TLP; ``completer`` is the last port it came to."""
 
-    def __init__(self, completer: int, status: CompletionStatus = CompletionStatus.UR):
+    def __init__(self, completer: int, status: Code = CompletionStatus.UR):
         self.completer = completer
         self.status = status
 
@@ -199,7 +203,8 @@ class GoldenSwitch:
         else:
             self.set_live()
             data = function.read(info.register).to_bytes(4, "little")
-        return [(UP, complete(request, CompletionStatus.SC, completer, data).pack())]
+        status: Code = CompletionStatus.SC
+        return [(UP, complete(request, status, completer, data).pack())]
 
     def _write(self, function: GoldenFunction, dword: int, enables: int, data: bytes) -> None:
         def bus_reset() -> int:
@@ -208,10 +213,9 @@ class GoldenSwitch:
         before = bus_reset()
         function.write(dword, enables, int.from_bytes(data, "little"))
         # Secondary Bus Reset of the upstream port resets everything below it.
-        if before or bus_reset():
-            if function is self.up and dword == 0x3C // 4:
-                for f in self.down:
-                    f.reset()
+        if (before or bus_reset()) and function is self.up and dword == 0x3C // 4:
+            for f in self.down:
+                f.reset()
 
     def _config_from_upstream(self, raw: bytes, request: Tlp,
                               info: Info) -> list[tuple[int, bytes]]:
@@ -336,7 +340,7 @@ class GoldenSwitch:
             self.counts["blocked"] += 1
             if info.cls is TlpClass.P:
                 return []
-            status = CompletionStatus.CA if violation else CompletionStatus.UR
+            status: Code = CompletionStatus.CA if violation else CompletionStatus.UR
             return [(port, complete(Tlp.unpack(raw), status, self.identifier(port)).pack())]
         return self._up_or_refuse(port, raw, info)
 
