@@ -341,7 +341,7 @@ class FrameWalker(wiring.Component):
                 m.d.comb += self._found.length.eq(1)
             with m.If(noise):
                 m.d.comb += self._found.padding.eq(1)
-            with m.If(self.ended):
+            with m.If(self.ended & (self.have <= self._lanes)):  # all of it is in `data`
                 self._end(m)
             with m.Else():
                 m.d.comb += self.take.eq(self._lanes)

@@ -18,8 +18,8 @@ class TlpStore(wiring.Component):
     """Block-RAM queue whose packets become visible, or vanish, a frame at a time.
 
     The pieces of a frame are written as they come. When the frame is judged, its packets are
-    offered on ``o`` together, or passed over. Latency: the first beat is offered four cycles after
-    ``judge``. Throughput one beat per cycle; one idle cycle between frames.
+    offered on ``o`` together, or passed over. Latency: the first beat is offered two cycles after
+    ``judge`` if nothing is before it. Throughput one beat per cycle; one idle cycle between frames.
 
     Parameters
     ----------
@@ -83,27 +83,36 @@ class TlpStore(wiring.Component):
         with m.If(piece.eof):
             m.d.sync += start.eq(tail + piece.write)
 
-        # Judged frames, as the pointer behind their last beat. Frames without TLPs leave no entry.
+        # Judged frames, as the pointer behind their last beat. Frames without TLPs leave no entry;
+        # while the reader has nothing to do it is told at once, else by way of the queue.
         entry = data.StructLayout({"end": bits, "keep": 1, "row": 6})
         m.submodules.frames = frames = Queue(entry, depth=8)
-        empty = done == start
+        end, row = Signal(bits), Signal(6)
+        empty, idle = done == start, head == end
+        queued = Signal(range(16))
+        direct = idle & (queued == 0)
+        next = Signal(entry)
         m.d.comb += [
-            frames.i.valid.eq(self.judge.valid & ~empty),
-            frames.i.payload.end.eq(start),
-            frames.i.payload.keep.eq(self.judge.payload.keep),
-            frames.i.payload.row.eq(self.judge.payload.row),
-            self.judge.ready.eq(frames.i.ready | empty),
+            next.end.eq(start),
+            next.keep.eq(self.judge.payload.keep),
+            next.row.eq(self.judge.payload.row),
+            frames.i.payload.eq(next),
+            frames.i.valid.eq(self.judge.valid & ~empty & ~direct),
+            frames.o.ready.eq(idle),
+            self.judge.ready.eq(frames.i.ready | empty | direct),
             self.drained.eq((head == done) & ~o.valid),
         ]
         with m.If(self.judge.valid & self.judge.ready):
             m.d.sync += done.eq(start)
+        m.d.sync += queued.eq(queued + (frames.i.valid & frames.i.ready)
+                              - (frames.o.valid & frames.o.ready))
 
-        end, row = Signal(bits), Signal(6)
-        m.d.comb += frames.o.ready.eq(head == end)
-        with m.If(frames.o.valid & frames.o.ready):
-            m.d.sync += [end.eq(frames.o.payload.end), row.eq(frames.o.payload.row)]
-            with m.If(~frames.o.payload.keep):
-                m.d.sync += head.eq(frames.o.payload.end)
+        load = Signal(entry)
+        m.d.comb += load.eq(Mux(direct, next.as_value(), frames.o.payload.as_value()))
+        with m.If(Mux(direct, self.judge.valid & ~empty, frames.o.valid & frames.o.ready)):
+            m.d.sync += [end.eq(load.end), row.eq(load.row)]
+            with m.If(~load.keep):
+                m.d.sync += head.eq(load.end)
 
         first = Signal(init=1)
         m.d.comb += [
