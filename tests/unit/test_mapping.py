@@ -1,6 +1,7 @@
 """dxpu.mapping: windows, lookups and the commit protocol against models written from the specs."""
 
 import random
+from pathlib import Path
 
 import pytest
 from amaranth import Value
@@ -10,6 +11,7 @@ from dxpu.mapping import (
     BoxTable, CommitCode, HostTable, Lookup, LookupKind, RowChange, RowCommit, WindowFollower,
     box_block, host_block,
 )
+from dxpu.mapping.registers import PAGES
 from dxpu_sim.testbench import check_stream, drive_words, seed, simulate
 
 MEMORY, IO, BUS = LookupKind.MEMORY, LookupKind.IO, LookupKind.BUS
@@ -196,9 +198,9 @@ def test_lookups_are_checked():
 def test_lookup_while_windows_change(ports):
     rng = random.Random(seed())
     dut = HostTable(ports=ports)
-    count = 900 if ports < 32 else 400
+    count = 600 if ports < 32 else 250
     monitor = Monitor(dut, ports, (0, 1))
-    updates = [random_update(rng, ports) for _ in range(20 * ports + 100)]
+    updates = [random_update(rng, ports) for _ in range(12 * ports + 100)]
     # Half of the configuration first, so that the questions find something.
     first, later = updates[:len(updates) // 2], updates[len(updates) // 2:]
 
@@ -463,7 +465,7 @@ def test_commits_against_the_oracle(kind, rows):
 
     async def bench(ctx):
         history = []
-        for _ in range(220 if rows < 32 else 150):
+        for _ in range(200 if rows < 32 else 120):
             if rng.random() < 0.06:
                 epoch = max(0, oracle.fence + rng.choice((1, 2, -1, 0)))
                 await manager.write(ctx, "fence_epoch", epoch)
@@ -648,3 +650,10 @@ def test_register_addresses_are_stable():
             0, 4, 8, 12, 16, 20, 24, 28, 32, 0x800, 0x844, 0x888]
     assert host_block(32).address("row[31].io_limit") == 0x800 + 31 * 64 + 11 * 4
     assert "| 3:0 | `code` | read only | - |" in markdown(host_block())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_register_pages_are_current(name):
+    page = Path("docs", "registers", name)
+    assert page.read_text() == markdown(PAGES[name]), \
+        'write them anew: csr.write_pages("docs/registers", mapping.registers.PAGES)'

@@ -79,7 +79,8 @@ class Lookup(wiring.Component):
     def _claims(self, w, value):
         """Whether a port claims ``value`` as memory address, as I/O address, as bus number."""
         megabyte = value[20:]
-        low = (megabyte >= w.memory_base) & (megabyte <= w.memory_limit)
+        low = ((megabyte[:12] >= w.memory_base) & (megabyte[:12] <= w.memory_limit)
+               & ~megabyte[12:].any())
         high = (megabyte >= w.prefetch_base) & (megabyte <= w.prefetch_limit)
         page, number = value[12:32], value[:8]
         io = (page >= w.io_base) & (page <= w.io_limit)

@@ -7,13 +7,14 @@ commits and reads back a binding of either kind by the same code.
 from dxpu.csr import Block, Field, Register, Rows, word
 from dxpu.mapping.types import CommitCode
 
-__all__ = ["box_block", "host_block"]
+__all__ = ["PAGES", "box_block", "host_block"]
 
-_PROTOCOL = """\
-To change a row, write `epoch`, `operation_id`, `target` and `paths`, then `commit`. The next
-access waits until the command is judged; `result` then holds its code. A row changes as a whole or
-not at all. A command that is repeated with the same operation id and generation has the same
-result and no further effect."""
+_PROTOCOL = """
+
+To change a row, write `epoch`, `operation_id`, `target` and `paths`, then `commit`. The next access
+waits until the command is judged; `result` then holds its code. A row changes as a whole or not at
+all. A command that is repeated with the same operation id and generation has the same result and no
+further effect."""
 
 
 def _common(kind, rows, peer):
@@ -86,7 +87,7 @@ def host_block(ports=8):
     return Block("host_table", (
         *_common(0, ports, "box"),
         Rows("row", ports, rows, "One for each downstream port.", stride=64, address=0x800),
-    ), "Host mapping table: a row for each downstream port. " + _PROTOCOL, size=0x1000)
+    ), "Host mapping table: a row for each downstream port." + _PROTOCOL, size=0x1000)
 
 
 def box_block(slots=8):
@@ -96,4 +97,8 @@ def box_block(slots=8):
         *_common(1, slots, "host"),
         Rows("row", slots, _binding("host", valid), "Row n is slot n + 1.", stride=64,
              address=0x800),
-    ), "Box mapping table: a row for each slot. " + _PROTOCOL, size=0x1000)
+    ), "Box mapping table: a row for each slot." + _PROTOCOL, size=0x1000)
+
+
+#: Documentation pages in ``docs/registers``, from file name to description.
+PAGES = {"host_table.md": host_block(), "box_table.md": box_block()}
