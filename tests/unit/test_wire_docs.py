@@ -1,0 +1,32 @@
+"""docs/wire-format.md says what dxpu.fabric.format says."""
+
+import pytest
+
+from dxpu.fabric import format as fmt
+from dxpu_sim import wire_docs
+
+
+def test_page_is_up_to_date():
+    page = wire_docs.PAGE.read_text()
+    assert wire_docs.updated(page) == page, "run python -m dxpu_sim.wire_docs"
+
+
+def test_a_part_that_is_missing_is_named():
+    with pytest.raises(ValueError, match="The page has no part 'header'"):
+        wire_docs.updated("")
+
+
+def test_header_fields_cover_every_bit_once():
+    for fields, size in ((fmt.HEADER_FIELDS, fmt.HEADER_BYTES),
+                         (fmt.CREDIT_FIELDS, fmt.CREDIT_BYTES)):
+        bits = [8 * (f.offset + f.size) - 1 - bit for f in fields
+                for bit in range(f.lsb, f.msb + 1)]
+        assert sorted(bits) == list(range(8 * size))
+
+
+def test_every_open_value_is_on_the_page():
+    page = wire_docs.PAGE.read_text()
+    for kind in (fmt.EventCode, fmt.FenceReason, fmt.Role, fmt.ArqMode, fmt.SecurityMode,
+                 fmt.Capability, fmt.DropCause, fmt.FrameType):
+        for member in kind:
+            assert f"| {int(member)} | {member.name} |" in page
