@@ -88,7 +88,7 @@ class SwitchBench:
                 assert not ctx.get(getattr(dut, name).valid), f"a TLP too many on {name}"
 
         simulate(dut, wrapped, background=[
-            *(self._worker(name) for name in ("up_i", "down_i", "up_o", "down_o")),
+            *(self.worker(name) for name in ("up_i", "down_i", "up_o", "down_o")),
             self._count, check_stream(dut.upstream_o, "upstream_o"),
             check_stream(dut.downstream_o, "downstream_o"),
             *(check_stream(getattr(dut.switch, s), s) for s in self.also_checked),
@@ -103,7 +103,8 @@ class SwitchBench:
                     if values >> n & 1:
                         self.totals[s.removeprefix("stat_")] += 1
 
-    def _worker(self, name):
+    def worker(self, name):
+        """Background process that does the jobs of one stream."""
         async def process(ctx):
             while True:
                 while name not in self._jobs:

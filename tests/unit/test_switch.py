@@ -3,13 +3,14 @@
 import random
 
 import pytest
-from switch_bench import SwitchBench, config_tlp
+from switch_bench import SwitchBench, config_tlp, info_of, random_traffic
 
-from dxpu.switch.config_map import Identity
-from dxpu.switch.switch import VirtualSwitch
+from dxpu.stream import payload_shape
+from dxpu.switch import Identity, VirtualSwitch
+from dxpu.tlp.types import CompletionStatus
 from dxpu_sim.golden.switch import UP
-from dxpu_sim.golden.tlp import Tlp
-from dxpu_sim.testbench import seed
+from dxpu_sim.golden.tlp import KINDS, Tlp, classify, complete
+from dxpu_sim.testbench import Packet, beats, seed, simulate
 
 
 async def access(bench, ctx, bus, device, register, data=None, *, type1, function=0, enables=15):
@@ -21,7 +22,7 @@ async def access(bench, ctx, bus, device, register, data=None, *, type1, functio
     return Tlp.unpack(answer)
 
 
-async def enumerate_tree(bench, ctx, first_bus=1, io=False):
+async def enumerate_tree(bench, ctx, first_bus=1, io=False, scan=None):
     """What firmware does: find the bridges, number the buses, open windows, enable."""
     async def read(bus, device, register):
         answer = await access(bench, ctx, bus, device, register, type1=bus != first_bus)
@@ -38,7 +39,7 @@ async def enumerate_tree(bench, ctx, first_bus=1, io=False):
     inside = first_bus + 1
     await write(first_bus, 0, 6, 0xFF << 16 | inside << 8 | first_bus)
     bus = inside + 1
-    for device in range(32):
+    for device in range(scan or bench.ports + 1):
         identity = await read(inside, device, 0)
         if identity == 0xFFFF_FFFF:
             continue
@@ -71,7 +72,7 @@ def test_enumeration_of_the_empty_switch(width, ports):
     bench = SwitchBench(width, ports, random.Random(seed()))
 
     async def main(ctx):
-        assert await enumerate_tree(bench, ctx) == list(range(ports))
+        assert await enumerate_tree(bench, ctx, io=True, scan=32) == list(range(ports))
 
     bench.simulate(main)
     assert bench.golden.captured == 0x0100
@@ -84,3 +85,154 @@ def test_arguments():
     with pytest.raises(ValueError, match="ports must be an integer from 1 to 32, not 0"):
         VirtualSwitch(64, ports=0)
     assert Identity().vendor
+
+
+def memory_tlp(address, *, dwords=1, write=False, requester=0x0008, tag=0, wide=True):
+    """A memory read or write of whole dwords."""
+    kind = ("MWr" if write else "MRd") + ("64" if wide else "32")
+    fmt, type = KINDS[kind]
+    return Tlp(fmt, type, length=dwords, requester_id=requester, tag=tag, first_be=15,
+               last_be=15 if dwords > 1 else 0, address=address,
+               payload=bytes(range(256))[:4] * dwords if write else b"").pack()
+
+
+def device(port, raw, seen):
+    """What a GPU in slot ``port`` answers to a configuration request."""
+    request = Tlp.unpack(raw)
+    info = classify(raw)
+    assert info.is_config and not info.is_type1
+    seen.append((port, info.target_id, info.register, info.is_write))
+    word = 0 if info.register else 0x2684_10DE
+    data = b"" if info.is_write else word.to_bytes(4, "little")
+    return port, complete(request, CompletionStatus.SC, info.target_id, data).pack()
+
+
+def test_hot_added_devices_are_found():
+    """A device in a slot: type 1 arrives as type 0, its completion comes back, both ways of DMA."""
+    bench = SwitchBench(64, 4, random.Random(seed()), density=0.8)
+    seen = []
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        bench.present(ctx, 0b1010)
+        for slot in (1, 3):
+            bus = 3 + slot
+            # Slot Status and Link Status of the port.
+            status = await access(bench, ctx, 2, slot, 0x1E, type1=True)
+            assert int.from_bytes(status.payload, "little") >> 22 & 1
+            status = await access(bench, ctx, 2, slot, 0x1C, type1=True)
+            assert int.from_bytes(status.payload, "little") >> 16 & 0x3BFF == 0x3103
+            for data in (None, 0x1234):
+                raw = config_tlp(bus << 8, 0, data, type1=True, tag=5)
+                (port, arrived), = await bench.run(ctx, [raw])
+                assert port == slot
+                assert arrived == bytes([raw[0] & ~1]) + raw[1:]
+                (side, answer), = await bench.run(ctx, [], [device(port, arrived, seen)])
+                assert side == UP
+                if data is None:
+                    assert Tlp.unpack(answer).payload == (0x2684_10DE).to_bytes(4, "little")
+            # Another device number is nobody's.
+            raw = config_tlp(bus << 8 | 1 << 3, 0, type1=True)
+            (side, answer), = await bench.run(ctx, [raw])
+            assert side == UP and Tlp.unpack(answer).status == 1
+            assert Tlp.unpack(answer).completer_id == 2 << 8 | slot << 3
+            # DMA up, to the other slot, MMIO down.
+            peer = 4 - slot
+            away, mmio = memory_tlp(0x1_0000, write=True, dwords=9, requester=bus << 8), memory_tlp(
+                0x20_0000_0000 + (slot << 32), requester=8)
+            across = memory_tlp(0x20_0000_0000 + (peer << 32), requester=bus << 8)
+            out = await bench.run(ctx, [mmio], [(slot, away), (slot, across)])
+            assert sorted(out) == sorted([(UP, away), (slot, mmio), (peer, across)])
+        assert [s[:2] for s in seen] == [(1, 0x400), (1, 0x400), (3, 0x600), (3, 0x600)]
+
+    bench.simulate(main)
+    assert bench.totals["peer"] == 2 and bench.totals["blocked"] == 0
+
+
+@pytest.mark.parametrize("ports", [1, 8])
+def test_before_anything_is_configured(ports):
+    """Windows closed, buses 0, nothing enabled: every TLP of every kind ends, nothing hangs."""
+    rng = random.Random(seed())
+    bench = SwitchBench(64, ports, rng, density=0.7)
+    kinds = tuple(k for k in KINDS if not k.startswith("CfgWr"))
+
+    async def main(ctx):
+        for mask in (0, (1 << ports) - 1):
+            bench.present(ctx, mask)
+            await bench.run(ctx, list(random_traffic(rng, bench, 60, kinds=kinds)),
+                            [(rng.randrange(ports), raw)
+                             for raw in random_traffic(rng, bench, 60, kinds=tuple(KINDS))])
+
+    bench.simulate(main)
+    for counter in ("unsupported0", "unclaimed0", "unexpected0", "blocked", "fenced"):
+        assert bench.totals[counter], counter
+
+
+async def first_beats(bench, ctx, name_i, name_o, raw, slot=None):
+    """Cycles from the first beat in to the first beat out of a single TLP."""
+    i, o = getattr(bench.dut, name_i), getattr(bench.dut, name_o)
+    times = {}
+
+    async def watch():
+        for now in range(200):
+            _, _, i_valid, o_valid = await ctx.tick().sample(i.valid, o.valid)
+            if i_valid:
+                times.setdefault("i", now)
+            if o_valid:
+                times.setdefault("o", now)
+            if "o" in times:
+                return
+    meta = info_of(raw) if slot is None else {"port": slot, "info": info_of(raw)}
+    beat = next(beats(payload_shape(i), Packet(raw, meta)))
+    ctx.set(i.payload, beat)
+    ctx.set(i.valid, 1)
+    await watch()
+    ctx.set(i.valid, 0)
+    return times["o"] - times["i"]
+
+
+@pytest.mark.parametrize("width", [64, 512])
+def test_latency(width):
+    bench = SwitchBench(width, 2, random.Random(seed()))
+    got = {}
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        bench.present(ctx, 3)
+        await ctx.tick().repeat(5)
+        down = memory_tlp(0x20_0000_0000, dwords=60, write=True)
+        up = memory_tlp(0x1_0000, dwords=60, write=True, requester=0x300)
+        got["down"] = await first_beats(bench, ctx, "upstream_i", "downstream_o", down)
+        got["up"] = await first_beats(bench, ctx, "downstream_i", "upstream_o", up, slot=0)
+        ctx.set(bench.dut.upstream_o.ready, 1)
+        ctx.set(bench.dut.downstream_o.ready, 1)
+        await ctx.tick().repeat(100)  # the rest of the broken-off TLPs
+
+    simulate(bench.dut, main, background=[
+        bench.worker(name) for name in ("up_i", "down_i", "up_o", "down_o")])
+    print(width, got)
+    assert got == {"down": 6, "up": 6}
+
+
+@pytest.mark.parametrize(("width", "dwords", "write", "cycles"), [
+    (64, 32, True, 18), (64, 64, True, 34), (64, 1, False, 3), (512, 64, True, 5),
+    (512, 1, False, 3), (32, 1, False, 4)])
+def test_throughput(width, dwords, write, cycles):
+    """Cycles per TLP, back to back, in both directions at once."""
+    bench = SwitchBench(width, 2, random.Random(seed()))
+    count = 16
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        bench.present(ctx, 3)
+        down = [memory_tlp(0x20_0000_0000, dwords=dwords, write=write, tag=n)
+                for n in range(count)]
+        up = [(0, memory_tlp(0x1_0000, dwords=dwords, write=write, requester=0x300, tag=n))
+              for n in range(count)]
+        await bench.run(ctx, down, up)
+        for name in ("up_o", "down_o"):
+            packets = bench.packets[name]
+            taken = packets[-1].last_cycle - packets[0].last_cycle
+            assert taken <= cycles * (count - 1) + 2, f"{taken / (count - 1)} cycles a TLP"
+
+    bench.simulate(main)
