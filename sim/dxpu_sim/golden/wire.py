@@ -1,4 +1,4 @@
-"""DXF v1 frames: build and parse, straight from the wire contract (design section 5).
+"""DXF v1 frames: build and parse, straight from the wire contract (docs/wire-format.md).
 
 :func:`build` makes the bytes of a :class:`Frame`, :func:`parse` gives the frame back or raises
 :exc:`FrameError` with the cause under which a receiver counts it. Both know every frame type.
