@@ -1,1 +1,49 @@
 """The command ``dxpu``: one subcommand per job, each imported only when it is asked for."""
+
+import argparse
+import importlib
+import sys
+
+__all__ = ["UserError", "main"]
+
+#: Subcommand to module and one line of help. The module has ``add_arguments(parser)`` and
+#: ``run(arguments)``, which returns the exit status.
+COMMANDS = {
+    "demo": ("dxpu_sim.demo", "boot a host with GPUs behind an Ethernet, use them, measure"),
+    "generate": ("dxpu_sim.generate", "write a proxy as plain Verilog"),
+    "bench": ("dxpu_sim.bench", "measure conversion cycles, wire efficiency, speed and size"),
+    "docs": ("dxpu_sim.docs", "write the register pages and figures"),
+}
+
+
+class UserError(Exception):
+    """A mistake of the user; the message is one line that says what is wrong and what to do."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
+                     "explains a command's options.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, (module, text) in COMMANDS.items():
+        sub = commands.add_parser(name, help=text, description=text.capitalize() + ".",
+                                  formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        if name in argv[:1]:
+            command = importlib.import_module(module)
+            command.add_arguments(sub)
+            sub.set_defaults(run=command.run)
+    arguments = parser.parse_args(argv)
+    try:
+        return arguments.run(arguments) or 0
+    except UserError as error:
+        print(f"dxpu {argv[0]}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"dxpu {argv[0]}: interrupted", file=sys.stderr)
+        return 130

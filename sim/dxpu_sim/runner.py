@@ -18,7 +18,7 @@ from . import cache
 from .hdl import clock
 from .hdl.statenames import StateNames
 
-__all__ = ["Design", "SimulationFailed", "fst_available", "simulate", "verilog"]
+__all__ = ["Design", "build", "SimulationFailed", "fst_available", "simulate", "to_verilog", "verilog"]
 
 #: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.waves`).
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
@@ -47,16 +47,20 @@ class Design:
                             sorted(self.kwargs.items()))
 
 
+def to_verilog(component, *, name: str) -> str:
+    """Verilog text of a component, top module ``name``."""
+    from amaranth.back import verilog as backend
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return backend.convert(component, name=name, strip_internal_attrs=True)
+
+
 def verilog(design: Design) -> str:
     """Verilog text of ``design``, top module ``top``."""
     with cache.entry("verilog", design.key) as (path, done):
         file = path / "top.v"
         if not done:
-            from amaranth.back import verilog as backend
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                component = StateNames(design.factory(**design.kwargs))
-                file.write_text(backend.convert(component, name="top", strip_internal_attrs=True))
+            file.write_text(to_verilog(StateNames(design.factory(**design.kwargs)), name="top"))
         return file.read_text()
 
 

@@ -211,6 +211,8 @@ class Link(wiring.Component):
             route.tag.eq(session.tx_tag),
             route.seq.eq(state.seq),
             route.ack.eq(state.next),
+            # No limits to grant yet: credits of generation 0, which no row has.
+            *(route.credits[n].cls.eq(n) for n in range(3)),
         ]
 
     def _take_commits(self, m, arrived):

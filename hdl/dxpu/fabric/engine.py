@@ -1,0 +1,177 @@
+"""The fabric engine of a proxy: TLPs of mapping-table rows on one side, frames on the other.
+
+This file only wires. Ref: docs/architecture.md, "Fabric"
+"""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arbiter import PacketArbiter
+from ..queue import PacketQueue
+from ..stream import PacketSignature, Register, check_width, connect
+from .depacketizer import Depacketizer
+from .gate import RowGate
+from .link import Link, LinkState, PeerRow, Session
+from .packetizer import Packetizer
+from .types import Control, Event, TlpMeta
+
+__all__ = ["FabricEngine"]
+
+
+class FabricEngine(wiring.Component):
+    """Packetizer, depacketizer and link, with the queues to and from the MACs of ``paths`` paths.
+
+    A frame received on any path is stored whole (bad ones vanish here), then parsed. What does not
+    fit is dropped whole and counted: towards an Ethernet nothing can push back.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    rows : int
+        Rows of the mapping table.
+    paths : int
+        MACs.
+    sessions : int
+        Sessions of the link.
+    split : bool
+        Header/data split form of frames.
+    frame_bytes : int
+        Buffer of each path for received frames, and of the packetizer for TLPs, in bytes.
+
+    Members
+    -------
+    tlp_i : packet stream with meta :class:`TlpMeta`
+        TLPs to be sent; those that end with ``discard`` and those of a closed row are dropped.
+    tlp_o : packet stream with meta :class:`TlpMeta`
+        TLPs received for open rows.
+    frame_o, frame_i : array of packet streams, one per path
+    control : stream of :class:`Control`
+    event : stream of :class:`Event`
+    open : ``rows``
+        Bit n: row n is bound; TLPs of others are dropped and counted, in both directions.
+    node, ack_delay, rows, sessions, reopen, state
+        Of :class:`Link`; ``reopen`` is its ``open``.
+    packing_limit : 14
+        Of :class:`Packetizer`.
+    stat_* : 1
+        Pulses; :attr:`stats` names them.
+    """
+
+    def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192):
+        self._width = check_width(width)
+        self._rows = rows
+        self._paths = paths
+        self._depth = frame_bytes * 8 // width
+        self._packetizer = Packetizer(width, depth=self._depth)
+        self._depacketizer = Depacketizer(width, split=split, depth=self._depth)
+        self._link = Link(rows=rows, sessions=sessions)
+        self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link}
+        #: Name of each counter pulse, without its ``stat_``, to what it counts.
+        self.stats = {
+            "tx_unbound": "TLPs to be sent for a row that is not bound; dropped",
+            "rx_unbound": "TLPs received for a row that is not bound; dropped",
+            **{f"rx_overflow{n}": f"frames received on path {n} that did not fit its buffer"
+               for n in range(paths)},
+        }
+        for prefix, part in self._parts.items():
+            for name in part.signature.members:
+                if name.startswith("stat_"):
+                    self.stats[f"{prefix}_{name.removeprefix('stat_')}"] = ""
+        super().__init__({
+            "tlp_i": In(PacketSignature(width, TlpMeta)),
+            "tlp_o": Out(PacketSignature(width, TlpMeta)),
+            "frame_o": Out(PacketSignature(width)).array(paths),
+            "frame_i": In(PacketSignature(width)).array(paths),
+            "control": In(stream.Signature(Control)),
+            "event": Out(stream.Signature(Event)),
+            "open": In(rows),
+            "node": In(12),
+            "ack_delay": In(16),
+            "packing_limit": In(14),
+            "rows": In(data.ArrayLayout(PeerRow, rows)),
+            "sessions": In(data.ArrayLayout(Session, sessions)),
+            "reopen": In(sessions),
+            "state": Out(data.ArrayLayout(LinkState, sessions)),
+            **{f"stat_{name}": Out(1) for name in self.stats},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        for name, part in self._parts.items():
+            m.submodules[name] = part
+        self._transmit(m)
+        self._receive(m)
+        self._attach_link(m)
+        for prefix, part in self._parts.items():
+            for name in part.signature.members:
+                if name.startswith("stat_"):
+                    target = getattr(self, f"stat_{prefix}_{name.removeprefix('stat_')}")
+                    m.d.comb += target.eq(getattr(part, name))
+        return m
+
+    def _transmit(self, m):
+        m.submodules.tx_gate = gate = RowGate(self._width, rows=self._rows)
+        tx = self._packetizer
+        connect(m, wiring.flipped(self.tlp_i), gate.i)
+        connect(m, gate.o, tx.i)
+        m.d.comb += [
+            gate.open.eq(self.open),
+            self.stat_tx_unbound.eq(gate.stat_dropped),
+            tx.packing_limit.eq(self.packing_limit),
+        ]
+        # A path number beyond our MACs goes out by the last one.
+        with m.Switch(tx.o.payload.meta.path):
+            for n, out in enumerate(self.frame_o):
+                with m.Case(n) if n < self._paths - 1 else m.Default():
+                    m.d.comb += [out.valid.eq(tx.o.valid), tx.o.ready.eq(out.ready)]
+        for out in self.frame_o:
+            m.d.comb += [out.payload[k].eq(tx.o.payload[k])
+                         for k in ("data", "dwords", "first", "last", "discard")]
+
+    def _receive(self, m):
+        rx = self._depacketizer
+        m.submodules.rx_arbiter = arbiter = PacketArbiter(self._width, count=self._paths)
+        for n, frames in enumerate(self.frame_i):
+            queue = PacketQueue(self._width, depth=self._depth, overflow="drop")
+            m.submodules[f"rx_queue{n}"] = queue
+            connect(m, wiring.flipped(frames), queue.i)
+            connect(m, queue.o, arbiter.i[n])
+            m.d.comb += getattr(self, f"stat_rx_overflow{n}").eq(queue.stat_overflow)
+        connect(m, arbiter.o, rx.i)
+        m.submodules.rx_gate = gate = RowGate(self._width, rows=self._rows)
+        connect(m, rx.o, gate.i)
+        connect(m, gate.o, wiring.flipped(self.tlp_o))
+        m.d.comb += [
+            gate.open.eq(self.open),
+            self.stat_rx_unbound.eq(gate.stat_dropped),
+        ]
+
+    def _attach_link(self, m):
+        link, tx, rx = self._link, self._packetizer, self._depacketizer
+        connect(m, tx.request, link.request)
+        connect(m, link.route, tx.route)
+        connect(m, rx.header, link.header)
+        connect(m, link.verdict, rx.verdict)
+        connect(m, rx.committed, link.committed)
+        connect(m, rx.event, wiring.flipped(self.event))
+        m.d.comb += [
+            link.node.eq(self.node),
+            link.ack_delay.eq(self.ack_delay),
+            link.rows.eq(self.rows),
+            link.sessions.eq(self.sessions),
+            link.open.eq(self.reopen),
+            self.state.eq(link.state),
+        ]
+        # Acknowledgements before events: they are due already. The register keeps an offered word
+        # from being replaced.
+        m.submodules.control = chosen = Register(Control)
+        connect(m, chosen.o, tx.control)
+        with m.If(link.control.valid):
+            m.d.comb += [chosen.i.payload.eq(link.control.payload), chosen.i.valid.eq(1),
+                         link.control.ready.eq(chosen.i.ready)]
+        with m.Else():
+            m.d.comb += [chosen.i.payload.eq(self.control.payload),
+                         chosen.i.valid.eq(self.control.valid),
+                         self.control.ready.eq(chosen.i.ready)]

@@ -1,0 +1,165 @@
+"""The box proxy: slots with GPUs on one side, an Ethernet node on the other.
+
+This file only wires. Ref: DxPU paper, 3.2 and 3.3
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arbiter import PacketArbiter
+from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_grants
+from ..csr import RegisterPort
+from ..ethernet import GmiiSignature
+from ..fabric.engine import FabricEngine
+from ..fabric.types import TlpMeta
+from ..mapping import BoxTable
+from ..queue import PacketQueue
+from ..stream import PacketLayout, connect
+from .bindings import BoxBindings
+from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
+from .row_parser import RowParser
+
+__all__ = ["BoxProxy"]
+
+
+class BoxProxy(wiring.Component):
+    """Leads each slot to the host it is bound to.
+
+    A slot's TLPs are stored, taken in turn with other slots', parsed, and leave as frames to the
+    host of the slot's row; TLPs that come from that host in its session leave at the slot. What
+    comes from or for a slot that is not bound is dropped and counted, as are bad TLPs and frames.
+    Between PCIe and the MACs nothing is lost for want of space; from the fabric, frames that find
+    their queue full are (credits across the fabric do not exist yet).
+
+    Parameters
+    ----------
+    width, paths, sessions, split
+        As of :class:`~dxpu.proxy.host.HostProxy`.
+    slots : int
+        PCIe links to GPUs, 1 to 16.
+
+    Members
+    -------
+    slot : array of :class:`~dxpu.attach.PciePort`
+        Slot n + 1 at index n.
+    reset : ``slots``
+        Pulse: hot reset of the GPU in slot n + 1.
+    gmii, bus
+        As of the host proxy.
+    """
+
+    #: Bytes of the buffer of each slot and direction, and class towards PCIe.
+    BUFFER = 2048
+
+    def __init__(self, width, *, slots=8, paths=2, sessions=4, split=False):
+        if slots not in range(1, 17):
+            raise ValueError(f"slots must be 1 to 16, not {slots!r}")
+        self._width = width
+        self._slots = slots
+        self._depth = max(16, self.BUFFER * 8 // width)
+        self._table = BoxTable(slots=slots)
+        self._engine = FabricEngine(width, rows=slots, paths=paths, sessions=sessions, split=split)
+        self._bindings = BoxBindings(rows=slots)
+        self._queues = [PacketQueue(width, depth=self._depth) for _ in range(slots)]
+        self._egress = [Egress(width, depth=self._depth) for _ in range(slots)]
+        self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
+        self._macs = make_macs(width, paths)
+        self._stats = {
+            **stats_of("fabric_", self._engine), **stats_of("binding_", self._bindings),
+            **stats_of("table_", self._table),
+        }
+        for name, parser in self._parsers.items():
+            self._stats |= stats_of(f"{name}_", parser)
+        for n, (queue, egress) in enumerate(zip(self._queues, self._egress, strict=True)):
+            self._stats |= stats_of(f"slot{n + 1}_", queue) | stats_of(f"egress{n + 1}_", egress)
+        for n, mac in enumerate(self._macs):
+            self._stats |= stats_of(f"mac{n}_", mac)
+        self._registers = ProxyRegisters(
+            "box", dict.fromkeys(self._stats, ""), rows=slots, paths=paths, sessions=sessions,
+            width=width)
+        #: The register map (:class:`~dxpu.csr.AddressMap`).
+        self.registers = self._registers.map
+        super().__init__({
+            "slot": Out(PciePort(width)).array(slots),
+            "reset": Out(slots),
+            "gmii": Out(GmiiSignature()).array(paths),
+            "bus": In(RegisterPort()),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.table = table = self._table
+        m.submodules.engine = engine = self._engine
+        m.submodules.bindings = bindings = self._bindings
+        connect_macs(m, self._macs, engine, self.gmii)
+        self._registers.wire(m, self.bus, table.bus, self._stats)
+        file = self._registers.file
+        attach_engine(m, engine, file)
+
+        self._attach_rx(m)
+        self._attach_tx(m)
+        connect(m, engine.event, bindings.event)
+        m.d.comb += [
+            table.valid.eq(file.present.slots),
+            bindings.used.eq(Cat(row.used for row in table.rows)),
+            engine.open.eq(bindings.open),
+            self.reset.eq(bindings.reset | file.reset.slots),
+        ]
+        for n, (row, peer) in enumerate(zip(table.rows, engine.rows, strict=True)):
+            m.d.comb += [
+                bindings.generation[n].eq(row.generation),
+                peer.node.eq(row.node),
+                peer.slot.eq(0),
+                peer.local_slot.eq(row.slot),
+                peer.stream.eq(row.stream),
+                peer.paths.eq(row.paths),
+                peer.used.eq(row.used),
+            ]
+        return m
+
+    def _attach_rx(self, m):
+        """From the slots to the fabric."""
+        m.submodules.arbiter = arbiter = PacketArbiter(self._width, count=self._slots)
+        m.submodules.from_slots = parser = self._parsers["from_slots"]
+        m.submodules.to_fabric = clean = PacketQueue(self._width, depth=self._depth, meta=TlpMeta)
+        plain = [k for k, _ in PacketLayout(self._width)]
+        for n, (slot, queue) in enumerate(zip(self.slot, self._queues, strict=True)):
+            m.submodules[f"slot{n + 1}"] = queue
+            m.submodules[f"ledger{n + 1}"] = ledger = CreditLedger(
+                space=self._depth * self._width // 8)
+            connect(m, wiring.flipped(slot.rx), queue.i)
+            connect(m, queue.o, arbiter.i[n])
+            connect_grants(m, ledger, slot)
+            done = parser.o.valid & parser.o.ready & parser.o.payload.last
+            m.d.comb += [
+                ledger.info.eq(parser.o.payload.meta.info),
+                ledger.released.eq(done & (parser.o.payload.meta.row == n)),
+            ]
+        m.d.comb += [
+            *(parser.i.payload[k].eq(arbiter.o.payload[k]) for k in plain),
+            parser.i.payload.meta.row.eq(arbiter.source),
+            parser.i.valid.eq(arbiter.o.valid),
+            arbiter.o.ready.eq(parser.i.ready),
+            *(clean.i.payload[k].eq(parser.o.payload[k]) for k in plain),
+            clean.i.payload.meta.row.eq(parser.o.payload.meta.row),
+            clean.i.valid.eq(parser.o.valid),
+            parser.o.ready.eq(clean.i.ready),
+        ]
+        connect(m, clean.o, self._engine.tlp_i)
+
+    def _attach_tx(self, m):
+        """From the fabric to the slots."""
+        m.submodules.to_slots = parser = self._parsers["to_slots"]
+        connect(m, self._engine.tlp_o, parser.i)
+        plain = [k for k, _ in PacketLayout(self._width)]
+        o = parser.o
+        for n, (slot, egress) in enumerate(zip(self.slot, self._egress, strict=True)):
+            m.submodules[f"egress{n + 1}"] = egress
+            connect_egress(m, egress, wiring.flipped(slot))
+            m.d.comb += [
+                *(egress.i.payload[k].eq(o.payload[k]) for k in plain),
+                egress.i.payload.meta.eq(o.payload.meta.info.cls),
+            ]
+            with m.If(o.payload.meta.row == n):
+                m.d.comb += [egress.i.valid.eq(o.valid), o.ready.eq(egress.i.ready)]

@@ -1,0 +1,72 @@
+"""``dxpu generate``: a proxy as one file of plain Verilog, for anybody's flow."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from dxpu.stream import WIDTHS
+
+from .cli import UserError
+
+__all__ = ["add_arguments", "make", "run"]
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    parser.add_argument("role", choices=("host", "box"), help="which proxy")
+    parser.add_argument("-o", "--output", required=True, help="Verilog file to write")
+    parser.add_argument("--width", type=int, default=64, help="data bits per beat, 32 to 512")
+    parser.add_argument("--slots", type=int, default=8,
+                        help="downstream ports of a host (1 to 32), GPU slots of a box (1 to 16)")
+    parser.add_argument("--paths", type=int, default=2, help="Ethernet ports, 1 to 16")
+    parser.add_argument("--sessions", type=int, default=4,
+                        help="(peer, stream) pairs at a time, 1 to 64")
+    parser.add_argument("--split", action="store_true",
+                        help="send TLPs in the header/data split form")
+    parser.add_argument("--name", default=None, help="module name (default dxpu_host or dxpu_box)")
+
+
+def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False):
+    """The proxy component; raises :exc:`UserError` on wrong values."""
+    limit = {"host": 32, "box": 16}[role]
+    for what, value, allowed, text in (
+        ("--width", width, WIDTHS, "one of 32, 64, 128, 256, 512"),
+        ("--slots", slots, range(1, limit + 1), f"1 to {limit} for a {role}"),
+        ("--paths", paths, range(1, 17), "1 to 16"),
+        ("--sessions", sessions, range(1, 65), "1 to 64"),
+    ):
+        if value not in allowed:
+            raise UserError(f"{what} must be {text}, not {value}")
+    from dxpu.proxy import BoxProxy, HostProxy
+    if role == "host":
+        return HostProxy(width, ports=slots, paths=paths, sessions=sessions, split=split)
+    return BoxProxy(width, slots=slots, paths=paths, sessions=sessions, split=split)
+
+
+def run(arguments):
+    """Write the file, whole or not at all."""
+    proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
+                 paths=arguments.paths, sessions=arguments.sessions, split=arguments.split)
+    name = arguments.name or f"dxpu_{arguments.role}"
+    if not name.isidentifier() or not name.isascii():
+        raise UserError(f"--name must be a Verilog identifier, not {name!r}")
+    target = Path(arguments.output)
+    if not target.parent.is_dir():
+        raise UserError(f"no folder {str(target.parent)!r}; make it first")
+    if target.is_dir():
+        raise UserError(f"{arguments.output!r} is a folder; name a file")
+    from dxpu.proxy.verilog import PlainPorts
+
+    from .runner import to_verilog
+    print(f"Generating {name}: {arguments.role} proxy, {arguments.width} bit, "
+          f"{arguments.slots} slots, {arguments.paths} paths ...", flush=True)
+    text = to_verilog(PlainPorts(proxy), name=name)
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as file:
+            file.write(text)
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, target)
+    except OSError as error:
+        raise UserError(f"cannot write {arguments.output!r}: {error.strerror}") from None
+    print(f"{target}: {text.count(chr(10))} lines; ports: docs/ports.md")
+    return 0

@@ -1,0 +1,152 @@
+"""The whole system in one design: a host proxy, boxes with GPUs, and an Ethernet per path.
+
+Only the PCIe models are outside, in Python: one mailbox per PCIe port, one per register port.
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.proxy import BoxProxy, HostProxy
+from dxpu.stream import connect
+
+from .clock import SimClock
+from .ethernet_switch import EthernetSwitch
+from .mailbox import MailboxSignature, TlpPort
+from .probe import Probe
+from .regbox import RegisterBox, RegisterBoxSignature
+
+__all__ = ["BOX_NODE", "HOST_NODE", "System", "node_name"]
+
+HOST_NODE = 0x001
+#: Node number of the first box; the others follow.
+BOX_NODE = 0x101
+
+#: Events of a proxy that have a probe, in the order in which a frame passes them, out and in.
+EVENTS = ("pcie_in", "frame_out", "gmii_tx", "gmii_rx", "frame_in", "pcie_out")
+
+
+def node_name(n):
+    """Name of proxy ``n`` in port names: ``host``, ``box0``, ``box1``, ..."""
+    return "host" if n == 0 else f"box{n - 1}"
+
+
+class System(wiring.Component):
+    """A host proxy and box proxies, connected by one Ethernet switch per path.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat of all proxies.
+    boxes : tuple of int
+        GPUs in each box, 1 or more; they stand in slots 1, 2, ...
+    ports : int
+        Downstream ports of the host proxy.
+    paths : int
+        Ethernet ports of each proxy.
+    split : bool
+        Header/data split form on the wire.
+    period_ps : int
+        Core clock. The Ethernet side has its own clock of 8 ns.
+    delay : int
+        Ethernet clock cycles that each switch keeps a frame.
+
+    Members
+    -------
+    host, gpu0, gpu1, ... : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
+        PCIe ports: upstream of the host proxy, and the slots, counted through all boxes.
+    host_bus, box0_bus, ... : :class:`~dxpu_sim.hdl.regbox.RegisterBoxSignature`
+    cycle : 32
+        Core clock cycles since reset.
+    probe_<proxy>_<event> : 32
+        Cycle of the newest event; :data:`EVENTS` says which. ``frame_in`` is the last beat of a
+        frame from the MAC, all others are the first of theirs. Those of box b count all its slots.
+    """
+
+    def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, period_ps=8000,
+                 delay=125):
+        if not boxes or any(n not in range(1, 17) for n in boxes):
+            raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
+        self._width, self._paths = width, paths
+        #: GPUs in each box.
+        self.boxes = tuple(boxes)
+        self._period_ps, self._delay = period_ps, delay
+        common = {"paths": paths, "split": split, "sessions": max(4, len(boxes))}
+        self._host = HostProxy(width, ports=ports, **common)
+        self._box = [BoxProxy(width, slots=n, **common) for n in boxes]
+        self._proxies = [self._host, *self._box]
+        #: Register map of each proxy, the host's first.
+        self.maps = [proxy.registers for proxy in self._proxies]
+        members = {"cycle": Out(32), "host": In(MailboxSignature())}
+        for n in range(sum(boxes)):
+            members[f"gpu{n}"] = In(MailboxSignature())
+        for n in range(len(self._proxies)):
+            members[f"{node_name(n)}_bus"] = In(RegisterBoxSignature())
+            for event in EVENTS:
+                members[f"probe_{node_name(n)}_{event}"] = Out(32)
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.core_clock = SimClock("sync", period_ps=self._period_ps)
+        m.submodules.ethernet_clock = SimClock("eth", period_ps=8000, phase_ps=1700)
+        m.d.sync += self.cycle.eq(self.cycle + 1)
+
+        rename = DomainRenamer({f"gmii{p}_{d}": "eth" for p in range(self._paths)
+                                for d in ("rx", "tx")})
+        for n, proxy in enumerate(self._proxies):
+            m.submodules[node_name(n)] = rename(proxy)
+            m.submodules[f"{node_name(n)}_bus"] = box = RegisterBox()
+            wiring.connect(m, wiring.flipped(getattr(self, f"{node_name(n)}_bus")), box.py)
+            wiring.connect(m, box.bus, proxy.bus)
+        self._attach_pcie(m)
+        self._attach_ethernet(m)
+        for n, proxy in enumerate(self._proxies):
+            self._probe(m, node_name(n), proxy)
+        return m
+
+    def _slots(self):
+        return [slot for box in self._box for slot in box.slot]
+
+    def _attach_pcie(self, m):
+        for n, port in enumerate([self._host.upstream, *self._slots()]):
+            name = "host" if n == 0 else f"gpu{n - 1}"
+            m.submodules[f"{name}_port"] = mailbox = TlpPort(self._width, seed=n + 1)
+            wiring.connect(m, wiring.flipped(getattr(self, name)), mailbox.py)
+            connect(m, mailbox.o, port.rx)
+            for cls in ("p", "np", "cpl"):
+                connect(m, getattr(port, f"tx_{cls}"), getattr(mailbox, f"i_{cls}"))
+
+    def _attach_ethernet(self, m):
+        nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(self._box)))]
+        for path in range(self._paths):
+            switch = EthernetSwitch(ports=len(nodes), path=path,
+                                    nodes={node: port for port, node in enumerate(nodes)})
+            m.submodules[f"ethernet{path}"] = DomainRenamer("eth")(switch)
+            m.d.comb += switch.delay.eq(self._delay)
+            for n, proxy in enumerate(self._proxies):
+                wiring.connect(m, proxy.gmii[path], getattr(switch, f"port{n}"))
+
+    def _probe(self, m, name, proxy):
+        ports = [proxy.upstream] if name == "host" else list(proxy.slot)
+        engine = proxy._engine
+
+        def taken(stream, end):
+            return stream.valid & stream.ready & stream.payload[end]
+
+        events = {
+            "pcie_in": Cat(taken(p.rx, "first") for p in ports).any(),
+            "frame_out": Cat(taken(s, "first") for s in engine.frame_o).any(),
+            "gmii_tx": Cat(g.tx.tx_en for g in proxy.gmii).any(),
+            "gmii_rx": Cat(g.rx.rx_dv for g in proxy.gmii).any(),
+            "frame_in": Cat(taken(s, "last") for s in engine.frame_i).any(),
+            "pcie_out": Cat(taken(getattr(p, f"tx_{c}"), "first")
+                            for p in ports for c in ("p", "np", "cpl")).any(),
+        }
+        for event, strobe in events.items():
+            m.submodules[f"probe_{name}_{event}"] = probe = Probe(edge=event.startswith("gmii"))
+            m.d.comb += [
+                probe.event.eq(strobe),
+                probe.cycle.eq(self.cycle),
+                getattr(self, f"probe_{name}_{event}").eq(probe.newest),
+            ]

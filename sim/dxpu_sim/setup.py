@@ -1,0 +1,102 @@
+"""What a manager does, for simulations: nodes, sessions, bindings, presence, counters.
+
+Everything goes through the register ports of the proxies, one access at a time.
+"""
+
+from dataclasses import dataclass
+
+from cocotb.triggers import ValueChange, with_timeout
+
+__all__ = ["Proxy", "RegisterError", "bind", "open_session", "unbind"]
+
+
+class RegisterError(Exception):
+    """A proxy refused an access or a command; the message says which and why."""
+
+
+@dataclass
+class Proxy:
+    """Register access to one proxy of a simulated system.
+
+    Parameters
+    ----------
+    dut : cocotb handle of the top
+    name : str
+        Prefix of the register mailbox's ports, such as ``host_bus``.
+    map : dxpu.csr.AddressMap
+    node : int
+        Node number it is to have.
+    """
+
+    dut: object
+    name: str
+    map: object
+    node: int
+
+    def _port(self, name):
+        return getattr(self.dut, f"{self.name}__{name}")
+
+    async def _access(self, address, write, data, path):
+        self._port("address").value = address
+        self._port("write").value = write
+        self._port("data").value = data
+        self._port("request").value = 1 - int(self._port("answer").value)
+        await with_timeout(ValueChange(self._port("answer")), 100, "us")
+        if int(self._port("error").value):
+            raise RegisterError(f"{self.name}: no register {path} at {address:#06x}, or it cannot "
+                                f"be {'written' if write else 'read'}")
+        return int(self._port("read_data").value)
+
+    async def read(self, path):
+        """Fields of a register, as a dict."""
+        placed, base = self.map.find(path)
+        value = await self._access(base + placed.address, 0, 0, path)
+        return placed.register.unpack(value)
+
+    async def write(self, path, **fields):
+        """Write a register: the named fields, all others 0."""
+        placed, base = self.map.find(path)
+        await self._access(base + placed.address, 1, placed.register.pack(**fields), path)
+
+    async def commit(self, row, *, used, generation, operation_id, node=0, slot=0, stream=0,
+                     paths=0):
+        """Give a mapping table a command; raises :exc:`RegisterError` unless it ends with DONE."""
+        from dxpu.mapping.types import CommitCode
+        await self.write("table.epoch", value=0)
+        await self.write("table.operation_id", value=operation_id)
+        await self.write("table.target", node=node, slot=slot, stream=stream)
+        await self.write("table.paths", mask=paths)
+        await self.write("table.commit", generation=generation, row=row, used=used)
+        code = CommitCode((await self.read("table.result"))["code"])
+        if code is not CommitCode.DONE:
+            raise RegisterError(f"{self.name}: commit of row {row} ended with {code.name}")
+
+    async def counters(self):
+        """All counters, name to total."""
+        _, block = self.map.blocks["counters"]
+        return {p.path: (await self.read(f"counters.{p.path}"))["count"] for p in block.placed}
+
+
+async def open_session(a, b, *, index_a, index_b, tag_a, tag_b, stream=0):
+    """Set up both ends of a session: ``tag_a`` is what ``a`` wants to receive."""
+    for here, there, index, rx, tx in ((a, b, index_a, tag_a, tag_b), (b, a, index_b, tag_b,
+                                                                       tag_a)):
+        await here.write("control.node", number=here.node)
+        await here.write(f"control.session[{index}].tags", tx=tx, rx=rx)
+        await here.write(f"control.session[{index}].peer", node=there.node, stream=stream, valid=1)
+        await here.write(f"control.session[{index}].open", strobe=1)
+
+
+async def bind(host, port, box, slot, *, generation, operation_id, paths=0b01, stream=0):
+    """Bind slot ``slot`` (from 1) of ``box`` to downstream port ``port`` of ``host``: the box's
+    row first, since the host's commit sends BIND."""
+    await box.commit(slot - 1, used=1, generation=generation, operation_id=operation_id,
+                     node=host.node, stream=stream, paths=paths)
+    await host.commit(port, used=1, generation=generation, operation_id=operation_id,
+                      node=box.node, slot=slot, stream=stream, paths=paths)
+
+
+async def unbind(host, port, box, slot, *, generation, operation_id):
+    """Release both rows, the host's first, so that its UNBIND still finds the box's."""
+    for proxy, row in ((host, port), (box, slot - 1)):
+        await proxy.commit(row, used=0, generation=generation, operation_id=operation_id)

@@ -1,0 +1,122 @@
+"""Python side of :class:`dxpu_sim.hdl.system.System`: root complex, GPUs, manager, checkers."""
+
+import os
+import random
+
+from cocotb.triggers import Timer
+
+from .checkers import CheckFailed, watch
+from .driver import find_gpus
+from .gpu import Gpu
+from .hdl.system import BOX_NODE, HOST_NODE, System, node_name
+from .pcie import DutPort, Mailbox, RootComplex, quiet, until
+from .setup import Proxy, bind, open_session
+from .switch_route import SwitchRoute
+
+__all__ = ["SimulatedSystem"]
+
+#: Counters that rise in a clean run; all others must stay zero.
+TRAFFIC_COUNTERS = ("fabric_tx_frames", "fabric_tx_tlps", "fabric_rx_frames", "fabric_rx_tlps",
+                    "tx_good", "rx_good", "table_committed", "switch_config",
+                    # A bus scan asks for devices that are not there.
+                    "switch_unsupported0")
+
+
+class SimulatedSystem:
+    """A host with its GPUs behind proxies, ready to be used.
+
+    The manager's part is done through registers, all traffic is checked at its ends (see
+    :mod:`dxpu_sim.checkers`). Which slot is bound to which downstream port: GPU n to port n.
+
+    Parameters
+    ----------
+    dut : cocotb handle
+    options : dict
+        Arguments of :class:`~dxpu_sim.hdl.system.System` that the design was made with.
+    gpu : dict
+        Arguments of every :class:`~dxpu_sim.gpu.Gpu`, beside serial number and name.
+
+    Attributes
+    ----------
+    rc : RootComplex
+    gpus : list of :class:`~dxpu_sim.gpu.Gpu`
+    drivers : list of :class:`~dxpu_sim.driver.GpuDriver`
+        After :meth:`start`; in the order of ``gpus``.
+    host, boxes : :class:`~dxpu_sim.setup.Proxy`, list of them
+    slots : list of (box, slot)
+        Where each GPU stands.
+    """
+
+    def __init__(self, dut, options=None, *, gpu=None):
+        quiet()
+        self.dut = dut
+        self.seed = int(os.environ["DXPU_SEED"])
+        self.rng = random.Random(self.seed)
+        design = System(**(options or {}))
+        self.slots = [(b, s + 1) for b, count in enumerate(design.boxes) for s in range(count)]
+        self.names = [f"gpu{n}" for n in range(len(self.slots))]
+        self.mailboxes = {name: Mailbox(dut, name) for name in ("host", *self.names)}
+        self.routes = SwitchRoute("host", dict(enumerate(self.names)))
+        self.checker = watch(self.mailboxes, route=self.routes, originates=self.routes.originates)
+        self.rc = RootComplex()
+        self.rc.make_port().connect(DutPort(self.mailboxes["host"]))
+        self.gpus = []
+        for n, name in enumerate(self.names):
+            box, slot = self.slots[n]
+            self.gpus.append(Gpu(serial=0x4458_5055_0000_0000 | n + 1,
+                                 name=f"GPU {n} (box {box}, slot {slot})", **(gpu or {})))
+            DutPort(self.mailboxes[name]).connect(self.gpus[-1].upstream_port)
+        nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(design.boxes)))]
+        self.host, *self.boxes = (
+            Proxy(dut, f"{node_name(n)}_bus", design.maps[n], node)
+            for n, node in enumerate(nodes))
+        self.drivers = []
+
+    async def connect(self, *, packing_limit=512):
+        """What the manager does: nodes, sessions, bindings, presence."""
+        await Timer(1, "us")
+        for proxy in (self.host, *self.boxes):
+            await proxy.write("control.fabric", packing_limit=packing_limit, ack_delay=125)
+        for n, box in enumerate(self.boxes):
+            a, b = self.rng.sample(range(1, 1 << 16), 2)
+            await open_session(self.host, box, index_a=n, index_b=0, tag_a=a, tag_b=b)
+            there = sum(1 << s - 1 for owner, s in self.slots if owner == n)
+            await box.write("control.present", slots=there)
+        for port, (b, slot) in enumerate(self.slots):
+            await bind(self.host, port, self.boxes[b], slot, generation=1, operation_id=port + 1)
+        # The events need a moment to arrive.
+        await Timer(5, "us")
+        await self.host.write("control.present", ports=(1 << len(self.slots)) - 1)
+
+    async def start(self, **options):
+        """Connect, enumerate, and open a driver for every GPU."""
+        await self.connect()
+        await self.rc.enumerate()
+        self.drivers = find_gpus(self.rc)
+        if len(self.drivers) != len(self.gpus):
+            raise CheckFailed(f"{len(self.drivers)} of {len(self.gpus)} GPUs were enumerated")
+        for driver in self.drivers:
+            await driver.open(**options)
+
+    async def idle(self, timeout_ns=200_000):
+        """Wait until every TLP has arrived."""
+        await until(lambda: not self.checker.outstanding(), "all TLPs have arrived",
+                    timeout_ns=timeout_ns)
+
+    async def counters(self):
+        """Counters of all proxies: proxy name to counter name to total."""
+        await Timer(2, "us")
+        return {proxy.name.removesuffix("_bus"): await proxy.counters()
+                for proxy in (self.host, *self.boxes)}
+
+    async def finish(self):
+        """Let everything arrive, and ask checkers and counters; returns the counters."""
+        await self.idle()
+        self.checker.finish()
+        counters = await self.counters()
+        bad = [f"{proxy}.{name} = {total}" for proxy, totals in counters.items()
+               for name, total in totals.items()
+               if total and not name.endswith(TRAFFIC_COUNTERS)]
+        if bad:
+            raise CheckFailed("counters that should be zero: " + ", ".join(bad))
+        return counters

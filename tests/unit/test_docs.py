@@ -1,0 +1,39 @@
+"""Documents that derive from something must agree with it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_picture_of_the_architecture_is_what_its_source_draws():
+    drawn = subprocess.run([sys.executable, ROOT / "docs/figures/architecture.py"],
+                           capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "docs/figures/architecture.svg").read_text() == drawn
+
+
+def test_every_test_that_the_test_plan_names_exists():
+    plan = (ROOT / "docs/testplan.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", plan)
+    assert len(named) > 20
+    for file, function in named:
+        path = ROOT / file
+        assert path.exists(), f"docs/testplan.md names {file}"
+        assert not function or re.search(rf"^def {function}\(", path.read_text(), re.M), (
+            f"docs/testplan.md names {file}::{function}")
+
+
+def test_every_test_file_is_in_the_test_plan():
+    plan = (ROOT / "docs/testplan.md").read_text()
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        assert name in plan, f"{name} is not in docs/testplan.md"
+
+
+def test_links_in_documents_lead_somewhere():
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
