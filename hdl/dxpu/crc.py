@@ -159,6 +159,9 @@ class CrcStream(wiring.Component):
         beat after a last one is the first of the next packet.
     crc_valid, crc : out
         ``crc_valid`` is high for one (enabled) cycle per packet.
+    resume : in
+        With ``crc_valid``: the next packet continues the one whose CRC this is, so that its own
+        CRC is that of both. No beat may be under way; one may be taken in the same cycle.
     """
 
     def __init__(self, width, *, algorithm=CRC32C):
@@ -170,6 +173,7 @@ class CrcStream(wiring.Component):
             "data": In(width),
             "dwords": In(range(self._lanes + 1)),
             "last": In(1),
+            "resume": In(1),
             "crc_valid": Out(1),
             "crc": Out(algorithm.width),
         })
@@ -208,6 +212,8 @@ class CrcStream(wiring.Component):
         full = xor_tree(state, state_matrix(algorithm, 4 * lanes))
         with m.If(self.enable & valid):
             m.d.sync += state.eq(Mux(last, initial, full ^ own))
+        with m.If(self.enable & self.resume):
+            m.d.sync += state.eq(self.crc ^ algorithm.final_xor)
 
         # Advance: the state by as many dwords as are valid, two conditional matrices a stage.
         value = self._advance(state, dwords, range(min(2, steps)))

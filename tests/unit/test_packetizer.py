@@ -106,6 +106,28 @@ def frame(route, body):
                       credit=wire.Credit(**route["credit"]) if route["crx"] else None)
 
 
+def check_split(got, totals, tlps, controls, link, largest):
+    """As :func:`check`, for the split form; ``largest`` data bytes in a frame."""
+    bodies = [(row, body) for row, data in tlps for body in wire.split(data, largest)]
+    assert len(link.asked) == len(got) == totals["stat_frames"] == len(bodies) + len(controls)
+    assert totals["stat_tlps"] == len(tlps)
+    assert totals["stat_unroutable"] == 0
+    joiner, joined = wire.Joiner(), []
+    for (row, consumes, route), packet in zip(link.asked, got, strict=True):
+        parsed = wire.parse(packet.data)
+        assert packet.meta.path == route["path"]
+        if parsed.type in (FrameType.HDR, FrameType.DATA):
+            (expected_row, body), bodies = bodies[0], bodies[1:]
+            assert expected_row == row and consumes
+            if tlp := joiner.take(parsed.body):
+                joined.append(tlp)
+        else:
+            body, controls = parsed.body, controls[1:]
+        assert packet.data.hex() == wire.build(frame(route, body)).hex()
+    assert joined == [data for _, data in tlps]
+    assert not bodies and not controls
+
+
 def check_bubbles(stream):
     """Background process: valid never falls between first and last."""
     async def process(ctx):
@@ -151,7 +173,8 @@ def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.
         ctx.set(dut.packing_limit, limit)
         while not (counters.totals["stat_tlps"] == todo
                    and counters.totals["stat_unroutable"] == lost
-                   and sum(p.data[14] & 15 != FrameType.TLP for p in got) == expect_controls
+                   and sum(p.data[14] & 15 in (FrameType.ACK, FrameType.EVENT)
+                           for p in got) == expect_controls
                    and len(got) == counters.totals["stat_frames"]):
             await ctx.tick()
         await ctx.tick().repeat(settle)
@@ -162,7 +185,8 @@ def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.
     simulate(dut, drive_packets(dut.i, packets, rng=rng, density=density_in),
              drive_words(dut.control, controls, rng=rng, density=0.02), finish,
              background=[collect, link.process(dut), counters.process, check_bubbles(dut.o),
-                         check_stream(dut.o, "o"), check_stream(dut.request, "request")])
+                         check_stream(dut.o, "o"), check_stream(dut.request, "request")],
+             deadline=30_000)
     if frames is not None:
         assert len(got) == frames
     return got, counters.totals, packets
@@ -258,6 +282,11 @@ def every_width(*values):
             for n, value in enumerate(values) for k, width in enumerate(WIDTHS)]
 
 
+def some_widths(*quick):
+    """All widths, those not named only in the long tests."""
+    return [pytest.param(w, marks=() if w in quick else pytest.mark.long) for w in WIDTHS]
+
+
 @pytest.mark.parametrize("width, densities", every_width(
     (0.6, 0.6, 0.5), (1, 0.4, 1), (0.3, 1, 0.3), (0.9, 0.9, 1), (1, 1, 1)))
 def test_random_traffic(width, densities):
@@ -265,7 +294,7 @@ def test_random_traffic(width, densities):
     rng = random.Random(seed())
     rows = [0, 5, 63]
     tlps, row = [], 0
-    for _ in range(60):
+    for _ in range(40):
         if rng.random() < 0.2:
             row = rng.choice(rows)
         tlps.append((row, random_tlp(rng)))
@@ -276,7 +305,7 @@ def test_random_traffic(width, densities):
     check(got, totals, tlps, controls, link, 512)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(128, 512))
 def test_every_length(width):
     """All tails: every number of dwords from 3 up to more than two beats, alone and together."""
     rng = random.Random(seed())
@@ -291,7 +320,7 @@ def test_every_length(width):
         assert (len(got) == len(tlps)) == (limit == 0)
 
 
-@pytest.mark.parametrize("width", [32, 512])
+@pytest.mark.parametrize("width", some_widths(512))
 def test_largest_tlp(width):
     rng = random.Random(seed())
     largest = tlp(rng, 1024, prefixes=4, four=1, digest=1)
@@ -356,11 +385,11 @@ def test_up_to_31_tlps(width, count):
         count % 31 > 0)
 
 
-@pytest.mark.parametrize("width", [32, 64, 256])
+@pytest.mark.parametrize("width", some_widths(32, 256))
 def test_unroutable(width):
     rng = random.Random(seed())
     rows = [0, 1, 2]
-    tlps = [(rng.choice(rows), random_tlp(rng)) for _ in range(50)]
+    tlps = [(rng.choice(rows), random_tlp(rng, 30)) for _ in range(40)]
     controls = [random_control(rng, rows) for _ in range(12)]
     link = Link(rng, unroutable=frozenset({1}), delay=0.5)
     got, totals, _ = run(width, tlps, link=link, controls=controls, rng=rng)
@@ -424,6 +453,51 @@ def test_control_goes_first():
     link = Link(rng)
     got, totals, _ = run(64, tlps, link=link, controls=controls, limit=0)
     check(got, totals, tlps, controls, link, 0)
+
+
+@pytest.mark.parametrize("width, densities", every_width(
+    (0.6, 0.6, 0.5), (1, 0.4, 1), (0.3, 1, 0.3), (0.9, 0.9, 1), (1, 1, 1)))
+def test_split_form(width, densities):
+    rng = random.Random(seed())
+    density_in, density_out, delay = densities
+    limit = 150
+    largest = max((limit - 34) // (width // 8), 1) * (width // 8)
+    tlps = [(rng.randrange(64), random_tlp(rng, 60)) for _ in range(20)]
+    controls = [random_control(rng, [1, 2]) for _ in range(4)]
+    link = Link(rng, delay=delay)
+    got, totals, _ = run(width, tlps, link=link, controls=controls, limit=limit, rng=rng,
+                         density_in=density_in, density_out=density_out,
+                         dut=Packetizer(width, split=True, depth=depth_for(width)))
+    check_split(got, totals, tlps, controls, link, largest)
+
+
+@pytest.mark.parametrize("width", some_widths(64, 256))
+def test_split_form_of_every_length(width):
+    rng = random.Random(seed())
+    tlps = [(0, tlp(rng, payload, prefixes=prefixes, four=four, digest=payload & 1))
+            for four in (0, 1) for prefixes in range(3)
+            for payload in (0, 1, *rng.choices(range(2, 36), k=3))]
+    limit = 34 + 2 * width // 8  # two beats a frame
+    link = Link(rng)
+    got, totals, _ = run(width, tlps, link=link, limit=limit,
+                         dut=Packetizer(width, split=True, depth=depth_for(width)))
+    check_split(got, totals, tlps, [], link, 2 * width // 8)
+
+
+def test_split_form_drops_what_has_no_route():
+    rng = random.Random(seed())
+    tlps = [(n % 3, random_tlp(rng, 20)) for n in range(18)]
+    link = Link(rng, unroutable=frozenset({1}))
+    got, totals, _ = run(64, tlps, link=link, dut=Packetizer(64, split=True, depth=1024))
+    assert totals["stat_unroutable"] == 6 and totals["stat_tlps"] == 12
+    joiner = wire.Joiner()
+    joined = [t for p in got if (t := joiner.take(wire.parse(p.data).body))]
+    assert joined == [data for row, data in tlps if row != 1]
+
+
+def test_split_is_checked():
+    with pytest.raises(TypeError, match="split must be a bool, not 1"):
+        Packetizer(64, split=1, depth=1024)
 
 
 @pytest.mark.parametrize("depth", [0, 64, 1000, 512, "1024"])

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..stream import PacketSignature, check_width
-from .packer import Chunk
+from .packer import Chunk, FrameMeta
 from .preamble import PreambleBeat
 
 __all__ = ["Assembler"]
@@ -24,6 +24,8 @@ class Assembler(wiring.Component):
     ----------
     width : int
         Data bits per beat.
+    split : bool
+        Whether there are frames of the split form.
 
     Members
     -------
@@ -42,8 +44,10 @@ class Assembler(wiring.Component):
     #: Cycles from ``hurry`` to the next preamble: plan, link (assumed 6), build.
     PREPARATION = 10
 
-    def __init__(self, width):
+    def __init__(self, width, *, split=False):
         self._width = check_width(width)
+        self._split = split
+        self._partial = width in ((64, 128, 256) if split else (128, 256))
         super().__init__({
             "preamble": In(stream.Signature(PreambleBeat(width))),
             "tlps": In(PacketSignature(width)),
@@ -64,29 +68,30 @@ class Assembler(wiring.Component):
         count = Signal(5)
         several = Signal()
         binding = Signal(32, reset_less=True)
-        path, reserve = Signal(4, reset_less=True), Signal(range(34), reset_less=True)
+        meta = Signal(FrameMeta, reset_less=True)
+        final = Signal()
         left = Signal(13)
         m.d.sync += self.hurry.eq(left <= self.PREPARATION * lanes)
 
-        m.d.comb += [chunk.path.eq(path), chunk.reserve.eq(reserve)]
+        m.d.comb += chunk.meta.eq(meta)
+        partial = (head.extension | self._split) if self._partial else 0
         with m.FSM():
             with m.State("Preamble"):
-                # A chunk may lack a beat of output: the last of each TLP, and at 128 and 256 bits
-                # the last of a preamble with extension. `reserve` is one more than that.
+                # A chunk may lack a beat of output: the last of each record but the frame's last,
+                # and the last of a preamble. `reserve` is one more than can follow.
                 m.d.comb += [
                     chunk.data.eq(head.data),
                     chunk.dwords.eq(head.dwords),
                     chunk.last.eq(head.last & (head.count == 0)),
-                    chunk.path.eq(head.path),
-                    chunk.reserve.eq(Mux(head.count == 0, 1,
-                                         head.count + (head.extension if lanes in (4, 8) else 0))),
+                    chunk.meta.path.eq(head.path),
+                    chunk.meta.reserve.eq(Mux(head.count == 0, 1, head.count + partial)),
                 ]
                 m.d.sync += [
                     count.eq(head.count),
                     several.eq(head.count > 1),
                     binding.eq(head.binding),
-                    path.eq(chunk.path),
-                    reserve.eq(chunk.reserve),
+                    final.eq(head.final),
+                    meta.eq(chunk.meta),
                     left.eq(0),
                 ]
                 with m.If(head.drop):
@@ -116,7 +121,7 @@ class Assembler(wiring.Component):
                     m.d.sync += left.eq(left - chunk.dwords)
                     with m.If(tlps.payload.last):
                         m.d.sync += count.eq(count - 1)
-                        m.d.comb += self.stat_tlps.eq(1)
+                        m.d.comb += self.stat_tlps.eq(final)
                     with m.If(chunk.last):
                         m.d.comb += self.stat_frames.eq(1)
                         m.next = "Preamble"
@@ -135,7 +140,7 @@ class Assembler(wiring.Component):
             with m.State("Drop"):
                 m.d.comb += tlps.ready.eq(1)
                 with m.If(tlps.valid & tlps.payload.last):
-                    m.d.comb += self.stat_unroutable.eq(1)
+                    m.d.comb += self.stat_unroutable.eq(final)
                     m.d.sync += count.eq(count - 1)
                     with m.If(count == 1):
                         m.next = "Preamble"

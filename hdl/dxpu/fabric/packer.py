@@ -8,32 +8,38 @@ from ..stream import PacketLayout, PacketSignature, Register, check_width, conne
 from .format import COUNT_MAX, MIN_FRAME_BYTES
 from .types import PathMeta
 
-__all__ = ["Chunk", "DwordPacker", "FrameBuffer", "FramePadder"]
+__all__ = ["Chunk", "DwordPacker", "FrameBuffer", "FrameMeta", "FramePadder"]
 
 
-def Chunk(width):
-    """Layout of a piece of a frame.
+class FrameMeta(data.Struct):
+    """Of a frame: its way, and the beats to be ready before it may start (:class:`FrameBuffer`)."""
+
+    path: 4
+    reserve: range(COUNT_MAX + 2)
+
+
+def Chunk(width, meta=FrameMeta):
+    """Layout of a piece of a packet.
 
     Members
     -------
     data, dwords
         1 to ``width // 32`` dwords; lanes past them are zero.
     last : 1
-        End of the frame.
-    path, reserve
-        Of the frame: its way, and beats to be ready before it may start (:class:`FrameBuffer`).
+        End of the packet.
+    meta : ``meta``
+        Of the packet.
     """
     return data.StructLayout({
-        "data": width, "dwords": range(width // 32 + 1), "last": 1,
-        "path": 4, "reserve": range(COUNT_MAX + 2),
+        "data": width, "dwords": range(width // 32 + 1), "last": 1, "meta": meta,
     })
 
 
 class DwordPacker(wiring.Component):
-    """Joins the chunks of a frame densely.
+    """Joins the chunks of a packet densely.
 
-    Latency two cycles (one at 32 and 64 bits, where every chunk but the last is full). A chunk per
-    cycle; a frame whose last chunk makes two beats pauses ``i`` for a cycle.
+    Latency two cycles, one where every chunk but the last is full anyhow. A chunk per cycle; a
+    packet whose last chunk makes two beats pauses ``i`` for a cycle.
 
     Each chunk is rotated to where the one before it ended; the lanes below that point come from
     what was left over, and the lanes that the output cannot take are left over in turn.
@@ -42,26 +48,32 @@ class DwordPacker(wiring.Component):
     ----------
     width : int
         Data bits per beat.
+    meta : shape-like
+        Side information of the packets.
+    full : bool
+        Whether all chunks but the last are full, as they always are at 32 bits.
 
     Members
     -------
     i : stream of :func:`Chunk`
     o : stream of :func:`Chunk`
-        Full but for the last one of a frame.
+        Full but for the last one of a packet.
     """
 
-    def __init__(self, width):
+    def __init__(self, width, *, meta=FrameMeta, full=False):
         self._width = check_width(width)
+        self._chunk = Chunk(width, meta)
+        self._full = full or width == 32
         super().__init__({
-            "i": In(stream.Signature(Chunk(width))),
-            "o": Out(stream.Signature(Chunk(width))),
+            "i": In(stream.Signature(self._chunk)),
+            "o": Out(stream.Signature(self._chunk)),
         })
 
     def elaborate(self, platform):
         m = Module()
         lanes = self._width // 32
-        if lanes <= 2:
-            m.submodules.register = register = Register(Chunk(self._width))
+        if self._full:
+            m.submodules.register = register = Register(self._chunk)
             connect(m, wiring.flipped(self.i), register.i)
             connect(m, register.o, wiring.flipped(self.o))
             return m
@@ -76,7 +88,7 @@ class DwordPacker(wiring.Component):
         for n in range(len(fill)):
             turned = Mux(fill[n], turned.rotate_left(32 << n), turned)
         valid = Signal()
-        chunk = Signal(Chunk(self._width), reset_less=True)
+        chunk = Signal(self._chunk, reset_less=True)
         start = Signal(range(lanes), reset_less=True)  # lane that the chunk starts in
         end = Signal(range(2 * lanes), reset_less=True)
         take = Signal()
@@ -108,8 +120,7 @@ class DwordPacker(wiring.Component):
                 o.payload.data.eq(Mux(second, over, merged)),
                 o.payload.dwords.eq(Mux(second, end - lanes, Mux(end > lanes, lanes, end))),
                 o.payload.last.eq(chunk.last & (second | ~two)),
-                o.payload.path.eq(chunk.path),
-                o.payload.reserve.eq(chunk.reserve),
+                o.payload.meta.eq(chunk.meta),
                 second.eq(valid & two & ~second),
             ]
             with m.If(valid):
@@ -190,6 +201,8 @@ class FrameBuffer(wiring.Component):
     ----------
     width : int
         Data bits per beat.
+    full : bool
+        Whether all chunks but the last fill a beat; then there is nothing to wait for.
 
     Members
     -------
@@ -199,8 +212,9 @@ class FrameBuffer(wiring.Component):
     o : packet stream with :class:`PathMeta`
     """
 
-    def __init__(self, width):
+    def __init__(self, width, *, full=False):
         self._width = check_width(width)
+        self._full = full or width == 32
         super().__init__({
             "i": In(stream.Signature(Chunk(width))),
             "first": In(1),
@@ -217,9 +231,9 @@ class FrameBuffer(wiring.Component):
             beat.dwords.eq(i.payload.dwords),
             beat.first.eq(self.first),
             beat.last.eq(i.payload.last),
-            beat.meta.path.eq(i.payload.path),
+            beat.meta.path.eq(i.payload.meta.path),
         ]
-        if self._width <= 64:  # every chunk but the last fills a beat
+        if self._full:
             m.submodules.register = register = Register(layout)
             m.d.comb += [
                 register.i.payload.eq(beat),
@@ -237,7 +251,7 @@ class FrameBuffer(wiring.Component):
         started, may_start = Signal(), Signal()
         m.d.comb += [
             into.beat.eq(beat),
-            into.reserve.eq(i.payload.reserve),
+            into.reserve.eq(i.payload.meta.reserve),
             words.w_data.eq(into),
             words.w_en.eq(i.valid),
             i.ready.eq(words.w_rdy),

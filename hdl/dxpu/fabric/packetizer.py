@@ -12,7 +12,8 @@ from .assembler import Assembler
 from .packer import DwordPacker, FrameBuffer, FramePadder
 from .planner import Planner
 from .preamble import PreambleBuilder
-from .tx_queue import TxQueue
+from .splitter import SegmentQueue
+from .tx_queue import TxQueue, check_depth
 from .types import Control, FrameRoute, PathMeta, RouteRequest, TlpMeta
 
 __all__ = ["Packetizer"]
@@ -28,12 +29,24 @@ class Packetizer(wiring.Component):
     Once a frame has started its beats follow in every cycle that ``o.ready`` allows.
 
     TLPs and control frames for which the link has no route are dropped and counted. TLPs that end
-    with ``discard`` are dropped without a trace. Nothing else is dropped: ``i`` waits for space.
+    with ``discard`` are dropped without a trace (not with ``split``, which must not get any).
+    Nothing else is dropped: ``i`` waits for space.
+
+    Latency from the last beat of a TLP to the first of its frame, if nothing else is under way and
+    the link answers in the cycle after the request: 8 cycles at 32 and 64 bits, 10 at 128 and 256,
+    11 at 512. Throughput: a beat per cycle of each TLP, and one to eight cycles a frame for its
+    header; the next frame is prepared meanwhile.
+
+    With ``split`` each TLP takes a HDR frame for its prefixes and header and DATA frames for the
+    rest, whole beats as far as ``packing_limit`` allows and at least one. Every frame asks for a
+    route; a TLP counts as sent or unroutable with its last one.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
+    split : bool
+        Header and data in frames of their own (DxPU paper, 3.3.2).
     depth : int
         Beats of memory for TLPs; see :class:`~dxpu.fabric.tx_queue.TxQueue`.
 
@@ -53,9 +66,13 @@ class Packetizer(wiring.Component):
         Pulse: a TLP or a control frame was dropped.
     """
 
-    def __init__(self, width, *, depth):
+    def __init__(self, width, *, split=False, depth):
         self._width = check_width(width)
-        self._queue = TxQueue(width, depth=depth)
+        if not isinstance(split, bool):
+            raise TypeError(f"split must be a bool, not {split!r}")
+        check_depth(width, depth)
+        self._split = split
+        self._depth = depth
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "control": In(stream.Signature(Control)),
@@ -70,16 +87,21 @@ class Packetizer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.queue = queue = self._queue
-        m.submodules.planner = planner = Planner()
+        # At 64 bits preambles and padded records are whole beats; only DATA frames are not.
+        full = self._width <= 64 and not self._split
+        if self._split:
+            m.submodules.queue = queue = planner = SegmentQueue(self._width, depth=self._depth)
+        else:
+            m.submodules.queue = queue = TxQueue(self._width, depth=self._depth)
+            m.submodules.planner = planner = Planner()
+            connect(m, queue.descriptors, planner.i)
         m.submodules.preamble = preamble = PreambleBuilder(self._width)
-        m.submodules.assembler = assembler = Assembler(self._width)
-        m.submodules.packer = packer = DwordPacker(self._width)
+        m.submodules.assembler = assembler = Assembler(self._width, split=self._split)
+        m.submodules.packer = packer = DwordPacker(self._width, full=full)
         m.submodules.padder = padder = FramePadder(self._width)
-        m.submodules.buffer = buffer = FrameBuffer(self._width)
+        m.submodules.buffer = buffer = FrameBuffer(self._width, full=full)
 
         connect(m, wiring.flipped(self.i), queue.i)
-        connect(m, queue.descriptors, planner.i)
         connect(m, wiring.flipped(self.control), preamble.control)
         connect(m, preamble.request, wiring.flipped(self.request))
         connect(m, wiring.flipped(self.route), preamble.route)

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .format import COUNT_MAX, CREDIT_BYTES, HEADER_BYTES
+from .format import COUNT_MAX, CREDIT_BYTES, HEADER_BYTES, FrameType
 from .tx_queue import TlpDescriptor
 
 __all__ = ["FramePlan", "Planner"]
@@ -14,11 +14,27 @@ OVERHEAD = HEADER_BYTES - 14 + CREDIT_BYTES
 
 
 class FramePlan(data.Struct):
-    """The next ``count`` TLPs, all of ``row``; ``dwords`` of records, their padding included."""
+    """The next ``count`` queued packets, all of ``row``: TLPs, or one segment of the split form.
+
+    Members
+    -------
+    row, count : 6, 5
+    dwords : 13
+        Of the records, their CRCs and padding included.
+    type : 4
+        :class:`~dxpu.fabric.format.FrameType`.
+    offset : 11
+        DATA: dwords of data before this frame's.
+    final : 1
+        Nothing of the TLP follows in another frame.
+    """
 
     row: 6
     count: 5
     dwords: 13
+    type: 4
+    offset: 11
+    final: 1
 
 
 class Planner(wiring.Component):
@@ -67,7 +83,10 @@ class Planner(wiring.Component):
             i.ready.eq(~some | fits | (self.valid & self.take)),
         ]
         with m.If(i.valid & i.ready & (~some | self.valid)):
-            m.d.sync += [plan.row.eq(i.payload.row), plan.count.eq(1), plan.dwords.eq(padded)]
+            m.d.sync += [
+                plan.row.eq(i.payload.row), plan.count.eq(1), plan.dwords.eq(padded),
+                plan.type.eq(FrameType.TLP), plan.final.eq(1),
+            ]
         with m.Elif(i.valid & i.ready):
             m.d.sync += [plan.count.eq(plan.count + 1), plan.dwords.eq(total)]
         with m.Elif(self.valid & self.take):

@@ -41,9 +41,11 @@ def PreambleBeat(width):
     data, dwords, first, last
         As in a packet; ``last`` is the end of the preamble. Lanes past ``dwords`` are zero.
     count : 5
-        TLPs that follow; none in control frames.
+        Records that follow; none in control frames.
     total : 13
-        Dwords of their records.
+        Dwords of these records.
+    final : 1
+        Each record ends a TLP.
     drop : 1
         There is no frame: its TLPs, if any, are to be dropped. No data then.
     binding : 32
@@ -54,7 +56,7 @@ def PreambleBeat(width):
     """
     return data.StructLayout({
         "data": width, "dwords": range(width // 32 + 1), "first": 1, "last": 1, "count": 5,
-        "total": 13, "drop": 1, "binding": 32, "path": 4, "extension": 1,
+        "total": 13, "final": 1, "drop": 1, "binding": 32, "path": 4, "extension": 1,
     })
 
 
@@ -98,7 +100,7 @@ class PreambleBuilder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        control = Signal(Control, reset_less=True)  # type TLP: the plan
+        control = Signal(Control, reset_less=True)  # with TLPs: type and row
         plan = Signal(FramePlan, reset_less=True)
         route = Signal(FrameRoute, reset_less=True)
         load, free = Signal(), Signal()
@@ -117,7 +119,7 @@ class PreambleBuilder(wiring.Component):
                     m.next = "Request"
                 with m.Elif(self.plan_valid & self.hurry):
                     m.d.comb += self.plan_take.eq(1)
-                    m.d.sync += [control.type.eq(FrameType.TLP), control.row.eq(self.plan.row)]
+                    m.d.sync += [control.type.eq(self.plan.type), control.row.eq(self.plan.row)]
                     m.next = "Request"
             with m.State("Request"):
                 # The answer may come with the request's `ready`, before it or after it.
@@ -169,7 +171,9 @@ class PreambleBuilder(wiring.Component):
                 beat.count.eq(plan.count),
                 beat.total.eq(plan.dwords),
                 beat.drop.eq(~route.ok),
-                beat.binding.eq(Cat(route.seq[:16], route.tag)),
+                beat.final.eq(plan.final),
+                beat.binding.eq(Mux(control.type == FrameType.HDR, 0,
+                                    Cat(route.seq[:16], route.tag))),
                 beat.path.eq(route.path),
                 beat.extension.eq(route.crx),
             ]
@@ -185,7 +189,8 @@ class PreambleBuilder(wiring.Component):
         """All bytes of the preamble, and how many dwords of them count."""
         guarded = Cat(
             wire(Cat(control.type, Const(VERSION, 4)), 1),
-            wire(Cat(plan.count, Const(0, 1), route.ar, route.crx), 1),
+            wire(Cat(Mux(control.type == FrameType.TLP, plan.count, 0), Const(0, 1), route.ar,
+                     route.crx), 1),
             wire(Cat(route.src_node, route.dst_node), 3),
             wire(route.dst_slot, 1), wire(route.src_slot, 1),
             wire(Cat(route.stream, route.path), 1),
@@ -216,7 +221,7 @@ class PreambleBuilder(wiring.Component):
         return words, size
 
     def _body(self, control, plan, route):
-        """The body of an ACK or EVENT with its CRC, and its dwords; none with TLPs."""
+        """The body of an ACK or EVENT with its CRC, and its dwords; or what a DATA begins with."""
         event = Cat(wire(control.code, 1), wire(Const(0, 8), 1), wire(control.generation, 2),
                     wire(control.argument, 4))
         entries = Cat(credit_bytes(credit) for credit in route.credits)
@@ -226,6 +231,10 @@ class PreambleBuilder(wiring.Component):
         crc = (xor_tree(message[:8 * ACK_BYTES], data_matrix(CRC32C, ACK_BYTES))
                ^ Mux(is_ack, zeros_crc(CRC32C, ACK_BYTES), zeros_crc(CRC32C, EVENT_BYTES)))
         body = Mux(is_ack, Cat(entries, crc), Cat(event, crc))
-        is_tlp = plan.count != 0
-        return (Mux(is_tlp, 0, body),
-                Mux(is_tlp, 0, Mux(is_ack, ACK_BYTES // 4 + 1, EVENT_BYTES // 4 + 1)))
+        # Before the bytes of DATA: their offset and their number, which is without the CRC.
+        place = Cat(wire(plan.offset << 2, 2), wire((plan.dwords - 1)[:11] << 2, 2))
+        is_data = control.type == FrameType.DATA
+        has_records = plan.count != 0
+        return (Mux(has_records, Mux(is_data, place, 0), body),
+                Mux(has_records, is_data,
+                    Mux(is_ack, ACK_BYTES // 4 + 1, EVENT_BYTES // 4 + 1)))

@@ -10,7 +10,7 @@ from ..stream import PacketLayout, PacketSignature, Register, check_width, conne
 from .crc_appender import CrcAppender
 from .types import TlpMeta
 
-__all__ = ["LARGEST_RECORD", "TlpDescriptor", "TxQueue"]
+__all__ = ["LARGEST_RECORD", "TlpDescriptor", "TxQueue", "check_depth"]
 
 #: Dwords of the largest TLP (prefixes 4, header 4, data 1024, digest 1) and its CRC.
 LARGEST_RECORD = 1034
@@ -21,6 +21,18 @@ class TlpDescriptor(data.Struct):
 
     row: 6
     dwords: 11
+
+
+def reserve(width):
+    """Beats that may be under way to the memory."""
+    return CrcStream.LATENCY[width] + 4
+
+
+def check_depth(width, depth):
+    """Raise :exc:`ValueError` unless ``depth`` beats hold the largest TLP and what is under way."""
+    least = -(-LARGEST_RECORD // (width // 32)) + reserve(width)
+    if not isinstance(depth, int) or depth < least or depth & (depth - 1):
+        raise ValueError(f"depth must be a power of two of at least {least}, not {depth!r}")
 
 
 class TxQueue(wiring.Component):
@@ -52,12 +64,8 @@ class TxQueue(wiring.Component):
     """
 
     def __init__(self, width, *, depth, tlps=64):
-        lanes = check_width(width) // 32
-        self._reserve = CrcStream.LATENCY[width] + 4
-        least = -(-LARGEST_RECORD // lanes) + self._reserve
-        if not isinstance(depth, int) or depth < least or depth & (depth - 1):
-            raise ValueError(f"depth must be a power of two of at least {least}, not {depth!r}")
-        self._width, self._depth, self._tlps = width, depth, tlps
+        self._width, self._depth, self._tlps = check_width(width), depth, tlps
+        check_depth(width, depth)
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "descriptors": Out(stream.Signature(TlpDescriptor)),
@@ -77,7 +85,7 @@ class TxQueue(wiring.Component):
         connect(m, output.o, wiring.flipped(self.o))
 
         room = Signal(init=1)
-        m.d.sync += room.eq((queue.level <= self._depth - self._reserve)
+        m.d.sync += room.eq((queue.level <= self._depth - reserve(self._width))
                             & (descriptors.level <= self._tlps - 3))
         fields = ("data", "dwords", "first", "last", "discard")
         m.d.comb += [
