@@ -28,10 +28,11 @@ from cocotbext.pcie.core.port import SimPort
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
-from .hdl.mailbox import CHUNK_BITS, CHUNKS, TRANSFER_DWORDS
+from .hdl.mailbox import CHUNK_BITS, CHUNKS, CLASSES, TRANSFER_DWORDS
+from .hdl.monitor import RULES
 
 __all__ = ["CompletionTimeout", "DesignHangs", "DirectPort", "DutPort", "Mailbox", "RootComplex",
-           "TlpRecord", "UnexpectedCompletion", "attach_device", "attach_host",
+           "StreamBroken", "TlpRecord", "UnexpectedCompletion", "attach_device", "attach_host",
            "completion_length", "describe", "pack", "quiet", "replace_port", "unpack", "until"]
 
 log = logging.getLogger("dxpu.pcie")
@@ -49,6 +50,10 @@ class CompletionTimeout(Exception):
 
 class DesignHangs(Exception):
     """The design takes no more TLPs at a port."""
+
+
+class StreamBroken(Exception):
+    """The design broke a rule of the streams at a port."""
 
 
 class UnexpectedCompletion(Exception):
@@ -161,7 +166,7 @@ class Mailbox:
         self._tx_data = [getattr(dut, f"{name}__tx_data{n}") for n in range(CHUNKS)]
         self._rx_data = [getattr(dut, f"{name}__rx_data{n}") for n in range(CHUNKS)]
         for pin in ("tx_control", "tx_gap", "tx_accept", "tx_taken", "tx_info", "rx_count",
-                    "rx_info", "rx_stall", "rx_gap"):
+                    "rx_info", "rx_stall", "rx_gap", "rx_broken"):
             setattr(self, f"_{pin}", getattr(dut, f"{name}__{pin}"))
         for pin in (self._tx_gap, self._rx_stall, self._rx_gap):
             pin.value = 0
@@ -173,6 +178,7 @@ class Mailbox:
         cocotb.start_soon(self._watch_taken())
         cocotb.start_soon(self._watch_received())
         cocotb.start_soon(self._watch_progress())
+        cocotb.start_soon(self._watch_rules())
 
     def gaps(self, *, send: float = 0.0, receive: float = 0.0) -> None:
         """Share of idle cycles between beats into the design, and of cycles that take no beat."""
@@ -224,6 +230,13 @@ class Mailbox:
                 raise DesignHangs(
                     f"{self.name}: not taken for {self.patience_ns} ns: "
                     f"{describe(unpack(oldest.raw))}; {len(self._in_flight)} TLP(s) wait")
+
+    async def _watch_rules(self):
+        await ValueChange(self._rx_broken)
+        broken = int(self._rx_broken.value)
+        raise StreamBroken(f"{self.name}: " + ", ".join(
+            f"{CLASSES[n // len(RULES)]}: {RULES[n % len(RULES)]}"
+            for n in range(len(CLASSES) * len(RULES)) if broken >> n & 1))
 
     async def _watch_taken(self):
         count = int(self._tx_taken.value)

@@ -23,5 +23,10 @@ def test_hangs(case):
              testcase=case)
 
 
+def test_broken_stream():
+    simulate(Design(Passthrough, {"width": 64, "broken": True}),
+             "dxpu_sim.benches.passthrough_hangs", testcase="broken_stream")
+
+
 def test_library_switch():
     simulate(Design(Passthrough, {"width": 64}), "dxpu_sim.benches.library_switch")

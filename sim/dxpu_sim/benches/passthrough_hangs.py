@@ -1,10 +1,13 @@
-"""What a bench sees of a design that hangs. One test per simulation: each leaves a mess behind."""
+"""What a bench sees of a design that hangs or is broken.
+
+One test per simulation, because each leaves a mess behind.
+"""
 
 import cocotb
 from cocotb.triggers import Timer
 
 from dxpu_sim.benches.passthrough import System
-from dxpu_sim.pcie import CompletionTimeout, DesignHangs
+from dxpu_sim.pcie import CompletionTimeout, DesignHangs, StreamBroken
 
 
 @cocotb.test()
@@ -42,3 +45,9 @@ async def hang_of_the_design_ends_the_test(dut):
     system.mailboxes[1].stall(0, True)
     await driver.write_vram(0, bytes(8192))
     await Timer(10, "ms")
+
+
+@cocotb.test(expect_error=StreamBroken)
+async def broken_stream_ends_the_test(dut):
+    """A design that breaks a rule of streams is noticed in the cycle in which it does."""
+    await System(dut).start()

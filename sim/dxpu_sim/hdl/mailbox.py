@@ -14,6 +14,8 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.stream import PacketSignature, check_width
 
+from .monitor import PacketMonitor
+
 __all__ = ["CHUNKS", "CHUNK_BITS", "CLASSES", "MailboxSignature", "TlpPort"]
 
 #: Width of one data register, and how many there are: a TLP of up to 384 bytes is one transfer.
@@ -52,6 +54,9 @@ class MailboxSignature(wiring.Signature):
     rx_info : 75
         Cycle of the TLP's first (bits 31:0) and of this transfer's last beat (63:32), dwords
         (70:64), class (72:71), end of TLP (73), discard (74).
+    rx_broken : 12
+        Sticky, four bits per class: rules of the stream that the design broke
+        (:data:`dxpu_sim.hdl.monitor.RULES`).
     rx_stall : 3
         Per class: take no further TLP.
     """
@@ -62,7 +67,7 @@ class MailboxSignature(wiring.Signature):
             "tx_control": Out(9), "tx_gap": Out(8),
             "tx_accept": In(1), "tx_taken": In(16), "tx_info": In(64),
             **{f"rx_data{n}": In(CHUNK_BITS) for n in range(CHUNKS)},
-            "rx_count": In(16), "rx_info": In(75),
+            "rx_count": In(16), "rx_info": In(75), "rx_broken": In(12),
             "rx_stall": Out(3), "rx_gap": Out(8),
         })
 
@@ -207,7 +212,19 @@ class Receiver(wiring.Component):
         merged = stream.Signature(PacketSignature(self._width).members["payload"].shape).create()
         cls = self._merge(m, merged)
         self._collect(m, merged, cls)
+        self._police(m)
         return m
+
+    def _police(self, m):
+        """A monitor on each of the design's outputs."""
+        broken = []
+        for name in CLASSES:
+            stream = getattr(self, f"i_{name}")
+            m.submodules[f"monitor_{name}"] = monitor = PacketMonitor(stream.payload.shape())
+            m.d.comb += [monitor.payload.eq(stream.payload), monitor.valid.eq(stream.valid),
+                         monitor.ready.eq(stream.ready)]
+            broken.append(monitor.broken)
+        m.d.comb += self.rx_broken.eq(Cat(broken))
 
     def _merge(self, m, merged):
         """Connects one class to ``merged`` for a whole TLP at a time; returns its number."""

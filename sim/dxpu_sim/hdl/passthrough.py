@@ -19,11 +19,12 @@ class ClassQueues(Elaboratable):
     be got wrong.
     """
 
-    def __init__(self, width, source, sink, *, depth):
+    def __init__(self, width, source, sink, *, depth, broken=False):
         self._layout = PacketLayout(width)
         self._source = source
         self._sink = sink
         self._depth = depth
+        self._broken = broken
 
     def elaborate(self, platform):
         m = Module()
@@ -51,6 +52,8 @@ class ClassQueues(Elaboratable):
         for n, name in enumerate(CLASSES):
             output = getattr(self._sink, f"i_{name}")
             m.d.comb += [output.payload.eq(head), output.valid.eq(queue.r_rdy & (cls == n))]
+            if self._broken:
+                m.d.comb += output.payload.dwords.eq(0)
             with m.If(cls == n):
                 m.d.comb += queue.r_en.eq(output.ready)
         return m
@@ -65,16 +68,19 @@ class Passthrough(wiring.Component):
         Data bits per beat.
     depth : int
         Beats per queue.
+    broken : bool
+        Let the design break a rule of streams towards the host, for the test that it is noticed.
 
     Members
     -------
     host, device : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
     """
 
-    def __init__(self, width=64, *, depth=128):
+    def __init__(self, width=64, *, depth=128, broken=False):
         super().__init__({"host": In(MailboxSignature()), "device": In(MailboxSignature())})
         self._width = check_width(width)
         self._depth = depth
+        self._broken = broken
 
     def elaborate(self, platform):
         m = Module()
@@ -84,5 +90,6 @@ class Passthrough(wiring.Component):
         wiring.connect(m, wiring.flipped(self.host), host.py)
         wiring.connect(m, wiring.flipped(self.device), device.py)
         m.submodules.down = ClassQueues(self._width, host.o, device, depth=self._depth)
-        m.submodules.up = ClassQueues(self._width, device.o, host, depth=self._depth)
+        m.submodules.up = ClassQueues(self._width, device.o, host, depth=self._depth,
+                                      broken=self._broken)
         return m
