@@ -84,6 +84,8 @@ class SwitchRoute:
         Name of the upstream port.
     slots : dict
         Name of the port behind each downstream port, by its device number.
+    ports : int, optional
+        Downstream ports there are, if some have no port behind them.
 
     Attributes
     ----------
@@ -91,14 +93,14 @@ class SwitchRoute:
         Device numbers of the downstream ports whose link is up; changed by the bench. All at first.
     """
 
-    def __init__(self, host: Hashable, slots: dict[int, Hashable]):
+    def __init__(self, host: Hashable, slots: dict[int, Hashable], *, ports: int = 0):
         self.host = host
         self.slots = dict(slots)
         self.present = set(slots)
         self.bus = 0
         self._addressed = 0
         self.upstream = BridgeHeader()
-        self.downstream = {n: BridgeHeader() for n in slots}
+        self.downstream = {n: BridgeHeader() for n in sorted({*slots, *range(ports)})}
         self._numbers = {name: n for n, name in self.slots.items()}
 
     def __call__(self, source: Hashable, h: Header):

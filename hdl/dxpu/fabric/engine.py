@@ -64,7 +64,8 @@ class FabricEngine(wiring.Component):
         self._rows = rows
         self._paths = paths
         self._depth = frame_bytes * 8 // width
-        self._packetizer = Packetizer(width, depth=self._depth)
+        self._split = split
+        self._packetizer = Packetizer(width, split=split, depth=self._depth)
         self._depacketizer = Depacketizer(width, split=split, depth=self._depth)
         self._link = Link(rows=rows, sessions=sessions)
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link}
@@ -115,7 +116,14 @@ class FabricEngine(wiring.Component):
         m.submodules.tx_gate = gate = RowGate(self._width, rows=self._rows)
         tx = self._packetizer
         connect(m, wiring.flipped(self.tlp_i), gate.i)
-        connect(m, gate.o, tx.i)
+        if self._split:
+            # A HDR frame may leave before its TLP has ended: those that end badly stop here.
+            m.submodules.tx_store = store = PacketQueue(self._width, depth=self._depth,
+                                                        meta=TlpMeta)
+            connect(m, gate.o, store.i)
+            connect(m, store.o, tx.i)
+        else:
+            connect(m, gate.o, tx.i)
         m.d.comb += [
             gate.open.eq(self.open),
             self.stat_tx_unbound.eq(gate.stat_dropped),

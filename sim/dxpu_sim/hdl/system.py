@@ -70,6 +70,8 @@ class System(wiring.Component):
         self._width, self._paths = width, paths
         #: GPUs in each box.
         self.boxes = tuple(boxes)
+        #: Downstream ports of the host proxy.
+        self.ports = ports
         self._period_ps, self._delay = period_ps, delay
         common = {"paths": paths, "split": split, "sessions": max(4, len(boxes))}
         self._host = HostProxy(width, ports=ports, **common)
