@@ -221,6 +221,23 @@ def test_length_zero_is_1024_dwords(width):
     assert causes == [Malformed.LENGTH]
 
 
+def test_requests_end_at_a_4_kib_boundary_at_the_latest():
+    """Every pair of start and length about the boundary, the largest and the smallest included."""
+    lengths = (1, 2, 3, 511, 512, 513, 1023, 1024)
+    pairs = sorted({(start, length) for length in lengths
+                    for start in (0, 1, 511, 512, 1023, *range(1023 - length, 1026 - length))
+                    if 0 <= start < 1024})
+    packets = [Packet(golden.Tlp(fmt, 0, length=length, first_be=15, last_be=15 * (length > 1),
+                                 address=page | start << 2).pack())
+               for fmt, page in ((0, 0xFFFF_F000), (1, 0xFFFF_FFFF_FFFF_F000))
+               for start, length in pairs]
+    out, causes = run(64, packets)
+    compare(packets, out, causes)
+    crossing = [start + length > 1024 for start, length in pairs]
+    assert [p.discard for p in out] == crossing * 2
+    assert causes == [Malformed.BOUNDARY] * 2 * sum(crossing)
+
+
 def test_overlong_by_the_counter_period_is_still_malformed():
     """A packet longer than its header says by exactly 2**12 dwords must not pass."""
     raw = golden.Tlp(0, 0, length=1, first_be=15).pack()
