@@ -243,17 +243,22 @@ class FrameWalker(wiring.Component):
             m.d.comb += self._found.length.eq(1)
             m.next = "Skip"
         with m.Else():
-            self._walk_record(m, size, unknown=prefix.all())
+            # A record has at least four dwords: a narrow piece never ends it, and the length,
+            # which is late, decides nothing in this cycle.
+            self._walk_record(m, size, unknown=prefix.all(), long=lanes <= 2)
 
-    def _walk_record(self, m, need, *, unknown=Const(0)):
-        """One piece of a record of which ``need`` dwords are left, or ``unknown`` many."""
+    def _walk_record(self, m, need, *, unknown=Const(0), long=False):
+        """One piece of a record of which ``need`` dwords are left, or ``unknown`` many.
+
+        If it is ``long``, there are at least two more dwords than fit in the piece.
+        """
         lanes = self._lanes
         used, rest, move = Signal(range(lanes + 1)), Signal(12), Signal(range(lanes + 1))
         end, short, full = Signal(), Signal(), Signal()
-        more = unknown | (need > lanes)
+        more = Const(1) if long else unknown | (need > lanes)
         parity = Signal()
         m.d.comb += [
-            end.eq(~unknown & (need <= lanes)),
+            end.eq(~more),
             used.eq(Mux(more, lanes, need)),
             rest.eq(need - used),
             parity.eq(self._parity ^ used[0]),
@@ -279,7 +284,7 @@ class FrameWalker(wiring.Component):
                     header_field(self.header, "session tag")))),
                 self.piece.record.eq(~self._body),
                 self.piece.write.eq(~self._body & ~(end & (used == 1)) & ~self._flags.overflow),
-                self.piece.last.eq(~unknown & (rest <= 1)),
+                self.piece.last.eq(0 if long else ~unknown & (rest <= 1)),
                 self._remaining.eq(rest),
                 self._first.eq(end),
                 self._parity.eq(parity),
