@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .. import stream
 from ..cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
-from ..stream import PacketSignature
+from ..stream import PacketSignature, check_width
 from .gmii import GmiiSignature
 from .receive import Delivery, OverflowGuard, Receiver, RxWord
 from .transmit import Transmitter
@@ -30,8 +30,8 @@ class Mac(wiring.Component):
     full is discarded whole (``stat_rx_overflow``).
 
     Latency with all clocks at 125 MHz and width 64, measured: from the first beat on ``i`` to its
-    first byte on GMII (behind the preamble) 15 cycles; from the last byte of the FCS on GMII to the
-    last beat on ``o`` 8 cycles.
+    first byte on GMII (behind the preamble) 14 cycles; from the last byte of the FCS on GMII to the
+    last beat on ``o`` 7 cycles; up to one cycle less in each if the clocks differ in phase.
 
     Parameters
     ----------
@@ -40,7 +40,8 @@ class Mac(wiring.Component):
     max_frame : int
         Largest frame that is received, in bytes without FCS.
     tx_depth, rx_depth : int
-        Beats in the two crossings; powers of two.
+        Beats in the two crossings; powers of two. ``rx_depth`` is 2 KiB by default, whatever the
+        width: 16 us at line rate.
     rx_domain, tx_domain : str
         Clock domains of ``gmii.rx`` and ``gmii.tx``, at 125 MHz.
 
@@ -58,8 +59,11 @@ class Mac(wiring.Component):
         One cycle in ``sync`` per frame received, of exactly one of them.
     """
 
-    def __init__(self, width, *, max_frame=4400, tx_depth=16, rx_depth=64, rx_domain="gmii_rx",
-                 tx_domain="gmii_tx"):
+    def __init__(self, width, *, max_frame=4400, tx_depth=16, rx_depth=None,
+                 rx_domain="gmii_rx", tx_domain="gmii_tx"):
+        check_width(width)
+        if rx_depth is None:
+            rx_depth = 2048 * 8 // width
         self._domains = {"rx": rx_domain, "tx": tx_domain}
         self._receiver = Receiver(width, max_frame=max_frame)
         self._tx_queue = AsyncPacketQueue(width, depth=tx_depth, i_domain="sync",

@@ -41,8 +41,8 @@ class MacBench(wiring.Component):
 
     def __init__(self, width, *, rx_period_ps=8000, max_frame=4400, rx_depth=64):
         self._mac = Mac(width, max_frame=max_frame, rx_depth=rx_depth)
-        self._source = FrameSource(width)
-        self._sink = FrameSink(width)
+        self._source = FrameSource(width, max_bytes=8192)
+        self._sink = FrameSink(width, max_bytes=8192)
         self._rx_period_ps = rx_period_ps
         super().__init__({
             "gmii": Out(GmiiSignature()),

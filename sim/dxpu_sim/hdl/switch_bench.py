@@ -59,8 +59,8 @@ class SwitchBench(wiring.Component):
         bad = []
         for n in range(self._ports):
             m.submodules[f"mac{n}"] = mac = Mac(64, rx_domain="sync", tx_domain="sync")
-            m.submodules[f"source{n}"] = source = FrameSource(64)
-            m.submodules[f"sink{n}"] = sink = FrameSink(64)
+            m.submodules[f"source{n}"] = source = FrameSource(64, max_bytes=2048)
+            m.submodules[f"sink{n}"] = sink = FrameSink(64, max_bytes=2048)
             connect(m, mac.gmii, getattr(switch, f"port{n}"))
             stream.connect(m, source.o, mac.i)
             stream.connect(m, mac.o, sink.i)
