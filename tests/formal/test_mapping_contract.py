@@ -154,7 +154,8 @@ class CommitContract(wiring.Component):
 
     Commands and fence are free in every cycle; a command holds while the table is busy. One
     symbolic row is watched. Never a mix of old and new; no change without ``committed`` and no
-    ``committed`` without its command; nothing under a fence; nothing twice for one operation.
+    ``committed`` without its command; nothing under a fence; nothing twice for one operation; no
+    row is bound that was draining as long as its command was judged.
     """
 
     command: In(Binding)
@@ -163,6 +164,7 @@ class CommitContract(wiring.Component):
     epoch: In(32)
     fence: In(32)
     raise_fence: In(1)
+    draining: In(ROWS)
     watched: In(range(ROWS))
 
     def __init__(self, design=RowCommit):
@@ -176,6 +178,7 @@ class CommitContract(wiring.Component):
             dut.command.strobe.eq(self.strobe), dut.command.row.eq(self.target),
             dut.command.epoch.eq(self.epoch), dut.command.binding.eq(self.command),
             dut.fence.strobe.eq(self.raise_fence), dut.fence.epoch.eq(self.fence),
+            dut.draining.eq(self.draining),
         ]
         started, stable = Signal(), Signal(Value.cast(self.command).shape().width + 6 + 32)
         chosen, busy = Signal(range(ROWS)), Signal()
@@ -192,6 +195,10 @@ class CommitContract(wiring.Component):
         for n in range(ROWS):
             with m.If(self.watched == n):
                 m.d.comb += row.eq(dut.rows[n])
+        # Whether the row drained from the command's cycle to the one before the verdict.
+        draining, drained = Signal(), Signal()
+        m.d.comb += draining.eq(self.draining.bit_select(self.watched, 1))
+        m.d.sync += drained.eq(draining & (drained | ~busy))
         # The command and the fence as they were when it was given.
         m.d.sync += before.eq(row)
         target, fenced = Signal(6), Signal()
@@ -225,6 +232,8 @@ class CommitContract(wiring.Component):
             twice = ((row.operation_id == before.operation_id)
                      & (row.generation == before.generation))
             m.d.comb += Assert(~twice)
+            with m.If(row.used & ~before.used):
+                m.d.comb += Assert(~drained)
             with m.If(row.used & before.used):
                 m.d.comb += Assert(Cat(row.node, row.slot, row.stream, row.generation) == Cat(
                     before.node, before.slot, before.stream, before.generation))
@@ -254,7 +263,7 @@ class Torn(RowCommit):
         m.submodules.inner = inner = RowCommit(rows=ROWS, with_slot=True)
         for name in self.signature.members:
             source, sink = getattr(inner, name), getattr(self, name)
-            if name in ("command", "fence"):
+            if name in ("command", "draining", "fence"):
                 source, sink = sink, source
             m.d.comb += sink.eq(source)
         late = Signal(data.ArrayLayout(Binding, ROWS))
@@ -266,8 +275,8 @@ class Torn(RowCommit):
 def without(fact):
     """Mutant: a rule that never applies."""
     class Lawless(RowCommit):
-        def _look(self, m, facts, command, old):
-            super()._look(m, facts, command, old)
+        def _look(self, m, facts, *arguments):
+            super()._look(m, facts, *arguments)
             m.d.sync += facts[fact].eq(0)
     return Lawless
 
@@ -286,7 +295,8 @@ def test_rows_change_as_a_whole():
     prove(CommitContract(), depth=13)
 
 
-@pytest.mark.parametrize("mutant", [Shortcut, Torn, without("repeated"), without("fenced")])
+@pytest.mark.parametrize("mutant", [Shortcut, Torn, without("repeated"), without("fenced"),
+                                    without("draining")])
 def test_commit_contract_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(CommitContract(mutant), depth=13)

@@ -359,7 +359,7 @@ class Oracle:
     """The commit protocol in plain Python, from the design's sections 4 and 9."""
 
     def __init__(self, rows, host):
-        self.host, self.fence = host, 0
+        self.host, self.fence, self.draining = host, 0, 0
         self.rows = [dict(used=0, node=0, slot=0, stream=0, paths=0, generation=0, operation_id=0)
                      for _ in range(rows)]
         self.events = []
@@ -400,6 +400,8 @@ class Oracle:
         keys = ("node", "stream", *(["slot"] if self.host else []))
         if c["used"] and row["used"] and not (same_life and all(c[k] == row[k] for k in keys)):
             return CommitCode.IN_USE, False
+        if c["used"] and not row["used"] and self.draining >> c["row"] & 1:
+            return CommitCode.DRAINING, False
         change = (RowChange.UPDATED if c["used"] == row["used"]
                   else RowChange.BOUND if c["used"] else RowChange.RELEASED)
         self.events.append((c["row"], change, row["generation"]))
@@ -439,7 +441,7 @@ def random_command(rng, oracle, rows, history):
         return dict(rng.choice(history[-6:]))
     row = rng.randrange(rows) if rng.random() < 0.95 else rng.randrange(rows, 64)
     now = oracle.rows[row] if row < rows else oracle.rows[0]
-    used = rng.random() < (0.3 if now["used"] else 0.8)
+    used = rng.random() < (0.5 if now["used"] else 0.8)
     step = rng.choice((1, 1, 1, 0, 0, -1, 5, 32767, 32768))
     c = {
         "row": row, "used": int(used), "generation": (now["generation"] + step) % 65536,
@@ -449,7 +451,7 @@ def random_command(rng, oracle, rows, history):
         "slot": rng.choice((rng.randrange(1, 256),) * 9 + (0,)),
         "stream": rng.randrange(16), "paths": rng.choice((0, *[rng.randrange(1, 65536)] * 9)),
     }
-    if now["used"] and used and rng.random() < 0.7:  # new paths for the binding
+    if now["used"] and used and rng.random() < 0.5:  # new paths for the binding
         c.update(generation=now["generation"], node=now["node"], stream=now["stream"])
         if oracle.host:
             c["slot"] = now["slot"]
@@ -468,12 +470,14 @@ def test_commits_against_the_oracle(kind, rows):
 
     async def bench(ctx):
         history = []
-        for _ in range(200 if rows < 32 else 120):
+        for _ in range(250):
             if rng.random() < 0.06:
                 epoch = max(0, oracle.fence + rng.choice((1, 2, -1, 0)))
                 await manager.write(ctx, "fence_epoch", epoch)
                 oracle.raise_fence(epoch)
                 assert await manager.read(ctx, "fence_epoch") == oracle.fence
+            oracle.draining = rng.getrandbits(rows) & rng.getrandbits(rows)
+            ctx.set(dut.draining, oracle.draining)
             c = random_command(rng, oracle, rows, history)
             history.append(c)
             expected = oracle.commit(c)
@@ -520,6 +524,65 @@ def test_a_repeated_commit_has_one_event(kind):
     assert watch.events == [(1, RowChange.BOUND, 0), (0, RowChange.BOUND, 0),
                             (1, RowChange.RELEASED, 7)]
     assert watch.stats == {"committed": 3, "repeated": 3, "fenced": 0, "refused": 1}
+
+
+@pytest.mark.parametrize("kind", ["host", "box"])
+def test_a_draining_row_is_not_bound(kind):
+    """But it may be released and updated; and the same command binds it as soon as it may."""
+    dut = table(kind, 2)
+    manager, watch = Manager(dut), Watch(dut)
+    release = {**BIND, "operation_id": 2, "used": 0, "node": 0, "paths": 0}
+    again = {**BIND, "operation_id": 3, "generation": 8, "node": 0x106}
+
+    async def bench(ctx):
+        ctx.set(dut.draining, 0b01)  # the other row does not matter
+        assert await manager.commit(ctx, BIND) == CommitCode.DONE
+        ctx.set(dut.draining, 0b10)
+        update = {**BIND, "operation_id": 1, "paths": 1}
+        assert await manager.commit(ctx, update) == CommitCode.DONE
+        assert await manager.commit(ctx, release) == CommitCode.DONE
+        before = await manager.row(ctx, 1)
+        for _ in range(2):
+            assert await manager.commit(ctx, again) == CommitCode.DRAINING
+        assert await manager.row(ctx, 1) == before
+        # What else is wrong with it comes first.
+        assert await manager.commit(ctx, {**again, "generation": 7}) == CommitCode.STALE
+        # A repeated release is still done.
+        assert await manager.commit(ctx, release) == CommitCode.DONE
+        ctx.set(dut.draining, 0)
+        assert await manager.commit(ctx, again) == CommitCode.DONE
+
+    simulate(dut, bench, background=[watch.run])
+    assert watch.events == [(1, RowChange.BOUND, 0), (1, RowChange.UPDATED, 7),
+                            (1, RowChange.RELEASED, 7), (1, RowChange.BOUND, 7)]
+    assert watch.stats == {"committed": 4, "repeated": 1, "fenced": 0, "refused": 3}
+
+
+@pytest.mark.parametrize("late, code", [(2, CommitCode.DRAINING), (3, CommitCode.DONE)])
+def test_draining_is_in_time_two_cycles_after_a_release(late, code):
+    """The next command comes in the very cycle of ``committed``, the earliest there is."""
+    dut = RowCommit(rows=2, with_slot=True)
+    codes = []
+
+    async def command(ctx, **fields):
+        ctx.set(dut.command.row, 1)
+        ctx.set(dut.command.binding, {"node": 5, "slot": 1, "paths": 1, **fields})
+        ctx.set(dut.command.strobe, 1)
+        for now in range(5):
+            if now == late and fields["generation"] == 2:
+                ctx.set(dut.draining, 0b10)
+            await ctx.tick()
+            ctx.set(dut.command.strobe, 0)
+        codes.append(CommitCode(ctx.get(dut.code)))
+        assert ctx.get(dut.committed.strobe) == (codes[-1] == CommitCode.DONE)
+
+    async def bench(ctx):
+        await command(ctx, used=1, generation=1, operation_id=1)
+        await command(ctx, used=0, generation=1, operation_id=2)
+        await command(ctx, used=1, generation=2, operation_id=3)
+
+    simulate(dut, bench)
+    assert codes == [CommitCode.DONE, CommitCode.DONE, code]
 
 
 @pytest.mark.parametrize("kind", ["host", "box"])

@@ -27,7 +27,9 @@ class RowCommit(wiring.Component):
        release the row or to change the paths of its binding. A row that no operation wrote since
        reset takes any;
     7. to bind a used row, unless to the same node, slot, stream and generation: IN_USE;
-    8. DONE: the row is written in one cycle and ``committed`` tells what changed.
+    8. to bind a free row the end of whose last binding is under way (``draining``): DRAINING. The
+       same command may be tried again;
+    9. DONE: the row is written in one cycle and ``committed`` tells what changed.
 
     A manager must give each command its own operation id, not 0, and each binding of a row a newer
     generation. ``fence_epoch`` only ever rises; an attempt to lower it is refused and counted as
@@ -47,6 +49,10 @@ class RowCommit(wiring.Component):
         Ignored while ``busy``, but for its contents, which must hold.
     fence : In :class:`FenceUpdate`
     fence_epoch : Out(32)
+    draining : In(rows)
+        Bit n: the end of row n's last binding is under way, so the row must keep its peer. Looked
+        at in the second cycle after ``command.strobe``; to stop the next command in any case, it
+        must be high from the second cycle after ``committed.strobe`` on.
     rows : Out array of :class:`Binding`
     busy : Out(1)
         From the cycle of the strobe until ``code`` is there.
@@ -64,6 +70,7 @@ class RowCommit(wiring.Component):
             "command": In(CommitCommand),
             "fence": In(FenceUpdate),
             "fence_epoch": Out(32),
+            "draining": In(rows),
             "rows": Out(data.ArrayLayout(Binding, rows)),
             "busy": Out(1),
             "code": Out(CommitCode),
@@ -84,7 +91,8 @@ class RowCommit(wiring.Component):
         old = Signal(Binding, reset_less=True)
         code, write = Signal(CommitCode), Signal()
         facts = {name: Signal(name=name, reset_less=True) for name in (
-            "fenced", "repeated", "bad_target", "untouched", "older", "equal", "same_target")}
+            "fenced", "repeated", "bad_target", "untouched", "older", "equal", "same_target",
+            "draining")}
 
         m.d.comb += self.busy.eq(command.strobe | steps.any())
         m.d.sync += steps.eq(Cat(command.strobe & ~steps.any(), steps))
@@ -93,7 +101,7 @@ class RowCommit(wiring.Component):
             chosen.eq(Cat(command.row == n for n in range(self._count))),
             old.eq(one_hot_mux(chosen, list(self.rows))),
         ]
-        self._look(m, facts, command, old)
+        self._look(m, facts, command, old, chosen)
         m.d.comb += self._stats(decided, code, write)
         with m.If(judged):
             self._judge(m, facts, chosen, old, new, code, write)
@@ -123,7 +131,7 @@ class RowCommit(wiring.Component):
             m.d.sync += self.fence_epoch.eq(self.fence.epoch)
         return m
 
-    def _look(self, m, facts, command, old):
+    def _look(self, m, facts, command, old, chosen):
         """Compare the command with the row and the fence."""
         new = command.binding
         age = Signal(16)
@@ -138,6 +146,7 @@ class RowCommit(wiring.Component):
             facts["bad_target"].eq(new.used & ~peer_ok),
             facts["untouched"].eq(~old.operation_id.any()),
             facts["older"].eq(age[15]),
+            facts["draining"].eq((chosen & self.draining).any()),
             facts["equal"].eq(new.generation == old.generation),
             facts["same_target"].eq(Cat(new.node, new.slot, new.stream)
                                     == Cat(old.node, old.slot, old.stream)),
@@ -162,6 +171,8 @@ class RowCommit(wiring.Component):
                 m.d.sync += code.eq(CommitCode.STALE)
             with m.Elif(new.used & old.used & ~update):
                 m.d.sync += code.eq(CommitCode.IN_USE)
+            with m.Elif(new.used & ~old.used & facts["draining"]):
+                m.d.sync += code.eq(CommitCode.DRAINING)
             with m.Else():
                 m.d.sync += write.eq(1)
 

@@ -45,6 +45,9 @@ class HostTable(wiring.Component):
     config : In :class:`ConfigUpdate`
     bus : In :class:`~dxpu.csr.RegisterPort`
     rows : Out array of :class:`HostRow`
+    draining : In(ports)
+        Bit n: the end of row n's last binding is under way (its UNBIND is not sent yet); the row
+        cannot be bound meanwhile. Must be high from the second cycle after ``committed`` on.
     committed : Out :class:`RowEvent`
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
     """
@@ -59,6 +62,7 @@ class HostTable(wiring.Component):
             "config": In(ConfigUpdate),
             "bus": In(RegisterPort()),
             "rows": Out(data.ArrayLayout(HostRow, ports)),
+            "draining": In(ports),
             "committed": Out(RowEvent),
             **{stat: Out(1) for stat in _STATS},
         }
@@ -132,6 +136,9 @@ class BoxTable(wiring.Component):
         Bit n: a GPU is in slot n + 1.
     bus : In :class:`~dxpu.csr.RegisterPort`
     rows : Out array of :class:`BoxRow`
+    draining : In(slots)
+        Bit n: the end of row n's last binding is under way (its UNBIND is not sent yet); the row
+        cannot be bound meanwhile. Must be high from the second cycle after ``committed`` on.
     committed : Out :class:`RowEvent`
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
     """
@@ -143,6 +150,7 @@ class BoxTable(wiring.Component):
             "valid": In(slots),
             "bus": In(RegisterPort()),
             "rows": Out(data.ArrayLayout(BoxRow, slots)),
+            "draining": In(slots),
             "committed": Out(RowEvent),
             **{stat: Out(1) for stat in _STATS},
         })
@@ -169,6 +177,7 @@ def _managed(m, table, count, *, with_slot):
     binding = commit.command.binding
     m.d.comb += [
         file.stall.eq(commit.busy),
+        commit.draining.eq(table.draining),
         file.fence_epoch.value.eq(commit.fence_epoch),
         commit.fence.strobe.eq(file.fence_epoch.written),
         commit.fence.epoch.eq(file.fence_epoch.value_w),

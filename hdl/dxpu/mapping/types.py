@@ -148,6 +148,8 @@ class CommitCode(enum.Enum, shape=4):
     STALE = 6
     #: The row is bound to something else; release it first.
     IN_USE = 7
+    #: The end of the row's last binding is still under way; to be tried again.
+    DRAINING = 8
 
 
 class RowChange(enum.Enum, shape=2):
