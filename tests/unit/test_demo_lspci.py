@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from dxpu_sim import lspci
 
 
-def bus(number, *devices):
-    return SimpleNamespace(bus_num=number, devices=list(devices))
+def bus(number, *devices, last=None):
+    return SimpleNamespace(bus_num=number, last_bus_num=number if last is None else last,
+                           devices=list(devices))
 
 
 def endpoint(device=0, function=0, vendor=0x1234, device_id=0xd0a0):
@@ -15,8 +16,8 @@ def endpoint(device=0, function=0, vendor=0x1234, device_id=0xd0a0):
 
 
 def bridge(device, first, last, *devices):
-    return SimpleNamespace(device_num=device, function_num=0, sec_bus_num=first, sub_bus_num=last,
-                           subordinate=bus(first, *devices))
+    return SimpleNamespace(device_num=device, function_num=0,
+                           subordinate=bus(first, *devices, last=last))
 
 
 def test_empty_root():

@@ -72,6 +72,7 @@ class FabricEngine(wiring.Component):
         #: Name of each counter pulse, without its ``stat_``, to what it counts.
         self.stats = {
             "tx_unbound": "TLPs to be sent for a row that is not bound; dropped",
+            "rx_tlps": "TLPs received, for any row",
             "rx_unbound": "TLPs received for a row that is not bound; dropped",
             **{f"rx_overflow{n}": f"frames received on path {n} that did not fit its buffer"
                for n in range(paths)},
@@ -153,6 +154,7 @@ class FabricEngine(wiring.Component):
         connect(m, gate.o, wiring.flipped(self.tlp_o))
         m.d.comb += [
             gate.open.eq(self.open),
+            self.stat_rx_tlps.eq(rx.o.valid & rx.o.ready & rx.o.payload.last),
             self.stat_rx_unbound.eq(gate.stat_dropped),
         ]
 

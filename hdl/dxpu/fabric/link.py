@@ -241,7 +241,11 @@ class Link(wiring.Component):
     def _judge_headers(self, m, busy):
         header = self.header.payload
         verdict = self.verdict.payload
-        select, here, rows = Signal(self._sessions), Signal(), Signal(self._rows)
+        select, here = Signal(self._sessions), Signal()
+        rows, used = Signal(self._rows), Cat(r.used for r in self.rows)
+        # A released row may still name the peer of another that is in use.
+        one = Signal(self._rows)
+        m.d.comb += one.eq(Mux((rows & used).any(), rows & used, rows))
         tag, expected = Signal(16), Signal(24)
         numbered, ahead = Signal(), Signal(24)
         m.d.comb += [numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected)]
@@ -260,7 +264,7 @@ class Link(wiring.Component):
                 m.d.sync += [
                     tag.eq(one_hot_mux(select, [s.rx_tag for s in self.sessions])),
                     expected.eq(one_hot_mux(select, [s.next for s in self.state])),
-                    verdict.row.eq(Mux(rows.any(), encode(rows & -rows), NO_ROW)),
+                    verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
                 ]
                 m.next = "Judge"
             with m.State("Judge"):

@@ -38,6 +38,8 @@ class HostBindings(wiring.Component):
     control : stream of :class:`~dxpu.fabric.types.Control`
     open : ``rows``
         Bit n: TLPs of row n may pass, both ways.
+    draining : ``rows``
+        Bit n: the UNBIND of row n is not handed over yet; the row must keep its peer.
     """
 
     def __init__(self, *, rows):
@@ -48,6 +50,7 @@ class HostBindings(wiring.Component):
             "reset": In(rows),
             "control": Out(stream.Signature(Control)),
             "open": Out(rows),
+            "draining": Out(rows),
         })
 
     def elaborate(self, platform):
@@ -67,7 +70,12 @@ class HostBindings(wiring.Component):
 
         control = self.control
         due, row = Signal(self._rows), Signal(range(self._rows))
-        m.d.comb += [due.eq(unbind | bind | reset), row.eq(first_one(due))]
+        m.d.comb += [due.eq(unbind | bind | reset), row.eq(first_one(due)),
+                     self.draining.eq(unbind)]
+        for n in range(self._rows):
+            with m.If(control.valid & (control.payload.row == n)
+                      & (control.payload.code == EventCode.UNBIND)):
+                m.d.comb += self.draining[n].eq(1)
         with m.If(control.valid):
             with m.If(control.ready):
                 m.d.sync += control.valid.eq(0)

@@ -111,6 +111,7 @@ class HostProxy(wiring.Component):
         m.d.sync += in_reset.eq(switch.slot_reset)
         m.d.comb += [
             table.config.eq(switch.config),
+            table.draining.eq(bindings.draining),
             bindings.committed.eq(table.committed),
             bindings.reset.eq(file.reset.ports | (switch.slot_reset & ~in_reset)),
             engine.open.eq(bindings.open),

@@ -14,7 +14,8 @@ from cocotbext.pcie.core.tlp import CplStatus, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
 from dxpu_sim.checkers import watch
-from dxpu_sim.driver import find_devices, find_gpus, tree
+from dxpu_sim import lspci
+from dxpu_sim.driver import find_devices, find_gpus
 from dxpu_sim.gpu import Gpu
 from dxpu_sim.pcie import (DirectPort, RootComplex, TlpRecord, attach_device, attach_host, quiet,
                            replace_port, until)
@@ -70,10 +71,11 @@ async def three_gpus(dut):
     await system.rc.enumerate()
     assert len(find_devices(system.rc)) == 1 + 1 + 3 + 3
     drivers = find_gpus(system.rc)
-    assert tree(system.rc, {d.pcie_id: f"GPU {n}" for n, d in enumerate(drivers)}) == (
-        "-[0000:00]---01.0-[01-05]---00.0-[02-05]-+-01.0-[03]---00.0  GPU 0\n"
-        "                                         +-02.0-[04]---00.0  GPU 1\n"
-        "                                         \\-03.0-[05]---00.0  GPU 2")
+    numbers = {d.pcie_id: n for n, d in enumerate(drivers)}
+    assert lspci.tree(system.rc.host_bridge.bus, lambda d: f"GPU {numbers[d.pcie_id]}") == (
+        "-[0000:00]---01.0-[01-05]----00.0-[02-05]--+-01.0-[03]----00.0  GPU 0\n"
+        "                                           +-02.0-[04]----00.0  GPU 1\n"
+        "                                           \\-03.0-[05]----00.0  GPU 2")
     for n, driver in enumerate(drivers):
         await driver.open(interrupts="msi" if n == 1 else "msix")
         assert (await driver.serial(), await driver.name()) == (100 + n, f"GPU {n}")

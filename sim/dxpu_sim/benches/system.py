@@ -1,38 +1,180 @@
-"""The whole system: root complex, host proxy, Ethernet, box proxies, GPUs."""
+"""The whole system: root complex, host proxy, Ethernet, box proxies, GPUs.
+
+Everything is done from the driver's side, through the root complex. Options of the design come as
+JSON in ``$DXPU_SYSTEM``; it has two GPUs or more.
+"""
 
 import json
 import os
 
 import cocotb
-from cocotb.triggers import Timer
+from cocotb.triggers import Timer, ValueChange
+from cocotbext.pcie.core.tlp import CplStatus, TlpType
+from cocotbext.pcie.core.utils import PcieId
 
+from dxpu_sim.driver import find_devices, find_gpus
 from dxpu_sim.system import SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 
 
 @cocotb.test()
-async def enumeration_of_an_empty_switch(dut):
+async def empty_switch(dut):
     """Before anything is bound the root complex finds the switch and no GPU."""
     system = SimulatedSystem(dut, OPTIONS)
     await Timer(1, "us")
     await system.rc.enumerate()
-    print(system.rc.host_bridge.bus.to_str() if hasattr(system.rc.host_bridge.bus, "to_str")
-          else "")
+    assert not find_gpus(system.rc)
+    assert len(find_devices(system.rc)) == 2 + system.ports
     await system.finish()
 
 
 @cocotb.test()
 async def registers_and_video_memory(dut):
-    """Every GPU is found and answers at its own place."""
+    """Every GPU is found, tells its own name, and keeps what is written to it."""
     system = SimulatedSystem(dut, OPTIONS)
     await system.start()
-    for n, driver in enumerate(system.drivers):
-        assert await driver.serial() == system.gpus[n].serial
-        value = system.rng.getrandbits(32)
+    for n, (driver, gpu) in enumerate(zip(system.drivers, system.gpus, strict=True)):
+        assert (await driver.serial(), await driver.name()) == (gpu.serial, system.titles[n])
+    values = {driver: system.rng.getrandbits(32) for driver in system.drivers}
+    for driver, value in values.items():
         await driver.write_register("SCRATCH", value)
+    for driver, value in values.items():
         assert await driver.read_register("SCRATCH") == value
-        data = system.rng.randbytes(300)
-        await driver.write_vram(4 * n + 1, data)
-        assert await driver.read_vram(4 * n + 1, len(data)) == data
+    for n, driver in enumerate(system.drivers):
+        for length in (1, 2, 3, 5, 128, 700):
+            data = system.rng.randbytes(length)
+            await driver.write_vram(4 * n + 1, data)
+            assert await driver.read_vram(4 * n + 1, length) == data
     await system.finish()
+
+
+@cocotb.test()
+async def copies_of_all_gpus_at_once(dut):
+    """Copy engines read and write host memory, all at a time, with other packing limits too."""
+    system = SimulatedSystem(dut, OPTIONS)
+    await system.start(interrupts="msi")
+
+    async def copy(driver, gpu, length):
+        data = system.rng.randbytes(length)
+        source, memory = system.rc.alloc_region(length)
+        target, back = system.rc.alloc_region(length)
+        memory[:length] = data
+        await driver.copy_to_gpu(source, 0, length)
+        assert gpu.vram.read(0, length) == data
+        await driver.copy_to_host(target, 0, length)
+        assert bytes(back[:length]) == data
+
+    share = {}
+    name = f"box{len(system.boxes) - 1}"
+    for limit in (0, 300, 1500):
+        for proxy in (system.host, *system.boxes):
+            await proxy.write("control.fabric", packing_limit=limit, ack_delay=125)
+        before = (await system.counters())[name]
+        tasks = [cocotb.start_soon(copy(driver, gpu, system.rng.randint(2000, 5000)))
+                 for driver, gpu in zip(system.drivers, system.gpus, strict=True)]
+        for task in tasks:
+            await task
+        after = (await system.finish())[name]
+        share[limit] = ((after["fabric_tx_tlps"] - before["fabric_tx_tlps"])
+                        / (after["fabric_tx_frames"] - before["fabric_tx_frames"]))
+    # The writes of a copy wait for the line, so they share frames if they may.
+    assert share[0] <= 1 and share[1500] > 1.2, share
+
+
+@cocotb.test()
+async def gpu_to_gpu(dut):
+    """The copy engine of one GPU writes and reads the video memory of another."""
+    system = SimulatedSystem(dut, OPTIONS)
+    await system.start()
+    first, last = system.drivers[0], system.drivers[-1]
+    data = system.rng.randbytes(3000)
+    system.gpus[0].vram.write(0, data)
+    peer = last.dev.bar_addr[2]
+    await first.copy_to_host(peer + 0x5000, 0, len(data))
+    assert system.gpus[-1].vram.read(0x5000, len(data)) == data
+    await first.copy_to_gpu(peer + 0x5000, 0x9000, len(data))
+    assert system.gpus[0].vram.read(0x9000, len(data)) == data
+    ends = {(c.source, c.destination) for c in system.checker.crossings}
+    assert {("gpu0", system.names[-1]), (system.names[-1], "gpu0")} <= ends
+    await system.finish()
+
+
+async def raise_all_vectors(dut, kind):
+    system = SimulatedSystem(dut, OPTIONS)
+    await system.start(interrupts=kind)
+    for driver in system.drivers:
+        before = list(driver.interrupts)
+        for vector in range(len(before)):
+            await driver.trigger_interrupt(vector)
+            before[vector] += 1
+            assert driver.interrupts == before
+    await system.finish()
+
+
+@cocotb.test()
+async def msi(dut):
+    """Every vector arrives once for each time it is raised."""
+    await raise_all_vectors(dut, "msi")
+
+
+@cocotb.test()
+async def msix(dut):
+    """Every vector arrives once for each time it is raised."""
+    await raise_all_vectors(dut, "msix")
+
+
+@cocotb.test()
+async def wrong_accesses_are_unsupported(dut):
+    """What nobody claims is completed as Unsupported Request, by the switch or the GPU."""
+    system = SimulatedSystem(dut, OPTIONS)
+    await system.start()
+    driver = system.drivers[0]
+    inside = driver.dev.bus.bridge.pcie_id.bus
+    for target in (PcieId(inside, 31, 0), PcieId(driver.pcie_id.bus, 3, 0),
+                   PcieId(driver.pcie_id.bus, 0, 7)):
+        completion, = await system.rc.request(TlpType.CFG_READ_1, target=target)
+        assert completion.status == CplStatus.UR, target
+    # The doorbell page beyond the registers, and a read of registers in odd bytes.
+    completion, = await system.rc.request(TlpType.MEM_READ, driver.dev.bar_addr[0] + 0x10,
+                                          first_be=0b0110)
+    assert completion.status == CplStatus.UR
+    assert await driver.serial() == system.gpus[0].serial
+    await system.finish()
+
+
+@cocotb.test()
+async def spoiled_frames_are_dropped_and_counted(dut):
+    """A frame with a wrong bit has no effect but on a counter; the next one arrives."""
+    system = SimulatedSystem(dut, OPTIONS)
+    await system.start()
+    await system.finish()
+    driver, gpu = system.drivers[0], system.gpus[0]
+    clean = (await system.counters())["box0"]
+    rounds = 12
+    for _ in range(rounds):
+        gpu.vram.write(0x100, bytes(16))
+        cocotb.start_soon(driver.write_vram(0x100, system.rng.randbytes(16)))
+        await ValueChange(dut.probe_box0_gmii_rx)
+        await Timer(8 * system.rng.randint(10, 70), "ns")
+        dut.spoil.value = 0b10
+        await Timer(8, "ns")
+        dut.spoil.value = 0
+        await Timer(5, "us")
+        lost = system.checker.forget()
+        assert len(lost) == 1 and "lost" in lost[0], lost
+        assert gpu.vram.read(0x100, 16) == bytes(16)
+        data = system.rng.randbytes(16)
+        await driver.write_vram(0x100, data)
+        assert await driver.read_vram(0x100, 16) == data
+    await system.idle()
+    system.checker.finish()
+    counters = (await system.counters())["box0"]
+    rose = {name: total - clean[name] for name, total in counters.items()
+            if total != clean[name]}
+    assert rose["mac0_rx_bad_fcs"] == rounds, rose
+    assert rose["fabric_link_gap"] == rounds, rose
+    assert rose["fabric_rx_tlps"] == 2 * rounds, rose
+    assert set(rose) == {"mac0_rx_bad_fcs", "mac0_rx_good", "mac0_tx_good", "fabric_link_gap",
+                         "fabric_rx_tlps", "fabric_rx_frames", "fabric_tx_frames",
+                         "fabric_tx_tlps"}, rose

@@ -13,7 +13,7 @@ from cocotbext.pcie.core.tlp import CplStatus, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
 from dxpu_sim.checkers import watch
-from dxpu_sim.driver import find_devices, find_gpus, tree
+from dxpu_sim.driver import find_devices, find_gpus
 from dxpu_sim.gpu import Gpu
 from dxpu_sim.pcie import Mailbox, RootComplex, attach_device, attach_host, quiet, until
 from dxpu_sim.switch_route import SwitchRoute
@@ -55,7 +55,6 @@ async def empty_switch(dut):
     await system.rc.enumerate()
     ports = find_devices(system.rc)
     assert len(ports) == 1 + 1 + 3
-    print(tree(system.rc, {}))
     await system.finish()
 
 
@@ -67,7 +66,6 @@ async def three_gpus(dut):
     await system.rc.enumerate()
     assert len(find_devices(system.rc)) == 1 + 1 + 3 + 3
     drivers = find_gpus(system.rc)
-    print(tree(system.rc, {d.pcie_id: f"GPU {n}" for n, d in enumerate(drivers)}))
     for n, driver in enumerate(drivers):
         await driver.open(interrupts="msi" if n == 1 else "msix")
         assert (await driver.serial(), await driver.name()) == (100 + n, f"GPU {n}")

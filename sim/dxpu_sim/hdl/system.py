@@ -56,6 +56,8 @@ class System(wiring.Component):
     host, gpu0, gpu1, ... : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
         PCIe ports: upstream of the host proxy, and the slots, counted through all boxes.
     host_bus, box0_bus, ... : :class:`~dxpu_sim.hdl.regbox.RegisterBoxSignature`
+    spoil : one bit per proxy
+        While bit n is high, proxy n receives a wrong bit in each byte of path 0.
     cycle : 32
         Core clock cycles since reset.
     probe_<proxy>_<event> : 32
@@ -79,7 +81,8 @@ class System(wiring.Component):
         self._proxies = [self._host, *self._box]
         #: Register map of each proxy, the host's first.
         self.maps = [proxy.registers for proxy in self._proxies]
-        members = {"cycle": Out(32), "host": In(MailboxSignature())}
+        members = {"cycle": Out(32), "spoil": In(len(self._proxies)),
+                   "host": In(MailboxSignature())}
         for n in range(sum(boxes)):
             members[f"gpu{n}"] = In(MailboxSignature())
         for n in range(len(self._proxies)):
@@ -127,7 +130,16 @@ class System(wiring.Component):
             m.submodules[f"ethernet{path}"] = DomainRenamer("eth")(switch)
             m.d.comb += switch.delay.eq(self._delay)
             for n, proxy in enumerate(self._proxies):
-                wiring.connect(m, proxy.gmii[path], getattr(switch, f"port{n}"))
+                mac, port = proxy.gmii[path], getattr(switch, f"port{n}")
+                wrong = self.spoil[n] if path == 0 else 0
+                m.d.comb += [
+                    port.tx.txd.eq(mac.tx.txd),
+                    port.tx.tx_en.eq(mac.tx.tx_en),
+                    port.tx.tx_er.eq(mac.tx.tx_er),
+                    mac.rx.rxd.eq(port.rx.rxd ^ wrong),
+                    mac.rx.rx_dv.eq(port.rx.rx_dv),
+                    mac.rx.rx_er.eq(port.rx.rx_er),
+                ]
 
     def _probe(self, m, name, proxy):
         ports = [proxy.upstream] if name == "host" else list(proxy.slot)

@@ -1,0 +1,335 @@
+"""The simulation behind ``dxpu demo``: boot, use and measure GPUs behind a fabric.
+
+Options come as JSON in ``$DXPU_DEMO`` (:class:`dxpu_sim.demo.Options`); the outcome goes to
+``result.json`` in the run's folder, even if something failed, and the progress to ``progress.txt``:
+lines ``step TEXT`` and ``detail TEXT``.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import cocotb
+from cocotb.triggers import Timer
+from cocotb.utils import get_sim_time
+
+from dxpu_sim import lspci
+from dxpu_sim.driver import find_gpus
+from dxpu_sim.gpu import DEVICE_ID, VENDOR_ID
+from dxpu_sim.hdl.system import EVENTS
+from dxpu_sim.system import SimulatedSystem
+from dxpu_sim.waves import Trace
+
+#: What must hold, in the order in which it is found out.
+CHECKS = ("tree", "names", "registers", "video_memory", "interrupts", "round_trip", "copy_to_gpu",
+          "copy_to_host", "copies_together", "tlps_exact", "fabric_lossless", "counters_clean")
+
+CYCLE_NS = 8
+#: Simulated time without traffic before a measurement.
+QUIET_NS = 5_000
+
+
+class Demo:
+    """One run; ``result`` grows while it goes on."""
+
+    def __init__(self, dut):
+        self.options = json.loads(os.environ["DXPU_DEMO"])
+        self.folder = Path.cwd()
+        self.dut = dut
+        self.system = SimulatedSystem(dut, self.options["system"])
+        self.rng = self.system.rng
+        self.result = {"checks": dict.fromkeys(CHECKS, False), "error": None}
+        self._progress = open(self.folder / "progress.txt", "w", buffering=1)  # noqa: SIM115
+        self._probes = {}
+        self.trace = None
+        self._begin = time.perf_counter()
+        cocotb.start_soon(self._tick())
+
+    # Telling.
+
+    def step(self, text):
+        """Say what happens next."""
+        self._progress.write(f"step {text}\n")
+
+    def detail(self, text):
+        """Say what came out of it."""
+        self._progress.write(f"detail {text}\n")
+
+    async def _tick(self):
+        while True:
+            await Timer(20, "us")
+            tlps = sum(m.tlps_sent for m in self.system.mailboxes.values())
+            self.detail(f"{get_sim_time('us'):,.0f} us simulated, {tlps:,} TLPs")
+
+    def hold(self, name, condition=True, text=""):
+        """Check ``name`` held; if it did not, the run ends."""
+        if not condition:
+            raise AssertionError(f"{name}: {text}")
+        self.result["checks"][name] = True
+
+    # Steps.
+
+    async def run(self):
+        """Everything, in order."""
+        await self.boot()
+        await self.use()
+        await self.measure_round_trip()
+        await self.copy()
+        await self.copy_together()
+        await self.finish()
+
+    async def boot(self):
+        """The manager binds the GPUs, the host enumerates."""
+        system = self.system
+        if self.options["wave"] == "all":
+            self._start_trace()
+        self.step("Connecting host and boxes")
+        await system.connect()
+        self.step("Enumerating the PCI tree")
+        await system.rc.enumerate()
+        system.drivers = find_gpus(system.rc)
+        self.result["tree"] = lspci.tree(system.rc.host_bridge.bus, self._name)
+        self.hold("tree", len(system.drivers) == len(system.gpus),
+                  f"{len(system.drivers)} of {len(system.gpus)} GPUs were found")
+
+    def _name(self, device):
+        if (device.vendor_id, device.device_id) != (VENDOR_ID, DEVICE_ID):
+            return lspci.describe(device)
+        size = device.bar_size[2] >> 20
+        box, slot = self.system.slots[[d.dev for d in self.system.drivers].index(device)]
+        return f"{lspci.describe(device)} {size} MiB, box {box} slot {slot}"
+
+    async def use(self):
+        """Drivers open their GPUs and try everything that software may do with them."""
+        system = self.system
+        self.step("Opening drivers")
+        for n, driver in enumerate(system.drivers):
+            await driver.open(interrupts="msi" if n % 2 else "msix")
+        self.result["gpus"] = []
+        for n, (driver, gpu) in enumerate(zip(system.drivers, system.gpus, strict=True)):
+            box, slot = system.slots[n]
+            name, serial = await driver.name(), await driver.serial()
+            self.result["gpus"].append({
+                "name": name, "serial": f"{serial:016x}", "address": str(driver.pcie_id),
+                "box": box, "slot": slot, "vram_MiB": gpu.vram.size >> 20,
+                "interrupts": "MSI" if n % 2 else "MSI-X"})
+            if (name, serial) != (system.titles[n], gpu.serial):
+                raise AssertionError(f"names: GPU {n} says {name!r}, {serial:#x}")
+        self.hold("names")
+
+        self.step("Writing and reading registers")
+        values = {driver: self.rng.getrandbits(32) for driver in system.drivers}
+        for driver, value in values.items():
+            await driver.write_register("SCRATCH", value)
+        # Read only when all are written: each GPU must have its own.
+        for driver, value in values.items():
+            read = await driver.read_register("SCRATCH")
+            self._same("registers", driver, read, value)
+        self.hold("registers")
+
+        self.step("Writing and reading video memory")
+        for driver in system.drivers:
+            for length in (1, 4, 7, 64, 300):
+                offset, data = self.rng.randrange(1 << 20), self.rng.randbytes(length)
+                await driver.write_vram(offset, data)
+                self._same("video_memory", driver, await driver.read_vram(offset, length), data)
+        self.hold("video_memory")
+
+        self.step("Taking interrupts")
+        if self.options["wave"] == "on":
+            self._start_trace()
+        for driver in system.drivers:
+            vector = self.rng.randrange(len(driver.interrupts))
+            before = list(driver.interrupts)
+            await driver.trigger_interrupt(vector)
+            before[vector] += 1
+            self._same("interrupts", driver, driver.interrupts, before)
+        self.hold("interrupts")
+
+    @staticmethod
+    def _same(check, driver, found, expected):
+        if found != expected:
+            raise AssertionError(f"{check}: GPU {driver.pcie_id}: {found!r}, not {expected!r}")
+
+    def _start_trace(self):
+        self.trace = Trace(self.folder / self.options["wave_file"])
+        self.trace.start()
+        self._trace_ns = get_sim_time("ns")
+        self.result["wave_from_ns"] = self._trace_ns
+
+    async def _stop_trace_later(self, ns):
+        await Timer(ns, "ns")
+        self._stop_trace()
+
+    def _stop_trace(self):
+        if self.trace:
+            self.trace.stop()
+            self.result["wave_to_ns"] = get_sim_time("ns")
+            self.trace = None
+
+    async def measure_round_trip(self):
+        """Reads of four bytes on an idle fabric; the last one is taken apart."""
+        self.step("Measuring the round trip of a read")
+        driver, samples = self.system.drivers[0], []
+        for _ in range(self.options["reads"]):
+            await Timer(QUIET_NS, "ns")
+            begin = get_sim_time("ns")
+            await driver.read_register("SCRATCH")
+            samples.append(get_sim_time("ns") - begin)
+        half = self.options["wave_cycles"] // 2 * CYCLE_NS
+        if self.options["wave"] == "on":
+            elapsed = get_sim_time("ns") - self._trace_ns
+            await Timer(max(QUIET_NS, half - elapsed), "ns")
+            cocotb.start_soon(self._stop_trace_later(half))
+        else:
+            await Timer(QUIET_NS, "ns")
+        stages = await self._take_apart(driver)
+        total = stages[-1]["end_ns"] - stages[0]["start_ns"]
+        samples.append(total)
+        cycles = [(s["end_ns"] - s["start_ns"]) / CYCLE_NS for s in stages
+                  if s["kind"] == "conversion"]
+        self.result |= {
+            "round_trip_ns": total,
+            "round_trip_samples_ns": {"reads": len(samples), "min": min(samples),
+                                      "mean": sum(samples) / len(samples), "max": max(samples)},
+            "stages": stages,
+            "conversion_cycles": [round(c) for c in cycles],
+        }
+        # Whole stages, in order, and nothing between them.
+        gaps = [b["start_ns"] - a["end_ns"] for a, b in zip(stages, stages[1:], strict=False)]
+        self.hold("round_trip", len(cycles) == 4 and not any(gaps)
+                  and all(s["end_ns"] >= s["start_ns"] for s in stages),
+                  f"the stages of the read do not follow each other: {stages}")
+
+    async def _take_apart(self, driver):
+        """One read, and when it was where."""
+        names = [f"{proxy}_{event}" for proxy in ("host", "box0") for event in EVENTS]
+        probes, now = {}, {}
+
+        def sample(record):
+            # At once: an acknowledgement that follows would overwrite the probes.
+            now.update(cycle=int(self.dut.cycle.value), ns=get_sim_time("ns"))
+            probes.update((n, int(getattr(self.dut, f"probe_{n}").value)) for n in names)
+
+        received = self.system.mailboxes["host"].received
+        received.append(sample)
+        begin = get_sim_time("ns")
+        await driver.read_register("SCRATCH")
+        end = get_sim_time("ns")
+        received.remove(sample)
+
+        def at(probe):
+            return now["ns"] - ((now["cycle"] - probes[probe]) & 0xffffffff) * CYCLE_NS
+
+        stages, position = [], begin
+
+        def stage(lane, name, until, kind):
+            nonlocal position
+            stages.append({"lane": lane, "name": name, "start_ns": position, "end_ns": until,
+                           "kind": kind})
+            position = until
+
+        stage("root complex", "request", at("host_pcie_in"), "PCIe")
+        stage("host proxy", "conversion 1", at("host_frame_out"), "conversion")
+        stage("host proxy", "send", at("host_gmii_tx"), "MAC")
+        stage("Ethernet", "switch", at("box0_gmii_rx"), "Ethernet")
+        stage("box 0 proxy", "receive", at("box0_frame_in"), "MAC")
+        stage("box 0 proxy", "conversion 2", at("box0_pcie_out"), "conversion")
+        stage("GPU 0", "read", at("box0_pcie_in"), "GPU")
+        stage("box 0 proxy", "conversion 3", at("box0_frame_out"), "conversion")
+        stage("box 0 proxy", "send", at("box0_gmii_tx"), "MAC")
+        stage("Ethernet", "switch", at("host_gmii_rx"), "Ethernet")
+        stage("host proxy", "receive", at("host_frame_in"), "MAC")
+        stage("host proxy", "conversion 4", at("host_pcie_out"), "conversion")
+        stage("root complex", "completion", end, "PCIe")
+        return stages
+
+    async def copy(self):
+        """One large copy each way, timed."""
+        size = self.options["size"]
+        driver, gpu = self.system.drivers[0], self.system.gpus[0]
+        data = self.rng.randbytes(size)
+        source, memory = self.system.rc.alloc_region(size)
+        target, back = self.system.rc.alloc_region(size)
+        memory[:size] = data
+        vram = self.rng.randrange(1 << 19)
+        await Timer(QUIET_NS, "ns")
+        self.step(f"Copying {size:,} bytes from host to GPU")
+        begin = get_sim_time("ns")
+        await driver.copy_to_gpu(source, vram, size)
+        self.result["h2d_MBps"] = size / (get_sim_time("ns") - begin) * 1e3
+        self.hold("copy_to_gpu", gpu.vram.read(vram, size) == data, "video memory differs")
+        await Timer(QUIET_NS, "ns")
+        self.step(f"Copying {size:,} bytes from GPU to host")
+        begin = get_sim_time("ns")
+        await driver.copy_to_host(target, vram, size)
+        self.result["d2h_MBps"] = size / (get_sim_time("ns") - begin) * 1e3
+        self.hold("copy_to_host", bytes(back[:size]) == data, "host memory differs")
+
+    async def copy_together(self):
+        """All GPUs copy at the same time, each its own data."""
+        size = min(self.options["size"], 4096)
+        self.step(f"All GPUs copying {size:,} bytes each way at once")
+        failed = []
+
+        async def both_ways(driver):
+            data = self.rng.randbytes(size)
+            source, memory = self.system.rc.alloc_region(size)
+            target, back = self.system.rc.alloc_region(size)
+            memory[:size] = data
+            vram = self.rng.randrange(1 << 19)
+            await driver.copy_to_gpu(source, vram, size, vector=1)
+            await driver.copy_to_host(target, vram, size, vector=1)
+            if bytes(back[:size]) != data:
+                failed.append(str(driver.pcie_id))
+
+        tasks = [cocotb.start_soon(both_ways(driver)) for driver in self.system.drivers]
+        for task in tasks:
+            await task
+        self.hold("copies_together", not failed, f"host memory differs: {', '.join(failed)}")
+
+    async def finish(self):
+        """Nothing may be left over, lost or counted as wrong."""
+        self.step("Checking every TLP and counter")
+        await self.system.idle()
+        self.system.checker.finish()
+        self.hold("tlps_exact")
+        counters = await self.system.counters()
+        self.result["counters"] = counters
+
+        def total(name):
+            return sum(c[name] for c in counters.values())
+
+        self.result |= {"frames": total("fabric_tx_frames"), "tlps": total("fabric_tx_tlps")}
+        self.hold("fabric_lossless",
+                  total("fabric_rx_tlps") == total("fabric_tx_tlps") > 0
+                  and total("fabric_rx_frames") == total("fabric_tx_frames"),
+                  f"{counters}")
+        await self.system.finish()
+        self.hold("counters_clean")
+
+    def write(self):
+        """Write down what is known."""
+        self._stop_trace()
+        seconds = time.perf_counter() - self._begin
+        cycles = get_sim_time("ns") / CYCLE_NS
+        self.result |= {
+            "cycles": round(cycles), "seconds": seconds,
+            "simulated_cycles_per_s": cycles / seconds,
+            "pcie_tlps": sum(m.tlps_sent for m in self.system.mailboxes.values()),
+        }
+        (self.folder / "result.json").write_text(json.dumps(self.result))
+
+
+@cocotb.test()
+async def demo(dut):
+    """The run of ``dxpu demo``."""
+    this = Demo(dut)
+    try:
+        await this.run()
+    except BaseException as error:
+        this.result["error"] = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        this.write()

@@ -1,0 +1,340 @@
+"""``dxpu demo``: a host boots with GPUs behind an Ethernet and uses them; all is measured."""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .cli import UserError
+from .progress import Progress
+
+__all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "table",
+           "write_report"]
+
+WIDTHS = (32, 64, 128, 256, 512)
+PORTS = 8
+MAX_BOXES = 4
+MAX_SIZE = 16 << 20
+CYCLE_NS = 8
+#: The paper's figures for the same split: Table 6, nanoseconds of a read of a GPU by its host.
+PAPER_ROUND_TRIP_NS = 6800
+PAPER_CONVERSION_NS = 3700
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run is made of; checked values."""
+
+    #: GPUs in each box.
+    boxes: tuple[int, ...]
+    width: int
+    seed: int
+    #: Bytes of the large copy.
+    size: int
+    wave: str
+    #: Cycles in the wave, around the read that is taken apart.
+    wave_cycles: int
+    #: Reads whose round trip is measured, beside that one.
+    reads: int
+    out: Path
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    parser.add_argument("--boxes", default="2", help=f"GPU boxes, 1 to {MAX_BOXES}")
+    parser.add_argument("--gpus", default="3",
+                        help=f"GPUs, 1 to {PORTS}, spread evenly over the boxes")
+    parser.add_argument("--width", default="64", help="data bits per beat of the proxies: "
+                        + ", ".join(map(str, WIDTHS)))
+    parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"),
+                        help="seed of all random choices; the same seed gives the same run")
+    parser.add_argument("--size", default="64K",
+                        help="bytes to copy to a GPU and back, 64 to 16M; suffixes K and M")
+    parser.add_argument("--wave", default="on", choices=("on", "off", "all"),
+                        help="trace the cycles around one read, nothing, or the whole run")
+    parser.add_argument("--wave-cycles", default="50000", metavar="N",
+                        help="cycles to trace with --wave on, 1000 to 10000000")
+    parser.add_argument("--reads", default="4", metavar="N",
+                        help="reads to measure the round trip with, 1 to 10000")
+    parser.add_argument("--out", default="build/demo", metavar="FOLDER",
+                        help="folder for report, pictures and waves; made if it is not there")
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``text``: a number with an optional suffix K, M, KiB or MiB."""
+    match = re.fullmatch(r"(\d+)\s*(?:([KM])(?:i?B)?)?", text, re.IGNORECASE | re.ASCII)
+    if not match:
+        raise UserError(f"--size must be a number of bytes such as 4096 or 64K, not {text!r}")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20}[(match[2] or "").upper()]
+
+
+def _number(name, text, least, most):
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise UserError(f"{name} must be a whole number from {least} to {most}, not {text!r}")
+    return value
+
+
+def options(arguments) -> Options:
+    """Checked options; the first wrong value raises :exc:`~dxpu_sim.cli.UserError`."""
+    boxes = _number("--boxes", arguments.boxes, 1, MAX_BOXES)
+    gpus = _number("--gpus", arguments.gpus, 1, PORTS)
+    if gpus < boxes:
+        raise UserError(f"--gpus must be at least one per box: {boxes} boxes, but {gpus} "
+                        f"GPU{'s' * (gpus > 1)}")
+    try:
+        width = int(arguments.width)
+    except ValueError:
+        width = None
+    if width not in WIDTHS:
+        raise UserError(f"--width must be one of {', '.join(map(str, WIDTHS))}, "
+                        f"not {arguments.width!r}")
+    size = parse_size(arguments.size)
+    if not 64 <= size <= MAX_SIZE:
+        raise UserError(f"--size must be from 64 bytes to 16M, not {arguments.size!r}")
+    out = Path(arguments.out)
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out must be a folder, but {str(out)!r} is a file")
+    return Options(
+        boxes=tuple(gpus // boxes + (n < gpus % boxes) for n in range(boxes)), width=width,
+        seed=_number("--seed", arguments.seed, 0, (1 << 32) - 1), size=size, wave=arguments.wave,
+        wave_cycles=_number("--wave-cycles", arguments.wave_cycles, 1000, 10_000_000),
+        reads=_number("--reads", arguments.reads, 1, 10_000), out=out)
+
+
+def run(arguments) -> int:
+    """Run the demo; returns 0 only if every check held."""
+    chosen = options(arguments)
+    try:
+        chosen.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make folder {str(chosen.out)!r}: {error.strerror}") from None
+    # A report of an earlier run must not be taken for this one's.
+    for name in ("report.json", "timeline.svg", "timeline.png", "wave.vcd", "wave.fst",
+                 "wave.gtkw"):
+        (chosen.out / name).unlink(missing_ok=True)
+    shutil.rmtree(chosen.out / "wave-enums", ignore_errors=True)
+    return _Demo(chosen).run()
+
+
+class _Demo:
+    def __init__(self, chosen: Options):
+        self.options = chosen
+        self.progress = Progress()
+        self.wave = ""
+        self.failure = None
+        self._lines = 0
+
+    def run(self):
+        from .runner import Design, SimulationFailed, fst_available, simulate
+        o, started = self.options, time.monotonic()
+        system = {"width": o.width, "boxes": o.boxes, "ports": PORTS}
+        gpus = sum(o.boxes)
+        print(f"dxpu demo: a host, {len(o.boxes)} GPU box{'es' * (len(o.boxes) > 1)}, {gpus} "
+              f"GPU{'s' * (gpus > 1)}, {o.width}-bit proxies, seed {o.seed}", flush=True)
+        if o.wave != "off":
+            self.wave = "fst" if fst_available() else "vcd"
+            if self.wave == "vcd":
+                print("  note: no lz4.h and zlib.h in /usr/include, so the wave is VCD, not FST")
+        work = (o.out / "simulation").absolute()
+        shutil.rmtree(work, ignore_errors=True)
+        from .hdl.system import System
+        self.design = Design(System, system)
+        environment = {"DXPU_DEMO": json.dumps({
+            "system": system, "size": o.size, "wave": o.wave, "wave_cycles": o.wave_cycles,
+            "wave_file": f"wave.{self.wave}", "reads": o.reads})}
+
+        def job():
+            simulate(self.design, "dxpu_sim.benches.demo", env=environment, waves=self.wave,
+                     window=True, folder=work, seed=o.seed)
+
+        self.progress.step("Preparing the simulator (cached)")
+        self._wait(job, work, SimulationFailed)
+        result = _read_json(work / "result.json")
+        if self.failure is None and not all(result.get("checks", {"": 0}).values()):
+            self.failure = RuntimeError("a check did not hold")
+        self.progress.done(failed=self.failure is not None)
+        return self._finish(result, work, time.monotonic() - started)
+
+    def _wait(self, job, work, expected):
+        """Run ``job`` in a thread and show the bench's progress until it ends."""
+        def guarded():
+            try:
+                job()
+            except (expected, RuntimeError, OSError) as error:
+                self.failure = error
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.2)
+            self._follow(work / "progress.txt")
+
+    def _follow(self, path):
+        """Show the whole lines that were added to ``path``."""
+        try:
+            lines = path.read_text().split("\n")[:-1]
+        except OSError:
+            lines = []
+        for line in lines[self._lines:]:
+            kind, _, text = line.partition(" ")
+            (self.progress.step if kind == "step" else self.progress.update)(text)
+        self._lines = max(self._lines, len(lines))
+        self.progress.refresh()
+
+    def _finish(self, result, work, seconds):
+        o = self.options
+        checks = result.get("checks") or {"simulation": False}
+        files = {}
+        if result.get("stages"):
+            self.progress.step("Drawing the timeline")
+            checks["timeline"] = self._draw(result, files)
+            self.progress.done(failed=not checks["timeline"])
+        if self.wave:
+            self.progress.step("Writing the wave's save file")
+            checks["wave"] = self._waves(result, work, files)
+            self.progress.done(failed=not checks["wave"])
+        ok = self.failure is None and all(checks.values())
+        report = {
+            "ok": ok, "seed": o.seed, "checks": checks, "error": None if ok else self._why(result),
+            "options": {**asdict(o), "out": str(o.out)},
+            **{k: v for k, v in result.items() if k not in ("checks", "error")},
+            "split": split(result.get("stages", [])), "files": files, "total_seconds": seconds,
+        }
+        write_report(o.out / "report.json", report)
+        if ok:
+            shutil.rmtree(work, ignore_errors=True)
+        print(table(report))
+        print(f"\nreport   {o.out / 'report.json'}")
+        for name, path in files.items():
+            print(f"{name:<8} {path}")
+        if "waves" in files:
+            print(f"         look at it with: gtkwave {o.out / 'wave.gtkw'}")
+        if not ok:
+            print(f"\nFAILED: {report['error']}\nlog: {work / 'run.log'}")
+        return 0 if ok else 1
+
+    def _why(self, result):
+        error = result.get("error")
+        if error and not error.startswith("CancelledError"):
+            return error
+        return str(self.failure or "a file could not be written").strip().split("\n")[0]
+
+    def _draw(self, result, files):
+        from . import timeline
+        stages = [timeline.Stage(**s) for s in result["stages"]]
+        lanes = list(dict.fromkeys(s.lane for s in stages))
+        paths = [self.options.out / "timeline.svg", self.options.out / "timeline.png"]
+        try:
+            timeline.draw(
+                stages, lanes, paths, cycle_ns=CYCLE_NS,
+                title=f"One read of a GPU register through the fabric: "
+                      f"{result['round_trip_ns']:,.0f} ns from request to completion "
+                      f"({self.options.width} bit at 125 MHz, 1 Gbit/s Ethernet)")
+        except OSError as error:
+            self.failure = error
+            return False
+        files["timeline"] = str(paths[0])
+        files["picture"] = str(paths[1])
+        return all(p.stat().st_size for p in paths)
+
+    def _waves(self, result, work, files):
+        from . import runner, waves
+        source, target = work / f"wave.{self.wave}", self.options.out / f"wave.{self.wave}"
+        if not source.exists():
+            return False
+        os.replace(source, target)
+        files["wave"] = str(target)
+        save = self.options.out / "wave.gtkw"
+        stages = result.get("stages") or [{"start_ns": 0, "end_ns": 10_000}]
+        start, end = stages[0]["start_ns"], stages[-1]["end_ns"]
+        margin = (end - start) / 10
+        shown = waves.save_file(
+            save, target, runner.verilog(self.design), waves.system_groups(self.options.boxes),
+            marker_ps=round(start * 1e3), start_ps=round((start - margin) * 1e3),
+            span_ps=round((end - start + 2 * margin) * 1e3))
+        files["waves"] = str(save)
+        return bool(shown and target.stat().st_size and "wave_to_ns" in result)
+
+
+def _read_json(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def split(stages) -> dict:
+    """Round trip of a read by place, as in the paper's Table 6: cycles and nanoseconds of each."""
+    groups = {"PCIe": ("PCIe", "GPU"), "conversion": ("conversion",), "wire": ("MAC", "Ethernet")}
+    result = {}
+    for name, kinds in groups.items():
+        ns = sum(s["end_ns"] - s["start_ns"] for s in stages if s["kind"] in kinds)
+        result[name] = {"ns": ns, "cycles": ns / CYCLE_NS}
+    return result
+
+
+def write_report(path: Path, report: dict) -> None:
+    """Write ``report`` as JSON, whole or not at all."""
+    text = json.dumps(report, indent=2, default=list) + "\n"
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".report", delete=False) as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def table(report: dict) -> str:
+    """What the terminal shows at the end."""
+    lines = [""]
+    if report.get("tree"):
+        lines += [report["tree"], ""]
+    if report.get("stages"):
+        lines += _split_lines(report)
+    for name, key in (("host to GPU", "h2d_MBps"), ("GPU to host", "d2h_MBps")):
+        if key in report:
+            size = report["options"]["size"]
+            lines.append(f"{name:<34}{report[key]:>10.1f} MB/s   {size:,} bytes by the GPU's "
+                         "copy engine, verified")
+    if "frames" in report:
+        lines.append(f"{'through the fabric':<34}{report['frames']:>10,} frames, "
+                     f"{report['tlps']:,} TLPs; at the PCIe ends {report['pcie_tlps']:,} TLPs")
+    if "simulated_cycles_per_s" in report:
+        lines.append(f"{'simulation':<34}{report['simulated_cycles_per_s']:>10,.0f} cycles/s, "
+                     f"{report['cycles']:,} cycles in {report['seconds']:.1f} s")
+    lines += ["", "checks"]
+    for name, held in report["checks"].items():
+        lines.append(f"  {name.replace('_', ' '):<32}{'ok' if held else 'FAILED'}")
+    return "\n".join(lines)
+
+
+def _split_lines(report):
+    total = report["round_trip_ns"]
+    lines = [f"{'one read of 4 bytes':<34}{'cycles':>8}{'ns':>10}{'share':>8}"]
+    for stage in report["stages"]:
+        ns = stage["end_ns"] - stage["start_ns"]
+        lines.append(f"  {stage['lane'] + ': ' + stage['name']:<32}{ns / CYCLE_NS:>8.0f}"
+                     f"{ns:>10,.0f}{ns / total:>8.1%}")
+    paper = {"conversion": PAPER_CONVERSION_NS}
+    for name, part in report["split"].items():
+        text = f"{name}, all" if name != "conversion" else "conversion, four traversals"
+        note = f"   paper, Table 6: {paper[name]:,} ns" if name in paper else ""
+        lines.append(f"{text:<34}{part['cycles']:>8.0f}{part['ns']:>10,.0f}"
+                     f"{part['ns'] / total:>8.1%}{note}")
+    samples = report["round_trip_samples_ns"]
+    lines.append(f"{'round trip':<34}{total / CYCLE_NS:>8.0f}{total:>10,.0f}{1:>8.1%}"
+                 f"   paper: {PAPER_ROUND_TRIP_NS:,} ns; {samples['reads']} reads: "
+                 f"{samples['min']:,.0f} to {samples['max']:,.0f} ns")
+    return [*lines, ""]

@@ -1,0 +1,162 @@
+"""``dxpu demo`` as a user runs it: exit status, report, pictures, waves, one line per mistake."""
+
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+KEYS = {"ok", "seed", "checks", "gpus", "round_trip_ns", "h2d_MBps", "d2h_MBps",
+        "conversion_cycles", "frames", "tlps", "simulated_cycles_per_s", "split", "stages",
+        "counters", "cycles", "tree"}
+
+
+def dxpu(*argv, **options):
+    return subprocess.run(
+        [sys.executable, "-c", "import sys; from dxpu_sim.cli import main; sys.exit(main())",
+         *argv], capture_output=True, text=True, **options)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """Finished run and its folder."""
+    out = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    return dxpu("demo", "--size", "4096", "--reads", "2", "--seed", "7", "--out", str(out)), out
+
+
+def test_succeeds(demo):
+    run, out = demo
+    assert run.returncode == 0, run.stdout + run.stderr
+    # No terminal: plain lines, one per step, none rewritten.
+    assert "\r" not in run.stdout
+    for step in ("Enumerating the PCI tree", "Copying 4,096 bytes from host to GPU"):
+        assert re.search(rf"^  {step} +done +\d", run.stdout, re.MULTILINE), run.stdout
+    assert "FAILED" not in run.stdout
+
+
+def test_tree_shows_the_switch_and_three_gpus(demo):
+    run, out = demo
+    tree = json.loads((out / "report.json").read_text())["tree"]
+    assert tree in run.stdout
+    lines = tree.splitlines()
+    assert lines[0].startswith("-[0000:00]-")
+    assert sum("DXPU model GPU [1234:d0a0]" in line for line in lines) == 3
+    for n, place in enumerate(("box 0 slot 1", "box 0 slot 2", "box 1 slot 1")):
+        assert re.search(rf"0{n}\.0-\[\w+\]----00\.0  .*{place}$", lines[n]), tree
+    # All eight ports, five of them empty.
+    assert len(lines) == 8 and sum(line.endswith("]--") for line in lines) == 5
+
+
+def test_report(demo):
+    _, out = demo
+    report = json.loads((out / "report.json").read_text())
+    assert set(report) >= KEYS
+    assert report["ok"] is True and report["seed"] == 7 and report["error"] is None
+    assert len(report["checks"]) == 14 and all(v is True for v in report["checks"].values())
+    assert len(report["gpus"]) == 3 and len({g["serial"] for g in report["gpus"]}) == 3
+    assert {g["interrupts"] for g in report["gpus"]} == {"MSI", "MSI-X"}
+    assert report["frames"] > 100 and report["tlps"] > 100
+    assert report["simulated_cycles_per_s"] > 0
+
+
+def test_round_trip_is_split_without_rest(demo):
+    _, out = demo
+    report = json.loads((out / "report.json").read_text())
+    total = report["round_trip_ns"]
+    assert total == pytest.approx(sum(s["end_ns"] - s["start_ns"] for s in report["stages"]))
+    assert total == pytest.approx(sum(part["ns"] for part in report["split"].values()))
+    # Two frames of at least 64 + 8 bytes, each sent twice at 8 ns a byte, cannot be quicker.
+    assert report["split"]["wire"]["ns"] > 2 * 2 * 72 * 8
+    assert len(report["conversion_cycles"]) == 4
+    assert all(0 < c < 200 for c in report["conversion_cycles"])
+    assert report["split"]["conversion"]["cycles"] == pytest.approx(
+        sum(report["conversion_cycles"]), abs=2)
+
+
+def test_bandwidth_is_possible(demo):
+    _, out = demo
+    report = json.loads((out / "report.json").read_text())
+    for key in ("h2d_MBps", "d2h_MBps"):
+        assert 5 < report[key] < 125, key
+
+
+def test_timeline(demo):
+    _, out = demo
+    text = (out / "timeline.svg").read_text()
+    assert ET.fromstring(text).tag.endswith("svg")
+    for n in range(1, 5):
+        assert f"conversion {n} " in text
+    assert (out / "timeline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_wave_covers_the_cycles_around_the_read(demo):
+    _, out = demo
+    report = json.loads((out / "report.json").read_text())
+    start, end = report["stages"][0]["start_ns"], report["stages"][-1]["end_ns"]
+    assert report["wave_from_ns"] < start and end < report["wave_to_ns"]
+    cycles = (report["wave_to_ns"] - report["wave_from_ns"]) / 8
+    assert 50_000 <= cycles < 60_000
+    wave, = (path for path in out.glob("wave.*") if path.suffix in (".vcd", ".fst"))
+    assert wave.stat().st_size > 100_000
+    if wave.suffix == ".vcd":
+        with open(wave) as file:
+            times = [int(line[1:]) for line in file if line.startswith("#")]
+        assert times[0] == pytest.approx(report["wave_from_ns"] * 1e3, abs=8e3)
+        assert times[-1] == pytest.approx(report["wave_to_ns"] * 1e3, abs=8e3)
+
+
+def test_save_file_names_signals_of_the_wave_and_tables(demo):
+    _, out = demo
+    wave, = (path for path in out.glob("wave.*") if path.suffix in (".vcd", ".fst"))
+    lines = (out / "wave.gtkw").read_text().splitlines()
+    assert f'[dumpfile] "{wave}"' in lines
+    signals = [line.split()[-1] for line in lines if re.match(r"(\+\{.*\} )?top\.", line)]
+    assert len(signals) > 30
+    tables = {line.split()[-1] for line in lines if line.startswith("^")}
+    assert len(tables) > 2
+    for table in tables:
+        assert re.fullmatch(r"([0-9a-f]+ \S+\n)+", Path(table).read_text())
+    if wave.suffix == ".vcd":
+        assert set(signals) <= vcd_names(wave)
+
+
+def vcd_names(path):
+    """Full names of all signals of a VCD file, as GTKWave writes them."""
+    names, scope = set(), []
+    with open(path) as file:
+        for line in file:
+            words = line.split()
+            if words[:1] == ["$scope"]:
+                scope.append(words[2])
+            elif words[:1] == ["$upscope"]:
+                scope.pop()
+            elif words[:1] == ["$var"]:
+                names.add(".".join(scope) + "." + "".join(words[4:-1]))
+            elif words[:1] == ["$enddefinitions"]:
+                return names
+    return names
+
+
+@pytest.mark.parametrize("argv, message", [
+    (("--width", "48"), "--width must be one of 32, 64, 128, 256, 512, not '48'"),
+    (("--size", "big"), "--size must be a number of bytes such as 4096 or 64K, not 'big'"),
+    (("--gpus", "99"), "--gpus must be a whole number from 1 to 8, not '99'"),
+    (("--seed", "x"), "--seed must be a whole number from 0 to 4294967295, not 'x'"),
+    (("--wave", "maybe"), "argument --wave: invalid choice: 'maybe'"),
+    (("--bogus",), "unrecognized arguments: --bogus"),
+])
+def test_mistakes_get_one_line(argv, message, tmp_path):
+    run = dxpu("demo", *argv, "--out", str(tmp_path / "out"))
+    assert run.returncode == 2
+    assert run.stderr.count("\n") == 1 and message in run.stderr, run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_explains_every_option():
+    run = dxpu("demo", "--help")
+    assert run.returncode == 0
+    for option in ("boxes", "gpus", "width", "seed", "size", "wave", "wave-cycles", "reads", "out"):
+        assert re.search(rf"--{option} \S[^\n]*\n? +\S+", run.stdout), option

@@ -1,0 +1,50 @@
+"""The whole system in Verilator, below cocotbext-pcie's root complex."""
+
+import json
+import re
+
+import pytest
+
+import dxpu_sim.benches
+from dxpu_sim.demo import PORTS
+from dxpu_sim.hdl.system import System
+from dxpu_sim.runner import Design, fst_available, simulate
+
+BENCH = "dxpu_sim.benches.system"
+with open(f"{dxpu_sim.benches.__path__[0]}/system.py") as source:
+    #: The bench's tests; each has a run of its own, so that it begins with a reset.
+    CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
+#: As ``dxpu demo`` runs it by default, so that both need one build.
+DEMO = {"width": 64, "boxes": (2, 1), "ports": PORTS}
+SMALL = {"boxes": (1, 1), "ports": 2, "paths": 1}
+
+
+def run(options, case, **others):
+    simulate(Design(System, options), BENCH, testcase=f"{case}$",
+             env={"DXPU_SYSTEM": json.dumps(options)}, **others)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_boxes_with_three_gpus(case):
+    run(DEMO, case, waves="fst" if fst_available() else "vcd", window=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("width", [32, 128, 256, 512])
+def test_widths(width, case):
+    run({**SMALL, "width": width}, case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("width", [64, 512])
+def test_split_form(width, case):
+    run({**SMALL, "width": width, "split": True}, case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_core_clock_faster_than_the_line(case):
+    """A core clock of 200 MHz beside the Ethernet clock of 125 MHz."""
+    run({**SMALL, "width": 64, "period_ps": 5000}, case)
