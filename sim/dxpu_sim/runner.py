@@ -103,6 +103,17 @@ def _runner():
     return Verilator()
 
 
+def _public(source):
+    """Ports of ``top`` for Verilator's control file: the bench sets inputs and reads outputs.
+
+    All that can be written from outside costs time at every evaluation.
+    """
+    header = re.search(r"^module top\(.*?^endmodule", source, re.DOTALL | re.MULTILINE)[0]
+    ports = re.findall(r"^ *(input|output) (?:signed )?(?:\[[^]]*\] )?(\w+);", header, re.MULTILINE)
+    return "".join(f'public_flat_{"rw" if way == "input" else "rd"} -module "top" -var "{name}"\n'
+                   for way, name in ports)
+
+
 def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
           public: tuple[str, ...] = ()) -> Path:
     """Verilated executable of ``design``; returns its build folder.
@@ -115,11 +126,11 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
         More Verilator options.
     public : strings
         Modules (generated names) all of whose signals the bench may read and write through VPI,
-        besides those of ``top``.
+        besides the ports of ``top``.
     """
     source = verilog(design)
-    control = "`verilator_config\n" + "".join(
-        f'public_flat_rw -module "{module}" -var "*"\n' for module in ("top", *public))
+    control = "`verilator_config\n" + _public(source) + "".join(
+        f'public_flat_rw -module "{module}" -var "*"\n' for module in public)
     options = ["--timing", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
                "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20",
                "--output-split", "20000"]

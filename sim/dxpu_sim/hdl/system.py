@@ -13,6 +13,7 @@ from dxpu.stream import connect
 from .clock import SimClock
 from .ethernet_switch import EthernetSwitch
 from .mailbox import MailboxSignature, TlpPort
+from .pins import connect_pins
 from .probe import Probe
 from .regbox import RegisterBox, RegisterBoxSignature
 
@@ -96,16 +97,18 @@ class System(wiring.Component):
         m.submodules.core_clock = SimClock("sync", period_ps=self._period_ps)
         m.submodules.ethernet_clock = SimClock("eth", period_ps=8000, phase_ps=1700)
         m.d.sync += self.cycle.eq(self.cycle + 1)
+        spoil = Signal.like(self.spoil)
+        m.d.eth += spoil.eq(self.spoil)
 
         rename = DomainRenamer({f"gmii{p}_{d}": "eth" for p in range(self._paths)
                                 for d in ("rx", "tx")})
         for n, proxy in enumerate(self._proxies):
             m.submodules[node_name(n)] = rename(proxy)
             m.submodules[f"{node_name(n)}_bus"] = box = RegisterBox()
-            wiring.connect(m, wiring.flipped(getattr(self, f"{node_name(n)}_bus")), box.py)
+            connect_pins(m, getattr(self, f"{node_name(n)}_bus"), box.py)
             wiring.connect(m, box.bus, proxy.bus)
         self._attach_pcie(m)
-        self._attach_ethernet(m)
+        self._attach_ethernet(m, spoil)
         for n, proxy in enumerate(self._proxies):
             self._probe(m, node_name(n), proxy)
         return m
@@ -117,12 +120,12 @@ class System(wiring.Component):
         for n, port in enumerate([self._host.upstream, *self._slots()]):
             name = "host" if n == 0 else f"gpu{n - 1}"
             m.submodules[f"{name}_port"] = mailbox = TlpPort(self._width, seed=n + 1)
-            wiring.connect(m, wiring.flipped(getattr(self, name)), mailbox.py)
+            connect_pins(m, getattr(self, name), mailbox.py)
             connect(m, mailbox.o, port.rx)
             for cls in ("p", "np", "cpl"):
                 connect(m, getattr(port, f"tx_{cls}"), getattr(mailbox, f"i_{cls}"))
 
-    def _attach_ethernet(self, m):
+    def _attach_ethernet(self, m, spoil):
         nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(self._box)))]
         for path in range(self._paths):
             switch = EthernetSwitch(ports=len(nodes), path=path,
@@ -131,7 +134,7 @@ class System(wiring.Component):
             m.d.comb += switch.delay.eq(self._delay)
             for n, proxy in enumerate(self._proxies):
                 mac, port = proxy.gmii[path], getattr(switch, f"port{n}")
-                wrong = self.spoil[n] if path == 0 else 0
+                wrong = spoil[n] if path == 0 else 0
                 m.d.comb += [
                     port.tx.txd.eq(mac.tx.txd),
                     port.tx.tx_en.eq(mac.tx.tx_en),
