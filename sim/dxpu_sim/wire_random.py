@@ -49,7 +49,7 @@ def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: in
         lambda: Probe(rng.getrandbits(32), rng.getrandbits(32)),
         lambda: Fence(rng.getrandbits(8), rng.getrandbits(16)),
         lambda: split(random_tlp(rng), 64)[0],
-        lambda: Data(rng.getrandbits(16), rng.randbytes(4 * rng.randint(1, 16)),
+        lambda: Data(4 * rng.getrandbits(14), rng.randbytes(4 * rng.randint(1, 16)),
                      rng.getrandbits(32)),
         lambda: Mgmt(rng.randbytes(4 * rng.randint(7, 20))),
     ][number]()

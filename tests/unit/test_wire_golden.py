@@ -75,7 +75,7 @@ def bodies(draw):
     if kind == FrameType.HDR:
         return split(draw(small_tlps), 64)[0]
     if kind == FrameType.DATA:
-        return Data(draw(u(16)), draw(st.binary(min_size=4, max_size=64)), draw(u(32)))
+        return Data(4 * draw(u(14)), 4 * draw(st.binary(min_size=1, max_size=16)), draw(u(32)))
     if kind == FrameType.ACK:
         return Ack(draw(entries))
     if kind == FrameType.SACK:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 __all__ = [
     "ACK_BYTES", "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS",
-    "ETHERTYPE", "EVENT_BYTES", "FENCE_BYTES", "HCRC_INIT", "HCRC_OFFSET", "HCRC_POLY",
-    "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "MAC_PREFIX", "MIN_FRAME_BYTES",
-    "NODE_MANAGER", "NODE_UNASSIGNED", "PROBE_BYTES", "RECORD_ALIGN", "RECORD_CRC_BYTES",
-    "SEQUENCED", "SLOT_HOST", "TAG_NONE", "VERSION",
-    "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode", "EventCode", "FenceReason",
-    "Field", "FrameType", "PowerState", "Role", "SecurityMode", "binding_word", "node_mac",
+    "DATA_BYTES_MAX", "ETHERTYPE", "EVENT_BYTES", "FENCE_BYTES", "HCRC_INIT", "HCRC_OFFSET",
+    "HCRC_POLY", "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "MAC_PREFIX",
+    "MIN_FRAME_BYTES", "NODE_MANAGER", "NODE_UNASSIGNED", "PROBE_BYTES", "RECORD_ALIGN",
+    "RECORD_CRC_BYTES", "SEQUENCED", "SLOT_HOST", "TAG_NONE", "VERSION", "ArqMode", "Capability",
+    "CreditClass", "DropCause", "ErrorCode", "EventCode", "FenceReason", "Field", "FrameType",
+    "PowerState", "Role", "SecurityMode", "binding_word", "node_mac",
 ]
 
 ETHERTYPE = 0x88B5
@@ -38,6 +38,8 @@ COUNT_MAX = 31
 RECORD_CRC_BYTES = 4
 #: Records of a frame that has more than one are padded to a multiple of this.
 RECORD_ALIGN = 8
+#: Data and digest of the largest TLP.
+DATA_BYTES_MAX = 4096 + 4
 
 #: Bodies of fixed size, without the CRC-32C that ends each.
 ACK_ENTRIES = 3
@@ -245,16 +247,17 @@ class DropCause(IntEnum):
     not zero."""
     LENGTH = 7
     """Not exactly ``max(60, end of body)`` bytes, or no end follows (reserved Fmt, more records
-    than bytes)."""
+    than bytes). DATA: also if it does not continue the TLP; counted so only if nothing else is
+    wrong."""
     PADDING = 8
     """Padding after a record or after the body not zero."""
     RECORD = 9
-    """A record's CRC-32C, with its binding word, is wrong."""
+    """A record's CRC-32C, with its binding word, is wrong; or that of DATA."""
     BODY = 10
     """A body's CRC-32C is wrong, or a zero field in it is not zero, or an entry's class is not
     that of its place."""
     OVERFLOW = 11
-    """Larger than the receive queue."""
+    """Larger than the receive queue; HDR: the whole TLP is."""
     REFUSED = 12
     """Valid, but the link refused it (node, session, sequence)."""
     UNHANDLED = 13

@@ -10,6 +10,7 @@ HDR
     Its body is the TLP's prefixes and header, then the CRC-32C of exactly these bytes, least
     significant byte first and without binding (tag and SEQ are guarded by HCRC).
 DATA
+    Offset and length are multiples of four, the length is 4 to 4100 (LENGTH else).
     Ends in the running CRC, bound with this frame's tag and SEQ; that takes the place of a CRC
     over the body. Offset and length need no CRC: a receiver knows both beforehand, from the bytes
     it has and from the length of the frame. The digest counts as the last data bytes, in offset
@@ -372,7 +373,10 @@ def _body_end(kind: FrameType, data: bytes, count: int) -> int:
     if kind == FrameType.HDR:
         return header_length(data) + fmt.BODY_CRC_BYTES
     if kind == FrameType.DATA:
-        return 4 + _u(data, 2, 2) + fmt.RECORD_CRC_BYTES
+        offset, size = _u(data, 0, 2), _u(data, 2, 2)
+        if offset % 4 or size not in range(4, fmt.DATA_BYTES_MAX + 1, 4):
+            raise FrameError(DropCause.LENGTH, f"{size} bytes at offset {offset}")
+        return 4 + size + fmt.RECORD_CRC_BYTES
     if kind == FrameType.SACK:
         return fmt.ACK_BYTES + 4 + 8 * _u(data, fmt.ACK_BYTES, 2) + fmt.BODY_CRC_BYTES
     if kind == FrameType.MGMT:
