@@ -19,10 +19,10 @@ from dxpu_sim.testbench import (
 class Loop(wiring.Component):
     """A packetizer whose frames go straight into a depacketizer."""
 
-    def __init__(self, width):
+    def __init__(self, width, split):
         super().__init__({})
-        self.tx = Packetizer(width, depth=2048 * 32 // width)
-        self.rx = Depacketizer(width, depth=2048 * 32 // width)
+        self.tx = Packetizer(width, split=split, depth=2048 * 32 // width)
+        self.rx = Depacketizer(width, split=split, depth=2048 * 32 // width)
         self.frames = PacketSignature(width).create()
 
     def elaborate(self, platform):
@@ -43,11 +43,14 @@ def tlp(rng):
     return prefixes + head + rng.randbytes(8 + 4 * four + 4 * payload + 4 * td)
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 256, 512])
-def test_tlps_come_out_as_they_went_in(width):
+@pytest.mark.parametrize("width, split", [
+    *((width, False) for width in (32, 64, 128, 256, 512)),
+    (64, True), (256, True),
+    *(pytest.param(width, True, marks=pytest.mark.long) for width in (32, 128, 512))])
+def test_tlps_come_out_as_they_went_in(width, split):
     rng = random.Random(seed())
     row, tlps = 0, []
-    for _ in range(60):
+    for _ in range(30 if split else 60):
         row = row if rng.random() < 0.7 else rng.randrange(8)
         tlps.append(Packet(tlp(rng), {"row": row}))
     controls = [{"type": rng.choice([FrameType.ACK, FrameType.EVENT]), "row": rng.randrange(8),
@@ -55,7 +58,7 @@ def test_tlps_come_out_as_they_went_in(width):
                  "argument": rng.getrandbits(32)} for _ in range(10)]
     entries = [{"cls": n, "generation": 7, "header_limit": 0x1234 + n, "data_limit": 0xABCD - n,
                 "echo": 99} for n in range(3)]
-    dut = Loop(width)
+    dut = Loop(width, split)
     got, events, committed, dropped = [], [], [], []
 
     async def routes(ctx):
@@ -86,6 +89,7 @@ def test_tlps_come_out_as_they_went_in(width):
         drops = [getattr(dut.rx, name) for name in dir(dut.rx)
                  if name.startswith("stat_") and name != "stat_frames"]
         ctx.set(dut.rx.committed.ready, 1)
+        ctx.set(dut.tx.packing_limit, 100 if split else 512)
         async for *_, valid, frame, credits, drop in ctx.tick().sample(
                 dut.rx.committed.valid, dut.rx.committed.payload, dut.rx.credits, Cat(drops)):
             if drop:
@@ -110,5 +114,7 @@ def test_tlps_come_out_as_they_went_in(width):
     assert [(p.data, p.meta.row) for p in got] == [(p.data, p.meta["row"]) for p in tlps]
     assert sorted((e.row, e.code, e.generation, e.argument) for e in events) == wanted
     assert dropped == []
+    types = {f.header.type for f in committed} - {FrameType.ACK, FrameType.EVENT}
+    assert types == ({FrameType.HDR, FrameType.DATA} if split else {FrameType.TLP})
     sequenced = [f.header.seq for f in committed if f.header.type != FrameType.ACK]
     assert sequenced == list(range(len(sequenced)))

@@ -13,6 +13,9 @@ from .frame_judge import FrameJudge
 from .frame_walker import FrameWalker
 from .frame_window import FrameWindow
 from .header_check import HeaderCheck
+from .open_tlps import OpenTlps, PartMeta
+from .piece import TLP_DWORDS
+from .reassembler import Reassembler
 from .record_check import RecordCheck
 from .tlp_store import TlpStore
 from .types import Committed, Credit, Event, FrameHeader, TlpMeta, Verdict
@@ -26,9 +29,20 @@ class Depacketizer(wiring.Component):
     Every rule of the wire format is checked before the frame's ACK, credits, event or TLPs act:
     EtherType, version, HCRC, type, zero fields, count, credit class, exact length, padding, the
     CRC-32C of each record (with its binding word) or of the body, and the link's verdict. Of the
-    types, TLP, ACK and EVENT are acted upon; HELLO, HELLO_ACK, SACK, PROBE, FENCE, MGMT, HDR and
-    DATA are dropped and counted (``stat_unhandled``) after the check of their header: nothing
-    handles them yet.
+    types, TLP, ACK and EVENT are acted upon, and with ``split`` HDR and DATA; the others are
+    dropped and counted (``stat_unhandled``) after the check of their header: nothing handles them
+    yet.
+
+    With ``split``, TLPs of ``assemblies`` peers and streams are put together at a time, in between
+    any other frames. A DATA frame takes effect only if it goes on where the TLP of its peer and
+    stream stands, with the same session tag and row, and its CRC, over the whole TLP up to there,
+    is right; else it is dropped (``stat_length``, ``stat_record``). A frame that is dropped or
+    refused changes nothing, so that its repetition, if the link has one, completes the TLP; where
+    there is none, the TLP never becomes whole. It is given up (``stat_abandoned``) when a HDR or
+    TLP frame of its peer and stream takes effect, or when one more peer starts a TLP and no other
+    was longer without a part. A TLP leaves when its last DATA took effect, in the order of the
+    frames. One larger than ``depth - 2`` beats, or than any TLP may be, is dropped with its HDR
+    (``stat_overflow``); the DATA frames of others always fit.
 
     Order: frames are judged in the order they came. ``header`` is offered as soon as it is checked
     and the frame before it was dropped, or its ``committed`` (and ``event``) taken. TLPs leave in
@@ -43,7 +57,8 @@ class Depacketizer(wiring.Component):
     Throughput: the header takes ``ceil(8 or 10 dwords / lanes)`` cycles, each record
     ``ceil((TLP + 1 dwords) / lanes)``, what follows the last record one or more. At 32 and 64 bits
     that is one beat per cycle but for one or two cycles per record and frame; at wide beats several
-    records that share a beat take a cycle each. ``i.ready`` falls meanwhile.
+    records that share a beat take a cycle each. ``i.ready`` falls meanwhile. HDR and DATA frames do
+    not overlap with the judgement of the frame before; their TLP is read twice.
 
     Back-pressure: a frame waits for space if frames before it occupy the memory. One that does not
     fit in an empty memory is dropped and counted (``stat_overflow``); up to ``depth - 2`` beats of
@@ -54,9 +69,12 @@ class Depacketizer(wiring.Component):
     width : int
         Data bits per beat.
     split : bool
-        The split form (HDR and DATA) is received too. Not there yet: must be false.
+        The split form (HDR and DATA) is received too.
     depth : int
         Beats of TLP memory; a power of two, at least 4.
+    assemblies : int
+        TLPs in the split form that may be under way at a time; one for each session is enough. Each
+        takes block RAM for a largest TLP (4132 bytes), or ``depth - 2`` beats.
 
     Members
     -------
@@ -76,15 +94,22 @@ class Depacketizer(wiring.Component):
         Pulse: a frame took effect.
     stat_<cause> : 1
         One for each :class:`~.format.DropCause`, in small letters; pulse: a frame was dropped.
+    stat_abandoned : 1
+        Only with ``split``. Pulse: a TLP in the split form was given up before it was whole.
     """
 
-    def __init__(self, width, *, split=False, depth):
+    def __init__(self, width, *, split=False, depth, assemblies=4):
         check_width(width)
-        if split is not False:
-            raise ValueError(f"split must be False, not {split!r}")
+        if not isinstance(split, bool):
+            raise TypeError(f"split must be a bool, not {split!r}")
+        if not isinstance(assemblies, int) or assemblies < 1:
+            raise ValueError(f"assemblies must be a positive integer, not {assemblies!r}")
         self._width = width
-        self._depth = depth
-        self._store = TlpStore(width, depth=depth)
+        self._split = split
+        self._assemblies = assemblies
+        self._store = TlpStore(width, depth=depth,
+                               meta=PartMeta(assemblies) if split else TlpMeta)
+        self._rows = min(-(-TLP_DWORDS // (width // 32)), depth - 2)  # beats of an assembly
         super().__init__({
             "i": In(PacketSignature(width)),
             "header": Out(stream.Signature(FrameHeader)),
@@ -95,22 +120,21 @@ class Depacketizer(wiring.Component):
             "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
             "stat_frames": Out(1),
             **{f"stat_{cause.name.lower()}": Out(1) for cause in DropCause},
+            **({"stat_abandoned": Out(1)} if split else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
         width = self._width
         m.submodules.window = window = FrameWindow(width)
-        m.submodules.walker = walker = FrameWalker(width)
-        m.submodules.headers = headers = HeaderCheck()
-        m.submodules.records = records = RecordCheck(width)
+        m.submodules.walker = walker = FrameWalker(width, split=self._split)
+        m.submodules.headers = headers = HeaderCheck(split=self._split)
+        m.submodules.records = records = RecordCheck(width, split=self._split)
         m.submodules.store = store = self._store
         m.submodules.judge = judge = FrameJudge(width)
 
         connect(m, wiring.flipped(self.i), window.i)
         connect(m, headers.o, judge.i)
-        connect(m, judge.judge, store.judge)
-        connect(m, store.o, wiring.flipped(self.o))
         connect(m, judge.header, wiring.flipped(self.header))
         connect(m, wiring.flipped(self.verdict), judge.verdict)
         connect(m, judge.committed, wiring.flipped(self.committed))
@@ -132,11 +156,45 @@ class Depacketizer(wiring.Component):
             judge.done.eq(records.done),
             judge.bad_record.eq(records.bad_record),
             judge.bad_body.eq(records.bad_body),
-            judge.drained.eq(store.drained),
+            store.judge.valid.eq(judge.judge.valid),
+            store.judge.payload.keep.eq(judge.judge.payload.keep),
+            judge.judge.ready.eq(store.judge.ready),
             walker.judged.eq(judge.judged),
             self.credits.eq(judge.credits),
             self.stat_frames.eq(judge.stat_frames),
             *(getattr(self, f"stat_{cause.name.lower()}").eq(judge.dropped[cause])
               for cause in DropCause),
         ]
+        if self._split:
+            self._reassemble(m, walker, records, store, judge)
+        else:
+            connect(m, store.o, wiring.flipped(self.o))
+            m.d.comb += [
+                store.judge.payload.meta.row.eq(judge.judge.payload.row),
+                judge.drained.eq(store.drained),
+            ]
         return m
+
+    def _reassemble(self, m, walker, records, store, judge):
+        """The split form: what is open, and the memory behind the store."""
+        m.submodules.open = tlps = OpenTlps(
+            self._width, count=self._assemblies, largest=self._rows * (self._width // 32))
+        m.submodules.reassembler = reassembler = Reassembler(
+            self._width, count=self._assemblies, rows=self._rows)
+        connect(m, store.o, reassembler.i)
+        connect(m, reassembler.o, wiring.flipped(self.o))
+        m.d.comb += [
+            tlps.now.eq(judge.now),
+            tlps.present.eq(judge.present),
+            tlps.part.eq(walker.part),
+            tlps.piece.eq(walker.piece),
+            tlps.row.eq(judge.judge.payload.row),
+            tlps.took.eq(judge.took),
+            walker.resumable.eq(tlps.resumable),
+            records.resume.eq(tlps.resume),
+            *(getattr(judge, k).eq(getattr(tlps, k))
+              for k in ("misplaced", "other_row", "oversized")),
+            store.judge.payload.meta.eq(tlps.meta),
+            judge.drained.eq(store.drained & reassembler.idle),
+            self.stat_abandoned.eq(tlps.stat_abandoned),
+        ]

@@ -8,8 +8,8 @@ from ..priority import lowest_bit
 from ..stream import check_width
 from .format import ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, DropCause, FrameType
 from .frame_fields import credit_fields, natural
-from .frame_walker import Piece, Verdicts
 from .header_check import CheckedHeader
+from .piece import Piece, Verdicts
 from .types import Committed, Credit, Event, FrameHeader, Verdict
 
 __all__ = ["FrameJudge"]
@@ -30,13 +30,19 @@ class FrameJudge(wiring.Component):
     Members
     -------
     i : stream of :class:`~.header_check.CheckedHeader`
-    piece : :class:`~.frame_walker.Piece`
+    piece : :class:`~.piece.Piece`
         Bodies are taken from here.
-    result : :class:`~.frame_walker.Verdicts`
+    result : :class:`~.piece.Verdicts`
     done, bad_record, bad_body
         From :class:`~.record_check.RecordCheck`.
     judged : 1
         Pulse: the frame is done with.
+    misplaced, other_row, oversized : in
+        Of HDR and DATA frames, from :class:`~.open_tlps.OpenTlps`; zero if there are none.
+    now, present : :class:`~.types.FrameHeader`, 1
+        The header of the frame in question.
+    took : 1
+        Pulse: the frame takes effect.
     judge : stream of {keep, row}
         To :class:`~.tlp_store.TlpStore`.
     drained : in
@@ -61,6 +67,12 @@ class FrameJudge(wiring.Component):
             "bad_record": In(1),
             "bad_body": In(1),
             "judged": Out(1),
+            "misplaced": In(1),
+            "other_row": In(1),
+            "oversized": In(1),
+            "now": Out(FrameHeader),
+            "present": Out(1),
+            "took": Out(1),
             "judge": Out(stream.Signature(data.StructLayout({"keep": 1, "row": 6}))),
             "drained": In(1),
             "header": Out(stream.Signature(FrameHeader)),
@@ -98,16 +110,21 @@ class FrameJudge(wiring.Component):
             DropCause.FIELD: checked.field,
             DropCause.LENGTH: self.result.length,
             DropCause.PADDING: self.result.padding,
-            DropCause.RECORD: bad_record,
+            DropCause.RECORD: bad_record & ~self.misplaced,
             DropCause.BODY: bad_body | bad_fields,
-            DropCause.OVERFLOW: self.result.overflow,
+            DropCause.OVERFLOW: self.result.overflow | self.oversized,
             DropCause.REFUSED: verdict.valid & ~verdict.payload.accept,
             DropCause.UNHANDLED: checked.unhandled,
         }[cause] for cause in DropCause))
 
-        good = ~wrong.any()
+        # A part in the wrong place: only if the link takes it, since a repeated one is in none.
+        stray = self.misplaced | self.other_row
+        good = ~(wrong.any() | stray)
         m.d.sync += [self.dropped.eq(0), self.stat_frames.eq(0)]
         m.d.comb += [
+            self.now.eq(header),
+            self.present.eq(present),
+            self.took.eq(self.judge.valid & self.judge.ready & good),
             self.judge.payload.keep.eq(good),
             self.judge.payload.row.eq(verdict.payload.row),
             self.committed.payload.row.eq(verdict.payload.row),
@@ -125,6 +142,8 @@ class FrameJudge(wiring.Component):
                     m.d.comb += self.judge.valid.eq(~good | ~is_event | self.drained)
                 with m.If(self.judge.valid & self.judge.ready):
                     m.d.sync += [self.dropped.eq(lowest_bit(wrong)), self.stat_frames.eq(good)]
+                    with m.If(stray & ~wrong.any()):
+                        m.d.sync += self.dropped.eq(1 << DropCause.LENGTH)
                     with m.If(good):
                         m.d.sync += [self.committed.valid.eq(1), self.event.valid.eq(is_event)]
                         m.next = "Report"

@@ -1,65 +1,25 @@
 """Walks over the dwords of received frames and takes them apart.
 
-Ref: docs/wire-format.md, "TLP records"; PCIe Base 5.0, 2.2.1
+Ref: docs/wire-format.md, "TLP records", "HDR and DATA"; PCIe Base 5.0, 2.2.1
 """
 
 from amaranth import *
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..priority import encode, one_hot_mux
 from ..stream import check_width
 from .format import ACK_BYTES, BODY_CRC_BYTES, EVENT_BYTES, MIN_FRAME_BYTES, FrameType
-from .frame_fields import header_field
+from .frame_fields import header_field, natural
+from .piece import DATA_DWORDS, PartSize, Piece, Verdicts
 
-__all__ = ["FrameWalker", "Piece", "Verdicts"]
+__all__ = ["FrameWalker"]
 
 #: Dwords of the fixed header, and with the credit extension.
 _PLAIN, _EXTENDED = 8, 10
 #: Dwords of the bodies that are looked at, their CRC-32C included.
 _ACK = (ACK_BYTES + BODY_CRC_BYTES) // 4
 _EVENT = (EVENT_BYTES + BODY_CRC_BYTES) // 4
-
-
-class Piece(data.StructLayout):
-    """Part of a record or body, aligned to its start.
-
-    Members
-    -------
-    valid : 1
-    data : ``width``
-        Zero behind ``dwords``.
-    dwords : ``range(width // 32 + 1)``
-        Dwords, the CRC-32C included if ``end``.
-    first, end : 1
-        The record or body starts, ends (with its CRC-32C) in this piece.
-    binding : 32
-        Binding word of the frame; zero in a body.
-    record : 1
-        A TLP record, not a body.
-    write : 1
-        TLP dwords are in this piece and are to be stored.
-    last : 1
-        The last dword of the TLP is in this piece.
-    eof : 1
-        The frame ends here; also without ``valid``.
-    """
-
-    def __init__(self, width):
-        super().__init__({
-            "valid": 1, "data": width, "dwords": range(width // 32 + 1), "first": 1, "end": 1,
-            "binding": 32, "record": 1, "write": 1, "last": 1, "eof": 1,
-        })
-
-
-class Verdicts(data.Struct):
-    """What the walk found wrong with a frame; see :class:`~.format.DropCause`."""
-
-    fcs: 1
-    runt: 1
-    length: 1
-    padding: 1
-    overflow: 1
 
 
 class FrameWalker(wiring.Component):
@@ -73,6 +33,8 @@ class FrameWalker(wiring.Component):
     ----------
     width : int
         Data bits per beat.
+    split : bool
+        HDR and DATA frames are walked over too; else skipped.
 
     Members
     -------
@@ -81,20 +43,25 @@ class FrameWalker(wiring.Component):
     header : 320
         The first 40 bytes of the frame (MAC addresses missing), from ``header_valid`` to
         ``header_taken``. Only then the next frame's header comes in.
-    piece : :class:`Piece`
+    piece : :class:`~.piece.Piece`
         Registered. There is no back-pressure.
     room : in
         There is space to store one more piece after ``piece``; else the walk waits.
     hopeless : in
         There will be no space: the frame is the only one in memory. Without ``room``, the frame is
         marked (``overflow``) and walked to its end.
-    result : :class:`Verdicts`
+    result : :class:`~.piece.Verdicts`
         Of the frame whose ``eof`` came last; holds until ``judged``.
     judged : in
-        The frame is done with. The next ``eof``, and the next body, wait for it.
+        The frame is done with. The next ``eof``, and the next body, HDR and DATA, wait for it.
+    resumable : in
+        The TLP that a DATA frame continues was looked up; the frame waits for it.
+    part : :class:`~.piece.PartSize`
+        Of the HDR or DATA frame, from its ``eof`` to ``judged``.
     """
 
-    def __init__(self, width):
+    def __init__(self, width, *, split=False):
+        self._split = split
         self._lanes = lanes = check_width(width) // 32
         self._piece = Piece(width)
         super().__init__({
@@ -113,6 +80,8 @@ class FrameWalker(wiring.Component):
             "hopeless": In(1),
             "result": Out(Verdicts),
             "judged": In(1),
+            "resumable": In(1),
+            "part": Out(PartSize),
         })
 
     def elaborate(self, platform):
@@ -125,7 +94,10 @@ class FrameWalker(wiring.Component):
         self._missing = Signal(range(16), init=MIN_FRAME_BYTES // 4)  # dwords left to 60 bytes
         self._records = Signal(5)                            # records to come, this one included
         self._shared = Signal()                              # the frame has more than one
-        self._body = Signal()                                # a body of fixed size, no record
+        self._body = Signal()                                # no record
+        # Not to be stored; waits for its judge. Both go for bodies of fixed size.
+        self._plain, self._hold = Signal(), Signal()
+        self._part = Signal()                                # HDR or DATA
         self._remaining = Signal(12)                         # dwords of this record to come
         self._odd = Signal()                                 # lane 0 of `data` was used already
         self._first = Signal(init=1)                         # a record starts at lane 0
@@ -139,6 +111,9 @@ class FrameWalker(wiring.Component):
                 self._walk_head(m)
             with m.State("Body"):
                 self._walk_record(m, self._remaining)
+            if self._split:
+                with m.State("Place"):
+                    self._walk_place(m)
             if lanes == 1:
                 with m.State("Pad"):
                     self._walk_pad(m)
@@ -209,9 +184,13 @@ class FrameWalker(wiring.Component):
                     self._choose_body(m, header_field(start, "type"), header_field(start, "count"))
 
     def _choose_body(self, m, kind, count):
-        m.d.sync += [self._records.eq(1), self._shared.eq(0), self._body.eq(1), self._parity.eq(0)]
+        m.d.sync += [
+            self._records.eq(1), self._shared.eq(0), self._parity.eq(0),
+            self._body.eq(1), self._plain.eq(1), self._hold.eq(1), self._part.eq(0),
+        ]
         with m.If((kind == FrameType.TLP) & (count != 0)):
-            m.d.sync += [self._records.eq(count), self._shared.eq(count > 1), self._body.eq(0)]
+            m.d.sync += [self._records.eq(count), self._shared.eq(count > 1), self._body.eq(0),
+                         self._plain.eq(0), self._hold.eq(0)]
             m.next = "Head"
         with m.Elif(kind == FrameType.ACK):
             m.d.sync += self._remaining.eq(_ACK)
@@ -219,6 +198,13 @@ class FrameWalker(wiring.Component):
         with m.Elif(kind == FrameType.EVENT):
             m.d.sync += self._remaining.eq(_EVENT)
             m.next = "Body"
+        if self._split:
+            with m.Elif(kind == FrameType.HDR):
+                m.d.sync += [self._plain.eq(0), self._part.eq(1)]
+                m.next = "Head"
+            with m.Elif(kind == FrameType.DATA):
+                m.d.sync += [self._body.eq(0), self._plain.eq(0), self._part.eq(1)]
+                m.next = "Place"
         with m.Else():
             m.next = "Skip"
 
@@ -231,13 +217,15 @@ class FrameWalker(wiring.Component):
         m.d.comb += head.eq(Cat(~prefix[n] & prefix[:n].all() if n else ~prefix[0]
                                 for n in range(lanes)))
         word, before, size = Signal(32), Signal(range(lanes + 1)), Signal(12)
+        tail = Signal(11)
         length = Cat(word[24:32], word[16:18])
         m.d.comb += [
             word.eq(one_hot_mux(head, words)),
             before.eq(encode(head)),
-            # Prefixes, header, digest, CRC-32C; then the payload.
-            size.eq((before + 4 + word[5] + word[23])
-                    + Mux(word[6], Cat(length, length == 0), 0)),
+            # Prefixes, header, digest, CRC-32C; then the payload. HDR has no digest nor payload.
+            size.eq((before + 4 + word[5] + (word[23] & ~self._part))
+                    + Mux(word[6] & ~self._part, Cat(length, length == 0), 0)),
+            tail.eq(Mux(word[6], Cat(length, length == 0), 0) + word[23]),
         ]
         with m.If(word[7]):                     # reserved Fmt: no length follows
             m.d.comb += self._found.length.eq(1)
@@ -245,12 +233,30 @@ class FrameWalker(wiring.Component):
         with m.Else():
             # A record has at least four dwords: a narrow piece never ends it, and the length,
             # which is late, decides nothing in this cycle.
-            self._walk_record(m, size, unknown=prefix.all(), long=lanes <= 2)
+            self._walk_record(m, size, unknown=prefix.all(), long=lanes <= 2, tail=tail)
 
-    def _walk_record(self, m, need, *, unknown=Const(0), long=False):
+    def _walk_place(self, m):
+        """Offset and length of DATA."""
+        lanes, place = self._lanes, self.data[:32]
+        offset, length = natural(place, 0, 2), natural(place, 2, 2)
+        with m.If(self.enough & ~self._pending & self.resumable):
+            m.d.sync += [self.part.offset.eq(offset[2:]), self.part.length.eq(length[2:])]
+            with m.If(Cat(offset[:2], length[:2]).any() | (length == 0)
+                      | (length[2:] > DATA_DWORDS)):
+                m.d.comb += self._found.length.eq(1)
+                m.next = "Skip"
+            with m.Elif(Const(lanes == 1)):
+                m.d.comb += self.take.eq(~self.ended | (self.have != 0))
+                m.d.sync += self._remaining.eq(length[2:] + 1)
+                m.next = "Body"
+            with m.Else():
+                self._walk_record(m, length[2:] + 2)
+
+    def _walk_record(self, m, need, *, unknown=Const(0), long=False, tail=None):
         """One piece of a record of which ``need`` dwords are left, or ``unknown`` many.
 
-        If it is ``long``, there are at least two more dwords than fit in the piece.
+        If it is ``long``, there are at least two more dwords than fit in the piece. ``tail`` dwords
+        of the TLP are not in this frame (of HDR only).
         """
         lanes = self._lanes
         used, rest, move = Signal(range(lanes + 1)), Signal(12), Signal(range(lanes + 1))
@@ -265,13 +271,13 @@ class FrameWalker(wiring.Component):
             # Up to the next even position if records are padded, else down to it.
             move.eq(used if lanes == 1 else Mux(self._shared, used + used[0], used & ~1)),
             short.eq(self.ended & (self.have < Mux(self._shared & end, move, used))),
-            full.eq(~self._body & ~self.room & ~self._flags.overflow),
+            full.eq(~self._plain & ~self.room & ~self._flags.overflow),
         ]
         pad = self.data.word_select(used, 32) if lanes > 1 else Const(0, 32)
 
         with m.If(self.enough & full & self.hopeless):
             m.d.comb += self._found.overflow.eq(1)
-        with m.If(self.enough & ~full & ~(self._pending & (self.ended | self._body))):
+        with m.If(self.enough & ~full & ~(self._pending & (self.ended | self._hold))):
             m.d.sync += [
                 self.piece.valid.eq(1),
                 self.piece.data.eq(Cat(Mux(used > n, self.data.word_select(n, 32), 0)
@@ -283,12 +289,22 @@ class FrameWalker(wiring.Component):
                     header_field(self.header, "SEQ")[:16],
                     header_field(self.header, "session tag")))),
                 self.piece.record.eq(~self._body),
-                self.piece.write.eq(~self._body & ~(end & (used == 1)) & ~self._flags.overflow),
+                self.piece.part.eq(self._part),
+                self.piece.resume.eq(self._part & ~self._body),
+                self.piece.write.eq(~self._plain & ~(end & (used == 1)) & ~self._flags.overflow),
                 self.piece.last.eq(0 if long else ~unknown & (rest <= 1)),
                 self._remaining.eq(rest),
                 self._first.eq(end),
                 self._parity.eq(parity),
             ]
+            if self._split:
+                with m.If(self._part & self._body):
+                    count = Signal(12)
+                    m.d.comb += count.eq(Mux(self._first, 0, self.part.header[:-1]) + used - end)
+                    m.d.sync += self.part.header.eq(
+                        count | (self.part.header & Mux(self._first, 0, 0x800)))
+                    if tail is not None:
+                        m.d.sync += self.part.data.eq(tail)
             with m.If(short):
                 self._cut(m)
             with m.Elif(~end):

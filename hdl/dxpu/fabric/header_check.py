@@ -13,8 +13,9 @@ from .types import FrameHeader
 
 __all__ = ["CheckedHeader", "HeaderCheck"]
 
-#: Types that the depacketizer acts upon.
+#: Types that the depacketizer acts upon, and those of the split form.
 HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.EVENT)
+SPLIT = (FrameType.HDR, FrameType.DATA)
 
 
 class CheckedHeader(data.Struct):
@@ -34,6 +35,11 @@ class HeaderCheck(wiring.Component):
 
     Offers the header in the second cycle after ``valid``.
 
+    Parameters
+    ----------
+    split : bool
+        HDR and DATA are handled.
+
     Members
     -------
     raw, valid, taken : 320, 1, 1
@@ -45,6 +51,10 @@ class HeaderCheck(wiring.Component):
     valid: In(1)
     taken: Out(1)
     o: Out(stream.Signature(CheckedHeader))
+
+    def __init__(self, *, split=False):
+        super().__init__()
+        self._handled = HANDLED + SPLIT * split
 
     def elaborate(self, platform):
         m = Module()
@@ -79,6 +89,6 @@ class HeaderCheck(wiring.Component):
                        | ((header.count != 0) != is_tlp)
                        | (header.crx & (header.credit.cls >= ACK_ENTRIES))
                        | (is_hello & (header.seq.any() | header.ack.any()))),
-            o.unhandled.eq(~Cat(header.type == t for t in HANDLED).any()),
+            o.unhandled.eq(~Cat(header.type == t for t in self._handled).any()),
         ]
         return m

@@ -6,13 +6,16 @@ from amaranth.lib.wiring import In, Out
 
 from ..crc import CRC32C, data_matrix, state_matrix, xor_tree
 from ..stream import check_width
-from .frame_walker import Piece
+from .piece import Piece
 
 __all__ = ["RecordCheck"]
 
 
 class RecordCheck(wiring.Component):
     """Checks the CRC-32C that ends each record (with its binding word) and each body.
+
+    In a DATA frame the CRC runs on from the TLP's part before: the register starts at ``resume``.
+    Lanes before it are zero, and while the register is zero they leave it zero.
 
     The register runs on over the CRC itself and over the zeros that fill its last piece, so the
     data path knows whole pieces only. Instead of undoing that, the value that a right record leaves
@@ -26,20 +29,26 @@ class RecordCheck(wiring.Component):
     ----------
     width : int
         Data bits of a piece.
+    split : bool
+        There are DATA frames.
 
     Members
     -------
-    piece : :class:`~.frame_walker.Piece`
+    piece : :class:`~.piece.Piece`
+    resume : 32
+        Register behind the part before, while the first piece of a DATA frame is there.
     done : 1
         Pulse: the frame that ended is checked.
     bad_record, bad_body : 1
         Valid with ``done`` and until the next frame's first end of a record: a CRC was wrong.
     """
 
-    def __init__(self, width):
+    def __init__(self, width, *, split=False):
         self._lanes = check_width(width) // 32
+        self._split = split
         super().__init__({
             "piece": In(Piece(width)),
+            "resume": In(32),
             "done": Out(1),
             "bad_record": Out(1),
             "bad_body": Out(1),
@@ -54,7 +63,11 @@ class RecordCheck(wiring.Component):
         m = Module()
         lanes, piece = self._lanes, self.piece
         steps = (lanes - 1).bit_length()
-        initial = Cat(piece.first.replicate(32), Const(0, 32 * (lanes - 1)))
+        message = piece.data ^ piece.first.replicate(32)
+        if self._split:
+            own = piece.data if lanes == 1 else Cat(Const(0, 32), piece.data[32:])
+            message = Mux(piece.first & piece.resume,
+                          own ^ (self.resume << (0 if lanes == 1 else 32)), message)
 
         # First stage: what the piece adds, and the value after its CRC.
         own, wanted = Signal(32, reset_less=True), Signal(32, reset_less=True)
@@ -62,7 +75,7 @@ class RecordCheck(wiring.Component):
         control = Cat(piece.valid, piece.first, piece.end, piece.record, piece.eof)
         marks = Signal.like(control)
         m.d.sync += [
-            own.eq(xor_tree(piece.data ^ initial, data_matrix(CRC32C, 4 * lanes))),
+            own.eq(xor_tree(message[:32 * lanes], data_matrix(CRC32C, 4 * lanes))),
             wanted.eq(xor_tree(~piece.binding, state_matrix(CRC32C, 4))),
             zeros.eq(lanes - piece.dwords),
             marks.eq(control),

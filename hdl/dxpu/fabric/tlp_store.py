@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 
 from ..queue import Queue
 from ..stream import PacketLayout, PacketSignature, check_width
-from .frame_walker import Piece
+from .piece import Piece
 from .types import TlpMeta
 
 __all__ = ["TlpStore"]
@@ -27,34 +27,38 @@ class TlpStore(wiring.Component):
         Data bits per beat.
     depth : int
         Beats; a power of two, at least 4. A frame of up to ``depth - 2`` beats always fits.
+    meta : shape-like
+        What is said about the packets of a frame.
 
     Members
     -------
-    piece : :class:`~.frame_walker.Piece`
+    piece : :class:`~.piece.Piece`
     room : 1
         There is space for one more piece after ``piece``.
     hopeless : 1
         Nothing but the unfinished frame is in memory.
-    judge : stream of {keep, row}
+    judge : stream of {keep, meta}
         Once per frame, after its ``eof`` and before the next one's.
     drained : 1
         Every packet of the frames that were judged has left.
-    o : packet stream with meta :class:`~.types.TlpMeta`
+    o : packet stream with ``meta``
+        TLPs; of HDR and DATA frames their part of one. Beats may be short, also before the last.
     """
 
-    def __init__(self, width, *, depth):
+    def __init__(self, width, *, depth, meta=TlpMeta):
         if not isinstance(depth, int) or depth < 4 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least 4, not {depth!r}")
         self._lanes = check_width(width) // 32
         self._width = width
         self._depth = depth
+        self._meta = meta
         super().__init__({
             "piece": In(Piece(width)),
             "room": Out(1),
             "hopeless": Out(1),
-            "judge": In(stream.Signature(data.StructLayout({"keep": 1, "row": 6}))),
+            "judge": In(stream.Signature(data.StructLayout({"keep": 1, "meta": meta}))),
             "drained": Out(1),
-            "o": Out(PacketSignature(width, TlpMeta)),
+            "o": Out(PacketSignature(width, meta)),
         })
 
     def elaborate(self, platform):
@@ -79,15 +83,21 @@ class TlpStore(wiring.Component):
             write.data.dwords.eq(piece.dwords - piece.end),
             write.data.last.eq(piece.last),
         ]
+        if self._lanes > 1:
+            with m.If(piece.resume & piece.first):  # what is before the data
+                m.d.comb += [
+                    write.data.data.eq(piece.data >> 32),
+                    write.data.dwords.eq(piece.dwords - piece.end - 1),
+                ]
         m.d.sync += tail.eq(tail + piece.write)
         with m.If(piece.eof):
             m.d.sync += start.eq(tail + piece.write)
 
         # Judged frames, as the pointer behind their last beat. Frames without TLPs leave no entry;
         # while the reader has nothing to do it is told at once, else by way of the queue.
-        entry = data.StructLayout({"end": bits, "keep": 1, "row": 6})
+        entry = data.StructLayout({"end": bits, "keep": 1, "meta": self._meta})
         m.submodules.frames = frames = Queue(entry, depth=8)
-        end, row = Signal(bits), Signal(6)
+        end, meta = Signal(bits), Signal(self._meta)
         empty, idle = done == start, head == end
         queued = Signal(range(16))
         direct = idle & (queued == 0)
@@ -95,7 +105,7 @@ class TlpStore(wiring.Component):
         m.d.comb += [
             next.end.eq(start),
             next.keep.eq(self.judge.payload.keep),
-            next.row.eq(self.judge.payload.row),
+            next.meta.eq(self.judge.payload.meta),
             frames.i.payload.eq(next),
             frames.i.valid.eq(self.judge.valid & ~empty & ~direct),
             frames.o.ready.eq(idle),
@@ -110,7 +120,7 @@ class TlpStore(wiring.Component):
         load = Signal(entry)
         m.d.comb += load.eq(Mux(direct, next.as_value(), frames.o.payload.as_value()))
         with m.If(Mux(direct, self.judge.valid & ~empty, frames.o.valid & frames.o.ready)):
-            m.d.sync += [end.eq(load.end), row.eq(load.row)]
+            m.d.sync += [end.eq(load.end), meta.eq(load.meta)]
             with m.If(~load.keep):
                 m.d.sync += head.eq(load.end)
 
@@ -124,5 +134,5 @@ class TlpStore(wiring.Component):
         with m.If(o.valid & o.ready):
             m.d.sync += [first.eq(o.payload.last), o.valid.eq(0)]
         with m.If(read.en):
-            m.d.sync += [head.eq(head + 1), o.valid.eq(1), o.payload.meta.row.eq(row)]
+            m.d.sync += [head.eq(head + 1), o.valid.eq(1), o.payload.meta.eq(meta)]
         return m
