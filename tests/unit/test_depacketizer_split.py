@@ -85,14 +85,13 @@ def check(dut, judged, *, count=4, largest=4132, **options):
     return want
 
 
-def every_width(*values):
-    """Each width with the first value or one of its own, the others only in the long tests."""
-    return [pytest.param(width, value, marks=() if n == k else pytest.mark.long)
-            for n, value in enumerate(values) for k, width in enumerate(WIDTHS)]
+def some_widths(*quick, of=WIDTHS):
+    """All widths, those not named only in the long tests."""
+    return [pytest.param(w, marks=() if w in quick else pytest.mark.long) for w in of]
 
 
-@pytest.mark.parametrize("width, densities", every_width(
-    (0.7, 0.7), (1, 0.5), (0.5, 1), (0.9, 0.9), (1, 1)))
+@pytest.mark.parametrize("densities", [(0.7, 0.7), pytest.param((1, 1), marks=pytest.mark.long)])
+@pytest.mark.parametrize("width", some_widths(64, 256))
 def test_tlps_of_several_peers_come_out_whole(width, densities):
     rng = random.Random(seed())
     frames = interleaved(rng, [Peer(rng, n) for n in range(4)], 40)
@@ -124,7 +123,7 @@ def disturbed(rng, frames):
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(1500, marks=pytest.mark.long)])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(32, 128, 512))
 def test_damage_loss_and_reordering(width, count):
     """Exactly what the golden model makes of it; at the end all peers are served again."""
     rng = random.Random(seed() + width)
@@ -155,6 +154,8 @@ def broken_sequences(rng):
     wrong = Data(a.body.offset, a.body.data[:-1] + bytes([a.body.data[-1] ^ 1]), a.body.crc)
     long = Data(c.body.offset, c.body.data + bytes(4), crc32c(tlp + bytes(4)))
     back = Data(0, a.body.data, a.body.crc)
+    begin = Frame(a.body, **peer.fields)
+    endless = Data(0, bytes(8192 + 32), crc32c(tlp[:16] + bytes(8192 + 32)))
     renamed = {**peer.fields, "tag": peer.fields["tag"] ^ 1}
     second = write(rng, 8)
     whole = Frame(Tlps((second,)), **peer.fields)
@@ -195,11 +196,14 @@ def broken_sequences(rng):
         "odd, no and too much length": (
             [(Packet(edit(short, (34, x >> 8), (35, x & 255))), (1, 0)) for x in (1, 8, 0x1000)],
             [], {"length": 3}),
-        "odd offset": ([(Packet(edit(short, (33, 2))), (1, 0))], [], {"length": 1}),
+        "odd offset": (seen(hdr) + [(Packet(edit(begin, (33, 2))), (1, 0))] + seen(a, b, c), [tlp],
+                       {"length": 1}),
+        "more data than any TLP has": (seen(hdr, peer.frame(endless), a, b, c), [tlp],
+                                       {"length": 1}),
     }
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(64))
 def test_broken_sequences(width):
     """Each is dropped as the table says, and the next TLP of the peer is served."""
     rng = random.Random(seed())
@@ -217,7 +221,7 @@ def test_broken_sequences(width):
     assert [tlp for tlp, _ in want.tlps] == tlps
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 3, pytest.param(2, marks=pytest.mark.long)])
 def test_more_peers_than_places(count):
     """The TLP that waits longest gives its place away; with few peers none is ever lost."""
     rng = random.Random(seed())
@@ -228,7 +232,18 @@ def test_more_peers_than_places(count):
     assert want.stats["abandoned"] and want.stats["length"] and len(want.tlps) > 10
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+def test_verdict_after_other_records():
+    """Records of the next frame pass while a HDR or DATA frame waits for its verdict."""
+    rng = random.Random(seed())
+    one, other = Peer(rng, 0), Peer(rng, 2)
+    frames = [frame for part in one.split(write(rng, 30), 32) for frame in (
+        part, other.frame(Tlps((write(rng, 3), write(rng, 2), write(rng, 50)))))]
+    judged = [(Packet(build(frame)), (1, 0)) for frame in frames]
+    want = check(Depacketizer(64, split=True, depth=256), judged, rng=rng, slow=60)
+    assert +want.stats == {"frames": len(frames)}
+
+
+@pytest.mark.parametrize("width", some_widths(256))
 def test_smallest_and_largest(width):
     """A largest TLP in frames as large as they get; a TLP in DATA of a dword each."""
     rng = random.Random(seed())
@@ -243,7 +258,7 @@ def test_smallest_and_largest(width):
     assert +want.stats == {"frames": len(frames)}
 
 
-@pytest.mark.parametrize("width", [32, 64, 512])
+@pytest.mark.parametrize("width", some_widths(64, of=(32, 64, 512)))
 def test_too_large(width):
     """A TLP larger than the store, or without end, goes with its HDR; the next one fits exactly."""
     rng = random.Random(seed())
@@ -260,7 +275,7 @@ def test_too_large(width):
     assert want.stats["overflow"] == 3 and [tlp for tlp, _ in want.tlps] == tlps[3:]
 
 
-@pytest.mark.parametrize("width", [32, 128])
+@pytest.mark.parametrize("width", some_widths(32))
 def test_data_frame_larger_than_the_store(width):
     """It is dropped, and the open TLP goes on."""
     rng = random.Random(seed())
@@ -278,7 +293,7 @@ def test_data_frame_larger_than_the_store(width):
     assert want.tlps == [(tlp, 0)]
 
 
-@pytest.mark.parametrize("width", [64, pytest.param(512, marks=pytest.mark.long)])
+@pytest.mark.parametrize("width", some_widths(64, of=(64, 512)))
 def test_every_bit_matters(width):
     """One flipped bit at a time drops a frame, and its repetition completes the TLP (sampled)."""
     rng = random.Random(seed())
@@ -297,7 +312,7 @@ def test_every_bit_matters(width):
     assert want.tlps == [(tlp, 0)] and want.stats["frames"] == 2
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(64))
 def test_mistakes_of_other_types(width):
     """Inline records, ACK and EVENT are checked as without the split form, while a TLP is open."""
     rng = random.Random(seed())

@@ -185,12 +185,11 @@ class Depacketizer(wiring.Component):
         connect(m, reassembler.o, wiring.flipped(self.o))
         m.d.comb += [
             tlps.now.eq(judge.now),
-            tlps.present.eq(judge.present),
             tlps.part.eq(walker.part),
             tlps.piece.eq(walker.piece),
             tlps.row.eq(judge.judge.payload.row),
             tlps.took.eq(judge.took),
-            walker.resumable.eq(tlps.resumable),
+            walker.resumable.eq(judge.present),
             records.resume.eq(tlps.resume),
             *(getattr(judge, k).eq(getattr(tlps, k))
               for k in ("misplaced", "other_row", "oversized")),

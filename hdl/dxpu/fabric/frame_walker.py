@@ -55,7 +55,7 @@ class FrameWalker(wiring.Component):
     judged : in
         The frame is done with. The next ``eof``, and the next body, HDR and DATA, wait for it.
     resumable : in
-        The TLP that a DATA frame continues was looked up; the frame waits for it.
+        The TLP that a DATA frame continues is known with the next ``piece``; the frame waits.
     part : :class:`~.piece.PartSize`
         Of the HDR or DATA frame, from its ``eof`` to ``judged``.
     """

@@ -54,8 +54,8 @@ class OpenTlps(wiring.Component):
 
     Members
     -------
-    now, present : :class:`~.types.FrameHeader`, 1
-        The frame that the judge has before him; as of :class:`~.frame_judge.FrameJudge`.
+    now : :class:`~.types.FrameHeader`
+        The frame that the judge has before him.
     part : :class:`~.piece.PartSize`
     piece : :class:`~.piece.Piece`
         The CRC-32C is taken from here.
@@ -63,10 +63,8 @@ class OpenTlps(wiring.Component):
         Row of the frame, in time for ``other_row`` and ``took``.
     took : in
         Pulse: the frame takes effect.
-    resumable : 1
-        ``resume`` is that of the frame.
     resume : 32
-        CRC register behind the open TLP's last part.
+        CRC register behind the open TLP's last part, one cycle after ``now``.
     misplaced : 1
         DATA that does not continue the open TLP of its peer and stream, or there is none.
     other_row : 1
@@ -84,12 +82,10 @@ class OpenTlps(wiring.Component):
         self._largest = largest
         super().__init__({
             "now": In(FrameHeader),
-            "present": In(1),
             "part": In(PartSize),
             "piece": In(Piece(width)),
             "row": In(6),
             "took": In(1),
-            "resumable": Out(1),
             "resume": Out(32),
             "misplaced": Out(1),
             "other_row": Out(1),
@@ -110,11 +106,10 @@ class OpenTlps(wiring.Component):
         known, target, found = Signal(), Signal(self._count), Signal(entry)
         hits = Cat(e.open & (e.node == now.src_node) & (e.stream == now.stream) for e in entries)
         free = Cat(~e.open for e in entries)
-        choice, before = Signal(self._count), Signal()
+        choice = Signal(self._count)
         m.d.comb += choice.eq(Mux(hits.any(), hits, Mux(
             free.any(), lowest_bit(free), 1 << (self._count - 1))))
         m.d.sync += [
-            before.eq(self.present),
             known.eq(hits.any()),
             target.eq(choice),
             found.as_value().eq(one_hot_mux(choice, entries)),
@@ -131,7 +126,6 @@ class OpenTlps(wiring.Component):
             large.eq(has_data & (part.header + part.data > self._largest)),
         ]
         m.d.comb += [
-            self.resumable.eq(self.present & before),
             self.resume.eq(found.crc),
             self.misplaced.eq(is_data & ~fits),
             self.other_row.eq(is_data & (found.row != self.row)),
