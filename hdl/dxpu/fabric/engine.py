@@ -66,7 +66,9 @@ class FabricEngine(wiring.Component):
         self._depth = frame_bytes * 8 // width
         self._split = split
         self._packetizer = Packetizer(width, split=split, depth=self._depth)
-        self._depacketizer = Depacketizer(width, split=split, depth=self._depth)
+        # A peer has one TLP of the split form under way in each session.
+        self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
+                                          assemblies=sessions)
         self._link = Link(rows=rows, sessions=sessions)
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link}
         #: Name of each counter pulse, without its ``stat_``, to what it counts.
