@@ -13,8 +13,8 @@ from pathlib import Path
 from .cli import UserError
 from .progress import Progress
 
-__all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "table",
-           "write_report"]
+__all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "system_design",
+           "table", "write_report"]
 
 WIDTHS = (32, 64, 128, 256, 512)
 PORTS = 8
@@ -125,6 +125,13 @@ def run(arguments) -> int:
     return _Demo(chosen).run()
 
 
+def system_design(width: int = 64, boxes: tuple[int, ...] = (2, 1)):
+    """The system that a run simulates (:class:`~dxpu_sim.runner.Design`)."""
+    from .hdl.system import System
+    from .runner import Design
+    return Design(System, {"width": width, "boxes": boxes, "ports": PORTS})
+
+
 class _Demo:
     def __init__(self, chosen: Options):
         self.options = chosen
@@ -134,9 +141,9 @@ class _Demo:
         self._lines = 0
 
     def run(self):
-        from .runner import Design, SimulationFailed, fst_available, simulate
+        from .runner import SimulationFailed, fst_available, simulate
         o, started = self.options, time.monotonic()
-        system = {"width": o.width, "boxes": o.boxes, "ports": PORTS}
+        self.design = system_design(o.width, o.boxes)
         gpus = sum(o.boxes)
         print(f"dxpu demo: a host, {len(o.boxes)} GPU box{'es' * (len(o.boxes) > 1)}, {gpus} "
               f"GPU{'s' * (gpus > 1)}, {o.width}-bit proxies, seed {o.seed}", flush=True)
@@ -146,11 +153,9 @@ class _Demo:
                 print("  note: no lz4.h and zlib.h in /usr/include, so the wave is VCD, not FST")
         work = (o.out / "simulation").absolute()
         shutil.rmtree(work, ignore_errors=True)
-        from .hdl.system import System
-        self.design = Design(System, system)
         environment = {"DXPU_DEMO": json.dumps({
-            "system": system, "size": o.size, "wave": o.wave, "wave_cycles": o.wave_cycles,
-            "wave_file": f"wave.{self.wave}", "reads": o.reads})}
+            "system": self.design.kwargs, "size": o.size, "wave": o.wave,
+            "wave_cycles": o.wave_cycles, "wave_file": f"wave.{self.wave}", "reads": o.reads})}
 
         def job():
             simulate(self.design, "dxpu_sim.benches.demo", env=environment, waves=self.wave,

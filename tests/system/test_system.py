@@ -6,7 +6,7 @@ import re
 import pytest
 
 import dxpu_sim.benches
-from dxpu_sim.demo import PORTS
+from dxpu_sim.demo import system_design
 from dxpu_sim.hdl.system import System
 from dxpu_sim.runner import Design, fst_available, simulate
 
@@ -15,7 +15,7 @@ with open(f"{dxpu_sim.benches.__path__[0]}/system.py") as source:
     #: The bench's tests; each has a run of its own, so that it begins with a reset.
     CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
 #: As ``dxpu demo`` runs it by default, so that both need one build.
-DEMO = {"width": 64, "boxes": (2, 1), "ports": PORTS}
+DEMO = system_design().kwargs
 SMALL = {"boxes": (1, 1), "ports": 2, "paths": 1}
 
 

@@ -17,15 +17,14 @@ from cocotb.utils import get_sim_time
 from dxpu_sim import lspci
 from dxpu_sim.driver import find_gpus
 from dxpu_sim.gpu import DEVICE_ID, VENDOR_ID
-from dxpu_sim.hdl.system import EVENTS
 from dxpu_sim.system import SimulatedSystem
+from dxpu_sim.traversal import CYCLE_NS, conversions, take_apart
 from dxpu_sim.waves import Trace
 
 #: What must hold, in the order in which it is found out.
 CHECKS = ("tree", "names", "registers", "video_memory", "interrupts", "round_trip", "copy_to_gpu",
           "copy_to_host", "copies_together", "tlps_exact", "fabric_lossless", "counters_clean")
 
-CYCLE_NS = 8
 #: Simulated time without traffic before a measurement.
 QUIET_NS = 5_000
 
@@ -184,66 +183,22 @@ class Demo:
             cocotb.start_soon(self._stop_trace_later(half))
         else:
             await Timer(QUIET_NS, "ns")
-        stages = await self._take_apart(driver)
+        stages = await take_apart(self.system)
         total = stages[-1]["end_ns"] - stages[0]["start_ns"]
         samples.append(total)
-        cycles = [(s["end_ns"] - s["start_ns"]) / CYCLE_NS for s in stages
-                  if s["kind"] == "conversion"]
+        cycles = conversions(stages)
         self.result |= {
             "round_trip_ns": total,
             "round_trip_samples_ns": {"reads": len(samples), "min": min(samples),
                                       "mean": sum(samples) / len(samples), "max": max(samples)},
             "stages": stages,
-            "conversion_cycles": [round(c) for c in cycles],
+            "conversion_cycles": cycles,
         }
         # Whole stages, in order, and nothing between them.
         gaps = [b["start_ns"] - a["end_ns"] for a, b in zip(stages, stages[1:], strict=False)]
         self.hold("round_trip", len(cycles) == 4 and not any(gaps)
                   and all(s["end_ns"] >= s["start_ns"] for s in stages),
                   f"the stages of the read do not follow each other: {stages}")
-
-    async def _take_apart(self, driver):
-        """One read, and when it was where."""
-        names = [f"{proxy}_{event}" for proxy in ("host", "box0") for event in EVENTS]
-        probes, now = {}, {}
-
-        def sample(record):
-            # At once: an acknowledgement that follows would overwrite the probes.
-            now.update(cycle=int(self.dut.cycle.value), ns=get_sim_time("ns"))
-            probes.update((n, int(getattr(self.dut, f"probe_{n}").value)) for n in names)
-
-        received = self.system.mailboxes["host"].received
-        received.append(sample)
-        begin = get_sim_time("ns")
-        await driver.read_register("SCRATCH")
-        end = get_sim_time("ns")
-        received.remove(sample)
-
-        def at(probe):
-            return now["ns"] - ((now["cycle"] - probes[probe]) & 0xffffffff) * CYCLE_NS
-
-        stages, position = [], begin
-
-        def stage(lane, name, until, kind):
-            nonlocal position
-            stages.append({"lane": lane, "name": name, "start_ns": position, "end_ns": until,
-                           "kind": kind})
-            position = until
-
-        stage("root complex", "request", at("host_pcie_in"), "PCIe")
-        stage("host proxy", "conversion 1", at("host_frame_out"), "conversion")
-        stage("host proxy", "send", at("host_gmii_tx"), "MAC")
-        stage("Ethernet", "switch", at("box0_gmii_rx"), "Ethernet")
-        stage("box 0 proxy", "receive", at("box0_frame_in"), "MAC")
-        stage("box 0 proxy", "conversion 2", at("box0_pcie_out"), "conversion")
-        stage("GPU 0", "read", at("box0_pcie_in"), "GPU")
-        stage("box 0 proxy", "conversion 3", at("box0_frame_out"), "conversion")
-        stage("box 0 proxy", "send", at("box0_gmii_tx"), "MAC")
-        stage("Ethernet", "switch", at("host_gmii_rx"), "Ethernet")
-        stage("host proxy", "receive", at("host_frame_in"), "MAC")
-        stage("host proxy", "conversion 4", at("host_pcie_out"), "conversion")
-        stage("root complex", "completion", end, "PCIe")
-        return stages
 
     async def copy(self):
         """One large copy each way, timed."""

