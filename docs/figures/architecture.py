@@ -90,7 +90,7 @@ def draw():
         wire((427, 322), (427, 370), (200, 370), (200, 468), (330, 468)),
         wire((713, 322), (713, 404)),
         wire((837, 322), (837, 468), (810, 468)),
-        text(570, 390, "DXF v1 frames: several TLPs, each with its CRC-32C", size=11,
+        text(550, 390, "DXF v1 frames: several TLPs, each with its CRC-32C", size=11,
              fill="#52606d"),
         box(880, 404, 160, 48, "manager", "Manager", "later: in-band, REST", dash=True),
         wire((880, 420), (810, 420), dash=True),
