@@ -1,0 +1,43 @@
+"""``dxpu bench``: the figures of the documents."""
+
+import json
+
+import pytest
+
+from dxpu_sim import bench, cli
+
+
+def test_traversals_of_a_read(tmp_path, capsys):
+    out = tmp_path / "figures.json"
+    assert cli.main(["bench", "traversal", "--width", "64", "--out", str(out)]) == 0
+    figures = json.loads(out.read_text())["64"]
+    cycles = figures["conversion_cycles"]
+    # The paper's four conversions take 3,700 ns (Table 6); here none takes more than 50 cycles.
+    assert len(cycles) == 4 and all(5 < n <= 50 for n in cycles)
+    assert f"all {sum(cycles)} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size, limit", [
+    (128, 512), (256, 1500),
+    *(pytest.param(s, n, marks=pytest.mark.long) for s in (64, 128, 256) for n in (0, 512, 1500))])
+def test_a_saturated_line_carries_what_the_contract_says(size, limit):
+    measured = bench._simulate(64, "wire", sizes=[size], limits=[limit], writes=200)
+    assert measured[f"{size} {limit}"] == pytest.approx(bench.WIRE_LIMIT[size, limit], abs=0.006)
+
+
+@pytest.mark.long
+def test_size(capsys):
+    assert cli.main(["bench", "size"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("LUT4" in line and "DP16KD" in line for line in lines) == 2
+
+
+@pytest.mark.parametrize("argv, message", [
+    (("traversal", "--width", "48"), "--width must be of 32, 64, 128, 256, 512, not '48'"),
+    (("wire", "--width", "64,"), "--width must be of 32, 64, 128, 256, 512, not '64,'"),
+    (("size", "--out", "."), "--out must be a file in a folder that is there, not '.'"),
+    (("size", "--out", "none/x"), "--out must be a file in a folder that is there, not 'none/x'"),
+])
+def test_mistakes_get_one_line(argv, message, capsys):
+    assert cli.main(["bench", *argv]) == 2
+    assert capsys.readouterr().err == f"dxpu bench: error: {message}\n"
