@@ -56,7 +56,7 @@ class Reassembly:
         if not accept:
             raise FrameError(DropCause.REFUSED)
         if isinstance(body, Data):
-            if not fits or tlp.row != row:
+            if tlp is None or not fits or tlp.row != row:
                 raise FrameError(DropCause.LENGTH)
             tlp.bytes += body.data
             tlp.offset += len(body.data)
