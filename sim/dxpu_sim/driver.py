@@ -169,3 +169,12 @@ class GpuDriver:
     async def copy_to_host(self, host: int, vram: int, length: int, *, vector: int = 0) -> None:
         """Let the copy engine write ``length`` bytes of video memory to host memory."""
         await self.copy(COPY_TO_HOST, host, vram, length, vector=vector)
+
+    async def copy_there_and_back(self, data: bytes, vram: int, *, vector: int = 0) -> bytes:
+        """Copy ``data`` to video memory at ``vram`` and back elsewhere; returns what came back."""
+        source, memory = self.rc.alloc_region(len(data))
+        target, back = self.rc.alloc_region(len(data))
+        memory[:len(data)] = data
+        await self.copy_to_gpu(source, vram, len(data), vector=vector)
+        await self.copy_to_host(target, vram, len(data), vector=vector)
+        return bytes(back[:len(data)])

@@ -230,13 +230,8 @@ class Demo:
 
         async def both_ways(driver):
             data = self.rng.randbytes(size)
-            source, memory = self.system.rc.alloc_region(size)
-            target, back = self.system.rc.alloc_region(size)
-            memory[:size] = data
             vram = self.rng.randrange(1 << 19)
-            await driver.copy_to_gpu(source, vram, size, vector=1)
-            await driver.copy_to_host(target, vram, size, vector=1)
-            if bytes(back[:size]) != data:
+            if await driver.copy_there_and_back(data, vram, vector=1) != data:
                 failed.append(str(driver.pcie_id))
 
         tasks = [cocotb.start_soon(both_ways(driver)) for driver in self.system.drivers]
