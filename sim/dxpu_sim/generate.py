@@ -1,12 +1,11 @@
 """``dxpu generate``: a proxy as one file of plain Verilog, for anybody's flow."""
 
-import os
-import tempfile
 from pathlib import Path
 
 from dxpu.stream import WIDTHS
 
 from .cli import UserError
+from .files import write_text
 
 __all__ = ["add_arguments", "make", "run"]
 
@@ -62,10 +61,7 @@ def run(arguments):
           f"{arguments.slots} slots, {arguments.paths} paths ...", flush=True)
     text = to_verilog(PlainPorts(proxy), name=name)
     try:
-        with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as file:
-            file.write(text)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, target)
+        write_text(target, text)
     except OSError as error:
         raise UserError(f"cannot write {arguments.output!r}: {error.strerror}") from None
     print(f"{target}: {text.count(chr(10))} lines; ports: docs/ports.md")
