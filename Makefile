@@ -22,6 +22,10 @@ test: $(STAMP) lint
 test-long: $(STAMP) lint
 	DXPU_SEED=$(SEED) $(PYTEST) tests
 
+# Pages that are made from descriptions: registers, configuration spaces, ports.
+docs: $(STAMP)
+	$(BIN)/dxpu docs
+
 lint: $(STAMP)
 	$(BIN)/ruff check --quiet hdl sim boards tests
 	$(BIN)/mypy --no-error-summary

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.csr import (
     AddressMap, Block, CounterBank, Field, Register, RegisterFile, RegisterMux, RegisterPort, Rows,
-    connect_ports, constants, counter_block, markdown, word, write_pages,
+    connect_ports, constants, counter_block, markdown, word,
 )
 from dxpu_sim.testbench import (
     check_stream, collect_words, drive_words, seed, simulate,
@@ -379,8 +379,3 @@ def test_reset_clears_the_counters():
 def test_port_signature():
     port = Out(RegisterPort()).signature
     assert port == RegisterPort() and port != object()
-
-
-def test_pages_are_written(tmp_path):
-    write_pages(tmp_path / "registers", {"sample.md": BLOCK})
-    assert (tmp_path / "registers" / "sample.md").read_text() == markdown(BLOCK)

@@ -1,7 +1,6 @@
 """dxpu.mapping: windows, lookups and the commit protocol against models written from the specs."""
 
 import random
-from pathlib import Path
 
 import pytest
 from amaranth import Value
@@ -11,7 +10,6 @@ from dxpu.mapping import (
     BoxTable, CommitCode, HostTable, Lookup, LookupKind, RowChange, RowCommit, WindowFollower,
     box_block, host_block,
 )
-from dxpu.mapping.registers import PAGES
 from dxpu_sim.testbench import check_stream, drive_words, seed, simulate
 
 MEMORY, IO, BUS = LookupKind.MEMORY, LookupKind.IO, LookupKind.BUS
@@ -716,10 +714,3 @@ def test_register_addresses_are_stable():
             0, 4, 8, 12, 16, 20, 24, 28, 32, 0x800, 0x844, 0x888]
     assert host_block(32).address("row[31].io_limit") == 0x800 + 31 * 64 + 11 * 4
     assert "| 3:0 | `code` | read only | - |" in markdown(host_block())
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_register_pages_are_current(name):
-    page = Path("docs", "registers", name)
-    assert page.read_text() == markdown(PAGES[name]), \
-        'write them anew: csr.write_pages("docs/registers", mapping.registers.PAGES)'

@@ -5,12 +5,11 @@ from dxpu.csr.description import (
     Access, AddressMap, Block, Field, Placed, Register, Rows, constants, word,
 )
 from dxpu.csr.file import RegisterFile
-from dxpu.csr.markdown import markdown, write_pages
+from dxpu.csr.markdown import markdown
 from dxpu.csr.port import (
     RegisterMux, RegisterPort, RegisterRequest, RegisterResponse, connect_ports,
 )
 
 __all__ = ["Access", "AddressMap", "Block", "CounterBank", "Field", "Placed", "Register",
            "RegisterFile", "RegisterMux", "RegisterPort", "RegisterRequest", "RegisterResponse",
-           "Rows", "connect_ports", "constants", "counter_block", "markdown", "word",
-           "write_pages"]
+           "Rows", "connect_ports", "constants", "counter_block", "markdown", "word"]

@@ -1,10 +1,8 @@
 """Register descriptions as Markdown."""
 
-from pathlib import Path
-
 from dxpu.csr.description import AddressMap, Rows
 
-__all__ = ["markdown", "write_pages"]
+__all__ = ["markdown"]
 
 _KINDS = {
     "ro": "read only",
@@ -80,11 +78,3 @@ def _fields(name, register, level):
 def _cell(text):
     """Text for one table cell."""
     return " ".join(text.split()).replace("|", "\\|") or "-"
-
-
-def write_pages(folder, pages):
-    """Write register pages below ``folder``; ``pages`` is a dict from file name to description."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, what in pages.items():
-        (folder / name).write_text(markdown(what))

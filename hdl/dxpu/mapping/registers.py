@@ -7,7 +7,7 @@ commits and reads back a binding of either kind by the same code.
 from dxpu.csr import Block, Field, Register, Rows, word
 from dxpu.mapping.types import CommitCode
 
-__all__ = ["PAGES", "box_block", "host_block"]
+__all__ = ["box_block", "host_block"]
 
 _PROTOCOL = """
 
@@ -98,7 +98,3 @@ def box_block(slots=8):
         Rows("row", slots, _binding("host", valid), "Row n is slot n + 1.", stride=64,
              address=0x800),
     ), "Box mapping table: a row for each slot." + _PROTOCOL, size=0x1000)
-
-
-#: Documentation pages in ``docs/registers``, from file name to description.
-PAGES = {"host_table.md": host_block(), "box_table.md": box_block()}

@@ -1,10 +1,12 @@
 """Register map of a proxy, host or box: one description for RTL, software and documentation."""
 
+import re
+
 from ..csr import AddressMap, Block, Field, Register, Rows, counter_block
 from ..mapping import box_block, host_block
 
 __all__ = ["CONTROL_BASE", "COUNTERS_BASE", "IDENTITY", "TABLE_BASE", "address_map",
-           "control_block"]
+           "control_block", "counter_text"]
 
 #: Value of the register ``control.identity``: "DXPU".
 IDENTITY = 0x44585055
@@ -14,6 +16,71 @@ COUNTERS_BASE = 0x1000
 TABLE_BASE = 0x4000
 
 _ROLES = {"host": 1, "box": 2}
+
+#: Names of counters as patterns, and what they count; the first that fits.
+_COUNTERS = [
+    (r"pcie_malformed", "TLPs from the host that were malformed; dropped."),
+    (r"pcie_discarded", "TLPs from the host that were dropped, malformed or discarded by their "
+     "source."),
+    (r"(pcie|slot\d+)_overflow", "TLPs from PCIe that were larger than the buffer; dropped."),
+    (r"slot(\d+)_discarded", "TLPs from slot \\1 that their source discarded."),
+    (r"egress\d*_overflow", "TLPs to PCIe that were larger than their queue; dropped."),
+    (r"switch_config", "Configuration reads and writes of the switch's own ports."),
+    (r"switch_unsupported0", "Non-posted requests from the host answered with UR."),
+    (r"switch_unsupported1", "Non-posted requests from slots answered with UR."),
+    (r"switch_unclaimed0", "Posted requests and messages from the host that nobody claims; "
+     "dropped."),
+    (r"switch_unclaimed1", "Posted requests and messages from slots that nobody claims; dropped."),
+    (r"switch_unexpected0", "Completions from the host that nobody waits for; dropped."),
+    (r"switch_unexpected1", "Completions from slots that nobody waits for; dropped."),
+    (r"switch_blocked", "Requests from slots with a foreign requester ID, or blocked by ACS."),
+    (r"switch_peer", "TLPs from slot to slot."),
+    (r"switch_fenced", "TLPs from slots whose link is not active; dropped."),
+    (r"fabric_tx_unbound", "TLPs to be sent for a row that is not bound; dropped."),
+    (r"fabric_rx_unbound", "TLPs received for a row that is not bound; dropped."),
+    (r"fabric_rx_tlps", "TLPs received, for any row."),
+    (r"fabric_rx_frames", "Frames that took effect."),
+    (r"fabric_rx_overflow(\d+)", "Frames received on path \\1 that did not fit its buffer; "
+     "dropped."),
+    (r"fabric_tx_frames", "Frames sent."),
+    (r"fabric_tx_tlps", "TLPs sent in frames."),
+    (r"fabric_tx_unroutable", "TLPs and control frames without a session to send them in; "
+     "dropped."),
+    (r"fabric_rx_fcs", "Stays 0: frames with a wrong FCS are dropped, and counted, by the MAC."),
+    (r"fabric_rx_(\w+)", "Frames dropped; the cause is that name in DropCause "
+     "(docs/wire-format.md)."),
+    (r"fabric_link_wrong_node", "Frames refused: for another node."),
+    (r"fabric_link_no_session", "Frames refused: no session with their source and stream."),
+    (r"fabric_link_wrong_tag", "Frames refused: not of this session."),
+    (r"fabric_link_duplicate", "Frames refused: they took effect before."),
+    (r"fabric_link_gap", "Frames accepted though frames before them are missing."),
+    (r"(tlp|from_slots|to_slots)_malformed", "Malformed TLPs found by the parser; dropped."),
+    (r"binding_refused", "Events that changed nothing: their row is not bound here, or its "
+     "generation is another."),
+    (r"table_committed", "Commands that changed a row."),
+    (r"table_repeated", "Commands that repeat one that was done."),
+    (r"table_fenced", "Commands of an old epoch, and attempts to lower the fence epoch."),
+    (r"table_refused", "Commands refused for any other reason."),
+    (r"mac(\d+)_tx_good", "Frames sent on path \\1."),
+    (r"mac(\d+)_tx_underrun", "Frames on path \\1 ended with an error because data came too late."),
+    (r"mac(\d+)_tx_aborted", "Frames on path \\1 that their source gave up."),
+    (r"mac(\d+)_rx_good", "Good frames received on path \\1."),
+    (r"mac(\d+)_rx_error", "Frames on path \\1 with RX_ER; dropped."),
+    (r"mac(\d+)_rx_giant", "Frames on path \\1 that were too long; dropped."),
+    (r"mac(\d+)_rx_runt", "Frames on path \\1 shorter than 64 bytes; dropped."),
+    (r"mac(\d+)_rx_bad_fcs", "Frames on path \\1 with a wrong FCS; dropped."),
+    (r"mac(\d+)_rx_not_dwords", "Frames on path \\1 that were no whole dwords; dropped."),
+    (r"mac(\d+)_rx_overflow", "Good frames on path \\1 that found the MAC's queue full; dropped."),
+]
+
+
+def counter_text(name):
+    """What the counter of that name counts; empty if nobody has said."""
+    for pattern, text in _COUNTERS:
+        match = re.fullmatch(pattern, name)
+        if match:
+            return match.expand(text)
+    return ""
 
 
 def control_block(role, *, rows, paths, sessions, width):
@@ -78,7 +145,9 @@ def control_block(role, *, rows, paths, sessions, width):
 
 
 def address_map(role, *, rows, paths, sessions, width, counters):
-    """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`."""
+    """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`, an empty text is
+    replaced by that of :func:`counter_text`."""
+    counters = {name: text or counter_text(name) for name, text in counters.items()}
     table = host_block(rows) if role == "host" else box_block(rows)
     return AddressMap(f"{role}_proxy", {
         "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, sessions=sessions,

@@ -2,7 +2,7 @@
 
 Everything about a register that is not behaviour is here: offset, fields, access, reset. The block
 memories of :class:`~dxpu.switch.config_space.ConfigSpace`, the register pages of the documentation
-(:func:`render`; ``python -m dxpu.switch DIRECTORY`` writes them) and the golden switch
+(:func:`render`) and the golden switch
 of the tests are all made from these tables.
 
 Access of a field: ``RO`` reads its reset value; ``RW``; ``RW1C`` is cleared by writing ones;

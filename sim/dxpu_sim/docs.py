@@ -1,0 +1,90 @@
+"""``dxpu docs``: the pages that are made from descriptions: registers, configuration, ports."""
+
+from pathlib import Path
+
+from .cli import UserError
+from .files import write_text
+from .progress import Progress
+
+__all__ = ["add_arguments", "pages", "run"]
+
+#: What the pages show: the default shape of ``dxpu generate``.
+SHAPE = {"width": 64, "slots": 8, "paths": 2, "sessions": 4}
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    parser.add_argument("--out", default="build/docs", metavar="FOLDER",
+                        help="folder for the pages; made if it is not there")
+
+
+def run(arguments) -> int:
+    """Write all pages; files of other names in the folder are left alone."""
+    out = Path(arguments.out)
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out must be a folder, but {str(out)!r} is a file")
+    progress = Progress()
+    progress.step("Making the pages")
+    made = pages()
+    progress.step("Writing the pages")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, text in made.items():
+            write_text(out / name, text)
+    except OSError as error:
+        progress.done(failed=True)
+        raise UserError(f"cannot write to {str(out)!r}: {error.strerror}") from None
+    progress.update(f"{len(made)} pages")
+    progress.done()
+    print(f"begin with {out / 'index.md'}")
+    return 0
+
+
+def pages() -> dict[str, str]:
+    """Text of each page by its file name."""
+    from dxpu.csr import markdown
+    from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, render
+
+    from .generate import make
+    proxies = {role: make(role, **SHAPE) for role in ("host", "box")}
+    titles = {
+        "host_registers.md": "Registers of the host proxy",
+        "box_registers.md": "Registers of the box proxy",
+        "upstream_port.md": "Configuration space of the virtual switch's upstream port",
+        "downstream_port.md": "Configuration space of the virtual switch's downstream ports",
+        "ports.md": "Ports of the generated Verilog",
+    }
+    made = {
+        **{f"{role}_registers.md": markdown(proxy.registers,
+                                            title=titles[f"{role}_registers.md"])
+           for role, proxy in proxies.items()},
+        "upstream_port.md": render(UPSTREAM),
+        "downstream_port.md": render(DOWNSTREAM),
+        "ports.md": _ports(titles["ports.md"], proxies),
+    }
+    shape = f"{SHAPE['width']} bits, {SHAPE['slots']} ports or slots, {SHAPE['paths']} paths, " \
+            f"{SHAPE['sessions']} sessions"
+    index = ["# Reference pages", "", f"Made by `dxpu docs` for proxies of {shape}. The addresses "
+             "of registers are the same at every shape, but those of the counters.", "",
+             *(f"- [{titles[name]}]({name})" for name in made)]
+    return {"index.md": "\n".join(index) + "\n", **made}
+
+
+def _ports(title, proxies):
+    lines = [f"# {title}", "", "What the ports mean and how they behave in time is in "
+             "`docs/ports.md` of the sources."]
+    for role, proxy in proxies.items():
+        lines += ["", f"## `dxpu_{role}`", "", "| port | direction | bits |", "|---|---|---|"]
+        lines += [f"| `{name}` | {flow} | {bits} |" for name, flow, bits in _all_ports(proxy)]
+    return "\n".join(lines) + "\n"
+
+
+def _all_ports(proxy):
+    """Name, direction and bits of each port, clocks and resets first."""
+    from dxpu.proxy.verilog import plain_ports
+    domains = ["", *(f"gmii{n}_{way}_" for n in range(SHAPE["paths"]) for way in ("rx", "tx"))]
+    for domain in domains:
+        for name in ("clk", "rst"):
+            yield f"{domain}{name}", "in", 1
+    for name, flow, bits, _ in plain_ports(proxy.signature):
+        yield name, flow.value.lower(), bits
