@@ -71,9 +71,10 @@ def test_addresses_that_software_relies_on(pages):
             assert line in page, f"{role}: {line}"
 
 
+@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("role", ["host", "box"])
-def test_every_counter_is_explained(role):
-    _, block = generate.make(role, **docs.SHAPE).registers.blocks["counters"]
+def test_every_counter_is_explained(role, split):
+    _, block = generate.make(role, **docs.SHAPE, split=split).registers.blocks["counters"]
     assert len(block.placed) > 40
     for placed in block.placed:
         assert placed.register.doc == counter_text(placed.register.name) != "", placed.path

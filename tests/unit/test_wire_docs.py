@@ -4,6 +4,7 @@ import pytest
 
 from dxpu.fabric import format as fmt
 from dxpu_sim import wire_docs
+from dxpu_sim.bench import WIRE_LIMIT
 
 
 def test_page_is_up_to_date():
@@ -30,3 +31,18 @@ def test_every_open_value_is_on_the_page():
                  fmt.Capability, fmt.DropCause, fmt.FrameType):
         for member in kind:
             assert f"| {int(member)} | {member.name} |" in page
+
+
+def test_efficiency():
+    """By hand: a record of 16 + 128 + 4 bytes behind 32 of header, then FCS, preamble, gap."""
+    assert wire_docs.efficiency(128, 0) == 128 / (32 + 148 + 4 + 8 + 12)
+    # 3 records of 152 bytes with 18 of header fit 512; one of 4 bytes is padded to 60.
+    assert wire_docs.efficiency(128, 512) == 3 * 128 / (32 + 3 * 152 + 4 + 8 + 12)
+    assert wire_docs.efficiency(4, 0) == 4 / (60 + 4 + 8 + 12)
+    # 31 records at most.
+    assert wire_docs.efficiency(4, 1500) == 31 * 4 / (32 + 31 * 24 + 4 + 8 + 12)
+
+
+def test_benches_compare_with_the_page():
+    for (payload, limit), value in WIRE_LIMIT.items():
+        assert wire_docs.efficiency(payload, limit) == pytest.approx(value, abs=0.0005)
