@@ -16,7 +16,7 @@ with open(f"{dxpu_sim.benches.__path__[0]}/system.py") as source:
     CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
 #: As ``dxpu demo`` runs it by default, so that both need one build.
 DEMO = system_design().kwargs
-SMALL = {"boxes": (1, 1), "ports": 2, "paths": 1}
+SMALL = {"boxes": (2,), "ports": 2, "paths": 1}
 
 
 def run(options, case, **others):
