@@ -65,8 +65,11 @@ def rows_of(packets):
             for n in range(ROWS)]
 
 
-@pytest.mark.parametrize("width", [32, 64, 256, 512])
-@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("width, split", [
+    (64, False), (512, False), (64, True), *(pytest.param(width, split, marks=pytest.mark.long)
+                                             for width, split in ((32, False), (256, False),
+                                                                  (32, True), (256, True),
+                                                                  (512, True)))])
 def test_tlps_cross_both_ways(width, split):
     rng = random.Random(seed())
     dut = Pair(width, split=split)

@@ -74,15 +74,15 @@ def test_example_of_the_page(tmp_path, monkeypatch):
     assert lint("example.v", "dxpu_host.v", top="example") == ""
 
 
-def test_box_of_512_bits(tmp_path):
-    generate_and_check(tmp_path, "box", 512, 1, 1)
+def test_smallest_box(tmp_path):
+    generate_and_check(tmp_path, "box", 32, 1, 1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("role, width, slots, paths, others", [
     ("host", 32, 32, 1, ()), ("host", 64, 8, 2, ("--split",)), ("host", 128, 1, 16, ()),
     ("host", 512, 3, 1, ()), ("box", 32, 16, 2, ("--sessions", "1")), ("box", 64, 8, 2, ()),
-    ("box", 256, 1, 1, ()), ("box", 512, 4, 2, ("--split",))])
+    ("box", 256, 1, 1, ()), ("box", 512, 1, 1, ()), ("box", 512, 4, 2, ("--split",))])
 def test_files_of_other_shapes(tmp_path, role, width, slots, paths, others):
     generate_and_check(tmp_path, role, width, slots, paths, *others)
 
