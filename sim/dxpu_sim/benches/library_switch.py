@@ -56,10 +56,14 @@ class System:
             replace_port(bridge, "downstream", DirectPort(wires[n].other))
             attach_device(gpu, wires[n], link=False)
 
-    async def finish(self):
-        """Let everything arrive, and ask the checkers."""
+    async def idle(self):
+        """Wait until everything has arrived."""
         await until(lambda: not self.checker.outstanding(), "all TLPs have arrived",
                     timeout_ns=100_000)
+
+    async def finish(self):
+        """Let everything arrive, and ask the checkers."""
+        await self.idle()
         self.checker.finish()
 
 
@@ -91,6 +95,8 @@ async def three_gpus(dut):
     # Peer to peer: the copy engine of GPU 0 writes the video memory of GPU 2, and reads it.
     peer = drivers[2].dev.bar_addr[2]
     await drivers[0].copy_to_host(peer + 0x5000, 0, 3000)
+    # The interrupt goes to the host and may be there before the writes are at the peer.
+    await system.idle()
     assert system.gpus[2].vram.read(0x5000, 3000) == system.gpus[0].vram.read(0, 3000)
     await drivers[0].copy_to_gpu(peer + 0x5000, 0x9000, 3000)
     assert system.gpus[0].vram.read(0x9000, 3000) == system.gpus[0].vram.read(0, 3000)

@@ -88,6 +88,8 @@ async def gpu_to_gpu(dut):
     system.gpus[0].vram.write(0, data)
     peer = last.dev.bar_addr[2]
     await first.copy_to_host(peer + 0x5000, 0, len(data))
+    # The interrupt goes to the host and may be there before the writes are at the peer.
+    await system.idle()
     assert system.gpus[-1].vram.read(0x5000, len(data)) == data
     await first.copy_to_gpu(peer + 0x5000, 0x9000, len(data))
     assert system.gpus[0].vram.read(0x9000, len(data)) == data

@@ -38,10 +38,14 @@ class System:
             attach_device(gpu, boxes[n], link=False)
         dut.present.value = sum(1 << n for n in slots)
 
-    async def finish(self):
-        """Let everything arrive, and ask the checkers and the counters."""
+    async def idle(self):
+        """Wait until everything has arrived."""
         await until(lambda: not self.checker.outstanding(), "all TLPs have arrived",
                     timeout_ns=100_000)
+
+    async def finish(self):
+        """Let everything arrive, and ask the checkers and the counters."""
+        await self.idle()
         self.checker.finish()
         for name in ("blocked", "unexpected", "fenced", "malformed"):
             assert int(getattr(self.dut, name).value) == 0, name
@@ -81,6 +85,8 @@ async def three_gpus(dut):
     # Peer to peer: the copy engine of GPU 0 writes the video memory of GPU 2, and reads it.
     peer = drivers[2].dev.bar_addr[2]
     await drivers[0].copy_to_host(peer + 0x5000, 0, 3000)
+    # The interrupt goes to the host and may be there before the writes are at the peer.
+    await system.idle()
     assert system.gpus[2].vram.read(0x5000, 3000) == system.gpus[0].vram.read(0, 3000)
     await drivers[0].copy_to_gpu(peer + 0x5000, 0x9000, 3000)
     assert system.gpus[0].vram.read(0x9000, 3000) == system.gpus[0].vram.read(0, 3000)

@@ -22,8 +22,10 @@ class MacBench(wiring.Component):
         Data bits per beat.
     rx_period_ps : int
         Clock period of GMII reception; transmission has 8 ns.
-    max_frame, rx_depth
+    max_frame : int
         As of the MAC.
+    rx_bytes : int
+        Size of the MAC's receive queue; small, so that it overflows at any width.
 
     Members
     -------
@@ -39,8 +41,8 @@ class MacBench(wiring.Component):
         Number of pulses of each ``stat_`` output of the MAC.
     """
 
-    def __init__(self, width, *, rx_period_ps=8000, max_frame=4400, rx_depth=64):
-        self._mac = Mac(width, max_frame=max_frame, rx_depth=rx_depth)
+    def __init__(self, width, *, rx_period_ps=8000, max_frame=4400, rx_bytes=1024):
+        self._mac = Mac(width, max_frame=max_frame, rx_depth=max(8 * rx_bytes // width, 16))
         self._source = FrameSource(width, max_bytes=8192)
         self._sink = FrameSink(width, max_bytes=8192)
         self._rx_period_ps = rx_period_ps
