@@ -1,0 +1,122 @@
+"""What the completion tracker is told, and what it says.
+
+Ref: PCIe Base 5.0, 2.2.9 (completion headers), 2.3.1.1 (byte count and lower address), 2.3.2
+(handling of completions).
+"""
+
+from amaranth import *
+from amaranth.lib import data, enum
+
+from dxpu.tlp.completion import completion_for
+from dxpu.tlp.types import CompletionRequest, CompletionStatus, TlpInfo
+
+__all__ = ["DropCause", "Expired", "TrackedAnswer", "TrackedCompletion", "TrackedRequest",
+           "TrackerVerdict", "tracked_completion", "tracked_request"]
+
+
+class DropCause(enum.Enum, shape=unsigned(3)):
+    """Why a completion is dropped. Of several causes the first in this order is reported."""
+
+    NONE = 0        #: it passes
+    FENCED = 1      #: its slot is fenced
+    UNEXPECTED = 2  #: the slot has no such request open: late, duplicate, made up
+    STALE = 3       #: the request is of another generation of the slot's row
+    LONG = 4        #: more data than the request has left
+    UNLIKE = 5      #: wrong byte count, lower address or amount of data: a part is missing or twice
+
+
+class TrackedRequest(data.Struct):
+    """A non-posted request on its way to a slot, in natural (host) order."""
+
+    slot: 5
+    generation: 16       #: of the slot's row
+    origin: 6            #: where it came from: 0 is the upstream port, n the slot n - 1
+    requester_id: 16
+    tag: 10
+    tc: 3
+    attr: 3
+    byte_count: 12       #: of the first completion; 0 is 4096
+    lower_address: 7     #: of the first completion
+    locked: 1            #: MRdLk: answered with CplLk
+    splits: 1            #: memory read: may have several completions
+    returns: 1           #: a successful completion has data
+
+
+class TrackedCompletion(data.Struct):
+    """A completion that came from a slot, in natural (host) order."""
+
+    slot: 5
+    generation: 16       #: of the slot's row when the frame was accepted
+    requester_id: 16
+    tag: 10
+    status: 3            #: any code
+    byte_count: 12       #: 0 is 4096
+    lower_address: 7
+    dwords: 11           #: of payload
+
+
+class TrackerVerdict(data.Struct):
+    """What becomes of a completion."""
+
+    accept: 1            #: it is passed on as it is, else dropped
+    cause: DropCause
+
+
+class TrackedAnswer(data.Struct):
+    """A completion that the tracker makes instead of a fenced slot."""
+
+    slot: 5              #: the slot that does not answer any more
+    origin: 6            #: as in the request: where the completion goes
+    completion: CompletionRequest
+
+
+class Expired(data.Struct):
+    """A request has been open for too long."""
+
+    strobe: 1
+    slot: 5
+
+
+def tracked_request(info, *, slot, generation, origin):
+    """What is to be remembered of a non-posted request, as a :class:`TrackedRequest` view.
+
+    Combinational; about five levels of logic behind ``info``.
+
+    Parameters
+    ----------
+    info : :class:`~dxpu.tlp.types.TlpInfo` view
+    slot : value of 5 bits
+        Where the request goes.
+    generation : value of 16 bits
+    origin : value of 6 bits
+    """
+    answer = completion_for(info, CompletionStatus.UR, 0)
+    splits = info.is_memory & ~info.is_atomic
+    # In the order of the members of TrackedRequest.
+    return TrackedRequest(Cat(
+        _fit(slot, 5), _fit(generation, 16), _fit(origin, 6), info.requester_id, info.tag,
+        info.tc, info.attr, answer.byte_count, answer.lower_address, info.is_locked, splits,
+        info.is_atomic | ~info.is_write))
+
+
+def tracked_completion(info, *, slot, generation):
+    """What the tracker looks at in a completion, as a :class:`TrackedCompletion` view. Wires only.
+
+    Parameters
+    ----------
+    info : :class:`~dxpu.tlp.types.TlpInfo` view
+    slot : value of 5 bits
+        Where the completion came from.
+    generation : value of 16 bits
+    """
+    if getattr(info, "shape", lambda: None)() is not TlpInfo:
+        raise TypeError(f"info must be a view of TlpInfo, not {info!r}")
+    # In the order of the members of TrackedCompletion.
+    return TrackedCompletion(Cat(
+        _fit(slot, 5), _fit(generation, 16), info.target_id, info.tag, info.status,
+        info.byte_count, info.lower_address, info.payload_dwords))
+
+
+def _fit(value, width):
+    """``value`` as exactly ``width`` bits."""
+    return Cat(Value.cast(value), C(0, width))[:width]

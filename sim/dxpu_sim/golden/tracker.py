@@ -1,0 +1,145 @@
+"""The completion tracker as a list: the reference that the RTL is measured against.
+
+Written from the PCI Express Base Specification 5.0: which completions a request may have (2.3.1.1,
+2.3.2), and what a completion made in place of the completer must say (2.2.9). Byte addresses are
+whole, nothing is packed. Only the names of the causes come from :mod:`dxpu.switch.tracker_types`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dxpu.switch.tracker_types import DropCause
+from dxpu.tlp.types import CompletionStatus
+
+from .tlp import Tlp, complete
+
+__all__ = ["Open", "Tracker", "key_of", "split"]
+
+#: A member of an enumeration (which mypy takes for an integer).
+Code = Any
+SC: Code = CompletionStatus.SC
+UR: Code = CompletionStatus.UR
+#: Slot, requester ID, tag.
+Key = tuple[int, int, int]
+
+
+@dataclass
+class Open:
+    """A request without final completion."""
+
+    slot: int
+    generation: int
+    origin: int
+    request: Tlp
+    since: int
+    address: int   #: byte address of the next byte that comes
+    left: int      #: bytes that are still to come, as Byte Count counts them
+    splits: bool
+    data: bool     #: success comes with data
+
+    @property
+    def dwords(self) -> int:
+        """Dwords that carry the bytes left."""
+        return (self.address + self.left - 1) // 4 - self.address // 4 + 1 if self.data else 0
+
+
+def key_of(slot: int, tlp: Tlp) -> Key:
+    """What makes a request and its completions belong together."""
+    return slot, tlp.requester_id, tlp.tag
+
+
+class Tracker:
+    """All open requests.
+
+    Parameters
+    ----------
+    status
+        Of the completions made for fenced slots.
+    bus
+        Bus of the downstream ports, which are the completers then: device n is the port of slot n.
+    """
+
+    def __init__(self, *, status: Code = UR, bus: int = 0) -> None:
+        self.open: dict[Key, Open] = {}
+        self.status = status
+        self.bus = bus
+
+    def request(self, slot: int, generation: int, origin: int, tlp: Tlp, now: int = 0) -> bool:
+        """A request leaves for a slot; false if it must wait for an older one of its name."""
+        key = key_of(slot, tlp)
+        if key in self.open:
+            return False
+        first = complete(tlp, UR, 0)  # refuses what is not completed
+        splits = tlp.kind.startswith("MRd")
+        # Of the address only the low bits ever show, in Lower Address.
+        self.open[key] = Open(slot, generation, origin, tlp, now, first.lower_address,
+                              first.byte_count, splits, "Wr" not in tlp.kind)
+        return True
+
+    def completion(self, slot: int, generation: int, tlp: Tlp, *, fenced: bool = False) -> Code:
+        """A completion comes from a slot: why it is dropped, or ``DropCause.NONE``."""
+        if fenced:
+            return DropCause.FENCED
+        entry = self.open.get(key_of(slot, tlp))
+        if entry is None:
+            return DropCause.UNEXPECTED
+        if entry.generation != generation:
+            return DropCause.STALE
+        dwords = len(tlp.payload) // 4
+        if tlp.status != SC.value:
+            # An unsuccessful completion has no data and is the last one.
+            if dwords:
+                return DropCause.UNLIKE
+            del self.open[key_of(slot, tlp)]
+            return DropCause.NONE
+        if dwords > entry.dwords:
+            return DropCause.LONG
+        if not entry.splits:
+            # The only one. Byte Count and Lower Address are for its requester to judge.
+            if dwords < entry.dwords:
+                return DropCause.UNLIKE
+        elif not dwords or (tlp.byte_count, tlp.lower_address) != (entry.left, entry.address % 128):
+            return DropCause.UNLIKE
+        came = 4 * dwords - entry.address % 4
+        if entry.splits and came < entry.left:
+            entry.address += came
+            entry.left -= came
+        else:
+            del self.open[key_of(slot, tlp)]
+        return DropCause.NONE
+
+    def answer(self, key: Key) -> tuple[int, Tlp]:
+        """The completion made for an open request, which ends it, and where it goes."""
+        entry = self.open.pop(key)
+        tlp = complete(entry.request, self.status, self.bus << 8 | entry.slot << 3)
+        if entry.splits:
+            tlp.byte_count, tlp.lower_address = entry.left, entry.address % 128
+        return entry.origin, tlp
+
+    def overdue(self, now: int, deadline: int) -> list[Key]:
+        """Requests that have been open for longer than the deadline."""
+        return [key for key, entry in self.open.items() if now - entry.since > deadline]
+
+
+def split(request: Tlp, completer_id: int, sizes: list[int], boundary: int = 64) -> list[Tlp]:
+    """Successful completions of a memory read, cut at multiples of the read completion boundary.
+
+    ``sizes`` gives the boundaries crossed by each part, in turn (2.3.1.1); when it ends, the rest
+    comes whole.
+    """
+    whole = complete(request, SC, completer_id)
+    address, left = request.address & ~127 | whole.lower_address, whole.byte_count
+    parts = []
+    while left:
+        end = address + left
+        if sizes:
+            end = min(end, (address // boundary + sizes[0]) * boundary)
+            sizes = sizes[1:]
+        dwords = (end - 1) // 4 - address // 4 + 1
+        data = bytes((address // 4 + n) & 0xFF for n in range(4 * dwords))
+        part = complete(request, SC, completer_id, data)
+        part.byte_count, part.lower_address = left, address % 128
+        parts.append(part)
+        left -= end - address
+        address = end
+    return parts

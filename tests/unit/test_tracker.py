@@ -1,0 +1,442 @@
+"""dxpu.switch.tracker against the golden tracker: random and hostile traffic, fences, deadlines."""
+
+import dataclasses
+import random
+
+import pytest
+from amaranth import *
+from amaranth.hdl import ResetInserter
+from tracker_bench import Bench, Slots, Watch, random_request, read
+
+from dxpu.switch.tracker import CompletionTracker
+from dxpu.switch.tracker_types import DropCause, tracked_completion
+from dxpu.tlp.types import CompletionStatus
+from dxpu_sim.golden.tlp import Tlp, complete
+from dxpu_sim.golden.tracker import Tracker, split
+from dxpu_sim.testbench import seed, simulate
+
+
+def run(rng, *, count, density=1.0, ready=1.0, slots=None, deadline=1200, requests=None,
+        **parameters):
+    """Random requests, completions and fences until ``count`` requests have their ends.
+
+    A controller fences what expires, and a slot without reason now and then; each fence ends with
+    a new generation of the slot.
+    """
+    bench = Bench(**parameters)
+    watch = Watch(bench, deadline=deadline)
+    dut, ports = bench.dut, watch.ports
+    generations = [rng.getrandbits(16) for _ in range(ports)]
+    todo, done = set(), []
+
+    def source():
+        for _ in range(count):
+            slot = rng.randrange(ports)
+            # Mostly not to fenced slots, as a switch would do.
+            while slot in todo and rng.random() < 0.9:
+                yield None
+            tlp = (requests or random_request)(rng)
+            yield slot, generations[slot], rng.randrange(ports + 1), tlp
+        yield from [None] * 4
+        while watch.golden.open or watch.answers:
+            yield None
+        done.append(True)
+
+    async def controller(ctx):
+        ctx.set(dut.deadline, deadline)
+        async for _, _, strobe, slot, drained in ctx.tick().sample(
+                dut.expired.strobe, dut.expired.slot, dut.drained):
+            if strobe:
+                todo.add(slot)
+            if rng.random() < 0.001:
+                todo.add(rng.randrange(ports))
+            fence = ctx.get(dut.fence)
+            for n in list(todo):
+                if not fence >> n & 1:
+                    fence |= 1 << n
+                elif drained >> n & 1 and rng.random() < 0.05:
+                    fence &= ~(1 << n)
+                    todo.discard(n)
+                    generations[n] = (generations[n] + 1) % 65536
+            ctx.set(dut.fence, fence)
+
+    made = (slots or Slots)(rng, watch, generations)
+    drive = watch.drive_requests(source(), rng=rng, density=density)
+    simulate(bench, drive, background=[
+        *watch.background(), controller,
+        watch.drive_completions(made, rng=rng, density=density),
+        watch.take(bench.verdict, rng=rng, density=ready),
+        watch.take(bench.answer, rng=rng, density=ready)], deadline=400 * count + 20_000)
+    assert done
+    # The completions that hostile slots still send are judged, too.
+    watch.verdicts.clear()
+    return watch
+
+
+@pytest.mark.parametrize("parameters", [
+    dict(ports=3, entries=16, ways=2, granule=32),
+    dict(ports=1, entries=2, ways=1, granule=8),
+    dict(ports=32, entries=64, ways=4, granule=64, status=CompletionStatus.CA),
+], ids=["16", "2", "64"])
+@pytest.mark.parametrize("density, ready", [(1, 1), (0.3, 0.3)])
+def test_random_and_hostile_traffic(parameters, density, ready):
+    """Every verdict, every answer to the byte, every counter; each request ends exactly once."""
+    rng = random.Random(seed())
+    watch = run(rng, count=80, density=density, ready=ready, **parameters)
+    watch.finish()
+    assert watch.accepted == 80 and watch.ended and watch.answered
+
+
+def playing(parameters, script, *, deadline=None):
+    """Run ``script(ctx, watch)`` on a watched tracker that others take from at once."""
+    bench = Bench(**parameters)
+    watch = Watch(bench, deadline=deadline)
+
+    async def process(ctx):
+        ctx.set(bench.dut.deadline, (1 << len(bench.dut.deadline)) // 2)
+        await ctx.tick().repeat(bench.dut._sets + 1)  # memories are clear
+        await script(ctx, watch)
+        await ctx.tick().repeat(40)
+
+    simulate(bench, process, background=[
+        *watch.background(), watch.drive_requests(watch.later()),
+        watch.take(bench.verdict), watch.take(bench.answer)])
+    return watch
+
+
+SMALL = dict(ports=2, entries=16, ways=2, granule=32)
+
+
+async def ask(ctx, watch, *requests, slot=1, generation=7, origin=0):
+    await watch.drive_requests((slot, generation, origin, r) for r in requests)(ctx)
+
+
+async def come(ctx, watch, *completions, slot=1, generation=7):
+    await watch.drive_completions((slot, generation, c) for c in completions)(ctx)
+
+
+@pytest.mark.parametrize("size, ways", [(2, 1), (16, 2), (64, 4), (256, 2)])
+def test_one_requester_uses_all_entries(size, ways):
+    """Tags in sequence fill everything; then the next request waits for a place in its set."""
+    reads = [read(tag, address=0x1000 + 4 * tag) for tag in range(size + 1)]
+    order = random.Random(seed()).sample(reads[:size], size)
+    waited = []
+
+    async def script(ctx, watch):
+        await ask(ctx, watch, *reads[:size])
+        await ctx.tick()
+        assert len(watch.golden.open) == size and not ctx.get(watch.dut.held)
+        watch.waiting.append((1, 7, 0, reads[size]))
+        for n, r in enumerate(order):
+            await ctx.tick().repeat(12)
+            assert ctx.get(watch.dut.held)
+            await come(ctx, watch, *split(r, 0, []))
+            # A try is under way at most every 4 cycles.
+            await ctx.tick().repeat(12)
+            if watch.accepted > size:
+                waited.append(n)
+                break
+        for r in [*order[n + 1:], reads[size]]:
+            await come(ctx, watch, *split(r, 0, []))
+
+    watch = playing(dict(ports=2, entries=size, ways=ways, granule=1024), script)
+    watch.finish()
+    assert waited and not any(watch.stats.values())
+
+
+def test_a_name_in_use_waits_for_its_end():
+    """The same slot, requester ID and tag: the second request is taken after the first ended."""
+    first, second = read(3, length=32), read(3, address=0x2004)
+
+    async def script(ctx, watch):
+        await ask(ctx, watch, first)
+        watch.waiting.append((1, 7, 0, second))
+        parts = split(first, 0, [1])
+        for part in parts:
+            await ctx.tick().repeat(20)
+            assert watch.accepted == 1 and ctx.get(watch.dut.held)
+            await come(ctx, watch, part)
+        await ctx.tick().repeat(8)
+        assert watch.accepted == 2
+        # Under another slot, requester or high tag bits it is another name.
+        await ask(ctx, watch, second, slot=0)
+        await ask(ctx, watch, read(3, requester=0x0101), read(3 + 256), read(3 + 512))
+        await come(ctx, watch, *split(second, 0, []), slot=0)
+        for r in (second, read(3, requester=0x0101), read(3 + 256), read(3 + 512)):
+            await come(ctx, watch, *split(r, 0, []))
+
+    watch = playing(SMALL, script)
+    watch.finish()
+    assert watch.accepted == 6 and not any(watch.stats.values())
+
+
+def test_every_end_of_a_request():
+    """Split reads of 4096 bytes, CRS, UR after a part, writes, AtomicOps; then all is too late."""
+    big = Tlp(1, 0, length=1024, first_be=15, last_be=15, address=0x1_0000_0000, tag=1)
+    crs = Tlp(0, 4, length=1, first_be=15, target_id=0x100, tag=2)
+    torn = read(3, length=64)
+    write = Tlp(2, 4, length=1, first_be=15, payload=bytes(4), target_id=0x100, tag=4)
+    cas = Tlp(3, 0b01110, length=8, payload=bytes(32), address=0x40, tag=5)
+    empty = Tlp(0, 0, length=1, first_be=0, address=0x1044, tag=6)
+    ends = [
+        *split(big, 0, [1, 2, 3]),
+        complete(crs, CompletionStatus.CRS, 0),
+        split(torn, 0, [2])[0],
+        dataclasses.replace(split(torn, 0, [2])[1], status=1, payload=b"", length=0, fmt=0),
+        complete(write, CompletionStatus.SC, 0),
+        complete(cas, CompletionStatus.SC, 0, bytes(16)),
+        *split(empty, 0, []),
+    ]
+
+    async def script(ctx, watch):
+        await ask(ctx, watch, big, crs, torn, write, cas, empty)
+        await come(ctx, watch, *ends)
+        await ctx.tick()
+        assert not watch.golden.open
+        await come(ctx, watch, *ends)
+
+    watch = playing(SMALL, script)
+    watch.finish()
+    assert watch.causes == {DropCause.NONE: len(ends), DropCause.UNEXPECTED: len(ends)}
+
+
+def test_a_late_completion_does_not_match_a_newer_request():
+    """The tag is used again after a fence: only the generation tells old from new."""
+    old, new = read(9), read(9)
+
+    async def script(ctx, watch):
+        await ask(ctx, watch, old, generation=7)
+        await fence(ctx, watch, 1)
+        await come(ctx, watch, *split(old, 0, []), generation=7)
+        await ask(ctx, watch, new, generation=8)
+        await come(ctx, watch, *split(old, 0, []), generation=7)
+        await come(ctx, watch, *split(new, 0, []), generation=8)
+
+    watch = playing(SMALL, script)
+    watch.finish()
+    assert watch.causes == {DropCause.UNEXPECTED: 1, DropCause.STALE: 1, DropCause.NONE: 1}
+    assert watch.answered == 1
+
+
+async def fence(ctx, watch, *slots):
+    """Fence slots until they are drained; return the cycles that took."""
+    mask, cycles = sum(1 << n for n in slots), 0
+    ctx.set(watch.dut.fence, ctx.get(watch.dut.fence) | mask)
+    while True:
+        await ctx.tick()
+        cycles += 1
+        if ctx.get(watch.dut.drained) & mask == mask:
+            break
+    ctx.set(watch.dut.fence, ctx.get(watch.dut.fence) & ~mask)
+    return cycles
+
+
+@pytest.mark.parametrize("status", [CompletionStatus.UR, CompletionStatus.CA])
+def test_a_fence_answers_every_entry_in_time(status):
+    """All 256 entries in as many rounds as there are ways, and one: 1536 cycles."""
+    rng = random.Random(seed())
+    reads = [random_request(rng, requesters=1) for _ in range(256)]
+    for tag, r in enumerate(reads):
+        r.tag = tag
+    took = []
+
+    async def script(ctx, watch):
+        await ask(ctx, watch, *reads, origin=3)
+        await come(ctx, watch, *(split(r, 0, [1])[0] for r in reads if r.kind.startswith("MRd")))
+        left = len(watch.golden.open)
+        took.append(await fence(ctx, watch, 1))
+        await ctx.tick().repeat(10)
+        assert watch.answered == left > 200
+
+    playing(dict(ports=2, status=status), script).finish()
+    assert took[0] <= 3 * 512
+
+
+def test_other_slots_go_on_while_a_slot_is_fenced():
+    """Nobody takes the answers of slot 0; slot 1 works all the same, requests to slot 0 as well."""
+    bench = Bench(**SMALL)
+    watch = Watch(bench)
+
+    async def script(ctx):
+        ctx.set(bench.dut.deadline, 30_000)
+        await ctx.tick().repeat(10)
+        await ask(ctx, watch, *(read(n) for n in range(6)), slot=0)
+        ctx.set(bench.dut.fence, 1)
+        for n in range(30):
+            r = read(8 + n % 4)
+            await ask(ctx, watch, r)
+            await come(ctx, watch, *split(r, 0, []))
+        await come(ctx, watch, *(split(read(n), 0, [])[0] for n in range(6)), slot=0)
+        await ask(ctx, watch, read(7), slot=0)
+        assert watch.answered == 1 and watch.causes == {DropCause.NONE: 30, DropCause.FENCED: 6}
+        ctx.set(bench.answer.ready, 1)
+        await ctx.tick().repeat(200)
+        assert watch.answered == 7 and ctx.get(bench.dut.drained) == 3
+
+    simulate(bench, script, background=[*watch.background(), watch.take(bench.verdict)])
+    watch.finish()
+
+
+@pytest.mark.parametrize("deadline", [0, 1, 31, 32, 33, 500])
+def test_deadline(deadline):
+    """Reported once, not early, at most two granules and a round late; answered when fenced."""
+    async def script(ctx, watch):
+        ctx.set(watch.dut.deadline, deadline)
+        for n in range(8):
+            await ask(ctx, watch, read(n, address=0x1000 + 4 * n), slot=n & 1)
+            await ctx.tick().repeat(7)
+        await ctx.tick().repeat(deadline + 64 + 32 + 40)
+        assert watch.expired == 8 == len(watch.golden.open)
+        await fence(ctx, watch, 0, 1)
+
+    watch = playing(SMALL, script, deadline=deadline)
+    watch.finish()
+    assert watch.stats["expired"] == watch.stats["answered"] == 8
+
+
+def test_the_longest_deadline_does_not_wrap():
+    """1023 granules, from different times of the counter, and what is open for long after."""
+    granule, seen = 8, []
+    dut = CompletionTracker(ports=1, entries=2, ways=1, granule=granule)
+    wait = 1023 * granule
+
+    async def script(ctx):
+        ctx.set(dut.deadline, wait)
+        for start in (5, 5000):
+            await ctx.tick().repeat(start)
+            ctx.set(dut.request.valid, 1)
+            await ctx.tick().until(dut.request.ready)
+            ctx.set(dut.request.valid, 0)
+            strobes = []
+            for n in range(wait + 3 * granule):
+                if ctx.get(dut.expired.strobe):
+                    strobes.append(n)
+                await ctx.tick()
+            assert len(strobes) == 1 and wait < strobes[0] <= wait + 2 * granule + 8
+            ctx.set(dut.fence, 1)
+            ctx.set(dut.answer.ready, 1)
+            await ctx.tick().until(dut.drained[0])
+            ctx.set(dut.fence, 0)
+            seen.append(start)
+
+    simulate(dut, script)
+    assert seen == [5, 5000]
+
+
+def test_latency():
+    """4 cycles, up to 7 behind the sweep; never more than 13 if verdicts are taken."""
+    async def script(ctx, watch):
+        for n in range(40):
+            await ask(ctx, watch, read(n))
+            await ctx.tick().repeat(n % 7 + 4)
+            await come(ctx, watch, *split(read(n), 0, []))
+
+    watch = playing(dict(ports=2), script)
+    assert min(watch.waits) == 4 and max(watch.waits) <= 7
+    rng = random.Random(seed())
+    # All in one set of many, where they get in each other's way.
+    def request(rng):
+        return dataclasses.replace(random_request(rng, requesters=1),
+                                   tag=rng.choice([0x00, 0x21, 0x42, 0x63]))
+    watch = run(rng, count=80, ports=2, entries=64, ways=2, granule=128, requests=request)
+    assert 8 < max(watch.waits[8:]) <= 13
+
+
+def test_throughput():
+    """One request and one completion in 4 cycles, at the same time, with the sweep between."""
+    reads = [read(n) for n in range(100)]
+    took = {}
+
+    bench = Bench()
+    watch = Watch(bench)
+
+    def timed(name, process):
+        async def wrapped(ctx):
+            await ctx.tick().repeat(200 if name == "requests" else 220)
+            start = watch.now
+            await process(ctx)
+            took[name] = watch.now - start
+        return wrapped
+
+    async def last(ctx):
+        ctx.set(bench.dut.deadline, 100_000)
+        await ctx.tick().repeat(700)
+
+    simulate(bench, last,
+             timed("requests", watch.drive_requests((1, 7, 0, r) for r in reads)),
+             timed("completions", watch.drive_completions(
+                 (1, 7, c) for r in reads for c in split(r, 0, []))),
+             background=[*watch.background(), watch.take(bench.verdict), watch.take(bench.answer)])
+    watch.finish()
+    assert max(took.values()) <= 4 * len(reads) + 4
+
+
+def test_reset_forgets_everything():
+    dut = CompletionTracker(ports=2, entries=16, granule=32)
+    reset = Signal()
+
+    async def script(ctx):
+        ctx.set(dut.verdict.ready, 1)
+        for _ in range(2):
+            ctx.set(dut.request.valid, 1)
+            await ctx.tick().until(dut.request.ready)
+            ctx.set(dut.request.valid, 0)
+            await ctx.tick()
+            assert ctx.get(dut.drained) == 0b10
+            ctx.set(reset, 1)
+            await ctx.tick()
+            ctx.set(reset, 0)
+            await ctx.tick()
+            assert ctx.get(dut.drained) == 0b11
+            ctx.set(dut.completion.valid, 1)
+            await ctx.tick().until(dut.completion.ready)
+            ctx.set(dut.completion.valid, 0)
+            assert ctx.get(dut.verdict.p.cause) == DropCause.UNEXPECTED
+
+    simulate(ResetInserter(reset)(dut), script)
+
+
+@pytest.mark.parametrize("parameters, message", [
+    (dict(ports=0), "ports must be 1 to 32, not 0"),
+    (dict(ports=33), "ports must be 1 to 32, not 33"),
+    (dict(entries=100), "entries must be a power of two of at least 2, not 100"),
+    (dict(entries=8, ways=8), "ways must be a power of two less than entries, not 8"),
+    (dict(ways=3), "ways must be a power of two less than entries, not 3"),
+    (dict(granule=256), "granule must be a power of two of at least 512 cycles, not 256"),
+    (dict(granule=1000), "granule must be a power of two of at least 512 cycles, not 1000"),
+    (dict(status=CompletionStatus.SC), "status must be UR or CA, not "),
+])
+def test_arguments(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        CompletionTracker(**parameters)
+
+
+def test_info_must_be_a_view():
+    with pytest.raises(TypeError, match="info must be a view of TlpInfo, not "):
+        tracked_completion(Signal(8), slot=0, generation=0)
+
+
+def test_golden_tracker_by_hand():
+    """A read of 134 bytes from 0xBD, whose first part ended at 0x100, is answered for the rest.
+
+    The answer is written from the drawing: Cpl, completer 5a:01.0, UR, 67 bytes, lower address 0.
+    """
+    golden = Tracker(bus=0x5A)
+    request = Tlp(0, 0, length=34, first_be=0b1110, last_be=0b0111, address=0xBC,
+                  requester_id=0x100, tag=0x2A5, tc=5, attr=0b110)
+    parts = split(request, 0, [2])
+    assert [(p.byte_count, p.lower_address, p.length) for p in parts] == [
+        (134, 0x3D, 17), (67, 0, 17)]
+    assert golden.request(1, 7, 0, request) and not golden.request(1, 7, 0, request)
+    assert golden.completion(1, 7, parts[1]) == DropCause.UNLIKE
+    assert golden.completion(1, 8, parts[0]) == DropCause.STALE
+    assert golden.completion(0, 7, parts[0]) == DropCause.UNEXPECTED
+    assert golden.completion(1, 7, parts[0], fenced=True) == DropCause.FENCED
+    assert golden.completion(1, 7, parts[0]) == DropCause.NONE
+    assert golden.completion(1, 7, parts[0]) == DropCause.UNLIKE
+    long = dataclasses.replace(parts[1], length=18, payload=bytes(72))
+    assert golden.completion(1, 7, long) == DropCause.LONG
+    assert golden.overdue(10, 9) == [(1, 0x100, 0x2A5)] and not golden.overdue(10, 10)
+    origin, tlp = golden.answer((1, 0x100, 0x2A5))
+    assert tlp.pack().hex() == "0ad42000" "5a082043" "0100a500"
+    assert origin == 0 and not golden.open
