@@ -15,7 +15,7 @@ Ref: PCIe Base 5.0, 7.5 and 7.7 to 7.9; PCI-to-PCI Bridge 1.2, chapter 3.
 from dataclasses import dataclass
 
 __all__ = ["DOWNSTREAM", "FUNCTION_DWORDS", "Field", "FunctionMap", "Identity", "Register",
-           "UPSTREAM", "function_map", "render"]
+           "SlotOptions", "UPSTREAM", "function_map", "render"]
 
 #: Dwords of configuration space with a memory behind them; the rest reads 0 and ignores writes.
 FUNCTION_DWORDS = 128
@@ -65,8 +65,23 @@ class Register:
 
 
 @dataclass(frozen=True)
+class SlotOptions:
+    """What the slots have besides an attention button and a power indicator.
+
+    ``surprise``: a GPU may leave without notice (Hot-Plug Surprise). ``command_completed``: each
+    write to Slot Control is answered by an event. ``power_controller``: software can switch the
+    power of the slot, and with it the link.
+    """
+
+    surprise: bool = True
+    attention_indicator: bool = False
+    power_controller: bool = False
+    command_completed: bool = False
+
+
+@dataclass(frozen=True)
 class Identity:
-    """Who the switch says it is, and how fast.
+    """Who the switch says it is, how fast, and what its slots have.
 
     The default identifiers are of nobody: whoever ships hardware puts their own here. Links inside
     the fabric have no PCIe speed of their own; what they show is what a driver will look for.
@@ -81,6 +96,7 @@ class Identity:
     serial: int = 0x0044_58FF_FE00_0001
     link_speed: int = 3
     link_width: int = 16
+    slot: SlotOptions = SlotOptions()
 
 
 class FunctionMap:
@@ -158,8 +174,10 @@ def _header(kind: str, ident: Identity):
               doc="memory and I/O requests from the secondary side; completions always pass"),
             F("Parity Error Response", 6, 1, "RW"),
             F("SERR# Enable", 8, 1, "RW"),
-            F("Interrupt Disable", 10, 1, "RW", doc="no INTx is ever made"))),
+            F("Interrupt Disable", 10, 1, "RW", doc="no INTx"))),
         Register(0x06, 16, "Status", (
+            *(() if kind == UPSTREAM else (F("Interrupt Status", 3, 1, "LIVE", doc="a hot-plug "
+              "event waits for INTx, whatever Interrupt Disable is; 0 with MSI enabled"),)),
             F("Capabilities List", 4, reset=1), *errors("Signaled System Error"))),
         Register(0x08, 8, "Revision ID", (F("Revision ID", 0, 8, reset=ident.revision),)),
         Register(0x09, 8, "Programming Interface", (F("Programming Interface", 0, 8),)),
@@ -198,7 +216,9 @@ def _header(kind: str, ident: Identity):
         Register(0x32, 16, "I/O Limit Upper 16 Bits", (F("I/O Limit [31:16]", 0, 16, "RW"),)),
         Register(0x34, 8, "Capabilities Pointer", (F("Capabilities Pointer", 0, 8, reset=PM),)),
         Register(0x3C, 8, "Interrupt Line", (F("Interrupt Line", 0, 8, "RW", doc="no effect"),)),
-        Register(0x3D, 8, "Interrupt Pin", (F("Interrupt Pin", 0, 8, doc="no INTx"),)),
+        Register(0x3D, 8, "Interrupt Pin", (
+            F("Interrupt Pin", 0, 8, doc="no INTx") if kind == UPSTREAM else
+            F("Interrupt Pin", 0, 8, reset=1, doc="INTA of a device with the port's number"),)),
         Register(0x3E, 16, "Bridge Control", (
             F("Parity Error Response Enable", 0, 1, "RW"),
             F("SERR# Enable", 1, 1, "RW", doc="forward error messages"),
@@ -254,6 +274,45 @@ def _subsystem(ident: Identity):
             F("Subsystem Vendor ID", 0, 16, reset=ident.subsystem_vendor),)),
         Register(SSVID + 6, 16, "Subsystem ID", (
             F("Subsystem ID", 0, 16, reset=ident.subsystem),)),
+    )
+
+
+def _slot(options: SlotOptions):
+    F = Field
+
+    def if_(option, *fields):
+        return fields if option else ()
+
+    return (
+        Register(EXPRESS + 0x14, 32, "Slot Capabilities", (
+            F("Attention Button Present", 0, reset=1),
+            F("Power Controller Present", 1, reset=int(options.power_controller)),
+            F("MRL Sensor Present", 2),
+            F("Attention Indicator Present", 3, reset=int(options.attention_indicator)),
+            F("Power Indicator Present", 4, reset=1),
+            F("Hot-Plug Surprise", 5, reset=int(options.surprise)),
+            F("Hot-Plug Capable", 6, reset=1),
+            F("Slot Power Limit Value", 7, 8, reset=0xF2, doc="300 W"),
+            F("Slot Power Limit Scale", 15, 2),
+            F("No Command Completed Support", 18, reset=int(not options.command_completed)),
+            F("Physical Slot Number", 19, 13, reset="slot"))),
+        Register(EXPRESS + 0x18, 16, "Slot Control", (
+            F("Attention Button Pressed Enable", 0, 1, "RW"),
+            F("Presence Detect Changed Enable", 3, 1, "RW"),
+            *if_(options.command_completed, F("Command Completed Interrupt Enable", 4, 1, "RW")),
+            F("Hot-Plug Interrupt Enable", 5, 1, "RW"),
+            *if_(options.attention_indicator, F("Attention Indicator Control", 6, 2, "RW", 3,
+                                                "1 on, 2 blink, 3 off")),
+            F("Power Indicator Control", 8, 2, "RW", 3, "1 on, 2 blink, 3 off"),
+            *if_(options.power_controller, F("Power Controller Control", 10, 1, "RW",
+                                             doc="0 on, 1 off: no link")),
+            F("Data Link Layer State Changed Enable", 12, 1, "RW"))),
+        Register(EXPRESS + 0x1A, 16, "Slot Status", (
+            F("Attention Button Pressed", 0, 1, "RW1C"),
+            F("Presence Detect Changed", 3, 1, "RW1C"),
+            *if_(options.command_completed, F("Command Completed", 4, 1, "RW1C")),
+            F("Presence Detect State", 6, 1, "LIVE", doc="a GPU is bound to this slot"),
+            F("Data Link Layer State Changed", 8, 1, "RW1C"))),
     )
 
 
@@ -321,31 +380,7 @@ def _express(kind: str, ident: Identity):
                        F("Link Autonomous Bandwidth Status", 15, 1, "RW1C")))),
     )
     if down:
-        registers += (
-            Register(EXPRESS + 0x14, 32, "Slot Capabilities", (
-                F("Attention Button Present", 0, reset=1),
-                F("Power Controller Present", 1),
-                F("MRL Sensor Present", 2),
-                F("Attention Indicator Present", 3),
-                F("Power Indicator Present", 4, reset=1),
-                F("Hot-Plug Surprise", 5, reset=1),
-                F("Hot-Plug Capable", 6, reset=1),
-                F("Slot Power Limit Value", 7, 8, reset=0xF2, doc="300 W"),
-                F("Slot Power Limit Scale", 15, 2),
-                F("No Command Completed Support", 18, reset=1),
-                F("Physical Slot Number", 19, 13, reset="slot"))),
-            Register(EXPRESS + 0x18, 16, "Slot Control", (
-                F("Attention Button Pressed Enable", 0, 1, "RW"),
-                F("Presence Detect Changed Enable", 3, 1, "RW"),
-                F("Hot-Plug Interrupt Enable", 5, 1, "RW"),
-                F("Power Indicator Control", 8, 2, "RW", 3, "1 on, 2 blink, 3 off"),
-                F("Data Link Layer State Changed Enable", 12, 1, "RW"))),
-            Register(EXPRESS + 0x1A, 16, "Slot Status", (
-                F("Attention Button Pressed", 0, 1, "RW1C"),
-                F("Presence Detect Changed", 3, 1, "RW1C"),
-                F("Presence Detect State", 6, 1, "LIVE", doc="a GPU is bound to this slot"),
-                F("Data Link Layer State Changed", 8, 1, "RW1C"))),
-        )
+        registers += _slot(ident.slot)
     return (
         *registers,
         Register(EXPRESS + 0x24, 32, "Device Capabilities 2", (

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.mapping.types import ConfigUpdate
 
 from .config_map import DOWNSTREAM, FUNCTION_DWORDS, UPSTREAM, Identity, function_map
+from .hotplug import HotPlug, SlotControl, SlotView
 from .types import ConfigEvent, ConfigRequest, PortState, UpstreamState
 
 __all__ = ["ConfigSpace", "StateMirror"]
@@ -37,6 +38,9 @@ class ConfigSpace(wiring.Component):
     response is offered. Events are served before requests, and cannot be lost to a clear at the
     same time.
 
+    Status bits that this memory does not hold are those of Slot Status: they, Slot Control and the
+    links are in :class:`~dxpu.switch.hotplug.HotPlug`, which a fill resets too.
+
     Ref: PCIe Base 5.0, chapter 7; all that is data is in :mod:`dxpu.switch.config_map`.
 
     Parameters
@@ -54,8 +58,11 @@ class ConfigSpace(wiring.Component):
         Value read; for writes the new value.
     event : stream of :class:`ConfigEvent`
         Sets status bits.
-    present : ``ports``
-        A GPU is in the slot.
+    present, link_up, press, intx : ``ports``
+        See :class:`~dxpu.switch.hotplug.HotPlug`.
+    msi, msi_taken : ``ports``
+        ``request`` and ``taken`` there.
+    slot_control : array of :class:`~dxpu.switch.hotplug.SlotControl`
     slot_power : 10
         Captured Slot Power Limit: value [7:0], scale [9:8].
     config : :class:`~dxpu.mapping.ConfigUpdate`
@@ -63,7 +70,7 @@ class ConfigSpace(wiring.Component):
         By function.
     windows : :class:`UpstreamState`
     link_active : ``ports``
-        Present, not disabled and not in reset.
+        Present, up, not disabled, not in reset, not switched off. A register, one cycle behind.
     busy : 1
         Memory is being filled.
     """
@@ -78,12 +85,18 @@ class ConfigSpace(wiring.Component):
             "response": Out(stream.Signature(32)),
             "event": In(stream.Signature(ConfigEvent)),
             "present": In(ports),
+            "link_up": In(ports, init=(1 << ports) - 1),
+            "press": In(ports),
+            "msi": Out(ports),
+            "msi_taken": In(ports),
+            "intx": Out(ports),
+            "slot_control": Out(SlotControl).array(ports),
             "slot_power": In(10),
             "config": Out(ConfigUpdate),
             "states": Out(PortState).array(ports + 1),
             "windows": Out(UpstreamState),
             "link_active": Out(ports),
-            "busy": Out(1, init=1),
+            "busy": Out(1),
         })
 
     def elaborate(self, platform):
@@ -106,7 +119,8 @@ class ConfigSpace(wiring.Component):
         fill, filling = Signal(range(memory.depth + 1)), Signal()
         mapped, special = Signal(), Signal()
         old, new, live = (Signal(32, reset_less=True) for _ in range(3))
-        refill = Signal()
+        refill, ones, command = Signal(), Signal(32), Signal()
+        hotplug = self._hotplug(m)
         update = Signal(ConfigUpdate)
         m.d.comb += [
             mapped.eq(access.register < FUNCTION_DWORDS),
@@ -118,6 +132,12 @@ class ConfigSpace(wiring.Component):
             write.en.eq(update.strobe),
         ]
         m.d.sync += update.strobe.eq(0)
+        m.d.comb += [
+            hotplug.config.eq(update),
+            hotplug.ones.eq(ones),
+            hotplug.command.eq(command),
+            hotplug.hold.eq(self.busy | refill),
+        ]
 
         with m.FSM():
             with m.State("Fill"):
@@ -127,6 +147,9 @@ class ConfigSpace(wiring.Component):
                     self.busy.eq(1),
                 ]
                 m.d.sync += [
+                    refill.eq(0),
+                    ones.eq(0),
+                    command.eq(0),
                     fill.eq(fill + 1),
                     filling.eq(1),
                     access.function.eq(fill[bits:]),
@@ -165,8 +188,10 @@ class ConfigSpace(wiring.Component):
                 change = rule.data.rw & enabled & ~Cat(special.replicate(2), C(0, 30))
                 clear = access.data & rule.data.w1c & enabled
                 m.d.sync += [
+                    ones.eq(clear & ~is_event.replicate(32)),
+                    command.eq(~is_event & access.write & access.enables[:2].any()),
                     old.eq(read.data),
-                    live.eq(self._live(access, up, down)),
+                    live.eq(self._live(m, hotplug, access, up, down)),
                     new.eq(Mux(is_event, read.data | access.data & rule.data.w1c,
                                (read.data & ~change | access.data & change) & ~clear)),
                 ]
@@ -202,10 +227,24 @@ class ConfigSpace(wiring.Component):
             mirror.config.eq(update),
             self.windows.eq(mirror.windows),
             *(a.eq(b) for a, b in zip(self.states, mirror.states, strict=True)),
-            self.link_active.eq(self.present & Cat(
-                ~(s.disable | s.reset | mirror.states[0].reset) for s in mirror.states[1:])),
+            *(a.eq(b) for a, b in zip(hotplug.states, mirror.states, strict=True)),
         ]
         return m
+
+    def _hotplug(self, m):
+        """The slots, and what software sees of the one that is accessed."""
+        m.submodules.hotplug = hotplug = HotPlug(self._ports, self._identity)
+        m.d.comb += [
+            hotplug.present.eq(self.present),
+            hotplug.link_up.eq(self.link_up),
+            hotplug.press.eq(self.press),
+            hotplug.taken.eq(self.msi_taken),
+            self.msi.eq(hotplug.request),
+            self.intx.eq(hotplug.intx),
+            self.link_active.eq(Cat(v.link_active for v in hotplug.views)),
+            *(a.eq(b) for a, b in zip(self.slot_control, hotplug.control, strict=True)),
+        ]
+        return hotplug
 
     def _own_number(self, access, down):
         """What of a downstream function's reset value depends on the number of its port."""
@@ -219,11 +258,21 @@ class ConfigSpace(wiring.Component):
                     value |= Mux(here, (port & (1 << f.width) - 1) << shift, 0)
         return value[:32]
 
-    def _live(self, access, up, down):
+    def _live(self, m, hotplug, access, up, down):
         """Live fields of the dword that is accessed."""
-        port = access.function - 1
-        active = self.link_active.bit_select(port[:5], 1)
-        present = self.present.bit_select(port[:5], 1)
+        view = Signal(SlotView)
+        with m.Switch(access.function):
+            for n, v in enumerate(hotplug.views):
+                with m.Case(n + 1):
+                    m.d.comb += view.eq(v)
+        status, interrupt = Signal(32), Signal(32)
+        m.d.comb += [
+            status[down.bit("Slot Status", "Presence Detect State")].eq(view.present),
+            interrupt[down.bit("Status", "Interrupt Status")].eq(view.intx),
+            *(status[down.bit("Slot Status", name)].eq(view.events[event])
+              for event, (name, _) in HotPlug.EVENTS.items()
+              if name in {f.name for f in down.by_name["Slot Status"].fields}),
+        ]
         link = self._identity.link_speed | self._identity.link_width << 4 | 1 << 13
         power = up.bit("Device Capabilities", "Captured Slot Power Limit Value")
         downstream = access.function != 0
@@ -231,8 +280,9 @@ class ConfigSpace(wiring.Component):
             Mux((downstream if fmap is down else ~downstream)
                 & (access.register == fmap.dword(name)), value, 0)
             for fmap, name, value in (
-                (down, "Link Status", active.replicate(32) & (link << 16)),
-                (down, "Slot Status", present << down.bit("Slot Status", "Presence Detect State")),
+                (down, "Status", interrupt),
+                (down, "Link Status", view.link_active.replicate(32) & (link << 16)),
+                (down, "Slot Status", status),
                 (up, "Device Capabilities", self.slot_power << power))))
 
 
@@ -259,6 +309,7 @@ class StateMirror(wiring.Component):
         "io": ("Command", "I/O Space Enable"),
         "memory": ("Command", "Memory Space Enable"),
         "master": ("Command", "Bus Master Enable"),
+        "intx_disable": ("Command", "Interrupt Disable"),
         "power": ("Power Management Control/Status", "Power State"),
         "forward_errors": ("Bridge Control", "SERR# Enable"),
         "isa": ("Bridge Control", "ISA Enable"),

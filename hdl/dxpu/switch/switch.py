@@ -13,6 +13,8 @@ from .agents import Answerer, Broadcaster, ConfigAgent
 from .config_space import ConfigSpace
 from .downstream import DownstreamDecider
 from .forward import Forwarder, Splitter
+from .hotplug import SlotControl
+from .interrupt import InterruptSender
 from .types import SlotInfo, SlotMeta, Target
 from .upstream import UpstreamDecider
 
@@ -56,8 +58,14 @@ class VirtualSwitch(wiring.Component):
     config : :class:`~dxpu.mapping.ConfigUpdate`
         Each configuration register that has a new value, reset values included.
     present : ``ports``
-        A GPU is in the slot. Slot Status and, unless the port is disabled or in reset, Link Status
-        follow it.
+        A GPU is bound to the slot. Slot Status follows it.
+    link_up : ``ports``
+        The link to that GPU works; 1 if nothing is connected. Link Status is active while this and
+        ``present`` are 1 and the port is not disabled, in reset or switched off.
+    press : ``ports``
+        Pulse: the attention button of the slot is pressed.
+    slot_control : array of :class:`SlotControl`
+        Indicators and power of the slots, as software wants them.
     link_active : ``ports``
         TLPs pass.
     slot_reset : ``ports``
@@ -66,12 +74,14 @@ class VirtualSwitch(wiring.Component):
         Pulses about TLPs from upstream, see :class:`UpstreamDecider`.
     stat_unsupported1, stat_unclaimed1, stat_unexpected1, stat_blocked, stat_peer, stat_fenced : 1
         Pulses about TLPs from slots, see :class:`DownstreamDecider`.
+    stat_interrupt : 1
+        Pulse: an MSI or INTx message of the hot-plug events left.
     """
 
     #: All counted events.
     STATS = ("stat_config", "stat_unsupported0", "stat_unclaimed0", "stat_unexpected0",
              "stat_unsupported1", "stat_unclaimed1", "stat_unexpected1", "stat_blocked",
-             "stat_peer", "stat_fenced")
+             "stat_peer", "stat_fenced", "stat_interrupt")
 
     def __init__(self, width, *, ports=8, identity=None):
         self._width = check_width(width)
@@ -88,6 +98,9 @@ class VirtualSwitch(wiring.Component):
             "result1": In(stream.Signature(LookupResult)),
             "config": Out(ConfigUpdate),
             "present": In(ports),
+            "link_up": In(ports, init=(1 << ports) - 1),
+            "press": In(ports),
+            "slot_control": Out(SlotControl).array(ports),
             "link_active": Out(ports),
             "slot_reset": Out(ports),
         } | dict.fromkeys(self.STATS, Out(1)))
@@ -98,13 +111,13 @@ class VirtualSwitch(wiring.Component):
         m.submodules.agent = self._agent = ConfigAgent(self._width)
         m.submodules.up_answer = self._up_answer = Answerer(self._width)
         m.submodules.down_answer = self._down_answer = Answerer(self._width)
-        m.submodules.to_up = self._to_up = PacketArbiter(self._width, count=2, meta=TlpClass)
+        m.submodules.to_up = self._to_up = PacketArbiter(self._width, count=3, meta=TlpClass)
         m.submodules.to_slot = self._to_slot = PacketArbiter(self._width, count=4, meta=SlotMeta)
         connect(m, self._to_up.o, wiring.flipped(self.upstream_o))
         connect(m, self._to_slot.o, wiring.flipped(self.downstream_o))
-        self._wire_answers(m)
         self._wire_space(m)
         up = self._wire_upstream(m)
+        self._wire_answers(m, up)
         self._wire_downstream(m, up)
         return m
 
@@ -115,6 +128,9 @@ class VirtualSwitch(wiring.Component):
         m.d.comb += [
             self.config.eq(space.config),
             space.present.eq(self.present),
+            space.link_up.eq(self.link_up),
+            space.press.eq(self.press),
+            *(a.eq(b) for a, b in zip(self.slot_control, space.slot_control, strict=True)),
             space.slot_power.eq(agent.slot_power),
             self.link_active.eq(space.link_active),
             self.slot_reset.eq(Cat(s.reset for s in space.states[1:])
@@ -177,9 +193,25 @@ class VirtualSwitch(wiring.Component):
             self.stat_fenced.eq(decider.stat_fenced),
         ]
 
-    def _wire_answers(self, m):
-        self._pass(m, self._up_answer.o, self._to_up.i[1])
+    def _wire_answers(self, m, up):
         connect(m, self._down_answer.o, self._to_slot.i[3])
+        m.submodules.interrupts = interrupts = InterruptSender(self._width, self._ports)
+        connect(m, interrupts.o, self._to_up.i[2])
+        space, answer, within = self._space, self._up_answer.o, Signal()
+        m.d.comb += [
+            interrupts.config.eq(space.config),
+            interrupts.secondary.eq(space.states[0].secondary),
+            interrupts.upstream_id.eq(up.upstream_id),
+            interrupts.request.eq(space.msi),
+            interrupts.intx.eq(space.intx),
+            space.msi_taken.eq(interrupts.taken),
+            self.stat_interrupt.eq(interrupts.stat_interrupt),
+        ]
+        # An interrupt that is offered goes before answers: the completion of the write that
+        # forbids interrupts must not overtake it. It takes effect before it is answered.
+        with m.If(answer.valid & answer.ready):
+            m.d.sync += within.eq(~answer.p.last)
+        self._pass(m, answer, self._to_up.i[1], open=within | ~interrupts.o.valid)
 
     def _merge(self, m, sources, sink):
         """Two streams of answers into one; never both have one, as decisions wait meanwhile."""

@@ -47,6 +47,7 @@ class PortState(data.Struct):
     io: 1               #: I/O Space Enable
     memory: 1           #: Memory Space Enable
     master: 1           #: Bus Master Enable
+    intx_disable: 1     #: Interrupt Disable
     power: 2            #: power state; 0 is D0
     forward_errors: 1   #: SERR# Enable of the bridge
     isa: 1              #: ISA Enable

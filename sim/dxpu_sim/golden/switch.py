@@ -34,13 +34,15 @@ class GoldenFunction:
 
     def __init__(self, port: int | None, identity: Identity | None = None):
         self.port = port
+        self.identity = identity or Identity()
         self.map = function_map(UPSTREAM if port is None else DOWNSTREAM, identity)
         self.live: dict[tuple[str, str], int] = {}
         self.fields: dict[tuple[str, str], int] = {}
         self.reset()
 
     def reset(self) -> None:
-        """All fields to their reset values."""
+        """All fields to their reset values; a link is down, but presence is not for a reset."""
+        self.live.pop(("Link Status", "Data Link Layer Link Active"), None)
         for r in self.map.registers:
             for f in r.fields:
                 self.fields[r.name, f.name] = f.value(self.port or 0) >> f.lsb
@@ -82,6 +84,36 @@ class GoldenFunction:
     def set_status(self, register: str, field: str) -> None:
         """Hardware sets a status bit."""
         self.fields[register, field] = 1
+
+    # What a slot is (7.5.3.8 to 7.5.3.11, 6.7.3).
+
+    def set_slot(self, present: bool, active: bool) -> None:
+        """Presence of an adapter, and whether the link to it is active."""
+        slot = ("Slot Status", "Presence Detect State")
+        link = ("Link Status", "Data Link Layer Link Active")
+        if self.live.get(slot, 0) != present:
+            self.set_status("Slot Status", "Presence Detect Changed")
+        if self.live.get(link, 0) != active:
+            self.set_status("Slot Status", "Data Link Layer State Changed")
+        self.live |= {
+            slot: int(present), link: int(active),
+            ("Link Status", "Current Link Speed"): active * self.identity.link_speed,
+            ("Link Status", "Negotiated Link Width"): active * self.identity.link_width,
+        }
+        self.live["Status", "Interrupt Status"] = int(
+            self.wants_interrupt() and not self.get("MSI Message Control", "MSI Enable"))
+
+    def wants_interrupt(self) -> bool:
+        """Hot-plug interrupts are enabled, and so is an event that has happened (6.7.3.4)."""
+        def control(name: str) -> int:
+            return self.fields.get(("Slot Control", name), 0)
+
+        return bool(control("Hot-Plug Interrupt Enable") and any(
+            control(enable) and self.fields["Slot Status", event] for enable, event in (
+                ("Attention Button Pressed Enable", "Attention Button Pressed"),
+                ("Presence Detect Changed Enable", "Presence Detect Changed"),
+                ("Command Completed Interrupt Enable", "Command Completed"),
+                ("Data Link Layer State Changed Enable", "Data Link Layer State Changed"))))
 
     # What a type 1 header says as a bridge (PCI-to-PCI Bridge 1.2, chapters 3 and 4).
 
@@ -162,6 +194,7 @@ class GoldenSwitch:
         self.up = GoldenFunction(None, identity)
         self.down = [GoldenFunction(n, identity) for n in range(ports)]
         self.present = [False] * ports
+        self.link_up = [True] * ports
         self.captured = 0  # bus and device, as upper bits of a function's identifier
         self.counts: Counter[str] = Counter()
         self.identity = identity or Identity()
@@ -169,7 +202,9 @@ class GoldenSwitch:
     def link_active(self, port: int) -> bool:
         """Whether the slot has a link."""
         f = self.down[port]
-        return (self.present[port] and not f.get("Link Control", "Link Disable")
+        return (self.present[port] and self.link_up[port]
+                and not f.get("Link Control", "Link Disable")
+                and not f.fields.get(("Slot Control", "Power Controller Control"))
                 and not f.get("Bridge Control", "Secondary Bus Reset")
                 and not self.up.get("Bridge Control", "Secondary Bus Reset"))
 
@@ -178,15 +213,9 @@ class GoldenSwitch:
         return self.up.buses()[0] << 8 | port << 3
 
     def set_live(self) -> None:
-        """Bring the fields that show presence up to date."""
+        """Bring presence and links up to date."""
         for port, f in enumerate(self.down):
-            active = self.link_active(port)
-            f.live = {
-                ("Slot Status", "Presence Detect State"): int(self.present[port]),
-                ("Link Status", "Data Link Layer Link Active"): int(active),
-                ("Link Status", "Current Link Speed"): active * self.identity.link_speed,
-                ("Link Status", "Negotiated Link Width"): active * self.identity.link_width,
-            }
+            f.set_slot(self.present[port], self.link_active(port))
 
     # Requests to the switch's own ports.
 
@@ -210,12 +239,18 @@ class GoldenSwitch:
         def bus_reset() -> int:
             return self.up.get("Bridge Control", "Secondary Bus Reset")
 
+        self.set_live()
         before = bus_reset()
         function.write(dword, enables, int.from_bytes(data, "little"))
+        command = (function is not self.up and dword == 0x78 // 4 and enables & 3
+                   and self.identity.slot.command_completed)
+        if command:
+            function.set_status("Slot Status", "Command Completed")
         # Secondary Bus Reset of the upstream port resets everything below it.
         if (before or bus_reset()) and function is self.up and dword == 0x3C // 4:
             for f in self.down:
                 f.reset()
+        self.set_live()
 
     def _config_from_upstream(self, raw: bytes, request: Tlp,
                               info: Info) -> list[tuple[int, bytes]]:
