@@ -38,7 +38,10 @@ class Switch(wiring.Component):
         for name in ("upstream_o", "downstream_o"):
             connect(m, getattr(switch, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [switch.present.eq(self.present), self.link_active.eq(switch.link_active),
-                     self.slot_reset.eq(switch.slot_reset)]
+                     self.slot_reset.eq(switch.slot_reset), switch.link_up.eq(self.link_up),
+                     switch.press.eq(self.press),
+                     *(a.eq(b) for a, b in zip(self.slot_control, switch.slot_control,
+                                               strict=True))]
         m.d.comb += [getattr(self, stat).eq(getattr(switch, stat)) for stat in switch.STATS]
         return m
 

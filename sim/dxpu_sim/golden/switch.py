@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, Identity, function_map
-from dxpu.tlp.types import CompletionStatus, Routing, TlpClass
+from dxpu.tlp.types import CompletionStatus, Fmt, Routing, TlpClass, Type
 
 from .tlp import Info, Tlp, classify, complete
 
@@ -195,6 +195,12 @@ class GoldenSwitch:
         self.down = [GoldenFunction(n, identity) for n in range(ports)]
         self.present = [False] * ports
         self.link_up = [True] * ports
+        # What interrupts depend on: see :meth:`interrupts`.
+        self._cleared = [False] * ports
+        self._armed = [False] * ports
+        self._wires = [False] * 4
+        self._messages: list[bytes] = []
+        self._msis: list[bytes] = []
         self.captured = 0  # bus and device, as upper bits of a function's identifier
         self.counts: Counter[str] = Counter()
         self.identity = identity or Identity()
@@ -216,6 +222,55 @@ class GoldenSwitch:
         """Bring presence and links up to date."""
         for port, f in enumerate(self.down):
             f.set_slot(self.present[port], self.link_active(port))
+
+    # Hot-plug interrupts (6.7.3.4, 6.1.4, 2.2.8.1).
+
+    def press(self, port: int) -> None:
+        """Someone presses the attention button of a slot."""
+        self.down[port].set_status("Slot Status", "Attention Button Pressed")
+
+    def interrupts(self) -> tuple[list[bytes], list[bytes]]:
+        """INTx messages and MSIs that are due; call this after each single step."""
+        self.set_live()
+        self._signal()
+        out = self._messages, self._msis
+        self._messages, self._msis = [], []
+        return out
+
+    def _signal(self) -> None:
+        self._signal_wires()
+        self._msis += [self._msi(n) for n in range(len(self.down)) if self._due(n)]
+
+    def _due(self, port: int) -> bool:
+        """An MSI is due when everything has become true, and if a clear leaves it true."""
+        f, before, cleared = self.down[port], self._armed[port], self._cleared[port]
+        self._cleared[port] = False
+        self._armed[port] = bool(f.wants_interrupt() and f.masters() and self.up.masters()
+                                 and f.get("MSI Message Control", "MSI Enable"))
+        return self._armed[port] and (cleared or not before)
+
+    def _msi(self, port: int) -> bytes:
+        f = self.down[port]
+        self.counts["interrupt"] += 1
+        address = (f.get("MSI Message Upper Address", "Address [63:32]") << 32
+                   | f.get("MSI Message Address", "Address [31:2]") << 2)
+        return Tlp(Fmt.HEADER_4_DATA if address >> 32 else Fmt.HEADER_3_DATA, Type.MEMORY,
+                   length=1, requester_id=self.identifier(port), first_be=0xF, address=address,
+                   payload=f.get("MSI Message Data", "Data").to_bytes(4, "little")).pack()
+
+    def _signal_wires(self) -> None:
+        """The pins of the ports are swizzled by device number, and tied together."""
+        for wire in range(4):
+            level = any(f.wants_interrupt() and f.in_d0()
+                        and not f.get("MSI Message Control", "MSI Enable")
+                        and not f.get("Command", "Interrupt Disable")
+                        for f in self.down[wire::4])
+            if level != self._wires[wire]:
+                self._wires[wire] = level
+                self.counts["interrupt"] += 1
+                self._messages.append(Tlp(
+                    Fmt.HEADER_4, Type.MESSAGE_LOCAL, requester_id=self.captured,
+                    message_code=(0x20 if level else 0x24) + wire).pack())
 
     # Requests to the switch's own ports.
 
@@ -241,11 +296,16 @@ class GoldenSwitch:
 
         self.set_live()
         before = bus_reset()
+        if function is not self.up and dword == 0x78 // 4:
+            self._cleared[self.down.index(function)] = bool(
+                function.read(dword) & int.from_bytes(data, "little") & 0x0119_0000
+                & sum(0xFF << 8 * n for n in range(4) if enables >> n & 1))
         function.write(dword, enables, int.from_bytes(data, "little"))
         command = (function is not self.up and dword == 0x78 // 4 and enables & 3
                    and self.identity.slot.command_completed)
         if command:
             function.set_status("Slot Status", "Command Completed")
+        self._signal()  # links follow what was written a moment later
         # Secondary Bus Reset of the upstream port resets everything below it.
         if (before or bus_reset()) and function is self.up and dword == 0x3C // 4:
             for f in self.down:

@@ -1,0 +1,365 @@
+"""Hot-plug of the virtual switch: events, interrupts, and a driver that lives on them."""
+
+import random
+
+import pytest
+from hotplug_bench import COMMAND, LINK, MSI, PCIEHP, PMCSR, SLOT, Host
+
+from dxpu.switch import Identity
+from dxpu.switch.config_map import SlotOptions
+from dxpu_sim.golden.switch import UP, GoldenSwitch
+from dxpu_sim.golden.tlp import Tlp
+from dxpu_sim.testbench import seed
+
+FULL = Identity(slot=SlotOptions(surprise=False, attention_indicator=True, power_controller=True,
+                                 command_completed=True))
+
+
+async def irq(ctx, host, drivers, cycles=80):
+    """Let the drivers serve interrupts until none comes for some time. INTx is shared."""
+    quiet = 0
+    while quiet < cycles:
+        await ctx.tick()
+        quiet += 1
+        wires = {code & 3: code < 0x24 for code in host.messages}
+        for d in drivers:
+            msi = (0x1_FEE0_0000 + 16 * d.port, 0x40 + d.port)
+            if msi in host.msis or wires.get(d.port % 4):
+                host.msis = [other for other in host.msis if other != msi]
+                await d.serve(ctx)
+                quiet = 0
+
+
+@pytest.mark.parametrize(("width", "identity", "msi"), [
+    (64, None, True), (512, FULL, False),
+    *(pytest.param(*p, marks=pytest.mark.long) for p in (
+        (32, None, True), (32, FULL, False), (64, None, False), (512, FULL, True)))])
+def test_a_driver_follows_the_life_of_a_slot(width, identity, msi):
+    """Bind, attention button, surprise removal, link down and up: the driver is always in step."""
+    host = Host(width, 2, random.Random(seed()), identity=identity)
+    drivers = [PCIEHP(host, n) for n in range(2)]
+
+    async def main(ctx):
+        host.slots(ctx, 0, 0)
+        await host.start(ctx)
+        for d in drivers:
+            if msi:
+                await host.set_msi(ctx, d.port, 0x1_FEE0_0000 + 16 * d.port, 0x40 + d.port)
+            await d.probe(ctx)
+        host.msis.clear()
+        host.messages.clear()
+
+        async def expect(*log):
+            before = len(host.interrupts)
+            await irq(ctx, host, drivers)
+            assert len(host.interrupts) > before
+            assert drivers[1].log == list(log)
+            drivers[1].log.clear()
+            control = ctx.get(host.dut.slot_control[1])
+            assert control.power_indicator == (1 if drivers[1].on else 3)
+            assert (await host.read(ctx, 1, SLOT)) >> 16 & 0x119 == 0
+
+        # Managed unbind: the button, then the power indicator goes off, then the GPU goes.
+        host.bind(ctx, 1)
+        await expect("on")
+        await host.press(ctx, 2)
+        await expect("button", "off")
+        host.unbind(ctx, 1)
+        await expect()
+        assert not drivers[1].on
+        # On line by the button, after the driver took the slot off line.
+        host.bind(ctx, 1)
+        await expect("on")
+        await host.press(ctx, 2)
+        await expect("button", "off")
+        await host.press(ctx, 2)
+        await expect("button", "on")
+        # Link down and up; then the GPU is torn out.
+        host.slots(ctx, link=0)
+        await expect("off")
+        host.slots(ctx, link=2)
+        await expect("on")
+        host.unbind(ctx, 1)
+        await expect("off")
+        # Another GPU takes its place before anyone has looked.
+        host.bind(ctx, 1)
+        await expect("on")
+        host.unbind(ctx, 1)
+        await ctx.tick().repeat(3)
+        host.bind(ctx, 1)
+        await expect("off", "on")
+        assert drivers[0].log == []
+        assert bool(host.messages) != msi and not host.msis
+        assert (drivers[1].commands > 10) == (identity is FULL)
+
+    host.simulate(main)
+
+
+def test_bind_is_one_step():
+    """No read sees presence without its event, nor without the event of the link."""
+    host = Host(64, 1, random.Random(seed()))
+    seen = set()
+
+    async def main(ctx):
+        host.slots(ctx, 0, 0)
+        await host.start(ctx)
+        for delay in range(1, 20):
+            await host.write(ctx, 0, SLOT, 0x119 << 16, 0b1100)
+            before = len(host.completions)
+            await host.send(ctx, host.tlp(0, SLOT))
+            await ctx.tick().repeat(delay)
+            host.bind(ctx, 0)
+            status = int.from_bytes((await host.completion(ctx, before)).payload, "little") >> 16
+            assert status in (0, 0x148)
+            seen.add(status)
+            assert await host.read(ctx, 0, SLOT) >> 16 == 0x148
+            assert await host.read(ctx, 0, LINK) >> 16 == 0x3103
+            host.unbind(ctx, 0)
+            await ctx.tick().repeat(3)
+
+    host.simulate(main)
+    assert seen == {0, 0x148}
+
+
+def test_no_event_is_lost_to_a_clear():
+    """The button is pressed in each cycle of the write that clears it."""
+    host = Host(64, 1, random.Random(seed()))
+    after = []
+
+    async def main(ctx):
+        await host.start(ctx)
+        await host.set_msi(ctx, 0, 0xFEE0_0000, 0x41)
+        for delay in range(1, 20):
+            await host.press(ctx, 1)
+            await host.write(ctx, 0, SLOT, 0x21, 0b0011)
+            before, msis = len(host.completions), len(host.msis)
+            await host.send(ctx, host.tlp(0, SLOT, 1 << 16, 0b1100))
+            await ctx.tick().repeat(delay)
+            await host.press(ctx, 1)
+            await host.completion(ctx, before)
+            await ctx.tick().repeat(30)
+            status = await host.read(ctx, 0, SLOT) >> 16 & 1
+            after.append(status)
+            # The one of the first event came with its enable; another one if something is left.
+            assert host.msis[msis:] == [(0xFEE0_0000, 0x41)] * (len(host.msis) - msis)
+            if status:
+                assert len(host.msis) > msis
+            await host.write(ctx, 0, SLOT, 1 << 16)
+
+    host.simulate(main)
+    # Before the clear took effect the two were one event; from then on the second one stays.
+    assert after == sorted(after) and after[0] == 0 and after[-1] == 1
+
+
+def test_slot_registers():
+    """Capabilities and controls follow the options; the controls are seen by the hardware."""
+    for identity, caps, mask in ((None, 0x0004_7971, 0x1329), (FULL, 0x0000_795B, 0x17F9)):
+        host = Host(64, 2, random.Random(seed()), identity=identity)
+
+        async def main(ctx, host=host, identity=identity, caps=caps, mask=mask):
+            await host.start(ctx)
+            for port in range(2):
+                assert await host.read(ctx, port, SLOT - 1) == caps | (port + 1) << 19
+                await host.write(ctx, port, SLOT, 0xFFFF_FFFF)
+                assert await host.read(ctx, port, SLOT) & 0xFFFF == mask
+            await host.write(ctx, 1, SLOT, 0x0240)
+            one = ctx.get(host.dut.slot_control[1])
+            assert one.power_indicator == 2 and one.power_off == 0 and not one.interrupt
+            assert one.attention_indicator == (1 if identity else 3)
+            assert await host.read(ctx, 0, 0x3C // 4) & 0xFFFF == 0x0100
+            # Power off is the end of the link.
+            host.slots(ctx, 3, 3)
+            await host.write(ctx, 0, SLOT, 0)
+            await host.write(ctx, 1, SLOT, 0x0400)
+            assert ctx.get(host.dut.link_active) == (1 if identity else 3)
+            await host.write(ctx, 1, SLOT, 0)
+            assert ctx.get(host.dut.link_active) == 3
+
+        host.simulate(main)
+
+
+class Golden(GoldenSwitch):
+    """Keeps what each single step sends upstream."""
+
+    def step(self, raw=None):
+        """The completion that ``raw`` gets, the messages and the MSIs that follow."""
+        answers = self.from_upstream(raw) if raw else []
+        assert all(side == UP for side, _ in answers)
+        return [raw for _, raw in answers], *self.interrupts()
+
+
+def random_write(rng, host):
+    """A write to one of the registers that matter; mostly so that interrupts are possible."""
+    port = rng.randrange(host.ports)
+    often = rng.random() < 0.93
+    kind = rng.randrange(16) - 4
+    if kind < 4:
+        return host.tlp(port, SLOT, rng.choice([0x0119_1129, rng.getrandbits(32) & 0x0119_FFFF]),
+                        rng.choice([0b1100] * 6 + [15, rng.randrange(16)]))
+    if kind < 6:
+        return host.tlp(port, SLOT, rng.getrandbits(32) & 0xFFFF_FBFF | 0x1129 * often, 0b0011)
+    if kind == 6:
+        return host.tlp(port, COMMAND, 6 if often else rng.choice([0, 2, 4, 0x404]), 3)
+    if kind == 7:
+        return host.tlp(port, MSI, rng.getrandbits(1) << 16)
+    if kind == 8:
+        return host.tlp(port, MSI + rng.randrange(1, 4),
+                        rng.choice([0, rng.getrandbits(16), rng.getrandbits(32)]))
+    if kind == 9:
+        return host.tlp(port, PMCSR, 0 if often else 3)
+    if kind == 10:
+        return host.tlp(port, LINK, 0 if often else 0x10, 3)
+    return rng.choice([
+        host.tlp(None, COMMAND, 6 if often else 0, 3), host.tlp(None, PMCSR, 0 if often else 3),
+        host.tlp(port, 0x3C // 4, 0 if often else 1 << 22, 0b1100),
+        host.tlp(None, 0x3C // 4, 0 if rng.random() < 0.9 else 1 << 22, 0b1100)])
+
+
+@pytest.mark.parametrize(("width", "ports", "identity", "steps"), [
+    (64, 3, FULL, 140), (32, 1, None, 100),
+    *(pytest.param(*p, marks=pytest.mark.long) for p in (
+        (64, 8, FULL, 6000), (32, 5, None, 4000), (512, 32, FULL, 4000)))])
+def test_random_steps(width, ports, identity, steps):
+    """Events, clears, enables, resets, power states in any order: as the golden switch says."""
+    rng = random.Random(seed() * 1000 + width + ports)
+    host = Host(width, ports, rng, density=0.8, identity=identity)
+    golden = Golden(ports, identity)
+    kinds = {"msi": 0, "messages": 0, "reads": 0}
+
+    async def main(ctx):
+        host.slots(ctx, 0, 0)
+        golden.link_up = [False] * ports
+        await ctx.tick().repeat(3)
+
+        async def step(raw=None, settle=25):
+            before = len(host.arrived)
+            answers, messages, msis = golden.step(raw)
+            for answer in answers:
+                assert (await host.request(ctx, raw)).pack() == answer
+            for _ in range(10_000):
+                if len(host.arrived) - before == len(answers) + len(messages) + len(msis):
+                    break
+                await ctx.tick()
+            await ctx.tick().repeat(settle)
+            got = [raw for raw in host.arrived[before:] if raw not in answers]
+            assert sorted(got) == sorted(messages + msis)
+            kinds["msi"] += len(msis)
+            kinds["messages"] += len(messages)
+
+        async def prepare(turn):
+            for register, data in ((6, 0x00FF_0201), (COMMAND, 6), (0x3C // 4, 0), (PMCSR, 0)):
+                await step(host.tlp(None, register, data), 128 * ports + 20)
+            for port in range(ports):
+                for register, data in ((COMMAND, 6), (PMCSR, 0), (MSI, (port + turn) % 2 << 16),
+                                       (SLOT, 0x0119_1129)):
+                    await step(host.tlp(port, register, data))
+
+        for n in range(steps):
+            if n % (steps // 4) == 0:
+                await prepare(n // (steps // 4))
+            what = rng.random()
+            if what < 0.2:
+                port = rng.randrange(ports)
+                golden.press(port)
+                await host.press(ctx, 1 << port)
+                await step()
+            elif what < 0.4:
+                present, link = (rng.getrandbits(ports) | rng.getrandbits(ports) for _ in "01")
+                golden.present = [bool(present >> n & 1) for n in range(ports)]
+                golden.link_up = [bool(link >> n & 1) for n in range(ports)]
+                host.slots(ctx, present, link)
+                await step()
+            elif what < 0.85:
+                raw = random_write(rng, host)
+                # A reset of all functions takes its time.
+                await step(raw, 128 * ports + 20 if Tlp.unpack(raw).target_id == 0x100 else 25)
+            else:
+                kinds["reads"] += 1
+                await step(host.tlp(rng.randrange(ports), rng.choice([SLOT, SLOT, LINK, COMMAND])),
+                           settle=2)
+
+    host.simulate(main, deadline=3_000_000)
+    print(kinds, golden.counts["interrupt"])
+    assert golden.counts["interrupt"] == host.counts["interrupt"]
+    assert min(kinds.values()) > steps // 40
+
+
+@pytest.mark.parametrize(("msi", "rounds"), [
+    (True, 1), (False, 1), pytest.param(True, 20, marks=pytest.mark.long),
+    pytest.param(False, 20, marks=pytest.mark.long)])
+def test_a_driver_misses_nothing_in_a_storm(msi, rounds):
+    """Events at any time, while the driver works: when it is over, it knows the state."""
+    rng = random.Random(seed())
+    host = Host(64, 3, rng, density=0.7, identity=FULL)
+    drivers = [PCIEHP(host, n) for n in range(3)]
+
+    storm = [False]
+
+    async def weather(ctx):
+        while True:
+            await ctx.tick().repeat(rng.choice([1, 1, 2, 5, 20, 100, 400]))
+            if storm[0] and rng.random() < 0.2:
+                await host.press(ctx, rng.getrandbits(3))
+            elif storm[0]:
+                host.slots(ctx, rng.getrandbits(3), rng.getrandbits(3) | rng.getrandbits(3))
+
+    async def main(ctx):
+        await host.start(ctx)
+        for d in drivers:
+            if msi:
+                await host.set_msi(ctx, d.port, 0x1_FEE0_0000 + 16 * d.port, 0x40 + d.port)
+            await d.probe(ctx)
+        for _ in range(rounds):
+            storm[0] = True
+            for _ in range(6):
+                await irq(ctx, host, drivers, cycles=50)
+            storm[0] = False
+            await ctx.tick().repeat(401)
+            await irq(ctx, host, drivers)
+            for d in drivers:
+                assert await host.read(ctx, d.port, SLOT) >> 16 & 0x119 == 0
+
+    host.simulate(main, background=[weather])
+    print([len(d.log) for d in drivers])
+    assert all(len(d.log) > rounds for d in drivers)
+
+
+@pytest.mark.parametrize("width", [64, *(pytest.param(w, marks=pytest.mark.long)
+                                          for w in (32, 128, 512))])
+def test_nothing_after_the_write_that_forbids_it(width):
+    """No MSI after the completion of a write that ends bus mastering, MSI or D0, nor a message."""
+    rng = random.Random(seed() + width)
+    host = Host(width, 2, rng, density=0.3)
+    sent = [0, 0]
+
+    async def main(ctx):
+        await host.start(ctx)
+        for port in range(2):
+            await host.set_msi(ctx, port, 0xFEE0_0000, port)
+            await host.write(ctx, port, SLOT, 0x21)
+        for n in range(30):
+            where, register, off, on = rng.choice([
+                (0, COMMAND, 0, 6), (0, MSI, 0, 1 << 16), (0, PMCSR, 3, 0), (None, COMMAND, 0, 6)])
+            if register == MSI:
+                await host.write(ctx, 0, COMMAND, 0x0406)
+            before = len(host.completions)
+            await host.send(ctx, host.tlp(where, register, off))
+            await ctx.tick().repeat(1 + n % 24)
+            await host.press(ctx, 1)
+            await host.completion(ctx, before)
+            at = len(host.arrived)
+            await ctx.tick().repeat(40)
+            assert len(host.arrived) == at, "an interrupt after it was forbidden"
+            sent[0] += len(host.msis)
+            host.msis.clear()
+            # What was held back comes when it is allowed, unless it came before.
+            await host.write(ctx, where, register, on)
+            await ctx.tick().repeat(40)
+            sent[1] += len(host.msis)
+            assert len(host.msis) <= 1
+            host.msis.clear()
+            await host.write(ctx, 0, SLOT, 1 << 16, 0b1100)
+            await host.write(ctx, 0, COMMAND, 6)
+
+    host.simulate(main)
+    assert min(sent) > 5
