@@ -77,6 +77,11 @@ class SwitchBench:
         self.rng = rng
         self.density = density
         self.totals = Counter()
+        self.got = {"up_o": [], "down_o": []}
+        self.wires = [False] * 4  # as told by the messages that came
+        self.told, self.to_tell = [], []  # messages of the switch itself: got, expected
+        self.interrupts = 0
+        self.hold_up = False  # take nothing from the upstream port
         self._jobs = {}
         self._done = {}
 
@@ -87,16 +92,56 @@ class SwitchBench:
         async def wrapped(ctx):
             await main(ctx)
             await ctx.tick().repeat(60)
-            for name in ("upstream_o", "downstream_o"):
-                assert not ctx.get(getattr(dut, name).valid), f"a TLP too many on {name}"
+            assert not any(self.got.values()), "a TLP too many"
 
         simulate(dut, wrapped, background=[
-            *(self.worker(name) for name in ("up_i", "down_i", "up_o", "down_o")),
-            self._count, check_stream(dut.upstream_o, "upstream_o"),
+            *self.background, self._count, check_stream(dut.upstream_o, "upstream_o"),
             check_stream(dut.downstream_o, "downstream_o"),
             *(check_stream(getattr(dut.switch, s), s) for s in self.also_checked),
         ], **kwargs)
+        # Two changes of a wire may be one message, or none.
+        assert self.totals.pop("interrupt", 0) == self.interrupts
+        self.golden.counts.pop("interrupt", None)
         assert self.totals == self.golden.counts
+
+    async def _up(self, ctx):
+        while True:
+            while self.hold_up:
+                await ctx.tick()
+            got = []
+            await collect_packets(self.dut.upstream_o, 1, got, rng=self.rng,
+                                  density=self.density)(ctx)
+            if not self._told(got[0]):
+                self.got["up_o"] += got
+
+    def _told(self, packet):
+        """Whether this is a message of the switch about its INTx wires, or a PME_TO_Ack."""
+        tlp = Tlp.unpack(packet.data)
+        if tlp.kind != "Msg" or tlp.requester_id != self.golden.captured:
+            return False
+        own = Tlp(tlp.fmt, tlp.type, requester_id=self.golden.captured,
+                  message_code=tlp.message_code)
+        if tlp.type & 7 == 4 and 0x20 <= tlp.message_code < 0x28:
+            wire, level = tlp.message_code & 3, tlp.message_code < 0x24
+            assert self.wires[wire] != level, "a wire that does not change"
+            self.wires[wire] = level
+            self.interrupts += 1
+        elif tlp.type & 7 == 5 and tlp.message_code == 0x1B:
+            pass
+        else:
+            return False
+        assert packet.data == own.pack() and packet.meta.name == "P"
+        self.told.append(packet.data)
+        return True
+
+    async def _down(self, ctx):
+        await collect_packets(self.dut.downstream_o, 1 << 30, self.got["down_o"], rng=self.rng,
+                              density=self.density)(ctx)
+
+    @property
+    def background(self):
+        """What drives the inputs and collects the outputs."""
+        return [self.worker("up_i"), self.worker("down_i"), self._up, self._down]
 
     async def _count(self, ctx):
         stats = [getattr(self.dut, s) for s in VirtualSwitch.STATS]
@@ -116,10 +161,20 @@ class SwitchBench:
                 self._done[name] = True
         return process
 
+    def tell(self):
+        """Let the golden switch say what it has to tell of itself."""
+        self.to_tell += self.golden.interrupts()[0]
+
     def present(self, ctx, mask):
         """Put GPUs into the slots of ``mask``, and take away the others."""
         ctx.set(self.dut.present, mask)
         self.golden.present = [bool(mask >> n & 1) for n in range(self.ports)]
+
+    def feed(self, from_slots):
+        """Start to send TLPs from slots, which the golden switch does not get."""
+        packets = [Packet(raw, {"port": slot, "info": info_of(raw)}) for slot, raw in from_slots]
+        self._jobs = {"down_i": drive_packets(self.dut.downstream_i, packets, rng=self.rng,
+                                              density=self.density)}
 
     async def run(self, ctx, from_up=(), from_slots=(), *, settle=30):
         """Send TLPs at both sides at once and compare what leaves.
@@ -130,13 +185,14 @@ class SwitchBench:
         for raw in from_up:
             expected[0] += self.golden.from_upstream(raw)
         for slot, raw in from_slots:
+            self.tell()
             for out in self.golden.from_slot(slot, raw):
                 answer = out[0] == slot and out[1] != raw
                 expected[2 if answer else 1].append(out)
         everything = sum(expected, [])
         counts = {"up_o": sum(side == UP for side, _ in everything)}
         counts["down_o"] = len(everything) - counts["up_o"]
-        got = {"up_o": [], "down_o": []}
+        got = self.got
         rng, density = self.rng, self.density
         up = [Packet(raw, info_of(raw)) for raw in from_up]
         down = [Packet(raw, {"port": slot, "info": info_of(raw)}) for slot, raw in from_slots]
@@ -144,19 +200,20 @@ class SwitchBench:
         self._jobs = {
             "up_i": drive_packets(self.dut.upstream_i, up, rng=rng, density=density),
             "down_i": drive_packets(self.dut.downstream_i, down, rng=rng, density=density),
-            "up_o": collect_packets(self.dut.upstream_o, counts["up_o"], got["up_o"], rng=rng,
-                                    density=density),
-            "down_o": collect_packets(self.dut.downstream_o, counts["down_o"], got["down_o"],
-                                      rng=rng, density=density),
         }
         for _ in range(40 * (len(up) + len(down)) * 30 + 6000):
-            if len(self._done) == 4:
+            if len(self._done) == 2 and all(len(got[n]) >= count for n, count in counts.items()):
                 break
             await ctx.tick()
         else:
             left = {name: len(got[name]) for name in got}
             raise AssertionError(f"only {left} of {counts} TLPs came out")
         await ctx.tick().repeat(settle)
+        self.tell()
+        assert self.wires == self.golden.wires
+        got = {name: list(packets) for name, packets in got.items()}
+        for packets in self.got.values():
+            packets.clear()
         self.packets = {"up_i": up, "down_i": down, **got}
         out = ([(UP, p.data, p.meta) for p in got["up_o"]]
                + [(p.meta.port, p.data, p.meta.cls) for p in got["down_o"]])

@@ -172,22 +172,19 @@ async def first_beats(bench, ctx, name_i, name_o, raw, slot=None):
     """Cycles from the first beat in to the first beat out of a single TLP."""
     i, o = getattr(bench.dut, name_i), getattr(bench.dut, name_o)
     times = {}
-
-    async def watch():
-        for now in range(200):
-            _, _, i_valid, o_valid = await ctx.tick().sample(i.valid, o.valid)
-            if i_valid:
-                times.setdefault("i", now)
-            if o_valid:
-                times.setdefault("o", now)
-            if "o" in times:
-                return
     meta = info_of(raw) if slot is None else {"port": slot, "info": info_of(raw)}
-    beat = next(beats(payload_shape(i), Packet(raw, meta)))
-    ctx.set(i.payload, beat)
-    ctx.set(i.valid, 1)
-    await watch()
-    ctx.set(i.valid, 0)
+    left = list(beats(payload_shape(i), Packet(raw, meta)))
+    for now in range(200):
+        if left:
+            ctx.set(i.payload, left[0])
+        ctx.set(i.valid, bool(left))
+        _, _, ready, o_valid = await ctx.tick().sample(i.ready, o.valid)
+        if left:
+            times.setdefault("i", now)
+        if o_valid:
+            times.setdefault("o", now)
+        if left and ready:
+            left.pop(0)
     return times["o"] - times["i"]
 
 
@@ -204,12 +201,8 @@ def test_latency(width):
         up = memory_tlp(0x1_0000, dwords=60, write=True, requester=0x300)
         got["down"] = await first_beats(bench, ctx, "upstream_i", "downstream_o", down)
         got["up"] = await first_beats(bench, ctx, "downstream_i", "upstream_o", up, slot=0)
-        ctx.set(bench.dut.upstream_o.ready, 1)
-        ctx.set(bench.dut.downstream_o.ready, 1)
-        await ctx.tick().repeat(100)  # the rest of the broken-off TLPs
 
-    simulate(bench.dut, main, background=[
-        bench.worker(name) for name in ("up_i", "down_i", "up_o", "down_o")])
+    simulate(bench.dut, main, background=bench.background)
     print(width, got)
     assert got == {"down": 6, "up": 6}
 

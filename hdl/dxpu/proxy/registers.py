@@ -35,7 +35,7 @@ _COUNTERS = [
     (r"switch_unexpected1", "Completions from slots that nobody waits for; dropped."),
     (r"switch_blocked", "Requests from slots with a foreign requester ID, or blocked by ACS."),
     (r"switch_peer", "TLPs from slot to slot."),
-    (r"switch_interrupt", "MSI and INTx messages of hot-plug events that left towards the host."),
+    (r"switch_interrupt", "MSIs of hot-plug events and INTx messages that left towards the host."),
     (r"switch_fenced", "TLPs from slots whose link is not active; dropped."),
     (r"fabric_tx_unbound", "TLPs to be sent for a row that is not bound; dropped."),
     (r"fabric_rx_unbound", "TLPs received for a row that is not bound; dropped."),

@@ -168,6 +168,7 @@ class Decider(wiring.Component):
             v.register.eq(info.register),
             v.write.eq(info.is_write),
             v.enables.eq(info.first_be),
+            v.code.eq(info.message_code),
             v.completion.eq(completion_for(info, self._status, self._who)),
         ]
 

@@ -22,9 +22,10 @@ class DownstreamDecider(Decider):
     (source validation, translation blocking, request and completion redirection, upstream
     forwarding, direct translated requests) is as the port's ACS registers say; what it blocks is
     answered with Completer Abort. Error messages need SERR# Enable in both bridges. Local messages
-    end here. The completer of a request that nobody takes is the last port that it came to; the
-    answer goes back to the slot, whatever requester ID it names. TLPs from a slot whose link is not
-    active have no effect.
+    end here, and so does PME_TO_Ack; those about INTx and that one have an effect in the switch.
+    The completer of a request that nobody takes is the last port that it came to; the answer goes
+    back to the slot, whatever requester ID it names. TLPs from a slot whose link is not active have
+    no effect.
 
     Ref: PCIe Base 5.0, 2.2.4, 2.2.8, 6.12, 6.15.3, 7.5.1.1.3; PCI-to-PCI Bridge 1.2, chapter 4
 
@@ -32,6 +33,8 @@ class DownstreamDecider(Decider):
     -------
     upstream_id : 13
         Bus and device number of the upstream port.
+    lives : array of 2 bits
+        See :class:`~dxpu.switch.messages.LinkLives`.
     stat_blocked : 1
         Pulse: a request was blocked because of its requester ID or address type.
     stat_peer : 1
@@ -40,9 +43,13 @@ class DownstreamDecider(Decider):
         Pulse: a TLP from a slot whose link is not active was dropped.
     """
 
+    #: Codes of the messages about INTx.
+    INTX = tuple(code.value for code in MessageCode if "SERT_INT" in code.name)
+
     def __init__(self, ports):
         super().__init__(ports, {
             "upstream_id": In(13),
+            "lives": In(2).array(ports),
             "stat_blocked": Out(1),
             "stat_peer": Out(1),
             "stat_fenced": Out(1),
@@ -50,6 +57,7 @@ class DownstreamDecider(Decider):
         self._source = Signal(PortState, reset_less=True)  #: of the port it comes from
         self._source_active = Signal(reset_less=True)      #: its link
         self._own = Signal(reset_less=True)                #: what was hit is that same port
+        self._life = Signal(2, reset_less=True)            #: of the link it comes from
 
     def _learn(self, m):
         super()._learn(m)
@@ -58,11 +66,12 @@ class DownstreamDecider(Decider):
         m.d.sync += [
             self._source_active.eq(self.link_active.bit_select(port, 1)),
             self._own.eq(self.result.p.port == port),
+            self._life.eq(Array(self.lives)[port]),
         ]
 
     def _rules(self, m):
         info, source, up = self._b.info, self._source, self.states[0]
-        upward, peer, quiet = Signal(), Signal(), Signal()
+        upward, peer, quiet, inner = Signal(), Signal(), Signal(), Signal()
         # 1 if the way up is open: bus mastering counts for memory and I/O requests only.
         open_up = Signal(init=1)
         m.d.comb += self._who.eq(self._port_id(self._b.port))
@@ -99,10 +108,16 @@ class DownstreamDecider(Decider):
                 quiet.eq(~upward),
             ]
         with m.Elif(info.routing == Routing.GATHER):
-            m.d.comb += upward.eq(1)
+            m.d.comb += [
+                inner.eq(info.message_code == MessageCode.PME_TO_ACK),
+                quiet.eq(inner),
+            ]
         with m.Elif(info.routing == Routing.LOCAL):
-            m.d.comb += quiet.eq(1)
+            m.d.comb += [inner.eq(info.message_code.matches(*self.INTX)), quiet.eq(1)]
 
+        with m.If(inner):
+            m.d.comb += self._verdict.target.eq(Target.MESSAGE)
+        m.d.comb += self._verdict.life.eq(self._life)
         self._send(m, upward & open_up & ~self._refused(up), upward, peer)
         self._count(m, ~quiet)
         m.d.comb += [

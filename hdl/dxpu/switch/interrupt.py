@@ -24,8 +24,7 @@ class InterruptSender(wiring.Component):
     port's identifier. Of the ports that request, each has its turn. A request may be withdrawn:
     ``o`` becomes valid only in the cycle after one in which the request is high.
 
-    The INTA of port n is INTA to INTD of the upstream port by n modulo 4 (all ports of one letter
-    together); Assert_INTx and Deassert_INTx tell of each wire's last change. Wires go before MSIs.
+    Assert_INTx and Deassert_INTx tell of each wire's last change. Wires go before MSIs.
 
     Latency 6 cycles from ``request`` to ``o`` for an MSI, one for a message; then a beat per cycle.
 
@@ -48,8 +47,8 @@ class InterruptSender(wiring.Component):
         Bus and device number of the upstream port.
     request, taken : ``ports``
         MSIs; ``taken`` is a pulse when one is about to be offered.
-    intx : ``ports``
-        Levels of the interrupt pins.
+    wires : 4
+        Levels of INTA to INTD of the upstream port.
     o : packet stream with :class:`~dxpu.tlp.types.TlpClass`
     stat_interrupt : 1
         Pulse: an MSI or INTx message has left.
@@ -67,7 +66,7 @@ class InterruptSender(wiring.Component):
             "upstream_id": In(13),
             "request": In(ports),
             "taken": Out(ports),
-            "intx": In(ports),
+            "wires": In(4),
             "o": Out(PacketSignature(width, TlpClass)),
             "stat_interrupt": Out(1),
         })
@@ -77,14 +76,13 @@ class InterruptSender(wiring.Component):
         words = Array(Signal(32, name=f"word{n}", reset_less=True) for n in range(3))
         port, step, message = Signal(range(self._ports)), Signal(2), Signal()
         wire, letter = Signal(4), Signal(2)  # as told upstream; the one that changes
-        wanted = Cat(Cat(self.intx[n::4]).any() for n in range(4))
         read = self._registers(m, port, step)
 
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += step.eq(0)
-                with m.If((wire ^ wanted).any()):
-                    changing = first_one(wire ^ wanted)
+                with m.If((wire ^ self.wires).any()):
+                    changing = first_one(wire ^ self.wires)
                     m.d.sync += [letter.eq(changing), wire.eq(wire ^ (1 << changing)[:4]),
                                  message.eq(1)]
                     m.next = "Send"

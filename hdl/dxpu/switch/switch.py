@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.arbiter import PacketArbiter
 from dxpu.mapping.types import ConfigUpdate, LookupRequest, LookupResult
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
-from dxpu.tlp.types import TlpClass, TlpInfo
+from dxpu.tlp.types import MessageCode, TlpClass, TlpInfo
 
 from .agents import Answerer, Broadcaster, ConfigAgent
 from .config_space import ConfigSpace
@@ -15,6 +15,7 @@ from .downstream import DownstreamDecider
 from .forward import Forwarder, Splitter
 from .hotplug import SlotControl
 from .interrupt import InterruptSender
+from .messages import IntxWires, LinkLives, MessageSender, PmeGatherer, SlotMessage
 from .types import SlotInfo, SlotMeta, Target
 from .upstream import UpstreamDecider
 
@@ -75,7 +76,7 @@ class VirtualSwitch(wiring.Component):
     stat_unsupported1, stat_unclaimed1, stat_unexpected1, stat_blocked, stat_peer, stat_fenced : 1
         Pulses about TLPs from slots, see :class:`DownstreamDecider`.
     stat_interrupt : 1
-        Pulse: an MSI or INTx message of the hot-plug events left.
+        Pulse: an MSI of a hot-plug event or an INTx message left.
     """
 
     #: All counted events.
@@ -108,10 +109,11 @@ class VirtualSwitch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.space = self._space
+        self._message, self._turn_off = Signal(SlotMessage), Signal()
         m.submodules.agent = self._agent = ConfigAgent(self._width)
         m.submodules.up_answer = self._up_answer = Answerer(self._width)
         m.submodules.down_answer = self._down_answer = Answerer(self._width)
-        m.submodules.to_up = self._to_up = PacketArbiter(self._width, count=3, meta=TlpClass)
+        m.submodules.to_up = self._to_up = PacketArbiter(self._width, count=4, meta=TlpClass)
         m.submodules.to_slot = self._to_slot = PacketArbiter(self._width, count=4, meta=SlotMeta)
         connect(m, self._to_up.o, wiring.flipped(self.upstream_o))
         connect(m, self._to_slot.o, wiring.flipped(self.downstream_o))
@@ -119,6 +121,7 @@ class VirtualSwitch(wiring.Component):
         up = self._wire_upstream(m)
         self._wire_answers(m, up)
         self._wire_downstream(m, up)
+        self._wire_messages(m, up)
         return m
 
     def _wire_space(self, m):
@@ -158,12 +161,14 @@ class VirtualSwitch(wiring.Component):
         m.submodules.up_forwarder = forwarder = Forwarder(self._width, (
             (Target.SLOT,), (Target.ALL_SLOTS,), (Target.CONFIG, Target.POWER)))
         m.submodules.broadcaster = broadcaster = Broadcaster(self._width, self._ports)
+        self._broadcaster = broadcaster
         connect(m, wiring.flipped(self.upstream_i), splitter.i)
         self._wire_direction(m, decider, splitter, forwarder, 0)
 
         to_slot, to_all, to_agent = forwarder.o
         self._pass(m, to_slot, self._to_slot.i[0], open=~broadcaster.busy)
         self._pass(m, to_all, broadcaster.i)
+        m.d.comb += self._turn_off.eq(to_all.p.meta.code == MessageCode.PME_TURN_OFF)
         connect(m, to_agent, self._agent.i)
         connect(m, broadcaster.o, self._to_slot.i[1])
         m.d.comb += [
@@ -179,14 +184,23 @@ class VirtualSwitch(wiring.Component):
         m.submodules.down_splitter = splitter = Splitter(self._width, SlotInfo)
         m.submodules.down_decider = decider = DownstreamDecider(self._ports)
         m.submodules.down_forwarder = forwarder = Forwarder(self._width, (
-            (Target.UPSTREAM,), (Target.SLOT,)))
+            (Target.UPSTREAM,), (Target.SLOT,), (Target.MESSAGE,)))
         connect(m, wiring.flipped(self.downstream_i), splitter.i)
         self._wire_direction(m, decider, splitter, forwarder, 1)
 
         self._pass(m, forwarder.o[0], self._to_up.i[0])
         self._pass(m, forwarder.o[1], self._to_slot.i[2])
         connect(m, forwarder.answer, self._down_answer.i)
+        message, heard = self._message, forwarder.o[2]
+        m.submodules.lives = lives = self._lives = LinkLives(self._ports)
         m.d.comb += [
+            heard.ready.eq(1),
+            message.strobe.eq(heard.valid & heard.p.last),
+            message.port.eq(heard.p.meta.source),
+            message.code.eq(heard.p.meta.code),
+            message.life.eq(heard.p.meta.life),
+            lives.link_active.eq(self.link_active),
+            *(a.eq(b) for a, b in zip(decider.lives, lives.lives, strict=True)),
             decider.upstream_id.eq(up.upstream_id),
             self.stat_blocked.eq(decider.stat_blocked),
             self.stat_peer.eq(decider.stat_peer),
@@ -196,6 +210,7 @@ class VirtualSwitch(wiring.Component):
     def _wire_answers(self, m, up):
         connect(m, self._down_answer.o, self._to_slot.i[3])
         m.submodules.interrupts = interrupts = InterruptSender(self._width, self._ports)
+        self._interrupts = interrupts
         connect(m, interrupts.o, self._to_up.i[2])
         space, answer, within = self._space, self._up_answer.o, Signal()
         m.d.comb += [
@@ -203,7 +218,6 @@ class VirtualSwitch(wiring.Component):
             interrupts.secondary.eq(space.states[0].secondary),
             interrupts.upstream_id.eq(up.upstream_id),
             interrupts.request.eq(space.msi),
-            interrupts.intx.eq(space.intx),
             space.msi_taken.eq(interrupts.taken),
             self.stat_interrupt.eq(interrupts.stat_interrupt),
         ]
@@ -212,6 +226,28 @@ class VirtualSwitch(wiring.Component):
         with m.If(answer.valid & answer.ready):
             m.d.sync += within.eq(~answer.p.last)
         self._pass(m, answer, self._to_up.i[1], open=within | ~interrupts.o.valid)
+
+    def _wire_messages(self, m, up):
+        """Messages that end here, and what follows from them."""
+        m.submodules.wires = wires = IntxWires(self._ports)
+        m.submodules.gatherer = gatherer = PmeGatherer(self._ports)
+        m.submodules.sender = sender = MessageSender(self._width)
+        connect(m, gatherer.o, sender.i)
+        self._pass(m, sender.o, self._to_up.i[3])
+        broadcast = self._broadcaster.i
+        for part in (wires, gatherer):
+            m.d.comb += [
+                part.message.eq(self._message),
+                part.link_active.eq(self.link_active),
+                *(a.eq(b) for a, b in zip(part.lives, self._lives.lives, strict=True)),
+            ]
+        m.d.comb += [
+            wires.own.eq(self._space.intx),
+            self._interrupts.wires.eq(wires.wires),
+            gatherer.upstream_id.eq(up.upstream_id),
+            gatherer.start.eq(broadcast.valid & broadcast.ready & broadcast.p.last
+                              & self._turn_off),
+        ]
 
     def _merge(self, m, sources, sink):
         """Two streams of answers into one; never both have one, as decisions wait meanwhile."""

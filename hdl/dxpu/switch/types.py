@@ -87,6 +87,7 @@ class Target(enum.Enum, shape=unsigned(3)):
     ALL_SLOTS = 3   #: broadcast message from upstream
     CONFIG = 4      #: a port of the switch itself
     POWER = 5       #: Set_Slot_Power_Limit for the upstream port
+    MESSAGE = 6     #: message from a slot that ends in the switch
 
 
 class RouterInput(data.Struct):
@@ -111,6 +112,8 @@ class Verdict(data.Struct):
     register: 10
     write: 1
     enables: 4
+    code: 8               #: of a message
+    life: 2               #: of the source's link, see :class:`~dxpu.switch.messages.LinkLives`
     completion: CompletionRequest
 
 

@@ -79,10 +79,7 @@ class UpstreamDecider(Decider):
             m.d.comb += reached.eq(self._inside & self._hit)
         with m.Elif(info.routing == Routing.BROADCAST):
             with m.If(info.dwords <= self.broadcast_limit):
-                m.d.comb += [
-                    quiet.eq(1),
-                    v.target.eq(Mux(self.link_active.any(), Target.ALL_SLOTS, Target.NOWHERE)),
-                ]
+                m.d.comb += [quiet.eq(1), v.target.eq(Target.ALL_SLOTS)]
         with m.Elif(info.routing == Routing.LOCAL):
             m.d.comb += quiet.eq(1)
             with m.If((info.message_code == MessageCode.SET_SLOT_POWER_LIMIT)

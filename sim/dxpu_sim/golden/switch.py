@@ -199,6 +199,8 @@ class GoldenSwitch:
         self._cleared = [False] * ports
         self._armed = [False] * ports
         self._wires = [False] * 4
+        self._pins = [[False] * 4 for _ in range(ports)]
+        self._acks_due: set[int] | None = None  # slots that have not answered PME_Turn_Off
         self._messages: list[bytes] = []
         self._msis: list[bytes] = []
         self.captured = 0  # bus and device, as upper bits of a function's identifier
@@ -222,6 +224,11 @@ class GoldenSwitch:
         """Bring presence and links up to date."""
         for port, f in enumerate(self.down):
             f.set_slot(self.present[port], self.link_active(port))
+            if not self.link_active(port):
+                self._pins[port] = [False] * 4  # DL_Down (2.2.8.1)
+                if self._acks_due:
+                    self._acks_due.discard(port)
+        self._gather()
 
     # Hot-plug interrupts (6.7.3.4, 6.1.4, 2.2.8.1).
 
@@ -259,9 +266,13 @@ class GoldenSwitch:
                    payload=f.get("MSI Message Data", "Data").to_bytes(4, "little")).pack()
 
     def _signal_wires(self) -> None:
-        """The pins of the ports are swizzled by device number, and tied together."""
+        """The pins of the ports are swizzled by device number, and tied together.
+
+        Table 2-19: below a bridge with device number d, pin p is pin (p + d) mod 4 above.
+        """
         for wire in range(4):
-            level = any(f.wants_interrupt() and f.in_d0()
+            level = any(pins[p] for d, pins in enumerate(self._pins) for p in range(4)
+                        if (p + d) % 4 == wire) or any(f.wants_interrupt() and f.in_d0()
                         and not f.get("MSI Message Control", "MSI Enable")
                         and not f.get("Command", "Interrupt Disable")
                         for f in self.down[wire::4])
@@ -271,6 +282,20 @@ class GoldenSwitch:
                 self._messages.append(Tlp(
                     Fmt.HEADER_4, Type.MESSAGE_LOCAL, requester_id=self.captured,
                     message_code=(0x20 if level else 0x24) + wire).pack())
+
+    @property
+    def wires(self) -> list[bool]:
+        """Interrupt wires of the upstream port, as last told upstream."""
+        return list(self._wires)
+
+    # The end of power (5.3.3.2.1).
+
+    def _gather(self) -> None:
+        """When all slots that have a link and were asked have answered, one PME_TO_Ack goes up."""
+        if self._acks_due is not None and not self._acks_due:
+            self._acks_due = None
+            self._messages.append(Tlp(Fmt.HEADER_4, Type.MESSAGE_GATHER, message_code=0x1B,
+                                      requester_id=self.captured).pack())
 
     # Requests to the switch's own ports.
 
@@ -384,7 +409,11 @@ class GoldenSwitch:
                         return self._to_slot(port, raw, info)
             raise _Refused(self.captured)
         if info.routing is Routing.BROADCAST and info.dwords <= BROADCAST_LIMIT:
-            return [(port, raw) for port in range(len(self.down)) if self.link_active(port)]
+            slots = [port for port in range(len(self.down)) if self.link_active(port)]
+            if info.message_code == 0x19:
+                self._acks_due = set(slots)
+                self._gather()
+            return [(port, raw) for port in slots]
         if info.routing is Routing.LOCAL:
             if info.message_code == 0x50 and info.payload_dwords == 1:
                 at = 4 * (info.prefix_dwords + info.header_dwords)
@@ -474,9 +503,15 @@ class GoldenSwitch:
                     if not b.get("Bridge Control", "SERR# Enable"):
                         return []
             return self._out(raw, info)
-        elif info.routing is Routing.GATHER:
-            return self._out(raw, info)
+        elif info.routing is Routing.GATHER and info.message_code == 0x1B:
+            if self._acks_due is not None:
+                self._acks_due.discard(port)
+                self._gather()
+            return []
         elif info.routing is Routing.LOCAL:
+            assert info.message_code is not None
+            if 0x20 <= info.message_code < 0x28:
+                self._pins[port][info.message_code & 3] = info.message_code < 0x24
             return []
         else:
             raise _Refused(self.identifier(port))

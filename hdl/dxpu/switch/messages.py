@@ -1,0 +1,235 @@
+"""Messages that end in the switch, and those it makes: INTx wires, PME_TO_Ack.
+
+Ref: PCIe Base 5.0, 2.2.8 (messages), 5.3.3.2.1 (PME_Turn_Off handshake).
+"""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.stream import PacketSignature, check_width
+from dxpu.tlp.types import (
+    Fmt, HeaderCommon, MessageCode, MessageHeader1, Routing, TlpClass, Type, swap_bytes,
+)
+
+from .types import SlotMeta
+
+__all__ = ["IntxWires", "LinkLives", "MessageRequest", "MessageSender", "PmeGatherer",
+           "SlotMessage"]
+
+
+class SlotMessage(data.Struct):
+    """A message from a slot that ends in the switch, all older TLPs from slots having left."""
+
+    strobe: 1
+    port: 5
+    code: 8
+    life: 2   #: of the port's link, when the message was decided about
+
+
+class MessageRequest(data.Struct):
+    """A message that the switch makes, in natural order."""
+
+    code: MessageCode
+    routing: Routing
+    requester_id: 16
+    port: 5       #: slot it goes to
+    has_data: 1
+    data: 32      #: byte 0 least significant
+
+
+class LinkLives(wiring.Component):
+    """Numbers the lives of links: a message that was on its way when its link went is not heard.
+
+    Members
+    -------
+    link_active : ``ports``
+    lives : array of 2 bits
+        Counts on in the cycle after the link is seen to have gone.
+    """
+
+    def __init__(self, ports):
+        super().__init__({"link_active": In(ports), "lives": Out(2).array(ports)})
+
+    def elaborate(self, platform):
+        m = Module()
+        before = Signal.like(self.link_active)
+        m.d.sync += before.eq(self.link_active)
+        for n, life in enumerate(self.lives):
+            with m.If(before[n] & ~self.link_active[n]):
+                m.d.sync += life.eq(life + 1)
+        return m
+
+
+class IntxWires(wiring.Component):
+    """The four virtual interrupt wires of each slot, folded to those of the upstream port.
+
+    Assert_INTx and Deassert_INTx from a slot set and clear a wire of its port. A wire falls when
+    the link of its slot is not active. Pin p of port n, and with ``own`` its pin 0, is wire
+    (p + n) modulo 4 of the upstream port: n is the port's device number on the bus inside. A wire
+    is high while any of its pins is. Interrupt Disable does not concern what comes from slots
+    (7.5.1.1.3).
+
+    Latency one cycle. Ref: PCIe Base 5.0, 2.2.8.1 and Table 2-19
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports.
+
+    Members
+    -------
+    message : :class:`SlotMessage`
+        Those that are not about INTx are ignored.
+    lives, link_active
+        See :class:`LinkLives`.
+    own : ``ports``
+        INTA of the downstream ports themselves.
+    wires : 4
+        INTA is bit 0.
+    """
+
+    def __init__(self, ports):
+        self._ports = ports
+        super().__init__({
+            "message": In(SlotMessage),
+            "lives": In(2).array(ports),
+            "link_active": In(ports),
+            "own": In(ports),
+            "wires": Out(4),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        message = self.message
+        letter, falls = message.code[:2], message.code[2]
+        about = message.strobe & (message.code[3:] == MessageCode.ASSERT_INTA.value >> 3)
+        pins = [Signal(4, name=f"pins{n}") for n in range(self._ports)]
+        for n, pin in enumerate(pins):
+            with m.If(~self.link_active[n]):
+                m.d.sync += pin.eq(0)
+            with m.Elif(about & (message.port == n) & (message.life == self.lives[n])):
+                m.d.sync += pin.bit_select(letter, 1).eq(~falls)
+        for wire in range(4):
+            m.d.comb += self.wires[wire].eq(
+                Cat(self.own[wire::4], *(pin[(wire - n) % 4] for n, pin in enumerate(pins))).any())
+        return m
+
+
+class PmeGatherer(wiring.Component):
+    """Collects PME_TO_Ack of the slots after a PME_Turn_Off, and answers for all of them.
+
+    The slots that must answer are those that the broadcast goes to. A slot is done when it answers,
+    or when its link is not active; when all are, one PME_TO_Ack goes up. If there are none it goes
+    at once. An answer that nobody waits for has no effect. A PME_Turn_Off while an earlier one is
+    not answered yet starts anew; both get one answer.
+
+    Ref: PCIe Base 5.0, 2.2.8.2, 5.3.3.2.1
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports.
+
+    Members
+    -------
+    start : 1
+        Pulse: PME_Turn_Off is broadcast to all slots in ``link_active``.
+    message : :class:`SlotMessage`
+        Those that are not PME_TO_Ack are ignored.
+    lives, link_active
+        See :class:`LinkLives`.
+    upstream_id : 13
+        Bus and device number of the upstream port.
+    o : stream of :class:`MessageRequest`
+    """
+
+    def __init__(self, ports):
+        self._ports = ports
+        super().__init__({
+            "start": In(1),
+            "message": In(SlotMessage),
+            "lives": In(2).array(ports),
+            "link_active": In(ports),
+            "upstream_id": In(13),
+            "o": Out(stream.Signature(MessageRequest)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        message = self.message
+        waits, asked, done = Signal(self._ports), Signal(), Signal(self._ports)
+        sender = Signal.like(self.upstream_id)
+        ack = message.strobe & (message.code == MessageCode.PME_TO_ACK)
+        m.d.comb += [
+            *(done[n].eq(ack & (message.port == n) & (message.life == life))
+              for n, life in enumerate(self.lives)),
+            self.o.p.code.eq(MessageCode.PME_TO_ACK),
+            self.o.p.routing.eq(Routing.GATHER),
+            self.o.p.requester_id.eq(Cat(C(0, 3), sender)),
+        ]
+        m.d.sync += waits.eq(waits & self.link_active & ~done)
+        with m.If(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        with m.If(asked & ~waits.any() & ~self.o.valid):
+            m.d.sync += [asked.eq(0), self.o.valid.eq(1), sender.eq(self.upstream_id)]
+        with m.If(self.start):
+            m.d.sync += [asked.eq(1), waits.eq(self.link_active)]
+        return m
+
+
+class MessageSender(wiring.Component):
+    """Makes message TLPs: a header of 4 dwords, and one dword of data if asked. No digest.
+
+    Combinational; a message takes as many cycles as it has beats.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+
+    Members
+    -------
+    i : stream of :class:`MessageRequest`
+    o : packet stream with :class:`SlotMeta`
+    """
+
+    def __init__(self, width):
+        self._width = check_width(width)
+        super().__init__({
+            "i": In(stream.Signature(MessageRequest)),
+            "o": Out(PacketSignature(width, SlotMeta)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        i, o, lanes = self.i.p, self.o, self._width // 32
+        common, about = Signal(HeaderCommon), Signal(MessageHeader1)
+        m.d.comb += [
+            common.fmt.eq(Mux(i.has_data, Fmt.HEADER_4_DATA, Fmt.HEADER_4)),
+            common.type.eq(Type.MESSAGE_TO_ROOT | Value.cast(i.routing)),
+            common.length_low.eq(i.has_data),
+            about.requester_id.eq(swap_bytes(i.requester_id)),
+            about.message_code.eq(i.code),
+        ]
+        words = [Value.cast(common), Value.cast(about), C(0, 32), C(0, 32), i.data]
+        words += [C(0, 32)] * (-len(words) % lanes)
+        beats = len(words) // lanes
+        index, left = Signal(range(beats)), Signal(range(6))
+        m.d.comb += left.eq(Mux(i.has_data, 5, 4) - index * lanes)
+        with m.Switch(index):
+            for n in range(beats):
+                with m.Case(n):
+                    m.d.comb += o.p.data.eq(Cat(words[n * lanes:(n + 1) * lanes]))
+        m.d.comb += [
+            o.valid.eq(self.i.valid),
+            o.p.first.eq(index == 0),
+            o.p.last.eq(left <= lanes),
+            o.p.dwords.eq(Mux(o.p.last, left, lanes)),
+            o.p.meta.port.eq(i.port),
+            o.p.meta.cls.eq(TlpClass.P),
+            self.i.ready.eq(o.ready & o.p.last),
+        ]
+        with m.If(o.valid & o.ready):
+            m.d.sync += index.eq(Mux(o.p.last, 0, index + 1))
+        return m
