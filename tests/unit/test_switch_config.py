@@ -60,7 +60,7 @@ class Bench:
         bus_reset |= self.golden[0].get("Bridge Control", "Secondary Bus Reset")
         if bus_reset and function == 0 and register == 0xF:
             for g in self.golden[1:]:
-                g.reset()
+                g.reset(hot=True)
         self.present(self.mask)
 
     async def follow(self, ctx):
@@ -173,6 +173,13 @@ def test_state_follows_writes():
         "direct": ("ACS Control", "ACS Direct Translated P2P Enable"),
         "translation": ("ACS Control", "ACS Translation Blocking Enable"),
         "msi": ("MSI Message Control", "MSI Enable"),
+        "serr": ("Command", "SERR# Enable"),
+        "parity": ("Command", "Parity Error Response"),
+        "parity_below": ("Bridge Control", "Parity Error Response Enable"),
+        "correctable": ("Device Control", "Correctable Error Reporting Enable"),
+        "nonfatal": ("Device Control", "Non-Fatal Error Reporting Enable"),
+        "fatal": ("Device Control", "Fatal Error Reporting Enable"),
+        "unsupported": ("Device Control", "Unsupported Request Reporting Enable"),
     }
 
     async def process(ctx):

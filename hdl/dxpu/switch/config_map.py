@@ -15,7 +15,7 @@ Ref: PCIe Base 5.0, 7.5 and 7.7 to 7.9; PCI-to-PCI Bridge 1.2, chapter 3.
 from dataclasses import dataclass
 
 __all__ = ["DOWNSTREAM", "FUNCTION_DWORDS", "Field", "FunctionMap", "Identity", "Register",
-           "SlotOptions", "UPSTREAM", "function_map", "render"]
+           "STICKY", "SlotOptions", "UPSTREAM", "function_map", "render"]
 
 #: Dwords of configuration space with a memory behind them; the rest reads 0 and ignores writes.
 FUNCTION_DWORDS = 128
@@ -134,6 +134,10 @@ class FunctionMap:
 # Capabilities of one link, in the order of their pointers.
 PM, MSI, SSVID, EXPRESS = 0x40, 0x48, 0x58, 0x60
 AER, DSN, ACS = 0x100, 0x150, 0x160
+
+#: Dwords that a reset of the downstream functions by the upstream port leaves as they are: the
+#: registers of AER, whose bits are sticky (7.4).
+STICKY = range(AER // 4 + 1, AER // 4 + 11)
 
 
 def _error_bits(access: str, kind: str, doc: str, resets: tuple[int, ...] = ()):
@@ -423,6 +427,9 @@ def _errors(kind: str):
         Register(AER + 0x18, 32, "Advanced Error Capabilities and Control", (
             F("First Error Pointer", 0, 5), F("ECRC Generation Capable", 5),
             F("ECRC Check Capable", 7), F("TLP Prefix Log Present", 11))),
+        *(Register(AER + 0x1C + 4 * n, 32, f"Header Log {n}", (
+            F(f"Header bytes {4 * n} to {4 * n + 3}", 0, 32, doc="first byte most significant"),))
+          for n in range(4)),
     )
 
 

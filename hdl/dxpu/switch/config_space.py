@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import ConfigUpdate
 
-from .config_map import DOWNSTREAM, FUNCTION_DWORDS, UPSTREAM, Identity, function_map
+from .config_map import DOWNSTREAM, FUNCTION_DWORDS, STICKY, UPSTREAM, Identity, function_map
 from .hotplug import HotPlug, SlotControl, SlotView
 from .types import ConfigEvent, ConfigRequest, PortState, UpstreamState
 
@@ -57,7 +57,11 @@ class ConfigSpace(wiring.Component):
     response : stream of 32 bits
         Value read; for writes the new value.
     event : stream of :class:`ConfigEvent`
-        Sets status bits.
+        Sets status bits, or writes a register that only hardware writes.
+    event_old, event_done : 32, 1
+        With the pulse ``event_done``: the register before the event, which has taken effect.
+    hold : 1
+        Requests wait, and only events are served.
     present, link_up, press, intx : ``ports``
         See :class:`~dxpu.switch.hotplug.HotPlug`.
     msi, msi_taken : ``ports``
@@ -84,6 +88,9 @@ class ConfigSpace(wiring.Component):
             "request": In(stream.Signature(ConfigRequest)),
             "response": Out(stream.Signature(32)),
             "event": In(stream.Signature(ConfigEvent)),
+            "event_old": Out(32),
+            "event_done": Out(1),
+            "hold": In(1),
             "present": In(ports),
             "link_up": In(ports, init=(1 << ports) - 1),
             "press": In(ports),
@@ -115,11 +122,14 @@ class ConfigSpace(wiring.Component):
         rule = rules.read_port()
 
         # The access under way: an event, a request or a step of the fill.
-        access, is_event = Signal(ConfigRequest, reset_less=True), Signal()
+        access, is_event, log = Signal(ConfigRequest, reset_less=True), Signal(), Signal()
         fill, filling = Signal(range(memory.depth + 1)), Signal()
         mapped, special = Signal(), Signal()
         old, new, live = (Signal(32, reset_less=True) for _ in range(3))
         refill, ones, command = Signal(), Signal(32), Signal()
+        # What survives a reset of the functions: not the first fill.
+        warm, sticky = Signal(), Signal()
+        m.d.comb += sticky.eq((access.register >= STICKY.start) & (access.register < STICKY.stop))
         hotplug = self._hotplug(m)
         update = Signal(ConfigUpdate)
         m.d.comb += [
@@ -148,13 +158,14 @@ class ConfigSpace(wiring.Component):
                 ]
                 m.d.sync += [
                     refill.eq(0),
+                    warm.eq(warm | refill),
                     ones.eq(0),
                     command.eq(0),
                     fill.eq(fill + 1),
                     filling.eq(1),
                     access.function.eq(fill[bits:]),
                     access.register.eq(fill[:bits]),
-                    update.strobe.eq(filling),
+                    update.strobe.eq(filling & ~(warm & sticky)),
                     update.function.eq(access.function),
                     update.register.eq(access.register),
                     update.value.eq(rule.data.reset | self._own_number(access, down)),
@@ -170,9 +181,10 @@ class ConfigSpace(wiring.Component):
                         access.function.eq(self.event.payload.function),
                         access.register.eq(self.event.payload.register),
                         access.data.eq(self.event.payload.set),
+                        log.eq(self.event.payload.write),
                     ]
                     m.next = "Fetch"
-                with m.Else():
+                with m.Elif(~self.hold):
                     m.d.comb += self.request.ready.eq(1)
                     m.d.sync += access.eq(self.request.payload)
                     with m.If(self.request.valid):
@@ -192,7 +204,8 @@ class ConfigSpace(wiring.Component):
                     command.eq(~is_event & access.write & access.enables[:2].any()),
                     old.eq(read.data),
                     live.eq(self._live(m, hotplug, access, up, down)),
-                    new.eq(Mux(is_event, read.data | access.data & rule.data.w1c,
+                    new.eq(Mux(is_event, Mux(log, rule.data.reset | access.data,
+                                             read.data | access.data & rule.data.w1c),
                                (read.data & ~change | access.data & change) & ~clear)),
                 ]
                 m.next = "Commit"
@@ -200,7 +213,7 @@ class ConfigSpace(wiring.Component):
                 bridge = up.dword("Bridge Control")
                 reset = up.bit("Bridge Control", "Secondary Bus Reset")
                 m.d.sync += [
-                    update.strobe.eq(mapped & (is_event | access.write)),
+                    update.strobe.eq(mapped & Mux(is_event, log | access.data.any(), access.write)),
                     update.function.eq(access.function),
                     update.register.eq(access.register),
                     update.value.eq(new),
@@ -209,6 +222,7 @@ class ConfigSpace(wiring.Component):
                     fill.eq(FUNCTION_DWORDS),
                     self.response.payload.eq(Mux(mapped, new | live, 0)),
                 ]
+                m.d.comb += [self.event_done.eq(is_event), self.event_old.eq(old)]
                 with m.If(is_event):
                     m.next = "Idle"
                 with m.Else():
@@ -312,6 +326,13 @@ class StateMirror(wiring.Component):
         "intx_disable": ("Command", "Interrupt Disable"),
         "power": ("Power Management Control/Status", "Power State"),
         "forward_errors": ("Bridge Control", "SERR# Enable"),
+        "serr": ("Command", "SERR# Enable"),
+        "parity": ("Command", "Parity Error Response"),
+        "parity_below": ("Bridge Control", "Parity Error Response Enable"),
+        "correctable": ("Device Control", "Correctable Error Reporting Enable"),
+        "nonfatal": ("Device Control", "Non-Fatal Error Reporting Enable"),
+        "fatal": ("Device Control", "Fatal Error Reporting Enable"),
+        "unsupported": ("Device Control", "Unsupported Request Reporting Enable"),
         "isa": ("Bridge Control", "ISA Enable"),
         "reset": ("Bridge Control", "Secondary Bus Reset"),
         "secondary": ("Secondary Bus Number", "Secondary Bus Number"),

@@ -7,11 +7,16 @@ from amaranth.lib.wiring import In, Out
 from dxpu.mapping.types import LookupKind, LookupRequest, LookupResult
 from dxpu.stream import Register, connect
 from dxpu.tlp.completion import completion_for
-from dxpu.tlp.types import CompletionStatus, Routing, TlpClass
+from dxpu.tlp.types import CompletionStatus, MessageCode, Routing, TlpClass
 
+from .error_types import ErrorKind
 from .types import PortState, RouterInput, Target, UpstreamState, Verdict
 
-__all__ = ["Decider", "isa_hole"]
+__all__ = ["IGNORED", "Decider", "isa_hole"]
+
+#: Local messages that a receiver drops without a word: 2.2.8.6 and 2.2.8.7.
+IGNORED = (*(code.value for code in MessageCode if code.name.startswith("IGNORED")),
+           MessageCode.VENDOR_DEFINED_1.value)
 
 
 def isa_hole(address):
@@ -72,6 +77,7 @@ class Decider(wiring.Component):
         self._verdict = Signal(Verdict)
         self._status = Signal(CompletionStatus, init=CompletionStatus.UR)
         self._who = Signal(16)         #: completer, should there be a completion
+        self._where = Signal(6)        #: its function
         # What is known about the TLP in the second stage.
         self._hit, self._port = Signal(reset_less=True), Signal(5, reset_less=True)
         self._target = Signal(PortState, reset_less=True)   #: port that was hit
@@ -171,6 +177,37 @@ class Decider(wiring.Component):
             v.code.eq(info.message_code),
             v.completion.eq(completion_for(info, self._status, self._who)),
         ]
+
+    def _note(self, m, *, lost, refused, source, violation=0):
+        """What there is to report of the TLP: it is lost (egress blocking, ACS) or poisoned."""
+        info, v, note = self._b.info, self._verdict, self._verdict.note
+        poisoned, loses = Signal(), Signal()
+        completion, request = info.cls == TlpClass.CPL, info.cls == TlpClass.NP
+        atomic = info.is_atomic & refused.block_atomics
+        blocked = atomic | self._b.end_prefix & refused.block_prefixes
+        m.d.comb += [
+            poisoned.eq(info.ep & info.fmt[1]),
+            loses.eq(lost & (v.target == Target.NOWHERE)),
+            note.exists.eq(loses | poisoned | note.abort.any()),
+            note.reporter.eq(Mux(loses, self._where, source)),
+            note.advisory.eq(~loses | ~poisoned & (request | completion & ~blocked)),
+            note.source.eq(source),
+            note.target.eq(Mux(v.target == Target.SLOT, v.port + 1, 0)),
+            note.crossed.eq((v.target == Target.SLOT) | (v.target == Target.UPSTREAM)),
+            note.sent.eq(1),
+            note.poisoned.eq(poisoned),
+            note.completion.eq(completion),
+            # Reserved codes count as UR (2.2.9).
+            note.abort.eq(Cat(~info.status.matches(0, 2, 4), info.status == 4)
+                          & completion.replicate(2)),
+        ]
+        with m.If(loses):
+            m.d.comb += note.kind.eq(Mux(
+                violation, ErrorKind.ACS, Mux(atomic, ErrorKind.ATOMIC_BLOCKED, Mux(
+                    blocked, ErrorKind.PREFIX_BLOCKED, Mux(
+                        completion, ErrorKind.UNEXPECTED, ErrorKind.UNSUPPORTED)))))
+        with m.Elif(poisoned):
+            m.d.comb += note.kind.eq(ErrorKind.POISONED)
 
     def _count(self, m, condition):
         """Count a TLP that nobody takes, under ``condition``."""

@@ -5,7 +5,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.tlp.types import AddressType, CompletionStatus, MessageCode, Routing, TlpClass
 
-from .decide import Decider
+from .decide import IGNORED, Decider
 from .types import PortState, Target
 
 __all__ = ["DownstreamDecider"]
@@ -72,9 +72,11 @@ class DownstreamDecider(Decider):
     def _rules(self, m):
         info, source, up = self._b.info, self._source, self.states[0]
         upward, peer, quiet, inner = Signal(), Signal(), Signal(), Signal()
+        self._error, self._crosses = Signal(2), Signal()
         # 1 if the way up is open: bus mastering counts for memory and I/O requests only.
         open_up = Signal(init=1)
-        m.d.comb += self._who.eq(self._port_id(self._b.port))
+        m.d.comb += [self._who.eq(self._port_id(self._b.port)), self._where.eq(self._b.port + 1)]
+        violation = Signal()
 
         requester = info.requester_id[8:]
         genuine = (source.secondary.any() & (requester >= source.secondary)
@@ -90,7 +92,8 @@ class DownstreamDecider(Decider):
             m.d.comb += [quiet.eq(1), self._verdict.respond.eq(0)]
         with m.Elif(blocked):
             m.d.comb += quiet.eq(1)
-            with m.If(source.validate | translated & genuine):
+            m.d.comb += violation.eq(source.validate | translated & genuine)
+            with m.If(violation):
                 m.d.comb += self._status.eq(CompletionStatus.CA)
         with m.Elif(self._is_address()):
             with m.If(source.master & (source.power == 0)):
@@ -101,30 +104,56 @@ class DownstreamDecider(Decider):
         with m.Elif(info.routing == Routing.ID):
             self._by_bus(m, upward, peer)
         with m.Elif(info.routing == Routing.TO_ROOT):
-            error = Cat(info.message_code == code for code in (
-                MessageCode.ERR_COR, MessageCode.ERR_NONFATAL, MessageCode.ERR_FATAL)).any()
-            m.d.comb += [
-                upward.eq(~error | source.forward_errors & up.forward_errors),
-                quiet.eq(~upward),
-            ]
+            m.d.comb += [upward.eq(self._errors_pass(m, source, up)), quiet.eq(~upward)]
         with m.Elif(info.routing == Routing.GATHER):
             m.d.comb += [
                 inner.eq(info.message_code == MessageCode.PME_TO_ACK),
                 quiet.eq(inner),
             ]
         with m.Elif(info.routing == Routing.LOCAL):
-            m.d.comb += [inner.eq(info.message_code.matches(*self.INTX)), quiet.eq(1)]
+            m.d.comb += [
+                inner.eq(info.message_code.matches(*self.INTX)),
+                quiet.eq(inner | info.message_code.matches(*IGNORED)),
+            ]
 
         with m.If(inner):
             m.d.comb += self._verdict.target.eq(Target.MESSAGE)
         m.d.comb += self._verdict.life.eq(self._life)
+        through = PortState(Mux(upward, Value.cast(up), Mux(peer, Value.cast(self._target), 0)))
         self._send(m, upward & open_up & ~self._refused(up), upward, peer)
         self._count(m, ~quiet)
+        self._note(m, lost=self._source_active & (~quiet | blocked) & ~(peer & ~self._active),
+                   refused=through, source=(self._b.port + 1)[:6], violation=violation)
+        with m.If(~self._source_active):
+            m.d.comb += self._verdict.note.eq(0)
+        with m.Elif(violation & (info.cls == TlpClass.NP)):
+            m.d.comb += self._verdict.note.aborted.eq(1)
+        with m.Elif(self._error.any()):
+            m.d.comb += [
+                self._verdict.note.exists.eq(1),
+                self._verdict.note.message.eq(self._error),
+                self._verdict.note.crossed.eq(self._crosses),
+                self._verdict.note.sent.eq(upward),
+            ]
         m.d.comb += [
             self.stat_blocked.eq(self._decided & self._source_active & blocked),
             self.stat_fenced.eq(self._decided & ~self._source_active),
             self.stat_peer.eq(self._decided & (self._verdict.target == Target.SLOT)),
         ]
+
+    def _errors_pass(self, m, source, up):
+        """Whether this is no error message, or one that both bridges pass on (6.2.6).
+
+        A correctable error needs SERR# Enable of the bridge; the others also that of Command, or
+        their enable in Device Control.
+        """
+        code = self._b.info.message_code
+        severe = Cat(code == MessageCode.ERR_NONFATAL, code == MessageCode.ERR_FATAL)
+        passes = [state.forward_errors & (
+            ~severe.any() | state.serr | Mux(severe[1], state.fatal, state.nonfatal))
+            for state in (source, up)]
+        m.d.comb += [self._error.eq(severe), self._crosses.eq(passes[0])]
+        return ~(severe.any() | (code == MessageCode.ERR_COR)) | passes[0] & passes[1]
 
     def _by_address(self, m, upward, peer):
         info, source = self._b.info, self._source
@@ -154,9 +183,9 @@ class DownstreamDecider(Decider):
     def _send(self, m, up_open, upward, peer):
         """Turn the choice into a target; the port at which it fails is the completer."""
         with m.If(upward):
-            m.d.comb += self._who.eq(Cat(C(0, 3), self.upstream_id))
+            m.d.comb += [self._who.eq(Cat(C(0, 3), self.upstream_id)), self._where.eq(0)]
         with m.Elif(peer):
-            m.d.comb += self._who.eq(self._port_id(self._port))
+            m.d.comb += [self._who.eq(self._port_id(self._port)), self._where.eq(self._port + 1)]
         with m.If(up_open):
             m.d.comb += self._verdict.target.eq(Target.UPSTREAM)
         with m.Elif(peer & self._active & ~self._refused(self._target)):

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.queue import Queue
 from dxpu.stream import PacketLayout, PacketSignature, check_width
 
+from .error_types import ErrorRecord
 from .types import Answer, RouterInput, SlotInfo, Target, Verdict
 
 __all__ = ["Forwarder", "Splitter"]
@@ -72,7 +73,8 @@ class Forwarder(wiring.Component):
     """Sends each TLP where its verdict says, or nowhere; changes type 1 to type 0 if told so.
 
     One verdict for each TLP, in the order of the TLPs. Latency none, throughput one beat per cycle.
-    An answer is offered with the last beat.
+    An answer is offered with the last beat, and behind it the record of a verdict that has a note.
+    The next TLP that has a note waits until that record was taken.
 
     Parameters
     ----------
@@ -88,6 +90,7 @@ class Forwarder(wiring.Component):
     o : array of packet streams with :class:`Verdict`
         One for each tuple in ``targets``.
     answer : stream of :class:`Answer`
+    error : stream of :class:`ErrorRecord`
     """
 
     def __init__(self, width, targets):
@@ -98,6 +101,7 @@ class Forwarder(wiring.Component):
             "verdict": In(stream.Signature(Verdict)),
             "o": Out(PacketSignature(width, Verdict)).array(len(targets)),
             "answer": Out(stream.Signature(Answer)),
+            "error": Out(stream.Signature(ErrorRecord)),
         })
 
     def elaborate(self, platform):
@@ -116,7 +120,7 @@ class Forwarder(wiring.Component):
 
         taken, both = Signal(), Signal()
         m.d.comb += [
-            both.eq(i.valid & self.verdict.valid),
+            both.eq(i.valid & self.verdict.valid & ~(verdict.note.exists & self.error.valid)),
             self.answer.p.port.eq(verdict.source),
             self.answer.p.completion.eq(verdict.completion),
             i.ready.eq(taken),
@@ -141,4 +145,19 @@ class Forwarder(wiring.Component):
         with m.If(taken):
             # Stays at its end: no prefix is that far back.
             m.d.sync += beat.eq(Mux(i.p.last, 0, Mux(beat == 8 // lanes, beat, beat + 1)))
+        self._record(m, verdict, taken, beat)
         return m
+
+    def _record(self, m, verdict, taken, beat):
+        """Keep the note and the header dwords as they pass."""
+        i, lanes = self.i, self._width // 32
+        kept = Signal(ErrorRecord, reset_less=True)
+        m.d.comb += self.error.payload.eq(kept)
+        with m.If(self.error.ready):
+            m.d.sync += self.error.valid.eq(0)
+        with m.If(taken & verdict.note.exists):
+            m.d.sync += [kept.note.eq(verdict.note), self.error.valid.eq(i.p.last)]
+            for n in range(4):
+                for lane in range(lanes):
+                    with m.If(verdict.prefix_dwords + n == beat * lanes + lane):
+                        m.d.sync += kept.header[n].eq(i.p.data[32 * lane:32 * lane + 32])

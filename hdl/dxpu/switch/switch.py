@@ -12,6 +12,7 @@ from dxpu.tlp.types import MessageCode, TlpClass, TlpInfo
 from .agents import Answerer, Broadcaster, ConfigAgent
 from .config_space import ConfigSpace
 from .downstream import DownstreamDecider
+from .errors import ErrorLogger, ErrorQueue
 from .forward import Forwarder, Splitter
 from .hotplug import SlotControl
 from .interrupt import InterruptSender
@@ -65,6 +66,8 @@ class VirtualSwitch(wiring.Component):
         ``present`` are 1 and the port is not disabled, in reset or switched off.
     press : ``ports``
         Pulse: the attention button of the slot is pressed.
+    internal_error : ``ports``
+        Pulse: an uncorrectable internal error of a downstream port, which it reports.
     slot_control : array of :class:`SlotControl`
         Indicators and power of the slots, as software wants them.
     link_active : ``ports``
@@ -101,6 +104,7 @@ class VirtualSwitch(wiring.Component):
             "present": In(ports),
             "link_up": In(ports, init=(1 << ports) - 1),
             "press": In(ports),
+            "internal_error": In(ports),
             "slot_control": Out(SlotControl).array(ports),
             "link_active": Out(ports),
             "slot_reset": Out(ports),
@@ -110,6 +114,8 @@ class VirtualSwitch(wiring.Component):
         m = Module()
         m.submodules.space = self._space
         self._message, self._turn_off = Signal(SlotMessage), Signal()
+        self._errors = []  # streams of records
+        self._turn = Signal()
         m.submodules.agent = self._agent = ConfigAgent(self._width)
         m.submodules.up_answer = self._up_answer = Answerer(self._width)
         m.submodules.down_answer = self._down_answer = Answerer(self._width)
@@ -122,6 +128,7 @@ class VirtualSwitch(wiring.Component):
         self._wire_answers(m, up)
         self._wire_downstream(m, up)
         self._wire_messages(m, up)
+        self._wire_errors(m, up)
         return m
 
     def _wire_space(self, m):
@@ -145,6 +152,7 @@ class VirtualSwitch(wiring.Component):
         connect(m, splitter.info, decider.i)
         connect(m, splitter.beats, forwarder.i)
         connect(m, decider.o, forwarder.verdict)
+        self._errors.append(forwarder.error)
         connect(m, decider.lookup, wiring.flipped(getattr(self, f"lookup{n}")))
         connect(m, wiring.flipped(getattr(self, f"result{n}")), decider.result)
         m.d.comb += [
@@ -232,7 +240,7 @@ class VirtualSwitch(wiring.Component):
         m.submodules.wires = wires = IntxWires(self._ports)
         m.submodules.gatherer = gatherer = PmeGatherer(self._ports)
         m.submodules.sender = sender = MessageSender(self._width)
-        connect(m, gatherer.o, sender.i)
+        self._sender, self._gatherer = sender, gatherer
         self._pass(m, sender.o, self._to_up.i[3])
         broadcast = self._broadcaster.i
         for part in (wires, gatherer):
@@ -247,6 +255,39 @@ class VirtualSwitch(wiring.Component):
             gatherer.upstream_id.eq(up.upstream_id),
             gatherer.start.eq(broadcast.valid & broadcast.ready & broadcast.p.last
                               & self._turn_off),
+        ]
+
+    def _wire_errors(self, m, up):
+        """Errors of TLPs: to the configuration spaces, and as messages upstream."""
+        m.submodules.errors = queue = ErrorQueue(self._ports)
+        m.submodules.logger = logger = ErrorLogger(self._ports)
+        space = self._space
+        for n in range(2):
+            connect(m, self._errors[n], queue.i[n])
+        connect(m, queue.o, logger.i)
+        connect(m, logger.event, space.event)
+        m.d.comb += [
+            queue.internal.eq(self.internal_error),
+            logger.old.eq(space.event_old),
+            logger.done.eq(space.event_done),
+            logger.upstream_id.eq(up.upstream_id),
+            *(a.eq(b) for a, b in zip(logger.states, space.states, strict=True)),
+            space.hold.eq(queue.busy),
+        ]
+        # Of two messages at a time, the one that was begun first goes first.
+        gathered, sender, begun = self._gatherer.o, self._sender.i, Signal()
+        turn = Signal()
+        m.d.sync += begun.eq(sender.valid & ~sender.ready)
+        with m.If(~begun):
+            m.d.comb += turn.eq(logger.o.valid)
+        with m.Else():
+            m.d.comb += turn.eq(self._turn)
+        m.d.sync += self._turn.eq(turn)
+        m.d.comb += [
+            sender.valid.eq(gathered.valid | logger.o.valid),
+            sender.payload.eq(Mux(turn, logger.o.payload, gathered.payload)),
+            logger.o.ready.eq(sender.ready & turn),
+            gathered.ready.eq(sender.ready & ~turn),
         ]
 
     def _merge(self, m, sources, sink):

@@ -5,6 +5,8 @@ from amaranth.lib import data, enum
 
 from dxpu.tlp.types import CompletionRequest, TlpClass, TlpInfo
 
+from .error_types import ErrorNote
+
 __all__ = ["Answer", "ConfigEvent", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
            "SlotInfo", "SlotMeta", "Target", "UpstreamState", "Verdict"]
 
@@ -34,11 +36,12 @@ class ConfigRequest(data.Struct):
 
 
 class ConfigEvent(data.Struct):
-    """Status bits that hardware sets."""
+    """Status bits that hardware sets, or a register that it writes. Shows what was there before."""
 
     function: 6
     register: 10
     set: 32
+    write: 1      #: ``set`` replaces all of the register but its read-only bits that are 1 in reset
 
 
 class PortState(data.Struct):
@@ -50,6 +53,13 @@ class PortState(data.Struct):
     intx_disable: 1     #: Interrupt Disable
     power: 2            #: power state; 0 is D0
     forward_errors: 1   #: SERR# Enable of the bridge
+    serr: 1             #: SERR# Enable of Command
+    parity: 1           #: Parity Error Response of Command
+    parity_below: 1     #: Parity Error Response Enable of the bridge
+    correctable: 1      #: Correctable Error Reporting Enable
+    nonfatal: 1         #: Non-Fatal Error Reporting Enable
+    fatal: 1            #: Fatal Error Reporting Enable
+    unsupported: 1      #: Unsupported Request Reporting Enable
     isa: 1              #: ISA Enable
     reset: 1            #: Secondary Bus Reset
     secondary: 8
@@ -115,6 +125,7 @@ class Verdict(data.Struct):
     code: 8               #: of a message
     life: 2               #: of the source's link, see :class:`~dxpu.switch.messages.LinkLives`
     completion: CompletionRequest
+    note: ErrorNote
 
 
 class ConfigTask(data.Struct):

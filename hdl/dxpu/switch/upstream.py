@@ -5,8 +5,8 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.tlp.types import CompletionStatus, MessageCode, Routing
 
-from .decide import Decider
-from .types import Target
+from .decide import IGNORED, Decider
+from .types import PortState, Target
 
 __all__ = ["UpstreamDecider"]
 
@@ -52,8 +52,11 @@ class UpstreamDecider(Decider):
         function, device, bus = (info.target_id[:3], info.target_id[3:8], info.target_id[8:])
         up_id, port_id = Cat(C(0, 3), self.upstream_id), self._port_id(self._port)
         readable = ~(info.is_write & info.ep)  # a poisoned write must change nothing (2.7.2.2)
-        reached, quiet = Signal(), Signal()
+        reached, quiet, mine = Signal(), Signal(), Signal()
+        m.d.comb += mine.eq((function == 0) & Mux(
+            self._internal, device < self._ports, Cat(device, bus) == self.upstream_id))
 
+        port_number = self._port + 1
         m.d.comb += self._who.eq(up_id)
         with m.If(info.is_config & ~info.is_type1):
             with m.If((function == 0) & readable):
@@ -63,32 +66,44 @@ class UpstreamDecider(Decider):
         with m.Elif(info.is_config):
             with m.If(self._internal):
                 with m.If((device < self._ports) & (function == 0)):
-                    m.d.comb += [self._who.eq(self._port_id(device)), v.function.eq(device + 1)]
+                    m.d.comb += [self._who.eq(self._port_id(device)), v.function.eq(device + 1),
+                                 self._where.eq(device + 1)]
                     with m.If(readable):
                         m.d.comb += v.target.eq(Target.CONFIG)
             with m.Elif(self._inside & self._hit):
                 m.d.comb += [
                     self._who.eq(port_id),
+                    self._where.eq(port_number),
                     v.to_type0.eq(bus == target.secondary),
                     reached.eq(~v.to_type0 | target.ari | (device == 0)),
                 ]
         with m.Elif(self._is_address()):
             with m.If(self._claimed() & self._windowed & (up.power == 0)):
-                m.d.comb += [self._who.eq(port_id), reached.eq(1)]
+                m.d.comb += [self._who.eq(port_id), self._where.eq(port_number), reached.eq(1)]
         with m.Elif(info.routing == Routing.ID):
-            m.d.comb += reached.eq(self._inside & self._hit)
+            m.d.comb += [
+                reached.eq(self._inside & self._hit),
+                self._where.eq(Mux(reached, port_number, 0)),
+                quiet.eq(mine & (info.message_code == MessageCode.VENDOR_DEFINED_1)
+                         & info.is_message),
+            ]
         with m.Elif(info.routing == Routing.BROADCAST):
             with m.If(info.dwords <= self.broadcast_limit):
                 m.d.comb += [quiet.eq(1), v.target.eq(Target.ALL_SLOTS)]
         with m.Elif(info.routing == Routing.LOCAL):
-            m.d.comb += quiet.eq(1)
+            m.d.comb += quiet.eq(info.message_code.matches(*IGNORED))
+            # A poisoned one must have no effect (2.7.2.2).
             with m.If((info.message_code == MessageCode.SET_SLOT_POWER_LIMIT)
-                      & (info.payload_dwords == 1)):
-                m.d.comb += v.target.eq(Target.POWER)
+                      & (info.payload_dwords == 1) & ~info.ep):
+                m.d.comb += [quiet.eq(1), v.target.eq(Target.POWER)]
 
         with m.If(reached & self._active & ~self._refused(target)):
             m.d.comb += v.target.eq(Target.SLOT)
         self._count(m, ~quiet)
+        # What goes to a slot without a link is no error of anyone (2.9.1).
+        blocked = Mux(reached, Value.cast(target), 0)
+        self._note(m, lost=~quiet & ~(reached & ~self._active), refused=PortState(blocked),
+                   source=C(0, 6))
         self._configure(m)
 
     def _configure(self, m):

@@ -8,9 +8,13 @@ architecture specification, independently of the hardware.
 from collections import Counter
 from typing import Any
 
-from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, Identity, function_map
+from dxpu.switch.config_map import DOWNSTREAM, STICKY, UPSTREAM, Identity, function_map
 from dxpu.tlp.types import CompletionStatus, Fmt, Routing, TlpClass, Type
 
+from .errors import (
+    ACS_VIOLATION, ATOMIC_BLOCKED, INTERNAL, POISONED, PREFIX_BLOCKED, UNEXPECTED, UNSUPPORTED,
+    GoldenErrors,
+)
 from .tlp import Info, Tlp, classify, complete
 
 __all__ = ["GoldenFunction", "GoldenSwitch", "UP"]
@@ -23,6 +27,9 @@ UP = -1
 
 #: Largest broadcast message that is repeated: 5 prefixes, header, 512 bytes, digest, in dwords.
 BROADCAST_LIMIT = 138
+
+#: Local messages without effect: Ignored Messages and Vendor_Defined Type 1 (2.2.8.6, 2.2.8.7).
+IGNORED = (0x40, 0x41, 0x43, 0x44, 0x45, 0x47, 0x48, 0x7F)
 
 
 class GoldenFunction:
@@ -40,10 +47,15 @@ class GoldenFunction:
         self.fields: dict[tuple[str, str], int] = {}
         self.reset()
 
-    def reset(self) -> None:
-        """All fields to their reset values; a link is down, but presence is not for a reset."""
+    def reset(self, hot: bool = False) -> None:
+        """All fields to their reset values; a link is down, but presence is not for a reset.
+
+        A ``hot`` reset leaves sticky fields as they are (7.4).
+        """
         self.live.pop(("Link Status", "Data Link Layer Link Active"), None)
         for r in self.map.registers:
+            if hot and r.offset // 4 in STICKY:
+                continue
             for f in r.fields:
                 self.fields[r.name, f.name] = f.value(self.port or 0) >> f.lsb
 
@@ -168,20 +180,22 @@ class GoldenFunction:
         """Whether memory and I/O requests pass from the secondary side (7.5.1.1.3)."""
         return self.in_d0() and self.get("Command", "Bus Master Enable") == 1
 
-    def lets_out(self, raw: bytes, info: Info) -> bool:
+    def blocks(self, raw: bytes, info: Info) -> str | None:
         """AtomicOp Egress Blocking (6.15.3) and End-End TLP Prefix Blocking (2.2.10.2)."""
         if info.is_atomic and self.get("Device Control 2", "AtomicOp Egress Blocking"):
-            return False
+            return ATOMIC_BLOCKED
         end_end = any(raw[4 * n] & 0x10 for n in range(info.prefix_dwords))
-        return not (end_end and self.get("Device Control 2", "End-End TLP Prefix Blocking"))
+        if end_end and self.get("Device Control 2", "End-End TLP Prefix Blocking"):
+            return PREFIX_BLOCKED
+        return None
 
 
 class _Refused(Exception):
-    """Nobody takes the TLP; ``completer`` is the last port it came to."""
+    """Nobody takes the TLP; ``port`` is the last one that it came to, and ``error`` it reports."""
 
-    def __init__(self, completer: int, status: Code = CompletionStatus.UR):
-        self.completer = completer
-        self.status = status
+    def __init__(self, port: int, error: str | None = UNSUPPORTED):
+        self.port = port
+        self.error = error
 
 
 class GoldenSwitch:
@@ -205,6 +219,7 @@ class GoldenSwitch:
         self._msis: list[bytes] = []
         self.captured = 0  # bus and device, as upper bits of a function's identifier
         self.counts: Counter[str] = Counter()
+        self.errors = GoldenErrors(self)
         self.identity = identity or Identity()
 
     def link_active(self, port: int) -> bool:
@@ -240,9 +255,13 @@ class GoldenSwitch:
         """INTx messages and MSIs that are due; call this after each single step."""
         self.set_live()
         self._signal()
-        out = self._messages, self._msis
-        self._messages, self._msis = [], []
+        out = self._messages + self.errors.messages, self._msis
+        self._messages, self._msis, self.errors.messages = [], [], []
         return out
+
+    def internal_error(self, port: int) -> None:
+        """A downstream port has an uncorrectable internal error."""
+        self.errors.report(self.down[port], INTERNAL, advisory=False)
 
     def _signal(self) -> None:
         self._signal_wires()
@@ -304,7 +323,8 @@ class GoldenSwitch:
         """Carry out a configuration request (7.2, 2.3.1)."""
         assert info.register is not None
         if info.is_write and info.ep:
-            raise _Refused(completer)  # poisoned: discarded (2.7.2.2)
+            # Poisoned: discarded (2.7.2.2).
+            raise _Refused(UP if function.port is None else function.port)
         self.counts["config"] += 1
         data = b""
         if info.is_write:
@@ -334,7 +354,7 @@ class GoldenSwitch:
         # Secondary Bus Reset of the upstream port resets everything below it.
         if (before or bus_reset()) and function is self.up and dword == 0x3C // 4:
             for f in self.down:
-                f.reset()
+                f.reset(hot=True)
         self.set_live()
 
     def _config_from_upstream(self, raw: bytes, request: Tlp,
@@ -344,16 +364,16 @@ class GoldenSwitch:
                                  info.target_id & 7)
         if not info.is_type1:
             if function:
-                raise _Refused(self.captured)
+                raise _Refused(UP)
             own = self.captured
             if info.is_write and not info.ep:
                 own = self.captured = info.target_id  # captured (2.2.6.2)
             return self._config(self.up, request, info, own)
         if not self.up.has_bus(bus):
-            raise _Refused(self.captured)
+            raise _Refused(UP)
         if bus == self.up.buses()[0]:
             if device >= len(self.down) or function:
-                raise _Refused(self.captured)
+                raise _Refused(UP)
             return self._config(self.down[device], request, info, self.identifier(device))
         for port, bridge in enumerate(self.down):
             if bridge.has_bus(bus):
@@ -361,25 +381,62 @@ class GoldenSwitch:
                     return self._to_slot(port, raw, info)
                 ari = bridge.get("Device Control 2", "ARI Forwarding Enable")
                 if device and not ari:
-                    raise _Refused(self.identifier(port))
+                    raise _Refused(port)
                 at = 4 * info.prefix_dwords
                 return self._to_slot(port, raw[:at] + bytes([raw[at] & ~1]) + raw[at + 1:], info)
-        raise _Refused(self.captured)
+        raise _Refused(UP)
 
     def _to_slot(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
-        if not self.link_active(port) or not self.down[port].lets_out(raw, info):
-            raise _Refused(self.identifier(port))
+        if not self.link_active(port):
+            raise _Refused(port, None)  # no error of anyone (2.9.1)
+        if (error := self.down[port].blocks(raw, info)) is not None:
+            raise _Refused(port, error)
         return [(port, raw)]
+
+    def _bridge(self, port: int) -> GoldenFunction:
+        return self.up if port == UP else self.down[port]
 
     def _refuse(self, raw: bytes, info: Info, refused: _Refused, back: int,
                 side: int) -> list[tuple[int, bytes]]:
         """Unsupported Request handling (2.3.1), unexpected completions (2.3.2)."""
         name = {TlpClass.P: "unclaimed", TlpClass.NP: "unsupported", TlpClass.CPL: "unexpected"}
-        if refused.status is CompletionStatus.UR:
-            self.counts[f"{name[info.cls]}{side}"] += 1
+        self.counts[f"{name[info.cls]}{side}"] += 1
+        error = refused.error
+        if error == UNSUPPORTED and info.cls is TlpClass.CPL:
+            error = UNEXPECTED
+        if error is not None:
+            self._lost(refused.port, error, raw, info)
+        return self._answer(raw, info, refused.port, CompletionStatus.UR, back)
+
+    def _answer(self, raw: bytes, info: Info, port: int, status: Code,
+                back: int) -> list[tuple[int, bytes]]:
+        """The completion of port ``port``, if the TLP wants one."""
         if info.cls is not TlpClass.NP:
             return []
-        return [(back, complete(Tlp.unpack(raw), refused.status, refused.completer).pack())]
+        who = self.captured if port == UP else self.identifier(port)
+        return [(back, complete(Tlp.unpack(raw), status, who).pack())]
+
+    def _lost(self, port: int, error: str, raw: bytes, info: Info) -> None:
+        """A TLP ends with an error, advisory where the requester knows or nobody waits (6.2.3.2.4).
+
+        What is also poisoned is not advisory: the port is its ultimate receiver.
+        """
+        advisory = info.cls is TlpClass.NP or error == UNEXPECTED
+        self.errors.report(self._bridge(port), error, header=self._header(raw, info),
+                           advisory=advisory and not (info.ep and info.payload_dwords))
+
+    @staticmethod
+    def _header(raw: bytes, info: Info) -> bytes:
+        at = 4 * info.prefix_dwords
+        return raw[at:at + 4 * info.header_dwords]
+
+    def _arrives(self, port: int, raw: bytes, info: Info, way: int | None, lost: bool) -> None:
+        """A TLP came in at ``port`` and leaves by ``way``: what the bridges note of that."""
+        bridge = self._bridge(port)
+        self.errors.passes(raw, info, bridge, None if way is None else self._bridge(way))
+        if info.ep and info.payload_dwords and not lost:
+            # Not its receiver: advisory (6.2.3.2.4.2).
+            self.errors.report(bridge, POISONED, header=self._header(raw, info), advisory=True)
 
     # From the root complex.
 
@@ -387,9 +444,15 @@ class GoldenSwitch:
         """What leaves when ``raw`` comes in at the upstream port."""
         info = classify(raw)
         try:
-            return self._down(raw, info)
+            out = self._down(raw, info)
         except _Refused as refused:
+            self._arrives(UP, raw, info, None, refused.error is not None)
             return self._refuse(raw, info, refused, UP, 0)
+        way = None
+        if out and out[0][0] != UP and info.routing is not Routing.BROADCAST:
+            way = out[0][0]
+        self._arrives(UP, raw, info, way, lost=False)
+        return out
 
     def _down(self, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
         if info.is_config:
@@ -399,7 +462,7 @@ class GoldenSwitch:
                 port = self._claimer(info)
                 if port is not None:
                     return self._to_slot(port, raw, info)
-            raise _Refused(self.captured)
+            raise _Refused(UP)
         if info.routing is Routing.ID:
             assert info.target_id is not None
             bus = info.target_id >> 8
@@ -407,7 +470,9 @@ class GoldenSwitch:
                 for port, bridge in enumerate(self.down):
                     if bridge.has_bus(bus):
                         return self._to_slot(port, raw, info)
-            raise _Refused(self.captured)
+            if info.message_code == 0x7F and self._is_own(info.target_id):
+                return []  # Vendor_Defined Type 1 (2.2.8.6)
+            raise _Refused(UP)
         if info.routing is Routing.BROADCAST and info.dwords <= BROADCAST_LIMIT:
             slots = [port for port in range(len(self.down)) if self.link_active(port)]
             if info.message_code == 0x19:
@@ -415,13 +480,22 @@ class GoldenSwitch:
                 self._gather()
             return [(port, raw) for port in slots]
         if info.routing is Routing.LOCAL:
-            if info.message_code == 0x50 and info.payload_dwords == 1:
+            if info.message_code == 0x50 and info.payload_dwords == 1 and not info.ep:
                 at = 4 * (info.prefix_dwords + info.header_dwords)
                 self.up.live = {
                     ("Device Capabilities", "Captured Slot Power Limit Value"): raw[at],
                     ("Device Capabilities", "Captured Slot Power Limit Scale"): raw[at + 1] & 3}
+            elif info.message_code not in IGNORED:
+                raise _Refused(UP)
             return []
-        raise _Refused(self.captured)  # messages that only travel upstream, or by address
+        raise _Refused(UP)  # messages that only travel upstream, or by address
+
+    def _is_own(self, identifier: int) -> bool:
+        """Whether a port of the switch has this identifier, as seen from above."""
+        bus, device, function = identifier >> 8, identifier >> 3 & 31, identifier & 7
+        if self.up.has_bus(bus) and bus == self.up.buses()[0]:
+            return device < len(self.down) and not function
+        return identifier == self.captured & 0xFFF8
 
     def _claimer(self, info: Info) -> int | None:
         """The downstream port that claims a memory or I/O request.
@@ -453,26 +527,26 @@ class GoldenSwitch:
 
         # What is blocked counts as that only.
         if info.cls is not TlpClass.CPL:
-            violation = False
             genuine = bridge.has_bus(info.requester_id >> 8)
-            if not genuine:
-                violation = acs("Source Validation")
-            if info.is_memory and info.at != 0 and acs("Translation Blocking"):
-                violation |= genuine
-            elif genuine:
-                return self._up_or_refuse(port, raw, info)
-            self.counts["blocked"] += 1
-            if info.cls is TlpClass.P:
-                return []
-            status: Code = CompletionStatus.CA if violation else CompletionStatus.UR
-            return [(port, complete(Tlp.unpack(raw), status, self.identifier(port)).pack())]
-        return self._up_or_refuse(port, raw, info)
-
-    def _up_or_refuse(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
+            violation = not genuine and acs("Source Validation")
+            translated = info.is_memory and info.at != 0 and acs("Translation Blocking")
+            if translated and genuine:
+                violation = True
+            if translated or not genuine:
+                self.counts["blocked"] += 1
+                self._arrives(port, raw, info, None, lost=True)
+                self._lost(port, ACS_VIOLATION if violation else UNSUPPORTED, raw, info)
+                if violation and info.cls is TlpClass.NP:
+                    bridge.set_status("Secondary Status", "Signaled Target Abort")
+                status: Code = CompletionStatus.CA if violation else CompletionStatus.UR
+                return self._answer(raw, info, port, status, port)
         try:
-            return self._upward(port, raw, info)
+            out = self._upward(port, raw, info)
         except _Refused as refused:
+            self._arrives(port, raw, info, None, refused.error is not None)
             return self._refuse(raw, info, refused, port, 1)
+        self._arrives(port, raw, info, out[0][0] if out else None, lost=False)
+        return out
 
     def _upward(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
         bridge = self.down[port]
@@ -481,10 +555,10 @@ class GoldenSwitch:
             return bool(bridge.get("ACS Control", f"ACS {name} Enable"))
 
         if info.is_config:
-            raise _Refused(self.identifier(port))
+            raise _Refused(port)
         if info.is_memory or info.is_io:
             if not bridge.masters():
-                raise _Refused(self.identifier(port))
+                raise _Refused(port)
             target = self._claimer(info)
             inside = self.up.in_window(info)
             redirected = acs("P2P Request Redirect") and not (
@@ -498,10 +572,9 @@ class GoldenSwitch:
             if info.cls is TlpClass.CPL:
                 redirected = acs("P2P Completion Redirect") and not info.attr & 2
         elif info.routing is Routing.TO_ROOT:
-            if info.message_code in (0x30, 0x31, 0x33):  # ERR_* need SERR# Enable (7.5.1.3.12)
-                for b in (bridge, self.up):
-                    if not b.get("Bridge Control", "SERR# Enable"):
-                        return []
+            if info.message_code in (0x30, 0x31, 0x33) and not all(
+                    self.errors.lets_up(b, info.message_code) for b in (bridge, self.up)):
+                return []
             return self._out(raw, info)
         elif info.routing is Routing.GATHER and info.message_code == 0x1B:
             if self._acks_due is not None:
@@ -512,9 +585,12 @@ class GoldenSwitch:
             assert info.message_code is not None
             if 0x20 <= info.message_code < 0x28:
                 self._pins[port][info.message_code & 3] = info.message_code < 0x24
+                return []
+            if info.message_code not in IGNORED:
+                raise _Refused(port)
             return []
         else:
-            raise _Refused(self.identifier(port))
+            raise _Refused(port)
         return self._choose(port, raw, info, target, inside, redirected)
 
     def _choose(self, port: int, raw: bytes, info: Info, target: int | None, inside: bool,
@@ -524,7 +600,7 @@ class GoldenSwitch:
             # Comes back where it came from: only Upstream Forwarding makes that legal.
             if self.down[port].get("ACS Control", "ACS Upstream Forwarding Enable"):
                 return self._out(raw, info)
-            raise _Refused(self.identifier(port))
+            raise _Refused(port)
         if target is not None:
             if redirected:
                 return self._out(raw, info)
@@ -532,13 +608,13 @@ class GoldenSwitch:
             self.counts["peer"] += 1
             return out
         if inside:
-            raise _Refused(self.identifier(port))
+            raise _Refused(port)
         return self._out(raw, info)
 
     def _out(self, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
         """Through the upstream port."""
         if (info.is_memory or info.is_io) and not self.up.masters():
-            raise _Refused(self.captured)
-        if not self.up.lets_out(raw, info):
-            raise _Refused(self.captured)
+            raise _Refused(UP)
+        if (error := self.up.blocks(raw, info)) is not None:
+            raise _Refused(UP, error)
         return [(UP, raw)]

@@ -1,0 +1,155 @@
+"""Golden error reporting of a switch, from PCIe Base 5.0, 6.2, 7.5.1, 7.5.3 and 7.8.4."""
+
+from typing import Any
+
+from dxpu.tlp.types import Fmt, Type
+
+from .tlp import Tlp
+
+__all__ = ["ACS_VIOLATION", "ATOMIC_BLOCKED", "INTERNAL", "MALFORMED", "POISONED",
+           "PREFIX_BLOCKED", "UNEXPECTED", "UNSUPPORTED", "GoldenErrors"]
+
+# Names of the fields of the AER registers.
+POISONED = "Poisoned TLP Received"
+UNEXPECTED = "Unexpected Completion"
+MALFORMED = "Malformed TLP"
+UNSUPPORTED = "Unsupported Request Error"
+ACS_VIOLATION = "ACS Violation"
+INTERNAL = "Uncorrectable Internal Error"
+ATOMIC_BLOCKED = "AtomicOp Egress Blocked"
+PREFIX_BLOCKED = "TLP Prefix Blocked"
+
+ERR_COR, ERR_NONFATAL, ERR_FATAL = 0x30, 0x31, 0x33
+
+
+class GoldenErrors:
+    """What the bridges of a switch note about the TLPs that they see, and what they say of it.
+
+    ``switch`` is the :class:`~dxpu_sim.golden.switch.GoldenSwitch`; ``messages`` collects the error
+    messages of its own ports that leave upstream.
+    """
+
+    def __init__(self, switch: Any):
+        self.switch = switch
+        self.messages: list[bytes] = []
+
+    # Status bits of the way of a TLP (7.5.1.1.4 and 7.5.1.3.7).
+
+    def passes(self, raw: bytes, info: Any, entry: Any, exit: Any) -> None:
+        """``raw`` comes in at bridge ``entry`` and leaves by bridge ``exit``, if that is one.
+
+        From the link of the upstream port a TLP goes down, from a slot up to the bus inside, from
+        there up through the upstream port or down through another one.
+        """
+        up = self.switch.up
+        self._receives(entry, entry is up, raw, info)
+        if exit is not None:
+            self._sends(entry, entry is not up, raw, info)
+            self._receives(exit, exit is not up, raw, info)
+            self._sends(exit, exit is up, raw, info)
+
+    @staticmethod
+    def _note(bridge: Any, primary: bool, name: str) -> None:
+        bridge.set_status("Status" if primary else "Secondary Status", name)
+
+    @staticmethod
+    def _poisoned(raw: bytes, info: Any) -> bool:
+        """EP means something only where there is data (2.7.2.1)."""
+        return bool(info.ep and info.payload_dwords)
+
+    @staticmethod
+    def _watches_parity(bridge: Any, primary: bool) -> bool:
+        if primary:
+            return bool(bridge.get("Command", "Parity Error Response"))
+        return bool(bridge.get("Bridge Control", "Parity Error Response Enable"))
+
+    def _receives(self, bridge: Any, primary: bool, raw: bytes, info: Any) -> None:
+        completion = info.cls.name == "CPL"
+        if self._poisoned(raw, info):
+            self._note(bridge, primary, "Detected Parity Error")
+            if completion and self._watches_parity(bridge, primary):
+                self._note(bridge, primary, "Master Data Parity Error")
+        if completion and info.status == 4:
+            self._note(bridge, primary, "Received Target Abort")
+        elif completion and info.status not in (0, 2):
+            self._note(bridge, primary, "Received Master Abort")
+
+    def _sends(self, bridge: Any, primary: bool, raw: bytes, info: Any) -> None:
+        if (info.cls.name != "CPL" and self._poisoned(raw, info)
+                and self._watches_parity(bridge, primary)):
+            self._note(bridge, primary, "Master Data Parity Error")
+
+    # Error messages that pass a bridge from below (6.2.6; 7.5.1.1.3, 7.5.1.3.12).
+
+    def lets_up(self, bridge: Any, code: int) -> bool:
+        """Whether the bridge passes an error message of that code on; it notes what it has seen."""
+        severe = code != ERR_COR
+        if severe:
+            self._note(bridge, False, "Received System Error")
+        if not bridge.get("Bridge Control", "SERR# Enable"):
+            return False
+        if severe:
+            if not self._signals(bridge, code):
+                return False
+            if bridge.get("Command", "SERR# Enable"):
+                self._note(bridge, True, "Signaled System Error")
+        return True
+
+    @staticmethod
+    def _signals(bridge: Any, code: int) -> bool:
+        enable = {ERR_COR: "Correctable", ERR_NONFATAL: "Non-Fatal", ERR_FATAL: "Fatal"}[code]
+        serr = code != ERR_COR and bridge.get("Command", "SERR# Enable")
+        return bool(serr or bridge.get("Device Control", f"{enable} Error Reporting Enable"))
+
+    # Errors that a port finds itself: the flow chart of 6.2.5.
+
+    def report(self, bridge: Any, error: str, *, advisory: bool, header: bytes = b"") -> None:
+        """An uncorrectable error.
+
+        ``advisory``: the cases of 6.2.3.2.4, which count only for non-fatal severity.
+        """
+        fatal = bridge.get("Uncorrectable Error Severity", error)
+        advisory = advisory and not fatal
+        unsupported = error == UNSUPPORTED
+        if unsupported:
+            bridge.set_status("Device Status", "Unsupported Request Detected")
+        bridge.set_status("Device Status", "Fatal Error Detected" if fatal else
+                          "Correctable Error Detected" if advisory else "Non-Fatal Error Detected")
+        if advisory:
+            bridge.set_status("Correctable Error Status", "Advisory Non-Fatal Error")
+            if bridge.get("Correctable Error Mask", "Advisory Non-Fatal Error"):
+                return
+        self._log(bridge, error, header)
+        if bridge.get("Uncorrectable Error Mask", error) and not advisory:
+            return
+        code = ERR_FATAL if fatal else ERR_COR if advisory else ERR_NONFATAL
+        serr = code != ERR_COR and bridge.get("Command", "SERR# Enable")
+        if unsupported and not serr and not bridge.get("Device Control",
+                                                       "Unsupported Request Reporting Enable"):
+            return
+        if not self._signals(bridge, code):
+            return
+        if serr:
+            bridge.set_status("Status", "Signaled System Error")
+        up = self.switch.up
+        if bridge is not up and not self.lets_up(up, code):
+            return
+        who = self.switch.captured if bridge is up else self.switch.identifier(bridge.port)
+        self.messages.append(Tlp(Fmt.HEADER_4, Type.MESSAGE_TO_ROOT, requester_id=who,
+                                 message_code=code).pack())
+
+    def _log(self, bridge: Any, error: str, header: bytes) -> None:
+        """Status bit; First Error Pointer and Header Log unless masked or occupied (6.2.4)."""
+        fields = bridge.map.by_name["Uncorrectable Error Status"].fields
+        number = next(f.lsb for f in fields if f.name == error)
+        pointer = bridge.get("Advanced Error Capabilities and Control", "First Error Pointer")
+        occupied = any(f.lsb == pointer and bridge.get("Uncorrectable Error Status", f.name)
+                       for f in fields)
+        bridge.set_status("Uncorrectable Error Status", error)
+        if bridge.get("Uncorrectable Error Mask", error) or occupied:
+            return
+        bridge.fields["Advanced Error Capabilities and Control", "First Error Pointer"] = number
+        for n in range(4):
+            word = header[4 * n:4 * n + 4].ljust(4, b"\0")
+            bridge.fields[f"Header Log {n}", f"Header bytes {4 * n} to {4 * n + 3}"] = (
+                int.from_bytes(word, "big"))
