@@ -119,6 +119,11 @@ class SwitchRoute:
 
     def originates(self, port: Hashable, h: Header) -> bool:
         """Whether the switch may be the author of ``h``: its ID says so."""
+        if h.is_message and h.type & 7 == 4:
+            # A slot gets its power limit with the link, maybe before the bus has a number.
+            bus, device = h.requester_id >> 8, h.requester_id >> 3 & 31
+            if bus in (0, self.upstream.secondary):
+                return device in self.downstream and self.slots.get(device) == port
         return self.is_own(h.other_id if h.cls == CPL else h.requester_id)
 
     def _to(self, number, h):

@@ -82,6 +82,9 @@ class SwitchBench:
         self.wires = [False] * 4  # as told by the messages that came
         self.told, self.to_tell = [], []  # messages of the switch itself: got, expected
         self.interrupts = 0
+        self.all_limits = []
+        self.limits = []   # Set_Slot_Power_Limit that came, by slot
+        self.numbered = False  # bus numbers may change meanwhile
         self.hold_up = False  # take nothing from the upstream port
         self._jobs = {}
         self._done = {}
@@ -106,14 +109,22 @@ class SwitchBench:
         assert self.totals == self.golden.counts
 
     async def _up(self, ctx):
+        def sort(packet):
+            if not self._told(packet):
+                self.got["up_o"].append(packet)
+        await self._collect(ctx, self.dut.upstream_o, sort)
+
+    async def _collect(self, ctx, stream, sort):
+        now = 0
         while True:
-            while self.hold_up:
+            while self.hold_up and stream is self.dut.upstream_o:
                 await ctx.tick()
+                now += 1
             got = []
-            await collect_packets(self.dut.upstream_o, 1, got, rng=self.rng,
-                                  density=self.density)(ctx)
-            if not self._told(got[0]):
-                self.got["up_o"] += got
+            await collect_packets(stream, 1, got, rng=self.rng, density=self.density)(ctx)
+            got[0].first_cycle += now
+            now = got[0].last_cycle = got[0].last_cycle + now
+            sort(got[0])
 
     def _told(self, packet):
         """Whether this is a message of the switch about its INTx wires, or a PME_TO_Ack."""
@@ -138,8 +149,35 @@ class SwitchBench:
         return True
 
     async def _down(self, ctx):
-        await collect_packets(self.dut.downstream_o, 1 << 30, self.got["down_o"], rng=self.rng,
-                              density=self.density)(ctx)
+        def sort(packet):
+            tlp = Tlp.unpack(packet.data)
+            if tlp.kind == "MsgD" and tlp.message_code == 0x50 and tlp.type & 7 == 4:
+                assert packet.meta.cls.name == "P"
+                self.limits.append((packet.meta.port, packet.data))
+            else:
+                self.got["down_o"].append(packet)
+        await self._collect(ctx, self.dut.downstream_o, sort)
+
+    async def check_limits(self, ctx):
+        """Each slot whose link came up, or was written, has got its power limit.
+
+        One that was due when the link went may have been forgotten.
+        """
+        for port in range(self.ports):
+            due = [raw for n, raw in self.golden.limits if n == port]
+            for _ in range(200 * (self.ports + 1)):  # functions may be in reset
+                sent = [raw for n, raw in self.limits if n == port]
+                if sent or not due or not self.golden.link_active(port):
+                    break
+                await ctx.tick()
+            assert len(sent) <= len(due)
+            assert bool(sent) == bool(due) or not self.golden.link_active(port)
+            # The identifier is that of the time when it is sent.
+            assert all(raw[:4] + raw[6:] == due[0][:4] + due[0][6:] for raw in sent)
+            if len(due) == 1 and sent and not self.numbered:
+                assert sent == due
+        self.all_limits += self.limits
+        self.golden.limits, self.limits = [], []
 
     @property
     def background(self):
@@ -197,6 +235,7 @@ class SwitchBench:
         counts["down_o"] = len(everything) - counts["up_o"]
         got = self.got
         rng, density = self.rng, self.density
+        self.numbered = any(info_of(raw)["is_config"] for raw in from_up)
         up = [Packet(raw, info_of(raw)) for raw in from_up]
         down = [Packet(raw, {"port": slot, "info": info_of(raw)}) for slot, raw in from_slots]
         self._done = {}
@@ -214,6 +253,7 @@ class SwitchBench:
         await ctx.tick().repeat(settle)
         self.tell()
         assert self.wires == self.golden.wires
+        await self.check_limits(ctx)
         got = {name: list(packets) for name, packets in got.items()}
         for packets in self.got.values():
             packets.clear()

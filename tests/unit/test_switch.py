@@ -196,7 +196,7 @@ def test_latency(width):
     async def main(ctx):
         await enumerate_tree(bench, ctx)
         bench.present(ctx, 3)
-        await ctx.tick().repeat(5)
+        await ctx.tick().repeat(20)
         down = memory_tlp(0x20_0000_0000, dwords=60, write=True)
         up = memory_tlp(0x1_0000, dwords=60, write=True, requester=0x300)
         got["down"] = await first_beats(bench, ctx, "upstream_i", "downstream_o", down)
@@ -218,6 +218,7 @@ def test_throughput(width, dwords, write, cycles):
     async def main(ctx):
         await enumerate_tree(bench, ctx)
         bench.present(ctx, 3)
+        await ctx.tick().repeat(20)
         down = [memory_tlp(0x20_0000_0000, dwords=dwords, write=write, tag=n)
                 for n in range(count)]
         up = [(0, memory_tlp(0x1_0000, dwords=dwords, write=write, requester=0x300, tag=n))

@@ -187,6 +187,64 @@ def test_pme_goes_up_as_it_is():
     bench.simulate(main)
 
 
+def test_slot_power_limits():
+    """One message for each link that comes up, and for each write to Slot Capabilities."""
+    bench = Bench(64, 3, random.Random(seed()))
+
+    def limit(port):
+        return port, message(0x50, 4, 0x0200 | port << 3, bytes([0xF2, 0, 0, 0]))
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        for mask, ports in ((0b010, [1]), (0b010, []), (0b111, [0, 2]), (0, []), (0b101, [0, 2])):
+            bench.all_limits.clear()
+            bench.present(ctx, mask)
+            await bench.step(ctx)
+            assert bench.all_limits == [limit(n) for n in ports]
+        for port, expected in ((0, [limit(0)]), (1, []), (2, [limit(2)])):
+            bench.all_limits.clear()
+            await bench.step(ctx, [config_tlp(0x0200 | port << 3, 0x1D, 0, type1=True)])
+            assert bench.all_limits == expected
+        # A link that was disabled comes up again.
+        bench.all_limits.clear()
+        for value in (0x10, 0):
+            await bench.step(ctx, [config_tlp(0x0200, 0x1C, value, type1=True)])
+        assert bench.all_limits == [limit(0)]
+
+    bench.simulate(main)
+
+
+def test_local_messages():
+    """Known ones end here without a word; the others are counted, Vendor_Defined Type 0 too."""
+    bench = Bench(64, 2, random.Random(seed()))
+    silent = (0x40, 0x41, 0x43, 0x44, 0x45, 0x47, 0x48, 0x7F)
+    unknown = (0x10, 0x12, 0x14, 0x52, 0x53, 0x7E, 0x00, 0xFF)
+
+    async def main(ctx):
+        await start(bench, ctx)
+        for code in silent + unknown:
+            out = await bench.run(ctx, [message(code, 4, 8)], [(1, message(code, 4, 0x400))])
+            assert out == []
+        # By ID to a port of the switch: Type 1 has no effect, Type 0 is not supported.
+        for target in (0x0100, 0x0200, 0x0208):
+            for code in (0x7E, 0x7F):
+                await bench.run(ctx, [message(code, 2, 8, target_id=target)])
+        # To nobody, both are unsupported; to a slot both pass.
+        for code in (0x7E, 0x7F):
+            assert await bench.run(ctx, [message(code, 2, 8, target_id=0x0210)]) == []
+            raw = message(code, 2, 8, target_id=0x0400)
+            assert await bench.run(ctx, [raw]) == [(1, raw)]
+            for routing in (0, 2):
+                raw = message(code, routing, 0x400, **({"target_id": 8} if routing else {}))
+                assert await bench.run(ctx, [], [(1, raw)]) == [(UP, raw)]
+            raw = message(code, 3, 8)
+            assert sorted(await bench.run(ctx, [raw])) == [(0, raw), (1, raw)]
+
+    bench.simulate(main)
+    assert bench.totals["unclaimed0"] == len(unknown) + 3 + 2
+    assert bench.totals["unclaimed1"] == len(unknown)
+
+
 def test_only_acknowledgements_are_gathered():
     bench = Bench(64, 2, random.Random(seed()))
     others = (0x00, 0x18, 0x19, 0x1A, 0x20, 0x27, 0x30, 0x7E, 0x7F, 0xFF)

@@ -1,21 +1,24 @@
-"""Messages that end in the switch, and those it makes: INTx wires, PME_TO_Ack.
+"""Messages that end in the switch, and those it makes: INTx wires, PME_TO_Ack, slot power.
 
-Ref: PCIe Base 5.0, 2.2.8 (messages), 5.3.3.2.1 (PME_Turn_Off handshake).
+Ref: PCIe Base 5.0, 2.2.8 (messages), 5.3.3.2.1 (PME_Turn_Off handshake), 6.9 (slot power limit).
 """
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.mapping.types import ConfigUpdate
+from dxpu.priority import first_one
 from dxpu.stream import PacketSignature, check_width
 from dxpu.tlp.types import (
     Fmt, HeaderCommon, MessageCode, MessageHeader1, Routing, TlpClass, Type, swap_bytes,
 )
 
+from .config_map import DOWNSTREAM, function_map
 from .types import SlotMeta
 
 __all__ = ["IntxWires", "LinkLives", "MessageRequest", "MessageSender", "PmeGatherer",
-           "SlotMessage"]
+           "PowerLimits", "SlotMessage"]
 
 
 class SlotMessage(data.Struct):
@@ -175,6 +178,68 @@ class PmeGatherer(wiring.Component):
             m.d.sync += [asked.eq(0), self.o.valid.eq(1), sender.eq(self.upstream_id)]
         with m.If(self.start):
             m.d.sync += [asked.eq(1), waits.eq(self.link_active)]
+        return m
+
+
+class PowerLimits(wiring.Component):
+    """Set_Slot_Power_Limit for a slot whose link comes up, or whose Slot Capabilities is written.
+
+    The limit is what Slot Capabilities says. A message that is due is forgotten when the link goes.
+    Lower ports first.
+
+    Ref: PCIe Base 5.0, 2.2.8.5, 6.9, 7.5.3.9
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports.
+    identity : Identity
+        What the slots are.
+
+    Members
+    -------
+    config : :class:`~dxpu.mapping.ConfigUpdate`
+    link_active : ``ports``
+    secondary : 8
+        Bus number of the ports.
+    o : stream of :class:`MessageRequest`
+    """
+
+    def __init__(self, ports, identity):
+        self._ports = ports
+        self._map = function_map(DOWNSTREAM, identity)
+        super().__init__({
+            "config": In(ConfigUpdate),
+            "link_active": In(ports),
+            "secondary": In(8),
+            "o": Out(stream.Signature(MessageRequest)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config, register = self.config, self._map.by_name["Slot Capabilities"]
+        limit = {f.name: f.reset for f in register.fields}
+        value, scale = limit["Slot Power Limit Value"], limit["Slot Power Limit Scale"]
+        before, due, taken = (Signal(self._ports, name=n) for n in ("before", "due", "taken"))
+        written = config.strobe & (config.register == register.offset // 4)
+        mine = Cat(written & (config.function == n + 1) for n in range(self._ports))
+        bus, port = Signal(8), Signal(range(self._ports))
+        m.d.sync += [
+            before.eq(self.link_active),
+            due.eq((due & ~taken | self.link_active & ~before | mine) & self.link_active),
+        ]
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.comb += taken.eq(due & -due)
+            m.d.sync += [self.o.valid.eq(due.any()), port.eq(first_one(due)),
+                         bus.eq(self.secondary)]
+        m.d.comb += [
+            self.o.p.code.eq(MessageCode.SET_SLOT_POWER_LIMIT),
+            self.o.p.routing.eq(Routing.LOCAL),
+            self.o.p.requester_id.eq(Cat(C(0, 3), (port + C(0, 5))[:5], bus)),
+            self.o.p.port.eq(port),
+            self.o.p.has_data.eq(1),
+            self.o.p.data.eq(value | scale << 8),
+        ]
         return m
 
 

@@ -10,13 +10,16 @@ from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 from dxpu.tlp.types import MessageCode, TlpClass, TlpInfo
 
 from .agents import Answerer, Broadcaster, ConfigAgent
+from .config_map import Identity
 from .config_space import ConfigSpace
 from .downstream import DownstreamDecider
 from .errors import ErrorLogger, ErrorQueue
 from .forward import Forwarder, Splitter
 from .hotplug import SlotControl
 from .interrupt import InterruptSender
-from .messages import IntxWires, LinkLives, MessageSender, PmeGatherer, SlotMessage
+from .messages import (
+    IntxWires, LinkLives, MessageSender, PmeGatherer, PowerLimits, SlotMessage,
+)
 from .types import SlotInfo, SlotMeta, Target
 from .upstream import UpstreamDecider
 
@@ -90,6 +93,7 @@ class VirtualSwitch(wiring.Component):
     def __init__(self, width, *, ports=8, identity=None):
         self._width = check_width(width)
         self._space = ConfigSpace(ports=ports, identity=identity)
+        self._identity = identity or Identity()
         self._ports = ports
         super().__init__({
             "upstream_i": In(PacketSignature(width, TlpInfo)),
@@ -120,7 +124,7 @@ class VirtualSwitch(wiring.Component):
         m.submodules.up_answer = self._up_answer = Answerer(self._width)
         m.submodules.down_answer = self._down_answer = Answerer(self._width)
         m.submodules.to_up = self._to_up = PacketArbiter(self._width, count=4, meta=TlpClass)
-        m.submodules.to_slot = self._to_slot = PacketArbiter(self._width, count=4, meta=SlotMeta)
+        m.submodules.to_slot = self._to_slot = PacketArbiter(self._width, count=5, meta=SlotMeta)
         connect(m, self._to_up.o, wiring.flipped(self.upstream_o))
         connect(m, self._to_slot.o, wiring.flipped(self.downstream_o))
         self._wire_space(m)
@@ -242,6 +246,10 @@ class VirtualSwitch(wiring.Component):
         m.submodules.sender = sender = MessageSender(self._width)
         self._sender, self._gatherer = sender, gatherer
         self._pass(m, sender.o, self._to_up.i[3])
+        m.submodules.limits = limits = PowerLimits(self._ports, self._identity)
+        m.submodules.limit_sender = limit_sender = MessageSender(self._width)
+        connect(m, limits.o, limit_sender.i)
+        connect(m, limit_sender.o, self._to_slot.i[4])
         broadcast = self._broadcaster.i
         for part in (wires, gatherer):
             m.d.comb += [
@@ -250,6 +258,9 @@ class VirtualSwitch(wiring.Component):
                 *(a.eq(b) for a, b in zip(part.lives, self._lives.lives, strict=True)),
             ]
         m.d.comb += [
+            limits.config.eq(self._space.config),
+            limits.link_active.eq(self.link_active),
+            limits.secondary.eq(self._space.states[0].secondary),
             wires.own.eq(self._space.intx),
             self._interrupts.wires.eq(wires.wires),
             gatherer.upstream_id.eq(up.upstream_id),

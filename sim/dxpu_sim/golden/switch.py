@@ -220,6 +220,8 @@ class GoldenSwitch:
         self.captured = 0  # bus and device, as upper bits of a function's identifier
         self.counts: Counter[str] = Counter()
         self.errors = GoldenErrors(self)
+        self.limits: list[tuple[int, bytes]] = []  # Set_Slot_Power_Limit to slots
+        self._linked = [False] * ports
         self.identity = identity or Identity()
 
     def link_active(self, port: int) -> bool:
@@ -239,11 +241,23 @@ class GoldenSwitch:
         """Bring presence and links up to date."""
         for port, f in enumerate(self.down):
             f.set_slot(self.present[port], self.link_active(port))
+            if self.link_active(port) and not self._linked[port]:
+                self._limit(port)
+            self._linked[port] = self.link_active(port)
             if not self.link_active(port):
                 self._pins[port] = [False] * 4  # DL_Down (2.2.8.1)
                 if self._acks_due:
                     self._acks_due.discard(port)
         self._gather()
+
+    def _limit(self, port: int) -> None:
+        """A port tells its slot the power limit when the link comes up or it is written (6.9)."""
+        f = self.down[port]
+        data = bytes([f.get("Slot Capabilities", "Slot Power Limit Value"),
+                      f.get("Slot Capabilities", "Slot Power Limit Scale"), 0, 0])
+        self.limits.append((port, Tlp(
+            Fmt.HEADER_4_DATA, Type.MESSAGE_LOCAL, length=1, requester_id=self.identifier(port),
+            message_code=0x50, payload=data).pack()))
 
     # Hot-plug interrupts (6.7.3.4, 6.1.4, 2.2.8.1).
 
@@ -350,6 +364,9 @@ class GoldenSwitch:
                    and self.identity.slot.command_completed)
         if command:
             function.set_status("Slot Status", "Command Completed")
+        port = function.port
+        if port is not None and dword == 0x74 // 4 and self.link_active(port):
+            self._limit(port)
         self._signal()  # links follow what was written a moment later
         # Secondary Bus Reset of the upstream port resets everything below it.
         if (before or bus_reset()) and function is self.up and dword == 0x3C // 4:
