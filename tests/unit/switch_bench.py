@@ -41,6 +41,8 @@ class Switch(wiring.Component):
                      self.slot_reset.eq(switch.slot_reset), switch.link_up.eq(self.link_up),
                      switch.press.eq(self.press),
                      switch.internal_error.eq(self.internal_error),
+                     switch.malformed.eq(self.malformed),
+                     switch.malformed_header.eq(self.malformed_header),
                      *(a.eq(b) for a, b in zip(self.slot_control, switch.slot_control,
                                                strict=True))]
         m.d.comb += [getattr(self, stat).eq(getattr(switch, stat)) for stat in switch.STATS]

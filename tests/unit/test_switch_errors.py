@@ -232,6 +232,32 @@ def test_first_error_stays():
     bench.simulate(main, deadline=400_000)
 
 
+def test_malformed():
+    """A TLP that was removed before the switch is an error of the upstream port, fatal."""
+    rng = random.Random(seed())
+    bench = Bench(64, 1, rng)
+
+    async def main(ctx):
+        await start(bench, ctx)
+        for length in (16, 12):
+            header = bytes([0x60 if length == 16 else 0x40]) + rng.randbytes(length - 1)
+            words = [int.from_bytes(header[n:n + 4].ljust(4, b"x"), "little")
+                     for n in range(0, 16, 4)]
+            ctx.set(bench.dut.malformed_header, words)
+            ctx.set(bench.dut.malformed, 1)
+            bench.golden.malformed(header)
+            await ctx.tick()
+            # One that comes while this one waits is not noted.
+            ctx.set(bench.dut.malformed_header, [0] * 4)
+            await ctx.tick()
+            ctx.set(bench.dut.malformed, 0)
+            told, _ = await bench.step(ctx)
+            assert told == [(0x0100, FATAL)] and bench.function(0).read(STATUS) == 1 << 18
+            await bench.clear(ctx)
+
+    bench.simulate(main)
+
+
 def test_error_messages_of_devices():
     """Gates of both bridges, one by one; what they note of it (6.2.6)."""
     bench = Bench(64, 2, random.Random(seed()))

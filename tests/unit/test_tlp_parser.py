@@ -34,16 +34,18 @@ RESERVED = [(fmt, type) for fmt in range(8) for type in range(32)
 def watch(dut, pulses):
     """Background process that records the cause of each malformed TLP."""
     async def process(ctx):
-        async for *_, pulse, cause in ctx.tick().sample(dut.stat_malformed, dut.malformed_cause):
+        async for *_, pulse, cause, header in ctx.tick().sample(
+                dut.stat_malformed, dut.malformed_cause, dut.malformed_header):
             if pulse:
                 pulses.append(cause)
+                pulses.headers.append(b"".join(w.to_bytes(4, "little") for w in header))
     return process
 
 
 def run(width, packets, *, rng=None, densities=(1, 1), dut=None):
     """Put ``packets`` through a parser; return what leaves it and the causes it reported."""
     dut = dut or Parser(width)
-    causes = []
+    causes = Causes()
     everything = Both()
     # Room for every beat, every gap, and nothing else: a hang is an error.
     deadline = 200 + 20 * sum(len(p.data) // 4 for p in packets)
@@ -59,6 +61,14 @@ def run(width, packets, *, rng=None, densities=(1, 1), dut=None):
              background=[check_stream(dut.i, "i"), check_stream(dut.o, "o"),
                          collector, watch(dut, causes)], deadline=deadline)
     return everything.seen, causes
+
+
+class Causes(list):
+    """Causes of malformed TLPs, and ``headers`` as they were reported."""
+
+    def __init__(self):
+        super().__init__()
+        self.headers = []
 
 
 class Both(list):
@@ -82,6 +92,10 @@ def compare(packets, out, causes):
         assert got.discard == (sent.discard or cause is not Malformed.NONE), cause
         if cause is not Malformed.NONE and not sent.discard:
             expected.append(cause)
+            # The first three dwords behind the prefixes, where they are all there.
+            if cause not in (Malformed.TRUNCATED, Malformed.PREFIX, Malformed.FORMAT):
+                at = 4 * golden.classify(sent.data).prefix_dwords
+                assert causes.headers[len(expected) - 1][:12] == sent.data[at:at + 12]
         if cause not in (Malformed.TRUNCATED, Malformed.PREFIX, Malformed.FORMAT):
             compare_info(sent.data, got.meta)
     assert causes == expected
@@ -310,7 +324,7 @@ def test_ingress_passes_only_whole_well_formed_tlps(width):
     good = [p for p, cause in zip(packets, causes, strict=True)
             if cause is Malformed.NONE and not p.discard]
     dut = Ingress(width, depth=depth)
-    got, reported, removed, overflows = [], [], [], []
+    got, reported, removed, overflows = [], Causes(), [], []
 
     async def totals(ctx):
         async for *_, a, b in ctx.tick().sample(dut.stat_discarded, dut.stat_overflow):

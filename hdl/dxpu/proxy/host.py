@@ -139,6 +139,8 @@ class HostProxy(wiring.Component):
         connect_egress(m, egress, wiring.flipped(self.upstream))
         connect_grants(m, ledger, self.upstream)
         m.d.comb += [
+            switch.malformed.eq(ingress.stat_malformed),
+            switch.malformed_header.eq(ingress.malformed_header),
             ledger.info.eq(ingress.o.payload.meta),
             ledger.released.eq(ingress.o.valid & ingress.o.ready & ingress.o.payload.last),
         ]

@@ -4,7 +4,7 @@ Ref: PCIe Base 5.0, 6.2 (error signalling), 7.5.1 and 7.5.3 (status bits), 7.8.4
 """
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.priority import first_one
@@ -34,6 +34,9 @@ class ErrorQueue(wiring.Component):
     i : array of 2 streams of :class:`ErrorRecord`
     internal : ``ports``
         Pulse: an uncorrectable internal error of the port.
+    malformed, header : 1, 4 dwords
+        Pulse: a malformed TLP from upstream, and its header. One while another one waits is not
+        noted.
     o : stream of :class:`ErrorRecord`
     busy : 1
         There is something.
@@ -44,6 +47,8 @@ class ErrorQueue(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(ErrorRecord)).array(2),
             "internal": In(ports),
+            "malformed": In(1),
+            "header": In(data.ArrayLayout(32, 4)),
             "o": Out(stream.Signature(ErrorRecord)),
             "busy": Out(1),
         })
@@ -51,16 +56,19 @@ class ErrorQueue(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         waiting, serve = Signal(self._ports), Signal(self._ports)
+        bad, header = Signal(), Signal.like(self.header, reset_less=True)
         m.d.sync += waiting.eq(waiting & ~serve | self.internal)
+        with m.If(self.malformed & ~bad):
+            m.d.sync += [bad.eq(1), header.eq(self.header)]
         # Whose turn it is stays while the record is looked at.
         turn, pick = Signal(2), Signal(2)
         held = Signal()
-        choice = Mux(self.i[0].valid, 0, Mux(self.i[1].valid, 1, 2))
+        choice = Mux(self.i[0].valid, 0, Mux(self.i[1].valid, 1, Mux(bad, 2, 3)))
         port, chosen = Signal(range(self._ports)), Signal(range(self._ports))
         m.d.comb += [
             pick.eq(Mux(held, turn, choice)),
             chosen.eq(Mux(held, port, first_one(waiting))),
-            self.o.valid.eq(self.i[0].valid | self.i[1].valid | waiting.any()),
+            self.o.valid.eq(self.i[0].valid | self.i[1].valid | bad | waiting.any()),
             self.busy.eq(self.o.valid),
         ]
         m.d.sync += [held.eq(self.o.valid & ~self.o.ready), turn.eq(pick), port.eq(chosen)]
@@ -71,6 +79,13 @@ class ErrorQueue(wiring.Component):
                         self.o.payload.eq(source.payload),
                         source.ready.eq(self.o.ready),
                     ]
+            with m.Case(2):
+                m.d.comb += [
+                    self.o.p.note.kind.eq(ErrorKind.MALFORMED),
+                    self.o.p.header.eq(header),
+                ]
+                with m.If(self.o.ready):
+                    m.d.sync += bad.eq(0)
             with m.Default():
                 m.d.comb += [
                     self.o.p.note.kind.eq(ErrorKind.INTERNAL),

@@ -1,7 +1,7 @@
 """The virtual PCIe switch of the host proxy."""
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.arbiter import PacketArbiter
@@ -71,6 +71,8 @@ class VirtualSwitch(wiring.Component):
         Pulse: the attention button of the slot is pressed.
     internal_error : ``ports``
         Pulse: an uncorrectable internal error of a downstream port, which it reports.
+    malformed, malformed_header : 1, 4 dwords
+        Pulse: a malformed TLP from upstream was removed; its header in lane order.
     slot_control : array of :class:`SlotControl`
         Indicators and power of the slots, as software wants them.
     link_active : ``ports``
@@ -109,6 +111,8 @@ class VirtualSwitch(wiring.Component):
             "link_up": In(ports, init=(1 << ports) - 1),
             "press": In(ports),
             "internal_error": In(ports),
+            "malformed": In(1),
+            "malformed_header": In(data.ArrayLayout(32, 4)),
             "slot_control": Out(SlotControl).array(ports),
             "link_active": Out(ports),
             "slot_reset": Out(ports),
@@ -279,6 +283,8 @@ class VirtualSwitch(wiring.Component):
         connect(m, logger.event, space.event)
         m.d.comb += [
             queue.internal.eq(self.internal_error),
+            queue.malformed.eq(self.malformed),
+            queue.header.eq(self.malformed_header),
             logger.old.eq(space.event_old),
             logger.done.eq(space.event_done),
             logger.upstream_id.eq(up.upstream_id),

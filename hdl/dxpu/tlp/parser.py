@@ -1,7 +1,7 @@
 """TLPs in, TLPs out, with everything a switch may look at beside each beat."""
 
 from amaranth import *
-from amaranth.lib import fifo, wiring
+from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..queue import PacketQueue
@@ -45,6 +45,9 @@ class Parser(wiring.Component):
         Pulse: a malformed TLP was found; not for one that came with ``discard``.
     malformed_cause : :class:`~dxpu.tlp.types.Malformed`
         Valid with ``stat_malformed``.
+    malformed_header : 4 dwords
+        In lane order, valid with ``stat_malformed``; unspecified where the TLP had ended, and the
+        fourth in a header of three.
     """
 
     def __init__(self, width):
@@ -54,6 +57,7 @@ class Parser(wiring.Component):
             "o": Out(PacketSignature(width, TlpInfo)),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
+            "malformed_header": Out(data.ArrayLayout(32, 4)),
         })
 
     def elaborate(self, platform):
@@ -87,6 +91,7 @@ class Parser(wiring.Component):
             headers.r_en.eq(join.take & join.beat.last),
             self.stat_malformed.eq(join.stat_malformed),
             self.malformed_cause.eq(join.malformed_cause),
+            self.malformed_header.eq(join.malformed_header),
         ]
         connect(m, join.o, wiring.flipped(self.o))
         return m
@@ -105,6 +110,7 @@ class _Join(wiring.Component):
             "o": Out(PacketSignature(width, TlpInfo)),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
+            "malformed_header": Out(data.ArrayLayout(32, 4)),
         })
 
     def elaborate(self, platform):
@@ -127,6 +133,9 @@ class _Join(wiring.Component):
         m.d.sync += self.stat_malformed.eq(self.take & beat.last & ~beat.discard & bad)
         m.d.sync += self.malformed_cause.eq(
             Mux(self.header.cause == Malformed.NONE, Malformed.LENGTH, self.header.cause))
+        words = Signal.like(self.header.words, reset_less=True)
+        m.d.sync += words.eq(self.header.words)
+        m.d.comb += self.malformed_header.eq(words)
         with m.If(self.take):
             m.d.sync += [rest.eq(left - self._layout.lanes), excess.eq(over)]
         payload = Signal(PacketLayout(self._layout.width, TlpInfo), reset_less=True)
@@ -161,7 +170,7 @@ class Ingress(wiring.Component):
     -------
     i : packet stream
     o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
-    stat_malformed, malformed_cause
+    stat_malformed, malformed_cause, malformed_header
         As in :class:`Parser`.
     stat_discarded : 1
         Pulse: a TLP was removed, malformed or discarded by the source.
@@ -177,6 +186,7 @@ class Ingress(wiring.Component):
             "o": Out(PacketSignature(width, TlpInfo)),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
+            "malformed_header": Out(data.ArrayLayout(32, 4)),
             "stat_discarded": Out(1),
             "stat_overflow": Out(1),
         })
@@ -191,6 +201,7 @@ class Ingress(wiring.Component):
         m.d.comb += [
             self.stat_malformed.eq(parser.stat_malformed),
             self.malformed_cause.eq(parser.malformed_cause),
+            self.malformed_header.eq(parser.malformed_header),
             self.stat_discarded.eq(queue.stat_discarded),
             self.stat_overflow.eq(queue.stat_overflow),
         ]

@@ -12,8 +12,8 @@ from dxpu.switch.config_map import DOWNSTREAM, STICKY, UPSTREAM, Identity, funct
 from dxpu.tlp.types import CompletionStatus, Fmt, Routing, TlpClass, Type
 
 from .errors import (
-    ACS_VIOLATION, ATOMIC_BLOCKED, INTERNAL, POISONED, PREFIX_BLOCKED, UNEXPECTED, UNSUPPORTED,
-    GoldenErrors,
+    ACS_VIOLATION, ATOMIC_BLOCKED, INTERNAL, MALFORMED, POISONED, PREFIX_BLOCKED, UNEXPECTED,
+    UNSUPPORTED, GoldenErrors,
 )
 from .tlp import Info, Tlp, classify, complete
 
@@ -272,6 +272,10 @@ class GoldenSwitch:
         out = self._messages + self.errors.messages, self._msis
         self._messages, self._msis, self.errors.messages = [], [], []
         return out
+
+    def malformed(self, header: bytes) -> None:
+        """A malformed TLP from upstream was removed."""
+        self.errors.report(self.up, MALFORMED, header=header, advisory=False)
 
     def internal_error(self, port: int) -> None:
         """A downstream port has an uncorrectable internal error."""
