@@ -119,11 +119,9 @@ class SwitchRoute:
 
     def originates(self, port: Hashable, h: Header) -> bool:
         """Whether the switch may be the author of ``h``: its ID says so."""
-        if h.is_message and h.type & 7 == 4:
-            # A slot gets its power limit with the link, maybe before the bus has a number.
-            bus, device = h.requester_id >> 8, h.requester_id >> 3 & 31
-            if bus in (0, self.upstream.secondary):
-                return device in self.downstream and self.slots.get(device) == port
+        if h.is_message and h.type & 7 == 4 and port != self.host:
+            # A slot gets its power limit with the link, maybe before the bus has this number.
+            return not h.requester_id & 7 and self.slots.get(h.requester_id >> 3 & 31) == port
         return self.is_own(h.other_id if h.cls == CPL else h.requester_id)
 
     def _to(self, number, h):

@@ -117,3 +117,29 @@ async def empty_slot_between_full_ones(dut):
             await driver.write_vram(offset, data)
             assert await driver.read_vram(offset, length) == data
     await system.finish()
+
+
+@cocotb.test()
+async def legacy_interrupts(dut):
+    """INTx of GPUs reach the host swizzled and folded; each GPU is told its slot's power limit."""
+    def codes(messages):
+        return [m.last_be << 4 | m.first_be for m in messages]
+
+    dut.present.value = 0
+    await Timer(1, "us")  # the links of the test before go
+    system = System(dut, [0, 1, 2])
+    await Timer(20, "us")
+    await system.rc.enumerate()
+    told = system.rc.messages
+    for code, expected in ((0x20, [0x20, 0x21, 0x22]), (0x21, [0x23]), (0x24, [0x24]),
+                           (0x25, [0x25, 0x26, 0x27])):
+        told.clear()
+        for gpu in system.gpus.values():
+            await gpu.function.message(code, kind=TlpType.MSG_LOCAL)
+        await until(lambda n=len(expected): len(told) == n, "wires that change", timeout_ns=50_000)
+        await Timer(2, "us")
+        assert sorted(codes(told)) == expected
+    for gpu in system.gpus.values():
+        limit, = gpu.function.messages
+        assert codes([limit]) == [0x50] and bytes(limit.data) == bytes([0xF2, 0, 0, 0])
+    await system.finish()
