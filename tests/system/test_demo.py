@@ -97,7 +97,7 @@ def test_wave_covers_the_cycles_around_the_read(demo):
     report = json.loads((out / "report.json").read_text())
     start, end = report["stages"][0]["start_ns"], report["stages"][-1]["end_ns"]
     assert report["wave_from_ns"] < start and end < report["wave_to_ns"]
-    cycles = (report["wave_to_ns"] - report["wave_from_ns"]) / 8
+    cycles = round((report["wave_to_ns"] - report["wave_from_ns"]) / 8)
     assert 50_000 <= cycles < 60_000
     wave, = (path for path in out.glob("wave.*") if path.suffix in (".vcd", ".fst"))
     assert wave.stat().st_size > 100_000

@@ -81,7 +81,7 @@ def test_random_traffic(width, ports, rounds, density):
 
     async def main(ctx):
         for _ in range(rounds):
-            bench.present(ctx, rng.getrandbits(ports) | rng.getrandbits(ports))
+            bench.present(ctx, rng.getrandbits(ports) | rng.getrandbits(ports) or 1)
             await bench.run(ctx, random_configuration(rng, ports))
             down = list(random_traffic(rng, bench, 40, kinds=NO_CONFIG_WRITES))
             up = [(rng.randrange(ports), raw)

@@ -168,11 +168,16 @@ class ErrorLogger(wiring.Component):
             self._severe.eq(~self._advisory),
             self._unsupported.eq(note.kind == ErrorKind.UNSUPPORTED),
         ]
+        self._status_bit = Signal(32)
+        with m.Switch(note.kind):
+            for kind in ErrorKind:
+                with m.Case(kind):
+                    m.d.comb += self._status_bit.eq(1 << kind.value)
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += before.eq(63)  # no function
                 with m.If(self.i.valid):
-                    m.next = "Source primary"
+                    m.next = "SourcePrimary"
             self._path(m)
             self._classify(m)
             self._log(m)
@@ -181,14 +186,14 @@ class ErrorLogger(wiring.Component):
 
     def _classify(self, m):
         """Severity, Device Status; what is advisory may end here."""
-        note, bit = self._note, 1 << self._note.kind
+        note, hit = self._note, self.old.bit_select(self._note.kind, 1)
         advice = "Advisory Non-Fatal Error"
         with m.State("Severity"):
             self._access(m, note.reporter, "Uncorrectable Error Severity", 0, "Device")
             with m.If(self.done):
                 m.d.sync += [
-                    self._fatal.eq((self.old & bit).any()),
-                    self._advisory.eq(note.advisory & ~(self.old & bit).any()),
+                    self._fatal.eq(hit),
+                    self._advisory.eq(note.advisory & ~hit),
                 ]
         with m.State("Device"):
             found = Cat(self._advisory, ~(self._advisory | self._fatal), self._fatal,
@@ -197,10 +202,10 @@ class ErrorLogger(wiring.Component):
         with m.State("Advice"):
             with m.If(self._advisory):
                 self._access(m, note.reporter, "Correctable Error Status",
-                             1 << self._bit("Correctable Error Status", advice), "Advice mask")
+                             1 << self._bit("Correctable Error Status", advice), "AdviceMask")
             with m.Else():
                 m.next = "Mask"
-        with m.State("Advice mask"):
+        with m.State("AdviceMask"):
             self._access(m, note.reporter, "Correctable Error Mask", 0, "Mask")
             with m.If(self.done & self.old[self._bit("Correctable Error Mask", advice)]):
                 m.next = "End"
@@ -208,18 +213,18 @@ class ErrorLogger(wiring.Component):
     def _log(self, m):
         """The status bit; unless masked or occupied, First Error Pointer and Header Log."""
         note, control = self._note, "Advanced Error Capabilities and Control"
-        bit, word = Signal(32), Signal(range(4))
+        word = Signal(range(4))
         masked, status = Signal(), Signal(32, reset_less=True)
         header = self.i.p.header
         words = Array(swap_bytes(w) for w in (
             *header[:3], header[3] & header[0][5].replicate(32)))  # 0 if there are three
-        m.d.comb += bit.eq(1 << note.kind)
         with m.State("Mask"):
             self._access(m, note.reporter, "Uncorrectable Error Mask", 0, "Status")
             with m.If(self.done):
-                m.d.sync += masked.eq((self.old & bit).any())
+                m.d.sync += masked.eq(self.old.bit_select(note.kind, 1))
         with m.State("Status"):
-            self._access(m, note.reporter, "Uncorrectable Error Status", bit, "Pointer")
+            self._access(m, note.reporter, "Uncorrectable Error Status",
+                         self._status_bit, "Pointer")
             with m.If(self.done):
                 m.d.sync += status.eq(self.old)
                 with m.If(masked):
@@ -229,9 +234,9 @@ class ErrorLogger(wiring.Component):
         with m.State("Pointer"):
             # Occupied while the error that it points to is still set.
             self._access(m, note.reporter, control, 0, "Signal")
-            with m.If(self.done & ~(status >> self.old[:5])[0]):
-                m.next = "Set pointer"
-        with m.State("Set pointer"):
+            with m.If(self.done & ~status.bit_select(self.old[:5], 1)):
+                m.next = "SetPointer"
+        with m.State("SetPointer"):
             self._access(m, note.reporter, control, note.kind, "Header", write=1)
         with m.State("Header"):
             self._access(m, note.reporter, "Header Log 0", words[word], "Header", write=1,
@@ -272,13 +277,13 @@ class ErrorLogger(wiring.Component):
         note = self._note
         crossed = note.crossed
         for name, function, enters_above, there, following in (
-                ("Source", note.source, note.source == 0, C(1), "Target primary"),
+                ("Source", note.source, note.source == 0, C(1), "TargetPrimary"),
                 ("Target", note.target, note.target != 0, crossed, "Severity")):
             leaves = crossed if name == "Source" else ~note.message.any() | note.sent
             severe = note.message.any()
             for side, register, enters, parity in (
-                    ("primary", "Status", enters_above, self._state.parity),
-                    ("secondary", "Secondary Status", ~enters_above, self._state.parity_below)):
+                    ("Primary", "Status", enters_above, self._state.parity),
+                    ("Secondary", "Secondary Status", ~enters_above, self._state.parity_below)):
                 # A message that the upstream port stops is no TLP of the bus above.
                 whole = ~severe | note.sent
                 poisoned = note.poisoned & parity & (C(1) if name == "Source" else whole)
@@ -288,12 +293,12 @@ class ErrorLogger(wiring.Component):
                                note.poisoned & (C(1) if name == "Source" else whole))
                 sent = poisoned & ~note.completion & crossed & whole
                 # Error messages: received below, signalled above.
-                system = (severe if side == "secondary" else
+                system = (severe if side == "Secondary" else
                           severe & leaves & self._state.serr)
-                bits = Signal(32, name=f"{name}_{side}")
+                bits = Signal(32, name=f"{name}{side}")
                 m.d.comb += bits[24:].eq(Mux(enters, received, sent) | system << 6)
-                after = f"{name} secondary" if side == "primary" else following
-                with m.State(f"{name} {side}"):
+                after = f"{name}Secondary" if side == "Primary" else following
+                with m.State(f"{name}{side}"):
                     self._access(m, function, register, bits, after, skip=~bits.any() | ~there)
                     if after == "Severity":
                         with m.If((self.done | self._fresh & ~self._issued & (~bits.any() | ~there))
