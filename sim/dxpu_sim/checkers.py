@@ -146,6 +146,10 @@ class Crossing:
     last_in: int
     first_out: int = -1
     last_out: int = -1
+    #: A fault may have hit it: it may be lost.
+    at_risk: bool = False
+    #: How often the links at both ends had been mended.
+    life: int = 0
 
 
 @dataclass
@@ -155,6 +159,7 @@ class _Open:
     request: Header
     left: int
     position: int
+    at_risk: bool = False
 
 
 class _Lane:
@@ -164,6 +169,8 @@ class _Lane:
         self._next = 0
         self._pending: dict[int, Crossing] = {}
         self._by_bytes: dict[bytes, deque[int]] = {}
+        #: Newest life of which something has arrived.
+        self.life = 0
 
     def put(self, expected: bytes, crossing: Crossing) -> None:
         self._pending[self._next] = crossing
@@ -175,7 +182,9 @@ class _Lane:
         numbers = self._by_bytes.get(raw)
         if not numbers:
             return None
-        number = numbers.popleft()
+        # Of equal ones from before and after a fault it is the latter, as far as we can see.
+        number = next((n for n in numbers if not self._pending[n].at_risk), numbers[0])
+        numbers.remove(number)
         if not numbers:
             del self._by_bytes[raw]
         crossing = self._pending.pop(number)
@@ -250,6 +259,26 @@ class TlpChecker:
         self._lanes: dict[tuple[Hashable, Hashable], _Lane] = {}
         self._open: dict[tuple[Hashable, int, int], _Open] = {}
         self._recent: deque[tuple[Hashable, bytes]] = deque(maxlen=4096)
+        self._faulty: set[Hashable] = set()
+        self._lives: Counter = Counter()
+
+    def fault(self, port: Hashable) -> None:
+        """``port`` loses its link now: until :meth:`mended`, TLPs to or from it may get lost, and
+        its requests stay without completion. Requests to it still need one."""
+        self._faulty.add(port)
+        for ends, lane in self._lanes.items():
+            if port in ends:
+                for crossing in lane.pending():
+                    crossing.at_risk = True
+        for (owner, *_), entry in self._open.items():
+            if owner == port:
+                entry.at_risk = True
+
+    def mended(self, port: Hashable) -> None:
+        """``port`` has a link again: what enters from now on does not get lost. Of what was on its
+        way before nothing may arrive behind it."""
+        self._faulty.discard(port)
+        self._lives[port] += 1
 
     def _violation(self, text):
         self.violations.append(text)
@@ -262,14 +291,16 @@ class TlpChecker:
         header = Header.parse(raw)
         if header.cls == NP:
             key = (port, header.requester_id, header.tag)
-            if key in self._open:
+            if key in self._open and not self._open[key].at_risk:
                 self._violation(f"{port}: tag used again while open: {header}")
             left, position = header.read_bytes if header.is_memory_read else (4, 0)
-            self._open[key] = _Open(header, left, position)
+            self._open[key] = _Open(header, left, position, port in self._faulty)
         targets = list(self.route(port, header))
         for destination, expected in targets:
             lane = self._lanes.setdefault((port, destination), _Lane())
-            lane.put(expected, Crossing(port, destination, header, first, last))
+            lane.put(expected, Crossing(port, destination, header, first, last,
+                                        at_risk=bool(self._faulty & {port, destination}),
+                                        life=self._lives[port] + self._lives[destination]))
         if not targets:
             self.consumed[port, header.cls] += 1
 
@@ -284,6 +315,9 @@ class TlpChecker:
             if destination == port and (found := lane.take(raw)):
                 crossing, passed = found
                 self._check_order(crossing, passed)
+                if crossing.life < lane.life:
+                    self._violation(f"{port}: from an earlier life: {header}")
+                lane.life = crossing.life
                 crossing.first_out, crossing.last_out = first, last
                 self.crossings.append(crossing)
                 self._recent.append((port, raw))
@@ -314,6 +348,8 @@ class TlpChecker:
     def _check_order(self, crossing, passed):
         mine = crossing.header
         for older in passed:
+            if older.at_risk:
+                continue
             other = older.header
             if other.cls == P:
                 self._violation(f"{crossing.destination}: {mine} passed {other}")
@@ -355,8 +391,9 @@ class TlpChecker:
         """What is still on its way or unanswered."""
         return [f"{source} to {destination}: lost: {c.header}"
                 for (source, destination), lane in self._lanes.items() for c in lane.pending()
+                if not c.at_risk
                 ] + [f"{port}: no completion: {entry.request}"
-                     for (port, *_), entry in self._open.items()]
+                     for (port, *_), entry in self._open.items() if not entry.at_risk]
 
     def forget(self) -> list[str]:
         """Give up what is :meth:`outstanding`, and return it; for a bench that made it get lost."""

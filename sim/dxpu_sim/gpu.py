@@ -203,6 +203,7 @@ class GpuFunction(Endpoint):
 
         self.vram = vram
         self.messages: list[Tlp] = []
+        self._dead = False
         self.registers = dict.fromkeys(REGISTERS, 0) | {
             "MAGIC": MAGIC, "VERSION": 1, "SERIAL_LOW": serial & 0xffffffff,
             "SERIAL_HIGH": serial >> 32, "TAGS": tags, "READ_SIZE": read_size,
@@ -249,7 +250,13 @@ class GpuFunction(Endpoint):
                 tlp.release_fc()
                 await self._refuse(tlp)
 
+    def die(self):
+        """The function is reset: a new one takes its place, and what this one does has no end."""
+        self._dead = True
+
     async def upstream_send(self, tlp):
+        if self._dead:
+            await Event().wait()
         # The library leaves the byte count 0, which means 4096, where the spec wants 4.
         if tlp.fmt_type == TlpType.CPL and not tlp.byte_count:
             tlp.byte_count = 4
@@ -543,9 +550,21 @@ class Gpu(Device):
                              f"not {vram_bytes!r}")
         self.serial = serial
         self.vram = SparseMemory(vram_bytes)
-        self.function = GpuFunction(serial=serial, name=name, vram=self.vram, tags=tags,
-                                    read_size=read_size, max_payload=max_payload)
+        self._options = {"serial": serial, "name": name, "tags": tags, "read_size": read_size,
+                         "max_payload": max_payload}
+        self.function = GpuFunction(vram=self.vram, **self._options)
+        #: Hot resets since the start.
+        self.resets = 0
         super().__init__(self.function)
+
+    def hot_reset(self) -> None:
+        """Everything but the video memory is as after power-up; nothing that was begun goes on."""
+        self.function.die()
+        self.functions.remove(self.function)
+        self.function = GpuFunction(vram=self.vram, **self._options)
+        self._bus_num = 0
+        self.append_function(self.function)
+        self.resets += 1
 
     async def upstream_recv(self, tlp):
         """Take a TLP from the link; the function answers everything, wrong requests too."""

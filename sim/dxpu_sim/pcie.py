@@ -166,9 +166,9 @@ class Mailbox:
         self._tx_data = [getattr(dut, f"{name}__tx_data{n}") for n in range(CHUNKS)]
         self._rx_data = [getattr(dut, f"{name}__rx_data{n}") for n in range(CHUNKS)]
         for pin in ("tx_control", "tx_gap", "tx_accept", "tx_taken", "tx_info", "rx_count",
-                    "rx_info", "rx_stall", "rx_gap", "rx_broken"):
+                    "rx_info", "rx_stall", "rx_gap", "rx_broken", "link_up", "reset"):
             setattr(self, f"_{pin}", getattr(dut, f"{name}__{pin}"))
-        for pin in (self._tx_gap, self._rx_stall, self._rx_gap):
+        for pin in (self._tx_gap, self._rx_stall, self._rx_gap, self._link_up):
             pin.value = 0
         # An earlier test of the same simulation may have used the mailbox.
         self._request = int(self._tx_accept.value)
@@ -191,6 +191,15 @@ class Mailbox:
         if mask != self._stalled:
             self._stalled = mask
             self._rx_stall.value = mask
+
+    def link(self, up: bool) -> None:
+        """Tell the design whether the link works."""
+        self._link_up.value = int(up)
+
+    async def until_reset(self) -> None:
+        """Wait until the design asks for a hot reset."""
+        while not int(self._reset.value):
+            await ValueChange(self._reset)
 
     @property
     def idle(self) -> bool:
@@ -282,15 +291,31 @@ class DutPort(SimPort):
     which they left the design, except that posted requests and completions pass a non-posted
     request without credits, and posted requests pass a completion without.
 
+    The link is up from the start, goes down for :attr:`TRAINING_NS` when the design asks for a hot
+    reset, and can be pulled. What is on its way over the link then is lost; while it is down the
+    design sends into nothing.
+
     Parameters
     ----------
     mailbox : :class:`Mailbox`
     queue : int
         TLPs of one class that may wait for credits here before the class is stalled in the design.
+
+    Attributes
+    ----------
+    up : bool
+    resets : list of callables
+        Called when the link has gone down.
     """
+
+    #: How long a link takes to come up; much less than a real one, which tests would wait for.
+    TRAINING_NS = 500
 
     def __init__(self, mailbox: Mailbox, *, queue: int = 8):
         super().__init__(fc_init=[[64, 1024, 64, 64, 64, 1024]] * 8)
+        self.up = True
+        self.resets: list[Callable[[], None]] = []
+        self._pulled = False
         self.mailbox = mailbox
         self.rx_handler = self._into_design
         self._queue = queue
@@ -298,10 +323,50 @@ class DutPort(SimPort):
         self._arrival = Event()
         mailbox.sent.append(self._taken)
         mailbox.received.append(self._out_of_design)
+        mailbox.link(True)
         cocotb.start_soon(self._run_out_of_design())
+        cocotb.start_soon(self._run_resets())
 
     async def _into_design(self, tlp):
-        await self.mailbox.send(pack(tlp), tlp)
+        if self.up:
+            await self.mailbox.send(pack(tlp), tlp)
+        else:
+            tlp.release_fc()
+
+    def _down(self):
+        self.up = False
+        self.mailbox.link(False)
+        for cls, _ in self._waiting:
+            self.mailbox.stall(cls, False)
+        self._waiting.clear()
+        for callback in self.resets:
+            callback()
+
+    async def _train(self):
+        await Timer(self.TRAINING_NS, "ns")
+        while not self.mailbox.idle:
+            await Timer(100, "ns")
+        if not self._pulled:
+            self.up = True
+            self.mailbox.link(True)
+
+    async def _run_resets(self):
+        while True:
+            await self.mailbox.until_reset()
+            if self.up:
+                self._down()
+                await self._train()
+            await Timer(100, "ns")
+
+    def pull(self) -> None:
+        """The other end is gone: the link goes down and stays so."""
+        self._pulled = True
+        self._down()
+
+    async def put_back(self) -> None:
+        """The other end is there again; the link comes up."""
+        self._pulled = False
+        await self._train()
 
     @staticmethod
     def _taken(record):
@@ -309,7 +374,7 @@ class DutPort(SimPort):
             record.token.release_fc()
 
     def _out_of_design(self, record):
-        if record.discard:
+        if record.discard or not self.up:
             return
         tlp = unpack(record.raw)
         cls = tlp.get_fc_type().value

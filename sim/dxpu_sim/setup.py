@@ -5,9 +5,10 @@ Everything goes through the register ports of the proxies, one access at a time.
 
 from dataclasses import dataclass
 
-from cocotb.triggers import ValueChange, with_timeout
+from cocotb.triggers import Timer, ValueChange, with_timeout
 
-__all__ = ["Proxy", "RegisterError", "bind", "open_session", "unbind"]
+__all__ = ["Proxy", "RegisterError", "bind", "open_session", "slot_state", "unbind",
+           "wait_for_slot"]
 
 
 class RegisterError(Exception):
@@ -94,6 +95,21 @@ async def bind(host, port, box, slot, *, generation, operation_id, paths=0b01, s
                      node=host.node, stream=stream, paths=paths)
     await host.commit(port, used=1, generation=generation, operation_id=operation_id,
                       node=box.node, slot=slot, stream=stream, paths=paths)
+
+
+async def slot_state(host, port):
+    """What the host proxy says of a downstream port: fields of ``control.slot[n].state``."""
+    return await host.read(f"control.slot[{port}].state")
+
+
+async def wait_for_slot(host, port, *, timeout_us=200, **wanted):
+    """Wait until a downstream port is in the state ``wanted``, such as ``link=1``."""
+    for _ in range(timeout_us * 2):
+        state = await slot_state(host, port)
+        if all(state[name] == value for name, value in wanted.items()):
+            return state
+        await Timer(500, "ns")
+    raise RegisterError(f"{host.name}: slot {port} is {state} after {timeout_us} us, not {wanted}")
 
 
 async def unbind(host, port, box, slot, *, generation, operation_id):

@@ -101,6 +101,10 @@ class SwitchRoute:
         self._addressed = 0
         self.upstream = BridgeHeader()
         self.downstream = {n: BridgeHeader() for n in sorted({*slots, *range(ports)})}
+        self.renumber()
+
+    def renumber(self):
+        """To be called when ``slots`` has changed."""
         self._numbers = {name: n for n, name in self.slots.items()}
 
     def __call__(self, source: Hashable, h: Header):

@@ -10,7 +10,7 @@ from .driver import find_gpus
 from .gpu import Gpu
 from .hdl.system import BOX_NODE, HOST_NODE, System, node_name
 from .pcie import DutPort, Mailbox, RootComplex, quiet, until
-from .setup import Proxy, bind, open_session
+from .setup import Proxy, bind, open_session, wait_for_slot
 from .switch_route import SwitchRoute
 
 __all__ = ["SimulatedSystem"]
@@ -42,6 +42,8 @@ class SimulatedSystem:
     ----------
     rc : RootComplex
     gpus : list of :class:`~dxpu_sim.gpu.Gpu`
+    links : list of :class:`~dxpu_sim.pcie.DutPort`
+        The PCIe link of each.
     drivers : list of :class:`~dxpu_sim.driver.GpuDriver`
         After :meth:`start`; in the order of ``gpus``.
     host, boxes : :class:`~dxpu_sim.setup.Proxy`, list of them
@@ -69,19 +71,22 @@ class SimulatedSystem:
         self.rc = RootComplex()
         self.rc.make_port().connect(DutPort(self.mailboxes["host"]))
         self.titles = [f"GPU {n} (box {b}, slot {s})" for n, (b, s) in enumerate(self.slots)]
-        self.gpus = []
+        self.gpus, self.links = [], []
         for n, name in enumerate(self.names):
             self.gpus.append(Gpu(serial=0x4458_5055_0000_0000 | n + 1, name=self.titles[n],
                                  **(gpu or {})))
-            DutPort(self.mailboxes[name]).connect(self.gpus[-1].upstream_port)
+            link = DutPort(self.mailboxes[name])
+            link.connect(self.gpus[-1].upstream_port)
+            link.resets.append(self.gpus[-1].hot_reset)
+            self.links.append(link)
         nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(design.boxes)))]
         self.host, *self.boxes = (
             Proxy(dut, f"{node_name(n)}_bus", design.maps[n], node)
             for n, node in enumerate(nodes))
         self.drivers = []
 
-    async def connect(self, *, packing_limit=512):
-        """What the manager does: nodes, sessions, bindings, presence."""
+    async def prepare(self, *, packing_limit=512):
+        """What the manager does before it binds: nodes, sessions, which slots hold a GPU."""
         await Timer(1, "us")
         for proxy in (self.host, *self.boxes):
             await proxy.write("control.fabric", packing_limit=packing_limit, ack_delay=125)
@@ -90,12 +95,15 @@ class SimulatedSystem:
             await open_session(self.host, box, index_a=n, index_b=0, tag_a=a, tag_b=b)
             there = sum(1 << s - 1 for owner, s in self.slots if owner == n)
             await box.write("control.present", slots=there)
+
+    async def connect(self, **options):
+        """What the manager does: all of :meth:`prepare`, then all bindings."""
+        await self.prepare(**options)
         for port, (b, slot) in enumerate(self.slots):
             await bind(self.host, port, self.boxes[b], slot, generation=1, operation_id=port + 1)
-        # The events need a moment to arrive.
-        await Timer(5, "us")
+        for port in range(len(self.slots)):
+            await wait_for_slot(self.host, port, link=1)
         self.routes.present.update(range(len(self.slots)))
-        await self.host.write("control.present", ports=(1 << len(self.slots)) - 1)
 
     async def start(self, **options):
         """Connect, enumerate, and open a driver for every GPU."""

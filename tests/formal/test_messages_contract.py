@@ -6,7 +6,7 @@ from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from dxpu.switch.messages import LinkLives, PmeGatherer, SlotMessage
+from dxpu.switch.messages import PmeGatherer, SlotMessage
 from dxpu.tlp.types import Routing
 from dxpu_sim.formal import ProofFailed, prove
 
@@ -36,16 +36,20 @@ class GatherContract(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.dut = dut = self._design(PORTS)
-        m.submodules.lives = lives = LinkLives(PORTS)
+        before = Signal(PORTS)
+        m.d.sync += before.eq(self.link_active)
+        for n, life in enumerate(dut.lives):
+            counted = Signal.like(life)
+            m.d.comb += life.eq(counted)
+            with m.If(before[n] & ~self.link_active[n]):
+                m.d.sync += counted.eq(counted + 1)
         m.d.comb += [
-            lives.link_active.eq(self.link_active),
             dut.start.eq(self.start), dut.message.eq(self.message),
             dut.link_active.eq(self.link_active), dut.upstream_id.eq(self.upstream_id),
             dut.o.ready.eq(self.ready),
-            *(a.eq(b) for a, b in zip(dut.lives, lives.lives, strict=True)),
         ]
         heard = [self.message.strobe & (self.message.port == n) & (self.message.code == 0x1B)
-                 & (self.message.life == lives.lives[n]) for n in range(PORTS)]
+                 & (self.message.life == dut.lives[n]) for n in range(PORTS)]
         owing = Signal(PORTS)
         m.d.sync += owing.eq(Mux(self.start, self.link_active,
                                  owing & self.link_active & ~Cat(heard)))

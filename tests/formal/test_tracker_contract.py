@@ -62,7 +62,7 @@ class Traffic(wiring.Component):
             m.d.comb += [Assume(one.generation < 2), Assume(one.byte_count < 32),
                          Assume(one.lower_address < 8)]
         m.d.comb += [Assume(self.completion.dwords < 8), Assume(self.request.attr == 0),
-                     Assume(self.request.tc < 2), Assume(self.request.origin < 2)]
+                     Assume(self.request.tc < 2)]
         # Requests are what the parser can say of one.
         r = self.request
         m.d.comb += Assume(Mux(
@@ -117,7 +117,7 @@ class EndsOnce(Traffic):
         ]
         with m.If(fence1.bit_select(c.slot, 1)):
             m.d.comb += cause.eq(DropCause.FENCED)
-        with m.Elif(~open):
+        with m.Elif(~open | first.dead):
             m.d.comb += cause.eq(DropCause.UNEXPECTED)
         with m.Elif(c.generation != first.generation):
             m.d.comb += cause.eq(DropCause.STALE)
@@ -158,8 +158,7 @@ class EndsOnce(Traffic):
             m.d.comb += [
                 Assert(dut.answer.valid),
                 Assert(open),
-                Assert(fence2.bit_select(a.slot, 1)),
-                Assert(a.origin == first.origin),
+                Assert(fence2.bit_select(a.slot, 1) | first.dead),
                 Assert(Cat(got.tc, got.attr, got.locked, got.has_data)
                        == Cat(first.tc, first.attr, first.locked, C(0, 1))),
                 Assert(got.status == CompletionStatus.UR),

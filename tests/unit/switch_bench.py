@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from amaranth import Cat, Module
+from amaranth import Array, Cat, Module
 from amaranth.lib import wiring
 
 from dxpu.mapping import HostTable
@@ -37,12 +37,13 @@ class Switch(wiring.Component):
             connect(m, wiring.flipped(getattr(self, name)), getattr(switch, name))
         for name in ("upstream_o", "downstream_o"):
             connect(m, getattr(switch, name), wiring.flipped(getattr(self, name)))
-        m.d.comb += [switch.present.eq(self.present), self.link_active.eq(switch.link_active),
-                     self.slot_reset.eq(switch.slot_reset), switch.link_up.eq(self.link_up),
-                     switch.press.eq(self.press),
-                     switch.internal_error.eq(self.internal_error),
-                     switch.malformed.eq(self.malformed),
-                     switch.malformed_header.eq(self.malformed_header),
+        m.d.comb += [*(getattr(switch, name).eq(getattr(self, name))
+                       for name in ("present", "link_up", "press", "internal_error", "peer_room",
+                                    "late", "upstream_down", "malformed", "malformed_header")),
+                     *(getattr(self, name).eq(getattr(switch, name))
+                       for name in ("link_active", "slot_off", "lives", "bus")),
+                     switch.downstream_i.p.meta.life.eq(
+                         Array(switch.lives)[self.downstream_i.p.meta.port]),
                      *(a.eq(b) for a, b in zip(self.slot_control, switch.slot_control,
                                                strict=True))]
         m.d.comb += [getattr(self, stat).eq(getattr(switch, stat)) for stat in switch.STATS]

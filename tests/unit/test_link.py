@@ -87,6 +87,28 @@ def test_routes_carry_the_session():
     simulate(dut, process)
 
 
+def test_no_route_for_tlps_of_a_life_that_is_over():
+    """Nor for those of a row that is not bound; control frames of the row leave all the same."""
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS))
+
+    async def process(ctx):
+        set_up(ctx, dut)
+        ctx.set(dut.lives[1], 7)
+        for bound in (0b10, 0b01):
+            ctx.set(dut.bound, bound)
+            for life in (6, 7, 8):
+                for tlps in (0, 1):
+                    ctx.set(dut.request.payload, dict(row=1, consumes=1, tlps=tlps, life=life))
+                    ctx.set(dut.request.valid, 1)
+                    ctx.set(dut.route.ready, 1)
+                    route, = await ctx.tick().sample(dut.route.payload).until(dut.route.valid)
+                    ctx.set(dut.request.valid, 0)
+                    assert route.ok == (not tlps or (bound == 0b10 and life == 7))
+        assert ctx.get(dut.state[0].seq) == 7, "a frame that does not leave takes no number"
+
+    simulate(dut, process)
+
+
 def frame(row, seq, **changes):
     node, slot, local, stream, *_ = ROWS[row]
     rx_tag = next((s[3] for s in SESSIONS if s[:2] == (node, stream)), 0)
@@ -208,6 +230,28 @@ def test_gate_drops_whole_packets_of_closed_rows(width):
     simulate(dut, process, collect_packets(dut.o, len(want), got, rng=rng, density=0.8),
              background=[check_stream(dut.o), count_pulses(dut, totals)])
     assert [(p.data, p.meta.row) for p in got] == [(p.data, p.meta["row"]) for p in want]
+    assert totals == {"dropped": len(sent) - len(want)}
+
+
+def test_gate_inside_drops_what_is_of_an_earlier_life():
+    rng = random.Random(seed())
+    dut = RowGate(64, rows=2, inside=True)
+    sent = [Packet(rng.randbytes(4 * rng.randint(1, 9)),
+                   dict(row=rng.randrange(3), life=rng.choice([4, 5, 6]))) for _ in range(60)]
+    want = [p for p in sent if (p.meta["row"], p.meta["life"]) in {(0, 4), (1, 5)}]
+    got, totals = [], {}
+
+    async def process(ctx):
+        ctx.set(dut.open, 0b11)
+        for row, life in enumerate((4, 5)):
+            ctx.set(dut.lives[row], life)
+        await drive_packets(dut.i, sent, rng=rng, density=0.8)(ctx)
+        await ctx.tick()
+
+    simulate(dut, process, collect_packets(dut.o, len(want), got, rng=rng, density=0.8),
+             background=[check_stream(dut.o), count_pulses(dut, totals)])
+    assert [(p.data, p.meta.row, p.meta.life) for p in got] == [
+        (p.data, p.meta["row"], p.meta["life"]) for p in want]
     assert totals == {"dropped": len(sent) - len(want)}
 
 

@@ -7,10 +7,11 @@ from switch_bench import SwitchBench, config_tlp, info_of, random_traffic
 
 from dxpu.stream import payload_shape
 from dxpu.switch import Identity, VirtualSwitch
+from dxpu.switch.config_map import DOWNSTREAM, function_map
 from dxpu.tlp.types import CompletionStatus
-from dxpu_sim.golden.switch import UP
+from dxpu_sim.golden.switch import UP, GoldenSwitch
 from dxpu_sim.golden.tlp import KINDS, Tlp, classify, complete
-from dxpu_sim.testbench import Packet, beats, seed, simulate
+from dxpu_sim.testbench import Packet, beats, drive_packets, seed, simulate
 
 
 async def access(bench, ctx, bus, device, register, data=None, *, type1, function=0, enables=15):
@@ -230,3 +231,90 @@ def test_throughput(width, dwords, write, cycles):
             assert taken <= cycles * (count - 1) + 2, f"{taken / (count - 1)} cycles a TLP"
 
     bench.simulate(main)
+
+
+SLOT_LINK_STATUS = function_map(DOWNSTREAM).dword("Link Status")
+
+
+def test_link_status_reads_down_behind_what_was_due():
+    """Posted writes that were decided about, and those still to come, leave before the answer."""
+    bench = SwitchBench(64, 2, random.Random(seed()))
+    dut = bench.dut
+    write = memory_tlp(0x1_0000, dwords=1, write=True, requester=0x300)
+    read = config_tlp(0x200, SLOT_LINK_STATUS, type1=True)
+    got = bench.got["up_o"]
+
+    def feed(name, raw, meta):
+        return drive_packets(getattr(dut, name), [Packet(raw, meta)])
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        bench.present(ctx, 3)
+        await ctx.tick().repeat(5)
+        got.clear()
+        slot = {"port": 0, "info": info_of(write)}
+        await feed("downstream_i", write, slot)(ctx)
+        ctx.set(dut.late, 1)
+        bench.present(ctx, 2)
+        await feed("upstream_i", read, info_of(read))(ctx)
+        await ctx.tick().repeat(100)
+        assert len(got) == 1
+        await feed("downstream_i", write, slot | {"due": 1})(ctx)
+        ctx.set(dut.late, 0)
+        await ctx.tick().repeat(100)
+
+    simulate(dut, main, background=bench.background)
+    assert len(got) == 3 and [p.data for p in got[:2]] == [write, write]
+    completion = Tlp.unpack(got[2].data)
+    assert completion.kind == "CplD" and not completion.payload[3] & 0x20
+
+
+def test_requests_from_slot_to_slot_need_room():
+    """Without room they are answered; all else passes."""
+    bench = SwitchBench(64, 2, random.Random(seed()))
+    dut = bench.dut
+    read = memory_tlp(0x20_0000_0000, requester=0x400, tag=9)
+    write = memory_tlp(0x20_0000_0000, write=True, requester=0x400)
+    got = bench.got["down_o"]
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        bench.present(ctx, 3)
+        ctx.set(dut.peer_room, 0)
+        await ctx.tick().repeat(5)
+        got.clear()
+        for raw in (read, write):
+            await drive_packets(dut.downstream_i, [
+                Packet(raw, {"port": 1, "info": info_of(raw)})])(ctx)
+            await ctx.tick().repeat(50)
+
+    simulate(dut, main, background=bench.background)
+    assert [p.meta.port for p in got] == [1, 0] and got[1].data == write
+    answer = Tlp.unpack(got[0].data)
+    assert (answer.status, answer.tag, answer.requester_id) == (1, 9, 0x400)
+
+
+def test_a_lost_upstream_link_resets_everything():
+    """Configuration and links, when it goes; both are there again when it is back."""
+    bench = SwitchBench(64, 2, random.Random(seed()))
+    dut = bench.dut
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        bench.present(ctx, 3)
+        await ctx.tick().repeat(5)
+        assert ctx.get(dut.link_active) == 3 and ctx.get(dut.bus) == 2
+        ctx.set(dut.upstream_down, 1)
+        await ctx.tick().repeat(3)
+        assert ctx.get(dut.link_active) == 0
+        await ctx.tick().repeat(1000)
+        assert ctx.get(dut.link_active) == 0 and ctx.get(dut.bus) == 0
+        ctx.set(dut.upstream_down, 0)
+        await ctx.tick().repeat(1000)
+        assert ctx.get(dut.link_active) == 3 and ctx.get(dut.bus) == 0
+        bench.golden = GoldenSwitch(2)
+        bench.present(ctx, 0)
+        await enumerate_tree(bench, ctx)
+        assert ctx.get(dut.bus) == 2
+
+    simulate(dut, main, background=bench.background)

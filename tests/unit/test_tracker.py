@@ -36,7 +36,7 @@ def run(rng, *, count, density=1.0, ready=1.0, slots=None, deadline=1200, reques
             while slot in todo and rng.random() < 0.9:
                 yield None
             tlp = (requests or random_request)(rng)
-            yield slot, generations[slot], rng.randrange(ports + 1), tlp
+            yield slot, generations[slot], rng.random() < 0.05, tlp
         yield from [None] * 4
         while watch.golden.open or watch.answers:
             yield None
@@ -107,8 +107,8 @@ def playing(parameters, script, *, deadline=None):
 SMALL = dict(ports=2, entries=16, ways=2, granule=32)
 
 
-async def ask(ctx, watch, *requests, slot=1, generation=7, origin=0):
-    await watch.drive_requests((slot, generation, origin, r) for r in requests)(ctx)
+async def ask(ctx, watch, *requests, slot=1, generation=7, dead=0):
+    await watch.drive_requests((slot, generation, dead, r) for r in requests)(ctx)
 
 
 async def come(ctx, watch, *completions, slot=1, generation=7):
@@ -241,7 +241,7 @@ def test_a_fence_answers_every_entry_in_time(status):
     took = []
 
     async def script(ctx, watch):
-        await ask(ctx, watch, *reads, origin=3)
+        await ask(ctx, watch, *reads)
         await come(ctx, watch, *(split(r, 0, [1])[0] for r in reads if r.kind.startswith("MRd")))
         left = len(watch.golden.open)
         took.append(await fence(ctx, watch, 1))
@@ -437,6 +437,6 @@ def test_golden_tracker_by_hand():
     long = dataclasses.replace(parts[1], length=18, payload=bytes(72))
     assert golden.completion(1, 7, long) == DropCause.LONG
     assert golden.overdue(10, 9) == [(1, 0x100, 0x2A5)] and not golden.overdue(10, 10)
-    origin, tlp = golden.answer((1, 0x100, 0x2A5))
+    tlp = golden.answer((1, 0x100, 0x2A5))
     assert tlp.pack().hex() == "0ad42000" "5a082043" "0100a500"
-    assert origin == 0 and not golden.open
+    assert not golden.open

@@ -10,9 +10,9 @@ from amaranth.lib.wiring import In, Out
 from dxpu.stream import PacketSignature, connect
 from dxpu.switch.tracker import CompletionTracker
 from dxpu.switch.tracker_types import (
-    DropCause, TrackedAnswer, TrackerVerdict, tracked_completion, tracked_request,
+    DropCause, TrackedAnswer, TrackerVerdict, request_kind, tracked_completion, tracked_request,
 )
-from dxpu.tlp.completion import CompletionBuilder
+from dxpu.tlp.completion import CompletionBuilder, completion_for
 from dxpu.tlp.types import CompletionStatus, TlpInfo
 from dxpu_sim.golden.tlp import Tlp, classify, complete, random_tlp
 from dxpu_sim.golden.tracker import Tracker, split
@@ -28,7 +28,7 @@ class Asked(data.Struct):
 
     slot: 5
     generation: 16
-    origin: 6
+    dead: 1
     info: TlpInfo
 
 
@@ -79,7 +79,9 @@ class Bench(wiring.Component):
         r, c = self.request.p, self.completion.p
         m.d.comb += [
             dut.request.p.eq(tracked_request(
-                r.info, slot=r.slot, generation=r.generation, origin=r.origin)),
+                completion_for(r.info, CompletionStatus.SC, 0), *request_kind(r.info),
+                slot=r.slot)),
+            dut.request.p.generation.eq(r.generation), dut.request.p.dead.eq(r.dead),
             dut.request.valid.eq(self.request.valid), self.request.ready.eq(dut.request.ready),
             dut.completion.p.eq(tracked_completion(
                 c.info, slot=c.slot, generation=c.generation)),
@@ -108,10 +110,10 @@ class Bench(wiring.Component):
         return m
 
 
-def asked(slot, generation, tlp, origin=0):
+def asked(slot, generation, tlp, dead=0):
     """A TLP for ``Bench``."""
     info = {name: value or 0 for name, value in vars(classify(tlp.pack())).items()}
-    return {"slot": slot, "generation": generation, "origin": origin, "info": info}
+    return {"slot": slot, "generation": generation, "dead": int(dead), "info": info}
 
 
 class Watch:
@@ -179,8 +181,8 @@ class Watch:
             self.now += 1
 
     def take_request(self):
-        slot, generation, origin, tlp = self.requests.popleft()
-        assert self.golden.request(slot, generation, origin, tlp, self.now), "name in use"
+        slot, generation, dead, tlp = self.requests.popleft()
+        assert self.golden.request(slot, generation, dead, tlp, self.now), "name in use"
         self.accepted += 1
 
     def take_completion(self, fence):
@@ -195,11 +197,10 @@ class Watch:
     def made(self, answer):
         key = answer.slot, answer.completion.requester_id, answer.completion.tag
         assert key in self.golden.open, "answer to a request that is not open"
-        assert self.golden.open[key].slot in self.fenced, "answer for a slot without fence"
-        self.reported.discard(id(self.golden.open[key]))
-        origin, tlp = self.golden.answer(key)
-        assert answer.origin == origin
-        self.answers.append(tlp)
+        entry = self.golden.open[key]
+        assert entry.dead or entry.slot in self.fenced, "answer for a slot without fence"
+        self.reported.discard(id(entry))
+        self.answers.append(self.golden.answer(key))
         self.answered += 1
 
     def overdue(self, slot):
@@ -223,7 +224,7 @@ class Watch:
         granule = 1 << self.dut._tick
         limit = (-(-self.deadline // granule) + 1) * granule + 4 * self.dut._sets + 40
         for key, entry in self.golden.open.items():
-            if id(entry) not in self.reported and key[0] not in self.fenced:
+            if not entry.dead and id(entry) not in self.reported and key[0] not in self.fenced:
                 assert self.now - entry.since <= limit, f"{key} is late and not reported"
 
     def finish(self):
@@ -234,10 +235,10 @@ class Watch:
             "answered": self.answered, "expired": self.expired,
             **{c.name.lower(): self.causes[c] for c in DropCause if c is not DropCause.NONE}}
 
-    def offer_request(self, ctx, slot, generation, origin, tlp):
+    def offer_request(self, ctx, slot, generation, dead, tlp):
         """Offer a request, to stay until it is taken."""
-        self.requests.append((slot, generation, origin, tlp))
-        ctx.set(self.bench.request.payload, asked(slot, generation, tlp, origin))
+        self.requests.append((slot, generation, dead, tlp))
+        ctx.set(self.bench.request.payload, asked(slot, generation, tlp, dead))
         ctx.set(self.bench.request.valid, 1)
 
     def offer_completion(self, ctx, slot, generation, tlp):
@@ -247,7 +248,7 @@ class Watch:
         ctx.set(self.bench.completion.valid, 1)
 
     def drive_requests(self, source, **gaps):
-        """Process that offers what ``source`` yields: slot, generation, origin, TLP, or None."""
+        """Process that offers what ``source`` yields: slot, generation, dead, TLP, or None."""
         return self._drive(self.bench.request, self.offer_request, source, **gaps)
 
     def drive_completions(self, source, **gaps):

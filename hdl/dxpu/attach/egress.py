@@ -36,6 +36,8 @@ class Egress(wiring.Component):
     i : packet stream with meta :class:`~dxpu.tlp.types.TlpClass`
     p, np, cpl : packet streams
         Posted requests, non-posted requests, completions.
+    empty : 1
+        Nothing is inside.
     stat_overflow : 1
         Pulse: a TLP larger than its queue was dropped.
     """
@@ -46,6 +48,7 @@ class Egress(wiring.Component):
             "p": Out(PacketSignature(width)),
             "np": Out(PacketSignature(width)),
             "cpl": Out(PacketSignature(width)),
+            "empty": Out(1),
             "stat_overflow": Out(1),
         })
         self._width = width
@@ -78,6 +81,7 @@ class Egress(wiring.Component):
                 port.valid.eq(queue.o.valid & allowed),
                 queue.o.ready.eq(port.ready & allowed),
             ]
+        m.d.comb += self.empty.eq(~Cat(q.level.any() | q.o.valid for q in queues.values()).any())
         m.d.comb += self.stat_overflow.eq(Cat(q.stat_overflow for q in queues.values()).any())
 
         posted = queues[TlpClass.P]

@@ -42,8 +42,10 @@ class CreditLedger(wiring.Component):
     released : 1
         Strobe: a TLP described by ``info`` has left the buffer.
     info : :class:`~dxpu.tlp.types.TlpInfo`
+    hold_np : 1
+        Keep credits of non-posted requests that come free, for later.
     p, np, cpl : :class:`CreditLimits`
-        Updated one cycle after ``released``.
+        Updated one cycle after ``released``, or after ``hold_np`` has fallen.
     """
 
     #: Bytes a TLP takes beside its payload: header, prefixes, digest.
@@ -55,6 +57,7 @@ class CreditLedger(wiring.Component):
         super().__init__({
             "released": In(1),
             "info": In(TlpInfo),
+            "hold_np": In(1),
             "p": Out(CreditLimits),
             "np": Out(CreditLimits),
             "cpl": Out(CreditLimits),
@@ -71,6 +74,17 @@ class CreditLedger(wiring.Component):
             first = self._headers * 2 if cls is TlpClass.NP else self._units
             header, payload = Signal(16, init=self._headers), Signal(16, init=first)
             m.d.comb += [limits.header.eq(header), limits.data.eq(payload)]
-            with m.If(self.released & (self.info.cls == cls)):
-                m.d.sync += [header.eq(header + 1), payload.eq(payload + units)]
+            freed = self.released & (self.info.cls == cls)
+            if cls is TlpClass.NP:
+                kept = Signal(range(self._headers + 1))
+                kept_units = Signal(range(2 * self._headers + 1))
+                with m.If(self.hold_np):
+                    m.d.sync += [kept.eq(kept + freed),
+                                 kept_units.eq(kept_units + Mux(freed, units, 0))]
+                with m.Else():
+                    m.d.sync += [header.eq(header + kept + freed), kept.eq(0), kept_units.eq(0),
+                                 payload.eq(payload + kept_units + Mux(freed, units, 0))]
+            else:
+                with m.If(freed):
+                    m.d.sync += [header.eq(header + 1), payload.eq(payload + units)]
         return m

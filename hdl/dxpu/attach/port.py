@@ -27,6 +27,9 @@ class PciePort(wiring.Signature):
         From PCIe, in order. ``discard`` with the last beat drops the TLP.
     rx_p, rx_np, rx_cpl : Out :class:`CreditLimits`
         Credits that the link partner may be granted for ``rx``.
+    link_up : In 1
+        The link works: TLPs can pass both ways. While it is 0 the PCIe side sends nothing and takes
+        whatever is offered on ``tx``, to drop it.
     tx_p, tx_np, tx_cpl : Out packet streams
         To PCIe, one stream per class. A non-posted request or completion is offered only when every
         older posted request was taken. Whoever merges them keeps the order in which it takes TLPs,
@@ -39,6 +42,7 @@ class PciePort(wiring.Signature):
             "rx_p": Out(CreditLimits),
             "rx_np": Out(CreditLimits),
             "rx_cpl": Out(CreditLimits),
+            "link_up": In(1),
             "tx_p": Out(PacketSignature(width)),
             "tx_np": Out(PacketSignature(width)),
             "tx_cpl": Out(PacketSignature(width)),

@@ -14,7 +14,7 @@ from .depacketizer import Depacketizer
 from .gate import RowGate
 from .link import Link, LinkState, PeerRow, Session
 from .packetizer import Packetizer
-from .types import Control, Event, TlpMeta
+from .types import LIFE_BITS, Control, Event, TlpMeta
 
 __all__ = ["FabricEngine"]
 
@@ -51,6 +51,12 @@ class FabricEngine(wiring.Component):
     event : stream of :class:`Event`
     open : ``rows``
         Bit n: row n is bound; TLPs of others are dropped and counted, in both directions.
+    lives : array of numbers
+        Current life of each row. TLPs of ``tlp_i`` that belong to an earlier one are dropped, here
+        or, as ``tx_unroutable``, when it is their turn to leave; so are those of a row that is not
+        bound any more. Those of ``tlp_o`` have the life in which they came.
+    events_left : 1
+        Every event that was taken has its peer: rows may change.
     node, ack_delay, rows, sessions, reopen, state
         Of :class:`Link`; ``reopen`` is its ``open``.
     packing_limit : 14
@@ -73,7 +79,8 @@ class FabricEngine(wiring.Component):
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link}
         #: Name of each counter pulse, without its ``stat_``, to what it counts.
         self.stats = {
-            "tx_unbound": "TLPs to be sent for a row that is not bound; dropped",
+            "tx_unbound": "TLPs to be sent for a row that is not bound or whose life is over; "
+                          "dropped",
             "rx_tlps": "TLPs received, for any row",
             "rx_unbound": "TLPs received for a row that is not bound; dropped",
             **{f"rx_overflow{n}": f"frames received on path {n} that did not fit its buffer"
@@ -91,6 +98,8 @@ class FabricEngine(wiring.Component):
             "control": In(stream.Signature(Control)),
             "event": Out(stream.Signature(Event)),
             "open": In(rows),
+            "events_left": Out(1),
+            "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "node": In(12),
             "ack_delay": In(16),
             "packing_limit": In(14),
@@ -116,7 +125,7 @@ class FabricEngine(wiring.Component):
         return m
 
     def _transmit(self, m):
-        m.submodules.tx_gate = gate = RowGate(self._width, rows=self._rows)
+        m.submodules.tx_gate = gate = RowGate(self._width, rows=self._rows, inside=True)
         tx = self._packetizer
         connect(m, wiring.flipped(self.tlp_i), gate.i)
         if self._split:
@@ -129,6 +138,7 @@ class FabricEngine(wiring.Component):
             connect(m, gate.o, tx.i)
         m.d.comb += [
             gate.open.eq(self.open),
+            gate.lives.eq(self.lives),
             self.stat_tx_unbound.eq(gate.stat_dropped),
             tx.packing_limit.eq(self.packing_limit),
         ]
@@ -156,6 +166,7 @@ class FabricEngine(wiring.Component):
         connect(m, gate.o, wiring.flipped(self.tlp_o))
         m.d.comb += [
             gate.open.eq(self.open),
+            gate.lives.eq(self.lives),
             self.stat_rx_tlps.eq(rx.o.valid & rx.o.ready & rx.o.payload.last),
             self.stat_rx_unbound.eq(gate.stat_dropped),
         ]
@@ -172,6 +183,8 @@ class FabricEngine(wiring.Component):
             link.node.eq(self.node),
             link.ack_delay.eq(self.ack_delay),
             link.rows.eq(self.rows),
+            link.bound.eq(self.open),
+            link.lives.eq(self.lives),
             link.sessions.eq(self.sessions),
             link.open.eq(self.reopen),
             self.state.eq(link.state),
@@ -187,3 +200,9 @@ class FabricEngine(wiring.Component):
             m.d.comb += [chosen.i.payload.eq(self.control.payload),
                          chosen.i.valid.eq(self.control.valid),
                          self.control.ready.eq(chosen.i.ready)]
+        # Events under way to their route, from where they have left the table's rows behind.
+        under_way, asked = Signal(3), link.request
+        m.d.comb += self.events_left.eq(under_way == 0)
+        m.d.sync += under_way.eq(
+            under_way + (self.control.valid & self.control.ready)
+            - (asked.valid & asked.ready & asked.p.consumes & ~asked.p.tlps))

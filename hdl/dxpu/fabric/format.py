@@ -134,14 +134,16 @@ class EventCode(IntEnum):
     """First byte of an EVENT's body. Codes not listed are committed and then ignored."""
 
     BIND = 1
-    """To a box: the slot belongs to the sender from here on, with the row's generation.
-    Argument: zero."""
+    """To a box: the slot belongs to the sender from here on, with the row's generation, after a hot
+    reset. Argument: number of the life that begins."""
     UNBIND = 2
     """To a box: the binding ends here. Argument: zero."""
     RESET = 3
-    """To a box: hot reset of the slot, its queues are flushed. Argument: zero."""
+    """To a box: hot reset of the slot, its queues are flushed. Argument: number of the life that
+    begins."""
     RESET_DONE = 4
-    """To a host: the hot reset is over. Argument: zero."""
+    """To a host: the hot reset of a BIND or RESET is over, the link is up. Argument: that of the
+    event."""
     LINK_UP = 5
     """To a host: the slot's PCIe link is up. Argument: width in lanes [5:0], speed [11:8] as in
     Link Status."""

@@ -13,7 +13,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..priority import encode, one_hot_mux, round_robin
 from .format import SEQUENCED, FrameType
-from .types import Committed, Control, FrameHeader, FrameRoute, RouteRequest, Verdict
+from .types import (
+    LIFE_BITS, Committed, Control, FrameHeader, FrameRoute, RouteRequest, Verdict,
+)
 
 __all__ = ["NO_ROW", "Link", "LinkState", "PeerRow", "Session"]
 
@@ -92,8 +94,10 @@ class Link(wiring.Component):
     """Answers what a frame to be sent must carry, and whether a received frame may take effect.
 
     A route is answered four cycles after its request, a verdict three cycles after its header.
-    Frames are numbered in the order of the requests. The verdict on a frame is given only when the
-    ``committed`` report of every frame before it was taken.
+    Frames are numbered in the order of the requests. There is no route for TLPs of a row that is
+    not bound any more, or of an earlier life of it, so what was queued then never leaves. The
+    verdict on a frame is given only when the ``committed`` report of every frame before it was
+    taken.
 
     Parameters
     ----------
@@ -110,6 +114,10 @@ class Link(wiring.Component):
         Cycles a received frame may stay unacknowledged while nothing is sent that would carry the
         acknowledgement.
     rows : array of :class:`PeerRow`
+    bound : ``rows``
+        Bit n: TLPs of row n may leave.
+    lives : array of numbers
+        Number of the current life of each row.
     sessions : array of :class:`Session`
     open : ``sessions``
         Strobes: set the session's state back to frame 0, in both directions.
@@ -136,6 +144,8 @@ class Link(wiring.Component):
             "node": In(12),
             "ack_delay": In(16, init=125),
             "rows": In(data.ArrayLayout(PeerRow, rows)),
+            "bound": In(rows),
+            "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "sessions": In(data.ArrayLayout(Session, sessions)),
             "open": In(sessions),
             "state": Out(data.ArrayLayout(LinkState, sessions)),
@@ -177,13 +187,21 @@ class Link(wiring.Component):
         row = Signal(PeerRow)
         select = Signal(self._sessions)
         session, state = Signal(Session), Signal(LinkState)
+        life, bound, alive = Signal(LIFE_BITS), Signal(), Signal()
         with m.FSM(name="route"):
             with m.State("Idle"):
-                m.d.sync += row.eq(Array(self.rows)[request.payload.row])
+                m.d.sync += [
+                    row.eq(Array(self.rows)[request.payload.row]),
+                    life.eq(Array(self.lives)[request.payload.row]),
+                    bound.eq(self.bound.bit_select(request.payload.row, 1)),
+                ]
                 with m.If(request.valid):
                     m.next = "Match"
             with m.State("Match"):
-                m.d.sync += select.eq(self._match(row.node, row.stream))
+                m.d.sync += [
+                    select.eq(self._match(row.node, row.stream)),
+                    alive.eq(~request.payload.tlps | bound & (life == request.payload.life)),
+                ]
                 m.next = "Select"
             with m.State("Select"):
                 m.d.sync += [
@@ -201,7 +219,7 @@ class Link(wiring.Component):
                     ]
                     m.next = "Idle"
         m.d.comb += [
-            route.ok.eq(select.any() & (session.tx_tag != 0) & (row.paths != 0)),
+            route.ok.eq(select.any() & (session.tx_tag != 0) & (row.paths != 0) & alive),
             route.dst_node.eq(row.node),
             route.src_node.eq(self.node),
             route.dst_slot.eq(row.slot),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .format import COUNT_MAX, CREDIT_BYTES, HEADER_BYTES, FrameType
 from .tx_queue import TlpDescriptor
+from .types import LIFE_BITS
 
 __all__ = ["FramePlan", "Planner"]
 
@@ -14,11 +15,12 @@ OVERHEAD = HEADER_BYTES - 14 + CREDIT_BYTES
 
 
 class FramePlan(data.Struct):
-    """The next ``count`` queued packets, all of ``row``: TLPs, or one segment of the split form.
+    """The next ``count`` queued packets: TLPs of one life of ``row``, or one segment of the split
+    form.
 
     Members
     -------
-    row, count : 6, 5
+    row, life, count : 6, 8, 5
     dwords : 13
         Of the records, their CRCs and padding included.
     type : 4
@@ -30,6 +32,7 @@ class FramePlan(data.Struct):
     """
 
     row: 6
+    life: LIFE_BITS
     count: 5
     dwords: 13
     type: 4
@@ -78,13 +81,15 @@ class Planner(wiring.Component):
             some.eq(plan.count != 0),
             padded.eq(i.payload.dwords + i.payload.dwords[0]),
             total.eq(plan.dwords + padded),
-            fits.eq((plan.row == i.payload.row) & (plan.count != COUNT_MAX) & (total <= limit)),
+            fits.eq((Cat(plan.row, plan.life) == Cat(i.payload.row, i.payload.life))
+                    & (plan.count != COUNT_MAX) & (total <= limit)),
             self.valid.eq(some & ~(i.valid & fits)),
             i.ready.eq(~some | fits | (self.valid & self.take)),
         ]
         with m.If(i.valid & i.ready & (~some | self.valid)):
             m.d.sync += [
-                plan.row.eq(i.payload.row), plan.count.eq(1), plan.dwords.eq(padded),
+                plan.row.eq(i.payload.row), plan.life.eq(i.payload.life), plan.count.eq(1),
+                plan.dwords.eq(padded),
                 plan.type.eq(FrameType.TLP), plan.final.eq(1),
             ]
         with m.Elif(i.valid & i.ready):

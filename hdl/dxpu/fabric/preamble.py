@@ -109,6 +109,8 @@ class PreambleBuilder(wiring.Component):
         m.d.comb += [
             self.request.payload.row.eq(control.row),
             self.request.payload.consumes.eq(consumes),
+            self.request.payload.tlps.eq(plan.count != 0),
+            self.request.payload.life.eq(plan.life),
         ]
         with m.FSM():
             with m.State("Idle"):

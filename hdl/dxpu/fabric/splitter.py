@@ -15,15 +15,17 @@ from .format import BODY_CRC_BYTES, FrameType
 from .packer import Chunk, DwordPacker
 from .planner import OVERHEAD, FramePlan
 from .tx_queue import check_depth
-from .types import TlpMeta
+from .types import LIFE_BITS, TlpMeta
 
 __all__ = ["HeaderSplitter", "PartMeta", "SegmentMeta", "SegmentQueue", "Segmenter"]
 
 
 class PartMeta(data.Struct):
-    """Of a TLP's header or data: the row, which of both it is, and whether the TLP ends with it."""
+    """Of a TLP's header or data: row and life, which of both it is, and whether the TLP ends with
+    it."""
 
     row: 6
+    life: LIFE_BITS
     is_data: 1
     final: 1
 
@@ -32,6 +34,7 @@ class SegmentMeta(data.Struct):
     """Of a segment: as :class:`PartMeta`, and the dwords of data before it."""
 
     row: 6
+    life: LIFE_BITS
     is_data: 1
     final: 1
     offset: 11
@@ -80,6 +83,7 @@ class HeaderSplitter(wiring.Component):
         both = ends & (header < beat.dwords)
         m.d.comb += [
             chunk.meta.row.eq(beat.meta.row),
+            chunk.meta.life.eq(beat.meta.life),
             chunk.meta.is_data.eq(data_due | is_data),
             chunk.meta.final.eq(chunk.meta.is_data | (beat.last & ~both)),
             packer.i.valid.eq(i.valid),
@@ -190,6 +194,7 @@ class Segmenter(wiring.Component):
             now.dwords.eq(i.payload.dwords),
             now.first.eq(first),
             now.meta.row.eq(i.payload.meta.row),
+            now.meta.life.eq(i.payload.meta.life),
             now.meta.is_data.eq(i.payload.meta.is_data),
             now.meta.final.eq(i.payload.meta.final & i.payload.last),
             now.meta.offset.eq(offset),
@@ -305,6 +310,7 @@ class SegmentQueue(wiring.Component):
             source.ready.eq(queue.i.ready & plans.w_rdy),
             *(queue.i.payload[name].eq(source.payload[name]) for name in fields),
             plan.row.eq(meta.row),
+            plan.life.eq(meta.life),
             plan.count.eq(1),
             plan.dwords.eq(before + source.payload.dwords),
             plan.type.eq(Mux(meta.is_data, FrameType.DATA, FrameType.HDR)),

@@ -8,7 +8,7 @@ from ..crc import CrcStream
 from ..queue import PacketQueue
 from ..stream import PacketLayout, PacketSignature, Register, check_width, connect
 from .crc_appender import CrcAppender
-from .types import TlpMeta
+from .types import LIFE_BITS, TlpMeta
 
 __all__ = ["LARGEST_RECORD", "TlpDescriptor", "TxQueue", "check_depth"]
 
@@ -17,9 +17,10 @@ LARGEST_RECORD = 1034
 
 
 class TlpDescriptor(data.Struct):
-    """A queued TLP: where it goes, and its dwords with the CRC."""
+    """A queued TLP: where it goes, when it was sent, and its dwords with the CRC."""
 
     row: 6
+    life: LIFE_BITS
     dwords: 11
 
 
@@ -101,6 +102,7 @@ class TxQueue(wiring.Component):
             taken.eq(i.valid & i.ready),
             strobe.eq(taken & i.payload.last & ~i.payload.discard),
             now.row.eq(i.payload.meta.row),
+            now.life.eq(i.payload.meta.life),
             now.dwords.eq(before + i.payload.dwords + 1),
         ]
         with m.If(taken):

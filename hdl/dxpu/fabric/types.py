@@ -7,8 +7,12 @@ DXF v1 (docs/wire-format.md), numbers those of :mod:`dxpu.fabric.format`.
 
 from amaranth.lib import data
 
-__all__ = ["Committed", "Control", "Credit", "Event", "FrameHeader", "FrameRoute", "PathMeta",
-           "RouteRequest", "TlpMeta", "Verdict"]
+__all__ = ["LIFE_BITS", "Committed", "Control", "Credit", "Event", "FrameHeader", "FrameRoute",
+           "PathMeta", "RouteRequest", "TlpMeta", "Verdict"]
+
+#: Bits of the number that tells the lives of a row apart. Each life begins with an exchange of
+#: events with the peer; no TLP waits in a queue while the number comes round.
+LIFE_BITS = 8
 
 
 class Credit(data.Struct):
@@ -69,11 +73,14 @@ class FrameRoute(data.Struct):
 class RouteRequest(data.Struct):
     """Asks the link for a :class:`FrameRoute`.
 
-    ``row`` is the row of the local mapping table, ``consumes`` says that the frame takes a SEQ.
+    ``row`` is the row of the local mapping table, ``consumes`` says that the frame takes a SEQ,
+    ``tlps`` that it carries TLPs of the row's ``life``.
     """
 
     row: 6
     consumes: 1
+    tlps: 1
+    life: LIFE_BITS
 
 
 class Control(data.Struct):
@@ -103,9 +110,11 @@ class Event(data.Struct):
 
 
 class TlpMeta(data.Struct):
-    """Row of the local mapping table that a TLP came from or goes to."""
+    """Row of the local mapping table that a TLP came from or goes to, and of the row's lives the
+    one that it belongs to (only on the way out)."""
 
     row: 6
+    life: LIFE_BITS
 
 
 class PathMeta(data.Struct):

@@ -1,4 +1,4 @@
-"""Which rows are bound, on either side, and the events that say so.
+"""Which rows of a host are bound, and the events that tell the boxes.
 
 Ref: docs/architecture.md, "Bindings"
 """
@@ -8,11 +8,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..fabric.format import EventCode, FrameType
-from ..fabric.types import Control, Event
+from ..fabric.types import LIFE_BITS, Control
 from ..mapping.types import RowEvent, RowChange
 from ..priority import first_one
 
-__all__ = ["BoxBindings", "HostBindings"]
+__all__ = ["HostBindings"]
 
 
 class HostBindings(wiring.Component):
@@ -21,7 +21,8 @@ class HostBindings(wiring.Component):
 
     A row opens when its BIND is on its way, so that no TLP comes before it, and closes before its
     UNBIND. Events of one row leave in this order: UNBIND, BIND, RESET. One event at a time, two
-    cycles after its cause.
+    cycles after its cause. BIND and RESET have the number of the slot's life as argument; the box
+    repeats it when the reset is over.
 
     Parameters
     ----------
@@ -33,13 +34,19 @@ class HostBindings(wiring.Component):
     committed : :class:`~dxpu.mapping.types.RowEvent`
     generation : array of 16-bit values
         Generation of each row, from the host table.
+    lives : array of numbers
+        Current life of each slot.
     reset : ``rows``
         Strobes: send RESET for a row; ignored while it is not bound.
     control : stream of :class:`~dxpu.fabric.types.Control`
+    events_left : 1
+        Every event that was handed over has its peer.
     open : ``rows``
         Bit n: TLPs of row n may pass, both ways.
+    began : ``rows``
+        Strobes: row n has opened.
     draining : ``rows``
-        Bit n: the UNBIND of row n is not handed over yet; the row must keep its peer.
+        Bit n: the UNBIND of row n has no peer yet; the row must keep it.
     """
 
     def __init__(self, *, rows):
@@ -47,15 +54,19 @@ class HostBindings(wiring.Component):
         super().__init__({
             "committed": In(RowEvent),
             "generation": In(data.ArrayLayout(16, rows)),
+            "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "reset": In(rows),
             "control": Out(stream.Signature(Control)),
+            "events_left": In(1, init=1),
             "open": Out(rows),
+            "began": Out(rows),
             "draining": Out(rows),
         })
 
     def elaborate(self, platform):
         m = Module()
-        unbind, bind, reset = (Signal(self._rows, name=n) for n in ("unbind", "bind", "reset_due"))
+        unbind, bind, reset, leaving = (
+            Signal(self._rows, name=n) for n in ("unbind", "bind", "reset_due", "leaving"))
         bound = Signal(data.ArrayLayout(16, self._rows))
         for n in range(self._rows):
             mine = self.committed.strobe & (self.committed.row == n)
@@ -70,99 +81,44 @@ class HostBindings(wiring.Component):
 
         control = self.control
         due, row = Signal(self._rows), Signal(range(self._rows))
-        m.d.comb += [due.eq(unbind | bind | reset), row.eq(first_one(due)),
-                     self.draining.eq(unbind)]
-        for n in range(self._rows):
-            with m.If(control.valid & (control.payload.row == n)
-                      & (control.payload.code == EventCode.UNBIND)):
-                m.d.comb += self.draining[n].eq(1)
+        ends = control.valid & (control.payload.code == EventCode.UNBIND)
+        with m.If(ends):
+            m.d.sync += leaving.bit_select(control.payload.row, 1).eq(1)
+        with m.Elif(self.events_left & ~control.valid):
+            m.d.sync += leaving.eq(0)
+        m.d.comb += [
+            due.eq(unbind | bind | reset),
+            row.eq(first_one(due)),
+            self.draining.eq(unbind | leaving | Mux(ends, 1 << control.payload.row, 0)),
+        ]
         with m.If(control.valid):
             with m.If(control.ready):
                 m.d.sync += control.valid.eq(0)
         with m.Elif(due.any() & ~self.committed.strobe):
             m.d.sync += [control.valid.eq(1), control.payload.type.eq(FrameType.EVENT),
-                         control.payload.row.eq(row)]
+                         control.payload.row.eq(row), control.payload.argument.eq(0)]
             with m.Switch(row):
                 for n in range(self._rows):
                     with m.Case(n):
-                        m.d.sync += control.payload.generation.eq(bound[n])
-                        with m.If(unbind[n]):
-                            m.d.sync += [control.payload.code.eq(EventCode.UNBIND),
-                                         unbind[n].eq(0)]
-                        with m.Elif(bind[n]):
-                            m.d.sync += [
-                                control.payload.code.eq(EventCode.BIND),
-                                control.payload.generation.eq(self.generation[n]),
-                                bound[n].eq(self.generation[n]),
-                                bind[n].eq(0),
-                                self.open[n].eq(1),
-                            ]
-                        with m.Else():
-                            m.d.sync += [control.payload.code.eq(EventCode.RESET), reset[n].eq(0)]
+                        self._next(m, n, bound, unbind, bind, reset)
         return m
 
-
-class BoxBindings(wiring.Component):
-    """Opens and closes the slots of a box as its hosts say, if the box table agrees.
-
-    BIND opens a slot if the row is used and has the event's generation; UNBIND and RESET act only
-    if the slot is open with that generation. A row that the manager releases closes at once. All
-    other events, and those that do not fit, are counted and change nothing. Acts in the cycle in
-    which the event is taken.
-
-    Parameters
-    ----------
-    rows : int
-        Slots of the box.
-
-    Members
-    -------
-    event : stream of :class:`~dxpu.fabric.types.Event`
-    used : ``rows``
-    generation : array of 16-bit values
-        From the box table.
-    open : ``rows``
-        Bit n: TLPs of slot n + 1 may pass, both ways.
-    reset : ``rows``
-        Strobes: hot reset of the GPU in slot n + 1: on RESET, and when a binding begins or ends.
-    stat_refused : 1
-        Pulse: an event changed nothing.
-    """
-
-    def __init__(self, *, rows):
-        self._rows = rows
-        super().__init__({
-            "event": In(stream.Signature(Event)),
-            "used": In(rows),
-            "generation": In(data.ArrayLayout(16, rows)),
-            "open": Out(rows),
-            "reset": Out(rows),
-            "stat_refused": Out(1),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        event = self.event.payload
-        acted, opened = Signal(self._rows), Signal(self._rows)
-        m.d.comb += [
-            self.event.ready.eq(1),
-            self.open.eq(opened & self.used),
-            self.stat_refused.eq(self.event.valid & ~acted.any()),
-            self.reset.eq(acted),
-        ]
-        for n in range(self._rows):
-            fits = (self.event.valid & (event.row == n) & self.used[n]
-                    & (event.generation == self.generation[n]))
-            with m.If(~self.used[n]):
-                m.d.sync += opened[n].eq(0)
-            with m.Elif(fits):
-                with m.Switch(event.code):
-                    with m.Case(EventCode.BIND):
-                        m.d.comb += acted[n].eq(1)
-                        m.d.sync += opened[n].eq(1)
-                    with m.Case(EventCode.UNBIND):
-                        m.d.comb += acted[n].eq(opened[n])
-                        m.d.sync += opened[n].eq(0)
-                    with m.Case(EventCode.RESET):
-                        m.d.comb += acted[n].eq(opened[n])
-        return m
+    def _next(self, m, n, bound, unbind, bind, reset):
+        """The next event of row ``n``."""
+        payload = self.control.payload
+        m.d.sync += payload.generation.eq(bound[n])
+        with m.If(unbind[n]):
+            m.d.sync += [payload.code.eq(EventCode.UNBIND), unbind[n].eq(0)]
+        with m.Elif(bind[n]):
+            m.d.comb += self.began[n].eq(1)
+            m.d.sync += [
+                payload.code.eq(EventCode.BIND),
+                payload.generation.eq(self.generation[n]),
+                payload.argument.eq(self.lives[n]),
+                bound[n].eq(self.generation[n]),
+                bind[n].eq(0),
+                self.open[n].eq(1),
+            ]
+        with m.Else():
+            m.d.sync += [payload.code.eq(EventCode.RESET), payload.argument.eq(self.lives[n]),
+                         reset[n].eq(0)]

@@ -12,11 +12,13 @@ from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_gra
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
+from ..fabric.gate import RowGate
 from ..fabric.types import TlpMeta
 from ..mapping import BoxTable
 from ..queue import PacketQueue
 from ..stream import PacketLayout, connect
-from .bindings import BoxBindings
+from ..switch.tracking import RowInfo
+from .box_slots import BoxSlots
 from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
 from .row_parser import RowParser
 
@@ -44,7 +46,7 @@ class BoxProxy(wiring.Component):
     slot : array of :class:`~dxpu.attach.PciePort`
         Slot n + 1 at index n.
     reset : ``slots``
-        Pulse: hot reset of the GPU in slot n + 1.
+        Level, until ``link_up`` of the slot falls: hot reset of the GPU in slot n + 1.
     gmii, bus
         As of the host proxy.
     """
@@ -60,14 +62,15 @@ class BoxProxy(wiring.Component):
         self._depth = max(16, self.BUFFER * 8 // width)
         self._table = BoxTable(slots=slots)
         self._engine = FabricEngine(width, rows=slots, paths=paths, sessions=sessions, split=split)
-        self._bindings = BoxBindings(rows=slots)
+        self._bindings = BoxSlots(rows=slots)
+        self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
         self._queues = [PacketQueue(width, depth=self._depth) for _ in range(slots)]
         self._egress = [Egress(width, depth=self._depth) for _ in range(slots)]
         self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
         self._macs = make_macs(width, paths)
         self._stats = {
             **stats_of("fabric_", self._engine), **stats_of("binding_", self._bindings),
-            **stats_of("table_", self._table),
+            **stats_of("to_slots_", self._gate), **stats_of("table_", self._table),
         }
         for name, parser in self._parsers.items():
             self._stats |= stats_of(f"{name}_", parser)
@@ -100,11 +103,19 @@ class BoxProxy(wiring.Component):
         self._attach_rx(m)
         self._attach_tx(m)
         connect(m, engine.event, bindings.event)
+        connect(m, bindings.control, engine.control)
         m.d.comb += [
             table.valid.eq(file.present.slots),
             bindings.used.eq(Cat(row.used for row in table.rows)),
+            bindings.present.eq(file.present.slots),
+            bindings.link_up.eq(Cat(slot.link_up for slot in self.slot)),
+            bindings.restart.eq(file.reset.slots),
+            bindings.empty.eq(Cat(
+                ~(queue.level.any() | queue.o.valid) & egress.empty
+                for queue, egress in zip(self._queues, self._egress, strict=True))),
             engine.open.eq(bindings.open),
-            self.reset.eq(bindings.reset | file.reset.slots),
+            engine.lives.eq(bindings.lives),
+            self.reset.eq(bindings.reset),
         ]
         for n, (row, peer) in enumerate(zip(table.rows, engine.rows, strict=True)):
             m.d.comb += [
@@ -139,10 +150,12 @@ class BoxProxy(wiring.Component):
         m.d.comb += [
             *(parser.i.payload[k].eq(arbiter.o.payload[k]) for k in plain),
             parser.i.payload.meta.row.eq(arbiter.source),
+            parser.i.payload.meta.life.eq(Array(self._bindings.lives)[arbiter.source]),
             parser.i.valid.eq(arbiter.o.valid),
             arbiter.o.ready.eq(parser.i.ready),
             *(clean.i.payload[k].eq(parser.o.payload[k]) for k in plain),
             clean.i.payload.meta.row.eq(parser.o.payload.meta.row),
+            clean.i.payload.meta.life.eq(parser.o.payload.meta.life),
             clean.i.valid.eq(parser.o.valid),
             parser.o.ready.eq(clean.i.ready),
         ]
@@ -151,9 +164,19 @@ class BoxProxy(wiring.Component):
     def _attach_tx(self, m):
         """From the fabric to the slots."""
         m.submodules.to_slots = parser = self._parsers["to_slots"]
-        connect(m, self._engine.tlp_o, parser.i)
+        m.submodules.alive = gate = self._gate
         plain = [k for k, _ in PacketLayout(self._width)]
-        o = parser.o
+        came, o = self._engine.tlp_o, gate.o
+        connect(m, parser.o, gate.i)
+        m.d.comb += [
+            *(parser.i.payload[k].eq(came.payload[k]) for k in plain),
+            parser.i.payload.meta.row.eq(came.payload.meta.row),
+            parser.i.payload.meta.life.eq(came.payload.meta.life),
+            parser.i.valid.eq(came.valid),
+            came.ready.eq(parser.i.ready),
+            gate.open.eq(self._bindings.open),
+            gate.lives.eq(self._bindings.lives),
+        ]
         for n, (slot, egress) in enumerate(zip(self.slot, self._egress, strict=True)):
             m.submodules[f"egress{n + 1}"] = egress
             connect_egress(m, egress, wiring.flipped(slot))

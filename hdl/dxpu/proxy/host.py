@@ -7,18 +7,21 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arbiter import PacketArbiter
 from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_grants
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
 from ..mapping import HostTable
-from ..queue import PacketQueue
 from ..stream import PacketLayout, connect
-from ..switch import VirtualSwitch
+from ..switch import SlotTracking, VirtualSwitch
+from ..switch.types import SlotRow
 from ..tlp.parser import Ingress
 from .bindings import HostBindings
 from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
-from .row_parser import RowInfo, RowParser
+from .detach import Detach
+from .host_links import HostLinks
+from .row_parser import RowParser
 
 __all__ = ["HostProxy"]
 
@@ -31,6 +34,12 @@ class HostProxy(wiring.Component):
     frames are dropped whole and counted. Between PCIe and the MACs nothing is lost for want of
     space, ``rx.ready`` holds the host back; from the fabric, frames that find their queue full are
     lost and counted (credits across the fabric do not exist yet).
+
+    While the link to the host is down the switch is in reset, and slots get a hot reset; what is
+    bound stays so.
+
+    Requests to slots are tracked until their final completion, which is made here if a slot cannot
+    give it any more.
 
     Parameters
     ----------
@@ -56,6 +65,8 @@ class HostProxy(wiring.Component):
 
     #: Bytes of each buffer for TLPs on the PCIe side.
     BUFFER = 4096
+    #: Bytes of the queue of requests that wait for a place in the tracker.
+    REQUESTS = 2048
 
     def __init__(self, width, *, ports=8, paths=2, sessions=4, split=False):
         self._width = width
@@ -63,6 +74,9 @@ class HostProxy(wiring.Component):
         self._depth = max(16, self.BUFFER * 8 // width)
         self._ingress = Ingress(width, depth=self._depth)
         self._switch = VirtualSwitch(width, ports=ports)
+        self._tracking = SlotTracking(width, ports=ports, depth=self._depth,
+                                      requests=max(64, self.REQUESTS * 8 // width))
+        self._links = HostLinks(rows=ports)
         self._table = HostTable(ports=ports, lookups=2)
         self._engine = FabricEngine(width, rows=ports, paths=paths, sessions=sessions, split=split)
         self._egress = Egress(width, depth=self._depth)
@@ -70,7 +84,8 @@ class HostProxy(wiring.Component):
         self._macs = make_macs(width, paths)
         self._stats = {
             **stats_of("pcie_", self._ingress), **stats_of("egress_", self._egress),
-            **stats_of("switch_", self._switch), **stats_of("fabric_", self._engine),
+            **stats_of("switch_", self._switch), **stats_of("tracking_", self._tracking),
+            **stats_of("link_", self._links), **stats_of("fabric_", self._engine),
             **stats_of("tlp_", self._parser), **stats_of("table_", self._table),
         }
         for n, mac in enumerate(self._macs):
@@ -90,37 +105,27 @@ class HostProxy(wiring.Component):
         m = Module()
         m.submodules.ingress = self._ingress
         m.submodules.switch = self._switch
+        m.submodules.tracking = self._tracking
         m.submodules.table = table = self._table
         m.submodules.engine = engine = self._engine
         m.submodules.egress = self._egress
-        m.submodules.bindings = bindings = HostBindings(rows=self._ports)
         connect_macs(m, self._macs, engine, self.gmii)
         self._registers.wire(m, self.bus, table.bus, self._stats)
-        file = self._registers.file
-        attach_engine(m, engine, file)
+        attach_engine(m, engine, self._registers.file)
 
         self._attach_upstream(m)
         self._attach_fabric(m)
+        self._attach_slots(m)
         switch = self._switch
         for n in range(2):
             connect(m, getattr(switch, f"lookup{n}"), getattr(table, f"lookup{n}"))
             connect(m, getattr(table, f"result{n}"), getattr(switch, f"result{n}"))
-        connect(m, bindings.control, engine.control)
-        # Secondary Bus Reset of a port is a level; its slot gets one RESET when it begins.
-        in_reset = Signal(self._ports)
-        m.d.sync += in_reset.eq(switch.slot_reset)
         m.d.comb += [
             table.config.eq(switch.config),
-            table.draining.eq(bindings.draining),
-            bindings.committed.eq(table.committed),
-            bindings.reset.eq(file.reset.ports | (switch.slot_reset & ~in_reset)),
-            engine.open.eq(bindings.open),
-            engine.event.ready.eq(1),  # nothing that a box reports has an effect yet
-            switch.present.eq(file.present.ports & bindings.open),
+            switch.upstream_down.eq(~self.upstream.link_up),
         ]
-        for n, (row, peer) in enumerate(zip(table.rows, engine.rows, strict=True)):
+        for row, peer in zip(table.rows, engine.rows, strict=True):
             m.d.comb += [
-                bindings.generation[n].eq(row.generation),
                 peer.node.eq(row.node),
                 peer.slot.eq(row.slot),
                 peer.local_slot.eq(0),
@@ -129,6 +134,63 @@ class HostProxy(wiring.Component):
                 peer.used.eq(row.used),
             ]
         return m
+
+    def _attach_slots(self, m):
+        """Bindings, presence and links, resets, and the manager's registers about them."""
+        switch, tracking, table, engine = self._switch, self._tracking, self._table, self._engine
+        file = self._registers.file
+        m.submodules.bindings = bindings = HostBindings(rows=self._ports)
+        m.submodules.links = links = self._links
+        m.submodules.detach = detach = Detach(rows=self._ports)
+        connect(m, bindings.control, engine.control)
+        connect(m, engine.event, links.event)
+        m.d.comb += [
+            table.draining.eq(bindings.draining),
+            bindings.committed.eq(table.committed),
+            bindings.reset.eq(links.reset),
+            bindings.events_left.eq(engine.events_left),
+            bindings.lives.eq(switch.lives),
+            engine.open.eq(bindings.open),
+            engine.lives.eq(switch.lives),
+            links.open.eq(bindings.open),
+            links.began.eq(bindings.began),
+            links.restart.eq(file.reset.ports),
+            links.lose.eq(tracking.expired | detach.lose),
+            switch.internal_error.eq(tracking.expired),
+            links.drained.eq(tracking.drained),
+            links.link_active.eq(switch.link_active),
+            links.lives.eq(switch.lives),
+            switch.present.eq(links.present),
+            switch.link_up.eq(links.link_up),
+            switch.press.eq(file.press.ports | detach.press),
+            switch.peer_room.eq(tracking.room),
+            switch.late.eq(tracking.late),
+            tracking.link_active.eq(switch.link_active),
+            tracking.lives.eq(switch.lives),
+            tracking.deadline.eq(file.request_deadline.cycles),
+            tracking.bus.eq(switch.bus),
+            detach.start.eq(file.detach.ports),
+            detach.deadline.eq(file.detach_deadline.units),
+            detach.open.eq(bindings.open),
+            detach.present.eq(links.present),
+            detach.link_active.eq(switch.link_active),
+            detach.drained.eq(tracking.drained),
+        ]
+        for n, row in enumerate(table.rows):
+            state, control = file.slot[n].state, switch.slot_control[n]
+            m.d.comb += [
+                *(part.eq(row.generation) for part in (
+                    bindings.generation[n], links.generation[n], tracking.generations[n])),
+                detach.control[n].eq(control),
+                state.present.eq(links.present[n]),
+                state.link.eq(switch.link_active[n]),
+                state.lost.eq(links.lost[n]),
+                state.drained.eq(tracking.drained[n]),
+                state.detach.eq(detach.state[n]),
+                state.attention.eq(control.attention_indicator),
+                state.power.eq(control.power_indicator),
+                state.power_off.eq(control.power_off),
+            ]
 
     def _attach_upstream(self, m):
         m.submodules.ledger = ledger = CreditLedger(space=self._depth * self._width // 8)
@@ -143,25 +205,27 @@ class HostProxy(wiring.Component):
             switch.malformed_header.eq(ingress.malformed_header),
             ledger.info.eq(ingress.o.payload.meta),
             ledger.released.eq(ingress.o.valid & ingress.o.ready & ingress.o.payload.last),
+            ledger.hold_np.eq(~self._tracking.room),
         ]
 
     def _attach_fabric(self, m):
-        engine, switch = self._engine, self._switch
+        """Down: switch, tracking, engine. Up: engine and completions made here, parser, tracking,
+        switch. A row of the host table is a downstream port."""
+        engine, switch, tracking = self._engine, self._switch, self._tracking
         m.submodules.parser = parser = self._parser
-        m.submodules.from_fabric = queue = PacketQueue(self._width, depth=self._depth, meta=RowInfo)
-        connect(m, engine.tlp_o, parser.i)
-        connect(m, parser.o, queue.i)
-        plain = [k for k, _ in PacketLayout(self._width)]
-        up, down = switch.downstream_i, switch.downstream_o
-        # A row of the host table is a downstream port.
+        m.submodules.up = merge = PacketArbiter(self._width, count=2, meta=SlotRow)
+        connect(m, switch.downstream_o, tracking.down_i)
+        connect(m, tracking.down_o, engine.tlp_i)
+
+        came, made = merge.i
         m.d.comb += [
-            *(up.payload[k].eq(queue.o.payload[k]) for k in plain),
-            up.payload.meta.port.eq(queue.o.payload.meta.row),
-            up.payload.meta.info.eq(queue.o.payload.meta.info),
-            up.valid.eq(queue.o.valid),
-            queue.o.ready.eq(up.ready),
-            *(engine.tlp_i.payload[k].eq(down.payload[k]) for k in plain),
-            engine.tlp_i.payload.meta.row.eq(down.payload.meta.port),
-            engine.tlp_i.valid.eq(down.valid),
-            down.ready.eq(engine.tlp_i.ready),
+            *(came.payload[k].eq(engine.tlp_o.payload[k]) for k, _ in PacketLayout(self._width)),
+            came.payload.meta.row.eq(engine.tlp_o.payload.meta.row),
+            came.payload.meta.life.eq(engine.tlp_o.payload.meta.life),
+            came.valid.eq(engine.tlp_o.valid),
+            engine.tlp_o.ready.eq(came.ready),
         ]
+        connect(m, tracking.made, made)
+        connect(m, merge.o, parser.i)
+        connect(m, parser.o, tracking.up_i)
+        connect(m, tracking.up_o, switch.downstream_i)

@@ -4,6 +4,7 @@ import re
 
 from ..csr import AddressMap, Block, Field, Register, Rows, counter_block
 from ..mapping import box_block, host_block
+from .detach import Detach
 
 __all__ = ["CONTROL_BASE", "COUNTERS_BASE", "IDENTITY", "TABLE_BASE", "address_map",
            "control_block", "counter_text"]
@@ -36,8 +37,18 @@ _COUNTERS = [
     (r"switch_blocked", "Requests from slots with a foreign requester ID, or blocked by ACS."),
     (r"switch_peer", "TLPs from slot to slot."),
     (r"switch_interrupt", "MSIs of hot-plug events and INTx messages that left towards the host."),
-    (r"switch_fenced", "TLPs from slots whose link is not active; dropped."),
-    (r"fabric_tx_unbound", "TLPs to be sent for a row that is not bound; dropped."),
+    (r"switch_fenced", "TLPs from slots whose link is not active; dropped by the switch."),
+    (r"tracking_closed", "TLPs from slots whose link is not active; dropped."),
+    (r"tracking_answered", "Requests to slots that were answered with UR in their place."),
+    (r"tracking_expired", "Requests that were open for longer than the deadline."),
+    (r"tracking_fenced", "Completions of slots that are fenced; dropped."),
+    (r"tracking_unexpected", "Completions without a request: late, doubled, made up; dropped."),
+    (r"tracking_stale", "Completions for a request of an earlier binding; dropped."),
+    (r"tracking_long", "Completions with more data than was asked for; dropped."),
+    (r"tracking_unlike", "Completions that do not go on where the last one ended; dropped."),
+    (r"link_ignored", "Events of boxes that changed nothing."),
+    (r"fabric_tx_unbound", "TLPs to be sent for a row that is not bound, or whose life is over; "
+     "dropped."),
     (r"fabric_rx_unbound", "TLPs received for a row that is not bound; dropped."),
     (r"fabric_rx_tlps", "TLPs received, for any row."),
     (r"fabric_rx_frames", "Frames that took effect."),
@@ -45,8 +56,8 @@ _COUNTERS = [
      "dropped."),
     (r"fabric_tx_frames", "Frames sent."),
     (r"fabric_tx_tlps", "TLPs sent in frames."),
-    (r"fabric_tx_unroutable", "TLPs and control frames without a session to send them in; "
-     "dropped."),
+    (r"fabric_tx_unroutable", "TLPs and control frames without a session to send them in, and "
+     "TLPs whose life or binding was over when it was their turn; dropped."),
     (r"fabric_rx_fcs", "Stays 0: frames with a wrong FCS are dropped, and counted, by the MAC."),
     (r"fabric_rx_abandoned", "TLPs in the split form that were given up before they were whole."),
     (r"fabric_rx_(\w+)", "Frames dropped; the cause is that name in DropCause "
@@ -56,6 +67,7 @@ _COUNTERS = [
     (r"fabric_link_wrong_tag", "Frames refused: not of this session."),
     (r"fabric_link_duplicate", "Frames refused: they took effect before."),
     (r"fabric_link_gap", "Frames accepted though frames before them are missing."),
+    (r"to_slots_dropped", "TLPs to slots that were closed or reset meanwhile; dropped."),
     (r"(tlp|from_slots|to_slots)_malformed", "Malformed TLPs found by the parser; dropped."),
     (r"binding_refused", "Events that changed nothing: their row is not bound here, or its "
      "generation is another."),
@@ -89,11 +101,40 @@ def control_block(role, *, rows, paths, sessions, width):
     """Registers of the proxy itself and of its link."""
     if role == "host":
         own = (
-            Register("present", (Field("ports", rows, "rw", doc="Bit n: downstream port n shows a "
-                     "card in its slot and an active link, while its row is bound."),),
-                     "Presence towards the host."),
-            Register("reset", (Field("ports", rows, "pulse", doc="Bit n: send RESET to the slot "
-                     "that row n is bound to."),), "Hot reset of slots."),
+            Register("reset", (Field("ports", rows, "pulse", doc="Bit n: hot reset of the slot "
+                     "that row n is bound to. Its link goes down until the box says that it is "
+                     "over."),), "Hot reset of slots."),
+            Register("press", (Field("ports", rows, "pulse", doc="Bit n: press the attention "
+                     "button of downstream port n."),), "Attention buttons."),
+            Register("detach", (Field("ports", rows, "pulse", doc="Bit n: press the attention "
+                     "button, wait until the power indicator is off, then take the card away and "
+                     "answer what is open; `slot[n].state.detach` tells how far it is. The row "
+                     "stays bound until it is released."),), "Managed unbinding."),
+            Register("detach_deadline", (Field("units", 20, "rw", reset=305176,
+                     doc=f"How long the operating system has to turn the power indicator off, in "
+                     f"units of {Detach.UNIT} cycles."),), "Managed unbinding."),
+            Register("request_deadline", (Field("cycles", 22, "rw", reset=1_125_000,
+                     doc="Core clock cycles after which a request without completion costs the "
+                     "slot its card; at most 4,190,208. 9 ms at 125 MHz."),),
+                     "Completion tracking."),
+            Rows("slot", rows, (
+                Register("state", (
+                    Field("present", 1, "ro", doc="The slot shows a card."),
+                    Field("link", 1, "ro", doc="The link is active."),
+                    Field("lost", 1, "ro", doc="The card was taken away since the row was bound: "
+                          "a request was open too long, or it was detached. Bind it again."),
+                    Field("drained", 1, "ro", doc="No request to the slot is open."),
+                    Field("detach", 3, "ro", offset=4, doc="0 no detach; 1 the operating system "
+                          "was asked; 2 requests are being answered; 3 done; 4 the operating "
+                          "system did not let go in time."),
+                    Field("attention", 2, "ro", offset=8, doc="Attention indicator: 1 on, 2 "
+                          "blinks, 3 off."),
+                    Field("power", 2, "ro", offset=10, doc="Power indicator: 1 on, 2 blinks, 3 "
+                          "off."),
+                    Field("power_off", 1, "ro", offset=12, doc="Software has switched the slot "
+                          "off, if it has a power controller.")),
+                    "What the slot shows, and what software wants of it."),
+            ), "One for each downstream port."),
         )
     else:
         own = (

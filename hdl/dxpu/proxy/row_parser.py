@@ -1,27 +1,20 @@
 """TLPs of many rows through one parser."""
 
 from amaranth import *
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.types import TlpMeta
 from ..queue import Queue
 from ..stream import PacketSignature
+from ..switch.tracking import RowInfo
+from ..switch.types import SlotRow
 from ..tlp.parser import Parser
-from ..tlp.types import TlpInfo
 
-__all__ = ["RowInfo", "RowParser"]
-
-
-class RowInfo(data.Struct):
-    """Row of the mapping table that a TLP belongs to, and what the TLP is."""
-
-    row: 6
-    info: TlpInfo
+__all__ = ["RowParser"]
 
 
 class RowParser(wiring.Component):
-    """A :class:`~dxpu.tlp.parser.Parser` that keeps each TLP's row.
+    """A :class:`~dxpu.tlp.parser.Parser` that keeps each TLP's row and life.
 
     Malformed TLPs leave with ``discard``. Latency and throughput are the parser's.
 
@@ -32,8 +25,8 @@ class RowParser(wiring.Component):
 
     Members
     -------
-    i : packet stream with meta :class:`~dxpu.fabric.types.TlpMeta`
-    o : packet stream with meta :class:`RowInfo`
+    i : packet stream with meta :class:`~dxpu.switch.types.SlotRow`
+    o : packet stream with meta :class:`~dxpu.switch.tracking.RowInfo`
     stat_malformed : 1
         Pulse: a malformed TLP came.
     """
@@ -43,7 +36,7 @@ class RowParser(wiring.Component):
 
     def __init__(self, width):
         super().__init__({
-            "i": In(PacketSignature(width, TlpMeta)),
+            "i": In(PacketSignature(width, SlotRow)),
             "o": Out(PacketSignature(width, RowInfo)),
             "stat_malformed": Out(1),
         })
@@ -53,7 +46,7 @@ class RowParser(wiring.Component):
         m = Module()
         i, o = self.i, self.o
         m.submodules.parser = parser = Parser(self._width)
-        m.submodules.rows = rows = Queue(6, depth=self.DEPTH)
+        m.submodules.rows = rows = Queue(SlotRow, depth=self.DEPTH)
         plain = [k for k, _ in i.payload.shape() if k != "meta"]
 
         # A first beat goes to both, at once.
@@ -61,13 +54,13 @@ class RowParser(wiring.Component):
         m.d.comb += [
             *(parser.i.payload[k].eq(i.payload[k]) for k in plain),
             parser.i.valid.eq(i.valid & (~first | rows.i.ready)),
-            rows.i.payload.eq(i.payload.meta.row),
+            rows.i.payload.eq(i.payload.meta),
             rows.i.valid.eq(i.valid & first & parser.i.ready),
             i.ready.eq(parser.i.ready & (~first | rows.i.ready)),
         ]
         m.d.comb += [
             *(o.payload[k].eq(parser.o.payload[k]) for k in plain),
-            o.payload.meta.row.eq(rows.o.payload),
+            *(o.payload.meta[k].eq(rows.o.payload[k]) for k in ("row", "life", "made")),
             o.payload.meta.info.eq(parser.o.payload.meta),
             o.valid.eq(parser.o.valid & rows.o.valid),
             parser.o.ready.eq(o.ready & rows.o.valid),

@@ -2,6 +2,7 @@
 
 from dxpu.switch.config_map import Identity
 from dxpu.switch.switch import VirtualSwitch
+from dxpu.switch.tracking import SlotTracking
 from dxpu.switch.types import SlotInfo, SlotMeta
 
-__all__ = ["Identity", "SlotInfo", "SlotMeta", "VirtualSwitch"]
+__all__ = ["Identity", "SlotInfo", "SlotMeta", "SlotTracking", "VirtualSwitch"]

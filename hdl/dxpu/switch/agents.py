@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from dxpu.fabric.types import LIFE_BITS
 from dxpu.priority import encode, lowest_bit
 from dxpu.stream import PacketLayout, PacketSignature, check_width
 from dxpu.tlp.completion import CompletionBuilder
@@ -130,6 +131,7 @@ class Answerer(wiring.Component):
             self.i.ready.eq(builder.i.ready),
             *(self.o.p[k].eq(builder.o.p[k]) for k, _ in PacketLayout(self._width)),
             self.o.p.meta.port.eq(self.i.p.port),
+            self.o.p.meta.life.eq(self.i.p.life),
             self.o.p.meta.cls.eq(TlpClass.CPL),
             self.o.valid.eq(builder.o.valid),
             builder.o.ready.eq(self.o.ready),
@@ -138,7 +140,7 @@ class Answerer(wiring.Component):
 
 
 class Broadcaster(wiring.Component):
-    """Sends a message to each slot whose link is active, in the order of the ports.
+    """Sends a message to each slot whose link is active, and stays so, in the order of the ports.
 
     The message is kept in a block RAM and sent from there, one beat per cycle; the next one is
     taken after the last copy. Until then ``busy`` tells that no other TLP may overtake it.
@@ -156,6 +158,7 @@ class Broadcaster(wiring.Component):
         Messages of up to :attr:`LIMIT` dwords.
     o : packet stream with :class:`SlotMeta`
     link_active : ``ports``
+    lives : array of numbers
     busy : 1
         A whole message is waiting to be sent.
     """
@@ -170,6 +173,7 @@ class Broadcaster(wiring.Component):
             "i": In(PacketSignature(width)),
             "o": Out(PacketSignature(width, SlotMeta)),
             "link_active": In(ports),
+            "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "busy": Out(1),
         })
 
@@ -195,6 +199,7 @@ class Broadcaster(wiring.Component):
             o.p.first.eq(place == 0),
             o.p.last.eq(place == final),
             o.p.meta.port.eq(encode(first)),
+            o.p.meta.life.eq(Array(self.lives)[o.p.meta.port]),
             o.p.meta.cls.eq(TlpClass.P),
         ]
         with m.FSM():
@@ -207,8 +212,9 @@ class Broadcaster(wiring.Component):
                         m.next = "Next"
             with m.State("Next"):
                 m.d.comb += self.busy.eq(1)
+                m.d.sync += left.eq(left & self.link_active)
                 # Beat 0 is fetched here, each other beat while the one before it is taken.
-                with m.If(left.any()):
+                with m.If((left & self.link_active).any()):
                     m.next = "Send"
                 with m.Else():
                     m.next = "Store"

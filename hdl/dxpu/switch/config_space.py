@@ -62,6 +62,9 @@ class ConfigSpace(wiring.Component):
         With the pulse ``event_done``: the register before the event, which has taken effect.
     hold : 1
         Requests wait, and only events are served.
+    down : 1
+        The link of the upstream port is down: all functions are reset when it goes and when it
+        comes, and the slots have no link meanwhile.
     present, link_up, press, intx : ``ports``
         See :class:`~dxpu.switch.hotplug.HotPlug`.
     msi, msi_taken : ``ports``
@@ -73,6 +76,8 @@ class ConfigSpace(wiring.Component):
     states : array of :class:`PortState`
         By function.
     windows : :class:`UpstreamState`
+    slot_off : ``ports``
+        Level: software has taken the link of the slot away.
     link_active : ``ports``
         Present, up, not disabled, not in reset, not switched off. A register, one cycle behind.
     busy : 1
@@ -91,6 +96,7 @@ class ConfigSpace(wiring.Component):
             "event_old": Out(32),
             "event_done": Out(1),
             "hold": In(1),
+            "down": In(1),
             "present": In(ports),
             "link_up": In(ports, init=(1 << ports) - 1),
             "press": In(ports),
@@ -102,6 +108,7 @@ class ConfigSpace(wiring.Component):
             "config": Out(ConfigUpdate),
             "states": Out(PortState).array(ports + 1),
             "windows": Out(UpstreamState),
+            "slot_off": Out(ports),
             "link_active": Out(ports),
             "busy": Out(1),
         })
@@ -130,6 +137,7 @@ class ConfigSpace(wiring.Component):
         # What survives a reset of the functions: not the first fill.
         warm, sticky = Signal(), Signal()
         m.d.comb += sticky.eq((access.register >= STICKY.start) & (access.register < STICKY.stop))
+        all_due = Signal()  # all functions are to be filled
         hotplug = self._hotplug(m)
         update = Signal(ConfigUpdate)
         m.d.comb += [
@@ -146,8 +154,12 @@ class ConfigSpace(wiring.Component):
             hotplug.config.eq(update),
             hotplug.ones.eq(ones),
             hotplug.command.eq(command),
-            hotplug.hold.eq(self.busy | refill),
+            hotplug.hold.eq(self.busy | refill | self.down | all_due),
         ]
+        was_down = Signal()
+        m.d.sync += was_down.eq(self.down)
+        with m.If(self.down != was_down):
+            m.d.sync += all_due.eq(1)
 
         with m.FSM():
             with m.State("Fill"):
@@ -174,9 +186,12 @@ class ConfigSpace(wiring.Component):
                     m.d.sync += filling.eq(0)
                     m.next = "Idle"
             with m.State("Idle"):
-                m.d.comb += self.event.ready.eq(1)
+                m.d.comb += self.event.ready.eq(~all_due)
                 m.d.sync += is_event.eq(self.event.valid)
-                with m.If(self.event.valid):
+                with m.If(all_due):
+                    m.d.sync += [all_due.eq(self.down != was_down), fill.eq(0), warm.eq(1)]
+                    m.next = "Fill"
+                with m.Elif(self.event.valid):
                     m.d.sync += [
                         access.function.eq(self.event.payload.function),
                         access.register.eq(self.event.payload.register),
@@ -255,6 +270,7 @@ class ConfigSpace(wiring.Component):
             hotplug.taken.eq(self.msi_taken),
             self.msi.eq(hotplug.request),
             self.intx.eq(hotplug.intx),
+            self.slot_off.eq(hotplug.off),
             self.link_active.eq(Cat(v.link_active for v in hotplug.views)),
             *(a.eq(b) for a, b in zip(self.slot_control, hotplug.control, strict=True)),
         ]

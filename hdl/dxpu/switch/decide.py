@@ -1,15 +1,17 @@
 """Where a TLP goes: the pipeline around a lookup that the two directions have in common."""
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.fabric.types import LIFE_BITS
 from dxpu.mapping.types import LookupKind, LookupRequest, LookupResult
 from dxpu.stream import Register, connect
 from dxpu.tlp.completion import completion_for
 from dxpu.tlp.types import CompletionStatus, MessageCode, Routing, TlpClass
 
 from .error_types import ErrorKind
+from .tracker_types import request_kind
 from .types import PortState, RouterInput, Target, UpstreamState, Verdict
 
 __all__ = ["IGNORED", "Decider", "isa_hole"]
@@ -49,6 +51,8 @@ class Decider(wiring.Component):
     states : array of :class:`PortState`
     windows : :class:`UpstreamState`
     link_active : ``ports``
+    lives : array of numbers
+        Number of the current life of each slot: what is decided belongs to it.
     stat_unsupported, stat_unclaimed, stat_unexpected : 1
         Pulse: a non-posted request was answered because nobody takes it; a posted request or a
         message, a completion were dropped for that reason.
@@ -64,6 +68,7 @@ class Decider(wiring.Component):
             "states": In(PortState).array(ports + 1),
             "windows": In(UpstreamState),
             "link_active": In(ports),
+            "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "stat_unsupported": Out(1),
             "stat_unclaimed": Out(1),
             "stat_unexpected": Out(1),
@@ -82,6 +87,7 @@ class Decider(wiring.Component):
         self._hit, self._port = Signal(reset_less=True), Signal(5, reset_less=True)
         self._target = Signal(PortState, reset_less=True)   #: port that was hit
         self._active = Signal(reset_less=True)              #: its link
+        self._life = Signal(LIFE_BITS, reset_less=True)     #: its life
         self._windowed = Signal(reset_less=True)  #: in a window of the upstream port
         self._internal = Signal(reset_less=True)  #: bus number of the bus inside
         self._inside = Signal(reset_less=True)    #: bus number below that bus
@@ -145,6 +151,7 @@ class Decider(wiring.Component):
             self._hit.eq(found.hit),
             self._port.eq(found.port),
             self._active.eq(self.link_active.bit_select(found.port, 1)),
+            self._life.eq(Array(self.lives)[found.port]),
             self._windowed.eq(Mux(info.is_io, io, memory)),
             self._internal.eq(below & (bus == up.secondary)),
             self._inside.eq(below & (bus > up.secondary)),
@@ -165,8 +172,12 @@ class Decider(wiring.Component):
     def _frame(self, m):
         """What is in every verdict, and the counts of TLPs that nobody takes."""
         info, v = self._b.info, self._verdict
+        splits, returns = request_kind(info)
         m.d.comb += [
             v.port.eq(self._port),
+            v.life.eq(self._life),
+            v.splits.eq(splits),
+            v.returns.eq(returns),
             v.cls.eq(info.cls),
             v.prefix_dwords.eq(info.prefix_dwords),
             v.respond.eq(info.cls == TlpClass.NP),

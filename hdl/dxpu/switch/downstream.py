@@ -25,7 +25,7 @@ class DownstreamDecider(Decider):
     end here, and so does PME_TO_Ack; those about INTx and that one have an effect in the switch.
     The completer of a request that nobody takes is the last port that it came to; the answer goes
     back to the slot, whatever requester ID it names. TLPs from a slot whose link is not active have
-    no effect.
+    no effect, but for those that are ``due``.
 
     Ref: PCIe Base 5.0, 2.2.4, 2.2.8, 6.12, 6.15.3, 7.5.1.1.3; PCI-to-PCI Bridge 1.2, chapter 4
 
@@ -33,8 +33,9 @@ class DownstreamDecider(Decider):
     -------
     upstream_id : 13
         Bus and device number of the upstream port.
-    lives : array of 2 bits
-        See :class:`~dxpu.switch.messages.LinkLives`.
+    peer_room : 1
+        There is room for non-posted requests from slot to slot. Without they are refused: no slot
+        may hold up the completions of another.
     stat_blocked : 1
         Pulse: a request was blocked because of its requester ID or address type.
     stat_peer : 1
@@ -49,24 +50,22 @@ class DownstreamDecider(Decider):
     def __init__(self, ports):
         super().__init__(ports, {
             "upstream_id": In(13),
-            "lives": In(2).array(ports),
+            "peer_room": In(1, init=1),
             "stat_blocked": Out(1),
             "stat_peer": Out(1),
             "stat_fenced": Out(1),
         })
         self._source = Signal(PortState, reset_less=True)  #: of the port it comes from
-        self._source_active = Signal(reset_less=True)      #: its link
+        self._source_active = Signal(reset_less=True)      #: its link, or nobody asks for it
         self._own = Signal(reset_less=True)                #: what was hit is that same port
-        self._life = Signal(2, reset_less=True)            #: of the link it comes from
 
     def _learn(self, m):
         super()._learn(m)
         port = self._a.port
         self._select(m, self._source, port)
         m.d.sync += [
-            self._source_active.eq(self.link_active.bit_select(port, 1)),
+            self._source_active.eq(self._a.due | self.link_active.bit_select(port, 1)),
             self._own.eq(self.result.p.port == port),
-            self._life.eq(Array(self.lives)[port]),
         ]
 
     def _rules(self, m):
@@ -118,7 +117,6 @@ class DownstreamDecider(Decider):
 
         with m.If(inner):
             m.d.comb += self._verdict.target.eq(Target.MESSAGE)
-        m.d.comb += self._verdict.life.eq(self._life)
         through = PortState(Mux(upward, Value.cast(up), Mux(peer, Value.cast(self._target), 0)))
         self._send(m, upward & open_up & ~self._refused(up), upward, peer)
         self._count(m, ~quiet)
@@ -188,5 +186,8 @@ class DownstreamDecider(Decider):
             m.d.comb += [self._who.eq(self._port_id(self._port)), self._where.eq(self._port + 1)]
         with m.If(up_open):
             m.d.comb += self._verdict.target.eq(Target.UPSTREAM)
-        with m.Elif(peer & self._active & ~self._refused(self._target)):
+        with m.Elif(peer & self._active & ~self._refused(self._target)
+                    & (self.peer_room | (self._b.info.cls != TlpClass.NP))):
             m.d.comb += self._verdict.target.eq(Target.SLOT)
+        with m.Else():
+            m.d.comb += self._verdict.life.eq(self._b.life)  # also that of an answer

@@ -59,6 +59,8 @@ class Splitter(wiring.Component):
             self.info.valid.eq(i.valid & i.p.first & aside.i.ready),
             self.info.p.info.eq(info),
             self.info.p.port.eq(i.p.meta.port if slotted else 0),
+            self.info.p.life.eq(i.p.meta.life if slotted else 0),
+            self.info.p.due.eq(i.p.meta.due if slotted else 0),
             # A local prefix can only be the first one; bit 4 of its type tells.
             self.info.p.end_prefix.eq((info.prefix_dwords > 1)
                                       | (info.prefix_dwords == 1) & i.p.data[4]),
@@ -122,6 +124,7 @@ class Forwarder(wiring.Component):
         m.d.comb += [
             both.eq(i.valid & self.verdict.valid & ~(verdict.note.exists & self.error.valid)),
             self.answer.p.port.eq(verdict.source),
+            self.answer.p.life.eq(verdict.life),
             self.answer.p.completion.eq(verdict.completion),
             i.ready.eq(taken),
             self.verdict.ready.eq(taken & i.p.last),

@@ -173,6 +173,8 @@ class HotPlug(wiring.Component):
         The functions are being reset.
     present, link_up, press, taken, request : ``ports``
         See :class:`SlotController`.
+    off : ``ports``
+        Software lets the port have no link.
     views : array of :class:`SlotView`
     intx : ``ports``
         Level of the interrupt pin: 0 if MSI is enabled, with Interrupt Disable, or outside D0.
@@ -209,6 +211,7 @@ class HotPlug(wiring.Component):
             "press": In(ports),
             "taken": In(ports),
             "request": Out(ports),
+            "off": Out(ports),
             "views": Out(SlotView).array(ports),
             "intx": Out(ports),
             "control": Out(SlotControl).array(ports),
@@ -226,7 +229,8 @@ class HotPlug(wiring.Component):
                 awake.eq(state.power == 0),
                 slot.present.eq(self.present[n]),
                 slot.link_up.eq(self.link_up[n]),
-                slot.open.eq(~(state.disable | state.reset | up.reset | control.power_off)),
+                self.off[n].eq(state.disable | state.reset | up.reset | control.power_off),
+                slot.open.eq(~self.off[n]),
                 slot.press.eq(self.press[n]),
                 slot.hold.eq(self.hold),
                 slot.control.eq(control),

@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.fabric.types import LIFE_BITS
 from dxpu.mapping.types import ConfigUpdate
 from dxpu.priority import first_one
 from dxpu.stream import PacketSignature, check_width
@@ -17,8 +18,8 @@ from dxpu.tlp.types import (
 from .config_map import DOWNSTREAM, function_map
 from .types import SlotMeta
 
-__all__ = ["IntxWires", "LinkLives", "MessageRequest", "MessageSender", "PmeGatherer",
-           "PowerLimits", "SlotMessage"]
+__all__ = ["IntxWires", "MessageRequest", "MessageSender", "PmeGatherer", "PowerLimits",
+           "SlotMessage"]
 
 
 class SlotMessage(data.Struct):
@@ -27,7 +28,7 @@ class SlotMessage(data.Struct):
     strobe: 1
     port: 5
     code: 8
-    life: 2   #: of the port's link, when the message was decided about
+    life: LIFE_BITS  #: of the slot, when the message came
 
 
 class MessageRequest(data.Struct):
@@ -37,31 +38,9 @@ class MessageRequest(data.Struct):
     routing: Routing
     requester_id: 16
     port: 5       #: slot it goes to
+    life: LIFE_BITS  #: of that slot
     has_data: 1
     data: 32      #: byte 0 least significant
-
-
-class LinkLives(wiring.Component):
-    """Numbers the lives of links: a message that was on its way when its link went is not heard.
-
-    Members
-    -------
-    link_active : ``ports``
-    lives : array of 2 bits
-        Counts on in the cycle after the link is seen to have gone.
-    """
-
-    def __init__(self, ports):
-        super().__init__({"link_active": In(ports), "lives": Out(2).array(ports)})
-
-    def elaborate(self, platform):
-        m = Module()
-        before = Signal.like(self.link_active)
-        m.d.sync += before.eq(self.link_active)
-        for n, life in enumerate(self.lives):
-            with m.If(before[n] & ~self.link_active[n]):
-                m.d.sync += life.eq(life + 1)
-        return m
 
 
 class IntxWires(wiring.Component):
@@ -84,8 +63,9 @@ class IntxWires(wiring.Component):
     -------
     message : :class:`SlotMessage`
         Those that are not about INTx are ignored.
-    lives, link_active
-        See :class:`LinkLives`.
+    link_active : ``ports``
+    lives : array of numbers
+        Of the slots; messages of an earlier life are not heard.
     own : ``ports``
         INTA of the downstream ports themselves.
     wires : 4
@@ -96,7 +76,7 @@ class IntxWires(wiring.Component):
         self._ports = ports
         super().__init__({
             "message": In(SlotMessage),
-            "lives": In(2).array(ports),
+            "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "link_active": In(ports),
             "own": In(ports),
             "wires": Out(4),
@@ -140,8 +120,9 @@ class PmeGatherer(wiring.Component):
         Pulse: PME_Turn_Off is broadcast to all slots in ``link_active``.
     message : :class:`SlotMessage`
         Those that are not PME_TO_Ack are ignored.
-    lives, link_active
-        See :class:`LinkLives`.
+    link_active : ``ports``
+    lives : array of numbers
+        Of the slots; messages of an earlier life are not heard.
     upstream_id : 13
         Bus and device number of the upstream port.
     o : stream of :class:`MessageRequest`
@@ -152,7 +133,7 @@ class PmeGatherer(wiring.Component):
         super().__init__({
             "start": In(1),
             "message": In(SlotMessage),
-            "lives": In(2).array(ports),
+            "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "link_active": In(ports),
             "upstream_id": In(13),
             "o": Out(stream.Signature(MessageRequest)),
@@ -200,6 +181,8 @@ class PowerLimits(wiring.Component):
     -------
     config : :class:`~dxpu.mapping.ConfigUpdate`
     link_active : ``ports``
+    lives : array of numbers
+        Of the slots.
     secondary : 8
         Bus number of the ports.
     o : stream of :class:`MessageRequest`
@@ -211,6 +194,7 @@ class PowerLimits(wiring.Component):
         super().__init__({
             "config": In(ConfigUpdate),
             "link_active": In(ports),
+            "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "secondary": In(8),
             "o": Out(stream.Signature(MessageRequest)),
         })
@@ -223,7 +207,7 @@ class PowerLimits(wiring.Component):
         before, due, taken = (Signal(self._ports, name=n) for n in ("before", "due", "taken"))
         written = config.strobe & (config.register == register.offset // 4)
         mine = Cat(written & (config.function == n + 1) for n in range(self._ports))
-        bus, port = Signal(8), Signal(range(self._ports))
+        bus, port, life = Signal(8), Signal(range(self._ports)), Signal(LIFE_BITS)
         m.d.sync += [
             before.eq(self.link_active),
             due.eq((due & ~taken | self.link_active & ~before | mine) & self.link_active),
@@ -231,12 +215,13 @@ class PowerLimits(wiring.Component):
         with m.If(~self.o.valid | self.o.ready):
             m.d.comb += taken.eq(due & -due)
             m.d.sync += [self.o.valid.eq(due.any()), port.eq(first_one(due)),
-                         bus.eq(self.secondary)]
+                         life.eq(Array(self.lives)[first_one(due)]), bus.eq(self.secondary)]
         m.d.comb += [
             self.o.p.code.eq(MessageCode.SET_SLOT_POWER_LIMIT),
             self.o.p.routing.eq(Routing.LOCAL),
             self.o.p.requester_id.eq(Cat(C(0, 3), (port + C(0, 5))[:5], bus)),
             self.o.p.port.eq(port),
+            self.o.p.life.eq(life),
             self.o.p.has_data.eq(1),
             self.o.p.data.eq(value | scale << 8),
         ]
@@ -292,6 +277,7 @@ class MessageSender(wiring.Component):
             o.p.last.eq(left <= lanes),
             o.p.dwords.eq(Mux(o.p.last, left, lanes)),
             o.p.meta.port.eq(i.port),
+            o.p.meta.life.eq(i.life),
             o.p.meta.cls.eq(TlpClass.P),
             self.i.ready.eq(o.ready & o.p.last),
         ]

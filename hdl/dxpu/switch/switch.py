@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.arbiter import PacketArbiter
+from dxpu.fabric.types import LIFE_BITS
 from dxpu.mapping.types import ConfigUpdate, LookupRequest, LookupResult
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 from dxpu.tlp.types import MessageCode, TlpClass, TlpInfo
@@ -17,9 +18,8 @@ from .errors import ErrorLogger, ErrorQueue
 from .forward import Forwarder, Splitter
 from .hotplug import SlotControl
 from .interrupt import InterruptSender
-from .messages import (
-    IntxWires, LinkLives, MessageSender, PmeGatherer, PowerLimits, SlotMessage,
-)
+from .messages import IntxWires, MessageSender, PmeGatherer, PowerLimits, SlotMessage
+from .tracker_types import tracked_request
 from .types import SlotInfo, SlotMeta, Target
 from .upstream import UpstreamDecider
 
@@ -62,6 +62,9 @@ class VirtualSwitch(wiring.Component):
         To the host table: for TLPs from upstream, and from slots.
     config : :class:`~dxpu.mapping.ConfigUpdate`
         Each configuration register that has a new value, reset values included.
+    upstream_down : 1
+        The link to the root complex is down: all functions are reset (PCIe Base 5.0, 6.6.1), and no
+        slot has a link.
     present : ``ports``
         A GPU is bound to the slot. Slot Status follows it.
     link_up : ``ports``
@@ -77,8 +80,19 @@ class VirtualSwitch(wiring.Component):
         Indicators and power of the slots, as software wants them.
     link_active : ``ports``
         TLPs pass.
-    slot_reset : ``ports``
-        Level: the slot is in reset by Secondary Bus Reset of its port or of the upstream port.
+    lives : array of numbers
+        How often the link of each slot has ended. Every TLP to or from a slot names the life in
+        which its way was decided, or it came; whoever keeps TLPs drops those of earlier ones.
+    slot_off : ``ports``
+        Level: software has taken the link of the slot away, by Secondary Bus Reset of its port or
+        of the upstream port, Link Disable or its power.
+    bus : 8
+        Number of the bus inside, on which the downstream ports are.
+    peer_room : 1
+        See :class:`DownstreamDecider`.
+    late : 1
+        TLPs that are due from a slot whose link has ended are still to come. Until they have left,
+        no answer to the root complex does: it must not read that the link is down before.
     stat_config, stat_unsupported0, stat_unclaimed0, stat_unexpected0 : 1
         Pulses about TLPs from upstream, see :class:`UpstreamDecider`.
     stat_unsupported1, stat_unclaimed1, stat_unexpected1, stat_blocked, stat_peer, stat_fenced : 1
@@ -107,6 +121,7 @@ class VirtualSwitch(wiring.Component):
             "lookup1": Out(stream.Signature(LookupRequest)),
             "result1": In(stream.Signature(LookupResult)),
             "config": Out(ConfigUpdate),
+            "upstream_down": In(1),
             "present": In(ports),
             "link_up": In(ports, init=(1 << ports) - 1),
             "press": In(ports),
@@ -115,7 +130,11 @@ class VirtualSwitch(wiring.Component):
             "malformed_header": In(data.ArrayLayout(32, 4)),
             "slot_control": Out(SlotControl).array(ports),
             "link_active": Out(ports),
-            "slot_reset": Out(ports),
+            "lives": Out(data.ArrayLayout(LIFE_BITS, ports)),
+            "slot_off": Out(ports),
+            "bus": Out(8),
+            "peer_room": In(1, init=1),
+            "late": In(1),
         } | dict.fromkeys(self.STATS, Out(1)))
 
     def elaborate(self, platform):
@@ -133,8 +152,8 @@ class VirtualSwitch(wiring.Component):
         connect(m, self._to_slot.o, wiring.flipped(self.downstream_o))
         self._wire_space(m)
         up = self._wire_upstream(m)
-        self._wire_answers(m, up)
         self._wire_downstream(m, up)
+        self._wire_answers(m, up)
         self._wire_messages(m, up)
         self._wire_errors(m, up)
         return m
@@ -146,14 +165,20 @@ class VirtualSwitch(wiring.Component):
         m.d.comb += [
             self.config.eq(space.config),
             space.present.eq(self.present),
+            space.down.eq(self.upstream_down),
             space.link_up.eq(self.link_up),
             space.press.eq(self.press),
             *(a.eq(b) for a, b in zip(self.slot_control, space.slot_control, strict=True)),
             space.slot_power.eq(agent.slot_power),
             self.link_active.eq(space.link_active),
-            self.slot_reset.eq(Cat(s.reset for s in space.states[1:])
-                               | space.states[0].reset.replicate(self._ports)),
+            self.slot_off.eq(space.slot_off),
+            self.bus.eq(space.states[0].secondary),
         ]
+        self._was_active = was_active = Signal(self._ports)
+        m.d.sync += was_active.eq(self.link_active)
+        for n, life in enumerate(self.lives):
+            with m.If(was_active[n] & ~self.link_active[n]):
+                m.d.sync += life.eq(life + 1)
 
     def _wire_direction(self, m, decider, splitter, forwarder, n):
         """The parts that both directions have."""
@@ -166,6 +191,7 @@ class VirtualSwitch(wiring.Component):
         m.d.comb += [
             decider.windows.eq(self._space.windows),
             decider.link_active.eq(self.link_active),
+            decider.lives.eq(self.lives),
             *(a.eq(b) for a, b in zip(decider.states, self._space.states, strict=True)),
             *(getattr(self, f"{stat}{n}").eq(getattr(decider, stat))
               for stat in ("stat_unsupported", "stat_unclaimed", "stat_unexpected")),
@@ -188,9 +214,11 @@ class VirtualSwitch(wiring.Component):
         connect(m, to_agent, self._agent.i)
         connect(m, broadcaster.o, self._to_slot.i[1])
         m.d.comb += [
+            decider.down.eq(self.upstream_down),
             decider.config_done.eq(self._agent.done),
             decider.broadcast_limit.eq(Broadcaster.LIMIT),
             broadcaster.link_active.eq(self.link_active),
+            broadcaster.lives.eq(self.lives),
             self.stat_config.eq(decider.stat_config),
         ]
         self._merge(m, (forwarder.answer, self._agent.answer), self._up_answer.i)
@@ -201,6 +229,7 @@ class VirtualSwitch(wiring.Component):
         m.submodules.down_decider = decider = DownstreamDecider(self._ports)
         m.submodules.down_forwarder = forwarder = Forwarder(self._width, (
             (Target.UPSTREAM,), (Target.SLOT,), (Target.MESSAGE,)))
+        self._down = splitter, forwarder
         connect(m, wiring.flipped(self.downstream_i), splitter.i)
         self._wire_direction(m, decider, splitter, forwarder, 1)
 
@@ -208,16 +237,14 @@ class VirtualSwitch(wiring.Component):
         self._pass(m, forwarder.o[1], self._to_slot.i[2])
         connect(m, forwarder.answer, self._down_answer.i)
         message, heard = self._message, forwarder.o[2]
-        m.submodules.lives = lives = self._lives = LinkLives(self._ports)
         m.d.comb += [
             heard.ready.eq(1),
             message.strobe.eq(heard.valid & heard.p.last),
             message.port.eq(heard.p.meta.source),
             message.code.eq(heard.p.meta.code),
             message.life.eq(heard.p.meta.life),
-            lives.link_active.eq(self.link_active),
-            *(a.eq(b) for a, b in zip(decider.lives, lives.lives, strict=True)),
             decider.upstream_id.eq(up.upstream_id),
+            decider.peer_room.eq(self.peer_room),
             self.stat_blocked.eq(decider.stat_blocked),
             self.stat_peer.eq(decider.stat_peer),
             self.stat_fenced.eq(decider.stat_fenced),
@@ -241,7 +268,21 @@ class VirtualSwitch(wiring.Component):
         # forbids interrupts must not overtake it. It takes effect before it is answered.
         with m.If(answer.valid & answer.ready):
             m.d.sync += within.eq(~answer.p.last)
-        self._pass(m, answer, self._to_up.i[1], open=within | ~interrupts.o.valid)
+        self._pass(m, answer, self._to_up.i[1],
+                   open=within | ~interrupts.o.valid & ~self._lagging(m))
+
+    def _lagging(self, m):
+        """TLPs that came from slots before a link ended have not left."""
+        splitter, forwarder = self._down
+        inside, before, ended = Signal(6), Signal(6), Signal()
+        leaves = forwarder.verdict.valid & forwarder.verdict.ready
+        m.d.comb += ended.eq((self._was_active & ~self.link_active).any())
+        m.d.sync += inside.eq(inside + (splitter.info.valid & splitter.info.ready) - leaves)
+        with m.If(ended | self.late):
+            m.d.sync += before.eq(inside - leaves)
+        with m.Elif(before.any()):
+            m.d.sync += before.eq(before - leaves)
+        return ended | self.late | before.any()
 
     def _wire_messages(self, m, up):
         """Messages that end here, and what follows from them."""
@@ -259,11 +300,12 @@ class VirtualSwitch(wiring.Component):
             m.d.comb += [
                 part.message.eq(self._message),
                 part.link_active.eq(self.link_active),
-                *(a.eq(b) for a, b in zip(part.lives, self._lives.lives, strict=True)),
+                part.lives.eq(self.lives),
             ]
         m.d.comb += [
             limits.config.eq(self._space.config),
             limits.link_active.eq(self.link_active),
+            limits.lives.eq(self.lives),
             limits.secondary.eq(self._space.states[0].secondary),
             wires.own.eq(self._space.intx),
             self._interrupts.wires.eq(wires.wires),
@@ -328,5 +370,10 @@ class VirtualSwitch(wiring.Component):
         if meta is TlpClass:
             m.d.comb += sink.p.meta.eq(source.p.meta.cls)
         elif meta is not None:
-            m.d.comb += [sink.p.meta.port.eq(source.p.meta.port),
-                         sink.p.meta.cls.eq(source.p.meta.cls)]
+            verdict = source.p.meta
+            m.d.comb += [
+                sink.p.meta.port.eq(verdict.port), sink.p.meta.life.eq(verdict.life),
+                sink.p.meta.cls.eq(verdict.cls),
+                sink.p.meta.request.eq(tracked_request(
+                    verdict.completion, verdict.splits, verdict.returns, slot=verdict.port)),
+            ]

@@ -38,7 +38,7 @@ STAMP = 11
 
 
 #: Members of a request that its entry keeps as they are.
-KEPT = ("slot", "generation", "origin", "requester_id", "tag", "tc", "attr", "locked", "splits",
+KEPT = ("slot", "generation", "dead", "requester_id", "tag", "tc", "attr", "locked", "splits",
         "returns", "lower_address")
 
 
@@ -50,7 +50,7 @@ class Entry(data.Struct):
     stamp: STAMP
     slot: 5
     generation: 16
-    origin: 6
+    dead: 1              #: to be answered, whatever the fence says
     requester_id: 16
     tag: 10
     tc: 3
@@ -86,7 +86,8 @@ class CompletionTracker(wiring.Component):
     damaged thus stays open until its deadline.
 
     While ``fence`` of a slot is set its completions are dropped, and each of its entries is
-    answered with ``status`` and freed, requests that are still taken included. All else goes on.
+    answered with ``status`` and freed, requests that are still taken included. A request that is
+    ``dead`` is answered so without a fence. All else goes on.
 
     Latency 4 cycles from a completion to its verdict and 3 to the request's ``ready`` when idle; up
     to 13 when others are under way in the same set of many. Throughput one request and one
@@ -261,10 +262,10 @@ class CompletionTracker(wiring.Component):
         """Choose the way: with the request's name, free, or to be swept."""
         stage, ways = self._stage[2], self._words
         asked = Mux(stage.request, self._name(self.request.p), self._name(self.completion.p))
-        match = Cat(w.used & (self._name(w) == asked) for w in ways)
+        match = Cat(w.used & (self._name(w) == asked) & ~(stage.completion & w.dead) for w in ways)
         stale = match & Cat(w.generation != self.completion.p.generation for w in ways)
         free = ~Cat(w.used for w in ways)
-        fenced = Cat(w.used & self.fence.bit_select(w.slot, 1) for w in ways)
+        fenced = Cat(w.used & (w.dead | self.fence.bit_select(w.slot, 1)) for w in ways)
         late = Cat(w.used & ~w.late & ~(self._overdue - w.stamp)[STAMP - 1]
                    for w in ways)
 
@@ -375,7 +376,6 @@ class CompletionTracker(wiring.Component):
             m.d.sync += [
                 answer.valid.eq(1),
                 answer.p.slot.eq(e.slot),
-                answer.p.origin.eq(e.origin),
                 *(completion[name].eq(e[name]) for name in (
                     "requester_id", "tag", "tc", "attr", "lower_address", "locked")),
                 completion.status.eq(self._status),

@@ -7,11 +7,10 @@ Ref: PCIe Base 5.0, 2.2.9 (completion headers), 2.3.1.1 (byte count and lower ad
 from amaranth import *
 from amaranth.lib import data, enum
 
-from dxpu.tlp.completion import completion_for
-from dxpu.tlp.types import CompletionRequest, CompletionStatus, TlpInfo
+from dxpu.tlp.types import CompletionRequest, TlpInfo
 
 __all__ = ["DropCause", "Expired", "TrackedAnswer", "TrackedCompletion", "TrackedRequest",
-           "TrackerVerdict", "tracked_completion", "tracked_request"]
+           "TrackerVerdict", "request_kind", "tracked_completion", "tracked_request"]
 
 
 class DropCause(enum.Enum, shape=unsigned(3)):
@@ -30,7 +29,7 @@ class TrackedRequest(data.Struct):
 
     slot: 5
     generation: 16       #: of the slot's row
-    origin: 6            #: where it came from: 0 is the upstream port, n the slot n - 1
+    dead: 1              #: the slot was fenced before the request got here: to be answered at once
     requester_id: 16
     tag: 10
     tc: 3
@@ -66,7 +65,6 @@ class TrackedAnswer(data.Struct):
     """A completion that the tracker makes instead of a fenced slot."""
 
     slot: 5              #: the slot that does not answer any more
-    origin: 6            #: as in the request: where the completion goes
     completion: CompletionRequest
 
 
@@ -77,26 +75,30 @@ class Expired(data.Struct):
     slot: 5
 
 
-def tracked_request(info, *, slot, generation, origin):
+def request_kind(info):
+    """``splits`` and ``returns`` of a non-posted request, from its :class:`TlpInfo` view."""
+    return info.is_memory & ~info.is_atomic, info.is_atomic | ~info.is_write
+
+
+def tracked_request(completion, splits, returns, *, slot):
     """What is to be remembered of a non-posted request, as a :class:`TrackedRequest` view.
 
-    Combinational; about five levels of logic behind ``info``.
+    Wires only. Generation and ``dead`` are 0.
 
     Parameters
     ----------
-    info : :class:`~dxpu.tlp.types.TlpInfo` view
+    completion : :class:`~dxpu.tlp.types.CompletionRequest` view
+        Of :func:`~dxpu.tlp.completion.completion_for`, with any status and completer.
+    splits, returns : value of 1 bit
+        Of :func:`request_kind`.
     slot : value of 5 bits
         Where the request goes.
-    generation : value of 16 bits
-    origin : value of 6 bits
     """
-    answer = completion_for(info, CompletionStatus.UR, 0)
-    splits = info.is_memory & ~info.is_atomic
+    c = completion
     # In the order of the members of TrackedRequest.
     return TrackedRequest(Cat(
-        _fit(slot, 5), _fit(generation, 16), _fit(origin, 6), info.requester_id, info.tag,
-        info.tc, info.attr, answer.byte_count, answer.lower_address, info.is_locked, splits,
-        info.is_atomic | ~info.is_write))
+        _fit(slot, 5), C(0, 16), C(0, 1), c.requester_id, c.tag, c.tc, c.attr, c.byte_count,
+        c.lower_address, c.locked, splits, returns))
 
 
 def tracked_completion(info, *, slot, generation):

@@ -3,18 +3,30 @@
 from amaranth import *
 from amaranth.lib import data, enum
 
+from dxpu.fabric.types import LIFE_BITS
 from dxpu.tlp.types import CompletionRequest, TlpClass, TlpInfo
 
 from .error_types import ErrorNote
+from .tracker_types import TrackedRequest
 
 __all__ = ["Answer", "ConfigEvent", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
-           "SlotInfo", "SlotMeta", "Target", "UpstreamState", "Verdict"]
+           "SlotInfo", "SlotMeta", "SlotRow", "Target", "UpstreamState", "Verdict"]
+
+
+class SlotRow(data.Struct):
+    """Side information of a TLP from the fabric, before it is parsed."""
+
+    row: 6           #: the slot
+    life: LIFE_BITS  #: of the slot, when the TLP came in
+    made: 1          #: a completion that was made in place of the slot's
 
 
 class SlotInfo(data.Struct):
     """Side information of a TLP that comes from a slot."""
 
     port: 5
+    life: LIFE_BITS  #: of the slot, when the TLP came in
+    due: 1           #: came while the link was active, or is made for a request of that time
     info: TlpInfo
 
 
@@ -22,7 +34,9 @@ class SlotMeta(data.Struct):
     """Side information of a TLP that goes to a slot."""
 
     port: 5
+    life: LIFE_BITS          #: of the slot, when it was decided that the TLP goes there
     cls: TlpClass
+    request: TrackedRequest  #: of non-posted requests
 
 
 class ConfigRequest(data.Struct):
@@ -104,6 +118,8 @@ class RouterInput(data.Struct):
     """A TLP to be decided about."""
 
     port: 5          #: slot it comes from
+    life: LIFE_BITS  #: of the slot, when the TLP came in
+    due: 1           #: its way is open, whatever the link does now
     end_prefix: 1    #: has an end-to-end prefix
     info: TlpInfo
 
@@ -113,6 +129,7 @@ class Verdict(data.Struct):
 
     target: Target
     port: 5               #: slot it goes to, or whose configuration space it accesses
+    life: LIFE_BITS       #: of the slot that it, or the answer to it, goes to
     cls: TlpClass
     to_type0: 1           #: change type 1 to type 0 on the way
     prefix_dwords: 3
@@ -123,9 +140,10 @@ class Verdict(data.Struct):
     write: 1
     enables: 4
     code: 8               #: of a message
-    life: 2               #: of the source's link, see :class:`~dxpu.switch.messages.LinkLives`
     completion: CompletionRequest
     note: ErrorNote
+    splits: 1             #: as in :class:`TrackedRequest`
+    returns: 1
 
 
 class ConfigTask(data.Struct):
@@ -141,4 +159,5 @@ class Answer(data.Struct):
     """A completion that the switch makes, and where it goes."""
 
     port: 5
+    life: LIFE_BITS
     completion: CompletionRequest

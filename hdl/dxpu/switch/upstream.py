@@ -31,6 +31,8 @@ class UpstreamDecider(Decider):
     -------
     upstream_id : 13
         Bus and device number captured from type 0 configuration writes.
+    down : 1
+        The link to the root complex is down: what was captured is forgotten.
     config_done : 1
         A ``CONFIG`` verdict has been carried out.
     broadcast_limit : 12
@@ -42,6 +44,7 @@ class UpstreamDecider(Decider):
     def __init__(self, ports):
         super().__init__(ports, {
             "upstream_id": Out(13),
+            "down": In(1),
             "config_done": In(1),
             "broadcast_limit": In(12),
             "stat_config": Out(1),
@@ -118,6 +121,8 @@ class UpstreamDecider(Decider):
         ]
         with m.If(self.config_done):
             m.d.sync += waiting.eq(0)
+        with m.If(self.down):
+            m.d.sync += self.upstream_id.eq(0)
         with m.If(self._decided & own):
             m.d.sync += waiting.eq(1)
             with m.If(info.is_write & ~info.is_type1):

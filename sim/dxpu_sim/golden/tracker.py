@@ -29,7 +29,7 @@ class Open:
 
     slot: int
     generation: int
-    origin: int
+    dead: bool
     request: Tlp
     since: int
     address: int   #: byte address of the next byte that comes
@@ -64,15 +64,16 @@ class Tracker:
         self.status = status
         self.bus = bus
 
-    def request(self, slot: int, generation: int, origin: int, tlp: Tlp, now: int = 0) -> bool:
-        """A request leaves for a slot; false if it must wait for an older one of its name."""
+    def request(self, slot: int, generation: int, dead: bool, tlp: Tlp, now: int = 0) -> bool:
+        """A request leaves for a slot; false if it must wait for an older one of its name. A dead
+        one is for a life of the slot that is over."""
         key = key_of(slot, tlp)
         if key in self.open:
             return False
         first = complete(tlp, UR, 0)  # refuses what is not completed
         splits = tlp.kind.startswith("MRd")
         # Of the address only the low bits ever show, in Lower Address.
-        self.open[key] = Open(slot, generation, origin, tlp, now, first.lower_address,
+        self.open[key] = Open(slot, generation, dead, tlp, now, first.lower_address,
                               first.byte_count, splits, "Wr" not in tlp.kind)
         return True
 
@@ -81,7 +82,7 @@ class Tracker:
         if fenced:
             return DropCause.FENCED
         entry = self.open.get(key_of(slot, tlp))
-        if entry is None:
+        if entry is None or entry.dead:
             return DropCause.UNEXPECTED
         if entry.generation != generation:
             return DropCause.STALE
@@ -108,13 +109,13 @@ class Tracker:
             del self.open[key_of(slot, tlp)]
         return DropCause.NONE
 
-    def answer(self, key: Key) -> tuple[int, Tlp]:
-        """The completion made for an open request, which ends it, and where it goes."""
+    def answer(self, key: Key) -> Tlp:
+        """The completion made for an open request, which ends it."""
         entry = self.open.pop(key)
         tlp = complete(entry.request, self.status, self.bus << 8 | entry.slot << 3)
         if entry.splits:
             tlp.byte_count, tlp.lower_address = entry.left, entry.address % 128
-        return entry.origin, tlp
+        return tlp
 
     def overdue(self, now: int, deadline: int) -> list[Key]:
         """Requests that have been open for longer than the deadline."""

@@ -59,6 +59,10 @@ class MailboxSignature(wiring.Signature):
         (:data:`dxpu_sim.hdl.monitor.RULES`).
     rx_stall : 3
         Per class: take no further TLP.
+    link_up : 1
+        The link of the PCIe side works.
+    reset : 1
+        The design asks for a hot reset of the PCIe side.
     """
 
     def __init__(self):
@@ -69,6 +73,7 @@ class MailboxSignature(wiring.Signature):
             **{f"rx_data{n}": In(CHUNK_BITS) for n in range(CHUNKS)},
             "rx_count": In(16), "rx_info": In(75), "rx_broken": In(12),
             "rx_stall": Out(3), "rx_gap": Out(8),
+            "link_up": Out(1), "reset": In(1),
         })
 
 
@@ -309,6 +314,8 @@ class TlpPort(wiring.Component):
         Into the design.
     i_p, i_np, i_cpl : streams of packets
         Out of the design: posted requests, non-posted requests, completions.
+    link_up, reset : 1
+        To and from the design, as in the mailbox.
     """
 
     def __init__(self, width, *, seed=1):
@@ -316,6 +323,8 @@ class TlpPort(wiring.Component):
             "py": In(MailboxSignature()),
             "o": Out(PacketSignature(check_width(width))),
             **{f"i_{name}": In(PacketSignature(width)) for name in CLASSES},
+            "link_up": Out(1),
+            "reset": In(1),
         })
         self._width = width
         self._seed = seed
@@ -333,7 +342,7 @@ class TlpPort(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, f"i_{name}")),
                            getattr(receiver, f"i_{name}"))
         for name, member in MailboxSignature().members.items():
-            inner = getattr(sender if name.startswith("tx_") else receiver, name)
+            inner = getattr({"tx": sender, "rx": receiver}.get(name[:2], self), name)
             outer = getattr(self.py, name)
             m.d.comb += inner.eq(outer) if member.flow == Out else outer.eq(inner)
         return m

@@ -122,8 +122,12 @@ class System(wiring.Component):
             m.submodules[f"{name}_port"] = mailbox = TlpPort(self._width, seed=n + 1)
             connect_pins(m, getattr(self, name), mailbox.py)
             connect(m, mailbox.o, port.rx)
+            m.d.comb += port.link_up.eq(mailbox.link_up)
             for cls in ("p", "np", "cpl"):
                 connect(m, getattr(port, f"tx_{cls}"), getattr(mailbox, f"i_{cls}"))
+        resets = [reset for box in self._box for reset in box.reset]
+        for n, reset in enumerate(resets):
+            m.d.comb += m.submodules[f"gpu{n}_port"].reset.eq(reset)
 
     def _attach_ethernet(self, m, spoil):
         nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(self._box)))]

@@ -67,7 +67,8 @@ class SwitchTop(wiring.Component):
         for n in range(self._ports):
             source, sink = self._port(m, f"device{n}", n + 2, malformed)
             self._beats(m, source, merge.i[n])
-            m.d.comb += [merge.i[n].p.meta.port.eq(n), merge.i[n].p.meta.info.eq(source.p.meta)]
+            m.d.comb += [merge.i[n].p.meta.port.eq(n), merge.i[n].p.meta.info.eq(source.p.meta),
+                         merge.i[n].p.meta.life.eq(switch.lives[n])]
             chosen = out.p.meta.port == n
             self._beats(m, out, sink, chosen)
             m.d.comb += sink.p.meta.eq(out.p.meta.cls)

@@ -1,0 +1,327 @@
+"""GPUs come and go while the host runs: the whole system, below a hot-plug driver.
+
+Options of the design come as JSON in ``$DXPU_SYSTEM``. All traffic is checked at its ends; the root
+complex ends the test if a completion comes that nobody waits for, or none in time.
+"""
+
+import json
+import os
+
+import cocotb
+from cocotb.triggers import Event, Timer
+from cocotb.utils import get_sim_time
+from cocotbext.pcie.core.caps import PciCapId
+from cocotbext.pcie.core.tlp import CplStatus, TlpType
+
+from dxpu_sim.driver import GpuDriver
+from dxpu_sim.pciehp import Times, enumerate_with_room, find_slots
+from dxpu_sim.setup import bind, slot_state, unbind, wait_for_slot
+from dxpu_sim.system import SimulatedSystem
+
+OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
+
+# Bridge Control, and Link Control in the PCI Express capability.
+BRIDGE_CONTROL, BRIDGE_RESET = 0x3e, 1 << 6
+LINK_CONTROL, LINK_DISABLE = 0x10, 1 << 4
+
+
+class Bench:
+    """A host that boots with empty slots."""
+
+    def __init__(self, dut):
+        self.system = SimulatedSystem(dut, OPTIONS)
+        self.rng = self.system.rng
+        self.operation = 0
+        self.slots = []
+
+    async def boot(self):
+        """Fabric, enumeration, hot-plug drivers; no GPU is bound."""
+        system = self.system
+        await system.prepare()
+        await enumerate_with_room(system.rc)
+        self.slots = find_slots(system.rc)
+        assert len(self.slots) == system.ports
+        for slot in self.slots:
+            await slot.start()
+
+    def _place(self, gpu):
+        box, slot = self.system.slots[gpu]
+        return self.system.boxes[box], slot
+
+    async def bind(self, gpu, port=None):
+        """Bind GPU ``gpu`` and wait until its driver has it."""
+        port = gpu if port is None else port
+        system, (box, slot) = self.system, self._place(gpu)
+        name = system.names[gpu]
+        system.routes.slots = {n: other for n, other in system.routes.slots.items()
+                               if other != name} | {port: name}
+        system.routes.renumber()
+        self.operation += 1
+        await bind(system.host, port, box, slot, generation=self.operation,
+                   operation_id=self.operation)
+        await wait_for_slot(system.host, port, link=1)
+        system.checker.mended(name)
+        system.routes.present.add(port)
+        return await self.use(gpu, port)
+
+    async def use(self, gpu, port):
+        """Wait until the driver of the slot has the GPU, and open it."""
+        await self.slots[port].until(lambda: self.slots[port].has_gpu)
+        driver = GpuDriver(self.system.rc, self.slots[port].device)
+        await driver.open(interrupts=self.rng.choice(["msi", "msix"]))
+        assert await driver.serial() == self.system.gpus[gpu].serial
+        return driver
+
+    async def release(self, gpu, port=None):
+        """Release both rows, whatever goes on."""
+        port = gpu if port is None else port
+        self.operation += 1
+        self.fault(gpu)
+        await unbind(self.system.host, port, *self._place(gpu), generation=self.operation,
+                     operation_id=self.operation)
+
+    def fault(self, gpu):
+        """From now on TLPs to and from the GPU may be lost."""
+        self.system.checker.fault(self.system.names[gpu])
+
+    async def gone(self, port):
+        """Wait until the host has seen that the slot is empty."""
+        slot = self.slots[port]
+        await slot.until(lambda: not slot.on and slot.device is None)
+        state = await wait_for_slot(self.system.host, port, link=0, drained=1)
+        self.system.routes.present.discard(port)
+        return state
+
+
+class Copier:
+    """A driver that copies there and back until it is told to stop, or its GPU goes."""
+
+    def __init__(self, bench, driver, *, size=1500):
+        self.driver, self.bench, self.size = driver, bench, size
+        self.rounds = 0
+        self.lost = False
+        self._stop = False
+        self.begun = Event()
+        self.task = cocotb.start_soon(self._run())
+
+    async def _run(self):
+        while not self._stop:
+            data = self.bench.rng.randbytes(self.bench.rng.randint(1, self.size))
+            self.begun.set()
+            vram = self.bench.rng.randrange(1 << 16)
+            back = await self.driver.copy_there_and_back(data, vram)
+            if self.lost:
+                return
+            assert back == data, "copied bytes differ"
+            self.rounds += 1
+
+    async def stop(self):
+        """Finish the copy under way."""
+        self._stop = True
+        await self.task
+
+
+class Reader:
+    """Reads a register of a GPU for ever and keeps what happened."""
+
+    def __init__(self, bench, driver):
+        self.rc, self.driver = bench.system.rc, driver
+        self.statuses = []
+        self.first_ur_ns = None
+        self._stop = False
+        self._address = driver.dev.bar_addr[0]
+        self.task = cocotb.start_soon(self._run())
+
+    async def _run(self):
+        while not self._stop:
+            completion, = await self.rc.request(TlpType.MEM_READ, self._address)
+            self.statuses.append(completion.status)
+            if completion.status == CplStatus.UR and self.first_ur_ns is None:
+                self.first_ur_ns = get_sim_time("ns")
+
+    async def stop(self):
+        """Stop, and check that after the first UR only UR came."""
+        self._stop = True
+        await self.task
+        good = [s == CplStatus.SC for s in self.statuses]
+        assert good == sorted(good, reverse=True), "a dead slot came to life"
+        assert set(self.statuses) <= {CplStatus.SC, CplStatus.UR}
+
+
+async def settle(bench):
+    """All traffic has ended; nothing is left over anywhere."""
+    await bench.system.idle()
+    bench.system.checker.finish()
+
+
+@cocotb.test()
+async def managed_bind_and_unbind(dut):
+    """A GPU arrives, is used, is asked to leave, and serves in another slot; each in one step."""
+    bench = Bench(dut)
+    await bench.boot()
+    for port in (0, 1, 0):
+        driver = await bench.bind(0, port)
+        slot, host = bench.slots[port], bench.system.host
+        data = bench.rng.randbytes(1000)
+        assert await driver.copy_there_and_back(data, 0) == data
+        await bench.system.idle()
+        before = slot.interrupts
+        await host.write("control.detach", ports=1 << port)
+        assert (await slot_state(host, port))["detach"] == 1
+        await slot.until(lambda slot=slot: slot.log[-1] == "removed")
+        state = await wait_for_slot(host, port, detach=3)
+        assert (state["present"], state["link"], state["lost"], state["power"]) == (0, 0, 1, 3)
+        await slot.until(lambda slot=slot, before=before: slot.interrupts >= before + 2)
+        bench.system.routes.present.discard(port)
+        await bench.release(0, port)
+        await bench.gone(port)
+        assert (await slot_state(host, port))["detach"] == 0
+    assert [line for line in bench.slots[0].log if line != "no link"] == [
+        "added", "button", "removed", "added", "button", "removed"]
+    assert bench.system.gpus[0].resets == 6
+    await settle(bench)
+
+
+@cocotb.test()
+async def detach_is_refused_or_taken_back(dut):
+    """A press that is taken back, and a system that does not answer, change nothing."""
+    bench = Bench(dut)
+    await bench.boot()
+    driver = await bench.bind(0)
+    host, slot = bench.system.host, bench.slots[0]
+    slot.times = Times(button=200_000)
+    await host.write("control.detach_deadline", units=1)
+    await host.write("control.detach", ports=1)
+    await wait_for_slot(host, 0, detach=4)
+    assert slot.log[-1] == "button"
+    await host.write("control.press", ports=1)
+    await slot.until(lambda: slot.log[-1] == "button: taken back")
+    state = await slot_state(host, 0)
+    assert (state["present"], state["link"], state["lost"], state["power"]) == (1, 1, 0, 1)
+    data = bench.rng.randbytes(500)
+    assert await driver.copy_there_and_back(data, 0) == data
+    await settle(bench)
+
+
+async def lose(bench, how, gpu):
+    """Take a GPU away by surprise, in one of several ways."""
+    if how == "release":
+        await bench.release(gpu)
+    elif how == "pull":
+        bench.fault(gpu)
+        bench.system.links[gpu].pull()
+        box, slot = bench._place(gpu)
+        there = sum(1 << s - 1 for b, s in bench.system.slots
+                    if bench.system.boxes[b] is box and s != slot)
+        await box.write("control.present", slots=there)
+
+
+@cocotb.test()
+async def surprise_removal_under_traffic(dut):
+    """A GPU goes at any time of any traffic: its requests end in UR, nobody else notices."""
+    bench = Bench(dut)
+    await bench.boot()
+    system = bench.system
+    others = [Copier(bench, await bench.bind(n)) for n in range(1, len(system.gpus))]
+    for how in ("release", "pull", "release"):
+        driver = await bench.bind(0)
+        copier, reader = Copier(bench, driver), Reader(bench, driver)
+        await copier.begun.wait()
+        await Timer(bench.rng.randint(0, 60_000), "ns")
+        rounds = [other.rounds for other in others]
+        copier.lost = True
+        begin = get_sim_time("ns")
+        await lose(bench, how, 0)
+        state = await bench.gone(0)
+        await Timer(20, "us")
+        await reader.stop()
+        assert reader.statuses[-1] == CplStatus.UR
+        assert reader.first_ur_ns is not None and reader.first_ur_ns >= begin
+        copier.task.cancel()
+        assert state["present"] == 0
+        for other, before in zip(others, rounds, strict=True):
+            while other.rounds == before:
+                await Timer(5, "us")
+        if how == "pull":
+            await bench.release(0)
+            system.links[0]._pulled = False
+            await system.links[0].put_back()
+            box, _ = bench._place(0)
+            await box.write("control.present", slots=sum(
+                1 << s - 1 for b, s in system.slots if system.boxes[b] is box))
+            await bench.gone(0)
+    for other in others:
+        await other.stop()
+    driver = await bench.bind(0)
+    data = bench.rng.randbytes(700)
+    assert await driver.copy_there_and_back(data, 0) == data
+    await settle(bench)
+
+
+@cocotb.test()
+async def resets_under_traffic(dut):
+    """Secondary Bus Reset and Link Disable reset the GPU and leave nothing of before behind."""
+    bench = Bench(dut)
+    await bench.boot()
+    system, slot = bench.system, bench.slots[0]
+    other = Copier(bench, await bench.bind(1))
+    driver = await bench.bind(0)
+    for round, what in enumerate(("reset", "disable", "manager")):
+        copier = Copier(bench, driver)
+        await copier.begun.wait()
+        await Timer(bench.rng.randint(0, 40_000), "ns")
+        resets = system.gpus[0].resets
+        copier.lost = True
+        bench.fault(0)
+        if what == "reset":
+            control = await slot.port.config_read_word(BRIDGE_CONTROL)
+            for value in (control | BRIDGE_RESET, control):
+                await slot.port.config_write_word(BRIDGE_CONTROL, value)
+                await Timer(2, "us")
+        elif what == "disable":
+            for value in (LINK_DISABLE, 0):
+                await slot.port.capability_write_word(PciCapId.EXP, LINK_CONTROL, value)
+                await Timer(2, "us")
+        else:
+            await system.host.write("control.reset", ports=1)
+        await slot.until(lambda n=round: slot.log.count("gone") > n)
+        await wait_for_slot(system.host, 0, link=1)
+        copier.task.cancel()
+        assert system.gpus[0].resets == resets + 1, what
+        system.checker.mended(system.names[0])
+        driver = await bench.use(0, 0)
+        data = bench.rng.randbytes(500)
+        assert await driver.copy_there_and_back(data, 0) == data
+    assert slot.log == ["added", *["gone", "added"] * 3]
+    await other.stop()
+    await settle(bench)
+
+
+@cocotb.test()
+async def deadline_costs_the_slot_its_card(dut):
+    """A GPU that does not answer is lost after the deadline; the request ends in UR."""
+    bench = Bench(dut)
+    await bench.boot()
+    system = bench.system
+    await system.host.write("control.request_deadline", cycles=8192)
+    driver = await bench.bind(0)
+    other = Copier(bench, await bench.bind(1))
+    system.mailboxes[system.names[0]].stall(1, True)
+    bench.fault(0)
+    begin = get_sim_time("ns")
+    completion, = await system.rc.request(TlpType.MEM_READ, driver.dev.bar_addr[0])
+    assert completion.status == CplStatus.UR
+    took = get_sim_time("ns") - begin
+    assert took > 8192 * 4, took
+    state = await bench.gone(0)
+    assert (state["present"], state["lost"]) == (0, 1)
+    counters = (await system.counters())["host"]
+    assert counters["tracking_expired"] == counters["tracking_answered"] == 1
+    await other.stop()
+    # Only another binding brings the card back.
+    system.mailboxes[system.names[0]].stall(1, False)
+    await bench.release(0)
+    await bench.gone(0)
+    driver = await bench.bind(0)
+    assert await driver.serial() == system.gpus[0].serial
+    await settle(bench)

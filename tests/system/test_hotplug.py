@@ -1,0 +1,35 @@
+"""GPUs that come and go in the whole system, below a hot-plug driver."""
+
+import json
+import re
+
+import pytest
+
+import dxpu_sim.benches
+from dxpu_sim.demo import system_design
+from dxpu_sim.hdl.system import System
+from dxpu_sim.runner import Design, fst_available, simulate
+
+#: As ``dxpu demo`` runs it by default, so that all need one build.
+DEMO = system_design().kwargs
+SMALL = {"boxes": (2,), "ports": 2, "paths": 1}
+BENCH = "dxpu_sim.benches.hotplug"
+with open(f"{dxpu_sim.benches.__path__[0]}/hotplug.py") as source:
+    CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_boxes_with_three_gpus(case):
+    simulate(Design(System, DEMO), BENCH, testcase=f"{case}$",
+             env={"DXPU_SYSTEM": json.dumps(DEMO)},
+             waves="fst" if fst_available() else "vcd", window=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("options", [{"width": 32}, {"width": 256}, {"width": 64, "split": True}],
+                         ids=["32", "256", "split"])
+def test_forms(options, case):
+    options = {**SMALL, **options}
+    simulate(Design(System, options), BENCH, testcase=f"{case}$",
+             env={"DXPU_SYSTEM": json.dumps(options)})
