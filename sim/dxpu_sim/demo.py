@@ -313,6 +313,10 @@ def table(report: dict) -> str:
             size = report["options"]["size"]
             lines.append(f"{name:<34}{report[key]:>10.1f} MB/s   {size:,} bytes by the GPU's "
                          "copy engine, verified")
+    for name, key in (("binding to first config request", "bind_to_first_config_ns"),
+                      ("GPU pulled to first UR", "loss_to_ur_ns")):
+        if key in report:
+            lines.append(f"{name:<34}{report[key]:>10,.0f} ns")
     if "frames" in report:
         lines.append(f"{'through the fabric':<34}{report['frames']:>10,} frames, "
                      f"{report['tlps']:,} TLPs; at the PCIe ends {report['pcie_tlps']:,} TLPs")

@@ -17,7 +17,8 @@ class JudgedQueue(wiring.Component):
     A question is asked when its packet is stored whole, never about one that is removed. Packets
     leave in the order they came. Those behind one whose answer is due wait with it.
 
-    Latency two cycles (of the queue), or two from the answer. Throughput one beat per cycle.
+    Latency two cycles (of the queue), or one from the answer, which cannot come earlier than one or
+    two cycles after the packet. Throughput one beat per cycle.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class JudgedQueue(wiring.Component):
         Side information of the packets.
     question : shape-like
     questions : int
-        Packets that can wait for their answers, at least.
+        Questions that can wait to be taken, at least. Latency is a cycle less with one or two.
 
     Members
     -------
@@ -71,7 +72,7 @@ class JudgedQueue(wiring.Component):
             self._width, depth=self._depth,
             meta=data.StructLayout({"meta": self._meta, "asks": 1}))
         m.submodules.questions = questions = Queue(self._question, depth=self._questions)
-        m.submodules.answers = answers = Queue(1, depth=self._questions)
+        m.submodules.answers = answers = Queue(1, depth=2)
         connect(m, questions.o, wiring.flipped(self.question))
         connect(m, wiring.flipped(self.answer), answers.i)
 

@@ -42,8 +42,8 @@ class SlotTracking(wiring.Component):
     slot in which they were sent: those of an earlier one are answered and not open any more, and
     their TLPs must be dropped behind ``down_o``.
 
-    Latency, when idle: 2 cycles down, 7 for non-posted requests; up 2 cycles, at most 8 for a
-    completion. Throughput one beat per cycle; one request and one completion in 4 cycles.
+    Latency from the last beat, when idle: down one cycle, 7 for non-posted requests; up 2 cycles, 6
+    for completions. Throughput one beat per cycle; one request and one completion in 4 cycles.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class SlotTracking(wiring.Component):
     def _wire_up(self, m):
         i, tracker = self.up_i, self._tracker
         m.submodules.up = queue = JudgedQueue(
-            self._width, depth=self._depth, meta=SlotInfo, question=TrackedCompletion)
+            self._width, depth=self._depth, meta=SlotInfo, question=TrackedCompletion, questions=2)
         row, made, info = i.p.meta.row[:5], i.p.meta.made, i.p.meta.info
         closed = Signal()
         m.d.comb += [

@@ -17,13 +17,15 @@ from cocotb.utils import get_sim_time
 from dxpu_sim import lspci
 from dxpu_sim.driver import find_gpus
 from dxpu_sim.gpu import DEVICE_ID, VENDOR_ID
+from dxpu_sim.hotplug_host import Copier, HotPlugHost, Reader
 from dxpu_sim.system import SimulatedSystem
 from dxpu_sim.traversal import CYCLE_NS, conversions, take_apart
 from dxpu_sim.waves import Trace
 
 #: What must hold, in the order in which it is found out.
-CHECKS = ("tree", "names", "registers", "video_memory", "interrupts", "round_trip", "copy_to_gpu",
-          "copy_to_host", "copies_together", "tlps_exact", "fabric_lossless", "counters_clean")
+CHECKS = ("empty_slots", "hot_plug", "tree", "names", "registers", "video_memory", "interrupts",
+          "round_trip", "copy_to_gpu", "copy_to_host", "copies_together", "tlps_exact",
+          "fabric_lossless", "counters_clean", "surprise_removal", "slot_clean", "others_unharmed")
 
 #: Simulated time without traffic before a measurement.
 QUIET_NS = 5_000
@@ -37,6 +39,7 @@ class Demo:
         self.folder = Path.cwd()
         self.dut = dut
         self.system = SimulatedSystem(dut, self.options["system"])
+        self.host = HotPlugHost(self.system)
         self.rng = self.system.rng
         self.result = {"checks": dict.fromkeys(CHECKS, False), "error": None}
         self._progress = open(self.folder / "progress.txt", "w", buffering=1)  # noqa: SIM115
@@ -77,16 +80,28 @@ class Demo:
         await self.copy()
         await self.copy_together()
         await self.finish()
+        await self.pull()
 
     async def boot(self):
-        """The manager binds the GPUs, the host enumerates."""
+        """The host boots with empty slots; then the manager binds GPUs, one after the other."""
         system = self.system
         if self.options["wave"] == "all":
             self._start_trace()
-        self.step("Connecting host and boxes")
-        await system.connect()
-        self.step("Enumerating the PCI tree")
-        await system.rc.enumerate()
+        self.step("Booting the host with empty slots")
+        await self.host.boot()
+        self.hold("empty_slots", not find_gpus(system.rc), "there is a GPU before any was bound")
+        waits = []
+        for n, name in enumerate(system.names):
+            self.step(f"GPU {n} arrives")
+            first = []
+            system.mailboxes[name].received.append(
+                lambda _, first=first: first.append(get_sim_time("ns")))
+            await self.host.arrive(n, n)
+            waits.append(first[0] - self.host.committed_ns)
+            self.detail(f"first configuration request {waits[-1]:,.0f} ns after its binding")
+        self.result["bind_to_first_config_ns"] = max(waits)
+        self.hold("hot_plug", all(slot.log == ["added"] for slot in self.host.slots[:len(waits)]),
+                  f"{[slot.log for slot in self.host.slots]}")
         system.drivers = find_gpus(system.rc)
         self.result["tree"] = lspci.tree(system.rc.host_bridge.bus, self._name)
         self.hold("tree", len(system.drivers) == len(system.gpus),
@@ -258,6 +273,36 @@ class Demo:
                   f"{counters}")
         await self.system.finish()
         self.hold("counters_clean")
+
+    async def pull(self):
+        """The last GPU is pulled in the middle of a copy."""
+        system, lost = self.system, len(self.system.gpus) - 1
+        slot, state = self.host.slots[lost], {}
+        self.step(f"Somebody pulls GPU {lost} while it copies")
+        copier = Copier(self.host, system.drivers[lost])
+        reader = Reader(self.host, system.drivers[lost])
+        await copier.begun.wait()
+        await Timer(self.rng.randint(10_000, 30_000), "ns")
+        rounds = copier.rounds
+        copier.lost = True
+        begin = get_sim_time("ns")
+        await self.host.pull(lost)
+        state = await self.host.gone(lost)
+        await Timer(QUIET_NS, "ns")
+        await reader.stop()
+        copier.task.cancel()
+        self.hold("surprise_removal", copier.rounds == rounds and reader.first_ur_ns is not None,
+                  "the GPU went on copying, or its reads were not answered with UR")
+        self.result["loss_to_ur_ns"] = reader.first_ur_ns - begin
+        self.detail(f"first Unsupported Request {self.result['loss_to_ur_ns']:,.0f} ns later")
+        self.hold("slot_clean", slot.log[-1] == "gone" and not state["present"]
+                  and len(find_gpus(system.rc)) == lost, f"{slot.log}, {state}")
+        for driver in system.drivers[:lost]:
+            data = self.rng.randbytes(1000)
+            self._same("others_unharmed", driver, await driver.copy_there_and_back(data, 0), data)
+        await system.idle()
+        system.checker.finish()
+        self.hold("others_unharmed")
 
     def write(self):
         """Write down what is known."""

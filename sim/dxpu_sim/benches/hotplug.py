@@ -8,14 +8,14 @@ import json
 import os
 
 import cocotb
-from cocotb.triggers import Event, Timer
+from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
 from cocotbext.pcie.core.caps import PciCapId
 from cocotbext.pcie.core.tlp import CplStatus, TlpType
 
-from dxpu_sim.driver import GpuDriver
-from dxpu_sim.pciehp import Times, enumerate_with_room, find_slots
-from dxpu_sim.setup import bind, slot_state, unbind, wait_for_slot
+from dxpu_sim.hotplug_host import Copier, HotPlugHost, Reader
+from dxpu_sim.pciehp import Times
+from dxpu_sim.setup import slot_state, wait_for_slot
 from dxpu_sim.system import SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
@@ -23,129 +23,6 @@ OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 # Bridge Control, and Link Control in the PCI Express capability.
 BRIDGE_CONTROL, BRIDGE_RESET = 0x3e, 1 << 6
 LINK_CONTROL, LINK_DISABLE = 0x10, 1 << 4
-
-
-class Bench:
-    """A host that boots with empty slots."""
-
-    def __init__(self, dut):
-        self.system = SimulatedSystem(dut, OPTIONS)
-        self.rng = self.system.rng
-        self.operation = 0
-        self.slots = []
-
-    async def boot(self):
-        """Fabric, enumeration, hot-plug drivers; no GPU is bound."""
-        system = self.system
-        await system.prepare()
-        await enumerate_with_room(system.rc)
-        self.slots = find_slots(system.rc)
-        assert len(self.slots) == system.ports
-        for slot in self.slots:
-            await slot.start()
-
-    def _place(self, gpu):
-        box, slot = self.system.slots[gpu]
-        return self.system.boxes[box], slot
-
-    async def bind(self, gpu, port=None):
-        """Bind GPU ``gpu`` and wait until its driver has it."""
-        port = gpu if port is None else port
-        system, (box, slot) = self.system, self._place(gpu)
-        name = system.names[gpu]
-        system.routes.slots = {n: other for n, other in system.routes.slots.items()
-                               if other != name} | {port: name}
-        system.routes.renumber()
-        self.operation += 1
-        await bind(system.host, port, box, slot, generation=self.operation,
-                   operation_id=self.operation)
-        await wait_for_slot(system.host, port, link=1)
-        system.checker.mended(name)
-        system.routes.present.add(port)
-        return await self.use(gpu, port)
-
-    async def use(self, gpu, port):
-        """Wait until the driver of the slot has the GPU, and open it."""
-        await self.slots[port].until(lambda: self.slots[port].has_gpu)
-        driver = GpuDriver(self.system.rc, self.slots[port].device)
-        await driver.open(interrupts=self.rng.choice(["msi", "msix"]))
-        assert await driver.serial() == self.system.gpus[gpu].serial
-        return driver
-
-    async def release(self, gpu, port=None):
-        """Release both rows, whatever goes on."""
-        port = gpu if port is None else port
-        self.operation += 1
-        self.fault(gpu)
-        await unbind(self.system.host, port, *self._place(gpu), generation=self.operation,
-                     operation_id=self.operation)
-
-    def fault(self, gpu):
-        """From now on TLPs to and from the GPU may be lost."""
-        self.system.checker.fault(self.system.names[gpu])
-
-    async def gone(self, port):
-        """Wait until the host has seen that the slot is empty."""
-        slot = self.slots[port]
-        await slot.until(lambda: not slot.on and slot.device is None)
-        state = await wait_for_slot(self.system.host, port, link=0, drained=1)
-        self.system.routes.present.discard(port)
-        return state
-
-
-class Copier:
-    """A driver that copies there and back until it is told to stop, or its GPU goes."""
-
-    def __init__(self, bench, driver, *, size=1500):
-        self.driver, self.bench, self.size = driver, bench, size
-        self.rounds = 0
-        self.lost = False
-        self._stop = False
-        self.begun = Event()
-        self.task = cocotb.start_soon(self._run())
-
-    async def _run(self):
-        while not self._stop:
-            data = self.bench.rng.randbytes(self.bench.rng.randint(1, self.size))
-            self.begun.set()
-            vram = self.bench.rng.randrange(1 << 16)
-            back = await self.driver.copy_there_and_back(data, vram)
-            if self.lost:
-                return
-            assert back == data, "copied bytes differ"
-            self.rounds += 1
-
-    async def stop(self):
-        """Finish the copy under way."""
-        self._stop = True
-        await self.task
-
-
-class Reader:
-    """Reads a register of a GPU for ever and keeps what happened."""
-
-    def __init__(self, bench, driver):
-        self.rc, self.driver = bench.system.rc, driver
-        self.statuses = []
-        self.first_ur_ns = None
-        self._stop = False
-        self._address = driver.dev.bar_addr[0]
-        self.task = cocotb.start_soon(self._run())
-
-    async def _run(self):
-        while not self._stop:
-            completion, = await self.rc.request(TlpType.MEM_READ, self._address)
-            self.statuses.append(completion.status)
-            if completion.status == CplStatus.UR and self.first_ur_ns is None:
-                self.first_ur_ns = get_sim_time("ns")
-
-    async def stop(self):
-        """Stop, and check that after the first UR only UR came."""
-        self._stop = True
-        await self.task
-        good = [s == CplStatus.SC for s in self.statuses]
-        assert good == sorted(good, reverse=True), "a dead slot came to life"
-        assert set(self.statuses) <= {CplStatus.SC, CplStatus.UR}
 
 
 async def settle(bench):
@@ -157,7 +34,7 @@ async def settle(bench):
 @cocotb.test()
 async def managed_bind_and_unbind(dut):
     """A GPU arrives, is used, is asked to leave, and serves in another slot; each in one step."""
-    bench = Bench(dut)
+    bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     for port in (0, 1, 0):
         driver = await bench.bind(0, port)
@@ -185,7 +62,7 @@ async def managed_bind_and_unbind(dut):
 @cocotb.test()
 async def detach_is_refused_or_taken_back(dut):
     """A press that is taken back, and a system that does not answer, change nothing."""
-    bench = Bench(dut)
+    bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     driver = await bench.bind(0)
     host, slot = bench.system.host, bench.slots[0]
@@ -203,23 +80,10 @@ async def detach_is_refused_or_taken_back(dut):
     await settle(bench)
 
 
-async def lose(bench, how, gpu):
-    """Take a GPU away by surprise, in one of several ways."""
-    if how == "release":
-        await bench.release(gpu)
-    elif how == "pull":
-        bench.fault(gpu)
-        bench.system.links[gpu].pull()
-        box, slot = bench._place(gpu)
-        there = sum(1 << s - 1 for b, s in bench.system.slots
-                    if bench.system.boxes[b] is box and s != slot)
-        await box.write("control.present", slots=there)
-
-
 @cocotb.test()
 async def surprise_removal_under_traffic(dut):
     """A GPU goes at any time of any traffic: its requests end in UR, nobody else notices."""
-    bench = Bench(dut)
+    bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     system = bench.system
     others = [Copier(bench, await bench.bind(n)) for n in range(1, len(system.gpus))]
@@ -231,7 +95,7 @@ async def surprise_removal_under_traffic(dut):
         rounds = [other.rounds for other in others]
         copier.lost = True
         begin = get_sim_time("ns")
-        await lose(bench, how, 0)
+        await (bench.release(0) if how == "release" else bench.pull(0))
         state = await bench.gone(0)
         await Timer(20, "us")
         await reader.stop()
@@ -244,11 +108,7 @@ async def surprise_removal_under_traffic(dut):
                 await Timer(5, "us")
         if how == "pull":
             await bench.release(0)
-            system.links[0]._pulled = False
-            await system.links[0].put_back()
-            box, _ = bench._place(0)
-            await box.write("control.present", slots=sum(
-                1 << s - 1 for b, s in system.slots if system.boxes[b] is box))
+            await bench.put_back(0)
             await bench.gone(0)
     for other in others:
         await other.stop()
@@ -261,7 +121,7 @@ async def surprise_removal_under_traffic(dut):
 @cocotb.test()
 async def resets_under_traffic(dut):
     """Secondary Bus Reset and Link Disable reset the GPU and leave nothing of before behind."""
-    bench = Bench(dut)
+    bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     system, slot = bench.system, bench.slots[0]
     other = Copier(bench, await bench.bind(1))
@@ -289,7 +149,8 @@ async def resets_under_traffic(dut):
         copier.task.cancel()
         assert system.gpus[0].resets == resets + 1, what
         system.checker.mended(system.names[0])
-        driver = await bench.use(0, 0)
+        await slot.until(lambda n=round: slot.log.count("added") > n + 1)
+        driver = await bench.open(0, 0)
         data = bench.rng.randbytes(500)
         assert await driver.copy_there_and_back(data, 0) == data
     assert slot.log == ["added", *["gone", "added"] * 3]
@@ -300,7 +161,7 @@ async def resets_under_traffic(dut):
 @cocotb.test()
 async def deadline_costs_the_slot_its_card(dut):
     """A GPU that does not answer is lost after the deadline; the request ends in UR."""
-    bench = Bench(dut)
+    bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     system = bench.system
     await system.host.write("control.request_deadline", cycles=8192)

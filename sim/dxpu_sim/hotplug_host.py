@@ -1,0 +1,169 @@
+"""A host whose GPUs come and go: what its hot-plug driver, its manager and people at boxes do."""
+
+import cocotb
+from cocotb.triggers import Event
+from cocotb.utils import get_sim_time
+from cocotbext.pcie.core.tlp import CplStatus, TlpType
+
+from .driver import GpuDriver
+from .pciehp import enumerate_with_room, find_slots
+from .setup import bind, unbind, wait_for_slot
+
+__all__ = ["Copier", "HotPlugHost", "Reader"]
+
+
+class HotPlugHost:
+    """A simulated system whose host boots with empty slots, and the manager that fills them.
+
+    Parameters
+    ----------
+    system : :class:`~dxpu_sim.system.SimulatedSystem`
+
+    Attributes
+    ----------
+    slots : list of :class:`~dxpu_sim.pciehp.Slot`
+        After :meth:`boot`; by downstream port.
+    committed_ns : float
+        When the newest binding was committed.
+    """
+
+    def __init__(self, system):
+        self.system = system
+        self.rng = system.rng
+        self.operation = 0
+        self.slots = []
+        self.committed_ns = 0.0
+
+    async def boot(self):
+        """Fabric, enumeration, hot-plug drivers; no GPU is bound."""
+        system = self.system
+        await system.prepare()
+        await enumerate_with_room(system.rc)
+        self.slots = find_slots(system.rc)
+        assert len(self.slots) == system.ports
+        for slot in self.slots:
+            await slot.start()
+
+    def _place(self, gpu):
+        box, slot = self.system.slots[gpu]
+        return self.system.boxes[box], slot
+
+    async def bind(self, gpu, port=None):
+        """Bind GPU ``gpu``, wait until the host has it, and open its driver."""
+        port = gpu if port is None else port
+        await self.arrive(gpu, port)
+        return await self.open(gpu, port)
+
+    async def open(self, gpu, port):
+        """A driver for the GPU in the slot of ``port``, which must be ``gpu``."""
+        driver = GpuDriver(self.system.rc, self.slots[port].device)
+        await driver.open(interrupts=self.rng.choice(["msi", "msix"]))
+        assert await driver.serial() == self.system.gpus[gpu].serial
+        return driver
+
+    async def arrive(self, gpu, port):
+        """Bind a GPU to a port and wait until the driver of the slot has brought it up."""
+        system, (box, slot) = self.system, self._place(gpu)
+        name = system.names[gpu]
+        system.routes.slots = {n: other for n, other in system.routes.slots.items()
+                               if other != name} | {port: name}
+        system.routes.renumber()
+        self.operation += 1
+        await bind(system.host, port, box, slot, generation=self.operation,
+                   operation_id=self.operation)
+        self.committed_ns = get_sim_time("ns")
+        await wait_for_slot(system.host, port, link=1)
+        system.checker.mended(name)
+        system.routes.present.add(port)
+        await self.slots[port].until(lambda: self.slots[port].has_gpu)
+
+    async def release(self, gpu, port=None):
+        """Release both rows, whatever goes on."""
+        port = gpu if port is None else port
+        self.operation += 1
+        self.fault(gpu)
+        await unbind(self.system.host, port, *self._place(gpu), generation=self.operation,
+                     operation_id=self.operation)
+
+    def fault(self, gpu):
+        """From now on TLPs to and from the GPU may be lost."""
+        self.system.checker.fault(self.system.names[gpu])
+
+    async def gone(self, port):
+        """Wait until the host has seen that the slot is empty."""
+        slot = self.slots[port]
+        await slot.until(lambda: not slot.on and slot.device is None)
+        state = await wait_for_slot(self.system.host, port, link=0, drained=1)
+        self.system.routes.present.discard(port)
+        return state
+
+    async def _tell_presence(self, box, *, without=()):
+        there = sum(1 << slot - 1 for n, (b, slot) in enumerate(self.system.slots)
+                    if self.system.boxes[b] is box and n not in without)
+        await box.write("control.present", slots=there)
+
+    async def pull(self, gpu):
+        """Somebody pulls the GPU from its box."""
+        self.fault(gpu)
+        self.system.links[gpu].pull()
+        await self._tell_presence(self._place(gpu)[0], without=(gpu,))
+
+    async def put_back(self, gpu):
+        """Somebody puts the GPU into its box again."""
+        await self.system.links[gpu].put_back()
+        await self._tell_presence(self._place(gpu)[0])
+
+
+class Copier:
+    """A driver that copies there and back until it is told to stop, or its GPU goes."""
+
+    def __init__(self, bench, driver, *, size=1500):
+        self.driver, self.bench, self.size = driver, bench, size
+        self.rounds = 0
+        self.lost = False
+        self._stop = False
+        self.begun = Event()
+        self.task = cocotb.start_soon(self._run())
+
+    async def _run(self):
+        while not self._stop:
+            data = self.bench.rng.randbytes(self.bench.rng.randint(1, self.size))
+            self.begun.set()
+            vram = self.bench.rng.randrange(1 << 16)
+            back = await self.driver.copy_there_and_back(data, vram)
+            if self.lost:
+                return
+            assert back == data, "copied bytes differ"
+            self.rounds += 1
+
+    async def stop(self):
+        """Finish the copy under way."""
+        self._stop = True
+        await self.task
+
+
+class Reader:
+    """Reads a register of a GPU for ever and keeps what happened."""
+
+    def __init__(self, bench, driver):
+        self.rc, self.driver = bench.system.rc, driver
+        self.statuses = []
+        self.first_ur_ns = None
+        self._stop = False
+        self._address = driver.dev.bar_addr[0]
+        self.task = cocotb.start_soon(self._run())
+
+    async def _run(self):
+        while not self._stop:
+            completion, = await self.rc.request(TlpType.MEM_READ, self._address)
+            self.statuses.append(completion.status)
+            if completion.status == CplStatus.UR and self.first_ur_ns is None:
+                self.first_ur_ns = get_sim_time("ns")
+
+    async def stop(self):
+        """Stop, and check that after the first UR only UR came."""
+        self._stop = True
+        await self.task
+        good = [s == CplStatus.SC for s in self.statuses]
+        assert good == sorted(good, reverse=True), "a dead slot came to life"
+        assert set(self.statuses) <= {CplStatus.SC, CplStatus.UR}
