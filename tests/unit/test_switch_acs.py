@@ -96,7 +96,7 @@ def test_no_request_goes_from_slot_to_slot():
         bench.present(ctx, 7)
         # The same traffic, first without access control.
         traffic = [(rng.randrange(3), raw)
-                   for raw in random_traffic(rng, bench, 120, kinds=kinds)]
+                   for raw in random_traffic(rng, bench, 50, kinds=kinds)]
         for isolated in (False, True):
             if isolated:
                 groups = Grouping(bench, ctx)

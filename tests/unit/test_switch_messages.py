@@ -260,7 +260,7 @@ def test_only_acknowledgements_are_gathered():
 
 
 @pytest.mark.parametrize(("width", "ports", "steps"), [
-    (64, 5, 80), (32, 2, 50), (512, 3, 50),
+    (64, 5, 60), (32, 2, 40), (512, 3, 40),
     pytest.param(64, 32, 1500, marks=pytest.mark.long),
     pytest.param(128, 8, 3000, marks=pytest.mark.long)])
 def test_random_steps(width, ports, steps):
