@@ -538,7 +538,9 @@ class RootComplex(LibraryRootComplex):
     async def perform_nonposted_operation(self, req, timeout=0, timeout_unit="ns"):
         """Perform ``req``; the library's own timeouts are not used."""
         kind = req.fmt_type
-        completions = await super().perform_nonposted_operation(req, self.timeout_ns, "ns")
+        # In a task of its own, so that the tag is freed even if whoever asked is stopped.
+        completions = await cocotb.start_soon(
+            super().perform_nonposted_operation(req, self.timeout_ns, "ns"))
         last = completions[-1] if completions else None
         if last is None or (req.fmt_type in _MEMORY_READS and last.status == CplStatus.SC
                             and last.byte_count > completion_length(last)):

@@ -3,9 +3,10 @@
 Everything goes through the register ports of the proxies, one access at a time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from cocotb.triggers import Timer, ValueChange, with_timeout
+from cocotb.triggers import Lock, Timer, ValueChange, with_timeout
 
 __all__ = ["Proxy", "RegisterError", "bind", "open_session", "slot_state", "unbind",
            "wait_for_slot"]
@@ -17,7 +18,7 @@ class RegisterError(Exception):
 
 @dataclass
 class Proxy:
-    """Register access to one proxy of a simulated system.
+    """Register access to one proxy of a simulated system, for many tasks at a time.
 
     Parameters
     ----------
@@ -33,11 +34,20 @@ class Proxy:
     name: str
     map: object
     node: int
+    #: Of a command, a microsecond apart.
+    TRIES: ClassVar[int] = 50
+    #: Held for an access, and for a command of several accesses.
+    _bus: Lock = field(default_factory=Lock)
+    _commands: Lock = field(default_factory=Lock)
 
     def _port(self, name):
         return getattr(self.dut, f"{self.name}__{name}")
 
     async def _access(self, address, write, data, path):
+        async with self._bus:
+            return await self._access_alone(address, write, data, path)
+
+    async def _access_alone(self, address, write, data, path):
         self._port("address").value = address
         self._port("write").value = write
         self._port("data").value = data
@@ -61,14 +71,22 @@ class Proxy:
 
     async def commit(self, row, *, used, generation, operation_id, node=0, slot=0, stream=0,
                      paths=0):
-        """Give a mapping table a command; raises :exc:`RegisterError` unless it ends with DONE."""
+        """Give a mapping table a command; raises :exc:`RegisterError` unless it ends with DONE.
+
+        While the end of the row's last binding is under way, the command is repeated.
+        """
         from dxpu.mapping.types import CommitCode
-        await self.write("table.epoch", value=0)
-        await self.write("table.operation_id", value=operation_id)
-        await self.write("table.target", node=node, slot=slot, stream=stream)
-        await self.write("table.paths", mask=paths)
-        await self.write("table.commit", generation=generation, row=row, used=used)
-        code = CommitCode((await self.read("table.result"))["code"])
+        async with self._commands:
+            await self.write("table.epoch", value=0)
+            await self.write("table.operation_id", value=operation_id)
+            await self.write("table.target", node=node, slot=slot, stream=stream)
+            await self.write("table.paths", mask=paths)
+            for _ in range(self.TRIES):
+                await self.write("table.commit", generation=generation, row=row, used=used)
+                code = CommitCode((await self.read("table.result"))["code"])
+                if code is not CommitCode.DRAINING:
+                    break
+                await Timer(1, "us")
         if code is not CommitCode.DONE:
             raise RegisterError(f"{self.name}: commit of row {row} ended with {code.name}")
 

@@ -33,3 +33,10 @@ def test_forms(options, case):
     options = {**SMALL, **options}
     simulate(Design(System, options), BENCH, testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(options)})
+
+
+@pytest.mark.long
+def test_a_hundred_lives_on_eight_slots():
+    options = {"width": 64, "boxes": (4, 4), "ports": 8, "paths": 2}
+    simulate(Design(System, options), BENCH, testcase="cycles_on_all_slots$",
+             env={"DXPU_SYSTEM": json.dumps(options), "DXPU_CYCLES": "100"})

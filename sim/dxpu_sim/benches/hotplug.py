@@ -6,6 +6,7 @@ complex ends the test if a completion comes that nobody waits for, or none in ti
 
 import json
 import os
+from collections import Counter
 
 import cocotb
 from cocotb.triggers import Timer
@@ -19,6 +20,8 @@ from dxpu_sim.setup import slot_state, wait_for_slot
 from dxpu_sim.system import SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
+#: Lives of GPUs in :func:`cycles_on_all_slots`.
+CYCLES = int(os.environ.get("DXPU_CYCLES", "8"))
 
 # Bridge Control, and Link Control in the PCI Express capability.
 BRIDGE_CONTROL, BRIDGE_RESET = 0x3e, 1 << 6
@@ -186,3 +189,47 @@ async def deadline_costs_the_slot_its_card(dut):
     driver = await bench.bind(0)
     assert await driver.serial() == system.gpus[0].serial
     await settle(bench)
+
+
+@cocotb.test()
+async def cycles_on_all_slots(dut):
+    """Every slot on its own: bind, copy for a while, and leave by agreement or by surprise."""
+    bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
+    await bench.boot()
+    host, rng, ends = bench.system.host, bench.rng, Counter()
+
+    async def leave(gpu, copier):
+        """One way to go; what is copied must be right until then."""
+        how = rng.choice(("detach", "release", "pull"))
+        ends[how] += 1
+        if how == "detach":
+            await copier.stop()
+            await host.write("control.detach", ports=1 << gpu)
+            await wait_for_slot(host, gpu, detach=3)
+            bench.system.routes.present.discard(gpu)
+            await bench.release(gpu)
+        else:
+            copier.lost = True
+            await (bench.release(gpu) if how == "release" else bench.pull(gpu))
+            await bench.gone(gpu)
+            copier.task.cancel()
+            if how == "pull":
+                await bench.release(gpu)
+                await bench.put_back(gpu)
+        await bench.gone(gpu)
+
+    async def lives(gpu):
+        while ends.total() < CYCLES:
+            copier = Copier(bench, await bench.bind(gpu))
+            await Timer(rng.randint(0, 150_000), "ns")
+            await leave(gpu, copier)
+            rounds[gpu] += copier.rounds
+
+    rounds = [0] * len(bench.system.gpus)
+    tasks = [cocotb.start_soon(lives(gpu)) for gpu in range(len(rounds))]
+    for task in tasks:
+        await task
+    cocotb.log.info("%s, whole copies %s", dict(ends), rounds)
+    await settle(bench)
+    counters = (await bench.system.counters())["host"]
+    assert not counters["tracking_expired"] and not counters["tracking_unlike"]
