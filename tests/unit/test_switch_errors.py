@@ -25,10 +25,11 @@ class Bench(SwitchBench):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.values = {}
+        self.more = []  # processes
 
     @property
     def background(self):
-        return [*super().background, self._follow]
+        return [*super().background, self._follow, *self.more]
 
     async def _follow(self, ctx):
         async for *_, update in ctx.tick().sample(self.dut.switch.config):
@@ -402,6 +403,34 @@ def test_storm():
                                       + [(0x208, COR)] * 5)
 
     bench.simulate(main, deadline=400_000)
+
+
+def test_cycles():
+    """How long errors keep configuration requests waiting."""
+    bench = Bench(64, 2, random.Random(seed()))
+    waits = []
+
+    async def watch(ctx):
+        async for *_, hold in ctx.tick().sample(bench.dut.switch._space.hold):
+            waits.append(hold)
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        bench.present(ctx, 3)
+        await bench.clear(ctx)
+        waits.clear()
+        await bench.step(ctx, [memory_tlp(OUTSIDE, wide=False)])
+        assert sum(waits) == 23
+        await bench.clear(ctx)
+        await bench.step(ctx, [bench.write(n, register, data, enables) for n in (0, 1)
+                               for register, data, enables in (
+                                   (COMMAND, 0x107, 3), (DEVICE, 0xF, 3), (BRIDGE, 2 << 16, 12))])
+        waits.clear()
+        await bench.step(ctx, [], [(0, memory_tlp(WINDOW, write=True, requester=0x300))])
+        assert sum(waits) == 66
+
+    bench.more = [watch]
+    bench.simulate(main)
 
 
 def test_the_map_has_what_is_reported():

@@ -105,7 +105,8 @@ class ErrorLogger(wiring.Component):
     Pointer and Header Log if they are not occupied; the message, if enabled. That of a downstream
     port passes the upstream port as one from a slot would.
 
-    One record at a time, an access to a configuration space in each step; 10 to 120 cycles.
+    One record at a time, an access to a configuration space in each step: 23 cycles for an advisory
+    error that is masked, 66 for one that a downstream port logs and signals.
 
     Ref: PCIe Base 5.0, 6.2.3.2.4, 6.2.4, 6.2.5, 6.2.6, 7.5.1.1.4, 7.5.1.3.7, 7.8.4
 
