@@ -319,3 +319,32 @@ def test_a_lost_upstream_link_resets_everything():
         assert ctx.get(dut.bus) == 2
 
     simulate(dut, main, background=bench.background)
+
+
+def test_what_names_the_upstream_port_ends_there():
+    """From a slot: completions and messages by ID for the upstream port itself do not go up."""
+    bench = SwitchBench(64, 2, random.Random(seed()))
+
+    def completion(requester):
+        return Tlp(*KINDS["Cpl"], completer_id=0x0300, requester_id=requester, tag=1,
+                   byte_count=4).pack()
+
+    def message(target):
+        return Tlp(1, 0b10010, requester_id=0x0300, message_code=0x7F, target_id=target).pack()
+
+    async def main(ctx):
+        bench.present(ctx, 3)
+        # Before a number is captured bus 0 is the root's, as ever.
+        await access(bench, ctx, 1, 0, 0, type1=False)
+        assert await bench.run(ctx, from_slots=[(0, completion(0x0000))]) != []
+        bench.present(ctx, 0)
+        await enumerate_tree(bench, ctx)
+        bench.present(ctx, 3)
+        await access(bench, ctx, 1, 0, 0, type1=False)
+        for make in (completion, message):
+            for target in (0x0000, 0x0101, 0x0108):
+                assert await bench.run(ctx, from_slots=[(0, make(target))]) == [(UP, make(target))]
+            assert await bench.run(ctx, from_slots=[(0, make(0x0100))]) == []
+        assert (bench.totals["unexpected1"], bench.totals["unclaimed1"]) == (1, 1)
+
+    bench.simulate(main, deadline=400_000)

@@ -58,6 +58,7 @@ class DownstreamDecider(Decider):
         self._source = Signal(PortState, reset_less=True)  #: of the port it comes from
         self._source_active = Signal(reset_less=True)      #: its link, or nobody asks for it
         self._own = Signal(reset_less=True)                #: what was hit is that same port
+        self._for_us = Signal(reset_less=True)             #: it names the upstream port itself
 
     def _learn(self, m):
         super()._learn(m)
@@ -66,6 +67,9 @@ class DownstreamDecider(Decider):
         m.d.sync += [
             self._source_active.eq(self._a.due | self.link_active.bit_select(port, 1)),
             self._own.eq(self.result.p.port == port),
+            # Bus 0 is the root's: no upstream port is there.
+            self._for_us.eq((self._a.info.target_id == Cat(C(0, 3), self.upstream_id))
+                            & self.upstream_id[5:].any()),
         ]
 
     def _rules(self, m):
@@ -176,7 +180,7 @@ class DownstreamDecider(Decider):
                 peer.eq(~upward),
             ]
         with m.Else():
-            m.d.comb += upward.eq(~(self._inside | self._internal))
+            m.d.comb += upward.eq(~(self._inside | self._internal | self._for_us))
 
     def _send(self, m, up_open, upward, peer):
         """Turn the choice into a target; the port at which it fails is the completer."""

@@ -17,23 +17,10 @@ from dxpu_sim.checkers import watch
 from dxpu_sim import lspci
 from dxpu_sim.driver import find_devices, find_gpus
 from dxpu_sim.gpu import Gpu
-from dxpu_sim.pcie import (DirectPort, RootComplex, TlpRecord, attach_device, attach_host, quiet,
+from dxpu_sim.model_switch import Wire
+from dxpu_sim.pcie import (DirectPort, RootComplex, attach_device, attach_host, quiet,
                            replace_port, until)
 from dxpu_sim.switch_route import SwitchRoute
-
-
-class Wire:
-    """One end of a wire between two ports; looks like a :class:`~dxpu_sim.pcie.Mailbox`."""
-
-    def __init__(self, other=None):
-        self.sent, self.received = [], []
-        self.other = other or Wire(self)
-
-    async def send(self, raw, token=None):
-        """Deliver at the other end at once."""
-        record = TlpRecord(raw, token=token)
-        for callback in (*self.sent, *self.other.received):
-            callback(record)
 
 
 class System:

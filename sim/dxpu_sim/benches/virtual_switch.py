@@ -47,8 +47,8 @@ class System:
         """Let everything arrive, and ask the checkers and the counters."""
         await self.idle()
         self.checker.finish()
-        for name in ("blocked", "unexpected", "fenced", "malformed"):
-            assert int(getattr(self.dut, name).value) == 0, name
+        for name in ("blocked", "unexpected0", "unexpected1", "fenced", "malformed"):
+            assert int(getattr(self.dut, f"count_{name}").value) == 0, name
 
 
 @cocotb.test()

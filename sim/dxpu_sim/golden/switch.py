@@ -327,6 +327,11 @@ class GoldenSwitch:
 
     # The end of power (5.3.3.2.1).
 
+    @property
+    def asked_to_turn_off(self) -> bool:
+        """Whether a PME_Turn_Off waits for answers of slots."""
+        return self._acks_due is not None
+
     def _gather(self) -> None:
         """When all slots that have a link and were asked have answered, one PME_TO_Ack goes up."""
         if self._acks_due is not None and not self._acks_due:
@@ -588,7 +593,9 @@ class GoldenSwitch:
             assert info.target_id is not None
             bus = info.target_id >> 8
             target = next((n for n, b in enumerate(self.down) if b.has_bus(bus)), None)
-            inside = self.up.has_bus(bus)
+            # The switch makes no requests: what names its upstream port ends there (2.3.2).
+            inside = self.up.has_bus(bus) or (
+                info.target_id == self.captured and self.captured >> 8 != 0)
             redirected = acs("P2P Request Redirect")
             if info.cls is TlpClass.CPL:
                 redirected = acs("P2P Completion Redirect") and not info.attr & 2

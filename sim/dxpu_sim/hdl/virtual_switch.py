@@ -32,16 +32,22 @@ class SwitchTop(wiring.Component):
     host, device0, device1, ... : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
     present : ``ports``
         Devices in the slots.
-    blocked, unexpected, fenced, malformed : 16
-        Counters of what should not happen.
+    count_config, count_unsupported0, ... : 16
+        Counters, one for each of :attr:`VirtualSwitch.STATS`.
+    count_malformed, count_discarded, count_overflow : 16
+        Counters of TLPs that did not get into the switch, all ports together.
     """
+
+    #: Counters besides those of the switch.
+    ENTRY = ("malformed", "discarded", "overflow")
+    COUNTERS = (*(name.removeprefix("stat_") for name in VirtualSwitch.STATS), *ENTRY)
 
     def __init__(self, width=64, *, ports=3, depth=512):
         super().__init__({
             "host": In(MailboxSignature()),
             **{f"device{n}": In(MailboxSignature()) for n in range(ports)},
             "present": In(ports),
-            **dict.fromkeys(("blocked", "unexpected", "fenced", "malformed"), Out(16)),
+            **dict.fromkeys((f"count_{name}" for name in self.COUNTERS), Out(16)),
         })
         self._width = check_width(width)
         self._ports = ports
@@ -57,15 +63,15 @@ class SwitchTop(wiring.Component):
             connect(m, getattr(table, f"result{n}"), getattr(switch, f"result{n}"))
         m.d.comb += [table.config.eq(switch.config), switch.present.eq(self.present)]
 
-        malformed = []
-        source, sink = self._port(m, "host", 1, malformed)
+        ingresses = []
+        source, sink = self._port(m, "host", 1, ingresses)
         connect(m, source, switch.upstream_i)
         connect(m, switch.upstream_o, sink)
         m.submodules.merge = merge = PacketArbiter(self._width, count=self._ports, meta=SlotInfo)
         connect(m, merge.o, switch.downstream_i)
         out = switch.downstream_o
         for n in range(self._ports):
-            source, sink = self._port(m, f"device{n}", n + 2, malformed)
+            source, sink = self._port(m, f"device{n}", n + 2, ingresses)
             self._beats(m, source, merge.i[n])
             m.d.comb += [merge.i[n].p.meta.port.eq(n), merge.i[n].p.meta.info.eq(source.p.meta),
                          merge.i[n].p.meta.life.eq(switch.lives[n])]
@@ -73,14 +79,15 @@ class SwitchTop(wiring.Component):
             self._beats(m, out, sink, chosen)
             m.d.comb += sink.p.meta.eq(out.p.meta.cls)
 
-        for counter, events in (
-                (self.blocked, [switch.stat_blocked]), (self.fenced, [switch.stat_fenced]),
-                (self.unexpected, [switch.stat_unexpected0, switch.stat_unexpected1]),
-                (self.malformed, malformed)):
-            m.d.sync += counter.eq(counter + sum(events))
+        events = {name.removeprefix("stat_"): [getattr(switch, name)] for name in switch.STATS}
+        for name in self.ENTRY:
+            events[name] = [getattr(i, f"stat_{name}") for i in ingresses]
+        for name, pulses in events.items():
+            counter = getattr(self, f"count_{name}")
+            m.d.sync += counter.eq(counter + sum(pulses))
         return m
 
-    def _port(self, m, name, seed, malformed):
+    def _port(self, m, name, seed, ingresses):
         """Mailbox, ingress and egress of a port."""
         m.submodules[name] = box = TlpPort(self._width, seed=seed)
         m.submodules[f"{name}_in"] = ingress = Ingress(self._width, depth=self._depth)
@@ -89,7 +96,7 @@ class SwitchTop(wiring.Component):
         connect(m, box.o, ingress.i)
         for cls in CLASSES:
             connect(m, getattr(egress, cls), getattr(box, f"i_{cls}"))
-        malformed.append(ingress.stat_malformed)
+        ingresses.append(ingress)
         return ingress.o, egress.i
 
     def _beats(self, m, source, sink, chosen=1):

@@ -1,0 +1,30 @@
+"""Bad hosts before the virtual switch, in Verilator."""
+
+import re
+
+import pytest
+
+import dxpu_sim.benches
+from dxpu_sim.hdl.virtual_switch import SwitchTop
+from dxpu_sim.runner import Design, simulate
+
+BENCH = "dxpu_sim.benches.bad_host"
+with open(f"{dxpu_sim.benches.__path__[0]}/bad_host.py") as source:
+    CASES = re.findall(r"^@cocotb.test\(\)\nasync def (\w+)\(dut\)", source.read(), re.MULTILINE)
+
+
+def run(case, **env):
+    folder = simulate(Design(SwitchTop, {"width": 64, "ports": 3}), BENCH, testcase=f"{case}$",
+                      env=env)
+    print(*(line for line in (folder / "run.log").read_text().splitlines()
+            if line.startswith("bad_host:")), sep="\n")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_host(case):
+    run(case)
+
+
+@pytest.mark.long
+def test_many_nonsense_configurations():
+    run("nonsense_configurations", DXPU_ROUNDS=1000)
