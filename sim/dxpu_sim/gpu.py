@@ -567,7 +567,10 @@ class Gpu(Device):
         self.resets += 1
 
     async def upstream_recv(self, tlp):
-        """Take a TLP from the link; the function answers everything, wrong requests too."""
+        """Take a TLP from the link. What is for no other function is for the GPU's, which answers
+        everything, wrong requests too."""
         if tlp.fmt_type in {TlpType.CFG_READ_0, TlpType.CFG_WRITE_0}:
             self.bus_num = tlp.completer_id.bus
-        await self.function.upstream_recv(tlp)
+        others = [] if is_message(tlp) else [
+            f for f in self.functions if f is not self.function and f.match_tlp(tlp)]
+        await (others[0] if others else self.function).upstream_recv(tlp)

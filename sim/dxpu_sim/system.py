@@ -39,6 +39,9 @@ class SimulatedSystem:
         Arguments of :class:`~dxpu_sim.hdl.system.System` that the design was made with.
     gpu : dict
         Arguments of every :class:`~dxpu_sim.gpu.Gpu`, beside serial number and name.
+    behind : dict
+        For some GPUs, by number: a function that takes the GPU and returns the port of the library
+        that is to be in the slot.
 
     Attributes
     ----------
@@ -57,7 +60,7 @@ class SimulatedSystem:
         Downstream ports of the host proxy.
     """
 
-    def __init__(self, dut, options=None, *, gpu=None):
+    def __init__(self, dut, options=None, *, gpu=None, behind=None):
         quiet()
         self.dut = dut
         self.seed = int(os.environ["DXPU_SEED"])
@@ -78,7 +81,7 @@ class SimulatedSystem:
             self.gpus.append(Gpu(serial=0x4458_5055_0000_0000 | n + 1, name=self.titles[n],
                                  **(gpu or {})))
             link = DutPort(self.mailboxes[name])
-            link.connect(self.gpus[-1].upstream_port)
+            link.connect((behind or {}).get(n, lambda gpu: gpu.upstream_port)(self.gpus[-1]))
             link.resets.append(self.gpus[-1].hot_reset)
             self.links.append(link)
         nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(design.boxes)))]

@@ -129,7 +129,8 @@ class SlotTracking(wiring.Component):
     def _wire_down(self, m):
         i, tracker = self.down_i, self._tracker
         m.submodules.requests = queue = JudgedQueue(
-            self._width, depth=self._requests, meta=TlpMeta, question=TrackedRequest)
+            self._width, depth=self._requests, meta=TlpMeta, question=TrackedRequest,
+            questions=32)  # half of them hold what the host may have sent beyond `room`
         m.submodules.merge = merge = PacketArbiter(self._width, count=2, meta=TlpMeta)
         straight, aside = merge.i[0], queue.i
         is_request = i.p.meta.cls == TlpClass.NP

@@ -9,10 +9,12 @@ import os
 
 import cocotb
 from cocotb.triggers import Timer, ValueChange
+from cocotbext.pcie.core import MemoryEndpoint, Switch
 from cocotbext.pcie.core.tlp import CplStatus, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
 from dxpu_sim.driver import find_devices, find_gpus
+from dxpu_sim.pcie import is_message
 from dxpu_sim.system import SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
@@ -176,3 +178,51 @@ async def spoiled_frames_are_dropped_and_counted(dut):
     assert set(rose) == {"mac0_rx_bad_fcs", "mac0_rx_good", "mac0_tx_good", "fabric_link_gap",
                          "fabric_rx_tlps", "fabric_rx_frames", "fabric_tx_frames",
                          "fabric_tx_tlps"}, rose
+
+
+AUDIO = 0xaad0
+
+
+def with_audio(gpu):
+    """A card with a second function of 64 KiB."""
+    audio = MemoryEndpoint()
+    audio.vendor_id, audio.device_id, audio.class_code = 0x1234, AUDIO, 0x040300
+    audio.add_mem_region(1 << 16)
+    gpu.append_function(audio)
+    return gpu.upstream_port
+
+
+def below_a_switch(gpu):
+    """A card with a switch of its own, and the GPU below that."""
+    switch = Switch()
+    switch.make_port().connect(gpu.upstream_port)
+    port = switch.upstream_bridge.upstream_port
+    route = port.rx_handler
+
+    async def receive(tlp):
+        if is_message(tlp):  # which the library's switch cannot route
+            tlp.release_fc()
+        else:
+            await route(tlp)
+
+    port.rx_handler = receive
+    return port
+
+
+@cocotb.test()
+async def functions_and_switches_behind_slots(dut):
+    """A card of two functions, and one with a switch: bus numbers beyond the slot's own."""
+    system = SimulatedSystem(dut, OPTIONS, behind={0: with_audio, 1: below_a_switch})
+    await system.start()
+    buses = [driver.pcie_id.bus for driver in system.drivers]
+    assert buses[:2] == [buses[0], buses[0] + 3], "the switch in the card takes two buses more"
+    audio, = find_devices(system.rc, device=AUDIO)
+    assert audio.pcie_id == PcieId(buses[0], 0, 1)
+    await audio.enable_device()
+    data = system.rng.randbytes(200)
+    await audio.bar_window[0].write(0x300, data)
+    assert await audio.bar_window[0].read(0x300, len(data)) == data
+    for driver in system.drivers:
+        data = system.rng.randbytes(1500)
+        assert await driver.copy_there_and_back(data, 0) == data
+    await system.finish()
