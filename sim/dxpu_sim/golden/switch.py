@@ -332,6 +332,11 @@ class GoldenSwitch:
         """Whether a PME_Turn_Off waits for answers of slots."""
         return self._acks_due is not None
 
+    @property
+    def gathering(self) -> list[int]:
+        """Slots that have not answered PME_Turn_Off yet."""
+        return sorted(self._acks_due or ())
+
     def _gather(self) -> None:
         """When all slots that have a link and were asked have answered, one PME_TO_Ack goes up."""
         if self._acks_due is not None and not self._acks_due:
