@@ -321,7 +321,7 @@ def test_a_driver_misses_nothing_in_a_storm(msi, rounds):
 
     host.simulate(main, background=[weather])
     print([len(d.log) for d in drivers])
-    assert all(len(d.log) > rounds for d in drivers)
+    assert all(len(d.log) >= rounds for d in drivers), "a slot without weather"
 
 
 @pytest.mark.parametrize(("width", "rounds"), [
