@@ -204,7 +204,7 @@ def system_groups(boxes: Sequence[int]) -> list[Group]:
                 closed=proxy not in ("host", "box0")),
             Group(f"{proxy}: Ethernet", (
                 rf"{proxy}\.gmii__?\d+__[rt]x__\w+",), closed=proxy not in ("host", "box0")),
-            Group(f"{proxy}: states", (rf"{proxy}\..*state",), closed=True),
+            Group(f"{proxy}: states", (rf"{proxy}\.(.*\.)?[a-z]\w*state",), closed=True),
         ]
     groups.append(Group("Newest events (cycle)", (r"probe_\w+",), closed=True))
     return groups
