@@ -1,0 +1,409 @@
+"""Hostile TLPs into every PCIe side of the whole system, each one accounted for.
+
+What must become of a TLP is computed before it is sent: the buffers and parsers at the ports in
+:class:`Oracle`, everything behind them by the golden switch. Each TLP must leave where and as what
+was computed, or be answered exactly so; or it is dropped and the counter that says why rises by one
+(all counters of all proxies are compared). After each batch well-formed requests must be answered
+in full in both directions by every slot, and by the switch itself.
+
+``$DXPU_SYSTEM``: options of the design, as JSON. ``$DXPU_FUZZ``: hostile TLPs to send.
+"""
+
+import json
+import os
+import random
+import time
+from collections import Counter, deque
+
+import cocotb
+from cocotb.triggers import Timer
+
+from dxpu.switch.tracker_types import DropCause
+from dxpu.tlp.types import Malformed, TlpClass
+from dxpu_sim.golden.switch import UP, GoldenSwitch
+from dxpu_sim.golden.tlp import KINDS, Tlp, classify, malformed
+from dxpu_sim.golden.tracker import Tracker
+from dxpu_sim.hdl.system import BOX_NODE, HOST_NODE, System, node_name
+from dxpu_sim.hostile import Aim, Hostile, HostileSource
+from dxpu_sim.pcie import Mailbox
+from dxpu_sim.setup import Proxy, bind, open_session, wait_for_slot
+from dxpu_sim.traffic import CANARY_TAG, Traffic, config, lane, made_by_switch, shows_errors
+
+OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
+COUNT = int(os.environ.get("DXPU_FUZZ", "1000"))
+
+#: Counters that say how traffic was carried, and nothing about what became of a TLP.
+CARRIED = ("fabric_tx_frames", "fabric_rx_frames", "mac0_tx_good", "mac0_rx_good", "mac1_tx_good",
+           "mac1_rx_good", "table_committed")
+#: Ends that hostile TLPs come to, by the counter that tells.
+ENDS = {"pcie_malformed", "pcie_discarded", "pcie_overflow", "from_slots_malformed",
+        "slot1_overflow", "switch_config", "switch_unsupported0",
+        "switch_unclaimed0", "switch_unexpected0", "switch_unsupported1", "switch_unclaimed1",
+        "tracking_unexpected", "switch_blocked", "switch_peer", "switch_interrupt"}
+#: Bytes of the buffers at the PCIe ports of a host proxy and of a box proxy.
+HOST_BUFFER, SLOT_BUFFER = 4096, 2048
+
+FIRST_BUS, INSIDE = 1, 2
+MEMORY, WIDE, IO = 0x8000_0000, 0x40_0000_0000, 0x1000
+
+
+def buses(port):
+    """Secondary and subordinate bus number of a downstream port."""
+    return 3 + 2 * port, 4 + 2 * port
+
+
+class Oracle:
+    """What a system of proxies does with a TLP; counts what it should count.
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports of the host proxy.
+    slots : list of (box, slot)
+        What is bound to the first ports.
+    """
+
+    def __init__(self, ports, slots):
+        self.switch = GoldenSwitch(ports)
+        self.slots = slots
+        self.counts = Counter()
+        self.tracker = Tracker()
+        self._waiting = deque()  # requests whose names are in use
+
+    def power_limit_seen(self, slot):
+        """A message to a slot, which the switch makes when the link comes up."""
+        self.counts["host.fabric_tx_tlps"] += 1
+        self.counts[f"box{self.slots[slot][0]}.fabric_rx_tlps"] += 1
+
+    def totals(self):
+        """Every counter that is not zero, by proxy and name."""
+        return self.counts + Counter({f"host.switch_{name}": n
+                                      for name, n in self.switch.counts.items()
+                                      if name != "interrupt"})
+
+    def interrupt_seen(self):
+        """An MSI or INTx message left; how many depends on what meets in the switch."""
+        self.counts["host.switch_interrupt"] += 1
+
+    def enter(self, port, hostile):
+        """What leaves when ``hostile`` enters at ``port`` (UP or a slot), and whose TLP it is."""
+        return self._enter(port, hostile) + made_by_switch(*self.switch.interrupts())
+
+    def _enter(self, port, hostile):
+        bad = malformed(hostile.raw) is not Malformed.NONE
+        if port == UP:
+            if bad and not hostile.discard:
+                self.counts["host.pcie_malformed"] += 1
+                self.switch.malformed(bytes(16))  # nobody will read the log
+            if len(hostile.raw) > HOST_BUFFER:
+                self.counts["host.pcie_overflow"] += 1
+            elif bad or hostile.discard:
+                self.counts["host.pcie_discarded"] += 1
+            else:
+                return self._out(port, hostile.raw, self.switch.from_upstream(hostile.raw))
+            return []
+        box, slot = self.slots[port]
+        if len(hostile.raw) > SLOT_BUFFER:
+            self.counts[f"box{box}.slot{slot}_overflow"] += 1
+        elif hostile.discard:
+            self.counts[f"box{box}.slot{slot}_discarded"] += 1
+        elif bad:
+            self.counts[f"box{box}.from_slots_malformed"] += 1
+        else:
+            self.counts[f"box{box}.fabric_tx_tlps"] += 1
+            self.counts["host.fabric_rx_tlps"] += 1
+            if classify(hostile.raw).cls is TlpClass.CPL and not self._expected(port, hostile.raw):
+                return []
+            return self._out(port, hostile.raw, self.switch.from_slot(port, hostile.raw))
+        return []
+
+    def _expected(self, slot, raw):
+        """What the tracker says of a completion of a slot."""
+        cause = self.tracker.completion(slot, 1, Tlp.unpack(raw))
+        if cause is not DropCause.NONE:
+            self.counts[f"host.tracking_{cause.name.lower()}"] += 1
+        while self._waiting and self.tracker.request(*self._waiting[0]):
+            self._waiting.popleft()
+        return cause is DropCause.NONE
+
+    def _out(self, source, raw, leaving):
+        """Buffers on the way out, and which TLPs keep their order: those of one queue here."""
+        result = []
+        for side, out in leaving:
+            name = lane(source, raw, out)
+            if side != UP:
+                box, slot = self.slots[side]
+                self.counts["host.fabric_tx_tlps"] += 1
+                self.counts[f"box{box}.fabric_rx_tlps"] += 1
+                if name[1] is TlpClass.NP:
+                    request = side, 1, False, Tlp.unpack(out)
+                    if self._waiting or not self.tracker.request(*request):
+                        self._waiting.append(request)
+                if len(out) > SLOT_BUFFER:
+                    self.counts[f"box{box}.egress{slot}_overflow"] += 1
+                    continue
+            result.append((side, name, out))
+        return result
+
+
+class Fuzz(Traffic):
+    """The system, its oracle, and what is on its way."""
+
+    def __init__(self, dut):
+        design = System(**OPTIONS)
+        self.slots = [(b, s + 1) for b, count in enumerate(design.boxes) for s in range(count)]
+        super().__init__(
+            {UP: Mailbox(dut, "host")} | {n: Mailbox(dut, f"gpu{n}")
+                                          for n in range(len(self.slots))},
+            Oracle(design.ports, self.slots), random.Random(int(os.environ["DXPU_SEED"])))
+        self.ports, self.paths = design.ports, min(2, OPTIONS.get("paths", 2))
+        self.proxies = [
+            Proxy(dut, f"{node_name(n)}_bus", map, HOST_NODE if n == 0 else BOX_NODE + n - 1)
+            for n, map in enumerate(design.maps)]
+        self.sent = Counter()
+
+    async def connect(self):
+        """What the manager does."""
+        for box in self.boxes.values():
+            box.link(True)
+        await Timer(20, "us")
+        host, *boxes = self.proxies
+        for proxy in self.proxies:
+            await proxy.write("control.fabric", packing_limit=512, ack_delay=125)
+        for n, box in enumerate(boxes):
+            there = sum(1 << s - 1 for owner, s in self.slots if owner == n)
+            await box.write("control.present", slots=there)
+        # Neighbours in a box have a stream and a path of their own.
+        sessions = sorted({(b, (slot - 1) % 2) for b, slot in self.slots})
+        for n, (b, stream) in enumerate(sessions):
+            await open_session(host, boxes[b], index_a=n, index_b=stream, tag_a=n + 1,
+                               tag_b=n + 99, stream=stream)
+        for port, (b, slot) in enumerate(self.slots):
+            await bind(host, port, boxes[b], slot, generation=1, operation_id=port + 1,
+                       paths=1 << (slot - 1) % self.paths, stream=(slot - 1) % 2)
+        for port in range(len(self.slots)):
+            await wait_for_slot(host, port, link=1)
+            self.oracle.switch.present[port] = True
+        self.oracle.switch.interrupts()
+
+    async def canaries(self):
+        """The system still works, in every direction, and has done all that came before."""
+        await self.acknowledge(range(len(self.slots)))
+        for port in range(len(self.slots)):
+            offset = 4 * self.rng.randrange(1024 - 8)
+            length = self.rng.randint(1, 8)
+            options = {"length": length, "first_be": 15, "last_be": 15 if length > 1 else 0,
+                       "tag": CANARY_TAG}
+            await self.fair(UP, Tlp(*KINDS["MRd64"], address=WIDE + (port << 28) + offset,
+                                    requester_id=0x0008, **options))
+            await self.fair(port, Tlp(*KINDS["MRd32"], address=0x1000_0000 + offset,
+                                      requester_id=buses(port)[0] << 8, **options))
+            await self.fair(UP, config(INSIDE << 8 | port << 3, 6))
+        assert self.left >= 3 * len(self.slots), "the canaries are not answered"
+        await self.drain(1000)
+        self.compare_messages()
+
+    async def diagnose(self):
+        """Counters that are not what the oracle counted."""
+        totals = {}
+        for proxy in self.proxies:
+            name = proxy.name.removesuffix("_bus")
+            totals |= {f"{name}.{counter}": total
+                       for counter, total in (await proxy.counters()).items()
+                       if total and not counter.endswith(CARRIED)}
+        expected = self.oracle.totals()
+        return [f"{name} is {totals.get(name, 0)}, not {expected.get(name, 0)}"
+                for name in sorted({*totals, *expected})
+                if totals.get(name, 0) != expected.get(name, 0)]
+
+    async def counters(self):
+        """All counters must be what the oracle counted."""
+        await Timer(3, "us")
+        self.problems += await self.diagnose()
+        self.check()
+
+    # Configuration
+
+    def configuration(self):
+        """The writes that make the tree."""
+        def up(register, value):
+            return config(FIRST_BUS << 8, register, value, type1=False)
+
+        yield up(6, buses(self.ports - 1)[1] << 16 | INSIDE << 8 | FIRST_BUS)
+        yield up(8, 0xBFF0_8000)
+        yield up(9, 0xFFF1_0001)
+        yield up(10, WIDE >> 32)
+        yield up(11, (WIDE >> 32) + 1)
+        yield up(7, 0xF010)
+        yield up(12, 0)
+        yield up(15, 0x2_0000)
+        yield up(1, 7)
+        for port in range(self.ports):
+            def down(register, value, target=INSIDE << 8 | port << 3):
+                return config(target, register, value)
+
+            secondary, subordinate = buses(port)
+            memory, wide, io = (MEMORY >> 16) + 16 * port, WIDE + (port << 28), 0x10 * (port + 1)
+            yield down(6, subordinate << 16 | secondary << 8 | INSIDE)
+            yield down(8, memory << 16 | memory)
+            yield down(9, (wide + 0xFFF_FFFF & 0xFFF0_0000) | wide >> 16 & 0xFFF0)
+            yield down(10, wide >> 32)
+            yield down(11, wide >> 32)
+            yield down(7, io << 8 | io)
+            yield down(12, 0)
+            yield down(15, 0x2_0000)
+            yield down(1, 7)
+
+    async def configure(self):
+        """Make the tree."""
+        for write in self.configuration():
+            await self.fair(UP, write)
+        await self.settle()
+
+    def writable(self):
+        """What software can have written: the writable bits of each dword of each function."""
+        return {(function, dword): (f.read(dword) & mask)
+                for function, f in enumerate((self.oracle.switch.up, *self.oracle.switch.down))
+                for dword, mask in enumerate(f.map.access_image("RW")) if mask}
+
+    async def restore(self, before):
+        """Bring all that is writable back to ``before``."""
+        # The bus numbers of the upstream port lead to the others.
+        for place in sorted(before, key=lambda place: (place[0], place[1] != 6)):
+            function, dword = place
+            if before[place] != self.writable()[place] or place == (0, 6):
+                await self.fair(UP, config(INSIDE << 8 | function - 1 << 3, dword, before[place])
+                                if function else
+                                config(FIRST_BUS << 8, dword, before[place], type1=False))
+        await self.settle()
+        assert self.writable() == before
+
+    def aim(self):
+        """Where hostile TLPs are aimed at."""
+        inside = range(len(self.slots) + 1)
+        windows = [MEMORY + (n << 20) for n in inside] + [WIDE + (n << 28) for n in inside]
+        return Aim(
+            addresses=[*windows, *(w - 0x1000 for w in windows), 0, 0x1000_0000, 0xFFFF_F000],
+            ports=[IO * (n + 1) for n in inside],
+            identifiers=[0, FIRST_BUS << 8, INSIDE << 8, *(INSIDE << 8 | n << 3 for n in inside),
+                         *(bus << 8 for n in inside for bus in buses(n))])
+
+    def hostiles(self, side):
+        """Endless hostile TLPs for a port; none of them changes a configuration space."""
+        aim = self.aim()
+        if side == UP:
+            aim.requesters = [0x0000, 0x0008]
+        else:
+            aim.requesters = [bus << 8 | f for bus in buses(side) for f in (0, 0, 1, 0xFF)]
+        source = HostileSource(self.rng, aim, discards=0)
+        while True:
+            hostile = source.draw()
+            if malformed(hostile.raw) is Malformed.NONE:
+                info = classify(hostile.raw)
+                if side == UP and info.is_config and (info.is_write
+                                                      or shows_errors(hostile.raw)):
+                    continue
+                # So that nothing depends on which comes first: a request, or what looks like its
+                # completion.
+                if (info.tag >= 512) != (info.cls is TlpClass.CPL) and info.cls is not TlpClass.P:
+                    continue
+            yield hostile
+
+    def configs(self):
+        """Endless configuration requests to whatever there is, right and wrong, mostly writes."""
+        rng = self.rng
+        source = HostileSource(rng, self.aim(), writes=True)
+        writable = sorted({dword for _, dword in self.writable()})
+        # Secondary Bus Reset and Link Disable would take time to be taken back.
+        spared = {(15, 1 << 22), (0x70 // 4, 1 << 4)}
+        while True:
+            target = rng.choice([source.identifier(), *source.aim.identifiers])
+            own = target >> 8 == FIRST_BUS or rng.random() < 0.1
+            value = rng.choice([None, 0, 0xFFFF_FFFF, rng.getrandbits(32), rng.getrandbits(32)])
+            register = rng.choice([*rng.sample(writable, 4), rng.randrange(128),
+                                   rng.randrange(1024)])
+            if register in range(0x118 // 4, 0x12C // 4):
+                continue  # first error and its header: of several ports' TLPs, whichever came first
+            for dword, bits in spared:
+                if value is not None and register == dword:
+                    value &= ~bits
+            tlp = config(target, register, value, type1=not own,
+                         enables=rng.choice([15, 15, rng.getrandbits(4)]))
+            if rng.random() < 0.1:
+                # Interrupts of the events of a slot that is in use, without clearing them.
+                tlp = config(INSIDE << 8 | rng.randrange(len(self.slots)) << 3, 0x78 // 4,
+                             rng.getrandbits(16), enables=3)
+            tlp.requester_id, tlp.tag = rng.getrandbits(16), rng.getrandbits(9)
+            tlp.ep = rng.random() < 0.05
+            if rng.random() < 0.1:
+                tlp.digest = rng.randbytes(4)
+            if rng.random() < 0.1:
+                tlp.prefixes = (bytes([0x90]) + rng.randbytes(3),)
+            if rng.random() < 0.1:
+                setattr(tlp, *rng.choice([("length", 0), ("length", 2), ("tc", 3), ("attr", 1),
+                                          ("last_be", 1), ("at", 1)]))
+            yield Hostile(tlp.pack(), False, "config")
+
+
+async def misconfigure(fuzz, configs, count):
+    """Hostile configuration requests from the host, one after the other; then all is repaired."""
+    before = fuzz.writable()
+    for _ in range(count):
+        hostile = next(configs)
+        fuzz.sent[hostile.kind] += 1
+        reached = fuzz.oracle.totals()["host.fabric_tx_tlps"]
+        await fuzz.send(UP, hostile)
+        await fuzz.settle()
+        if fuzz.oracle.totals()["host.fabric_tx_tlps"] != reached:
+            # The answer of a slot may end in the switch, and must not meet the next change.
+            await Timer(10, "us")
+    await fuzz.restore(before)
+    await fuzz.canaries()
+
+
+async def batch(fuzz, sources, count):
+    """Hostile TLPs into all ports at once."""
+    rng = fuzz.rng
+    for box in fuzz.boxes.values():
+        box.gaps(send=rng.choice([0, 0, 0.5]), receive=rng.choice([0, 0, 0.5]))
+
+    async def stream(side, share):
+        for _ in range(share):
+            hostile = next(sources[side])
+            fuzz.sent[hostile.kind] += 1
+            await fuzz.send(side, hostile)
+
+    tasks = [cocotb.start_soon(stream(side, count // (2 if side == UP else 2 * len(fuzz.slots))))
+             for side in fuzz.boxes]
+    for task in tasks:
+        await task
+    await fuzz.settle()
+    await fuzz.canaries()
+
+
+@cocotb.test()
+async def fuzz(dut):
+    """Hostile TLPs at all ports, all accounted for; the system works on."""
+    run = Fuzz(dut)
+    await run.connect()
+    await run.configure()
+    await run.canaries()
+    sources, configs = {side: run.hostiles(side) for side in run.boxes}, run.configs()
+    start, rounds = time.monotonic(), 0
+    while sum(run.sent.values()) < COUNT:
+        await batch(run, sources, 150)
+        rounds += 1
+        if rounds % 5 == 0:
+            await misconfigure(run, configs, 40)
+        if rounds % 20 == 0:
+            await run.counters()
+    await run.counters()
+    seconds = time.monotonic() - start
+    total = sum(run.sent.values())
+    print(f"fuzz: {total} hostile TLPs in {rounds} batches, {total / seconds:.0f} a second, "
+          f"{int(dut.cycle.value)} cycles")
+    print(f"fuzz: {dict(run.sent)}")
+    print(f"fuzz: {dict(run.oracle.totals())}")
+    # None of the ways in which a TLP can end may be left out.
+    ends = {name.partition(".")[2] for name in run.oracle.totals()}
+    assert ends >= ENDS, ENDS - ends

@@ -1,0 +1,32 @@
+"""Hostile TLPs into the PCIe sides of the whole system (:mod:`dxpu_sim.benches.fuzz`)."""
+
+import json
+
+import pytest
+
+from dxpu_sim.demo import system_design
+from dxpu_sim.hdl.system import System
+from dxpu_sim.runner import Design, fst_available, simulate
+
+#: As ``dxpu demo`` runs it by default, so that both need one build.
+DEMO = system_design().kwargs
+SMALL = {"boxes": (2,), "ports": 2, "paths": 1}
+
+
+def fuzz(options, count, **others):
+    folder = simulate(Design(System, options), "dxpu_sim.benches.fuzz",
+                      env={"DXPU_SYSTEM": json.dumps(options), "DXPU_FUZZ": count}, **others)
+    print(*(line for line in (folder / "run.log").read_text().splitlines()
+            if line.startswith("fuzz:")), sep="\n")
+
+
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_two_boxes_with_three_gpus(count):
+    fuzz(DEMO, count, waves="fst" if fst_available() else "vcd", window=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [
+    *({"width": width} for width in (32, 128, 256, 512)), {"width": 64, "split": True}], ids=str)
+def test_other_designs(options):
+    fuzz({**SMALL, **options}, 10_000)
