@@ -201,6 +201,15 @@ class Mailbox:
         while not int(self._reset.value):
             await ValueChange(self._reset)
 
+    async def keep_link(self, training_ns: int = 500) -> None:
+        """Play a link without a device: up, and down for a while when the design asks for a reset.
+        Without end."""
+        while True:
+            self.link(True)
+            await self.until_reset()
+            self.link(False)
+            await Timer(training_ns, "ns")
+
     @property
     def idle(self) -> bool:
         """Whether the design has taken everything that was sent."""

@@ -165,7 +165,7 @@ class Fuzz(Traffic):
     async def connect(self):
         """What the manager does."""
         for box in self.boxes.values():
-            box.link(True)
+            cocotb.start_soon(box.keep_link())
         await Timer(20, "us")
         host, *boxes = self.proxies
         for proxy in self.proxies:
