@@ -379,3 +379,44 @@ def test_late_until_what_was_committed_has_left():
     assert stats["closed"] == 1
 
 
+
+
+def test_a_request_that_waits_while_its_slot_begins_another_life_is_answered():
+    """Its TLP says which life it is of, and it keeps no place in the tracker."""
+    rng = random.Random(seed())
+    bench = Down(64, 2, entries=4, granule=64)
+    slots = Slots(rng, bench, trouble=0, silent=1)
+    reads = [(1, Tlp(0, 0, length=1, first_be=15, address=0x1000, requester_id=1, tag=t))
+             for t in range(4)]
+    waiting = Tlp(0, 0, length=2, first_be=15, last_be=1, address=0x1000, requester_id=0, tag=7)
+    down, up = [], []
+
+    async def link(ctx, slot, alive):
+        slots.active = slots.active & ~(1 << slot) | alive << slot
+        slots.down_for[slot] = 0 if alive else 10**6
+        await ctx.tick().repeat(4)
+        if not alive:
+            slots.lives[slot] += 1
+            ctx.set(bench.dut.lives[slot], slots.lives[slot])
+            await ctx.tick().repeat(4)
+
+    async def process(ctx):
+        for slot, tlp in [*reads, (0, waiting)]:
+            raw = tlp.pack()
+            await drive_packets(bench.down_i, [
+                Packet(raw, {"port": slot, "info": info_of(raw)})])(ctx)
+        await ctx.tick().repeat(100)
+        await link(ctx, 0, False)
+        await link(ctx, 0, True)
+        await ctx.tick().repeat(100)
+        await link(ctx, 1, False)  # which makes room
+        await collect_packets(bench.up_o, 5, up)(ctx)
+        await ctx.tick().repeat(200)
+        assert ctx.get(bench.dut.drained) == 3
+
+    simulate(bench, process, background=[slots.links, collect_packets(bench.down_o, 6, down)])
+    answers = sorted(((p.meta.port, Tlp.unpack(p.data)) for p in up), key=lambda a: a[0])
+    assert [port for port, _ in answers] == [0, 1, 1, 1, 1]
+    tlp = answers[0][1]
+    assert (tlp.status, tlp.tag, tlp.byte_count) == (UR.value, 7, 5)
+    assert [(p.meta.row, p.meta.life) for p in down] == [(1, 0)] * 4 + [(0, 0)]
