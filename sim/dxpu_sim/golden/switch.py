@@ -215,6 +215,7 @@ class GoldenSwitch:
         self._wires = [False] * 4
         self._pins = [[False] * 4 for _ in range(ports)]
         self._acks_due: set[int] | None = None  # slots that have not answered PME_Turn_Off
+        self.turn_offs = 0  # PME_Turn_Offs that came
         self._messages: list[bytes] = []
         self._msis: list[bytes] = []
         self.captured = 0  # bus and device, as upper bits of a function's identifier
@@ -508,6 +509,7 @@ class GoldenSwitch:
             slots = [port for port in range(len(self.down)) if self.link_active(port)]
             if info.message_code == 0x19:
                 self._acks_due = set(slots)
+                self.turn_offs += 1
                 self._gather()
             return [(port, raw) for port in slots]
         if info.routing is Routing.LOCAL:
