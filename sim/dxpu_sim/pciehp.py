@@ -25,7 +25,7 @@ __all__ = ["Slot", "Times", "enumerate_with_room", "find_slots"]
 LINK_STATUS, SLOT_CAPABILITIES, SLOT_CONTROL, SLOT_STATUS = 0x12, 0x14, 0x18, 0x1a
 
 # Slot Capabilities.
-HAS_BUTTON, HAS_POWER_INDICATOR, SURPRISE, HOT_PLUG = 1 << 0, 1 << 4, 1 << 5, 1 << 6
+HAS_BUTTON, HOT_PLUG = 1 << 0, 1 << 6
 
 # Slot Control: enables; the power indicator is a field of two bits at 8.
 BUTTON_ENABLE, PRESENCE_ENABLE, HOT_PLUG_INTERRUPT, LINK_ENABLE = 1 << 0, 1 << 3, 1 << 5, 1 << 12
