@@ -1,0 +1,37 @@
+"""A network that may do anything with a frame: lose it, double it, delay it, deliver it late."""
+
+from collections.abc import Hashable
+
+__all__ = ["Wire"]
+
+
+class Wire:
+    """The set of all frames that were ever sent, as the bits of an integer.
+
+    Any of them may be delivered at any time, and stays: so it may come again, before or after any
+    other. A loss is a frame that is never delivered. So this one set has every network in it that
+    does not make frames up.
+    """
+
+    def __init__(self):
+        self._numbers: dict[Hashable, int] = {}
+        self._frames: list[Hashable] = []
+        self._sets: dict[int, tuple] = {0: ()}
+
+    def put(self, on_wire: int, *frames: Hashable) -> int:
+        """The set with these frames, too."""
+        for frame in frames:
+            number = self._numbers.get(frame)
+            if number is None:
+                number = self._numbers[frame] = len(self._frames)
+                self._frames.append(frame)
+            on_wire |= 1 << number
+        return on_wire
+
+    def frames(self, on_wire: int) -> tuple:
+        """The frames of a set, oldest kind first."""
+        known = self._sets.get(on_wire)
+        if known is None:
+            top = on_wire.bit_length() - 1
+            known = self._sets[on_wire] = (*self.frames(on_wire & ~(1 << top)), self._frames[top])
+        return known
