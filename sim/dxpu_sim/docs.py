@@ -43,7 +43,8 @@ def run(arguments) -> int:
 def pages() -> dict[str, str]:
     """Text of each page by its file name."""
     from dxpu.csr import markdown
-    from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, render
+    from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, render, render_map
+    from dxpu.switch.placeholder_map import placeholder_map
 
     from .generate import make
     proxies = {role: make(role, **SHAPE) for role in ("host", "box")}
@@ -52,6 +53,7 @@ def pages() -> dict[str, str]:
         "box_registers.md": "Registers of the box proxy",
         "upstream_port.md": "Configuration space of the virtual switch's upstream port",
         "downstream_port.md": "Configuration space of the virtual switch's downstream ports",
+        "placeholder.md": "Configuration space of the placeholder in an empty slot",
         "ports.md": "Ports of the generated Verilog",
     }
     made = {
@@ -60,6 +62,7 @@ def pages() -> dict[str, str]:
            for role, proxy in proxies.items()},
         "upstream_port.md": render(UPSTREAM),
         "downstream_port.md": render(DOWNSTREAM),
+        "placeholder.md": render_map(placeholder_map(), "placeholder", "placeholder_map.py"),
         "ports.md": _ports(titles["ports.md"], proxies),
     }
     shape = f"{SHAPE['width']} bits, {SHAPE['slots']} ports or slots, {SHAPE['paths']} paths, " \

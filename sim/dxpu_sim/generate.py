@@ -1,5 +1,7 @@
 """``dxpu generate``: a proxy as one file of plain Verilog, for anybody's flow."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from dxpu.stream import WIDTHS
@@ -22,10 +24,47 @@ def add_arguments(parser):
                         help="(peer, stream) pairs at a time, 1 to 64")
     parser.add_argument("--split", action="store_true",
                         help="send TLPs in the header/data split form")
+    parser.add_argument("--placeholder", action="store_true",
+                        help="empty slots of a host show a placeholder endpoint at boot")
+    parser.add_argument("--placeholder-memory", metavar="SIZE", default=None,
+                        help="its 32-bit BAR, as 32M (the default)")
+    parser.add_argument("--placeholder-prefetchable", metavar="SIZE", default=None,
+                        help="its 64-bit prefetchable BAR, as 64G (the default)")
     parser.add_argument("--name", default=None, help="module name (default dxpu_host or dxpu_box)")
 
 
-def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False):
+def size(option, text):
+    """Bytes of a size such as ``512K``, ``32M`` or ``64G``."""
+    units = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+    match = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text.upper())
+    if not match:
+        raise UserError(f"{option} must be a size such as 32M or 64G, not {text!r}")
+    return int(match[1]) << units[match[2]]
+
+
+def placeholder_options(role, *, stands=False, memory=None, prefetchable=None):
+    """The options of a placeholder, or ``None``; raises :exc:`UserError` on wrong values."""
+    given = {"memory": memory, "prefetchable": prefetchable}
+    sizes = {name: text for name, text in given.items() if text is not None}
+    if sizes and not stands:
+        raise UserError(f"--placeholder-{min(sizes)} needs --placeholder")
+    if not stands:
+        return None
+    if role != "host":
+        raise UserError(f"--placeholder is for a host, not for a {role}")
+    from dxpu.switch import PlaceholderOptions
+    found = PlaceholderOptions()
+    for name, text in sizes.items():
+        option = f"--placeholder-{name}"
+        try:
+            found = replace(found, **{name: size(option, text)})
+        except ValueError as error:
+            limits = str(error).removeprefix(f"{name} ").partition(" in bytes")[0]
+            raise UserError(f"{option} {limits}, not {text!r}") from None
+    return found
+
+
+def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placeholder=None):
     """The proxy component; raises :exc:`UserError` on wrong values."""
     limit = {"host": 32, "box": 16}[role]
     for what, value, allowed, text in (
@@ -37,15 +76,21 @@ def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False):
         if value not in allowed:
             raise UserError(f"{what} must be {text}, not {value}")
     from dxpu.proxy import BoxProxy, HostProxy
+    from dxpu.switch import Identity
     if role == "host":
-        return HostProxy(width, ports=slots, paths=paths, sessions=sessions, split=split)
+        return HostProxy(width, ports=slots, paths=paths, sessions=sessions, split=split,
+                         identity=Identity(placeholder=placeholder))
     return BoxProxy(width, slots=slots, paths=paths, sessions=sessions, split=split)
 
 
 def run(arguments):
     """Write the file, whole or not at all."""
+    held = placeholder_options(arguments.role, stands=arguments.placeholder,
+                               memory=arguments.placeholder_memory,
+                               prefetchable=arguments.placeholder_prefetchable)
     proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
-                 paths=arguments.paths, sessions=arguments.sessions, split=arguments.split)
+                 paths=arguments.paths, sessions=arguments.sessions, split=arguments.split,
+                 placeholder=held)
     name = arguments.name or f"dxpu_{arguments.role}"
     if not name.isidentifier() or not name.isascii():
         raise UserError(f"--name must be a Verilog identifier, not {name!r}")

@@ -38,10 +38,11 @@ class Switch(wiring.Component):
         for name in ("upstream_o", "downstream_o"):
             connect(m, getattr(switch, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [*(getattr(switch, name).eq(getattr(self, name))
-                       for name in ("present", "link_up", "press", "internal_error", "peer_room",
-                                    "late", "upstream_down", "malformed", "malformed_header")),
+                       for name in ("present", "link_up", "press", "bound", "internal_error",
+                                    "peer_room", "late", "upstream_down", "malformed",
+                                    "malformed_header")),
                      *(getattr(self, name).eq(getattr(switch, name))
-                       for name in ("link_active", "slot_off", "lives", "bus")),
+                       for name in ("link_active", "slot_off", "lives", "bus", "placeholder")),
                      switch.downstream_i.p.meta.life.eq(
                          Array(switch.lives)[self.downstream_i.p.meta.port]),
                      *(a.eq(b) for a, b in zip(self.slot_control, switch.slot_control,
@@ -213,6 +214,11 @@ class SwitchBench:
         """Put GPUs into the slots of ``mask``, and take away the others."""
         ctx.set(self.dut.present, mask)
         self.golden.present = [bool(mask >> n & 1) for n in range(self.ports)]
+
+    def bound(self, ctx, mask):
+        """Bind the slots of ``mask``, release the others."""
+        ctx.set(self.dut.bound, mask)
+        self.golden.places.bound = [bool(mask >> n & 1) for n in range(self.ports)]
 
     def feed(self, from_slots):
         """Start to send TLPs from slots, which the golden switch does not get."""

@@ -6,6 +6,7 @@ import pytest
 
 from dxpu.proxy.registers import CONTROL_BASE, COUNTERS_BASE, TABLE_BASE, counter_text
 from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, function_map
+from dxpu.switch.placeholder_map import placeholder_map
 from dxpu_sim import cli, docs, files, generate
 
 
@@ -95,6 +96,11 @@ def test_configuration_pages_have_every_register(pages, kind):
     assert ("Slot Control" in page) == (kind == DOWNSTREAM)
 
 
+def test_placeholder_page_has_every_register(pages):
+    for r in placeholder_map().registers:
+        assert f"## {r.offset:03X}h {r.name} ({r.bits} bits)" in pages["placeholder.md"]
+
+
 def test_port_tables(pages):
     host, box = pages["ports.md"].split("## `dxpu_box`")
     for line in ("| `clk` | in | 1 |", "| `gmii1_rx_rst` | in | 1 |",
@@ -106,7 +112,8 @@ def test_port_tables(pages):
     assert "| `reset` | out | 8 |" in box and "`reset`" not in host
 
 
-@pytest.mark.parametrize("page", ["host_registers.md", "ports.md", "upstream_port.md"])
+@pytest.mark.parametrize("page", ["host_registers.md", "ports.md", "upstream_port.md",
+                                  "placeholder.md"])
 def test_tables_have_as_many_cells_as_their_heads(pages, page):
     cells = None
     for line in pages[page].splitlines():

@@ -81,7 +81,9 @@ def test_smallest_box(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("role, width, slots, paths, others", [
     ("host", 32, 32, 1, ()), ("host", 64, 8, 2, ("--split",)), ("host", 128, 1, 16, ()),
-    ("host", 512, 3, 1, ()), ("box", 32, 16, 2, ("--sessions", "1")), ("box", 64, 8, 2, ()),
+    ("host", 512, 3, 1, ()),
+    ("host", 64, 4, 2, ("--placeholder", "--placeholder-prefetchable", "128G")),
+    ("box", 32, 16, 2, ("--sessions", "1")), ("box", 64, 8, 2, ()),
     ("box", 256, 1, 1, ()), ("box", 512, 1, 1, ()), ("box", 512, 4, 2, ("--split",))])
 def test_files_of_other_shapes(tmp_path, role, width, slots, paths, others):
     generate_and_check(tmp_path, role, width, slots, paths, *others)
@@ -118,6 +120,20 @@ def test_page_names_the_ports_of_every_shape(role, width, slots, paths):
     (("host", "--paths", "0"), "--paths must be 1 to 16, not 0"),
     (("host", "--paths", "17"), "--paths must be 1 to 16, not 17"),
     (("box", "--sessions", "65"), "--sessions must be 1 to 64, not 65"),
+    (("host", "--placeholder", "--placeholder-memory", "3M"),
+     "--placeholder-memory must be a power of two from 1 MiB to 2 GiB, not '3M'"),
+    (("host", "--placeholder", "--placeholder-memory", "512K"),
+     "--placeholder-memory must be a power of two from 1 MiB to 2 GiB, not '512K'"),
+    (("host", "--placeholder", "--placeholder-memory", "4G"),
+     "--placeholder-memory must be a power of two from 1 MiB to 2 GiB, not '4G'"),
+    (("host", "--placeholder", "--placeholder-prefetchable", "256T"),
+     "--placeholder-prefetchable must be a power of two from 1 MiB to 128 TiB, not '256T'"),
+    (("host", "--placeholder", "--placeholder-prefetchable", "-1"),
+     "--placeholder-prefetchable must be a size such as 32M or 64G, not '-1'"),
+    (("host", "--placeholder", "--placeholder-prefetchable", "big"),
+     "--placeholder-prefetchable must be a size such as 32M or 64G, not 'big'"),
+    (("host", "--placeholder-memory", "32M"), "--placeholder-memory needs --placeholder"),
+    (("box", "--placeholder"), "--placeholder is for a host, not for a box"),
     (("box", "--name", "2nd"), "--name must be a Verilog identifier, not '2nd'"),
     (("box", "--name", "a b"), "--name must be a Verilog identifier, not 'a b'"),
     (("box", "--name", "größe"), "--name must be a Verilog identifier, not 'größe'"),

@@ -53,6 +53,8 @@ class HostProxy(wiring.Component):
         (peer, stream) pairs at a time.
     split : bool
         Header/data split form on the wire.
+    identity : :class:`~dxpu.switch.Identity`, optional
+        What the virtual switch says it is, and what its slots have.
 
     Members
     -------
@@ -68,12 +70,13 @@ class HostProxy(wiring.Component):
     #: Bytes of the queue of requests that wait for a place in the tracker.
     REQUESTS = 2048
 
-    def __init__(self, width, *, ports=8, paths=2, sessions=4, split=False):
+    def __init__(self, width, *, ports=8, paths=2, sessions=4, split=False,
+                 identity=None):
         self._width = width
         self._ports = ports
         self._depth = max(16, self.BUFFER * 8 // width)
         self._ingress = Ingress(width, depth=self._depth)
-        self._switch = VirtualSwitch(width, ports=ports)
+        self._switch = VirtualSwitch(width, ports=ports, identity=identity)
         self._tracking = SlotTracking(width, ports=ports, depth=self._depth,
                                       requests=max(64, self.REQUESTS * 8 // width))
         self._links = HostLinks(rows=ports)
@@ -162,6 +165,7 @@ class HostProxy(wiring.Component):
             links.lives.eq(switch.lives),
             switch.present.eq(links.present),
             switch.link_up.eq(links.link_up),
+            switch.bound.eq(bindings.open),
             switch.press.eq(file.press.ports | detach.press),
             switch.peer_room.eq(tracking.room),
             switch.late.eq(tracking.late),
@@ -190,6 +194,7 @@ class HostProxy(wiring.Component):
                 state.attention.eq(control.attention_indicator),
                 state.power.eq(control.power_indicator),
                 state.power_off.eq(control.power_off),
+                state.placeholder.eq(switch.placeholder[n]),
             ]
 
     def _attach_upstream(self, m):

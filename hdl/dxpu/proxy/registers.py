@@ -26,7 +26,8 @@ _COUNTERS = [
     (r"(pcie|slot\d+)_overflow", "TLPs from PCIe that were larger than the buffer; dropped."),
     (r"slot(\d+)_discarded", "TLPs from slot \\1 that their source discarded."),
     (r"egress\d*_overflow", "TLPs to PCIe that were larger than their queue; dropped."),
-    (r"switch_config", "Configuration reads and writes of the switch's own ports."),
+    (r"switch_config", "Configuration reads and writes of the switch's own ports and "
+     "placeholders."),
     (r"switch_unsupported0", "Non-posted requests from the host answered with UR."),
     (r"switch_unsupported1", "Non-posted requests from slots answered with UR."),
     (r"switch_unclaimed0", "Posted requests and messages from the host that nobody claims; "
@@ -132,7 +133,9 @@ def control_block(role, *, rows, paths, sessions, width):
                     Field("power", 2, "ro", offset=10, doc="Power indicator: 1 on, 2 blinks, 3 "
                           "off."),
                     Field("power_off", 1, "ro", offset=12, doc="Software has switched the slot "
-                          "off, if it has a power controller.")),
+                          "off, if it has a power controller."),
+                    Field("placeholder", 1, "ro", offset=13, doc="The host sees a placeholder in "
+                          "the slot; `present` and `link` are about a GPU only.")),
                     "What the slot shows, and what software wants of it."),
             ), "One for each downstream port."),
         )

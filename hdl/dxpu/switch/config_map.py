@@ -13,9 +13,13 @@ Ref: PCIe Base 5.0, 7.5 and 7.7 to 7.9; PCI-to-PCI Bridge 1.2, chapter 3.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .placeholder_map import PlaceholderOptions
 
 __all__ = ["DOWNSTREAM", "FUNCTION_DWORDS", "Field", "FunctionMap", "Identity", "Register",
-           "STICKY", "SlotOptions", "UPSTREAM", "function_map", "render"]
+           "STICKY", "SlotOptions", "UPSTREAM", "function_map", "render", "render_map"]
 
 #: Dwords of configuration space with a memory behind them; the rest reads 0 and ignores writes.
 FUNCTION_DWORDS = 128
@@ -85,6 +89,7 @@ class Identity:
 
     The default identifiers are of nobody: whoever ships hardware puts their own here. Links inside
     the fabric have no PCIe speed of their own; what they show is what a driver will look for.
+    ``placeholder``: what empty slots show at boot, if anything.
     """
 
     vendor: int = 0x1234
@@ -97,6 +102,8 @@ class Identity:
     link_speed: int = 3
     link_width: int = 16
     slot: SlotOptions = SlotOptions()
+    placeholder_device: int = 0xD0F2
+    placeholder: "PlaceholderOptions | None" = None
 
 
 class FunctionMap:
@@ -472,11 +479,16 @@ def function_map(kind: str, identity: Identity | None = None) -> FunctionMap:
 
 
 def render(kind: str, identity: Identity | None = None) -> str:
-    """The register page of a function, in Markdown."""
-    out = [f"# Configuration space: {kind} port", "",
-           "Made from `hdl/dxpu/switch/config_map.py`; edit that, not this. Everything that is not "
+    """The register page of a port, in Markdown."""
+    return render_map(function_map(kind, identity), f"{kind} port", "config_map.py")
+
+
+def render_map(fmap: FunctionMap, title: str, source: str) -> str:
+    """The register page of a function that is described in ``source``, in Markdown."""
+    out = [f"# Configuration space: {title}", "",
+           f"Made from `hdl/dxpu/switch/{source}`; edit that, not this. Everything that is not "
            "listed reads 0 and ignores writes.", ""]
-    for r in sorted(function_map(kind, identity).registers, key=lambda r: r.offset):
+    for r in sorted(fmap.registers, key=lambda r: r.offset):
         out += [f"## {r.offset:03X}h {r.name} ({r.bits} bits)", "",
                 "| bits | field | access | reset | |", "|---|---|---|---|---|"]
         for f in sorted(r.fields, key=lambda f: -f.lsb):

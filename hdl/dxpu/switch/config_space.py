@@ -9,9 +9,12 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import ConfigUpdate
+from dxpu.priority import encode, lowest_bit
 
 from .config_map import DOWNSTREAM, FUNCTION_DWORDS, STICKY, UPSTREAM, Identity, function_map
 from .hotplug import HotPlug, SlotControl, SlotView
+from .placeholder import Placeholders
+from .placeholder_map import HELD, hide, placeholder_map
 from .types import ConfigEvent, ConfigRequest, PortState, UpstreamState
 
 __all__ = ["ConfigSpace", "StateMirror"]
@@ -41,6 +44,10 @@ class ConfigSpace(wiring.Component):
     Status bits that this memory does not hold are those of Slot Status: they, Slot Control and the
     links are in :class:`~dxpu.switch.hotplug.HotPlug`, which a fill resets too.
 
+    With placeholders (``identity.placeholder``), dwords :data:`~.placeholder_map.HELD` and up of a
+    downstream function are the configuration space of the endpoint that stands in its slot; they
+    are filled again whenever its link goes. Who makes requests keeps software from them.
+
     Ref: PCIe Base 5.0, chapter 7; all that is data is in :mod:`dxpu.switch.config_map`.
 
     Parameters
@@ -67,6 +74,8 @@ class ConfigSpace(wiring.Component):
         comes, and the slots have no link meanwhile.
     present, link_up, press, intx : ``ports``
         See :class:`~dxpu.switch.hotplug.HotPlug`.
+    bound : ``ports``
+        See :class:`~dxpu.switch.placeholder.Placeholders`; without them it has no effect.
     msi, msi_taken : ``ports``
         ``request`` and ``taken`` there.
     slot_control : array of :class:`~dxpu.switch.hotplug.SlotControl`
@@ -80,6 +89,9 @@ class ConfigSpace(wiring.Component):
         Level: software has taken the link of the slot away.
     link_active : ``ports``
         Present, up, not disabled, not in reset, not switched off. A register, one cycle behind.
+        That of a placeholder does not count.
+    held : ``ports``
+        The link of a placeholder is active.
     busy : 1
         Memory is being filled.
     """
@@ -100,6 +112,7 @@ class ConfigSpace(wiring.Component):
             "present": In(ports),
             "link_up": In(ports, init=(1 << ports) - 1),
             "press": In(ports),
+            "bound": In(ports),
             "msi": Out(ports),
             "msi_taken": In(ports),
             "intx": Out(ports),
@@ -110,6 +123,7 @@ class ConfigSpace(wiring.Component):
             "windows": Out(UpstreamState),
             "slot_off": Out(ports),
             "link_active": Out(ports),
+            "held": Out(ports),
             "busy": Out(1),
         })
 
@@ -117,15 +131,16 @@ class ConfigSpace(wiring.Component):
         m = Module()
         up = function_map(UPSTREAM, self._identity)
         down = function_map(DOWNSTREAM, self._identity)
+        held = placeholder_map(self._identity) if self._identity.placeholder else None
         bits = (FUNCTION_DWORDS - 1).bit_length()
 
         m.submodules.memory = memory = Memory(
             shape=32, depth=FUNCTION_DWORDS * (self._ports + 1), init=[])
         write, read = memory.write_port(), memory.read_port()
         m.submodules.rules = rules = Memory(shape=_Rule, depth=2 * FUNCTION_DWORDS, init=[
-            {"reset": reset, "rw": rw, "w1c": w1c} for fmap in (up, down)
-            for reset, rw, w1c in zip(fmap.reset_image(), fmap.access_image("RW"),
-                                      fmap.access_image("RW1C"), strict=True)])
+            {"reset": reset, "rw": rw, "w1c": w1c}
+            for fmap, inside in ((up, None), (down, held))
+            for reset, rw, w1c in zip(*self._images(fmap, inside), strict=True)])
         rule = rules.read_port()
 
         # The access under way: an event, a request or a step of the fill.
@@ -138,7 +153,8 @@ class ConfigSpace(wiring.Component):
         warm, sticky = Signal(), Signal()
         m.d.comb += sticky.eq((access.register >= STICKY.start) & (access.register < STICKY.stop))
         all_due = Signal()  # all functions are to be filled
-        hotplug = self._hotplug(m)
+        renew, renewing = Signal(self._ports), Signal(self._ports)  # placeholders to be filled
+        hotplug = self._hotplug(m, renew, renewing)
         update = Signal(ConfigUpdate)
         m.d.comb += [
             mapped.eq(access.register < FUNCTION_DWORDS),
@@ -161,6 +177,19 @@ class ConfigSpace(wiring.Component):
         with m.If(self.down != was_down):
             m.d.sync += all_due.eq(1)
 
+        def fill_step():
+            """Write the dword of the last step, go to the next one."""
+            m.d.sync += [
+                fill.eq(fill + 1),
+                filling.eq(1),
+                access.function.eq(fill[bits:]),
+                access.register.eq(fill[:bits]),
+                update.strobe.eq(filling & ~(warm & sticky)),
+                update.function.eq(access.function),
+                update.register.eq(access.register),
+                update.value.eq(rule.data.reset | self._own_number(access, down)),
+            ]
+
         with m.FSM():
             with m.State("Fill"):
                 # The rule of the address of the last cycle is on the port of the ROM.
@@ -168,29 +197,31 @@ class ConfigSpace(wiring.Component):
                     rule.addr.eq(Cat(fill[:bits], fill[bits:] != 0)),
                     self.busy.eq(1),
                 ]
-                m.d.sync += [
-                    refill.eq(0),
-                    warm.eq(warm | refill),
-                    ones.eq(0),
-                    command.eq(0),
-                    fill.eq(fill + 1),
-                    filling.eq(1),
-                    access.function.eq(fill[bits:]),
-                    access.register.eq(fill[:bits]),
-                    update.strobe.eq(filling & ~(warm & sticky)),
-                    update.function.eq(access.function),
-                    update.register.eq(access.register),
-                    update.value.eq(rule.data.reset | self._own_number(access, down)),
-                ]
+                m.d.sync += [refill.eq(0), warm.eq(warm | refill), ones.eq(0), command.eq(0)]
+                fill_step()
                 with m.If(fill == memory.depth):
                     m.d.sync += filling.eq(0)
                     m.next = "Idle"
+            if held:
+                with m.State("Renew"):
+                    m.d.comb += rule.addr.eq(Cat(fill[:bits], C(1, 1)))
+                    m.d.sync += [ones.eq(0), command.eq(0)]
+                    fill_step()
+                    with m.If(fill[:bits] == 0):
+                        m.d.sync += filling.eq(0)
+                        m.next = "Idle"
             with m.State("Idle"):
-                m.d.comb += self.event.ready.eq(~all_due)
+                m.d.comb += self.event.ready.eq(~all_due & ~renew.any())
                 m.d.sync += is_event.eq(self.event.valid)
                 with m.If(all_due):
                     m.d.sync += [all_due.eq(self.down != was_down), fill.eq(0), warm.eq(1)]
                     m.next = "Fill"
+                if held:
+                    first = lowest_bit(renew)
+                    with m.Elif(renew.any()):
+                        m.d.comb += renewing.eq(first)
+                        m.d.sync += fill.eq(Cat(C(HELD, bits), (encode(first) + 1)[:6]))
+                        m.next = "Renew"
                 with m.Elif(self.event.valid):
                     m.d.sync += [
                         access.function.eq(self.event.payload.function),
@@ -209,8 +240,9 @@ class ConfigSpace(wiring.Component):
             with m.State("Modify"):
                 # A power state that the function does not have is not taken over.
                 enabled = Cat(e.replicate(8) for e in access.enables) & access.write.replicate(32)
-                pmcsr = up.dword("Power Management Control/Status")
-                m.d.comb += special.eq((access.register == pmcsr)
+                name = "Power Management Control/Status"
+                pmcsr = [up.dword(name), *((HELD + held.dword(name),) if held else ())]
+                m.d.comb += special.eq(access.register.matches(*pmcsr)
                                        & (access.data[0] ^ access.data[1]))
                 change = rule.data.rw & enabled & ~Cat(special.replicate(2), C(0, 30))
                 clear = access.data & rule.data.w1c & enabled
@@ -260,21 +292,57 @@ class ConfigSpace(wiring.Component):
         ]
         return m
 
-    def _hotplug(self, m):
+    @staticmethod
+    def _images(fmap, inside):
+        """Reset values, bits that are written, and bits that ones clear; of ``inside`` too."""
+        for image in (lambda f: f.reset_image(), lambda f: f.access_image("RW"),
+                      lambda f: f.access_image("RW1C")):
+            yield hide(image(fmap), image(inside)) if inside else image(fmap)
+
+    def _hotplug(self, m, renew, renewing):
         """The slots, and what software sees of the one that is accessed."""
         m.submodules.hotplug = hotplug = HotPlug(self._ports, self._identity)
+        if self._identity.placeholder:
+            self._placeholders(m, hotplug, renew, renewing)
+        else:
+            m.d.comb += [
+                hotplug.present.eq(self.present),
+                hotplug.link_up.eq(self.link_up),
+                self.link_active.eq(Cat(v.link_active for v in hotplug.views)),
+            ]
         m.d.comb += [
-            hotplug.present.eq(self.present),
-            hotplug.link_up.eq(self.link_up),
             hotplug.press.eq(self.press),
             hotplug.taken.eq(self.msi_taken),
             self.msi.eq(hotplug.request),
             self.intx.eq(hotplug.intx),
             self.slot_off.eq(hotplug.off),
-            self.link_active.eq(Cat(v.link_active for v in hotplug.views)),
             *(a.eq(b) for a, b in zip(self.slot_control, hotplug.control, strict=True)),
         ]
         return hotplug
+
+    def _placeholders(self, m, hotplug, renew, renewing):
+        """Placeholders between the slots and what they show; one is renewed when its link goes."""
+        m.submodules.placeholders = holders = Placeholders(
+            ports=self._ports, options=self._identity.placeholder)
+        first_fill, was_held = Signal(init=1), Signal(self._ports)
+        with m.If(~self.busy):
+            m.d.sync += first_fill.eq(0)
+        m.d.sync += [
+            was_held.eq(self.held),
+            renew.eq(renew & ~renewing | was_held & ~self.held),
+        ]
+        m.d.comb += [
+            holders.present.eq(self.present),
+            holders.link_up.eq(self.link_up),
+            holders.bound.eq(self.bound),
+            holders.fresh.eq(self.down | first_fill),
+            *(a.eq(b) for a, b in zip(holders.views, hotplug.views, strict=True)),
+            *(a.eq(b) for a, b in zip(holders.control, hotplug.control, strict=True)),
+            hotplug.present.eq(holders.show_present),
+            hotplug.link_up.eq(holders.show_link),
+            self.link_active.eq(Cat(v.link_active for v in hotplug.views) & holders.free),
+            self.held.eq(holders.held),
+        ]
 
     def _own_number(self, access, down):
         """What of a downstream function's reset value depends on the number of its port."""

@@ -53,6 +53,10 @@ class Decider(wiring.Component):
     link_active : ``ports``
     lives : array of numbers
         Number of the current life of each slot: what is decided belongs to it.
+    held : ``ports``
+        A placeholder takes what is sent to the slot, whose link is not active otherwise.
+    held_bus : array of numbers
+        Bus numbers that the placeholders have captured.
     stat_unsupported, stat_unclaimed, stat_unexpected : 1
         Pulse: a non-posted request was answered because nobody takes it; a posted request or a
         message, a completion were dropped for that reason.
@@ -69,6 +73,8 @@ class Decider(wiring.Component):
             "windows": In(UpstreamState),
             "link_active": In(ports),
             "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
+            "held": In(ports),
+            "held_bus": In(data.ArrayLayout(8, ports)),
             "stat_unsupported": Out(1),
             "stat_unclaimed": Out(1),
             "stat_unexpected": Out(1),
@@ -88,6 +94,8 @@ class Decider(wiring.Component):
         self._target = Signal(PortState, reset_less=True)   #: port that was hit
         self._active = Signal(reset_less=True)              #: its link
         self._life = Signal(LIFE_BITS, reset_less=True)     #: its life
+        self._held = Signal(reset_less=True)                #: a placeholder stands there
+        self._held_id = Signal(16, reset_less=True)         #: its identifier
         self._windowed = Signal(reset_less=True)  #: in a window of the upstream port
         self._internal = Signal(reset_less=True)  #: bus number of the bus inside
         self._inside = Signal(reset_less=True)    #: bus number below that bus
@@ -152,6 +160,8 @@ class Decider(wiring.Component):
             self._port.eq(found.port),
             self._active.eq(self.link_active.bit_select(found.port, 1)),
             self._life.eq(Array(self.lives)[found.port]),
+            self._held.eq(self.held.bit_select(found.port, 1)),
+            self._held_id[8:].eq(Array(self.held_bus)[found.port]),
             self._windowed.eq(Mux(info.is_io, io, memory)),
             self._internal.eq(below & (bus == up.secondary)),
             self._inside.eq(below & (bus > up.secondary)),
@@ -244,6 +254,10 @@ class Decider(wiring.Component):
         """The port with ``state`` does not let this TLP out."""
         return (self._b.end_prefix & state.block_prefixes
                 | self._b.info.is_atomic & state.block_atomics)
+
+    def _lonely(self, target):
+        """What the port with state ``target`` sends to its slot meets no link, or a placeholder."""
+        return ~self._active & ~(self._held & self._refused(target))
 
     def _routed(self, *routes):
         routing = self._b.info.routing

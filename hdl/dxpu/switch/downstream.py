@@ -124,8 +124,9 @@ class DownstreamDecider(Decider):
         through = PortState(Mux(upward, Value.cast(up), Mux(peer, Value.cast(self._target), 0)))
         self._send(m, upward & open_up & ~self._refused(up), upward, peer)
         self._count(m, ~quiet)
-        self._note(m, lost=self._source_active & (~quiet | blocked) & ~(peer & ~self._active),
-                   refused=through, source=(self._b.port + 1)[:6], violation=violation)
+        lost = (~quiet | blocked) & ~(peer & self._lonely(through))
+        self._note(m, lost=self._source_active & lost, refused=through,
+                   source=(self._b.port + 1)[:6], violation=violation)
         with m.If(~self._source_active):
             m.d.comb += self._verdict.note.eq(0)
         with m.Elif(violation & (info.cls == TlpClass.NP)):
@@ -188,6 +189,8 @@ class DownstreamDecider(Decider):
             m.d.comb += [self._who.eq(Cat(C(0, 3), self.upstream_id)), self._where.eq(0)]
         with m.Elif(peer):
             m.d.comb += [self._who.eq(self._port_id(self._port)), self._where.eq(self._port + 1)]
+            with m.If(self._held & ~self._refused(self._target)):
+                m.d.comb += self._who.eq(self._held_id)
         with m.If(up_open):
             m.d.comb += self._verdict.target.eq(Target.UPSTREAM)
         with m.Elif(peer & self._active & ~self._refused(self._target)

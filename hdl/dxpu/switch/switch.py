@@ -72,6 +72,9 @@ class VirtualSwitch(wiring.Component):
         ``present`` are 1 and the port is not disabled, in reset or switched off.
     press : ``ports``
         Pulse: the attention button of the slot is pressed.
+    bound : ``ports``
+        A GPU is to come into the slot, or is there; what holds its place has to go. ``present``
+        does the same.
     internal_error : ``ports``
         Pulse: an uncorrectable internal error of a downstream port, which it reports.
     malformed, malformed_header : 1, 4 dwords
@@ -90,6 +93,9 @@ class VirtualSwitch(wiring.Component):
         Number of the bus inside, on which the downstream ports are.
     peer_room : 1
         See :class:`DownstreamDecider`.
+    placeholder : ``ports``
+        A placeholder (:class:`~dxpu.switch.placeholder.Placeholders`) stands in the slot, and its
+        link is active.
     late : 1
         TLPs that are due from a slot whose link has ended are still to come. Until they have left,
         no answer to the root complex does: it must not read that the link is down before.
@@ -125,6 +131,7 @@ class VirtualSwitch(wiring.Component):
             "present": In(ports),
             "link_up": In(ports, init=(1 << ports) - 1),
             "press": In(ports),
+            "bound": In(ports),
             "internal_error": In(ports),
             "malformed": In(1),
             "malformed_header": In(data.ArrayLayout(32, 4)),
@@ -135,6 +142,7 @@ class VirtualSwitch(wiring.Component):
             "bus": Out(8),
             "peer_room": In(1, init=1),
             "late": In(1),
+            "placeholder": Out(ports),
         } | dict.fromkeys(self.STATS, Out(1)))
 
     def elaborate(self, platform):
@@ -168,6 +176,8 @@ class VirtualSwitch(wiring.Component):
             space.down.eq(self.upstream_down),
             space.link_up.eq(self.link_up),
             space.press.eq(self.press),
+            space.bound.eq(self.bound),
+            self.placeholder.eq(space.held),
             *(a.eq(b) for a, b in zip(self.slot_control, space.slot_control, strict=True)),
             space.slot_power.eq(agent.slot_power),
             self.link_active.eq(space.link_active),
@@ -192,6 +202,7 @@ class VirtualSwitch(wiring.Component):
             decider.windows.eq(self._space.windows),
             decider.link_active.eq(self.link_active),
             decider.lives.eq(self.lives),
+            decider.held.eq(self._space.held),
             *(a.eq(b) for a, b in zip(decider.states, self._space.states, strict=True)),
             *(getattr(self, f"{stat}{n}").eq(getattr(decider, stat))
               for stat in ("stat_unsupported", "stat_unclaimed", "stat_unexpected")),
@@ -199,13 +210,15 @@ class VirtualSwitch(wiring.Component):
 
     def _wire_upstream(self, m):
         m.submodules.up_splitter = splitter = Splitter(self._width, TlpInfo)
-        m.submodules.up_decider = decider = UpstreamDecider(self._ports)
+        m.submodules.up_decider = decider = UpstreamDecider(
+            self._ports, placeholders=self._identity.placeholder is not None)
         m.submodules.up_forwarder = forwarder = Forwarder(self._width, (
             (Target.SLOT,), (Target.ALL_SLOTS,), (Target.CONFIG, Target.POWER)))
         m.submodules.broadcaster = broadcaster = Broadcaster(self._width, self._ports)
         self._broadcaster = broadcaster
         connect(m, wiring.flipped(self.upstream_i), splitter.i)
         self._wire_direction(m, decider, splitter, forwarder, 0)
+        m.d.comb += decider.held_bus.eq(decider.captured_bus)
 
         to_slot, to_all, to_agent = forwarder.o
         self._pass(m, to_slot, self._to_slot.i[0], open=~broadcaster.busy)
@@ -232,6 +245,7 @@ class VirtualSwitch(wiring.Component):
         self._down = splitter, forwarder
         connect(m, wiring.flipped(self.downstream_i), splitter.i)
         self._wire_direction(m, decider, splitter, forwarder, 1)
+        m.d.comb += decider.held_bus.eq(up.captured_bus)
 
         self._pass(m, forwarder.o[0], self._to_up.i[0])
         self._pass(m, forwarder.o[1], self._to_slot.i[2])

@@ -1,11 +1,13 @@
 """Decisions about TLPs that come from the root complex."""
 
 from amaranth import *
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from dxpu.tlp.types import CompletionStatus, MessageCode, Routing
 
 from .decide import IGNORED, Decider
+from .placeholder_map import HELD, HELD_DWORDS
 from .types import PortState, Target
 
 __all__ = ["UpstreamDecider"]
@@ -22,10 +24,19 @@ class UpstreamDecider(Decider):
     local messages end here. The completer of a request that nobody takes is the last port that it
     came to.
 
+    A placeholder takes what is sent to its slot: configuration requests of type 0 for function 0
+    are carried out, as accesses to the part of the port's configuration space that no request to
+    the port itself reaches; it answers all else with UR.
+
     After a verdict for a configuration space the next lookup waits for ``config_done``: requests
     see what an earlier one of them changed.
 
     Ref: PCIe Base 5.0, 2.2.4, 2.2.8, 2.3.1, 7.3.3; 2.2.6.2 (captured bus and device numbers)
+
+    Parameters
+    ----------
+    placeholders : bool
+        Slots may have placeholders.
 
     Members
     -------
@@ -39,15 +50,19 @@ class UpstreamDecider(Decider):
         Larger broadcast messages are refused.
     stat_config : 1
         Pulse: a request to a configuration space of the switch.
+    captured_bus : array of numbers
+        Bus numbers that placeholders have captured from configuration writes, 0 without.
     """
 
-    def __init__(self, ports):
+    def __init__(self, ports, *, placeholders=False):
+        self._placeholders = placeholders
         super().__init__(ports, {
             "upstream_id": Out(13),
             "down": In(1),
             "config_done": In(1),
             "broadcast_limit": In(12),
             "stat_config": Out(1),
+            "captured_bus": Out(data.ArrayLayout(8, ports)),
         })
 
     def _rules(self, m):
@@ -102,12 +117,37 @@ class UpstreamDecider(Decider):
 
         with m.If(reached & self._active & ~self._refused(target)):
             m.d.comb += v.target.eq(Target.SLOT)
+        if self._placeholders:
+            self._held_takes(m, reached, readable)
         self._count(m, ~quiet)
         # What goes to a slot without a link is no error of anyone (2.9.1).
         blocked = Mux(reached, Value.cast(target), 0)
-        self._note(m, lost=~quiet & ~(reached & ~self._active), refused=PortState(blocked),
+        self._note(m, lost=~quiet & ~(reached & self._lonely(target)), refused=PortState(blocked),
                    source=C(0, 6))
         self._configure(m)
+
+    def _held_takes(self, m, reached, readable):
+        """What a placeholder answers; requests to a port itself do not reach its registers."""
+        v, info = self._verdict, self._b.info
+        register, hidden = info.register, C(-1, 10)  # nothing is there
+        with m.If(register[5:] == HELD >> 5):
+            m.d.comb += v.register.eq(hidden)
+        with m.If(reached & self._held & ~self._refused(self._target)):
+            m.d.comb += self._who.eq(self._held_id)
+            with m.If(v.to_type0 & ~info.target_id[:8].any() & readable):
+                m.d.comb += [
+                    v.target.eq(Target.CONFIG),
+                    v.function.eq(self._port + 1),
+                    v.register.eq(Mux(register < HELD_DWORDS, HELD | register[:5], hidden)),
+                ]
+                with m.If(info.is_write):
+                    m.d.comb += self._who.eq(info.target_id)
+                    for n, bus in enumerate(self.captured_bus):
+                        with m.If(self._decided & (self._port == n)):
+                            m.d.sync += bus.eq(info.target_id[8:])
+        for n, bus in enumerate(self.captured_bus):
+            with m.If(~self.held[n]):
+                m.d.sync += bus.eq(0)
 
     def _configure(self, m):
         """Status of what is answered; the capture; later lookups wait for configuration writes."""

@@ -8,13 +8,16 @@ architecture specification, independently of the hardware.
 from collections import Counter
 from typing import Any
 
-from dxpu.switch.config_map import DOWNSTREAM, STICKY, UPSTREAM, Identity, function_map
+from dxpu.switch.config_map import (
+    DOWNSTREAM, STICKY, UPSTREAM, FunctionMap, Identity, function_map,
+)
 from dxpu.tlp.types import CompletionStatus, Fmt, Routing, TlpClass, Type
 
 from .errors import (
     ACS_VIOLATION, ATOMIC_BLOCKED, INTERNAL, MALFORMED, POISONED, PREFIX_BLOCKED, UNEXPECTED,
     UNSUPPORTED, GoldenErrors,
 )
+from .placeholder import GoldenPlaceholders
 from .tlp import Info, Tlp, classify, complete
 
 __all__ = ["GoldenFunction", "GoldenSwitch", "UP"]
@@ -35,14 +38,15 @@ IGNORED = (0x40, 0x41, 0x43, 0x44, 0x45, 0x47, 0x48, 0x7F)
 class GoldenFunction:
     """Configuration space of one port, register by register and bit by bit.
 
-    ``port`` is ``None`` for the upstream port. ``live`` holds fields that follow the hardware, by
-    (register, field).
+    ``port`` is ``None`` for the upstream port; a function that is no port has its ``fmap``.
+    ``live`` holds fields that follow the hardware, by (register, field).
     """
 
-    def __init__(self, port: int | None, identity: Identity | None = None):
+    def __init__(self, port: int | None, identity: Identity | None = None,
+                 fmap: FunctionMap | None = None):
         self.port = port
         self.identity = identity or Identity()
-        self.map = function_map(UPSTREAM if port is None else DOWNSTREAM, identity)
+        self.map = fmap or function_map(UPSTREAM if port is None else DOWNSTREAM, identity)
         self.live: dict[tuple[str, str], int] = {}
         self.fields: dict[tuple[str, str], int] = {}
         self.reset()
@@ -191,11 +195,15 @@ class GoldenFunction:
 
 
 class _Refused(Exception):
-    """Nobody takes the TLP; ``port`` is the last one that it came to, and ``error`` it reports."""
+    """Nobody takes the TLP; ``port`` is the last one that it came to, and ``error`` it reports.
 
-    def __init__(self, port: int, error: str | None = UNSUPPORTED):
+    ``who``: the identifier of another that it came to last.
+    """
+
+    def __init__(self, port: int, error: str | None = UNSUPPORTED, who: int | None = None):
         self.port = port
         self.error = error
+        self.who = who
 
 
 class GoldenSwitch:
@@ -224,12 +232,17 @@ class GoldenSwitch:
         self.limits: list[tuple[int, bytes]] = []  # Set_Slot_Power_Limit to slots
         self._linked = [False] * ports
         self.identity = identity or Identity()
+        self.places = GoldenPlaceholders(self, ports)
 
     def link_active(self, port: int) -> bool:
-        """Whether the slot has a link."""
+        """Whether the slot has a link to a GPU."""
+        return bool(self.present[port] and self.link_up[port] and self.places.free(port)
+                    and self.opens(port))
+
+    def opens(self, port: int) -> bool:
+        """Whether software lets the port have a link."""
         f = self.down[port]
-        return (self.present[port] and self.link_up[port]
-                and not f.get("Link Control", "Link Disable")
+        return bool(not f.get("Link Control", "Link Disable")
                 and not f.fields.get(("Slot Control", "Power Controller Control"))
                 and not f.get("Bridge Control", "Secondary Bus Reset")
                 and not self.up.get("Bridge Control", "Secondary Bus Reset"))
@@ -240,8 +253,11 @@ class GoldenSwitch:
 
     def set_live(self) -> None:
         """Bring presence and links up to date."""
-        for port, f in enumerate(self.down):
-            f.set_slot(self.present[port], self.link_active(port))
+        for port in range(len(self.down)):
+            self.places.step(port)
+            self._show(port)
+            if self.places.software(port):
+                self._show(port)
             if self.link_active(port) and not self._linked[port]:
                 self._limit(port)
             self._linked[port] = self.link_active(port)
@@ -250,6 +266,11 @@ class GoldenSwitch:
                 if self._acks_due:
                     self._acks_due.discard(port)
         self._gather()
+
+    def _show(self, port: int) -> None:
+        free, held = self.places.free(port), self.places.place[port] == "placeholder"
+        self.down[port].set_slot(held or free and self.present[port],
+                                 self.places.held(port) or self.link_active(port))
 
     def _limit(self, port: int) -> None:
         """A port tells its slot the power limit when the link comes up or it is written (6.9)."""
@@ -419,10 +440,16 @@ class GoldenSwitch:
         raise _Refused(UP)
 
     def _to_slot(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
-        if not self.link_active(port):
+        if not self.link_active(port) and not self.places.held(port):
             raise _Refused(port, None)  # no error of anyone (2.9.1)
         if (error := self.down[port].blocks(raw, info)) is not None:
             raise _Refused(port, error)
+        if self.places.held(port):
+            answer = self.places.takes(port, raw)
+            if answer is None:
+                raise _Refused(port, None, self.places.captured[port])
+            self.counts["config"] += 1
+            return [(UP, answer)]
         return [(port, raw)]
 
     def _bridge(self, port: int) -> GoldenFunction:
@@ -438,14 +465,15 @@ class GoldenSwitch:
             error = UNEXPECTED
         if error is not None:
             self._lost(refused.port, error, raw, info)
-        return self._answer(raw, info, refused.port, CompletionStatus.UR, back)
+        return self._answer(raw, info, refused.port, CompletionStatus.UR, back, refused.who)
 
-    def _answer(self, raw: bytes, info: Info, port: int, status: Code,
-                back: int) -> list[tuple[int, bytes]]:
-        """The completion of port ``port``, if the TLP wants one."""
+    def _answer(self, raw: bytes, info: Info, port: int, status: Code, back: int,
+                who: int | None = None) -> list[tuple[int, bytes]]:
+        """The completion of port ``port``, or of ``who``, if the TLP wants one."""
         if info.cls is not TlpClass.NP:
             return []
-        who = self.captured if port == UP else self.identifier(port)
+        if who is None:
+            who = self.captured if port == UP else self.identifier(port)
         return [(back, complete(Tlp.unpack(raw), status, who).pack())]
 
     def _lost(self, port: int, error: str, raw: bytes, info: Info) -> None:

@@ -8,7 +8,7 @@ from dxpu.arbiter import PacketArbiter
 from dxpu.attach.egress import Egress
 from dxpu.mapping import HostTable
 from dxpu.stream import PacketLayout, check_width, connect
-from dxpu.switch import SlotInfo, VirtualSwitch
+from dxpu.switch import Identity, PlaceholderOptions, SlotInfo, VirtualSwitch
 from dxpu.tlp.parser import Ingress
 
 from .clock import SimClock
@@ -26,6 +26,8 @@ class SwitchTop(wiring.Component):
         Data bits per beat.
     ports : int
         Downstream ports.
+    placeholder : tuple of int, optional
+        Arguments of :class:`~dxpu.switch.PlaceholderOptions`.
 
     Members
     -------
@@ -42,7 +44,7 @@ class SwitchTop(wiring.Component):
     ENTRY = ("malformed", "discarded", "overflow")
     COUNTERS = (*(name.removeprefix("stat_") for name in VirtualSwitch.STATS), *ENTRY)
 
-    def __init__(self, width=64, *, ports=3, depth=512):
+    def __init__(self, width=64, *, ports=3, depth=512, placeholder=None):
         super().__init__({
             "host": In(MailboxSignature()),
             **{f"device{n}": In(MailboxSignature()) for n in range(ports)},
@@ -52,11 +54,14 @@ class SwitchTop(wiring.Component):
         self._width = check_width(width)
         self._ports = ports
         self._depth = depth
+        self._identity = Identity(
+            placeholder=None if placeholder is None else PlaceholderOptions(*placeholder))
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.clock = SimClock()
-        m.submodules.switch = switch = VirtualSwitch(self._width, ports=self._ports)
+        m.submodules.switch = switch = VirtualSwitch(
+            self._width, ports=self._ports, identity=self._identity)
         m.submodules.table = table = HostTable(ports=self._ports)
         for n in "01":
             connect(m, getattr(switch, f"lookup{n}"), getattr(table, f"lookup{n}"))
