@@ -233,6 +233,29 @@ def test_first_error_stays():
     bench.simulate(main, deadline=400_000)
 
 
+@pytest.mark.parametrize("width", [64, 512])
+def test_the_log_has_the_header(width):
+    """Not what comes behind it, however many prefixes and however much data there are."""
+    bench = Bench(width, 1, random.Random(seed()))
+
+    async def main(ctx):
+        await start(bench, ctx)
+        for prefixes in (0, 5):
+            payload = bytes(range(1, 253))
+            fmt, type = KINDS["MWr64"]
+            raw = poison(Tlp(fmt, type, length=63, requester_id=8, first_be=15, last_be=15,
+                             address=WINDOW + 0x100, payload=payload).pack())
+            # Four end-to-end prefixes and a local one before them are the most.
+            raw = b"".join(bytes([0x90 if n or prefixes < 5 else 0x80, n, n, n])
+                           for n in range(prefixes)) + raw
+            await bench.step(ctx, [raw])
+            log = [bench.values[0, LOG + n].to_bytes(4, "big") for n in range(4)]
+            assert b"".join(log) == raw[4 * prefixes:4 * prefixes + 16]
+            await bench.clear(ctx)
+
+    bench.simulate(main, deadline=400_000)
+
+
 def test_malformed():
     """A TLP that was removed before the switch is an error of the upstream port, fatal."""
     rng = random.Random(seed())

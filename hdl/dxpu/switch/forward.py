@@ -112,7 +112,8 @@ class Forwarder(wiring.Component):
         lanes = self._width // 32
 
         # The header starts behind the prefixes; bit 0 of its byte 0 tells type 1 from type 0.
-        beat = Signal(range(8 // lanes + 1))
+        end = 8 // lanes + 1  # behind the last beat that may hold a header dword
+        beat = Signal(range(end + 1))
         edited = Signal.like(i.p.data)
         m.d.comb += edited.eq(i.p.data)
         for lane in range(lanes):
@@ -146,8 +147,7 @@ class Forwarder(wiring.Component):
                 taken.eq(both & (~answering | self.answer.ready)),
             ]
         with m.If(taken):
-            # Stays at its end: no prefix is that far back.
-            m.d.sync += beat.eq(Mux(i.p.last, 0, Mux(beat == 8 // lanes, beat, beat + 1)))
+            m.d.sync += beat.eq(Mux(i.p.last, 0, Mux(beat == end, beat, beat + 1)))
         self._record(m, verdict, taken, beat)
         return m
 
