@@ -43,7 +43,9 @@ def run(arguments) -> int:
 def pages() -> dict[str, str]:
     """Text of each page by its file name."""
     from dxpu.csr import markdown
-    from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, render, render_map
+    from dxpu.switch.config_map import (
+        DOWNSTREAM, UPSTREAM, Identity, SlotOptions, render, render_map,
+    )
     from dxpu.switch.placeholder_map import placeholder_map
 
     from .generate import make
@@ -53,6 +55,7 @@ def pages() -> dict[str, str]:
         "box_registers.md": "Registers of the box proxy",
         "upstream_port.md": "Configuration space of the virtual switch's upstream port",
         "downstream_port.md": "Configuration space of the virtual switch's downstream ports",
+        "downstream_port_dpc.md": "The same with Downstream Port Containment (`--dpc`)",
         "placeholder.md": "Configuration space of the placeholder in an empty slot",
         "ports.md": "Ports of the generated Verilog",
     }
@@ -62,6 +65,8 @@ def pages() -> dict[str, str]:
            for role, proxy in proxies.items()},
         "upstream_port.md": render(UPSTREAM),
         "downstream_port.md": render(DOWNSTREAM),
+        "downstream_port_dpc.md": render(DOWNSTREAM, Identity(
+            slot=SlotOptions(surprise=False, dpc=True))),
         "placeholder.md": render_map(placeholder_map(), "placeholder", "placeholder_map.py"),
         "ports.md": _ports(titles["ports.md"], proxies),
     }

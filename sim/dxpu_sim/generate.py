@@ -24,6 +24,8 @@ def add_arguments(parser):
                         help="(peer, stream) pairs at a time, 1 to 64")
     parser.add_argument("--split", action="store_true",
                         help="send TLPs in the header/data split form")
+    parser.add_argument("--dpc", action="store_true",
+                        help="host: Downstream Port Containment instead of Hot-Plug Surprise")
     parser.add_argument("--placeholder", action="store_true",
                         help="empty slots of a host show a placeholder endpoint at boot")
     parser.add_argument("--placeholder-memory", metavar="SIZE", default=None,
@@ -64,7 +66,8 @@ def placeholder_options(role, *, stands=False, memory=None, prefetchable=None):
     return found
 
 
-def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placeholder=None):
+def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placeholder=None,
+         dpc=False):
     """The proxy component; raises :exc:`UserError` on wrong values."""
     limit = {"host": 32, "box": 16}[role]
     for what, value, allowed, text in (
@@ -75,11 +78,15 @@ def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placehold
     ):
         if value not in allowed:
             raise UserError(f"{what} must be {text}, not {value}")
+    if dpc and role != "host":
+        raise UserError("--dpc is for a host: only its switch has downstream ports")
     from dxpu.proxy import BoxProxy, HostProxy
     from dxpu.switch import Identity
+    from dxpu.switch.config_map import SlotOptions
     if role == "host":
         return HostProxy(width, ports=slots, paths=paths, sessions=sessions, split=split,
-                         identity=Identity(placeholder=placeholder))
+                         identity=Identity(placeholder=placeholder, slot=SlotOptions(
+                             surprise=not dpc, dpc=dpc)))
     return BoxProxy(width, slots=slots, paths=paths, sessions=sessions, split=split)
 
 
@@ -90,7 +97,7 @@ def run(arguments):
                                prefetchable=arguments.placeholder_prefetchable)
     proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
                  paths=arguments.paths, sessions=arguments.sessions, split=arguments.split,
-                 placeholder=held)
+                 placeholder=held, dpc=arguments.dpc)
     name = arguments.name or f"dxpu_{arguments.role}"
     if not name.isidentifier() or not name.isascii():
         raise UserError(f"--name must be a Verilog identifier, not {name!r}")

@@ -40,9 +40,10 @@ class Switch(wiring.Component):
         m.d.comb += [*(getattr(switch, name).eq(getattr(self, name))
                        for name in ("present", "link_up", "press", "bound", "internal_error",
                                     "peer_room", "late", "upstream_down", "malformed",
-                                    "malformed_header")),
+                                    "malformed_header", "orderly")),
                      *(getattr(self, name).eq(getattr(switch, name))
-                       for name in ("link_active", "slot_off", "lives", "bus", "placeholder")),
+                       for name in ("link_active", "slot_off", "lives", "bus", "placeholder",
+                                    "abort")),
                      switch.downstream_i.p.meta.life.eq(
                          Array(switch.lives)[self.downstream_i.p.meta.port]),
                      *(a.eq(b) for a, b in zip(self.slot_control, switch.slot_control,
@@ -74,6 +75,8 @@ class SwitchBench:
 
     #: Streams of the switch that are checked besides its outputs.
     also_checked = ()
+    #: Cycles in which INTx wires may still follow.
+    patience = 0
 
     def __init__(self, width, ports, rng, *, density=1.0, identity=None):
         self.dut = Switch(width, ports, identity)
@@ -261,6 +264,10 @@ class SwitchBench:
             raise AssertionError(f"only {left} of {counts} TLPs came out")
         await ctx.tick().repeat(settle)
         self.tell()
+        for _ in range(self.patience):
+            if self.wires == self.golden.wires:
+                break
+            await ctx.tick()
         assert self.wires == self.golden.wires
         await self.check_limits(ctx)
         got = {name: list(packets) for name, packets in got.items()}

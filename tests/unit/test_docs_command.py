@@ -5,7 +5,7 @@ import re
 import pytest
 
 from dxpu.proxy.registers import CONTROL_BASE, COUNTERS_BASE, TABLE_BASE, counter_text
-from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, function_map
+from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, Identity, SlotOptions, function_map
 from dxpu.switch.placeholder_map import placeholder_map
 from dxpu_sim import cli, docs, files, generate
 
@@ -88,10 +88,13 @@ def test_counter_of_no_known_name_has_no_text():
     assert counter_text("nobody_knows") == ""
 
 
-@pytest.mark.parametrize("kind", [UPSTREAM, DOWNSTREAM])
-def test_configuration_pages_have_every_register(pages, kind):
-    page = pages[f"{kind}_port.md"]
-    for r in function_map(kind).registers:
+@pytest.mark.parametrize("kind, form, options", [
+    (UPSTREAM, "", {}), (DOWNSTREAM, "", {}),
+    (DOWNSTREAM, "_dpc", {"surprise": False, "dpc": True})])
+def test_configuration_pages_have_every_register(pages, kind, form, options):
+    page = pages[f"{kind}_port{form}.md"]
+    assert ("DPC Status" in page) == bool(form)
+    for r in function_map(kind, Identity(slot=SlotOptions(**options))).registers:
         assert f"## {r.offset:03X}h {r.name} ({r.bits} bits)" in page
     assert ("Slot Control" in page) == (kind == DOWNSTREAM)
 

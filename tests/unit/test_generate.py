@@ -112,6 +112,14 @@ def test_page_names_the_ports_of_every_shape(role, width, slots, paths):
     assert ports == promised
 
 
+def test_containment_is_for_the_host():
+    """Asked for, the switch has it and no Hot-Plug Surprise."""
+    slot = generate.make("host", dpc=True)._switch._identity.slot
+    assert slot.dpc and not slot.surprise
+    slot = generate.make("host")._switch._identity.slot
+    assert not slot.dpc and slot.surprise
+
+
 @pytest.mark.parametrize("argv, message", [
     (("host", "--width", "48"), "--width must be one of 32, 64, 128, 256, 512, not 48"),
     (("host", "--slots", "33"), "--slots must be 1 to 32 for a host, not 33"),
@@ -119,6 +127,7 @@ def test_page_names_the_ports_of_every_shape(role, width, slots, paths):
     (("box", "--slots", "0"), "--slots must be 1 to 16 for a box, not 0"),
     (("host", "--paths", "0"), "--paths must be 1 to 16, not 0"),
     (("host", "--paths", "17"), "--paths must be 1 to 16, not 17"),
+    (("box", "--dpc"), "--dpc is for a host: only its switch has downstream ports"),
     (("box", "--sessions", "65"), "--sessions must be 1 to 64, not 65"),
     (("host", "--placeholder", "--placeholder-memory", "3M"),
      "--placeholder-memory must be a power of two from 1 MiB to 2 GiB, not '3M'"),

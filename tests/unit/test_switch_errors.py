@@ -22,6 +22,8 @@ NONFATAL, FATAL, COR = 0x31, 0x33, 0x30
 class Bench(SwitchBench):
     """Compares the error registers of all functions, and the messages, after each step."""
 
+    registers = REGISTERS
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.values = {}
@@ -38,11 +40,11 @@ class Bench(SwitchBench):
 
     def _differences(self):
         for n, f in enumerate((self.golden.up, *self.golden.down)):
-            for register in REGISTERS:
+            for register in self.registers:
                 expected = f.read(register)
                 if register == COMMAND:
                     expected &= ~(1 << 19)  # Interrupt Status is not in the memory
-                if self.values.get((n, register)) != expected:
+                if self.values.get((n, register), 0) != expected:
                     yield n, hex(4 * register), hex(self.values[n, register]), hex(expected)
 
     async def step(self, ctx, from_up=(), from_slots=()):

@@ -252,6 +252,28 @@ def test_a_fence_answers_every_entry_in_time(status):
     assert took[0] <= 3 * 512
 
 
+def test_answers_of_a_contained_slot():
+    """Completer Abort for it, Unsupported Request for another fenced slot; what changes meanwhile
+    counts from then on."""
+    statuses = []
+
+    async def script(ctx, watch):
+        for aborted in (0b01, 0b10, 0b00, 0b11):
+            ctx.set(watch.dut.abort, aborted)
+            watch.golden.aborted = {n for n in range(2) if aborted >> n & 1}
+            for slot in range(2):
+                await ask(ctx, watch, *(read(n) for n in range(4)), slot=slot)
+            before = watch.answered
+            for slot in range(2):
+                await fence(ctx, watch, slot)
+            await ctx.tick().repeat(10)
+            assert watch.answered == before + 8
+            statuses.append(watch.golden.aborted)
+
+    playing(SMALL, script).finish()
+    assert len(statuses) == 4
+
+
 def test_other_slots_go_on_while_a_slot_is_fenced():
     """Nobody takes the answers of slot 0; slot 1 works all the same, requests to slot 0 as well."""
     bench = Bench(**SMALL)

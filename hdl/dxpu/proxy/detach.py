@@ -52,6 +52,8 @@ class Detach(wiring.Component):
     open, present, link_active, drained : ``rows``
     press, lose : ``rows``
         Strobes: the button; the card counts as gone.
+    orderly : ``rows``
+        The card goes, or has gone, by agreement.
     state : array of :class:`DetachState`
     """
 
@@ -72,6 +74,7 @@ class Detach(wiring.Component):
             "drained": In(rows),
             "press": Out(rows),
             "lose": Out(rows),
+            "orderly": Out(rows),
             "state": Out(data.ArrayLayout(DetachState, rows)),
         })
 
@@ -82,6 +85,8 @@ class Detach(wiring.Component):
         m.d.sync += [cycles.eq(Mux(tick, 0, cycles + 1)), was_open.eq(self.open)]
         for n, state in enumerate(self.state):
             left = Signal(21, name=f"left{n}")
+            m.d.comb += self.orderly[n].eq(
+                (state == DetachState.FENCED) | (state == DetachState.DONE))
             let_go = self.control[n].power_indicator == INDICATOR_OFF
             with m.Switch(state):
                 with m.Case(DetachState.ASKED):

@@ -14,7 +14,7 @@ from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
 from ..mapping import HostTable
 from ..stream import PacketLayout, connect
-from ..switch import SlotTracking, VirtualSwitch
+from ..switch import Identity, SlotTracking, VirtualSwitch
 from ..switch.types import SlotRow
 from ..tlp.parser import Ingress
 from .bindings import HostBindings
@@ -76,6 +76,7 @@ class HostProxy(wiring.Component):
         self._ports = ports
         self._depth = max(16, self.BUFFER * 8 // width)
         self._ingress = Ingress(width, depth=self._depth)
+        self._dpc = (identity or Identity()).slot.dpc
         self._switch = VirtualSwitch(width, ports=ports, identity=identity)
         self._tracking = SlotTracking(width, ports=ports, depth=self._depth,
                                       requests=max(64, self.REQUESTS * 8 // width))
@@ -171,6 +172,8 @@ class HostProxy(wiring.Component):
             switch.late.eq(tracking.late),
             tracking.link_active.eq(switch.link_active),
             tracking.lives.eq(switch.lives),
+            tracking.abort.eq(switch.abort),
+            switch.orderly.eq(detach.orderly if self._dpc else 0),
             tracking.deadline.eq(file.request_deadline.cycles),
             tracking.bus.eq(switch.bus),
             detach.start.eq(file.detach.ports),

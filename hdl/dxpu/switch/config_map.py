@@ -5,8 +5,9 @@ memories of :class:`~dxpu.switch.config_space.ConfigSpace`, the register pages o
 (:func:`render`) and the golden switch
 of the tests are all made from these tables.
 
-Access of a field: ``RO`` reads its reset value; ``RW``; ``RW1C`` is cleared by writing ones;
-``LIVE`` is read-only and follows the hardware (see the names in :class:`ConfigSpace`). A reset of
+Access of a field: ``RO`` reads its reset value, or what hardware wrote; ``RW``; ``RW1C`` is
+cleared by writing ones; ``W1`` reads 0, and writing a one does something; ``LIVE`` is read-only and
+follows the hardware (see the names in :class:`ConfigSpace`). A reset of
 ``"port"`` is the number of the downstream port (0 for the upstream port), ``"slot"`` that plus one.
 
 Ref: PCIe Base 5.0, 7.5 and 7.7 to 7.9; PCI-to-PCI Bridge 1.2, chapter 3.
@@ -74,13 +75,20 @@ class SlotOptions:
 
     ``surprise``: a GPU may leave without notice (Hot-Plug Surprise). ``command_completed``: each
     write to Slot Control is answered by an event. ``power_controller``: software can switch the
-    power of the slot, and with it the link.
+    power of the slot, and with it the link. ``dpc``: a lost link is a Surprise Down error, and
+    Downstream Port Containment is there for it and others; not together with ``surprise``, which
+    says that a lost link is no error.
     """
 
     surprise: bool = True
     attention_indicator: bool = False
     power_controller: bool = False
     command_completed: bool = False
+    dpc: bool = False
+
+    def __post_init__(self):
+        if self.dpc and self.surprise:
+            raise ValueError(f"surprise must be False with dpc, not {self.surprise!r}")
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,14 @@ class FunctionMap:
         """Number of the dword that holds ``register``."""
         return self.by_name[register].offset // 4
 
+    def sticky(self, dword: int) -> bool:
+        """Whether a reset of the functions leaves that dword as it is."""
+        return dword in STICKY or dword == STICKY_DPC and "DPC Status" in self.by_name
+
+    def pack(self, register: str, values: dict):
+        """The dword of ``register`` with these fields, numbers or signals; all others 0."""
+        return sum(value << self.bit(register, name) for name, value in values.items())
+
     def bit(self, register: str, name: str) -> int:
         """Position of field ``name`` in the dword that holds ``register``."""
         r = self.by_name[register]
@@ -140,11 +156,12 @@ class FunctionMap:
 
 # Capabilities of one link, in the order of their pointers.
 PM, MSI, SSVID, EXPRESS = 0x40, 0x48, 0x58, 0x60
-AER, DSN, ACS = 0x100, 0x150, 0x160
+AER, DSN, ACS, DPC = 0x100, 0x150, 0x160, 0x170
 
-#: Dwords that a reset of the downstream functions by the upstream port leaves as they are: the
-#: registers of AER, whose bits are sticky (7.4).
+#: Dwords that a reset of the downstream functions by the upstream port leaves as they are, as their
+#: bits are sticky (7.4): the registers of AER; with DPC its status and Error Source ID.
 STICKY = range(AER // 4 + 1, AER // 4 + 11)
+STICKY_DPC = DPC // 4 + 2
 
 
 def _error_bits(access: str, kind: str, doc: str, resets: tuple[int, ...] = ()):
@@ -368,7 +385,7 @@ def _express(kind: str, ident: Identity):
             F("Max Link Speed", 0, 4, reset=ident.link_speed),
             F("Maximum Link Width", 4, 6, reset=ident.link_width),
             F("ASPM Support", 10, 2, doc="none"),
-            F("Surprise Down Error Reporting Capable", 19, reset=0),
+            F("Surprise Down Error Reporting Capable", 19, reset=int(down and ident.slot.dpc)),
             F("Data Link Layer Link Active Reporting Capable", 20, reset=int(down)),
             F("Link Bandwidth Notification Capability", 21, reset=int(down)),
             F("ASPM Optionality Compliance", 22, reset=1),
@@ -456,14 +473,45 @@ ACS_BITS = ("ACS Source Validation", "ACS Translation Blocking", "ACS P2P Reques
             "ACS Direct Translated P2P")
 
 
-def _access_control():
+def _access_control(ident: Identity):
     return (
-        _extended_header(ACS, "ACS", 0x000D, 1, 0),
+        _extended_header(ACS, "ACS", 0x000D, 1, DPC if ident.slot.dpc else 0),
         Register(ACS + 4, 16, "ACS Capability", tuple(
             Field(name, bit, 1, "RO", int(bit != 5)) for bit, name in enumerate(ACS_BITS))),
         Register(ACS + 6, 16, "ACS Control", tuple(
             Field(f"{name} Enable", bit, 1, "RW") for bit, name in enumerate(ACS_BITS)
             if bit != 5)),
+    )
+
+
+def _containment():
+    F = Field
+    return (
+        _extended_header(DPC, "DPC", 0x001D, 1, 0),
+        Register(DPC + 0x04, 16, "DPC Capability", (
+            F("DPC Interrupt Message Number", 0, 5),
+            F("RP Extensions for DPC", 5), F("Poisoned TLP Egress Blocking Supported", 6),
+            F("DPC Software Triggering Supported", 7, reset=1),
+            F("RP PIO Log Size", 8, 4), F("DL_Active ERR_COR Signaling Supported", 12))),
+        Register(DPC + 0x06, 16, "DPC Control", (
+            F("DPC Trigger Enable", 0, 2, "RW", doc="1 fatal errors, 2 non-fatal ones too; 0 and 3 "
+              "none"),
+            F("DPC Completion Control", 2, 1, "RW", doc="status of completions made meanwhile: 0 "
+              "Completer Abort, 1 Unsupported Request"),
+            F("DPC Interrupt Enable", 3, 1, "RW"),
+            F("DPC ERR_COR Enable", 4, 1, "RW"),
+            F("DPC Software Trigger", 6, 1, "W1", doc="triggers, if Trigger Enable says 1 or 2"))),
+        Register(DPC + 0x08, 16, "DPC Status", (
+            F("DPC Trigger Status", 0, 1, "RW1C", doc="the link is not active while it is set"),
+            F("DPC Trigger Reason", 1, 2, doc="0 an error of the port, 1 ERR_NONFATAL received, 2 "
+              "ERR_FATAL received, 3 see the extension"),
+            F("DPC Interrupt Status", 3, 1, "RW1C"),
+            F("DPC RP Busy", 4),
+            F("DPC Trigger Reason Extension", 5, 2, doc="1 software"),
+            F("RP PIO First Error Pointer", 8, 5))),
+        Register(DPC + 0x0A, 16, "DPC Error Source ID", (
+            F("DPC Error Source ID", 0, 16, doc="requester of the message; 0 with other "
+              "reasons"),)),
     )
 
 
@@ -475,7 +523,8 @@ def function_map(kind: str, identity: Identity | None = None) -> FunctionMap:
     return FunctionMap(kind, (
         *_header(kind, ident), *_power_management(), *_msi(), *_subsystem(ident),
         *_express(kind, ident), *_errors(kind), *_serial(kind, ident),
-        *(_access_control() if kind == DOWNSTREAM else ())))
+        *(_access_control(ident) if kind == DOWNSTREAM else ()),
+        *(_containment() if kind == DOWNSTREAM and ident.slot.dpc else ())))
 
 
 def render(kind: str, identity: Identity | None = None) -> str:

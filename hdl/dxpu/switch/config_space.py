@@ -11,7 +11,9 @@ from amaranth.lib.wiring import In, Out
 from dxpu.mapping.types import ConfigUpdate
 from dxpu.priority import encode, lowest_bit
 
-from .config_map import DOWNSTREAM, FUNCTION_DWORDS, STICKY, UPSTREAM, Identity, function_map
+from .config_map import (
+    DOWNSTREAM, FUNCTION_DWORDS, STICKY, STICKY_DPC, UPSTREAM, Identity, function_map,
+)
 from .hotplug import HotPlug, SlotControl, SlotView
 from .placeholder import Placeholders
 from .placeholder_map import HELD, hide, placeholder_map
@@ -47,6 +49,8 @@ class ConfigSpace(wiring.Component):
     With placeholders (``identity.placeholder``), dwords :data:`~.placeholder_map.HELD` and up of a
     downstream function are the configuration space of the endpoint that stands in its slot; they
     are filled again whenever its link goes. Who makes requests keeps software from them.
+    With Downstream Port Containment a write that triggers it has set DPC Status when its response
+    is offered.
 
     Ref: PCIe Base 5.0, chapter 7; all that is data is in :mod:`dxpu.switch.config_map`.
 
@@ -86,12 +90,16 @@ class ConfigSpace(wiring.Component):
         By function.
     windows : :class:`UpstreamState`
     slot_off : ``ports``
-        Level: software has taken the link of the slot away.
+        Level: software or containment has taken the link of the slot away.
     link_active : ``ports``
-        Present, up, not disabled, not in reset, not switched off. A register, one cycle behind.
-        That of a placeholder does not count.
+        Present, up, not disabled, not in reset, not switched off, not contained. A register, one
+        cycle behind. That of a placeholder does not count.
     held : ``ports``
         The link of a placeholder is active.
+    turned_off, orderly, contain, settled, surprise : ``ports``
+        See :class:`~dxpu.switch.hotplug.HotPlug`; with Downstream Port Containment only.
+    triggered : ``ports``
+        Pulse: software has triggered containment.
     busy : 1
         Memory is being filled.
     """
@@ -124,11 +132,18 @@ class ConfigSpace(wiring.Component):
             "slot_off": Out(ports),
             "link_active": Out(ports),
             "held": Out(ports),
+            "turned_off": In(1),
+            "orderly": In(ports),
+            "contain": In(ports),
+            "settled": In(ports),
+            "surprise": Out(ports),
+            "triggered": Out(ports),
             "busy": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
+        dpc = self._identity.slot.dpc
         up = function_map(UPSTREAM, self._identity)
         down = function_map(DOWNSTREAM, self._identity)
         held = placeholder_map(self._identity) if self._identity.placeholder else None
@@ -151,11 +166,13 @@ class ConfigSpace(wiring.Component):
         refill, ones, command = Signal(), Signal(32), Signal()
         # What survives a reset of the functions: not the first fill.
         warm, sticky = Signal(), Signal()
-        m.d.comb += sticky.eq((access.register >= STICKY.start) & (access.register < STICKY.stop))
+        m.d.comb += sticky.eq((access.register >= STICKY.start) & (access.register < STICKY.stop)
+                              | (access.register == STICKY_DPC if dpc else 0))
         all_due = Signal()  # all functions are to be filled
         renew, renewing = Signal(self._ports), Signal(self._ports)  # placeholders to be filled
         hotplug = self._hotplug(m, renew, renewing)
         update = Signal(ConfigUpdate)
+        m.submodules.mirror = mirror = StateMirror(self._ports, self._identity)
         m.d.comb += [
             mapped.eq(access.register < FUNCTION_DWORDS),
             self.config.eq(update),
@@ -274,6 +291,21 @@ class ConfigSpace(wiring.Component):
                     m.next = "Idle"
                 with m.Else():
                     m.next = "Settle"
+                    if dpc:
+                        with m.If(self._triggers(m, mirror, access, new, down)):
+                            m.next = "Contain"
+            if dpc:
+                with m.State("Contain"):
+                    m.d.sync += [
+                        update.strobe.eq(1),
+                        update.register.eq(down.dword("DPC Status")),
+                        update.value.eq(down.pack("DPC Status", {
+                            "DPC Trigger Status": 1, "DPC Trigger Reason": 3,
+                            "DPC Trigger Reason Extension": 1,
+                            "DPC Interrupt Status": self._own.dpc_event})),
+                    ]
+                    m.d.comb += self.triggered.eq(1 << (access.function - 1)[:5])
+                    m.next = "Settle"
             with m.State("Settle"):
                 m.next = "Respond"
             with m.State("Respond"):
@@ -283,14 +315,28 @@ class ConfigSpace(wiring.Component):
                     with m.If(refill):
                         m.next = "Fill"
 
-        m.submodules.mirror = mirror = StateMirror(self._ports)
         m.d.comb += [
             mirror.config.eq(update),
             self.windows.eq(mirror.windows),
             *(a.eq(b) for a, b in zip(self.states, mirror.states, strict=True)),
             *(a.eq(b) for a, b in zip(hotplug.states, mirror.states, strict=True)),
+            *(state.abort.eq(hotplug.abort[n]) for n, state in enumerate(self.states[1:])),
         ]
         return m
+
+    def _triggers(self, m, mirror, access, new, down):
+        """The write under way triggers containment (PCIe Base 5.0, 6.2.10.3)."""
+        self._own = own = Signal(PortState)  # of the function that is accessed
+        with m.Switch(access.function):
+            for n, state in enumerate(mirror.states):
+                with m.Case(n):
+                    m.d.comb += own.eq(state)
+        trigger = down.bit("DPC Control", "DPC Software Trigger")
+        enable = down.bit("DPC Control", "DPC Trigger Enable")
+        return (access.write & (access.function != 0) & ~own.contained
+                & (access.register == down.dword("DPC Control"))
+                & access.enables[trigger // 8] & access.data[trigger]
+                & (new[enable] ^ new[enable + 1]))
 
     @staticmethod
     def _images(fmap, inside):
@@ -313,6 +359,11 @@ class ConfigSpace(wiring.Component):
         m.d.comb += [
             hotplug.press.eq(self.press),
             hotplug.taken.eq(self.msi_taken),
+            hotplug.turned_off.eq(self.turned_off),
+            hotplug.orderly.eq(self.orderly | self.held),
+            hotplug.contain.eq(self.contain),
+            hotplug.settled.eq(self.settled),
+            self.surprise.eq(hotplug.surprise),
             self.msi.eq(hotplug.request),
             self.intx.eq(hotplug.intx),
             self.slot_off.eq(hotplug.off),
@@ -393,6 +444,8 @@ class StateMirror(wiring.Component):
     ----------
     ports : int
         Downstream ports.
+    identity : Identity
+        What registers there are.
 
     Members
     -------
@@ -436,6 +489,17 @@ class StateMirror(wiring.Component):
         "upstream": ("ACS Control", "ACS Upstream Forwarding Enable"),
         "direct": ("ACS Control", "ACS Direct Translated P2P Enable"),
     }
+    #: Those that only downstream functions with Downstream Port Containment have.
+    CONTAINMENT = {
+        "trigger": ("DPC Control", "DPC Trigger Enable"),
+        "refuse": ("DPC Control", "DPC Completion Control"),
+        "dpc_interrupt": ("DPC Control", "DPC Interrupt Enable"),
+        "dpc_correctable": ("DPC Control", "DPC ERR_COR Enable"),
+        "contained": ("DPC Status", "DPC Trigger Status"),
+        "dpc_event": ("DPC Status", "DPC Interrupt Status"),
+        "surprise_masked": ("Uncorrectable Error Mask", "Surprise Down Error"),
+        "surprise_fatal": ("Uncorrectable Error Severity", "Surprise Down Error"),
+    }
     #: Members of :class:`UpstreamState`: least significant bit, register, field.
     WINDOWS = {
         "memory_base": ((0, "Memory Base", "Memory Base [31:20]"),),
@@ -452,7 +516,8 @@ class StateMirror(wiring.Component):
                      (4, "I/O Limit Upper 16 Bits", "I/O Limit [31:16]")),
     }
 
-    def __init__(self, ports):
+    def __init__(self, ports, identity):
+        self._identity = identity
         super().__init__({
             "config": In(ConfigUpdate),
             "states": Out(PortState).array(ports + 1),
@@ -461,10 +526,12 @@ class StateMirror(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        up, down = function_map(UPSTREAM), function_map(DOWNSTREAM)
+        up, down = (function_map(kind, self._identity) for kind in (UPSTREAM, DOWNSTREAM))
+        below = self.COMMON | self.DOWNSTREAM | (
+            self.CONTAINMENT if self._identity.slot.dpc else {})
         for function, state in enumerate(self.states):
             fmap = down if function else up
-            names = self.COMMON | self.DOWNSTREAM if function else self.COMMON
+            names = below if function else self.COMMON
             follow = [(state[member], fmap, *where) for member, where in names.items()]
             if not function:
                 follow += [(self.windows[member][lsb:], up, register, field)

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.tlp.types import AddressType, CompletionStatus, MessageCode, Routing, TlpClass
 
 from .decide import IGNORED, Decider
+from .error_types import Containment
 from .types import PortState, Target
 
 __all__ = ["DownstreamDecider"]
@@ -21,8 +22,9 @@ class DownstreamDecider(Decider):
     messages by ID do the same with bus numbers, without regard to Bus Master Enable. Access control
     (source validation, translation blocking, request and completion redirection, upstream
     forwarding, direct translated requests) is as the port's ACS registers say; what it blocks is
-    answered with Completer Abort. Error messages need SERR# Enable in both bridges. Local messages
-    end here, and so does PME_TO_Ack; those about INTx and that one have an effect in the switch.
+    answered with Completer Abort. Error messages need SERR# Enable in both bridges; those that
+    trigger containment of their port end here. Local messages end here, and so does PME_TO_Ack;
+    those about INTx and that one have an effect in the switch.
     The completer of a request that nobody takes is the last port that it came to; the answer goes
     back to the slot, whatever requester ID it names. TLPs from a slot whose link is not active have
     no effect, but for those that are ``due``.
@@ -40,6 +42,8 @@ class DownstreamDecider(Decider):
         Pulse: a request was blocked because of its requester ID or address type.
     stat_peer : 1
         Pulse: a TLP goes from slot to slot.
+    contain : ``ports``
+        Strobes: a message contains its port.
     stat_fenced : 1
         Pulse: a TLP from a slot whose link is not active was dropped.
     """
@@ -51,6 +55,7 @@ class DownstreamDecider(Decider):
         super().__init__(ports, {
             "upstream_id": In(13),
             "peer_room": In(1, init=1),
+            "contain": Out(ports),
             "stat_blocked": Out(1),
             "stat_peer": Out(1),
             "stat_fenced": Out(1),
@@ -59,6 +64,7 @@ class DownstreamDecider(Decider):
         self._source_active = Signal(reset_less=True)      #: its link, or nobody asks for it
         self._own = Signal(reset_less=True)                #: what was hit is that same port
         self._for_us = Signal(reset_less=True)             #: it names the upstream port itself
+        self._current = Signal(reset_less=True)            #: it is of its slot's current life
 
     def _learn(self, m):
         super()._learn(m)
@@ -67,6 +73,7 @@ class DownstreamDecider(Decider):
         m.d.sync += [
             self._source_active.eq(self._a.due | self.link_active.bit_select(port, 1)),
             self._own.eq(self.result.p.port == port),
+            self._current.eq(self._a.life == Array(self.lives)[port]),
             # Bus 0 is the root's: no upstream port is there.
             self._for_us.eq((self._a.info.target_id == Cat(C(0, 3), self.upstream_id))
                             & self.upstream_id[5:].any()),
@@ -75,7 +82,9 @@ class DownstreamDecider(Decider):
     def _rules(self, m):
         info, source, up = self._b.info, self._source, self.states[0]
         upward, peer, quiet, inner = Signal(), Signal(), Signal(), Signal()
-        self._error, self._crosses = Signal(2), Signal()
+        self._error, self._crosses, self._stops = Signal(2), Signal(), Signal()
+        # What comes from an earlier life of the slot is discarded, but contains nothing.
+        contains = self._stops & self._current
         # 1 if the way up is open: bus mastering counts for memory and I/O requests only.
         open_up = Signal(init=1)
         m.d.comb += [self._who.eq(self._port_id(self._b.port)), self._where.eq(self._b.port + 1)]
@@ -137,7 +146,11 @@ class DownstreamDecider(Decider):
                 self._verdict.note.message.eq(self._error),
                 self._verdict.note.crossed.eq(self._crosses),
                 self._verdict.note.sent.eq(upward),
+                self._verdict.note.contain.eq(
+                    Mux(contains, Containment.MESSAGE, Containment.NONE)),
             ]
+            with m.If(contains & self._decided):
+                m.d.comb += self.contain.eq(1 << self._b.port)
         m.d.comb += [
             self.stat_blocked.eq(self._decided & self._source_active & blocked),
             self.stat_fenced.eq(self._decided & ~self._source_active),
@@ -145,7 +158,8 @@ class DownstreamDecider(Decider):
         ]
 
     def _errors_pass(self, m, source, up):
-        """Whether this is no error message, or one that both bridges pass on (6.2.6).
+        """Whether this is no error message, or one that both bridges pass on (6.2.6), and does not
+        trigger containment (6.2.10).
 
         A correctable error needs SERR# Enable of the bridge; the others also that of Command, or
         their enable in Device Control.
@@ -155,8 +169,10 @@ class DownstreamDecider(Decider):
         passes = [state.forward_errors & (
             ~severe.any() | state.serr | Mux(severe[1], state.fatal, state.nonfatal))
             for state in (source, up)]
-        m.d.comb += [self._error.eq(severe), self._crosses.eq(passes[0])]
-        return ~(severe.any() | (code == MessageCode.ERR_COR)) | passes[0] & passes[1]
+        stops = severe[1] & (source.trigger == 1) | severe.any() & (source.trigger == 2)
+        m.d.comb += [self._error.eq(severe), self._stops.eq(stops),
+                     self._crosses.eq(passes[0] & ~stops)]
+        return (~(severe.any() | (code == MessageCode.ERR_COR)) | passes[0] & passes[1]) & ~stops
 
     def _by_address(self, m, upward, peer):
         info, source = self._b.info, self._source
@@ -198,3 +214,5 @@ class DownstreamDecider(Decider):
             m.d.comb += self._verdict.target.eq(Target.SLOT)
         with m.Else():
             m.d.comb += self._verdict.life.eq(self._b.life)  # also that of an answer
+            with m.If(peer & ~self._active & self._target.abort):
+                m.d.comb += self._status.eq(CompletionStatus.CA)

@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, enum
 
-__all__ = ["ErrorKind", "ErrorNote", "ErrorRecord"]
+__all__ = ["Containment", "ErrorKind", "ErrorNote", "ErrorRecord"]
 
 
 class ErrorKind(enum.IntEnum, shape=unsigned(5)):
@@ -19,6 +19,14 @@ class ErrorKind(enum.IntEnum, shape=unsigned(5)):
     INTERNAL = 22
     ATOMIC_BLOCKED = 24
     PREFIX_BLOCKED = 25
+
+
+class Containment(enum.Enum, shape=unsigned(2)):
+    """What a record says about Downstream Port Containment of the reporter (6.2.10)."""
+
+    NONE = 0
+    MESSAGE = 1   #: triggered by ERR_NONFATAL or ERR_FATAL, which was discarded
+    SOFTWARE = 2  #: software has triggered it; that is to be announced
 
 
 class ErrorNote(data.Struct):
@@ -37,6 +45,7 @@ class ErrorNote(data.Struct):
     aborted: 1     #: the request is answered with Completer Abort
     message: 2     #: ERR_NONFATAL, ERR_FATAL from a slot
     sent: 1        #: that leaves the switch; else it is stopped at ``target``
+    contain: Containment
 
 
 class ErrorRecord(data.Struct):

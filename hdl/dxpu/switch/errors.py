@@ -1,6 +1,7 @@
 """Errors that the ports find in TLPs: status bits, advanced error reporting, error messages.
 
-Ref: PCIe Base 5.0, 6.2 (error signalling), 7.5.1 and 7.5.3 (status bits), 7.8.4 (AER).
+Ref: PCIe Base 5.0, 6.2 (error signalling), 7.5.1 and 7.5.3 (status bits), 7.8.4 (AER), 7.9.15
+(DPC).
 """
 
 from amaranth import *
@@ -11,7 +12,7 @@ from dxpu.priority import first_one
 from dxpu.tlp.types import MessageCode, Routing, swap_bytes
 
 from .config_map import DOWNSTREAM, function_map
-from .error_types import ErrorKind, ErrorRecord
+from .error_types import Containment, ErrorKind, ErrorRecord
 from .messages import MessageRequest
 from .types import ConfigEvent, PortState
 
@@ -28,12 +29,18 @@ class ErrorQueue(wiring.Component):
     ----------
     ports : int
         Downstream ports.
+    dpc : bool
+        They have Downstream Port Containment. Without, ``surprise`` and ``triggered`` are ignored.
 
     Members
     -------
     i : array of 2 streams of :class:`ErrorRecord`
     internal : ``ports``
         Pulse: an uncorrectable internal error of the port.
+    surprise : ``ports``
+        Pulse: the port has lost its link by surprise.
+    triggered : ``ports``
+        Pulse: software has triggered containment.
     malformed, header : 1, 4 dwords
         Pulse: a malformed TLP from upstream, and its header. One while another one waits is not
         noted.
@@ -42,11 +49,13 @@ class ErrorQueue(wiring.Component):
         There is something.
     """
 
-    def __init__(self, ports):
-        self._ports = ports
+    def __init__(self, ports, *, dpc=False):
+        self._ports, self._dpc = ports, dpc
         super().__init__({
             "i": In(stream.Signature(ErrorRecord)).array(2),
             "internal": In(ports),
+            "surprise": In(ports),
+            "triggered": In(ports),
             "malformed": In(1),
             "header": In(data.ArrayLayout(32, 4)),
             "o": Out(stream.Signature(ErrorRecord)),
@@ -55,20 +64,30 @@ class ErrorQueue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        waiting, serve = Signal(self._ports), Signal(self._ports)
         bad, header = Signal(), Signal.like(self.header, reset_less=True)
-        m.d.sync += waiting.eq(waiting & ~serve | self.internal)
+        # Errors without a TLP: their pulses, and what they are; the last ones go first.
+        causes = [(self.internal, ErrorKind.INTERNAL, Containment.NONE)]
+        if self._dpc:
+            causes += [(self.surprise, ErrorKind.SURPRISE_DOWN, Containment.NONE),
+                       (self.triggered, ErrorKind.NONE, Containment.SOFTWARE)]
+        waiting, serve = ([Signal(self._ports, name=f"{name}{n}") for n in range(len(causes))]
+                          for name in ("waiting", "serve"))
+        which = C(0)
+        for n, mine in enumerate(waiting):
+            m.d.sync += mine.eq(mine & ~serve[n] | causes[n][0])
+            which = Mux(mine.any(), n, which) if n else which
+        some = Cat(waiting).any()
         with m.If(self.malformed & ~bad):
             m.d.sync += [bad.eq(1), header.eq(self.header)]
         # Whose turn it is stays while the record is looked at.
-        turn, pick = Signal(2), Signal(2)
+        turn, pick = Signal(range(3 + len(causes))), Signal(range(3 + len(causes)))
         held = Signal()
-        choice = Mux(self.i[0].valid, 0, Mux(self.i[1].valid, 1, Mux(bad, 2, 3)))
+        choice = Mux(self.i[0].valid, 0, Mux(self.i[1].valid, 1, Mux(bad, 2, 3 + which)))
         port, chosen = Signal(range(self._ports)), Signal(range(self._ports))
         m.d.comb += [
             pick.eq(Mux(held, turn, choice)),
-            chosen.eq(Mux(held, port, first_one(waiting))),
-            self.o.valid.eq(self.i[0].valid | self.i[1].valid | bad | waiting.any()),
+            chosen.eq(Mux(held, port, first_one(Array(waiting)[which]))),
+            self.o.valid.eq(self.i[0].valid | self.i[1].valid | bad | some),
             self.busy.eq(self.o.valid),
         ]
         m.d.sync += [held.eq(self.o.valid & ~self.o.ready), turn.eq(pick), port.eq(chosen)]
@@ -86,12 +105,14 @@ class ErrorQueue(wiring.Component):
                 ]
                 with m.If(self.o.ready):
                     m.d.sync += bad.eq(0)
-            with m.Default():
-                m.d.comb += [
-                    self.o.p.note.kind.eq(ErrorKind.INTERNAL),
-                    self.o.p.note.reporter.eq(chosen + 1),
-                    serve.eq((self.o.ready & self.o.valid) << chosen),
-                ]
+            for n, (_, kind, contain) in enumerate(causes):
+                with m.Case(3 + n):
+                    m.d.comb += [
+                        self.o.p.note.kind.eq(kind),
+                        self.o.p.note.contain.eq(contain),
+                        self.o.p.note.reporter.eq(chosen + 1),
+                        serve[n].eq((self.o.ready & self.o.valid) << chosen),
+                    ]
         return m
 
 
@@ -105,15 +126,22 @@ class ErrorLogger(wiring.Component):
     Pointer and Header Log if they are not occupied; the message, if enabled. That of a downstream
     port passes the upstream port as one from a slot would.
 
+    With Downstream Port Containment an error that would be signalled as ERR_FATAL, or if enabled as
+    ERR_NONFATAL, sets DPC Status instead, unless the port is contained already; so does a record of
+    a message that was discarded for it. Then ERR_COR is sent if DPC asks for it, and after that DPC
+    Interrupt Status is set, if enabled.
+
     One record at a time, an access to a configuration space in each step: 23 cycles for an advisory
     error that is masked, 66 for one that a downstream port logs and signals.
 
-    Ref: PCIe Base 5.0, 6.2.3.2.4, 6.2.4, 6.2.5, 6.2.6, 7.5.1.1.4, 7.5.1.3.7, 7.8.4
+    Ref: PCIe Base 5.0, 6.2.3.2.4, 6.2.4, 6.2.5, 6.2.6, 6.2.10, 7.5.1.1.4, 7.5.1.3.7, 7.8.4
 
     Parameters
     ----------
     ports : int
         Downstream ports.
+    identity : Identity, optional
+        What registers there are.
 
     Members
     -------
@@ -127,11 +155,15 @@ class ErrorLogger(wiring.Component):
         Register of the last event before it.
     done : 1
         Pulse: the event took effect.
+    settled : ``ports``
+        Strobe: a record of the port that may have contained it has been worked off.
     o : stream of :class:`MessageRequest`
     """
 
-    def __init__(self, ports):
+    def __init__(self, ports, *, identity=None):
         self._ports = ports
+        self._map = function_map(DOWNSTREAM, identity)  # the upstream port has the same of AER
+        self._dpc = "DPC Status" in self._map.by_name
         super().__init__({
             "i": In(stream.Signature(ErrorRecord)),
             "states": In(PortState).array(ports + 1),
@@ -139,13 +171,13 @@ class ErrorLogger(wiring.Component):
             "event": Out(stream.Signature(ConfigEvent)),
             "old": In(32),
             "done": In(1),
+            "settled": Out(ports),
             "o": Out(stream.Signature(MessageRequest)),
         })
 
     def elaborate(self, platform):
         m = Module()
         self._note = note = self.i.p.note
-        self._map = function_map(DOWNSTREAM)  # where the upstream port has the same registers
         self._issued = Signal()
         self._function = Signal(6)         #: whose registers are accessed
         self._state = Signal(PortState)    #: of that function,
@@ -163,6 +195,7 @@ class ErrorLogger(wiring.Component):
         self._fatal, self._advisory = Signal(), Signal()
         self._code, self._severe = Signal(MessageCode), Signal()
         self._unsupported = Signal()
+        self._reason, self._announces = Signal(2), Signal()  # with containment
         m.d.comb += [
             self._code.eq(Mux(self._fatal, MessageCode.ERR_FATAL, Mux(
                 self._advisory, MessageCode.ERR_COR, MessageCode.ERR_NONFATAL))),
@@ -183,6 +216,12 @@ class ErrorLogger(wiring.Component):
             self._classify(m)
             self._log(m)
             self._signal(m)
+            if self._dpc:
+                self._contain(m)
+            else:
+                with m.State("End"):
+                    m.d.comb += self.i.ready.eq(1)
+                    m.next = "Idle"
         return m
 
     def _classify(self, m):
@@ -223,6 +262,7 @@ class ErrorLogger(wiring.Component):
             self._access(m, note.reporter, "Uncorrectable Error Mask", 0, "Status")
             with m.If(self.done):
                 m.d.sync += masked.eq(self.old.bit_select(note.kind, 1))
+        judged = "Judge" if self._dpc else "Signal"
         with m.State("Status"):
             self._access(m, note.reporter, "Uncorrectable Error Status",
                          self._status_bit, "Pointer")
@@ -234,7 +274,7 @@ class ErrorLogger(wiring.Component):
                         m.next = "Signal"
         with m.State("Pointer"):
             # Occupied while the error that it points to is still set.
-            self._access(m, note.reporter, control, 0, "Signal")
+            self._access(m, note.reporter, control, 0, judged)
             with m.If(self.done & ~status.bit_select(self.old[:5], 1)):
                 m.next = "SetPointer"
         with m.State("SetPointer"):
@@ -245,7 +285,7 @@ class ErrorLogger(wiring.Component):
             with m.If(self.done):
                 m.d.sync += word.eq(word + 1)
                 with m.If(word == 3):
-                    m.next = "Signal"
+                    m.next = judged
 
     def _bit(self, register, name):
         return self._map.bit(register, name)
@@ -336,12 +376,69 @@ class ErrorLogger(wiring.Component):
             m.d.comb += self.o.valid.eq(1)
             with m.If(self.o.ready):
                 m.next = "End"
-        with m.State("End"):
-            m.d.comb += self.i.ready.eq(1)
-            m.next = "Idle"
         m.d.comb += [
-            self.o.p.code.eq(self._code),
+            self.o.p.code.eq(Mux(self._announces, MessageCode.ERR_COR, self._code)
+                             if self._dpc else self._code),
             self.o.p.routing.eq(Routing.TO_ROOT),
             self.o.p.requester_id.eq(Mux(own, Cat(C(0, 3), self.upstream_id), Cat(
                 C(0, 3), (note.reporter - 1)[:5], self.states[0].secondary))),
         ]
+
+    def _contain(self, m):
+        """Downstream Port Containment: what triggers it, and how that is told (6.2.10)."""
+        note, state, header = self._note, self._state, self.i.p.header
+        mine, handled = Signal(), Signal()
+        message = note.contain == Containment.MESSAGE
+        m.d.comb += mine.eq(self._fresh & ~self._issued)
+        with m.State("Judge"):
+            # Advisory errors are handled as correctable ones, and contain nothing.
+            m.d.comb += self._function.eq(note.reporter)
+            with m.If(mine):
+                m.next = "Signal"
+                with m.If(~self._advisory & ~state.contained & (
+                        (state.trigger == 2) | (state.trigger == 1) & self._fatal)):
+                    m.d.sync += self._reason.eq(0)
+                    m.next = "Trigger"
+        with m.State("End"):
+            with m.If((note.contain != Containment.NONE) & ~handled):
+                m.d.comb += self._function.eq(note.reporter)
+                with m.If(mine):
+                    m.d.sync += [handled.eq(1), self._reason.eq(Mux(note.message[1], 2, 1))]
+                    with m.If(~message):
+                        m.next = "Announce"
+                    with m.Elif(~state.contained):
+                        m.next = "Trigger"
+            with m.Else():
+                m.d.sync += handled.eq(0)
+                m.d.comb += [
+                    self.i.ready.eq(1),
+                    self.settled.eq((message | (note.kind == ErrorKind.SURPRISE_DOWN))
+                                    << (note.reporter - 1)[:5]),
+                ]
+                m.next = "Idle"
+        with m.State("Trigger"):
+            requester = swap_bytes(header[1])[16:]
+            self._access(m, note.reporter, "DPC Status", self._map.pack("DPC Status", {
+                "DPC Trigger Status": 1, "DPC Trigger Reason": self._reason,
+                "DPC Interrupt Status": state.dpc_event,
+            }) | Mux(self._reason.any(), requester, 0) << 16, "Announce", write=1)
+        with m.State("Announce"):
+            m.d.comb += self._function.eq(note.reporter)
+            with m.If(mine):
+                m.next = "Interrupt"
+                with m.If(state.dpc_correctable & state.correctable):
+                    m.next = "AnnounceAbove"
+        with m.State("AnnounceAbove"):
+            with m.If(mine):
+                m.next = "Interrupt"
+                with m.If(state.forward_errors):
+                    m.next = "AnnounceSend"
+        with m.State("AnnounceSend"):
+            m.d.comb += [self.o.valid.eq(1), self._announces.eq(1)]
+            with m.If(self.o.ready):
+                m.next = "Interrupt"
+        with m.State("Interrupt"):
+            # After the message has gone, as an MSI must not overtake it (6.2.10.2).
+            self._access(m, note.reporter, "DPC Status",
+                         1 << self._bit("DPC Status", "DPC Interrupt Status"), "End",
+                         skip=~state.dpc_interrupt)

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.mapping.types import ConfigUpdate
 
 from .config_map import DOWNSTREAM, function_map
+from .containment import LinkGuard
 from .types import PortState
 
 __all__ = ["HotPlug", "SlotControl", "SlotController", "SlotEvents", "SlotView"]
@@ -54,7 +55,9 @@ class SlotController(wiring.Component):
     ``msi`` an interrupt is requested each time the condition becomes true, ``msi`` included, and
     each time that software clears an event and the condition holds still. So software that reads
     and clears once for each interrupt misses nothing. A request stays until it is taken, or until
-    ``msi`` falls; it is offered only with ``msi``. ``intx`` is the condition itself.
+    ``msi`` falls; it is offered only with ``msi``. ``other`` is the condition of another interrupt,
+    which is requested each time that it becomes true, ``msi`` included. ``intx`` is that either
+    condition is true.
 
     Ref: PCIe Base 5.0, 6.7.3, 7.5.3.8, 7.5.3.10, 7.5.3.11
 
@@ -77,10 +80,12 @@ class SlotController(wiring.Component):
         The function is in reset.
     msi : 1
         Memory writes for interrupts are possible.
+    other : 1
+        Another interrupt of the port, with the same vector, is wanted.
     taken : 1
         Pulse: the request is taken.
     view : :class:`SlotView`
-        ``intx`` is the condition for an interrupt.
+        ``intx`` is that an interrupt is wanted.
     request : 1
         An MSI is to be sent.
     """
@@ -94,6 +99,7 @@ class SlotController(wiring.Component):
     control: In(SlotControl)
     hold: In(1)
     msi: In(1)
+    other: In(1)
     taken: In(1)
     view: Out(SlotView)
     request: Out(1)
@@ -130,20 +136,24 @@ class SlotController(wiring.Component):
         return events & ~Value.cast(self.clear) | Value.cast(happened)
 
     def _interrupt(self, m, events):
-        pending, armed, was_armed, again = (Signal() for _ in range(4))
+        pending, wanted, armed, was_armed, again = (Signal() for _ in range(5))
+        other, was_other = Signal(), Signal()
         enabled = events & Value.cast(self.control.enables)
         m.d.comb += [
-            self.view.intx.eq(self.control.interrupt & enabled.any()),
-            armed.eq(self.view.intx & self.msi),
+            wanted.eq(self.control.interrupt & enabled.any()),
+            self.view.intx.eq(wanted | self.other),
+            armed.eq(wanted & self.msi),
+            other.eq(self.other & self.msi),
             self.request.eq(pending & self.msi),
         ]
         m.d.sync += [
             was_armed.eq(armed),
+            was_other.eq(other),
             again.eq((events & Value.cast(self.clear)).any()),
         ]
         with m.If(self.taken | ~self.msi):
             m.d.sync += pending.eq(0)
-        with m.If(armed & (~was_armed | again)):
+        with m.If(armed & (~was_armed | again) | other & ~was_other):
             m.d.sync += pending.eq(1)
 
 
@@ -174,7 +184,10 @@ class HotPlug(wiring.Component):
     present, link_up, press, taken, request : ``ports``
         See :class:`SlotController`.
     off : ``ports``
-        Software lets the port have no link.
+        Software lets the port have no link, or it is contained.
+    turned_off, orderly, contain, settled, surprise, abort
+        See :class:`~dxpu.switch.containment.LinkGuard`. Without Downstream Port Containment the
+        inputs are ignored and the outputs 0.
     views : array of :class:`SlotView`
     intx : ``ports``
         Level of the interrupt pin: 0 if MSI is enabled, with Interrupt Disable, or outside D0.
@@ -212,6 +225,12 @@ class HotPlug(wiring.Component):
             "taken": In(ports),
             "request": Out(ports),
             "off": Out(ports),
+            "turned_off": In(1),
+            "orderly": In(ports),
+            "contain": In(ports),
+            "settled": In(ports),
+            "surprise": Out(ports),
+            "abort": Out(ports),
             "views": Out(SlotView).array(ports),
             "intx": Out(ports),
             "control": Out(SlotControl).array(ports),
@@ -222,6 +241,7 @@ class HotPlug(wiring.Component):
         up = self.states[0]
         # An MSI is a memory write and passes the upstream port too.
         up_passes = up.master & (up.power == 0)
+        closed = self._guard(m)
         for n in range(self._ports):
             m.submodules[f"slot{n}"] = slot = SlotController()
             state, control, awake = self.states[n + 1], self.control[n], Signal()
@@ -229,12 +249,14 @@ class HotPlug(wiring.Component):
                 awake.eq(state.power == 0),
                 slot.present.eq(self.present[n]),
                 slot.link_up.eq(self.link_up[n]),
-                self.off[n].eq(state.disable | state.reset | up.reset | control.power_off),
+                self.off[n].eq(state.disable | state.reset | up.reset | control.power_off
+                               | closed[n]),
                 slot.open.eq(~self.off[n]),
                 slot.press.eq(self.press[n]),
                 slot.hold.eq(self.hold),
                 slot.control.eq(control),
                 slot.msi.eq(state.msi & state.master & awake & up_passes),
+                slot.other.eq(state.dpc_interrupt & state.dpc_event),
                 slot.taken.eq(self.taken[n]),
                 self.request[n].eq(slot.request),
                 self.views[n].eq(slot.view),
@@ -243,6 +265,23 @@ class HotPlug(wiring.Component):
             ]
             self._registers(m, n, slot, control)
         return m
+
+    def _guard(self, m):
+        """Containment; returns the slots that must have no link."""
+        if not self._options.dpc:
+            return C(0, self._ports)
+        m.submodules.guard = guard = LinkGuard(self._ports)
+        m.d.comb += [
+            *(a.eq(b) for a, b in zip(guard.states, self.states[1:], strict=True)),
+            guard.link_active.eq(Cat(v.link_active for v in self.views)),
+            guard.works.eq(self.present & self.link_up),
+            guard.open.eq(~self.off),
+            *(getattr(guard, name).eq(getattr(self, name))
+              for name in ("hold", "turned_off", "orderly", "contain", "settled")),
+            self.surprise.eq(guard.surprise),
+            self.abort.eq(guard.abort),
+        ]
+        return guard.closed
 
     def _registers(self, m, n, slot, control):
         """Clear and follow what is written to the dword of Slot Control and Slot Status."""

@@ -32,7 +32,8 @@ class VirtualSwitch(wiring.Component):
     TLPs come in whole and well-formed, and are routed as :class:`UpstreamDecider` and
     :class:`DownstreamDecider` say. Each direction decides and forwards in order. Nothing is dropped
     without a ``stat_`` pulse but local messages, which end in the switch, and error messages that
-    are not enabled. Whatever needs a completion and is not forwarded gets one from the switch.
+    are not enabled or that contain their port. Whatever needs a completion and is not forwarded
+    gets one from the switch.
 
     Latency 6 cycles from first beat in to first beat out with a :class:`~dxpu.mapping.HostTable`
     (lookup in two cycles) and idle outputs. Throughput one beat per cycle for TLPs of 4 beats and
@@ -88,7 +89,12 @@ class VirtualSwitch(wiring.Component):
         which its way was decided, or it came; whoever keeps TLPs drops those of earlier ones.
     slot_off : ``ports``
         Level: software has taken the link of the slot away, by Secondary Bus Reset of its port or
-        of the upstream port, Link Disable or its power.
+        of the upstream port, Link Disable or its power; or Downstream Port Containment has.
+    orderly : ``ports``
+        Level: whoever takes the GPU or its link away has agreed upon that with the operating
+        system; it is no Surprise Down error.
+    abort : ``ports``
+        Level: completions made in place of the slot say Completer Abort, not Unsupported Request.
     bus : 8
         Number of the bus inside, on which the downstream ports are.
     peer_room : 1
@@ -139,6 +145,8 @@ class VirtualSwitch(wiring.Component):
             "link_active": Out(ports),
             "lives": Out(data.ArrayLayout(LIFE_BITS, ports)),
             "slot_off": Out(ports),
+            "orderly": In(ports),
+            "abort": Out(ports),
             "bus": Out(8),
             "peer_room": In(1, init=1),
             "late": In(1),
@@ -182,6 +190,8 @@ class VirtualSwitch(wiring.Component):
             space.slot_power.eq(agent.slot_power),
             self.link_active.eq(space.link_active),
             self.slot_off.eq(space.slot_off),
+            space.orderly.eq(self.orderly),
+            *(self.abort[n].eq(state.abort) for n, state in enumerate(space.states[1:])),
             self.bus.eq(space.states[0].secondary),
         ]
         self._was_active = was_active = Signal(self._ports)
@@ -259,6 +269,7 @@ class VirtualSwitch(wiring.Component):
             message.life.eq(heard.p.meta.life),
             decider.upstream_id.eq(up.upstream_id),
             decider.peer_room.eq(self.peer_room),
+            self._space.contain.eq(decider.contain),
             self.stat_blocked.eq(decider.stat_blocked),
             self.stat_peer.eq(decider.stat_peer),
             self.stat_fenced.eq(decider.stat_fenced),
@@ -309,7 +320,7 @@ class VirtualSwitch(wiring.Component):
         m.submodules.limit_sender = limit_sender = MessageSender(self._width)
         connect(m, limits.o, limit_sender.i)
         connect(m, limit_sender.o, self._to_slot.i[4])
-        broadcast = self._broadcaster.i
+        broadcast, turns_off = self._broadcaster.i, Signal()
         for part in (wires, gatherer):
             m.d.comb += [
                 part.message.eq(self._message),
@@ -324,14 +335,16 @@ class VirtualSwitch(wiring.Component):
             wires.own.eq(self._space.intx),
             self._interrupts.wires.eq(wires.wires),
             gatherer.upstream_id.eq(up.upstream_id),
-            gatherer.start.eq(broadcast.valid & broadcast.ready & broadcast.p.last
-                              & self._turn_off),
+            turns_off.eq(broadcast.valid & broadcast.ready & broadcast.p.last & self._turn_off),
+            gatherer.start.eq(turns_off),
+            self._space.turned_off.eq(turns_off),
         ]
 
     def _wire_errors(self, m, up):
         """Errors of TLPs: to the configuration spaces, and as messages upstream."""
-        m.submodules.errors = queue = ErrorQueue(self._ports)
-        m.submodules.logger = logger = ErrorLogger(self._ports)
+        m.submodules.errors = queue = ErrorQueue(
+            self._ports, dpc=self._identity.slot.dpc)
+        m.submodules.logger = logger = ErrorLogger(self._ports, identity=self._identity)
         space = self._space
         for n in range(2):
             connect(m, self._errors[n], queue.i[n])
@@ -339,6 +352,9 @@ class VirtualSwitch(wiring.Component):
         connect(m, logger.event, space.event)
         m.d.comb += [
             queue.internal.eq(self.internal_error),
+            queue.surprise.eq(space.surprise),
+            queue.triggered.eq(space.triggered),
+            space.settled.eq(logger.settled),
             queue.malformed.eq(self.malformed),
             queue.header.eq(self.malformed_header),
             logger.old.eq(space.event_old),

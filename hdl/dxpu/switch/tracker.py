@@ -86,8 +86,8 @@ class CompletionTracker(wiring.Component):
     damaged thus stays open until its deadline.
 
     While ``fence`` of a slot is set its completions are dropped, and each of its entries is
-    answered with ``status`` and freed, requests that are still taken included. A request that is
-    ``dead`` is answered so without a fence. All else goes on.
+    answered with ``status`` (with ``abort``: Completer Abort) and freed, requests that are still
+    taken included. A request that is ``dead`` is answered so without a fence. All else goes on.
 
     Latency 4 cycles from a completion to its verdict and 3 to the request's ``ready`` when idle; up
     to 13 when others are under way in the same set of many. Throughput one request and one
@@ -119,6 +119,8 @@ class CompletionTracker(wiring.Component):
         An answer must not overtake completions that passed before it.
     fence : ``ports``
         Level, per slot. Acts on what is taken from the next cycle on.
+    abort : ``ports``
+        Level, per slot: answers are Completer Abort.
     drained : ``ports``
         The slot has no open request; falls in the cycle after one was taken.
     deadline : cycles
@@ -163,6 +165,7 @@ class CompletionTracker(wiring.Component):
             "verdict": Out(stream.Signature(TrackerVerdict)),
             "answer": Out(stream.Signature(TrackedAnswer)),
             "fence": In(ports),
+            "abort": In(ports),
             "drained": Out(ports, init=-1),
             "deadline": In(range(granule * (2 ** (STAMP - 1) - 1) + 1)),
             "bus": In(8),
@@ -378,7 +381,8 @@ class CompletionTracker(wiring.Component):
                 answer.p.slot.eq(e.slot),
                 *(completion[name].eq(e[name]) for name in (
                     "requester_id", "tag", "tc", "attr", "lower_address", "locked")),
-                completion.status.eq(self._status),
+                completion.status.eq(Mux(self.abort.bit_select(e.slot, 1), CompletionStatus.CA,
+                                         self._status)),
                 completion.completer_id.eq(Cat(C(0, 3), e.slot, self.bus)),
                 completion.byte_count.eq(e.end - e.lower_address[:2]),
             ]

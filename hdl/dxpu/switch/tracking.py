@@ -69,6 +69,8 @@ class SlotTracking(wiring.Component):
     made : packet stream with :class:`SlotRow`
     link_active : ``ports``
     lives : array of numbers
+    abort : ``ports``
+        Of the tracker.
     generations : array of 16-bit values
         Of the rows that the slots are bound to.
     drained : ``ports``
@@ -101,6 +103,7 @@ class SlotTracking(wiring.Component):
             "made": Out(PacketSignature(width, SlotRow)),
             "link_active": In(ports),
             "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
+            "abort": In(ports),
             "generations": In(data.ArrayLayout(16, ports)),
             "drained": Out(ports),
             "deadline": In(len(self._tracker.deadline)),
@@ -115,6 +118,7 @@ class SlotTracking(wiring.Component):
         m.submodules.tracker = tracker = self._tracker
         m.d.comb += [
             tracker.fence.eq(~self.link_active),
+            tracker.abort.eq(self.abort),
             tracker.deadline.eq(self.deadline),
             tracker.bus.eq(self.bus),
             self.drained.eq(tracker.drained),

@@ -89,6 +89,15 @@ class PortState(data.Struct):
     redirect_cpl: 1     #: ACS P2P Completion Redirect
     upstream: 1         #: ACS Upstream Forwarding
     direct: 1           #: ACS Direct Translated P2P
+    trigger: 2          #: DPC Trigger Enable (this and all that follow: 0 without DPC)
+    refuse: 1           #: DPC Completion Control: UR
+    dpc_interrupt: 1    #: DPC Interrupt Enable
+    dpc_correctable: 1  #: DPC ERR_COR Enable
+    contained: 1        #: DPC Trigger Status
+    dpc_event: 1        #: DPC Interrupt Status
+    surprise_masked: 1  #: Uncorrectable Error Mask: Surprise Down
+    surprise_fatal: 1   #: Uncorrectable Error Severity: Surprise Down
+    abort: 1            #: completions in place of the slot say Completer Abort
 
 
 class UpstreamState(data.Struct):

@@ -22,7 +22,7 @@ class UpstreamDecider(Decider):
     name the bus inside, else for a slot, as type 0 if they name the bus right below the port.
     Completions and messages by ID go to the port with the bus; broadcast messages to all slots;
     local messages end here. The completer of a request that nobody takes is the last port that it
-    came to.
+    came to. The status is Unsupported Request, or what containment of that port asks for.
 
     A placeholder takes what is sent to its slot: configuration requests of type 0 for function 0
     are carried out, as accesses to the part of the port's configuration space that no request to
@@ -64,6 +64,7 @@ class UpstreamDecider(Decider):
             "stat_config": Out(1),
             "captured_bus": Out(data.ArrayLayout(8, ports)),
         })
+        self._aborted = Signal()  #: it is for a port in containment, which says Completer Abort
 
     def _rules(self, m):
         info, v, target, up = self._b.info, self._verdict, self._target, self.states[0]
@@ -115,6 +116,7 @@ class UpstreamDecider(Decider):
                       & (info.payload_dwords == 1) & ~info.ep):
                 m.d.comb += [quiet.eq(1), v.target.eq(Target.POWER)]
 
+        m.d.comb += self._aborted.eq(reached & ~self._active & target.abort)
         with m.If(reached & self._active & ~self._refused(target)):
             m.d.comb += v.target.eq(Target.SLOT)
         if self._placeholders:
@@ -155,7 +157,8 @@ class UpstreamDecider(Decider):
         own = v.target == Target.CONFIG
         waiting = Signal()
         m.d.comb += [
-            self._status.eq(Mux(own, CompletionStatus.SC, CompletionStatus.UR)),
+            self._status.eq(Mux(own, CompletionStatus.SC, Mux(
+                self._aborted, CompletionStatus.CA, CompletionStatus.UR))),
             self.stat_config.eq(self._decided & own),
             self._hold.eq(waiting | self._pending & info.is_config),
         ]

@@ -1,4 +1,4 @@
-"""Golden error reporting of a switch, from PCIe Base 5.0, 6.2, 7.5.1, 7.5.3 and 7.8.4."""
+"""Golden error reporting of a switch, from PCIe Base 5.0, 6.2, 7.5.1, 7.5.3, 7.8.4 and 7.9.15."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from dxpu.tlp.types import Fmt, Type
 from .tlp import Tlp
 
 __all__ = ["ACS_VIOLATION", "ATOMIC_BLOCKED", "INTERNAL", "MALFORMED", "POISONED",
-           "PREFIX_BLOCKED", "UNEXPECTED", "UNSUPPORTED", "GoldenErrors"]
+           "PREFIX_BLOCKED", "SURPRISE_DOWN", "UNEXPECTED", "UNSUPPORTED", "GoldenErrors"]
 
 # Names of the fields of the AER registers.
 POISONED = "Poisoned TLP Received"
@@ -15,6 +15,7 @@ UNEXPECTED = "Unexpected Completion"
 MALFORMED = "Malformed TLP"
 UNSUPPORTED = "Unsupported Request Error"
 ACS_VIOLATION = "ACS Violation"
+SURPRISE_DOWN = "Surprise Down Error"
 INTERNAL = "Uncorrectable Internal Error"
 ATOMIC_BLOCKED = "AtomicOp Egress Blocked"
 PREFIX_BLOCKED = "TLP Prefix Blocked"
@@ -123,6 +124,9 @@ class GoldenErrors:
         if bridge.get("Uncorrectable Error Mask", error) and not advisory:
             return
         code = ERR_FATAL if fatal else ERR_COR if advisory else ERR_NONFATAL
+        if self.triggers(bridge, code) and not bridge.in_dpc():
+            self.contain(bridge, reason=0)  # instead of its message (6.2.10)
+            return
         serr = code != ERR_COR and bridge.get("Command", "SERR# Enable")
         if unsupported and not serr and not bridge.get("Device Control",
                                                        "Unsupported Request Reporting Enable"):
@@ -131,12 +135,50 @@ class GoldenErrors:
             return
         if serr:
             bridge.set_status("Status", "Signaled System Error")
+        self._send(bridge, code)
+
+    def _send(self, bridge: Any, code: int) -> None:
+        """A message of the port itself, which passes the upstream port as one from below."""
         up = self.switch.up
         if bridge is not up and not self.lets_up(up, code):
             return
         who = self.switch.captured if bridge is up else self.switch.identifier(bridge.port)
         self.messages.append(Tlp(Fmt.HEADER_4, Type.MESSAGE_TO_ROOT, requester_id=who,
                                  message_code=code).pack())
+
+    # Downstream Port Containment (6.2.10).
+
+    @staticmethod
+    def triggers(bridge: Any, code: int) -> bool:
+        """Whether an error that would be signalled so, or a message received, contains the port."""
+        if not bridge.has_dpc:
+            return False
+        enable = bridge.get("DPC Control", "DPC Trigger Enable")
+        return bool(enable == 1 and code == ERR_FATAL
+                    or enable == 2 and code in (ERR_FATAL, ERR_NONFATAL))
+
+    def contain(self, bridge: Any, *, reason: int, source: int = 0, extension: int = 0) -> None:
+        """The port enters containment."""
+        bridge.fields |= {
+            ("DPC Status", "DPC Trigger Status"): 1,
+            ("DPC Status", "DPC Trigger Reason"): reason,
+            ("DPC Status", "DPC Trigger Reason Extension"): extension,
+            ("DPC Error Source ID", "DPC Error Source ID"): source,
+        }
+        # Not an error of its own: no bit of Device Status (6.2.10.2).
+        if (bridge.get("DPC Control", "DPC ERR_COR Enable")
+                and bridge.get("Device Control", "Correctable Error Reporting Enable")):
+            self._send(bridge, ERR_COR)
+        if bridge.get("DPC Control", "DPC Interrupt Enable"):
+            bridge.set_status("DPC Status", "DPC Interrupt Status")
+
+    def received(self, bridge: Any, code: int, requester: int) -> None:
+        """A message from the slot to the root: if it triggers, it ends here."""
+        if self.triggers(bridge, code):
+            self._note(bridge, False, "Received System Error")
+            if not bridge.in_dpc():
+                self.contain(bridge, reason={ERR_NONFATAL: 1, ERR_FATAL: 2}[code],
+                             source=requester)
 
     def _log(self, bridge: Any, error: str, header: bytes) -> None:
         """Status bit; First Error Pointer and Header Log unless masked or occupied (6.2.4)."""

@@ -8,14 +8,12 @@ architecture specification, independently of the hardware.
 from collections import Counter
 from typing import Any
 
-from dxpu.switch.config_map import (
-    DOWNSTREAM, STICKY, UPSTREAM, FunctionMap, Identity, function_map,
-)
+from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, FunctionMap, Identity, function_map
 from dxpu.tlp.types import CompletionStatus, Fmt, Routing, TlpClass, Type
 
 from .errors import (
-    ACS_VIOLATION, ATOMIC_BLOCKED, INTERNAL, MALFORMED, POISONED, PREFIX_BLOCKED, UNEXPECTED,
-    UNSUPPORTED, GoldenErrors,
+    ACS_VIOLATION, ATOMIC_BLOCKED, INTERNAL, MALFORMED, POISONED, PREFIX_BLOCKED, SURPRISE_DOWN,
+    UNEXPECTED, UNSUPPORTED, GoldenErrors,
 )
 from .placeholder import GoldenPlaceholders
 from .tlp import Info, Tlp, classify, complete
@@ -58,7 +56,7 @@ class GoldenFunction:
         """
         self.live.pop(("Link Status", "Data Link Layer Link Active"), None)
         for r in self.map.registers:
-            if hot and r.offset // 4 in STICKY:
+            if hot and self.map.sticky(r.offset // 4):
                 continue
             for f in r.fields:
                 self.fields[r.name, f.name] = f.value(self.port or 0) >> f.lsb
@@ -101,6 +99,22 @@ class GoldenFunction:
         """Hardware sets a status bit."""
         self.fields[register, field] = 1
 
+    # Downstream Port Containment (6.2.10, 7.9.15).
+
+    @property
+    def has_dpc(self) -> bool:
+        """Whether there are such registers."""
+        return "DPC Status" in self.map.by_name
+
+    def in_dpc(self) -> bool:
+        """Whether the port is contained."""
+        return self.has_dpc and self.get("DPC Status", "DPC Trigger Status") == 1
+
+    def wants_dpc_interrupt(self) -> bool:
+        """An interrupt about containment is enabled, and its status set (6.2.10.1)."""
+        return self.has_dpc and bool(self.get("DPC Control", "DPC Interrupt Enable")
+                                     and self.get("DPC Status", "DPC Interrupt Status"))
+
     # What a slot is (7.5.3.8 to 7.5.3.11, 6.7.3).
 
     def set_slot(self, present: bool, active: bool) -> None:
@@ -117,7 +131,11 @@ class GoldenFunction:
             ("Link Status", "Negotiated Link Width"): active * self.identity.link_width,
         }
         self.live["Status", "Interrupt Status"] = int(
-            self.wants_interrupt() and not self.get("MSI Message Control", "MSI Enable"))
+            self.wants_any_interrupt() and not self.get("MSI Message Control", "MSI Enable"))
+
+    def wants_any_interrupt(self) -> bool:
+        """Hot-plug or containment asks for one."""
+        return self.wants_interrupt() or self.wants_dpc_interrupt()
 
     def wants_interrupt(self) -> bool:
         """Hot-plug interrupts are enabled, and so is an event that has happened (6.7.3.4)."""
@@ -197,13 +215,17 @@ class GoldenFunction:
 class _Refused(Exception):
     """Nobody takes the TLP; ``port`` is the last one that it came to, and ``error`` it reports.
 
-    ``who``: the identifier of another that it came to last.
+    ``who``: the identifier of another that it came to last. ``aborts``: that asks for Completer
+    Abort.
     """
 
-    def __init__(self, port: int, error: str | None = UNSUPPORTED, who: int | None = None):
+    def __init__(self, port: int, error: str | None = UNSUPPORTED, who: int | None = None, *,
+                 aborts: bool = False):
         self.port = port
         self.error = error
         self.who = who
+        status: Code = CompletionStatus.CA if aborts else CompletionStatus.UR
+        self.status = status
 
 
 class GoldenSwitch:
@@ -218,8 +240,11 @@ class GoldenSwitch:
         self.present = [False] * ports
         self.link_up = [True] * ports
         # What interrupts depend on: see :meth:`interrupts`.
+        self.orderly = [False] * ports  # the GPU leaves by agreement
+        self._told_off: set[int] = set()  # slots that got PME_Turn_Off
         self._cleared = [False] * ports
-        self._armed = [False] * ports
+        self._armed = [(False, False)] * ports
+        self._possible = [False] * ports  # MSIs
         self._wires = [False] * 4
         self._pins = [[False] * 4 for _ in range(ports)]
         self._acks_due: set[int] | None = None  # slots that have not answered PME_Turn_Off
@@ -240,9 +265,9 @@ class GoldenSwitch:
                     and self.opens(port))
 
     def opens(self, port: int) -> bool:
-        """Whether software lets the port have a link."""
+        """Whether nothing in the port keeps a link down."""
         f = self.down[port]
-        return bool(not f.get("Link Control", "Link Disable")
+        return bool(not f.in_dpc() and not f.get("Link Control", "Link Disable")
                 and not f.fields.get(("Slot Control", "Power Controller Control"))
                 and not f.get("Bridge Control", "Secondary Bus Reset")
                 and not self.up.get("Bridge Control", "Secondary Bus Reset"))
@@ -254,6 +279,8 @@ class GoldenSwitch:
     def set_live(self) -> None:
         """Bring presence and links up to date."""
         for port in range(len(self.down)):
+            if self._linked[port] and not self.link_active(port):
+                self._lose(port)
             self.places.step(port)
             self._show(port)
             if self.places.software(port):
@@ -271,6 +298,13 @@ class GoldenSwitch:
         free, held = self.places.free(port), self.places.place[port] == "placeholder"
         self.down[port].set_slot(held or free and self.present[port],
                                  self.places.held(port) or self.link_active(port))
+
+    def _lose(self, port: int) -> None:
+        """The link goes: Surprise Down, or one of the cases in which it is not (3.2.1)."""
+        expected = port in self._told_off or self.orderly[port] or not self.opens(port)
+        self._told_off.discard(port)
+        if self.identity.slot.dpc and not expected:
+            self.errors.report(self.down[port], SURPRISE_DOWN, advisory=False)
 
     def _limit(self, port: int) -> None:
         """A port tells its slot the power limit when the link comes up or it is written (6.9)."""
@@ -305,15 +339,22 @@ class GoldenSwitch:
 
     def _signal(self) -> None:
         self._signal_wires()
-        self._msis += [self._msi(n) for n in range(len(self.down)) if self._due(n)]
+        self._msis += [self._msi(n) for n in range(len(self.down)) for _ in range(self._due(n))]
 
-    def _due(self, port: int) -> bool:
-        """An MSI is due when everything has become true, and if a clear leaves it true."""
+    def _due(self, port: int) -> int:
+        """MSIs that are due: when everything has become true for hot-plug, or for containment; and
+        if a clear of a hot-plug event leaves it true."""
         f, before, cleared = self.down[port], self._armed[port], self._cleared[port]
         self._cleared[port] = False
-        self._armed[port] = bool(f.wants_interrupt() and f.masters() and self.up.masters()
-                                 and f.get("MSI Message Control", "MSI Enable"))
-        return self._armed[port] and (cleared or not before)
+        possible = (f.masters() and self.up.masters()
+                    and bool(f.get("MSI Message Control", "MSI Enable")))
+        now = (possible and f.wants_interrupt(), possible and f.wants_dpc_interrupt())
+        self._armed[port] = now
+        # Both have one vector. If both begin to ask at once, one message is enough.
+        begins = now[0] and (cleared or not before[0]), now[1] and not before[1]
+        enabled = possible and not self._possible[port]
+        self._possible[port] = possible
+        return any(begins) if enabled else sum(begins)
 
     def _msi(self, port: int) -> bytes:
         f = self.down[port]
@@ -331,7 +372,7 @@ class GoldenSwitch:
         """
         for wire in range(4):
             level = any(pins[p] for d, pins in enumerate(self._pins) for p in range(4)
-                        if (p + d) % 4 == wire) or any(f.wants_interrupt() and f.in_d0()
+                        if (p + d) % 4 == wire) or any(f.wants_any_interrupt() and f.in_d0()
                         and not f.get("MSI Message Control", "MSI Enable")
                         and not f.get("Command", "Interrupt Disable")
                         for f in self.down[wire::4])
@@ -401,6 +442,11 @@ class GoldenSwitch:
         if command:
             function.set_status("Slot Status", "Command Completed")
         port = function.port
+        if function.has_dpc and dword == 0x174 // 4 and enables & 4 and data[2] & 0x40:
+            # Software Trigger, with the Trigger Enable of the same write (7.9.15.3).
+            enabled = function.get("DPC Control", "DPC Trigger Enable") in (1, 2)
+            if enabled and not function.in_dpc():
+                self.errors.contain(function, reason=3, extension=1)
         if port is not None and dword == 0x74 // 4 and self.link_active(port):
             self._limit(port)
         self._signal()  # links follow what was written a moment later
@@ -440,9 +486,12 @@ class GoldenSwitch:
         raise _Refused(UP)
 
     def _to_slot(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
+        f = self.down[port]
         if not self.link_active(port) and not self.places.held(port):
-            raise _Refused(port, None)  # no error of anyone (2.9.1)
-        if (error := self.down[port].blocks(raw, info)) is not None:
+            # No error of anyone; containment says what the status is (2.9.1, 2.9.3).
+            raise _Refused(port, None, aborts=f.in_dpc() and not f.get(
+                "DPC Control", "DPC Completion Control"))
+        if (error := f.blocks(raw, info)) is not None:
             raise _Refused(port, error)
         if self.places.held(port):
             answer = self.places.takes(port, raw)
@@ -465,7 +514,7 @@ class GoldenSwitch:
             error = UNEXPECTED
         if error is not None:
             self._lost(refused.port, error, raw, info)
-        return self._answer(raw, info, refused.port, CompletionStatus.UR, back, refused.who)
+        return self._answer(raw, info, refused.port, refused.status, back, refused.who)
 
     def _answer(self, raw: bytes, info: Info, port: int, status: Code, back: int,
                 who: int | None = None) -> list[tuple[int, bytes]]:
@@ -537,6 +586,7 @@ class GoldenSwitch:
             slots = [port for port in range(len(self.down)) if self.link_active(port)]
             if info.message_code == 0x19:
                 self._acks_due = set(slots)
+                self._told_off.update(slots)
                 self.turn_offs += 1
                 self._gather()
             return [(port, raw) for port in slots]
@@ -607,6 +657,9 @@ class GoldenSwitch:
             self._arrives(port, raw, info, None, refused.error is not None)
             return self._refuse(raw, info, refused, port, 1)
         self._arrives(port, raw, info, out[0][0] if out else None, lost=False)
+        if info.routing is Routing.TO_ROOT:
+            assert info.message_code is not None and info.requester_id is not None
+            self.errors.received(bridge, info.message_code, info.requester_id)
         return out
 
     def _upward(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
@@ -635,6 +688,9 @@ class GoldenSwitch:
             if info.cls is TlpClass.CPL:
                 redirected = acs("P2P Completion Redirect") and not info.attr & 2
         elif info.routing is Routing.TO_ROOT:
+            assert info.message_code is not None
+            if self.errors.triggers(bridge, info.message_code):
+                return []  # discarded (6.2.10)
             if info.message_code in (0x30, 0x31, 0x33) and not all(
                     self.errors.lets_up(b, info.message_code) for b in (bridge, self.up)):
                 return []

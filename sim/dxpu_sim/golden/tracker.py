@@ -19,6 +19,7 @@ __all__ = ["Open", "Tracker", "key_of", "split"]
 Code = Any
 SC: Code = CompletionStatus.SC
 UR: Code = CompletionStatus.UR
+CA: Code = CompletionStatus.CA
 #: Slot, requester ID, tag.
 Key = tuple[int, int, int]
 
@@ -62,6 +63,7 @@ class Tracker:
     def __init__(self, *, status: Code = UR, bus: int = 0) -> None:
         self.open: dict[Key, Open] = {}
         self.status = status
+        self.aborted: set[int] = set()  # slots whose answers say Completer Abort
         self.bus = bus
 
     def request(self, slot: int, generation: int, dead: bool, tlp: Tlp, now: int = 0) -> bool:
@@ -112,7 +114,8 @@ class Tracker:
     def answer(self, key: Key) -> Tlp:
         """The completion made for an open request, which ends it."""
         entry = self.open.pop(key)
-        tlp = complete(entry.request, self.status, self.bus << 8 | entry.slot << 3)
+        status = CA if entry.slot in self.aborted else self.status
+        tlp = complete(entry.request, status, self.bus << 8 | entry.slot << 3)
         if entry.splits:
             tlp.byte_count, tlp.lower_address = entry.left, entry.address % 128
         return tlp

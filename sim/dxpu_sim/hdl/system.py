@@ -8,6 +8,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.proxy import BoxProxy, HostProxy
+from dxpu.switch import Identity
+from dxpu.switch.config_map import SlotOptions
 from dxpu.stream import connect
 
 from .clock import SimClock
@@ -47,6 +49,8 @@ class System(wiring.Component):
         Ethernet ports of each proxy.
     split : bool
         Header/data split form on the wire.
+    dpc : bool
+        The host proxy has Downstream Port Containment.
     period_ps : int
         Core clock. The Ethernet side has its own clock of 8 ns.
     delay : int
@@ -66,8 +70,8 @@ class System(wiring.Component):
         frame from the MAC, all others are the first of theirs. Those of box b count all its slots.
     """
 
-    def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, period_ps=8000,
-                 delay=125):
+    def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
+                 period_ps=8000, delay=125):
         if not boxes or any(n not in range(1, 17) for n in boxes):
             raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
         self._width, self._paths = width, paths
@@ -77,7 +81,8 @@ class System(wiring.Component):
         self.ports = ports
         self._period_ps, self._delay = period_ps, delay
         common = {"paths": paths, "split": split, "sessions": max(4, len(boxes))}
-        self._host = HostProxy(width, ports=ports, **common)
+        self._host = HostProxy(width, ports=ports, identity=Identity(
+            slot=SlotOptions(surprise=not dpc, dpc=dpc)), **common)
         self._box = [BoxProxy(width, slots=n, **common) for n in boxes]
         self._proxies = [self._host, *self._box]
         #: Register map of each proxy, the host's first.

@@ -1,0 +1,24 @@
+"""Downstream Port Containment in the whole system."""
+
+import json
+import re
+
+import pytest
+
+import dxpu_sim.benches
+from dxpu_sim.hdl.system import System
+from dxpu_sim.runner import Design, simulate
+
+SMALL = {"boxes": (2,), "ports": 2, "paths": 1, "dpc": True}
+BENCH = "dxpu_sim.benches.dpc"
+with open(f"{dxpu_sim.benches.__path__[0]}/dpc.py") as source:
+    CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("width", [64, 256])
+def test_a_gpu_is_contained(width, case):
+    options = {**SMALL, "width": width}
+    simulate(Design(System, options), BENCH, testcase=f"{case}$",
+             env={"DXPU_SYSTEM": json.dumps(options)})
