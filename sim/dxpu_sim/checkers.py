@@ -195,6 +195,18 @@ class _Lane:
             passed.append(older)
         return crossing, passed
 
+    def give_up(self) -> list[bytes]:
+        """Forget what is at risk, and return it as it should have left."""
+        lost = []
+        for raw, numbers in list(self._by_bytes.items()):
+            for number in [n for n in numbers if self._pending[n].at_risk]:
+                numbers.remove(number)
+                del self._pending[number]
+                lost.append(raw)
+            if not numbers:
+                del self._by_bytes[raw]
+        return lost
+
     def pending(self) -> Iterable[Crossing]:
         return self._pending.values()
 
@@ -260,12 +272,15 @@ class TlpChecker:
         self._open: dict[tuple[Hashable, int, int], _Open] = {}
         self._recent: deque[tuple[Hashable, bytes]] = deque(maxlen=4096)
         self._faulty: set[Hashable] = set()
+        self._reborn: set[Hashable] = set()
+        self._given_up: deque[tuple[Hashable, bytes]] = deque(maxlen=4096)
         self._lives: Counter = Counter()
 
     def fault(self, port: Hashable) -> None:
         """``port`` loses its link now: until :meth:`mended`, TLPs to or from it may get lost, and
         its requests stay without completion. Requests to it still need one."""
         self._faulty.add(port)
+        self._reborn.discard(port)
         for ends, lane in self._lanes.items():
             if port in ends:
                 for crossing in lane.pending():
@@ -278,7 +293,20 @@ class TlpChecker:
         """``port`` has a link again: what enters from now on does not get lost. Of what was on its
         way before nothing may arrive behind it."""
         self._faulty.discard(port)
+        if port not in self._reborn:
+            self._lives[port] += 1
+
+    def reborn(self, port: Hashable) -> None:
+        """``port`` was reset, and its link comes up now, after a :meth:`fault`: nothing that was
+        sent to it may arrive from now on, and none of its requests may be answered. What enters may
+        still get lost until it is :meth:`mended`."""
+        self._reborn.add(port)
         self._lives[port] += 1
+        for (_, destination), lane in self._lanes.items():
+            if destination == port:
+                self._given_up.extend((port, raw) for raw in lane.give_up())
+        for key in [key for key, entry in self._open.items() if key[0] == port and entry.at_risk]:
+            del self._open[key]
 
     def _violation(self, text):
         self.violations.append(text)
@@ -333,6 +361,8 @@ class TlpChecker:
     def _explain(self, port, header):
         if (port, header.raw) in self._recent:
             return f"left twice: {header}"
+        if (port, header.raw) in self._given_up:
+            return f"from an earlier life: {header}"
         for (source, destination), lane in self._lanes.items():
             for older in lane.pending():
                 same = (older.header.cls, older.header.requester_id, older.header.tag,

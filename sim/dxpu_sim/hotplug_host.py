@@ -36,8 +36,12 @@ class HotPlugHost:
 
     async def boot(self):
         """Fabric, enumeration, hot-plug drivers; no GPU is bound."""
+        await self.system.prepare()
+        await self.start()
+
+    async def start(self):
+        """Enumeration and hot-plug drivers, whatever is in the slots."""
         system = self.system
-        await system.prepare()
         await enumerate_with_room(system.rc)
         self.slots = find_slots(system.rc)
         assert len(self.slots) == system.ports
@@ -63,6 +67,11 @@ class HotPlugHost:
 
     async def arrive(self, gpu, port):
         """Bind a GPU to a port and wait until the driver of the slot has brought it up."""
+        await self.commit(gpu, port)
+        await self.up(gpu, port)
+
+    async def commit(self, gpu, port):
+        """Bind a GPU to a port, and wait for nothing."""
         system, (box, slot) = self.system, self._place(gpu)
         name = system.names[gpu]
         system.routes.slots = {n: other for n, other in system.routes.slots.items()
@@ -72,8 +81,12 @@ class HotPlugHost:
         await bind(system.host, port, box, slot, generation=self.operation,
                    operation_id=self.operation)
         self.committed_ns = get_sim_time("ns")
+
+    async def up(self, gpu, port):
+        """Wait until the link of a GPU is active and the driver of the slot has brought it up."""
+        system = self.system
         await wait_for_slot(system.host, port, link=1)
-        system.checker.mended(name)
+        system.checker.mended(system.names[gpu])
         system.routes.present.add(port)
         await self.slots[port].until(lambda: self.slots[port].has_gpu)
 

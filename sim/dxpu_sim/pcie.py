@@ -309,22 +309,25 @@ class DutPort(SimPort):
     mailbox : :class:`Mailbox`
     queue : int
         TLPs of one class that may wait for credits here before the class is stalled in the design.
+    up : bool
+        The link is up at first; else it waits for :meth:`put_back`.
 
     Attributes
     ----------
     up : bool
-    resets : list of callables
-        Called when the link has gone down.
+    resets, ups : lists of callables
+        Called when the link has gone down, and when it comes up again.
     """
 
     #: How long a link takes to come up; much less than a real one, which tests would wait for.
     TRAINING_NS = 500
 
-    def __init__(self, mailbox: Mailbox, *, queue: int = 8):
+    def __init__(self, mailbox: Mailbox, *, queue: int = 8, up: bool = True):
         super().__init__(fc_init=[[64, 1024, 64, 64, 64, 1024]] * 8)
-        self.up = True
+        self.up = up
         self.resets: list[Callable[[], None]] = []
-        self._pulled = False
+        self.ups: list[Callable[[], None]] = []
+        self._pulled = not up
         self.mailbox = mailbox
         self.rx_handler = self._into_design
         self._queue = queue
@@ -332,7 +335,7 @@ class DutPort(SimPort):
         self._arrival = Event()
         mailbox.sent.append(self._taken)
         mailbox.received.append(self._out_of_design)
-        mailbox.link(True)
+        mailbox.link(up)
         cocotb.start_soon(self._run_out_of_design())
         cocotb.start_soon(self._run_resets())
 
@@ -358,6 +361,8 @@ class DutPort(SimPort):
         if not self._pulled:
             self.up = True
             self.mailbox.link(True)
+            for callback in self.ups:
+                callback()
 
     async def _run_resets(self):
         while True:
@@ -376,6 +381,12 @@ class DutPort(SimPort):
         """The other end is there again; the link comes up."""
         self._pulled = False
         await self._train()
+
+    def retire(self) -> None:
+        """Like :meth:`pull`, for ever: another port may take the mailbox."""
+        self.pull()
+        self.mailbox.sent.remove(self._taken)
+        self.mailbox.received.remove(self._out_of_design)
 
     @staticmethod
     def _taken(record):
@@ -529,6 +540,7 @@ class RootComplex(LibraryRootComplex):
         self.timeout_ns = timeout_ns
         self.max_payload_size = max_payload.bit_length() - 8
         self.messages: list[Tlp] = []
+        self._off = False
         _tolerate(self.upstream_bridge)
 
     def make_port(self, bridge=None, port=None):
@@ -536,6 +548,10 @@ class RootComplex(LibraryRootComplex):
         bridge = super().make_port(bridge, port)
         _tolerate(bridge)
         return bridge
+
+    def power_off(self) -> None:
+        """Nothing that software has begun goes on: requests without a completion wait for ever."""
+        self._off = True
 
     def alloc_region(self, size):
         """Address and memory of ``size`` bytes of host memory, in whole pages.
@@ -550,6 +566,8 @@ class RootComplex(LibraryRootComplex):
         # In a task of its own, so that the tag is freed even if whoever asked is stopped.
         completions = await cocotb.start_soon(
             super().perform_nonposted_operation(req, self.timeout_ns, "ns"))
+        if self._off:
+            await Event().wait()
         last = completions[-1] if completions else None
         if last is None or (req.fmt_type in _MEMORY_READS and last.status == CplStatus.SC
                             and last.byte_count > completion_length(last)):
@@ -581,6 +599,8 @@ class RootComplex(LibraryRootComplex):
         await port.downstream_send(tlp)
         completion = await self.recv_cpl(tlp.tag, self.timeout_ns, "ns")
         self.release_tag(tlp.tag)
+        if self._off:
+            await Event().wait()
         if completion is None:
             raise CompletionTimeout(f"{describe(tlp)}: not complete after {self.timeout_ns} ns")
         return [completion]

@@ -153,9 +153,14 @@ class Slot:
         self.port.request_irq(0, self._interrupt)
         cocotb.start_soon(self._run())
         await self.port.capability_write_word(PciCapId.EXP, SLOT_STATUS, EVENTS)
-        await self._control(indicator=OFF, enables=HOT_PLUG_INTERRUPT | LINK_ENABLE | (
+        found = self.port.subordinate.devices  # by the enumeration
+        self.device, self.on = (found[0], True) if found else (None, False)
+        await self._control(indicator=ON if self.on else OFF,
+                            enables=HOT_PLUG_INTERRUPT | LINK_ENABLE | (
             BUTTON_ENABLE if capabilities & HAS_BUTTON else 0) | PRESENCE_ENABLE)
-        if await self._status() & PRESENT:
+        if self.on:
+            self.log.append("found")
+        elif await self._status() & PRESENT:
             self._seen |= PRESENCE_CHANGED
         self._work.set()
 

@@ -97,11 +97,16 @@ class SwitchRoute:
         self.host = host
         self.slots = dict(slots)
         self.present = set(slots)
+        self._ports = sorted({*slots, *range(ports)})
+        self.reset()
+        self.renumber()
+
+    def reset(self) -> None:
+        """A conventional reset of the switch."""
         self.bus = 0
         self._addressed = 0
         self.upstream = BridgeHeader()
-        self.downstream = {n: BridgeHeader() for n in sorted({*slots, *range(ports)})}
-        self.renumber()
+        self.downstream = {n: BridgeHeader() for n in self._ports}
 
     def renumber(self):
         """To be called when ``slots`` has changed."""

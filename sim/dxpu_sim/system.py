@@ -46,6 +46,11 @@ class SimulatedSystem:
     Attributes
     ----------
     rc : RootComplex
+        The one that is on, or was last.
+    root_port
+        Its port of the library.
+    host_link : :class:`~dxpu_sim.pcie.DutPort`
+        The link to that.
     gpus : list of :class:`~dxpu_sim.gpu.Gpu`
     links : list of :class:`~dxpu_sim.pcie.DutPort`
         The PCIe link of each.
@@ -72,9 +77,8 @@ class SimulatedSystem:
         self.mailboxes = {name: Mailbox(dut, name) for name in ("host", *self.names)}
         self.routes = SwitchRoute("host", dict(enumerate(self.names)), ports=design.ports)
         self.routes.present.clear()
-        self.checker = watch(self.mailboxes, route=self.routes, originates=self.routes.originates)
-        self.rc = RootComplex()
-        self.rc.make_port().connect(DutPort(self.mailboxes["host"]))
+        self.checker = watch(self.mailboxes, route=self.routes, originates=self._originates)
+        self._make_host()
         self.titles = [f"GPU {n} (box {b}, slot {s})" for n, (b, s) in enumerate(self.slots)]
         self.gpus, self.links = [], []
         for n, name in enumerate(self.names):
@@ -83,12 +87,43 @@ class SimulatedSystem:
             link = DutPort(self.mailboxes[name])
             link.connect((behind or {}).get(n, lambda gpu: gpu.upstream_port)(self.gpus[-1]))
             link.resets.append(self.gpus[-1].hot_reset)
+            link.ups.append(lambda name=name: self.checker.reborn(name))
             self.links.append(link)
         nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(design.boxes)))]
         self.host, *self.boxes = (
             Proxy(dut, f"{node_name(n)}_bus", design.maps[n], node)
             for n, node in enumerate(nodes))
         self.drivers = []
+
+    def _make_host(self, **options):
+        self.rc = RootComplex()
+        self.host_link = DutPort(self.mailboxes["host"], **options)
+        self.root_port = self.rc.make_port()
+        self.root_port.connect(self.host_link)
+
+    def _originates(self, port, header):
+        # Into a link that is down a switch that was reset may send under its new name.
+        return self.routes.originates(port, header) or port == "host" and not self.host_link.up
+
+    def power_off(self):
+        """The host loses its power, in the middle of whatever it does: nothing that was sent before
+        may reach it when it is on again."""
+        self.rc.power_off()
+        self.host_link.retire()
+        for name in ("host", *self.names):
+            self.checker.fault(name)
+
+    async def power_on(self):
+        """The host is on again, with a root complex that knows nothing; it waits for the link. TLPs
+        to the GPUs may get lost until the checker is told that they are mended."""
+        self._make_host(up=False)
+        self.host_link.ups.append(self._host_up)
+        await self.host_link.put_back()
+
+    def _host_up(self):
+        self.checker.reborn("host")
+        self.checker.mended("host")
+        self.routes.reset()
 
     async def prepare(self, *, packing_limit=512):
         """What the manager does before it binds: nodes, sessions, which slots hold a GPU."""

@@ -116,9 +116,16 @@ class Traffic:
 
     async def _sender(self, side):
         while True:
-            hostile = await self._queues[side].get()
-            await self.boxes[side].send(
-                hostile.raw, **({"discard": True} if hostile.discard else {}))
+            await self._transmit(side, await self._queues[side].get())
+
+    async def _transmit(self, side, hostile):
+        await self.boxes[side].send(
+            hostile.raw, **({"discard": True} if hostile.discard else {}))
+
+    @staticmethod
+    def _by_switch(side, record):
+        """A message that the switch makes, at a time that nobody predicts."""
+        return record.raw[0] in (0x34, 0x35) if side == UP else record.raw[0] == 0x74
 
     def _received(self, side, record):
         if side == UP and record.raw[0] in (0x34, 0x35):

@@ -189,6 +189,46 @@ def test_partly_answered(checker):
         checker.finish()
 
 
+def test_nothing_of_before_a_reset_arrives_at_the_port_that_was_reset(checker):
+    old, other = memory(0x1000, 1), memory_write(0x2000, bytes(4))
+    late = memory(0x3000, 1, tag=3)
+    checker.entered("gpu", old)
+    checker.entered("gpu", other)
+    checker.fault("host")
+    checker.entered("gpu", late)
+    checker.left("host", other)  # into a link that is down, or is just going
+    checker.reborn("host")
+    assert not checker.violations
+    for count, raw in enumerate((old, late), 1):
+        checker.left("host", raw)
+        expect(checker, "from an earlier life", count)
+    # What enters now may still get lost, but may arrive; then all is as ever.
+    checker.entered("gpu", memory(0x4000, 1, tag=4))
+    checker.left("host", memory(0x4000, 1, tag=4))
+    checker.mended("host")
+    checker.entered("gpu", memory(0x5000, 1, tag=5))
+    assert len(checker.violations) == 2
+    assert any("0x5000" in problem for problem in checker.outstanding())
+    assert not any("0x1000" in problem and "lost" in problem for problem in checker.outstanding())
+
+
+def test_nobody_waits_for_completions_after_a_reset(checker):
+    checker.entered("gpu", memory(0x1000, 1))
+    checker.left("host", memory(0x1000, 1))
+    checker.fault("gpu")
+    checker.reborn("gpu")
+    checker.entered("host", completion(bytes(4)))
+    checker.left("gpu", completion(bytes(4)))
+    expect(checker, "unexpected completion")
+
+
+def test_a_port_that_is_reset_without_a_fault_loses_nothing(checker):
+    checker.entered("gpu", memory(0x1000, 1))
+    checker.reborn("host")
+    checker.reborn("gpu")
+    assert len(checker.outstanding()) == 2
+
+
 def test_error_ends_a_request(checker):
     through(checker, memory(0x1000, 32))
     through(checker, completion(count=128, status=1), "host")

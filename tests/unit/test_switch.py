@@ -321,6 +321,40 @@ def test_a_lost_upstream_link_resets_everything():
     simulate(dut, main, background=bench.background)
 
 
+def test_what_a_lost_upstream_link_leaves_behind_is_soon_gone_and_nobody_s_error():
+    """TLPs of before do not wait for each other's errors, and leave no trace in what comes next."""
+    bench = SwitchBench(64, 2, random.Random(seed()))
+    dut = bench.dut
+    write = Tlp(*KINDS["MWr32"], address=0x1000, length=1, first_be=15, requester_id=0x0008,
+                payload=bytes(4)).pack()
+    # From the slot: a completion that says UR, which bridges on its way note.
+    refusal = Tlp(*KINDS["Cpl"], completer_id=0x0300, requester_id=0x0008, status=1,
+                  byte_count=4).pack()
+    cycles = []
+
+    async def count(ctx):
+        async for _ in ctx.tick():
+            cycles.append(None)
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        refusals = [Packet(refusal, {"port": 1, "due": 1, "info": info_of(refusal)})] * 20
+        ctx.set(dut.upstream_down, 1)
+        began = len(cycles)
+        await drive_packets(dut.upstream_i, [Packet(write, info_of(write))] * 20)(ctx)
+        await drive_packets(dut.downstream_i, refusals)(ctx)
+        assert len(cycles) - began < 300
+        ctx.set(dut.upstream_down, 0)
+        await ctx.tick().repeat(1200)
+        bench.golden = GoldenSwitch(2)
+        bench.got["up_o"].clear()
+        for register, errors in ((1, 0xF900_0000), (0x68 // 4, 0x000F_0000)):
+            answer = await access(bench, ctx, 1, 0, register, type1=False)
+            assert not int.from_bytes(answer.payload, "little") & errors
+
+    simulate(dut, main, background=[*bench.background, count])
+
+
 def test_what_names_the_upstream_port_ends_there():
     """From a slot: completions and messages by ID for the upstream port itself do not go up."""
     bench = SwitchBench(64, 2, random.Random(seed()))

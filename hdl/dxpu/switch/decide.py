@@ -57,6 +57,8 @@ class Decider(wiring.Component):
         A placeholder takes what is sent to the slot, whose link is not active otherwise.
     held_bus : array of numbers
         Bus numbers that the placeholders have captured.
+    down : 1
+        The link to the root complex is down: what is wrong with a TLP is nobody's error any more.
     stat_unsupported, stat_unclaimed, stat_unexpected : 1
         Pulse: a non-posted request was answered because nobody takes it; a posted request or a
         message, a completion were dropped for that reason.
@@ -75,6 +77,7 @@ class Decider(wiring.Component):
             "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "held": In(ports),
             "held_bus": In(data.ArrayLayout(8, ports)),
+            "down": In(1),
             "stat_unsupported": Out(1),
             "stat_unclaimed": Out(1),
             "stat_unexpected": Out(1),
@@ -209,7 +212,7 @@ class Decider(wiring.Component):
         m.d.comb += [
             poisoned.eq(info.ep & info.fmt[1]),
             loses.eq(lost & (v.target == Target.NOWHERE)),
-            note.exists.eq(loses | poisoned | note.abort.any()),
+            note.exists.eq((loses | poisoned | note.abort.any()) & ~self.down),
             note.reporter.eq(Mux(loses, self._where, source)),
             note.advisory.eq(~loses | ~poisoned & (request | completion & ~blocked)),
             note.source.eq(source),

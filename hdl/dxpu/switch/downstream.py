@@ -140,7 +140,7 @@ class DownstreamDecider(Decider):
             m.d.comb += self._verdict.note.eq(0)
         with m.Elif(violation & (info.cls == TlpClass.NP)):
             m.d.comb += self._verdict.note.aborted.eq(1)
-        with m.Elif(self._error.any()):
+        with m.Elif(self._error.any() & ~self.down):
             m.d.comb += [
                 self._verdict.note.exists.eq(1),
                 self._verdict.note.message.eq(self._error),

@@ -213,6 +213,7 @@ class VirtualSwitch(wiring.Component):
             decider.link_active.eq(self.link_active),
             decider.lives.eq(self.lives),
             decider.held.eq(self._space.held),
+            decider.down.eq(self.upstream_down),
             *(a.eq(b) for a, b in zip(decider.states, self._space.states, strict=True)),
             *(getattr(self, f"{stat}{n}").eq(getattr(decider, stat))
               for stat in ("stat_unsupported", "stat_unclaimed", "stat_unexpected")),
@@ -237,7 +238,6 @@ class VirtualSwitch(wiring.Component):
         connect(m, to_agent, self._agent.i)
         connect(m, broadcaster.o, self._to_slot.i[1])
         m.d.comb += [
-            decider.down.eq(self.upstream_down),
             decider.config_done.eq(self._agent.done),
             decider.broadcast_limit.eq(Broadcaster.LIMIT),
             broadcaster.link_active.eq(self.link_active),

@@ -43,7 +43,7 @@ class UpstreamDecider(Decider):
     upstream_id : 13
         Bus and device number captured from type 0 configuration writes.
     down : 1
-        The link to the root complex is down: what was captured is forgotten.
+        What was captured is forgotten, too.
     config_done : 1
         A ``CONFIG`` verdict has been carried out.
     broadcast_limit : 12
@@ -58,7 +58,6 @@ class UpstreamDecider(Decider):
         self._placeholders = placeholders
         super().__init__(ports, {
             "upstream_id": Out(13),
-            "down": In(1),
             "config_done": In(1),
             "broadcast_limit": In(12),
             "stat_config": Out(1),

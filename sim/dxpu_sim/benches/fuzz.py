@@ -1,10 +1,12 @@
 """Hostile TLPs into every PCIe side of the whole system, each one accounted for.
 
 What must become of a TLP is computed before it is sent: the buffers and parsers at the ports in
-:class:`Oracle`, everything behind them by the golden switch. Each TLP must leave where and as what
-was computed, or be answered exactly so; or it is dropped and the counter that says why rises by one
-(all counters of all proxies are compared). After each batch well-formed requests must be answered
-in full in both directions by every slot, and by the switch itself.
+:class:`~dxpu_sim.benches.fuzz_oracle.Oracle`, everything behind them by the golden switch. Each TLP
+must leave where and as what was computed, or be answered exactly so; or it is dropped and the
+counter that says why rises by one (all counters of all proxies are compared). After each batch
+well-formed requests must be answered in full in both directions by every slot, and by the switch
+itself. From time to time slots are reset, pulled and bound anew meanwhile
+(:mod:`dxpu_sim.benches.upheaval`).
 
 ``$DXPU_SYSTEM``: options of the design, as JSON. ``$DXPU_FUZZ``: hostile TLPs to send.
 """
@@ -13,21 +15,21 @@ import json
 import os
 import random
 import time
-from collections import Counter, deque
+from collections import Counter
 
 import cocotb
-from cocotb.triggers import Timer
+from cocotb.triggers import Event, Timer, select
 
-from dxpu.switch.tracker_types import DropCause
-from dxpu.tlp.types import Malformed, TlpClass
-from dxpu_sim.golden.switch import UP, GoldenSwitch
+from dxpu.tlp.types import Malformed, TlpClass, Type
+from dxpu_sim.benches import upheaval
+from dxpu_sim.benches.fuzz_oracle import HOST_BUFFER, SLOT_BUFFER, Oracle
+from dxpu_sim.golden.switch import UP
 from dxpu_sim.golden.tlp import KINDS, Tlp, classify, malformed
-from dxpu_sim.golden.tracker import Tracker
 from dxpu_sim.hdl.system import BOX_NODE, HOST_NODE, System, node_name
 from dxpu_sim.hostile import Aim, Hostile, HostileSource
 from dxpu_sim.pcie import Mailbox
 from dxpu_sim.setup import Proxy, bind, open_session, wait_for_slot
-from dxpu_sim.traffic import CANARY_TAG, Traffic, config, lane, made_by_switch, shows_errors
+from dxpu_sim.traffic import CANARY_TAG, Traffic, config, shows_errors
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 COUNT = int(os.environ.get("DXPU_FUZZ", "1000"))
@@ -39,10 +41,9 @@ CARRIED = ("fabric_tx_frames", "fabric_rx_frames", "mac0_tx_good", "mac0_rx_good
 ENDS = {"pcie_malformed", "pcie_discarded", "pcie_overflow", "from_slots_malformed",
         "slot1_overflow", "switch_config", "switch_unsupported0",
         "switch_unclaimed0", "switch_unexpected0", "switch_unsupported1", "switch_unclaimed1",
-        "tracking_unexpected", "switch_blocked", "switch_peer", "switch_interrupt"}
-#: Bytes of the buffers at the PCIe ports of a host proxy and of a box proxy.
-HOST_BUFFER, SLOT_BUFFER = 4096, 2048
-
+        "tracking_unexpected", "switch_blocked", "switch_peer", "switch_interrupt",
+        # In an upheaval.
+        "tracking_answered", "tracking_closed", "fabric_tx_unroutable"}
 FIRST_BUS, INSIDE = 1, 2
 MEMORY, WIDE, IO = 0x8000_0000, 0x40_0000_0000, 0x1000
 
@@ -50,100 +51,6 @@ MEMORY, WIDE, IO = 0x8000_0000, 0x40_0000_0000, 0x1000
 def buses(port):
     """Secondary and subordinate bus number of a downstream port."""
     return 3 + 2 * port, 4 + 2 * port
-
-
-class Oracle:
-    """What a system of proxies does with a TLP; counts what it should count.
-
-    Parameters
-    ----------
-    ports : int
-        Downstream ports of the host proxy.
-    slots : list of (box, slot)
-        What is bound to the first ports.
-    """
-
-    def __init__(self, ports, slots):
-        self.switch = GoldenSwitch(ports)
-        self.slots = slots
-        self.counts = Counter()
-        self.tracker = Tracker()
-        self._waiting = deque()  # requests whose names are in use
-
-    def power_limit_seen(self, slot):
-        """A message to a slot, which the switch makes when the link comes up."""
-        self.counts["host.fabric_tx_tlps"] += 1
-        self.counts[f"box{self.slots[slot][0]}.fabric_rx_tlps"] += 1
-
-    def totals(self):
-        """Every counter that is not zero, by proxy and name."""
-        return self.counts + Counter({f"host.switch_{name}": n
-                                      for name, n in self.switch.counts.items()
-                                      if name != "interrupt"})
-
-    def interrupt_seen(self):
-        """An MSI or INTx message left; how many depends on what meets in the switch."""
-        self.counts["host.switch_interrupt"] += 1
-
-    def enter(self, port, hostile):
-        """What leaves when ``hostile`` enters at ``port`` (UP or a slot), and whose TLP it is."""
-        return self._enter(port, hostile) + made_by_switch(*self.switch.interrupts())
-
-    def _enter(self, port, hostile):
-        bad = malformed(hostile.raw) is not Malformed.NONE
-        if port == UP:
-            if bad and not hostile.discard:
-                self.counts["host.pcie_malformed"] += 1
-                self.switch.malformed(bytes(16))  # nobody will read the log
-            if len(hostile.raw) > HOST_BUFFER:
-                self.counts["host.pcie_overflow"] += 1
-            elif bad or hostile.discard:
-                self.counts["host.pcie_discarded"] += 1
-            else:
-                return self._out(port, hostile.raw, self.switch.from_upstream(hostile.raw))
-            return []
-        box, slot = self.slots[port]
-        if len(hostile.raw) > SLOT_BUFFER:
-            self.counts[f"box{box}.slot{slot}_overflow"] += 1
-        elif hostile.discard:
-            self.counts[f"box{box}.slot{slot}_discarded"] += 1
-        elif bad:
-            self.counts[f"box{box}.from_slots_malformed"] += 1
-        else:
-            self.counts[f"box{box}.fabric_tx_tlps"] += 1
-            self.counts["host.fabric_rx_tlps"] += 1
-            if classify(hostile.raw).cls is TlpClass.CPL and not self._expected(port, hostile.raw):
-                return []
-            return self._out(port, hostile.raw, self.switch.from_slot(port, hostile.raw))
-        return []
-
-    def _expected(self, slot, raw):
-        """What the tracker says of a completion of a slot."""
-        cause = self.tracker.completion(slot, 1, Tlp.unpack(raw))
-        if cause is not DropCause.NONE:
-            self.counts[f"host.tracking_{cause.name.lower()}"] += 1
-        while self._waiting and self.tracker.request(*self._waiting[0]):
-            self._waiting.popleft()
-        return cause is DropCause.NONE
-
-    def _out(self, source, raw, leaving):
-        """Buffers on the way out, and which TLPs keep their order: those of one queue here."""
-        result = []
-        for side, out in leaving:
-            name = lane(source, raw, out)
-            if side != UP:
-                box, slot = self.slots[side]
-                self.counts["host.fabric_tx_tlps"] += 1
-                self.counts[f"box{box}.fabric_rx_tlps"] += 1
-                if name[1] is TlpClass.NP:
-                    request = side, 1, False, Tlp.unpack(out)
-                    if self._waiting or not self.tracker.request(*request):
-                        self._waiting.append(request)
-                if len(out) > SLOT_BUFFER:
-                    self.counts[f"box{box}.egress{slot}_overflow"] += 1
-                    continue
-            result.append((side, name, out))
-        return result
 
 
 class Fuzz(Traffic):
@@ -161,26 +68,84 @@ class Fuzz(Traffic):
             Proxy(dut, f"{node_name(n)}_bus", map, HOST_NODE if n == 0 else BOX_NODE + n - 1)
             for n, map in enumerate(design.maps)]
         self.sent = Counter()
+        #: Counters beyond what the oracle knows of, and what goes on if it is not asked.
+        self.base, self.upheaval = Counter(), None
+        self.operation, self.deck = 100, []
+        #: Slots whose GPUs are not in their places; links that somebody took away; that work.
+        self.absent, self.up = set(), set()
+        self._pulled = {slot: Event() for slot in range(len(self.slots))}
+
+    async def _play_link(self, slot):
+        """The link of a slot: down for a while when the design asks for a reset, or if pulled."""
+        box, pulled = self.boxes[slot], self._pulled[slot]
+        while True:
+            while pulled.is_set() or not box.idle:
+                await Timer(100, "ns")
+            self.up.add(slot)
+            box.link(True)
+            await select(box.until_reset(), pulled.wait())
+            self.up.discard(slot)
+            box.link(False)
+            await Timer(500, "ns")
+
+    def pull(self, slot, pulled):
+        """Take the link of a slot away, or let it come up again."""
+        (self._pulled[slot].set if pulled else self._pulled[slot].clear)()
+
+    async def tell_presence(self):
+        """The boxes say which GPUs are in place."""
+        for n, box in enumerate(self.proxies[1:]):
+            await box.write("control.present", slots=sum(
+                1 << s - 1 for slot, (owner, s) in enumerate(self.slots)
+                if owner == n and slot not in self.absent))
+
+    def place(self, slot):
+        """The host, the box of a slot, and its number there."""
+        box, number = self.slots[slot]
+        return self.proxies[0], self.proxies[1 + box], number
+
+    def route(self, slot):
+        """Neighbours in a box have a stream and a path of their own."""
+        number = self.slots[slot][1]
+        return {"paths": 1 << (number - 1) % self.paths, "stream": (number - 1) % 2}
+
+    @staticmethod
+    def buffer(side):
+        """Bytes of the largest TLP that is taken."""
+        return HOST_BUFFER if side == UP else SLOT_BUFFER
+
+    async def enqueue(self, side, hostile):
+        """Send a TLP, whatever may become of it."""
+        await self._queues[side].put(hostile)
+
+    async def _transmit(self, side, hostile):
+        while side != UP and side not in self.up:
+            await Timer(100, "ns")
+        await super()._transmit(side, hostile)
+
+    def _received(self, side, record):
+        if self.upheaval is None or self._by_switch(side, record):
+            super()._received(side, record)
+        else:
+            self.upheaval.received(side, record.raw)
 
     async def connect(self):
         """What the manager does."""
-        for box in self.boxes.values():
-            cocotb.start_soon(box.keep_link())
+        self.boxes[UP].link(True)
+        for slot in range(len(self.slots)):
+            cocotb.start_soon(self._play_link(slot))
         await Timer(20, "us")
         host, *boxes = self.proxies
         for proxy in self.proxies:
             await proxy.write("control.fabric", packing_limit=512, ack_delay=125)
-        for n, box in enumerate(boxes):
-            there = sum(1 << s - 1 for owner, s in self.slots if owner == n)
-            await box.write("control.present", slots=there)
-        # Neighbours in a box have a stream and a path of their own.
+        await self.tell_presence()
         sessions = sorted({(b, (slot - 1) % 2) for b, slot in self.slots})
         for n, (b, stream) in enumerate(sessions):
             await open_session(host, boxes[b], index_a=n, index_b=stream, tag_a=n + 1,
                                tag_b=n + 99, stream=stream)
         for port, (b, slot) in enumerate(self.slots):
             await bind(host, port, boxes[b], slot, generation=1, operation_id=port + 1,
-                       paths=1 << (slot - 1) % self.paths, stream=(slot - 1) % 2)
+                       **self.route(port))
         for port in range(len(self.slots)):
             await wait_for_slot(host, port, link=1)
             self.oracle.switch.present[port] = True
@@ -203,15 +168,22 @@ class Fuzz(Traffic):
         await self.drain(1000)
         self.compare_messages()
 
+    async def totals(self):
+        """All counters of all proxies."""
+        return {f"{proxy.name.removesuffix('_bus')}.{counter}": total for proxy in self.proxies
+                for counter, total in (await proxy.counters()).items()}
+
+    def _known(self):
+        """Counters as they should be."""
+        known = Counter(self.base)
+        known.update(self.oracle.totals())
+        return known
+
     async def diagnose(self):
         """Counters that are not what the oracle counted."""
-        totals = {}
-        for proxy in self.proxies:
-            name = proxy.name.removesuffix("_bus")
-            totals |= {f"{name}.{counter}": total
-                       for counter, total in (await proxy.counters()).items()
-                       if total and not counter.endswith(CARRIED)}
-        expected = self.oracle.totals()
+        totals = {name: total for name, total in (await self.totals()).items()
+                  if total and not name.endswith(CARRIED)}
+        expected = {name: total for name, total in self._known().items() if total}
         return [f"{name} is {totals.get(name, 0)}, not {expected.get(name, 0)}"
                 for name in sorted({*totals, *expected})
                 if totals.get(name, 0) != expected.get(name, 0)]
@@ -222,7 +194,38 @@ class Fuzz(Traffic):
         self.problems += await self.diagnose()
         self.check()
 
+    async def agree(self):
+        """Bring the golden switch and the other one to the same state: interrupt wires, messages
+        that end in the switch, events and errors; and the counters."""
+        self._asked = self._acknowledged = 0
+        slots, switch = range(len(self.slots)), self.oracle.switch
+        for slot in slots:
+            for wire in range(4):
+                await self.fair(slot, Tlp(1, Type.MESSAGE_LOCAL, message_code=0x24 + wire,
+                                          requester_id=buses(slot)[0] << 8))
+        await self.fair(UP, Tlp(1, Type.MESSAGE_BROADCAST, message_code=0x19))
+        await self.fair(UP, Tlp(3, Type.MESSAGE_LOCAL, length=1, message_code=0x50,
+                                payload=bytes([75, 0, 0, 0])))
+        await self.acknowledge(slots)
+        for function, f in enumerate((switch.up, *switch.down)):
+            kept = f.map.access_image("RW")
+            for dword, mask in enumerate(f.map.access_image("RW1C")):
+                if mask:
+                    await self.fair(UP, self.write_to(function, dword,
+                                                      f.read(dword) & kept[dword] | mask))
+        await self.drain(2000)
+        known, totals = self._known(), await self.totals()
+        self.base.update({name: total - known[name] for name, total in totals.items()
+                          if not name.endswith(CARRIED)})
+
     # Configuration
+
+    @staticmethod
+    def write_to(function, dword, value):
+        """A configuration write to a function of the switch; 0 is the upstream port."""
+        if function:
+            return config(INSIDE << 8 | function - 1 << 3, dword, value)
+        return config(FIRST_BUS << 8, dword, value, type1=False)
 
     def configuration(self):
         """The writes that make the tree."""
@@ -272,9 +275,7 @@ class Fuzz(Traffic):
         for place in sorted(before, key=lambda place: (place[0], place[1] != 6)):
             function, dword = place
             if before[place] != self.writable()[place] or place == (0, 6):
-                await self.fair(UP, config(INSIDE << 8 | function - 1 << 3, dword, before[place])
-                                if function else
-                                config(FIRST_BUS << 8, dword, before[place], type1=False))
+                await self.fair(UP, self.write_to(function, dword, before[place]))
         await self.settle()
         assert self.writable() == before
 
@@ -389,9 +390,12 @@ async def fuzz(dut):
     await run.configure()
     await run.canaries()
     sources, configs = {side: run.hostiles(side) for side in run.boxes}, run.configs()
-    start, rounds = time.monotonic(), 0
+    start, rounds, moves = time.monotonic(), 0, Counter()
     while sum(run.sent.values()) < COUNT:
-        await batch(run, sources, 150)
+        if rounds % 8 == 7:
+            moves += await upheaval.run(run, sources, 150)
+        else:
+            await batch(run, sources, 150)
         rounds += 1
         if rounds % 5 == 0:
             await misconfigure(run, configs, 40)
@@ -402,8 +406,10 @@ async def fuzz(dut):
     total = sum(run.sent.values())
     print(f"fuzz: {total} hostile TLPs in {rounds} batches, {total / seconds:.0f} a second, "
           f"{int(dut.cycle.value)} cycles")
-    print(f"fuzz: {dict(run.sent)}")
-    print(f"fuzz: {dict(run.oracle.totals())}")
+    print(f"fuzz: {dict(run.sent)}, {dict(moves)}")
+    totals = await run.totals()
+    print("fuzz:", {name: n for name, n in totals.items() if n})
     # None of the ways in which a TLP can end may be left out.
-    ends = {name.partition(".")[2] for name in run.oracle.totals()}
+    ends = {name.partition(".")[2] for name, n in totals.items() if n}
     assert ends >= ENDS, ENDS - ends
+    assert set(moves) == set(upheaval.MOVES)

@@ -1,0 +1,110 @@
+"""What becomes of any TLP that enters a system of proxies, and what is counted."""
+
+from collections import Counter, deque
+
+from dxpu.switch.tracker_types import DropCause
+from dxpu.tlp.types import Malformed, TlpClass
+from dxpu_sim.golden.switch import UP, GoldenSwitch
+from dxpu_sim.golden.tlp import Tlp, classify, malformed
+from dxpu_sim.golden.tracker import Tracker
+from dxpu_sim.traffic import lane, made_by_switch
+
+__all__ = ["HOST_BUFFER", "SLOT_BUFFER", "Oracle"]
+
+#: Bytes of the buffers at the PCIe ports of a host proxy and of a box proxy.
+HOST_BUFFER, SLOT_BUFFER = 4096, 2048
+
+
+
+class Oracle:
+    """What a system of proxies does with a TLP; counts what it should count.
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports of the host proxy.
+    slots : list of (box, slot)
+        What is bound to the first ports.
+    """
+
+    def __init__(self, ports, slots):
+        self.switch = GoldenSwitch(ports)
+        self.slots = slots
+        self.counts = Counter()
+        self.tracker = Tracker()
+        self._waiting = deque()  # requests whose names are in use
+
+    def power_limit_seen(self, slot):
+        """A message to a slot, which the switch makes when the link comes up."""
+        self.counts["host.fabric_tx_tlps"] += 1
+        self.counts[f"box{self.slots[slot][0]}.fabric_rx_tlps"] += 1
+
+    def totals(self):
+        """Every counter that is not zero, by proxy and name."""
+        return self.counts + Counter({f"host.switch_{name}": n
+                                      for name, n in self.switch.counts.items()
+                                      if name != "interrupt"})
+
+    def interrupt_seen(self):
+        """An MSI or INTx message left; how many depends on what meets in the switch."""
+        self.counts["host.switch_interrupt"] += 1
+
+    def enter(self, port, hostile):
+        """What leaves when ``hostile`` enters at ``port`` (UP or a slot), and whose TLP it is."""
+        return self._enter(port, hostile) + made_by_switch(*self.switch.interrupts())
+
+    def _enter(self, port, hostile):
+        bad = malformed(hostile.raw) is not Malformed.NONE
+        if port == UP:
+            if bad and not hostile.discard:
+                self.counts["host.pcie_malformed"] += 1
+                self.switch.malformed(bytes(16))  # nobody will read the log
+            if len(hostile.raw) > HOST_BUFFER:
+                self.counts["host.pcie_overflow"] += 1
+            elif bad or hostile.discard:
+                self.counts["host.pcie_discarded"] += 1
+            else:
+                return self._out(port, hostile.raw, self.switch.from_upstream(hostile.raw))
+            return []
+        box, slot = self.slots[port]
+        if len(hostile.raw) > SLOT_BUFFER:
+            self.counts[f"box{box}.slot{slot}_overflow"] += 1
+        elif hostile.discard:
+            self.counts[f"box{box}.slot{slot}_discarded"] += 1
+        elif bad:
+            self.counts[f"box{box}.from_slots_malformed"] += 1
+        else:
+            self.counts[f"box{box}.fabric_tx_tlps"] += 1
+            self.counts["host.fabric_rx_tlps"] += 1
+            if classify(hostile.raw).cls is TlpClass.CPL and not self._expected(port, hostile.raw):
+                return []
+            return self._out(port, hostile.raw, self.switch.from_slot(port, hostile.raw))
+        return []
+
+    def _expected(self, slot, raw):
+        """What the tracker says of a completion of a slot."""
+        cause = self.tracker.completion(slot, 1, Tlp.unpack(raw))
+        if cause is not DropCause.NONE:
+            self.counts[f"host.tracking_{cause.name.lower()}"] += 1
+        while self._waiting and self.tracker.request(*self._waiting[0]):
+            self._waiting.popleft()
+        return cause is DropCause.NONE
+
+    def _out(self, source, raw, leaving):
+        """Buffers on the way out, and which TLPs keep their order: those of one queue here."""
+        result = []
+        for side, out in leaving:
+            name = lane(source, raw, out)
+            if side != UP:
+                box, slot = self.slots[side]
+                self.counts["host.fabric_tx_tlps"] += 1
+                self.counts[f"box{box}.fabric_rx_tlps"] += 1
+                if name[1] is TlpClass.NP:
+                    request = side, 1, False, Tlp.unpack(out)
+                    if self._waiting or not self.tracker.request(*request):
+                        self._waiting.append(request)
+                if len(out) > SLOT_BUFFER:
+                    self.counts[f"box{box}.egress{slot}_overflow"] += 1
+                    continue
+            result.append((side, name, out))
+        return result

@@ -1,0 +1,21 @@
+"""The host reboots in the middle of traffic (:mod:`dxpu_sim.benches.reboot`)."""
+
+import json
+
+import pytest
+
+from dxpu_sim.demo import system_design
+from dxpu_sim.hdl.system import System
+from dxpu_sim.runner import Design, fst_available, simulate
+
+#: As ``dxpu demo`` runs it by default, so that both need one build.
+DEMO = system_design().kwargs
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(100, marks=pytest.mark.long)])
+def test_two_boxes_with_three_gpus(count):
+    folder = simulate(Design(System, DEMO), "dxpu_sim.benches.reboot",
+                      env={"DXPU_SYSTEM": json.dumps(DEMO), "DXPU_REBOOTS": count},
+                      waves="fst" if fst_available() else "vcd", window=True)
+    print(*(line for line in (folder / "run.log").read_text().splitlines()
+            if line.startswith("reboot:")), sep="\n")
