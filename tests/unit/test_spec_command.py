@@ -56,7 +56,7 @@ def test_list_names_every_case(capsys):
 
 
 @pytest.mark.parametrize("options,message", [
-    (["--model", "tcp"], "--model must be one of session.*, not 'tcp'"),
+    (["--model", "tcp"], "--model must be one of session, .*, not 'tcp'"),
     (["--states", "0"], "--states must be 1 or more, not 0"),
     (["--depth", "-1"], "--depth must be 1 or more, not -1"),
     (["--json", "/nowhere/x.json"], "--json must be a file in a folder that exists, not '/now.*'"),

@@ -1,19 +1,32 @@
 """Which models are searched, at which size, and what must come out."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-from . import session
+from .arq import Arq
+from .bindings import Bindings
+from .credits import Credits, RelativeCredits
+from .order import Egress
+from .queues import Queues
+from .quiet import Quiet
 from .search import Model
+from .session import Sessions
 
 __all__ = ["MODELS", "SIZES", "Case", "cases"]
 
-#: Sizes of a search: seconds for all cases, or minutes.
+#: Sizes of a search: half a minute for all cases, or some minutes.
 SIZES = ("quick", "full")
 
 #: Name of a model and what it is about.
 MODELS = {
     "session": "three-way open, fresh tags, resets and old frames",
+    "quiet": "how long a node keeps still after a reset, if its tags begin anew",
+    "arq": "go-back-N and selective repeat: window, modulus, frame lifetime",
+    "credits": "limits that get lost, doubled and late",
+    "queues": "deadlock: pools, transmit space and bypass",
+    "order": "nothing passes P; P and C pass a refused N",
+    "bindings": "BIND and UNBIND in the stream, generations, lives of a slot",
 }
 
 
@@ -31,17 +44,26 @@ def cases(size: str = "quick") -> list[Case]:
     if size not in SIZES:
         raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
     full = size == "full"
-    return [*_session(full)]
+    return [Case(model, name, breaks, make)
+            for model, some in (("session", _session(full)), ("quiet", _quiet(full)),
+                                ("arq", _arq(full)), ("credits", _credits(full)),
+                                ("queues", _queues(full)), ("order", _order(full)),
+                                ("bindings", _bindings(full)))
+            for name, breaks, make in some]
 
 
 def _session(full):
-    def case(name, breaks=None, **options):
-        return Case("session", name, breaks, lambda: session.Sessions(**options))
-
-    more = dict(resets=(2, 2), gave_up=(1, 1), offers=3) if full else {}
-    yield case("2 TLPs to the box", tlps=(2, 0), **more)
-    yield case("2 TLPs to the host", tlps=(0, 2), **more)
-    yield case("1 TLP each way", tlps=(1, 1), **{**more, "offers": 3})
+    if full:
+        twice = partial(Sessions, gave_up=(1, 1))
+        yield "2 TLPs to the box, 4 tags", None, partial(twice, tlps=(2, 0), offers=4)
+        yield "2 TLPs to the host, 4 tags", None, partial(twice, tlps=(0, 2), offers=4)
+        yield "1 TLP each way, 2 resets of each end", None, partial(
+            twice, tlps=(1, 1), offers=3, resets=(2, 2))
+        yield "3 TLPs to the box, 5 tags", None, partial(Sessions, tlps=(3, 0), offers=5)
+    else:
+        yield "2 TLPs to the box", None, partial(Sessions, tlps=(2, 0), offers=3)
+        yield "2 TLPs to the host", None, partial(Sessions, tlps=(0, 2), offers=3)
+        yield "1 TLP each way", None, partial(Sessions, tlps=(1, 1), offers=3)
     for scheme, breaks in {
         "no tag": "of an old session",
         "silent resync": "of an old session",
@@ -53,4 +75,85 @@ def _session(full):
         "two-way open": "torn down",
         "no report": "nobody was told",
     }.items():
-        yield case(scheme, breaks, scheme=scheme)
+        yield scheme, breaks, partial(Sessions, scheme)
+
+
+def _quiet(full):
+    life, wait = (12, 5) if full else (4, 3)
+    model = partial(Quiet, lifetime=life, give_up=wait)
+    old = "from before the reset"
+    yield "2 lifetimes and the time to give up", None, partial(model, quiet=2 * life + wait)
+    yield "no quiet time, fresh tags", None, partial(model, quiet=0, fresh=True)
+    yield "2 lifetimes, tags begin anew", old, partial(model, quiet=2 * life)
+    yield "no quiet time, tags begin anew", old, partial(model, quiet=0)
+    yield "idle hosts wait", old, partial(model, quiet=2 * life + wait, flaw="idle hosts wait")
+
+
+def _arq(full):
+    for selective, name in ((False, "go-back-N"), (True, "selective repeat")):
+        model = partial(Arq, selective=selective)
+        window, life = (4, 6) if not full else (5, 8) if selective else (12, 16)
+        least = life + window if selective else life + 1
+        size = f"window {window}, lifetime {life}"
+        yield f"{name}, {size}", None, partial(model, window=window, life=life, modulus=least)
+        breaks = "stored in place of" if selective else "freed, and was never committed"
+        yield (f"{name}, modulus {least - 1}", breaks,
+               partial(model, window=window, life=life, modulus=least - 1))
+    small = partial(Arq, selective=True, window=2, life=2, modulus=4)
+    for flaw, breaks in {
+        "ACK before commit": "never committed",
+        "ACK read as the last one taken": "never committed",
+        "replay memory below the window": "in place of",
+        "stored frame given up": "no way",
+    }.items():
+        yield flaw, breaks, partial(small, flaw=flaw)
+
+
+def _credits(full):
+    room, life = (3, 4) if full else (3, 3)
+    model = partial(Credits, room=room, life=life, modulus=2 * max(room, life) + 1)
+    yield "absolute", None, model
+    yield "absolute, limits of any age", None, partial(model, aged=False)
+    yield "relative, good network", None, partial(RelativeCredits, room=room, harm="none")
+    yield "relative, loss", "never gets all", partial(RelativeCredits, room=room, harm="loss")
+    yield "relative, doubles", "no room", partial(RelativeCredits, room=room, harm="double")
+    yield "never refreshed", "never gets all", partial(model, flaw="never refreshed")
+    yield "unsigned", "no room", partial(model, flaw="unsigned")
+    yield "counter too small", "no room", partial(Credits, room=2, life=2, modulus=4)
+
+
+def _queues(full):
+    room = {"P": 1, "N": 2, "C": 2} if full else None
+    yield "own pools, own space, bypass", None, partial(Queues, transmit_room=room)
+    small = {"P": 1, "N": 1, "C": 1}
+    yield "one receive pool", "deadlock", partial(Queues, pools=False, transmit_room=small)
+    yield "one transmit space", "deadlock", partial(Queues, spaces=False, transmit_room=small)
+    yield "no bypass", "deadlock", partial(Queues, bypass=False)
+
+
+def _order(full):
+    yield "numbered classes", None, partial(Egress, room=4 if full else 3)
+    for flaw, breaks in {
+        "one queue": "only a refused N",
+        "no order": "N passes an older P",
+        "C passes P": "C passes an older P",
+        "stamp that wraps": "N waits",
+    }.items():
+        yield flaw, breaks, partial(Egress, room=2, flaw=flaw)
+
+
+def _bindings(full):
+    if full:
+        yield "lives A, B, A", None, partial(Bindings, owners="ABA", room=3)
+        yield "lives A, A, B", None, partial(Bindings, owners="AAB", room=4)
+    yield "lives A, A", None, partial(Bindings, owners="AA")
+    yield "lives A, B", None, partial(Bindings, owners="AB")
+    for flaw, owners, breaks in (
+        ("no generation", "AA", "taken in"),
+        ("1-bit generation", "AAA", "taken in"),
+        ("BIND not in the stream", "AA", "taken in"),
+        ("no BIND", "AA", "taken in"),
+        ("source not checked", "AB", "taken in"),
+        ("queue not flushed", "AA", "at the GPU"),
+    ):
+        yield flaw, breaks, partial(Bindings, owners=owners, flaw=flaw)

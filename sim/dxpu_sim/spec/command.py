@@ -11,7 +11,7 @@ from .search import Result, search
 
 __all__ = ["add_arguments", "found", "run"]
 
-_ROW = "{:<9} {:<34} {:>9} {:>6}  {:<8} {:<8} {:>7}"
+_ROW = "{:<9} {:<36} {:>9} {:>6}  {:<8} {:<8} {:>7}"
 
 
 def add_arguments(parser):

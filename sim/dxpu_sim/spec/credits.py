@@ -1,0 +1,167 @@
+"""Credits of one slot and class: what the receiver has room for, told by frames that may get lost.
+
+TLPs are not lost (that is the session's work); limits are. They are not repeated, so they have to
+heal by themselves. A limit is absolute: the number of TLPs that the receiver can take in all, since
+BIND. It travels modulo ``modulus`` with the number of TLPs that have arrived (the ACK of the same
+frame), and acts only if that is not older than the newest that acted. It is told when room becomes
+free and, as nothing else would heal a loss, again when there is nothing else to tell.
+
+The network drops, doubles and reorders. A limit may be on its way until the sender has sent
+``life`` TLPs more. Of two limits with one ACK the older may win, for a while: the limit shrinks. So
+the sender reads the difference between limit and sent as a signed number; below 0 is no room.
+
+Numbers are relative to the TLPs sent so far, so the search covers traffic without end.
+"""
+
+from typing import NamedTuple
+
+from .search import Model, can_reach
+
+__all__ = ["FLAWS", "Credits", "RelativeCredits"]
+
+#: What a flawed design does.
+FLAWS = {
+    "never refreshed": "a limit is told once, when room becomes free",
+    "unsigned": "a limit below what was sent is read as much room",
+}
+
+
+class State(NamedTuple):
+    """Numbers of TLPs; the last one that was sent is number 0."""
+
+    flying: int = 0  #: sent, not yet arrived
+    stored: int = 0  #: arrived, not yet drained
+    limit: int = 0  #: the sender may send up to this one
+    newest: int = 0  #: ACK of the limit that acted last
+    wire: frozenset = frozenset()  #: (ACK, limit)
+
+
+class Credits(Model):
+    """A sender, a receiver with room for some TLPs, and absolute limits between them.
+
+    Parameters
+    ----------
+    room : int
+        TLPs that the receiver can hold.
+    modulus : int
+        Limits and ACKs travel modulo this: ``2 * max(room, life) + 1`` or more is enough.
+    life : int
+        See the module.
+    aged : bool
+        Whether limits with an old ACK are refused.
+    flaw : str
+        None or one of :data:`FLAWS`.
+    """
+
+    def __init__(self, *, room, modulus, life, aged=True, flaw=None):
+        if flaw is not None and flaw not in FLAWS:
+            raise ValueError(f"flaw must be None or one of {', '.join(FLAWS)}, not {flaw!r}")
+        self.room, self.modulus, self.life = room, modulus, life
+        self.aged, self.flaw = aged, flaw
+        self.ways_on: dict[State, bool] = {}
+
+    def initial(self):
+        return State(limit=self.room)  # the first limits follow BIND and are told until they act
+
+    def actions(self, state):
+        if self.allowed(state) > 0:
+            # numbers count from the last TLP sent, so all others go down by one
+            yield "sender: TLP", state._replace(
+                flying=state.flying + 1, limit=state.limit - 1, newest=state.newest - 1,
+                wire=frozenset((ack - 1, limit - 1) for ack, limit in state.wire
+                               if ack > -self.life))
+        if state.flying:
+            yield "a TLP arrives", state._replace(flying=state.flying - 1, stored=state.stored + 1)
+        if state.stored:
+            yield "receiver drains a TLP", self._tell(state._replace(stored=state.stored - 1))
+        if self.flaw != "never refreshed":
+            yield "receiver tells its limit again", self._tell(state)
+        for ack, limit in sorted(state.wire):
+            if not self.aged or self._signed(ack - state.newest) >= 0:
+                yield (f"sender takes limit {limit:+}, ACK {ack:+} (counted from its last TLP)",
+                       state._replace(limit=limit, newest=ack))
+
+    def allowed(self, state):
+        """How many TLPs the sender believes it may send."""
+        return state.limit % self.modulus if self.flaw == "unsigned" else self._signed(state.limit)
+
+    def _signed(self, number):
+        number %= self.modulus
+        return number if number <= self.modulus // 2 else number - self.modulus
+
+    def _tell(self, state):
+        arrived = -state.flying
+        return state._replace(wire=state.wire | {(arrived, arrived - state.stored + self.room)})
+
+    def wrong(self, state):
+        if state.stored > self.room:
+            return "a TLP arrives for which there is no room"
+        return _goes_on(self, state._replace(wire=frozenset()))
+
+
+class RelativeState(NamedTuple):
+    """Numbers of TLPs and credits."""
+
+    flying: int = 0
+    stored: int = 0
+    limit: int = 0  #: TLPs that the sender may still send
+    wire: int = 0  #: credits on their way back
+
+
+class RelativeCredits(Model):
+    """The scheme that was not chosen: a frame brings one more credit.
+
+    Parameters
+    ----------
+    room : int
+        TLPs that the receiver can hold.
+    harm : "none", "loss" or "double"
+        What the network does to credits.
+    """
+
+    def __init__(self, *, room, harm):
+        if harm not in ("none", "loss", "double"):
+            raise ValueError(f"harm must be none, loss or double, not {harm!r}")
+        self.room, self.harm = room, harm
+        self.ways_on: dict[RelativeState, bool] = {}
+
+    def initial(self):
+        return RelativeState(limit=self.room)
+
+    def actions(self, state):
+        flying, stored, limit, wire = state
+        if limit:
+            yield "sender: TLP", RelativeState(flying + 1, stored, limit - 1, wire)
+        if flying:
+            yield "a TLP arrives", RelativeState(flying - 1, stored + 1, limit, wire)
+        if stored:
+            yield "receiver drains a TLP, 1 credit back", RelativeState(flying, stored - 1, limit,
+                                                                        wire + 1)
+        if wire:
+            yield "sender takes 1 credit", RelativeState(flying, stored, limit + 1, wire - 1)
+            if self.harm == "loss":
+                yield "1 credit is lost", RelativeState(flying, stored, limit, wire - 1)
+            if self.harm == "double":
+                yield "sender takes 1 credit, a copy of it follows", RelativeState(
+                    flying, stored, limit + 1, wire)
+
+    @staticmethod
+    def allowed(state):
+        """How many TLPs the sender may send."""
+        return state.limit
+
+    def wrong(self, state):
+        if state.stored > self.room:
+            return "a TLP arrives for which there is no room"
+        if sum(state) > self.room:
+            return None  # more credits than room; a TLP that finds none is not far
+        return _goes_on(RelativeCredits(room=self.room, harm="none"), state)
+
+
+def _goes_on(model, start):
+    """Whether there is a way to where all is drained and the sender knows it."""
+    known = model.ways_on.get(start)
+    if known is None:
+        known = model.ways_on[start] = can_reach(model, start, lambda s: (
+            not s.flying and not s.stored and model.allowed(s) == model.room))
+    return None if known else "the sender never gets all its credits back"
