@@ -86,6 +86,8 @@ class SwitchRoute:
         Name of the port behind each downstream port, by its device number.
     ports : int, optional
         Downstream ports there are, if some have no port behind them.
+    placeholders : bool, optional
+        The switch may answer for an endpoint in a slot.
 
     Attributes
     ----------
@@ -93,8 +95,10 @@ class SwitchRoute:
         Device numbers of the downstream ports whose link is up; changed by the bench. All at first.
     """
 
-    def __init__(self, host: Hashable, slots: dict[int, Hashable], *, ports: int = 0):
+    def __init__(self, host: Hashable, slots: dict[int, Hashable], *, ports: int = 0,
+                 placeholders: bool = False):
         self.host = host
+        self.placeholders = placeholders
         self.slots = dict(slots)
         self.present = set(slots)
         self._ports = sorted({*slots, *range(ports)})
@@ -131,7 +135,15 @@ class SwitchRoute:
         if h.is_message and h.type & 7 == 4 and port != self.host:
             # A slot gets its power limit with the link, maybe before the bus has this number.
             return not h.requester_id & 7 and self.slots.get(h.requester_id >> 3 & 31) == port
+        if self.placeholders and h.cls == CPL and self._is_placeholder(h.other_id):
+            return True
         return self.is_own(h.other_id if h.cls == CPL else h.requester_id)
+
+    def _is_placeholder(self, number: int) -> bool:
+        """Whether a completer ID is that of an endpoint in a slot; 0 before the first write."""
+        return number == 0 or any(number == bridge.secondary << 8
+                                  for n, bridge in self.downstream.items()
+                                  if n not in self.present)
 
     def _to(self, number, h):
         return [(self.slots[number], h.raw)] if number in self.present else []

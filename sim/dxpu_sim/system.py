@@ -75,7 +75,8 @@ class SimulatedSystem:
         self.slots = [(b, s + 1) for b, count in enumerate(design.boxes) for s in range(count)]
         self.names = [f"gpu{n}" for n in range(len(self.slots))]
         self.mailboxes = {name: Mailbox(dut, name) for name in ("host", *self.names)}
-        self.routes = SwitchRoute("host", dict(enumerate(self.names)), ports=design.ports)
+        self.routes = SwitchRoute("host", dict(enumerate(self.names)), ports=design.ports,
+                                  placeholders=design.placeholders)
         self.routes.present.clear()
         self.checker = watch(self.mailboxes, route=self.routes, originates=self._originates)
         self._make_host()

@@ -36,6 +36,15 @@ def test_forms(options, case):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_slots_that_boot_with_placeholders(case):
+    """The same; room comes from the library's enumeration, and nothing is known of hot-plug."""
+    options = {**SMALL, "width": 64, "placeholder": (1 << 20, 256 << 20, 500, 100)}
+    simulate(Design(System, options), BENCH, testcase=f"{case}$",
+             env={"DXPU_SYSTEM": json.dumps(options)})
+
+
+@pytest.mark.long
 def test_a_hundred_lives_on_eight_slots():
     options = {"width": 64, "boxes": (4, 4), "ports": 8, "paths": 2}
     simulate(Design(System, options), BENCH, testcase="cycles_on_all_slots$",

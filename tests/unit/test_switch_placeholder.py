@@ -19,6 +19,7 @@ from test_hotplug import irq
 from test_switch_routing import ALL, NO_CONFIG_WRITES, random_configuration
 
 PRESENT, PRESENCE, LINK_CHANGED, LINK_ACTIVE = 1 << 6, 1 << 3, 1 << 8, 1 << 13
+DEVICE = 0x50 // 4  # Device Control, Device Status
 MIB, GIB = 1 << 20, 1 << 30
 
 
@@ -87,7 +88,7 @@ def held_access(rng, buses):
     if rng.random() < 0.15:
         target |= rng.getrandbits(8)
     register = rng.choice([rng.randrange(HELD_DWORDS), rng.randrange(4, 10), rng.randrange(1024),
-                           rng.randrange(HELD, HELD + HELD_DWORDS)])
+                           rng.randrange(HELD, HELD + HELD_DWORDS), DEVICE])
     data = rng.choice([None, rng.getrandbits(32), 0xFFFF_FFFF, 0])
     fields = {"ep": 1} if data is not None and rng.random() < 0.1 else {}
     return config_tlp(target, register, data, type1=True, requester=rng.getrandbits(16),
@@ -256,6 +257,40 @@ def test_leaves_in_one_step_and_the_gpu_comes_after():
             assert (await bench.look(ctx))[:2] == (there, there)
 
     bench.simulate(main, deadline=200_000)
+
+
+def test_device_status_notes_what_is_refused():
+    """Correctable 1, non-fatal 2, unsupported request 8; ones clear; a reset of the link too."""
+    bench = Bench(random.Random(seed()))
+
+    def memory(data):
+        return Tlp(2 if data else 0, 0, length=1, requester_id=8, first_be=15, address=0x8000_0000,
+                   payload=bytes(data)).pack()
+
+    async def main(ctx):
+        async def status():
+            answer = await bench.request(ctx, bench.held(DEVICE))
+            return answer.payload[2]
+
+        await bench.start(ctx)
+        for function in (None, 0):
+            await bench.write(ctx, function, 8, 0x8000_8000)
+        assert await status() == 0
+        for cause, bits in ((memory(0), 0b1001), (memory(4), 0b1010),
+                            (bench.held(0, function=1), 9), (bench.held(0, 0, function=7), 9)):
+            await bench.send(ctx, cause)
+            await ctx.tick().repeat(30)
+            assert await status() == bits
+            assert (await bench.request(ctx, bench.held(DEVICE, 1 << 16))).status == 0
+            assert await status() == bits & ~1
+            assert (await bench.request(ctx, bench.held(DEVICE, 0xF << 16))).status == 0
+            assert await status() == 0
+        await bench.send(ctx, memory(4))
+        for value in (0x40_0000, 0):  # Secondary Bus Reset of the port
+            await bench.write(ctx, 0, 0xF, value, 12)
+        assert await status() == 0
+
+    bench.simulate(main, deadline=50_000)
 
 
 def test_nobody_listens():

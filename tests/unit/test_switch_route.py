@@ -141,3 +141,16 @@ def test_own_identifiers(switch):
 def test_byte_enables_of_a_write(switch):
     go(switch, "host", config(1, 0x0200, 0x18, value=0xff08ff, enables=0b0010))
     assert switch.downstream[0].registers[0x18] == 0x030802
+
+
+def test_the_switch_answers_for_placeholders(switch):
+    """With the bus number of an empty slot, or none before the first write; only if it has any."""
+    answers = {bus: Header.parse(completion(completer=bus << 8)) for bus in (0, 3, 4, 9)}
+    switch.present = {1}
+
+    def allowed():
+        return {bus for bus, h in answers.items() if switch.originates("host", h)}
+
+    assert not allowed() & {3, 4, 9}
+    switch.placeholders = True
+    assert allowed() == {0, 3}

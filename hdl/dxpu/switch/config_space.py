@@ -10,12 +10,13 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import ConfigUpdate
 from dxpu.priority import encode, lowest_bit
+from dxpu.tlp.types import TlpClass
 
 from .config_map import (
     DOWNSTREAM, FUNCTION_DWORDS, STICKY, STICKY_DPC, UPSTREAM, Identity, function_map,
 )
 from .hotplug import HotPlug, SlotControl, SlotView
-from .placeholder import Placeholders
+from .placeholder import Placeholders, PlaceholderStatus
 from .placeholder_map import HELD, hide, placeholder_map
 from .types import ConfigEvent, ConfigRequest, PortState, UpstreamState
 
@@ -80,6 +81,8 @@ class ConfigSpace(wiring.Component):
         See :class:`~dxpu.switch.hotplug.HotPlug`.
     bound : ``ports``
         See :class:`~dxpu.switch.placeholder.Placeholders`; without them it has no effect.
+    refused, refused_cls : arrays
+        ``refused`` and ``cls`` of :class:`~dxpu.switch.placeholder.PlaceholderStatus`.
     msi, msi_taken : ``ports``
         ``request`` and ``taken`` there.
     slot_control : array of :class:`~dxpu.switch.hotplug.SlotControl`
@@ -121,6 +124,8 @@ class ConfigSpace(wiring.Component):
             "link_up": In(ports, init=(1 << ports) - 1),
             "press": In(ports),
             "bound": In(ports),
+            "refused": In(data.ArrayLayout(ports, 2)),
+            "refused_cls": In(data.ArrayLayout(TlpClass, 2)),
             "msi": Out(ports),
             "msi_taken": In(ports),
             "intx": Out(ports),
@@ -183,6 +188,7 @@ class ConfigSpace(wiring.Component):
             write.en.eq(update.strobe),
         ]
         m.d.sync += update.strobe.eq(0)
+        held_live = self._held_status(m, access, update, ones) if held else 0
         m.d.comb += [
             hotplug.config.eq(update),
             hotplug.ones.eq(ones),
@@ -267,7 +273,7 @@ class ConfigSpace(wiring.Component):
                     ones.eq(clear & ~is_event.replicate(32)),
                     command.eq(~is_event & access.write & access.enables[:2].any()),
                     old.eq(read.data),
-                    live.eq(self._live(m, hotplug, access, up, down)),
+                    live.eq(self._live(m, hotplug, access, up, down) | held_live),
                     new.eq(Mux(is_event, Mux(log, rule.data.reset | access.data,
                                              read.data | access.data & rule.data.w1c),
                                (read.data & ~change | access.data & change) & ~clear)),
@@ -394,6 +400,20 @@ class ConfigSpace(wiring.Component):
             self.link_active.eq(Cat(v.link_active for v in hotplug.views) & holders.free),
             self.held.eq(holders.held),
         ]
+
+    def _held_status(self, m, access, update, ones):
+        """Device Status of the placeholders; the bits of it in the dword that is accessed."""
+        m.submodules.status = status = PlaceholderStatus(ports=self._ports)
+        m.d.comb += [
+            status.refused.eq(self.refused),
+            status.cls.eq(self.refused_cls),
+            status.held.eq(self.held),
+            status.config.eq(update),
+            status.ones.eq(ones),
+            status.function.eq(access.function),
+            status.register.eq(access.register),
+        ]
+        return status.live
 
     def _own_number(self, access, down):
         """What of a downstream function's reset value depends on the number of its port."""

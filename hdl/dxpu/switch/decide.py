@@ -59,6 +59,8 @@ class Decider(wiring.Component):
         Bus numbers that the placeholders have captured.
     down : 1
         The link to the root complex is down: what is wrong with a TLP is nobody's error any more.
+    refused : ``ports``
+        Pulse: the placeholder of a slot does not take a TLP, of class ``refused_cls``.
     stat_unsupported, stat_unclaimed, stat_unexpected : 1
         Pulse: a non-posted request was answered because nobody takes it; a posted request or a
         message, a completion were dropped for that reason.
@@ -78,6 +80,8 @@ class Decider(wiring.Component):
             "held": In(ports),
             "held_bus": In(data.ArrayLayout(8, ports)),
             "down": In(1),
+            "refused": Out(ports),
+            "refused_cls": Out(TlpClass),
             "stat_unsupported": Out(1),
             "stat_unclaimed": Out(1),
             "stat_unexpected": Out(1),
@@ -261,6 +265,20 @@ class Decider(wiring.Component):
     def _lonely(self, target):
         """What the port with state ``target`` sends to its slot meets no link, or a placeholder."""
         return ~self._active & ~(self._held & self._refused(target))
+
+    def _to_held(self, m, sent):
+        """What is ``sent`` to a slot comes to its placeholder, which refuses most of it."""
+        info, came = self._b.info, Signal()
+        ignored = info.is_message & (info.message_code == MessageCode.VENDOR_DEFINED_1)
+        m.d.comb += [
+            came.eq(sent & self._held & ~self._refused(self._target)),
+            self.refused_cls.eq(info.cls),
+        ]
+        with m.If(came):
+            m.d.comb += self._who.eq(self._held_id)
+            with m.If(self._decided & (self._verdict.target == Target.NOWHERE) & ~ignored):
+                m.d.comb += self.refused.eq(1 << self._port)
+        return came
 
     def _routed(self, *routes):
         routing = self._b.info.routing

@@ -132,6 +132,7 @@ class DownstreamDecider(Decider):
             m.d.comb += self._verdict.target.eq(Target.MESSAGE)
         through = PortState(Mux(upward, Value.cast(up), Mux(peer, Value.cast(self._target), 0)))
         self._send(m, upward & open_up & ~self._refused(up), upward, peer)
+        self._to_held(m, peer & ~upward)
         self._count(m, ~quiet)
         lost = (~quiet | blocked) & ~(peer & self._lonely(through))
         self._note(m, lost=self._source_active & lost, refused=through,
@@ -205,8 +206,6 @@ class DownstreamDecider(Decider):
             m.d.comb += [self._who.eq(Cat(C(0, 3), self.upstream_id)), self._where.eq(0)]
         with m.Elif(peer):
             m.d.comb += [self._who.eq(self._port_id(self._port)), self._where.eq(self._port + 1)]
-            with m.If(self._held & ~self._refused(self._target)):
-                m.d.comb += self._who.eq(self._held_id)
         with m.If(up_open):
             m.d.comb += self._verdict.target.eq(Target.UPSTREAM)
         with m.Elif(peer & self._active & ~self._refused(self._target)

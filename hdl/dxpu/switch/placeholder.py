@@ -1,13 +1,16 @@
 """Placeholder endpoints: what empty slots show at boot, so that firmware leaves room for GPUs."""
 
 from amaranth import *
-from amaranth.lib import enum, wiring
+from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from .hotplug import SlotControl, SlotView
-from .placeholder_map import PlaceholderOptions
+from dxpu.mapping.types import ConfigUpdate
+from dxpu.tlp.types import TlpClass
 
-__all__ = ["PlaceholderState", "Placeholders"]
+from .hotplug import SlotControl, SlotView
+from .placeholder_map import HELD, PlaceholderOptions, placeholder_map
+
+__all__ = ["PlaceholderState", "PlaceholderStatus", "Placeholders"]
 
 #: Slot Control: the power indicator is off.
 INDICATOR_OFF = 3
@@ -120,3 +123,72 @@ class Placeholders(wiring.Component):
                 m.d.sync += calm.eq(calm + 1)
             with m.If(empty & (calm[1] | ~left.any())):
                 m.d.sync += state.eq(PlaceholderState.FREE)
+
+
+class PlaceholderStatus(wiring.Component):
+    """Device Status of the placeholders: what they did not support.
+
+    A bit is set in the cycle after its cause, which wins over software that clears it.
+
+    Ref: PCIe Base 5.0, 6.2.3.2.4 (advisory errors), 7.5.3.5
+
+    Parameters
+    ----------
+    ports : int
+
+    Members
+    -------
+    refused : array of ``ports``
+        Pulses of each decider: the placeholder of slot n did not take a TLP.
+    cls : array of :class:`~dxpu.tlp.types.TlpClass`
+        Its class.
+    held : ``ports``
+        Without a link the bits are cleared.
+    config : :class:`~dxpu.mapping.ConfigUpdate`
+    ones : 32
+        With ``config``: the ones that were written, where ones clear.
+    function : 6
+        The function that is looked at,
+    register : 10
+        and its register.
+    live : 32
+        What its dword has of these bits.
+    """
+
+    #: Bits by class of the TLP: those that wait for nobody are errors, the others advisory.
+    CAUSES = {
+        "Correctable Error Detected": (TlpClass.NP, TlpClass.CPL),
+        "Non-Fatal Error Detected": (TlpClass.P,),
+        "Unsupported Request Detected": (TlpClass.NP, TlpClass.P),
+    }
+
+    def __init__(self, *, ports):
+        self._ports = ports
+        super().__init__({
+            "refused": In(data.ArrayLayout(ports, 2)),
+            "cls": In(data.ArrayLayout(TlpClass, 2)),
+            "held": In(ports),
+            "config": In(ConfigUpdate),
+            "ones": In(32),
+            "function": In(6),
+            "register": In(10),
+            "live": Out(32),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        fmap = placeholder_map()
+        here = HELD + fmap.dword("Device Status")
+        written = self.config.strobe & (self.config.register == here)
+        for name, classes in self.CAUSES.items():
+            bit, stem = fmap.bit("Device Status", name), name.split()[0].lower()
+            bits, cleared = (Signal(self._ports, name=f"{stem}_{what}")
+                             for what in ("bits", "cleared"))
+            caused = [Mux(Cat(self.cls[n] == c for c in classes).any(), self.refused[n], 0)
+                      for n in range(2)]
+            with m.If(written & self.ones[bit]):
+                m.d.comb += cleared.eq((1 << self.config.function) >> 1)
+            m.d.sync += bits.eq((bits & ~cleared | caused[0] | caused[1]) & self.held)
+            m.d.comb += self.live[bit].eq((self.register == here)
+                                          & Cat(C(0, 1), bits).bit_select(self.function, 1))
+        return m

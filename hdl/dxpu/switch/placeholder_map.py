@@ -153,6 +153,11 @@ def _express(ident: Identity):
             F("Unsupported Request Reporting Enable", 3, 1, "RW", doc="no effect"),
             F("Max_Payload_Size", 5, 3, "RW"),
             F("Extended Tag Field Enable", 8, 1, "RW", 1))),
+        Register(EXPRESS + 0x0A, 16, "Device Status", (
+            F("Correctable Error Detected", 0, 1, "RW1C", doc="advisory: a request was answered "
+              "with UR, a completion was unexpected"),
+            F("Non-Fatal Error Detected", 1, 1, "RW1C", doc="a posted request was dropped"),
+            F("Unsupported Request Detected", 3, 1, "RW1C"))),
         Register(EXPRESS + 0x0C, 32, "Link Capabilities", (
             F("Max Link Speed", 0, 4, reset=ident.link_speed),
             F("Maximum Link Width", 4, 6, reset=ident.link_width),

@@ -214,6 +214,8 @@ class VirtualSwitch(wiring.Component):
             decider.lives.eq(self.lives),
             decider.held.eq(self._space.held),
             decider.down.eq(self.upstream_down),
+            self._space.refused[n].eq(decider.refused),
+            self._space.refused_cls[n].eq(decider.refused_cls),
             *(a.eq(b) for a, b in zip(decider.states, self._space.states, strict=True)),
             *(getattr(self, f"{stat}{n}").eq(getattr(decider, stat))
               for stat in ("stat_unsupported", "stat_unclaimed", "stat_unexpected")),

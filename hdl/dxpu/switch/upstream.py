@@ -133,8 +133,7 @@ class UpstreamDecider(Decider):
         register, hidden = info.register, C(-1, 10)  # nothing is there
         with m.If(register[5:] == HELD >> 5):
             m.d.comb += v.register.eq(hidden)
-        with m.If(reached & self._held & ~self._refused(self._target)):
-            m.d.comb += self._who.eq(self._held_id)
+        with m.If(self._to_held(m, reached)):
             with m.If(v.to_type0 & ~info.target_id[:8].any() & readable):
                 m.d.comb += [
                     v.target.eq(Target.CONFIG),

@@ -85,6 +85,17 @@ class GoldenPlaceholders:
         status: Any = CompletionStatus.SC
         return complete(request, status, self.captured[port], data).pack()
 
+    def refuses(self, port: int, info: Info) -> None:
+        """It does not support a TLP, and notes that (6.2.3.2.4, 7.5.3.5)."""
+        if info.message_code == 0x7F:
+            return  # Vendor_Defined Type 1 is no error (2.2.8.6)
+        kind = info.cls.name
+        names = {"P": ("Non-Fatal Error Detected", "Unsupported Request Detected"),
+                 "NP": ("Correctable Error Detected", "Unsupported Request Detected"),
+                 "CPL": ("Correctable Error Detected",)}
+        for name in names[kind]:
+            self.functions[port].set_status("Device Status", name)
+
     @staticmethod
     def _supports(info: Info) -> bool:
         """Type 0 configuration requests for its one function, if writes are not poisoned."""

@@ -496,6 +496,7 @@ class GoldenSwitch:
         if self.places.held(port):
             answer = self.places.takes(port, raw)
             if answer is None:
+                self.places.refuses(port, info)
                 raise _Refused(port, None, self.places.captured[port])
             self.counts["config"] += 1
             return [(UP, answer)]

@@ -8,9 +8,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.proxy import BoxProxy, HostProxy
-from dxpu.switch import Identity
-from dxpu.switch.config_map import SlotOptions
 from dxpu.stream import connect
+from dxpu.switch import Identity, PlaceholderOptions
+from dxpu.switch.config_map import SlotOptions
 
 from .clock import SimClock
 from .ethernet_switch import EthernetSwitch
@@ -55,6 +55,8 @@ class System(wiring.Component):
         Core clock. The Ethernet side has its own clock of 8 ns.
     delay : int
         Ethernet clock cycles that each switch keeps a frame.
+    placeholder : sequence of int, optional
+        Arguments of :class:`~dxpu.switch.PlaceholderOptions`.
 
     Members
     -------
@@ -71,7 +73,7 @@ class System(wiring.Component):
     """
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
-                 period_ps=8000, delay=125):
+                 period_ps=8000, delay=125, placeholder=None):
         if not boxes or any(n not in range(1, 17) for n in boxes):
             raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
         self._width, self._paths = width, paths
@@ -81,8 +83,11 @@ class System(wiring.Component):
         self.ports = ports
         self._period_ps, self._delay = period_ps, delay
         common = {"paths": paths, "split": split, "sessions": max(4, len(boxes))}
+        held = None if placeholder is None else PlaceholderOptions(*placeholder)
+        #: Empty slots show placeholders at boot.
+        self.placeholders = held is not None
         self._host = HostProxy(width, ports=ports, identity=Identity(
-            slot=SlotOptions(surprise=not dpc, dpc=dpc)), **common)
+            slot=SlotOptions(surprise=not dpc, dpc=dpc), placeholder=held), **common)
         self._box = [BoxProxy(width, slots=n, **common) for n in boxes]
         self._proxies = [self._host, *self._box]
         #: Register map of each proxy, the host's first.
