@@ -110,7 +110,7 @@ async def gpus_take_the_places(dut):
         system.route.present.add(n)
         dut.present.value = int(dut.present.value) | 1 << n
         await slot.until(lambda slot=slot: slot.has_gpu)
-        assert slot.log == ["added", "gone", "added"] and slot.interrupts >= interrupts + 2
+        assert slot.log == ["found", "gone", "added"] and slot.interrupts >= interrupts + 2
         driver = GpuDriver(system.rc, slot.device)
         await driver.open()
         assert await driver.serial() == 100 + n
