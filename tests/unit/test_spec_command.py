@@ -16,7 +16,9 @@ def test_table_and_file(tmp_path, capsys, monkeypatch):
         Case("session", "right", None, lambda: Sessions(tlps=(1, 0), offers=1)),
         Case("session", "wrong", "came out twice", lambda: Sessions("resumed"))])
     file = tmp_path / "spec.json"
-    assert cli.main(["spec", "--trace", "--json", str(file)]) == 0
+    charts = tmp_path / "new" / "charts"
+    assert cli.main(["spec", "--trace", "--json", str(file), "--draw", str(charts)]) == 0
+    assert [path.name for path in charts.iterdir()] == ["wrong.svg"]
     lines = capsys.readouterr().out.splitlines()
     assert re.match(r"session +right +[\d,]+ +\d+ +holds +holds ", lines[1])
     assert re.match(r"session +wrong +[\d,]+ +\d+ +broken +broken ", lines[2])
@@ -55,10 +57,20 @@ def test_list_names_every_case(capsys):
     assert set(re.findall(r"^(\w+):", capsys.readouterr().out, re.M)) == {"session"}
 
 
+def test_a_file_that_cannot_be_written_gets_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "cases", lambda size: [
+        Case("session", "wrong", "came out twice", lambda: Sessions("resumed"))])
+    (tmp_path / "file").touch()
+    assert cli.main(["spec", "--draw", str(tmp_path / "file" / "charts")]) == 2
+    assert re.fullmatch(r"dxpu spec: error: cannot write '.*': Not a directory\n",
+                        capsys.readouterr().err)
+
+
 @pytest.mark.parametrize("options,message", [
     (["--model", "tcp"], "--model must be one of session, .*, not 'tcp'"),
     (["--states", "0"], "--states must be 1 or more, not 0"),
     (["--depth", "-1"], "--depth must be 1 or more, not -1"),
+    (["--draw", "/dev/null"], "--draw must be a folder, but '/dev/null' is a file"),
     (["--json", "/nowhere/x.json"], "--json must be a file in a folder that exists, not '/now.*'"),
 ])
 def test_mistakes_get_one_line(options, message, capsys):

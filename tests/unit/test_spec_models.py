@@ -118,6 +118,28 @@ def test_quiet_time_has_to_be_two_lifetimes_and_the_time_to_give_up(lifetime, gi
         assert result.holds == (quiet > 2 * lifetime + give_up - 2), quiet
 
 
+class Deaf(Sessions):
+    """A box that hears no HELLO while it has a session."""
+
+    def _take_hello(self, state, nonce, born):
+        return state if state.ends[BOX] else super()._take_hello(state, nonce, born)
+
+
+class Forgetful(Sessions):
+    """A box whose answer gets lost once is asked again, and says nothing."""
+
+    def _take_hello(self, state, nonce, born):
+        return state if state.candidate else super()._take_hello(state, nonce, born)
+
+
+@pytest.mark.parametrize("model,fault", [
+    (Deaf(tlps=(1, 0)), "no way back to an open session"),
+    (Forgetful(tlps=(1, 0)), "no way back to an open session"),
+], ids=["deaf", "forgetful"])
+def test_a_session_that_cannot_be_opened_again_is_found(model, fault):
+    assert search(model).fault == fault
+
+
 @pytest.mark.parametrize("make,message", [
     (lambda: Sessions("magic"), "scheme must be None or one of no tag, .*, not 'magic'"),
     (lambda: Quiet(lifetime=1, give_up=1, quiet=1, flaw="x"),

@@ -8,6 +8,7 @@ A host's row sends EVENT BIND with the generation, and UNBIND, in the same numbe
 TLPs. The box takes a TLP only between the two, and only if the generation in BIND is that of its
 own row. It answers READY in the stream towards the host, which takes the slot's TLPs only if the
 generation in READY is that of *its* row. What waits in the box for the GPU goes when the row does.
+Credit limits of the box are in no stream: they may come late, and often. They name the generation.
 
 Streams lose nothing and keep order; that is what :mod:`.session` and :mod:`.arq` are about. In the
 model a TLP carries the life in which it was made: the generation of the row of whoever made it.
@@ -27,6 +28,7 @@ FLAWS = {
     "no BIND": "a TLP is taken if the row is bound to the host it comes from",
     "source not checked": "the box does not look at which host a frame comes from",
     "queue not flushed": "what waits for the GPU stays when the row goes",
+    "limit without generation": "a credit limit acts in whatever life it arrives",
 }
 
 HOSTS = ("host A", "host B")
@@ -42,6 +44,7 @@ class State(NamedTuple):
     up: tuple[tuple, tuple] = ((), ())  #: to each host
     queue: tuple[int, ...] = ()  #: lives of the TLPs that wait for the GPU
     ready: bool = False  #: READY was sent in this life
+    limits: tuple[frozenset, frozenset] = (frozenset(), frozenset())  #: under way to each host
     fault: str | None = None
 
 
@@ -95,6 +98,9 @@ class Bindings(Model):
                     yield "box: READY", self._send(state, "up", host, ("READY", life))._replace(
                         ready=True)
                 yield "GPU: TLP", self._send(state, "up", host, ("TLP", life))
+                yield f"box: limit of life {life}", state._replace(
+                    limits=_set(state.limits, host, state.limits[host] | {life}))
+            yield from self._take_limits(state, host)
         if state.queue:
             after = state._replace(queue=state.queue[1:])
             if state.queue[0] != self.row(state, 0):
@@ -159,6 +165,14 @@ class Bindings(Model):
             return name, state._replace(
                 fault=f"a TLP of life {life} is taken in {self._name(row)}")
         return name, state
+
+    def _take_limits(self, state, host):
+        """A limit that names the host's own generation acts; that is right and changes nothing."""
+        row = self.row(state, host + 1)
+        for life in sorted(state.limits[host]):
+            if row not in (0, life) and self.flaw == "limit without generation":
+                yield f"{HOSTS[host]} takes limit of life {life}", state._replace(
+                    fault=f"a limit of life {life} acts in {self._name(row)}")
 
     def _same(self, told, life):
         if self.flaw == "no generation":

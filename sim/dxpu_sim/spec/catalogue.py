@@ -66,6 +66,7 @@ def _session(full):
         yield "1 TLP each way", None, partial(Sessions, tlps=(1, 1), offers=3)
     for scheme, breaks in {
         "no tag": "of an old session",
+        "no tag in ACK": "never came out",
         "silent resync": "of an old session",
         "resumed": "came out twice",
         "new space at fail-over": "came out twice",
@@ -155,5 +156,6 @@ def _bindings(full):
         ("no BIND", "AA", "taken in"),
         ("source not checked", "AB", "taken in"),
         ("queue not flushed", "AA", "at the GPU"),
+        ("limit without generation", "AA", "a limit of life"),
     ):
         yield flaw, breaks, partial(Bindings, owners=owners, flaw=flaw)

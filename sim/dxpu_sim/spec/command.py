@@ -7,6 +7,7 @@ from pathlib import Path
 from ..cli import UserError
 from ..files import write_text
 from .catalogue import MODELS, SIZES, Case, cases
+from .chart import chart
 from .search import Result, search
 
 __all__ = ["add_arguments", "found", "run"]
@@ -27,6 +28,8 @@ def add_arguments(parser):
                         help="end a search at this many actions from the start")
     parser.add_argument("--trace", action="store_true",
                         help="show the fewest actions that lead to what is wrong")
+    parser.add_argument("--draw", metavar="FOLDER",
+                        help="draw what breaks a session as message charts (SVG) into this folder")
     parser.add_argument("--json", metavar="FILE", help="write the results here, too")
 
 
@@ -41,6 +44,9 @@ def run(arguments) -> int:
     file = Path(arguments.json) if arguments.json else None
     if file is not None and (file.is_dir() or not file.parent.is_dir()):
         raise UserError(f"--json must be a file in a folder that exists, not {arguments.json!r}")
+    folder = Path(arguments.draw) if arguments.draw else None
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise UserError(f"--draw must be a folder, but {arguments.draw!r} is a file")
     chosen = [case for case in cases(arguments.size)
               if not arguments.model or case.model in arguments.model]
     if arguments.list:
@@ -48,11 +54,16 @@ def run(arguments) -> int:
     print(_ROW.format("model", "case", "states", "depth", "expected", "found", "seconds"))
     results = [(case, _search(case, arguments)) for case in chosen]
     bad = [case for case, result in results if not _as_expected(case, result)]
-    if file is not None:
-        try:
+    try:
+        if file is not None:
             write_text(file, json.dumps(_report(arguments, results, not bad), indent=1) + "\n")
-        except OSError as error:
-            raise UserError(f"cannot write {arguments.json!r}: {error.strerror}") from None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            for case, result in results:
+                if case.model == "session" and result.fault:
+                    write_text(folder / f"{case.name.replace(' ', '-')}.svg", chart(case.make()))
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename!r}: {error.strerror}") from None
     states = sum(result.states for _, result in results)
     print(f"{len(results) - len(bad)} of {len(results)} as expected, {states:,} states")
     return 1 if bad else 0

@@ -11,12 +11,21 @@ from pathlib import Path
 
 from ..files import write_text
 from .catalogue import MODELS, SIZES, cases
+from .chart import chart
 from .search import search
+from .session import Sessions
 
-__all__ = ["PAGE", "table", "trace", "traces", "updated"]
+__all__ = ["FIGURES", "PAGE", "table", "trace", "traces", "updated"]
 
 #: The page, in a source tree.
 PAGE = Path(__file__).parents[3] / "docs" / "fabric-spec.md"
+
+
+#: Pictures on the page, and which scheme they show.
+FIGURES = {
+    PAGE.parent / "figures" / "spec-fail-over.svg": "new space at fail-over",
+    PAGE.parent / "figures" / "spec-candidates.svg": "one tag for two candidates",
+}
 
 
 def table(results) -> str:
@@ -67,6 +76,8 @@ def main(sizes=SIZES):
         if size == "quick":
             page = updated(page, traces=traces(results))
     write_text(PAGE, page)
+    for path, scheme in FIGURES.items():
+        write_text(path, chart(Sessions(scheme)))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ NAMES = ("host", "box")
 #: What a scheme does instead of the right thing.
 SCHEMES = {
     "no tag": "DATA and ACK carry no tag: every frame is of the session that is open",
+    "no tag in ACK": "DATA carries the tag, ACK does not",
     "silent resync": "a peer that has lost its state is met with a new tag, and the rest is resent",
     "resumed": "an end that was reset takes its old session up again, from number 0",
     "new space at fail-over": "what is not acknowledged is sent again in a new session",
@@ -112,7 +113,7 @@ class Sessions(Model):
         if self.calm:
             yield "sent again", self._resend(state)
         for frame in self.wire.frames(state.wire):
-            yield from self._receive(state, *frame)
+            yield from self.take(state, *frame)
 
     def _open(self, state):
         born = state.hellos + 1
@@ -157,7 +158,7 @@ class Sessions(Model):
         after = self._with(after, end, s)
         return after._replace(hello=None) if end == HOST else after._replace(candidate=None)
 
-    def _receive(self, state, kind, end, tag, number, tlp, born):
+    def take(self, state, kind, end, tag, number, tlp, born):
         """One frame arrives. The last four: nonce or SEQ or ACK, and what the model knows."""
         name = f"{NAMES[end]} takes {kind}"
         if kind == "HELLO":
@@ -170,7 +171,7 @@ class Sessions(Model):
                 state.ends[BOX] and self._fits(tag, state.ends[BOX].mine)):
             state = self._confirm(state, born)
         s = state.ends[end]
-        if s is None or not self._fits(tag, s.mine):
+        if s is None or not self._fits(tag, s.mine, kind):
             return
         if kind == "FENCE":
             after = self._with(self._report(state, end), end, None)
@@ -240,8 +241,9 @@ class Sessions(Model):
 
     # Helpers
 
-    def _fits(self, tag, mine):
-        return tag == mine or self.scheme == "no tag"
+    def _fits(self, tag, mine, kind=None):
+        return (tag == mine or self.scheme == "no tag"
+                or (self.scheme == "no tag in ACK" and kind == "ACK"))
 
     @staticmethod
     def _with(state, end, session):
@@ -276,13 +278,16 @@ class Sessions(Model):
         return state.fault
 
     def _way_back(self, state):
-        """Whether the ends alone, over a network that is good from now on, get into one session."""
+        """Whether the ends alone, over a network that is good from now on, get into one session.
+
+        Of timers only one is needed for that: the host's, that gives up.
+        """
         ends, hello, candidate = _renamed(state)
         start = State(ends, hello, candidate, made=self.tlps, hellos=8, offers=8)
         known = self._ways_back.get(start)
         if known is None:
-            calm = Sessions(self.scheme, tlps=self.tlps, resets=(0, 0), gave_up=(1, 1),
-                            window=self.window, offers=12, calm=True)
+            calm = type(self)(self.scheme, tlps=self.tlps, resets=(0, 0), gave_up=(1, 0),
+                              window=self.window, offers=12, calm=True)
             known = self._ways_back[start] = can_reach(calm, start, _settled)
         return known
 
