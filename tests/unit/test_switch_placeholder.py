@@ -7,7 +7,9 @@ from hotplug_bench import LINK, PCIEHP, SLOT, Host
 from switch_bench import SwitchBench, config_tlp, info_of, random_traffic
 
 from dxpu.switch import Identity
-from dxpu.switch.config_map import DOWNSTREAM, FUNCTION_DWORDS, function_map
+from dxpu.switch.config_map import (
+    DOWNSTREAM, FUNCTION_DWORDS, SlotOptions, function_map,
+)
 from dxpu.switch.placeholder import Placeholders
 from dxpu.switch.placeholder_map import (
     HELD, HELD_DWORDS, PlaceholderOptions, hide, placeholder_map,
@@ -121,13 +123,15 @@ def slot_write(rng, bench):
     return config_tlp(inside << 8 | port << 3, SLOT, data, type1=True, enables=enables)
 
 
-@pytest.mark.parametrize("width, ports, rounds", [
-    (64, 4, 2), *(pytest.param(*p, marks=pytest.mark.long) for p in (
-        (64, 8, 10), (32, 2, 10), (512, 3, 8), (64, 32, 2)))])
-def test_random_accesses_and_traffic(width, ports, rounds):
+@pytest.mark.parametrize("width, ports, rounds, dpc", [
+    (64, 4, 2, False), *(pytest.param(*p, marks=pytest.mark.long) for p in (
+        (64, 8, 10, False), (32, 2, 10, True), (512, 3, 8, False), (64, 32, 2, False),
+        (64, 4, 6, True)))])
+def test_random_accesses_and_traffic(width, ports, rounds, dpc):
     """Registers, BARs, routing, resets, and leaving, at any moment: as the golden switch says."""
     rng = random.Random(seed() * 100 + width + ports)
-    bench = SwitchBench(width, ports, rng, identity=identity())
+    bench = SwitchBench(width, ports, rng, identity=identity(
+        slot=SlotOptions(surprise=not dpc, dpc=dpc)))
     seen = set()
 
     async def main(ctx):
