@@ -348,7 +348,7 @@ class DutPort(SimPort):
     def _down(self):
         self.up = False
         self.mailbox.link(False)
-        for cls, _ in self._waiting:
+        for cls in range(len(CLASSES)):  # what is offered to a link that is down is taken
             self.mailbox.stall(cls, False)
         self._waiting.clear()
         for callback in self.resets:
