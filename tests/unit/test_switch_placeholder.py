@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from amaranth.hdl import Fragment
 from hotplug_bench import LINK, PCIEHP, SLOT, Host
 from switch_bench import SwitchBench, config_tlp, info_of, random_traffic
 
@@ -10,6 +11,7 @@ from dxpu.switch import Identity
 from dxpu.switch.config_map import (
     DOWNSTREAM, FUNCTION_DWORDS, SlotOptions, function_map,
 )
+from dxpu.switch.config_space import ConfigSpace
 from dxpu.switch.placeholder import Placeholders
 from dxpu.switch.placeholder_map import (
     HELD, HELD_DWORDS, PlaceholderOptions, hide, placeholder_map,
@@ -68,6 +70,15 @@ def test_arguments(name, value, text):
     with pytest.raises(ValueError, match=text):
         PlaceholderOptions(**{name: value})
     assert Placeholders(ports=1)
+
+
+def test_by_default_nothing_of_it_is_built():
+    def parts(identity):
+        fragment = Fragment.get(ConfigSpace(ports=2, identity=identity), None)
+        return {name for _, name, _ in fragment.subfragments}
+
+    assert parts(identity()) - parts(None) == {"placeholders", "status"}
+    assert parts(None) == parts(Identity()) >= {"hotplug", "memory", "rules"}
 
 
 @pytest.mark.parametrize("memory, prefetchable", [
