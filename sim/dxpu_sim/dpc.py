@@ -7,7 +7,7 @@ Status and waits for the link.
 """
 
 import cocotb
-from cocotb.triggers import Timer
+from cocotb.triggers import Lock, Timer
 from cocotbext.pcie.core.caps import PciCapId
 
 from .pciehp import LINK_ACTIVE, LINK_STATUS, PRESENT, SLOT_STATUS, Slot
@@ -49,6 +49,7 @@ class Containment:
         self.recovered: list[bool] = []
         self._at = 0
         self._aer = 0
+        self._handling = Lock()  # an interrupt does not interrupt its own handler
 
     async def start(self) -> None:
         """Find the registers, and enable."""
@@ -71,11 +72,12 @@ class Containment:
 
     async def _interrupt(self):
         """The vector is the one of hot-plug: see whether it is ours."""
-        status = await self.port.config_read_word(self._at + STATUS)
-        if status & INTERRUPTED:
-            await self.port.config_write_word(self._at + STATUS, INTERRUPTED)
-            if status & TRIGGER:
-                cocotb.start_soon(self._recover())
+        async with self._handling:
+            status = await self.port.config_read_word(self._at + STATUS)
+            if status & INTERRUPTED:
+                await self.port.config_write_word(self._at + STATUS, INTERRUPTED)
+                if status & TRIGGER:
+                    cocotb.start_soon(self._recover())
 
     async def _link(self) -> bool:
         return bool(await self.port.capability_read_word(PciCapId.EXP, LINK_STATUS) & LINK_ACTIVE)

@@ -4,6 +4,7 @@ from collections import Counter
 
 from amaranth import Array, Cat, Module
 from amaranth.lib import wiring
+from amaranth.lib.wiring import In
 
 from dxpu.mapping import HostTable
 from dxpu.stream import connect
@@ -24,7 +25,8 @@ class Switch(wiring.Component):
         self.switch = VirtualSwitch(width, ports=ports, identity=identity)
         self.table = HostTable(ports=ports)
         super().__init__({name: member for name, member in self.switch.signature.members.items()
-                          if name not in ("lookup0", "lookup1", "result0", "result1", "config")})
+                          if name not in ("lookup0", "lookup1", "result0", "result1", "config")}
+                         | {"old": In(1)})  # what slots send is of their last life
 
     def elaborate(self, platform):
         m = Module()
@@ -45,7 +47,7 @@ class Switch(wiring.Component):
                        for name in ("link_active", "slot_off", "lives", "bus", "placeholder",
                                     "abort")),
                      switch.downstream_i.p.meta.life.eq(
-                         Array(switch.lives)[self.downstream_i.p.meta.port]),
+                         Array(switch.lives)[self.downstream_i.p.meta.port] - self.old),
                      *(a.eq(b) for a, b in zip(self.slot_control, switch.slot_control,
                                                strict=True))]
         m.d.comb += [getattr(self, stat).eq(getattr(switch, stat)) for stat in switch.STATS]

@@ -180,7 +180,9 @@ def test_triggers_by_hand():
             assert ctx.get(bench.dut.lives[1]) == lives[1]
             assert bool(bench.values[1, 7] >> 30 & 1) == is_message  # Received System Error
             assert not bench.values[0, COMMAND] >> 30 & 1            # Signaled System Error
-            # Another one changes nothing, and nothing comes from the slot.
+            # Neither does software trigger again, nor anything come from the slot.
+            await bench.step(ctx, [bench.control(1, enable | 0x40)])
+            assert bench.contained(1) == (1, reason, 0, source)
             before = bench.golden.counts["fenced"]
             assert await bench.step(ctx, [], [(0, message(FATAL, 0, 0x333))]) == ([], [])
             assert bench.golden.counts["fenced"] == before + 1
@@ -204,6 +206,7 @@ def test_software_trigger():
             assert bench.contained(1)[0] == 0
         await bench.step(ctx, [bench.control(1, 1)])
         await bench.step(ctx, [bench.write(1, CONTROL, 0x41 << 16, 0b1000)])  # another byte
+        await bench.step(ctx, [bench.control(1, 0x40)])  # turns it off
         assert bench.contained(1)[0] == 0
         for control in (0x41, 0x42):
             told, out = await bench.step(ctx, [bench.control(1, control), read])
@@ -216,6 +219,25 @@ def test_software_trigger():
             assert (await bench.step(ctx, [other]))[1] == [(1, other)]
             await bench.step(ctx, [bench.write(1, CONTAINED, 0x1, 1)])
             assert bench.contained(1)[0] == 0 and ctx.get(bench.dut.link_active) == 3
+
+    bench.simulate(main)
+
+
+def test_a_message_of_an_earlier_life():
+    """It was committed while the link was there, and comes late: discarded, contains nothing."""
+    bench = DpcBench(64, 1, random.Random(seed()))
+    raw = message(FATAL, 0, 0x300)
+
+    async def main(ctx):
+        await start(bench, ctx)
+        await bench.step(ctx, [bench.control(1, 1)])
+        for old in (1, 0):
+            ctx.set(bench.dut.old, old)
+            bench._jobs = {"down_i": drive_packets(bench.dut.downstream_i, [
+                Packet(raw, {"port": 0, "info": info_of(raw), "due": 1})], rng=bench.rng)}
+            await ctx.tick().repeat(150)
+            assert ctx.get(bench.dut.link_active) == old and bench.contained(1)[0] == 1 - old
+            assert not bench.got["up_o"]
 
     bench.simulate(main)
 
@@ -395,20 +417,23 @@ def test_interrupts(msi):
     bench.simulate(main, deadline=400_000)
 
 
-@pytest.mark.parametrize("how", ["link", "message"])
+@pytest.mark.parametrize("how", ["link", "masked", "message"])
 def test_no_request_falls_between(how):
-    """Reads around the moment of containment: forwarded before it, Completer Abort after; no UR."""
+    """Reads around the moment of containment: forwarded before it, Completer Abort after; no UR.
+
+    If Surprise Down is masked, only that, as nothing is contained.
+    """
     bench = DpcBench(64, 1, random.Random(seed()))
     seen = Counter()
 
     async def main(ctx):
         await start(bench, ctx)
-        await bench.step(ctx, [bench.control(1, 1)])
+        await bench.step(ctx, [bench.control(1, 1), bench.write(1, MASK, (how == "masked") << 5)])
         dut = bench.dut
         for delay in range(1, 40, 8):
             bench._jobs = {"up_i": send([memory_tlp(WINDOW, tag=n) for n in range(40)])}
             await ctx.tick().repeat(delay)
-            if how == "link":
+            if how != "message":
                 ctx.set(dut.link_up, 0)
             else:
                 bench.feed([(0, message(FATAL, 0, 0x300))])
@@ -419,11 +444,12 @@ def test_no_request_falls_between(how):
             await ctx.tick().repeat(100)
             forwarded = len(bench.got["down_o"])
             statuses = [Tlp.unpack(p.data).status for p in bench.got["up_o"]]
-            assert forwarded + len(statuses) == 40 and set(statuses) <= {CA}
+            assert forwarded + len(statuses) == 40
+            assert set(statuses) <= {UR if how == "masked" else CA}
             seen.update(forwarded=forwarded, aborted=len(statuses))
             for packets in bench.got.values():
                 packets.clear()
-            assert bench.contained(1)[0] == 1 and ctx.get(dut.link_active) == 0
+            assert bench.contained(1)[0] == (how != "masked") and ctx.get(dut.link_active) == 0
             ctx.set(dut.link_up, 1)
             bench._jobs = {"up_i": send([bench.write(1, CONTAINED, 9, 1)])}
             while not bench.got["up_o"]:
