@@ -437,6 +437,9 @@ def test_no_request_falls_between(how):
                 ctx.set(dut.link_up, 0)
             else:
                 bench.feed([(0, message(FATAL, 0, 0x300))])
+                for _ in range(16):  # not after the log: no request more than those decided about
+                    await ctx.tick()
+                assert not ctx.get(dut.link_active)
             for _ in range(900):
                 await ctx.tick()
                 if len(bench.got["up_o"]) + len(bench.got["down_o"]) == 40:

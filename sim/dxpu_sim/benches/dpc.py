@@ -109,7 +109,7 @@ async def a_contained_gpu_recovers(dut):
         copier.lost = True
         bench.fault(0)
         if how == "message":
-            await system.gpus[0].message(MessageCode.ERR_FATAL.value)
+            await system.gpus[0].function.message(MessageCode.ERR_FATAL.value)
             expected = (2, 0, int(driver.dev.pcie_id), 0)
         else:
             await drivers[0].trigger()
