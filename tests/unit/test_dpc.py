@@ -242,6 +242,27 @@ def test_a_message_of_an_earlier_life():
     bench.simulate(main)
 
 
+def test_the_first_message_counts():
+    """Several at once: the first one says why, once; none leaves."""
+    bench = DpcBench(64, 1, random.Random(seed()))
+
+    async def main(ctx):
+        await start(bench, ctx)
+        await bench.step(ctx, [bench.control(1, 0x12)])
+        raws = [message(code, 0, 0x300 + n) for n, code in enumerate((NONFATAL, FATAL, FATAL))]
+        bench._jobs = {"down_i": drive_packets(bench.dut.downstream_i, [
+            Packet(raw, {"port": 0, "info": info_of(raw), "due": 1}) for raw in raws])}
+        await ctx.tick().repeat(400)
+        assert bench.contained(1) == (1, 1, 0, 0x300)
+        assert [Tlp.unpack(raw).message_code for raw in bench.told] == [COR]  # of the port
+        assert not [p for p in bench.got["up_o"] if Tlp.unpack(p.data).message_code != COR]
+        bench.got["up_o"].clear()
+        bench.totals.clear()
+        bench.golden.counts.clear()
+
+    bench.simulate(main)
+
+
 @pytest.mark.parametrize("control", [1, 5])
 def test_completions(control):
     """Contained: every request is answered as Completion Control says, posted ones are dropped."""
