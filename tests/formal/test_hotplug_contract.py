@@ -149,6 +149,40 @@ class InterruptContract(Free):
         return m
 
 
+class OtherContract(Free):
+    """Another interrupt of the port: an MSI is requested for each time that it becomes possible and
+    wanted, whatever hot-plug does; INTx while either asks; none without a cause.
+    """
+
+    other: In(1)
+    send: In(1)
+    clear: In(SlotEvents)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self._design()
+        watch(m, dut, self)
+        enabled = Value.cast(dut.view.events) & Value.cast(self.control.enables)
+        hotplug, other = enabled.any() & self.control.interrupt, self.other & self.msi
+        was, rose, since = Signal(), Signal(), Signal()
+        m.d.comb += [
+            dut.other.eq(self.other),
+            dut.clear.eq(self.clear),
+            dut.taken.eq(self.send & dut.request),
+            Assert(dut.view.intx == (hotplug | self.other)),
+        ]
+        m.d.sync += [
+            was.eq(other),
+            rose.eq(other & ~was),
+            since.eq(hotplug & self.msi | other | since & ~dut.taken),
+        ]
+        with m.If(rose & self.msi):
+            m.d.comb += Assert(dut.request)
+        with m.If(dut.request):
+            m.d.comb += [Assert(self.msi), Assert(since)]
+        return m
+
+
 class Reached(InterruptContract):
     """The reader gets a second interrupt for an event that came between reading and clearing."""
 
@@ -253,6 +287,35 @@ class Twice(Changed):
 
     def change(self, m, inner, name, source):
         return C(0) if name == "taken" else source
+
+
+class DeafToOther(Changed):
+    """Mutant: hears nothing of the other interrupt."""
+
+    def change(self, m, inner, name, source):
+        return C(0) if name == "other" else source
+
+
+class OneEdgeForBoth(Changed):
+    """Mutant: requests only when the first of both begins to ask."""
+
+    def change(self, m, inner, name, source):
+        if name != "request":
+            return source
+        was, pending = Signal(), Signal()
+        armed = inner.view.intx & self.msi
+        m.d.sync += [was.eq(armed), pending.eq(armed & ~was | pending & ~self.taken & self.msi)]
+        return pending & self.msi
+
+
+def test_the_other_interrupt_is_requested():
+    prove(OtherContract(), depth=16)
+
+
+@pytest.mark.parametrize("mutant", [DeafToOther, OneEdgeForBoth])
+def test_other_contract_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(OtherContract(mutant), depth=10)
 
 
 def test_no_event_is_lost():
