@@ -23,6 +23,7 @@ class Bench(SwitchBench):
     """Compares the error registers of all functions, and the messages, after each step."""
 
     registers = REGISTERS
+    patience = 60
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
