@@ -53,9 +53,10 @@ def test_tlps_come_out_as_they_went_in(width, split):
     for _ in range(30 if split else 60):
         row = row if rng.random() < 0.7 else rng.randrange(8)
         tlps.append(Packet(tlp(rng), {"row": row}))
-    controls = [{"type": rng.choice([FrameType.ACK, FrameType.EVENT]), "row": rng.randrange(8),
-                 "code": rng.getrandbits(8), "generation": rng.getrandbits(16),
-                 "argument": rng.getrandbits(32)} for _ in range(10)]
+    controls = [{"type": rng.choice([FrameType.ACK, FrameType.SACK, FrameType.EVENT]),
+                 "row": rng.randrange(8), "code": rng.getrandbits(8),
+                 "generation": rng.getrandbits(16), "argument": rng.getrandbits(32)}
+                for _ in range(10)]
     entries = [{"cls": n, "generation": 7, "header_limit": 0x1234 + n, "data_limit": 0xABCD - n,
                 "echo": 99} for n in range(3)]
     dut = Loop(width, split)
@@ -68,7 +69,8 @@ def test_tlps_come_out_as_they_went_in(width, split):
             request, = await ctx.tick().sample(dut.tx.request.payload).until(dut.tx.request.valid)
             ctx.set(dut.tx.request.ready, 0)
             ctx.set(dut.tx.route.payload, {
-                "dst_slot": request.row, "src_node": 0x123, "dst_node": 0x456, "tag": 0xBEEF,
+                "dst_slot": request.session if request.direct else request.row,
+                "src_node": 0x123, "dst_node": 0x456, "tag": 0xBEEF,
                 "seq": seq, "ack": 3, "crx": rng.getrandbits(1), "credit": entries[1],
                 "credits": entries, "ok": 1})
             seq += request.consumes
@@ -85,6 +87,14 @@ def test_tlps_come_out_as_they_went_in(width, split):
             ctx.set(dut.rx.header.ready, valid)
             await ctx.tick()
 
+    async def forget(ctx):
+        while True:
+            stored, = await ctx.tick().sample(dut.tx.stored).until(dut.tx.stored_strobe)
+            ctx.set(dut.tx.free.payload, stored.cell)
+            ctx.set(dut.tx.free.valid, 1)
+            await ctx.tick().until(dut.tx.free.ready)
+            ctx.set(dut.tx.free.valid, 0)
+
     async def watch(ctx):
         drops = [getattr(dut.rx, name) for name in dir(dut.rx)
                  if name.startswith("stat_") and name != "stat_frames"]
@@ -96,7 +106,7 @@ def test_tlps_come_out_as_they_went_in(width, split):
                 dropped.append(drop)
             if valid:
                 committed.append(frame)
-                if frame.header.type == FrameType.ACK:
+                if frame.header.type in (FrameType.ACK, FrameType.SACK):
                     assert [c.header_limit for c in credits] == [
                         e["header_limit"] for e in entries]
                 if frame.header.crx:
@@ -104,17 +114,24 @@ def test_tlps_come_out_as_they_went_in(width, split):
 
     wanted = sorted((c["row"], c["code"], c["generation"], c["argument"])
                     for c in controls if c["type"] == FrameType.EVENT)
+    sent = [{k: v for k, v in c.items() if k != "type"} for c in controls
+            if c["type"] == FrameType.EVENT]
+    replies = [{"type": c["type"], "session": c["row"]} for c in controls
+               if c["type"] != FrameType.EVENT]
     simulate(
         dut, drive_packets(dut.tx.i, tlps, rng=rng, density=0.9),
-        drive_words(dut.tx.control, controls, rng=rng, density=0.1),
+        drive_words(dut.tx.control, sent, rng=rng, density=0.1),
+        drive_words(dut.tx.reply, replies, rng=rng, density=0.1),
         collect_packets(dut.rx.o, len(tlps), got, rng=rng, density=0.9),
         collect_words(dut.rx.event, len(wanted), events, rng=rng, density=0.9),
-        background=[routes, verdicts, watch, check_stream(dut.rx.i, "frames"),
+        background=[forget, routes, verdicts, watch, check_stream(dut.rx.i, "frames"),
                     check_stream(dut.rx.o, "o")])
     assert [(p.data, p.meta.row) for p in got] == [(p.data, p.meta["row"]) for p in tlps]
     assert sorted((e.row, e.code, e.generation, e.argument) for e in events) == wanted
     assert dropped == []
-    types = {f.header.type for f in committed} - {FrameType.ACK, FrameType.EVENT}
+    types = {f.header.type for f in committed} - {
+        FrameType.ACK, FrameType.SACK, FrameType.EVENT}
     assert types == ({FrameType.HDR, FrameType.DATA} if split else {FrameType.TLP})
-    sequenced = [f.header.seq for f in committed if f.header.type != FrameType.ACK]
+    sequenced = [f.header.seq for f in committed
+                 if f.header.type not in (FrameType.ACK, FrameType.SACK)]
     assert sequenced == list(range(len(sequenced)))

@@ -19,7 +19,7 @@ ROWS = [  # node, slot, local_slot, stream, paths, used
 SESSIONS = [  # node, stream, tx_tag, rx_tag
     (0x001, 0, 0xBEEF, 0x1D0C), (0x002, 5, 0x1111, 0x2222), (0x004, 0, 0x3333, 0x4444),
 ]
-STATS = ("wrong_node", "no_session", "wrong_tag", "duplicate", "gap")
+STATS = ("wrong_node", "no_session", "wrong_tag", "duplicate", "gap", "nak")
 
 
 def set_up(ctx, dut, ack_delay=20):
@@ -34,6 +34,17 @@ def set_up(ctx, dut, ack_delay=20):
 
 async def ask(ctx, dut, row, consumes):
     ctx.set(dut.request.payload, dict(row=row, consumes=consumes))
+    ctx.set(dut.request.valid, 1)
+    ctx.set(dut.route.ready, 1)
+    route, = await ctx.tick().sample(dut.route.payload).until(dut.route.valid)
+    ctx.set(dut.request.valid, 0)
+    ctx.set(dut.route.ready, 0)
+    return route
+
+
+async def answer(ctx, dut, **request):
+    """The route for any request."""
+    ctx.set(dut.request.payload, request)
     ctx.set(dut.request.valid, 1)
     ctx.set(dut.route.ready, 1)
     route, = await ctx.tick().sample(dut.route.payload).until(dut.route.valid)
@@ -109,6 +120,53 @@ def test_no_route_for_tlps_of_a_life_that_is_over():
     simulate(dut, process)
 
 
+def test_routes_of_replies_and_repetitions():
+    """They ask no row; a frame that is sent again keeps its number, and takes none."""
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS), paths=4)
+
+    async def process(ctx):
+        set_up(ctx, dut)
+        await ask(ctx, dut, 0, 1)
+        await commit(ctx, dut, frame(0, 0), 0)
+        ctx.set(dut.epoch[2], 3)
+        route = await answer(ctx, dut, direct=1, session=2, dst_slot=9, src_slot=8, paths=0b1000)
+        assert (route.ok, route.dst_node, route.dst_slot, route.src_slot, route.stream, route.path,
+                route.paths, route.tag, route.seq, route.ack, route.ar, route.session,
+                route.epoch) == (1, 4, 9, 8, 0, 3, 0b1000, 0x3333, 0, 0, 0, 2, 3)
+        for probe in (0, 1):
+            route = await answer(ctx, dut, direct=1, session=0, again=1, consumes=1, seq=0xABCDEF,
+                                 paths=0b0110, probe=probe)
+            assert (route.ok, route.seq, route.ack, route.path, route.ar) == (
+                1, 0xABCDEF, 1, 1, probe)
+        assert ctx.get(dut.state[0].seq) == 1
+        # New frames are to be acknowledged at once when there is little room.
+        ctx.set(dut.short, 1)
+        assert (await ask(ctx, dut, 0, 1)).ar == 1
+        assert (await answer(ctx, dut, direct=1, session=0, paths=1)).ar == 0
+
+    simulate(dut, process)
+
+
+def test_a_failed_path_and_a_failed_session():
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS), paths=4)
+
+    async def process(ctx):
+        set_up(ctx, dut)
+        for first, paths, path in ((0, 0b1010, 1), (1, 0b1010, 1), (2, 0b1010, 3), (3, 0b1010, 3),
+                                   (3, 0b0110, 1), (2, 0b0100, 2)):
+            ctx.set(dut.path[0], first)
+            route = await answer(ctx, dut, direct=1, session=0, paths=paths)
+            assert route.path == path, (first, paths)
+        ctx.set(dut.failed, 0b001)
+        await ctx.tick()
+        assert ctx.get(dut.lost) == 0b0011
+        assert not (await ask(ctx, dut, 0, 1)).ok and (await ask(ctx, dut, 2, 1)).ok
+        assert not (await answer(ctx, dut, direct=1, session=0, paths=1)).ok
+        assert ctx.get(dut.state[0].seq) == 0
+
+    simulate(dut, process)
+
+
 def frame(row, seq, **changes):
     node, slot, local, stream, *_ = ROWS[row]
     rx_tag = next((s[3] for s in SESSIONS if s[:2] == (node, stream)), 0)
@@ -143,7 +201,7 @@ def test_verdicts_and_their_counters():
         await commit(ctx, dut, frame(0, 0), 0)
         await expect(frame(0, 0), 0, 0, duplicate=1)
         await expect(frame(0, 1), 1, 0)
-        await expect(frame(0, 3), 1, 0, gap=1)
+        await expect(frame(0, 3), 0, 0, gap=1)
         await expect(frame(0, 0xFFFFFF), 0, 0, duplicate=1)
         # ACK frames carry the next number and take none, so they are never duplicates.
         await expect(frame(0, 0, type=FrameType.ACK), 1, 0)
@@ -159,23 +217,29 @@ def test_verdicts_and_their_counters():
     simulate(dut, process, background=[count_pulses(dut, totals)])
 
 
+def follow_replies(dut, replies):
+    """Background process: take every reply."""
+    async def process(ctx):
+        ctx.set(dut.reply.ready, 1)
+        now = 0
+        async for *_, valid, payload in ctx.tick().sample(dut.reply.valid, dut.reply.payload):
+            now += 1
+            if valid:
+                replies.append((now, payload.type, payload.session, payload.dst_slot,
+                                payload.src_slot, payload.path))
+    return process
+
+
 def test_acknowledgements_are_asked_for_once_and_only_if_nothing_carries_them():
     dut = Link(rows=len(ROWS), sessions=len(SESSIONS))
     asked = []
 
-    async def control(ctx):
-        ctx.set(dut.control.ready, 1)
-        now = 0
-        async for *_, valid, payload in ctx.tick().sample(dut.control.valid, dut.control.payload):
-            now += 1
-            if valid:
-                asked.append((now, payload.type, payload.row))
-
     async def process(ctx):
         set_up(ctx, dut, ack_delay=20)
-        await commit(ctx, dut, frame(1, 0), 1)
+        await commit(ctx, dut, frame(1, 0, path=5), 1)
         await ctx.tick().repeat(60)
-        assert [a[1:] for a in asked] == [(FrameType.ACK, 1)] and 20 <= asked[0][0] <= 30
+        # Back where it came from, between the same slots.
+        assert [a[1:] for a in asked] == [(FrameType.ACK, 0, 0, 2, 5)] and 20 <= asked[0][0] <= 30
         assert (await ask(ctx, dut, 1, 0)).ack == 1
         await ctx.tick().repeat(60)
         assert len(asked) == 1
@@ -187,29 +251,78 @@ def test_acknowledgements_are_asked_for_once_and_only_if_nothing_carries_them():
         # AR asks for it at once, also on a frame that takes no number.
         await commit(ctx, dut, frame(2, 0, type=FrameType.ACK, ar=1), 2)
         await ctx.tick().repeat(6)
-        assert [a[1:] for a in asked[1:]] == [(FrameType.ACK, 2)]
+        assert [a[1:] for a in asked[1:]] == [(FrameType.ACK, 1, 0, 3, 0)]
         # An ACK frame alone is not acknowledged.
         await ask(ctx, dut, 2, 0)
         await commit(ctx, dut, frame(2, 0, type=FrameType.ACK), 2)
         await ctx.tick().repeat(60)
         assert len(asked) == 2
+        # A frame that nobody is there for is acknowledged, as its stream must go on.
+        await commit(ctx, dut, frame(2, 0, dst_slot=77), NO_ROW)
+        await ctx.tick().repeat(60)
+        assert [a[1:] for a in asked[2:]] == [(FrameType.ACK, 1, 0, 77, 0)]
+        # A frame that came before is acknowledged again, at once.
+        await ask(ctx, dut, 2, 0)
+        assert not (await judge(ctx, dut, frame(2, 0))).accept
+        await ctx.tick().repeat(6)
+        assert len(asked) == 4
 
-    simulate(dut, process, background=[control, check_stream(dut.control, "control")])
+    simulate(dut, process, background=[
+        follow_replies(dut, asked), check_stream(dut.reply, "reply")])
+
+
+def test_one_nak_for_each_loss():
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS))
+    asked = []
+
+    async def process(ctx):
+        set_up(ctx, dut, ack_delay=20)
+        seqs = 3, 4, 6, 4, 5, 3, 7
+        for seq, naks in zip(seqs, (1, 1, 1, 2, 2, 3, 3), strict=True):
+            assert not (await judge(ctx, dut, frame(0, seq, path=1))).accept
+            await ctx.tick().repeat(10)
+            # The second and third: numbers fell, so what was missing was sent again, and lost.
+            assert len(asked) == naks, seq
+            await ask(ctx, dut, 0, 0)
+        assert {a[1:] for a in asked} == {(FrameType.SACK, 0, 0, 1, 1)}
+        await commit(ctx, dut, frame(0, 0), 0)
+        await ask(ctx, dut, 0, 0)
+        # That one is there; the next that is missing is another.
+        assert not (await judge(ctx, dut, frame(0, 9))).accept
+        await ctx.tick().repeat(10)
+        assert len(asked) == 4
+
+    simulate(dut, process, background=[
+        follow_replies(dut, asked), check_stream(dut.reply, "reply")])
 
 
 def test_forged_acknowledgements_have_no_effect():
     dut = Link(rows=len(ROWS), sessions=len(SESSIONS))
+    told = []
+
+    async def watch(ctx):
+        async for *_, acked, back in ctx.tick().sample(dut.acked[0], dut.back):
+            if acked or back:
+                told.append((acked, back))
+                ctx.set(dut.unacked[0], ctx.get(dut.unacked[0]) - acked)
 
     async def process(ctx):
         set_up(ctx, dut)
         for _ in range(5):
             await ask(ctx, dut, 0, 1)
-        for ack, acked in ((3, 3), (6, 3), (2, 3), (0xFFFFFF, 3), (5, 5)):
+        ctx.set(dut.unacked[0], 5)
+        for ack, acked in ((3, 3), (6, 3), (2, 3), (0xFFFFFF, 3)):
             await commit(ctx, dut, frame(0, 0, type=FrameType.ACK, ack=ack), 0)
             await ctx.tick()
             assert ctx.get(dut.state[0].acked) == acked
+        # A NAK goes back to what is left, if anything is; an old or a forged one to nothing.
+        for ack in (2, 6, 4, 4, 5, 5):
+            await commit(ctx, dut, frame(0, 0, type=FrameType.SACK, ack=ack), 0)
+            await ctx.tick()
+        await ctx.tick()
+        assert told == [(3, 0), (1, 1), (0, 1), (1, 0)]
 
-    simulate(dut, process)
+    simulate(dut, process, background=[watch])
 
 
 @pytest.mark.parametrize("width", [32, 512])

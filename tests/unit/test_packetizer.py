@@ -53,7 +53,28 @@ class Link:
     extension: float = 0.5
     wait_for: object = None  # called with the context before each answer
     asked: list = field(default_factory=list)
+    first: dict = field(default_factory=dict)  # by number: the route of the first transmission
     seq: int = 0
+
+    def answer(self, request):
+        """The route for a request, with the row that it is for."""
+        if request.again:
+            old = self.first[request.seq]
+            assert [request[k] for k in ("session", "dst_slot", "src_slot", "paths")] == [
+                old[k] for k in ("session", "dst_slot", "src_slot", "paths")]
+            assert not request.tlps
+            new = self.route(old["session"], 0)
+            row = old["session"]
+            same = ("dst_slot", "src_slot", "tag", "seq", "session", "paths")
+            route = new | {k: old[k] for k in same}
+        else:
+            assert request.direct != request.consumes
+            row = request.session if request.direct else request.row
+            route = self.route(row, request.consumes)
+            if request.consumes and route["ok"]:
+                self.first[route["seq"]] = route
+        self.asked.append((row, request.consumes, route))
+        return route
 
     def route(self, row, consumes):
         rng = self.rng
@@ -63,6 +84,7 @@ class Link:
             "path": rng.randrange(16), "stream": rng.randrange(16), "tag": rng.randrange(1 << 16),
             "seq": self.seq, "ack": rng.randrange(1 << 24), "ar": rng.getrandbits(1),
             "crx": rng.random() < self.extension, "ok": row not in self.unroutable,
+            "session": row, "paths": rng.randrange(1, 1 << 16), "epoch": rng.randrange(4),
             "credit": self.credit(rng.randrange(3)), "credits": [self.credit(n) for n in range(3)],
         } | self.fixed.get(row, {})
         if values["ok"] and consumes:
@@ -88,15 +110,50 @@ class Link:
                     await self.wait_for(ctx)
                 while self.rng.random() > self.delay:
                     await ctx.tick()
-                route = self.route(request.row, request.consumes)
-                self.asked.append((request.row, request.consumes, route))
-                ctx.set(dut.route.payload, route)
+                ctx.set(dut.route.payload, self.answer(request))
                 ctx.set(dut.route.valid, 1)
                 taken = False
                 while not taken:
                     *_, taken = await ctx.tick().sample(dut.route.ready)
                 ctx.set(dut.route.valid, 0)
         return process
+
+
+class Keeper:
+    """Takes the part of the retransmitter: repeats frames that were stored, or forgets them."""
+
+    def __init__(self, dut, rng, again=0.0):
+        self._dut, self._rng, self.again = dut, rng, again
+        self.kept, self.busy = [], False
+
+    async def watch(self, ctx):
+        dut = self._dut
+        async for *_, strobe, frame in ctx.tick().sample(dut.stored_strobe, dut.stored):
+            if strobe:
+                self.kept.append((frame.session, frame.cell))
+
+    async def act(self, ctx):
+        dut, rng = self._dut, self._rng
+        while True:
+            await ctx.tick()
+            if not self.kept or rng.random() < 0.5:
+                continue
+            if rng.random() < self.again:
+                self.busy = True
+                session, cell = rng.choice(self.kept)
+                ctx.set(dut.repeat, {"session": session, "cell": cell, "probe": 0})
+                ctx.set(dut.repeat_valid, 1)
+                await ctx.tick().until(dut.repeat_take)
+                ctx.set(dut.repeat_valid, 0)
+                # Nothing that is being read is forgotten.
+                await ctx.tick().repeat(200)
+                self.busy = False
+            else:
+                _, cell = self.kept.pop(rng.randrange(len(self.kept)))
+                ctx.set(dut.free.payload, cell)
+                ctx.set(dut.free.valid, 1)
+                await ctx.tick().until(dut.free.ready)
+                ctx.set(dut.free.valid, 0)
 
 
 def frame(route, body):
@@ -156,7 +213,7 @@ class Counters:
 
 
 def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.0, density_out=1.0,
-        rng=None, settle=30, dut=None):
+        rng=None, settle=30, dut=None, again=0.0):
     """Send (row, bytes) and controls; returns the frames and the counters.
 
     ``frames``: number of frames to wait for; by default, until everything sent has come out.
@@ -168,14 +225,22 @@ def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.
     todo = sum(row not in drop for row, _ in tlps)
     lost = len(tlps) - todo + sum(c["row"] in drop for c in controls)
     expect_controls = sum(c["row"] not in drop for c in controls)
+    keeper = Keeper(dut, rng or random.Random(seed()), again)
+    replies = [{"type": c["type"], "session": c["row"]} for c in controls
+               if c["type"] != FrameType.EVENT]
+    events = [{k: v for k, v in c.items() if k != "type"} for c in controls
+              if c["type"] == FrameType.EVENT]
 
     async def finish(ctx):
         ctx.set(dut.packing_limit, limit)
         while not (counters.totals["stat_tlps"] == todo
                    and counters.totals["stat_unroutable"] == lost
-                   and sum(p.data[14] & 15 in (FrameType.ACK, FrameType.EVENT)
-                           for p in got) == expect_controls
+                   and sum(p.data[14] & 15 in (FrameType.ACK, FrameType.SACK, FrameType.EVENT)
+                           for p in got) >= expect_controls
                    and len(got) == counters.totals["stat_frames"]):
+            await ctx.tick()
+        keeper.again = 0.0
+        while sum(a[2]["ok"] for a in link.asked) != len(got) or keeper.busy:
             await ctx.tick()
         await ctx.tick().repeat(settle)
 
@@ -183,8 +248,10 @@ def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.
         await collect_packets(dut.o, 1 << 30, got, rng=rng, density=density_out)(ctx)
 
     simulate(dut, drive_packets(dut.i, packets, rng=rng, density=density_in),
-             drive_words(dut.control, controls, rng=rng, density=0.02), finish,
-             background=[collect, link.process(dut), counters.process, check_bubbles(dut.o),
+             drive_words(dut.control, events, rng=rng, density=0.02),
+             drive_words(dut.reply, replies, rng=rng, density=0.02), finish,
+             background=[collect, keeper.watch, keeper.act,
+                         link.process(dut), counters.process, check_bubbles(dut.o),
                          check_stream(dut.o, "o"), check_stream(dut.request, "request")],
              deadline=30_000)
     if frames is not None:
@@ -195,33 +262,43 @@ def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.
 def check(got, totals, tlps, controls, link, limit):
     """Every frame is the golden one of its route; all TLPs and controls came, in order."""
     sent = [(row, data) for row, data in tlps if row not in link.unroutable]
-    events = [c for c in controls if c["row"] not in link.unroutable]
+    routable = [c for c in controls if c["row"] not in link.unroutable]
+    replies = [c for c in routable if c["type"] != FrameType.EVENT]
+    events = [c for c in routable if c["type"] == FrameType.EVENT]
+    bodies = {}  # by number
     asked = [a for a in link.asked if a[2]["ok"]]
     assert len(asked) == len(got) == totals["stat_frames"]
     assert totals["stat_tlps"] == len(sent)
-    assert totals["stat_unroutable"] == len(tlps) - len(sent) + len(controls) - len(events)
+    assert totals["stat_unroutable"] == len(tlps) - len(sent) + len(controls) - len(routable)
     for (row, consumes, route), packet in zip(asked, got, strict=True):
         parsed = wire.parse(packet.data)
         assert packet.meta.path == route["path"]
         assert consumes == (parsed.type in fmt.SEQUENCED)
-        if parsed.type == FrameType.TLP:
+        if route["seq"] in bodies and consumes:
+            body = bodies[route["seq"]]
+        elif parsed.type == FrameType.TLP:
             mine, sent = sent[:parsed.count], sent[parsed.count:]
             assert all(r == row for r, _ in mine)
             body = wire.Tlps(tuple(data for _, data in mine))
             assert parsed.count == 1 or len(packet.data) - 14 <= limit
-        else:
+        elif parsed.type == FrameType.EVENT:
             event, events = events[0], events[1:]
-            assert event["row"] == row and event["type"] == parsed.type
-            if parsed.type == FrameType.ACK:
-                body = wire.Ack(tuple(wire.Credit(**c) for c in route["credits"]))
-            else:
-                body = wire.Event(event["code"], event["generation"], event["argument"])
+            assert event["row"] == row
+            body = wire.Event(event["code"], event["generation"], event["argument"])
+        else:
+            reply, replies = replies[0], replies[1:]
+            assert (reply["row"], reply["type"]) == (row, parsed.type)
+            entries = tuple(wire.Credit(**c) for c in route["credits"])
+            body = wire.Ack(entries) if parsed.type == FrameType.ACK else wire.Sack(entries, ())
+        if consumes:
+            bodies[route["seq"]] = body
         assert packet.data.hex() == wire.build(frame(route, body)).hex()
-    assert not sent and not events
+    assert not sent and not events and not replies
 
 
 def random_control(rng, rows):
-    return {"type": rng.choice([FrameType.ACK, FrameType.EVENT]), "row": rng.choice(rows),
+    return {"type": rng.choice([FrameType.ACK, FrameType.SACK, FrameType.EVENT]),
+            "row": rng.choice(rows),
             "code": rng.randrange(1, 10), "generation": rng.randrange(65536),
             "argument": rng.randrange(1 << 32)}
 
@@ -303,6 +380,18 @@ def test_random_traffic(width, densities):
     got, totals, _ = run(width, tlps, link=link, controls=controls, rng=rng,
                          density_in=density_in, density_out=density_out)
     check(got, totals, tlps, controls, link, 512)
+
+
+@pytest.mark.parametrize("width", some_widths(64, 256))
+def test_frames_are_sent_again(width):
+    """With the same number and records, all else as the link says then."""
+    rng = random.Random(seed())
+    tlps = [(rng.choice([0, 5, 63]), random_tlp(rng)) for _ in range(60)]
+    controls = [random_control(rng, [0, 5, 63]) for _ in range(12)]
+    link = Link(rng, delay=0.7)
+    got, totals, _ = run(width, tlps, link=link, controls=controls, rng=rng, again=0.8)
+    check(got, totals, tlps, controls, link, 512)
+    assert totals["stat_repeated"] > 3
 
 
 @pytest.mark.parametrize("width", some_widths(128, 512))

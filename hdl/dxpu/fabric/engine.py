@@ -9,11 +9,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..arbiter import PacketArbiter
 from ..queue import PacketQueue
-from ..stream import PacketSignature, Register, check_width, connect
+from ..stream import PacketSignature, check_width, connect
 from .depacketizer import Depacketizer
 from .gate import RowGate
 from .link import Link, LinkState, PeerRow, Session
 from .packetizer import Packetizer
+from .retransmit import Retransmitter
 from .types import LIFE_BITS, Control, Event, TlpMeta
 
 __all__ = ["FabricEngine"]
@@ -39,6 +40,8 @@ class FabricEngine(wiring.Component):
         Header/data split form of frames.
     frame_bytes : int
         Buffer of each path for received frames, and of the packetizer for TLPs, in bytes.
+    cells : int
+        Of the packetizer's replay memory, for all sessions; 256 bytes each, or 4 beats.
 
     Members
     -------
@@ -57,26 +60,33 @@ class FabricEngine(wiring.Component):
         bound any more. Those of ``tlp_o`` have the life in which they came.
     events_left : 1
         Every event that was taken has its peer: rows may change.
-    node, ack_delay, rows, sessions, reopen, state
+    node, ack_delay, rows, sessions, reopen, state, lost
         Of :class:`Link`; ``reopen`` is its ``open``.
+    retry_wait : 16
+        ``wait`` of the :class:`Retransmitter`.
+    failed, unacked, path
+        Of the :class:`Retransmitter`.
     packing_limit : 14
         Of :class:`Packetizer`.
     stat_* : 1
         Pulses; :attr:`stats` names them.
     """
 
-    def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192):
+    def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192,
+                 cells=64):
         self._width = check_width(width)
         self._rows = rows
         self._paths = paths
         self._depth = frame_bytes * 8 // width
         self._split = split
-        self._packetizer = Packetizer(width, split=split, depth=self._depth)
+        self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells)
         # A peer has one TLP of the split form under way in each session.
         self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
                                           assemblies=sessions)
-        self._link = Link(rows=rows, sessions=sessions)
-        self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link}
+        self._link = Link(rows=rows, sessions=sessions, paths=paths, frames=cells)
+        self._retransmitter = Retransmitter(sessions=sessions, paths=paths, cells=cells)
+        self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link,
+                       "retry": self._retransmitter}
         #: Name of each counter pulse, without its ``stat_``, to what it counts.
         self.stats = {
             "tx_unbound": "TLPs to be sent for a row that is not bound or whose life is over; "
@@ -106,6 +116,11 @@ class FabricEngine(wiring.Component):
             "rows": In(data.ArrayLayout(PeerRow, rows)),
             "sessions": In(data.ArrayLayout(Session, sessions)),
             "reopen": In(sessions),
+            "retry_wait": In(16, init=488),
+            "failed": Out(sessions),
+            "unacked": Out(self._retransmitter.unacked.shape()),
+            "path": Out(self._retransmitter.path.shape()),
+            "lost": Out(rows),
             "state": Out(data.ArrayLayout(LinkState, sessions)),
             **{f"stat_{name}": Out(1) for name in self.stats},
         })
@@ -189,20 +204,33 @@ class FabricEngine(wiring.Component):
             link.open.eq(self.reopen),
             self.state.eq(link.state),
         ]
-        # Acknowledgements before events: they are due already. The register keeps an offered word
-        # from being replaced.
-        m.submodules.control = chosen = Register(Control)
-        connect(m, chosen.o, tx.control)
-        with m.If(link.control.valid):
-            m.d.comb += [chosen.i.payload.eq(link.control.payload), chosen.i.valid.eq(1),
-                         link.control.ready.eq(chosen.i.ready)]
-        with m.Else():
-            m.d.comb += [chosen.i.payload.eq(self.control.payload),
-                         chosen.i.valid.eq(self.control.valid),
-                         self.control.ready.eq(chosen.i.ready)]
+        connect(m, link.reply, tx.reply)
+        connect(m, wiring.flipped(self.control), tx.control)
+        self._attach_retransmitter(m)
         # Events under way to their route, from where they have left the table's rows behind.
         under_way, asked = Signal(3), link.request
         m.d.comb += self.events_left.eq(under_way == 0)
         m.d.sync += under_way.eq(
             under_way + (self.control.valid & self.control.ready)
             - (asked.valid & asked.ready & asked.p.consumes & ~asked.p.tlps))
+
+    def _attach_retransmitter(self, m):
+        link, tx, retry = self._link, self._packetizer, self._retransmitter
+        connect(m, retry.free, tx.free)
+        m.d.comb += [
+            retry.wait.eq(self.retry_wait),
+            retry.open.eq(self.reopen),
+            retry.stored.eq(tx.stored),
+            retry.stored_strobe.eq(tx.stored_strobe),
+            retry.repeat_take.eq(tx.repeat_take),
+            tx.repeat.eq(retry.repeat),
+            tx.repeat_valid.eq(retry.repeat_valid),
+            *(getattr(retry, name).eq(getattr(link, name)) for name in ("acked", "back")),
+            *(getattr(link, name).eq(getattr(retry, name))
+              for name in ("unacked", "path", "failed", "epoch")),
+            link.short.eq(tx.short),
+            self.failed.eq(retry.failed),
+            self.unacked.eq(retry.unacked),
+            self.path.eq(retry.path),
+            self.lost.eq(link.lost),
+        ]

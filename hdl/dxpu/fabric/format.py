@@ -13,9 +13,9 @@ __all__ = [
     "DATA_BYTES_MAX", "ETHERTYPE", "EVENT_BYTES", "FENCE_BYTES", "HCRC_INIT", "HCRC_OFFSET",
     "HCRC_POLY", "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "MAC_PREFIX",
     "MIN_FRAME_BYTES", "NODE_MANAGER", "NODE_UNASSIGNED", "PROBE_BYTES", "RECORD_ALIGN",
-    "RECORD_CRC_BYTES", "SEQUENCED", "SLOT_HOST", "TAG_NONE", "VERSION", "ArqMode", "Capability",
-    "CreditClass", "DropCause", "ErrorCode", "EventCode", "FenceReason", "Field", "FrameType",
-    "PowerState", "Role", "SecurityMode", "binding_word", "node_mac",
+    "RECORD_CRC_BYTES", "SACK_COUNT_BYTES", "SEQUENCED", "SLOT_HOST", "TAG_NONE", "VERSION",
+    "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode", "EventCode", "FenceReason",
+    "Field", "FrameType", "PowerState", "Role", "SecurityMode", "binding_word", "node_mac",
 ]
 
 ETHERTYPE = 0x88B5
@@ -45,6 +45,8 @@ DATA_BYTES_MAX = 4096 + 4
 ACK_ENTRIES = 3
 ACK_BYTES = ACK_ENTRIES * CREDIT_BYTES
 HELLO_BYTES = 28
+#: Follows the entries in a SACK: number of words, zero.
+SACK_COUNT_BYTES = 4
 PROBE_BYTES = 8
 EVENT_BYTES = 8
 FENCE_BYTES = 8

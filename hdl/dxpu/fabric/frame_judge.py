@@ -6,7 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..priority import lowest_bit
 from ..stream import check_width
-from .format import ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, DropCause, FrameType
+from .format import (
+    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, SACK_COUNT_BYTES, DropCause, FrameType,
+)
 from .frame_fields import credit_fields, natural
 from .header_check import CheckedHeader
 from .piece import Piece, Verdicts
@@ -97,8 +99,10 @@ class FrameJudge(wiring.Component):
                 ended.eq(1), bad_record.eq(self.bad_record), bad_body.eq(self.bad_body)]
 
         is_ack, is_event = header.type == FrameType.ACK, header.type == FrameType.EVENT
-        bad_fields = (is_event & natural(body, 1, 1).any()) | (is_ack & Cat(
-            natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any())
+        is_sack = header.type == FrameType.SACK
+        bad_fields = (is_event & natural(body, 1, 1).any()) | ((is_ack | is_sack) & Cat(
+            natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any()) | (
+                is_sack & natural(body, ACK_BYTES, SACK_COUNT_BYTES).any())
         wrong = Signal(len(DropCause))
         m.d.comb += wrong.eq(Cat({
             DropCause.FCS: self.result.fcs,
@@ -187,14 +191,14 @@ class FrameJudge(wiring.Component):
         return checked, present, verdict
 
     def _capture_body(self, m):
-        """The body of the frame, without its CRC; zero-filled or cut to the size of an ACK's."""
+        """The body of the frame, without its CRC; zero-filled or cut to the size of a SACK's."""
         lanes, piece = self._lanes, self.piece
-        body = Signal(8 * ACK_BYTES, reset_less=True)
+        body = Signal(8 * (ACK_BYTES + SACK_COUNT_BYTES), reset_less=True)
         number, count = Signal(3), Signal(3)
         m.d.comb += number.eq(Mux(piece.first, 0, count))
         with m.If(piece.valid & ~piece.record):
             m.d.sync += count.eq(number + 1)
-            for n in range(ACK_BYTES // 4):
+            for n in range((ACK_BYTES + SACK_COUNT_BYTES) // 4):
                 with m.If(number == n // lanes):
                     m.d.sync += body.word_select(n, 32).eq(piece.data.word_select(n % lanes, 32))
         return body

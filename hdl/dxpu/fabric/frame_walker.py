@@ -9,7 +9,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..priority import encode, one_hot_mux
 from ..stream import check_width
-from .format import ACK_BYTES, BODY_CRC_BYTES, EVENT_BYTES, MIN_FRAME_BYTES, FrameType
+from .format import (
+    ACK_BYTES, BODY_CRC_BYTES, EVENT_BYTES, MIN_FRAME_BYTES, SACK_COUNT_BYTES, FrameType,
+)
 from .frame_fields import header_field, natural
 from .piece import DATA_DWORDS, PartSize, Piece, Verdicts
 
@@ -20,6 +22,8 @@ _PLAIN, _EXTENDED = 8, 10
 #: Dwords of the bodies that are looked at, their CRC-32C included.
 _ACK = (ACK_BYTES + BODY_CRC_BYTES) // 4
 _EVENT = (EVENT_BYTES + BODY_CRC_BYTES) // 4
+#: Without words, as go-back-N uses it.
+_SACK = (ACK_BYTES + SACK_COUNT_BYTES + BODY_CRC_BYTES) // 4
 
 
 class FrameWalker(wiring.Component):
@@ -197,6 +201,9 @@ class FrameWalker(wiring.Component):
             m.next = "Body"
         with m.Elif(kind == FrameType.EVENT):
             m.d.sync += self._remaining.eq(_EVENT)
+            m.next = "Body"
+        with m.Elif(kind == FrameType.SACK):
+            m.d.sync += self._remaining.eq(_SACK)
             m.next = "Body"
         if self._split:
             with m.Elif(kind == FrameType.HDR):

@@ -2,19 +2,18 @@
 
 Ref: docs/wire-format.md; docs/architecture.md, "Link"
 
-This link delivers what arrives: it numbers, acknowledges and filters, but keeps no copy for
-retransmission yet. A replay memory belongs between :class:`Packetizer` and MAC and would feed on
-``LinkState.acked``; selective repeat would hold frames back where ``stat_gap`` is counted now.
+Go-back-N: a frame is taken only if all before it were. What is sent again, and when, is the
+:class:`~dxpu.fabric.retransmit.Retransmitter`'s.
 """
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..priority import encode, one_hot_mux, round_robin
+from ..priority import encode, first_one, one_hot_mux, round_robin
 from .format import SEQUENCED, FrameType
 from .types import (
-    LIFE_BITS, Committed, Control, FrameHeader, FrameRoute, RouteRequest, Verdict,
+    EPOCH_BITS, LIFE_BITS, Committed, FrameHeader, FrameRoute, Reply, RouteRequest, Verdict,
 )
 
 __all__ = ["NO_ROW", "Link", "LinkState", "PeerRow", "Session"]
@@ -57,7 +56,7 @@ class Session(data.Struct):
     tx_tag : 16
         Tag for frames we send, chosen by the peer; 0: not offered yet, nothing is sent.
     rx_tag : 16
-        Tag we chose for frames we receive; 0: nothing is accepted.
+        Tag we chose for frames we receive; 0: nothing is accepted, as after a failure.
     """
 
     valid: 1
@@ -95,9 +94,14 @@ class Link(wiring.Component):
 
     A route is answered four cycles after its request, a verdict three cycles after its header.
     Frames are numbered in the order of the requests. There is no route for TLPs of a row that is
-    not bound any more, or of an earlier life of it, so what was queued then never leaves. The
-    verdict on a frame is given only when the ``committed`` report of every frame before it was
-    taken.
+    not bound any more, or of an earlier life of it, so what was queued then never leaves, and none
+    for a session that has failed. The verdict on a frame is given only when the ``committed``
+    report of every frame before it was taken.
+
+    Replies are made for frames that took effect and are not acknowledged otherwise, for frames that
+    came before, and a NAK (SACK without words) for one after a gap. There is one NAK for each
+    missing frame, and another one each time that the frames behind it begin anew, since then it was
+    sent again and lost again.
 
     Parameters
     ----------
@@ -105,6 +109,10 @@ class Link(wiring.Component):
         Rows of the mapping table, 1 to 63.
     sessions : int
         Sessions at a time.
+    paths : int
+        Ethernet ports.
+    frames : int
+        Frames that can be unacknowledged.
 
     Members
     -------
@@ -125,21 +133,31 @@ class Link(wiring.Component):
     request, route : stream of :class:`RouteRequest` in, :class:`FrameRoute` out
     header, verdict : stream of :class:`FrameHeader` in, :class:`Verdict` out
     committed : stream of :class:`Committed`
-    control : stream of :class:`Control`
-        ACK frames that nothing else carries.
+    reply : stream of :class:`Reply`
+        ACK and SACK frames that nothing else carries.
+    unacked, path, failed, epoch, acked, back
+        Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
+    short : 1
+        New frames are to be acknowledged at once.
+    lost : ``rows``
+        The session of row n has failed.
     stat_wrong_node, stat_no_session, stat_wrong_tag, stat_duplicate : 1
         Pulses: a frame was refused, and why.
     stat_gap : 1
-        Pulse: a frame was accepted though frames before it are missing.
+        Pulse: a frame was refused because frames before it are missing.
+    stat_nak : 1
+        Pulse: a NAK took effect.
     """
 
-    def __init__(self, *, rows, sessions=4):
+    def __init__(self, *, rows, sessions=4, paths=2, frames=64):
         if rows not in range(1, NO_ROW + 1):
             raise ValueError(f"rows must be 1 to {NO_ROW}, not {rows!r}")
         if sessions not in range(1, 65):
             raise ValueError(f"sessions must be 1 to 64, not {sessions!r}")
         self._rows = rows
         self._sessions = sessions
+        self._paths = paths
+        amount = Shape.cast(range(frames + 1)).width
         super().__init__({
             "node": In(12),
             "ack_delay": In(16, init=125),
@@ -154,12 +172,21 @@ class Link(wiring.Component):
             "header": In(stream.Signature(FrameHeader)),
             "verdict": Out(stream.Signature(Verdict)),
             "committed": In(stream.Signature(Committed)),
-            "control": Out(stream.Signature(Control)),
+            "reply": Out(stream.Signature(Reply)),
+            "unacked": In(data.ArrayLayout(amount, sessions)),
+            "acked": Out(data.ArrayLayout(amount, sessions)),
+            "back": Out(sessions),
+            "path": In(data.ArrayLayout(max(1, (paths - 1).bit_length()), sessions)),
+            "failed": In(sessions),
+            "epoch": In(data.ArrayLayout(EPOCH_BITS, sessions)),
+            "short": In(1),
+            "lost": Out(rows),
             "stat_wrong_node": Out(1),
             "stat_no_session": Out(1),
             "stat_wrong_tag": Out(1),
             "stat_duplicate": Out(1),
             "stat_gap": Out(1),
+            "stat_nak": Out(1),
         })
 
     def _match(self, node, stream):
@@ -171,10 +198,14 @@ class Link(wiring.Component):
         sent = Signal(self._sessions)        # strobes: a frame with our ACK goes out
         number = Signal(self._sessions)      # strobes: that frame takes a SEQ
         arrived = Signal(self._sessions)     # strobes: a frame took effect
+        # Strobes: a frame came again; one is missing.
+        self._old, self._gap = Signal(self._sessions), Signal(self._sessions)
         self._answer_routes(m, sent, number)
         busy = self._take_commits(m, arrived)
         self._judge_headers(m, busy)
         self._acknowledge(m, sent, arrived)
+        m.d.comb += self.lost.eq(Cat(
+            (self._match(row.node, row.stream) & self.failed).any() for row in self.rows))
         for n, state in enumerate(self.state):
             with m.If(number[n]):
                 m.d.sync += state.seq.eq(state.seq + 1)
@@ -184,29 +215,39 @@ class Link(wiring.Component):
 
     def _answer_routes(self, m, sent, number):
         request, route = self.request, self.route.payload
+        asked = request.payload
         row = Signal(PeerRow)
         select = Signal(self._sessions)
         session, state = Signal(Session), Signal(LinkState)
+        path = Signal.like(self.path[0])
+        failed, epoch = Signal(), Signal(EPOCH_BITS)
         life, bound, alive = Signal(LIFE_BITS), Signal(), Signal()
         with m.FSM(name="route"):
             with m.State("Idle"):
                 m.d.sync += [
-                    row.eq(Array(self.rows)[request.payload.row]),
-                    life.eq(Array(self.lives)[request.payload.row]),
-                    bound.eq(self.bound.bit_select(request.payload.row, 1)),
+                    row.eq(Array(self.rows)[asked.row]),
+                    life.eq(Array(self.lives)[asked.row]),
+                    bound.eq(self.bound.bit_select(asked.row, 1)),
                 ]
                 with m.If(request.valid):
                     m.next = "Match"
             with m.State("Match"):
                 m.d.sync += [
-                    select.eq(self._match(row.node, row.stream)),
-                    alive.eq(~request.payload.tlps | bound & (life == request.payload.life)),
+                    select.eq(Mux(asked.direct, 1 << asked.session,
+                                  self._match(row.node, row.stream))),
+                    alive.eq(~asked.tlps | bound & (life == asked.life)),
                 ]
+                with m.If(asked.direct):
+                    m.d.sync += [row.slot.eq(asked.dst_slot), row.local_slot.eq(asked.src_slot),
+                                 row.paths.eq(asked.paths)]
                 m.next = "Select"
             with m.State("Select"):
                 m.d.sync += [
                     Value.cast(session).eq(one_hot_mux(select, self.sessions)),
                     Value.cast(state).eq(one_hot_mux(select, self.state)),
+                    path.eq(one_hot_mux(select, self.path)),
+                    epoch.eq(one_hot_mux(select, self.epoch)),
+                    failed.eq((select & self.failed).any()),
                 ]
                 m.next = "Answer"
             with m.State("Answer"):
@@ -215,20 +256,27 @@ class Link(wiring.Component):
                     m.d.comb += [
                         request.ready.eq(1),
                         sent.eq(select & route.ok.replicate(len(select))),
-                        number.eq(sent & request.payload.consumes.replicate(len(select))),
+                        number.eq(sent & (asked.consumes & ~asked.again).replicate(len(select))),
                     ]
                     m.next = "Idle"
+        # The session's path or, if the frame may not take that, the next one that it may.
+        from_there = row.paths & (Const(~0, 16) << path)[:16]
         m.d.comb += [
-            route.ok.eq(select.any() & (session.tx_tag != 0) & (row.paths != 0) & alive),
-            route.dst_node.eq(row.node),
+            route.ok.eq(select.any() & session.valid & (session.tx_tag != 0) & (row.paths != 0)
+                        & alive & ~failed),
+            route.dst_node.eq(session.node),
             route.src_node.eq(self.node),
             route.dst_slot.eq(row.slot),
             route.src_slot.eq(row.local_slot),
-            route.path.eq(encode(row.paths & -row.paths)),
-            route.stream.eq(row.stream),
+            route.path.eq(first_one(Mux(from_there.any(), from_there, row.paths))),
+            route.paths.eq(row.paths),
+            route.stream.eq(session.stream),
             route.tag.eq(session.tx_tag),
-            route.seq.eq(state.seq),
+            route.seq.eq(Mux(asked.again, asked.seq, state.seq)),
             route.ack.eq(state.next),
+            route.ar.eq(asked.consumes & (asked.probe | self.short)),
+            route.session.eq(encode(select)),
+            route.epoch.eq(epoch),
             # No limits to grant yet: credits of generation 0, which no row has.
             *(route.credits[n].cls.eq(n) for n in range(3)),
         ]
@@ -244,16 +292,24 @@ class Link(wiring.Component):
         with m.If(booked):
             m.d.comb += [committed.ready.eq(1), arrived.eq(select)]
             m.d.sync += booked.eq(0)
-        numbered = Signal()
-        m.d.comb += numbered.eq(takes_number(header.type))
+        numbered, is_nak = Signal(), Signal()
+        m.d.comb += [
+            numbered.eq(takes_number(header.type)),
+            is_nak.eq(header.type == FrameType.SACK),
+            self.stat_nak.eq(self.back.any()),
+        ]
         for n, state in enumerate(self.state):
-            with m.If(arrived[n]):
-                with m.If(numbered):
-                    m.d.sync += state.next.eq(header.seq + 1)
-                # A forged acknowledgement of what was never sent has no effect.
-                fresh = (header.ack - state.acked)[:24]
-                with m.If(fresh <= (state.seq - state.acked)[:24]):
-                    m.d.sync += state.acked.eq(header.ack)
+            # A forged acknowledgement of what was never sent has no effect.
+            fresh = Signal(24, name=f"fresh{n}")
+            m.d.comb += fresh.eq(header.ack - state.acked)
+            with m.If(arrived[n] & (fresh <= self.unacked[n])):
+                m.d.comb += [
+                    self.acked[n].eq(fresh),
+                    self.back[n].eq(is_nak & (fresh != self.unacked[n])),
+                ]
+                m.d.sync += state.acked.eq(header.ack)
+            with m.If(arrived[n] & numbered):
+                m.d.sync += state.next.eq(header.seq + 1)
         return committed.valid | booked
 
     def _judge_headers(self, m, busy):
@@ -280,7 +336,8 @@ class Link(wiring.Component):
                     m.next = "Select"
             with m.State("Select"):
                 m.d.sync += [
-                    tag.eq(one_hot_mux(select, [s.rx_tag for s in self.sessions])),
+                    tag.eq(one_hot_mux(select & ~self.failed,
+                                       [s.rx_tag for s in self.sessions])),
                     expected.eq(one_hot_mux(select, [s.next for s in self.state])),
                     verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
                 ]
@@ -293,12 +350,12 @@ class Link(wiring.Component):
                 with m.Elif((tag == 0) | (tag != header.tag)):
                     m.d.comb += self.stat_wrong_tag.eq(1)
                 with m.Elif(numbered & ahead[-1]):
-                    m.d.comb += self.stat_duplicate.eq(1)
-                with m.Else():
-                    m.d.comb += self.stat_gap.eq(numbered & (ahead != 0))
+                    m.d.comb += [self.stat_duplicate.eq(1), self._old.eq(select)]
+                with m.Elif(numbered & (ahead != 0)):
+                    m.d.comb += [self.stat_gap.eq(1), self._gap.eq(select)]
                 m.d.sync += verdict.accept.eq(
                     here & select.any() & (tag != 0) & (tag == header.tag)
-                    & ~(numbered & ahead[-1]))
+                    & ~(numbered & (ahead != 0)))
                 m.next = "Answer"
             with m.State("Answer"):
                 m.d.comb += self.verdict.valid.eq(1)
@@ -307,41 +364,55 @@ class Link(wiring.Component):
                     m.next = "Idle"
 
     def _acknowledge(self, m, sent, arrived):
-        """Ask for an ACK frame where a frame stays unacknowledged for ``ack_delay`` cycles."""
-        header = self.committed.payload.header
-        due = Signal(self._sessions)
-        asked = Signal(self._sessions)       # a request was made and not sent yet
-        rows = []
+        """Ask for an ACK where a frame stays unacknowledged for ``ack_delay`` cycles, or a NAK."""
+        committed, refused = self.committed.payload.header, self.header.payload
+        ack_due, nak_due = Signal(self._sessions), Signal(self._sessions)
+        asked = Signal(self._sessions)       # an ACK was asked for and not sent yet
+        replies = []
         for n in range(self._sessions):
-            pending, row = Signal(name=f"pending{n}"), Signal(6, name=f"row{n}")
-            timer = Signal(16, name=f"timer{n}")
-            m.d.comb += due[n].eq(pending & (timer == 0) & ~asked[n])
+            pending, timer = Signal(name=f"pending{n}"), Signal(16, name=f"timer{n}")
+            reply = Signal(Reply, name=f"reply{n}")
+            newest, missing = Signal(24, name=f"newest{n}"), Signal(name=f"missing{n}")
+            m.d.comb += ack_due[n].eq(pending & (timer == 0) & ~asked[n])
             with m.If(timer != 0):
                 m.d.sync += timer.eq(timer - 1)
             with m.If(sent[n] | self.open[n]):
                 m.d.sync += [pending.eq(0), asked[n].eq(0)]
-            with m.If(arrived[n] & (takes_number(header.type) | header.ar)
-                      & (self.committed.payload.row != NO_ROW)):
-                m.d.sync += [pending.eq(1), row.eq(self.committed.payload.row)]
-                with m.If(header.ar):
+            counts = arrived[n] & (takes_number(committed.type) | committed.ar)
+            with m.If(counts | self._old[n]):
+                m.d.sync += pending.eq(1)
+                with m.If(self._old[n] | committed.ar):
                     m.d.sync += timer.eq(0)
                 with m.Elif(~pending | sent[n]):
                     m.d.sync += timer.eq(self.ack_delay)
-            rows.append(row)
+            # Behind a gap the numbers rise, until the sender has gone back.
+            with m.If(arrived[n] & takes_number(committed.type) | self.open[n]):
+                m.d.sync += [missing.eq(0), nak_due[n].eq(0)]
+            with m.If(self._gap[n]):
+                m.d.sync += [missing.eq(1), newest.eq(refused.seq)]
+                with m.If(~missing | ~(newest - refused.seq)[23]):
+                    m.d.sync += nak_due[n].eq(1)
+            source = Mux(counts, committed.as_value(), refused.as_value())
+            with m.If(counts | self._old[n] | self._gap[n]):
+                header = data.View(FrameHeader, source)
+                m.d.sync += [reply.session.eq(n), reply.dst_slot.eq(header.src_slot),
+                             reply.src_slot.eq(header.dst_slot), reply.path.eq(header.path)]
+            replies.append(reply)
 
-        control, chosen = self.control, Signal(range(self._sessions))
-        with m.If(control.valid):
-            with m.If(control.ready):
-                m.d.sync += control.valid.eq(0)
+        reply, chosen = self.reply, Signal(range(self._sessions))
+        due = ack_due | nak_due
+        with m.If(reply.valid):
+            with m.If(reply.ready):
+                m.d.sync += reply.valid.eq(0)
         with m.Elif(due.any()):
             pick = Signal.like(chosen)
             m.d.comb += pick.eq(round_robin(due, chosen))
+            is_nak = nak_due.bit_select(pick, 1)
             m.d.sync += [
                 chosen.eq(pick),
                 asked.bit_select(pick, 1).eq(1),
-                control.valid.eq(1),
-                control.payload.row.eq(Array(rows)[pick]),
+                nak_due.bit_select(pick, 1).eq(0),
+                reply.valid.eq(1),
+                reply.payload.eq(Array(replies)[pick]),
+                reply.payload.type.eq(Mux(is_nak, FrameType.SACK, FrameType.ACK)),
             ]
-        m.d.comb += [
-            control.payload.type.eq(FrameType.ACK),
-        ]

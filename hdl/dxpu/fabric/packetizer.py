@@ -12,11 +12,16 @@ from .assembler import Assembler
 from .packer import DwordPacker, FrameBuffer, FramePadder
 from .planner import Planner
 from .preamble import PreambleBuilder
+from .replay import ReplayMemory
+from .retransmit import Repeat, Stored
 from .splitter import SegmentQueue
-from .tx_queue import TxQueue, check_depth
-from .types import Control, FrameRoute, PathMeta, RouteRequest, TlpMeta
+from .tx_queue import LARGEST_RECORD, TxQueue, check_depth
+from .types import Control, FrameRoute, PathMeta, Reply, RouteRequest, TlpMeta
 
 __all__ = ["Packetizer"]
+
+#: Of the replay memory, if nobody says otherwise: a small frame takes a cell.
+CELL_BYTES = 256
 
 
 class Packetizer(wiring.Component):
@@ -24,7 +29,11 @@ class Packetizer(wiring.Component):
 
     TLPs leave in the order they came. Consecutive TLPs of one row share a frame as far as
     ``packing_limit`` allows (31 at most; a larger one travels alone); nothing is ever waited for.
-    Control frames go first, at the next frame boundary. Frames have no FCS.
+    Replies go first, at the next frame boundary, then frames that are sent again, then events.
+    Frames have no FCS.
+
+    Each new frame with a number is kept in the replay memory until ``free`` says that it need not
+    be. When there is no room for another one, TLPs wait, and later events.
 
     Once a frame has started its beats follow in every cycle that ``o.ready`` allows.
 
@@ -49,39 +58,63 @@ class Packetizer(wiring.Component):
         Header and data in frames of their own (DxPU paper, 3.3.2).
     depth : int
         Beats of memory for TLPs; see :class:`~dxpu.fabric.tx_queue.TxQueue`.
+    cells, cell : int
+        Of the :class:`~dxpu.fabric.replay.ReplayMemory`.
 
     Members
     -------
     i : packet stream with :class:`TlpMeta`
         Whole, well-formed TLPs.
     control : stream of :class:`Control`
+    reply : stream of :class:`Reply`
+    repeat, repeat_valid, repeat_take, stored, stored_strobe, free
+        Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
+    short : 1
+        Less than half of the replay memory is spare.
     request, route : stream of :class:`RouteRequest` out, :class:`FrameRoute` in
         One answer per request, in the order of the frames, after any time.
     packing_limit : 14
         Bytes of Ethernet payload that a frame of several TLPs may have; may change at any time.
     o : packet stream with :class:`PathMeta`
     stat_frames, stat_tlps : 1
-        Pulses: a frame (control frames included), a TLP was sent.
+        Pulses: a frame (of any kind), a TLP was sent; TLPs that are sent again do not count.
+    stat_repeated : 1
+        Pulse: a frame is sent again.
     stat_unroutable : 1
         Pulse: a TLP or a control frame was dropped.
     """
 
-    def __init__(self, width, *, split=False, depth):
+    def __init__(self, width, *, split=False, depth, cells=64, cell=None):
         self._width = check_width(width)
         if not isinstance(split, bool):
             raise TypeError(f"split must be a bool, not {split!r}")
         check_depth(width, depth)
         self._split = split
         self._depth = depth
+        self._cells, self._cell = cells, cell or max(4, 8 * CELL_BYTES // width)
+        beats = 2 * 32 * LARGEST_RECORD // width
+        if self._cells * self._cell < beats:
+            raise ValueError(f"cells * cell must be at least two of the largest TLPs ({beats} "
+                             f"beats), not {self._cells * self._cell}")
+        self._memory = ReplayMemory(width, cells=self._cells, cell=self._cell)
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "control": In(stream.Signature(Control)),
+            "reply": In(stream.Signature(Reply)),
+            "repeat": In(Repeat(cells)),
+            "repeat_valid": In(1),
+            "repeat_take": Out(1),
+            "stored": Out(Stored(cells)),
+            "stored_strobe": Out(1),
+            "free": In(stream.Signature(range(cells))),
+            "short": Out(1),
             "request": Out(stream.Signature(RouteRequest)),
             "route": In(stream.Signature(FrameRoute)),
             "packing_limit": In(14, init=512),
             "o": Out(PacketSignature(width, PathMeta)),
             "stat_frames": Out(1),
             "stat_tlps": Out(1),
+            "stat_repeated": Out(1),
             "stat_unroutable": Out(1),
         })
 
@@ -95,14 +128,19 @@ class Packetizer(wiring.Component):
             m.submodules.queue = queue = TxQueue(self._width, depth=self._depth)
             m.submodules.planner = planner = Planner()
             connect(m, queue.descriptors, planner.i)
-        m.submodules.preamble = preamble = PreambleBuilder(self._width)
-        m.submodules.assembler = assembler = Assembler(self._width, split=self._split)
+        m.submodules.memory = memory = self._memory
+        m.submodules.preamble = preamble = PreambleBuilder(
+            self._width, cells=self._cells, cell=self._cell)
+        m.submodules.assembler = assembler = Assembler(
+            self._width, cells=self._cells, split=self._split)
         m.submodules.packer = packer = DwordPacker(self._width, full=full)
         m.submodules.padder = padder = FramePadder(self._width)
         m.submodules.buffer = buffer = FrameBuffer(self._width, full=full)
 
         connect(m, wiring.flipped(self.i), queue.i)
         connect(m, wiring.flipped(self.control), preamble.control)
+        connect(m, wiring.flipped(self.reply), preamble.reply)
+        self._keep(m, memory, preamble, assembler)
         connect(m, preamble.request, wiring.flipped(self.request))
         connect(m, wiring.flipped(self.route), preamble.route)
         connect(m, preamble.o, assembler.preamble)
@@ -120,6 +158,30 @@ class Packetizer(wiring.Component):
             buffer.first.eq(padder.first),
             self.stat_frames.eq(assembler.stat_frames),
             self.stat_tlps.eq(assembler.stat_tlps),
+            self.stat_repeated.eq(assembler.stat_repeated),
             self.stat_unroutable.eq(assembler.stat_unroutable),
         ]
         return m
+
+    def _keep(self, m, memory, preamble, assembler):
+        """The replay memory and whoever tells it what to do."""
+        connect(m, preamble.look, memory.look)
+        connect(m, memory.seen, preamble.seen)
+        connect(m, memory.o, assembler.kept)
+        connect(m, wiring.flipped(self.free), memory.free)
+        m.d.comb += [
+            *(getattr(memory, name).eq(getattr(assembler, name)) for name in (
+                "begin", "end", "note", "reserved", "cancel", "write", "data", "dwords", "last",
+                "read", "read_cell", "read_count")),
+            assembler.next.eq(memory.next),
+            assembler.reading.eq(memory.reading),
+            memory.reserve.eq(preamble.reserve),
+            preamble.spare.eq(memory.spare),
+            preamble.stored.eq(assembler.finished),
+            preamble.repeat.eq(self.repeat),
+            preamble.repeat_valid.eq(self.repeat_valid),
+            self.repeat_take.eq(preamble.repeat_take),
+            self.stored.eq(assembler.stored),
+            self.stored_strobe.eq(assembler.stored_strobe),
+            self.short.eq(memory.spare < self._cells // 2),
+        ]

@@ -7,16 +7,20 @@ from amaranth.lib.wiring import In, Out
 from ..crc import CRC16_CCITT_FALSE, CRC32C, data_matrix, xor_tree, zeros_crc
 from ..stream import check_width
 from .format import (
-    ACK_BYTES, CREDIT_BYTES, ETHERTYPE, EVENT_BYTES, HCRC_OFFSET, HCRC_START, HEADER_BYTES,
-    MAC_PREFIX, SEQUENCED, VERSION, FrameType,
+    ACK_BYTES, BODY_CRC_BYTES, CREDIT_BYTES, ETHERTYPE, EVENT_BYTES, HCRC_OFFSET, HCRC_START,
+    HEADER_BYTES, MAC_PREFIX, SACK_COUNT_BYTES, VERSION, FrameType,
 )
 from .planner import FramePlan
-from .types import Control, FrameRoute, RouteRequest
+from .replay import FrameNote, cells_for
+from .retransmit import Repeat
+from .types import EPOCH_BITS, Control, FrameRoute, Reply, RouteRequest
 
 __all__ = ["PreambleBeat", "PreambleBuilder"]
 
 GUARDED_BYTES = HCRC_OFFSET - HCRC_START
-PREAMBLE_BYTES = HEADER_BYTES + CREDIT_BYTES + ACK_BYTES + 4
+#: The longest body is that of a SACK without words.
+BODY_BYTES = ACK_BYTES + SACK_COUNT_BYTES
+PREAMBLE_BYTES = HEADER_BYTES + CREDIT_BYTES + BODY_BYTES + BODY_CRC_BYTES
 
 
 def wire(value, size):
@@ -33,7 +37,11 @@ def credit_bytes(credit):
                wire(credit.data_limit, 2), wire(credit.echo, 2))
 
 
-def PreambleBeat(width):
+#: Cells that are kept free for events.
+EVENT_CELLS = 2
+
+
+def PreambleBeat(width, cells):
     """Layout of the beats of a preamble, with what the rest of the frame needs.
 
     Members
@@ -53,20 +61,27 @@ def PreambleBeat(width):
     path : 4
     extension : 1
         The preamble has a credit extension.
+    keep, note, session, epoch, reserved : 1, FrameNote, 6, number, cells
+        The frame is to be kept for repetitions, with this note; ``reserved`` cells wait for it.
+    again, cell : 1, number
+        The TLPs come from this cell, not from the queue.
     """
     return data.StructLayout({
         "data": width, "dwords": range(width // 32 + 1), "first": 1, "last": 1, "count": 5,
         "total": 13, "final": 1, "drop": 1, "binding": 32, "path": 4, "extension": 1,
+        "keep": 1, "note": FrameNote, "session": 6, "epoch": EPOCH_BITS,
+        "reserved": range(cells + 1), "again": 1, "cell": range(cells),
     })
 
 
 class PreambleBuilder(wiring.Component):
     """Asks the link for the values of the next frame's header and builds its first bytes.
 
-    Control frames go before TLPs. One frame is being prepared while the one before it leaves; a
-    plan of TLPs is taken only when ``hurry`` says that its preamble will be needed soon, so that it
-    may grow until then. Latency from plan or control to the first beat: three cycles and what the
-    link takes for its answer.
+    Replies go first, then repetitions, events, TLPs. Events and TLPs wait for spare cells in the
+    replay memory, repetitions until no new frame is under way. One frame is being prepared while
+    the one before it leaves; a plan of TLPs is taken only when ``hurry`` says that its preamble
+    will be needed soon, so that it may grow until then. Latency from plan, event or reply to the
+    first beat: three cycles and what the link takes for its answer.
 
     Ref: docs/wire-format.md, header and credit extension
 
@@ -74,54 +89,118 @@ class PreambleBuilder(wiring.Component):
     ----------
     width : int
         Data bits per beat.
+    cells, cell : int
+        Of the replay memory.
 
     Members
     -------
     plan, plan_valid, plan_take
         Of the :class:`~dxpu.fabric.planner.Planner`.
     control : stream of :class:`Control`
+    reply : stream of :class:`Reply`
+    repeat, repeat_valid, repeat_take
+        Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
+    look, seen, spare, reserve
+        Of the :class:`~dxpu.fabric.replay.ReplayMemory`.
+    stored : 1
+        Pulse: a new frame has left the preamble behind it, and is kept or dropped.
     request, route : stream of :class:`RouteRequest` out, :class:`FrameRoute` in
     hurry : in
     o : stream of :func:`PreambleBeat`
     """
 
-    def __init__(self, width):
+    def __init__(self, width, *, cells, cell):
         self._width = check_width(width)
+        self._cells, self._cell = cells, cell
         super().__init__({
             "plan": In(FramePlan),
             "plan_valid": In(1),
             "plan_take": Out(1),
             "control": In(stream.Signature(Control)),
+            "reply": In(stream.Signature(Reply)),
+            "repeat": In(Repeat(cells)),
+            "repeat_valid": In(1),
+            "repeat_take": Out(1),
+            "look": Out(stream.Signature(range(cells))),
+            "seen": In(stream.Signature(FrameNote)),
+            "spare": In(range(cells + 1)),
+            "reserve": Out(range(cells + 1)),
+            "stored": In(1),
             "request": Out(stream.Signature(RouteRequest)),
             "route": In(stream.Signature(FrameRoute)),
             "hurry": In(1),
-            "o": Out(stream.Signature(PreambleBeat(width))),
+            "o": Out(stream.Signature(PreambleBeat(width, cells))),
         })
 
     def elaborate(self, platform):
         m = Module()
-        control = Signal(Control, reset_less=True)  # with TLPs: type and row
+        # What the next frame is: one of SEQUENCED with its plan or event, or a reply.
+        control, kind = Signal(Control, reset_less=True), Signal(FrameType)
         plan = Signal(FramePlan, reset_less=True)
+        reply = Signal(Reply, reset_less=True)
+        repeat, again = Signal(Repeat(self._cells), reset_less=True), Signal()
+        seen = Signal(FrameNote, reset_less=True)
         route = Signal(FrameRoute, reset_less=True)
+        need, reserved = Signal(range(self._cells + 1)), Signal(range(self._cells + 1))
         load, free = Signal(), Signal()
+        self._kind, self._control, self._plan, self._route = kind, control, plan, route
 
-        consumes = Cat(control.type == t for t in sorted(SEQUENCED)).any()
+        is_reply = ~again & ((kind == FrameType.ACK) | (kind == FrameType.SACK))
+        inside = Signal(2)  # new frames that have a number and are not stored
+        begins = Signal()
+        m.d.sync += inside.eq(inside + begins - self.stored)
+        p = self.request.payload
         m.d.comb += [
-            self.request.payload.row.eq(control.row),
-            self.request.payload.consumes.eq(consumes),
-            self.request.payload.tlps.eq(plan.count != 0),
-            self.request.payload.life.eq(plan.life),
+            p.row.eq(Mux(plan.count != 0, plan.row, control.row)),
+            p.consumes.eq(~is_reply),
+            p.tlps.eq((plan.count != 0) & ~again),
+            p.life.eq(plan.life),
+            p.direct.eq(is_reply | again),
+            p.again.eq(again),
+            p.probe.eq(again & repeat.probe),
+            p.session.eq(Mux(again, repeat.session, reply.session)),
+            p.dst_slot.eq(Mux(again, seen.dst_slot, reply.dst_slot)),
+            p.src_slot.eq(Mux(again, seen.src_slot, reply.src_slot)),
+            p.paths.eq(Mux(again, seen.paths, 1 << reply.path)),
+            p.seq.eq(seen.seq),
+            need.eq(cells_for(self.plan.count, self.plan.dwords,
+                              width=self._width, cell=self._cell)),
+            self.look.payload.eq(self.repeat.cell),
         ]
         with m.FSM():
             with m.State("Idle"):
-                m.d.sync += plan.eq(self.plan)
-                with m.If(self.control.valid):
-                    m.d.comb += self.control.ready.eq(1)
-                    m.d.sync += [control.eq(self.control.payload), plan.count.eq(0)]
+                m.d.sync += [plan.eq(self.plan), again.eq(0), reserved.eq(0)]
+                with m.If(self.reply.valid):
+                    m.d.comb += self.reply.ready.eq(1)
+                    m.d.sync += [reply.eq(self.reply.payload), kind.eq(self.reply.payload.type),
+                                 plan.count.eq(0)]
                     m.next = "Request"
-                with m.Elif(self.plan_valid & self.hurry):
-                    m.d.comb += self.plan_take.eq(1)
-                    m.d.sync += [control.type.eq(self.plan.type), control.row.eq(self.plan.row)]
+                with m.Elif(self.repeat_valid):
+                    m.d.comb += [
+                        self.look.valid.eq(inside == 0),
+                        self.repeat_take.eq(self.look.valid & self.look.ready),
+                    ]
+                    m.d.sync += [repeat.eq(self.repeat), again.eq(1)]
+                    with m.If(self.repeat_take):
+                        m.next = "Look"
+                with m.Elif(self.control.valid & (self.spare != 0)):
+                    m.d.comb += [self.control.ready.eq(1), self.reserve.eq(1), begins.eq(1)]
+                    m.d.sync += [control.eq(self.control.payload), kind.eq(FrameType.EVENT),
+                                 plan.count.eq(0), reserved.eq(1)]
+                    m.next = "Request"
+                with m.Elif(self.plan_valid & self.hurry & (self.spare >= need + EVENT_CELLS)):
+                    m.d.comb += [self.plan_take.eq(1), self.reserve.eq(need), begins.eq(1)]
+                    m.d.sync += [kind.eq(self.plan.type), reserved.eq(need)]
+                    m.next = "Request"
+            with m.State("Look"):
+                m.d.comb += self.seen.ready.eq(1)
+                with m.If(self.seen.valid):
+                    note = self.seen.payload
+                    m.d.sync += [
+                        seen.eq(note), kind.eq(note.type),
+                        *(control[k].eq(note[k]) for k in ("code", "generation", "argument")),
+                        *(plan[k].eq(note[k]) for k in ("count", "dwords", "offset", "final")),
+                    ]
                     m.next = "Request"
             with m.State("Request"):
                 # The answer may come with the request's `ready`, before it or after it.
@@ -147,13 +226,28 @@ class PreambleBuilder(wiring.Component):
         with m.If(self.route.valid & self.route.ready):
             m.d.sync += route.eq(self.route.payload)
 
-        self._shift_out(m, load, free, control, plan, route)
+        self._shift_out(m, load, free)
+        beat, note = self.o.payload, self.o.payload.note
+        with m.If(load):
+            m.d.sync += [
+                beat.keep.eq(~is_reply & ~again),
+                beat.again.eq(again),
+                beat.cell.eq(repeat.cell),
+                beat.reserved.eq(reserved),
+                beat.session.eq(route.session),
+                beat.epoch.eq(route.epoch),
+                note.type.eq(kind),
+                *(note[k].eq(route[k]) for k in ("dst_slot", "src_slot", "paths", "seq")),
+                *(note[k].eq(control[k]) for k in ("code", "generation", "argument")),
+                *(note[k].eq(plan[k]) for k in ("count", "dwords", "offset", "final")),
+            ]
         return m
 
-    def _shift_out(self, m, load, free, control, plan, route):
+    def _shift_out(self, m, load, free):
         """The preamble in a register that moves down by a beat for each one taken."""
         lanes = self._width // 32
-        words, size = self._preamble(m, control, plan, route)
+        plan, route = self._plan, self._route
+        words, size = self._preamble(m)
         register = Signal(max(len(words), self._width), reset_less=True)
         left = Signal(range(PREAMBLE_BYTES // 4 + 1))
         o, beat = self.o, self.o.payload
@@ -174,7 +268,7 @@ class PreambleBuilder(wiring.Component):
                 beat.total.eq(plan.dwords),
                 beat.drop.eq(~route.ok),
                 beat.final.eq(plan.final),
-                beat.binding.eq(Mux(control.type == FrameType.HDR, 0,
+                beat.binding.eq(Mux(self._kind == FrameType.HDR, 0,
                                     Cat(route.seq[:16], route.tag))),
                 beat.path.eq(route.path),
                 beat.extension.eq(route.crx),
@@ -187,11 +281,12 @@ class PreambleBuilder(wiring.Component):
                 o.valid.eq(~last),
             ]
 
-    def _preamble(self, m, control, plan, route):
+    def _preamble(self, m):
         """All bytes of the preamble, and how many dwords of them count."""
+        kind, plan, route = self._kind, self._plan, self._route
         guarded = Cat(
-            wire(Cat(control.type, Const(VERSION, 4)), 1),
-            wire(Cat(Mux(control.type == FrameType.TLP, plan.count, 0), Const(0, 1), route.ar,
+            wire(Cat(kind, Const(VERSION, 4)), 1),
+            wire(Cat(Mux(kind == FrameType.TLP, plan.count, 0), Const(0, 1), route.ar,
                      route.crx), 1),
             wire(Cat(route.src_node, route.dst_node), 3),
             wire(route.dst_slot, 1), wire(route.src_slot, 1),
@@ -213,7 +308,7 @@ class PreambleBuilder(wiring.Component):
 
         header = Cat(mac(route.dst_node), mac(route.src_node), wire(Const(ETHERTYPE, 16), 2),
                      guarded, wire(hcrc, 2))
-        body, body_dwords = self._body(control, plan, route)
+        body, body_dwords = self._body()
         words = Signal(8 * PREAMBLE_BYTES)
         size = Signal(range(PREAMBLE_BYTES // 4 + 1))
         m.d.comb += [
@@ -222,21 +317,30 @@ class PreambleBuilder(wiring.Component):
         ]
         return words, size
 
-    def _body(self, control, plan, route):
-        """The body of an ACK or EVENT with its CRC, and its dwords; or what a DATA begins with."""
+    def _body(self):
+        """The body of a control frame with its CRC, and its dwords; or what a DATA begins with."""
+        kind, control, plan = self._kind, self._control, self._plan
         event = Cat(wire(control.code, 1), wire(Const(0, 8), 1), wire(control.generation, 2),
                     wire(control.argument, 4))
-        entries = Cat(credit_bytes(credit) for credit in route.credits)
+        entries = Cat(credit_bytes(credit) for credit in self._route.credits)
         assert len(event) == 8 * EVENT_BYTES and len(entries) == 8 * ACK_BYTES
-        is_ack = control.type == FrameType.ACK
-        message = Mux(is_ack, entries, event << (8 * (ACK_BYTES - EVENT_BYTES)))
-        crc = (xor_tree(message[:8 * ACK_BYTES], data_matrix(CRC32C, ACK_BYTES))
-               ^ Mux(is_ack, zeros_crc(CRC32C, ACK_BYTES), zeros_crc(CRC32C, EVENT_BYTES)))
-        body = Mux(is_ack, Cat(entries, crc), Cat(event, crc))
+        no_words = Const(0, 8 * SACK_COUNT_BYTES)
+        # Each ends where the longest does: zeros before a message do not matter to the tree.
+        bodies = {FrameType.ACK: entries, FrameType.SACK: Cat(entries, no_words),
+                  FrameType.EVENT: event}
+        message, initial, plain, size = 0, 0, 0, 0
+        for frame_type, body in bodies.items():
+            mine, length = kind == frame_type, len(body) // 8
+            message |= Mux(mine, body << 8 * (BODY_BYTES - length), 0)
+            initial |= Mux(mine, zeros_crc(CRC32C, length), 0)
+            plain |= Mux(mine, body, 0)
+            size |= Mux(mine, (length + BODY_CRC_BYTES) // 4, 0)
+        crc = xor_tree(message[:8 * BODY_BYTES], data_matrix(CRC32C, BODY_BYTES)) ^ initial
+        for frame_type, body in bodies.items():
+            plain |= Mux(kind == frame_type, crc[:32] << len(body), 0)
         # Before the bytes of DATA: their offset and their number, which is without the CRC.
         place = Cat(wire(plan.offset << 2, 2), wire((plan.dwords - 1)[:11] << 2, 2))
-        is_data = control.type == FrameType.DATA
+        is_data = kind == FrameType.DATA
         has_records = plan.count != 0
-        return (Mux(has_records, Mux(is_data, place, 0), body),
-                Mux(has_records, is_data,
-                    Mux(is_ack, ACK_BYTES // 4 + 1, EVENT_BYTES // 4 + 1)))
+        return (Mux(has_records, Mux(is_data, place, 0), plain[:8 * (BODY_BYTES + BODY_CRC_BYTES)]),
+                Mux(has_records, is_data, size))

@@ -7,12 +7,15 @@ DXF v1 (docs/wire-format.md), numbers those of :mod:`dxpu.fabric.format`.
 
 from amaranth.lib import data
 
-__all__ = ["LIFE_BITS", "Committed", "Control", "Credit", "Event", "FrameHeader", "FrameRoute",
-           "PathMeta", "RouteRequest", "TlpMeta", "Verdict"]
+__all__ = ["EPOCH_BITS", "LIFE_BITS", "Committed", "Control", "Credit", "Event", "FrameHeader",
+           "FrameRoute", "PathMeta", "Reply", "RouteRequest", "TlpMeta", "Verdict"]
 
 #: Bits of the number that tells the lives of a row apart. Each life begins with an exchange of
 #: events with the peer; no TLP waits in a queue while the number comes round.
 LIFE_BITS = 8
+
+#: Bits of the number that tells a session's frames from those before it was opened, or failed.
+EPOCH_BITS = 2
 
 
 class Credit(data.Struct):
@@ -51,7 +54,8 @@ class FrameRoute(data.Struct):
     """What the link knows about the frame that is to be sent.
 
     Without ``ok`` there is no way for the frame: its TLPs are dropped and counted. ``credits`` (P,
-    NP, Cpl) are the entries of an ACK, ``credit`` is the extension, sent if ``crx``.
+    NP, Cpl) are the entries of an ACK, ``credit`` is the extension, sent if ``crx``. ``session``
+    and ``epoch`` are for those who keep the frame, and ``paths`` are all that it may take.
     """
 
     dst_node: 12
@@ -68,6 +72,9 @@ class FrameRoute(data.Struct):
     credit: Credit
     credits: data.ArrayLayout(Credit, 3)
     ok: 1
+    session: 6
+    epoch: EPOCH_BITS
+    paths: 16
 
 
 class RouteRequest(data.Struct):
@@ -75,22 +82,43 @@ class RouteRequest(data.Struct):
 
     ``row`` is the row of the local mapping table, ``consumes`` says that the frame takes a SEQ,
     ``tlps`` that it carries TLPs of the row's ``life``.
+
+    With ``direct`` no row is asked but ``session``, ``dst_slot``, ``src_slot`` and ``paths`` count;
+    with ``again`` too the frame was sent before, with ``seq``. ``probe`` asks for an
+    acknowledgement at once.
     """
 
     row: 6
     consumes: 1
     tlps: 1
     life: LIFE_BITS
+    direct: 1
+    again: 1
+    probe: 1
+    session: 6
+    dst_slot: 8
+    src_slot: 8
+    paths: 16
+    seq: 24
 
 
 class Control(data.Struct):
-    """A frame without TLPs to be sent: ``type`` is ACK or EVENT, the rest belongs to EVENT."""
+    """An EVENT to be sent to the peer of a row."""
 
-    type: 4
     row: 6
     code: 8
     generation: 16
     argument: 32
+
+
+class Reply(data.Struct):
+    """An ACK or SACK to be sent, as an answer to a frame between these slots, on its path."""
+
+    type: 4
+    session: 6
+    dst_slot: 8
+    src_slot: 8
+    path: 4
 
 
 class Verdict(data.Struct):

@@ -7,7 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import EventCode, FrameType
+from ..fabric.format import EventCode
 from ..fabric.types import LIFE_BITS, Control
 from ..mapping.types import RowEvent, RowChange
 from ..priority import first_one
@@ -95,8 +95,8 @@ class HostBindings(wiring.Component):
             with m.If(control.ready):
                 m.d.sync += control.valid.eq(0)
         with m.Elif(due.any() & ~self.committed.strobe):
-            m.d.sync += [control.valid.eq(1), control.payload.type.eq(FrameType.EVENT),
-                         control.payload.row.eq(row), control.payload.argument.eq(0)]
+            m.d.sync += [control.valid.eq(1), control.payload.row.eq(row),
+                         control.payload.argument.eq(0)]
             with m.Switch(row):
                 for n in range(self._rows):
                     with m.Case(n):

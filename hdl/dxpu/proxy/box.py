@@ -106,7 +106,8 @@ class BoxProxy(wiring.Component):
         connect(m, bindings.control, engine.control)
         m.d.comb += [
             table.valid.eq(file.present.slots),
-            bindings.used.eq(Cat(row.used for row in table.rows)),
+            # A session that failed ends the bindings of its host.
+            bindings.used.eq(Cat(row.used for row in table.rows) & ~engine.lost),
             bindings.present.eq(file.present.slots),
             bindings.link_up.eq(Cat(slot.link_up for slot in self.slot)),
             bindings.restart.eq(file.reset.slots),

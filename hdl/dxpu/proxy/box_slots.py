@@ -7,7 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import EventCode, FrameType
+from ..fabric.format import EventCode
 from ..fabric.types import LIFE_BITS, Control, Event
 from ..priority import first_one
 
@@ -127,7 +127,7 @@ class BoxSlots(wiring.Component):
             with m.If(control.ready):
                 m.d.sync += control.valid.eq(0)
         with m.Elif(due.any()):
-            m.d.sync += [control.payload.type.eq(FrameType.EVENT), control.payload.row.eq(row)]
+            m.d.sync += control.payload.row.eq(row)
             with m.Switch(row):
                 for n in range(self._rows):
                     with m.Case(n):

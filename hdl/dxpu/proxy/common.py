@@ -60,6 +60,7 @@ def attach_engine(m, engine, file):
         engine.node.eq(file.node.number),
         engine.ack_delay.eq(file.fabric.ack_delay),
         engine.packing_limit.eq(file.fabric.packing_limit),
+        engine.retry_wait.eq(file.retry.wait),
     ]
     for n, registers in enumerate(file.session):
         session, state = engine.sessions[n], engine.state[n]
@@ -73,6 +74,9 @@ def attach_engine(m, engine, file):
             registers.seq.value.eq(state.seq),
             registers.next.value.eq(state.next),
             registers.acked.value.eq(state.acked),
+            registers.state.unacked.eq(engine.unacked[n]),
+            registers.state.path.eq(engine.path[n]),
+            registers.state.failed.eq(engine.failed[n]),
         ]
 
 

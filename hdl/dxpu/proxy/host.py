@@ -159,7 +159,7 @@ class HostProxy(wiring.Component):
             links.open.eq(bindings.open),
             links.began.eq(bindings.began),
             links.restart.eq(file.reset.ports),
-            links.lose.eq(tracking.expired | detach.lose),
+            links.lose.eq(tracking.expired | detach.lose | engine.lost),
             switch.internal_error.eq(tracking.expired),
             links.drained.eq(tracking.drained),
             links.link_active.eq(switch.link_active),

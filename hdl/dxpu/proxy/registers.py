@@ -56,7 +56,8 @@ _COUNTERS = [
     (r"fabric_rx_overflow(\d+)", "Frames received on path \\1 that did not fit its buffer; "
      "dropped."),
     (r"fabric_tx_frames", "Frames sent."),
-    (r"fabric_tx_tlps", "TLPs sent in frames."),
+    (r"fabric_tx_tlps", "TLPs sent in frames, for the first time."),
+    (r"fabric_tx_repeated", "Frames sent again."),
     (r"fabric_tx_unroutable", "TLPs and control frames without a session to send them in, and "
      "TLPs whose life or binding was over when it was their turn; dropped."),
     (r"fabric_rx_fcs", "Stays 0: frames with a wrong FCS are dropped, and counted, by the MAC."),
@@ -67,7 +68,10 @@ _COUNTERS = [
     (r"fabric_link_no_session", "Frames refused: no session with their source and stream."),
     (r"fabric_link_wrong_tag", "Frames refused: not of this session."),
     (r"fabric_link_duplicate", "Frames refused: they took effect before."),
-    (r"fabric_link_gap", "Frames accepted though frames before them are missing."),
+    (r"fabric_link_gap", "Frames refused: frames before them are missing."),
+    (r"fabric_link_nak", "NAKs that took effect: the frames behind are sent again."),
+    (r"fabric_retry_timeout", "Waits for an acknowledgement that ended without one."),
+    (r"fabric_retry_failed", "Sessions that failed: no acknowledgement on any path."),
     (r"to_slots_dropped", "TLPs to slots that were closed or reset meanwhile; dropped."),
     (r"(tlp|from_slots|to_slots)_malformed", "Malformed TLPs found by the parser; dropped."),
     (r"binding_refused", "Events that changed nothing: their row is not bound here, or its "
@@ -157,7 +161,16 @@ def control_block(role, *, rows, paths, sessions, width):
             Field("rx", 16, "rw", doc="Session tag of frames received, chosen here; 0: none.")),
             "Session tags."),
         Register("open", (Field("strobe", 1, "pulse", doc="Start at frame 0 in both "
-                 "directions."),), "Opens the session anew."),
+                 "directions. What was sent and is not acknowledged is given up."),),
+                 "Opens the session anew."),
+        Register("state", (
+            Field("unacked", 12, "ro", doc="Frames sent that are not acknowledged."),
+            Field("path", 4, "ro", offset=16, doc="Path on which frames leave, if they may take "
+                  "it."),
+            Field("failed", 1, "ro", offset=31, doc="No acknowledgement came on any path. Nothing "
+                  "is sent or accepted until the session is opened; slots behind it count as "
+                  "lost.")),
+            "How the session is."),
         Register("seq", (Field("value", 24, "ro", doc="Number of the next frame to send."),),
                  "Sequence number."),
         Register("next", (Field("value", 24, "ro", doc="Number of the next frame expected."),),
@@ -185,6 +198,11 @@ def control_block(role, *, rows, paths, sessions, width):
                   doc="Core clock cycles that a received frame may wait for a frame that carries "
                       "its acknowledgement.")),
             "Fabric engine."),
+        Register("retry", (
+            Field("wait", 16, "rw", reset=488, doc="First wait for an acknowledgement, in units "
+                  "of 64 core clock cycles; it doubles three times on each path, then the session "
+                  "fails. 250 us at 125 MHz. 0: for ever."),),
+            "Retransmission."),
         *own,
         session,
     ), "The proxy and its link.")
