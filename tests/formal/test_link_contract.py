@@ -1,0 +1,197 @@
+"""Contract of dxpu.fabric.link: frames take effect exactly once and in order, whatever comes."""
+
+import pytest
+from amaranth import *
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from dxpu.fabric.format import FrameType
+from dxpu.fabric.link import Link
+from dxpu.fabric.types import FrameHeader
+from dxpu_sim.formal import ProofFailed, prove
+
+NODE, PEER, TAG = 5, 9, 0xBEEF
+
+
+def beginning(design):
+    """``design`` with numbers that begin at ``first``."""
+    class Beginning(design):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.first, self.start = Signal(24), Signal(init=1)
+
+        def elaborate(self, platform):
+            m = super().elaborate(platform)
+            m.d.sync += self.start.eq(0)
+            with m.If(self.start):
+                m.d.sync += [self.state[0][k].eq(self.first) for k in ("seq", "next", "acked")]
+            return m
+
+    return Beginning
+
+
+class InOrder(wiring.Component):
+    """Frames with a number take effect as 0, 1, 2 and so on, and every ACK says how many.
+
+    The wire offers any header at any time: lost, doubled, old, from the future, of another session,
+    node or stream, with any acknowledgement. The number of the first frame is any, so that the wrap
+    is met. What is told to the retransmitter never goes beyond what it has, and back only where the
+    peer asked.
+    """
+
+    header: In(FrameHeader)
+    header_valid: In(1)
+    good: In(1)
+    request_valid: In(1)
+    consumes: In(1)
+    again: In(1)
+    first: In(24)
+    unacked: In(3)
+
+    def __init__(self, design=Link):
+        super().__init__()
+        self.dut = beginning(design)(rows=1, sessions=1, paths=1, frames=7)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self.dut
+        row, session = dut.rows[0], dut.sessions[0]
+        m.d.comb += [
+            dut.node.eq(NODE), dut.bound.eq(1), dut.ack_delay.eq(2),
+            row.node.eq(PEER), row.slot.eq(0), row.local_slot.eq(1), row.paths.eq(1),
+            row.used.eq(1),
+            session.valid.eq(1), session.node.eq(PEER), session.tx_tag.eq(TAG + 1),
+            session.rx_tag.eq(TAG), dut.first.eq(self.first), dut.reply.ready.eq(1),
+        ]
+        start = Signal(init=1)
+        m.d.sync += start.eq(0)
+
+        # The depacketizer: a header, its verdict, and, if all of the frame is good, its commit.
+        h, waiting, before = self.header, Signal(), Signal(FrameHeader)
+        accepted, pending = Signal(), Signal()
+        offered = self.header_valid & ~pending
+        m.d.comb += [
+            dut.header.valid.eq(offered), dut.header.payload.eq(h), dut.verdict.ready.eq(1),
+            accepted.eq(dut.verdict.valid & dut.verdict.payload.accept),
+            dut.committed.valid.eq(pending), dut.committed.payload.header.eq(before),
+        ]
+        m.d.sync += [waiting.eq(offered & ~dut.header.ready), before.eq(Mux(pending, before, h))]
+        with m.If(waiting):
+            m.d.comb += [Assume(self.header_valid), Assume(Value.cast(h) == Value.cast(before))]
+        with m.If(dut.verdict.valid):
+            m.d.sync += pending.eq(accepted & self.good)
+        with m.Elif(dut.committed.ready):
+            m.d.sync += pending.eq(0)
+        numbered = Cat(before.type == t for t in (
+            FrameType.TLP, FrameType.EVENT, FrameType.HDR, FrameType.DATA)).any()
+
+        # How many took effect.
+        count, took = Signal(24), Signal()
+        m.d.comb += took.eq(pending & dut.committed.ready)
+        with m.If(took):
+            m.d.comb += Assert((before.dst_node == NODE) & (before.src_node == PEER)
+                               & (before.stream == 0) & (before.tag == TAG))
+            with m.If(numbered):
+                m.d.comb += Assert(before.seq == count)
+                m.d.sync += count.eq(count + 1)
+
+        # The packetizer, and the numbers of what it sends.
+        r, route, sent = dut.request, dut.route, Signal(24)
+        asked, consumes, again = Signal(), Signal(), Signal()
+        m.d.comb += [
+            r.valid.eq(self.request_valid), route.ready.eq(1), r.p.consumes.eq(self.consumes),
+            r.p.again.eq(self.again), r.p.direct.eq(self.again), r.p.paths.eq(1),
+        ]
+        m.d.sync += [asked.eq(r.valid & ~r.ready), consumes.eq(self.consumes), again.eq(self.again)]
+        with m.If(asked):
+            m.d.comb += Assume(self.request_valid & (self.consumes == consumes)
+                               & (self.again == again))
+        with m.If(route.valid):
+            m.d.comb += [
+                Assert(route.p.ok & (route.p.tag == TAG + 1)),
+                # An ACK is no promise: what it counts has taken effect, though perhaps not all that
+                # has is in it yet.
+                Assert((count - route.p.ack)[:24] <= 1),
+            ]
+            with m.If(self.consumes & ~self.again):
+                m.d.comb += Assert(route.p.seq == sent)
+                m.d.sync += sent.eq(sent + 1)
+
+        # The retransmitter: a number of frames that it has, which only acknowledgements lower.
+        acked, known, last = dut.acked[0], Signal(3), Signal(24)
+        m.d.sync += known.eq(self.unacked - acked)
+        m.d.comb += [dut.unacked[0].eq(self.unacked), Assert(acked <= self.unacked)]
+        with m.If(~start):
+            m.d.comb += Assume((self.unacked == known) | (self.unacked == known + 1))
+            m.d.comb += Assume(self.unacked >= known)
+        with m.Else():
+            m.d.comb += Assume(self.unacked == 0)
+        with m.If(acked != 0):
+            m.d.comb += Assert(took & (before.ack == (last + acked)[:24]))
+            m.d.sync += last.eq(before.ack)
+        with m.If(dut.back[0]):
+            m.d.comb += Assert(took & (before.type == FrameType.SACK)
+                               & (before.ack == (last + acked)[:24]))
+
+        # Numbers begin anywhere.
+        with m.If(start):
+            m.d.comb += Assume(~self.header_valid & ~self.request_valid)
+            m.d.sync += [count.eq(self.first), sent.eq(self.first), last.eq(self.first)]
+        self.cover(m, took & numbered & (count == 0) & (self.first == 0xFFFFFF),
+                   dut.back[0] & (acked != 0))
+        return m
+
+    def cover(self, m, *events):
+        pass
+
+
+class Reaches(InOrder):
+    """Frames can take effect across the wrap, and a NAK that also acknowledges."""
+
+    def cover(self, m, *events):
+        for event in events:
+            m.d.comb += Cover(event)
+
+
+class Eager(Link):
+    """Mutant: takes what comes behind a gap."""
+
+    def _judge_headers(self, m, busy):
+        super()._judge_headers(m, busy)
+        with m.If(self.stat_gap):
+            m.d.sync += self.verdict.payload.accept.eq(1)
+
+
+class Repetitive(Link):
+    """Mutant: takes what took effect before."""
+
+    def _judge_headers(self, m, busy):
+        super()._judge_headers(m, busy)
+        with m.If(self.stat_duplicate):
+            m.d.sync += self.verdict.payload.accept.eq(1)
+
+
+class Credulous(Link):
+    """Mutant: believes every acknowledgement."""
+
+    def _take_commits(self, m, arrived):
+        busy = super()._take_commits(m, arrived)
+        with m.If(arrived[0]):
+            m.d.comb += self.acked[0].eq(self.committed.payload.header.ack - self.state[0].acked)
+        return busy
+
+
+@pytest.mark.parametrize("depth", [11, pytest.param(15, marks=pytest.mark.long)])
+def test_in_order(depth):
+    prove(InOrder(), depth=depth)
+
+
+def test_wrap_and_nak_are_reached():
+    prove(Reaches(), depth=20, mode="cover")
+
+
+@pytest.mark.parametrize("mutant", [Eager, Repetitive, Credulous])
+def test_in_order_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(InOrder(mutant), depth=12)
