@@ -4,13 +4,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dxpu.fabric.format import DropCause, FrameType
-from dxpu_sim.golden.wire import Ack, Event, Frame, FrameError, Tlps, parse
+from dxpu_sim.golden.wire import Ack, Event, Frame, FrameError, Sack, Tlps, parse
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, collect_words, drive_packets, simulate,
 )
 
-HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.EVENT)
+HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT)
 SPLIT = (FrameType.HDR, FrameType.DATA)
+
+
+def sack_words(data):
+    """Words of a SACK: go-back-N has no use for them."""
+    place = 56 + 8 * (data[15] >> 7)
+    return data[14] & 15 == FrameType.SACK and any(data[place:place + 2])
 
 
 def judge(packet, handled=HANDLED):
@@ -23,7 +29,11 @@ def judge(packet, handled=HANDLED):
         # Bodies of types that are not handled are not looked at.
         if error.cause > DropCause.FIELD and packet.data[14] & 15 not in handled:
             return DropCause.UNHANDLED
+        if error.cause > DropCause.LENGTH and sack_words(packet.data):
+            return DropCause.LENGTH
         return error.cause
+    if sack_words(packet.data):
+        return DropCause.LENGTH
     return frame if frame.type in handled else DropCause.UNHANDLED
 
 
@@ -94,7 +104,7 @@ def expected(packets, verdicts=None, assembly=None):
             continue
         out.stats["frames"] += 1
         out.committed.append((row, header_values(frame)))
-        if isinstance(frame.body, Ack):
+        if isinstance(frame.body, Ack | Sack):
             out.committed[-1] += ([vars(entry) for entry in frame.body.entries],)
         out.tlps += [(tlp, row) for tlp in tlps]
         if isinstance(frame.body, Event):

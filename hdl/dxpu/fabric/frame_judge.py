@@ -112,7 +112,7 @@ class FrameJudge(wiring.Component):
             DropCause.HCRC: checked.hcrc,
             DropCause.TYPE: checked.type,
             DropCause.FIELD: checked.field,
-            DropCause.LENGTH: self.result.length,
+            DropCause.LENGTH: self.result.length | is_sack & natural(body, ACK_BYTES, 2).any(),
             DropCause.PADDING: self.result.padding,
             DropCause.RECORD: bad_record & ~self.misplaced,
             DropCause.BODY: bad_body | bad_fields,
