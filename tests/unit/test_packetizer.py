@@ -146,7 +146,7 @@ class Keeper:
                 await ctx.tick().until(dut.repeat_take)
                 ctx.set(dut.repeat_valid, 0)
                 # Nothing that is being read is forgotten.
-                await ctx.tick().repeat(200)
+                await ctx.tick().repeat(120)
                 self.busy = False
             else:
                 _, cell = self.kept.pop(rng.randrange(len(self.kept)))
@@ -386,7 +386,7 @@ def test_random_traffic(width, densities):
 def test_frames_are_sent_again(width):
     """With the same number and records, all else as the link says then."""
     rng = random.Random(seed())
-    tlps = [(rng.choice([0, 5, 63]), random_tlp(rng)) for _ in range(60)]
+    tlps = [(rng.choice([0, 5, 63]), random_tlp(rng)) for _ in range(150)]
     controls = [random_control(rng, [0, 5, 63]) for _ in range(12)]
     link = Link(rng, delay=0.7)
     got, totals, _ = run(width, tlps, link=link, controls=controls, rng=rng, again=0.8)

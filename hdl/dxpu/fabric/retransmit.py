@@ -101,23 +101,23 @@ class Retransmitter(wiring.Component):
             "stat_failed": Out(1),
         })
 
-    def elaborate(self, platform):
-        m = Module()
-        many, cell, amount = self._sessions, range(self._cells), range(self._cells + 1)
-
         def each(shape, name):
-            return [Signal(shape, name=f"{name}{n}") for n in range(many)]
+            return [Signal(shape, name=f"{name}{n}") for n in range(sessions)]
 
         # Frames of a session: kept, of these to be freed, and to be sent again (the newest ones).
         self._held, self._due, self._again = (each(amount, x) for x in ("held", "due", "again"))
         # Cells of the oldest and the newest frame, and of the next one to be sent again.
-        self._head, self._tail, self._cursor = (each(cell, x) for x in ("head", "tail", "cursor"))
-        self._probing = Signal(many)  # only the oldest is sent again for now
-        self._rewind = Signal(many)   # all are to be sent again, as soon as none is to be freed
-        self._probed = Signal(many)   # that has happened
-        self._freed, self._repeated = Signal(many), Signal(many)
-        self._expired, self._failing = Signal(many), Signal(many)
+        self._head, self._tail, self._cursor = (
+            each(range(cells), x) for x in ("head", "tail", "cursor"))
+        self._probing = Signal(sessions)  #: only the oldest is sent again for now
+        self._probed = Signal(sessions)   #: that has happened
+        self._rewind = Signal(sessions)   #: all are to be sent again, when none is to be freed
+        self._freed, self._repeated = Signal(sessions), Signal(sessions)
+        self._expired, self._failing = Signal(sessions), Signal(sessions)
 
+    def elaborate(self, platform):
+        m = Module()
+        many, cell = self._sessions, range(self._cells)
         m.submodules.following = following = Memory(shape=cell, depth=self._cells, init=[])
         link = following.write_port()
         after_head, after_cursor = (following.read_port(transparent_for=[link]) for _ in range(2))

@@ -15,7 +15,7 @@ from cocotbext.pcie.core.utils import PcieId
 
 from dxpu_sim.driver import find_devices, find_gpus
 from dxpu_sim.pcie import is_message
-from dxpu_sim.system import SimulatedSystem
+from dxpu_sim.system import LOSS_COUNTERS, SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 
@@ -144,40 +144,85 @@ async def wrong_accesses_are_unsupported(dut):
 
 
 @cocotb.test()
-async def spoiled_frames_are_dropped_and_counted(dut):
-    """A frame with a wrong bit has no effect but on a counter; the next one arrives."""
+async def spoiled_frames_are_dropped_counted_and_sent_again(dut):
+    """A frame with a wrong bit has no effect but on counters; it comes again."""
     system = SimulatedSystem(dut, OPTIONS)
     await system.start()
     await system.finish()
     driver, gpu = system.drivers[0], system.gpus[0]
     clean = (await system.counters())["box0"]
-    rounds = 12
+    rounds = 6
     for _ in range(rounds):
-        gpu.vram.write(0x100, bytes(16))
-        cocotb.start_soon(driver.write_vram(0x100, system.rng.randbytes(16)))
+        old, data = system.rng.randbytes(16), system.rng.randbytes(16)
+        gpu.vram.write(0x100, old)
+        cocotb.start_soon(driver.write_vram(0x100, data))
         await ValueChange(dut.probe_box0_gmii_rx)
         await Timer(8 * system.rng.randint(10, 70), "ns")
         dut.spoil.value = 0b10
         await Timer(8, "ns")
         dut.spoil.value = 0
         await Timer(5, "us")
-        lost = system.checker.forget()
-        assert len(lost) == 1 and "lost" in lost[0], lost
-        assert gpu.vram.read(0x100, 16) == bytes(16)
-        data = system.rng.randbytes(16)
-        await driver.write_vram(0x100, data)
-        assert await driver.read_vram(0x100, 16) == data
-    await system.idle()
-    system.checker.finish()
-    counters = (await system.counters())["box0"]
-    rose = {name: total - clean[name] for name, total in counters.items()
-            if total != clean[name]}
-    assert rose["mac0_rx_bad_fcs"] == rounds, rose
-    assert rose["fabric_link_gap"] == rounds, rose
-    assert rose["fabric_rx_tlps"] == 2 * rounds, rose
-    assert set(rose) == {"mac0_rx_bad_fcs", "mac0_rx_good", "mac0_tx_good", "fabric_link_gap",
-                         "fabric_rx_tlps", "fabric_rx_frames", "fabric_tx_frames",
-                         "fabric_tx_tlps"}, rose
+        assert gpu.vram.read(0x100, 16) == old
+        # The next frame shows that one is missing, or the wait for its acknowledgement does.
+        if system.rng.getrandbits(1):
+            assert await driver.read_vram(0x100, 16) == data
+        else:
+            await system.idle(400_000)
+            assert gpu.vram.read(0x100, 16) == data
+    counters = (await system.finish(allow=(*LOSS_COUNTERS, "mac0_rx_bad_fcs")))["box0"]
+    assert counters["mac0_rx_bad_fcs"] == rounds
+    assert counters["fabric_rx_refused"] == counters["fabric_link_gap"] <= rounds
+    assert counters["fabric_rx_tlps"] - clean["fabric_rx_tlps"] >= rounds
+
+
+async def copy_all(system, length):
+    """Copies with all GPUs at once, each right at its end."""
+    async def copy(driver, gpu):
+        data = system.rng.randbytes(length)
+        assert await driver.copy_there_and_back(data, 0) == data
+        assert gpu.vram.read(0, len(data)) == data
+
+    tasks = [cocotb.start_soon(copy(driver, gpu))
+             for driver, gpu in zip(system.drivers, system.gpus, strict=True)]
+    for task in tasks:
+        await task
+
+
+@cocotb.test()
+async def an_ethernet_that_loses_frames_costs_time_and_nothing_else(dut):
+    """From the bindings on, 2 % of all frames are lost, acknowledgements too."""
+    system = SimulatedSystem(dut, OPTIONS)
+    dut.loss.value = 65536 * 2 // 100
+    await system.start()
+    await copy_all(system, 6000)
+    counters = await system.finish(allow=LOSS_COUNTERS)
+    lost = int(dut.lost.value)
+    repeated = sum(totals["fabric_tx_repeated"] for totals in counters.values())
+    system.dut._log.info("%d frames lost, %d sent again", lost, repeated)
+    assert lost > 10 and repeated > 10
+
+
+@cocotb.test()
+async def a_path_that_dies_is_left_for_the_other(dut):
+    """In the middle of copies nothing comes through path 0 any more; path 1 takes over."""
+    system = SimulatedSystem(dut, OPTIONS)
+    if len(dut.dead) < 2:
+        return
+    await system.start(paths=0b11)
+    for proxy in (system.host, *system.boxes):
+        await proxy.write("control.retry", wait=200)  # 0.1 ms: the path is given up after 1.5 ms
+    before = await system.counters()
+    assert not any(totals["mac1_tx_good"] for totals in before.values())
+    copies = cocotb.start_soon(copy_all(system, 6000))
+    await Timer(system.rng.randint(10, 60), "us")
+    dut.dead.value = 0b01
+    await copies
+    counters = await system.finish(allow=LOSS_COUNTERS)
+    for name, totals in counters.items():
+        assert totals["mac1_tx_good"] > 10, name
+        assert totals["fabric_retry_timeout"] >= 4, name
+    for proxy in (system.host, *system.boxes):
+        assert (await proxy.read("control.session[0].state"))["path"] == 1
 
 
 AUDIO = 0xaad0

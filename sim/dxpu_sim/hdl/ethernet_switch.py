@@ -228,6 +228,8 @@ class EthernetSwitch(wiring.Component):
         Frames that wait at each output; a power of two.
     memory_bytes : int
         Memory of each input; a power of two. Holds as much as arrived there last.
+    seed : int
+        Of the choice which frames are lost.
 
     Members
     -------
@@ -238,6 +240,10 @@ class EthernetSwitch(wiring.Component):
     drop0, drop1, ... : In(16)
         Fault: frames (good ones) to be dropped at this entry since reset, in all. To lose the next
         frame, add one.
+    loss : In(16)
+        Fault: the chance of every good frame to be dropped, in 1/65536.
+    dead : In(1)
+        Fault: all frames are dropped.
     port0_rx_frames, ... : Out(32)
         Totals of each port: ``rx_frames`` and ``rx_bytes`` (good, with FCS), ``rx_bad``,
         ``rx_dropped`` (by fault), ``rx_filtered`` (for nobody else), ``tx_frames``, ``tx_bytes``,
@@ -251,7 +257,8 @@ class EthernetSwitch(wiring.Component):
     tap_row : Out(range(rows))
     """
 
-    def __init__(self, *, ports, nodes=None, path=0, queue=256, memory_bytes=32768):
+    def __init__(self, *, ports, nodes=None, path=0, queue=256, memory_bytes=32768,
+                 seed=1):
         if not isinstance(ports, int) or not 2 <= ports <= 16:
             raise ValueError(f"ports must be an integer from 2 to 16, not {ports!r}")
         for name, size in (("queue", queue), ("memory_bytes", memory_bytes)):
@@ -264,8 +271,9 @@ class EthernetSwitch(wiring.Component):
         if len({node % TABLE for node in nodes}) < len(nodes):
             raise ValueError(f"nodes must differ modulo {TABLE}")
         self._ports, self._queue, self._rows = ports, queue, memory_bytes // ROW
-        self._nodes, self._path = nodes, path
-        members = {"delay": In(16), "tap_toggle": Out(1), "tap": Out(Arrival), "tap_port": Out(4),
+        self._nodes, self._path, self._seed = nodes, path, seed
+        members = {"delay": In(16), "loss": In(16), "dead": In(1),
+                   "tap_toggle": Out(1), "tap": Out(Arrival), "tap_port": Out(4),
                    "tap_age": Out(32), "tap_row": Out(range(ports * self._rows))}
         for n in range(ports):
             members |= {f"port{n}": In(GmiiSignature()), f"drop{n}": In(16)}
@@ -328,6 +336,10 @@ class EthernetSwitch(wiring.Component):
         find, check, learn = (table.read_port(domain="comb"), table.read_port(domain="comb"),
                               table.write_port())
         arrival, pending, dropping = Signal(Arrival), Signal(), Signal()
+        # A Galois register; frames are far enough apart for their draws to be unlike.
+        draw, unlucky = Signal(32, init=0x9E3779B9 * (2 * self._seed + 1) & 0xFFFFFFFF), Signal()
+        m.d.sync += draw.eq(draw >> 1 ^ Mux(draw[0], 0xA3000000, 0))
+        m.d.comb += unlucky.eq(self.dead | (draw[:16] < self.loss))
         mask, own = Signal(self._ports), Signal(self._ports)
         good, everyone = Signal(), Signal()
 
@@ -352,7 +364,7 @@ class EthernetSwitch(wiring.Component):
             with m.If(turn == n):
                 m.d.comb += [
                     arrival.eq(entry.arrival), pending.eq(entry.pending), entry.taken.eq(pending),
-                    dropping.eq((due != 0) & ~due[-1]),
+                    dropping.eq((due != 0) & ~due[-1] | unlucky),
                 ]
             mine = pending & (turn == n)
             self._total(m, n, "rx_bad", mine & arrival.bad)

@@ -65,6 +65,12 @@ class System(wiring.Component):
     host_bus, box0_bus, ... : :class:`~dxpu_sim.hdl.regbox.RegisterBoxSignature`
     spoil : one bit per proxy
         While bit n is high, proxy n receives a wrong bit in each byte of path 0.
+    loss : 16
+        Chance of every frame to be lost in an Ethernet switch, in 1/65536.
+    dead : one bit per path
+        All frames of path n are lost.
+    lost : 32
+        Frames that were lost in this way.
     cycle : 32
         Core clock cycles since reset.
     probe_<proxy>_<event> : 32
@@ -93,6 +99,7 @@ class System(wiring.Component):
         #: Register map of each proxy, the host's first.
         self.maps = [proxy.registers for proxy in self._proxies]
         members = {"cycle": Out(32), "spoil": In(len(self._proxies)),
+                   "loss": In(16), "dead": In(paths), "lost": Out(32),
                    "host": In(MailboxSignature())}
         for n in range(sum(boxes)):
             members[f"gpu{n}"] = In(MailboxSignature())
@@ -141,11 +148,15 @@ class System(wiring.Component):
 
     def _attach_ethernet(self, m, spoil):
         nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(self._box)))]
+        loss, dead, totals = Signal.like(self.loss), Signal.like(self.dead), []
+        m.d.eth += [loss.eq(self.loss), dead.eq(self.dead)]
         for path in range(self._paths):
-            switch = EthernetSwitch(ports=len(nodes), path=path,
+            switch = EthernetSwitch(ports=len(nodes), path=path, seed=path,
                                     nodes={node: port for port, node in enumerate(nodes)})
             m.submodules[f"ethernet{path}"] = DomainRenamer("eth")(switch)
-            m.d.comb += switch.delay.eq(self._delay)
+            m.d.comb += [switch.delay.eq(self._delay), switch.loss.eq(loss),
+                         switch.dead.eq(dead[path])]
+            totals += [getattr(switch, f"port{n}_rx_dropped") for n in range(len(nodes))]
             for n, proxy in enumerate(self._proxies):
                 mac, port = proxy.gmii[path], getattr(switch, f"port{n}")
                 wrong = spoil[n] if path == 0 else 0
@@ -157,6 +168,7 @@ class System(wiring.Component):
                     mac.rx.rx_dv.eq(port.rx.rx_dv),
                     mac.rx.rx_er.eq(port.rx.rx_er),
                 ]
+        m.d.comb += self.lost.eq(sum(totals[1:], totals[0]))
 
     def _probe(self, m, name, proxy):
         ports = [proxy.upstream] if name == "host" else list(proxy.slot)
