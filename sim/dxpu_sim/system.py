@@ -131,11 +131,16 @@ class SimulatedSystem:
         self.checker.mended("host")
         self.routes.reset()
 
-    async def prepare(self, *, packing_limit=512):
-        """What the manager does before it binds: nodes, sessions, which slots hold a GPU."""
+    async def prepare(self, *, packing_limit=512, retry_wait=None):
+        """What the manager does before it binds: nodes, sessions, which slots hold a GPU.
+
+        ``retry_wait`` is that of the register ``control.retry``, if another is wanted.
+        """
         await Timer(1, "us")
         for proxy in (self.host, *self.boxes):
             await proxy.write("control.fabric", packing_limit=packing_limit, ack_delay=125)
+            if retry_wait is not None:
+                await proxy.write("control.retry", wait=retry_wait)
         for n, box in enumerate(self.boxes):
             a, b = self.rng.sample(range(1, 1 << 16), 2)
             await open_session(self.host, box, index_a=n, index_b=0, tag_a=a, tag_b=b)
@@ -152,9 +157,9 @@ class SimulatedSystem:
             await wait_for_slot(self.host, port, link=1)
         self.routes.present.update(range(len(self.slots)))
 
-    async def start(self, *, paths=0b01, **options):
+    async def start(self, *, paths=0b01, retry_wait=None, **options):
         """Connect, enumerate, and open a driver for every GPU."""
-        await self.connect(paths=paths)
+        await self.connect(paths=paths, retry_wait=retry_wait)
         await self.rc.enumerate()
         self.drivers = find_gpus(self.rc)
         if len(self.drivers) != len(self.gpus):
