@@ -269,6 +269,37 @@ def test_link_status_reads_down_behind_what_was_due():
     assert completion.kind == "CplD" and not completion.payload[3] & 0x20
 
 
+def test_an_answer_does_not_wait_for_a_late_tlp_whose_error_waits_for_it():
+    """A link ends while an error of its slot is noted, and a port is being read."""
+    bench = SwitchBench(64, 2, random.Random(seed()))
+    dut = bench.dut
+    wrong = memory_tlp(0x1_0000, dwords=1, write=True, requester=0x900)
+    read = config_tlp(0x200, SLOT_LINK_STATUS, type1=True)
+    got = bench.got["up_o"]
+
+    async def main(ctx):
+        await enumerate_tree(bench, ctx)
+        for first in range(1, 12):
+            for then in range(1, 9):
+                bench.present(ctx, 3)
+                await ctx.tick().repeat(80)
+                got.clear()
+                slot = {"port": 0, "info": info_of(wrong)}
+                bench._jobs["up_i"] = drive_packets(dut.upstream_i, [Packet(read, info_of(read))])
+                await ctx.tick().repeat(first)
+                bench._jobs["down_i"] = drive_packets(dut.downstream_i, [Packet(wrong, slot)] * 2)
+                await ctx.tick().repeat(then)
+                bench.present(ctx, 2)
+                for _ in range(600):
+                    await ctx.tick()
+                    if any(Tlp.unpack(p.data).kind == "CplD" for p in got):
+                        break
+                else:
+                    raise AssertionError(f"no answer: {first}, {then}")
+
+    simulate(dut, main, background=bench.background)
+
+
 def test_requests_from_slot_to_slot_need_room():
     """Without room they are answered; all else passes."""
     bench = SwitchBench(64, 2, random.Random(seed()))

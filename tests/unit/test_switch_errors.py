@@ -392,6 +392,7 @@ def test_random_steps(width, ports, rounds, steps):
         nonlocal kinds
         for _ in range(rounds):
             bench.present(ctx, rng.getrandbits(ports) | rng.getrandbits(ports))
+            await bench.step(ctx)  # what it says of that has its name of before
             await bench.run(ctx, random_configuration(rng, ports))
             await bench.step(ctx, list(random_error_setup(rng, bench)))
             for raw in random_traffic(rng, bench, steps, kinds=names):

@@ -54,6 +54,7 @@ class ConfigAgent(wiring.Component):
         m = Module()
         i, lanes = self.i, self._width // 32
         verdict = Signal(Verdict, reset_less=True)
+        value = Signal(32, reset_less=True)
         word, payload = Signal(32), Signal(32, reset_less=True)
         beat = Signal(4)
 
@@ -78,7 +79,7 @@ class ConfigAgent(wiring.Component):
             self.request.p.data.eq(payload),
             self.answer.p.completion.eq(verdict.completion),
             self.answer.p.completion.has_data.eq(~verdict.write),
-            self.answer.p.completion.data.eq(self.response.payload),
+            self.answer.p.completion.data.eq(value),
         ]
         with m.FSM():
             with m.State("Gather"):
@@ -89,13 +90,16 @@ class ConfigAgent(wiring.Component):
             with m.State("Request"):
                 m.d.comb += self.request.valid.eq(1)
                 with m.If(self.request.ready):
+                    m.next = "Response"
+            with m.State("Response"):
+                # Taken at once: the answer may wait for TLPs whose errors need the space.
+                m.d.comb += self.response.ready.eq(1)
+                m.d.sync += value.eq(self.response.payload)
+                with m.If(self.response.valid):
                     m.next = "Answer"
             with m.State("Answer"):
-                m.d.comb += [
-                    self.answer.valid.eq(self.response.valid),
-                    self.response.ready.eq(self.answer.ready),
-                ]
-                with m.If(self.response.valid & self.answer.ready):
+                m.d.comb += self.answer.valid.eq(1)
+                with m.If(self.answer.ready):
                     m.d.comb += self.done.eq(1)
                     m.next = "Gather"
         return m
