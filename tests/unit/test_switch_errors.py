@@ -46,7 +46,7 @@ class Bench(SwitchBench):
                 if register == COMMAND:
                     expected &= ~(1 << 19)  # Interrupt Status is not in the memory
                 if self.values.get((n, register), 0) != expected:
-                    yield n, hex(4 * register), hex(self.values[n, register]), hex(expected)
+                    yield n, 4 * register, self.values.get((n, register)), expected
 
     async def step(self, ctx, from_up=(), from_slots=()):
         """Returns the codes of the error messages, by requester."""
