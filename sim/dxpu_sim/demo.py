@@ -320,6 +320,9 @@ def table(report: dict) -> str:
     if "frames" in report:
         lines.append(f"{'through the fabric':<34}{report['frames']:>10,} frames, "
                      f"{report['tlps']:,} TLPs; at the PCIe ends {report['pcie_tlps']:,} TLPs")
+    if "frames_sent_again" in report:
+        lines.append(f"{'lost on the bad fabric':<34}{report['frames_lost']:>10,} frames, "
+                     f"{report['frames_sent_again']:,} sent again; TLPs: none")
     if "simulated_cycles_per_s" in report:
         lines.append(f"{'simulation':<34}{report['simulated_cycles_per_s']:>10,.0f} cycles/s, "
                      f"{report['cycles']:,} cycles in {report['seconds']:.1f} s")

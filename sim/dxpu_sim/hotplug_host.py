@@ -18,6 +18,8 @@ class HotPlugHost:
     Parameters
     ----------
     system : :class:`~dxpu_sim.system.SimulatedSystem`
+    paths : int
+        Paths that bindings may take, as a mask.
 
     Attributes
     ----------
@@ -29,8 +31,9 @@ class HotPlugHost:
         Ports that have had a GPU.
     """
 
-    def __init__(self, system):
+    def __init__(self, system, *, paths=0b01):
         self.system = system
+        self.paths = paths
         self.rng = system.rng
         self.operation = 0
         self.slots = []
@@ -87,7 +90,7 @@ class HotPlugHost:
         system.routes.renumber()
         self.operation += 1
         await bind(system.host, port, box, slot, generation=self.operation,
-                   operation_id=self.operation)
+                   operation_id=self.operation, paths=self.paths)
         self.committed_ns = get_sim_time("ns")
 
     async def up(self, gpu, port):

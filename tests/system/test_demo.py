@@ -33,7 +33,9 @@ def test_succeeds(demo):
     # No terminal: plain lines, one per step, none rewritten.
     assert "\r" not in run.stdout
     for step in ("Booting the host with empty slots", "GPU 2 arrives",
-                 "Copying 4,096 bytes from host to GPU", "Somebody pulls GPU 2 while it copies"):
+                 "Copying 4,096 bytes from host to GPU",
+                 "The same with 1% of all frames lost, and path 0 dying",
+                 "Somebody pulls GPU 2 while it copies"):
         assert re.search(rf"^  {step} +done +\d", run.stdout, re.MULTILINE), run.stdout
     assert "FAILED" not in run.stdout
 
@@ -56,11 +58,12 @@ def test_report(demo):
     report = json.loads((out / "report.json").read_text())
     assert set(report) >= KEYS
     assert report["ok"] is True and report["seed"] == 7 and report["error"] is None
-    assert len(report["checks"]) == 19 and all(v is True for v in report["checks"].values())
+    assert len(report["checks"]) == 21 and all(v is True for v in report["checks"].values())
     assert len(report["gpus"]) == 3 and len({g["serial"] for g in report["gpus"]}) == 3
     assert {g["interrupts"] for g in report["gpus"]} == {"MSI", "MSI-X"}
     assert report["frames"] > 100 and report["tlps"] > 100
     assert report["simulated_cycles_per_s"] > 0
+    assert report["frames_sent_again"] > 0 and report["frames_lost"] > 0
     # A reset and two frames at least; a frame and what the host needs to ask.
     assert 1000 < report["bind_to_first_config_ns"] < 50_000
     assert 1000 < report["loss_to_ur_ns"] < 50_000

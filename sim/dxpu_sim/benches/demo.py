@@ -25,10 +25,16 @@ from dxpu_sim.waves import Trace
 #: What must hold, in the order in which it is found out.
 CHECKS = ("empty_slots", "hot_plug", "tree", "names", "registers", "video_memory", "interrupts",
           "round_trip", "copy_to_gpu", "copy_to_host", "copies_together", "tlps_exact",
-          "fabric_lossless", "counters_clean", "surprise_removal", "slot_clean", "others_unharmed")
+          "fabric_lossless", "counters_clean", "bad_fabric", "dead_path", "surprise_removal",
+          "slot_clean", "others_unharmed")
 
 #: Simulated time without traffic before a measurement.
 QUIET_NS = 5_000
+#: Part of all frames that get lost on the bad fabric.
+LOSS = 0.01
+#: First wait for an acknowledgement on the bad fabric, in units of 64 cycles: 20 us instead of
+#: 250 us, so that the simulation need not wait long for a path to be given up.
+RETRY_WAIT = 40
 
 
 class Demo:
@@ -39,7 +45,7 @@ class Demo:
         self.folder = Path.cwd()
         self.dut = dut
         self.system = SimulatedSystem(dut, self.options["system"])
-        self.host = HotPlugHost(self.system)
+        self.host = HotPlugHost(self.system, paths=(1 << len(dut.dead)) - 1)
         self.rng = self.system.rng
         self.result = {"checks": dict.fromkeys(CHECKS, False), "error": None}
         self._progress = open(self.folder / "progress.txt", "w", buffering=1)  # noqa: SIM115
@@ -80,6 +86,7 @@ class Demo:
         await self.copy()
         await self.copy_together()
         await self.finish()
+        await self.copy_through_a_bad_fabric()
         await self.pull()
 
     async def boot(self):
@@ -241,6 +248,11 @@ class Demo:
         """All GPUs copy at the same time, each its own data."""
         size = min(self.options["size"], 4096)
         self.step(f"All GPUs copying {size:,} bytes each way at once")
+        failed = await self._copy_all(size)
+        self.hold("copies_together", not failed, f"host memory differs: {', '.join(failed)}")
+
+    async def _copy_all(self, size):
+        """All GPUs copy there and back; returns those whose data came back wrong."""
         failed = []
 
         async def both_ways(driver):
@@ -252,7 +264,7 @@ class Demo:
         tasks = [cocotb.start_soon(both_ways(driver)) for driver in self.system.drivers]
         for task in tasks:
             await task
-        self.hold("copies_together", not failed, f"host memory differs: {', '.join(failed)}")
+        return failed
 
     async def finish(self):
         """Nothing may be left over, lost or counted as wrong."""
@@ -273,6 +285,41 @@ class Demo:
                   f"{counters}")
         await self.system.finish()
         self.hold("counters_clean")
+
+    async def copy_through_a_bad_fabric(self):
+        """Frames get lost; then the path that all of them take dies in the middle of copies."""
+        system, size = self.system, min(self.options["size"], 2048)
+        proxies = (system.host, *system.boxes)
+        before = await system.counters()
+        system.rc.timeout_ns = 10_000_000  # as hosts have it at least
+        for proxy in proxies:
+            await proxy.write("control.retry", wait=RETRY_WAIT)
+        self.step(f"The same with {LOSS:.0%} of all frames lost, and path 0 dying")
+        self.dut.loss.value = round(LOSS * 65536)
+        failed = await self._copy_all(size)
+        copies = cocotb.start_soon(self._copy_all(size))
+        await Timer(self.rng.randint(10_000, 30_000), "ns")
+        self.dut.dead.value = 1
+        failed += await copies
+        await system.idle()
+        system.checker.finish()
+        counters = await system.counters()
+
+        def rise(name):
+            return sum(counters[p][name] - before[p][name] for p in counters)
+
+        lost = int(self.dut.lost.value)
+        self.result |= {"frames_lost": lost, "frames_sent_again": rise("fabric_tx_repeated")}
+        self.detail(f"{lost} frames lost, {self.result['frames_sent_again']} sent again")
+        self.hold("bad_fabric", not failed and lost and self.result["frames_sent_again"]
+                  and rise("fabric_rx_tlps") == rise("fabric_tx_tlps"),
+                  f"{lost} frames lost, wrong data: {failed}")
+        paths = [(await proxy.read(f"control.session[{n}].state"))["path"]
+                 for proxy in proxies for n in range(len(system.boxes) if proxy is system.host
+                                                     else 1)]
+        self.hold("dead_path", all(paths) and rise("mac1_tx_good") > 0,
+                  f"the sessions are on paths {paths}")
+        self.dut.loss.value = self.dut.dead.value = 0
 
     async def pull(self):
         """The last GPU is pulled in the middle of a copy."""

@@ -176,9 +176,11 @@ async def spoiled_frames_are_dropped_counted_and_sent_again(dut):
     assert counters["fabric_rx_tlps"] - clean["fabric_rx_tlps"] >= rounds
 
 
-#: First wait for an acknowledgement, in units of 64 cycles: 31 us, as requests here time out after
-#: 200 us. The default is 250 us.
-SHORT_WAIT = 60
+#: First waits for an acknowledgement, in units of 64 cycles, instead of 250 us: 31 us, so that a
+#: path is given up soon; 164 us, not less than a full replay memory takes to leave.
+SHORT_WAIT, LONG_WAIT = 60, 320
+#: Hosts wait for completions for 10 ms at least.
+COMPLETION_NS = 10_000_000
 
 
 async def copy_all(system, length):
@@ -199,13 +201,14 @@ async def an_ethernet_that_loses_frames_costs_time_and_nothing_else(dut):
     """From the bindings on, 2 % of all frames are lost, acknowledgements too."""
     system = SimulatedSystem(dut, OPTIONS)
     dut.loss.value = 65536 * 2 // 100
-    await system.start(retry_wait=SHORT_WAIT)
+    system.rc.timeout_ns = COMPLETION_NS
+    await system.start(retry_wait=LONG_WAIT)
     await copy_all(system, 6000)
     counters = await system.finish(allow=LOSS_COUNTERS)
     lost = int(dut.lost.value)
     repeated = sum(totals["fabric_tx_repeated"] for totals in counters.values())
     system.dut._log.info("%d frames lost, %d sent again", lost, repeated)
-    assert lost > 10 and repeated > 10
+    assert lost >= 5 and repeated >= 5
 
 
 @cocotb.test()
@@ -214,6 +217,7 @@ async def a_path_that_dies_is_left_for_the_other(dut):
     system = SimulatedSystem(dut, OPTIONS)
     if len(dut.dead) < 2:
         return
+    system.rc.timeout_ns = COMPLETION_NS
     await system.start(paths=0b11, retry_wait=SHORT_WAIT)  # given up after 460 us
     before = await system.counters()
     assert not any(totals["mac1_tx_good"] for totals in before.values())

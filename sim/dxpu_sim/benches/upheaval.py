@@ -28,13 +28,14 @@ LINK_CONTROL, LINK_DISABLE = 0x70 // 4, 1 << 4
 #: Requester IDs of the host's own.
 HOST_IDS = (0x0000, 0x0008)
 
-#: Counters that hostile TLPs and ends of lives may raise. All others must stay.
+#: Counters that hostile TLPs and ends of lives may raise. All others must stay. A row cannot be
+#: bound anew until the end of its last binding has left, so commands are refused and repeated.
 MAY_RISE = re.compile(r"""\w+\.(
     pcie_(malformed|discarded|overflow) | (slot|egress)\d*_overflow | \w+_slots_malformed
     | switch_(config|(unsupported|unclaimed|unexpected)[01]|blocked|peer|interrupt|fenced)
     | tracking_(closed|answered|fenced|unexpected|long|unlike|stale)
     | to_slots_dropped | fabric_tx_unroutable | fabric_[rt]x_(unbound|tlps|frames)
-    | mac\d_[rt]x_good | table_committed | link_ignored | binding_refused)""", re.VERBOSE)
+    | mac\d_[rt]x_good | table_(committed|refused) | link_ignored | binding_refused)""", re.VERBOSE)
 
 
 class Upheaval:
