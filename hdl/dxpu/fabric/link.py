@@ -156,7 +156,6 @@ class Link(wiring.Component):
             raise ValueError(f"sessions must be 1 to 64, not {sessions!r}")
         self._rows = rows
         self._sessions = sessions
-        self._paths = paths
         amount = Shape.cast(range(frames + 1)).width
         super().__init__({
             "node": In(12),

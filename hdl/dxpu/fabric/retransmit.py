@@ -135,18 +135,22 @@ class Retransmitter(wiring.Component):
             self._account(m, n, mine[n], after_head, after_cursor)
         return m
 
+    def _choose(self, m, sessions, chosen):
+        """State that waits for any of ``sessions``, and takes the next of them, one-hot."""
+        turn, pick = Signal(range(self._sessions)), Signal(range(self._sessions))
+        with m.State("Choose"):
+            m.d.comb += pick.eq(round_robin(sessions, turn))
+            m.d.sync += [turn.eq(pick), chosen.eq(1 << pick)]
+            with m.If(sessions.any()):
+                m.next = "Look"
+
     def _release(self, m, port):
         """Free what was acknowledged, a frame at a time."""
-        turn, chosen = Signal(range(self._sessions)), Signal(self._sessions)
+        chosen = Signal(self._sessions)
         due = Cat(d != 0 for d in self._due)
         m.d.comb += port.addr.eq(one_hot_mux(chosen, self._head))
         with m.FSM(name="release"):
-            with m.State("Choose"):
-                pick = Signal.like(turn)
-                m.d.comb += pick.eq(round_robin(due, turn))
-                m.d.sync += [turn.eq(pick), chosen.eq(1 << pick)]
-                with m.If(due.any()):
-                    m.next = "Look"
+            self._choose(m, due, chosen)
             with m.State("Look"):
                 m.d.sync += self.free.payload.eq(port.addr)
                 m.next = "Free"
@@ -158,7 +162,7 @@ class Retransmitter(wiring.Component):
 
     def _offer(self, m, port):
         """Offer the next frame to be sent again."""
-        turn, chosen = Signal(range(self._sessions)), Signal(self._sessions)
+        chosen = Signal(self._sessions)
         ready = Signal(self._sessions)
         m.d.comb += ready.eq(
             Cat((a != 0) & (d == 0) for a, d in zip(self._again, self._due, strict=True))
@@ -173,12 +177,7 @@ class Retransmitter(wiring.Component):
             p.probe.eq((chosen & self._probing).any()),
         ]
         with m.FSM(name="offer"):
-            with m.State("Choose"):
-                pick = Signal.like(turn)
-                m.d.comb += pick.eq(round_robin(ready, turn))
-                m.d.sync += [turn.eq(pick), chosen.eq(1 << pick)]
-                with m.If(ready.any()):
-                    m.next = "Look"
+            self._choose(m, ready, chosen)
             with m.State("Look"):
                 m.next = "Offer"
             with m.State("Offer"):
