@@ -90,9 +90,20 @@ def state_matrix(algorithm, count):
     return _transpose(columns, algorithm.width)
 
 
-def xor_tree(value, masks):
-    """``Cat`` of the parities of ``value`` under each mask; Yosys makes a balanced tree of each."""
-    return Cat((value & Const(mask, len(value))).xor() for mask in masks)
+def xor_tree(m, value, masks):
+    """Parities of ``value`` under each mask, as a signal; Yosys makes a balanced tree of each.
+
+    What simulators make of it decides the form. ``value`` becomes a signal in ``m``, since an
+    expression would be written out, and evaluated, once for each mask; and the bits that count
+    are named, since a constant mask reaches Verilog as one assignment per bit.
+    """
+    operand, parities = Signal(len(value)), Signal(len(masks))
+    m.d.comb += [
+        operand.eq(value),
+        parities.eq(Cat(Cat(operand[n] for n in range(len(operand)) if mask >> n & 1).xor()
+                        for mask in masks)),
+    ]
+    return parities
 
 
 def _initial(algorithm):
@@ -107,17 +118,17 @@ def _final(algorithm, value):
     return value ^ algorithm.final_xor
 
 
-def fixed_crc(algorithm, message):
-    """Combinational CRC of ``message``, a whole number of bytes, byte 0 in its low bits.
+def fixed_crc(m, algorithm, message):
+    """Combinational CRC, in module ``m``, of ``message``: whole bytes, byte 0 in its low bits.
 
     Example: the four bytes of a reflected CRC follow the message as
-    ``Cat(message, fixed_crc(CRC32C, message))``.
+    ``Cat(message, fixed_crc(m, CRC32C, message))``.
     """
     message = Value.cast(message)
     if not len(message) or len(message) % 8:
         raise ValueError(f"message must be whole bytes, not {len(message)} bits")
     count = len(message) // 8
-    return (xor_tree(message, data_matrix(algorithm, count))
+    return (xor_tree(m, message, data_matrix(algorithm, count))
             ^ Const(zeros_crc(algorithm, count), algorithm.width))
 
 
@@ -203,25 +214,25 @@ class CrcStream(wiring.Component):
             valid, last, dwords, aligned = self._stage(m, "aligned", valid, last, dwords, aligned)
 
         # Reduce: the beat's own contribution.
-        own = xor_tree(aligned, data_matrix(algorithm, 4 * lanes))
+        own = xor_tree(m, aligned, data_matrix(algorithm, 4 * lanes))
         valid, last, dwords, own = self._stage(m, "own", valid, last, dwords, own)
 
         # Accumulate: the only loop.
         initial = _initial(algorithm)
         state = Signal(algorithm.width, init=initial)
-        full = xor_tree(state, state_matrix(algorithm, 4 * lanes))
+        full = xor_tree(m, state, state_matrix(algorithm, 4 * lanes))
         with m.If(self.enable & valid):
             m.d.sync += state.eq(Mux(last, initial, full ^ own))
         with m.If(self.enable & self.resume):
             m.d.sync += state.eq(self.crc ^ algorithm.final_xor)
 
         # Advance: the state by as many dwords as are valid, two conditional matrices a stage.
-        value = self._advance(state, dwords, range(min(2, steps)))
+        value = self._advance(m, state, dwords, range(min(2, steps)))
         value = Mux(dwords[steps], full, value)
         if steps > 2:
             valid, last, dwords, own, value = self._stage(m, "advanced", valid, last, dwords, own,
                                                           value)
-            value = self._advance(value, dwords, range(2, steps))
+            value = self._advance(m, value, dwords, range(2, steps))
         with m.If(self.enable):
             m.d.sync += [
                 self.crc.eq(_final(algorithm, value ^ own)),
@@ -229,9 +240,9 @@ class CrcStream(wiring.Component):
             ]
         return m
 
-    def _advance(self, value, dwords, steps):
+    def _advance(self, m, value, dwords, steps):
         for n in steps:
-            step = xor_tree(value, state_matrix(self._algorithm, 4 << n))
+            step = xor_tree(m, value, state_matrix(self._algorithm, 4 << n))
             value = Mux(dwords[n], step, value)
         return value
 

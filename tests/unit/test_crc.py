@@ -57,7 +57,7 @@ def test_fixed_message(algorithm, count):
 
         def elaborate(self, platform):
             m = Module()
-            m.d.sync += self.crc.eq(fixed_crc(algorithm, self.message))
+            m.d.sync += self.crc.eq(fixed_crc(m, algorithm, self.message))
             return m
 
     dut = Fixed()
@@ -77,7 +77,7 @@ def test_fixed_message(algorithm, count):
 @pytest.mark.parametrize("bad", [0, 7, 12])
 def test_fixed_message_is_whole_bytes(bad):
     with pytest.raises(ValueError, match=f"message must be whole bytes, not {bad} bits"):
-        fixed_crc(CRC32C, Signal(bad))
+        fixed_crc(Module(), CRC32C, Signal(bad))
 
 
 def run(width, packets, *, rng=None, density=1.0, stall=0.0, algorithm=CRC32C):

@@ -64,11 +64,11 @@ class HeaderCheck(wiring.Component):
         plain, extended = Signal(16, reset_less=True), Signal(16, reset_less=True)
         steps = Signal(2)
         m.d.sync += [
-            plain.eq(fixed_crc(CRC16_CCITT_FALSE, raw[8 * HCRC_START:8 * HCRC_OFFSET])),
+            plain.eq(fixed_crc(m, CRC16_CCITT_FALSE, raw[8 * HCRC_START:8 * HCRC_OFFSET])),
             extended.eq(Mux(
                 header_field(raw, "CRX"),
-                xor_tree(plain, state_matrix(CRC16_CCITT_FALSE, CREDIT_BYTES))
-                ^ xor_tree(extension, data_matrix(CRC16_CCITT_FALSE, CREDIT_BYTES)),
+                xor_tree(m, plain, state_matrix(CRC16_CCITT_FALSE, CREDIT_BYTES))
+                ^ xor_tree(m, extension, data_matrix(CRC16_CCITT_FALSE, CREDIT_BYTES)),
                 plain)),
             steps.eq(Mux(self.taken, 0, Cat(self.valid, steps[0]))),
         ]

@@ -297,7 +297,7 @@ class PreambleBuilder(wiring.Component):
 
         # Zeros before a message do not matter to the tree; so one tree serves both lengths.
         message = Mux(route.crx, Cat(guarded, extension), guarded << (8 * CREDIT_BYTES))
-        hcrc = (xor_tree(message[:8 * (GUARDED_BYTES + CREDIT_BYTES)],
+        hcrc = (xor_tree(m, message[:8 * (GUARDED_BYTES + CREDIT_BYTES)],
                          data_matrix(CRC16_CCITT_FALSE, GUARDED_BYTES + CREDIT_BYTES))
                 ^ Mux(route.crx, zeros_crc(CRC16_CCITT_FALSE, GUARDED_BYTES + CREDIT_BYTES),
                       zeros_crc(CRC16_CCITT_FALSE, GUARDED_BYTES)))
@@ -308,7 +308,7 @@ class PreambleBuilder(wiring.Component):
 
         header = Cat(mac(route.dst_node), mac(route.src_node), wire(Const(ETHERTYPE, 16), 2),
                      guarded, wire(hcrc, 2))
-        body, body_dwords = self._body()
+        body, body_dwords = self._body(m)
         words = Signal(8 * PREAMBLE_BYTES)
         size = Signal(range(PREAMBLE_BYTES // 4 + 1))
         m.d.comb += [
@@ -317,7 +317,7 @@ class PreambleBuilder(wiring.Component):
         ]
         return words, size
 
-    def _body(self):
+    def _body(self, m):
         """The body of a control frame with its CRC, and its dwords; or what a DATA begins with."""
         kind, control, plan = self._kind, self._control, self._plan
         event = Cat(wire(control.code, 1), wire(Const(0, 8), 1), wire(control.generation, 2),
@@ -335,7 +335,7 @@ class PreambleBuilder(wiring.Component):
             initial |= Mux(mine, zeros_crc(CRC32C, length), 0)
             plain |= Mux(mine, body, 0)
             size |= Mux(mine, (length + BODY_CRC_BYTES) // 4, 0)
-        crc = xor_tree(message[:8 * BODY_BYTES], data_matrix(CRC32C, BODY_BYTES)) ^ initial
+        crc = xor_tree(m, message[:8 * BODY_BYTES], data_matrix(CRC32C, BODY_BYTES)) ^ initial
         for frame_type, body in bodies.items():
             plain |= Mux(kind == frame_type, crc[:32] << len(body), 0)
         # Before the bytes of DATA: their offset and their number, which is without the CRC.

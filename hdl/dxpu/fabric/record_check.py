@@ -75,8 +75,8 @@ class RecordCheck(wiring.Component):
         control = Cat(piece.valid, piece.first, piece.end, piece.record, piece.eof)
         marks = Signal.like(control)
         m.d.sync += [
-            own.eq(xor_tree(message[:32 * lanes], data_matrix(CRC32C, 4 * lanes))),
-            wanted.eq(xor_tree(~piece.binding, state_matrix(CRC32C, 4))),
+            own.eq(xor_tree(m, message[:32 * lanes], data_matrix(CRC32C, 4 * lanes))),
+            wanted.eq(xor_tree(m, ~piece.binding, state_matrix(CRC32C, 4))),
             zeros.eq(lanes - piece.dwords),
             marks.eq(control),
         ]
@@ -86,13 +86,13 @@ class RecordCheck(wiring.Component):
         state = Signal(32, reset_less=True)
         with m.If(valid):
             m.d.sync += state.eq(
-                own ^ Mux(first, 0, xor_tree(state, state_matrix(CRC32C, 4 * lanes))))
+                own ^ Mux(first, 0, xor_tree(m, state, state_matrix(CRC32C, 4 * lanes))))
         wanted, zeros, marks = self._register(
-            m, "second", self._advance(wanted, zeros, range(min(2, steps))), zeros, marks)
+            m, "second", self._advance(m, wanted, zeros, range(min(2, steps))), zeros, marks)
         value = state
         if steps > 2:
             value, wanted, marks = self._register(
-                m, "third", state, self._advance(wanted, zeros, range(2, steps)), marks)
+                m, "third", state, self._advance(m, wanted, zeros, range(2, steps)), marks)
 
         # Last stage: compare, and remember for the frame.
         valid, _, end, record, eof = marks
@@ -107,9 +107,9 @@ class RecordCheck(wiring.Component):
             ]
         return m
 
-    def _advance(self, value, zeros, steps):
+    def _advance(self, m, value, zeros, steps):
         for n in steps:
-            value = Mux(zeros[n], xor_tree(value, state_matrix(CRC32C, 4 << n)), value)
+            value = Mux(zeros[n], xor_tree(m, value, state_matrix(CRC32C, 4 << n)), value)
         return value
 
     def _register(self, m, name, *values):
