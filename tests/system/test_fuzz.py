@@ -27,6 +27,6 @@ def test_two_boxes_with_three_gpus(count):
 
 @pytest.mark.long
 @pytest.mark.parametrize("options", [
-    *({"width": width} for width in (32, 128, 256, 512)), {"width": 64, "split": True}], ids=str)
+    *({"width": width} for width in (32, 256, 512)), {"width": 128, "split": True}], ids=str)
 def test_other_designs(options):
     fuzz({**SMALL, **options}, 10_000)

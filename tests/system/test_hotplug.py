@@ -27,7 +27,7 @@ def test_two_boxes_with_three_gpus(case):
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("options", [{"width": 32}, {"width": 256}, {"width": 64, "split": True}],
+@pytest.mark.parametrize("options", [{"width": 32}, {"width": 256}, {"width": 128, "split": True}],
                          ids=["32", "256", "split"])
 def test_forms(options, case):
     options = {**SMALL, **options}
