@@ -33,10 +33,12 @@ def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: in
           **fields: Any) -> Frame:
     """A valid frame.
 
-    ``kinds`` is "tlp", "handled" (by the depacketizer: TLP, ACK, EVENT) or "any"; ``most`` and
-    ``largest`` limit the records and their payload dwords; ``fields`` are fixed.
+    ``kinds`` is "tlp", "handled" (by the depacketizer: TLP, ACK, EVENT), "hello" (with HELLO_ACK)
+    or "any"; ``most`` and ``largest`` limit the records and their payload dwords; ``fields`` are
+    fixed.
     """
-    number = {"tlp": 0, "handled": rng.choice([0, 0, 0, 1, 2]), "any": rng.randrange(11)}[kinds]
+    number = {"tlp": 0, "handled": rng.choice([0, 0, 0, 1, 2]), "hello": rng.choice([4, 5]),
+              "any": rng.randrange(11)}[kinds]
     entries = (credit(rng, 0), credit(rng, 1), credit(rng, 2))
     count = rng.choice([1, 1, 2, 3, rng.randint(1, most)])
     body = [

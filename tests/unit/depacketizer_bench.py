@@ -4,13 +4,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dxpu.fabric.format import DropCause, FrameType
-from dxpu_sim.golden.wire import Ack, Event, Frame, FrameError, Sack, Tlps, parse
+from dxpu_sim.golden.wire import Ack, Event, Frame, FrameError, Hello, Sack, Tlps, parse
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, collect_words, drive_packets, simulate,
 )
 
-HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT)
+HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
+           FrameType.HELLO_ACK)
 SPLIT = (FrameType.HDR, FrameType.DATA)
+#: Members of a HELLO's body, in wire order.
+HELLO = ("nonce", "offered", "echoed", "role", "slots", "arq", "security", "largest", "window",
+         "smallest", "give_up", "capabilities", "boot", "table")
 
 
 def sack_words(data):
@@ -106,6 +110,8 @@ def expected(packets, verdicts=None, assembly=None):
         out.committed.append((row, header_values(frame)))
         if isinstance(frame.body, Ack | Sack):
             out.committed[-1] += ([vars(entry) for entry in frame.body.entries],)
+        if isinstance(frame.body, Hello):
+            out.committed[-1] += ([getattr(frame.body, name) for name, _ in Hello.FIELDS],)
         out.tlps += [(tlp, row) for tlp in tlps]
         if isinstance(frame.body, Event):
             out.events.append((row, *vars(frame.body).values()))
@@ -151,12 +157,14 @@ def run(dut, packets, *, verdicts=None, rng=None, i=1.0, o=1.0, slow=0, want=Non
             if slow:
                 await ctx.tick().repeat(rng.randint(1, slow))
             ctx.set(dut.committed.ready, 1)
-            payload, credits = await ctx.tick().sample(
-                dut.committed.payload, dut.credits).until(dut.committed.valid)
+            payload, credits, hello = await ctx.tick().sample(
+                dut.committed.payload, dut.credits, dut.hello).until(dut.committed.valid)
             ctx.set(dut.committed.ready, 0)
             out.committed.append((int(payload.row), seen_values(payload.header)))
-            if payload.header.type == FrameType.ACK:
+            if payload.header.type in (FrameType.ACK, FrameType.SACK):
                 out.committed[-1] += ([credit_values(entry) for entry in credits],)
+            if payload.header.type in (FrameType.HELLO, FrameType.HELLO_ACK):
+                out.committed[-1] += ([int(getattr(hello, name)) for name in HELLO],)
 
     names = ["frames", *(cause.name.lower() for cause in DropCause)]
     if hasattr(dut, "stat_abandoned"):

@@ -20,7 +20,8 @@ WIDTHS = [32, 64, 128, 256, 512]
 @pytest.mark.parametrize("width", WIDTHS)
 def test_valid_frames_act_whole(width, densities):
     rng = random.Random(seed())
-    packets = [Packet(build(wire_random.frame(rng, "handled", most=12))) for _ in range(25)]
+    packets = [Packet(build(wire_random.frame(rng, "handled" if n % 6 else "hello", most=12)))
+               for n in range(25)]
     want = expected(packets)
     assert want.stats == {"frames": 25}
     out = run(Depacketizer(width, depth=1024), packets, rng=rng, i=densities[0], o=densities[1])
@@ -68,7 +69,7 @@ def test_every_mistake_is_dropped_by_its_cause_and_the_next_frame_served(width):
     packets += [Packet(build(ONE), discard=True), Packet(build(ONE))]
     want = expected(packets)
     causes = Counter(cause.name.lower() for data, cause in MISTAKES.values() if data
-                     if data[14:15] not in (b"\x10", b"\x19") or cause == DropCause.FIELD)
+                     if data[14:15] != b"\x19" or cause == DropCause.FIELD)
     causes["fcs"] = 1
     assert +Counter({k: v for k, v in want.stats.items() if k not in ("frames", "unhandled")}
                     ) == causes

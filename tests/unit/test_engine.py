@@ -8,8 +8,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from dxpu.fabric.engine import FabricEngine
-from dxpu.fabric.format import EventCode
+from dxpu.fabric.format import EventCode, FrameType
+from dxpu.fabric.session import Mode, Phase
 from dxpu.stream import connect
+from dxpu_sim.golden.wire import parse
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets, drive_words,
     seed, simulate,
@@ -26,11 +28,13 @@ class Pair(wiring.Component):
     def __init__(self, width, **options):
         self.host = FabricEngine(width, rows=ROWS, paths=1, **options)
         self.box = FabricEngine(width, rows=ROWS, paths=1, **options)
-        super().__init__({"corrupt": In(1), "lose_down": In(1), "lose_up": In(1)})
+        super().__init__({"corrupt": In(1), "lose_down": In(1), "lose_up": In(1),
+                          "reset_box": In(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.host, m.submodules.box = self.host, self.box
+        m.submodules.host = self.host
+        m.submodules.box = ResetInserter(self.reset_box)(self.box)
         connect(m, self.host.frame_o[0], self.box.frame_i[0])
         connect(m, self.box.frame_o[0], self.host.frame_i[0])
         with m.If(self.corrupt):
@@ -177,6 +181,78 @@ def test_a_dead_wire_ends_a_session_and_an_open_begins_it_anew():
                                        count_pulses(dut.host, host)])
     assert rows_of(got) == rows_of(after)
     assert host["retry_failed"] == 1 and host["tx_unroutable"] == len(before)
+
+
+def sent_frames(stream, into):
+    """Process that appends each frame that leaves by ``stream``, as the golden model reads it."""
+    async def process(ctx):
+        beats = b""
+        async for _, _, valid, ready, beat in ctx.tick().sample(
+                stream.valid, stream.ready, stream.payload):
+            if valid and ready:
+                beats += int(beat.data).to_bytes(stream.payload.data.shape().width // 8,
+                                                 "little")[:4 * beat.dwords]
+                if beat.last:
+                    into.append(parse(beats))
+                    beats = b""
+    return process
+
+
+def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
+    """Frames are lost all the time; every one is a right one, and HELLO says what it has to."""
+    rng = random.Random(seed())
+    dut = Pair(64, pause=2)
+    parts = [[write(rng, rng.randrange(ROWS)) for _ in range(12)] for _ in range(2)]
+    got, frames, host = [], [], {}
+    about = dict(role=2, slots=ROWS, window=64, largest=4180, smallest=250, give_up=7500,
+                 capabilities=0, table=5)
+
+    async def process(ctx):
+        dut.set_up(ctx)
+        for engine, peer, mode in ((dut.host, BOX, Mode.OPENS), (dut.box, HOST, Mode.ANSWERS)):
+            ctx.set(engine.sessions[0], dict(valid=1, node=peer, mode=mode))
+            ctx.set(engine.boot, 1)
+            ctx.set(engine.hello_wait, 3)
+            ctx.set(engine.quiet, 3)
+        ctx.set(dut.box.about, dict(about, boot=1))
+        await ctx.tick()
+        for n, part in enumerate(parts):
+            assert ctx.get(dut.host.lost) == 0b111
+            await ctx.tick().until(dut.host.phase[0].as_value() == Phase.OPEN)
+            await ctx.tick().repeat(2)
+            assert ctx.get(dut.host.lost) == ctx.get(dut.box.lost) == 0
+            assert ctx.get(dut.host.peer_boot[0]) == n + 1
+            await drive_packets(dut.host.tlp_i, part)(ctx)
+            await ctx.tick().until(dut.host.unacked[0] == 0)
+            await ctx.tick().repeat(600)
+            if n == 0:  # what is in the box's registers comes again, but for the boot counter
+                ctx.set(dut.reset_box, 1)
+                ctx.set(dut.box.boot, 2)
+                ctx.set(dut.box.about, dict(about, boot=2))
+                await ctx.tick()
+                ctx.set(dut.reset_box, 0)
+                await ctx.tick().until(dut.host.lost == 0b111)
+
+    async def harm(ctx):
+        while True:
+            ctx.set(dut.lose_down, rng.random() < 0.1)
+            ctx.set(dut.lose_up, rng.random() < 0.1)
+            await ctx.tick()
+
+    simulate(dut, process, background=[
+        harm, collect_packets(dut.box.tlp_o, 10**6, got), sent_frames(dut.box.frame_o[0], frames),
+        sent_frames(dut.host.frame_o[0], frames), count_pulses(dut.host, host)])
+    assert rows_of(got) == rows_of(parts[0] + parts[1])
+    assert (host["session_opened"], host["session_lost"], host["session_rebooted"]) == (2, 1, 1)
+    answers = [f for f in frames if f.type == FrameType.HELLO_ACK]
+    hellos = [f for f in frames if f.type == FrameType.HELLO]
+    assert len({f.body.nonce for f in hellos}) >= 2 and {f.tag for f in hellos} == {0}
+    assert {f.tag for f in answers} <= {f.body.tag_offered for f in hellos}
+    for frame in answers:
+        body = frame.body
+        assert (body.role, body.slots, body.window, body.largest_frame) == (2, ROWS, 64, 4180)
+        assert (body.smallest_timer, body.give_up_timer, body.table_generation) == (250, 7500, 5)
+        assert body.tag_echoed == frame.tag and body.boot_counter in (1, 2)
 
 
 def test_closed_rows_pass_nothing():

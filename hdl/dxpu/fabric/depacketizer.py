@@ -18,7 +18,7 @@ from .piece import TLP_DWORDS
 from .reassembler import Reassembler
 from .record_check import RecordCheck
 from .tlp_store import TlpStore
-from .types import Committed, Credit, Event, FrameHeader, TlpMeta, Verdict
+from .types import Committed, Credit, Event, FrameHeader, Hello, TlpMeta, Verdict
 
 __all__ = ["Depacketizer"]
 
@@ -29,9 +29,9 @@ class Depacketizer(wiring.Component):
     Every rule of the wire format is checked before the frame's ACK, credits, event or TLPs act:
     EtherType, version, HCRC, type, zero fields, count, credit class, exact length, padding, the
     CRC-32C of each record (with its binding word) or of the body, and the link's verdict. Of the
-    types, TLP, ACK, SACK (without words) and EVENT are acted upon, and with ``split`` HDR and DATA;
-    the others are dropped and counted (``stat_unhandled``) after the check of their header: nothing
-    handles them yet.
+    types, TLP, ACK, SACK (without words), EVENT, HELLO and HELLO_ACK are acted upon, and with
+    ``split`` HDR and DATA; the others are dropped and counted (``stat_unhandled``) after the check
+    of their header: nothing handles them yet.
 
     With ``split``, TLPs of ``assemblies`` peers and streams are put together at a time, in between
     any other frames. A DATA frame takes effect only if it goes on where the TLP of its peer and
@@ -90,6 +90,8 @@ class Depacketizer(wiring.Component):
         One for each frame that took effect.
     credits : array of 3 :class:`~.types.Credit`
         The entries of an ACK frame, valid while ``committed`` reports it.
+    hello : :class:`~.types.Hello`
+        The body of a HELLO or HELLO_ACK, valid while ``committed`` reports it.
     stat_frames : 1
         Pulse: a frame took effect.
     stat_<cause> : 1
@@ -118,6 +120,7 @@ class Depacketizer(wiring.Component):
             "event": Out(stream.Signature(Event)),
             "committed": Out(stream.Signature(Committed)),
             "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
+            "hello": Out(Hello),
             "stat_frames": Out(1),
             **{f"stat_{cause.name.lower()}": Out(1) for cause in DropCause},
             **({"stat_abandoned": Out(1)} if split else {}),
@@ -161,6 +164,7 @@ class Depacketizer(wiring.Component):
             judge.judge.ready.eq(store.judge.ready),
             walker.judged.eq(judge.judged),
             self.credits.eq(judge.credits),
+            self.hello.eq(judge.hello),
             self.stat_frames.eq(judge.stat_frames),
             *(getattr(self, f"stat_{cause.name.lower()}").eq(judge.dropped[cause])
               for cause in DropCause),

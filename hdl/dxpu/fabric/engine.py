@@ -15,7 +15,8 @@ from .gate import RowGate
 from .link import Link, LinkState, PeerRow, Session
 from .packetizer import Packetizer
 from .retransmit import Retransmitter
-from .types import LIFE_BITS, Control, Event, TlpMeta
+from .session import Phase, SessionKeeper, connect_keeper
+from .types import LIFE_BITS, Control, Event, Hello, TlpMeta
 
 __all__ = ["FabricEngine"]
 
@@ -42,6 +43,8 @@ class FabricEngine(wiring.Component):
         Buffer of each path for received frames, and of the packetizer for TLPs, in bytes.
     cells : int
         Of the packetizer's replay memory, for all sessions; 256 bytes each, or 4 beats.
+    pause : int
+        Of :class:`SessionKeeper`.
 
     Members
     -------
@@ -60,8 +63,12 @@ class FabricEngine(wiring.Component):
         bound any more. Those of ``tlp_o`` have the life in which they came.
     events_left : 1
         Every event that was taken has its peer: rows may change.
-    node, ack_delay, rows, sessions, reopen, state, lost
-        Of :class:`Link`; ``reopen`` is its ``open``.
+    node, ack_delay, rows, state, lost
+        Of :class:`Link`.
+    boot, sessions, reopen, quiet, phase, peer_boot
+        Of :class:`SessionKeeper`; ``sessions`` is its ``config``. ``hello_wait`` is its ``wait``.
+    about : :class:`Hello`
+        Of :class:`Packetizer`.
     retry_wait : 16
         ``wait`` of the :class:`Retransmitter`.
     failed, unacked, path
@@ -73,20 +80,22 @@ class FabricEngine(wiring.Component):
     """
 
     def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192,
-                 cells=64):
+                 cells=64, pause=SessionKeeper.PAUSE):
         self._width = check_width(width)
         self._rows = rows
         self._paths = paths
         self._depth = frame_bytes * 8 // width
-        self._split = split
+        #: As given.
+        self.split, self.cells = split, cells
         self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells)
         # A peer has one TLP of the split form under way in each session.
         self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
                                           assemblies=sessions)
         self._link = Link(rows=rows, sessions=sessions, paths=paths, frames=cells)
         self._retransmitter = Retransmitter(sessions=sessions, paths=paths, cells=cells)
+        self._keeper = SessionKeeper(sessions=sessions, paths=paths, pause=pause)
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link,
-                       "retry": self._retransmitter}
+                       "retry": self._retransmitter, "session": self._keeper}
         #: Name of each counter pulse, without its ``stat_``, to what it counts.
         self.stats = {
             "tx_unbound": "TLPs to be sent for a row that is not bound or whose life is over; "
@@ -117,6 +126,12 @@ class FabricEngine(wiring.Component):
             "sessions": In(data.ArrayLayout(Session, sessions)),
             "reopen": In(sessions),
             "retry_wait": In(16, init=488),
+            "boot": In(16),
+            "hello_wait": In(16, init=488),
+            "quiet": In(20, init=195_313),
+            "about": In(Hello),
+            "phase": Out(data.ArrayLayout(Phase, sessions)),
+            "peer_boot": Out(data.ArrayLayout(16, sessions)),
             "failed": Out(sessions),
             "unacked": Out(self._retransmitter.unacked.shape()),
             "path": Out(self._retransmitter.path.shape()),
@@ -143,7 +158,7 @@ class FabricEngine(wiring.Component):
         m.submodules.tx_gate = gate = RowGate(self._width, rows=self._rows, inside=True)
         tx = self._packetizer
         connect(m, wiring.flipped(self.tlp_i), gate.i)
-        if self._split:
+        if self.split:
             # A HDR frame may leave before its TLP has ended: those that end badly stop here.
             m.submodules.tx_store = store = PacketQueue(self._width, depth=self._depth,
                                                         meta=TlpMeta)
@@ -200,13 +215,12 @@ class FabricEngine(wiring.Component):
             link.rows.eq(self.rows),
             link.bound.eq(self.open),
             link.lives.eq(self.lives),
-            link.sessions.eq(self.sessions),
-            link.open.eq(self.reopen),
             self.state.eq(link.state),
         ]
         connect(m, link.reply, tx.reply)
         connect(m, wiring.flipped(self.control), tx.control)
         self._attach_retransmitter(m)
+        self._attach_sessions(m)
         # Events under way to their route, from where they have left the table's rows behind.
         under_way, asked = Signal(3), link.request
         m.d.comb += self.events_left.eq(under_way == 0)
@@ -214,12 +228,28 @@ class FabricEngine(wiring.Component):
             under_way + (self.control.valid & self.control.ready)
             - (asked.valid & asked.ready & asked.p.consumes & ~asked.p.tlps))
 
+    def _attach_sessions(self, m):
+        keeper, tx, rx = self._keeper, self._packetizer, self._depacketizer
+        connect_keeper(m, keeper, self._link, rx.committed.payload.header, rx.hello)
+        connect(m, keeper.o, tx.greeting)
+        m.d.comb += [
+            keeper.boot.eq(self.boot),
+            keeper.wait.eq(self.hello_wait),
+            keeper.quiet.eq(self.quiet),
+            keeper.config.eq(self.sessions),
+            keeper.reopen.eq(self.reopen),
+            keeper.failed.eq(self._retransmitter.failed),
+            self._retransmitter.open.eq(keeper.open),
+            tx.about.eq(self.about),
+            self.phase.eq(keeper.phase),
+            self.peer_boot.eq(keeper.peer_boot),
+        ]
+
     def _attach_retransmitter(self, m):
         link, tx, retry = self._link, self._packetizer, self._retransmitter
         connect(m, retry.free, tx.free)
         m.d.comb += [
             retry.wait.eq(self.retry_wait),
-            retry.open.eq(self.reopen),
             retry.stored.eq(tx.stored),
             retry.stored_strobe.eq(tx.stored_strobe),
             retry.repeat_take.eq(tx.repeat_take),

@@ -11,7 +11,8 @@ from typing import NamedTuple
 __all__ = [
     "ACK_BYTES", "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS",
     "DATA_BYTES_MAX", "ETHERTYPE", "EVENT_BYTES", "FENCE_BYTES", "HCRC_INIT", "HCRC_OFFSET",
-    "HCRC_POLY", "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "MAC_PREFIX",
+    "HCRC_POLY", "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "HELLO_SIZES",
+    "MAC_PREFIX",
     "MIN_FRAME_BYTES", "NODE_MANAGER", "NODE_UNASSIGNED", "PROBE_BYTES", "RECORD_ALIGN",
     "RECORD_CRC_BYTES", "SACK_COUNT_BYTES", "SEQUENCED", "SLOT_HOST", "TAG_NONE", "VERSION",
     "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode", "EventCode", "FenceReason",
@@ -45,6 +46,8 @@ DATA_BYTES_MAX = 4096 + 4
 ACK_ENTRIES = 3
 ACK_BYTES = ACK_ENTRIES * CREDIT_BYTES
 HELLO_BYTES = 28
+#: Bytes of the fields of HELLO, in the order of :class:`~.types.Hello`.
+HELLO_SIZES = (4, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 4)
 #: Follows the entries in a SACK: number of words, zero.
 SACK_COUNT_BYTES = 4
 PROBE_BYTES = 8

@@ -1,10 +1,12 @@
 """Fields of a frame's header as values in natural order, taken from the lanes of a stream."""
 
 from amaranth import *
+from amaranth.lib import data
 
-from .format import CREDIT_FIELDS, HEADER_BYTES, HEADER_FIELDS
+from .format import CREDIT_FIELDS, HEADER_BYTES, HEADER_FIELDS, HELLO_SIZES
+from .types import Hello
 
-__all__ = ["credit_fields", "header_field", "header_fields", "natural"]
+__all__ = ["credit_fields", "header_field", "header_fields", "hello_fields", "natural"]
 
 _HEADER = {field.name: field for field in HEADER_FIELDS}
 
@@ -40,3 +42,11 @@ def header_fields(bits):
         **{member: header_field(bits, name) for member, name in _MEMBERS.items()},
         "credit": credit_fields(bits, HEADER_BYTES),
     }
+
+
+def hello_fields(body):
+    """Members of a :class:`~.types.Hello`; ``body`` is that of the frame."""
+    starts = [sum(HELLO_SIZES[:n]) for n in range(len(HELLO_SIZES))]
+    members = [member for member, _ in data.Layout.cast(Hello)]
+    return {member: natural(body, start, size)
+            for member, start, size in zip(members, starts, HELLO_SIZES, strict=True)}

@@ -7,12 +7,12 @@ from amaranth.lib.wiring import In, Out
 from ..priority import lowest_bit
 from ..stream import check_width
 from .format import (
-    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, SACK_COUNT_BYTES, DropCause, FrameType,
+    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, HELLO_BYTES, SACK_COUNT_BYTES, DropCause, FrameType,
 )
-from .frame_fields import credit_fields, natural
+from .frame_fields import credit_fields, hello_fields, natural
 from .header_check import CheckedHeader
 from .piece import Piece, Verdicts
-from .types import Committed, Credit, Event, FrameHeader, Verdict
+from .types import Committed, Credit, Event, FrameHeader, Hello, Verdict
 
 __all__ = ["FrameJudge"]
 
@@ -53,6 +53,8 @@ class FrameJudge(wiring.Component):
         See :class:`~.depacketizer.Depacketizer`.
     credits : array of 3 :class:`~.types.Credit`
         Entries of an ACK; valid with its ``committed``.
+    hello : :class:`~.types.Hello`
+        Body of a HELLO or HELLO_ACK; valid with its ``committed``.
     dropped : one bit per :class:`~.format.DropCause`
         Pulse: a frame was dropped.
     stat_frames : 1
@@ -82,6 +84,7 @@ class FrameJudge(wiring.Component):
             "committed": Out(stream.Signature(Committed)),
             "event": Out(stream.Signature(Event)),
             "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
+            "hello": Out(Hello),
             "dropped": Out(len(DropCause)),
             "stat_frames": Out(1),
         })
@@ -140,6 +143,7 @@ class FrameJudge(wiring.Component):
         ]
         m.d.comb += [self.credits[n][k].eq(v) for n in range(ACK_ENTRIES)
                      for k, v in credit_fields(body, n * CREDIT_BYTES).items()]
+        m.d.comb += [self.hello[k].eq(v) for k, v in hello_fields(body).items()]
         with m.FSM(name="judge"):
             with m.State("Wait"):
                 with m.If(present & ended & verdict.valid):
@@ -191,14 +195,15 @@ class FrameJudge(wiring.Component):
         return checked, present, verdict
 
     def _capture_body(self, m):
-        """The body of the frame, without its CRC; zero-filled or cut to the size of a SACK's."""
+        """The body of the frame, without its CRC; zero-filled or cut to the size of a HELLO's."""
         lanes, piece = self._lanes, self.piece
-        body = Signal(8 * (ACK_BYTES + SACK_COUNT_BYTES), reset_less=True)
+        size = max(ACK_BYTES + SACK_COUNT_BYTES, HELLO_BYTES)
+        body = Signal(8 * size, reset_less=True)
         number, count = Signal(3), Signal(3)
         m.d.comb += number.eq(Mux(piece.first, 0, count))
         with m.If(piece.valid & ~piece.record):
             m.d.sync += count.eq(number + 1)
-            for n in range((ACK_BYTES + SACK_COUNT_BYTES) // 4):
+            for n in range(size // 4):
                 with m.If(number == n // lanes):
                     m.d.sync += body.word_select(n, 32).eq(piece.data.word_select(n % lanes, 32))
         return body

@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In, Out
 from ..priority import encode, one_hot_mux
 from ..stream import check_width
 from .format import (
-    ACK_BYTES, BODY_CRC_BYTES, EVENT_BYTES, MIN_FRAME_BYTES, SACK_COUNT_BYTES, FrameType,
+    ACK_BYTES, BODY_CRC_BYTES, EVENT_BYTES, HELLO_BYTES, MIN_FRAME_BYTES, SACK_COUNT_BYTES,
+    FrameType,
 )
 from .frame_fields import header_field, natural
 from .piece import DATA_DWORDS, PartSize, Piece, Verdicts
@@ -22,6 +23,7 @@ _PLAIN, _EXTENDED = 8, 10
 #: Dwords of the bodies that are looked at, their CRC-32C included.
 _ACK = (ACK_BYTES + BODY_CRC_BYTES) // 4
 _EVENT = (EVENT_BYTES + BODY_CRC_BYTES) // 4
+_HELLO = (HELLO_BYTES + BODY_CRC_BYTES) // 4
 #: Without words, as go-back-N uses it.
 _SACK = (ACK_BYTES + SACK_COUNT_BYTES + BODY_CRC_BYTES) // 4
 
@@ -204,6 +206,9 @@ class FrameWalker(wiring.Component):
             m.next = "Body"
         with m.Elif(kind == FrameType.SACK):
             m.d.sync += self._remaining.eq(_SACK)
+            m.next = "Body"
+        with m.Elif((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK)):
+            m.d.sync += self._remaining.eq(_HELLO)
             m.next = "Body"
         if self._split:
             with m.Elif(kind == FrameType.HDR):

@@ -14,7 +14,8 @@ from .types import FrameHeader
 __all__ = ["CheckedHeader", "HeaderCheck"]
 
 #: Types that the depacketizer acts upon, and those of the split form.
-HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT)
+HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
+           FrameType.HELLO_ACK)
 SPLIT = (FrameType.HDR, FrameType.DATA)
 
 

@@ -46,7 +46,7 @@ class PeerRow(data.Struct):
 
 
 class Session(data.Struct):
-    """One session, as the registers set it up: the peer, the stream and both tags.
+    """One session: the peer, the stream and both tags.
 
     Members
     -------
@@ -57,6 +57,8 @@ class Session(data.Struct):
         Tag for frames we send, chosen by the peer; 0: not offered yet, nothing is sent.
     rx_tag : 16
         Tag we chose for frames we receive; 0: nothing is accepted, as after a failure.
+    mode : 2
+        Where the tags come from: :class:`~dxpu.fabric.session.Mode`. The link does not look at it.
     """
 
     valid: 1
@@ -64,6 +66,7 @@ class Session(data.Struct):
     stream: 4
     tx_tag: 16
     rx_tag: 16
+    mode: 2
 
 
 class LinkState(data.Struct):
@@ -89,6 +92,11 @@ def takes_number(frame_type):
     return Cat(frame_type == t for t in sorted(SEQUENCED)).any()
 
 
+def is_hello(frame_type):
+    """Whether a frame of this type is outside of any session."""
+    return (frame_type == FrameType.HELLO) | (frame_type == FrameType.HELLO_ACK)
+
+
 class Link(wiring.Component):
     """Answers what a frame to be sent must carry, and whether a received frame may take effect.
 
@@ -102,6 +110,10 @@ class Link(wiring.Component):
     came before, and a NAK (SACK without words) for one after a gap. There is one NAK for each
     missing frame, and another one each time that the frames behind it begin anew, since then it was
     sent again and lost again.
+
+    HELLO and HELLO_ACK of a known peer are taken if its session wants them, and acknowledge
+    nothing; a frame without a number that has the session's ``candidate`` for a tag is taken too,
+    and does nothing but confirm the candidate.
 
     Parameters
     ----------
@@ -128,7 +140,17 @@ class Link(wiring.Component):
         Number of the current life of each row.
     sessions : array of :class:`Session`
     open : ``sessions``
-        Strobes: set the session's state back to frame 0, in both directions.
+        Strobes: set the session's state back to frame 0, in both directions. What was asked for
+        before gets no number any more.
+    greets : ``sessions``
+        HELLO and HELLO_ACK are taken.
+    candidate : array of 16-bit values
+        Tag that was offered to the peer and not used yet; 0: none.
+    down : ``sessions``
+        The session is not open, though it should be.
+    heard, greeted, confirmed : ``sessions``
+        Strobes, while ``committed`` is taken: a frame of the session took effect; a HELLO or
+        HELLO_ACK did; a frame with the candidate's tag did.
     state : array of :class:`LinkState`
     request, route : stream of :class:`RouteRequest` in, :class:`FrameRoute` out
     header, verdict : stream of :class:`FrameHeader` in, :class:`Verdict` out
@@ -140,7 +162,7 @@ class Link(wiring.Component):
     short : 1
         New frames are to be acknowledged at once.
     lost : ``rows``
-        The session of row n has failed.
+        The session of row n has failed or is down.
     stat_wrong_node, stat_no_session, stat_wrong_tag, stat_duplicate : 1
         Pulses: a frame was refused, and why.
     stat_gap : 1
@@ -165,6 +187,12 @@ class Link(wiring.Component):
             "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "sessions": In(data.ArrayLayout(Session, sessions)),
             "open": In(sessions),
+            "greets": In(sessions),
+            "candidate": In(data.ArrayLayout(16, sessions)),
+            "down": In(sessions),
+            "heard": Out(sessions),
+            "greeted": Out(sessions),
+            "confirmed": Out(sessions),
             "state": Out(data.ArrayLayout(LinkState, sessions)),
             "request": In(stream.Signature(RouteRequest)),
             "route": Out(stream.Signature(FrameRoute)),
@@ -203,8 +231,10 @@ class Link(wiring.Component):
         busy = self._take_commits(m, arrived)
         self._judge_headers(m, busy)
         self._acknowledge(m, sent, arrived)
+        gone = Signal(self._sessions)
+        m.d.comb += gone.eq(self.failed | self.down)
         m.d.comb += self.lost.eq(Cat(
-            (self._match(row.node, row.stream) & self.failed).any() for row in self.rows))
+            (self._match(row.node, row.stream) & gone).any() for row in self.rows))
         for n, state in enumerate(self.state):
             with m.If(number[n]):
                 m.d.sync += state.seq.eq(state.seq + 1)
@@ -221,6 +251,8 @@ class Link(wiring.Component):
         path = Signal.like(self.path[0])
         failed, epoch = Signal(), Signal(EPOCH_BITS)
         life, bound, alive = Signal(LIFE_BITS), Signal(), Signal()
+        now = Signal(self._sessions)  # the session is what it was when it was selected
+        m.d.comb += now.eq(Cat(e == epoch for e in self.epoch))
         with m.FSM(name="route"):
             with m.State("Idle"):
                 m.d.sync += [
@@ -254,15 +286,16 @@ class Link(wiring.Component):
                 with m.If(self.route.ready):
                     m.d.comb += [
                         request.ready.eq(1),
-                        sent.eq(select & route.ok.replicate(len(select))),
-                        number.eq(sent & (asked.consumes & ~asked.again).replicate(len(select))),
+                        sent.eq(Mux(route.ok & ~asked.hello, select, 0)),
+                        number.eq(Mux(asked.consumes & ~asked.again, sent & now, 0)),
                     ]
                     m.next = "Idle"
         # The session's path or, if the frame may not take that, the next one that it may.
         from_there = row.paths & (Const(~0, 16) << path)[:16]
         m.d.comb += [
-            route.ok.eq(select.any() & session.valid & (session.tx_tag != 0) & (row.paths != 0)
-                        & alive & ~failed),
+            route.ok.eq(session.valid & (row.paths != 0) & (asked.hello | (
+                (session.tx_tag != 0) & alive & ~failed
+                & ~(asked.again & (asked.epoch != epoch))))),
             route.dst_node.eq(session.node),
             route.src_node.eq(self.node),
             route.dst_slot.eq(row.slot),
@@ -270,10 +303,10 @@ class Link(wiring.Component):
             route.path.eq(first_one(Mux(from_there.any(), from_there, row.paths))),
             route.paths.eq(row.paths),
             route.stream.eq(session.stream),
-            route.tag.eq(session.tx_tag),
-            route.seq.eq(Mux(asked.again, asked.seq, state.seq)),
-            route.ack.eq(state.next),
-            route.ar.eq(asked.consumes & (asked.probe | self.short)),
+            route.tag.eq(Mux(asked.hello, asked.tag, session.tx_tag)),
+            route.seq.eq(Mux(asked.hello, 0, Mux(asked.again, asked.seq, state.seq))),
+            route.ack.eq(Mux(asked.hello, 0, state.next)),
+            route.ar.eq(asked.probe | asked.consumes & self.short),
             route.session.eq(encode(select)),
             route.epoch.eq(epoch),
             # No limits to grant yet: credits of generation 0, which no row has.
@@ -285,12 +318,23 @@ class Link(wiring.Component):
         committed = self.committed
         header = committed.payload.header
         select = Signal(self._sessions)
-        booked = Signal()
+        booked, hello = Signal(), is_hello(header.type)
+        # The frame has the session's own tag, not the candidate's.
+        own = Signal(self._sessions)
         with m.If(committed.valid & ~booked):
-            m.d.sync += [select.eq(self._match(header.src_node, header.stream)), booked.eq(1)]
+            m.d.sync += [
+                select.eq(self._match(header.src_node, header.stream)), booked.eq(1),
+                own.eq(Cat(s.rx_tag == header.tag for s in self.sessions)),
+            ]
         with m.If(booked):
-            m.d.comb += [committed.ready.eq(1), arrived.eq(select)]
+            m.d.comb += committed.ready.eq(1)
+            with m.If(hello):
+                m.d.comb += self.greeted.eq(select)
+            with m.Else():
+                m.d.comb += [arrived.eq(select & own), self.confirmed.eq(select & ~own & Cat(
+                    c == header.tag for c in self.candidate))]
             m.d.sync += booked.eq(0)
+        m.d.comb += self.heard.eq(arrived)
         numbered, is_nak = Signal(), Signal()
         m.d.comb += [
             numbered.eq(takes_number(header.type)),
@@ -319,8 +363,15 @@ class Link(wiring.Component):
         # A released row may still name the peer of another that is in use.
         one = Signal(self._rows)
         m.d.comb += one.eq(Mux((rows & used).any(), rows & used, rows))
-        tag, expected = Signal(16), Signal(24)
-        numbered, ahead = Signal(), Signal(24)
+        tag, expected, candidate = Signal(16), Signal(24), Signal(16)
+        numbered, ahead, hello = Signal(), Signal(24), Signal()
+        fits, known = Signal(), Signal()
+        m.d.comb += [
+            fits.eq(Mux(is_hello(header.type), hello,
+                        (tag != 0) & (tag == header.tag) | ~numbered & (candidate != 0)
+                        & (candidate == header.tag))),
+            known.eq(here & select.any()),
+        ]
         m.d.comb += [numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected)]
         with m.FSM(name="verdict"):
             with m.State("Idle"):
@@ -337,6 +388,8 @@ class Link(wiring.Component):
                 m.d.sync += [
                     tag.eq(one_hot_mux(select & ~self.failed,
                                        [s.rx_tag for s in self.sessions])),
+                    candidate.eq(one_hot_mux(select, self.candidate)),
+                    hello.eq((select & self.greets).any()),
                     expected.eq(one_hot_mux(select, [s.next for s in self.state])),
                     verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
                 ]
@@ -346,15 +399,13 @@ class Link(wiring.Component):
                     m.d.comb += self.stat_wrong_node.eq(1)
                 with m.Elif(~select.any()):
                     m.d.comb += self.stat_no_session.eq(1)
-                with m.Elif((tag == 0) | (tag != header.tag)):
+                with m.Elif(~fits):
                     m.d.comb += self.stat_wrong_tag.eq(1)
                 with m.Elif(numbered & ahead[-1]):
                     m.d.comb += [self.stat_duplicate.eq(1), self._old.eq(select)]
                 with m.Elif(numbered & (ahead != 0)):
                     m.d.comb += [self.stat_gap.eq(1), self._gap.eq(select)]
-                m.d.sync += verdict.accept.eq(
-                    here & select.any() & (tag != 0) & (tag == header.tag)
-                    & ~(numbered & (ahead != 0)))
+                m.d.sync += verdict.accept.eq(known & fits & ~(numbered & (ahead != 0)))
                 m.next = "Answer"
             with m.State("Answer"):
                 m.d.comb += self.verdict.valid.eq(1)

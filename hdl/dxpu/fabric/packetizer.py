@@ -16,7 +16,7 @@ from .replay import ReplayMemory
 from .retransmit import Repeat, Stored
 from .splitter import SegmentQueue
 from .tx_queue import LARGEST_RECORD, TxQueue, check_depth
-from .types import Control, FrameRoute, PathMeta, Reply, RouteRequest, TlpMeta
+from .types import Control, FrameRoute, Greeting, Hello, PathMeta, Reply, RouteRequest, TlpMeta
 
 __all__ = ["Packetizer"]
 
@@ -29,8 +29,8 @@ class Packetizer(wiring.Component):
 
     TLPs leave in the order they came. Consecutive TLPs of one row share a frame as far as
     ``packing_limit`` allows (31 at most; a larger one travels alone); nothing is ever waited for.
-    Replies go first, at the next frame boundary, then frames that are sent again, then events.
-    Frames have no FCS.
+    Greetings and replies go first, at the next frame boundary, then frames that are sent again,
+    then events. Frames have no FCS.
 
     Each new frame with a number is kept in the replay memory until ``free`` says that it need not
     be. When there is no room for another one, TLPs wait, and later events.
@@ -67,6 +67,8 @@ class Packetizer(wiring.Component):
         Whole, well-formed TLPs.
     control : stream of :class:`Control`
     reply : stream of :class:`Reply`
+    greeting, about : stream of :class:`Greeting`, :class:`Hello`
+        Of the :class:`~dxpu.fabric.preamble.PreambleBuilder`.
     repeat, repeat_valid, repeat_take, stored, stored_strobe, free
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
     short : 1
@@ -101,6 +103,8 @@ class Packetizer(wiring.Component):
             "i": In(PacketSignature(width, TlpMeta)),
             "control": In(stream.Signature(Control)),
             "reply": In(stream.Signature(Reply)),
+            "greeting": In(stream.Signature(Greeting)),
+            "about": In(Hello),
             "repeat": In(Repeat(cells)),
             "repeat_valid": In(1),
             "repeat_take": Out(1),
@@ -140,6 +144,7 @@ class Packetizer(wiring.Component):
         connect(m, wiring.flipped(self.i), queue.i)
         connect(m, wiring.flipped(self.control), preamble.control)
         connect(m, wiring.flipped(self.reply), preamble.reply)
+        connect(m, wiring.flipped(self.greeting), preamble.greeting)
         self._keep(m, memory, preamble, assembler)
         connect(m, preamble.request, wiring.flipped(self.request))
         connect(m, wiring.flipped(self.route), preamble.route)
@@ -155,6 +160,7 @@ class Packetizer(wiring.Component):
             preamble.plan_valid.eq(planner.valid),
             planner.take.eq(preamble.plan_take),
             preamble.hurry.eq(assembler.hurry),
+            preamble.about.eq(self.about),
             buffer.first.eq(padder.first),
             self.stat_frames.eq(assembler.stat_frames),
             self.stat_tlps.eq(assembler.stat_tlps),

@@ -8,18 +8,18 @@ from ..crc import CRC16_CCITT_FALSE, CRC32C, data_matrix, xor_tree, zeros_crc
 from ..stream import check_width
 from .format import (
     ACK_BYTES, BODY_CRC_BYTES, CREDIT_BYTES, ETHERTYPE, EVENT_BYTES, HCRC_OFFSET, HCRC_START,
-    HEADER_BYTES, MAC_PREFIX, SACK_COUNT_BYTES, VERSION, FrameType,
+    HEADER_BYTES, HELLO_BYTES, HELLO_SIZES, MAC_PREFIX, SACK_COUNT_BYTES, VERSION, FrameType,
 )
 from .planner import FramePlan
 from .replay import FrameNote, cells_for
 from .retransmit import Repeat
-from .types import EPOCH_BITS, Control, FrameRoute, Reply, RouteRequest
+from .types import EPOCH_BITS, Control, FrameRoute, Greeting, Hello, Reply, RouteRequest
 
 __all__ = ["PreambleBeat", "PreambleBuilder"]
 
 GUARDED_BYTES = HCRC_OFFSET - HCRC_START
-#: The longest body is that of a SACK without words.
-BODY_BYTES = ACK_BYTES + SACK_COUNT_BYTES
+#: The longest bodies are those of a SACK without words and of HELLO.
+BODY_BYTES = max(ACK_BYTES + SACK_COUNT_BYTES, HELLO_BYTES)
 PREAMBLE_BYTES = HEADER_BYTES + CREDIT_BYTES + BODY_BYTES + BODY_CRC_BYTES
 
 
@@ -77,11 +77,11 @@ def PreambleBeat(width, cells):
 class PreambleBuilder(wiring.Component):
     """Asks the link for the values of the next frame's header and builds its first bytes.
 
-    Replies go first, then repetitions, events, TLPs. Events and TLPs wait for spare cells in the
-    replay memory, repetitions until no new frame is under way. One frame is being prepared while
-    the one before it leaves; a plan of TLPs is taken only when ``hurry`` says that its preamble
-    will be needed soon, so that it may grow until then. Latency from plan, event or reply to the
-    first beat: three cycles and what the link takes for its answer.
+    Greetings and replies go first, then repetitions, events, TLPs. Events and TLPs wait for spare
+    cells in the replay memory, repetitions until no new frame is under way. One frame is being
+    prepared while the one before it leaves; a plan of TLPs is taken only when ``hurry`` says that
+    its preamble will be needed soon, so that it may grow until then. Latency from plan, event or
+    reply to the first beat: three cycles and what the link takes for its answer.
 
     Ref: docs/wire-format.md, header and credit extension
 
@@ -98,6 +98,9 @@ class PreambleBuilder(wiring.Component):
         Of the :class:`~dxpu.fabric.planner.Planner`.
     control : stream of :class:`Control`
     reply : stream of :class:`Reply`
+    greeting : stream of :class:`Greeting`
+    about : :class:`Hello`
+        What every HELLO says besides its greeting.
     repeat, repeat_valid, repeat_take
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
     look, seen, spare, reserve
@@ -118,6 +121,8 @@ class PreambleBuilder(wiring.Component):
             "plan_take": Out(1),
             "control": In(stream.Signature(Control)),
             "reply": In(stream.Signature(Reply)),
+            "greeting": In(stream.Signature(Greeting)),
+            "about": In(Hello),
             "repeat": In(Repeat(cells)),
             "repeat_valid": In(1),
             "repeat_take": Out(1),
@@ -137,15 +142,18 @@ class PreambleBuilder(wiring.Component):
         # What the next frame is: one of SEQUENCED with its plan or event, or a reply.
         control, kind = Signal(Control, reset_less=True), Signal(FrameType)
         plan = Signal(FramePlan, reset_less=True)
-        reply = Signal(Reply, reset_less=True)
+        reply, greeting = Signal(Reply, reset_less=True), Signal(Greeting, reset_less=True)
         repeat, again = Signal(Repeat(self._cells), reset_less=True), Signal()
         seen = Signal(FrameNote, reset_less=True)
         route = Signal(FrameRoute, reset_less=True)
         need, reserved = Signal(range(self._cells + 1)), Signal(range(self._cells + 1))
         load, free = Signal(), Signal()
         self._kind, self._control, self._plan, self._route = kind, control, plan, route
+        self._greeting = greeting
 
-        is_reply = ~again & ((kind == FrameType.ACK) | (kind == FrameType.SACK))
+        is_hello = ~again & ((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK))
+        is_reply = is_hello | ~again & ((kind == FrameType.ACK) | (kind == FrameType.SACK))
+        greets = Signal()  # the reply is a greeting
         inside = Signal(2)  # new frames that have a number and are not stored
         begins = Signal()
         m.d.sync += inside.eq(inside + begins - self.stored)
@@ -157,12 +165,15 @@ class PreambleBuilder(wiring.Component):
             p.life.eq(plan.life),
             p.direct.eq(is_reply | again),
             p.again.eq(again),
-            p.probe.eq(again & repeat.probe),
+            p.probe.eq(Mux(again, repeat.probe, is_reply & greets & ~is_hello)),
             p.session.eq(Mux(again, repeat.session, reply.session)),
             p.dst_slot.eq(Mux(again, seen.dst_slot, reply.dst_slot)),
             p.src_slot.eq(Mux(again, seen.src_slot, reply.src_slot)),
             p.paths.eq(Mux(again, seen.paths, 1 << reply.path)),
             p.seq.eq(seen.seq),
+            p.epoch.eq(repeat.epoch),
+            p.hello.eq(is_hello),
+            p.tag.eq(greeting.tag),
             need.eq(cells_for(self.plan.count, self.plan.dwords,
                               width=self._width, cell=self._cell)),
             self.look.payload.eq(self.repeat.cell),
@@ -170,7 +181,15 @@ class PreambleBuilder(wiring.Component):
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += [plan.eq(self.plan), again.eq(0), reserved.eq(0)]
-                with m.If(self.reply.valid):
+                m.d.sync += greets.eq(self.greeting.valid)
+                with m.If(self.greeting.valid):
+                    m.d.comb += self.greeting.ready.eq(1)
+                    said = self.greeting.payload
+                    m.d.sync += [greeting.eq(said), kind.eq(said.type), plan.count.eq(0),
+                                 reply.eq(0), reply.session.eq(said.session),
+                                 reply.path.eq(said.path)]
+                    m.next = "Request"
+                with m.Elif(self.reply.valid):
                     m.d.comb += self.reply.ready.eq(1)
                     m.d.sync += [reply.eq(self.reply.payload), kind.eq(self.reply.payload.type),
                                  plan.count.eq(0)]
@@ -325,9 +344,10 @@ class PreambleBuilder(wiring.Component):
         entries = Cat(credit_bytes(credit) for credit in self._route.credits)
         assert len(event) == 8 * EVENT_BYTES and len(entries) == 8 * ACK_BYTES
         no_words = Const(0, 8 * SACK_COUNT_BYTES)
+        hello = self._hello()
         # Each ends where the longest does: zeros before a message do not matter to the tree.
         bodies = {FrameType.ACK: entries, FrameType.SACK: Cat(entries, no_words),
-                  FrameType.EVENT: event}
+                  FrameType.EVENT: event, FrameType.HELLO: hello, FrameType.HELLO_ACK: hello}
         message, initial, plain, size = 0, 0, 0, 0
         for frame_type, body in bodies.items():
             mine, length = kind == frame_type, len(body) // 8
@@ -344,3 +364,12 @@ class PreambleBuilder(wiring.Component):
         has_records = plan.count != 0
         return (Mux(has_records, Mux(is_data, place, 0), plain[:8 * (BODY_BYTES + BODY_CRC_BYTES)]),
                 Mux(has_records, is_data, size))
+
+    def _hello(self):
+        """The body of HELLO and HELLO_ACK."""
+        fields = {k: self.about[k] for k, _ in data.Layout.cast(Hello)}
+        fields |= {k: self._greeting[k] for k in ("nonce", "offered", "echoed")}
+        body = Cat(wire(value, size)
+                   for value, size in zip(fields.values(), HELLO_SIZES, strict=True))
+        assert len(body) == 8 * HELLO_BYTES
+        return body

@@ -26,8 +26,10 @@ def Stored(cells):
 
 
 def Repeat(cells):
-    """Layout: a frame to be sent again; with ``probe`` its receiver is to acknowledge it at once"""
-    return data.StructLayout({"session": 6, "cell": range(cells), "probe": 1})
+    """Layout: a frame of ``session`` to be sent again, if it is still in ``epoch``; with ``probe``
+    its receiver is to acknowledge it at once."""
+    return data.StructLayout({
+        "session": 6, "epoch": EPOCH_BITS, "cell": range(cells), "probe": 1})
 
 
 class Retransmitter(wiring.Component):
@@ -173,6 +175,7 @@ class Retransmitter(wiring.Component):
         m.d.comb += [
             port.addr.eq(one_hot_mux(chosen, self._cursor)),
             p.session.eq(encode(chosen)),
+            p.epoch.eq(one_hot_mux(chosen, self.epoch)),
             p.cell.eq(port.addr),
             p.probe.eq((chosen & self._probing).any()),
         ]

@@ -8,7 +8,8 @@ DXF v1 (docs/wire-format.md), numbers those of :mod:`dxpu.fabric.format`.
 from amaranth.lib import data
 
 __all__ = ["EPOCH_BITS", "LIFE_BITS", "Committed", "Control", "Credit", "Event", "FrameHeader",
-           "FrameRoute", "PathMeta", "Reply", "RouteRequest", "TlpMeta", "Verdict"]
+           "FrameRoute", "Greeting", "Hello", "PathMeta", "Reply", "RouteRequest", "TlpMeta",
+           "Verdict"]
 
 #: Bits of the number that tells the lives of a row apart. Each life begins with an exchange of
 #: events with the peer; no TLP waits in a queue while the number comes round.
@@ -84,8 +85,9 @@ class RouteRequest(data.Struct):
     ``tlps`` that it carries TLPs of the row's ``life``.
 
     With ``direct`` no row is asked but ``session``, ``dst_slot``, ``src_slot`` and ``paths`` count;
-    with ``again`` too the frame was sent before, with ``seq``. ``probe`` asks for an
-    acknowledgement at once.
+    with ``again`` too the frame was sent before, with ``seq``, in ``epoch`` of the session.
+    ``probe`` asks for an acknowledgement at once. With ``hello`` the frame is outside of any
+    session: it takes ``tag``, and SEQ and ACK are 0.
     """
 
     row: 6
@@ -100,6 +102,9 @@ class RouteRequest(data.Struct):
     src_slot: 8
     paths: 16
     seq: 24
+    epoch: EPOCH_BITS
+    hello: 1
+    tag: 16
 
 
 class Control(data.Struct):
@@ -119,6 +124,40 @@ class Reply(data.Struct):
     dst_slot: 8
     src_slot: 8
     path: 4
+
+
+class Hello(data.Struct):
+    """The body of a HELLO or HELLO_ACK. Times in microseconds."""
+
+    nonce: 32
+    offered: 16
+    echoed: 16
+    role: 8
+    slots: 8
+    arq: 8
+    security: 8
+    largest: 16
+    window: 16
+    smallest: 16
+    give_up: 16
+    capabilities: 16
+    boot: 16
+    table: 32
+
+
+class Greeting(data.Struct):
+    """A HELLO or HELLO_ACK to be sent with ``tag`` in its header, or an ACK that asks for another.
+
+    ``nonce``, ``offered`` and ``echoed`` are what is not the same in every HELLO.
+    """
+
+    type: 4
+    session: 6
+    path: 4
+    tag: 16
+    nonce: 32
+    offered: 16
+    echoed: 16
 
 
 class Verdict(data.Struct):

@@ -20,9 +20,9 @@ class HostBindings(wiring.Component):
     RESET on request.
 
     A row opens when its BIND is on its way, so that no TLP comes before it, and closes before its
-    UNBIND. Events of one row leave in this order: UNBIND, BIND, RESET. One event at a time, two
-    cycles after its cause. BIND and RESET have the number of the slot's life as argument; the box
-    repeats it when the reset is over.
+    UNBIND. Events of one row leave in this order: UNBIND, BIND, RESET; a BIND waits until the
+    session is open. One event at a time, two cycles after its cause. BIND and RESET have the number
+    of the slot's life as argument; the box repeats it when the reset is over.
 
     Parameters
     ----------
@@ -38,6 +38,8 @@ class HostBindings(wiring.Component):
         Current life of each slot.
     reset : ``rows``
         Strobes: send RESET for a row; ignored while it is not bound.
+    hold : ``rows``
+        Bit n: the session of row n is not open.
     control : stream of :class:`~dxpu.fabric.types.Control`
     events_left : 1
         Every event that was handed over has its peer.
@@ -56,6 +58,7 @@ class HostBindings(wiring.Component):
             "generation": In(data.ArrayLayout(16, rows)),
             "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "reset": In(rows),
+            "hold": In(rows),
             "control": Out(stream.Signature(Control)),
             "events_left": In(1, init=1),
             "open": Out(rows),
@@ -87,7 +90,7 @@ class HostBindings(wiring.Component):
         with m.Elif(self.events_left & ~control.valid):
             m.d.sync += leaving.eq(0)
         m.d.comb += [
-            due.eq(unbind | bind | reset),
+            due.eq(unbind | bind & ~self.hold | reset),
             row.eq(first_one(due)),
             self.draining.eq(unbind | leaving | Mux(ends, 1 << control.payload.row, 0)),
         ]
@@ -109,7 +112,7 @@ class HostBindings(wiring.Component):
         m.d.sync += payload.generation.eq(bound[n])
         with m.If(unbind[n]):
             m.d.sync += [payload.code.eq(EventCode.UNBIND), unbind[n].eq(0)]
-        with m.Elif(bind[n]):
+        with m.Elif(bind[n] & ~self.hold[n]):
             m.d.comb += self.began[n].eq(1)
             m.d.sync += [
                 payload.code.eq(EventCode.BIND),

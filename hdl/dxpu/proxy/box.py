@@ -12,6 +12,7 @@ from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_gra
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
+from ..fabric.format import Role
 from ..fabric.gate import RowGate
 from ..fabric.types import TlpMeta
 from ..mapping import BoxTable
@@ -98,7 +99,7 @@ class BoxProxy(wiring.Component):
         connect_macs(m, self._macs, engine, self.gmii)
         self._registers.wire(m, self.bus, table.bus, self._stats)
         file = self._registers.file
-        attach_engine(m, engine, file)
+        attach_engine(m, engine, file, role=Role.BOX, commits=table.stat_committed)
 
         self._attach_rx(m)
         self._attach_tx(m)

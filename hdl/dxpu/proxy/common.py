@@ -5,10 +5,18 @@ from amaranth.lib import wiring
 
 from ..csr import CounterBank, RegisterFile, RegisterMux, connect_ports
 from ..ethernet import Mac
+from ..fabric.format import (
+    CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, ArqMode, Capability, SecurityMode,
+)
+from ..fabric.piece import TLP_DWORDS
 from ..stream import connect
 from .registers import address_map
 
 __all__ = ["ProxyRegisters", "attach_engine", "connect_macs", "make_macs", "stats_of"]
+
+
+#: A frame with one TLP, the largest there is.
+LARGEST_FRAME = HEADER_BYTES + CREDIT_BYTES + 4 * TLP_DWORDS + RECORD_CRC_BYTES
 
 
 class ProxyRegisters:
@@ -54,9 +62,31 @@ def connect_macs(m, macs, engine, gmii):
         wiring.connect(m, wiring.flipped(gmii[n]), mac.gmii)
 
 
-def attach_engine(m, engine, file):
-    """Set the engine up from the control registers, and show its state in them."""
+def attach_engine(m, engine, file, *, role, commits):
+    """Set the engine up from the control registers, and show its state in them.
+
+    ``role`` is what HELLO says we are, ``commits`` the strobe for each change of the mapping table.
+    """
+    table = Signal(32)
+    m.d.sync += table.eq(table + commits)
+    # Units of 64 cycles to microseconds, as if they were 500 ns each.
+    wait, about = file.retry.wait >> 1, engine.about
+    give_up = (wait * 15) * len(engine.frame_o)
     m.d.comb += [
+        engine.boot.eq(file.boot.counter),
+        engine.hello_wait.eq(file.hello.wait),
+        engine.quiet.eq(file.quiet.time),
+        about.role.eq(role),
+        about.slots.eq(len(engine.open)),
+        about.arq.eq(ArqMode.GO_BACK_N),
+        about.security.eq(SecurityMode.NONE),
+        about.largest.eq(LARGEST_FRAME),
+        about.window.eq(engine.cells),
+        about.smallest.eq(wait),
+        about.give_up.eq(Mux(give_up >> 16, 0xFFFF, give_up)),
+        about.capabilities.eq(Capability.SPLIT if engine.split else 0),
+        about.boot.eq(file.boot.counter),
+        about.table.eq(table),
         engine.node.eq(file.node.number),
         engine.ack_delay.eq(file.fabric.ack_delay),
         engine.packing_limit.eq(file.fabric.packing_limit),
@@ -68,6 +98,9 @@ def attach_engine(m, engine, file):
             session.valid.eq(registers.peer.valid),
             session.node.eq(registers.peer.node),
             session.stream.eq(registers.peer.stream),
+            session.mode.eq(registers.peer.mode),
+            registers.hello.phase.eq(engine.phase[n]),
+            registers.hello.boot.eq(engine.peer_boot[n]),
             session.tx_tag.eq(registers.tags.tx),
             session.rx_tag.eq(registers.tags.rx),
             engine.reopen[n].eq(registers.open.strobe),

@@ -12,6 +12,7 @@ from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_gra
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
+from ..fabric.format import Role
 from ..mapping import HostTable
 from ..stream import PacketLayout, connect
 from ..switch import Identity, SlotTracking, VirtualSwitch
@@ -115,7 +116,8 @@ class HostProxy(wiring.Component):
         m.submodules.egress = self._egress
         connect_macs(m, self._macs, engine, self.gmii)
         self._registers.wire(m, self.bus, table.bus, self._stats)
-        attach_engine(m, engine, self._registers.file)
+        attach_engine(m, engine, self._registers.file, role=Role.HOST,
+                      commits=table.stat_committed)
 
         self._attach_upstream(m)
         self._attach_fabric(m)
@@ -153,6 +155,7 @@ class HostProxy(wiring.Component):
             bindings.committed.eq(table.committed),
             bindings.reset.eq(links.reset),
             bindings.events_left.eq(engine.events_left),
+            bindings.hold.eq(engine.lost),
             bindings.lives.eq(switch.lives),
             engine.open.eq(bindings.open),
             engine.lives.eq(switch.lives),

@@ -72,6 +72,12 @@ _COUNTERS = [
     (r"fabric_link_nak", "NAKs that took effect: the frames behind are sent again."),
     (r"fabric_retry_timeout", "Waits for an acknowledgement that ended without one."),
     (r"fabric_retry_failed", "Sessions that failed: no acknowledgement on any path."),
+    (r"fabric_session_opened", "Sessions opened by HELLO."),
+    (r"fabric_session_lost", "Open sessions that ended: failed, silent, replaced by the peer, or "
+     "ended by software."),
+    (r"fabric_session_rebooted", "Sessions opened by a peer that has another boot counter than "
+     "before."),
+    (r"fabric_session_stale", "HELLO and HELLO_ACK that fit nothing, old ones mostly; ignored."),
     (r"to_slots_dropped", "TLPs to slots that were closed or reset meanwhile; dropped."),
     (r"(tlp|from_slots|to_slots)_malformed", "Malformed TLPs found by the parser; dropped."),
     (r"binding_refused", "Events that changed nothing: their row is not bound here, or its "
@@ -154,15 +160,26 @@ def control_block(role, *, rows, paths, sessions, width):
         Register("peer", (
             Field("node", 12, "rw", doc="Node of the peer."),
             Field("stream", 4, "rw", doc="Stream of the session."),
+            Field("mode", 2, "rw", offset=28, doc="Who opens the session: 0 software, by `tags` "
+                  "and `open` at both ends; 1 this end, by HELLO; 2 the peer, and this end "
+                  "answers. A host opens, a box answers."),
             Field("valid", 1, "rw", offset=31, doc="The session exists.")),
             "Who the session is with; at most one valid session per node and stream."),
         Register("tags", (
             Field("tx", 16, "rw", doc="Session tag of frames sent, chosen by the peer; 0: none."),
             Field("rx", 16, "rw", doc="Session tag of frames received, chosen here; 0: none.")),
-            "Session tags."),
-        Register("open", (Field("strobe", 1, "pulse", doc="Start at frame 0 in both "
-                 "directions. What was sent and is not acknowledged is given up."),),
-                 "Opens the session anew."),
+            "Session tags, in mode 0."),
+        Register("open", (Field("strobe", 1, "pulse", doc="Mode 0: start at frame 0 in both "
+                 "directions. Else: the session is lost, and opens anew after the quiet time. What "
+                 "was sent and is not acknowledged is given up."),),
+                 "Begins the session anew."),
+        Register("hello", (
+            Field("phase", 3, "ro", doc="0 off (mode 0, not valid, or `control.boot` not "
+                  "written); 1 quiet; 2 waits for a HELLO; 3 waits for a fresh tag; 4 sends "
+                  "HELLO; 5 waits for the peer's first frame; 6 open."),
+            Field("boot", 16, "ro", offset=16, doc="Boot counter of the peer in its last session; "
+                  "0: there was none.")),
+            "Sessions that are opened by HELLO."),
         Register("state", (
             Field("unacked", 12, "ro", doc="Frames sent that are not acknowledged."),
             Field("path", 4, "ro", offset=16, doc="Path on which frames leave, if they may take "
@@ -177,8 +194,8 @@ def control_block(role, *, rows, paths, sessions, width):
                  "What is acknowledged."),
         Register("acked", (Field("value", 24, "ro", doc="Newest acknowledgement received."),),
                  "What the peer acknowledged."),
-    ), "Sessions of the link. Until the peers open sessions themselves, both sides are set up "
-       "here with each other's tags.")
+    ), "Sessions of the link: opened by HELLO (`peer.mode`), or set up by software, at both ends "
+       "with each other's tags.")
     return Block("control", (
         Register("identity", (Field("value", 32, "const", reset=IDENTITY, doc='"DXPU".'),),
                  "Tells a proxy from other hardware."),
@@ -203,6 +220,20 @@ def control_block(role, *, rows, paths, sessions, width):
                   "of 64 core clock cycles; it doubles three times on each path, then the session "
                   "fails. 250 us at 125 MHz. 0: for ever."),),
             "Retransmission."),
+        Register("boot", (Field("counter", 16, "rw", doc="Write a value here that is another "
+                 "after each reset, such as a count of them, before sessions get their mode: their "
+                 "tags and nonces begin with it, so that no old frame fits. 0: not known yet, no "
+                 "session is opened by HELLO. Only the first value after a reset counts."),),
+                 "Boot counter."),
+        Register("hello", (Field("wait", 16, "rw", reset=488, doc="First wait for an answer to "
+                 "HELLO or to a poll, in units of 64 core clock cycles; it doubles up to four "
+                 "times. 250 us at 125 MHz. A session that is silent for 8 times that is polled, "
+                 "and lost after 15 times that more. 0: for ever."),),
+                 "Sessions opened by HELLO."),
+        Register("quiet", (Field("time", 20, "rw", reset=195_313, doc="How long a session is left "
+                 "alone after reset or failure, in units of 64 core clock cycles. 100 ms at "
+                 "125 MHz, twice the longest life of a frame."),),
+                 "Quiet time."),
         *own,
         session,
     ), "The proxy and its link.")
