@@ -12,6 +12,7 @@ COMMANDS = {
     "demo": ("dxpu_sim.demo", "boot a host with GPUs behind an Ethernet, use them, measure"),
     "generate": ("dxpu_sim.generate", "write a proxy as plain Verilog"),
     "bench": ("dxpu_sim.bench", "measure conversion cycles, wire efficiency, speed and size"),
+    "faults": ("dxpu_sim.faults.command", "send TLPs over lines that lose and change frames"),
     "spec": ("dxpu_sim.spec.command", "search models of the fabric's protocol completely"),
     "docs": ("dxpu_sim.docs", "write the register pages and the tables of ports"),
 }

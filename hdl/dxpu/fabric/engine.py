@@ -212,6 +212,8 @@ class FabricEngine(wiring.Component):
         m.d.comb += [
             link.node.eq(self.node),
             link.ack_delay.eq(self.ack_delay),
+            # An eighth of the first wait: 31 us of 250 us.
+            link.nak_delay.eq(Mux(self.retry_wait[13:].any(), ~0, self.retry_wait << 3)),
             link.rows.eq(self.rows),
             link.bound.eq(self.open),
             link.lives.eq(self.lives),

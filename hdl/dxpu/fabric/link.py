@@ -108,8 +108,9 @@ class Link(wiring.Component):
 
     Replies are made for frames that took effect and are not acknowledged otherwise, for frames that
     came before, and a NAK (SACK without words) for one after a gap. There is one NAK for each
-    missing frame, and another one each time that the frames behind it begin anew, since then it was
-    sent again and lost again.
+    missing frame, another one each time that the frames behind it begin anew, since then it was
+    sent again and lost again, and another one if they still do not after ``nak_delay``, since then
+    the NAK was lost.
 
     HELLO and HELLO_ACK of a known peer are taken if its session wants them, and acknowledge
     nothing; a frame without a number that has the session's ``candidate`` for a tag is taken too,
@@ -133,6 +134,9 @@ class Link(wiring.Component):
     ack_delay : 16
         Cycles a received frame may stay unacknowledged while nothing is sent that would carry the
         acknowledgement.
+    nak_delay : 16
+        Cycles after which a NAK is repeated, or up to twice as many, while frames come that do not
+        fit; 0: never. Longer than the peer takes to begin anew.
     rows : array of :class:`PeerRow`
     bound : ``rows``
         Bit n: TLPs of row n may leave.
@@ -182,6 +186,7 @@ class Link(wiring.Component):
         super().__init__({
             "node": In(12),
             "ack_delay": In(16, init=125),
+            "nak_delay": In(16),
             "rows": In(data.ArrayLayout(PeerRow, rows)),
             "bound": In(rows),
             "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
@@ -418,11 +423,15 @@ class Link(wiring.Component):
         committed, refused = self.committed.payload.header, self.header.payload
         ack_due, nak_due = Signal(self._sessions), Signal(self._sessions)
         asked = Signal(self._sessions)       # an ACK was asked for and not sent yet
+        clock, tick = Signal(16), Signal()
+        m.d.sync += [clock.eq(Mux(clock == 0, self.nak_delay, clock - 1)),
+                     tick.eq((clock == 1) & (self.nak_delay != 0))]
         replies = []
         for n in range(self._sessions):
             pending, timer = Signal(name=f"pending{n}"), Signal(16, name=f"timer{n}")
             reply = Signal(Reply, name=f"reply{n}")
             newest, missing = Signal(24, name=f"newest{n}"), Signal(name=f"missing{n}")
+            age = Signal(range(3), name=f"age{n}")  # of the newest NAK, in ticks
             m.d.comb += ack_due[n].eq(pending & (timer == 0) & ~asked[n])
             with m.If(timer != 0):
                 m.d.sync += timer.eq(timer - 1)
@@ -438,10 +447,12 @@ class Link(wiring.Component):
             # Behind a gap the numbers rise, until the sender has gone back.
             with m.If(arrived[n] & takes_number(committed.type) | self.open[n]):
                 m.d.sync += [missing.eq(0), nak_due[n].eq(0)]
+            with m.If(tick & (age != 2)):
+                m.d.sync += age.eq(age + 1)
             with m.If(self._gap[n]):
                 m.d.sync += [missing.eq(1), newest.eq(refused.seq)]
-                with m.If(~missing | ~(newest - refused.seq)[23]):
-                    m.d.sync += nak_due[n].eq(1)
+                with m.If(~missing | ~(newest - refused.seq)[23] | (age == 2)):
+                    m.d.sync += [nak_due[n].eq(1), age.eq(0)]
             source = Mux(counts, committed.as_value(), refused.as_value())
             with m.If(counts | self._old[n] | self._gap[n]):
                 header = data.View(FrameHeader, source)

@@ -1,0 +1,106 @@
+"""The cases of the campaign: what the lines do, and what the ends send meanwhile."""
+
+from dataclasses import dataclass, field
+
+from dxpu.fabric.format import FrameType
+
+__all__ = ["GOODPUT_LOSSES", "Case", "campaign", "goodput"]
+
+#: Loss rates whose goodput is measured.
+GOODPUT_LOSSES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
+ALL = 0xFFFF
+CONTROL = 1 << FrameType.ACK | 1 << FrameType.SACK
+#: Lateness up to 33 us and up to 524 us; the latter stands for the frame lifetime, since a line
+#: must keep the bytes so long.
+SHORT, LIFETIME = (1 << 12) - 1, (1 << 16) - 1
+
+
+def share(part: float) -> int:
+    """A chance as the hardware takes it, in 1/65536."""
+    return round(part * 65536)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Settings of :class:`~dxpu_sim.hdl.fault_bench.FaultBench` for one run; times in cycles.
+
+    ``retry_wait`` is in units of 64 cycles; where a case needs many timeouts, it is shorter than
+    the default of 488 (250 us), so that the simulation need not wait for them.
+    """
+
+    name: str
+    text: str
+    faults: dict = field(default_factory=dict)
+    #: Ends that send.
+    senders: tuple[str, ...] = ("host", "box")
+    #: Payload dwords of each TLP, all posted and for one slot; 0: anything.
+    fixed: int = 0
+    packing_limit: int = 512
+    ack_delay: int = 125
+    retry_wait: int = 488
+    delay: int = 125
+    pause: int = 0
+    stall: int = 0
+    #: Longest time that a path is dead, and that an end takes nothing.
+    flap_us: int = 0
+    shut_us: int = 0
+    #: Part of a campaign's TLPs, relative to other cases: less for those that take long.
+    weight: float = 1.0
+    #: What must have happened, else the case shows nothing: names of :data:`~.score.HAPPENED`.
+    shows: tuple[str, ...] = ()
+
+
+def hit(types: int = ALL, **chances: float) -> dict:
+    """Faults of frames of ``types``, chances as parts of 1."""
+    return {"types": types, **{name: share(part) for name, part in chances.items()}}
+
+
+def campaign() -> list[Case]:
+    """All cases but those of :func:`goodput`."""
+    late = {"lateness": SHORT}
+    return [
+        Case("clean", "nothing happens"),
+        *(Case(f"loss {part:.1%}", f"{part:.1%} of all frames lost", hit(loss=part),
+               weight=weight, shows=("lost", "repeated") if part > 0.001 else ())
+          for part, weight in ((0.001, 1), (0.01, 2), (0.03, 1), (0.1, 0.4))),
+        Case("bursts", "losses in bursts of 4 frames on average",
+             hit(burst=0.01, relief=0.25), weight=0.4, shows=("lost", "repeated")),
+        Case("control lost", "30% of ACK and SACK lost, nothing else", hit(CONTROL, loss=0.3),
+             pause=share(0.99), shows=("lost",)),
+        Case("data lost", "3% of all frames lost but ACK and SACK", hit(ALL & ~CONTROL, loss=0.03),
+             shows=("lost", "repeated")),
+        Case("third ACK", "the third ACK is lost",
+             {"script_type": int(FrameType.ACK), "script_first": 2, "script_count": 1},
+             pause=share(0.99), shows=("lost",)),
+        Case("first frames", "the first five TLP frames are lost",
+             {"script_type": int(FrameType.TLP), "script_first": 0, "script_count": 5},
+             shows=("lost", "repeated")),
+        Case("header changed", "a byte of the header of 3% of all frames is wrong, FCS repaired",
+             {**hit(change=0.03), "place": 1}, shows=("changed", "repeated")),
+        Case("body changed", "a byte behind the header of 3% of all frames is wrong, FCS repaired",
+             {**hit(change=0.03), "place": 2}, shows=("changed", "repeated")),
+        Case("doubled", "5% of all frames come twice", {**hit(twice=0.05), **late},
+             shows=("twice", "duplicate")),
+        Case("reordered", "3% of all frames come up to 33 us late", {**hit(late=0.03), **late},
+             shows=("late", "repeated")),
+        Case("old frames", "1% of all frames come again up to 524 us later",
+             {**hit(twice=0.01), "lateness": LIFETIME}, shows=("twice", "duplicate")),
+        Case("flapping paths", "both paths die in turn, again and again", retry_wait=20,
+             flap_us=400, shows=("lost", "repeated", "path 1")),
+        Case("slow ends", "both ends take nothing for up to 100 us, again and again",
+             stall=share(0.3), shut_us=100),
+        Case("idle line", "rare TLPs, 10% of all frames lost", hit(loss=0.1), pause=share(0.9995),
+             retry_wait=40, weight=0.1, shows=("lost", "repeated", "timeout")),
+        Case("everything", "losses, bursts, changes, copies, late frames, dying paths, slow ends",
+             {**hit(loss=0.01, burst=0.002, relief=0.25, change=0.005, twice=0.01, late=0.01),
+              "lateness": LIFETIME}, retry_wait=20, flap_us=400, shut_us=50, weight=2,
+             shows=("lost", "changed", "twice", "late", "repeated", "duplicate", "path 1")),
+    ]
+
+
+def goodput() -> list[Case]:
+    """Writes of 128 bytes one way, packed to 1500, at several loss rates."""
+    return [Case(f"goodput {part:.1%}", f"host to box at full rate, {part:.1%} of all frames lost",
+                 hit(loss=part) if part else {}, senders=("host",), fixed=32, packing_limit=1500,
+                 weight=0.2 if part > 0.03 else 0.5)
+            for part in GOODPUT_LOSSES]

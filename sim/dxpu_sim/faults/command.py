@@ -1,0 +1,217 @@
+"""``dxpu faults``: TLPs over lines that lose, double, delay, reorder and change frames."""
+
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
+
+from ..cli import UserError
+from ..files import write_text
+from ..progress import Progress
+from . import cases, plot
+from .score import ERRORS, goodput, goodput_in_theory, score
+
+__all__ = ["add_arguments", "run"]
+
+#: TLPs at least, of a case of weight 1: with less it may happen to see no fault.
+LEAST_TLPS = 1000
+#: The contract: goodput kept at a loss; judged where so many TLPs make chance small.
+LEAST_GOODPUT = {0.01: 0.94}
+GOODPUT_TLPS = 10_000
+_ROW = "{:<15} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}"
+_HEAD = _ROW.format("case", "TLPs", "frames", "lost", "twice", "late", "changed", "again",
+                    "timeouts", "TLPs wrong")
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    parser.add_argument("--tlps", default="100000", metavar="N",
+                        help=f"TLPs of the whole campaign, both ways together; most cases "
+                        f"have at least {LEAST_TLPS}")
+    parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"),
+                        help="seed of all random choices; the same seed gives the same run")
+    parser.add_argument("--case", action="append", metavar="NAME",
+                        help="only this case; may be given several times (default all)")
+    parser.add_argument("--list", action="store_true", help="show the cases, run nothing")
+    parser.add_argument("--json", metavar="FILE", help="write the results here")
+    parser.add_argument("--out", default="build/faults", metavar="FOLDER",
+                        help="folder for pictures and the logs of failed cases")
+    parser.add_argument("--jobs", default=str(min(2, os.cpu_count() or 1)), metavar="N",
+                        help="cases to run at a time")
+
+
+def _whole(option, text, least, most):
+    try:
+        value = int(text)
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise UserError(f"{option} must be a whole number from {least} to {most}, not {text!r}")
+    return value
+
+
+def run(arguments) -> int:
+    """Run the campaign; 0 only if no TLP was lost, doubled, out of order or changed, every frame
+    is explained, and the goodput is what the contract says."""
+    known = {case.name: case for case in [*cases.campaign(), *cases.goodput()]}
+    for name in arguments.case or ():
+        if name not in known:
+            raise UserError(f"--case must be one of --list, not {name!r}")
+    chosen = [known[name] for name in arguments.case] if arguments.case else list(known.values())
+    if arguments.list:
+        for case in chosen:
+            print(f"{case.name:<16} {case.text}")
+        return 0
+    tlps = _whole("--tlps", arguments.tlps, 1, 10**9)
+    seed = _whole("--seed", arguments.seed, 0, (1 << 32) - 1)
+    jobs = _whole("--jobs", arguments.jobs, 1, 64)
+    file = Path(arguments.json) if arguments.json else None
+    if file is not None and (file.is_dir() or not file.parent.is_dir()):
+        raise UserError(f"--json must be a file in a folder that is there, not {arguments.json!r}")
+    out = Path(arguments.out)
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out must be a folder, but {arguments.out!r} is a file")
+    return _Campaign(chosen, tlps, seed, jobs, out, file).run()
+
+
+class _Campaign:
+    def __init__(self, chosen, tlps, seed, jobs, out, file):
+        self._chosen, self._seed, self._jobs = chosen, seed, jobs
+        self._out, self._file = out, file
+        weight = sum(case.weight for case in chosen)
+        self._tlps = {case.name: 2 * round(max(tlps / weight, LEAST_TLPS) * case.weight / 2)
+                      for case in chosen}
+        self._results, self._scores = {}, {}
+
+    def run(self):
+        progress = Progress()
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make folder {str(self._out)!r}: {error.strerror}") from None
+        print(f"dxpu faults: {len(self._chosen)} cases, {sum(self._tlps.values()):,} TLPs, "
+              f"seed {self._seed}", flush=True)
+        self._simulate(progress)
+        print("\n" + _HEAD)
+        for case in self._chosen:
+            print(self._row(case))
+        measured = self._goodput()
+        problems = [f"{case.name}: {problem}" for case in self._chosen
+                    for problem in self._scores[case.name].problems]
+        files = []
+        if len(measured) > 1:
+            files = self._draw(measured)
+            problems += [f"goodput at {loss:.1%} loss: {measured[loss]:.1%}, not {part:.0%}"
+                         for loss, part in LEAST_GOODPUT.items()
+                         if loss in measured and measured[loss] < part
+                         and self._tlps[f"goodput {loss:.1%}"] >= GOODPUT_TLPS]
+        if self._file is not None:
+            try:
+                write_text(self._file, json.dumps(self._report(measured, problems), indent=1)
+                           + "\n")
+            except OSError as error:
+                raise UserError(f"cannot write {str(self._file)!r}: {error.strerror}") from None
+        for path in files:
+            print(f"picture  {path}")
+        for problem in problems:
+            print(f"FAILED: {problem}")
+        if not problems:
+            print("All TLPs once, in order and unchanged; all frames explained.")
+        return 1 if problems else 0
+
+    def _simulate(self, progress):
+        from dxpu_sim.hdl.fault_bench import FaultBench
+
+        from ..runner import Design, build
+        design = Design(FaultBench)
+        progress.step("Preparing the simulator (cached)")
+        build(design)
+        with ThreadPoolExecutor(self._jobs) as pool:
+            waiting = {case.name: pool.submit(self._case, design, case) for case in self._chosen}
+            for case in self._chosen:
+                progress.step(case.name)
+                running = waiting[case.name]
+                while not running.done():
+                    progress.update(f"{self._arrived(case):,} of {self._tlps[case.name]:,} TLPs")
+                    wait([running], timeout=0.3)
+                self._results[case.name] = result = running.result()
+                self._scores[case.name] = score(case, result)
+                progress.update(f"{self._scores[case.name].tlps:,} TLPs, "
+                                f"{result['cycle'] / result['seconds']:,.0f} cycles/s")
+                progress.done(failed=bool(self._scores[case.name].problems))
+
+    def _folder(self, case):
+        return self._out / "runs" / case.name.replace(" ", "-").replace("%", "")
+
+    def _arrived(self, case):
+        """TLPs that have arrived in a case that runs."""
+        try:
+            return int((self._folder(case) / "progress.txt").read_text().split()[-1])
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def _case(self, design, case):
+        """Run one case in a folder of its own; returns what the bench counted."""
+        from ..runner import SimulationFailed, simulate
+        folder = self._folder(case)
+        settings = json.dumps({**asdict(case), "tlps": self._tlps[case.name]})
+        # Cases with equal faults must not see equal ones.
+        seed = (self._seed * 1_000_003 + sum(map(ord, case.name))) % (1 << 32)
+        try:
+            simulate(design, "dxpu_sim.benches.faults", env={"DXPU_FAULTS": settings},
+                     folder=folder, seed=seed)
+        except SimulationFailed as error:
+            raise UserError(f"the simulation of {case.name!r} failed: "
+                            f"{str(error).splitlines()[0]}") from None
+        result = json.loads((folder / "result.json").read_text())
+        if not score(case, result).problems:
+            shutil.rmtree(folder, ignore_errors=True)
+        return result
+
+    def _row(self, case):
+        judged = self._scores[case.name]
+        happened = judged.happened
+        wrong = [f"{count:,} {name}" for name, count in judged.errors.items() if count]
+        return _ROW.format(
+            case.name, f"{judged.tlps:,}", *(f"{happened[name]:,}" for name in (
+                "frames", "lost", "twice", "late", "changed", "repeated", "timeout")),
+            ", ".join(wrong) or "-")
+
+    def _goodput(self):
+        """Loss to the part that is kept of the goodput without loss."""
+        measured = {loss: goodput(self._results[case.name])
+                    for loss, case in zip(cases.GOODPUT_LOSSES, cases.goodput(), strict=True)
+                    if case.name in self._results}
+        clean = measured.get(0.0)
+        return {loss: value / clean for loss, value in measured.items()} if clean else {}
+
+    def _draw(self, measured):
+        """Draw the goodput; returns the files."""
+        frame = next(case.packing_limit for case in cases.goodput())
+        delay = cases.goodput()[0].delay
+
+        def theory(loss):
+            return goodput_in_theory(loss, frame=frame, delay=delay)
+
+        paths = [self._out / "goodput.svg", self._out / "goodput.png"]
+        plot.draw(measured, theory, LEAST_GOODPUT, paths)
+        print("\ngoodput, go-back-N " + " ".join(f"{loss:>8.1%}" for loss in measured))
+        print("  kept             " + " ".join(f"{part:>8.1%}" for part in measured.values()))
+        print("  in theory        " + " ".join(f"{theory(loss):>8.1%}" for loss in measured))
+        return paths
+
+    def _report(self, measured, problems):
+        scores = self._scores.values()
+        return {
+            "ok": not problems, "seed": self._seed, "tlps": sum(s.tlps for s in scores),
+            **{name: sum(s.errors[name] for s in scores) for name in ERRORS},
+            "goodput": {"go-back-N": {str(loss): part for loss, part in measured.items()}},
+            "problems": problems,
+            "cases": {case.name: {
+                "text": case.text, "tlps": self._scores[case.name].tlps,
+                **self._scores[case.name].errors,
+                "happened": self._scores[case.name].happened,
+                "counters": self._results[case.name]} for case in self._chosen},
+        }

@@ -1,0 +1,173 @@
+"""Two fabric engines with bad lines between them, TLPs in hardware at both ends."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.fabric.engine import FabricEngine
+from dxpu.stream import connect
+
+from .bad_line import BadLine, Faults, LineTotals
+from .clock import SimClock
+from .flows import FlowSink, FlowSource, SinkTotals
+
+__all__ = ["ENDS", "SETTINGS", "FaultBench", "fault_name", "fields", "total_name"]
+
+ENDS = ("host", "box")
+NODES = {"host": 0x001, "box": 0x101}
+#: Tags of the frames that each end receives.
+TAGS = {"host": 0x4321, "box": 0x1234}
+#: Inputs for both engines, with their widths.
+SETTINGS = {"ack_delay": 16, "packing_limit": 14, "retry_wait": 16}
+
+
+def fields(structure):
+    """Names and shapes of the fields of a structure."""
+    return [(name, field.shape) for name, field in data.Layout.cast(structure)]
+
+
+def fault_name(end, field):
+    """Port for a field of :class:`~.bad_line.Faults` on the lines that lead to ``end``."""
+    return f"to_{end}_{field}"
+
+
+def total_name(end, what, path=None):
+    """Port for a total of what comes to ``end``: of a path's line, or of the TLPs."""
+    return f"to_{end}_total_{what}" if path is None else f"to_{end}_path{path}_{what}"
+
+
+class FaultBench(wiring.Component):
+    """A host's and a box's engine; the bench sets faults and reads totals, once in a while.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat, 64 or more.
+    rows : int
+        Slots of the box, all bound.
+    paths : int
+    split : bool
+        Header/data split form of frames.
+
+    Members
+    -------
+    ack_delay, packing_limit, retry_wait : in
+        Of both engines.
+    delay : 16
+        Of all lines, in cycles.
+    dead : one bit per path
+    to_<end>_<fault> : in
+        As in :class:`~.bad_line.Faults`: what happens on all lines to this end.
+    <end>_enable, <end>_most, <end>_pause : 1, 32, 16
+        Of this end's :class:`~.flows.FlowSource`.
+    <end>_stall, <end>_shut : 16, 1
+        Of its :class:`~.flows.FlowSink`.
+    fixed : 8
+        Of all sources and sinks.
+    salt : 32
+        Of all that is random, to be set for some cycles (:class:`~.chance.Chance`).
+    <end>_made : 32
+    to_<end>_path<p>_<total>, to_<end>_total_<total> : out
+        :class:`~.bad_line.LineTotals` and :class:`~.flows.SinkTotals`.
+    <end>_<counter> : 32
+        Counts of each pulse of the engine (:attr:`stats`).
+    <end>_failed : 1
+        The session has failed.
+    idle : 1
+        Nothing is on a line, and each end knows that its frames have arrived.
+    cycle : 32
+    """
+
+    def __init__(self, width=64, *, rows=4, paths=2, split=False):
+        self._width, self._rows, self._paths = width, rows, paths
+        self._engines = {end: FabricEngine(width, rows=rows, paths=paths, sessions=1, split=split)
+                         for end in ENDS}
+        #: Names of the engines' counters.
+        self.stats = tuple(self._engines["host"].stats)
+        members = {name: In(width) for name, width in SETTINGS.items()}
+        members |= {"delay": In(16), "dead": In(paths), "fixed": In(8), "salt": In(32),
+                    "idle": Out(1), "cycle": Out(32)}
+        for end in ENDS:
+            members |= {f"{end}_enable": In(1), f"{end}_most": In(32), f"{end}_pause": In(16),
+                        f"{end}_stall": In(16), f"{end}_shut": In(1), f"{end}_made": Out(32),
+                        f"{end}_failed": Out(1)}
+            members |= {fault_name(end, name): In(shape) for name, shape in fields(Faults)}
+            members |= {f"{end}_{name}": Out(32) for name in self.stats}
+            members |= {total_name(end, name): Out(shape) for name, shape in fields(SinkTotals)}
+            members |= {total_name(end, name, path): Out(shape)
+                        for name, shape in fields(LineTotals) for path in range(paths)}
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.clock = SimClock("sync")
+        m.d.sync += self.cycle.eq(self.cycle + 1)
+        busy = []
+        for n, (end, peer) in enumerate(zip(ENDS, reversed(ENDS), strict=True)):
+            engine = self._engines[end]
+            m.submodules[end] = engine
+            self._set_up(m, end, peer)
+            self._attach_traffic(m, n, end, engine)
+            for path in range(self._paths):
+                line = BadLine(self._width, seed=2 * path + n + 1)
+                m.submodules[f"to_{end}_line{path}"] = line
+                connect(m, self._engines[peer].frame_o[path], line.i)
+                connect(m, line.o, engine.frame_i[path])
+                m.d.comb += [
+                    line.delay.eq(self.delay),
+                    line.dead.eq(self.dead[path]),
+                    line.salt.eq(self.salt),
+                    *(line.faults[name].eq(getattr(self, fault_name(end, name)))
+                      for name, _ in fields(Faults)),
+                    *(getattr(self, total_name(end, name, path)).eq(line.totals[name])
+                      for name, _ in fields(LineTotals)),
+                ]
+                busy.append(~line.idle)
+            busy += [engine.unacked[0] != 0]
+            for name in self.stats:
+                total = getattr(self, f"{end}_{name}")
+                m.d.sync += total.eq(total + getattr(engine, f"stat_{name}"))
+        m.d.comb += self.idle.eq(~Cat(busy).any())
+        return m
+
+    def _set_up(self, m, end, peer):
+        engine, session = self._engines[end], self._engines[end].sessions[0]
+        m.d.comb += [
+            *(getattr(engine, name).eq(getattr(self, name)) for name in SETTINGS),
+            engine.node.eq(NODES[end]),
+            engine.open.eq(~0),
+            session.valid.eq(1),
+            session.node.eq(NODES[peer]),
+            session.tx_tag.eq(TAGS[peer]),
+            session.rx_tag.eq(TAGS[end]),
+            getattr(self, f"{end}_failed").eq(engine.failed[0]),
+            engine.event.ready.eq(1),
+        ]
+        for n, row in enumerate(engine.rows):
+            m.d.comb += [
+                row.node.eq(NODES[peer]),
+                row.slot.eq(n + 1 if end == "host" else 0),
+                row.local_slot.eq(0 if end == "host" else n + 1),
+                row.paths.eq((1 << self._paths) - 1),
+                row.used.eq(1),
+            ]
+
+    def _attach_traffic(self, m, n, end, engine):
+        m.submodules[f"{end}_source"] = source = FlowSource(self._width, rows=self._rows,
+                                                            seed=101 + n)
+        m.submodules[f"{end}_sink"] = sink = FlowSink(self._width, rows=self._rows, seed=103 + n)
+        connect(m, source.o, engine.tlp_i)
+        connect(m, engine.tlp_o, sink.i)
+        m.d.comb += [
+            source.fixed.eq(self.fixed),
+            sink.fixed.eq(self.fixed),
+            source.salt.eq(self.salt),
+            sink.salt.eq(self.salt),
+            *(getattr(source, name).eq(getattr(self, f"{end}_{name}"))
+              for name in ("enable", "most", "pause")),
+            *(getattr(sink, name).eq(getattr(self, f"{end}_{name}"))
+              for name in ("stall", "shut")),
+            getattr(self, f"{end}_made").eq(source.made),
+            *(getattr(self, total_name(end, name)).eq(sink.totals[name])
+              for name, _ in fields(SinkTotals)),
+        ]

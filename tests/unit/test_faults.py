@@ -1,0 +1,96 @@
+"""dxpu_sim.faults: what a score finds, what a user can do wrong."""
+
+import pytest
+
+from dxpu_sim.cli import main
+from dxpu_sim.faults import cases
+from dxpu_sim.faults.score import goodput, goodput_in_theory, score
+from dxpu_sim.hdl.fault_bench import ENDS, FaultBench
+
+NAMES = [*FaultBench().signature.members]
+
+
+def clean():
+    """What the bench counts if 100 TLPs go each way in 60 frames, with ten ACKs."""
+    result = {**dict.fromkeys(NAMES, 0), "stuck": ""}
+    for end in ENDS:
+        result |= {f"{end}_made": 100, f"to_{end}_total_tlps": 100, f"{end}_tx_frames": 70,
+                   f"to_{end}_path0_frames": 70, f"to_{end}_path0_delivered": 70,
+                   f"{end}_rx_frames": 70}
+    return result
+
+
+CASE = cases.Case("any", "")
+
+
+def test_a_clean_run():
+    judged = score(CASE, clean())
+    assert judged.problems == () and judged.tlps == 200 and not any(judged.errors.values())
+
+
+@pytest.mark.parametrize("change, problem", [
+    ({"stuck": "nothing arrived"}, "nothing arrived"),
+    ({"to_box_total_lost": 1, "to_box_total_tlps": 99}, "1 TLPs lost"),
+    ({"to_box_total_tlps": 98}, "2 TLPs lost"),
+    ({"to_host_total_doubled": 1, "to_host_total_tlps": 101}, "1 TLPs duplicated"),
+    ({"to_host_total_reordered": 3}, "3 TLPs reordered"),
+    ({"to_box_total_passed": 1}, "1 TLPs passed"),
+    ({"to_box_total_changed": 1}, "1 TLPs changed"),
+    ({"host_tx_frames": 71}, "frames to the box sent by the engine and taken by the lines: 71, 70"),
+    ({"to_box_path1_lost": 1}, "frames to the box taken by the lines and lost or delivered"),
+    ({"box_rx_frames": 69}, "frames to the box delivered and counted by cause: 70, 69"),
+    ({"box_rx_frames": 69, "box_rx_refused": 1}, "frames to the box refused by the link"),
+    ({"box_link_gap": 1}, "frames to the box refused by the link and by cause: 0, 1"),
+    ({"to_host_path0_changed": 2}, "frames to the host changed and dropped for it: 2, 0"),
+], ids=str)
+def test_what_is_wrong(change, problem):
+    problems = score(CASE, clean() | change).problems
+    assert problem in "\n".join(problems)
+
+
+def test_frames_that_were_dropped_and_explained():
+    change = {"box_rx_frames": 67, "box_rx_hcrc": 1, "box_rx_refused": 2, "box_link_gap": 1,
+              "box_link_duplicate": 1, "to_box_path0_changed": 1}
+    assert score(CASE, clean() | change).problems == ()
+
+
+def test_a_case_that_shows_nothing():
+    case = cases.Case("loss", "", shows=("lost", "repeated"))
+    assert score(case, clean()).problems == (
+        "lost: none, so the case shows nothing", "repeated: none, so the case shows nothing")
+
+
+def test_goodput():
+    # 1,000 dwords in 4,000 cycles of 8 ns: a byte per cycle.
+    assert goodput({"to_box_total_payload": 1000, "to_box_total_cycle": 4000}) == 125e6
+    kept = [goodput_in_theory(loss, frame=1500, delay=125) for loss in (0, 0.01, 0.1)]
+    assert kept[0] == 1 and 0.96 < kept[1] < 0.98 and kept[2] < kept[1]
+
+
+def test_cases_have_names_of_their_own_and_what_they_show_exists():
+    from dxpu_sim.faults.score import HAPPENED
+    every = [*cases.campaign(), *cases.goodput()]
+    assert len({case.name for case in every}) == len(every)
+    assert {name for case in every for name in case.shows} <= set(HAPPENED)
+
+
+@pytest.mark.parametrize("argv, message", [
+    (["--tlps", "many"], "--tlps must be a whole number from 1 to 1000000000, not 'many'"),
+    (["--tlps", "0"], "--tlps must be a whole number from 1 to 1000000000, not '0'"),
+    (["--seed", "-1"], "--seed must be a whole number from 0 to 4294967295, not '-1'"),
+    (["--jobs", "0"], "--jobs must be a whole number from 1 to 64, not '0'"),
+    (["--case", "rain"], "--case must be one of --list, not 'rain'"),
+    (["--json", "/nowhere/x.json"],
+     "--json must be a file in a folder that is there, not '/nowhere/x.json'"),
+    (["--out", __file__], f"--out must be a folder, but {__file__!r} is a file"),
+])
+def test_mistakes(argv, message, capsys):
+    assert main(["faults", *argv]) == 2
+    assert capsys.readouterr().err == f"dxpu faults: error: {message}\n"
+
+
+def test_list(capsys):
+    assert main(["faults", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        c.name for c in [*cases.campaign(), *cases.goodput()]]
