@@ -296,6 +296,50 @@ def test_one_nak_for_each_loss():
         follow_replies(dut, asked), check_stream(dut.reply, "reply")])
 
 
+def test_a_nak_is_repeated_if_nothing_comes_of_it():
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS))
+    asked = []
+
+    async def process(ctx):
+        set_up(ctx, dut, ack_delay=20)
+        ctx.set(dut.nak_delay, 200)
+        seq = 3
+
+        async def more(cycles):
+            """Frames behind the gap, for so many cycles."""
+            nonlocal seq
+            for _ in range(cycles // 25):
+                assert not (await judge(ctx, dut, frame(0, seq))).accept
+                await ctx.tick().repeat(20)
+                seq += 1
+
+        async def reply():
+            await ask(ctx, dut, 0, 0)
+
+        await more(150)
+        assert len(asked) == 1
+        await reply()
+        # One more after 200 to 400 cycles (and those that a judgement takes), then the same again.
+        await more(450)
+        assert len(asked) == 2
+        await reply()
+        await ctx.tick().repeat(600)
+        assert len(asked) == 2  # nothing came meanwhile
+        await more(25)
+        assert len(asked) == 3
+        await reply()
+        ctx.set(dut.nak_delay, 0)
+        await ctx.tick().repeat(450)
+        await more(25)
+        await reply()
+        seen = len(asked)
+        await more(900)
+        assert len(asked) == seen  # never
+
+    simulate(dut, process, background=[
+        follow_replies(dut, asked), check_stream(dut.reply, "reply")])
+
+
 def test_forged_acknowledgements_have_no_effect():
     dut = Link(rows=len(ROWS), sessions=len(SESSIONS))
     told = []
