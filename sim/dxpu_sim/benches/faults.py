@@ -22,7 +22,8 @@ from dxpu_sim.hdl.fault_bench import ENDS, SETTINGS, FaultBench, fault_name, fie
 LOOK_NS = 100_000
 #: Without a TLP for so long, a run is stuck; longer than a session lives without an answer.
 PATIENCE_NS = 30_000_000
-CYCLE_NS = 8
+#: With resets, a run is over when nothing came for so long after the last TLP was made.
+PAUSE_NS = 3_000_000
 
 
 class Run:
@@ -45,6 +46,7 @@ class Run:
         for name in SETTINGS:
             getattr(dut, name).value = case[name]
         dut.delay.value, dut.fixed.value = case["delay"], case["fixed"]
+        dut.hello.value = case["hello"]
         for end in ENDS:
             for name, _ in fields(Faults):
                 getattr(dut, fault_name(end, name)).value = case["faults"].get(name, 0)
@@ -53,12 +55,13 @@ class Run:
                                                  if end in senders else 0)
             getattr(dut, f"{end}_pause").value = case["pause"]
             getattr(dut, f"{end}_stall").value = case["stall"]
+            getattr(dut, f"{end}_boot").value = 1
         dut.salt.value = self.rng.randrange(1, 1 << 32)
         await Timer(1, "us")  # past the reset
         dut.salt.value = 0
         for end in ENDS:
             getattr(dut, f"{end}_enable").value = 1
-        others = [cocotb.start_soon(job()) for job in (self._flap, self._shut)]
+        others = [cocotb.start_soon(job()) for job in (self._flap, self._shut, self._reboot)]
         result = {"stuck": ""}
         try:
             await self._finish(result)
@@ -72,7 +75,7 @@ class Run:
 
     async def _finish(self, result):
         most = self.case["tlps"] // len(self.case["senders"]) * len(self.case["senders"])
-        before, since = -1, get_sim_time("ns")
+        before, since, reboots = -1, get_sim_time("ns"), self.case["reboot_us"]
         with open("progress.txt", "w", buffering=1) as progress:
             while True:
                 await Timer(LOOK_NS, "ns")
@@ -81,10 +84,13 @@ class Run:
                 progress.write(f"{taken}\n")
                 if taken != before:
                     before, since = taken, now
-                if taken >= most and self.read("idle"):
+                made = sum(self.read(f"{end}_made") for end in ENDS)
+                # What was under way at a reset does not come.
+                done = made == most and now - since > PAUSE_NS if reboots else taken >= most
+                if done and self.read("idle"):
                     return
                 failed = [end for end in ENDS if self.read(f"{end}_failed")]
-                if failed or now - since > PATIENCE_NS:
+                if failed and not reboots or now - since > PATIENCE_NS:
                     result["stuck"] = (f"the session of the {failed[0]} has failed" if failed else
                                        f"nothing arrived for {PATIENCE_NS // 1_000_000} ms")
                     return
@@ -98,6 +104,18 @@ class Run:
                 self.dut.dead.value = 1 << path
                 await Timer(self.rng.randint(longest // 2, longest), "us")
                 self.dut.dead.value = 0
+
+    async def _reboot(self):
+        """An end is reset; only its boot counter is another one then."""
+        longest, boots = self.case["reboot_us"], dict.fromkeys(ENDS, 1)
+        while longest:
+            await Timer(self.rng.randint(longest // 2, 2 * longest), "us")
+            end = self.rng.choice(ENDS)
+            boots[end] += 1
+            getattr(self.dut, f"{end}_reset").value = 1
+            getattr(self.dut, f"{end}_boot").value = boots[end]
+            await Timer(self.rng.randint(1, 20), "us")
+            getattr(self.dut, f"{end}_reset").value = 0
 
     async def _shut(self):
         """An end takes nothing for a while."""

@@ -44,6 +44,14 @@ class Case:
     #: Longest time that a path is dead, and that an end takes nothing.
     flap_us: int = 0
     shut_us: int = 0
+    #: Sessions open by HELLO (else by registers), and longest time from one reset of an end to the
+    #: next. What is under way then is lost, and not counted as wrong.
+    hello: bool = False
+    reboot_us: int = 0
+    #: Waits of :class:`~dxpu.fabric.session.SessionKeeper`, in units of 64 cycles. Frames live for
+    #: 524 us here, so 1.05 ms of quiet instead of 100 ms.
+    hello_wait: int = 40
+    quiet: int = 2048
     #: Part of a campaign's TLPs, relative to other cases: less for those that take long.
     weight: float = 1.0
     #: What must have happened, else the case shows nothing: names of :data:`~.score.HAPPENED`.
@@ -91,6 +99,12 @@ def campaign() -> list[Case]:
              stall=share(0.3), shut_us=100),
         Case("idle line", "rare TLPs, 10% of all frames lost", hit(loss=0.1), pause=share(0.9995),
              retry_wait=40, weight=0.1, shows=("lost", "repeated", "timeout")),
+        Case("handshake", "a session that opens by HELLO; 10% of all frames lost", hit(loss=0.1),
+             hello=True, weight=0.4, shows=("lost", "opened")),
+        Case("reboots", "both ends are reset again and again; old frames come up to 524 us later",
+             {**hit(loss=0.01, twice=0.05, late=0.02), "lateness": LIFETIME}, hello=True,
+             retry_wait=20, pause=share(0.9998), reboot_us=3000, weight=0.25,
+             shows=("lost", "twice", "opened", "rebooted")),
         Case("everything", "losses, bursts, changes, copies, late frames, dying paths, slow ends",
              {**hit(loss=0.01, burst=0.002, relief=0.25, change=0.005, twice=0.01, late=0.01),
               "lateness": LIFETIME}, retry_wait=20, flap_us=400, shut_us=50, weight=2,

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.engine import FabricEngine
+from dxpu.fabric.session import Mode, Phase
 from dxpu.stream import connect
 
 from .bad_line import BadLine, Faults, LineTotals
@@ -18,7 +19,7 @@ NODES = {"host": 0x001, "box": 0x101}
 #: Tags of the frames that each end receives.
 TAGS = {"host": 0x4321, "box": 0x1234}
 #: Inputs for both engines, with their widths.
-SETTINGS = {"ack_delay": 16, "packing_limit": 14, "retry_wait": 16}
+SETTINGS = {"ack_delay": 16, "packing_limit": 14, "retry_wait": 16, "hello_wait": 16, "quiet": 20}
 
 
 def fields(structure):
@@ -51,8 +52,12 @@ class FaultBench(wiring.Component):
 
     Members
     -------
-    ack_delay, packing_limit, retry_wait : in
+    ack_delay, packing_limit, retry_wait, hello_wait, quiet : in
         Of both engines.
+    hello : 1
+        Sessions open by HELLO; else they are set by registers.
+    <end>_boot, <end>_reset : 16, 1
+        Boot counter of an engine, and its reset. A source sends only in an open session.
     delay : 16
         Of all lines, in cycles.
     dead : one bit per path
@@ -86,9 +91,10 @@ class FaultBench(wiring.Component):
         self.stats = tuple(self._engines["host"].stats)
         members = {name: In(width) for name, width in SETTINGS.items()}
         members |= {"delay": In(16), "dead": In(paths), "fixed": In(8), "salt": In(32),
-                    "idle": Out(1), "cycle": Out(32)}
+                    "hello": In(1), "idle": Out(1), "cycle": Out(32)}
         for end in ENDS:
-            members |= {f"{end}_enable": In(1), f"{end}_most": In(32), f"{end}_pause": In(16),
+            members |= {f"{end}_boot": In(16), f"{end}_reset": In(1),
+                        f"{end}_enable": In(1), f"{end}_most": In(32), f"{end}_pause": In(16),
                         f"{end}_stall": In(16), f"{end}_shut": In(1), f"{end}_made": Out(32),
                         f"{end}_failed": Out(1)}
             members |= {fault_name(end, name): In(shape) for name, shape in fields(Faults)}
@@ -105,7 +111,7 @@ class FaultBench(wiring.Component):
         busy = []
         for n, (end, peer) in enumerate(zip(ENDS, reversed(ENDS), strict=True)):
             engine = self._engines[end]
-            m.submodules[end] = engine
+            m.submodules[end] = ResetInserter(getattr(self, f"{end}_reset"))(engine)
             self._set_up(m, end, peer)
             self._attach_traffic(m, n, end, engine)
             for path in range(self._paths):
@@ -138,6 +144,10 @@ class FaultBench(wiring.Component):
             engine.open.eq(~0),
             session.valid.eq(1),
             session.node.eq(NODES[peer]),
+            session.mode.eq(Mux(self.hello, Mode.OPENS if end == "host" else Mode.ANSWERS,
+                                Mode.REGISTERS)),
+            engine.boot.eq(getattr(self, f"{end}_boot")),
+            engine.about.boot.eq(getattr(self, f"{end}_boot")),
             session.tx_tag.eq(TAGS[peer]),
             session.rx_tag.eq(TAGS[end]),
             getattr(self, f"{end}_failed").eq(engine.failed[0]),
@@ -163,8 +173,11 @@ class FaultBench(wiring.Component):
             sink.fixed.eq(self.fixed),
             source.salt.eq(self.salt),
             sink.salt.eq(self.salt),
-            *(getattr(source, name).eq(getattr(self, f"{end}_{name}"))
-              for name in ("enable", "most", "pause")),
+            source.enable.eq(getattr(self, f"{end}_enable")
+                             & (~self.hello | (engine.phase[0].as_value() == Phase.OPEN))),
+            source.abort.eq(getattr(self, f"{end}_reset")),
+            source.most.eq(getattr(self, f"{end}_most")),
+            source.pause.eq(getattr(self, f"{end}_pause")),
             *(getattr(sink, name).eq(getattr(self, f"{end}_{name}"))
               for name in ("stall", "shut")),
             getattr(self, f"{end}_made").eq(source.made),

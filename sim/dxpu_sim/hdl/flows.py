@@ -96,6 +96,8 @@ class FlowSource(wiring.Component):
         Chance, in 1/65536, of each cycle between TLPs to pass without one.
     salt : 32
         Of all that is random (:class:`~.chance.Chance`).
+    abort : 1
+        The TLP under way ends where it is; it counts as made.
     made : 32
     """
 
@@ -103,7 +105,7 @@ class FlowSource(wiring.Component):
         self._width, self._rows, self._seed = width, rows, seed
         super().__init__({
             "o": Out(PacketSignature(width, TlpMeta)), "enable": In(1), "most": In(32),
-            "fixed": In(8), "pause": In(16), "salt": In(32), "made": Out(32),
+            "fixed": In(8), "pause": In(16), "salt": In(32), "abort": In(1), "made": Out(32),
         })
 
     def elaborate(self, platform):
@@ -127,7 +129,9 @@ class FlowSource(wiring.Component):
                      next_posted.eq(Array(numbers[::3])[next_row])]
         next_size = flow_size(m, next_flow, next_cls, next_number, self.fixed, "next")
         end = o.valid & o.ready & o.payload.last
-        with m.If((~active | end) & self.enable & (self.made != self.most)
+        with m.If(self.abort):
+            m.d.sync += active.eq(0)
+        with m.Elif((~active | end) & self.enable & (self.made != self.most)
                   & (chance.value[20:36] >= self.pause)):
             m.d.sync += [
                 active.eq(1), row.eq(next_row), cls.eq(next_cls), flow.eq(next_flow),
@@ -137,8 +141,8 @@ class FlowSource(wiring.Component):
             ]
         with m.Elif(end):
             m.d.sync += active.eq(0)
-        with m.If(o.valid & o.ready):
-            m.d.sync += beat.eq(Mux(o.payload.last, 0, beat + 1))
+        with m.If(o.valid & o.ready | self.abort):
+            m.d.sync += beat.eq(Mux(o.payload.last | self.abort, 0, beat + 1))
         left = Signal(9)
         m.d.comb += [
             left.eq(HEADER + size - beat * lanes),
@@ -174,6 +178,8 @@ class SinkTotals(data.Struct):
 
 class FlowSink(wiring.Component):
     """Takes the TLPs of a :class:`FlowSource` and checks each dword of them.
+
+    One that does not come to its end, since the engine was reset, is not there.
 
     Parameters
     ----------
@@ -224,10 +230,11 @@ class FlowSink(wiring.Component):
             i.ready.eq(~self.shut & (chance.value[:16] >= self.stall)),
         ]
         size = flow_size(m, flow, cls, number, self.fixed, "this")
-        index = beat * lanes
+        position = Mux(first, 0, beat)
+        index = position * lanes
         stamp, old_stamp = Signal(32), Signal(32)
         at, lane = divmod(2, lanes)
-        m.d.comb += stamp.eq(Mux(beat == at, payload.data.word_select(lane, 32), old_stamp))
+        m.d.comb += stamp.eq(Mux(position == at, payload.data.word_select(lane, 32), old_stamp))
         for n in range(lanes):
             # The posted number is judged by itself.
             value = flow_dword(m, flow=flow, cls=cls, number=number, posted=stamp, size=size,
@@ -243,7 +250,7 @@ class FlowSink(wiring.Component):
                            | (row >= self._rows) | payload.last & payload.discard)
         with m.If(taken):
             m.d.sync += [old_cls.eq(cls), old_number.eq(number), old_wrong.eq(bad),
-                         old_stamp.eq(stamp), beat.eq(Mux(payload.last, 0, beat + 1))]
+                         old_stamp.eq(stamp), beat.eq(position + 1)]
 
         # Its place in its flow.
         ahead, window, back = Signal(32), Signal(WINDOW), Signal(32)
