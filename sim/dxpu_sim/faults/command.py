@@ -118,7 +118,10 @@ class _Campaign:
         for problem in problems:
             print(f"FAILED: {problem}")
         if not problems:
-            print("All TLPs once, in order and unchanged; all frames explained.")
+            forgotten = any(case.reboot_us for case in self._chosen)
+            print("All TLPs once, in order and unchanged"
+                  + ", but what was under way when an end was reset" * forgotten
+                  + "; all frames explained.")
         return 1 if problems else 0
 
     def _simulate(self, progress):
