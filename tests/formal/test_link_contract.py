@@ -11,7 +11,7 @@ from dxpu.fabric.link import Link
 from dxpu.fabric.types import FrameHeader
 from dxpu_sim.formal import ProofFailed, prove
 
-NODE, PEER, TAG = 5, 9, 0xBEEF
+NODE, PEER, TAG, CANDIDATE = 5, 9, 0xBEEF, 0xCAFE
 
 
 def beginning(design):
@@ -35,9 +35,10 @@ class InOrder(wiring.Component):
     """Frames with a number take effect as 0, 1, 2 and so on, and every ACK says how many.
 
     The wire offers any header at any time: lost, doubled, old, from the future, of another session,
-    node or stream, with any acknowledgement. The number of the first frame is any, so that the wrap
-    is met. What is told to the retransmitter never goes beyond what it has, and back only where the
-    peer asked.
+    node or stream, with any acknowledgement, of a HELLO, with the tag of the candidate. Only frames
+    with the session's tag act upon its numbers; the candidate's confirm it and do nothing else. The
+    number of the first frame is any, so that the wrap is met. What is told to the retransmitter
+    never goes beyond what it has, and back only where the peer asked.
     """
 
     header: In(FrameHeader)
@@ -62,7 +63,8 @@ class InOrder(wiring.Component):
             row.node.eq(PEER), row.slot.eq(0), row.local_slot.eq(1), row.paths.eq(1),
             row.used.eq(1),
             session.valid.eq(1), session.node.eq(PEER), session.tx_tag.eq(TAG + 1),
-            session.rx_tag.eq(TAG), dut.first.eq(self.first), dut.reply.ready.eq(1),
+            session.rx_tag.eq(TAG), dut.candidate[0].eq(CANDIDATE), dut.greets.eq(1),
+            dut.first.eq(self.first), dut.reply.ready.eq(1),
         ]
         start = Signal(init=1)
         m.d.sync += start.eq(0)
@@ -90,8 +92,17 @@ class InOrder(wiring.Component):
         count, took = Signal(24), Signal()
         m.d.comb += took.eq(pending & dut.committed.ready)
         with m.If(took):
-            m.d.comb += Assert((before.dst_node == NODE) & (before.src_node == PEER)
-                               & (before.stream == 0) & (before.tag == TAG))
+            hello = (before.type == FrameType.HELLO) | (before.type == FrameType.HELLO_ACK)
+            own = ~hello & (before.tag == TAG)
+            confirms = ~hello & ~numbered & (before.tag == CANDIDATE)
+            m.d.comb += [
+                Assert((before.dst_node == NODE) & (before.src_node == PEER) & (before.stream == 0)
+                       & (hello | own | confirms)),
+                Assert((dut.heard == own) & (dut.greeted == hello) & (dut.confirmed == confirms)),
+            ]
+        with m.Else():
+            m.d.comb += Assert(~(dut.heard | dut.greeted | dut.confirmed).any())
+        with m.If(took):
             with m.If(numbered):
                 m.d.comb += Assert(before.seq == count)
                 m.d.sync += count.eq(count + 1)
@@ -128,7 +139,7 @@ class InOrder(wiring.Component):
         with m.Else():
             m.d.comb += Assume(self.unacked == 0)
         with m.If(acked != 0):
-            m.d.comb += Assert(took & (before.ack == (last + acked)[:24]))
+            m.d.comb += Assert(took & (before.tag == TAG) & (before.ack == (last + acked)[:24]))
             m.d.sync += last.eq(before.ack)
         with m.If(dut.back[0]):
             m.d.comb += Assert(took & (before.type == FrameType.SACK)
@@ -182,6 +193,25 @@ class Credulous(Link):
         return busy
 
 
+class Premature(Link):
+    """Mutant: a frame with a number is taken with the tag of the candidate."""
+
+    def _judge_headers(self, m, busy):
+        super()._judge_headers(m, busy)
+        with m.If(self.stat_wrong_tag & (self.header.payload.tag == self.candidate[0])):
+            m.d.sync += self.verdict.payload.accept.eq(1)
+
+
+class Forgetful(Link):
+    """Mutant: a frame that confirms the candidate acknowledges frames of the session, too."""
+
+    def _take_commits(self, m, arrived):
+        busy = super()._take_commits(m, arrived)
+        with m.If(self.confirmed[0]):
+            m.d.comb += arrived.eq(1)
+        return busy
+
+
 @pytest.mark.parametrize("depth", [11, pytest.param(15, marks=pytest.mark.long)])
 def test_in_order(depth):
     prove(InOrder(), depth=depth)
@@ -191,7 +221,7 @@ def test_wrap_and_nak_are_reached():
     prove(Reaches(), depth=20, mode="cover")
 
 
-@pytest.mark.parametrize("mutant", [Eager, Repetitive, Credulous])
+@pytest.mark.parametrize("mutant", [Eager, Repetitive, Credulous, Premature, Forgetful])
 def test_in_order_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(InOrder(mutant), depth=12)

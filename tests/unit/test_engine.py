@@ -225,6 +225,7 @@ def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
             await drive_packets(dut.host.tlp_i, part)(ctx)
             await ctx.tick().until(dut.host.unacked[0] == 0)
             await ctx.tick().repeat(600)
+            assert ctx.get(dut.host.events_left)  # frames that were sent again are none
             if n == 0:  # what is in the box's registers comes again, but for the boot counter
                 ctx.set(dut.reset_box, 1)
                 ctx.set(dut.box.boot, 2)
@@ -244,6 +245,7 @@ def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
         sent_frames(dut.host.frame_o[0], frames), count_pulses(dut.host, host)])
     assert rows_of(got) == rows_of(parts[0] + parts[1])
     assert (host["session_opened"], host["session_lost"], host["session_rebooted"]) == (2, 1, 1)
+    assert host["tx_repeated"]
     answers = [f for f in frames if f.type == FrameType.HELLO_ACK]
     hellos = [f for f in frames if f.type == FrameType.HELLO]
     assert len({f.body.nonce for f in hellos}) >= 2 and {f.tag for f in hellos} == {0}

@@ -228,7 +228,7 @@ class FabricEngine(wiring.Component):
         m.d.comb += self.events_left.eq(under_way == 0)
         m.d.sync += under_way.eq(
             under_way + (self.control.valid & self.control.ready)
-            - (asked.valid & asked.ready & asked.p.consumes & ~asked.p.tlps))
+            - (asked.valid & asked.ready & asked.p.consumes & ~asked.p.tlps & ~asked.p.again))
 
     def _attach_sessions(self, m):
         keeper, tx, rx = self._keeper, self._packetizer, self._depacketizer
