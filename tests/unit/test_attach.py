@@ -72,6 +72,26 @@ def test_posted_requests_and_completions_pass_a_blocked_non_posted_one():
     assert (len(p), len(cpl)) == (2, 1)
 
 
+@pytest.mark.parametrize("blocked", [TlpClass.NP, TlpClass.CPL])
+def test_a_blocked_tlp_goes_on_however_many_posted_requests_have_passed_it(blocked):
+    """Also one that was behind the blocked one meanwhile."""
+    dut = Egress(64, depth=64)
+    posted = [Packet(bytes(12), TlpClass.P) for _ in range(200)]
+    waiting = [Packet(bytes([n] * 8), blocked) for n in range(3)]
+    got, p = [], []
+
+    async def late(ctx):
+        while len(p) < 200:
+            await ctx.tick()
+        await ctx.tick().repeat(10)
+        assert not got
+        await collect_packets(getattr(dut, PORTS[blocked]), len(waiting), got)(ctx)
+
+    simulate(dut, drive_packets(dut.i, waiting + posted), late,
+             collect_packets(dut.p, 200, p), deadline=3000)
+    assert [x.data for x in got] == [x.data for x in waiting]
+
+
 def test_ledger_grants_what_leaves():
     dut = CreditLedger(space=4096)
 

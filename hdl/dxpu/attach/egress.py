@@ -42,6 +42,9 @@ class Egress(wiring.Component):
         Pulse: a TLP larger than its queue was dropped.
     """
 
+    #: Bits of the number that tells whether a posted request came before another TLP.
+    STAMP_BITS = 22
+
     def __init__(self, width, *, depth):
         super().__init__({
             "i": In(PacketSignature(width, TlpClass)),
@@ -57,9 +60,9 @@ class Egress(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         i = self.i
-        # Posted requests that came and that were taken. As many as beats can be in the queue, one
-        # in the output register; one bit more tells "before" from "after" in modulo arithmetic.
-        bits = (self._depth + 2).bit_length() + 1
+        # Posted requests that came and that were taken, modulo. A TLP that waits may be passed by
+        # half as many as the numbers tell apart; deadlines of requests come long before.
+        bits = self.STAMP_BITS
         came, taken = Signal(bits), Signal(bits)
 
         queues = {cls: PacketQueue(self._width, depth=self._depth, meta=bits) for cls in TlpClass}

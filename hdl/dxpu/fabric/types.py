@@ -7,9 +7,11 @@ DXF v1 (docs/wire-format.md), numbers those of :mod:`dxpu.fabric.format`.
 
 from amaranth.lib import data
 
-__all__ = ["EPOCH_BITS", "LIFE_BITS", "Committed", "Control", "Credit", "Event", "FrameHeader",
-           "FrameRoute", "Greeting", "Hello", "PathMeta", "Reply", "RouteRequest", "TlpMeta",
-           "Verdict"]
+from ..tlp.types import TlpClass
+
+__all__ = ["EPOCH_BITS", "LIFE_BITS", "UNIT_BITS", "ClassMeta", "Committed", "Control", "Credit",
+           "Event", "FrameHeader", "FrameRoute", "Greeting", "Hello", "Limit", "PathMeta", "Reply",
+           "RouteRequest", "TlpMeta", "Verdict"]
 
 #: Bits of the number that tells the lives of a row apart. Each life begins with an exchange of
 #: events with the peer; no TLP waits in a queue while the number comes round.
@@ -17,6 +19,9 @@ LIFE_BITS = 8
 
 #: Bits of the number that tells a session's frames from those before it was opened, or failed.
 EPOCH_BITS = 2
+
+#: Bits of a number of data credits: up to 256 units of 16 bytes.
+UNIT_BITS = 9
 
 
 class Credit(data.Struct):
@@ -182,6 +187,24 @@ class TlpMeta(data.Struct):
 
     row: 6
     life: LIFE_BITS
+
+
+class ClassMeta(data.Struct):
+    """As :class:`TlpMeta`, and the credits that the TLP takes: one header and ``units`` of data of
+    its class."""
+
+    row: 6
+    life: LIFE_BITS
+    cls: TlpClass
+    units: UNIT_BITS
+
+
+class Limit(data.Struct):
+    """Credits granted, or used, since a life of a row began, modulo 2^16: TLPs, and units of
+    16 bytes of their data."""
+
+    header: 16
+    data: 16
 
 
 class PathMeta(data.Struct):
