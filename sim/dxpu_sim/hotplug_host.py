@@ -40,9 +40,10 @@ class HotPlugHost:
         self.visited = set()
         self.committed_ns = 0.0
 
-    async def boot(self):
-        """Fabric, enumeration, hot-plug drivers; no GPU is bound."""
-        await self.system.prepare()
+    async def boot(self, **options):
+        """Fabric, enumeration, hot-plug drivers; no GPU is bound. ``options`` are those of
+        :meth:`~dxpu_sim.system.SimulatedSystem.prepare`."""
+        await self.system.prepare(**options)
         await self.start()
 
     async def start(self):

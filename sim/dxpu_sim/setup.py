@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from cocotb.triggers import Lock, Timer, ValueChange, with_timeout
 
-__all__ = ["Proxy", "RegisterError", "bind", "open_session", "slot_state", "unbind",
-           "wait_for_slot"]
+__all__ = ["Proxy", "RegisterError", "bind", "let_open", "open_session", "slot_state", "unbind",
+           "wait_for_session", "wait_for_slot"]
 
 
 class RegisterError(Exception):
@@ -104,6 +104,33 @@ async def open_session(a, b, *, index_a, index_b, tag_a, tag_b, stream=0):
         await here.write(f"control.session[{index}].tags", tx=tx, rx=rx)
         await here.write(f"control.session[{index}].peer", node=there.node, stream=stream, valid=1)
         await here.write(f"control.session[{index}].open", strobe=1)
+
+
+async def let_open(host, box, *, index_host, index_box, boot, stream=0, **timers):
+    """Let a host and a box open a session by HELLO. ``boot`` is the boot counter of both;
+    ``timers`` are ``wait`` and ``quiet``, if others than the default ones are wanted."""
+    from dxpu.fabric.session import Mode
+    for here, there, index, mode in ((host, box, index_host, Mode.OPENS),
+                                     (box, host, index_box, Mode.ANSWERS)):
+        await here.write("control.node", number=here.node)
+        await here.write("control.boot", counter=boot)
+        if "wait" in timers:
+            await here.write("control.hello", wait=timers["wait"])
+        if "quiet" in timers:
+            await here.write("control.quiet", time=timers["quiet"])
+        await here.write(f"control.session[{index}].peer", node=there.node, stream=stream,
+                         mode=mode.value, valid=1)
+
+
+async def wait_for_session(proxy, index, *, open=True, timeout_us=1000):
+    """Wait until a session is open, or is not any more; returns what `hello` says of it."""
+    from dxpu.fabric.session import Phase
+    for _ in range(timeout_us):
+        state = await proxy.read(f"control.session[{index}].hello")
+        if (state["phase"] == Phase.OPEN.value) == open:
+            return state
+        await Timer(1, "us")
+    raise RegisterError(f"{proxy.name}: session {index} is {state} after {timeout_us} us")
 
 
 async def bind(host, port, box, slot, *, generation, operation_id, paths=0b01, stream=0):

@@ -10,7 +10,7 @@ from .driver import find_gpus
 from .gpu import Gpu
 from .hdl.system import BOX_NODE, HOST_NODE, System, node_name
 from .pcie import DutPort, Mailbox, RootComplex, quiet, until
-from .setup import Proxy, bind, open_session, wait_for_slot
+from .setup import Proxy, bind, let_open, open_session, wait_for_session, wait_for_slot
 from .switch_route import SwitchRoute
 
 __all__ = ["LOSS_COUNTERS", "SimulatedSystem"]
@@ -131,10 +131,12 @@ class SimulatedSystem:
         self.checker.mended("host")
         self.routes.reset()
 
-    async def prepare(self, *, packing_limit=512, retry_wait=None):
+    async def prepare(self, *, packing_limit=512, retry_wait=None, hello=None):
         """What the manager does before it binds: nodes, sessions, which slots hold a GPU.
 
-        ``retry_wait`` is that of the register ``control.retry``, if another is wanted.
+        ``retry_wait`` is that of the register ``control.retry``, if another is wanted. Sessions are
+        set up by registers, or opened by HELLO if ``hello`` has the arguments of
+        :func:`~dxpu_sim.setup.let_open`.
         """
         await Timer(1, "us")
         for proxy in (self.host, *self.boxes):
@@ -142,8 +144,12 @@ class SimulatedSystem:
             if retry_wait is not None:
                 await proxy.write("control.retry", wait=retry_wait)
         for n, box in enumerate(self.boxes):
-            a, b = self.rng.sample(range(1, 1 << 16), 2)
-            await open_session(self.host, box, index_a=n, index_b=0, tag_a=a, tag_b=b)
+            if hello:
+                await let_open(self.host, box, index_host=n, index_box=0, **hello)
+                await wait_for_session(self.host, n)
+            else:
+                a, b = self.rng.sample(range(1, 1 << 16), 2)
+                await open_session(self.host, box, index_a=n, index_b=0, tag_a=a, tag_b=b)
             there = sum(1 << s - 1 for owner, s in self.slots if owner == n)
             await box.write("control.present", slots=there)
 
