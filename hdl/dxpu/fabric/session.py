@@ -223,7 +223,7 @@ class SessionKeeper(wiring.Component):
         def again():
             """Another attempt, on the next path."""
             m.d.sync += [tries.eq(more), timer.eq(backoff),
-                         path.eq(Mux(path >= self._paths - 1, 0, path + 1))]
+                         path.eq(Mux(path == self._paths - 1, 0, path + 1))]
 
         def begin(tx_tag, boot_counter):
             """The session begins, with the tags that both ends know."""
