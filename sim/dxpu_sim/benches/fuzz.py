@@ -213,7 +213,8 @@ class Fuzz(Traffic):
                 if mask:
                     await self.fair(UP, self.write_to(function, dword,
                                                       f.read(dword) & kept[dword] | mask))
-        await self.drain(2000)
+        # What ends in the switch, as PME_TO_Ack, shows nowhere: time for the way there.
+        await self.drain(10_000)
         known, totals = self._known(), await self.totals()
         self.base.update({name: total - known[name] for name, total in totals.items()
                           if not name.endswith(CARRIED)})
