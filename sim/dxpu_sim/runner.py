@@ -104,7 +104,8 @@ def _runner():
     from cocotb_tools import runner
 
     class Verilator(runner.Verilator):
-        """cocotb's runner, but only what ``public.vlt`` names is visible to VPI.
+        """cocotb's runner, but only what ``public.vlt`` names is visible to VPI, and a run's own
+        environment variables win.
 
         With every signal public Verilator can optimise nothing away, which costs a factor.
         """
@@ -117,6 +118,12 @@ def _runner():
                     + ["CFG_CXXFLAGS_PCH_I=-include", "OPT_FAST=-O1", "OPT_GLOBAL=-O1",
                        "OPT_SLOW=-O0"] * (command[0] == "make")
                     for command in super()._build_command()]
+
+        def _set_env_common(self):
+            # What a run is given counts, not what this process has under the same name.
+            given = dict(getattr(self, "env", {}))
+            super()._set_env_common()
+            self.env.update(given)
 
     return Verilator()
 

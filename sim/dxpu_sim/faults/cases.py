@@ -72,7 +72,7 @@ def campaign() -> list[Case]:
                weight=weight, shows=("lost", "repeated") if part > 0.001 else ())
           for part, weight in ((0.001, 1), (0.01, 2), (0.03, 1), (0.1, 0.4))),
         Case("bursts", "losses in bursts of 4 frames on average",
-             hit(burst=0.01, relief=0.25), weight=0.4, shows=("lost", "repeated")),
+             hit(burst=0.01, relief=0.25), weight=0.5, shows=("lost", "repeated")),
         Case("control lost", "30% of ACK and SACK lost, nothing else", hit(CONTROL, loss=0.3),
              pause=share(0.99), shows=("lost",)),
         Case("data lost", "3% of all frames lost but ACK and SACK", hit(ALL & ~CONTROL, loss=0.03),
@@ -94,7 +94,7 @@ def campaign() -> list[Case]:
         Case("old frames", "1% of all frames come again up to 524 us later",
              {**hit(twice=0.01), "lateness": LIFETIME}, shows=("twice", "duplicate")),
         Case("flapping paths", "both paths die in turn, again and again", retry_wait=20,
-             flap_us=400, shows=("lost", "repeated", "path 1")),
+             flap_us=200, shows=("lost", "repeated", "path 1")),
         Case("slow ends", "both ends take nothing for up to 100 us, again and again",
              stall=share(0.3), shut_us=100),
         Case("idle line", "rare TLPs, 10% of all frames lost", hit(loss=0.1), pause=share(0.9995),
