@@ -108,10 +108,14 @@ class FaultBench(wiring.Component):
         m = Module()
         m.submodules.clock = SimClock("sync")
         m.d.sync += self.cycle.eq(self.cycle + 1)
+        # Verilator evaluates what hangs on an input at each step of time, not once a clock.
+        self._inputs = {name: Signal(member.shape, name=f"{name}_now")
+                        for name, member in self.signature.members.items() if member.flow is In}
+        m.d.sync += [now.eq(getattr(self, name)) for name, now in self._inputs.items()]
         busy = []
         for n, (end, peer) in enumerate(zip(ENDS, reversed(ENDS), strict=True)):
             engine = self._engines[end]
-            m.submodules[end] = ResetInserter(getattr(self, f"{end}_reset"))(engine)
+            m.submodules[end] = ResetInserter(self._inputs[f"{end}_reset"])(engine)
             self._set_up(m, end, peer)
             self._attach_traffic(m, n, end, engine)
             for path in range(self._paths):
@@ -120,10 +124,10 @@ class FaultBench(wiring.Component):
                 connect(m, self._engines[peer].frame_o[path], line.i)
                 connect(m, line.o, engine.frame_i[path])
                 m.d.comb += [
-                    line.delay.eq(self.delay),
-                    line.dead.eq(self.dead[path]),
-                    line.salt.eq(self.salt),
-                    *(line.faults[name].eq(getattr(self, fault_name(end, name)))
+                    line.delay.eq(self._inputs["delay"]),
+                    line.dead.eq(self._inputs["dead"][path]),
+                    line.salt.eq(self._inputs["salt"]),
+                    *(line.faults[name].eq(self._inputs[fault_name(end, name)])
                       for name, _ in fields(Faults)),
                     *(getattr(self, total_name(end, name, path)).eq(line.totals[name])
                       for name, _ in fields(LineTotals)),
@@ -138,16 +142,17 @@ class FaultBench(wiring.Component):
 
     def _set_up(self, m, end, peer):
         engine, session = self._engines[end], self._engines[end].sessions[0]
+        hello = self._inputs["hello"]
         m.d.comb += [
-            *(getattr(engine, name).eq(getattr(self, name)) for name in SETTINGS),
+            *(getattr(engine, name).eq(self._inputs[name]) for name in SETTINGS),
             engine.node.eq(NODES[end]),
             engine.open.eq(~0),
             session.valid.eq(1),
             session.node.eq(NODES[peer]),
-            session.mode.eq(Mux(self.hello, Mode.OPENS if end == "host" else Mode.ANSWERS,
+            session.mode.eq(Mux(hello, Mode.OPENS if end == "host" else Mode.ANSWERS,
                                 Mode.REGISTERS)),
-            engine.boot.eq(getattr(self, f"{end}_boot")),
-            engine.about.boot.eq(getattr(self, f"{end}_boot")),
+            engine.boot.eq(self._inputs[f"{end}_boot"]),
+            engine.about.boot.eq(self._inputs[f"{end}_boot"]),
             session.tx_tag.eq(TAGS[peer]),
             session.rx_tag.eq(TAGS[end]),
             getattr(self, f"{end}_failed").eq(engine.failed[0]),
@@ -169,16 +174,16 @@ class FaultBench(wiring.Component):
         connect(m, source.o, engine.tlp_i)
         connect(m, engine.tlp_o, sink.i)
         m.d.comb += [
-            source.fixed.eq(self.fixed),
-            sink.fixed.eq(self.fixed),
-            source.salt.eq(self.salt),
-            sink.salt.eq(self.salt),
-            source.enable.eq(getattr(self, f"{end}_enable")
-                             & (~self.hello | (engine.phase[0].as_value() == Phase.OPEN))),
-            source.abort.eq(getattr(self, f"{end}_reset")),
-            source.most.eq(getattr(self, f"{end}_most")),
-            source.pause.eq(getattr(self, f"{end}_pause")),
-            *(getattr(sink, name).eq(getattr(self, f"{end}_{name}"))
+            source.fixed.eq(self._inputs["fixed"]),
+            sink.fixed.eq(self._inputs["fixed"]),
+            source.salt.eq(self._inputs["salt"]),
+            sink.salt.eq(self._inputs["salt"]),
+            source.enable.eq(self._inputs[f"{end}_enable"] & (
+                ~self._inputs["hello"] | (engine.phase[0].as_value() == Phase.OPEN))),
+            source.abort.eq(self._inputs[f"{end}_reset"]),
+            source.most.eq(self._inputs[f"{end}_most"]),
+            source.pause.eq(self._inputs[f"{end}_pause"]),
+            *(getattr(sink, name).eq(self._inputs[f"{end}_{name}"])
               for name in ("stall", "shut")),
             getattr(self, f"{end}_made").eq(source.made),
             *(getattr(self, total_name(end, name)).eq(sink.totals[name])
