@@ -10,6 +10,7 @@ from dxpu.fabric.format import FrameType
 from dxpu.fabric.link import Link
 from dxpu.fabric.types import FrameHeader
 from dxpu_sim.formal import ProofFailed, prove
+from link_mutants import Eager, Repetitive
 
 NODE, PEER, TAG, CANDIDATE = 5, 9, 0xBEEF, 0xCAFE
 
@@ -163,24 +164,6 @@ class Reaches(InOrder):
     def cover(self, m, *events):
         for event in events:
             m.d.comb += Cover(event)
-
-
-class Eager(Link):
-    """Mutant: takes what comes behind a gap."""
-
-    def _judge_headers(self, m, busy):
-        super()._judge_headers(m, busy)
-        with m.If(self.stat_gap):
-            m.d.sync += self.verdict.payload.accept.eq(1)
-
-
-class Repetitive(Link):
-    """Mutant: takes what took effect before."""
-
-    def _judge_headers(self, m, busy):
-        super()._judge_headers(m, busy)
-        with m.If(self.stat_duplicate):
-            m.d.sync += self.verdict.payload.accept.eq(1)
 
 
 class Credulous(Link):

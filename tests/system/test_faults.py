@@ -4,14 +4,13 @@ import json
 from dataclasses import asdict
 
 import pytest
-from amaranth import *
 
-from dxpu.fabric.link import Link
 from dxpu_sim.cli import main
 from dxpu_sim.faults import cases
 from dxpu_sim.faults.score import score
 from dxpu_sim.hdl.fault_bench import FaultBench
 from dxpu_sim.runner import Design, simulate
+from link_mutants import Eager, Repetitive
 
 
 @pytest.mark.parametrize("tlps", [20_000, pytest.param(1_000_000, marks=pytest.mark.long)])
@@ -26,24 +25,6 @@ def test_campaign(tmp_path, tlps, capsys):
     assert not any(report[name] for name in ("lost", "duplicated", "reordered", "changed"))
     assert set(report["cases"]) == {c.name for c in [*cases.campaign(), *cases.goodput()]}
     assert (tmp_path / "goodput.svg").stat().st_size and (tmp_path / "goodput.png").stat().st_size
-
-
-class Eager(Link):
-    """Mutant: takes what comes behind a gap."""
-
-    def _judge_headers(self, m, busy):
-        super()._judge_headers(m, busy)
-        with m.If(self.stat_gap):
-            m.d.sync += self.verdict.payload.accept.eq(1)
-
-
-class Repetitive(Link):
-    """Mutant: takes what took effect before."""
-
-    def _judge_headers(self, m, busy):
-        super()._judge_headers(m, busy)
-        with m.If(self.stat_duplicate):
-            m.d.sync += self.verdict.payload.accept.eq(1)
 
 
 class Mutated(FaultBench):
