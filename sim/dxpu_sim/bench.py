@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from .cli import UserError
+from .options import file_to_write
 
 __all__ = ["add_arguments", "run"]
 
@@ -41,9 +42,7 @@ def run(arguments) -> int:
     if not widths or not set(widths) <= set(WIDTHS):
         raise UserError(f"--width must be of {', '.join(map(str, WIDTHS))}, "
                         f"not {arguments.width!r}")
-    out = None if arguments.out is None else Path(arguments.out)
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise UserError(f"--out must be a file in a folder that is there, not {str(out)!r}")
+    out = file_to_write("--out", arguments.out)
     measure = {"traversal": _traversal, "wire": _wire, "size": _size}[arguments.what]
     result = {width: measure(width) for width in widths}
     if out is not None:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .cli import UserError
+from .options import folder_to_write, whole_number
 from .progress import Progress
 
 __all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "system_design",
@@ -73,20 +74,10 @@ def parse_size(text: str) -> int:
     return int(match[1]) << {"": 0, "K": 10, "M": 20}[(match[2] or "").upper()]
 
 
-def _number(name, text, least, most):
-    try:
-        value = int(text, 0)
-    except ValueError:
-        value = None
-    if value is None or not least <= value <= most:
-        raise UserError(f"{name} must be a whole number from {least} to {most}, not {text!r}")
-    return value
-
-
 def options(arguments) -> Options:
     """Checked options; the first wrong value raises :exc:`~dxpu_sim.cli.UserError`."""
-    boxes = _number("--boxes", arguments.boxes, 1, MAX_BOXES)
-    gpus = _number("--gpus", arguments.gpus, 1, PORTS)
+    boxes = whole_number("--boxes", arguments.boxes, 1, MAX_BOXES)
+    gpus = whole_number("--gpus", arguments.gpus, 1, PORTS)
     if gpus < boxes:
         raise UserError(f"--gpus must be at least one per box: {boxes} boxes, but {gpus} "
                         f"GPU{'s' * (gpus > 1)}")
@@ -100,14 +91,13 @@ def options(arguments) -> Options:
     size = parse_size(arguments.size)
     if not 64 <= size <= MAX_SIZE:
         raise UserError(f"--size must be from 64 bytes to 16M, not {arguments.size!r}")
-    out = Path(arguments.out)
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out must be a folder, but {str(out)!r} is a file")
+    out = folder_to_write("--out", arguments.out)
     return Options(
         boxes=tuple(gpus // boxes + (n < gpus % boxes) for n in range(boxes)), width=width,
-        seed=_number("--seed", arguments.seed, 0, (1 << 32) - 1), size=size, wave=arguments.wave,
-        wave_cycles=_number("--wave-cycles", arguments.wave_cycles, 1000, 10_000_000),
-        reads=_number("--reads", arguments.reads, 1, 10_000), out=out)
+        seed=whole_number("--seed", arguments.seed, 0, (1 << 32) - 1), size=size,
+        wave=arguments.wave,
+        wave_cycles=whole_number("--wave-cycles", arguments.wave_cycles, 1000, 10_000_000),
+        reads=whole_number("--reads", arguments.reads, 1, 10_000), out=out)
 
 
 def run(arguments) -> int:

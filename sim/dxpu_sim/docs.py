@@ -1,8 +1,8 @@
 """``dxpu docs``: the pages that are made from descriptions: registers, configuration, ports."""
 
-from pathlib import Path
 
 from .cli import UserError
+from .options import folder_to_write
 from .files import write_text
 from .progress import Progress
 
@@ -20,9 +20,7 @@ def add_arguments(parser):
 
 def run(arguments) -> int:
     """Write all pages; files of other names in the folder are left alone."""
-    out = Path(arguments.out)
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out must be a folder, but {str(out)!r} is a file")
+    out = folder_to_write("--out", arguments.out)
     progress = Progress()
     progress.step("Making the pages")
     made = pages()

@@ -5,10 +5,10 @@ import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
-from pathlib import Path
 
 from ..cli import UserError
 from ..files import write_text
+from ..options import file_to_write, folder_to_write, whole_number
 from ..progress import Progress
 from . import cases, plot
 from .score import ERRORS, goodput, goodput_in_theory, score
@@ -42,16 +42,6 @@ def add_arguments(parser):
                         help="cases to run at a time")
 
 
-def _whole(option, text, least, most):
-    try:
-        value = int(text)
-    except ValueError:
-        value = None
-    if value is None or not least <= value <= most:
-        raise UserError(f"{option} must be a whole number from {least} to {most}, not {text!r}")
-    return value
-
-
 def run(arguments) -> int:
     """Run the campaign; 0 only if no TLP was lost, doubled, out of order or changed, every frame
     is explained, and the goodput is what the contract says."""
@@ -64,15 +54,11 @@ def run(arguments) -> int:
         for case in chosen:
             print(f"{case.name:<16} {case.text}")
         return 0
-    tlps = _whole("--tlps", arguments.tlps, 1, 10**9)
-    seed = _whole("--seed", arguments.seed, 0, (1 << 32) - 1)
-    jobs = _whole("--jobs", arguments.jobs, 1, 64)
-    file = Path(arguments.json) if arguments.json else None
-    if file is not None and (file.is_dir() or not file.parent.is_dir()):
-        raise UserError(f"--json must be a file in a folder that is there, not {arguments.json!r}")
-    out = Path(arguments.out)
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out must be a folder, but {arguments.out!r} is a file")
+    tlps = whole_number("--tlps", arguments.tlps, 1, 10**9)
+    seed = whole_number("--seed", arguments.seed, 0, (1 << 32) - 1)
+    jobs = whole_number("--jobs", arguments.jobs, 1, 64)
+    file = file_to_write("--json", arguments.json)
+    out = folder_to_write("--out", arguments.out)
     return _Campaign(chosen, tlps, seed, jobs, out, file).run()
 
 
@@ -192,11 +178,10 @@ class _Campaign:
 
     def _draw(self, measured):
         """Draw the goodput; returns the files."""
-        frame = next(case.packing_limit for case in cases.goodput())
-        delay = cases.goodput()[0].delay
+        case = cases.goodput()[0]
 
         def theory(loss):
-            return goodput_in_theory(loss, frame=frame, delay=delay)
+            return goodput_in_theory(loss, frame=case.packing_limit, delay=case.delay)
 
         paths = [self._out / "goodput.svg", self._out / "goodput.png"]
         plot.draw(measured, theory, LEAST_GOODPUT, paths)

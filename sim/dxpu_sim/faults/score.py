@@ -80,7 +80,10 @@ def score(case: Case, result: dict) -> Score:
 
 
 def _frames(end, peer, result):
-    """What does not add up of the frames to ``end``."""
+    """What does not add up of the frames to ``end``; nothing while some are on their way."""
+    if result["stuck"]:
+        return []
+
     def line(name):
         return sum(result[f"to_{end}_path{path}_{name}"] for path in range(PATHS))
 
@@ -101,8 +104,6 @@ def _frames(end, peer, result):
         sums["refused by the link and by cause"] = (refused, causes)
     if not line("twice") and not line("late") and not dropped:
         sums["changed and dropped for it"] = (line("changed"), engine(_CHANGED))
-    if result["stuck"]:
-        return []  # some are still on their way
     return [f"frames to the {end} {what}: {a:,}, {b:,}"
             for what, (a, b) in sums.items() if a != b]
 

@@ -2,10 +2,10 @@
 
 import json
 import sys
-from pathlib import Path
 
 from ..cli import UserError
 from ..files import write_text
+from ..options import file_to_write, folder_to_write
 from .catalogue import MODELS, SIZES, Case, cases
 from .chart import chart
 from .search import Result, search
@@ -41,12 +41,8 @@ def run(arguments) -> int:
     for name in arguments.model or ():
         if name not in MODELS:
             raise UserError(f"--model must be one of {', '.join(MODELS)}, not {name!r}")
-    file = Path(arguments.json) if arguments.json else None
-    if file is not None and (file.is_dir() or not file.parent.is_dir()):
-        raise UserError(f"--json must be a file in a folder that exists, not {arguments.json!r}")
-    folder = Path(arguments.draw) if arguments.draw else None
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise UserError(f"--draw must be a folder, but {arguments.draw!r} is a file")
+    file = file_to_write("--json", arguments.json)
+    folder = folder_to_write("--draw", arguments.draw) if arguments.draw else None
     chosen = [case for case in cases(arguments.size)
               if not arguments.model or case.model in arguments.model]
     if arguments.list:

@@ -1,0 +1,34 @@
+"""Checks of what users give to commands; each mistake is one line."""
+
+from pathlib import Path
+
+from .cli import UserError
+
+__all__ = ["file_to_write", "folder_to_write", "whole_number"]
+
+
+def whole_number(option: str, text: str, least: int, most: int) -> int:
+    """``text`` as a number of ``least`` to ``most``, decimal or with a prefix such as 0x."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise UserError(f"{option} must be a whole number from {least} to {most}, not {text!r}")
+    return value
+
+
+def file_to_write(option: str, text: str | None) -> Path | None:
+    """A file that can be made where its folder is there; ``None`` for none."""
+    path = Path(text) if text else None
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise UserError(f"{option} must be a file in a folder that is there, not {text!r}")
+    return path
+
+
+def folder_to_write(option: str, text: str) -> Path:
+    """A folder, or what can become one."""
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{option} must be a folder, but {text!r} is a file")
+    return path
