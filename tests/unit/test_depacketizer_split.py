@@ -192,7 +192,7 @@ def broken_sequences(rng):
                       [], {"body": 1, "padding": 1}),
         "refused and in no place": (seen(a, accept=False), [], {"refused": 1}),
         "refused and wrong": (seen(hdr) + seen(peer.frame(wrong), accept=False) + seen(a, b, c),
-                              [tlp], {"record": 1}),
+                              [tlp], {"refused": 1}),
         "odd, no and too much length": (
             [(Packet(edit(short, (34, x >> 8), (35, x & 255))), (1, 0)) for x in (1, 8, 0x1000)],
             [], {"length": 3}),

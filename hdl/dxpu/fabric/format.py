@@ -259,7 +259,8 @@ class DropCause(IntEnum):
     PADDING = 8
     """Padding after a record or after the body not zero."""
     RECORD = 9
-    """A record's CRC-32C, with its binding word, is wrong; or that of DATA."""
+    """A record's CRC-32C, with its binding word, is wrong; or that of DATA, if the link accepts
+    it: behind a gap nobody can tell."""
     BODY = 10
     """A body's CRC-32C is wrong, or a zero field in it is not zero, or an entry's class is not
     that of its place."""

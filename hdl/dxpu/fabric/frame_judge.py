@@ -102,7 +102,8 @@ class FrameJudge(wiring.Component):
                 ended.eq(1), bad_record.eq(self.bad_record), bad_body.eq(self.bad_body)]
 
         is_ack, is_event = header.type == FrameType.ACK, header.type == FrameType.EVENT
-        is_sack = header.type == FrameType.SACK
+        is_sack, is_data = header.type == FrameType.SACK, header.type == FrameType.DATA
+        refused = verdict.valid & ~verdict.payload.accept
         bad_fields = (is_event & natural(body, 1, 1).any()) | ((is_ack | is_sack) & Cat(
             natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any()) | (
                 is_sack & natural(body, ACK_BYTES, SACK_COUNT_BYTES).any())
@@ -117,10 +118,11 @@ class FrameJudge(wiring.Component):
             DropCause.FIELD: checked.field,
             DropCause.LENGTH: self.result.length | is_sack & natural(body, ACK_BYTES, 2).any(),
             DropCause.PADDING: self.result.padding,
-            DropCause.RECORD: bad_record & ~self.misplaced,
+            # The CRC of DATA runs from its TLP's beginning, which is not known behind a gap.
+            DropCause.RECORD: bad_record & ~self.misplaced & ~(is_data & refused),
             DropCause.BODY: bad_body | bad_fields,
             DropCause.OVERFLOW: self.result.overflow | self.oversized,
-            DropCause.REFUSED: verdict.valid & ~verdict.payload.accept,
+            DropCause.REFUSED: refused,
             DropCause.UNHANDLED: checked.unhandled,
         }[cause] for cause in DropCause))
 
