@@ -1,6 +1,7 @@
 """``dxpu faults``: TLPs over lines that lose, double, delay, reorder and change frames."""
 
 import json
+import math
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -66,9 +67,10 @@ class _Campaign:
     def __init__(self, chosen, tlps, seed, jobs, out, file):
         self._chosen, self._seed, self._jobs = chosen, seed, jobs
         self._out, self._file = out, file
-        weight = sum(case.weight for case in chosen)
-        self._tlps = {case.name: 2 * round(max(tlps / weight, LEAST_TLPS) * case.weight / 2)
-                      for case in chosen}
+        # Those of cases that lose some, as they must, do not count.
+        weight = sum(case.weight for case in chosen if not case.reboot_us)
+        share = max(tlps / weight if weight else tlps, LEAST_TLPS)
+        self._tlps = {case.name: 2 * math.ceil(share * case.weight / 2) for case in chosen}
         self._results, self._scores = {}, {}
 
     def run(self):
