@@ -3,6 +3,7 @@
 from .egress import Egress
 from .ingress import CreditLedger, CreditLimits
 from .port import PciePort, connect_egress, connect_grants
+from .shared_egress import ClassStreams, SharedEgress
 
-__all__ = ["CreditLedger", "CreditLimits", "Egress", "PciePort", "connect_egress",
-           "connect_grants"]
+__all__ = ["ClassStreams", "CreditLedger", "CreditLimits", "Egress", "PciePort", "SharedEgress",
+           "connect_egress", "connect_grants"]

@@ -5,7 +5,6 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..stream import PacketSignature, connect
-from .egress import Egress
 from .ingress import CreditLimits
 
 __all__ = ["PciePort", "connect_egress", "connect_grants"]
@@ -53,8 +52,8 @@ class PciePort(wiring.Signature):
         return type(self) is type(other) and self._width == other._width
 
 
-def connect_egress(m, egress: Egress, port):
-    """Connect the class streams of ``egress`` to the transmit side of ``port``."""
+def connect_egress(m, egress, port):
+    """Connect the streams ``p``, ``np``, ``cpl`` of ``egress`` to the transmit side of ``port``."""
     for name in ("p", "np", "cpl"):
         connect(m, getattr(egress, name), getattr(port, f"tx_{name}"))
 

@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arbiter import PacketArbiter
-from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_grants
+from ..attach import CreditLedger, PciePort, SharedEgress, connect_egress, connect_grants
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
@@ -52,8 +52,10 @@ class BoxProxy(wiring.Component):
         As of the host proxy.
     """
 
-    #: Bytes of the buffer of each slot and direction, and class towards PCIe.
+    #: Bytes of the buffer of each slot from PCIe.
     BUFFER = 2048
+    #: Bytes of those towards PCIe: posted and non-posted requests, completions.
+    REGIONS = (2048, 1024, 2048)
 
     def __init__(self, width, *, slots=8, paths=2, sessions=4, split=False):
         if slots not in range(1, 17):
@@ -66,7 +68,7 @@ class BoxProxy(wiring.Component):
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
         self._queues = [PacketQueue(width, depth=self._depth) for _ in range(slots)]
-        self._egress = [Egress(width, depth=self._depth) for _ in range(slots)]
+        self._egress = SharedEgress(width, slots=slots, space=self.REGIONS)
         self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
         self._macs = make_macs(width, paths)
         self._stats = {
@@ -75,8 +77,9 @@ class BoxProxy(wiring.Component):
         }
         for name, parser in self._parsers.items():
             self._stats |= stats_of(f"{name}_", parser)
-        for n, (queue, egress) in enumerate(zip(self._queues, self._egress, strict=True)):
-            self._stats |= stats_of(f"slot{n + 1}_", queue) | stats_of(f"egress{n + 1}_", egress)
+        for n, queue in enumerate(self._queues):
+            self._stats |= stats_of(f"slot{n + 1}_", queue)
+            self._stats[f"egress{n + 1}_overflow"] = self._egress.overflow[n]
         for n, mac in enumerate(self._macs):
             self._stats |= stats_of(f"mac{n}_", mac)
         self._registers = ProxyRegisters(
@@ -113,8 +116,8 @@ class BoxProxy(wiring.Component):
             bindings.link_up.eq(Cat(slot.link_up for slot in self.slot)),
             bindings.restart.eq(file.reset.slots),
             bindings.empty.eq(Cat(
-                ~(queue.level.any() | queue.o.valid) & egress.empty
-                for queue, egress in zip(self._queues, self._egress, strict=True))),
+                ~(queue.level.any() | queue.o.valid) & empty
+                for queue, empty in zip(self._queues, self._egress.empty, strict=True))),
             engine.open.eq(bindings.open),
             engine.lives.eq(bindings.lives),
             self.reset.eq(bindings.reset),
@@ -168,7 +171,8 @@ class BoxProxy(wiring.Component):
         m.submodules.to_slots = parser = self._parsers["to_slots"]
         m.submodules.alive = gate = self._gate
         plain = [k for k, _ in PacketLayout(self._width)]
-        came, o = self._engine.tlp_o, gate.o
+        m.submodules.egress = egress = self._egress
+        came, o, meta = self._engine.tlp_o, gate.o, gate.o.payload.meta
         connect(m, parser.o, gate.i)
         m.d.comb += [
             *(parser.i.payload[k].eq(came.payload[k]) for k in plain),
@@ -178,13 +182,13 @@ class BoxProxy(wiring.Component):
             came.ready.eq(parser.i.ready),
             gate.open.eq(self._bindings.open),
             gate.lives.eq(self._bindings.lives),
+            *(egress.i.payload[k].eq(o.payload[k]) for k in plain),
+            egress.i.payload.meta.row.eq(meta.row),
+            egress.i.payload.meta.life.eq(meta.life),
+            egress.i.payload.meta.cls.eq(meta.info.cls),
+            egress.i.payload.meta.units.eq((meta.info.payload_dwords + 3)[2:]),
+            egress.i.valid.eq(o.valid),
+            o.ready.eq(egress.i.ready),
         ]
-        for n, (slot, egress) in enumerate(zip(self.slot, self._egress, strict=True)):
-            m.submodules[f"egress{n + 1}"] = egress
-            connect_egress(m, egress, wiring.flipped(slot))
-            m.d.comb += [
-                *(egress.i.payload[k].eq(o.payload[k]) for k in plain),
-                egress.i.payload.meta.eq(o.payload.meta.info.cls),
-            ]
-            with m.If(o.payload.meta.row == n):
-                m.d.comb += [egress.i.valid.eq(o.valid), o.ready.eq(egress.i.ready)]
+        for streams, slot in zip(egress.slot, self.slot, strict=True):
+            connect_egress(m, streams, wiring.flipped(slot))

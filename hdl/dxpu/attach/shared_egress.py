@@ -1,0 +1,367 @@
+"""From the fabric to many PCIe ports: the queues of all slots and classes in one memory.
+
+Ref: PCIe Base 5.0, 2.4.1 (ordering), design of the TLP boundary in docs/architecture.md
+"""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..fabric.types import UNIT_BITS, ClassMeta
+from ..priority import Turns
+from ..stream import PacketLayout, PacketSignature, Register, check_width, connect
+from ..tlp.types import TlpClass
+
+__all__ = ["ClassStreams", "SharedEgress"]
+
+P, NP, CPL = (cls.value for cls in TlpClass)
+
+
+def ClassStreams(width):
+    """Packet streams ``p``, ``np``, ``cpl``: posted and non-posted requests, completions."""
+    return wiring.Signature(dict.fromkeys(("p", "np", "cpl"), Out(PacketSignature(width))))
+
+
+class SharedEgress(wiring.Component):
+    """As an :class:`~.egress.Egress` for each slot, with regions of one block RAM for queues.
+
+    A non-posted request or a completion is offered only after every posted request of its slot
+    that came before it was taken whole. Within a slot and class the order is kept. TLPs are stored
+    whole before they are offered. A stream that is not taken, not even in the middle of a TLP,
+    stops no other. Nothing is dropped but what ends with ``discard`` and what is larger than its
+    region, which is counted. A TLP that finds its region full (of beats, or of ``packets`` TLPs)
+    waits, and all that comes behind it; whoever sends only what was ``released`` never waits.
+
+    Latency, when nothing else is inside: the first beat is offered five cycles after the last one
+    was taken. What had to wait for a posted request is offered at most eight cycles after that was
+    taken. Throughput one beat per cycle, one in two cycles for a single stream; streams have turns
+    beat by beat. After reset it takes four cycles for each slot until TLPs are taken.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    slots : int
+        Slots, 1 to 16.
+    space : three int
+        Bytes of the regions of a slot for posted and non-posted requests and completions; powers of
+        two of at least two beats.
+    packets : int
+        TLPs that a region holds at most; a power of two.
+
+    Members
+    -------
+    i : packet stream with meta :class:`~dxpu.fabric.types.ClassMeta`
+        ``row`` is the slot's index.
+    slot : array of :func:`ClassStreams`
+    empty : ``slots``
+        Nothing for slot n is inside, and all releases were told.
+    released, released_strobe : :class:`~dxpu.fabric.types.ClassMeta`, 1
+        A TLP has left its region (``life`` is 0).
+    overflow : ``slots``
+        Pulses: a TLP larger than its region was dropped.
+    """
+
+    def __init__(self, width, *, slots, space=(2048, 1024, 2048), packets=64):
+        if slots not in range(1, 17):
+            raise ValueError(f"slots must be 1 to 16, not {slots!r}")
+        beats = tuple(8 * size // check_width(width) for size in space)
+        if len(beats) != 3 or any(n < 2 or n & (n - 1) for n in beats):
+            raise ValueError(
+                f"space must be three powers of two of at least two beats, not {space!r}")
+        if not isinstance(packets, int) or packets < 2 or packets & (packets - 1):
+            raise ValueError(f"packets must be a power of two of at least 2, not {packets!r}")
+        super().__init__({
+            "i": In(PacketSignature(width, ClassMeta)),
+            "slot": Out(ClassStreams(width)).array(slots),
+            "empty": Out(slots),
+            "released": Out(ClassMeta),
+            "released_strobe": Out(1),
+            "overflow": Out(slots),
+        })
+        self._slots = slots
+        #: Of each class: beats of a region, TLPs in it.
+        self.beats, self.packets = beats, packets
+        self._stored = {k: PacketLayout(width)[k].shape for k in ("data", "dwords", "last")}
+        self._slot_bits = max(1, (slots - 1).bit_length())
+        #: Queue numbers are slot and class, the class above; those of the classes that may have to
+        #: wait for posted requests again from 0 on.
+        self._queues, self._waiters = 3 << self._slot_bits, 2 << self._slot_bits
+
+    def elaborate(self, platform):
+        m = Module()
+        place = max(self.beats).bit_length()
+        packet = self.packets.bit_length()
+        # Counters of what went by, modulo twice what can be inside.
+        point = data.StructLayout({"place": place, "packets": packet})
+        # A TLP whose older posted requests have left is noticed as such before so many more have:
+        # its whole queue has its turns, in each of which the others have theirs.
+        stamp = (self.packets * (self._waiters + 4)).bit_length() + 1
+        note = data.StructLayout({"beats": place, "older": stamp})
+
+        # Regions one behind the other, largest first, so each begins at a multiple of its size.
+        depth, self._start = 0, [0] * 3
+        for cls in sorted(range(3), key=lambda n: -self.beats[n]):
+            self._start[cls], depth = depth, depth + self._slots * self.beats[cls]
+        memories = {
+            "memory": (data.StructLayout(self._stored), depth),
+            # Of TLPs that may have to wait: their size, and posted requests that are older.
+            "notes": (note, self._waiters * self.packets),
+            "units": (UNIT_BITS, self._queues * self.packets),
+            # What came whole; what may leave, as long as a TLP waits; beats and TLPs that left.
+            "tails": (point, self._queues),
+            "limits": (point, self._waiters),
+            "heads": (place, self._queues),
+            "counts": (packet, self._queues),
+        }
+        for name, (shape, size) in memories.items():
+            m.submodules[name] = memories[name] = Memory(shape=shape, depth=size, init=[])
+            setattr(self, f"_{name}", memories[name])
+        ports = {name: memories[name].write_port() for name in ("tails", "limits", "heads",
+                                                                "counts")}
+        self._write = ports
+
+        clears, clearing = Signal(range(self._queues)), Signal(init=1)
+        self._clearing = clearing
+        # By queue: there are beats that may leave; beats between here and PCIe (0, 1, 2).
+        self._want, self._wants = Signal(self._queues), Signal(self._queues)
+        self._one, self._two = Signal(self._queues), Signal(self._queues)
+        # By queue that may wait: there are TLPs whose turn has not come.
+        self._pending, self._pends = Signal(self._waiters), Signal(self._waiters)
+        # Posted requests of each slot that came, and that were taken whole.
+        self._came = [Signal(stamp, name=f"came{n}") for n in range(self._slots)]
+        self._taken = [Signal(stamp, name=f"taken{n}") for n in range(self._slots)]
+        self._gone = Signal(self._slots)       # strobes: one was taken
+        self._letting = Signal()               # the limits are being written
+        self._admits = Signal(self._waiters)   # strobes: one more TLP of a queue may leave
+        self._passed = Signal(self._slots)     # none is on the way into its region
+
+        self._admit(m)
+        self._enter(m)
+        self._fetch(m)
+        with m.If(clearing):
+            m.d.sync += [clears.eq(clears + 1), clearing.eq(clears != self._queues - 1)]
+            for port in ports.values():
+                m.d.comb += [port.en.eq(1), port.addr.eq(clears), Value.cast(port.data).eq(0)]
+        return m
+
+    def _read(self, memory, address, domain="comb"):
+        port = memory.read_port(domain=domain)
+        return port, port.addr.eq(address)
+
+    def _address(self, slot, cls, place):
+        """Where beat ``place`` of a queue is."""
+        return Array([Cat(place[:n.bit_length() - 1], slot + self._start[c] // n)
+                      for c, n in enumerate(self.beats)])[cls]
+
+    def _is_full(self, cls, end, start):
+        """Whether there are as many beats between these places as a region has."""
+        other = end ^ start
+        return Array([other[:n.bit_length()] == n for n in self.beats])[cls]
+
+    def _is_quiet(self):
+        """By slot: all posted requests that came were taken."""
+        return Cat(a == b for a, b in zip(self._came, self._taken, strict=True))
+
+    def _are_gone(self, taken, older):
+        """Whether all of so many posted requests were taken."""
+        return ~(taken - older)[len(older) - 1]
+
+    def _woken(self):
+        """Queues that wait for a posted request that is being taken."""
+        return Cat(self._gone, C(0, (1 << self._slot_bits) - self._slots)).replicate(2)
+
+    def _enter(self, m):
+        """TLPs into their regions."""
+        m.submodules.stage = stage = Register(self.i.payload.shape())
+        connect(m, wiring.flipped(self.i), stage.i)
+        beat = stage.o.payload
+        slot, cls = beat.meta.row[:self._slot_bits], Value.cast(beat.meta.cls)
+        queue, waiter = Signal(range(self._queues)), Signal(range(self._waiters))
+        tail, at_tail = self._read(self._tails, queue)
+        head, at_head = self._read(self._heads, queue)
+        count, at_count = self._read(self._counts, queue)
+        new, write = self._write["tails"], self._memory.write_port()
+        start, here, place = (Signal.like(head.data) for _ in range(3))
+        m.d.comb += [
+            queue.eq(Cat(slot, cls)), waiter.eq(Cat(slot, cls == CPL)), at_tail, at_head, at_count,
+            start.eq(tail.data.place),
+            here.eq(Mux(beat.first, start, place)),
+            write.addr.eq(self._address(slot, cls, here)),
+            *(write.data[k].eq(beat[k]) for k in self._stored),
+            new.addr.eq(queue),
+            new.data.place.eq(here + 1),
+            new.data.packets.eq(tail.data.packets + 1),
+        ]
+
+        full, larger, dropping, stored = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            full.eq(self._is_full(cls, here, head.data)
+                    | ((tail.data.packets ^ count.data) == self.packets)),
+            larger.eq(~beat.first & self._is_full(cls, here, start)),
+        ]
+        with m.If(dropping):
+            m.d.comb += stage.o.ready.eq(1)
+            with m.If(stage.o.valid & beat.last):
+                m.d.comb += self.overflow.eq(1 << slot)
+                m.d.sync += dropping.eq(0)
+        with m.Elif(stage.o.valid & larger):
+            m.d.sync += dropping.eq(1)
+        with m.Elif(~full & ~self._clearing):
+            m.d.comb += [stage.o.ready.eq(1), write.en.eq(stage.o.valid),
+                         stored.eq(stage.o.valid & beat.last & ~beat.discard)]
+        with m.If(write.en):
+            m.d.sync += place.eq(here + 1)
+
+        note, units = self._notes.write_port(), self._units.write_port()
+        index = tail.data.packets[:-1]
+        quiet, at_once = Signal(self._slots), Signal()
+        let = self._write["limits"]
+        m.d.comb += [
+            new.en.eq(stored), note.en.eq(stored & (cls != P)), units.en.eq(stored),
+            note.addr.eq(Cat(index, waiter)), units.addr.eq(Cat(index, queue)),
+            units.data.eq(beat.meta.units),
+            note.data.beats.eq(here + 1 - start),
+            note.data.older.eq(Array(self._came)[slot]),
+            # One that has nothing to wait for may leave at once.
+            quiet.eq(self._is_quiet()),
+            at_once.eq(quiet.bit_select(slot, 1) & ~self._pending.bit_select(waiter, 1)
+                       & ~self._letting),
+        ]
+        with m.If(stored):
+            with m.If((cls == P) | at_once):
+                m.d.comb += self._wants.eq(1 << queue)
+            with m.Else():
+                m.d.comb += self._pends.eq(1 << waiter)
+            with m.If((cls != P) & at_once):
+                m.d.comb += [let.en.eq(1), let.addr.eq(waiter), let.data.eq(new.data)]
+        for n, came in enumerate(self._came):
+            with m.If(stored & (cls == P) & (slot == n)):
+                m.d.sync += came.eq(came + 1)
+
+        # Two can be on the way in at most.
+        ends = stage.o.valid & stage.o.ready & beat.last
+        for n in range(self._slots):
+            inside = Signal(2, name=f"inside{n}")
+            begins = (self.i.valid & self.i.ready & self.i.payload.first
+                      & (self.i.payload.meta.row == n))
+            m.d.sync += inside.eq(inside + begins - (ends & (slot == n)))
+            m.d.comb += self._passed[n].eq(~inside.any())
+
+    def _admit(self, m):
+        """Lets TLPs go whose older posted requests were taken."""
+        m.submodules.waiting = turns = Turns(count=self._waiters)
+        asleep, busy = Signal(self._waiters), Signal(self._waiters)
+        m.d.comb += turns.requests.eq(self._pending & ~asleep & ~busy)
+
+        # Where is its note?
+        point, at_point = self._read(self._limits, turns.number)
+        note = self._notes.read_port()
+        m.d.comb += [at_point, note.addr.eq(Cat(point.data.packets[:-1], turns.number))]
+        # The note, in two cycles: a block RAM is slow.
+        read, valid = Signal.like(turns.number), Signal()
+        waiter, found = Signal.like(turns.number), Signal.like(note.data)
+        m.d.sync += [read.eq(turns.number), valid.eq(turns.valid),
+                     waiter.eq(read), found.eq(note.data), self._letting.eq(valid)]
+
+        slot = waiter[:self._slot_bits]
+        old, at_old = self._read(self._limits, waiter)
+        tail, at_tail = self._read(self._tails, waiter + (1 << self._slot_bits))
+        new, mine = self._write["limits"], Signal(self._waiters)
+        allowed, last = Signal(), Signal()
+        m.d.comb += [
+            at_old, at_tail,
+            mine.eq(Mux(self._letting, 1 << waiter, 0)),
+            allowed.eq(self._are_gone(Array(self._taken)[slot], found.older)),
+        ]
+        with m.If(self._letting):
+            m.d.comb += [
+                new.en.eq(allowed), new.addr.eq(waiter),
+                new.data.place.eq(old.data.place + found.beats),
+                new.data.packets.eq(old.data.packets + 1),
+                self._admits.eq(Mux(allowed, mine, 0)),
+                last.eq(allowed & (new.data.packets == tail.data.packets)),
+            ]
+        m.d.sync += [
+            busy.eq((busy | turns.now) & ~mine),
+            self._pending.eq(self._pending & ~Mux(last, mine, 0) | self._pends),
+            # One that was taken meanwhile may be the one it waits for.
+            asleep.eq((asleep | Mux(allowed, 0, mine)) & ~self._woken()),
+        ]
+
+    def _fetch(self, m):
+        """Beats from the memory to their streams, and news of TLPs that have left."""
+        m.submodules.beats = turns = Turns(count=self._queues)
+        queue, slot_bits = turns.number, self._slot_bits
+        slot, cls = queue[:slot_bits], queue[slot_bits:]
+        m.d.comb += turns.requests.eq(self._want & ~self._two & ~turns.chosen)
+        head, at_head = self._read(self._heads, queue)
+        tail, at_tail = self._read(self._tails, queue)
+        limit, at_limit = self._read(self._limits, Cat(slot, cls == CPL))
+        new, read = self._write["heads"], self._memory.read_port()
+        drained = Signal()
+        m.d.comb += [
+            at_head, at_tail, at_limit,
+            new.addr.eq(queue), new.data.eq(head.data + 1), new.en.eq(turns.valid),
+            drained.eq(new.data == Mux(cls == P, tail.data.place, limit.data.place)),
+            read.addr.eq(self._address(slot, cls, head.data)), read.en.eq(turns.valid),
+        ]
+        admitted = Cat(C(0, 1 << slot_bits), self._admits)
+        m.d.sync += self._want.eq(
+            self._want & ~Mux(drained, turns.chosen, 0) | self._wants | admitted)
+
+        arrived, number, ended, which = (Signal(), Signal.like(queue), Signal(),
+                                         Signal.like(queue))
+        arrives = Signal(self._queues)
+        m.d.sync += [arrives.eq(turns.chosen), arrived.eq(turns.valid), number.eq(queue),
+                     ended.eq(arrived & read.data.last), which.eq(number)]
+        self._deliver(m, read.data, arrives, turns.now)
+
+        count, at_count = self._read(self._counts, which)
+        left, units = self._write["counts"], self._units.read_port()
+        told, row = Signal(self._slots), Signal(slot_bits)
+        m.d.comb += [
+            at_count, left.addr.eq(which), left.data.eq(count.data + 1), left.en.eq(ended),
+            units.addr.eq(Cat(count.data[:-1], which)),
+            self.released.row.eq(row), self.released.units.eq(units.data),
+        ]
+        m.d.sync += [self.released_strobe.eq(ended), row.eq(which),
+                     self.released.cls.eq(which[slot_bits:])]
+        m.d.comb += told.eq(~(Mux(ended, 1 << which[:slot_bits], 0)
+                              | Mux(self.released_strobe, 1 << row, 0)))
+        for n in range(self._slots):
+            mine = [n + (cls << slot_bits) for cls in range(3)]
+            m.d.comb += self.empty[n].eq(
+                self._passed[n] & told[n]
+                & ~Cat(*((self._want[q], self._one[q], self._two[q]) for q in mine),
+                       *(self._pending[q] for q in mine[:2])).any())
+
+    def _deliver(self, m, beat, arrives, picked):
+        """Beats from the memory to the slots."""
+        for q in range(self._queues):
+            n, cls = q % (1 << self._slot_bits), q >> self._slot_bits
+            if n >= self._slots:
+                continue
+            name = ("p", "np", "cpl")[cls]
+            out = getattr(self.slot[n], name)
+            m.submodules[f"{name}{n}"] = stage = Register(beat.shape())
+            first, takes = Signal(init=1, name=f"first_{name}{n}"), Signal(name=f"takes_{name}{n}")
+            one, two = self._one[q], self._two[q]
+            m.d.comb += [
+                stage.i.payload.eq(beat), stage.i.valid.eq(arrives[q]),
+                *(out.payload[k].eq(stage.o.payload[k]) for k in self._stored),
+                out.payload.first.eq(first),
+                out.valid.eq(stage.o.valid), stage.o.ready.eq(out.ready),
+                takes.eq(out.valid & out.ready),
+            ]
+            with m.If(takes):
+                m.d.sync += first.eq(out.payload.last)
+            with m.If(picked[q] & ~takes):
+                m.d.sync += [one.eq(1), two.eq(one)]
+            with m.Elif(~picked[q] & takes):
+                m.d.sync += [one.eq(two), two.eq(0)]
+            if cls == P:
+                m.d.comb += self._gone[n].eq(takes & out.payload.last)
+                with m.If(self._gone[n]):
+                    m.d.sync += self._taken[n].eq(self._taken[n] + 1)
