@@ -105,7 +105,8 @@ def _size(width):
                  "tee -q -o stat.json stat -json"], cwd=folder, capture_output=True, text=True)
             stat = Path(folder, "stat.json")
             if done.returncode or not stat.exists():
-                raise UserError(f"Yosys failed: {done.stderr.strip().splitlines()[-1:]}")
+                said = done.stderr.strip().splitlines() or ["nothing said"]
+                raise UserError(f"Yosys failed with status {done.returncode}: {said[-1]}")
             cells = json.loads(stat.read_text())["design"]["num_cells_by_type"]
         result[role] = {
             # A carry cell occupies two LUTs, a 16 x 4 distributed RAM two more and its write port.
