@@ -33,7 +33,7 @@ class SharedEgress(wiring.Component):
     region, which is counted. A TLP that finds its region full (of beats, or of ``packets`` TLPs)
     waits, and all that comes behind it; whoever sends only what was ``released`` never waits.
 
-    Latency, when nothing else is inside: the first beat is offered five cycles after the last one
+    Latency, when nothing else is inside: the first beat is offered six cycles after the last one
     was taken. What had to wait for a posted request is offered at most eight cycles after that was
     taken. Throughput one beat per cycle, one in two cycles for a single stream; streams have turns
     beat by beat. After reset it takes four cycles for each slot until TLPs are taken.
@@ -157,8 +157,10 @@ class SharedEgress(wiring.Component):
 
     def _is_full(self, cls, end, start):
         """Whether there are as many beats between these places as a region has."""
-        other = end ^ start
-        return Array([other[:n.bit_length()] == n for n in self.beats])[cls]
+        # Counters differ in the bit above the places alone.
+        least, other = min(self.beats), end ^ start
+        above = [other[least.bit_length() - 1:n.bit_length()] == n // least for n in self.beats]
+        return (other[:least.bit_length() - 1] == 0) & Array(above)[cls]
 
     def _is_quiet(self):
         """By slot: all posted requests that came were taken."""
@@ -195,59 +197,74 @@ class SharedEgress(wiring.Component):
             new.data.packets.eq(tail.data.packets + 1),
         ]
 
+        # What is larger is full, too.
         full, larger, dropping, stored = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             full.eq(self._is_full(cls, here, head.data)
                     | ((tail.data.packets ^ count.data) == self.packets)),
             larger.eq(~beat.first & self._is_full(cls, here, start)),
+            stage.o.ready.eq((~full & ~self._clearing) | dropping),
+            write.en.eq(stage.o.valid & ~full & ~self._clearing & ~dropping),
+            stored.eq(write.en & beat.last & ~beat.discard),
+            new.en.eq(stored),
         ]
         with m.If(dropping):
-            m.d.comb += stage.o.ready.eq(1)
             with m.If(stage.o.valid & beat.last):
                 m.d.comb += self.overflow.eq(1 << slot)
                 m.d.sync += dropping.eq(0)
         with m.Elif(stage.o.valid & larger):
             m.d.sync += dropping.eq(1)
-        with m.Elif(~full & ~self._clearing):
-            m.d.comb += [stage.o.ready.eq(1), write.en.eq(stage.o.valid),
-                         stored.eq(stage.o.valid & beat.last & ~beat.discard)]
         with m.If(write.en):
             m.d.sync += place.eq(here + 1)
 
-        note, units = self._notes.write_port(), self._units.write_port()
-        index = tail.data.packets[:-1]
-        quiet, at_once = Signal(self._slots), Signal()
-        let = self._write["limits"]
-        m.d.comb += [
-            new.en.eq(stored), note.en.eq(stored & (cls != P)), units.en.eq(stored),
-            note.addr.eq(Cat(index, waiter)), units.addr.eq(Cat(index, queue)),
-            units.data.eq(beat.meta.units),
-            note.data.beats.eq(here + 1 - start),
-            note.data.older.eq(Array(self._came)[slot]),
-            # One that has nothing to wait for may leave at once.
-            quiet.eq(self._is_quiet()),
-            at_once.eq(quiet.bit_select(slot, 1) & ~self._pending.bit_select(waiter, 1)
-                       & ~self._letting),
+        # A cycle later.
+        came = Signal(data.StructLayout({
+            "queue": len(queue), "waiter": len(waiter), "index": len(tail.data.packets) - 1,
+            "beats": len(here), "units": UNIT_BITS, "new": new.data.shape()}), reset_less=True)
+        comes, ended = Signal(), Signal()
+        m.d.sync += [
+            comes.eq(stored), ended.eq(stage.o.valid & stage.o.ready & beat.last),
+            came.queue.eq(queue), came.waiter.eq(waiter), came.index.eq(tail.data.packets[:-1]),
+            came.beats.eq(here + 1 - start), came.units.eq(beat.meta.units), came.new.eq(new.data),
         ]
-        with m.If(stored):
-            with m.If((cls == P) | at_once):
-                m.d.comb += self._wants.eq(1 << queue)
-            with m.Else():
-                m.d.comb += self._pends.eq(1 << waiter)
-            with m.If((cls != P) & at_once):
-                m.d.comb += [let.en.eq(1), let.addr.eq(waiter), let.data.eq(new.data)]
-        for n, came in enumerate(self._came):
-            with m.If(stored & (cls == P) & (slot == n)):
-                m.d.sync += came.eq(came + 1)
+        self._announce(m, came, comes)
 
-        # Two can be on the way in at most.
-        ends = stage.o.valid & stage.o.ready & beat.last
+        # Two can be on the way in at most, and one that has just come.
         for n in range(self._slots):
             inside = Signal(2, name=f"inside{n}")
             begins = (self.i.valid & self.i.ready & self.i.payload.first
                       & (self.i.payload.meta.row == n))
-            m.d.sync += inside.eq(inside + begins - (ends & (slot == n)))
+            ends = ended & (came.queue[:self._slot_bits] == n)
+            m.d.sync += inside.eq(inside + begins - ends)
             m.d.comb += self._passed[n].eq(~inside.any())
+
+    def _announce(self, m, came, comes):
+        """A TLP came: it may leave, or waits."""
+        note, units = self._notes.write_port(), self._units.write_port()
+        quiet, at_once = Signal(self._slots), Signal()
+        slot, cls = came.queue[:self._slot_bits], came.queue[self._slot_bits:]
+        let, posted = self._write["limits"], cls == P
+        m.d.comb += [
+            note.en.eq(comes & ~posted), units.en.eq(comes),
+            note.addr.eq(Cat(came.index, came.waiter)), units.addr.eq(Cat(came.index, came.queue)),
+            units.data.eq(came.units),
+            note.data.beats.eq(came.beats),
+            note.data.older.eq(Array(self._came)[slot]),
+            # One that has nothing to wait for may leave at once.
+            quiet.eq(self._is_quiet()),
+            at_once.eq(quiet.bit_select(slot, 1) & ~self._pending.bit_select(came.waiter, 1)
+                       & ~self._letting),
+        ]
+        with m.If(comes):
+            with m.If(posted | at_once):
+                m.d.comb += self._wants.eq(1 << came.queue)
+            with m.Else():
+                m.d.comb += self._pends.eq(1 << came.waiter)
+            with m.If(~posted & at_once):
+                m.d.comb += [let.en.eq(1), let.addr.eq(came.waiter), let.data.eq(came.new)]
+        for n, count in enumerate(self._came):
+            with m.If(comes & posted & (slot == n)):
+                m.d.sync += count.eq(count + 1)
 
     def _admit(self, m):
         """Lets TLPs go whose older posted requests were taken."""
