@@ -32,11 +32,39 @@ def key(packet):
     return packet.meta["row"], packet.meta["cls"]
 
 
+class NeverFull(SharedEgress):
+    """Writes over what has not left."""
+
+    def _is_full(self, cls, end, start):
+        return C(0)
+
+
+class NeverWaits(SharedEgress):
+    """One that is alone in its queue goes at once."""
+
+    def _is_quiet(self):
+        return C(-1, self._slots)
+
+
+class NotCounted(SharedEgress):
+    """One that waits goes when it has its turn."""
+
+    def _are_gone(self, taken, older):
+        return C(1)
+
+
+class NeverWoken(SharedEgress):
+    """One that was found waiting is not looked at again."""
+
+    def _woken(self):
+        return C(0, self._waiters)
+
+
 class Bench(wiring.Component):
     """The streams side by side, in the order of ``keys``: one value to sample and to set."""
 
-    def __init__(self, width, *, slots, **space):
-        self.dut = SharedEgress(width, slots=slots, **(space or SMALL))
+    def __init__(self, width, *, slots, design=SharedEgress, **space):
+        self.dut = design(width, slots=slots, **(space or SMALL))
         self.keys = [(n, cls) for n in range(slots) for cls in TlpClass]
         self.streams = [getattr(self.dut.slot[n], NAMES[cls]) for n, cls in self.keys]
         self.layout = self.streams[0].payload.shape()
@@ -156,12 +184,21 @@ def run(bench, packets, *, rng, density=1.0, ready=1.0, blocked=(), after=0, but
 def test_random_traffic(width, slots, ready):
     """Discarded TLPs and those that are too large are among the others."""
     rng = random.Random(seed())
-    packets = some(rng, 150, slots=range(slots), discard=0.1, largest=60)
-    for n in range(0, len(packets), 20):
+    packets = some(rng, 100, slots=range(slots), discard=0.1, largest=50)
+    for n in range(0, len(packets), 16):
         packets[n] = tlp(rng, rng.randrange(slots), rng.choice(list(TlpClass)), 140)
     contract = run(Bench(width, slots=slots), packets, rng=rng, density=rng.choice([1, 0.7]),
                    ready=ready)
     assert sum(contract.dropped.values()) > 3
+
+
+@pytest.mark.parametrize("mutant", [NeverFull, NeverWaits, NotCounted, NeverWoken])
+def test_mutants_are_found(mutant):
+    """The contract is one that can be broken."""
+    rng = random.Random(seed())
+    packets = some(rng, 100, slots=[0], largest=20)
+    with pytest.raises((AssertionError, TimeoutError)):
+        run(Bench(64, slots=1, design=mutant), packets, rng=rng, ready=0.3, deadline=2500)
 
 
 @pytest.mark.parametrize("after", [0, 2])

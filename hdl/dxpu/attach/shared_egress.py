@@ -34,9 +34,10 @@ class SharedEgress(wiring.Component):
     waits, and all that comes behind it; whoever sends only what was ``released`` never waits.
 
     Latency, when nothing else is inside: the first beat is offered six cycles after the last one
-    was taken. What had to wait for a posted request is offered at most eight cycles after that was
-    taken. Throughput one beat per cycle, one in two cycles for a single stream; streams have turns
-    beat by beat. After reset it takes four cycles for each slot until TLPs are taken.
+    was taken. What had to wait for a posted request is offered eight cycles after that was taken,
+    and one more for each other that had to. Throughput one beat per cycle, one in two cycles for a
+    single stream; streams have turns beat by beat. After reset it takes up to eight cycles for each
+    slot until TLPs are taken.
 
     Parameters
     ----------
