@@ -24,6 +24,8 @@ def add_arguments(parser):
                         help="(peer, stream) pairs at a time, 1 to 64")
     parser.add_argument("--split", action="store_true",
                         help="send TLPs in the header/data split form")
+    parser.add_argument("--arq", default="go-back-n",
+                        help="go-back-n (default) or selective (repeat; not with --split)")
     parser.add_argument("--dpc", action="store_true",
                         help="host: Downstream Port Containment instead of Hot-Plug Surprise")
     parser.add_argument("--placeholder", action="store_true",
@@ -67,7 +69,7 @@ def placeholder_options(role, *, stands=False, memory=None, prefetchable=None):
 
 
 def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placeholder=None,
-         dpc=False):
+         dpc=False, arq="go-back-n"):
     """The proxy component; raises :exc:`UserError` on wrong values."""
     limit = {"host": 32, "box": 16}[role]
     for what, value, allowed, text in (
@@ -78,6 +80,11 @@ def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placehold
     ):
         if value not in allowed:
             raise UserError(f"{what} must be {text}, not {value}")
+    from dxpu.fabric.engine import ARQ
+    if arq not in ARQ:
+        raise UserError(f"--arq must be one of {', '.join(ARQ)}, not {arq!r}")
+    if split and arq == "selective":
+        raise UserError("--arq selective does not go with --split")
     if dpc and role != "host":
         raise UserError("--dpc is for a host: only its switch has downstream ports")
     from dxpu.proxy import BoxProxy, HostProxy
@@ -85,9 +92,10 @@ def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placehold
     from dxpu.switch.config_map import SlotOptions
     if role == "host":
         return HostProxy(width, ports=slots, paths=paths, sessions=sessions, split=split,
-                         identity=Identity(placeholder=placeholder, slot=SlotOptions(
+                         arq=arq, identity=Identity(placeholder=placeholder, slot=SlotOptions(
                              surprise=not dpc, dpc=dpc)))
-    return BoxProxy(width, slots=slots, paths=paths, sessions=sessions, split=split)
+    return BoxProxy(width, slots=slots, paths=paths, sessions=sessions, split=split,
+                    arq=arq)
 
 
 def run(arguments):
@@ -97,7 +105,7 @@ def run(arguments):
                                prefetchable=arguments.placeholder_prefetchable)
     proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
                  paths=arguments.paths, sessions=arguments.sessions, split=arguments.split,
-                 placeholder=held, dpc=arguments.dpc)
+                 placeholder=held, dpc=arguments.dpc, arq=arguments.arq)
     name = arguments.name or f"dxpu_{arguments.role}"
     if not name.isidentifier() or not name.isascii():
         raise UserError(f"--name must be a Verilog identifier, not {name!r}")

@@ -40,6 +40,9 @@ class InOrder(wiring.Component):
     with the session's tag act upon its numbers; the candidate's confirm it and do nothing else. The
     number of the first frame is any, so that the wrap is met. What is told to the retransmitter
     never goes beyond what it has, and back only where the peer asked.
+
+    With ``selective``, what comes ahead may be held, and only what is held does the word of a route
+    name (or what has taken effect since).
     """
 
     header: In(FrameHeader)
@@ -50,10 +53,13 @@ class InOrder(wiring.Component):
     again: In(1)
     first: In(24)
     unacked: In(3)
+    comes_again: In(1)
 
-    def __init__(self, design=Link):
+    def __init__(self, design=Link, *, selective=False):
         super().__init__()
-        self.dut = beginning(design)(rows=1, sessions=1, paths=1, frames=7)
+        self._selective = selective
+        self.dut = beginning(design)(rows=1, sessions=1, paths=1, frames=7,
+                                     **dict(selective=True, window=4) if selective else {})
 
     def elaborate(self, platform):
         m = Module()
@@ -76,7 +82,8 @@ class InOrder(wiring.Component):
         offered = self.header_valid & ~pending
         m.d.comb += [
             dut.header.valid.eq(offered), dut.header.payload.eq(h), dut.verdict.ready.eq(1),
-            accepted.eq(dut.verdict.valid & dut.verdict.payload.accept),
+            accepted.eq(dut.verdict.valid & dut.verdict.payload.accept
+                        & ~dut.verdict.payload.hold),
             dut.committed.valid.eq(pending), dut.committed.payload.header.eq(before),
         ]
         m.d.sync += [waiting.eq(offered & ~dut.header.ready), before.eq(Mux(pending, before, h))]
@@ -107,6 +114,9 @@ class InOrder(wiring.Component):
             with m.If(numbered):
                 m.d.comb += Assert(before.seq == count)
                 m.d.sync += count.eq(count + 1)
+
+        if self._selective:
+            self._hold(m, before, count)
 
         # The packetizer, and the numbers of what it sends.
         r, route, sent = dut.request, dut.route, Signal(24)
@@ -154,6 +164,30 @@ class InOrder(wiring.Component):
                    dut.back[0] & (acked != 0))
         return m
 
+    def _hold(self, m, before, count):
+        """The frames that are held, by their numbers modulo 8."""
+        dut, held = self.dut, Signal(8)
+        verdict, ask = dut.verdict, Signal()
+        m.d.sync += ask.eq(verdict.valid & verdict.payload.accept & verdict.payload.hold
+                           & self.good)
+        m.d.comb += [dut.held.eq(ask & dut.holds), dut.again.eq(self.comes_again)]
+        with m.If(ask):  # the header stays until its frame is done with
+            m.d.comb += Assume(Value.cast(self.header) == Value.cast(before))
+        with m.If(dut.held):
+            m.d.comb += Assert(((before.seq - count)[:24] < 4) & (before.seq != count)
+                               & (before.tag == TAG)
+                               & (dut.place.number == before.seq[:2])
+                               & ~held.bit_select(before.seq[:3], 1))
+            m.d.sync += held.bit_select(before.seq[:3], 1).eq(1)
+        # Behind the window there is room for those that come.
+        m.d.sync += held.bit_select((count - 1)[:3], 1).eq(0)
+        with m.If(dut.route.valid):
+            for n in range(4):
+                number = (dut.route.p.ack + 1 + n)[:24]
+                with m.If(dut.route.p.word[n]):
+                    m.d.comb += Assert(held.bit_select(number[:3], 1)
+                                       | ((count - number)[:24] < 4) & (number != count))
+
     def cover(self, m, *events):
         pass
 
@@ -195,9 +229,26 @@ class Forgetful(Link):
         return busy
 
 
+class Misplaced(Link):
+    """Mutant: a frame that is held is named as the one behind it."""
+
+    def _remember_ahead(self, m, select, ahead, judging):
+        super()._remember_ahead(m, select, ahead + 1, judging)
+
+
 @pytest.mark.parametrize("depth", [11, pytest.param(15, marks=pytest.mark.long)])
 def test_in_order(depth):
     prove(InOrder(), depth=depth)
+
+
+@pytest.mark.parametrize("depth", [12, pytest.param(17, marks=pytest.mark.long)])
+def test_in_order_with_frames_that_are_held(depth):
+    prove(InOrder(selective=True), depth=depth)
+
+
+def test_a_frame_that_is_named_wrong_is_found():
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(InOrder(Misplaced, selective=True), depth=14)
 
 
 def test_wrap_and_nak_are_reached():

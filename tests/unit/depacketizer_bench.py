@@ -17,10 +17,10 @@ HELLO = ("nonce", "offered", "echoed", "role", "slots", "arq", "security", "larg
          "smallest", "give_up", "capabilities", "boot", "table")
 
 
-def sack_words(data):
-    """Words of a SACK: go-back-N has no use for them."""
+def many_words(data):
+    """A SACK with more than one word: no window is so large."""
     place = 56 + 8 * (data[15] >> 7)
-    return data[14] & 15 == FrameType.SACK and any(data[place:place + 2])
+    return data[14] & 15 == FrameType.SACK and int.from_bytes(data[place:place + 2], "big") > 1
 
 
 def judge(packet, handled=HANDLED):
@@ -33,10 +33,10 @@ def judge(packet, handled=HANDLED):
         # Bodies of types that are not handled are not looked at.
         if error.cause > DropCause.FIELD and packet.data[14] & 15 not in handled:
             return DropCause.UNHANDLED
-        if error.cause > DropCause.LENGTH and sack_words(packet.data):
+        if error.cause > DropCause.LENGTH and many_words(packet.data):
             return DropCause.LENGTH
         return error.cause
-    if sack_words(packet.data):
+    if many_words(packet.data):
         return DropCause.LENGTH
     return frame if frame.type in handled else DropCause.UNHANDLED
 
@@ -49,6 +49,8 @@ class Outcome:
     packets: list = field(default_factory=list)
     events: list = field(default_factory=list)
     committed: list = field(default_factory=list)
+    #: Of each SACK: its words, if it has one.
+    words: list = field(default_factory=list)
     headers: int = 0
     stats: Counter = field(default_factory=Counter)
     cycles: int = 0
@@ -110,6 +112,8 @@ def expected(packets, verdicts=None, assembly=None):
         out.committed.append((row, header_values(frame)))
         if isinstance(frame.body, Ack | Sack):
             out.committed[-1] += ([vars(entry) for entry in frame.body.entries],)
+        if isinstance(frame.body, Sack):
+            out.words.append(frame.body.words)
         if isinstance(frame.body, Hello):
             out.committed[-1] += ([getattr(frame.body, name) for name, _ in Hello.FIELDS],)
         out.tlps += [(tlp, row) for tlp in tlps]
@@ -157,12 +161,15 @@ def run(dut, packets, *, verdicts=None, rng=None, i=1.0, o=1.0, slow=0, want=Non
             if slow:
                 await ctx.tick().repeat(rng.randint(1, slow))
             ctx.set(dut.committed.ready, 1)
-            payload, credits, hello = await ctx.tick().sample(
-                dut.committed.payload, dut.credits, dut.hello).until(dut.committed.valid)
+            payload, credits, hello, words, word = await ctx.tick().sample(
+                dut.committed.payload, dut.credits, dut.hello, dut.words, dut.word).until(
+                dut.committed.valid)
             ctx.set(dut.committed.ready, 0)
             out.committed.append((int(payload.row), seen_values(payload.header)))
             if payload.header.type in (FrameType.ACK, FrameType.SACK):
                 out.committed[-1] += ([credit_values(entry) for entry in credits],)
+            if payload.header.type == FrameType.SACK:
+                out.words.append((word,) if words else ())
             if payload.header.type in (FrameType.HELLO, FrameType.HELLO_ACK):
                 out.committed[-1] += ([int(getattr(hello, name)) for name in HELLO],)
 
@@ -201,6 +208,7 @@ def compare(out, want):
     assert +out.stats == +want.stats
     assert out.headers == want.headers
     assert out.committed == want.committed
+    assert [len(words) for words in out.words] == [len(words) for words in want.words]
     assert out.tlps == want.tlps
     assert out.events == want.events
 

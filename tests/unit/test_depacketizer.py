@@ -7,7 +7,7 @@ import pytest
 from depacketizer_bench import compare, expected, judge, rows, run
 
 from dxpu.fabric.depacketizer import Depacketizer
-from dxpu.fabric.format import DropCause
+from dxpu.fabric.format import DropCause, FrameType
 from dxpu_sim import wire_random
 from dxpu_sim.golden.wire import Event, Frame, Tlps, build
 from dxpu_sim.golden.wire_vectors import MISTAKES, ONE, THREE, VECTORS
@@ -236,3 +236,19 @@ def test_arguments_are_checked():
         Depacketizer(64, split=1, depth=16)
     with pytest.raises(ValueError, match="assemblies must be a positive integer, not 0"):
         Depacketizer(64, depth=16, assemblies=0)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_words_of_sacks(width):
+    """A SACK tells on the way how long it is; a frame behind it is not touched."""
+    rng = random.Random(seed())
+    packets = []
+    while len(packets) < 20:
+        frame = wire_random.frame(rng, "any", most=3)
+        if frame.type == FrameType.SACK or frame.type == FrameType.TLP and len(packets) % 2:
+            packets.append(Packet(build(frame)))
+    want = expected(packets)
+    assert {len(words) for words in want.words} == {0, 1} and want.stats["length"]
+    out = run(Depacketizer(width, depth=512, selective=True), packets, rng=rng, i=0.9)
+    compare(out, want)
+    assert out.words == want.words

@@ -42,6 +42,8 @@ class Assembler(wiring.Component):
     reading
     stored, stored_strobe, next
         To the :class:`~dxpu.fabric.retransmit.Retransmitter`: a new frame ended.
+    resent, resent_strobe : Stored, 1
+        A frame that is sent again begins to leave; ``path`` is the one that it takes now.
     finished : 1
         Pulse: a new frame with a number is kept, or was dropped.
     o : stream of :func:`~dxpu.fabric.packer.Chunk`
@@ -83,6 +85,8 @@ class Assembler(wiring.Component):
             "reading": In(1),
             "stored": Out(Stored(cells)),
             "stored_strobe": Out(1),
+            "resent": Out(Stored(cells)),
+            "resent_strobe": Out(1),
             "finished": Out(1),
             "o": Out(stream.Signature(Chunk(width))),
             "hurry": Out(1),
@@ -213,6 +217,9 @@ class Assembler(wiring.Component):
         now = Signal(Stored(self._cells))
         m.d.comb += [
             now.session.eq(head.session), now.epoch.eq(head.epoch), now.cell.eq(self.next),
+            now.path.eq(head.path),
+            *(self.resent[k].eq(head[k]) for k in ("session", "epoch", "cell", "path")),
+            self.resent_strobe.eq(self.stat_repeated),
             self.begin.eq(starts & ~head.drop),
             self.cancel.eq(Mux(starts & head.drop, head.reserved, 0)),
             self.note.eq(head.note),

@@ -29,9 +29,9 @@ class Depacketizer(wiring.Component):
     Every rule of the wire format is checked before the frame's ACK, credits, event or TLPs act:
     EtherType, version, HCRC, type, zero fields, count, credit class, exact length, padding, the
     CRC-32C of each record (with its binding word) or of the body, and the link's verdict. Of the
-    types, TLP, ACK, SACK (without words), EVENT, HELLO and HELLO_ACK are acted upon, and with
-    ``split`` HDR and DATA; the others are dropped and counted (``stat_unhandled``) after the check
-    of their header: nothing handles them yet.
+    types, TLP, ACK, SACK (with a word or none), EVENT, HELLO and HELLO_ACK are acted upon, and
+    with ``split`` HDR and DATA; the others are dropped and counted (``stat_unhandled``) after the
+    check of their header: nothing handles them yet.
 
     With ``split``, TLPs of ``assemblies`` peers and streams are put together at a time, in between
     any other frames. A DATA frame takes effect only if it goes on where the TLP of its peer and
@@ -70,6 +70,8 @@ class Depacketizer(wiring.Component):
         Data bits per beat.
     split : bool
         The split form (HDR and DATA) is received too.
+    selective : bool
+        Words of SACKs are read; frames may be held. Not with ``split``.
     depth : int
         Beats of TLP memory; a power of two, at least 4.
     assemblies : int
@@ -92,6 +94,10 @@ class Depacketizer(wiring.Component):
         The entries of an ACK frame, valid while ``committed`` reports it.
     hello : :class:`~.types.Hello`
         The body of a HELLO or HELLO_ACK, valid while ``committed`` reports it.
+    words, word : 1, 64
+        Of a SACK, valid while ``committed`` reports it. The word only if ``selective``.
+    judged, bad, held, room, crowded : 1
+        Of the :class:`~.frame_judge.FrameJudge`.
     stat_frames : 1
         Pulse: a frame took effect.
     stat_<cause> : 1
@@ -100,8 +106,9 @@ class Depacketizer(wiring.Component):
         Only with ``split``. Pulse: a TLP in the split form was given up before it was whole.
     """
 
-    def __init__(self, width, *, split=False, depth, assemblies=4):
+    def __init__(self, width, *, split=False, selective=False, depth, assemblies=4):
         check_width(width)
+        self._selective = selective
         if not isinstance(split, bool):
             raise TypeError(f"split must be a bool, not {split!r}")
         if not isinstance(assemblies, int) or assemblies < 1:
@@ -121,6 +128,13 @@ class Depacketizer(wiring.Component):
             "committed": Out(stream.Signature(Committed)),
             "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
             "hello": Out(Hello),
+            "words": Out(1),
+            "word": Out(64),
+            "judged": Out(1),
+            "bad": Out(1),
+            "held": Out(1),
+            "room": In(1),
+            "crowded": Out(1),
             "stat_frames": Out(1),
             **{f"stat_{cause.name.lower()}": Out(1) for cause in DropCause},
             **({"stat_abandoned": Out(1)} if split else {}),
@@ -134,7 +148,8 @@ class Depacketizer(wiring.Component):
         m.submodules.headers = headers = HeaderCheck(split=self._split)
         m.submodules.records = records = RecordCheck(width, split=self._split)
         m.submodules.store = store = self._store
-        m.submodules.judge = judge = FrameJudge(width)
+        m.submodules.judge = judge = FrameJudge(
+            width, selective=self._selective)
 
         connect(m, wiring.flipped(self.i), window.i)
         connect(m, headers.o, judge.i)
@@ -165,6 +180,9 @@ class Depacketizer(wiring.Component):
             walker.judged.eq(judge.judged),
             self.credits.eq(judge.credits),
             self.hello.eq(judge.hello),
+            *(getattr(self, k).eq(getattr(judge, k))
+              for k in ("words", "word", "judged", "bad", "held", "crowded")),
+            judge.room.eq(self.room),
             self.stat_frames.eq(judge.stat_frames),
             *(getattr(self, f"stat_{cause.name.lower()}").eq(judge.dropped[cause])
               for cause in DropCause),

@@ -13,12 +13,17 @@ from ..stream import PacketSignature, check_width, connect
 from .depacketizer import Depacketizer
 from .gate import RowGate
 from .link import Link, LinkState, PeerRow, Session
-from .packetizer import Packetizer
+from .packetizer import CELL_BYTES, Packetizer
+from .resequencer import Resequencer
 from .retransmit import Retransmitter
+from .selective import SelectiveRetransmitter
 from .session import Phase, SessionKeeper, connect_keeper
 from .types import LIFE_BITS, Control, Event, Hello, TlpMeta
 
-__all__ = ["FabricEngine"]
+__all__ = ["ARQ", "FabricEngine"]
+
+#: Ways of retransmission.
+ARQ = ("go-back-n", "selective")
 
 
 class FabricEngine(wiring.Component):
@@ -45,6 +50,8 @@ class FabricEngine(wiring.Component):
         Of the packetizer's replay memory, for all sessions; 256 bytes each, or 4 beats.
     pause : int
         Of :class:`SessionKeeper`.
+    arq : str
+        "go-back-n" or "selective" (repeat; not with ``split``). Either end works with both.
 
     Members
     -------
@@ -80,22 +87,34 @@ class FabricEngine(wiring.Component):
     """
 
     def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192,
-                 cells=64, pause=SessionKeeper.PAUSE):
+                 cells=64, pause=SessionKeeper.PAUSE, arq="go-back-n"):
+        if arq not in ARQ:
+            raise ValueError(f"arq must be one of {', '.join(ARQ)}, not {arq!r}")
+        if arq == "selective" and split:
+            raise ValueError("arq must be go-back-n with split, not 'selective'")
         self._width = check_width(width)
         self._rows = rows
         self._paths = paths
         self._depth = frame_bytes * 8 // width
         #: As given.
-        self.split, self.cells = split, cells
-        self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells)
+        self.split, self.cells, self.arq = split, cells, arq
+        selective = arq == "selective"
+        self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells,
+                                      selective=selective)
         # A peer has one TLP of the split form under way in each session.
         self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
-                                          assemblies=sessions)
-        self._link = Link(rows=rows, sessions=sessions, paths=paths, frames=cells)
-        self._retransmitter = Retransmitter(sessions=sessions, paths=paths, cells=cells)
+                                          assemblies=sessions, selective=selective)
+        self._link = Link(rows=rows, sessions=sessions, paths=paths, frames=cells,
+                          selective=selective)
+        self._retransmitter = (SelectiveRetransmitter if selective else Retransmitter)(
+            sessions=sessions, paths=paths, cells=cells)
         self._keeper = SessionKeeper(sessions=sessions, paths=paths, pause=pause)
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link,
                        "retry": self._retransmitter, "session": self._keeper}
+        self._resequencer = None
+        if selective:
+            self._resequencer = self._parts["early"] = Resequencer(
+                width, sessions=sessions, cells=cells, cell=max(4, 8 * CELL_BYTES // width))
         #: Name of each counter pulse, without its ``stat_``, to what it counts.
         self.stats = {
             "tx_unbound": "TLPs to be sent for a row that is not bound or whose life is over; "
@@ -190,7 +209,10 @@ class FabricEngine(wiring.Component):
             connect(m, wiring.flipped(frames), queue.i)
             connect(m, queue.o, arbiter.i[n])
             m.d.comb += getattr(self, f"stat_rx_overflow{n}").eq(queue.stat_overflow)
-        connect(m, arbiter.o, rx.i)
+        if self._resequencer is None:
+            connect(m, arbiter.o, rx.i)
+        else:
+            self._attach_resequencer(m, arbiter.o)
         m.submodules.rx_gate = gate = RowGate(self._width, rows=self._rows)
         connect(m, rx.o, gate.i)
         connect(m, gate.o, wiring.flipped(self.tlp_o))
@@ -199,6 +221,31 @@ class FabricEngine(wiring.Component):
             gate.lives.eq(self.lives),
             self.stat_rx_tlps.eq(rx.o.valid & rx.o.ready & rx.o.payload.last),
             self.stat_rx_unbound.eq(gate.stat_dropped),
+        ]
+
+    def _attach_resequencer(self, m, frames):
+        """Selective repeat: what comes ahead is kept, and what peers have kept is known."""
+        rx, link, early, retry = (self._depacketizer, self._link, self._resequencer,
+                                  self._retransmitter)
+        connect(m, frames, early.i)
+        connect(m, early.o, rx.i)
+        m.d.comb += [
+            early.judged.eq(rx.judged),
+            early.bad.eq(rx.bad),
+            early.keep.eq(rx.held),
+            rx.room.eq(early.room & link.holds),
+            link.again.eq(early.again),
+            link.held.eq(rx.held),
+            link.crowded.eq(rx.crowded),
+            early.place.eq(link.place),
+            early.due.eq(link.due),
+            early.due_place.eq(link.due_place),
+            link.settled.eq(early.settled),
+            early.forget.eq(link.open),
+            retry.named.eq(link.named),
+            retry.word.eq(rx.word),
+            retry.resent.eq(self._packetizer.resent),
+            retry.resent_strobe.eq(self._packetizer.resent_strobe),
         ]
 
     def _attach_link(self, m):
@@ -211,6 +258,7 @@ class FabricEngine(wiring.Component):
         connect(m, rx.event, wiring.flipped(self.event))
         m.d.comb += [
             link.node.eq(self.node),
+            link.words.eq(rx.words),
             link.ack_delay.eq(self.ack_delay),
             # An eighth of the first wait: 31 us of 250 us.
             link.nak_delay.eq(Mux(self.retry_wait[13:].any(), ~0, self.retry_wait << 3)),

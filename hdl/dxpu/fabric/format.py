@@ -12,11 +12,11 @@ __all__ = [
     "ACK_BYTES", "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS",
     "DATA_BYTES_MAX", "ETHERTYPE", "EVENT_BYTES", "FENCE_BYTES", "HCRC_INIT", "HCRC_OFFSET",
     "HCRC_POLY", "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "HELLO_SIZES",
-    "MAC_PREFIX",
-    "MIN_FRAME_BYTES", "NODE_MANAGER", "NODE_UNASSIGNED", "PROBE_BYTES", "RECORD_ALIGN",
-    "RECORD_CRC_BYTES", "SACK_COUNT_BYTES", "SEQUENCED", "SLOT_HOST", "TAG_NONE", "VERSION",
-    "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode", "EventCode", "FenceReason",
-    "Field", "FrameType", "PowerState", "Role", "SecurityMode", "binding_word", "node_mac",
+    "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER", "NODE_UNASSIGNED", "PROBE_BYTES",
+    "RECORD_ALIGN", "RECORD_CRC_BYTES", "SACK_COUNT_BYTES", "SACK_WORD_BYTES", "SEQUENCED",
+    "SLOT_HOST", "TAG_NONE", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause",
+    "ErrorCode", "EventCode", "FenceReason", "Field", "FrameType", "PowerState", "Role",
+    "SecurityMode", "binding_word", "node_mac",
 ]
 
 ETHERTYPE = 0x88B5
@@ -50,6 +50,8 @@ HELLO_BYTES = 28
 HELLO_SIZES = (4, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 4)
 #: Follows the entries in a SACK: number of words, zero.
 SACK_COUNT_BYTES = 4
+#: Then the words; more than one is not used.
+SACK_WORD_BYTES = 8
 PROBE_BYTES = 8
 EVENT_BYTES = 8
 FENCE_BYTES = 8

@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from ..priority import lowest_bit
 from ..stream import check_width
 from .format import (
-    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, HELLO_BYTES, SACK_COUNT_BYTES, DropCause, FrameType,
+    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, HELLO_BYTES, SACK_COUNT_BYTES, SACK_WORD_BYTES,
+    DropCause, FrameType,
 )
 from .frame_fields import credit_fields, hello_fields, natural
 from .header_check import CheckedHeader
@@ -22,12 +23,15 @@ class FrameJudge(wiring.Component):
 
     One frame at a time: the next header is offered when the frame before it was dropped, or its
     ``committed`` and ``event`` were taken. An EVENT takes effect only when all TLPs of the frames
-    before it have left.
+    before it have left. A good frame that is to be held has no effect; it is for somebody else to
+    bring it again.
 
     Parameters
     ----------
     width : int
         Data bits of a piece.
+    selective : bool
+        Words of SACKs are read.
 
     Members
     -------
@@ -37,8 +41,12 @@ class FrameJudge(wiring.Component):
     result : :class:`~.piece.Verdicts`
     done, bad_record, bad_body
         From :class:`~.record_check.RecordCheck`.
-    judged : 1
-        Pulse: the frame is done with.
+    judged, bad, held : 1
+        Pulses: the frame is done with; it was dropped; it is to be held.
+    room : 1
+        It can be held. If not, it is dropped as one that the link has refused.
+    crowded : 1
+        Pulse: that happened to a frame that was good otherwise.
     misplaced, other_row, oversized : in
         Of HDR and DATA frames, from :class:`~.open_tlps.OpenTlps`; zero if there are none.
     now, present : :class:`~.types.FrameHeader`, 1
@@ -55,14 +63,17 @@ class FrameJudge(wiring.Component):
         Entries of an ACK; valid with its ``committed``.
     hello : :class:`~.types.Hello`
         Body of a HELLO or HELLO_ACK; valid with its ``committed``.
+    words, word : 1, 64
+        Of a SACK; valid with its ``committed``.
     dropped : one bit per :class:`~.format.DropCause`
         Pulse: a frame was dropped.
     stat_frames : 1
         Pulse: a frame took effect.
     """
 
-    def __init__(self, width):
+    def __init__(self, width, *, selective=False):
         self._lanes = check_width(width) // 32
+        self._selective = selective
         super().__init__({
             "i": In(stream.Signature(CheckedHeader)),
             "piece": In(Piece(width)),
@@ -71,6 +82,10 @@ class FrameJudge(wiring.Component):
             "bad_record": In(1),
             "bad_body": In(1),
             "judged": Out(1),
+            "bad": Out(1),
+            "held": Out(1),
+            "room": In(1),
+            "crowded": Out(1),
             "misplaced": In(1),
             "other_row": In(1),
             "oversized": In(1),
@@ -85,6 +100,8 @@ class FrameJudge(wiring.Component):
             "event": Out(stream.Signature(Event)),
             "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
             "hello": Out(Hello),
+            "words": Out(1),
+            "word": Out(64),
             "dropped": Out(len(DropCause)),
             "stat_frames": Out(1),
         })
@@ -106,7 +123,16 @@ class FrameJudge(wiring.Component):
         refused = verdict.valid & ~verdict.payload.accept
         bad_fields = (is_event & natural(body, 1, 1).any()) | ((is_ack | is_sack) & Cat(
             natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any()) | (
-                is_sack & natural(body, ACK_BYTES, SACK_COUNT_BYTES).any())
+                is_sack & natural(body, ACK_BYTES + 2, 2).any())
+        words = natural(body, ACK_BYTES, 2)
+        hold, crowded = Signal(), Signal()
+        m.d.comb += [
+            hold.eq(verdict.valid & verdict.payload.hold),
+            crowded.eq(hold & ~self.room),
+            self.words.eq(words[0]),
+        ]
+        if self._selective:
+            m.d.comb += self.word.eq(natural(body, ACK_BYTES + SACK_COUNT_BYTES, SACK_WORD_BYTES))
         wrong = Signal(len(DropCause))
         m.d.comb += wrong.eq(Cat({
             DropCause.FCS: self.result.fcs,
@@ -116,13 +142,13 @@ class FrameJudge(wiring.Component):
             DropCause.HCRC: checked.hcrc,
             DropCause.TYPE: checked.type,
             DropCause.FIELD: checked.field,
-            DropCause.LENGTH: self.result.length | is_sack & natural(body, ACK_BYTES, 2).any(),
+            DropCause.LENGTH: self.result.length | is_sack & (words > 1),
             DropCause.PADDING: self.result.padding,
             # The CRC of DATA runs from its TLP's beginning, which is not known behind a gap.
             DropCause.RECORD: bad_record & ~self.misplaced & ~(is_data & refused),
             DropCause.BODY: bad_body | bad_fields,
             DropCause.OVERFLOW: self.result.overflow | self.oversized,
-            DropCause.REFUSED: refused,
+            DropCause.REFUSED: refused | crowded,
             DropCause.UNHANDLED: checked.unhandled,
         }[cause] for cause in DropCause))
 
@@ -133,8 +159,8 @@ class FrameJudge(wiring.Component):
         m.d.comb += [
             self.now.eq(header),
             self.present.eq(present),
-            self.took.eq(self.judge.valid & self.judge.ready & good),
-            self.judge.payload.keep.eq(good),
+            self.took.eq(self.judge.valid & self.judge.ready & good & ~hold),
+            self.judge.payload.keep.eq(good & ~hold),
             self.judge.payload.row.eq(verdict.payload.row),
             self.committed.payload.row.eq(verdict.payload.row),
             self.committed.payload.header.eq(header),
@@ -149,16 +175,21 @@ class FrameJudge(wiring.Component):
         with m.FSM(name="judge"):
             with m.State("Wait"):
                 with m.If(present & ended & verdict.valid):
-                    m.d.comb += self.judge.valid.eq(~good | ~is_event | self.drained)
+                    m.d.comb += self.judge.valid.eq(~good | hold | ~is_event | self.drained)
                 with m.If(self.judge.valid & self.judge.ready):
-                    m.d.sync += [self.dropped.eq(lowest_bit(wrong)), self.stat_frames.eq(good)]
+                    m.d.sync += [self.dropped.eq(lowest_bit(wrong)),
+                                 self.stat_frames.eq(good & ~hold)]
                     with m.If(stray & ~wrong.any()):
                         m.d.sync += self.dropped.eq(1 << DropCause.LENGTH)
-                    with m.If(good):
+                    m.d.comb += [
+                        self.held.eq(good & hold),
+                        self.crowded.eq(crowded & (lowest_bit(wrong) == 1 << DropCause.REFUSED)),
+                    ]
+                    with m.If(good & ~hold):
                         m.d.sync += [self.committed.valid.eq(1), self.event.valid.eq(is_event)]
                         m.next = "Report"
                     with m.Else():
-                        m.d.comb += self.judged.eq(1)
+                        m.d.comb += [self.judged.eq(1), self.bad.eq(~good)]
             with m.State("Report"):
                 with m.If(self.committed.ready):
                     m.d.sync += self.committed.valid.eq(0)
@@ -197,11 +228,12 @@ class FrameJudge(wiring.Component):
         return checked, present, verdict
 
     def _capture_body(self, m):
-        """The body of the frame, without its CRC; zero-filled or cut to the size of a HELLO's."""
+        """The body of the frame, without its CRC; zero-filled or cut to the size of the longest
+        that counts."""
         lanes, piece = self._lanes, self.piece
-        size = max(ACK_BYTES + SACK_COUNT_BYTES, HELLO_BYTES)
+        size = max(ACK_BYTES + SACK_COUNT_BYTES + SACK_WORD_BYTES * self._selective, HELLO_BYTES)
         body = Signal(8 * size, reset_less=True)
-        number, count = Signal(3), Signal(3)
+        number, count = Signal(4), Signal(4)
         m.d.comb += number.eq(Mux(piece.first, 0, count))
         with m.If(piece.valid & ~piece.record):
             m.d.sync += count.eq(number + 1)

@@ -11,7 +11,7 @@ from ..priority import encode, one_hot_mux
 from ..stream import check_width
 from .format import (
     ACK_BYTES, BODY_CRC_BYTES, EVENT_BYTES, HELLO_BYTES, MIN_FRAME_BYTES, SACK_COUNT_BYTES,
-    FrameType,
+    SACK_WORD_BYTES, FrameType,
 )
 from .frame_fields import header_field, natural
 from .piece import DATA_DWORDS, PartSize, Piece, Verdicts
@@ -24,8 +24,9 @@ _PLAIN, _EXTENDED = 8, 10
 _ACK = (ACK_BYTES + BODY_CRC_BYTES) // 4
 _EVENT = (EVENT_BYTES + BODY_CRC_BYTES) // 4
 _HELLO = (HELLO_BYTES + BODY_CRC_BYTES) // 4
-#: Without words, as go-back-N uses it.
+#: Without words; where their number is, and the dwords of one.
 _SACK = (ACK_BYTES + SACK_COUNT_BYTES + BODY_CRC_BYTES) // 4
+_SACK_COUNT, _SACK_WORD = ACK_BYTES // 4, SACK_WORD_BYTES // 4
 
 
 class FrameWalker(wiring.Component):
@@ -103,6 +104,8 @@ class FrameWalker(wiring.Component):
         self._body = Signal()                                # no record
         # Not to be stored; waits for its judge. Both go for bodies of fixed size.
         self._plain, self._hold = Signal(), Signal()
+        self._taken = Signal()                               # a piece, in this cycle
+        self._sack = Signal()                                # its number of words is to come
         self._part = Signal()                                # HDR or DATA
         self._remaining = Signal(12)                         # dwords of this record to come
         self._odd = Signal()                                 # lane 0 of `data` was used already
@@ -116,7 +119,7 @@ class FrameWalker(wiring.Component):
             with m.State("Head"):
                 self._walk_head(m)
             with m.State("Body"):
-                self._walk_record(m, self._remaining)
+                self._walk_record(m, self._left_of_body(m))
             if self._split:
                 with m.State("Place"):
                     self._walk_place(m)
@@ -193,6 +196,7 @@ class FrameWalker(wiring.Component):
         m.d.sync += [
             self._records.eq(1), self._shared.eq(0), self._parity.eq(0),
             self._body.eq(1), self._plain.eq(1), self._hold.eq(1), self._part.eq(0),
+            self._sack.eq(kind == FrameType.SACK),
         ]
         with m.If((kind == FrameType.TLP) & (count != 0)):
             m.d.sync += [self._records.eq(count), self._shared.eq(count > 1), self._body.eq(0),
@@ -219,6 +223,20 @@ class FrameWalker(wiring.Component):
                 m.next = "Place"
         with m.Else():
             m.next = "Skip"
+
+    def _left_of_body(self, m):
+        """Dwords that are left of a record or body; a SACK tells on the way if it has a word."""
+        lanes = self._lanes
+        behind = _SACK - _SACK_COUNT // lanes * lanes   # left when the number is in the window
+        number = natural(self.data.word_select(_SACK_COUNT % lanes, 32), 0, 2)
+        counts, need = Signal(), Signal.like(self._remaining)
+        m.d.comb += [
+            counts.eq(self._sack & (self._remaining == behind)),
+            need.eq(Mux(counts & (number == 1), self._remaining + _SACK_WORD, self._remaining)),
+        ]
+        with m.If(self._taken & counts):
+            m.d.sync += self._sack.eq(0)
+        return need
 
     def _walk_head(self, m):
         """A record, or a TLP header after prefixes that filled the last piece."""
@@ -290,6 +308,7 @@ class FrameWalker(wiring.Component):
         with m.If(self.enough & full & self.hopeless):
             m.d.comb += self._found.overflow.eq(1)
         with m.If(self.enough & ~full & ~(self._pending & (self.ended | self._hold))):
+            m.d.comb += self._taken.eq(1)
             m.d.sync += [
                 self.piece.valid.eq(1),
                 self.piece.data.eq(Cat(Mux(used > n, self.data.word_select(n, 32), 0)

@@ -2,8 +2,9 @@
 
 Ref: docs/wire-format.md; docs/architecture.md, "Link"
 
-Go-back-N: a frame is taken only if all before it were. What is sent again, and when, is the
-:class:`~dxpu.fabric.retransmit.Retransmitter`'s.
+A frame takes effect only if all before it did. One that comes ahead of its turn is refused, and
+asked for with all behind it (go-back-N), or held for later (selective repeat). What is sent again,
+and when, is the :class:`~dxpu.fabric.retransmit.Retransmitter`'s.
 """
 
 from amaranth import *
@@ -11,7 +12,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..priority import encode, first_one, one_hot_mux, round_robin
+from .early import WINDOW, EarlyMap
 from .format import SEQUENCED, FrameType
+from .resequencer import FramePlace
 from .types import (
     EPOCH_BITS, LIFE_BITS, Committed, FrameHeader, FrameRoute, Reply, RouteRequest, Verdict,
 )
@@ -112,6 +115,11 @@ class Link(wiring.Component):
     sent again and lost again, and another one if they still do not after ``nak_delay``, since then
     the NAK was lost.
 
+    With ``selective``, good frames up to ``window - 1`` ahead are to be held; there is a NAK only
+    for those that cannot be. For each one that is held, or came again ahead of its turn, a SACK
+    with a word is sent, as is every other ACK frame while any is held. The one that is due is taken
+    only from where it is held.
+
     HELLO and HELLO_ACK of a known peer are taken if its session wants them, and acknowledge
     nothing; a frame without a number that has the session's ``candidate`` for a tag is taken too,
     and does nothing but confirm the candidate.
@@ -126,6 +134,8 @@ class Link(wiring.Component):
         Ethernet ports.
     frames : int
         Frames that can be unacknowledged.
+    selective, window : bool, int
+        Selective repeat; with so many frames from the expected one on.
 
     Members
     -------
@@ -163,6 +173,15 @@ class Link(wiring.Component):
         ACK and SACK frames that nothing else carries.
     unacked, path, failed, epoch, acked, back
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
+    words : 1
+        The SACK in ``committed`` has a word.
+    named : ``sessions``
+        Strobes: so it was. Its ACK counted in the same cycle.
+    again, held, crowded, holds, place, due, due_place, settled
+        Only if ``selective``. Of the :class:`~dxpu.fabric.resequencer.Resequencer` and the
+        :class:`~dxpu.fabric.depacketizer.Depacketizer`: the frame that ``header`` belongs to comes
+        again; it was held; it was not for want of room; it may be, as far as the link knows, and
+        where; a frame is to come again, and which; it does not.
     short : 1
         New frames are to be acknowledged at once.
     lost : ``rows``
@@ -175,13 +194,16 @@ class Link(wiring.Component):
         Pulse: a NAK took effect.
     """
 
-    def __init__(self, *, rows, sessions=4, paths=2, frames=64):
+    def __init__(self, *, rows, sessions=4, paths=2, frames=64, selective=False,
+                 window=WINDOW):
         if rows not in range(1, NO_ROW + 1):
             raise ValueError(f"rows must be 1 to {NO_ROW}, not {rows!r}")
         if sessions not in range(1, 65):
             raise ValueError(f"sessions must be 1 to 64, not {sessions!r}")
         self._rows = rows
         self._sessions = sessions
+        self._early = EarlyMap(sessions=sessions, window=window) if selective else None
+        self._window = window
         amount = Shape.cast(range(frames + 1)).width
         super().__init__({
             "node": In(12),
@@ -211,6 +233,18 @@ class Link(wiring.Component):
             "path": In(data.ArrayLayout(max(1, (paths - 1).bit_length()), sessions)),
             "failed": In(sessions),
             "epoch": In(data.ArrayLayout(EPOCH_BITS, sessions)),
+            "words": In(1),
+            "named": Out(sessions),
+            **({
+                "again": In(1),
+                "held": In(1),
+                "crowded": In(1),
+                "holds": Out(1),
+                "place": Out(FramePlace(sessions, window)),
+                "due": Out(1),
+                "due_place": Out(FramePlace(sessions, window)),
+                "settled": In(sessions),
+            } if selective else {}),
             "short": In(1),
             "lost": Out(rows),
             "stat_wrong_node": Out(1),
@@ -232,8 +266,13 @@ class Link(wiring.Component):
         arrived = Signal(self._sessions)     # strobes: a frame took effect
         # Strobes: a frame came again; one is missing.
         self._old, self._gap = Signal(self._sessions), Signal(self._sessions)
+        self._ahead = Signal(self._sessions)  # one is held
+        self._mine = Signal(self._sessions)   # session of the frame that was judged last
+        self._far = Signal()                  # it is too far ahead for that
         self._answer_routes(m, sent, number)
         busy = self._take_commits(m, arrived)
+        if self._early is not None:
+            self._attach_early(m, arrived)
         self._judge_headers(m, busy)
         self._acknowledge(m, sent, arrived)
         gone = Signal(self._sessions)
@@ -246,6 +285,21 @@ class Link(wiring.Component):
             with m.If(self.open[n]):
                 m.d.sync += state.eq(0)
         return m
+
+    def _attach_early(self, m, arrived):
+        """What came ahead: the words, and which of these frames is to come again."""
+        m.submodules.early = early = self._early
+        due, header = Signal(range(self._sessions)), self.committed.payload.header
+        m.d.comb += [
+            early.took.eq(arrived & takes_number(header.type).replicate(self._sessions)),
+            early.stores.eq(self.held),
+            early.settled.eq(self.settled),
+            early.forget.eq(self.open),
+            due.eq(first_one(early.due)),
+            self.due.eq(early.due.any()),
+            self.due_place.session.eq(due),
+            self.due_place.number.eq(Array(s.next for s in self.state)[due]),
+        ]
 
     def _answer_routes(self, m, sent, number):
         request, route = self.request, self.route.payload
@@ -285,6 +339,9 @@ class Link(wiring.Component):
                     epoch.eq(one_hot_mux(select, self.epoch)),
                     failed.eq((select & self.failed).any()),
                 ]
+                if self._early is not None:  # in the cycle of `state`: that is its ACK
+                    m.d.comb += self._early.route.eq(encode(select))
+                    m.d.sync += route.word.eq(self._early.route_word)
                 m.next = "Answer"
             with m.State("Answer"):
                 m.d.comb += self.route.valid.eq(1)
@@ -341,6 +398,7 @@ class Link(wiring.Component):
             m.d.sync += booked.eq(0)
         m.d.comb += self.heard.eq(arrived)
         numbered, is_nak = Signal(), Signal()
+        named = self.words & (self._early is not None)
         m.d.comb += [
             numbered.eq(takes_number(header.type)),
             is_nak.eq(header.type == FrameType.SACK),
@@ -353,7 +411,8 @@ class Link(wiring.Component):
             with m.If(arrived[n] & (fresh <= self.unacked[n])):
                 m.d.comb += [
                     self.acked[n].eq(fresh),
-                    self.back[n].eq(is_nak & (fresh != self.unacked[n])),
+                    self.back[n].eq(is_nak & (fresh != self.unacked[n]) & ~named),
+                    self.named[n].eq(is_nak & named),
                 ]
                 m.d.sync += state.acked.eq(header.ack)
             with m.If(arrived[n] & numbered):
@@ -371,6 +430,8 @@ class Link(wiring.Component):
         tag, expected, candidate = Signal(16), Signal(24), Signal(16)
         numbered, ahead, hello = Signal(), Signal(24), Signal()
         fits, known = Signal(), Signal()
+        judging = Signal()
+        copy = Signal()  # the frame that is expected is held, and this is another one of it
         m.d.comb += [
             fits.eq(Mux(is_hello(header.type), hello,
                         (tag != 0) & (tag == header.tag) | ~numbered & (candidate != 0)
@@ -378,6 +439,7 @@ class Link(wiring.Component):
             known.eq(here & select.any()),
         ]
         m.d.comb += [numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected)]
+        gap = known & fits & numbered & ~ahead[-1] & (ahead != 0)
         with m.FSM(name="verdict"):
             with m.State("Idle"):
                 m.d.sync += [
@@ -397,31 +459,77 @@ class Link(wiring.Component):
                     hello.eq((select & self.greets).any()),
                     expected.eq(one_hot_mux(select, [s.next for s in self.state])),
                     verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
+                    verdict.hold.eq(0),
                 ]
+                if self._early is not None:
+                    m.d.sync += copy.eq((select & self._early.due).any() & ~self.again)
                 m.next = "Judge"
             with m.State("Judge"):
+                m.d.comb += judging.eq(1)
                 with m.If(~here):
                     m.d.comb += self.stat_wrong_node.eq(1)
                 with m.Elif(~select.any()):
                     m.d.comb += self.stat_no_session.eq(1)
                 with m.Elif(~fits):
                     m.d.comb += self.stat_wrong_tag.eq(1)
-                with m.Elif(numbered & ahead[-1]):
+                with m.Elif(numbered & (ahead[-1] | copy & (ahead == 0))):
                     m.d.comb += [self.stat_duplicate.eq(1), self._old.eq(select)]
-                with m.Elif(numbered & (ahead != 0)):
-                    m.d.comb += [self.stat_gap.eq(1), self._gap.eq(select)]
-                m.d.sync += verdict.accept.eq(known & fits & ~(numbered & (ahead != 0)))
                 m.next = "Answer"
+                if self._early is None:
+                    with m.If(gap):
+                        m.d.comb += [self.stat_gap.eq(1), self._gap.eq(select)]
+                else:
+                    with m.If(gap):
+                        m.next = "Ahead"
+                m.d.sync += verdict.accept.eq(
+                    known & fits & ~(numbered & ((ahead != 0) | copy)))
+            if self._early is not None:
+                with m.State("Ahead"):
+                    self._judge_ahead(m)
+                    m.next = "Answer"
             with m.State("Answer"):
                 m.d.comb += self.verdict.valid.eq(1)
                 with m.If(self.verdict.ready):
                     m.d.comb += self.header.ready.eq(1)
                     m.next = "Idle"
+        if self._early is not None:
+            self._remember_ahead(m, select, ahead, judging)
+
+    def _judge_ahead(self, m):
+        """Decide about a frame that came ahead."""
+        verdict, early = self.verdict.payload, self._early
+        with m.If(self._far):
+            m.d.comb += [self.stat_gap.eq(1), self._gap.eq(self._mine)]
+        with m.Elif(early.word.bit_select(early.place, 1)):
+            m.d.comb += [self.stat_duplicate.eq(1), self._ahead.eq(self._mine)]
+        with m.Else():
+            m.d.sync += [verdict.accept.eq(1), verdict.hold.eq(1), self.holds.eq(1)]
+
+    def _remember_ahead(self, m, select, ahead, judging):
+        """What frame is judged; what is done when it is held, or was not."""
+        early, mine, place = self._early, self._mine, Signal(range(self._window))
+        m.d.comb += [
+            early.place.eq(place),
+            early.session.eq(encode(mine)),
+            self.place.session.eq(early.session),
+            self.place.number.eq(self.header.payload.seq),
+        ]
+        with m.If((self.open & mine).any()):  # it is of a session that was
+            m.d.sync += self.holds.eq(0)
+        with m.If(judging):
+            m.d.sync += [mine.eq(select), place.eq(ahead - 1), self._far.eq(ahead >= self._window),
+                         self.holds.eq(0)]
+        with m.If(self.held):
+            m.d.comb += self._ahead.eq(mine)
+        with m.Elif(self.crowded):
+            m.d.comb += [self.stat_gap.eq(1), self._gap.eq(mine)]
 
     def _acknowledge(self, m, sent, arrived):
         """Ask for an ACK where a frame stays unacknowledged for ``ack_delay`` cycles, or a NAK."""
         committed, refused = self.committed.payload.header, self.header.payload
         ack_due, nak_due = Signal(self._sessions), Signal(self._sessions)
+        sack_due = Signal(self._sessions)    # stays zero without selective repeat
+        early, coming = (0, 0) if self._early is None else (self._early.early, self._early.due)
         asked = Signal(self._sessions)       # an ACK was asked for and not sent yet
         clock, tick = Signal(16), Signal()
         m.d.sync += [clock.eq(Mux(clock == 0, self.nak_delay, clock - 1)),
@@ -454,14 +562,19 @@ class Link(wiring.Component):
                 with m.If(~missing | ~(newest - refused.seq)[23] | (age == 2)):
                     m.d.sync += [nak_due[n].eq(1), age.eq(0)]
             source = Mux(counts, committed.as_value(), refused.as_value())
-            with m.If(counts | self._old[n] | self._gap[n]):
+            with m.If(self._ahead[n]):
+                m.d.sync += sack_due[n].eq(1)
+            with m.If(self.open[n]):
+                m.d.sync += sack_due[n].eq(0)
+            with m.If(counts | self._old[n] | self._gap[n] | self._ahead[n]):
                 header = data.View(FrameHeader, source)
                 m.d.sync += [reply.session.eq(n), reply.dst_slot.eq(header.src_slot),
                              reply.src_slot.eq(header.dst_slot), reply.path.eq(header.path)]
             replies.append(reply)
 
         reply, chosen = self.reply, Signal(range(self._sessions))
-        due = ack_due | nak_due
+        # While a frame comes again nobody can say yet that it is not missing.
+        due = (ack_due | nak_due | sack_due) & ~coming
         with m.If(reply.valid):
             with m.If(reply.ready):
                 m.d.sync += reply.valid.eq(0)
@@ -469,11 +582,15 @@ class Link(wiring.Component):
             pick = Signal.like(chosen)
             m.d.comb += pick.eq(round_robin(due, chosen))
             is_nak = nak_due.bit_select(pick, 1)
+            words = (sack_due | early).bit_select(pick, 1) & ~is_nak
             m.d.sync += [
                 chosen.eq(pick),
                 asked.bit_select(pick, 1).eq(1),
                 nak_due.bit_select(pick, 1).eq(0),
                 reply.valid.eq(1),
                 reply.payload.eq(Array(replies)[pick]),
-                reply.payload.type.eq(Mux(is_nak, FrameType.SACK, FrameType.ACK)),
+                reply.payload.type.eq(Mux(is_nak | words, FrameType.SACK, FrameType.ACK)),
+                reply.payload.words.eq(words),
             ]
+            with m.If(~is_nak):
+                m.d.sync += sack_due.bit_select(pick, 1).eq(0)

@@ -58,6 +58,8 @@ class Packetizer(wiring.Component):
         Header and data in frames of their own (DxPU paper, 3.3.2).
     depth : int
         Beats of memory for TLPs; see :class:`~dxpu.fabric.tx_queue.TxQueue`.
+    selective : bool
+        SACKs may have a word.
     cells, cell : int
         Of the :class:`~dxpu.fabric.replay.ReplayMemory`.
 
@@ -69,7 +71,7 @@ class Packetizer(wiring.Component):
     reply : stream of :class:`Reply`
     greeting, about : stream of :class:`Greeting`, :class:`Hello`
         Of the :class:`~dxpu.fabric.preamble.PreambleBuilder`.
-    repeat, repeat_valid, repeat_take, stored, stored_strobe, free
+    repeat, repeat_valid, repeat_take, stored, stored_strobe, resent, resent_strobe, free
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
     short : 1
         Less than half of the replay memory is spare.
@@ -86,12 +88,12 @@ class Packetizer(wiring.Component):
         Pulse: a TLP or a control frame was dropped.
     """
 
-    def __init__(self, width, *, split=False, depth, cells=64, cell=None):
+    def __init__(self, width, *, split=False, selective=False, depth, cells=64, cell=None):
         self._width = check_width(width)
         if not isinstance(split, bool):
             raise TypeError(f"split must be a bool, not {split!r}")
         check_depth(width, depth)
-        self._split = split
+        self._split, self._selective = split, selective
         self._depth = depth
         self._cells, self._cell = cells, cell or max(4, 8 * CELL_BYTES // width)
         beats = 2 * 32 * LARGEST_RECORD // width
@@ -110,6 +112,8 @@ class Packetizer(wiring.Component):
             "repeat_take": Out(1),
             "stored": Out(Stored(cells)),
             "stored_strobe": Out(1),
+            "resent": Out(Stored(cells)),
+            "resent_strobe": Out(1),
             "free": In(stream.Signature(range(cells))),
             "short": Out(1),
             "request": Out(stream.Signature(RouteRequest)),
@@ -134,7 +138,7 @@ class Packetizer(wiring.Component):
             connect(m, queue.descriptors, planner.i)
         m.submodules.memory = memory = self._memory
         m.submodules.preamble = preamble = PreambleBuilder(
-            self._width, cells=self._cells, cell=self._cell)
+            self._width, cells=self._cells, cell=self._cell, selective=self._selective)
         m.submodules.assembler = assembler = Assembler(
             self._width, cells=self._cells, split=self._split)
         m.submodules.packer = packer = DwordPacker(self._width, full=full)
@@ -188,6 +192,7 @@ class Packetizer(wiring.Component):
             preamble.repeat_valid.eq(self.repeat_valid),
             self.repeat_take.eq(preamble.repeat_take),
             self.stored.eq(assembler.stored),
-            self.stored_strobe.eq(assembler.stored_strobe),
+            *(getattr(self, name).eq(getattr(assembler, name))
+              for name in ("stored_strobe", "resent", "resent_strobe")),
             self.short.eq(memory.spare < self._cells // 2),
         ]

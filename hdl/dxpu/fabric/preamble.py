@@ -8,7 +8,8 @@ from ..crc import CRC16_CCITT_FALSE, CRC32C, data_matrix, xor_tree, zeros_crc
 from ..stream import check_width
 from .format import (
     ACK_BYTES, BODY_CRC_BYTES, CREDIT_BYTES, ETHERTYPE, EVENT_BYTES, HCRC_OFFSET, HCRC_START,
-    HEADER_BYTES, HELLO_BYTES, HELLO_SIZES, MAC_PREFIX, SACK_COUNT_BYTES, VERSION, FrameType,
+    HEADER_BYTES, HELLO_BYTES, HELLO_SIZES, MAC_PREFIX, SACK_COUNT_BYTES, SACK_WORD_BYTES, VERSION,
+    FrameType,
 )
 from .planner import FramePlan
 from .replay import FrameNote, cells_for
@@ -18,9 +19,9 @@ from .types import EPOCH_BITS, Control, FrameRoute, Greeting, Hello, Reply, Rout
 __all__ = ["PreambleBeat", "PreambleBuilder"]
 
 GUARDED_BYTES = HCRC_OFFSET - HCRC_START
-#: The longest bodies are those of a SACK without words and of HELLO.
+#: The longest bodies are those of a SACK without words and of HELLO; or of a SACK with a word.
 BODY_BYTES = max(ACK_BYTES + SACK_COUNT_BYTES, HELLO_BYTES)
-PREAMBLE_BYTES = HEADER_BYTES + CREDIT_BYTES + BODY_BYTES + BODY_CRC_BYTES
+SACK_BYTES = ACK_BYTES + SACK_COUNT_BYTES + SACK_WORD_BYTES
 
 
 def wire(value, size):
@@ -91,6 +92,8 @@ class PreambleBuilder(wiring.Component):
         Data bits per beat.
     cells, cell : int
         Of the replay memory.
+    selective : bool
+        SACKs may have a word.
 
     Members
     -------
@@ -112,9 +115,13 @@ class PreambleBuilder(wiring.Component):
     o : stream of :func:`PreambleBeat`
     """
 
-    def __init__(self, width, *, cells, cell):
+    def __init__(self, width, *, cells, cell, selective=False):
         self._width = check_width(width)
         self._cells, self._cell = cells, cell
+        self._selective = selective
+        #: Of the longest body, and the longest preamble.
+        self._body_bytes = SACK_BYTES if selective else BODY_BYTES
+        self._bytes = HEADER_BYTES + CREDIT_BYTES + self._body_bytes + BODY_CRC_BYTES
         super().__init__({
             "plan": In(FramePlan),
             "plan_valid": In(1),
@@ -149,7 +156,7 @@ class PreambleBuilder(wiring.Component):
         need, reserved = Signal(range(self._cells + 1)), Signal(range(self._cells + 1))
         load, free = Signal(), Signal()
         self._kind, self._control, self._plan, self._route = kind, control, plan, route
-        self._greeting = greeting
+        self._greeting, self._words = greeting, reply.words
 
         is_hello = ~again & ((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK))
         is_reply = is_hello | ~again & ((kind == FrameType.ACK) | (kind == FrameType.SACK))
@@ -268,7 +275,7 @@ class PreambleBuilder(wiring.Component):
         plan, route = self._plan, self._route
         words, size = self._preamble(m)
         register = Signal(max(len(words), self._width), reset_less=True)
-        left = Signal(range(PREAMBLE_BYTES // 4 + 1))
+        left = Signal(range(self._bytes // 4 + 1))
         o, beat = self.o, self.o.payload
         last = left <= lanes
         m.d.comb += [
@@ -328,8 +335,8 @@ class PreambleBuilder(wiring.Component):
         header = Cat(mac(route.dst_node), mac(route.src_node), wire(Const(ETHERTYPE, 16), 2),
                      guarded, wire(hcrc, 2))
         body, body_dwords = self._body(m)
-        words = Signal(8 * PREAMBLE_BYTES)
-        size = Signal(range(PREAMBLE_BYTES // 4 + 1))
+        words = Signal(8 * self._bytes)
+        size = Signal(range(self._bytes // 4 + 1))
         m.d.comb += [
             words.eq(Cat(header, Mux(route.crx, Cat(extension, body), body))),
             size.eq(HEADER_BYTES // 4 + Mux(route.crx, CREDIT_BYTES // 4, 0) + body_dwords),
@@ -338,31 +345,37 @@ class PreambleBuilder(wiring.Component):
 
     def _body(self, m):
         """The body of a control frame with its CRC, and its dwords; or what a DATA begins with."""
-        kind, control, plan = self._kind, self._control, self._plan
+        kind, control, plan, route = self._kind, self._control, self._plan, self._route
         event = Cat(wire(control.code, 1), wire(Const(0, 8), 1), wire(control.generation, 2),
                     wire(control.argument, 4))
-        entries = Cat(credit_bytes(credit) for credit in self._route.credits)
+        entries = Cat(credit_bytes(credit) for credit in route.credits)
         assert len(event) == 8 * EVENT_BYTES and len(entries) == 8 * ACK_BYTES
         no_words = Const(0, 8 * SACK_COUNT_BYTES)
         hello = self._hello()
         # Each ends where the longest does: zeros before a message do not matter to the tree.
-        bodies = {FrameType.ACK: entries, FrameType.SACK: Cat(entries, no_words),
-                  FrameType.EVENT: event, FrameType.HELLO: hello, FrameType.HELLO_ACK: hello}
+        longest = self._body_bytes
+        is_sack, words = kind == FrameType.SACK, self._words & self._selective
+        bodies = [(kind == FrameType.ACK, entries), (is_sack & ~words, Cat(entries, no_words)),
+                  (kind == FrameType.EVENT, event),
+                  ((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK), hello)]
+        if self._selective:
+            one = wire(Const(1, 16), 2)
+            bodies += [(is_sack & words, Cat(entries, one, Const(0, 16), wire(route.word, 8)))]
         message, initial, plain, size = 0, 0, 0, 0
-        for frame_type, body in bodies.items():
-            mine, length = kind == frame_type, len(body) // 8
-            message |= Mux(mine, body << 8 * (BODY_BYTES - length), 0)
+        for mine, body in bodies:
+            length = len(body) // 8
+            message |= Mux(mine, body << 8 * (longest - length), 0)
             initial |= Mux(mine, zeros_crc(CRC32C, length), 0)
             plain |= Mux(mine, body, 0)
             size |= Mux(mine, (length + BODY_CRC_BYTES) // 4, 0)
-        crc = xor_tree(m, message[:8 * BODY_BYTES], data_matrix(CRC32C, BODY_BYTES)) ^ initial
-        for frame_type, body in bodies.items():
-            plain |= Mux(kind == frame_type, crc[:32] << len(body), 0)
+        crc = xor_tree(m, message[:8 * longest], data_matrix(CRC32C, longest)) ^ initial
+        for mine, body in bodies:
+            plain |= Mux(mine, crc[:32] << len(body), 0)
         # Before the bytes of DATA: their offset and their number, which is without the CRC.
         place = Cat(wire(plan.offset << 2, 2), wire((plan.dwords - 1)[:11] << 2, 2))
         is_data = kind == FrameType.DATA
         has_records = plan.count != 0
-        return (Mux(has_records, Mux(is_data, place, 0), plain[:8 * (BODY_BYTES + BODY_CRC_BYTES)]),
+        return (Mux(has_records, Mux(is_data, place, 0), plain[:8 * (longest + BODY_CRC_BYTES)]),
                 Mux(has_records, is_data, size))
 
     def _hello(self):

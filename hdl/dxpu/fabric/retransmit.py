@@ -20,9 +20,10 @@ TRANSMISSIONS = 4
 def Stored(cells):
     """Layout: a frame of ``session`` is in the replay memory, from ``cell`` on.
 
-    ``epoch`` is that of the session when the frame got its number.
+    ``epoch`` is that of the session when the frame got its number, ``path`` the one it took.
     """
-    return data.StructLayout({"session": 6, "epoch": EPOCH_BITS, "cell": range(cells)})
+    return data.StructLayout(
+        {"session": 6, "epoch": EPOCH_BITS, "cell": range(cells), "path": 4})
 
 
 def Repeat(cells):
@@ -101,6 +102,7 @@ class Retransmitter(wiring.Component):
             "epoch": Out(data.ArrayLayout(EPOCH_BITS, sessions)),
             "stat_timeout": Out(1),
             "stat_failed": Out(1),
+            **self._more(),
         })
 
         def each(shape, name):
@@ -116,6 +118,11 @@ class Retransmitter(wiring.Component):
         self._rewind = Signal(sessions)   #: all are to be sent again, when none is to be freed
         self._freed, self._repeated = Signal(sessions), Signal(sessions)
         self._expired, self._failing = Signal(sessions), Signal(sessions)
+        self._ended = Signal(sessions)
+
+    def _more(self):
+        """Further members."""
+        return {}
 
     def elaborate(self, platform):
         m = Module()
@@ -194,27 +201,10 @@ class Retransmitter(wiring.Component):
 
     def _account(self, m, n, stored, after_head, after_cursor):
         """What happens to the frames of session ``n``."""
+        self._chain(m, n, stored, after_head)
         held, due, again = self._held[n], self._due[n], self._again[n]
         head, cursor = self._head[n], self._cursor[n]
         freed, repeated = self._freed[n], self._repeated[n]
-        ended, stale = Signal(name=f"ended{n}"), Signal(name=f"stale{n}")
-        m.d.comb += [
-            self.unacked[n].eq(held - due),
-            ended.eq(self.open[n] | self._failing[n]),
-            # A frame of before the end comes behind all others of its time.
-            stale.eq(stored & (self.stored.epoch != self.epoch[n])),
-        ]
-        m.d.sync += [
-            self.epoch[n].eq(self.epoch[n] + ended),
-            held.eq(held + stored - freed),
-            due.eq(Mux(ended, held + stored, due + self.acked[n] + stale) - freed),
-        ]
-        with m.If(stored):
-            m.d.sync += self._tail[n].eq(self.stored.cell)
-        with m.If(freed & (held != 1)):
-            m.d.sync += head.eq(after_head.data)
-        with m.Elif(stored & (freed | (held == 0))):
-            m.d.sync += head.eq(self.stored.cell)
 
         # To be sent again are the newest frames, from the cursor on. One that is freed may be the
         # first of them; one that is stored comes behind them.
@@ -231,8 +221,36 @@ class Retransmitter(wiring.Component):
             m.d.sync += [self._rewind[n].eq(1), self._probing[n].eq(0)]
         with m.Elif(self._expired[n]):
             m.d.sync += [self._rewind[n].eq(1), self._probing[n].eq(1)]
-        with m.If(ended):
+        with m.If(self._ended[n]):
             m.d.sync += [self._rewind[n].eq(0), self._probing[n].eq(0), again.eq(0)]
+
+    def _chain(self, m, n, stored, after_head):
+        """The frames of session ``n``: which is the oldest, how many are kept and to be freed."""
+        held, due, head, freed = self._held[n], self._due[n], self._head[n], self._freed[n]
+        ended, stale = Signal(name=f"ended{n}"), Signal(name=f"stale{n}")
+        m.d.comb += [
+            self.unacked[n].eq(held - due),
+            ended.eq(self.open[n] | self._failing[n]),
+            self._ended[n].eq(ended),
+            # A frame of before the end comes behind all others of its time.
+            stale.eq(stored & (self.stored.epoch != self.epoch[n])),
+        ]
+        m.d.sync += [
+            self.epoch[n].eq(self.epoch[n] + ended),
+            held.eq(held + stored - freed),
+            due.eq(Mux(ended, held + stored, due + self.acked[n] + stale) - freed),
+        ]
+        with m.If(stored):
+            m.d.sync += self._tail[n].eq(self.stored.cell)
+        with m.If(freed & (held != 1)):
+            m.d.sync += head.eq(after_head.data)
+        with m.Elif(stored & (freed | (held == 0))):
+            m.d.sync += head.eq(self.stored.cell)
+
+    def _waits(self, n):
+        """Session ``n`` has nothing to send again but what waits for an answer."""
+        return ~self._rewind[n] & (
+            (self._again[n] == 0) | self._probing[n] & self._probed[n])
 
     def _timers(self, m):
         prescaler, tick = Signal(6), Signal()
@@ -249,8 +267,7 @@ class Retransmitter(wiring.Component):
             mine = self.stored_strobe & (self.stored.session == n)
             running = Signal(name=f"running{n}")
             m.d.comb += [
-                running.eq((self.unacked[n] != 0) & ~self._rewind[n] & (self.wait != 0)
-                           & ((self._again[n] == 0) | self._probing[n] & self._probed[n])),
+                running.eq((self.unacked[n] != 0) & (self.wait != 0) & self._waits(n)),
                 over.eq(running & (timer == 0) & ~progress & ~self.back[n]),
                 self._expired[n].eq(over & ~self._failing[n]),
                 self._failing[n].eq(over & (tries == TRANSMISSIONS - 1)

@@ -61,7 +61,8 @@ class FrameRoute(data.Struct):
 
     Without ``ok`` there is no way for the frame: its TLPs are dropped and counted. ``credits`` (P,
     NP, Cpl) are the entries of an ACK, ``credit`` is the extension, sent if ``crx``. ``session``
-    and ``epoch`` are for those who keep the frame, and ``paths`` are all that it may take.
+    and ``epoch`` are for those who keep the frame, and ``paths`` are all that it may take. ``word``
+    is that of a SACK: bit i is set if frame ``ack + 1 + i`` came.
     """
 
     dst_node: 12
@@ -81,6 +82,7 @@ class FrameRoute(data.Struct):
     session: 6
     epoch: EPOCH_BITS
     paths: 16
+    word: 64
 
 
 class RouteRequest(data.Struct):
@@ -122,13 +124,15 @@ class Control(data.Struct):
 
 
 class Reply(data.Struct):
-    """An ACK or SACK to be sent, as an answer to a frame between these slots, on its path."""
+    """An ACK or SACK to be sent, as an answer to a frame between these slots, on its path. With
+    ``words``, a SACK has its word, else none."""
 
     type: 4
     session: 6
     dst_slot: 8
     src_slot: 8
     path: 4
+    words: 1
 
 
 class Hello(data.Struct):
@@ -166,10 +170,12 @@ class Greeting(data.Struct):
 
 
 class Verdict(data.Struct):
-    """The link's answer to a :class:`FrameHeader`: take the frame or drop it; row it is for."""
+    """The link's answer to a :class:`FrameHeader`: take the frame or drop it; row it is for. With
+    ``hold`` a good frame is to be kept for later, and has no effect now."""
 
     accept: 1
     row: 6
+    hold: 1
 
 
 class Event(data.Struct):

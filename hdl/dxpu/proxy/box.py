@@ -37,7 +37,7 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, paths, sessions, split
+    width, paths, sessions, split, arq
         As of :class:`~dxpu.proxy.host.HostProxy`.
     slots : int
         PCIe links to GPUs, 1 to 16.
@@ -57,14 +57,15 @@ class BoxProxy(wiring.Component):
     #: Bytes of those towards PCIe: posted and non-posted requests, completions.
     REGIONS = (2048, 1024, 2048)
 
-    def __init__(self, width, *, slots=8, paths=2, sessions=4, split=False):
+    def __init__(self, width, *, slots=8, paths=2, sessions=4, split=False, arq="go-back-n"):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         self._width = width
         self._slots = slots
         self._depth = max(16, self.BUFFER * 8 // width)
         self._table = BoxTable(slots=slots)
-        self._engine = FabricEngine(width, rows=slots, paths=paths, sessions=sessions, split=split)
+        self._engine = FabricEngine(width, rows=slots, paths=paths, sessions=sessions, split=split,
+                                    arq=arq)
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
         self._queues = [PacketQueue(width, depth=self._depth) for _ in range(slots)]

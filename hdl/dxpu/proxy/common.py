@@ -72,19 +72,20 @@ def attach_engine(m, engine, file, *, role, commits):
     # Units of 64 cycles to microseconds, as if they were 500 ns each.
     wait, about = file.retry.wait >> 1, engine.about
     give_up = (wait * 15) * len(engine.frame_o)
+    selective = engine.arq == "selective"
     m.d.comb += [
         engine.boot.eq(file.boot.counter),
         engine.hello_wait.eq(file.hello.wait),
         engine.quiet.eq(file.quiet.time),
         about.role.eq(role),
         about.slots.eq(len(engine.open)),
-        about.arq.eq(ArqMode.GO_BACK_N),
+        about.arq.eq(ArqMode.SELECTIVE_REPEAT if selective else ArqMode.GO_BACK_N),
         about.security.eq(SecurityMode.NONE),
         about.largest.eq(LARGEST_FRAME),
         about.window.eq(engine.cells),
         about.smallest.eq(wait),
         about.give_up.eq(Mux(give_up >> 16, 0xFFFF, give_up)),
-        about.capabilities.eq(Capability.SPLIT if engine.split else 0),
+        about.capabilities.eq(Capability.SPLIT * engine.split | Capability.SACK * selective),
         about.boot.eq(file.boot.counter),
         about.table.eq(table),
         engine.node.eq(file.node.number),

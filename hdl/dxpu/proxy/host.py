@@ -54,6 +54,8 @@ class HostProxy(wiring.Component):
         (peer, stream) pairs at a time.
     split : bool
         Header/data split form on the wire.
+    arq : str
+        Of the :class:`~dxpu.fabric.engine.FabricEngine`: "go-back-n" or "selective".
     identity : :class:`~dxpu.switch.Identity`, optional
         What the virtual switch says it is, and what its slots have.
 
@@ -72,7 +74,7 @@ class HostProxy(wiring.Component):
     REQUESTS = 2048
 
     def __init__(self, width, *, ports=8, paths=2, sessions=4, split=False,
-                 identity=None):
+                 identity=None, arq="go-back-n"):
         self._width = width
         self._ports = ports
         self._depth = max(16, self.BUFFER * 8 // width)
@@ -83,7 +85,8 @@ class HostProxy(wiring.Component):
                                       requests=max(64, self.REQUESTS * 8 // width))
         self._links = HostLinks(rows=ports)
         self._table = HostTable(ports=ports, lookups=2)
-        self._engine = FabricEngine(width, rows=ports, paths=paths, sessions=sessions, split=split)
+        self._engine = FabricEngine(width, rows=ports, paths=paths, sessions=sessions, split=split,
+                                    arq=arq)
         self._egress = Egress(width, depth=self._depth)
         self._parser = RowParser(width)
         self._macs = make_macs(width, paths)

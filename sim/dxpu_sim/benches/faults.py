@@ -33,7 +33,8 @@ class Run:
         self.dut = dut
         self.case = json.loads(os.environ["DXPU_FAULTS"])
         self.rng = random.Random(int(os.environ["DXPU_SEED"]))
-        self.outputs = [name for name, member in FaultBench().signature.members.items()
+        bench = FaultBench(arq=self.case["arq"])
+        self.outputs = [name for name, member in bench.signature.members.items()
                         if member.flow is Out]
 
     def read(self, name):

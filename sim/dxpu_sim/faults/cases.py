@@ -1,10 +1,11 @@
 """The cases of the campaign: what the lines do, and what the ends send meanwhile."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from dxpu.fabric.engine import ARQ
 from dxpu.fabric.format import FrameType
 
-__all__ = ["GOODPUT_LOSSES", "Case", "campaign", "goodput"]
+__all__ = ["ARQ", "GOODPUT_LOSSES", "Case", "campaign", "every", "goodput"]
 
 #: Loss rates whose goodput is measured.
 GOODPUT_LOSSES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
@@ -54,6 +55,8 @@ class Case:
     quiet: int = 2048
     #: Part of a campaign's TLPs, relative to other cases: less for those that take long.
     weight: float = 1.0
+    #: Link mode of both engines.
+    arq: str = ARQ[0]
     #: What must have happened, else the case shows nothing: names of :data:`~.score.HAPPENED`.
     shows: tuple[str, ...] = ()
 
@@ -110,6 +113,12 @@ def campaign() -> list[Case]:
               "lateness": LIFETIME}, retry_wait=20, flap_us=400, shut_us=50, weight=2,
              shows=("lost", "changed", "twice", "late", "repeated", "duplicate", "path 1")),
     ]
+
+
+def every(arq: str) -> list[Case]:
+    """All cases in a link mode; all but those of the first mode have it in their names."""
+    return [case if arq == ARQ[0] else replace(case, name=f"{arq} {case.name}", arq=arq)
+            for case in [*campaign(), *goodput()]]
 
 
 def goodput() -> list[Case]:

@@ -19,9 +19,9 @@ __all__ = ["add_arguments", "run"]
 #: TLPs at least, of a case of weight 1: with less it may happen to see no fault.
 LEAST_TLPS = 1000
 #: The contract: goodput kept at a loss; judged where so many TLPs make chance small.
-LEAST_GOODPUT = {0.01: 0.94}
+LEAST_GOODPUT = {"go-back-n": {0.01: 0.94}, "selective": {0.01: 0.98}}
 GOODPUT_TLPS = 10_000
-_ROW = "{:<15} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}"
+_ROW = "{:<25} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}"
 _HEAD = _ROW.format("case", "TLPs", "frames", "lost", "twice", "late", "changed", "again",
                     "timeouts", "TLPs wrong")
 
@@ -33,6 +33,8 @@ def add_arguments(parser):
                         f"have at least {LEAST_TLPS}")
     parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"),
                         help="seed of all random choices; the same seed gives the same run")
+    parser.add_argument("--arq", choices=(*cases.ARQ, "all"), default=cases.ARQ[0],
+                        help="link mode: go-back-N (default), selective repeat, or both")
     parser.add_argument("--case", action="append", metavar="NAME",
                         help="only this case; may be given several times (default all)")
     parser.add_argument("--list", action="store_true", help="show the cases, run nothing")
@@ -46,14 +48,15 @@ def add_arguments(parser):
 def run(arguments) -> int:
     """Run the campaign; 0 only if no TLP was lost, doubled, out of order or changed, every frame
     is explained, and the goodput is what the contract says."""
-    known = {case.name: case for case in [*cases.campaign(), *cases.goodput()]}
+    modes = cases.ARQ if arguments.arq == "all" else (arguments.arq,)
+    known = {case.name: case for mode in modes for case in cases.every(mode)}
     for name in arguments.case or ():
         if name not in known:
             raise UserError(f"--case must be one of --list, not {name!r}")
     chosen = [known[name] for name in arguments.case] if arguments.case else list(known.values())
     if arguments.list:
         for case in chosen:
-            print(f"{case.name:<16} {case.text}")
+            print(f"{case.name:<25} {case.text}")
         return 0
     tlps = whole_number("--tlps", arguments.tlps, 1, 10**9)
     seed = whole_number("--seed", arguments.seed, 0, (1 << 32) - 1)
@@ -85,16 +88,18 @@ class _Campaign:
         print("\n" + _HEAD)
         for case in self._chosen:
             print(self._row(case))
-        measured = self._goodput()
+        measured = {mode: kept for mode in cases.ARQ if (kept := self._goodput(mode))}
         problems = [f"{case.name}: {problem}" for case in self._chosen
                     for problem in self._scores[case.name].problems]
         files = []
-        if len(measured) > 1:
-            files = self._draw(measured)
-            problems += [f"goodput at {loss:.1%} loss: {measured[loss]:.1%}, not {part:.0%}"
-                         for loss, part in LEAST_GOODPUT.items()
-                         if loss in measured and measured[loss] < part
-                         and self._tlps[f"goodput {loss:.1%}"] >= GOODPUT_TLPS]
+        for mode, kept in measured.items():
+            if len(kept) > 1:
+                files += self._draw(mode, kept)
+            names = {loss: case.name for loss, case in self._goodput_cases(mode).items()}
+            problems += [f"goodput at {loss:.1%} loss, {mode}: {kept[loss]:.1%}, not {part:.0%}"
+                         for loss, part in LEAST_GOODPUT[mode].items()
+                         if loss in kept and kept[loss] < part
+                         and self._tlps[names[loss]] >= GOODPUT_TLPS]
         if self._file is not None:
             try:
                 write_text(self._file, json.dumps(self._report(measured, problems), indent=1)
@@ -116,11 +121,14 @@ class _Campaign:
         from dxpu_sim.hdl.fault_bench import FaultBench
 
         from ..runner import Design, build
-        design = Design(FaultBench)
+        designs = {mode: Design(FaultBench, {"arq": mode} if mode != cases.ARQ[0] else {})
+                   for mode in dict.fromkeys(case.arq for case in self._chosen)}
         progress.step("Preparing the simulator (cached)")
-        build(design)
+        for design in designs.values():
+            build(design)
         with ThreadPoolExecutor(self._jobs) as pool:
-            waiting = {case.name: pool.submit(self._case, design, case) for case in self._chosen}
+            waiting = {case.name: pool.submit(self._case, designs[case.arq], case)
+                       for case in self._chosen}
             for case in self._chosen:
                 progress.step(case.name)
                 running = waiting[case.name]
@@ -170,24 +178,32 @@ class _Campaign:
                 "frames", "lost", "twice", "late", "changed", "repeated", "timeout")),
             ", ".join(wrong) or "-")
 
-    def _goodput(self):
+    def _goodput_cases(self, mode):
+        """Loss to the case that measures it."""
+        return dict(zip(cases.GOODPUT_LOSSES, cases.every(mode)[-len(cases.GOODPUT_LOSSES):],
+                        strict=True))
+
+    def _goodput(self, mode):
         """Loss to the part that is kept of the goodput without loss."""
         measured = {loss: goodput(self._results[case.name])
-                    for loss, case in zip(cases.GOODPUT_LOSSES, cases.goodput(), strict=True)
+                    for loss, case in self._goodput_cases(mode).items()
                     if case.name in self._results}
         clean = measured.get(0.0)
         return {loss: value / clean for loss, value in measured.items()} if clean else {}
 
-    def _draw(self, measured):
+    def _draw(self, mode, measured):
         """Draw the goodput; returns the files."""
         case = cases.goodput()[0]
 
         def theory(loss):
+            if mode == "selective":
+                return 1 - loss
             return goodput_in_theory(loss, frame=case.packing_limit, delay=case.delay)
 
-        paths = [self._out / "goodput.svg", self._out / "goodput.png"]
-        plot.draw(measured, theory, LEAST_GOODPUT, paths)
-        print("\ngoodput, go-back-N " + " ".join(f"{loss:>8.1%}" for loss in measured))
+        name = "goodput" if mode == cases.ARQ[0] else f"goodput-{mode}"
+        paths = [self._out / f"{name}.svg", self._out / f"{name}.png"]
+        plot.draw(measured, theory, LEAST_GOODPUT[mode], paths, mode=mode)
+        print(f"\ngoodput, {mode:<9} " + " ".join(f"{loss:>8.1%}" for loss in measured))
         print("  kept             " + " ".join(f"{part:>8.1%}" for part in measured.values()))
         print("  in theory        " + " ".join(f"{theory(loss):>8.1%}" for loss in measured))
         return paths
@@ -197,7 +213,8 @@ class _Campaign:
         return {
             "ok": not problems, "seed": self._seed, "tlps": sum(s.tlps for s in scores),
             **{name: sum(s.errors[name] for s in scores) for name in ERRORS},
-            "goodput": {"go-back-N": {str(loss): part for loss, part in measured.items()}},
+            "goodput": {mode: {str(loss): part for loss, part in kept.items()}
+                        for mode, kept in measured.items()},
             "problems": problems,
             "cases": {case.name: {
                 "text": case.text, "tlps": self._scores[case.name].tlps,

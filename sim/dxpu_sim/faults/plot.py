@@ -6,7 +6,7 @@ __all__ = ["draw"]
 
 
 def draw(measured: dict[float, float], theory, least: dict[float, float],
-         paths: list[Path]) -> None:
+         paths: list[Path], *, mode: str) -> None:
     """Draw what was kept of the goodput without loss.
 
     Parameters
@@ -15,6 +15,7 @@ def draw(measured: dict[float, float], theory, least: dict[float, float],
     theory : function of the loss
     least : loss to the part that the contract asks for
     paths : files; the suffix is the format
+    mode : link mode
     """
     import matplotlib
     matplotlib.use("Agg")
@@ -24,7 +25,7 @@ def draw(measured: dict[float, float], theory, least: dict[float, float],
     losses = [loss for loss in sorted(measured) if loss]
     fine = [10 ** (-3.3 + 2.5 * n / 100) for n in range(101)]
     axes.plot([100 * x for x in fine], [100 * theory(x) for x in fine], color="#9aa5b1",
-              label="in theory (go-back-N, one NAK a loss)")
+              label=f"in theory ({mode}, one answer a loss)")
     axes.plot([100 * x for x in losses], [100 * measured[x] for x in losses], "o-",
               color="#2a7f9e", label="measured")
     for loss, part in least.items():
@@ -37,7 +38,7 @@ def draw(measured: dict[float, float], theory, least: dict[float, float],
     axes.set_xlabel("frames lost, both ways (%)")
     axes.set_ylabel("goodput kept (%)")
     axes.set_ylim(0, 105)
-    axes.set_title("128-byte writes over a lossy 1 Gbit/s line", loc="left", fontsize=10)
+    axes.set_title(f"128-byte writes over a lossy 1 Gbit/s line, {mode}", loc="left", fontsize=10)
     axes.grid(color="#e3e7eb")
     axes.legend(loc="lower left", frameon=False)
     for path in paths:

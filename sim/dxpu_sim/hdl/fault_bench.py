@@ -49,6 +49,8 @@ class FaultBench(wiring.Component):
     paths : int
     split : bool
         Header/data split form of frames.
+    arq : str
+        Of both engines.
 
     Members
     -------
@@ -83,10 +85,10 @@ class FaultBench(wiring.Component):
     cycle : 32
     """
 
-    def __init__(self, width=64, *, rows=4, paths=2, split=False):
+    def __init__(self, width=64, *, rows=4, paths=2, split=False, arq="go-back-n"):
         self._width, self._rows, self._paths = width, rows, paths
-        self._engines = {end: FabricEngine(width, rows=rows, paths=paths, sessions=1, split=split)
-                         for end in ENDS}
+        self._engines = {end: FabricEngine(width, rows=rows, paths=paths, sessions=1, split=split,
+                                           arq=arq) for end in ENDS}
         #: Names of the engines' counters.
         self.stats = tuple(self._engines["host"].stats)
         members = {name: In(width) for name, width in SETTINGS.items()}

@@ -1,0 +1,148 @@
+"""Selective repeat: two engines over a wire that loses, doubles, delays and changes frames."""
+
+import itertools
+import random
+
+import pytest
+
+from dxpu.fabric.engine import FabricEngine
+from dxpu.fabric.format import EventCode
+from dxpu_sim.testbench import (
+    Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets, drive_words,
+    seed, simulate,
+)
+from test_engine import BOX, HOST, ROWS, rows_of, write
+
+SELECTIVE = dict(arq="selective")
+
+
+class Wire:
+    """Carries the frames of one engine to another; ``fate`` says of each what becomes of it: a list
+    of (delay in cycles, bytes), empty if it is lost."""
+
+    def __init__(self, source, target, fate=lambda data, now: [(0, data)]):
+        self.source, self.target, self.fate = source, target, fate
+        self.sent, self._due = [], []
+        self._count = itertools.count()
+
+    async def take(self, ctx):
+        width, data, now = self.source.payload.data.shape().width // 8, b"", 0
+        ctx.set(self.source.ready, 1)
+        async for *_, valid, beat in ctx.tick().sample(self.source.valid, self.source.payload):
+            now += 1
+            if valid:
+                data += int(beat.data).to_bytes(width, "little")[:4 * beat.dwords]
+                if beat.last:
+                    self.sent.append(data)
+                    self._due += [(now + delay, next(self._count), frame)
+                                  for delay, frame in self.fate(data, now)]
+                    data = b""
+
+    async def give(self, ctx):
+        now = 0
+        while True:
+            ready = sorted(entry for entry in self._due if entry[0] <= now)
+            if ready:
+                self._due.remove(ready[0])
+                frame = ready[0][2]
+                await drive_packets(self.target, [Packet(frame)])(ctx)
+                now += -(-len(frame) // (self.target.payload.data.shape().width // 8))
+            else:
+                await ctx.tick()
+                now += 1
+
+
+class Bad:
+    """A fate by chance."""
+
+    def __init__(self, rng, *, loss=0.0, twice=0.0, late=0.0, change=0.0, delay=20, lateness=400):
+        self.rng, self.chances = rng, (loss, twice, late, change)
+        self.delay, self.lateness = delay, lateness
+
+    def __call__(self, data, now):
+        loss, twice, late, change = (self.rng.random() < c for c in self.chances)
+        if change:
+            place = self.rng.randrange(12, len(data))
+            data = data[:place] + bytes([data[place] ^ self.rng.randrange(1, 256)]) + data[
+                place + 1:]
+        frames = [] if loss else [(self.delay + late * self.rng.randrange(self.lateness), data)]
+        if twice:
+            frames.append((self.delay + self.rng.randrange(self.lateness), data))
+        return frames
+
+
+def set_up(ctx, engines, paths=1, wait=16):
+    for engine, node, peer, tx, rx in zip(engines, (HOST, BOX), (BOX, HOST), (0x1234, 0x4321),
+                                          (0x4321, 0x1234), strict=True):
+        ctx.set(engine.node, node)
+        ctx.set(engine.ack_delay, 50)
+        ctx.set(engine.packing_limit, 512)
+        ctx.set(engine.retry_wait, wait)
+        ctx.set(engine.open, (1 << ROWS) - 1)
+        ctx.set(engine.sessions[0], dict(valid=1, node=peer, stream=0, tx_tag=tx, rx_tag=rx))
+        for n in range(ROWS):
+            ctx.set(engine.rows[n], dict(
+                node=peer, slot=n + 1 if node == HOST else 0,
+                local_slot=0 if node == HOST else n + 1, stream=0, paths=(1 << paths) - 1, used=1))
+
+
+class Pair:
+    """Two engines in one module, and the wires between their path 0."""
+
+    def __init__(self, width, fates, *, arq=("selective", "selective"), **options):
+        from amaranth import Module
+        self.host, self.box = (FabricEngine(width, rows=ROWS, paths=1, arq=kind, **options)
+                               for kind in arq)
+        self.module = Module()
+        self.module.submodules.host = self.host
+        self.module.submodules.box = self.box
+        down, up = fates
+        self.down = Wire(self.host.frame_o[0], self.box.frame_i[0], down)
+        self.up = Wire(self.box.frame_o[0], self.host.frame_i[0], up)
+        self.counts = {}, {}
+        self.background = [
+            self.down.take, self.down.give, self.up.take, self.up.give,
+            check_stream(self.host.frame_o[0]), check_stream(self.box.frame_o[0]),
+            check_stream(self.box.tlp_o), check_stream(self.host.tlp_o),
+            count_pulses(self.host, self.counts[0]), count_pulses(self.box, self.counts[1])]
+
+
+BOTH = ("selective", "selective")
+
+
+@pytest.mark.parametrize("width, arq", [(64, BOTH), *(
+    pytest.param(width, arq, marks=pytest.mark.long) for width, arq in (
+        (32, BOTH), (128, BOTH), (256, BOTH), (512, BOTH), (64, ("go-back-n", "selective")),
+        (64, ("selective", "go-back-n"))))])
+def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
+    """Losses, copies, late and changed frames, both ways; also with one end that goes back N."""
+    rng = random.Random(seed())
+    fates = [Bad(rng, loss=0.08, twice=0.03, late=0.05, change=0.02) for _ in range(2)]
+    pair = Pair(width, fates, arq=arq)
+    down = [write(rng, rng.randrange(ROWS)) for _ in range(50)]
+    up = [write(rng, rng.randrange(ROWS)) for _ in range(50)]
+    events = [dict(row=n % ROWS, code=EventCode.RESET, generation=n, argument=n * n)
+              for n in range(10)]
+    at_box, at_host, seen = [], [], []
+
+    async def feed(ctx):
+        set_up(ctx, (pair.host, pair.box))
+        await drive_packets(pair.host.tlp_i, down, rng=rng, density=0.9)(ctx)
+
+    async def ends(ctx):
+        while len(at_box) < len(down) or len(at_host) < len(up) or len(seen) < len(events):
+            await ctx.tick().repeat(50)
+        await ctx.tick().repeat(3000)  # what comes twice would come now
+
+    simulate(pair.module, feed, drive_packets(pair.box.tlp_i, up, rng=rng, density=0.7),
+             drive_words(pair.host.control, events, rng=rng, density=0.01), ends,
+             background=[*pair.background, collect_words(pair.box.event, 10**6, seen),
+                         collect_packets(pair.box.tlp_o, 10**6, at_box, rng=rng, density=0.9),
+                         collect_packets(pair.host.tlp_o, 10**6, at_host)])
+    assert rows_of(at_box) == rows_of(down)
+    assert rows_of(at_host) == rows_of(up)
+    assert [(e.row, e.generation, e.argument) for e in seen] == [
+        (e["row"], e["generation"], e["argument"]) for e in events]
+    for counts in pair.counts:
+        assert counts["tx_repeated"] and counts["retry_failed"] == 0, counts
+        assert counts.get("early_stored", 1) > 0, counts
