@@ -196,8 +196,8 @@ def test_two_in_a_row_are_reached():
 
 
 @pytest.mark.parametrize("what, mutant", [
-    ("frames", Generous), ("words", Forgetful), ("words", Shifty),
-    pytest.param("frames", Careless, marks=pytest.mark.long)])
+    ("frames", Careless), ("words", Forgetful), ("words", Shifty),
+    pytest.param("frames", Generous, marks=pytest.mark.long)])
 def test_in_turn_catches(what, mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(InTurn(**{what: mutant}), depth=22)
+        prove(InTurn(**{what: mutant}), depth=26)

@@ -81,6 +81,7 @@ def test_smallest_box(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("role, width, slots, paths, others", [
     ("host", 32, 32, 1, ()), ("host", 64, 8, 2, ("--split",)), ("host", 128, 1, 16, ()),
+    ("host", 64, 8, 2, ("--arq", "selective")),
     ("host", 512, 3, 1, ()),
     ("host", 64, 4, 2, ("--placeholder", "--placeholder-prefetchable", "128G")),
     ("box", 32, 16, 2, ("--sessions", "1")), ("box", 64, 8, 2, ()),
@@ -129,6 +130,8 @@ def test_containment_is_for_the_host():
     (("host", "--paths", "17"), "--paths must be 1 to 16, not 17"),
     (("box", "--dpc"), "--dpc is for a host: only its switch has downstream ports"),
     (("box", "--sessions", "65"), "--sessions must be 1 to 64, not 65"),
+    (("box", "--arq", "none"), "--arq must be one of go-back-n, selective, not 'none'"),
+    (("box", "--arq", "selective", "--split"), "--arq selective does not go with --split"),
     (("host", "--placeholder", "--placeholder-memory", "3M"),
      "--placeholder-memory must be a power of two from 1 MiB to 2 GiB, not '3M'"),
     (("host", "--placeholder", "--placeholder-memory", "512K"),

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from dxpu.fabric.engine import FabricEngine
-from dxpu.fabric.format import EventCode
+from dxpu.fabric.format import EventCode, FrameType
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets, drive_words,
     seed, simulate,
@@ -87,22 +87,25 @@ def set_up(ctx, engines, paths=1, wait=16):
 
 
 class Pair:
-    """Two engines in one module, and the wires between their path 0."""
+    """Two engines in one module, and the wires between them; ``fates`` down and up for each
+    path."""
 
-    def __init__(self, width, fates, *, arq=("selective", "selective"), **options):
+    def __init__(self, width, *fates, arq=("selective", "selective"), **options):
         from amaranth import Module
-        self.host, self.box = (FabricEngine(width, rows=ROWS, paths=1, arq=kind, **options)
+        self.host, self.box = (FabricEngine(width, rows=ROWS, paths=len(fates), arq=kind, **options)
                                for kind in arq)
         self.module = Module()
         self.module.submodules.host = self.host
         self.module.submodules.box = self.box
-        down, up = fates
-        self.down = Wire(self.host.frame_o[0], self.box.frame_i[0], down)
-        self.up = Wire(self.box.frame_o[0], self.host.frame_i[0], up)
+        self.down = [Wire(self.host.frame_o[n], self.box.frame_i[n], down)
+                     for n, (down, _) in enumerate(fates)]
+        self.up = [Wire(self.box.frame_o[n], self.host.frame_i[n], up)
+                   for n, (_, up) in enumerate(fates)]
         self.counts = {}, {}
+        wires = [*self.down, *self.up]
         self.background = [
-            self.down.take, self.down.give, self.up.take, self.up.give,
-            check_stream(self.host.frame_o[0]), check_stream(self.box.frame_o[0]),
+            *(wire.take for wire in wires), *(wire.give for wire in wires),
+            *(check_stream(wire.source) for wire in wires),
             check_stream(self.box.tlp_o), check_stream(self.host.tlp_o),
             count_pulses(self.host, self.counts[0]), count_pulses(self.box, self.counts[1])]
 
@@ -118,9 +121,9 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
     """Losses, copies, late and changed frames, both ways; also with one end that goes back N."""
     rng = random.Random(seed())
     fates = [Bad(rng, loss=0.08, twice=0.03, late=0.05, change=0.02) for _ in range(2)]
-    pair = Pair(width, fates, arq=arq)
-    down = [write(rng, rng.randrange(ROWS)) for _ in range(50)]
-    up = [write(rng, rng.randrange(ROWS)) for _ in range(50)]
+    pair = Pair(width, tuple(fates), arq=arq)
+    down = [write(rng, rng.randrange(ROWS)) for _ in range(30)]
+    up = [write(rng, rng.randrange(ROWS)) for _ in range(30)]
     events = [dict(row=n % ROWS, code=EventCode.RESET, generation=n, argument=n * n)
               for n in range(10)]
     at_box, at_host, seen = [], [], []
@@ -146,3 +149,71 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
     for counts in pair.counts:
         assert counts["tx_repeated"] and counts["retry_failed"] == 0, counts
         assert counts.get("early_stored", 1) > 0, counts
+
+
+def cross(pair, parts, *, paths, wait, between=None):
+    """All TLPs of ``parts`` cross to the box, unchanged and in order; ``between`` these something
+    happens."""
+    got = []
+
+    async def feed(ctx):
+        set_up(ctx, (pair.host, pair.box), paths=paths, wait=wait)
+        await ctx.tick().repeat(300)  # until nothing has to be wiped any more
+        for n, part in enumerate(parts):
+            if n:
+                await between(ctx)
+            await drive_packets(pair.host.tlp_i, part)(ctx)
+            await ctx.tick().until(pair.host.unacked[0] == 0)
+
+    simulate(pair.module, feed, background=[
+        *pair.background, collect_packets(pair.box.tlp_o, 10**6, got)])
+    assert rows_of(got) == rows_of([tlp for part in parts for tlp in part])
+
+
+def line(delay, rate=8):
+    """The fate of frames on a line that takes ``rate`` cycles for each beat of eight bytes, and
+    ``delay`` cycles."""
+    free = 0
+
+    def fate(data, now):
+        nonlocal free
+        free = max(free, now) + rate * len(data) // 8
+        return [(free - now + delay, data)]
+    return fate
+
+
+def test_both_paths_carry_one_stream_and_skew_repeats_nothing():
+    """One path takes 20 us longer than the other."""
+    rng = random.Random(seed())
+    pair = Pair(64, (line(100), line(100)), (line(100 + 2500), line(100 + 2500)))
+    cross(pair, [[write(rng, 0) for _ in range(24)]], paths=2, wait=488)
+    sent = [sum(data[14] & 15 == FrameType.TLP for data in wire.sent) for wire in pair.down]
+    assert abs(sent[0] - sent[1]) <= 1 and min(sent) > 3, sent
+    host, box = pair.counts
+    assert host["tx_repeated"] == 0 and host["retry_timeout"] == 0, host
+    assert box["early_stored"] > 0 and box["link_duplicate"] == 0, box
+
+
+@pytest.mark.long
+def test_a_path_that_dies_is_avoided_and_tried_again():
+    rng = random.Random(seed())
+    dead, sent = [True], []
+
+    def mortal(data, now):
+        return [] if dead else [(20, data)]
+
+    pair = Pair(64, (mortal, line(20, 1)), (line(20, 1), line(20, 1)))
+    parts = [[write(rng, 0) for _ in range(12)] for _ in range(3)]
+
+    async def between(ctx):
+        sent.append([len(wire.sent) for wire in pair.down])
+        if len(sent) == 2:
+            dead.clear()
+            await ctx.tick().repeat(64 * 64 * 2 + 64)
+
+    cross(pair, parts, paths=2, wait=2, between=between)
+    host, _ = pair.counts
+    assert host["retry_failed"] == 0 and host["retry_timeout"] >= 2, host
+    first, second = sent
+    assert second[0] == first[0] and second[1] > first[1], "the dead path was not avoided"
+    assert len(pair.down[0].sent) > second[0], "it was not tried again"

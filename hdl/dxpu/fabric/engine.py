@@ -8,8 +8,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arbiter import PacketArbiter
-from ..queue import PacketQueue
-from ..stream import PacketSignature, check_width, connect
+from ..queue import PacketQueue, Queue
+from ..stream import PacketLayout, PacketSignature, check_width, connect
 from .depacketizer import Depacketizer
 from .gate import RowGate
 from .link import Link, LinkState, PeerRow, Session
@@ -85,6 +85,10 @@ class FabricEngine(wiring.Component):
     stat_* : 1
         Pulses; :attr:`stats` names them.
     """
+
+    #: Of the queue before each MAC if several carry one stream: half of a frame of 1500 bytes, or
+    #: more, so that both are always busy.
+    STRIPE_BYTES = 1024
 
     def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192,
                  cells=64, pause=SessionKeeper.PAUSE, arq="go-back-n"):
@@ -191,14 +195,25 @@ class FabricEngine(wiring.Component):
             self.stat_tx_unbound.eq(gate.stat_dropped),
             tx.packing_limit.eq(self.packing_limit),
         ]
+        outs = list(self.frame_o)
+        if self.arq == "selective" and self._paths > 1:
+            outs = [self._tx_queue(m, n) for n in range(self._paths)]
         # A path number beyond our MACs goes out by the last one.
         with m.Switch(tx.o.payload.meta.path):
-            for n, out in enumerate(self.frame_o):
+            for n, out in enumerate(outs):
                 with m.Case(n) if n < self._paths - 1 else m.Default():
                     m.d.comb += [out.valid.eq(tx.o.valid), tx.o.ready.eq(out.ready)]
-        for out in self.frame_o:
+        for out in outs:
             m.d.comb += [out.payload[k].eq(tx.o.payload[k])
                          for k in ("data", "dwords", "first", "last", "discard")]
+
+    def _tx_queue(self, m, n):
+        """A queue before the MAC of a path, so that the next frame leaves by another one meanwhile;
+        returns its input. Frames pass without waiting for their end: they come fast enough."""
+        depth = self.STRIPE_BYTES * 8 // self._width
+        m.submodules[f"tx_queue{n}"] = queue = Queue(PacketLayout(self._width), depth=depth)
+        connect(m, queue.o, wiring.flipped(self.frame_o[n]))
+        return queue.i
 
     def _receive(self, m):
         rx = self._depacketizer
@@ -246,6 +261,7 @@ class FabricEngine(wiring.Component):
             retry.word.eq(rx.word),
             retry.resent.eq(self._packetizer.resent),
             retry.resent_strobe.eq(self._packetizer.resent_strobe),
+            link.avoid.eq(retry.avoid),
         ]
 
     def _attach_link(self, m):

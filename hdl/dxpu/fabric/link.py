@@ -118,7 +118,8 @@ class Link(wiring.Component):
     With ``selective``, good frames up to ``window - 1`` ahead are to be held; there is a NAK only
     for those that cannot be. For each one that is held, or came again ahead of its turn, a SACK
     with a word is sent, as is every other ACK frame while any is held. The one that is due is taken
-    only from where it is held.
+    only from where it is held. New frames take the paths that they may in turn, but for those to
+    avoid; a route takes a cycle more.
 
     HELLO and HELLO_ACK of a known peer are taken if its session wants them, and acknowledge
     nothing; a frame without a number that has the session's ``candidate`` for a tag is taken too,
@@ -182,6 +183,8 @@ class Link(wiring.Component):
         :class:`~dxpu.fabric.depacketizer.Depacketizer`: the frame that ``header`` belongs to comes
         again; it was held; it was not for want of room; it may be, as far as the link knows, and
         where; a frame is to come again, and which; it does not.
+    avoid : array of bit masks
+        Only if ``selective``. Of the :class:`~dxpu.fabric.selective.SelectiveRetransmitter`.
     short : 1
         New frames are to be acknowledged at once.
     lost : ``rows``
@@ -201,7 +204,7 @@ class Link(wiring.Component):
         if sessions not in range(1, 65):
             raise ValueError(f"sessions must be 1 to 64, not {sessions!r}")
         self._rows = rows
-        self._sessions = sessions
+        self._sessions, self._paths = sessions, paths
         self._early = EarlyMap(sessions=sessions, window=window) if selective else None
         self._window = window
         amount = Shape.cast(range(frames + 1)).width
@@ -244,6 +247,7 @@ class Link(wiring.Component):
                 "due": Out(1),
                 "due_place": Out(FramePlace(sessions, window)),
                 "settled": In(sessions),
+                "avoid": In(data.ArrayLayout(paths, sessions)),
             } if selective else {}),
             "short": In(1),
             "lost": Out(rows),
@@ -307,7 +311,8 @@ class Link(wiring.Component):
         row = Signal(PeerRow)
         select = Signal(self._sessions)
         session, state = Signal(Session), Signal(LinkState)
-        path = Signal.like(self.path[0])
+        path, turn = Signal.like(self.path[0]), Signal.like(self.path[0])
+        ways, avoid = Signal(16), Signal(16)  # paths that the frame takes, and does not
         failed, epoch = Signal(), Signal(EPOCH_BITS)
         life, bound, alive = Signal(LIFE_BITS), Signal(), Signal()
         now = Signal(self._sessions)  # the session is what it was when it was selected
@@ -341,8 +346,16 @@ class Link(wiring.Component):
                 ]
                 if self._early is not None:  # in the cycle of `state`: that is its ACK
                     m.d.comb += self._early.route.eq(encode(select))
+                    m.d.sync += avoid.eq(one_hot_mux(select, self.avoid))
                     m.d.sync += route.word.eq(self._early.route_word)
-                m.next = "Answer"
+                m.next = "Answer" if self._early is None else "Ways"
+            if self._early is not None:
+                with m.State("Ways"):
+                    m.d.sync += ways.eq(Mux((row.paths & ~avoid).any(), row.paths & ~avoid,
+                                            row.paths))
+                    with m.If(asked.consumes & ~asked.again):
+                        m.d.sync += path.eq(turn)
+                    m.next = "Answer"
             with m.State("Answer"):
                 m.d.comb += self.route.valid.eq(1)
                 with m.If(self.route.ready):
@@ -353,7 +366,12 @@ class Link(wiring.Component):
                     ]
                     m.next = "Idle"
         # The session's path or, if the frame may not take that, the next one that it may.
-        from_there = row.paths & (Const(~0, 16) << path)[:16]
+        from_there = ways & (Const(~0, 16) << path)[:16]
+        if self._early is None:
+            m.d.comb += ways.eq(row.paths)
+        else:
+            with m.If(self.route.valid & self.route.ready & asked.consumes & ~asked.again):
+                m.d.sync += turn.eq(Mux(route.path == self._paths - 1, 0, route.path + 1))
         m.d.comb += [
             route.ok.eq(session.valid & (row.paths != 0) & (asked.hello | (
                 (session.tx_tag != 0) & alive & ~failed
@@ -362,7 +380,7 @@ class Link(wiring.Component):
             route.src_node.eq(self.node),
             route.dst_slot.eq(row.slot),
             route.src_slot.eq(row.local_slot),
-            route.path.eq(first_one(Mux(from_there.any(), from_there, row.paths))),
+            route.path.eq(first_one(Mux(from_there.any(), from_there, ways))),
             route.paths.eq(row.paths),
             route.stream.eq(session.stream),
             route.tag.eq(Mux(asked.hello, asked.tag, session.tx_tag)),

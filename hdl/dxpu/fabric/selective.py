@@ -7,7 +7,7 @@ Ref: docs/architecture.md, "Selective repeat"
 from amaranth import *
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from ..priority import encode, one_hot_mux
 from .early import WINDOW
@@ -43,6 +43,9 @@ class SelectiveRetransmitter(Retransmitter):
     waits until it leaves. An acknowledgement in between makes the word of a SACK useless; the next
     one has another.
 
+    Where sessions have several paths, one on which the wait for a frame has ended twice is to be
+    avoided, until 64 first waits are over; what arrived by it in between counts for it.
+
     Parameters
     ----------
     sessions, paths, cells : int
@@ -56,11 +59,14 @@ class SelectiveRetransmitter(Retransmitter):
     resent, resent_strobe : :class:`~dxpu.fabric.retransmit.Stored`, 1
         The frame that was taken last begins to leave (or cannot). Not in the cycle of
         ``stored_strobe``, in which one has left for the first time.
+    avoid : array of bit masks
+        Bit n: path n is dead, as it seems, for this session.
     """
 
     def _more(self):
         return {"named": In(self._sessions), "word": In(WINDOW),
-                "resent": In(Stored(self._cells)), "resent_strobe": In(1)}
+                "resent": In(Stored(self._cells)), "resent_strobe": In(1),
+                "avoid": Out(data.ArrayLayout(self._paths, self._sessions))}
 
     def __init__(self, *, sessions, paths, cells):
         super().__init__(sessions=sessions, paths=paths, cells=cells)
@@ -69,6 +75,9 @@ class SelectiveRetransmitter(Retransmitter):
             Signal(sessions, name=name) for name in ("probe", "all", "rest", "lost"))
         self._fits = Signal(sessions)           #: the word of the last SACK is still right
         self._walked = Signal(sessions)         #: one-hot: session that is walked over
+        # Of the session that is walked over: paths on which a wait has ended, something arrived.
+        self._missed, self._proved = Signal(paths), Signal(paths)
+        self._retry = Signal()                  #: all paths are to be tried again
         self._clear = Signal(4)                 #: strobes for its wishes, in that order
         self._stamp = Signal(STAMP_BITS)        #: of the next transmission
 
@@ -96,6 +105,15 @@ class SelectiveRetransmitter(Retransmitter):
             m.d.sync += self._fits[n].eq(1)
         with m.Elif(progress | self._ended[n]):
             m.d.sync += self._fits[n].eq(0)
+
+        missed = Signal(self._paths, name=f"missed{n}")
+        with m.If(self._retry | self._ended[n]):
+            m.d.sync += [missed.eq(0), self.avoid[n].eq(0)]
+        with m.Elif(mine):
+            m.d.sync += [
+                missed.eq((missed | self._missed) & ~self._proved),
+                self.avoid[n].eq((self.avoid[n] | missed & self._missed) & ~self._proved),
+            ]
 
     def _notes(self, m):
         """Stamp and path of the last transmission of each frame; returns where they are read."""
@@ -171,6 +189,11 @@ class SelectiveRetransmitter(Retransmitter):
             astray.eq(astray | past | ended),
         ]
 
+        by = Signal(self._paths)                # path of the frame, one-hot
+        age = Signal(28)
+        m.d.comb += [by.eq(1 << note.data.path), self._retry.eq(age[12:] >= self.wait)]
+        m.d.sync += age.eq(Mux(self._retry, 0, age + 1))
+
         newest = [Signal(data.StructLayout({"stamp": STAMP_BITS, "valid": 1}), name=f"newest{n}")
                   for n in range(self._paths)]
         latest = Signal(newest[0].shape())
@@ -220,6 +243,8 @@ class SelectiveRetransmitter(Retransmitter):
             with m.State("Fetch"):
                 m.next = "Weigh"
             with m.State("Weigh"):
+                m.d.comb += [self._missed.eq(Mux(only & ~stored, by, 0)),
+                             self._proved.eq(Mux(looks & named, by, 0))]
                 with m.If(astray):
                     m.next = "Choose"
                     with m.If(every):

@@ -85,7 +85,8 @@ def attach_engine(m, engine, file, *, role, commits):
         about.window.eq(engine.cells),
         about.smallest.eq(wait),
         about.give_up.eq(Mux(give_up >> 16, 0xFFFF, give_up)),
-        about.capabilities.eq(Capability.SPLIT * engine.split | Capability.SACK * selective),
+        about.capabilities.eq(Capability.SPLIT * engine.split
+                              | (Capability.SACK | Capability.STRIPE) * selective),
         about.boot.eq(file.boot.counter),
         about.table.eq(table),
         engine.node.eq(file.node.number),

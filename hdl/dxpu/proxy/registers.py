@@ -70,6 +70,7 @@ _COUNTERS = [
     (r"fabric_link_duplicate", "Frames refused: they took effect before."),
     (r"fabric_link_gap", "Frames refused: frames before them are missing."),
     (r"fabric_link_nak", "NAKs that took effect: the frames behind are sent again."),
+    (r"fabric_early_stored", "Frames that came ahead of their turn and were kept for it."),
     (r"fabric_retry_timeout", "Waits for an acknowledgement that ended without one."),
     (r"fabric_retry_failed", "Sessions that failed: no acknowledgement on any path."),
     (r"fabric_session_opened", "Sessions opened by HELLO."),
