@@ -180,7 +180,8 @@ def run(bench, packets, *, rng, density=1.0, ready=1.0, blocked=(), after=0, but
 
 
 @pytest.mark.parametrize("width, slots, ready", [(64, 3, 1), (64, 2, 0.3), (32, 1, 0.6),
-                                                 (512, 2, 0.7)])
+                                                 (512, 2, 0.7), *(
+    pytest.param(*x, marks=pytest.mark.long) for x in ((64, 8, 0.5), (128, 16, 0.8)))])
 def test_random_traffic(width, slots, ready):
     """Discarded TLPs and those that are too large are among the others."""
     rng = random.Random(seed())

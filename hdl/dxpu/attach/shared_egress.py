@@ -97,7 +97,8 @@ class SharedEgress(wiring.Component):
         # Counters of what went by, modulo twice what can be inside.
         point = data.StructLayout({"place": place, "packets": packet})
         # A TLP whose older posted requests have left is noticed as such before so many more have:
-        # its whole queue has its turns, in each of which the others have theirs.
+        # its whole queue has its turns, for each of which the others have two and a look takes
+        # four cycles; a posted request takes two to leave.
         stamp = (self.packets * (self._waiters + 4)).bit_length() + 1
         note = data.StructLayout({"beats": place, "older": stamp})
 
