@@ -43,7 +43,7 @@ class Assembler(wiring.Component):
     stored, stored_strobe, next
         To the :class:`~dxpu.fabric.retransmit.Retransmitter`: a new frame ended.
     resent, resent_strobe : Stored, 1
-        A frame that is sent again begins to leave; ``path`` is the one that it takes now.
+        A frame that is sent again begins to leave, or cannot; ``path`` is the one that it takes.
     finished : 1
         Pulse: a new frame with a number is kept, or was dropped.
     o : stream of :func:`~dxpu.fabric.packer.Chunk`
@@ -219,7 +219,8 @@ class Assembler(wiring.Component):
             now.session.eq(head.session), now.epoch.eq(head.epoch), now.cell.eq(self.next),
             now.path.eq(head.path),
             *(self.resent[k].eq(head[k]) for k in ("session", "epoch", "cell", "path")),
-            self.resent_strobe.eq(self.stat_repeated),
+            self.resent_strobe.eq(preamble.valid & preamble.ready & ~self._within & head.first
+                                  & head.again),
             self.begin.eq(starts & ~head.drop),
             self.cancel.eq(Mux(starts & head.drop, head.reserved, 0)),
             self.note.eq(head.note),

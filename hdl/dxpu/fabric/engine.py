@@ -46,8 +46,10 @@ class FabricEngine(wiring.Component):
         Header/data split form of frames.
     frame_bytes : int
         Buffer of each path for received frames, and of the packetizer for TLPs, in bytes.
-    cells : int
-        Of the packetizer's replay memory, for all sessions; 256 bytes each, or 4 beats.
+    cells : int, optional
+        Of the packetizer's replay memory, for all sessions; 256 bytes each, or 4 beats. With
+        selective repeat as many are there for frames that came ahead. 64, or, as all paths carry
+        one stream with selective repeat, 64 for each of up to four.
     pause : int
         Of :class:`SessionKeeper`.
     arq : str
@@ -91,7 +93,7 @@ class FabricEngine(wiring.Component):
     STRIPE_BYTES = 1024
 
     def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192,
-                 cells=64, pause=SessionKeeper.PAUSE, arq="go-back-n"):
+                 cells=None, pause=SessionKeeper.PAUSE, arq="go-back-n"):
         if arq not in ARQ:
             raise ValueError(f"arq must be one of {', '.join(ARQ)}, not {arq!r}")
         if arq == "selective" and split:
@@ -101,8 +103,10 @@ class FabricEngine(wiring.Component):
         self._paths = paths
         self._depth = frame_bytes * 8 // width
         #: As given.
-        self.split, self.cells, self.arq = split, cells, arq
         selective = arq == "selective"
+        if cells is None:
+            cells = 64 << (min(paths, 4) - 1).bit_length() if selective else 64
+        self.split, self.cells, self.arq = split, cells, arq
         self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells,
                                       selective=selective)
         # A peer has one TLP of the split form under way in each session.

@@ -116,8 +116,8 @@ class Link(wiring.Component):
     the NAK was lost.
 
     With ``selective``, good frames up to ``window - 1`` ahead are to be held; there is a NAK only
-    for those that cannot be. For each one that is held, or came again ahead of its turn, a SACK
-    with a word is sent, as is every other ACK frame while any is held. The one that is due is taken
+    for those that find no room. For each other one that comes ahead of its turn a SACK with a word
+    is sent, as is every other ACK frame while any is held. The one that is due is taken
     only from where it is held. New frames take the paths that they may in turn, but for those to
     avoid; a route takes a cycle more.
 
@@ -517,7 +517,8 @@ class Link(wiring.Component):
         """Decide about a frame that came ahead."""
         verdict, early = self.verdict.payload, self._early
         with m.If(self._far):
-            m.d.comb += [self.stat_gap.eq(1), self._gap.eq(self._mine)]
+            # No NAK: the peer would repeat all that is on its way.
+            m.d.comb += [self.stat_gap.eq(1), self._ahead.eq(self._mine)]
         with m.Elif(early.word.bit_select(early.place, 1)):
             m.d.comb += [self.stat_duplicate.eq(1), self._ahead.eq(self._mine)]
         with m.Else():

@@ -167,7 +167,9 @@ class SelectiveRetransmitter(Retransmitter):
         # The walk is at frame `cursor`; `left` from it on, `behind` that are not acknowledged.
         cursor, left, behind = (Signal(range(self._cells)), Signal(range(self._cells + 1)),
                                 Signal(range(self._cells + 1)))
-        first, word = Signal(), Signal(WINDOW)
+        # A SACK may overtake an older one: what has arrived, and what has not, is seen by one word.
+        first, word, whole = Signal(), Signal(WINDOW), Signal(WINDOW)
+        second, moved = Signal(), Signal()  # walk by that word; it begins elsewhere by now
         # Only the oldest; all that left before `until`, once that is `fixed`; else what is lost.
         only, every, fixed, until = Signal(), Signal(), Signal(), Signal(STAMP_BITS)
         looks = Signal()        # for what has arrived
@@ -186,7 +188,7 @@ class SelectiveRetransmitter(Retransmitter):
         ]
         m.d.sync += [
             left.eq(left + stored), behind.eq(behind - acked),
-            astray.eq(astray | past | ended),
+            astray.eq(astray | past | ended), moved.eq(moved | (acked != 0)),
         ]
 
         by = Signal(self._paths)                # path of the frame, one-hot
@@ -215,7 +217,7 @@ class SelectiveRetransmitter(Retransmitter):
                          first.eq(0), word.eq(Mux(first, word, word >> 1))]
             m.next = "Fetch"
             with m.If((left == 1) | only):
-                m.d.sync += looks.eq(0)
+                m.d.sync += [looks.eq(0), second.eq(looks)]
                 m.next = "Choose"
                 with m.If(looks):
                     m.next = "Begin"
@@ -227,7 +229,7 @@ class SelectiveRetransmitter(Retransmitter):
                 m.d.comb += self._clear.eq(Mux(probe, 0b0001, Mux(again | rest, 0b1110, 0b1000)))
                 m.d.sync += [
                     only.eq(probe), every.eq(again | rest), fixed.eq(~again),
-                    until.eq(probe_stamp), looks.eq(~(probe | again | rest)),
+                    until.eq(probe_stamp), looks.eq(~(probe | again | rest)), second.eq(0),
                     *(n.valid.eq(0) for n in newest),
                 ]
                 m.next = "Begin"
@@ -236,10 +238,16 @@ class SelectiveRetransmitter(Retransmitter):
                     m.next = "Choose"
                 with m.Elif((of(self._due) == 0) & (acked == 0) & ~stored):
                     m.d.sync += [cursor.eq(of(self._head)), left.eq(of(self._held)), behind.eq(0),
-                                 first.eq(1), astray.eq(0), word.eq(Mux(fits, known, 0))]
+                                 first.eq(1), astray.eq(0)]
                     m.next = "Fetch"
-                    with m.If(~only & ~every & ~fits):
-                        m.next = "Choose"
+                    with m.If(second):
+                        m.d.sync += word.eq(whole)
+                        with m.If(moved):
+                            m.next = "Choose"
+                    with m.Else():
+                        m.d.sync += [word.eq(Mux(fits, known, 0)), whole.eq(known), moved.eq(0)]
+                        with m.If(~only & ~every & ~fits):
+                            m.next = "Choose"
             with m.State("Fetch"):
                 m.next = "Weigh"
             with m.State("Weigh"):
