@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.ethernet import Mac
 from dxpu.proxy import BoxProxy, HostProxy
 from dxpu.stream import connect
 from dxpu.switch import Identity, PlaceholderOptions
@@ -62,6 +63,9 @@ class System(wiring.Component):
     -------
     host, gpu0, gpu1, ... : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
         PCIe ports: upstream of the host proxy, and the slots, counted through all boxes.
+    intruder : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
+        An Ethernet port on path 0 that belongs to no proxy: sends whole frames without FCS (whole
+        dwords) instead of TLPs, and collects what comes to it, as of class 0.
     host_bus, box0_bus, ... : :class:`~dxpu_sim.hdl.regbox.RegisterBoxSignature`
     spoil : one bit per proxy
         While bit n is high, proxy n receives a wrong bit in each byte of path 0.
@@ -100,7 +104,7 @@ class System(wiring.Component):
         self.maps = [proxy.registers for proxy in self._proxies]
         members = {"cycle": Out(32), "spoil": In(len(self._proxies)),
                    "loss": In(16), "dead": In(paths), "lost": Out(32),
-                   "host": In(MailboxSignature())}
+                   "host": In(MailboxSignature()), "intruder": In(MailboxSignature())}
         for n in range(sum(boxes)):
             members[f"gpu{n}"] = In(MailboxSignature())
         for n in range(len(self._proxies)):
@@ -151,8 +155,10 @@ class System(wiring.Component):
         loss, dead, totals = Signal.like(self.loss), Signal.like(self.dead), []
         m.d.eth += [loss.eq(self.loss), dead.eq(self.dead)]
         for path in range(self._paths):
-            switch = EthernetSwitch(ports=len(nodes), path=path, seed=path,
+            switch = EthernetSwitch(ports=len(nodes) + (path == 0), path=path, seed=path,
                                     nodes={node: port for port, node in enumerate(nodes)})
+            if path == 0:
+                self._attach_intruder(m, getattr(switch, f"port{len(nodes)}"))
             m.submodules[f"ethernet{path}"] = DomainRenamer("eth")(switch)
             m.d.comb += [switch.delay.eq(self._delay), switch.loss.eq(loss),
                          switch.dead.eq(dead[path])]
@@ -169,6 +175,14 @@ class System(wiring.Component):
                     mac.rx.rx_er.eq(port.rx.rx_er),
                 ]
         m.d.comb += self.lost.eq(sum(totals[1:], totals[0]))
+
+    def _attach_intruder(self, m, port):
+        m.submodules.intruder_mac = mac = Mac(self._width, rx_domain="eth", tx_domain="eth")
+        m.submodules.intruder_port = mailbox = TlpPort(self._width, seed=99)
+        connect_pins(m, self.intruder, mailbox.py)
+        connect(m, mailbox.o, mac.i)
+        connect(m, mac.o, mailbox.i_p)
+        wiring.connect(m, port, mac.gmii)
 
     def _probe(self, m, name, proxy):
         ports = [proxy.upstream] if name == "host" else list(proxy.slot)
