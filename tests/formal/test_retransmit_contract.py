@@ -149,7 +149,7 @@ class Stubborn(Retransmitter):
 
 
 @pytest.mark.parametrize("sessions, depth", [
-    (1, 11), (2, 8), *(pytest.param(*x, marks=pytest.mark.long) for x in ((1, 15), (2, 12)))])
+    (1, 11), (2, 8), *(pytest.param(*x, marks=pytest.mark.long) for x in ((1, 14), (2, 11)))])
 def test_kept_in_order(sessions, depth):
     prove(KeptInOrder(sessions=sessions), depth=depth)
 
