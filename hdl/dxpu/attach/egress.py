@@ -38,6 +38,8 @@ class Egress(wiring.Component):
         Posted requests, non-posted requests, completions.
     empty : 1
         Nothing is inside.
+    np_few : 1
+        Less than an eighth of the queue of non-posted requests is in use.
     stat_overflow : 1
         Pulse: a TLP larger than its queue was dropped.
     """
@@ -52,6 +54,7 @@ class Egress(wiring.Component):
             "np": Out(PacketSignature(width)),
             "cpl": Out(PacketSignature(width)),
             "empty": Out(1),
+            "np_few": Out(1),
             "stat_overflow": Out(1),
         })
         self._width = width
@@ -85,6 +88,7 @@ class Egress(wiring.Component):
                 queue.o.ready.eq(port.ready & allowed),
             ]
         m.d.comb += self.empty.eq(~Cat(q.level.any() | q.o.valid for q in queues.values()).any())
+        m.d.comb += self.np_few.eq(queues[TlpClass.NP].level < self._depth // 8)
         m.d.comb += self.stat_overflow.eq(Cat(q.stat_overflow for q in queues.values()).any())
 
         posted = queues[TlpClass.P]

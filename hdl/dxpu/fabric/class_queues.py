@@ -1,6 +1,6 @@
 """Queues of one direction, one for each row and class: whoever may not pass steps aside.
 
-Ref: docs/architecture.md, "What is not there yet"; docs/fabric-spec.md, queues and order
+Ref: docs/architecture.md, "Flow control"; docs/fabric-spec.md, queues and order
 """
 
 from amaranth import *
@@ -77,6 +77,12 @@ class ClassQueues(wiring.Component):
         Bit n: a posted TLP or a completion of row n waits, or is on its way into its queue.
     requests : array of numbers
         Non-posted TLPs of each row that wait.
+    np_waits : ``rows``
+        Bit n: a non-posted TLP of row n waits, or is on its way into its queue.
+    np_room : ``rows``
+        Bit n: the queue has room for :attr:`NP_MARGIN` more.
+    moved : ``rows``
+        Strobes: a posted TLP or a completion of row n that waited has left.
     stat_parked : 1
         Pulse: a TLP had to wait.
     stat_overflow : 1
@@ -85,6 +91,10 @@ class ClassQueues(wiring.Component):
 
     #: TLPs that a queue holds.
     PACKETS = 16
+    #: See ``np_room``.
+    NP_MARGIN = 6
+    #: Bytes of the largest non-posted TLP: prefixes, header, 32 bytes of data, digest.
+    NP_BYTES = 72
     #: Bytes that a row may send in its turn: the largest TLP.
     QUANTUM = 552
     #: Bits of the number that tells whether a posted TLP came before another TLP. No more posted
@@ -109,6 +119,9 @@ class ClassQueues(wiring.Component):
             "straight": Out(1),
             "blocked": Out(rows),
             "requests": Out(data.ArrayLayout(range(self.PACKETS + 1), rows)),
+            "np_waits": Out(rows),
+            "np_room": Out(rows, init=(1 << rows) - 1),
+            "moved": Out(rows),
             "stat_parked": Out(1),
             "stat_overflow": Out(1),
         })
@@ -136,6 +149,7 @@ class ClassQueues(wiring.Component):
         self._emptied = Signal(4 * rows)   # strobes: the last one left
         self._draining, self._passing, self._turn = Signal(), Signal(), Signal()
         self._requests_left = Signal(rows)  # strobes: a non-posted TLP left
+        self._amount_left = Signal(range(max(space.beats) + 1))
         m.d.sync += self._filled.eq(self._filled & ~self._emptied | self._filling)
         self._clearing, self._clear = Signal(init=1), Signal(range(4 * rows))
         self._empty(m)
@@ -250,13 +264,23 @@ class ClassQueues(wiring.Component):
             m.d.comb += [tail_write.en.eq(1), tail_write.addr.eq(self._clear), new.eq(0)]
 
         # What those who send may want to know.
+        largest = -(-8 * self.NP_BYTES // self._width)
+        most = max(0, self._space.beats[TlpClass.NP.value] - self.NP_MARGIN * largest)
         for n in range(self._rows):
             here_now = i.valid & parking & (meta.row == n)
             m.d.comb += self.blocked[n].eq(
                 self._filled[4 * n + TlpClass.P.value] | self._filled[4 * n + TlpClass.CPL.value]
                 | here_now & (cls != TlpClass.NP.value))
-            came = self._filling[4 * n + TlpClass.NP.value]
-            m.d.sync += self.requests[n].eq(self.requests[n] + came - self._requests_left[n])
+            came, left = self._filling[4 * n + TlpClass.NP.value], self._requests_left[n]
+            kept = Signal.like(depth, name=f"np_beats{n}")
+            m.d.sync += [
+                self.requests[n].eq(self.requests[n] + came - left),
+                kept.eq(kept + Mux(came, amount + 1, 0) - Mux(left, self._amount_left, 0)),
+                self.np_room[n].eq((kept <= most) & (self.requests[n]
+                                                     <= max(0, self.PACKETS - self.NP_MARGIN))),
+            ]
+            m.d.comb += self.np_waits[n].eq(
+                self._filled[4 * n + TlpClass.NP.value] | here_now & (cls == TlpClass.NP.value))
 
     def _leave(self, m, o, o_valid, o_ready):
         rows = self._rows
@@ -357,4 +381,8 @@ class ClassQueues(wiring.Component):
                          place.eq(Mux(place == depth - 1, 0, place + 1))]
         with m.If(gone & (new.packets == tail_read.data.packets)):
             m.d.comb += self._emptied.eq(1 << queue)
-        m.d.comb += self._requests_left.eq(Mux(gone & (cls == TlpClass.NP.value), 1 << row, 0))
+        m.d.comb += [
+            self._requests_left.eq(Mux(gone & (cls == TlpClass.NP.value), 1 << row, 0)),
+            self._amount_left.eq(amount),
+            self.moved.eq(Mux(gone & (cls != TlpClass.NP.value), 1 << row, 0)),
+        ]

@@ -250,7 +250,8 @@ class CreditGrants(wiring.Component):
 
     The limits of a row begin with ``initial`` when its life does. A change is told with the next
     frame for the row, and by a frame of its own if none goes for one to two ``period``; once more
-    within 16 of them, as it may have been lost; and all limits are told again every 256.
+    within ``again`` of them, as it may have been lost; and all limits are told again every
+    ``refresh`` times that.
 
     Parameters
     ----------
@@ -259,6 +260,8 @@ class CreditGrants(wiring.Component):
         Headers and units of each class.
     period : int
         Cycles after which a limit is told that no frame has carried; a power of two.
+    again, refresh : int
+        Powers of two.
 
     Members
     -------
@@ -275,8 +278,9 @@ class CreditGrants(wiring.Component):
         Rows that a frame is to be sent for.
     """
 
-    def __init__(self, *, rows, initial, period=256):
-        self._rows, self._initial, self._period = rows, initial, period
+    def __init__(self, *, rows, initial, period=256, again=16, refresh=16):
+        self._rows, self._initial = rows, initial
+        self._period, self._again, self._refresh = period, again, refresh
         super().__init__({
             "open": In(rows),
             "released": In(ClassMeta),
@@ -320,7 +324,8 @@ class CreditGrants(wiring.Component):
             m.d.sync += fresh[n].eq(fresh[n] & ~Mux(mine, 1 << row, 0) | begins)
 
         # When to tell.
-        clock, slow = Signal(range(16 * self._period)), Signal(range(16))
+        clock, slow = Signal(range(self._again * self._period)), Signal(
+            range(self._refresh))
         tick, again_tick, slow_tick = Signal(), Signal(), Signal()
         m.d.sync += [clock.eq(clock + 1), slow.eq(slow + again_tick)]
         m.d.comb += [

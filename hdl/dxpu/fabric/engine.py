@@ -10,7 +10,12 @@ from amaranth.lib.wiring import In, Out
 from ..arbiter import PacketArbiter
 from ..queue import PacketQueue, Queue
 from ..stream import PacketLayout, PacketSignature, check_width, connect
+from .class_queues import ClassQueues
+from .classifier import Classifier
+from .credits import CreditAccounts, CreditGrants
 from .depacketizer import Depacketizer
+from .flow import LARGEST
+from .format import FrameType
 from .gate import RowGate
 from .link import Link, LinkState, PeerRow, Session
 from .packetizer import CELL_BYTES, Packetizer
@@ -18,7 +23,7 @@ from .resequencer import Resequencer
 from .retransmit import Retransmitter
 from .selective import SelectiveRetransmitter
 from .session import Phase, SessionKeeper, connect_keeper
-from .types import LIFE_BITS, Control, Event, Hello, TlpMeta
+from .types import LIFE_BITS, ClassMeta, Control, Event, Hello, TlpMeta
 
 __all__ = ["ARQ", "FabricEngine"]
 
@@ -54,6 +59,8 @@ class FabricEngine(wiring.Component):
         Of :class:`SessionKeeper`.
     arq : str
         "go-back-n" or "selective" (repeat; not with ``split``). Either end works with both.
+    flow : :class:`~.flow.FlowControl`, optional
+        Without it no limits are granted, and TLPs leave without.
 
     Members
     -------
@@ -72,6 +79,22 @@ class FabricEngine(wiring.Component):
         bound any more. Those of ``tlp_o`` have the life in which they came.
     events_left : 1
         Every event that was taken has its peer: rows may change.
+    generations : array of 8-bit values
+        Low bits of the generation of each row.
+    receiving : ``rows``
+        Bit n: TLPs of row n are taken and credits for them granted, from nought when this rises.
+    released, released_strobe : :class:`~.types.ClassMeta`, 1
+        A TLP that was received has left its queue.
+    waiting : ``rows``
+        Bit n: a posted TLP or a completion of row n waits for credits. Another one can still be
+        sent, and what is under way.
+    np_waits, np_room : ``rows``
+        Bit n: a non-posted TLP of row n waits for credits; what is under way, and one more, still
+        may.
+    moved : ``rows``
+        Strobes: a posted TLP or a completion of row n that waited has left.
+    told : ``rows``
+        Strobes: the peer of row n has told its limits.
     node, ack_delay, rows, state, lost
         Of :class:`Link`.
     boot, sessions, reopen, quiet, phase, peer_boot
@@ -93,7 +116,8 @@ class FabricEngine(wiring.Component):
     STRIPE_BYTES = 1024
 
     def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192,
-                 cells=None, pause=SessionKeeper.PAUSE, arq="go-back-n"):
+                 cells=None, pause=SessionKeeper.PAUSE, arq="go-back-n",
+                 flow=None):
         if arq not in ARQ:
             raise ValueError(f"arq must be one of {', '.join(ARQ)}, not {arq!r}")
         if arq == "selective" and split:
@@ -117,6 +141,13 @@ class FabricEngine(wiring.Component):
         self._retransmitter = (SelectiveRetransmitter if selective else Retransmitter)(
             sessions=sessions, paths=paths, cells=cells)
         self._keeper = SessionKeeper(sessions=sessions, paths=paths, pause=pause)
+        self._flow = flow
+        if flow:
+            self._classifier = Classifier(width, largest=LARGEST)
+            self._queues = ClassQueues(width, rows=rows, space=flow.queues)
+            self._accounts = CreditAccounts(rows=rows)
+            self._grants = CreditGrants(rows=rows, initial=flow.grants, period=flow.period,
+                                        again=flow.again, refresh=flow.refresh)
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link,
                        "retry": self._retransmitter, "session": self._keeper}
         self._resequencer = None
@@ -127,6 +158,9 @@ class FabricEngine(wiring.Component):
         self.stats = {
             "tx_unbound": "TLPs to be sent for a row that is not bound or whose life is over; "
                           "dropped",
+            **({"tx_large": "TLPs to be sent with more data than may be; dropped",
+                "tx_waited": "TLPs that had to wait for credits",
+                "tx_refused": "Credits that were refused"} if flow else {}),
             "rx_tlps": "TLPs received, for any row",
             "rx_unbound": "TLPs received for a row that is not bound; dropped",
             **{f"rx_overflow{n}": f"frames received on path {n} that did not fit its buffer"
@@ -145,6 +179,15 @@ class FabricEngine(wiring.Component):
             "event": Out(stream.Signature(Event)),
             "open": In(rows),
             "events_left": Out(1),
+            "generations": In(data.ArrayLayout(8, rows)),
+            "receiving": In(rows),
+            "released": In(ClassMeta),
+            "released_strobe": In(1),
+            "waiting": Out(rows),
+            "np_waits": Out(rows),
+            "np_room": Out(rows, init=(1 << rows) - 1),
+            "moved": Out(rows),
+            "told": Out(rows),
             "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "node": In(12),
             "ack_delay": In(16),
@@ -185,14 +228,15 @@ class FabricEngine(wiring.Component):
         m.submodules.tx_gate = gate = RowGate(self._width, rows=self._rows, inside=True)
         tx = self._packetizer
         connect(m, wiring.flipped(self.tlp_i), gate.i)
+        passed = self._pay(m, gate.o) if self._flow else gate.o
         if self.split:
             # A HDR frame may leave before its TLP has ended: those that end badly stop here.
             m.submodules.tx_store = store = PacketQueue(self._width, depth=self._depth,
                                                         meta=TlpMeta)
-            connect(m, gate.o, store.i)
+            connect(m, passed, store.i)
             connect(m, store.o, tx.i)
         else:
-            connect(m, gate.o, tx.i)
+            connect(m, passed, tx.i)
         m.d.comb += [
             gate.open.eq(self.open),
             gate.lives.eq(self.lives),
@@ -218,6 +262,68 @@ class FabricEngine(wiring.Component):
         m.submodules[f"tx_queue{n}"] = queue = Queue(PacketLayout(self._width), depth=depth)
         connect(m, queue.o, wiring.flipped(self.frame_o[n]))
         return queue.i
+
+    def _pay(self, m, tlps):
+        """Flow control: what may leave, what is granted, and what the link tells of both. Returns
+        the TLPs that leave."""
+        link, rx = self._link, self._depacketizer
+        m.submodules.tx_classes = classifier = self._classifier
+        m.submodules.tx_queues = queues = self._queues
+        m.submodules.accounts = accounts = self._accounts
+        m.submodules.grants = grants = self._grants
+        connect(m, tlps, classifier.i)
+        connect(m, classifier.o, queues.i)
+        header, limits = link.committed.payload.header, accounts.limits
+        is_reply = (header.type == FrameType.ACK) | (header.type == FrameType.SACK)
+        m.d.comb += [
+            # A session that was lost, or opens again, takes its credits with it.
+            accounts.open.eq(self.open & ~link.lost),
+            accounts.lives.eq(self.lives),
+            accounts.generations.eq(self.generations),
+            accounts.i.eq(queues.i.payload.meta),
+            accounts.head.eq(queues.head),
+            queues.i_ok.eq(accounts.i_ok),
+            queues.head_ok.eq(accounts.head_ok),
+            queues.wake.eq(accounts.wake),
+            accounts.spent.eq(queues.o.payload.meta),
+            accounts.spent_strobe.eq(queues.o.valid & queues.o.ready & queues.o.payload.last
+                                     & ~queues.o.payload.discard),
+            accounts.numbered.eq(link.numbered),
+            accounts.numbered_strobe.eq(link.numbered_strobe),
+            accounts.limits_strobe.eq(link.committed.valid & link.committed.ready & link.fresh),
+            limits.row.eq(link.committed.payload.row),
+            limits.ack.eq(header.ack),
+            limits.mask.eq(Mux(is_reply, ~0, Mux(header.crx, 1 << header.credit.cls[:2], 0))),
+            *(limits.entries[n].eq(Mux(is_reply, rx.credits[n].as_value(),
+                                       header.credit.as_value()))
+              for n in range(len(limits.entries))),
+            grants.open.eq(self.receiving & ~link.lost),
+            grants.released.eq(self.released),
+            grants.released_strobe.eq(self.released_strobe),
+            grants.row.eq(link.limit_row),
+            link.generations.eq(self.generations),
+            link.granting.eq(grants.open),
+            link.limits.eq(grants.limits),
+            link.due.eq(grants.due),
+            *(getattr(grants, name).eq(getattr(link, name))
+              for name in ("told", "told_row", "told_mask")),
+            self.told.eq(accounts.wake),
+            *(getattr(self, name).eq(getattr(queues, name)) for name in ("np_room", "moved")),
+            self.stat_tx_large.eq(classifier.stat_large),
+            self.stat_tx_waited.eq(queues.stat_parked),
+            self.stat_tx_refused.eq(accounts.stat_refused),
+        ]
+        m.d.sync += [self.waiting.eq(queues.blocked), self.np_waits.eq(queues.np_waits)]
+        connect(m, grants.want, link.want)
+        plain = stream.Signature(PacketLayout(self._width, TlpMeta)).create(path=("paid",))
+        m.d.comb += [
+            *(plain.payload[k].eq(queues.o.payload[k]) for k, _ in PacketLayout(self._width)),
+            plain.payload.meta.row.eq(queues.o.payload.meta.row),
+            plain.payload.meta.life.eq(queues.o.payload.meta.life),
+            plain.valid.eq(queues.o.valid),
+            queues.o.ready.eq(plain.ready),
+        ]
+        return plain
 
     def _receive(self, m):
         rx = self._depacketizer

@@ -11,18 +11,17 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..priority import encode, first_one, one_hot_mux, round_robin
+from ..priority import encode, first_one, lowest_bit, one_hot_mux, round_robin
+from .credits import Numbered, closed_generation
 from .early import WINDOW, EarlyMap
-from .format import SEQUENCED, FrameType
+from .format import ACK_ENTRIES, SEQUENCED, FrameType
 from .resequencer import FramePlace
 from .types import (
-    EPOCH_BITS, LIFE_BITS, Committed, FrameHeader, FrameRoute, Reply, RouteRequest, Verdict,
+    EPOCH_BITS, LIFE_BITS, NO_ROW, Committed, FrameHeader, FrameRoute, Limit, Reply, RouteRequest,
+    Verdict,
 )
 
 __all__ = ["NO_ROW", "Link", "LinkState", "PeerRow", "Session"]
-
-#: Row number of a frame for a slot pair that no row of the mapping table names.
-NO_ROW = 63
 
 
 class PeerRow(data.Struct):
@@ -172,6 +171,16 @@ class Link(wiring.Component):
     committed : stream of :class:`Committed`
     reply : stream of :class:`Reply`
         ACK and SACK frames that nothing else carries.
+    fresh : 1
+        With ``committed`` taken: its acknowledgement is not older than the newest one.
+    numbered, numbered_strobe : :class:`~dxpu.fabric.credits.Numbered`, 1
+        An event that begins a life of a row has got its number.
+    generations : array of 8-bit values
+        Low bits of the generation of each row.
+    granting : ``rows``
+        Limits of row n are told.
+    limit_row, limits, due, told, told_row, told_mask, want
+        Of the :class:`~dxpu.fabric.credits.CreditGrants`, as ``row`` and so on.
     unacked, path, failed, epoch, acked, back
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
     words : 1
@@ -230,6 +239,18 @@ class Link(wiring.Component):
             "verdict": Out(stream.Signature(Verdict)),
             "committed": In(stream.Signature(Committed)),
             "reply": Out(stream.Signature(Reply)),
+            "fresh": Out(1),
+            "numbered": Out(Numbered),
+            "numbered_strobe": Out(1),
+            "generations": In(data.ArrayLayout(8, rows)),
+            "granting": In(rows),
+            "limit_row": Out(6),
+            "limits": In(data.ArrayLayout(Limit, ACK_ENTRIES)),
+            "due": In(ACK_ENTRIES),
+            "told": Out(1),
+            "told_row": Out(6),
+            "told_mask": Out(ACK_ENTRIES),
+            "want": In(stream.Signature(6)),
             "unacked": In(data.ArrayLayout(amount, sessions)),
             "acked": Out(data.ArrayLayout(amount, sessions)),
             "back": Out(sessions),
@@ -314,9 +335,13 @@ class Link(wiring.Component):
         path, turn = Signal.like(self.path[0]), Signal.like(self.path[0])
         ways, avoid = Signal(16), Signal(16)  # paths that the frame takes, and does not
         failed, epoch = Signal(), Signal(EPOCH_BITS)
+        granting, generation = Signal(), Signal(8)
+        limits, due = Signal.like(self.limits), Signal.like(self.due)
         life, bound, alive = Signal(LIFE_BITS), Signal(), Signal()
         now = Signal(self._sessions)  # the session is what it was when it was selected
         m.d.comb += now.eq(Cat(e == epoch for e in self.epoch))
+        grants = (self.granting.bit_select(asked.row, 1) & ~asked.again
+                  & (asked.row < self._rows))
         with m.FSM(name="route"):
             with m.State("Idle"):
                 m.d.sync += [
@@ -343,7 +368,15 @@ class Link(wiring.Component):
                     path.eq(one_hot_mux(select, self.path)),
                     epoch.eq(one_hot_mux(select, self.epoch)),
                     failed.eq((select & self.failed).any()),
+                    # In one cycle with the acknowledgement: what a life grants must not go out
+                    # with that of the event that begins the next one.
+                    granting.eq(grants),
+                    generation.eq(Array(self.generations)[asked.row]),
+                    limits.eq(self.limits),
+                    due.eq(self.due),
                 ]
+                # If there is no route the next telling heals it.
+                m.d.comb += self.told.eq(grants)
                 if self._early is not None:  # in the cycle of `state`: that is its ACK
                     m.d.comb += self._early.route.eq(encode(select))
                     m.d.sync += avoid.eq(one_hot_mux(select, self.avoid))
@@ -363,6 +396,7 @@ class Link(wiring.Component):
                         request.ready.eq(1),
                         sent.eq(Mux(route.ok & ~asked.hello, select, 0)),
                         number.eq(Mux(asked.consumes & ~asked.again, sent & now, 0)),
+                        self.numbered_strobe.eq(number.any() & asked.begins),
                     ]
                     m.next = "Idle"
         # The session's path or, if the frame may not take that, the next one that it may.
@@ -389,8 +423,24 @@ class Link(wiring.Component):
             route.ar.eq(asked.probe | asked.consumes & self.short),
             route.session.eq(encode(select)),
             route.epoch.eq(epoch),
-            # No limits to grant yet: credits of generation 0, which no row has.
-            *(route.credits[n].cls.eq(n) for n in range(3)),
+        ]
+        # A frame of the row carries one limit that is to be told; an ACK has all of them.
+        entry, chosen = route.credits, lowest_bit(due)
+        for n, limit in enumerate(limits):
+            m.d.comb += [
+                entry[n].cls.eq(n),
+                entry[n].generation.eq(Mux(granting, generation, closed_generation(generation))),
+                entry[n].header_limit.eq(Mux(granting, limit.header, 0)),
+                entry[n].data_limit.eq(Mux(granting, limit.data, 0)),
+            ]
+        m.d.comb += [
+            self.limit_row.eq(asked.row),
+            route.crx.eq(granting & asked.consumes & due.any()),
+            Value.cast(route.credit).eq(one_hot_mux(chosen, entry)),
+            self.told_row.eq(asked.row),
+            self.told_mask.eq(Mux(asked.consumes, lowest_bit(self.due), ~0)),
+            self.numbered.row.eq(asked.row),
+            self.numbered.seq.eq(state.seq),
         ]
 
     def _take_commits(self, m, arrived):
@@ -422,12 +472,15 @@ class Link(wiring.Component):
             is_nak.eq(header.type == FrameType.SACK),
             self.stat_nak.eq(self.back.any()),
         ]
+        known = Signal(self._sessions)
+        m.d.comb += self.fresh.eq(known.any())
         for n, state in enumerate(self.state):
             # A forged acknowledgement of what was never sent has no effect.
             fresh = Signal(24, name=f"fresh{n}")
             m.d.comb += fresh.eq(header.ack - state.acked)
             with m.If(arrived[n] & (fresh <= self.unacked[n])):
                 m.d.comb += [
+                    known[n].eq(1),
                     self.acked[n].eq(fresh),
                     self.back[n].eq(is_nak & (fresh != self.unacked[n]) & ~named),
                     self.named[n].eq(is_nak & named),
@@ -550,6 +603,9 @@ class Link(wiring.Component):
         sack_due = Signal(self._sessions)    # stays zero without selective repeat
         early, coming = (0, 0) if self._early is None else (self._early.early, self._early.due)
         asked = Signal(self._sessions)       # an ACK was asked for and not sent yet
+        row = Signal(6)  # of the frame that is booked or judged
+        m.d.comb += row.eq(Mux(arrived.any(), self.committed.payload.row,
+                               self.verdict.payload.row))
         clock, tick = Signal(16), Signal()
         m.d.sync += [clock.eq(Mux(clock == 0, self.nak_delay, clock - 1)),
                      tick.eq((clock == 1) & (self.nak_delay != 0))]
@@ -587,11 +643,13 @@ class Link(wiring.Component):
                 m.d.sync += sack_due[n].eq(0)
             with m.If(counts | self._old[n] | self._gap[n] | self._ahead[n]):
                 header = data.View(FrameHeader, source)
-                m.d.sync += [reply.session.eq(n), reply.dst_slot.eq(header.src_slot),
+                m.d.sync += [reply.session.eq(n), reply.row.eq(row),
+                             reply.dst_slot.eq(header.src_slot),
                              reply.src_slot.eq(header.dst_slot), reply.path.eq(header.path)]
             replies.append(reply)
 
         reply, chosen = self.reply, Signal(range(self._sessions))
+        limits = self._tell_limits(m)
         # While a frame comes again nobody can say yet that it is not missing.
         due = (ack_due | nak_due | sack_due) & ~coming
         with m.If(reply.valid):
@@ -613,3 +671,38 @@ class Link(wiring.Component):
             ]
             with m.If(~is_nak):
                 m.d.sync += sack_due.bit_select(pick, 1).eq(0)
+        with m.Elif(limits.valid):
+            m.d.comb += limits.ready.eq(1)
+            m.d.sync += [reply.valid.eq(1), reply.payload.eq(limits.payload)]
+
+    def _tell_limits(self, m):
+        """Stream of ACKs that tell limits of a row, no matter what came."""
+        want, out = self.want, stream.Signature(Reply).create()
+        reply, row, select = out.payload, Signal(PeerRow), Signal(self._sessions)
+        path, failed = Signal.like(self.path[0]), Signal()
+        m.d.comb += [
+            reply.type.eq(FrameType.ACK), reply.row.eq(want.payload),
+            reply.session.eq(encode(select)), reply.dst_slot.eq(row.slot),
+            reply.src_slot.eq(row.local_slot),
+        ]
+        with m.FSM(name="limits"):
+            with m.State("Idle"):
+                m.d.sync += row.eq(Array(self.rows)[want.payload])
+                with m.If(want.valid):
+                    m.next = "Match"
+            with m.State("Match"):
+                m.d.sync += select.eq(self._match(row.node, row.stream))
+                m.next = "Select"
+            with m.State("Select"):
+                m.d.sync += [path.eq(one_hot_mux(select, self.path)),
+                             failed.eq((select & (self.failed | self.down)).any()
+                                       | ~select.any())]
+                m.next = "Offer"
+            with m.State("Offer"):
+                m.d.comb += out.valid.eq(~failed)
+                with m.If(out.ready | failed):
+                    m.d.comb += want.ready.eq(1)
+                    m.next = "Idle"
+        there = row.paths & (Const(~0, 16) << path)[:16]
+        m.d.comb += reply.path.eq(first_one(Mux(there.any(), there, row.paths)))
+        return out

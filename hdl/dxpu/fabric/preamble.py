@@ -9,12 +9,12 @@ from ..stream import check_width
 from .format import (
     ACK_BYTES, BODY_CRC_BYTES, CREDIT_BYTES, ETHERTYPE, EVENT_BYTES, HCRC_OFFSET, HCRC_START,
     HEADER_BYTES, HELLO_BYTES, HELLO_SIZES, MAC_PREFIX, SACK_COUNT_BYTES, SACK_WORD_BYTES, VERSION,
-    FrameType,
+    EventCode, FrameType,
 )
 from .planner import FramePlan
 from .replay import FrameNote, cells_for
 from .retransmit import Repeat
-from .types import EPOCH_BITS, Control, FrameRoute, Greeting, Hello, Reply, RouteRequest
+from .types import EPOCH_BITS, NO_ROW, Control, FrameRoute, Greeting, Hello, Reply, RouteRequest
 
 __all__ = ["PreambleBeat", "PreambleBuilder"]
 
@@ -37,6 +37,9 @@ def credit_bytes(credit):
     return Cat(wire(credit.cls, 1), wire(credit.generation, 1), wire(credit.header_limit, 2),
                wire(credit.data_limit, 2), wire(credit.echo, 2))
 
+
+#: Events that begin a life of a row, or ask for one.
+LIFE_EVENTS = (EventCode.BIND, EventCode.RESET, EventCode.RESET_DONE)
 
 #: Cells that are kept free for events.
 EVENT_CELLS = 2
@@ -166,7 +169,9 @@ class PreambleBuilder(wiring.Component):
         m.d.sync += inside.eq(inside + begins - self.stored)
         p = self.request.payload
         m.d.comb += [
-            p.row.eq(Mux(plan.count != 0, plan.row, control.row)),
+            p.row.eq(Mux(is_reply, reply.row, Mux(plan.count != 0, plan.row, control.row))),
+            p.begins.eq((kind == FrameType.EVENT) & ~again & Cat(
+                control.code == code for code in LIFE_EVENTS).any()),
             p.consumes.eq(~is_reply),
             p.tlps.eq((plan.count != 0) & ~again),
             p.life.eq(plan.life),
@@ -193,8 +198,8 @@ class PreambleBuilder(wiring.Component):
                     m.d.comb += self.greeting.ready.eq(1)
                     said = self.greeting.payload
                     m.d.sync += [greeting.eq(said), kind.eq(said.type), plan.count.eq(0),
-                                 reply.eq(0), reply.session.eq(said.session),
-                                 reply.path.eq(said.path)]
+                                 reply.eq(0), reply.row.eq(NO_ROW),
+                                 reply.session.eq(said.session), reply.path.eq(said.path)]
                     m.next = "Request"
                 with m.Elif(self.reply.valid):
                     m.d.comb += self.reply.ready.eq(1)

@@ -293,8 +293,9 @@ class SessionKeeper(wiring.Component):
             m.d.sync += [phase.eq(Phase.OFF), rx.eq(0), tx.eq(0), offered.eq(0)]
 
         greeting = self._greetings[n]
+        # Also for a moment when software begins it anew: what was under way is gone.
         m.d.sync += self.down[n].eq(
-            by_hello & config.valid & ((phase != Phase.OPEN) | self.open[n]))
+            config.valid & (by_hello & (phase != Phase.OPEN) | self.open[n]))
         m.d.comb += [
             greeting.type.eq(Mux(self._hello[n], Mux(opens, FrameType.HELLO, FrameType.HELLO_ACK),
                                  FrameType.ACK)),

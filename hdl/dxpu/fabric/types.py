@@ -10,8 +10,11 @@ from amaranth.lib import data
 from ..tlp.types import TlpClass
 
 __all__ = ["EPOCH_BITS", "LIFE_BITS", "UNIT_BITS", "ClassMeta", "Committed", "Control", "Credit",
-           "Event", "FrameHeader", "FrameRoute", "Greeting", "Hello", "Limit", "PathMeta", "Reply",
-           "RouteRequest", "TlpMeta", "Verdict"]
+           "Event", "FrameHeader", "FrameRoute", "Greeting", "Hello", "Limit", "NO_ROW", "PathMeta",
+           "Reply", "RouteRequest", "TlpMeta", "Verdict"]
+
+#: Row number of a frame for a slot pair that no row of the mapping table names.
+NO_ROW = 63
 
 #: Bits of the number that tells the lives of a row apart. Each life begins with an exchange of
 #: events with the peer; no TLP waits in a queue while the number comes round.
@@ -89,15 +92,17 @@ class RouteRequest(data.Struct):
     """Asks the link for a :class:`FrameRoute`.
 
     ``row`` is the row of the local mapping table, ``consumes`` says that the frame takes a SEQ,
-    ``tlps`` that it carries TLPs of the row's ``life``.
+    ``tlps`` that it carries TLPs of the row's ``life``, ``begins`` that it is the event that begins
+    a life of the row, or asks for one.
 
-    With ``direct`` no row is asked but ``session``, ``dst_slot``, ``src_slot`` and ``paths`` count;
-    with ``again`` too the frame was sent before, with ``seq``, in ``epoch`` of the session.
-    ``probe`` asks for an acknowledgement at once. With ``hello`` the frame is outside of any
-    session: it takes ``tag``, and SEQ and ACK are 0.
+    With ``direct`` no row is asked (but for its limits), but ``session``, ``dst_slot``,
+    ``src_slot`` and ``paths`` count; with ``again`` too the frame was sent before, with ``seq``,
+    in ``epoch`` of the session. ``probe`` asks for an acknowledgement at once. With ``hello`` the
+    frame is outside of any session: it takes ``tag``, and SEQ and ACK are 0.
     """
 
     row: 6
+    begins: 1
     consumes: 1
     tlps: 1
     life: LIFE_BITS
@@ -125,10 +130,11 @@ class Control(data.Struct):
 
 class Reply(data.Struct):
     """An ACK or SACK to be sent, as an answer to a frame between these slots, on its path. With
-    ``words``, a SACK has its word, else none."""
+    ``words``, a SACK has its word, else none. ``row`` is that of the slots, if there is one."""
 
     type: 4
     session: 6
+    row: 6
     dst_slot: 8
     src_slot: 8
     path: 4
