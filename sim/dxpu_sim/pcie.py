@@ -332,6 +332,7 @@ class DutPort(SimPort):
         self.rx_handler = self._into_design
         self._queue = queue
         self._waiting: list[tuple[int, Tlp]] = []
+        self._held: set[int] = set()
         self._arrival = Event()
         mailbox.sent.append(self._taken)
         mailbox.received.append(self._out_of_design)
@@ -405,8 +406,14 @@ class DutPort(SimPort):
         self._update_stall(cls)
         self._arrival.set()
 
+    def hold(self, cls: int, held: bool = True) -> None:
+        """Take no more TLPs of class ``cls`` from the design, or take them again."""
+        (self._held.add if held else self._held.discard)(cls)
+        self._update_stall(cls)
+
     def _update_stall(self, cls):
-        self.mailbox.stall(cls, sum(c == cls for c, _ in self._waiting) >= self._queue)
+        self.mailbox.stall(cls, cls in self._held
+                           or sum(c == cls for c, _ in self._waiting) >= self._queue)
 
     def _eligible(self):
         """Index of the first waiting TLP that has credits and may go; ``None`` if there is none."""

@@ -17,7 +17,8 @@ __all__ = ["LOSS_COUNTERS", "SimulatedSystem"]
 
 #: Counters that rise in a clean run; all others must stay zero.
 TRAFFIC_COUNTERS = ("fabric_tx_frames", "fabric_tx_tlps", "fabric_rx_frames", "fabric_rx_tlps",
-                    "fabric_rx_tlps", "tx_good", "rx_good", "table_committed", "switch_config",
+                    "fabric_tx_waited", "pool_waited",
+                    "tx_good", "rx_good", "table_committed", "switch_config",
                     # Hot-plug.
                     "switch_interrupt",
                     # From one GPU to another.

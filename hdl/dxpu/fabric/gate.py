@@ -37,7 +37,7 @@ class RowGate(wiring.Component):
     lives : array of numbers
         Current life of each row.
     stat_dropped : 1
-        Pulse: a TLP was dropped.
+        Pulse: a TLP was dropped; not for one that ends with ``discard``.
     """
 
     def __init__(self, width, *, rows, meta=TlpMeta, inside=False):
@@ -67,7 +67,7 @@ class RowGate(wiring.Component):
             *([] if self._inside else [o.payload.meta.life.eq(Array(self.lives)[row])]),
             o.valid.eq(i.valid & now),
             i.ready.eq(o.ready | ~now),
-            self.stat_dropped.eq(i.valid & i.payload.last & ~now),
+            self.stat_dropped.eq(i.valid & i.payload.last & ~i.payload.discard & ~now),
         ]
         with m.If(i.valid):
             m.d.sync += [inside.eq(1), decided.eq(now)]

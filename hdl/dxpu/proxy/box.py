@@ -12,9 +12,9 @@ from ..attach import CreditLedger, PciePort, SharedEgress, connect_egress, conne
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
+from ..fabric.flow import FlowControl, grants_in
 from ..fabric.format import Role
 from ..fabric.gate import RowGate
-from ..fabric.types import TlpMeta
 from ..mapping import BoxTable
 from ..queue import PacketQueue
 from ..stream import PacketLayout, connect
@@ -32,8 +32,8 @@ class BoxProxy(wiring.Component):
     A slot's TLPs are stored, taken in turn with other slots', parsed, and leave as frames to the
     host of the slot's row; TLPs that come from that host in its session leave at the slot. What
     comes from or for a slot that is not bound is dropped and counted, as are bad TLPs and frames.
-    Between PCIe and the MACs nothing is lost for want of space; from the fabric, frames that find
-    their queue full are (credits across the fabric do not exist yet).
+    Nothing is lost for want of space: credits hold the slots back, and across the fabric the hosts.
+    A slot that waits for credits of its host holds back no other.
 
     Parameters
     ----------
@@ -54,8 +54,9 @@ class BoxProxy(wiring.Component):
 
     #: Bytes of the buffer of each slot from PCIe.
     BUFFER = 2048
-    #: Bytes of those towards PCIe: posted and non-posted requests, completions.
-    REGIONS = (2048, 1024, 2048)
+    #: Bytes of those towards PCIe at 32 and 64 bits, posted and non-posted requests, completions:
+    #: two frames of 1500 bytes. As many beats for wider ones.
+    REGIONS = (4096, 1024, 4096)
 
     def __init__(self, width, *, slots=8, paths=2, sessions=4, split=False, arq="go-back-n"):
         if slots not in range(1, 17):
@@ -64,12 +65,14 @@ class BoxProxy(wiring.Component):
         self._slots = slots
         self._depth = max(16, self.BUFFER * 8 // width)
         self._table = BoxTable(slots=slots)
-        self._engine = FabricEngine(width, rows=slots, paths=paths, sessions=sessions, split=split,
-                                    arq=arq)
+        self._egress = SharedEgress(width, slots=slots, space=[
+            size * max(1, width // 64) for size in self.REGIONS])
+        self._engine = FabricEngine(
+            width, rows=slots, paths=paths, sessions=sessions, split=split, arq=arq,
+            flow=FlowControl.of(width, grants_in(width, self._egress.beats)))
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
         self._queues = [PacketQueue(width, depth=self._depth) for _ in range(slots)]
-        self._egress = SharedEgress(width, slots=slots, space=self.REGIONS)
         self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
         self._macs = make_macs(width, paths)
         self._stats = {
@@ -121,11 +124,15 @@ class BoxProxy(wiring.Component):
                 for queue, empty in zip(self._queues, self._egress.empty, strict=True))),
             engine.open.eq(bindings.open),
             engine.lives.eq(bindings.lives),
+            engine.receiving.eq(bindings.open),
+            engine.released.eq(self._egress.released),
+            engine.released_strobe.eq(self._egress.released_strobe),
             self.reset.eq(bindings.reset),
         ]
         for n, (row, peer) in enumerate(zip(table.rows, engine.rows, strict=True)):
             m.d.comb += [
                 bindings.generation[n].eq(row.generation),
+                engine.generations[n].eq(row.generation),
                 peer.node.eq(row.node),
                 peer.slot.eq(0),
                 peer.local_slot.eq(row.slot),
@@ -139,17 +146,23 @@ class BoxProxy(wiring.Component):
         """From the slots to the fabric."""
         m.submodules.arbiter = arbiter = PacketArbiter(self._width, count=self._slots)
         m.submodules.from_slots = parser = self._parsers["from_slots"]
-        m.submodules.to_fabric = clean = PacketQueue(self._width, depth=self._depth, meta=TlpMeta)
+        engine = self._engine
         plain = [k for k, _ in PacketLayout(self._width)]
         for n, (slot, queue) in enumerate(zip(self.slot, self._queues, strict=True)):
             m.submodules[f"slot{n + 1}"] = queue
             m.submodules[f"ledger{n + 1}"] = ledger = CreditLedger(
                 space=self._depth * self._width // 8)
             connect(m, wiring.flipped(slot.rx), queue.i)
-            connect(m, queue.o, arbiter.i[n])
+            # A TLP that has begun goes on.
+            may = ~queue.o.payload.first | ~engine.waiting[n]
             connect_grants(m, ledger, slot)
             done = parser.o.valid & parser.o.ready & parser.o.payload.last
             m.d.comb += [
+                arbiter.i[n].payload.eq(queue.o.payload),
+                arbiter.i[n].valid.eq(queue.o.valid & may),
+                queue.o.ready.eq(arbiter.i[n].ready & may),
+                # What may not leave for want of credits has its place while it comes from here.
+                ledger.hold_np.eq(engine.np_waits[n]),
                 ledger.info.eq(parser.o.payload.meta.info),
                 ledger.released.eq(done & (parser.o.payload.meta.row == n)),
             ]
@@ -159,13 +172,12 @@ class BoxProxy(wiring.Component):
             parser.i.payload.meta.life.eq(Array(self._bindings.lives)[arbiter.source]),
             parser.i.valid.eq(arbiter.o.valid),
             arbiter.o.ready.eq(parser.i.ready),
-            *(clean.i.payload[k].eq(parser.o.payload[k]) for k in plain),
-            clean.i.payload.meta.row.eq(parser.o.payload.meta.row),
-            clean.i.payload.meta.life.eq(parser.o.payload.meta.life),
-            clean.i.valid.eq(parser.o.valid),
-            parser.o.ready.eq(clean.i.ready),
+            *(engine.tlp_i.payload[k].eq(parser.o.payload[k]) for k in plain),
+            engine.tlp_i.payload.meta.row.eq(parser.o.payload.meta.row),
+            engine.tlp_i.payload.meta.life.eq(parser.o.payload.meta.life),
+            engine.tlp_i.valid.eq(parser.o.valid),
+            parser.o.ready.eq(engine.tlp_i.ready),
         ]
-        connect(m, clean.o, self._engine.tlp_i)
 
     def _attach_tx(self, m):
         """From the fabric to the slots."""

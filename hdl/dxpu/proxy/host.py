@@ -12,6 +12,7 @@ from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_gra
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
+from ..fabric.flow import FlowControl, space_for
 from ..fabric.format import Role
 from ..mapping import HostTable
 from ..stream import PacketLayout, connect
@@ -22,7 +23,9 @@ from .bindings import HostBindings
 from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
 from .detach import Detach
 from .host_links import HostLinks
+from .host_pool import HostPool
 from .row_parser import RowParser
+from .stall import StallWatch
 
 __all__ = ["HostProxy"]
 
@@ -32,15 +35,14 @@ class HostProxy(wiring.Component):
 
     TLPs that come on ``upstream.rx`` are parsed and stored, routed by the virtual switch, and leave
     as frames; TLPs that come in frames are routed towards the host or another slot. Bad TLPs and
-    frames are dropped whole and counted. Between PCIe and the MACs nothing is lost for want of
-    space, ``rx.ready`` holds the host back; from the fabric, frames that find their queue full are
-    lost and counted (credits across the fabric do not exist yet).
+    frames are dropped whole and counted. Nothing is lost for want of space: ``rx.ready`` holds the
+    host back, and credits across the fabric the boxes.
 
     While the link to the host is down the switch is in reset, and slots get a hot reset; what is
     bound stays so.
 
     Requests to slots are tracked until their final completion, which is made here if a slot cannot
-    give it any more.
+    give it any more. A slot that takes no posted TLP and no completion for a time counts as lost.
 
     Parameters
     ----------
@@ -85,8 +87,10 @@ class HostProxy(wiring.Component):
                                       requests=max(64, self.REQUESTS * 8 // width))
         self._links = HostLinks(rows=ports)
         self._table = HostTable(ports=ports, lookups=2)
+        flow = FlowControl.of(width)
         self._engine = FabricEngine(width, rows=ports, paths=paths, sessions=sessions, split=split,
-                                    arq=arq)
+                                    arq=arq, flow=flow)
+        self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants))
         self._egress = Egress(width, depth=self._depth)
         self._parser = RowParser(width)
         self._macs = make_macs(width, paths)
@@ -94,6 +98,7 @@ class HostProxy(wiring.Component):
             **stats_of("pcie_", self._ingress), **stats_of("egress_", self._egress),
             **stats_of("switch_", self._switch), **stats_of("tracking_", self._tracking),
             **stats_of("link_", self._links), **stats_of("fabric_", self._engine),
+            **stats_of("pool_", self._pool),
             **stats_of("tlp_", self._parser), **stats_of("table_", self._table),
         }
         for n, mac in enumerate(self._macs):
@@ -151,6 +156,7 @@ class HostProxy(wiring.Component):
         m.submodules.bindings = bindings = HostBindings(rows=self._ports)
         m.submodules.links = links = self._links
         m.submodules.detach = detach = Detach(rows=self._ports)
+        m.submodules.stall = stall = StallWatch(rows=self._ports)
         connect(m, bindings.control, engine.control)
         connect(m, engine.event, links.event)
         m.d.comb += [
@@ -165,7 +171,10 @@ class HostProxy(wiring.Component):
             links.open.eq(bindings.open),
             links.began.eq(bindings.began),
             links.restart.eq(file.reset.ports),
-            links.lose.eq(tracking.expired | detach.lose | engine.lost),
+            links.lose.eq(tracking.expired | detach.lose | engine.lost | stall.stuck),
+            stall.interval.eq(file.slot_stall.interval),
+            *(getattr(stall, name).eq(getattr(engine, name))
+              for name in ("waiting", "moved", "told")),
             switch.internal_error.eq(tracking.expired),
             links.drained.eq(tracking.drained),
             links.link_active.eq(switch.link_active),
@@ -194,6 +203,7 @@ class HostProxy(wiring.Component):
             m.d.comb += [
                 *(part.eq(row.generation) for part in (
                     bindings.generation[n], links.generation[n], tracking.generations[n])),
+                engine.generations[n].eq(row.generation),
                 detach.control[n].eq(control),
                 state.present.eq(links.present[n]),
                 state.link.eq(switch.link_active[n]),
@@ -223,23 +233,37 @@ class HostProxy(wiring.Component):
         ]
 
     def _attach_fabric(self, m):
-        """Down: switch, tracking, engine. Up: engine and completions made here, parser, tracking,
-        switch. A row of the host table is a downstream port."""
+        """Down: switch, tracking, engine. Up: engine, pool, and completions made here, parser,
+        tracking, switch. A row of the host table is a downstream port."""
         engine, switch, tracking = self._engine, self._switch, self._tracking
         m.submodules.parser = parser = self._parser
         m.submodules.up = merge = PacketArbiter(self._width, count=2, meta=SlotRow)
         connect(m, switch.downstream_o, tracking.down_i)
         connect(m, tracking.down_o, engine.tlp_i)
 
+        m.submodules.pool = pool = self._pool
+        connect(m, engine.tlp_o, pool.i)
+
         came, made = merge.i
+        # Not to be in the way of what has begun to pass the pool.
+        may = ~tracking.made.payload.first | tracking.up_room
         m.d.comb += [
-            *(came.payload[k].eq(engine.tlp_o.payload[k]) for k, _ in PacketLayout(self._width)),
-            came.payload.meta.row.eq(engine.tlp_o.payload.meta.row),
-            came.payload.meta.life.eq(engine.tlp_o.payload.meta.life),
-            came.valid.eq(engine.tlp_o.valid),
-            engine.tlp_o.ready.eq(came.ready),
+            tracking.np_room.eq(engine.np_room),
+            pool.room.eq(tracking.up_room),
+            pool.np_room.eq(tracking.up_few & self._egress.np_few),
+            pool.active.eq(switch.link_active),
+            engine.receiving.eq(pool.receiving),
+            engine.released.eq(pool.released),
+            engine.released_strobe.eq(pool.released_strobe),
+            *(came.payload[k].eq(pool.o.payload[k]) for k, _ in PacketLayout(self._width)),
+            came.payload.meta.row.eq(pool.o.payload.meta.row),
+            came.payload.meta.life.eq(pool.o.payload.meta.life),
+            came.valid.eq(pool.o.valid),
+            pool.o.ready.eq(came.ready),
+            made.payload.eq(tracking.made.payload),
+            made.valid.eq(tracking.made.valid & may),
+            tracking.made.ready.eq(made.ready & may),
         ]
-        connect(m, tracking.made, made)
         connect(m, merge.o, parser.i)
         connect(m, parser.o, tracking.up_i)
         connect(m, tracking.up_o, switch.downstream_i)

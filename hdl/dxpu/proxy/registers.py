@@ -50,6 +50,12 @@ _COUNTERS = [
     (r"link_ignored", "Events of boxes that changed nothing."),
     (r"fabric_tx_unbound", "TLPs to be sent for a row that is not bound, or whose life is over; "
      "dropped."),
+    (r"fabric_tx_large", "TLPs to be sent with more than 512 bytes of data; dropped."),
+    (r"fabric_tx_waited", "TLPs that had to wait for credits of the peer."),
+    (r"fabric_tx_refused", "Credits refused: of another generation, or before the life they are "
+     "for began."),
+    (r"pool_waited", "TLPs from boxes that had to wait for the switch."),
+    (r"pool_overflow", "Stays 0: TLPs from boxes that were sent without credits; dropped."),
     (r"fabric_rx_unbound", "TLPs received for a row that is not bound; dropped."),
     (r"fabric_rx_tlps", "TLPs received, for any row."),
     (r"fabric_rx_frames", "Frames that took effect."),
@@ -129,6 +135,10 @@ def control_block(role, *, rows, paths, sessions, width):
                      doc="Core clock cycles after which a request without completion costs the "
                      "slot its card; at most 4,190,208. 9 ms at 125 MHz."),),
                      "Completion tracking."),
+            Register("slot_stall", (Field("interval", 20, "rw", reset=78_125, doc="A slot to which "
+                     "posted TLPs or completions wait for credits for eight of these intervals (in "
+                     "core clock cycles), while its box is heard in each, loses its card. 5 ms at "
+                     "125 MHz. 0: never; at least 65,536."),), "Slots that take nothing."),
             Rows("slot", rows, (
                 Register("state", (
                     Field("present", 1, "ro", doc="The slot shows a card."),

@@ -30,10 +30,11 @@ class RowInfo(data.Struct):
 class SlotTracking(wiring.Component):
     """The completion tracker with the ways past it, down to the slots and up from them.
 
-    Down: a non-posted request waits in a queue of its own until it has a place in the tracker; all
-    else passes it. Up: a TLP is committed when its last beat is taken while the link of its slot
-    is active, and dropped else, as is one of an earlier life of the slot. A completion then waits
-    until the tracker has judged it; all else keeps its place among the completions. Whatever was
+    Down: a non-posted request waits in a queue of its own until it has a place in the tracker and
+    its slot has ``np_room``; all else passes it. Up: a TLP is committed when its last beat is taken
+    while the link of its slot is active, and dropped else, as is one of an earlier life of the
+    slot. A completion then waits until the tracker has judged it; all else keeps its place among
+    the completions. Whatever was
     committed, and was not refused by the tracker, leaves on ``up_o`` as ``due``. Requests to slots
     that are fenced are answered with completions that leave on ``made``, to be parsed and to come
     back on ``up_i`` with what slots send, so that none overtakes a completion that passed before.
@@ -42,7 +43,7 @@ class SlotTracking(wiring.Component):
     slot in which they were sent: those of an earlier one are answered and not open any more, and
     their TLPs must be dropped behind ``down_o``.
 
-    Latency from the last beat, when idle: down one cycle, 7 for non-posted requests; up 2 cycles, 6
+    Latency from the last beat, when idle: down one cycle, 7 for non-posted requests; up 2 cycles, 7
     for completions. Throughput one beat per cycle; one request and one completion in 4 cycles.
 
     Parameters
@@ -79,8 +80,13 @@ class SlotTracking(wiring.Component):
         Of the tracker.
     expired : ``ports``
         Pulse: a request was open for longer than the deadline; the slot is to be fenced.
+    np_room : ``ports``
+        Bit n: a non-posted request to slot n may leave.
     room : 1
         The queue of non-posted requests has room for those from slot to slot.
+    up_room, up_few : 1
+        Half of everything that what comes up may wait in is free; less than an eighth of the
+        queue up is in use.
     late : 1
         TLPs that were committed before a link ended are still here.
     stat_closed : 1
@@ -109,7 +115,10 @@ class SlotTracking(wiring.Component):
             "deadline": In(len(self._tracker.deadline)),
             "bus": In(8),
             "expired": Out(ports),
+            "np_room": In(ports, init=(1 << ports) - 1),
             "room": Out(1),
+            "up_room": Out(1),
+            "up_few": Out(1),
             "late": Out(1),
         } | dict.fromkeys(self.STATS, Out(1)))
 
@@ -154,7 +163,13 @@ class SlotTracking(wiring.Component):
             queue.about.eq(about),
             self.room.eq(queue.room),
         ]
-        connect(m, queue.o, merge.i[1])
+        # A TLP that has begun goes on.
+        may = ~queue.o.p.first | self.np_room.bit_select(queue.o.p.meta.row[:5], 1)
+        m.d.comb += [
+            merge.i[1].p.eq(queue.o.p),
+            merge.i[1].valid.eq(queue.o.valid & may),
+            queue.o.ready.eq(merge.i[1].ready & may),
+        ]
         connect(m, merge.o, wiring.flipped(self.down_o))
 
         question, slot = queue.question, queue.question.p.slot
@@ -171,7 +186,7 @@ class SlotTracking(wiring.Component):
     def _wire_up(self, m):
         i, tracker = self.up_i, self._tracker
         m.submodules.up = queue = JudgedQueue(
-            self._width, depth=self._depth, meta=SlotInfo, question=TrackedCompletion, questions=2)
+            self._width, depth=self._depth, meta=SlotInfo, question=TrackedCompletion, questions=16)
         row, made, info = i.p.meta.row[:5], i.p.meta.made, i.p.meta.info
         closed = Signal()
         m.d.comb += [
@@ -193,6 +208,7 @@ class SlotTracking(wiring.Component):
             queue.answer.payload.eq(tracker.verdict.p.accept),
             tracker.verdict.ready.eq(queue.answer.ready),
         ]
+        m.d.comb += [self.up_room.eq(queue.room), self.up_few.eq(queue.level < self._depth // 8)]
         connect(m, queue.question, tracker.completion)
         connect(m, queue.o, wiring.flipped(self.up_o))
 

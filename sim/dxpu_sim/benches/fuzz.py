@@ -36,7 +36,7 @@ COUNT = int(os.environ.get("DXPU_FUZZ", "1000"))
 
 #: Counters that say how traffic was carried, and nothing about what became of a TLP.
 CARRIED = ("fabric_tx_frames", "fabric_rx_frames", "mac0_tx_good", "mac0_rx_good", "mac1_tx_good",
-           "mac1_rx_good", "table_committed")
+           "mac1_rx_good", "table_committed", "fabric_tx_waited", "pool_waited")
 #: Ends that hostile TLPs come to, by the counter that tells.
 ENDS = {"pcie_malformed", "pcie_discarded", "pcie_overflow", "from_slots_malformed",
         "slot1_overflow", "switch_config", "switch_unsupported0",

@@ -13,7 +13,13 @@ __all__ = ["HOST_BUFFER", "SLOT_BUFFER", "Oracle"]
 
 #: Bytes of the buffers at the PCIe ports of a host proxy and of a box proxy.
 HOST_BUFFER, SLOT_BUFFER = 4096, 2048
+#: Dwords of data that cross the fabric in one TLP.
+LARGEST = 128
 
+
+def is_large(raw):
+    """Whether there can be no credits for a TLP."""
+    return classify(raw).payload_dwords > LARGEST
 
 
 class Oracle:
@@ -73,6 +79,8 @@ class Oracle:
             self.counts[f"box{box}.slot{slot}_discarded"] += 1
         elif bad:
             self.counts[f"box{box}.from_slots_malformed"] += 1
+        elif is_large(hostile.raw):
+            self.counts[f"box{box}.fabric_tx_large"] += 1
         else:
             self.counts[f"box{box}.fabric_tx_tlps"] += 1
             self.counts["host.fabric_rx_tlps"] += 1
@@ -97,6 +105,9 @@ class Oracle:
             name = lane(source, raw, out)
             if side != UP:
                 box, slot = self.slots[side]
+                if is_large(out):
+                    self.counts["host.fabric_tx_large"] += 1
+                    continue
                 self.counts["host.fabric_tx_tlps"] += 1
                 self.counts[f"box{box}.fabric_rx_tlps"] += 1
                 if name[1] is TlpClass.NP:

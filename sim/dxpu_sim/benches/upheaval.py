@@ -34,7 +34,8 @@ MAY_RISE = re.compile(r"""\w+\.(
     pcie_(malformed|discarded|overflow) | (slot|egress)\d*_overflow | \w+_slots_malformed
     | switch_(config|(unsupported|unclaimed|unexpected)[01]|blocked|peer|interrupt|fenced)
     | tracking_(closed|answered|fenced|unexpected|long|unlike|stale)
-    | to_slots_dropped | fabric_tx_unroutable | fabric_[rt]x_(unbound|tlps|frames)
+    | to_slots_dropped | fabric_tx_(unroutable|large|waited|refused) | pool_waited
+    | fabric_[rt]x_(unbound|tlps|frames)
     | fabric_rx_abandoned  # the data of a TLP in the split form did not leave any more
     | mac\d_[rt]x_good | table_(committed|refused) | link_ignored | binding_refused)""", re.VERBOSE)
 
@@ -263,8 +264,9 @@ def laws(fuzz, after, before, crossed):
         equal(f"ends of what came to box {b}", rose[f"box{b}.fabric_rx_tlps"],
               sum(crossed[n][1] for n in mine) + sum(rose[f"box{b}.{end}"] for end in ends))
         ends = ("from_slots_malformed", "fabric_tx_tlps", "fabric_tx_unbound",
-                "fabric_tx_unroutable", *(f"slot{place}_{end}" for place in places
-                                          for end in ("overflow", "discarded")))
+                "fabric_tx_unroutable", "fabric_tx_large",
+                *(f"slot{place}_{end}" for place in places
+                  for end in ("overflow", "discarded")))
         equal(f"ends of what box {b} took", sum(crossed[n][0] for n in mine),
               sum(rose[f"box{b}.{end}"] for end in ends))
     problems += [f"{name} rose by {n}" for name, n in rose.items()

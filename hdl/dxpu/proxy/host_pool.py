@@ -1,0 +1,110 @@
+"""What came from the boxes and waits for the switch of the host.
+
+Ref: docs/architecture.md, "Flow control"
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..fabric.class_queues import ClassQueues
+from ..fabric.classifier import Classifier
+from ..fabric.types import ClassMeta, TlpMeta
+from ..stream import PacketSignature, connect
+from ..tlp.types import TlpClass
+
+__all__ = ["HostPool"]
+
+
+class HostPool(wiring.Component):
+    """Takes all that boxes send, as they have credits for it, and hands on what the switch takes.
+
+    A TLP passes at once while there is room for it and it passes nothing older; others wait in the
+    queue of their row and class. So nothing here holds back the fabric. What finds its queue full
+    was sent without credits; it is dropped and counted.
+
+    Credits of a row are granted from when its link is active and nothing of it is left in here,
+    until the link is not active any more.
+
+    Latency a cycle more than that of :class:`~..fabric.class_queues.ClassQueues`.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    rows : int
+    space : :class:`~..fabric.class_queues.ClassSpace`
+
+    Members
+    -------
+    i : packet stream with :class:`~..fabric.types.TlpMeta`
+    o : packet stream with :class:`~..fabric.types.ClassMeta`
+    room : 1
+        A TLP that begins now can leave without waiting.
+    np_room : 1
+        With ``room``: a non-posted one, too.
+    active : ``rows``
+        The link of row n is active.
+    receiving : ``rows``
+        Credits of row n are granted.
+    released, released_strobe : :class:`~..fabric.types.ClassMeta`, 1
+        A TLP has left.
+    stat_waited : 1
+        Pulse: a TLP had to wait.
+    stat_overflow : 1
+        Pulse: a TLP was dropped.
+    """
+
+    def __init__(self, width, *, rows, space):
+        self._rows = rows
+        self._classifier = Classifier(width)
+        self._queues = ClassQueues(width, rows=rows, space=space, overflow="drop")
+        super().__init__({
+            "i": In(PacketSignature(width, TlpMeta)),
+            "o": Out(PacketSignature(width, ClassMeta)),
+            "room": In(1),
+            "np_room": In(1),
+            "active": In(rows),
+            "receiving": Out(rows),
+            "released": Out(ClassMeta),
+            "released_strobe": Out(1),
+            "stat_waited": Out(1),
+            "stat_overflow": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.classifier = classifier = self._classifier
+        m.submodules.queues = queues = self._queues
+        connect(m, wiring.flipped(self.i), classifier.i)
+        connect(m, classifier.o, queues.i)
+        connect(m, queues.o, wiring.flipped(self.o))
+        came, head, o = queues.i.payload.meta, queues.head, queues.o
+        # Those that were refused are asked again when there is more room than before, not all the
+        # time: a row that is asked about keeps its turn.
+        now, before = Signal(2), Signal(2)
+        m.d.sync += before.eq(now)
+        m.d.comb += [
+            now.eq(Cat(self.room, self.room & self.np_room)),
+            queues.i_ok.eq(self.room & (self.np_room | (came.cls != TlpClass.NP))),
+            queues.head_ok.eq(self.room & (self.np_room | (head.cls != TlpClass.NP))),
+            queues.wake.eq(Mux((now & ~before).any(), ~0, 0)),
+            self.released.eq(o.payload.meta),
+            self.released_strobe.eq(o.valid & o.ready & o.payload.last),
+            self.stat_waited.eq(queues.stat_parked),
+            self.stat_overflow.eq(queues.stat_overflow),
+        ]
+
+        # Nothing of a row is inside when as many have left as came.
+        enters = self.i.valid & self.i.ready & self.i.payload.last
+        for n in range(self._rows):
+            inside = Signal(8, name=f"inside{n}")
+            m.d.sync += inside.eq(
+                inside + (enters & (self.i.payload.meta.row == n))
+                - (self.released_strobe & (self.released.row == n))
+                - (queues.stat_overflow & (came.row == n)))
+            with m.If(~self.active[n]):
+                m.d.sync += self.receiving[n].eq(0)
+            with m.Elif(inside == 0):
+                m.d.sync += self.receiving[n].eq(1)
+        return m

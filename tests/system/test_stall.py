@@ -1,0 +1,23 @@
+"""Slots that take nothing of a class, in the whole system."""
+
+import json
+
+import pytest
+
+from dxpu_sim.demo import system_design
+from dxpu_sim.hdl.system import System
+from dxpu_sim.runner import Design, fst_available, simulate
+
+BENCH = "dxpu_sim.benches.stall"
+#: As ``dxpu demo`` runs it by default, so that both need one build.
+DEMO = system_design().kwargs
+
+
+@pytest.mark.parametrize("case", [
+    "reads_that_are_not_taken", "a_slot_that_takes_no_posted_tlp_loses_its_card",
+    *(pytest.param(case, marks=pytest.mark.long) for case in (
+        "writes_that_are_not_taken", "completions_that_are_not_taken"))])
+def test_two_boxes_with_three_gpus(case):
+    simulate(Design(System, DEMO), BENCH, testcase=f"{case}$",
+             env={"DXPU_SYSTEM": json.dumps(DEMO)},
+             waves="fst" if fst_available() else "vcd", window=True)
