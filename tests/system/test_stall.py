@@ -14,7 +14,7 @@ DEMO = system_design().kwargs
 
 
 @pytest.mark.parametrize("case", [
-    "reads_that_are_not_taken", "a_slot_that_takes_no_posted_tlp_loses_its_card",
+    "reads_that_are_not_taken",
     *(pytest.param(case, marks=pytest.mark.long) for case in (
         "writes_that_are_not_taken", "completions_that_are_not_taken"))])
 def test_two_boxes_with_three_gpus(case):

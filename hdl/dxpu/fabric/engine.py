@@ -304,7 +304,7 @@ class FabricEngine(wiring.Component):
             link.generations.eq(self.generations),
             link.granting.eq(grants.open),
             link.limits.eq(grants.limits),
-            link.due.eq(grants.due),
+            link.owed.eq(grants.due),
             *(getattr(grants, name).eq(getattr(link, name))
               for name in ("told", "told_row", "told_mask")),
             self.told.eq(accounts.wake),

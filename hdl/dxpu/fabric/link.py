@@ -179,8 +179,8 @@ class Link(wiring.Component):
         Low bits of the generation of each row.
     granting : ``rows``
         Limits of row n are told.
-    limit_row, limits, due, told, told_row, told_mask, want
-        Of the :class:`~dxpu.fabric.credits.CreditGrants`, as ``row`` and so on.
+    limit_row, limits, owed, told, told_row, told_mask, want
+        Of the :class:`~dxpu.fabric.credits.CreditGrants`, as ``row``, ``due`` and so on.
     unacked, path, failed, epoch, acked, back
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
     words : 1
@@ -246,7 +246,7 @@ class Link(wiring.Component):
             "granting": In(rows),
             "limit_row": Out(6),
             "limits": In(data.ArrayLayout(Limit, ACK_ENTRIES)),
-            "due": In(ACK_ENTRIES),
+            "owed": In(ACK_ENTRIES),
             "told": Out(1),
             "told_row": Out(6),
             "told_mask": Out(ACK_ENTRIES),
@@ -336,7 +336,7 @@ class Link(wiring.Component):
         ways, avoid = Signal(16), Signal(16)  # paths that the frame takes, and does not
         failed, epoch = Signal(), Signal(EPOCH_BITS)
         granting, generation = Signal(), Signal(8)
-        limits, due = Signal.like(self.limits), Signal.like(self.due)
+        limits, due = Signal.like(self.limits), Signal.like(self.owed)
         life, bound, alive = Signal(LIFE_BITS), Signal(), Signal()
         now = Signal(self._sessions)  # the session is what it was when it was selected
         m.d.comb += now.eq(Cat(e == epoch for e in self.epoch))
@@ -373,7 +373,7 @@ class Link(wiring.Component):
                     granting.eq(grants),
                     generation.eq(Array(self.generations)[asked.row]),
                     limits.eq(self.limits),
-                    due.eq(self.due),
+                    due.eq(self.owed),
                 ]
                 # If there is no route the next telling heals it.
                 m.d.comb += self.told.eq(grants)
@@ -438,7 +438,7 @@ class Link(wiring.Component):
             route.crx.eq(granting & asked.consumes & due.any()),
             Value.cast(route.credit).eq(one_hot_mux(chosen, entry)),
             self.told_row.eq(asked.row),
-            self.told_mask.eq(Mux(asked.consumes, lowest_bit(self.due), ~0)),
+            self.told_mask.eq(Mux(asked.consumes, lowest_bit(self.owed), ~0)),
             self.numbered.row.eq(asked.row),
             self.numbered.seq.eq(state.seq),
         ]
