@@ -201,6 +201,11 @@ class Mailbox:
         while not int(self._reset.value):
             await ValueChange(self._reset)
 
+    async def until_released(self) -> None:
+        """Wait until the design asks for no hot reset."""
+        while int(self._reset.value):
+            await ValueChange(self._reset)
+
     async def keep_link(self, training_ns: int = 500) -> None:
         """Play a link without a device: up, and down for a while when the design asks for a reset.
         Without end."""
@@ -209,6 +214,7 @@ class Mailbox:
             await self.until_reset()
             self.link(False)
             await Timer(training_ns, "ns")
+            await self.until_released()
 
     @property
     def idle(self) -> bool:
@@ -357,6 +363,7 @@ class DutPort(SimPort):
 
     async def _train(self):
         await Timer(self.TRAINING_NS, "ns")
+        await self.mailbox.until_released()
         while not self.mailbox.idle:
             await Timer(100, "ns")
         if not self._pulled:

@@ -16,7 +16,8 @@ DEMO = system_design().kwargs
 @pytest.mark.parametrize("case", [
     "reads_that_are_not_taken",
     *(pytest.param(case, marks=pytest.mark.long) for case in (
-        "writes_that_are_not_taken", "completions_that_are_not_taken"))])
+        "writes_that_are_not_taken", "completions_that_are_not_taken",
+        "a_slot_that_takes_no_posted_tlp_loses_its_card"))])
 def test_two_boxes_with_three_gpus(case):
     simulate(Design(System, DEMO), BENCH, testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(DEMO)},

@@ -121,11 +121,29 @@ def slots_of(**set_up):
                 if reset >> n & 1 and up:
                     down[n] = 12
                     ctx.set(dut.link_up, ctx.get(dut.link_up) & ~(1 << n))
-                elif down[n]:
+                elif down[n] and not reset >> n & 1:
                     down[n] -= 1
                     if not down[n]:
                         ctx.set(dut.link_up, ctx.get(dut.link_up) | 1 << n)
     return dut, links
+
+
+def test_a_reset_lasts_until_nothing_is_left_in_front_of_the_slot():
+    """So what was queued goes into a link that is down, and not to the GPU after its reset."""
+    (dut, links), events = slots_of(empty=0b1101), []
+
+    async def process(ctx):
+        await ctx.tick().repeat(2)
+        await send(ctx, dut, EventCode.BIND, 1, 7, argument=5)
+        await ctx.tick().repeat(8)
+        assert not ctx.get(dut.link_up) & 0b0010 and ctx.get(dut.reset) == 0b0010
+        ctx.set(dut.empty, 15)
+        await ctx.tick().repeat(2)
+        assert not ctx.get(dut.link_up) & 0b0010 and ctx.get(dut.reset) == 0
+        await ctx.tick().repeat(20)
+        assert ctx.get(dut.open) == 0b0010 and events == [("RESET_DONE", 1, 7, 5, 1)]
+
+    simulate(dut, process, background=[links, watch(dut, events)])
 
 
 def test_box_opens_only_for_the_generation_of_its_row_and_after_a_reset():
@@ -184,7 +202,7 @@ def test_box_waits_for_card_link_and_empty_queues_and_tells_what_is_lost():
         for name in ("present", "empty"):
             assert ctx.get(dut.open) == 0 and not events
             ctx.set(getattr(dut, name), 15)
-            await ctx.tick().repeat(6)
+            await ctx.tick().repeat(20)
         assert ctx.get(dut.open) == 2 and [e[0] for e in events] == ["RESET_DONE"]
         # The link goes by itself: the host hears of it, and its RESET brings it back.
         ctx.set(dut.link_up, 0b1101)
@@ -474,7 +492,7 @@ def test_host_and_box_agree_in_the_end(run):
             for n in range(ROWS):
                 if link >> n & 1 and (reset >> n & 1 or rng.random() < trouble[0]):
                     down[n], link = rng.randint(1, 50), link & ~(1 << n)
-                elif down[n]:
+                elif down[n] and not reset >> n & 1:
                     down[n] -= 1
                     link |= (not down[n]) << n
             ctx.set(box.link_up, link)

@@ -151,9 +151,9 @@ def test_a_row_is_stuck_when_nothing_leaves_for_eight_intervals():
                 ctx.set(dut.moved, moved if n % 70 == 5 else 0)
                 await ctx.tick()
 
-        await run(8 * 21 - 30)
+        await run(8 * 21)
         assert not stuck
-        await run(80)
+        await run(50)
         assert [v for _, v in stuck] == [0b111]
         stuck.clear()
         await run(400, moved=0b001, waiting=0b011)  # row 0 goes on, row 2 has nothing

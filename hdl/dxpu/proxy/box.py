@@ -47,7 +47,8 @@ class BoxProxy(wiring.Component):
     slot : array of :class:`~dxpu.attach.PciePort`
         Slot n + 1 at index n.
     reset : ``slots``
-        Level, until ``link_up`` of the slot falls: hot reset of the GPU in slot n + 1.
+        Level, until ``link_up`` of the slot has fallen and its queues are empty: hot reset of the
+        GPU in slot n + 1. Its link must not come up before.
     gmii, bus
         As of the host proxy.
     """

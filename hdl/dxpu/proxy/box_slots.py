@@ -52,7 +52,8 @@ class BoxSlots(wiring.Component):
     lives : array of numbers
         How often each slot has opened.
     reset : ``rows``
-        Level, until the link is down: hot reset of the GPU in slot n + 1.
+        Level, until the link is down and ``empty``: hot reset of the GPU in slot n + 1. While the
+        link is down PCIe takes, and drops, what is queued; so nothing of it meets the next life.
     stat_refused : 1
         Pulse: an event changed nothing.
     """
@@ -103,7 +104,7 @@ class BoxSlots(wiring.Component):
         """Slot ``n``."""
         there, was_present = self.present[n] & self.link_up[n], Signal(name=f"was_present{n}")
         m.d.sync += was_present.eq(self.present[n])
-        with m.If(~self.link_up[n]):
+        with m.If(~self.link_up[n] & self.empty[n]):
             m.d.sync += self.reset[n].eq(0)
         with m.Elif(self.restart[n]):
             m.d.sync += self.reset[n].eq(1)

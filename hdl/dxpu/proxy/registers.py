@@ -136,9 +136,9 @@ def control_block(role, *, rows, paths, sessions, width):
                      "slot its card; at most 4,190,208. 9 ms at 125 MHz."),),
                      "Completion tracking."),
             Register("slot_stall", (Field("interval", 20, "rw", reset=78_125, doc="A slot to which "
-                     "posted TLPs or completions wait for credits for eight of these intervals (in "
-                     "core clock cycles), while its box is heard in each, loses its card. 5 ms at "
-                     "125 MHz. 0: never; at least 65,536."),), "Slots that take nothing."),
+                     "posted TLPs or completions wait for credits for eight whole intervals of so "
+                     "many core clock cycles, while its box is heard in each, loses its card. 5 ms "
+                     "at 125 MHz. 0: never; at least 65,536."),), "Slots that take nothing."),
             Rows("slot", rows, (
                 Register("state", (
                     Field("present", 1, "ro", doc="The slot shows a card."),

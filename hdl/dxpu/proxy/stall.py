@@ -32,7 +32,7 @@ class StallWatch(wiring.Component):
         Strobes: the time is over.
     """
 
-    #: Intervals until a row is stuck.
+    #: Whole intervals until a row is stuck.
     INTERVALS = 8
 
     def __init__(self, *, rows):
@@ -53,12 +53,14 @@ class StallWatch(wiring.Component):
             tick.eq((clock == 1) & (self.interval != 0)),
         ]
         for n in range(self._rows):
-            count, heard = Signal(range(self.INTERVALS), name=f"count{n}"), Signal(name=f"heard{n}")
+            # The first interval was under way when the wait began.
+            count = Signal(range(self.INTERVALS + 1), name=f"count{n}")
+            heard = Signal(name=f"heard{n}")
             with m.If(~self.waiting[n] | self.moved[n]):
                 m.d.sync += [count.eq(0), heard.eq(0)]
             with m.Elif(tick):
                 m.d.sync += heard.eq(self.told[n])
-                with m.If(heard & (count == self.INTERVALS - 1)):
+                with m.If(heard & (count == self.INTERVALS)):
                     m.d.comb += self.stuck[n].eq(1)
                     m.d.sync += count.eq(0)
                 with m.Elif(heard):

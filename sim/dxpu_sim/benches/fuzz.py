@@ -87,6 +87,7 @@ class Fuzz(Traffic):
             self.up.discard(slot)
             box.link(False)
             await Timer(500, "ns")
+            await box.until_released()
 
     def pull(self, slot, pulled):
         """Take the link of a slot away, or let it come up again."""

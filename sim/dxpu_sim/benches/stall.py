@@ -1,4 +1,4 @@
-"""Slots that take nothing of a class cost the others nothing.
+"""Slots that take nothing of a class: what that costs the others, and how long it may last.
 
 Options of the design come as JSON in ``$DXPU_SYSTEM``; it has two GPUs or more.
 """
@@ -10,10 +10,13 @@ import cocotb
 from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
 
+from dxpu_sim.setup import slot_state
 from dxpu_sim.system import SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 P, NP, CPL = range(3)
+#: 5 ms, and up to half as much again, as time counts in intervals in which the box is heard.
+STALL_US = 5_000, 8_000
 
 
 async def work(system):
@@ -84,3 +87,29 @@ async def completions_that_are_not_taken(dut):
         return [copy()]
 
     await stalled(dut, CPL, begin)
+
+
+@cocotb.test()
+async def a_slot_that_takes_no_posted_tlp_loses_its_card(dut):
+    """More writes than there is room for: they hold back the host's, for 5 ms."""
+    system = SimulatedSystem(dut, OPTIONS)
+    system.mailboxes["host"].patience_ns = 20_000_000
+    await system.start()
+    await work(system)
+    system.checker.fault("gpu1")
+    system.links[1].hold(P)
+    start = get_sim_time("us")
+    for n in range(100):
+        await system.drivers[1].write_vram(256 * n, bytes(256))
+    state = await slot_state(system.host, 1)
+    assert state["link"] == 1
+    while not (await slot_state(system.host, 1))["lost"]:
+        await Timer(20, "us")
+        assert get_sim_time("us") - start < STALL_US[1]
+    assert get_sim_time("us") - start >= STALL_US[0]
+    state = await slot_state(system.host, 1)
+    assert (state["present"], state["link"]) == (0, 0)
+    await work(system)
+    counters = await system.host.counters()
+    assert counters["fabric_tx_waited"] and counters["fabric_tx_unroutable"]
+    assert counters["pool_overflow"] == 0
