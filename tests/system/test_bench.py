@@ -23,7 +23,9 @@ def test_traversals_of_a_read(tmp_path, capsys):
 def test_a_saturated_line_carries_what_the_contract_says(size, limit):
     # Enough frames for the slope, also if many TLPs share one.
     measured = bench._simulate(64, "wire", sizes=[size], limits=[limit], writes=200 * 256 // size)
-    assert measured[f"{size} {limit}"] == pytest.approx(bench.WIRE_LIMIT[size, limit], abs=0.006)
+    # Credits take some of what the wire format allows; the smaller the TLPs, the more.
+    allowed, part = bench.WIRE_LIMIT[size, limit], 0.97 if size >= 256 else 0.96
+    assert part * allowed <= measured[f"{size} {limit}"] <= allowed + 0.006
 
 
 @pytest.mark.long
