@@ -9,18 +9,17 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dxpu.fabric.format import MIN_FRAME_BYTES, DropCause, FrameType, node_mac
+from dxpu.fabric.format import (
+    MIN_FRAME_BYTES, SEQUENCED, DropCause, FrameType, node_mac,
+)
 from dxpu_sim import wire_random
-from dxpu_sim.golden.wire import Ack, Credit, Frame, FrameError, Sack, Tlps, build, parse, reseal
+from dxpu_sim.golden.receiver import judge
+from dxpu_sim.golden.wire import Ack, Credit, Frame, Sack, Tlps, build, reseal
 
 __all__ = ["KINDS", "LARGEST", "Intruder", "Peer", "Target"]
 
 #: Bytes without FCS of the largest frame that the MAC of a proxy lets in.
 LARGEST = 4400
-#: Types that a proxy (without the split form) acts upon.
-HANDLED = {FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
-           FrameType.HELLO_ACK}
-NUMBERED = {FrameType.TLP, FrameType.EVENT, FrameType.HDR, FrameType.DATA}
 HELLOS = {FrameType.HELLO, FrameType.HELLO_ACK}
 MODULUS = 1 << 24
 
@@ -63,8 +62,8 @@ class Target:
             self.expected["mac0_rx_giant"] += 1
             return
         data = data.ljust(MIN_FRAME_BYTES, b"\0")  # as the MAC of the sender does
-        cause = self._cause(data)
-        link = None
+        verdict, link = judge(data), None
+        cause = verdict if isinstance(verdict, DropCause) else None
         if cause is None or cause > DropCause.FIELD and cause != DropCause.UNHANDLED:
             link = self._link(data)
         if link:
@@ -74,17 +73,6 @@ class Target:
             self.refused_bad += link is not None
         elif not link:
             self.accepted += 1
-
-    @staticmethod
-    def _cause(data):
-        kind = data[14] & 15
-        try:
-            parse(data)
-        except FrameError as error:
-            # Bodies of types that are not handled are not looked at.
-            handled = kind in HANDLED or error.cause <= DropCause.FIELD
-            return error.cause if handled else DropCause.UNHANDLED
-        return None if kind in HANDLED else DropCause.UNHANDLED
 
     def _link(self, data):
         """Counter of the link that says why it refuses a frame with this header; None: it does
@@ -101,7 +89,7 @@ class Target:
             return "fabric_link_no_session"
         if kind in HELLOS or number(22, 2) != peer.tag:
             return "fabric_link_wrong_tag"
-        if kind not in NUMBERED:
+        if kind not in SEQUENCED:
             return None
         # The session is young, and what is made here is far from its numbers.
         return "fabric_link_duplicate" if number(24, 3) >= MODULUS // 2 else "fabric_link_gap"

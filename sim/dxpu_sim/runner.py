@@ -19,7 +19,7 @@ from . import cache
 from .hdl import clock
 from .hdl.statenames import StateNames
 
-__all__ = ["Design", "SimulationFailed", "build", "fst_available", "lint", "simulate",
+__all__ = ["Design", "SimulationFailed", "build", "fst_available", "lint", "said", "simulate",
            "to_verilog", "verilog"]
 
 #: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.waves`).
@@ -252,6 +252,13 @@ def simulate(design: Design, bench: str, *, testcase: str | None = None, env: di
         what = ", ".join(failed) or "no test ran"
         raise SimulationFailed(f"{bench} (seed {seed}): {what}; see {log}\n{_tail(log)}")
     return folder
+
+
+def said(folder: Path, name: str) -> str:
+    """What a bench printed in its run in ``folder``: the lines that begin with ``name`` and a
+    colon."""
+    return "\n".join(line for line in (folder / "run.log").read_text().splitlines()
+                     if line.startswith(f"{name}:"))
 
 
 def _tail(log: Path, chars: int = 6000) -> str:

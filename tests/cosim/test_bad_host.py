@@ -6,7 +6,7 @@ import pytest
 
 import dxpu_sim.benches
 from dxpu_sim.hdl.virtual_switch import SwitchTop
-from dxpu_sim.runner import Design, simulate
+from dxpu_sim.runner import Design, said, simulate
 
 BENCH = "dxpu_sim.benches.bad_host"
 with open(f"{dxpu_sim.benches.__path__[0]}/bad_host.py") as source:
@@ -16,8 +16,7 @@ with open(f"{dxpu_sim.benches.__path__[0]}/bad_host.py") as source:
 def run(case, **env):
     folder = simulate(Design(SwitchTop, {"width": 64, "ports": 3}), BENCH, testcase=f"{case}$",
                       env=env)
-    print(*(line for line in (folder / "run.log").read_text().splitlines()
-            if line.startswith("bad_host:")), sep="\n")
+    print(said(folder, "bad_host"))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -3,7 +3,7 @@
 import pytest
 
 from dxpu_sim.hdl.passthrough import Passthrough
-from dxpu_sim.runner import Design, simulate
+from dxpu_sim.runner import Design, said, simulate
 
 
 @pytest.mark.parametrize("width, link", [
@@ -12,8 +12,7 @@ from dxpu_sim.runner import Design, simulate
 def test_passthrough(width, link):
     folder = simulate(Design(Passthrough, {"width": width}), "dxpu_sim.benches.passthrough",
                       env={"DXPU_LINK": link})
-    print(*(line for line in (folder / "run.log").read_text().splitlines()
-            if line.startswith("passthrough:")))
+    print(said(folder, "passthrough"))
 
 
 @pytest.mark.parametrize("case", ["hang_is_named", "hang_of_a_register_read_ends_the_test",

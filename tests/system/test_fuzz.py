@@ -6,7 +6,7 @@ import pytest
 
 from dxpu_sim.demo import system_design
 from dxpu_sim.hdl.system import System
-from dxpu_sim.runner import Design, fst_available, simulate
+from dxpu_sim.runner import Design, fst_available, said, simulate
 
 #: As ``dxpu demo`` runs it by default, so that both need one build.
 DEMO = system_design().kwargs
@@ -16,8 +16,7 @@ SMALL = {"boxes": (2,), "ports": 2, "paths": 1}
 def fuzz(options, count, **others):
     folder = simulate(Design(System, options), "dxpu_sim.benches.fuzz",
                       env={"DXPU_SYSTEM": json.dumps(options), "DXPU_FUZZ": count}, **others)
-    print(*(line for line in (folder / "run.log").read_text().splitlines()
-            if line.startswith("fuzz:")), sep="\n")
+    print(said(folder, "fuzz"))
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.long)])

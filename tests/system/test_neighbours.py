@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dxpu_sim.demo import system_design
-from dxpu_sim.runner import fst_available, simulate
+from dxpu_sim.runner import fst_available, said, simulate
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
@@ -14,5 +14,4 @@ def test_frames_of_bad_neighbours_have_no_effect(count):
     folder = simulate(design, "dxpu_sim.benches.neighbours",
                       env={"DXPU_SYSTEM": json.dumps(design.kwargs), "DXPU_FRAMES": count},
                       waves="fst" if fst_available() else "vcd", window=True)
-    print(*(line for line in (folder / "run.log").read_text().splitlines()
-            if line.startswith("neighbours:")), sep="\n")
+    print(said(folder, "neighbours"))

@@ -6,7 +6,7 @@ import pytest
 
 from dxpu_sim.demo import system_design
 from dxpu_sim.hdl.system import System
-from dxpu_sim.runner import Design, fst_available, simulate
+from dxpu_sim.runner import Design, fst_available, said, simulate
 
 #: As ``dxpu demo`` runs it by default, so that both need one build.
 DEMO = system_design().kwargs
@@ -17,5 +17,4 @@ def test_two_boxes_with_three_gpus(count):
     folder = simulate(Design(System, DEMO), "dxpu_sim.benches.reboot",
                       env={"DXPU_SYSTEM": json.dumps(DEMO), "DXPU_REBOOTS": count},
                       waves="fst" if fst_available() else "vcd", window=True)
-    print(*(line for line in (folder / "run.log").read_text().splitlines()
-            if line.startswith("reboot:")), sep="\n")
+    print(said(folder, "reboot"))

@@ -4,41 +4,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dxpu.fabric.format import DropCause, FrameType
-from dxpu_sim.golden.wire import Ack, Event, Frame, FrameError, Hello, Sack, Tlps, parse
+from dxpu_sim.golden import receiver
+from dxpu_sim.golden.receiver import HANDLED, SPLIT
+from dxpu_sim.golden.wire import Ack, Event, Frame, FrameError, Hello, Sack, Tlps
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, collect_words, drive_packets, simulate,
 )
 
-HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
-           FrameType.HELLO_ACK)
-SPLIT = (FrameType.HDR, FrameType.DATA)
 #: Members of a HELLO's body, in wire order.
 HELLO = ("nonce", "offered", "echoed", "role", "slots", "arq", "security", "largest", "window",
          "smallest", "give_up", "capabilities", "boot", "table")
 
 
-def many_words(data):
-    """A SACK with more than one word: no window is so large."""
-    place = 56 + 8 * (data[15] >> 7)
-    return data[14] & 15 == FrameType.SACK and int.from_bytes(data[place:place + 2], "big") > 1
-
-
 def judge(packet, handled=HANDLED):
     """What the golden model says of a received frame: the frame, or a cause."""
-    if packet.discard:
-        return DropCause.FCS
-    try:
-        frame = parse(packet.data)
-    except FrameError as error:
-        # Bodies of types that are not handled are not looked at.
-        if error.cause > DropCause.FIELD and packet.data[14] & 15 not in handled:
-            return DropCause.UNHANDLED
-        if error.cause > DropCause.LENGTH and many_words(packet.data):
-            return DropCause.LENGTH
-        return error.cause
-    if many_words(packet.data):
-        return DropCause.LENGTH
-    return frame if frame.type in handled else DropCause.UNHANDLED
+    return DropCause.FCS if packet.discard else receiver.judge(packet.data, handled)
 
 
 @dataclass

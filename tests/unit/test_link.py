@@ -6,7 +6,8 @@ import pytest
 
 from dxpu.fabric.format import FrameType
 from dxpu.fabric.gate import RowGate
-from dxpu.fabric.link import NO_ROW, Link
+from dxpu.fabric.link import Link
+from dxpu.fabric.types import NO_ROW
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, count_pulses, drive_packets, seed, simulate,
 )

@@ -17,13 +17,15 @@ from .depacketizer import Depacketizer
 from .flow import LARGEST
 from .format import FrameType
 from .gate import RowGate
-from .link import Link, LinkState, PeerRow, Session
+from .link import Link
 from .packetizer import CELL_BYTES, Packetizer
 from .resequencer import Resequencer
 from .retransmit import Retransmitter
 from .selective import SelectiveRetransmitter
 from .session import Phase, SessionKeeper, connect_keeper
-from .types import LIFE_BITS, ClassMeta, Control, Event, Hello, TlpMeta
+from .types import (
+    LIFE_BITS, ClassMeta, Control, Event, Hello, LinkState, PeerRow, Session, TlpMeta,
+)
 
 __all__ = ["ARQ", "FabricEngine"]
 
@@ -126,10 +128,10 @@ class FabricEngine(wiring.Component):
         self._rows = rows
         self._paths = paths
         self._depth = frame_bytes * 8 // width
-        #: As given.
         selective = arq == "selective"
         if cells is None:
             cells = 64 << (min(paths, 4) - 1).bit_length() if selective else 64
+        #: As given; ``cells`` as they are.
         self.split, self.cells, self.arq = split, cells, arq
         self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells,
                                       selective=selective)

@@ -17,76 +17,11 @@ from .early import WINDOW, EarlyMap
 from .format import ACK_ENTRIES, SEQUENCED, FrameType
 from .resequencer import FramePlace
 from .types import (
-    EPOCH_BITS, LIFE_BITS, NO_ROW, Committed, FrameHeader, FrameRoute, Limit, Reply, RouteRequest,
-    Verdict,
+    EPOCH_BITS, LIFE_BITS, NO_ROW, Committed, FrameHeader, FrameRoute, Limit, LinkState, PeerRow,
+    Reply, RouteRequest, Session, Verdict,
 )
 
-__all__ = ["NO_ROW", "Link", "LinkState", "PeerRow", "Session"]
-
-
-class PeerRow(data.Struct):
-    """What the link needs of one row of a mapping table, host or box.
-
-    Members
-    -------
-    node, slot : 12, 8
-        The peer's node, and the slot there (0: a host).
-    local_slot : 8
-        The slot here (0: we are the host).
-    stream : 4
-    paths : 16
-        Bit n set: path n may be used.
-    used : 1
-    """
-
-    node: 12
-    slot: 8
-    local_slot: 8
-    stream: 4
-    paths: 16
-    used: 1
-
-
-class Session(data.Struct):
-    """One session: the peer, the stream and both tags.
-
-    Members
-    -------
-    valid : 1
-    node, stream : 12, 4
-        The peer; at most one valid session for each pair.
-    tx_tag : 16
-        Tag for frames we send, chosen by the peer; 0: not offered yet, nothing is sent.
-    rx_tag : 16
-        Tag we chose for frames we receive; 0: nothing is accepted, as after a failure.
-    mode : 2
-        Where the tags come from: :class:`~dxpu.fabric.session.Mode`. The link does not look at it.
-    """
-
-    valid: 1
-    node: 12
-    stream: 4
-    tx_tag: 16
-    rx_tag: 16
-    mode: 2
-
-
-class LinkState(data.Struct):
-    """Sequence state of one session.
-
-    Members
-    -------
-    seq : 24
-        Number of the next frame to send.
-    next : 24
-        Number of the next frame expected; goes out as ACK.
-    acked : 24
-        Newest ACK received: all frames before it were committed by the peer.
-    """
-
-    seq: 24
-    next: 24
-    acked: 24
+__all__ = ["Link"]
 
 
 def takes_number(frame_type):

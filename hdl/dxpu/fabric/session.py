@@ -9,8 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..priority import lowest_bit, round_robin
 from .format import FrameType, SecurityMode
-from .link import Session
-from .types import FrameHeader, Greeting, Hello
+from .types import FrameHeader, Greeting, Hello, Session
 
 __all__ = ["Mode", "Phase", "SessionKeeper", "connect_keeper"]
 
@@ -86,7 +85,7 @@ class SessionKeeper(wiring.Component):
         First wait for an answer, in units of 64 cycles; 0: for ever.
     quiet : 20
         In units of 64 cycles.
-    config : array of :class:`~dxpu.fabric.link.Session`
+    config : array of :class:`~dxpu.fabric.types.Session`
         As the registers set them up. The tags count in mode REGISTERS only.
     reopen : ``sessions``
         Strobes.

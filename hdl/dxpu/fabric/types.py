@@ -1,4 +1,4 @@
-"""Structures between the link and the packetizer and depacketizer.
+"""Structures between the blocks of the fabric, and what a proxy tells them.
 
 Values are in natural (host) order here; wire order exists only inside the packetizer and the
 depacketizer. The first field of a structure is the least significant. Field meanings are those of
@@ -10,8 +10,9 @@ from amaranth.lib import data
 from ..tlp.types import TlpClass
 
 __all__ = ["EPOCH_BITS", "LIFE_BITS", "UNIT_BITS", "ClassMeta", "Committed", "Control", "Credit",
-           "Event", "FrameHeader", "FrameRoute", "Greeting", "Hello", "Limit", "NO_ROW", "PathMeta",
-           "Reply", "RouteRequest", "TlpMeta", "Verdict"]
+           "Event", "FrameHeader", "FrameRoute", "Greeting", "Hello", "Limit", "LinkState",
+           "NO_ROW", "PathMeta", "PeerRow", "Reply", "RouteRequest", "Session", "TlpMeta",
+           "Verdict"]
 
 #: Row number of a frame for a slot pair that no row of the mapping table names.
 NO_ROW = 63
@@ -230,3 +231,68 @@ class Committed(data.Struct):
 
     row: 6
     header: FrameHeader
+
+
+class PeerRow(data.Struct):
+    """What the link needs of one row of a mapping table, host or box.
+
+    Members
+    -------
+    node, slot : 12, 8
+        The peer's node, and the slot there (0: a host).
+    local_slot : 8
+        The slot here (0: we are the host).
+    stream : 4
+    paths : 16
+        Bit n set: path n may be used.
+    used : 1
+    """
+
+    node: 12
+    slot: 8
+    local_slot: 8
+    stream: 4
+    paths: 16
+    used: 1
+
+
+class Session(data.Struct):
+    """One session: the peer, the stream and both tags.
+
+    Members
+    -------
+    valid : 1
+    node, stream : 12, 4
+        The peer; at most one valid session for each pair.
+    tx_tag : 16
+        Tag for frames we send, chosen by the peer; 0: not offered yet, nothing is sent.
+    rx_tag : 16
+        Tag we chose for frames we receive; 0: nothing is accepted, as after a failure.
+    mode : 2
+        Where the tags come from: :class:`~dxpu.fabric.session.Mode`. The link does not look at it.
+    """
+
+    valid: 1
+    node: 12
+    stream: 4
+    tx_tag: 16
+    rx_tag: 16
+    mode: 2
+
+
+class LinkState(data.Struct):
+    """Sequence state of one session.
+
+    Members
+    -------
+    seq : 24
+        Number of the next frame to send.
+    next : 24
+        Number of the next frame expected; goes out as ACK.
+    acked : 24
+        Newest ACK received: all frames before it were committed by the peer.
+    """
+
+    seq: 24
+    next: 24
+    acked: 24
