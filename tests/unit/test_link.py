@@ -148,6 +148,29 @@ def test_routes_of_replies_and_repetitions():
     simulate(dut, process)
 
 
+def test_with_selective_repeat_all_but_probes_take_the_paths_in_turn():
+    """New frames and those that are sent again share the turn; a probe, and an ACK, have none."""
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS), paths=4, selective=True)
+    again = dict(direct=1, session=0, again=1, consumes=1, seq=7, paths=0b0111)
+
+    async def process(ctx):
+        set_up(ctx, dut)
+        ctx.set(dut.rows[0].paths, 0b0111)
+        ctx.set(dut.path[0], 1)
+
+        async def paths(*requests):
+            return [(await answer(ctx, dut, **request)).path for request in requests]
+
+        new = dict(row=0, consumes=1)
+        assert await paths(new, again, again, new, again) == [0, 1, 2, 0, 1]
+        assert await paths(again | dict(probe=1), again, new, again | dict(probe=1)) == [1, 2, 0, 1]
+        assert await paths(dict(direct=1, session=0, paths=0b0100), new) == [2, 1]
+        ctx.set(dut.avoid[0], 0b010)
+        assert await paths(again, again, again, new) == [2, 0, 2, 0]
+
+    simulate(dut, process)
+
+
 def test_a_failed_path_and_a_failed_session():
     dut = Link(rows=len(ROWS), sessions=len(SESSIONS), paths=4)
 

@@ -52,8 +52,8 @@ class Link(wiring.Component):
     With ``selective``, good frames up to ``window - 1`` ahead are to be held; there is a NAK only
     for those that find no room. For each other one that comes ahead of its turn a SACK with a word
     is sent, as is every other ACK frame while any is held. The one that is due is taken
-    only from where it is held. New frames take the paths that they may in turn, but for those to
-    avoid; a route takes a cycle more.
+    only from where it is held. Frames with a number take the paths that they may in turn, but for
+    those to avoid, and probes the session's path; a route takes a cycle more.
 
     HELLO and HELLO_ACK of a known peer are taken if its session wants them, and acknowledge
     nothing; a frame without a number that has the session's ``candidate`` for a tag is taken too,
@@ -321,7 +321,7 @@ class Link(wiring.Component):
                 with m.State("Ways"):
                     m.d.sync += ways.eq(Mux((row.paths & ~avoid).any(), row.paths & ~avoid,
                                             row.paths))
-                    with m.If(asked.consumes & ~asked.again):
+                    with m.If(asked.consumes & ~asked.probe):
                         m.d.sync += path.eq(turn)
                     m.next = "Answer"
             with m.State("Answer"):
@@ -339,7 +339,7 @@ class Link(wiring.Component):
         if self._early is None:
             m.d.comb += ways.eq(row.paths)
         else:
-            with m.If(self.route.valid & self.route.ready & asked.consumes & ~asked.again):
+            with m.If(self.route.valid & self.route.ready & asked.consumes & ~asked.probe):
                 m.d.sync += turn.eq(Mux(route.path == self._paths - 1, 0, route.path + 1))
         m.d.comb += [
             route.ok.eq(session.valid & (row.paths != 0) & (asked.hello | (
