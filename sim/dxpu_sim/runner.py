@@ -58,11 +58,17 @@ def to_verilog(component, *, name: str) -> str:
 
 
 def verilog(design: Design) -> str:
-    """Verilog text of ``design``, top module ``top``."""
+    """Verilog text of ``design``, top module ``top``.
+
+    ``parts`` of the component, if it has any, are further modules (:mod:`.hdl.module`).
+    """
     with cache.entry("verilog", design.key) as (path, done):
         file = path / "top.v"
         if not done:
-            file.write_text(to_verilog(StateNames(design.factory(**design.kwargs)), name="top"))
+            component = design.factory(**design.kwargs)
+            parts = {"top": component, **getattr(component, "parts", {})}
+            file.write_text("".join(to_verilog(StateNames(part), name=name)
+                                    for name, part in parts.items()))
         return file.read_text()
 
 

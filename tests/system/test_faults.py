@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
+from dxpu.fabric.credits import CreditAccounts
 from dxpu_sim.cli import main
 from dxpu_sim.faults import cases
 from dxpu_sim.faults.score import score
@@ -13,36 +14,81 @@ from dxpu_sim.runner import Design, simulate
 from link_mutants import Eager, Repetitive
 
 
-@pytest.mark.parametrize("tlps", [20_000, pytest.param(1_000_000, marks=pytest.mark.long)])
-def test_campaign(tmp_path, tlps, capsys):
-    """All cases."""
+#: Of selective repeat, for every day.
+SHORT = [f"selective {name}" for name in (
+    "loss 3.0%", "reordered", "flapping paths", "starving p", "everything")]
+
+
+def campaign(tmp_path, capsys, tlps, chosen, *options):
+    """Run the cases of names ``chosen``; returns the report, in which all must be well."""
     file = tmp_path / "faults.json"
-    status = main(["faults", "--tlps", str(tlps), "--json", str(file), "--out", str(tmp_path)])
+    status = main(["faults", "--tlps", str(tlps), "--json", str(file), "--out", str(tmp_path),
+                   *options, *(word for name in chosen for word in ("--case", name))])
     print(capsys.readouterr().out)
     report = json.loads(file.read_text())
     assert report["problems"] == [] and report["ok"] and status == 0
     assert report["tlps"] >= tlps
     assert not any(report[name] for name in ("lost", "duplicated", "reordered", "changed"))
-    assert set(report["cases"]) == {c.name for c in [*cases.campaign(), *cases.goodput()]}
+    assert set(report["cases"]) == set(chosen)
+    return report
+
+
+def test_campaign(tmp_path, capsys):
+    """All cases between two ends, with links that go back N."""
+    chosen = [case.name for case in [*cases.campaign(), *cases.goodput()]]
+    campaign(tmp_path, capsys, 20_000, chosen)
     assert (tmp_path / "goodput.svg").stat().st_size and (tmp_path / "goodput.png").stat().st_size
 
 
+def test_campaign_of_selective_repeat(tmp_path, capsys):
+    campaign(tmp_path, capsys, 5_000, SHORT, "--arq", "selective")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("arq, tlps", [("go-back-n", 600_000), ("selective", 400_000)])
+def test_long_campaign(tmp_path, arq, tlps, capsys):
+    """All cases of both modes, eight hosts on one box as well."""
+    report = campaign(tmp_path, capsys, tlps, [case.name for case in cases.every(arq)],
+                      "--arq", arq)
+    assert len(report["incast"]) == len(cases.incast())
+    name = "goodput" if arq == "go-back-n" else f"goodput-{arq}"
+    for suffix in ("svg", "png"):
+        assert (tmp_path / f"{name}.{suffix}").stat().st_size
+
+
+class Generous(CreditAccounts):
+    """Mutant: there are credits for all."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += [self.i_ok.eq(1), self.head_ok.eq(1)]
+        return m
+
+
 class Mutated(FaultBench):
-    """The bench with another link in both engines."""
+    """The bench with another link in both engines, or other accounts."""
 
     def __init__(self, mutant):
         super().__init__()
         for engine in self._engines.values():
-            engine._link.__class__ = {"Eager": Eager, "Repetitive": Repetitive}[mutant]
+            if mutant == "Generous":
+                engine._accounts.__class__ = Generous
+            else:
+                engine._link.__class__ = {"Eager": Eager, "Repetitive": Repetitive}[mutant]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mutant, case, error", [
-    ("Eager", "loss 1.0%", "lost"), ("Repetitive", "doubled", "duplicated")])
+    ("Eager", "loss 1.0%", "lost"), ("Repetitive", "doubled", "duplicated"),
+    ("Generous", "starving p", "")])
 def test_campaign_finds(tmp_path, mutant, case, error):
     case = next(c for c in cases.campaign() if c.name == case)
     folder = simulate(Design(Mutated, {"mutant": mutant}), "dxpu_sim.benches.faults",
                       env={"DXPU_FAULTS": json.dumps({**asdict(case), "tlps": 2000})},
                       folder=tmp_path / "run")
     judged = score(case, json.loads((folder / "result.json").read_text()))
-    assert judged.errors[error] and judged.problems
+    assert judged.problems
+    if error:
+        assert judged.errors[error]
+    else:
+        assert "without credits" in "".join(judged.problems)

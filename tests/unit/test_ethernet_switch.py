@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from dxpu_sim.hdl.ethernet_switch import ROW, EthernetSwitch, Input
+from dxpu_sim.hdl.ethernet_switch import ROW, EthernetSwitch, Input, Output
 from dxpu_sim.testbench import seed, simulate
 
 
@@ -54,6 +54,39 @@ def test_entry():
         if len(frame) >= 12:
             assert arrival.destination == int.from_bytes(frame[:6], "little")
             assert arrival.source == int.from_bytes(frame[6:12], "little")
+
+
+def test_an_output_that_is_full_drops_what_comes():
+    """So many bytes may wait, with the frame that leaves; what has left makes room."""
+    dut, lost, seen = Output(depth=8), [], []
+
+    async def drive(ctx):
+        ctx.set(dut.room, 200)
+
+        async def push(length):
+            ctx.set(dut.entry, dict(length=length))
+            ctx.set(dut.push, 1)
+            await ctx.tick()
+            ctx.set(dut.push, 0)
+
+        for length in (100, 64, 64, 36, 1):
+            await push(length)
+        await ctx.tick().repeat(3)
+        assert len(lost) == 2 and ctx.get(dut.waiting) == 200
+        while not seen:
+            await ctx.tick()
+        await push(100)
+        await push(1)
+        await ctx.tick().repeat(500)
+        assert len(lost) == 3 and len(seen) == 4
+        assert ctx.get(dut.waiting) == 0 and ctx.get(dut.peak) == 200
+
+    async def watch(ctx):
+        async for _, _, overflow, sent in ctx.tick().sample(dut.overflow, dut.sent):
+            lost.extend([1] * overflow)
+            seen.extend([1] * sent)
+
+    simulate(dut, drive, background=[watch])
 
 
 @pytest.mark.parametrize("arguments, message", [

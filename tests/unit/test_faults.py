@@ -1,11 +1,15 @@
 """dxpu_sim.faults: what a score finds, what a user can do wrong."""
 
+from dataclasses import replace
+
 import pytest
 
 from dxpu_sim.cli import main
 from dxpu_sim.faults import cases
+from dxpu_sim.faults.incast import shares
 from dxpu_sim.faults.score import goodput, goodput_in_theory, score
 from dxpu_sim.hdl.fault_bench import ENDS, FaultBench
+from dxpu_sim.hdl.incast_bench import IncastBench
 
 NAMES = [*FaultBench().signature.members]
 
@@ -60,6 +64,60 @@ def test_a_case_that_shows_nothing():
         "lost: none, so the case shows nothing", "repeated: none, so the case shows nothing")
 
 
+def test_tlps_without_credits():
+    assert score(CASE, clean() | {"to_host_excess": 2}).problems == (
+        "2 TLPs came to the host without credits",)
+
+
+def incast_run():
+    """What the bench counts if two hosts send 50 TLPs of 128 bytes each, the first until cycle
+    20,000, and the switch drops one of 71 frames."""
+    result = {**dict.fromkeys(IncastBench(hosts=2).signature.members, 0), "stuck": "",
+              "started": 4000}
+    return result | {
+        "host0_made": 50, "host1_made": 50, "to_box_total_tlps": 100, "first_done": 20_000,
+        "share0": 50, "share1": 30, "host_tx_frames": 71, "host_port_rx_frames": 71,
+        "box_port_tx_frames": 70, "box_port_tx_overflow": 1, "box_rx_frames": 68,
+        "box_rx_refused": 2, "box_tx_frames": 20, "box_port_rx_frames": 20,
+        "host_port_tx_frames": 20, "host_rx_frames": 20, "host_tx_repeated": 3}
+
+
+INCAST = cases.Case("two", "", hosts=2, fixed=32, least_goodput=0.6, least_share=0.7, drops=True,
+                    shows=("lost", "repeated"))
+
+
+def test_an_incast_run():
+    judged = score(INCAST, incast_run())
+    assert judged.problems == () and judged.tlps == 100 and not any(judged.errors.values())
+    assert judged.happened["lost"] == 1 and judged.happened["repeated"] == 3
+    part = shares(INCAST, incast_run())
+    assert (part.goodput, part.least, part.most, part.dropped) == (0.64, 0.75, 1.25, 1)
+
+
+@pytest.mark.parametrize("change, problem", [
+    ({"stuck": "nothing arrived"}, "nothing arrived"),
+    ({"to_box_total_tlps": 99}, "1 TLPs lost"),
+    ({"to_box_total_doubled": 1, "to_box_total_tlps": 101}, "1 TLPs duplicated"),
+    ({"to_box_excess": 1}, "1 TLPs came to the box without credits"),
+    ({"host_tx_frames": 72}, "frames to the box sent and taken by the switch: 72, 71"),
+    ({"box_port_tx_frames": 69}, "frames to the box taken by the switch and delivered or dropped"),
+    ({"box_rx_frames": 67}, "frames to the box delivered and counted by cause: 70, 69"),
+    ({"host_rx_frames": 21}, "frames to the host delivered and counted by cause: 20, 21"),
+    ({"host_port_rx_bad": 1}, "the switch saw bad frames"),
+    ({"first_done": 24_000}, "goodput 51.2%, least share 75.0%, not 60% and 70%"),
+    ({"share0": 60, "share1": 20}, "goodput 64.0%, least share 50.0%, not 60% and 70%"),
+    ({"box_port_tx_overflow": 0, "box_port_tx_frames": 71, "box_rx_frames": 69},
+     "lost: none, so the case shows nothing"),
+], ids=str)
+def test_what_is_wrong_with_an_incast_run(change, problem):
+    assert problem in "\n".join(score(INCAST, incast_run() | change).problems)
+
+
+def test_a_switch_that_drops_without_leave():
+    case = replace(INCAST, drops=False)
+    assert score(case, incast_run()).problems == ("1 frames dropped by the switch",)
+
+
 def test_goodput():
     # 1,000 dwords in 4,000 cycles of 8 ns: a byte per cycle.
     assert goodput({"to_box_total_payload": 1000, "to_box_total_cycle": 4000}) == 125e6
@@ -69,7 +127,7 @@ def test_goodput():
 
 def test_cases_have_names_of_their_own_and_what_they_show_exists():
     from dxpu_sim.faults.score import HAPPENED
-    every = [*cases.campaign(), *cases.goodput()]
+    every = [case for mode in cases.ARQ for case in cases.every(mode)]
     assert len({case.name for case in every}) == len(every)
     assert {name for case in every for name in case.shows} <= set(HAPPENED)
 
@@ -93,4 +151,4 @@ def test_list(capsys):
     assert main(["faults", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [
-        c.name for c in [*cases.campaign(), *cases.goodput()]]
+        c.name for c in cases.every(cases.ARQ[0])]

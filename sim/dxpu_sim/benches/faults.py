@@ -17,6 +17,7 @@ from cocotb.utils import get_sim_time
 
 from dxpu_sim.hdl.bad_line import Faults
 from dxpu_sim.hdl.fault_bench import ENDS, SETTINGS, FaultBench, fault_name, fields
+from dxpu_sim.hdl.flows import CLASSES
 
 #: How often the totals are looked at.
 LOOK_NS = 100_000
@@ -47,7 +48,7 @@ class Run:
         for name in SETTINGS:
             getattr(dut, name).value = case[name]
         dut.delay.value, dut.fixed.value = case["delay"], case["fixed"]
-        dut.hello.value = case["hello"]
+        dut.hello.value, dut.surplus.value = case["hello"], case["surplus"]
         for end in ENDS:
             for name, _ in fields(Faults):
                 getattr(dut, fault_name(end, name)).value = case["faults"].get(name, 0)
@@ -63,6 +64,7 @@ class Run:
         for end in ENDS:
             getattr(dut, f"{end}_enable").value = 1
         others = [cocotb.start_soon(job()) for job in (self._flap, self._shut, self._reboot)]
+        others += [cocotb.start_soon(self._starve(end)) for end in ENDS]
         result = {"stuck": ""}
         try:
             await self._finish(result)
@@ -127,6 +129,18 @@ class Run:
             getattr(self.dut, f"{end}_shut").value = 1
             await Timer(self.rng.randint(1, longest), "us")
             getattr(self.dut, f"{end}_shut").value = 0
+
+    async def _starve(self, end):
+        """An end takes nothing of a class from some rows, for a while."""
+        cls, longest = self.case["starve"], self.case["starve_us"]
+        closed = getattr(self.dut, f"{end}_closed")
+        rows = len(closed) // 3
+        while cls:
+            await Timer(self.rng.randint(1, longest // 2), "us")
+            some = self.rng.sample(range(rows), self.rng.randint(1, rows - 1))
+            closed.value = sum(1 << 3 * row + list(CLASSES).index(cls) for row in some)
+            await Timer(self.rng.randint(longest // 2, longest), "us")
+            closed.value = 0
 
 
 @cocotb.test()

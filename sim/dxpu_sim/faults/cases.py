@@ -45,6 +45,11 @@ class Case:
     #: Longest time that a path is dead, and that an end takes nothing.
     flap_us: int = 0
     shut_us: int = 0
+    #: Class of which both ends take nothing from some rows, and longest time of that.
+    starve: str = ""
+    starve_us: int = 400
+    #: Posted TLPs of 128 bytes that each row grants beyond what a proxy does.
+    surplus: int = 0
     #: Sessions open by HELLO (else by registers), and longest time from one reset of an end to the
     #: next. What is under way then is lost, and not counted as wrong.
     hello: bool = False
@@ -53,6 +58,15 @@ class Case:
     #: 524 us here, so 1.05 ms of quiet instead of 100 ms.
     hello_wait: int = 40
     quiet: int = 2048
+    #: Hosts that send to one box through a switch, whose port to it holds so many bytes
+    #: (:class:`~dxpu_sim.hdl.incast_bench.IncastBench`, which has no other faults). What must come
+    #: of it: part of the line that is payload, part of an equal share that each host gets, and
+    #: whether frames may be dropped.
+    hosts: int = 0
+    queue_bytes: int = 0
+    least_goodput: float = 0.0
+    least_share: float = 0.0
+    drops: bool = False
     #: Part of a campaign's TLPs, relative to other cases: less for those that take long.
     weight: float = 1.0
     #: Link mode of both engines.
@@ -100,6 +114,11 @@ def campaign() -> list[Case]:
              flap_us=200, shows=("lost", "repeated", "path 1")),
         Case("slow ends", "both ends take nothing for up to 100 us, again and again",
              stall=share(0.3), shut_us=100),
+        *(Case(f"starving {cls}", f"both ends take no {what} of some slots for 200 to 400 us, "
+               "again and again; 20% of ACK and SACK lost", hit(CONTROL, loss=0.2),
+               starve=cls, shows=("lost", "waited", "beside", f"starved {cls}"))
+          for cls, what in (("p", "posted TLPs"), ("np", "non-posted TLPs"),
+                            ("cpl", "completions"))),
         Case("idle line", "rare TLPs, 10% of all frames lost", hit(loss=0.1), pause=share(0.9995),
              retry_wait=40, weight=0.1, shows=("lost", "repeated", "timeout")),
         Case("handshake", "a session that opens by HELLO; 10% of all frames lost", hit(loss=0.1),
@@ -115,15 +134,35 @@ def campaign() -> list[Case]:
     ]
 
 
+def incast() -> list[Case]:
+    """Eight hosts send to one box, all at the full rate of their lines.
+
+    What they have under way, some 50 kB, takes the line to the box 400 us. A first wait that is
+    shorter ends in vain; what is sent again then takes the line from what is new.
+    """
+    one = Case("incast", "8 hosts to one box at full rate; the switch holds all that they send",
+               hosts=8, fixed=32, packing_limit=1500, queue_bytes=1 << 17, retry_wait=1953,
+               weight=0.3)
+    return [
+        one,
+        replace(one, name="incast, short wait", retry_wait=488, shows=("repeated", "timeout"),
+                text="the same; the first wait is 250 us, less than what waits takes to pass"),
+        replace(one, name="incast, short queue", drops=True, queue_bytes=1 << 14,
+                shows=("lost", "repeated"),
+                text="the same as the first; the switch holds 16 KiB and drops the rest"),
+    ]
+
+
 def every(arq: str) -> list[Case]:
     """All cases in a link mode; all but those of the first mode have it in their names."""
     return [case if arq == ARQ[0] else replace(case, name=f"{arq} {case.name}", arq=arq)
-            for case in [*campaign(), *goodput()]]
+            for case in [*campaign(), *incast(), *goodput()]]
 
 
 def goodput() -> list[Case]:
-    """Writes of 128 bytes one way, packed to 1500, at several loss rates."""
+    """Writes of 128 bytes one way, packed to 1500, at several loss rates; with more credits than a
+    proxy gives a slot, so that it is the link that is measured."""
     return [Case(f"goodput {part:.1%}", f"host to box at full rate, {part:.1%} of all frames lost",
                  hit(loss=part) if part else {}, senders=("host",), fixed=32, packing_limit=1500,
-                 weight=0.2 if part > 0.03 else 0.5)
+                 surplus=90, weight=0.2 if part > 0.03 else 0.5)
             for part in GOODPUT_LOSSES]

@@ -12,6 +12,7 @@ from ..files import write_text
 from ..options import file_to_write, folder_to_write, whole_number
 from ..progress import Progress
 from . import cases, plot
+from .incast import shares
 from .score import ERRORS, goodput, goodput_in_theory, score
 
 __all__ = ["add_arguments", "run"]
@@ -88,6 +89,12 @@ class _Campaign:
         print("\n" + _HEAD)
         for case in self._chosen:
             print(self._row(case))
+        for case in self._chosen:
+            if case.hosts:
+                part = shares(case, self._results[case.name])
+                print(f"\n{case.name}: {part.goodput:.1%} of the line is payload; each host gets "
+                      f"{part.least:.1%} to {part.most:.1%} of an equal share;\n  {part.waited:,} "
+                      f"bytes waited at most, {part.dropped:,} frames were dropped")
         measured = {mode: kept for mode in cases.ARQ if (kept := self._goodput(mode))}
         problems = [f"{case.name}: {problem}" for case in self._chosen
                     for problem in self._scores[case.name].problems]
@@ -119,15 +126,22 @@ class _Campaign:
 
     def _simulate(self, progress):
         from dxpu_sim.hdl.fault_bench import FaultBench
+        from dxpu_sim.hdl.incast_bench import IncastBench
 
         from ..runner import Design, build
-        designs = {mode: Design(FaultBench, {"arq": mode} if mode != cases.ARQ[0] else {})
-                   for mode in dict.fromkeys(case.arq for case in self._chosen)}
+
+        def kind(case):
+            return case.arq, case.hosts
+
+        designs = {(mode, hosts): Design(
+            IncastBench if hosts else FaultBench,
+            ({"arq": mode} if mode != cases.ARQ[0] else {}) | ({"hosts": hosts} if hosts else {}))
+            for mode, hosts in dict.fromkeys(map(kind, self._chosen))}
         progress.step("Preparing the simulator (cached)")
         for design in designs.values():
             build(design)
         with ThreadPoolExecutor(self._jobs) as pool:
-            waiting = {case.name: pool.submit(self._case, designs[case.arq], case)
+            waiting = {case.name: pool.submit(self._case, designs[kind(case)], case)
                        for case in self._chosen}
             for case in self._chosen:
                 progress.step(case.name)
@@ -159,8 +173,8 @@ class _Campaign:
         # Cases with equal faults must not see equal ones.
         seed = (self._seed * 1_000_003 + sum(map(ord, case.name))) % (1 << 32)
         try:
-            simulate(design, "dxpu_sim.benches.faults", env={"DXPU_FAULTS": settings},
-                     folder=folder, seed=seed)
+            simulate(design, f"dxpu_sim.benches.{'incast' if case.hosts else 'faults'}",
+                     env={"DXPU_FAULTS": settings}, folder=folder, seed=seed)
         except SimulationFailed as error:
             raise UserError(f"the simulation of {case.name!r} failed: "
                             f"{str(error).splitlines()[0]}") from None
@@ -215,6 +229,8 @@ class _Campaign:
             **{name: sum(s.errors[name] for s in scores) for name in ERRORS},
             "goodput": {mode: {str(loss): part for loss, part in kept.items()}
                         for mode, kept in measured.items()},
+            "incast": {case.name: asdict(shares(case, self._results[case.name]))
+                       for case in self._chosen if case.hosts},
             "problems": problems,
             "cases": {case.name: {
                 "text": case.text, "tlps": self._scores[case.name].tlps,

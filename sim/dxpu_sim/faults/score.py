@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from dxpu_sim.hdl.bad_line import OVERHEAD
 from dxpu_sim.hdl.fault_bench import ENDS
 
+from . import incast
 from .cases import Case
 
 __all__ = ["ERRORS", "HAPPENED", "Score", "goodput", "goodput_in_theory", "score"]
@@ -20,6 +21,9 @@ HAPPENED = {
     "repeated": "{end}_tx_repeated", "duplicate": "{end}_link_duplicate",
     "timeout": "{end}_retry_timeout", "nak": "{end}_link_nak",
     "opened": "{end}_session_opened", "rebooted": "{end}_session_rebooted",
+    "waited": "{end}_tx_waited", "beside": "to_{end}_beside",
+    "starved p": "to_{end}_starved_p", "starved np": "to_{end}_starved_np",
+    "starved cpl": "to_{end}_starved_cpl",
 }
 #: Counters of an engine, each of which stands for one received frame: taken, or dropped and why.
 _FATES = ("rx_frames", "rx_fcs", "rx_runt", "rx_ethertype", "rx_version", "rx_hcrc", "rx_type",
@@ -57,6 +61,8 @@ def _total(result: dict, pattern: str) -> int:
 
 def score(case: Case, result: dict) -> Score:
     """Judge what the bench counted in a run of ``case``."""
+    if case.hosts:
+        return _score_incast(case, result)
     problems = [result["stuck"]] if result["stuck"] else []
     errors = {name: 0 for name in ERRORS}
     tlps = 0
@@ -70,6 +76,8 @@ def score(case: Case, result: dict) -> Score:
                               - result[f"to_{end}_total_lost"])
         if not case.reboot_us:  # with its reset an engine forgets frames, too
             problems += _frames(end, peer, result)
+        if excess := result[f"to_{end}_excess"]:
+            problems.append(f"{excess:,} TLPs came to the {end} without credits")
     happened = {name: _total(result, pattern) for name, pattern in HAPPENED.items()}
     if case.reboot_us:
         errors |= {"lost": 0, "passed": 0}
@@ -77,6 +85,27 @@ def score(case: Case, result: dict) -> Score:
     problems += [f"{name}: none, so the case shows nothing" for name in case.shows
                  if not happened[name]]
     return Score(tlps, errors, happened, tuple(problems))
+
+
+def _score_incast(case, result):
+    hosts, came = range(case.hosts), result["to_box_total_tlps"]
+    errors = {name: result[f"to_box_total_{total}"] for name, total in ERRORS.items()}
+    errors["lost"] += max(0, sum(result[f"host{n}_made"] for n in hosts) - came
+                          + result["to_box_total_doubled"] - result["to_box_total_lost"])
+    happened = {name: sum(result[pattern.format(end=end)] for end in ENDS)
+                if pattern.format(end="box") in result else 0
+                for name, pattern in (HAPPENED | {
+                    "lost": "{end}_port_tx_overflow", "frames": "{end}_port_rx_frames",
+                    "beside": ""}).items() if "path" not in pattern}
+    happened = {name: happened.get(name, 0) for name in HAPPENED}
+    found = [result["stuck"]] if result["stuck"] else []
+    found += incast.problems(case, result, _FATES)
+    if excess := result["to_box_excess"]:
+        found.append(f"{excess:,} TLPs came to the box without credits")
+    found += [f"{count:,} TLPs {name}" for name, count in errors.items() if count]
+    found += [f"{name}: none, so the case shows nothing" for name in case.shows
+              if not happened[name]]
+    return Score(came, errors, happened, tuple(found))
 
 
 def _frames(end, peer, result):

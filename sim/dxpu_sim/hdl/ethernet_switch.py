@@ -143,6 +143,10 @@ class Output(wiring.Component):
     sent: Out(1)
     length: Out(14)
     overflow: Out(1)
+    #: Bytes that may wait here; those that do, and the most that did.
+    room: In(24)
+    waiting: Out(24)
+    peak: Out(24)
 
     def __init__(self, *, depth):
         super().__init__()
@@ -155,7 +159,8 @@ class Output(wiring.Component):
         head, tail = Signal(range(2 * self._depth)), Signal(range(2 * self._depth))
         full, first = Signal(), r_port.data
         m.d.comb += [
-            full.eq((tail - head)[:len(head)] == self._depth),
+            full.eq(((tail - head)[:len(head)] == self._depth)
+                    | (self.waiting + self.entry.length > self.room)),
             w_port.addr.eq(tail), w_port.data.eq(self.entry), w_port.en.eq(self.push & ~full),
             r_port.addr.eq(head),
             self.port.eq(first.port), self.start.eq(first.start),
@@ -163,6 +168,12 @@ class Output(wiring.Component):
         m.d.sync += tail.eq(tail + w_port.en)
         with m.If(self.push & full):
             m.d.comb += self.overflow.eq(1)
+
+        gone = Signal()  # the first frame leaves the queue
+        m.d.sync += self.waiting.eq(self.waiting + Mux(w_port.en, self.entry.length, 0)
+                                    - Mux(gone, first.length, 0))
+        with m.If(self.waiting > self.peak):
+            m.d.sync += self.peak.eq(self.waiting)
 
         count = Signal(14)
         age = Signal(32)
@@ -177,7 +188,7 @@ class Output(wiring.Component):
                 m.d.sync += count.eq(0)
                 with m.If((head != tail) & ~age[-1]):
                     with m.If(self.stale):
-                        m.d.comb += self.overflow.eq(1)
+                        m.d.comb += [self.overflow.eq(1), gone.eq(1)]
                         m.d.sync += head.eq(head + 1)
                     with m.Else():
                         m.next = "Preamble"
@@ -194,7 +205,7 @@ class Output(wiring.Component):
                     self.gmii.rxd.eq(self.word >> (count[:POSITION] << 3)),
                 ]
                 with m.If(count == first.length - 1):
-                    m.d.comb += self.sent.eq(1)
+                    m.d.comb += [self.sent.eq(1), gone.eq(1)]
                     m.d.sync += [count.eq(0), head.eq(head + 1)]
                     m.next = "Gap"
             with m.State("Gap"):
@@ -214,7 +225,8 @@ class EthernetSwitch(wiring.Component):
     is indexed by the low 10 bits of the address, so that two may displace each other); broadcast,
     multicast and unknown ones go to all ports but their own. Bad frames (FCS, TX_ER, size) end
     here, as does a frame whose destination is at the port it came from. A frame is lost only if a
-    port's queue is full or the memory was overwritten before it could leave, and is counted.
+    port's queue is full (of frames, or of ``room`` bytes) or the memory was overwritten before it
+    could leave, and is counted.
 
     Parameters
     ----------
@@ -244,10 +256,15 @@ class EthernetSwitch(wiring.Component):
         Fault: the chance of every good frame to be dropped, in 1/65536.
     dead : In(1)
         Fault: all frames are dropped.
+    room : In(24)
+        Bytes that may wait at each output, the frame that leaves included; no limit if nobody sets
+        it.
     port0_rx_frames, ... : Out(32)
         Totals of each port: ``rx_frames`` and ``rx_bytes`` (good, with FCS), ``rx_bad``,
         ``rx_dropped`` (by fault), ``rx_filtered`` (for nobody else), ``tx_frames``, ``tx_bytes``,
         ``tx_overflow`` (lost, no room).
+    port0_peak, ... : Out(24)
+        The most bytes that have waited at each output.
     tap_toggle : Out(1)
         Inverted for each frame that came to its end at an entry, bad and dropped ones included.
     tap : Out(Arrival), tap_port : Out(4), tap_age : Out(32)
@@ -272,11 +289,12 @@ class EthernetSwitch(wiring.Component):
             raise ValueError(f"nodes must differ modulo {TABLE}")
         self._ports, self._queue, self._rows = ports, queue, memory_bytes // ROW
         self._nodes, self._path, self._seed = nodes, path, seed
-        members = {"delay": In(16), "loss": In(16), "dead": In(1),
+        members = {"delay": In(16), "loss": In(16), "dead": In(1), "room": In(24, init=0xFFFFFF),
                    "tap_toggle": Out(1), "tap": Out(Arrival), "tap_port": Out(4),
                    "tap_age": Out(32), "tap_row": Out(range(ports * self._rows))}
         for n in range(ports):
-            members |= {f"port{n}": In(GmiiSignature()), f"drop{n}": In(16)}
+            members |= {f"port{n}": In(GmiiSignature()), f"drop{n}": In(16),
+                        f"port{n}_peak": Out(24)}
             members |= {f"port{n}_{name}": Out(32) for name in TOTALS}
         super().__init__(members)
 
@@ -311,6 +329,8 @@ class EthernetSwitch(wiring.Component):
                 w_port.data.eq(entry.word), w_port.en.eq(entry.write),
                 r_port.addr.eq(leave.port * self._rows + leave.row % self._rows),
                 leave.word.eq(r_port.data),
+                leave.room.eq(self.room),
+                getattr(self, f"port{n}_peak").eq(leave.peak),
             ]
             written = Signal(24)
             with m.Switch(leave.port):

@@ -5,14 +5,18 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.engine import FabricEngine
+from dxpu.fabric.flow import GRANTS, FlowControl, grants_in
 from dxpu.fabric.session import Mode, Phase
+from dxpu.proxy.box import BoxProxy
 from dxpu.stream import connect
 
 from .bad_line import BadLine, Faults, LineTotals
 from .clock import SimClock
-from .flows import FlowSink, FlowSource, SinkTotals
+from .flows import CLASSES, FlowSink, FlowSource, SinkTotals
+from .inbox import Inbox
+from .lives import GENERATION, Lives
 
-__all__ = ["ENDS", "SETTINGS", "FaultBench", "fault_name", "fields", "total_name"]
+__all__ = ["ENDS", "SETTINGS", "FaultBench", "fault_name", "fields", "grants_of", "total_name"]
 
 ENDS = ("host", "box")
 NODES = {"host": 0x001, "box": 0x101}
@@ -27,6 +31,12 @@ def fields(structure):
     return [(name, field.shape) for name, field in data.Layout.cast(structure)]
 
 
+def grants_of(end, width):
+    """Headers and units that each row of the host's or the box's proxy grants, for each class."""
+    return GRANTS if end == "host" else grants_in(
+        width, [8 * size * max(1, width // 64) // width for size in BoxProxy.REGIONS])
+
+
 def fault_name(end, field):
     """Port for a field of :class:`~.bad_line.Faults` on the lines that lead to ``end``."""
     return f"to_{end}_{field}"
@@ -39,6 +49,10 @@ def total_name(end, what, path=None):
 
 class FaultBench(wiring.Component):
     """A host's and a box's engine; the bench sets faults and reads totals, once in a while.
+
+    Both have flow control, and grant what their proxies do. A source sends as a proxy lets it:
+    nothing of a row of which a posted TLP or a completion waits for credits, and no more
+    non-posted ones than the engine has room for.
 
     Parameters
     ----------
@@ -59,7 +73,8 @@ class FaultBench(wiring.Component):
     hello : 1
         Sessions open by HELLO; else they are set by registers.
     <end>_boot, <end>_reset : 16, 1
-        Boot counter of an engine, and its reset. A source sends only in an open session.
+        Boot counter of an engine, and its reset. A source sends only in an open session, and when
+        all rows are bound.
     delay : 16
         Of all lines, in cycles.
     dead : one bit per path
@@ -69,6 +84,9 @@ class FaultBench(wiring.Component):
         Of this end's :class:`~.flows.FlowSource`.
     <end>_stall, <end>_shut : 16, 1
         Of its :class:`~.flows.FlowSink`.
+    <end>_closed : three bits per row
+    surplus : 8
+        Of the :class:`~.inbox.Inbox` of an end, and of both.
     fixed : 8
         Of all sources and sinks.
     salt : 32
@@ -78,6 +96,11 @@ class FaultBench(wiring.Component):
         :class:`~.bad_line.LineTotals` and :class:`~.flows.SinkTotals`.
     <end>_<counter> : 32
         Counts of each pulse of the engine (:attr:`stats`).
+    to_<end>_excess, to_<end>_starved_<class> : 32
+        Of its inbox: TLPs that were not granted, and cycles in which what a closed row and class
+        has granted is used up.
+    to_<end>_beside : 32
+        TLPs that came while another one of the other end waited for credits.
     <end>_failed : 1
         The session has failed.
     idle : 1
@@ -88,17 +111,21 @@ class FaultBench(wiring.Component):
     def __init__(self, width=64, *, rows=4, paths=2, split=False, arq="go-back-n"):
         self._width, self._rows, self._paths = width, rows, paths
         self._engines = {end: FabricEngine(width, rows=rows, paths=paths, sessions=1, split=split,
-                                           arq=arq) for end in ENDS}
+                                           arq=arq, flow=FlowControl.of(
+                                               width, grants_of(end, width)))
+                         for end in ENDS}
         #: Names of the engines' counters.
         self.stats = tuple(self._engines["host"].stats)
         members = {name: In(width) for name, width in SETTINGS.items()}
         members |= {"delay": In(16), "dead": In(paths), "fixed": In(8), "salt": In(32),
-                    "hello": In(1), "idle": Out(1), "cycle": Out(32)}
+                    "surplus": In(8), "hello": In(1), "idle": Out(1), "cycle": Out(32)}
         for end in ENDS:
             members |= {f"{end}_boot": In(16), f"{end}_reset": In(1),
                         f"{end}_enable": In(1), f"{end}_most": In(32), f"{end}_pause": In(16),
                         f"{end}_stall": In(16), f"{end}_shut": In(1), f"{end}_made": Out(32),
-                        f"{end}_failed": Out(1)}
+                        f"{end}_failed": Out(1), f"{end}_closed": In(3 * rows),
+                        f"to_{end}_excess": Out(32), f"to_{end}_beside": Out(32),
+                        **{f"to_{end}_starved_{cls}": Out(32) for cls in CLASSES}}
             members |= {fault_name(end, name): In(shape) for name, shape in fields(Faults)}
             members |= {f"{end}_{name}": Out(32) for name in self.stats}
             members |= {total_name(end, name): Out(shape) for name, shape in fields(SinkTotals)}
@@ -119,7 +146,8 @@ class FaultBench(wiring.Component):
             engine = self._engines[end]
             m.submodules[end] = ResetInserter(self._inputs[f"{end}_reset"])(engine)
             self._set_up(m, end, peer)
-            self._attach_traffic(m, n, end, engine)
+            lives = self._attach_lives(m, end, engine)
+            self._attach_traffic(m, n, end, engine, lives)
             for path in range(self._paths):
                 line = BadLine(self._width, seed=2 * path + n + 1)
                 m.submodules[f"to_{end}_line{path}"] = line
@@ -148,7 +176,6 @@ class FaultBench(wiring.Component):
         m.d.comb += [
             *(getattr(engine, name).eq(self._inputs[name]) for name in SETTINGS),
             engine.node.eq(NODES[end]),
-            engine.open.eq(~0),
             session.valid.eq(1),
             session.node.eq(NODES[peer]),
             session.mode.eq(Mux(hello, Mode.OPENS if end == "host" else Mode.ANSWERS,
@@ -158,7 +185,7 @@ class FaultBench(wiring.Component):
             session.tx_tag.eq(TAGS[peer]),
             session.rx_tag.eq(TAGS[end]),
             getattr(self, f"{end}_failed").eq(engine.failed[0]),
-            engine.event.ready.eq(1),
+            *(generation.eq(GENERATION) for generation in engine.generations),
         ]
         for n, row in enumerate(engine.rows):
             m.d.comb += [
@@ -169,19 +196,54 @@ class FaultBench(wiring.Component):
                 row.used.eq(1),
             ]
 
-    def _attach_traffic(self, m, n, end, engine):
+    def _attach_lives(self, m, end, engine):
+        lives = Lives(rows=self._rows, host=end == "host")
+        m.submodules[f"{end}_lives"] = ResetInserter(self._inputs[f"{end}_reset"])(lives)
+        connect(m, lives.control, engine.control)
+        connect(m, engine.event, lives.event)
+        m.d.comb += [
+            lives.up.eq(~engine.lost.any() & (
+                ~self._inputs["hello"] | (engine.phase[0].as_value() == Phase.OPEN))),
+            *(getattr(engine, name).eq(getattr(lives, name))
+              for name in ("open", "lives", "receiving")),
+        ]
+        return lives
+
+    def _attach_traffic(self, m, n, end, engine, lives):
         m.submodules[f"{end}_source"] = source = FlowSource(self._width, rows=self._rows,
                                                             seed=101 + n)
         m.submodules[f"{end}_sink"] = sink = FlowSink(self._width, rows=self._rows, seed=103 + n)
+        inbox = Inbox(self._width, rows=self._rows, grants=grants_of(end, self._width))
+        m.submodules[f"{end}_inbox"] = ResetInserter(self._inputs[f"{end}_reset"])(inbox)
         connect(m, source.o, engine.tlp_i)
-        connect(m, engine.tlp_o, sink.i)
+        connect(m, engine.tlp_o, inbox.i)
+        connect(m, inbox.o, sink.i)
+        peer = self._engines[ENDS[1 - n]]
+        beside, excess = getattr(self, f"to_{end}_beside"), getattr(self, f"to_{end}_excess")
+        with m.If(sink.i.valid & sink.i.ready & sink.i.payload.last
+                  & (peer.waiting | peer.np_waits).any()):
+            m.d.sync += beside.eq(beside + 1)
+        m.d.comb += [
+            inbox.open.eq(lives.receiving),
+            inbox.surplus.eq(self._inputs["surplus"]),
+            inbox.closed.eq(self._inputs[f"{end}_closed"]),
+            lives.empty.eq(inbox.empty),
+            engine.released.eq(inbox.released),
+            engine.released_strobe.eq(inbox.released_strobe),
+            source.lives.eq(lives.lives),
+            source.hold.eq(Cat(
+                Cat(engine.waiting[row], engine.waiting[row] | ~engine.np_room[row],
+                    engine.waiting[row]) for row in range(self._rows))),
+            excess.eq(inbox.excess),
+            *(getattr(self, f"to_{end}_starved_{cls}").eq(count)
+              for cls, count in zip(CLASSES, inbox.starved, strict=True)),
+        ]
         m.d.comb += [
             source.fixed.eq(self._inputs["fixed"]),
             sink.fixed.eq(self._inputs["fixed"]),
             source.salt.eq(self._inputs["salt"]),
             sink.salt.eq(self._inputs["salt"]),
-            source.enable.eq(self._inputs[f"{end}_enable"] & (
-                ~self._inputs["hello"] | (engine.phase[0].as_value() == Phase.OPEN))),
+            source.enable.eq(self._inputs[f"{end}_enable"] & lives.ready & lives.up),
             source.abort.eq(self._inputs[f"{end}_reset"]),
             source.most.eq(self._inputs[f"{end}_most"]),
             source.pause.eq(self._inputs[f"{end}_pause"]),

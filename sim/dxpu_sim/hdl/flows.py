@@ -9,7 +9,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.types import TlpMeta
+from dxpu.fabric.types import LIFE_BITS, TlpMeta
 from dxpu.stream import PacketSignature
 
 from .chance import Chance
@@ -90,6 +90,12 @@ class FlowSource(wiring.Component):
     enable : 1
     most : 32
         TLPs to send in all.
+    lives : array of numbers
+        Current life of each row.
+    hold : three bits per row
+        No TLP of this row and class begins.
+    first : 8
+        Number of the first row at the other end.
     fixed : 8
         Payload dwords of each TLP; all are posted and of row 0 then. 0: anything.
     pause : 16
@@ -105,7 +111,9 @@ class FlowSource(wiring.Component):
         self._width, self._rows, self._seed = width, rows, seed
         super().__init__({
             "o": Out(PacketSignature(width, TlpMeta)), "enable": In(1), "most": In(32),
-            "fixed": In(8), "pause": In(16), "salt": In(32), "abort": In(1), "made": Out(32),
+            "lives": In(data.ArrayLayout(LIFE_BITS, rows)), "hold": In(3 * rows),
+            "first": In(8), "fixed": In(8), "pause": In(16), "salt": In(32), "abort": In(1),
+            "made": Out(32),
         })
 
     def elaborate(self, platform):
@@ -116,7 +124,7 @@ class FlowSource(wiring.Component):
         numbers = [Signal(32, name=f"number{n}") for n in range(3 * self._rows)]
         row, cls, flow = Signal(range(self._rows)), Signal(2), Signal(range(3 * self._rows))
         number, posted, size = Signal(32), Signal(32), Signal(8)
-        beat, active = Signal(8), Signal()
+        beat, active, life = Signal(8), Signal(), Signal(LIFE_BITS)
         next_row, next_cls = Signal.like(row), Signal(2)
         next_flow = Signal.like(flow)
         m.d.comb += [
@@ -127,16 +135,19 @@ class FlowSource(wiring.Component):
         next_number, next_posted = Signal(32), Signal(32)
         m.d.comb += [next_number.eq(Array(numbers)[next_flow]),
                      next_posted.eq(Array(numbers[::3])[next_row])]
-        next_size = flow_size(m, next_flow, next_cls, next_number, self.fixed, "next")
+        begin = Signal(10)
+        m.d.comb += begin.eq(3 * self.first)
+        next_size = flow_size(m, begin + next_flow, next_cls, next_number, self.fixed, "next")
         end = o.valid & o.ready & o.payload.last
         with m.If(self.abort):
             m.d.sync += active.eq(0)
         with m.Elif((~active | end) & self.enable & (self.made != self.most)
-                  & (chance.value[20:36] >= self.pause)):
+                    & ~self.hold.bit_select(next_flow, 1) & (chance.value[20:36] >= self.pause)):
             m.d.sync += [
                 active.eq(1), row.eq(next_row), cls.eq(next_cls), flow.eq(next_flow),
                 number.eq(next_number), posted.eq(next_posted),
                 size.eq(next_size), self.made.eq(self.made + 1),
+                life.eq(Array(self.lives)[next_row]),
                 Array(numbers)[next_flow].eq(next_number + 1),
             ]
         with m.Elif(end):
@@ -151,8 +162,9 @@ class FlowSource(wiring.Component):
             o.payload.last.eq(left <= lanes),
             o.payload.dwords.eq(Mux(left <= lanes, left, lanes)),
             o.payload.meta.row.eq(row),
+            o.payload.meta.life.eq(life),
             o.payload.data.eq(Cat(
-                flow_dword(m, flow=flow, cls=cls, number=number, posted=posted, size=size,
+                flow_dword(m, flow=begin + flow, cls=cls, number=number, posted=posted, size=size,
                            index=(beat * lanes + n)[:10], name=f"lane{n}") for n in range(lanes))),
         ]
         return m
