@@ -144,11 +144,11 @@ class CreditAccounts(wiring.Component):
                 memory = Memory(shape=Limit, depth=rows, init=[])
                 m.submodules[f"{kind}{n}"] = memory
                 memories.append(memory)
-        self._known, self._unused = known, unused
+        self._known, self._unused, self._begun, self._marks = known, unused, begun, marks
 
         # Lives begin and end.
         ended, numbered = Signal(rows), Signal(rows)
-        before = Signal.like(self.lives)
+        self._before = before = Signal.like(self.lives)
         mark = marks.write_port()
         m.d.sync += before.eq(self.lives)
         m.d.comb += [
@@ -171,7 +171,7 @@ class CreditAccounts(wiring.Component):
                     & (self.open & begun).bit_select(new.row, 1)),
             # Later ones cannot be older: the newest acknowledgement is not.
             current.eq(known.word_select(new.row, 4).any()
-                       | ~(new.ack - read_mark.data)[23]),
+                       | self._acknowledges(new.ack, read_mark.data)),
             news.eq(Cat(here & current & new.mask[n] & (new.entries[n].generation == generation)
                         for n in range(CLASSES))),
             self.stat_refused.eq(here & Cat(
@@ -220,6 +220,11 @@ class CreditAccounts(wiring.Component):
                     & (headers > 0) & (units >= 0)),
             ]
         return m
+
+    @staticmethod
+    def _acknowledges(ack, mark):
+        """Whether a frame has an acknowledgement of at least ``mark``."""
+        return ~(ack - mark)[23]
 
     @staticmethod
     def _place(meta):
@@ -300,6 +305,7 @@ class CreditGrants(wiring.Component):
         begins, before = Signal(rows), Signal(rows)
         m.d.sync += before.eq(self.open)
         m.d.comb += begins.eq(self.open & ~before)
+        self._before = before
 
         gone, row = self.released, self.released.row
         fresh = [Signal(rows, name=f"fresh{n}") for n in range(CLASSES)]  # nothing released yet
@@ -307,21 +313,22 @@ class CreditGrants(wiring.Component):
             m.submodules[f"freed{n}"] = freed = Memory(shape=Limit, depth=rows, init=[])
             read, write, look = freed.read_port(domain="comb"), freed.write_port(), (
                 freed.read_port(domain="comb"))
-            mine = Signal(name=f"mine{n}")
+            mine, none = Signal(name=f"mine{n}"), Signal(rows, name=f"none{n}")
             sums, seen = Signal(Limit, name=f"sums{n}"), Signal(Limit, name=f"seen{n}")
             m.d.comb += [
                 mine.eq(self.released_strobe & (Value.cast(gone.cls) == n)
                         & self.open.bit_select(row, 1)),
                 read.addr.eq(row), write.addr.eq(row), write.en.eq(mine),
-                sums.eq(Mux(fresh[n].bit_select(row, 1), 0, read.data.as_value())),
+                none.eq(self._is_new(fresh[n], begins)),
+                sums.eq(Mux(none.bit_select(row, 1), 0, read.data.as_value())),
                 write.data.header.eq(sums.header + 1),
                 write.data.data.eq(sums.data + gone.units),
                 look.addr.eq(self.row),
-                seen.eq(Mux(fresh[n].bit_select(self.row, 1), 0, look.data.as_value())),
+                seen.eq(Mux(none.bit_select(self.row, 1), 0, look.data.as_value())),
                 self.limits[n].header.eq(seen.header + self._initial[n][0]),
                 self.limits[n].data.eq(seen.data + self._initial[n][1]),
             ]
-            m.d.sync += fresh[n].eq(fresh[n] & ~Mux(mine, 1 << row, 0) | begins)
+            m.d.sync += fresh[n].eq((fresh[n] | begins) & ~Mux(mine, 1 << row, 0))
 
         # When to tell.
         clock, slow = Signal(range(self._again * self._period)), Signal(
@@ -362,3 +369,8 @@ class CreditGrants(wiring.Component):
         taken = Mux(~self.want.valid & waiting.any(), 1 << pick, 0)
         m.d.sync += waiting.eq((waiting & ~taken | late) & some)
         return m
+
+    @staticmethod
+    def _is_new(fresh, begins):
+        """Rows of which nothing was released in this life; true from its first cycle on."""
+        return fresh | begins
