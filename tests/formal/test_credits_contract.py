@@ -1,0 +1,357 @@
+"""Contract of dxpu.fabric.credits: what is used was granted, and all of it comes back."""
+
+import pytest
+from amaranth import *
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In
+
+from dxpu.fabric.credits import CreditAccounts, CreditGrants, closed_generation
+from dxpu.fabric.types import LIFE_BITS, Limit
+from dxpu.tlp.types import TlpClass
+from dxpu_sim.formal import ProofFailed, prove
+
+#: Granted at first, and units of the largest TLP.
+HEADERS, UNITS, LARGEST = 2, 3, 3
+GENERATION = 5
+#: Frames, and credits, that can pass a frame while it is under way: powers of two.
+AGE, BEHIND = 1 << 20, 1 << 12
+
+
+class Told(data.Struct):
+    """Credits in a frame that is under way; ``new``: sent in this life of the row."""
+
+    valid: 1
+    ack: 24
+    open: 1
+    header: 16
+    data: 16
+    new: 1
+
+
+class Accounts(CreditAccounts):
+    """Shows what it knows of each class, and where the life began."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.limit, self.used = ([Signal(Limit, name=f"{k}{n}") for n in range(3)]
+                                 for k in ("limit", "used"))
+        self.mark, self.known, self.unused = Signal(24), Signal(4), Signal(4)
+        self.begun, self.before = Signal(), Signal(LIFE_BITS)
+
+    def _balance(self, m, name, meta, limits, used):
+        if name == "spent":
+            for shown, memories in ((self.limit, limits), (self.used, used)):
+                m.d.comb += [value.eq(memory.read_port(domain="comb").data)
+                             for value, memory in zip(shown, memories, strict=True)]
+        return super()._balance(m, name, meta, limits, used)
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += [
+            self.mark.eq(self._marks.read_port(domain="comb").data), self.known.eq(self._known),
+            self.unused.eq(self._unused), self.begun.eq(self._begun),
+            self.before.eq(self._before[0]),
+        ]
+        return m
+
+
+class Grants(CreditGrants):
+    """Shows whether the row was open a cycle before."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.before = Signal()
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.before.eq(self._before)
+        return m
+
+
+class Conserved(wiring.Component):
+    """What the sender used and the receiver has not released is under way or in the receiver's
+    queue, and never more than the queue has room for; so, when all has left and is known, all can
+    be used again. A new life begins with all credits, and no limit of an older one counts in it,
+    though its generation looks the same.
+
+    Frames with limits are lost, doubled, late and pass one another, as long as no older
+    acknowledgement comes after a newer one; numbered ones come once and in order, as the link's
+    contracts say. At most two events that begin lives are under way. One class is watched, any; in
+    the two others anything happens. The row is one of one.
+    """
+
+    rebinds: In(1)
+    numbers: In(1)
+    asks: In(1)
+    cls: In(2)
+    units: In(range(LARGEST + 1))
+    dead: In(1)
+    pays: In(1)
+    arrives: In(1)
+    arrived: In(range(LARGEST + 1))
+    commits: In(1)
+    opens: In(1)
+    releases: In(1)
+    released: In(range(LARGEST + 1))
+    released_cls: In(2)
+    tells: In(2)
+    delivers: In(2)
+    mask: In(3)
+    other: In(48)
+
+    def __init__(self, accounts=Accounts, grants=Grants, *, watched=TlpClass.NP):
+        super().__init__()
+        self.watched = watched.value
+        self.accounts = accounts(rows=1)
+        self.grants = grants(rows=1, initial=((HEADERS, UNITS),) * 3, period=2, again=2, refresh=2)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.accounts, m.submodules.grants = a, g = self.accounts, self.grants
+        m.d.comb += [Assume(~ResetSignal()), Assume(self.cls < 3), Assume(self.released_cls < 3)]
+
+        # Lives at the sender; events that begin them are numbered later.
+        life, changed, unnumbered = Signal(LIFE_BITS), Signal(), Signal(init=1)
+        flight, inside = ([Signal(4, name=f"{k}_{n}") for n in ("headers", "units")]
+                          for k in ("flight", "inside"))
+        ack, newest, events, began = Signal(24), Signal(24), Signal(2), Signal()
+        paying, meta = Signal(), Signal.like(a.spent)
+        rebinds, numbers = Signal(), Signal()
+        m.d.comb += [
+            rebinds.eq(self.rebinds & ~changed & ~Mux(paying, meta.life != life, self.dead)),
+            numbers.eq(self.numbers & unnumbered & ~rebinds & (events < 2)),
+            a.open.eq(1), a.lives[0].eq(life), a.generations[0].eq(GENERATION),
+            a.numbered_strobe.eq(numbers), a.numbered.seq.eq(ack + flight[0] + events),
+        ]
+        m.d.sync += changed.eq(rebinds)
+        with m.If(rebinds):
+            m.d.sync += [life.eq(life + 1), unnumbered.eq(1)]
+        with m.If(numbers):
+            m.d.sync += unnumbered.eq(0)
+
+        # A TLP that may go is paid for some time later. One of a new life is not there yet when the
+        # life changes.
+        goes, counts, mine = Signal(), Signal(), Signal()
+        m.d.comb += [
+            a.head.cls.eq(self.cls), a.head.units.eq(self.units),
+            a.head.life.eq(Mux(self.dead, life - 1, life)),
+            goes.eq(self.asks & ~paying & a.head_ok & ~(changed & ~self.dead)),
+            a.spent.eq(meta), a.spent_strobe.eq(paying & self.pays),
+            counts.eq(a.spent_strobe & (meta.life == life)),
+            mine.eq(counts & (Value.cast(meta.cls) == self.watched)),
+        ]
+        with m.If(goes):
+            m.d.sync += [paying.eq(1), meta.eq(a.head)]
+        with m.If(a.spent_strobe):
+            m.d.sync += paying.eq(0)
+
+        # The link, and the receiver's queue.
+        arrives, commits, leaves = Signal(), Signal(), Signal()
+        m.d.comb += [
+            arrives.eq(self.arrives & (flight[0] != 0)),
+            Assume(~arrives | (self.arrived <= flight[1])),
+            Assume(~arrives | (flight[0] != 1) | (self.arrived == flight[1])),
+            commits.eq(self.commits & (flight[0] == 0) & (events != 0)),
+            leaves.eq(self.releases & (inside[0] != 0) & (self.released_cls == self.watched)),
+            Assume(~leaves | (self.released <= inside[1])),
+            Assume(~leaves | (inside[0] != 1) | (self.released == inside[1])),
+            g.released.cls.eq(self.released_cls), g.released.units.eq(self.released),
+            g.released_strobe.eq(leaves | self.releases & (self.released_cls != self.watched)),
+            g.want.ready.eq(1),
+        ]
+        m.d.sync += [
+            flight[0].eq(flight[0] + mine - arrives),
+            flight[1].eq(flight[1] + Mux(mine, meta.units, 0) - Mux(arrives, self.arrived, 0)),
+            inside[0].eq(inside[0] + arrives - leaves),
+            inside[1].eq(inside[1] + Mux(arrives, self.arrived, 0)
+                         - Mux(leaves, self.released, 0)),
+            ack.eq(ack + (arrives | commits)),
+            events.eq(events + numbers - commits),
+        ]
+        open = Signal()
+        m.d.comb += g.open.eq(open)
+        with m.If(commits):
+            m.d.sync += [open.eq(0), began.eq(1)]
+        with m.Elif(self.opens & began & (inside[0] == 0) & ~arrives):
+            m.d.sync += open.eq(1)
+
+        # Frames with limits: at most two are remembered.
+        limit = Signal.like(g.limits[0])
+        m.d.comb += [limit.eq(g.limits[self.watched]), Assume((ack - newest)[:24] < AGE)]
+        told = [Signal(Told, name=f"told{n}") for n in range(2)]
+        behind = [Signal(data.ArrayLayout(16, 2), name=f"behind{n}") for n in range(2)]
+        takes = Signal(Told)
+        m.d.comb += takes.eq(Mux(self.delivers[0], told[0].as_value(), told[1].as_value()))
+        arrived = self.delivers.any() & takes.valid & ~(takes.ack - newest)[23]
+        m.d.comb += [
+            Assume(~self.delivers.all()),
+            a.limits_strobe.eq(arrived), a.limits.ack.eq(takes.ack), a.limits.mask.eq(self.mask),
+        ]
+        for n in range(3):
+            entry = a.limits.entries[n]
+            m.d.comb += [
+                entry.cls.eq(n),
+                entry.generation.eq(Mux(takes.open, GENERATION, closed_generation(GENERATION))),
+                Cat(entry.header_limit, entry.data_limit).eq(
+                    Cat(takes.header, takes.data) if n == self.watched else self.other),
+            ]
+        with m.If(arrived):
+            m.d.sync += newest.eq(takes.ack)
+        for n, (one, late) in enumerate(zip(told, behind, strict=True)):
+            m.d.comb += [late[0].eq(limit.header - one.header), late[1].eq(limit.data - one.data)]
+            with m.If(self.tells[n]):
+                m.d.sync += [
+                    one.valid.eq(1), one.ack.eq(ack), one.open.eq(open),
+                    one.header.eq(limit.header), one.data.eq(limit.data),
+                    one.new.eq((events == 0) & ~unnumbered & ~rebinds & ~numbers),
+                ]
+            with m.Else():
+                # It is gone before too much has passed it.
+                gone = ((ack - one.ack)[:24] >= AGE - 1) | one.new & one.open & (
+                    (late[0] >= BEHIND - 1) | (late[1] >= BEHIND - LARGEST))
+                m.d.sync += [one.valid.eq(one.valid & ~gone),
+                             one.new.eq(one.new & ~rebinds & ~numbers)]
+
+        self._holds(m, life, changed, unnumbered, events, ack, newest, began, open, flight, inside,
+                    paying, meta, limit, told, behind)
+        self.cover(m, (life == 1) & mine & ~changed, leaves & arrived)
+        return m
+
+    def _holds(self, m, life, changed, unnumbered, events, ack, newest, began, open, flight, inside,
+               paying, meta, limit, told, behind):
+        a, g = self.accounts, self.grants
+        # The theorems: there is room for all that was sent, and what is missing is there.
+        room = (HEADERS, UNITS)
+        known = a.known.any() & ~changed
+        has = Signal()
+        m.d.comb += has.eq(a.known[self.watched] & ~changed)
+        used, told_limit = Signal(Limit), Signal(Limit)
+        m.d.comb += [
+            used.eq(Mux(a.unused[self.watched], 0,
+                        a.used[self.watched].as_value())),
+            told_limit.eq(a.limit[self.watched]),
+        ]
+        pays = paying & (meta.life == life) & (Value.cast(meta.cls) == self.watched)
+        cost = (1, meta.units)
+        idle = (flight[0] == 0) & (inside[0] == 0)
+        settled = ~unnumbered & (events == 0)
+        for n, k in enumerate(("header", "data")):
+            m.d.comb += Assert(flight[n] + inside[n] + Mux(pays, cost[n], 0) <= room[n])
+            with m.If(has):
+                freed = (limit[k] - room[n])[:16]
+                m.d.comb += [
+                    Assert((used[k] - freed)[:16] == flight[n] + inside[n]),
+                    # Also as the sender sees it: what it may still use is at most what is free.
+                    Assert((limit[k] - told_limit[k])[:16] < 2 * BEHIND),
+                    Assert((used[k] + Mux(pays, cost[n], 0) - told_limit[k] + room[n])[:16]
+                           < BEHIND + room[n]),
+                ]
+            with m.Elif(settled & ~changed & open):
+                m.d.comb += [Assert(limit[k] == room[n]), Assert(idle)]
+
+        # What else is always so: without it the induction would have to look further back.
+        begins = Signal()
+        m.d.sync += begins.eq(open)
+        m.d.comb += [
+            Assert(a.before == (life - changed)[:LIFE_BITS]), Assert(g.before == begins),
+            Assert(~paying | (meta.life == life) | (meta.life == (life - 1)[:LIFE_BITS])),
+            Assert(~pays | has), Assert(changed | (a.begun == ~unnumbered)),
+            Assert(~changed | unnumbered),
+            Assert(~known | settled & open), Assert(events <= 2),
+            Assert(~open | began), Assert(began | idle & (a.known == 0)),
+            Assert((flight[0] != 0) | (flight[1] == 0)),
+            Assert((inside[0] != 0) | (inside[1] == 0)),
+            Assert(unnumbered | (events == 0) | (a.mark == (ack + flight[0] + events)[:24])),
+            Assert(~settled | known | (a.mark == ack) & (flight[0] == 0)),
+        ]
+        for one, late in zip(told, behind, strict=True):
+            m.d.comb += [
+                Assert(~one.valid | ((ack - one.ack)[:24] < AGE)),
+                Assert(~one.new | settled),
+                Assert(~(one.valid & one.new & one.open) | open & (late[0] < BEHIND)
+                       & (late[1] < BEHIND)),
+                Assert(~(one.valid & one.new & ~known) | (one.ack == a.mark)),
+                Assert(~(one.valid & ~one.new & known) | ((newest - one.ack - 1)[:24] < 2 * AGE)),
+                Assert(~(one.valid & ~one.new & ~known & ~unnumbered)
+                       | ((a.mark - one.ack - 1)[:24] < 2 * AGE)),
+            ]
+
+    def cover(self, m, *events):
+        pass
+
+
+class Reaches(Conserved):
+    """A TLP can be paid for in a second life, and a limit come while one is released."""
+
+    def cover(self, m, *events):
+        for event in events:
+            m.d.comb += Cover(event)
+
+
+class Credulous(Accounts):
+    """Mutant: takes limits that were told before the life began."""
+
+    @staticmethod
+    def _acknowledges(ack, mark):
+        return C(1)
+
+
+class Unsigned(Accounts):
+    """Mutant: reads an old limit, which is below what was used, as a large one."""
+
+    def _balance(self, m, name, meta, limits, used):
+        limit, sums = super()._balance(m, name, meta, limits, used)
+        if name == "head":
+            self.mine = (limit.header != sums.header) & (
+                (limit.data - sums.data)[:16] >= meta.units)
+        return limit, sums
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        place = self._place(self.head)
+        m.d.comb += self.head_ok.eq(
+            self._dead(self.head) | self._known.bit_select(place, 1) & self.mine)
+        return m
+
+
+class Lasting(Grants):
+    """Mutant: in the first cycle of a life the limits are those of the last one."""
+
+    @staticmethod
+    def _is_new(fresh, begins):
+        return fresh
+
+
+class Late(Grants):
+    """Mutant: counts a TLP when the next one is released."""
+
+    def elaborate(self, platform):
+        released, strobe = Signal.like(self.released), Signal()
+        wrapped, self.released = self.released, released
+        with_strobe, self.released_strobe = self.released_strobe, strobe
+        m = super().elaborate(platform)
+        with m.If(with_strobe):
+            m.d.sync += released.eq(wrapped)
+        started = Signal()
+        m.d.sync += started.eq(started | with_strobe)
+        m.d.comb += strobe.eq(with_strobe & started)
+        return m
+
+
+@pytest.mark.parametrize("watched, depth", [
+    (TlpClass.NP, 16), *(pytest.param(cls, 20, marks=pytest.mark.long) for cls in TlpClass)])
+def test_credits_are_conserved(watched, depth):
+    prove(Conserved(watched=watched), depth=depth, flat=True)
+
+
+def test_a_second_life_is_reached():
+    prove(Reaches(), depth=20, mode="cover", flat=True)
+
+
+@pytest.mark.parametrize("parts", [
+    {"accounts": Credulous}, {"accounts": Unsigned}, {"grants": Lasting}, {"grants": Late}],
+    ids=lambda parts: next(iter(parts.values())).__name__)
+def test_conservation_catches(parts):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(Conserved(**parts), depth=18, flat=True)
