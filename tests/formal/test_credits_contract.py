@@ -340,7 +340,7 @@ class Late(Grants):
 
 
 @pytest.mark.parametrize("watched, depth", [
-    (TlpClass.NP, 16), *(pytest.param(cls, 20, marks=pytest.mark.long) for cls in TlpClass)])
+    (TlpClass.NP, 15), *(pytest.param(cls, 18, marks=pytest.mark.long) for cls in TlpClass)])
 def test_credits_are_conserved(watched, depth):
     prove(Conserved(watched=watched), depth=depth, flat=True)
 
@@ -350,7 +350,8 @@ def test_a_second_life_is_reached():
 
 
 @pytest.mark.parametrize("parts", [
-    {"accounts": Credulous}, {"accounts": Unsigned}, {"grants": Lasting}, {"grants": Late}],
+    {"accounts": Credulous}, {"accounts": Unsigned}, {"grants": Lasting},
+    pytest.param({"grants": Late}, marks=pytest.mark.long)],
     ids=lambda parts: next(iter(parts.values())).__name__)
 def test_conservation_catches(parts):
     with pytest.raises(ProofFailed, match="Assert failed"):

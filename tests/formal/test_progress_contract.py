@@ -281,7 +281,7 @@ def test_parser_rests(width, depth):
     prove(ParserRests(width), depth=depth, flat=True)
 
 
-@pytest.mark.parametrize("mutant", [Shallow, Trusting])
+@pytest.mark.parametrize("mutant", [Trusting, pytest.param(Shallow, marks=pytest.mark.long)])
 def test_parser_contract_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(ParserRests(32, mutant), depth=22, flat=True)
