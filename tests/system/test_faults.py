@@ -47,10 +47,10 @@ def test_campaign_of_selective_repeat(tmp_path, capsys):
 @pytest.mark.long
 @pytest.mark.parametrize("arq, tlps", [("go-back-n", 600_000), ("selective", 400_000)])
 def test_long_campaign(tmp_path, arq, tlps, capsys):
-    """All cases of both modes, eight hosts on one box as well."""
+    """All cases of both modes, and eight hosts on one box."""
     report = campaign(tmp_path, capsys, tlps, [case.name for case in cases.every(arq)],
                       "--arq", arq)
-    assert len(report["incast"]) == len(cases.incast())
+    assert len(report["incast"]) == (len(cases.incast()) if arq == "go-back-n" else 0)
     name = "goodput" if arq == "go-back-n" else f"goodput-{arq}"
     for suffix in ("svg", "png"):
         assert (tmp_path / f"{name}.{suffix}").stat().st_size

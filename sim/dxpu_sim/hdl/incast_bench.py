@@ -274,7 +274,9 @@ class IncastBench(wiring.Component):
         m.submodules.box = box = self._box
         nodes = [BOX_NODE, *(HOST_NODE + n for n in range(self._hosts))]
         m.submodules.switch = switch = EthernetSwitch(
-            ports=len(nodes), nodes={node: port for port, node in enumerate(nodes)})
+            ports=len(nodes), nodes={node: port for port, node in enumerate(nodes)},
+            # More than there are credits for; bytes are what is bounded.
+            queue=2048, memory_bytes=1 << 16)
         m.d.comb += [switch.delay.eq(inputs["delay"]), switch.room.eq(inputs["queue_bytes"])]
         hosts = []
         for n in range(self._hosts):
