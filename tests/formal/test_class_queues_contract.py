@@ -343,7 +343,7 @@ class Few(Pool):
         return (used >= depth) | (packets >= HEADERS - 1)
 
 
-@pytest.mark.parametrize("depth", [11, pytest.param(14, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [11, pytest.param(12, marks=pytest.mark.long)])
 def test_order_and_content_are_kept(depth):
     prove(Ordered(), depth=depth, flat=True)
 
@@ -359,7 +359,7 @@ def test_order_catches(mutant):
         prove(Ordered(mutant), depth=13, flat=True)
 
 
-@pytest.mark.parametrize("depth", [26, pytest.param(34, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [26, pytest.param(32, marks=pytest.mark.long)])
 def test_posted_tlps_and_completions_pass(depth):
     prove(Passes(), depth=depth, flat=True)
 
@@ -370,7 +370,7 @@ def test_passing_catches(mutant):
         prove(Passes(mutant), depth=26, flat=True)
 
 
-@pytest.mark.parametrize("depth", [11, pytest.param(14, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [11, pytest.param(12, marks=pytest.mark.long)])
 def test_what_was_granted_has_room(depth):
     prove(HasRoom(), depth=depth, flat=True)
 

@@ -340,7 +340,8 @@ class Late(Grants):
 
 
 @pytest.mark.parametrize("watched, depth", [
-    (TlpClass.NP, 15), *(pytest.param(cls, 18, marks=pytest.mark.long) for cls in TlpClass)])
+    (TlpClass.NP, 15), *(pytest.param(cls, 15, marks=pytest.mark.long)
+                         for cls in (TlpClass.P, TlpClass.CPL))])
 def test_credits_are_conserved(watched, depth):
     prove(Conserved(watched=watched), depth=depth, flat=True)
 

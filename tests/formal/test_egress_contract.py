@@ -266,8 +266,8 @@ class Aligned(Single):
 
 
 @pytest.mark.parametrize("design, options, depth", [
-    (Single, {}, 8), (Shared, {}, 11), *(pytest.param(*x, marks=pytest.mark.long) for x in (
-        (Single, {}, 9), (Shared, {}, 13), (Shared, {"slots": 2}, 11)))])
+    (Single, {}, 8), (Shared, {}, 11),
+    pytest.param(Shared, {"slots": 2}, 9, marks=pytest.mark.long)])
 def test_order(design, options, depth):
     prove(InOrder(design, **options), depth=depth, flat=True)
 
