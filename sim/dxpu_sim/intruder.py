@@ -91,8 +91,9 @@ class Target:
             return "fabric_link_wrong_tag"
         if kind not in SEQUENCED:
             return None
-        # The session is young, and what is made here is far from its numbers.
-        return "fabric_link_duplicate" if number(24, 3) >= MODULUS // 2 else "fabric_link_gap"
+        # The session is young, and what is made here is far from its numbers, or its first one.
+        old = number(24, 3) >= MODULUS // 2 or not number(24, 3)
+        return "fabric_link_duplicate" if old else "fabric_link_gap"
 
 
 class Intruder:

@@ -6,12 +6,15 @@ Ref: docs/architecture.md, "Flow control"
 from .class_queues import ClassSpace
 from .credits import OVERHEAD_BYTES, grants_for
 
-__all__ = ["GRANTS", "LARGEST", "FlowControl", "beats_for", "grants_in", "space_for"]
+__all__ = ["GRANTS", "LARGEST", "FlowControl", "beats_for", "grants_in", "host_grants",
+           "space_for"]
 
 #: Data units of the largest TLP: 512 bytes, as the switch advertises.
 LARGEST = 32
 #: Headers and data units that each row grants at first: posted, non-posted, completions.
 GRANTS = ((12, 76), (8, 8), (12, 76))
+#: The same where the line is faster, and block RAM is not that of a small FPGA.
+WIDE_GRANTS = ((32, 160), (8, 8), (32, 160))
 
 
 def beats_for(width, headers, units):
@@ -29,6 +32,11 @@ def grants_in(width, regions):
             n for n in range(1, headers + 1) if n == 1 or beats_for(width, n, units) <= beats))
         for beats, headers, units in zip(regions, (32, 16, 32), (LARGEST, 2, LARGEST),
                                          strict=True))
+
+
+def host_grants(width):
+    """What a host proxy of this width grants each row."""
+    return GRANTS if width <= 64 else WIDE_GRANTS
 
 
 def space_for(width, grants=GRANTS):

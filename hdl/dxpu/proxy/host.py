@@ -12,7 +12,7 @@ from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_gra
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
-from ..fabric.flow import FlowControl, space_for
+from ..fabric.flow import FlowControl, host_grants, space_for
 from ..fabric.format import Role
 from ..mapping import HostTable
 from ..stream import PacketLayout, connect
@@ -87,7 +87,7 @@ class HostProxy(wiring.Component):
                                       requests=max(64, self.REQUESTS * 8 // width))
         self._links = HostLinks(rows=ports)
         self._table = HostTable(ports=ports, lookups=2)
-        flow = FlowControl.of(width)
+        flow = FlowControl.of(width, host_grants(width))
         self._engine = FabricEngine(width, rows=ports, paths=paths, sessions=sessions, split=split,
                                     arq=arq, flow=flow)
         self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants))

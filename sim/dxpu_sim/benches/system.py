@@ -77,8 +77,9 @@ async def copies_of_all_gpus_at_once(dut):
         share[limit] = ((after["fabric_tx_tlps"] - before["fabric_tx_tlps"])
                         / (after["fabric_tx_frames"] - before["fabric_tx_frames"]))
     # The writes of a copy wait for the line, so they (in the split form, their data) share frames
-    # if they may.
-    assert share[0] <= 1 and share[1500] > 1.25 * share[0], share
+    # if they may; few do where the MAC takes most of them at once, or they wait for credits.
+    few = OPTIONS.get("split") or OPTIONS.get("width", 64) > 256
+    assert share[0] <= 1 and share[1500] > (1 if few else 1.25) * share[0], share
 
 
 @cocotb.test()
@@ -152,8 +153,9 @@ async def spoiled_frames_are_dropped_counted_and_sent_again(dut):
     await system.finish()
     driver, gpu = system.drivers[0], system.gpus[0]
     clean = (await system.counters())["box0"]
-    rounds = 6
-    for _ in range(rounds):
+    rounds, hits = 0, 0
+    while hits < 6:
+        rounds += 1
         await Timer(10, "us")  # until no acknowledgement is under way
         old, data = system.rng.randbytes(16), system.rng.randbytes(16)
         gpu.vram.write(0x100, old)
@@ -164,6 +166,9 @@ async def spoiled_frames_are_dropped_counted_and_sent_again(dut):
         await Timer(8, "ns")
         dut.spoil.value = 0
         await Timer(5, "us")
+        if gpu.vram.read(0x100, 16) == data:
+            continue  # that was one with limits, which come at any time
+        hits += 1
         assert gpu.vram.read(0x100, 16) == old
         # The next frame shows that one is missing, or the wait for its acknowledgement does.
         if system.rng.getrandbits(1):
@@ -172,8 +177,8 @@ async def spoiled_frames_are_dropped_counted_and_sent_again(dut):
             await system.idle(400_000)
             assert gpu.vram.read(0x100, 16) == data
     counters = (await system.finish(allow=(*LOSS_COUNTERS, "mac0_rx_bad_fcs")))["box0"]
-    assert counters["mac0_rx_bad_fcs"] == rounds
-    assert counters["fabric_rx_refused"] == counters["fabric_link_gap"] <= rounds
+    assert counters["mac0_rx_bad_fcs"] == rounds <= 2 * hits
+    assert counters["fabric_rx_refused"] == counters["fabric_link_gap"] <= hits
     assert counters["fabric_rx_tlps"] - clean["fabric_rx_tlps"] >= rounds
 
 
