@@ -167,6 +167,7 @@ class Link(wiring.Component):
             "heard": Out(sessions),
             "greeted": Out(sessions),
             "confirmed": Out(sessions),
+            "of": Out(range(sessions)),
             "state": Out(data.ArrayLayout(LinkState, sessions)),
             "request": In(stream.Signature(RouteRequest)),
             "route": Out(stream.Signature(FrameRoute)),
@@ -226,6 +227,9 @@ class Link(wiring.Component):
         arrived = Signal(self._sessions)     # strobes: a frame took effect
         # Strobes: a frame came again; one is missing.
         self._old, self._gap = Signal(self._sessions), Signal(self._sessions)
+        self._seq = Signal(24)                # number after that of the route that is answered
+        self._newest = [Signal(24, name=f"newest{n}") for n in range(self._sessions)]
+        self._risen = Signal()                # the number that is judged is above the newest one
         self._ahead = Signal(self._sessions)  # one is held
         self._mine = Signal(self._sessions)   # session of the frame that was judged last
         self._far = Signal()                  # it is too far ahead for that
@@ -241,7 +245,7 @@ class Link(wiring.Component):
             (self._match(row.node, row.stream) & gone).any() for row in self.rows))
         for n, state in enumerate(self.state):
             with m.If(number[n]):
-                m.d.sync += state.seq.eq(state.seq + 1)
+                m.d.sync += state.seq.eq(self._seq)
             with m.If(self.open[n]):
                 m.d.sync += state.eq(0)
         return m
@@ -376,29 +380,46 @@ class Link(wiring.Component):
             self.told_mask.eq(Mux(asked.consumes, lowest_bit(self.owed), ~0)),
             self.numbered.row.eq(asked.row),
             self.numbered.seq.eq(state.seq),
+            self._seq.eq(state.seq + 1),
         ]
 
     def _take_commits(self, m, arrived):
         """Book frames that took effect; returns "a report is not booked yet"."""
         committed = self.committed
         header = committed.payload.header
-        select = Signal(self._sessions)
-        booked, hello = Signal(), is_hello(header.type)
-        # The frame has the session's own tag, not the candidate's.
-        own = Signal(self._sessions)
-        with m.If(committed.valid & ~booked):
-            m.d.sync += [
-                select.eq(self._match(header.src_node, header.stream)), booked.eq(1),
-                own.eq(Cat(s.rx_tag == header.tag for s in self.sessions)),
-            ]
-        with m.If(booked):
-            m.d.comb += committed.ready.eq(1)
-            with m.If(hello):
-                m.d.comb += self.greeted.eq(select)
-            with m.Else():
-                m.d.comb += [arrived.eq(select & own), self.confirmed.eq(select & ~own & Cat(
-                    c == header.tag for c in self.candidate))]
-            m.d.sync += booked.eq(0)
+        select, one = Signal(self._sessions), Signal(self._sessions)
+        hello = is_hello(header.type)
+        # The frame has the session's own tag, not the candidate's, and the session is still the
+        # same; what of its frames was acknowledged, and was not.
+        own, same = Signal(self._sessions), Signal(self._sessions)
+        acked, unacked = Signal(24), Signal.like(self.unacked[0])
+        m.d.comb += one.eq(self._match(header.src_node, header.stream))
+        with m.FSM(name="commit") as fsm:
+            with m.State("Idle"):
+                m.d.sync += [
+                    select.eq(one), self.of.eq(encode(one)), same.eq(~self.open),
+                    own.eq(Cat(s.rx_tag == header.tag for s in self.sessions)),
+                ]
+                with m.If(committed.valid):
+                    m.next = "Look"
+            with m.State("Look"):
+                m.d.sync += [
+                    acked.eq(one_hot_mux(select, [s.acked for s in self.state])),
+                    unacked.eq(one_hot_mux(select, self.unacked)),
+                    same.eq(same & ~self.open),
+                ]
+                m.next = "Book"
+            with m.State("Book"):
+                m.d.comb += committed.ready.eq(1)
+                with m.If(hello):
+                    m.d.comb += self.greeted.eq(select)
+                with m.Else():
+                    m.d.comb += [
+                        arrived.eq(select & own & same),
+                        self.confirmed.eq(select & ~own & Cat(
+                            c == header.tag for c in self.candidate)),
+                    ]
+                m.next = "Idle"
         m.d.comb += self.heard.eq(arrived)
         numbered, is_nak = Signal(), Signal()
         named = self.words & (self._early is not None)
@@ -407,23 +428,23 @@ class Link(wiring.Component):
             is_nak.eq(header.type == FrameType.SACK),
             self.stat_nak.eq(self.back.any()),
         ]
-        known = Signal(self._sessions)
-        m.d.comb += self.fresh.eq(known.any())
-        for n, state in enumerate(self.state):
+        known, fresh, after = Signal(self._sessions), Signal(24), Signal(24)
+        m.d.comb += [
+            fresh.eq(header.ack - acked),
             # A forged acknowledgement of what was never sent has no effect.
-            fresh = Signal(24, name=f"fresh{n}")
-            m.d.comb += fresh.eq(header.ack - state.acked)
-            with m.If(arrived[n] & (fresh <= self.unacked[n])):
-                m.d.comb += [
-                    known[n].eq(1),
-                    self.acked[n].eq(fresh),
-                    self.back[n].eq(is_nak & (fresh != self.unacked[n]) & ~named),
-                    self.named[n].eq(is_nak & named),
-                ]
+            known.eq(Mux(fresh <= unacked, arrived, 0)),
+            self.fresh.eq(known.any()),
+            self.back.eq(Mux(is_nak & (fresh != unacked) & ~named, known, 0)),
+            self.named.eq(Mux(is_nak & named, known, 0)),
+            after.eq(header.seq + 1),
+        ]
+        for n, state in enumerate(self.state):
+            with m.If(known[n]):
+                m.d.comb += self.acked[n].eq(fresh)
                 m.d.sync += state.acked.eq(header.ack)
             with m.If(arrived[n] & numbered):
-                m.d.sync += state.next.eq(header.seq + 1)
-        return committed.valid | booked
+                m.d.sync += state.next.eq(after)
+        return committed.valid | ~fsm.ongoing("Idle")
 
     def _judge_headers(self, m, busy):
         header = self.header.payload
@@ -436,7 +457,7 @@ class Link(wiring.Component):
         tag, expected, candidate = Signal(16), Signal(24), Signal(16)
         numbered, ahead, hello = Signal(), Signal(24), Signal()
         fits, known = Signal(), Signal()
-        judging = Signal()
+        judging, newest = Signal(), Signal(24)
         copy = Signal()  # the frame that is expected is held, and this is another one of it
         m.d.comb += [
             fits.eq(Mux(is_hello(header.type), hello,
@@ -444,7 +465,10 @@ class Link(wiring.Component):
                         & (candidate == header.tag))),
             known.eq(here & select.any()),
         ]
-        m.d.comb += [numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected)]
+        m.d.comb += [
+            numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected),
+            self._risen.eq(~(newest - header.seq)[23]),
+        ]
         gap = known & fits & numbered & ~ahead[-1] & (ahead != 0)
         with m.FSM(name="verdict"):
             with m.State("Idle"):
@@ -464,6 +488,7 @@ class Link(wiring.Component):
                     candidate.eq(one_hot_mux(select, self.candidate)),
                     hello.eq((select & self.greets).any()),
                     expected.eq(one_hot_mux(select, [s.next for s in self.state])),
+                    newest.eq(one_hot_mux(select, self._newest)),
                     verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
                     verdict.hold.eq(0),
                 ]
@@ -544,24 +569,27 @@ class Link(wiring.Component):
         clock, tick = Signal(16), Signal()
         m.d.sync += [clock.eq(Mux(clock == 0, self.nak_delay, clock - 1)),
                      tick.eq((clock == 1) & (self.nak_delay != 0))]
+        now, then = Signal(16), Signal(16)
+        m.d.sync += now.eq(now + 1)
+        m.d.comb += then.eq(now + self.ack_delay)
         replies = []
         for n in range(self._sessions):
-            pending, timer = Signal(name=f"pending{n}"), Signal(16, name=f"timer{n}")
-            reply = Signal(Reply, name=f"reply{n}")
-            newest, missing = Signal(24, name=f"newest{n}"), Signal(name=f"missing{n}")
+            pending, until = Signal(name=f"pending{n}"), Signal(16, name=f"until{n}")
+            late, reply = Signal(name=f"late{n}"), Signal(Reply, name=f"reply{n}")
+            newest, missing = self._newest[n], Signal(name=f"missing{n}")
             age = Signal(range(3), name=f"age{n}")  # of the newest NAK, in ticks
-            m.d.comb += ack_due[n].eq(pending & (timer == 0) & ~asked[n])
-            with m.If(timer != 0):
-                m.d.sync += timer.eq(timer - 1)
+            m.d.comb += ack_due[n].eq(pending & late & ~asked[n])
+            with m.If(now == until):
+                m.d.sync += late.eq(1)
             with m.If(sent[n] | self.open[n]):
                 m.d.sync += [pending.eq(0), asked[n].eq(0)]
             counts = arrived[n] & (takes_number(committed.type) | committed.ar)
             with m.If(counts | self._old[n]):
                 m.d.sync += pending.eq(1)
                 with m.If(self._old[n] | committed.ar):
-                    m.d.sync += timer.eq(0)
+                    m.d.sync += late.eq(1)
                 with m.Elif(~pending | sent[n]):
-                    m.d.sync += timer.eq(self.ack_delay)
+                    m.d.sync += [until.eq(then), late.eq(self.ack_delay == 0)]
             # Behind a gap the numbers rise, until the sender has gone back.
             with m.If(arrived[n] & takes_number(committed.type) | self.open[n]):
                 m.d.sync += [missing.eq(0), nak_due[n].eq(0)]
@@ -569,7 +597,7 @@ class Link(wiring.Component):
                 m.d.sync += age.eq(age + 1)
             with m.If(self._gap[n]):
                 m.d.sync += [missing.eq(1), newest.eq(refused.seq)]
-                with m.If(~missing | ~(newest - refused.seq)[23] | (age == 2)):
+                with m.If(~missing | self._risen | (age == 2)):
                     m.d.sync += [nak_due[n].eq(1), age.eq(0)]
             source = Mux(counts, committed.as_value(), refused.as_value())
             with m.If(self._ahead[n]):

@@ -9,6 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..priority import encode, one_hot_mux, round_robin
+from .timers import Timers
 from .types import EPOCH_BITS
 
 __all__ = ["Repeat", "Retransmitter", "Stored", "TRANSMISSIONS"]
@@ -253,38 +254,35 @@ class Retransmitter(wiring.Component):
             (self._again[n] == 0) | self._probing[n] & self._probed[n])
 
     def _timers(self, m):
-        prescaler, tick = Signal(6), Signal()
-        m.d.sync += [prescaler.eq(prescaler + 1), tick.eq(prescaler == 63)]
+        many = range(self._sessions)
+        tries = [Signal(range(TRANSMISSIONS), name=f"tries{n}") for n in many]
+        m.submodules.timers = timers = Timers(
+            count=self._sessions, width=len(self.wait) + TRANSMISSIONS - 1)
+        progress, over = Cat(a != 0 for a in self.acked), Signal(self._sessions)
+        first = Cat(self.stored_strobe & (self.stored.session == n) & (self.unacked[n] == 0)
+                    for n in many)
+        waits = Cat((self.unacked[n] != 0) & self._waits(n) for n in many)
         m.d.comb += [
+            timers.start.eq(progress | self._repeated | first),
+            timers.value.eq(self.wait << Array(tries)[timers.turn]),
+            timers.runs.eq((waits & timers.looks).any() & (self.wait != 0)),
+            over.eq(Mux(timers.over, timers.looks & ~progress & ~self.back, 0)),
+            self._expired.eq(over & ~self._failing),
             self.stat_timeout.eq(self._expired.any()),
             self.stat_failed.eq(self._failing.any()),
         ]
-        for n in range(self._sessions):
-            timer = Signal(16 + TRANSMISSIONS - 1, name=f"timer{n}")
-            tries = Signal(range(TRANSMISSIONS), name=f"tries{n}")
-            tried = Signal(range(self._paths), name=f"tried{n}")
-            progress, over = self.acked[n] != 0, Signal(name=f"over{n}")
-            mine = self.stored_strobe & (self.stored.session == n)
-            running = Signal(name=f"running{n}")
-            m.d.comb += [
-                running.eq((self.unacked[n] != 0) & (self.wait != 0) & self._waits(n)),
-                over.eq(running & (timer == 0) & ~progress & ~self.back[n]),
-                self._expired[n].eq(over & ~self._failing[n]),
-                self._failing[n].eq(over & (tries == TRANSMISSIONS - 1)
-                                    & (tried == self._paths - 1)),
-            ]
-            with m.If(progress | self._repeated[n] | mine & (self.unacked[n] == 0)):
-                m.d.sync += timer.eq(self.wait << Mux(progress, 0, tries))
-            with m.Elif(running & tick & (timer != 0)):
-                m.d.sync += timer.eq(timer - 1)
-            with m.If(over):
-                m.d.sync += tries.eq(tries + 1)
-                with m.If(tries == TRANSMISSIONS - 1):
-                    m.d.sync += [tries.eq(0), tried.eq(tried + 1), self.path[n].eq(
-                        Mux(self.path[n] == self._paths - 1, 0, self.path[n] + 1))]
+        for n in many:
+            tried, path = Signal(range(self._paths), name=f"tried{n}"), self.path[n]
+            m.d.comb += self._failing[n].eq(
+                over[n] & (tries[n] == TRANSMISSIONS - 1) & (tried == self._paths - 1))
+            with m.If(over[n]):
+                m.d.sync += tries[n].eq(tries[n] + 1)
+                with m.If(tries[n] == TRANSMISSIONS - 1):
+                    m.d.sync += [tries[n].eq(0), tried.eq(tried + 1),
+                                 path.eq(Mux(path == self._paths - 1, 0, path + 1))]
             with m.If(self._failing[n]):
                 m.d.sync += self.failed[n].eq(1)
-            with m.If(progress | self.open[n] | self._failing[n]):
-                m.d.sync += [tries.eq(0), tried.eq(0)]
+            with m.If(progress[n] | self.open[n] | self._failing[n]):
+                m.d.sync += [tries[n].eq(0), tried.eq(0)]
             with m.If(self.open[n]):
                 m.d.sync += self.failed[n].eq(0)

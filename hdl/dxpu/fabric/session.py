@@ -5,10 +5,12 @@ Ref: docs/architecture.md, "Sessions"; docs/fabric-spec.md (the scheme, searched
 
 from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..priority import lowest_bit, round_robin
+from ..priority import encode, lowest_bit, round_robin
 from .format import FrameType, SecurityMode
+from .timers import Timers
 from .types import FrameHeader, Greeting, Hello, Session
 
 __all__ = ["Mode", "Phase", "SessionKeeper", "connect_keeper"]
@@ -41,6 +43,18 @@ class Phase(enum.Enum, shape=3):
     #: Has both tags; the peer has not shown that it has them.
     CONFIRM = 5
     OPEN = 6
+
+
+class Candidate(data.Struct):
+    """What the newest HELLO of a session said, ours or one that came."""
+
+    nonce: 32
+    #: Tag of who sent the HELLO, if the other end did.
+    theirs: 16
+    #: Fresh tag of this end.
+    offered: 16
+    #: Boot counter of the peer.
+    boot: 16
 
 
 #: Polls without an answer after which a session has ended; as often a new session is confirmed.
@@ -91,7 +105,7 @@ class SessionKeeper(wiring.Component):
         Strobes.
     failed : ``sessions``
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
-    heard, greeted, confirmed : ``sessions``
+    heard, greeted, confirmed, of : ``sessions``, number of a session
         Of the :class:`~dxpu.fabric.link.Link`.
     header, hello : :class:`FrameHeader`, :class:`Hello`
         Of the frame that is ``greeted``.
@@ -126,6 +140,7 @@ class SessionKeeper(wiring.Component):
             "heard": In(sessions),
             "greeted": In(sessions),
             "confirmed": In(sessions),
+            "of": In(range(sessions)),
             "header": In(FrameHeader),
             "hello": In(Hello),
             "sessions": Out(data.ArrayLayout(Session, sessions)),
@@ -150,14 +165,71 @@ class SessionKeeper(wiring.Component):
         m.d.sync += [getattr(self, f"stat_{k}").eq(v.any()) for k, v in self._events.items()]
         # What is to be said: HELLO or HELLO_ACK, and an ACK that asks for one.
         self._hello, self._poll = Signal(self._sessions), Signal(self._sessions)
-        self._greetings = [Signal(Greeting, name=f"greeting{n}") for n in range(self._sessions)]
-        prescaler, self._tick = Signal(6), Signal()
-        m.d.sync += [prescaler.eq(prescaler + 1), self._tick.eq(prescaler == 63)]
+        # By session: from where to count the time, the next path, and how often it was tried.
+        self._start = Signal(self._sessions)
+        self._way = [Signal(4, name=f"way{n}") for n in range(self._sessions)]
+        self._tries = [Signal(range(POLLS + 1), name=f"tries{n}") for n in range(self._sessions)]
+        self._over = Signal(self._sessions)
         self._fresh(m)
-        self._speak(m)
+        m.submodules.candidates = candidates = Memory(
+            shape=Candidate, depth=self._sessions, init=[])
+        self._remember(m, candidates.write_port())
+        self._meet(m, candidates.read_port(domain="comb"))
+        self._speak(m, candidates.read_port(domain="comb"))
+        self._watch(m)
         for n in range(self._sessions):
             self._session(m, n)
         return m
+
+    def _watch(self, m):
+        """Timers of all sessions."""
+        m.submodules.timers = timers = Timers(count=self._sessions, width=len(self.quiet))
+        tries, phase = Signal(range(POLLS + 1)), Signal(Phase)
+        m.d.comb += [
+            tries.eq(Array(self._tries)[timers.turn]),
+            phase.eq(self.phase[timers.turn]),
+            timers.start.eq(self._start),
+            timers.runs.eq((self.wait != 0) | (phase == Phase.QUIET)),
+            self._over.eq(Mux(timers.over, timers.looks, 0)),
+        ]
+        # A session that is open waits long for the first word, and polls like one that asks.
+        with m.If(phase == Phase.QUIET):
+            m.d.comb += timers.value.eq(self.quiet)
+        with m.Elif(phase != Phase.OPEN):
+            m.d.comb += timers.value.eq(self.wait << tries)
+        with m.Elif(tries == 0):
+            m.d.comb += timers.value.eq(self.wait << IDLE)
+        with m.Else():
+            m.d.comb += timers.value.eq(self.wait << (tries - 1)[:2])
+
+    def _remember(self, m, port):
+        """A fresh tag is for a HELLO of ours, or for one that came."""
+        hello, candidate = self.hello, port.data
+        m.d.comb += [
+            port.en.eq(self._takes.any()),
+            candidate.offered.eq(self._tag),
+            candidate.boot.eq(hello.boot),
+        ]
+        with m.If(self.greeted.any()):
+            m.d.comb += [port.addr.eq(self.of), candidate.nonce.eq(hello.nonce),
+                         candidate.theirs.eq(hello.offered)]
+        with m.Else():
+            m.d.comb += [port.addr.eq(encode(self._turn)),
+                         candidate.nonce.eq(Cat(self._tag, self._booted))]
+
+    def _meet(self, m, port):
+        """Compare what came with the candidate of its session."""
+        hello, header = self.hello, self.header
+        self._candidate = candidate = port.data
+        self._answered, self._same = Signal(), Signal()
+        m.d.comb += [
+            port.addr.eq(self.of),
+            self._answered.eq((header.type == FrameType.HELLO_ACK)
+                              & (header.tag == candidate.offered)
+                              & (hello.echoed == candidate.offered)
+                              & (hello.nonce == candidate.nonce)),
+            self._same.eq((candidate.nonce == hello.nonce) & (candidate.theirs == hello.offered)),
+        ]
 
     def _fresh(self, m):
         """Tags: ``self._tag`` may be taken while ``self._ready``, by strobes in ``self._takes``;
@@ -191,17 +263,13 @@ class SessionKeeper(wiring.Component):
             mine.eq(config.valid & (config.mode != Mode.REGISTERS) & (self._booted != 0)),
             opens.eq(config.mode == Mode.OPENS),
         ]
-        # Tags of the session; what the HELLO said, ours or the newest that came.
-        rx, tx, offered, theirs = (Signal(16, name=f"{k}{n}") for k in (
-            "rx", "tx", "offered", "theirs"))
-        nonce, boot = Signal(32, name=f"nonce{n}"), Signal(16, name=f"boot{n}")
-        path, tries = Signal(4, name=f"path{n}"), Signal(range(POLLS + 1), name=f"tries{n}")
-        timer, over = Signal(20, name=f"timer{n}"), Signal(name=f"over{n}")
+        # Tags of the session, and of the candidate.
+        rx, tx, offered = (Signal(16, name=f"{k}{n}") for k in ("rx", "tx", "offered"))
+        path, tries, over, restart = self._way[n], self._tries[n], self._over[n], self._start[n]
         by_hello = config.mode != Mode.REGISTERS
         m.d.comb += [
             session.eq(config),
             session.mode.eq(config.mode),
-            over.eq((timer == 0) & (self.wait != 0)),
             self.greets[n].eq((phase == Phase.HELLO) | self._answers(n)),
             self.candidate[n].eq(Mux(opens, 0, offered)),
             self._asks[n].eq(phase == Phase.ASK),
@@ -210,47 +278,44 @@ class SessionKeeper(wiring.Component):
             m.d.comb += [session.tx_tag.eq(tx), session.rx_tag.eq(rx)]
         with m.Else():
             m.d.comb += self.open[n].eq(self.reopen[n])
-        with m.If(self._tick & (timer != 0)):
-            m.d.sync += timer.eq(timer - 1)
-
-        more, backoff = Signal.like(tries, name=f"more{n}"), Signal(20, name=f"backoff{n}")
-        m.d.comb += [
-            more.eq(Mux(tries == POLLS, POLLS, tries + 1)),
-            backoff.eq(self.wait << Mux(phase == Phase.OPEN, tries, more)),
-        ]
 
         def again():
             """Another attempt, on the next path."""
-            m.d.sync += [tries.eq(more), timer.eq(backoff),
+            m.d.comb += restart.eq(1)
+            m.d.sync += [tries.eq(Mux(tries == POLLS, POLLS, tries + 1)),
                          path.eq(Mux(path == self._paths - 1, 0, path + 1))]
+
+        def anew():
+            """The first attempt."""
+            m.d.comb += restart.eq(1)
+            m.d.sync += tries.eq(0)
 
         def begin(tx_tag, boot_counter):
             """The session begins, with the tags that both ends know."""
             m.d.comb += self.open[n].eq(1)
             m.d.sync += [
                 rx.eq(offered), tx.eq(tx_tag), offered.eq(0), self._poll[n].eq(1),
-                tries.eq(0), timer.eq(self.wait), self.peer_boot[n].eq(boot_counter),
+                self.peer_boot[n].eq(boot_counter),
             ]
+            anew()
             m.d.comb += events["rebooted"][n].eq(
                 (self.peer_boot[n] != 0) & (self.peer_boot[n] != boot_counter))
 
-        fresh = self._greeting_fits(m, n, opens, rx, tx, offered, theirs, nonce, boot, path)
+        fresh = self._greeting_fits(m, n, opens, tx, offered)
         with m.Switch(phase):
             with m.Case(Phase.OFF):
-                m.d.sync += timer.eq(self.quiet)
                 with m.If(mine):
+                    m.d.comb += restart.eq(1)
                     m.d.sync += phase.eq(Phase.QUIET)
             with m.Case(Phase.QUIET):
-                with m.If(timer == 0):
+                with m.If(over | (self.quiet == 0)):
                     m.d.sync += phase.eq(Mux(opens, Phase.ASK, Phase.LISTEN))
             with m.Case(Phase.ASK):
                 with m.If(self._turn[n]):
                     m.d.comb += self._takes[n].eq(1)
-                    m.d.sync += [
-                        offered.eq(self._tag), nonce.eq(Cat(self._tag, self._booted)),
-                        theirs.eq(0), self._hello[n].eq(1), tries.eq(0), timer.eq(self.wait),
-                        phase.eq(Phase.HELLO),
-                    ]
+                    m.d.sync += [offered.eq(self._tag), self._hello[n].eq(1),
+                                 phase.eq(Phase.HELLO)]
+                    anew()
             with m.Case(Phase.HELLO):
                 with m.If(fresh):
                     begin(hello.offered, hello.boot)
@@ -262,7 +327,8 @@ class SessionKeeper(wiring.Component):
             with m.Case(Phase.CONFIRM):
                 with m.If(self.heard[n]):
                     m.d.comb += events["opened"][n].eq(1)
-                    m.d.sync += [phase.eq(Phase.OPEN), tries.eq(0), timer.eq(self.wait << IDLE)]
+                    m.d.sync += phase.eq(Phase.OPEN)
+                    anew()
                 with m.Elif(over & (tries == POLLS)):
                     m.d.comb += self.open[n].eq(1)
                     m.d.sync += [rx.eq(0), tx.eq(0), phase.eq(Phase.ASK)]
@@ -271,40 +337,30 @@ class SessionKeeper(wiring.Component):
                     m.d.sync += self._poll[n].eq(1)
             with m.Case(Phase.OPEN):
                 with m.If(self.heard[n]):
-                    m.d.sync += [tries.eq(0), timer.eq(self.wait << IDLE)]
+                    anew()
                 with m.Elif(over):
                     again()
                     m.d.sync += self._poll[n].eq(1)
         with m.If(self.confirmed[n] & self._answers(n)):
-            begin(theirs, boot)
+            begin(self._candidate.theirs, self._candidate.boot)
             m.d.comb += [events["opened"][n].eq(1), events["lost"][n].eq(phase == Phase.OPEN)]
-            m.d.sync += [phase.eq(Phase.OPEN), timer.eq(self.wait << IDLE), self._hello[n].eq(0)]
+            m.d.sync += [phase.eq(Phase.OPEN), self._hello[n].eq(0)]
         silent = (phase == Phase.OPEN) & over & (tries == POLLS) & ~self.heard[n]
         up = (phase == Phase.OPEN) | (phase == Phase.CONFIRM)
         with m.If(by_hello & (self.reopen[n] | ~mine | silent | up & self.failed[n])
                   & (phase != Phase.OFF)):
-            m.d.comb += [self.open[n].eq(1), events["lost"][n].eq(phase == Phase.OPEN)]
+            m.d.comb += [self.open[n].eq(1), events["lost"][n].eq(phase == Phase.OPEN),
+                         restart.eq(1)]
             m.d.sync += [
                 rx.eq(0), tx.eq(0), offered.eq(0), self._hello[n].eq(0), self._poll[n].eq(0),
-                timer.eq(self.quiet), phase.eq(Mux(mine, Phase.QUIET, Phase.OFF)),
+                phase.eq(Mux(mine, Phase.QUIET, Phase.OFF)),
             ]
         with m.Elif(~by_hello):
             m.d.sync += [phase.eq(Phase.OFF), rx.eq(0), tx.eq(0), offered.eq(0)]
 
-        greeting = self._greetings[n]
         # Also for a moment when software begins it anew: what was under way is gone.
         m.d.sync += self.down[n].eq(
             config.valid & (by_hello & (phase != Phase.OPEN) | self.open[n]))
-        m.d.comb += [
-            greeting.type.eq(Mux(self._hello[n], Mux(opens, FrameType.HELLO, FrameType.HELLO_ACK),
-                                 FrameType.ACK)),
-            greeting.session.eq(n),
-            greeting.path.eq(path),
-            greeting.tag.eq(theirs),
-            greeting.nonce.eq(nonce),
-            greeting.offered.eq(offered),
-            greeting.echoed.eq(theirs),
-        ]
 
     def _answers(self, n):
         """Whether session ``n`` answers HELLOs."""
@@ -312,7 +368,7 @@ class SessionKeeper(wiring.Component):
         return (self.config[n].mode == Mode.ANSWERS) & (
             (phase == Phase.LISTEN) | (phase == Phase.OPEN))
 
-    def _greeting_fits(self, m, n, opens, rx, tx, offered, theirs, nonce, boot, path):
+    def _greeting_fits(self, m, n, opens, tx, offered):
         """Answers a HELLO; returns "a HELLO_ACK is the answer to our HELLO"."""
         hello, header, phase = self.hello, self.header, self.phase[n]
         greeted, fits, known = (Signal(name=f"{k}{n}") for k in ("is_greeted", "fits", "known"))
@@ -320,43 +376,49 @@ class SessionKeeper(wiring.Component):
         m.d.comb += [
             greeted.eq(self.greeted[n]),
             fits.eq((hello.offered != 0) & (hello.security == SecurityMode.NONE)),
-            fresh.eq(greeted & fits & opens & (phase == Phase.HELLO)
-                     & (header.type == FrameType.HELLO_ACK) & (header.tag == offered)
-                     & (hello.echoed == offered) & (hello.nonce == nonce)),
-            known.eq((offered != 0) & (nonce == hello.nonce) & (theirs == hello.offered)),
+            fresh.eq(greeted & fits & opens & (phase == Phase.HELLO) & self._answered),
+            known.eq((offered != 0) & self._same),
             stale.eq(greeted & ~fresh),
         ]
         with m.If(greeted & fits & self._answers(n) & (header.type == FrameType.HELLO)
                   & (header.tag == 0)):
             with m.If(known):
                 m.d.comb += stale.eq(0)
-                m.d.sync += [self._hello[n].eq(1), path.eq(header.path)]
+                m.d.sync += [self._hello[n].eq(1), self._way[n].eq(header.path)]
             # One of the session that is open comes late.
             with m.Elif(self._ready & ((phase != Phase.OPEN) | (tx != hello.offered))):
                 m.d.comb += [stale.eq(0), self._takes[n].eq(1)]
-                m.d.sync += [
-                    offered.eq(self._tag), theirs.eq(hello.offered), nonce.eq(hello.nonce),
-                    boot.eq(hello.boot), self._hello[n].eq(1), path.eq(header.path),
-                ]
+                m.d.sync += [offered.eq(self._tag), self._hello[n].eq(1),
+                             self._way[n].eq(header.path)]
         return fresh
 
-    def _speak(self, m):
+    def _speak(self, m, port):
         """One greeting after the other, of all sessions in turn."""
         o, chosen, pick = self.o, Signal(range(self._sessions)), Signal(range(self._sessions))
-        due = Signal(self._sessions)
-        m.d.comb += [due.eq(self._hello | self._poll), pick.eq(round_robin(due, chosen))]
+        due, greeting, candidate = Signal(self._sessions), Signal(Greeting), port.data
+        opens = Array(c.mode == Mode.OPENS for c in self.config)[pick]
+        m.d.comb += [
+            due.eq(self._hello | self._poll), pick.eq(round_robin(due, chosen)),
+            port.addr.eq(pick),
+            greeting.type.eq(Mux(self._hello.bit_select(pick, 1),
+                                 Mux(opens, FrameType.HELLO, FrameType.HELLO_ACK),
+                                 FrameType.ACK)),
+            greeting.session.eq(pick),
+            greeting.path.eq(Array(self._way)[pick]),
+            greeting.tag.eq(candidate.theirs),
+            greeting.nonce.eq(candidate.nonce),
+            greeting.offered.eq(candidate.offered),
+            greeting.echoed.eq(greeting.tag),
+        ]
         with m.If(o.valid):
             with m.If(o.ready):
                 m.d.sync += o.valid.eq(0)
         with m.Elif(due.any()):
-            m.d.sync += [o.valid.eq(1), o.payload.eq(Array(self._greetings)[pick]), chosen.eq(pick)]
-            with m.Switch(pick):
-                for n in range(self._sessions):
-                    with m.Case(n):
-                        with m.If(self._hello[n]):
-                            m.d.sync += self._hello[n].eq(0)
-                        with m.Else():
-                            m.d.sync += self._poll[n].eq(0)
+            m.d.sync += [o.valid.eq(1), o.payload.eq(greeting), chosen.eq(pick)]
+            with m.If(self._hello.bit_select(pick, 1)):
+                m.d.sync += self._hello.bit_select(pick, 1).eq(0)
+            with m.Else():
+                m.d.sync += self._poll.bit_select(pick, 1).eq(0)
 
 
 def connect_keeper(m, keeper, link, header, hello):
@@ -365,7 +427,7 @@ def connect_keeper(m, keeper, link, header, hello):
         *(getattr(link, name).eq(getattr(keeper, name))
           for name in ("sessions", "open", "greets", "candidate", "down")),
         *(getattr(keeper, name).eq(getattr(link, name))
-          for name in ("heard", "greeted", "confirmed")),
+          for name in ("heard", "greeted", "confirmed", "of")),
         keeper.header.eq(header),
         keeper.hello.eq(hello),
     ]
