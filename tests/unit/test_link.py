@@ -254,8 +254,23 @@ def follow_replies(dut, replies):
     return process
 
 
+def test_no_answer_takes_a_path_that_is_none():
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS), paths=2)
+    asked = []
+
+    async def process(ctx):
+        set_up(ctx, dut, ack_delay=0)
+        for seq, path in enumerate((1, 2, 15)):
+            await commit(ctx, dut, frame(1, seq, path=path), 1)
+            await ctx.tick().repeat(10)
+            await ask(ctx, dut, 1, 0)
+        assert [a[-1] for a in asked] == [1, 0, 0]
+
+    simulate(dut, process, background=[follow_replies(dut, asked)])
+
+
 def test_acknowledgements_are_asked_for_once_and_only_if_nothing_carries_them():
-    dut = Link(rows=len(ROWS), sessions=len(SESSIONS))
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS), paths=6)
     asked = []
 
     async def process(ctx):

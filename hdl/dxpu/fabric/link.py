@@ -605,10 +605,11 @@ class Link(wiring.Component):
             with m.If(self.open[n]):
                 m.d.sync += sack_due[n].eq(0)
             with m.If(counts | self._old[n] | self._gap[n] | self._ahead[n]):
-                header = data.View(FrameHeader, source)
+                header = FrameHeader(source)
                 m.d.sync += [reply.session.eq(n), reply.row.eq(row),
                              reply.dst_slot.eq(header.src_slot),
-                             reply.src_slot.eq(header.dst_slot), reply.path.eq(header.path)]
+                             reply.src_slot.eq(header.dst_slot),
+                             reply.path.eq(header.way_back(self._paths))]
             replies.append(reply)
 
         reply, chosen = self.reply, Signal(range(self._sessions))

@@ -320,7 +320,7 @@ class SessionKeeper(wiring.Component):
                 with m.If(fresh):
                     begin(hello.offered, hello.boot)
                     m.d.sync += [phase.eq(Phase.CONFIRM), self._hello[n].eq(0),
-                                 path.eq(header.path)]
+                                 path.eq(header.way_back(self._paths))]
                 with m.Elif(over):
                     again()
                     m.d.sync += self._hello[n].eq(1)
@@ -384,12 +384,12 @@ class SessionKeeper(wiring.Component):
                   & (header.tag == 0)):
             with m.If(known):
                 m.d.comb += stale.eq(0)
-                m.d.sync += [self._hello[n].eq(1), self._way[n].eq(header.path)]
+                m.d.sync += [self._hello[n].eq(1), self._way[n].eq(header.way_back(self._paths))]
             # One of the session that is open comes late.
             with m.Elif(self._ready & ((phase != Phase.OPEN) | (tx != hello.offered))):
                 m.d.comb += [stale.eq(0), self._takes[n].eq(1)]
                 m.d.sync += [offered.eq(self._tag), self._hello[n].eq(1),
-                             self._way[n].eq(header.path)]
+                             self._way[n].eq(header.way_back(self._paths))]
         return fresh
 
     def _speak(self, m, port):

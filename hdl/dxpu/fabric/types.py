@@ -5,6 +5,7 @@ depacketizer. The first field of a structure is the least significant. Field mea
 DXF v1 (docs/wire-format.md), numbers those of :mod:`dxpu.fabric.format`.
 """
 
+from amaranth.hdl import Mux
 from amaranth.lib import data
 
 from ..tlp.types import TlpClass
@@ -58,6 +59,10 @@ class FrameHeader(data.Struct):
     seq: 24
     ack: 24
     credit: Credit
+
+    def way_back(self, paths):
+        """Path for what answers this frame: the one it came by, or the first if that is none."""
+        return Mux(self.path < paths, self.path, 0)
 
 
 class FrameRoute(data.Struct):
