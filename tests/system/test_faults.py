@@ -14,7 +14,7 @@ from dxpu_sim.runner import Design, simulate
 from link_mutants import Eager, Repetitive
 
 
-#: Of selective repeat, for every day.
+#: Of selective repeat, when a million take too long.
 SHORT = [f"selective {name}" for name in (
     "loss 3.0%", "reordered", "flapping paths", "starving p", "everything")]
 
@@ -40,6 +40,7 @@ def test_campaign(tmp_path, capsys):
     assert (tmp_path / "goodput.svg").stat().st_size and (tmp_path / "goodput.png").stat().st_size
 
 
+@pytest.mark.long
 def test_campaign_of_selective_repeat(tmp_path, capsys):
     campaign(tmp_path, capsys, 5_000, SHORT, "--arq", "selective")
 
