@@ -198,6 +198,7 @@ def test_both_paths_carry_one_stream_and_skew_repeats_nothing():
 def test_a_path_that_dies_is_avoided_and_tried_again():
     rng = random.Random(seed())
     dead, sent = [True], []
+    wait = 8  # longer than the way of a frame through the queue and back
 
     def mortal(data, now):
         return [] if dead else [(20, data)]
@@ -209,9 +210,9 @@ def test_a_path_that_dies_is_avoided_and_tried_again():
         sent.append([len(wire.sent) for wire in pair.down])
         if len(sent) == 2:
             dead.clear()
-            await ctx.tick().repeat(64 * 64 * 2 + 64)
+            await ctx.tick().repeat(64 * 64 * wait + 64)
 
-    cross(pair, parts, paths=2, wait=2, between=between)
+    cross(pair, parts, paths=2, wait=wait, between=between)
     host, _ = pair.counts
     assert host["retry_failed"] == 0 and host["retry_timeout"] >= 2, host
     first, second = sent
