@@ -116,7 +116,7 @@ def campaign() -> list[Case]:
         Case("old frames", "1% of all frames come again up to 524 us later",
              {**hit(twice=0.01), "lateness": LIFETIME}, shows=("twice", "duplicate")),
         Case("flapping paths", "both paths die in turn, again and again", retry_wait=20,
-             flap_us=200, shows=("lost", "repeated", "path 1")),
+             flap_us=300, shows=("lost", "repeated", "path 1")),
         Case("slow ends", "both ends take nothing for up to 100 us, again and again",
              stall=share(0.3), shut_us=100),
         *(Case(f"starving {cls}", f"both ends take no {what} of some slots for 200 to 400 us, "
