@@ -40,8 +40,9 @@ class Mac(wiring.Component):
     max_frame : int
         Largest frame that is received, in bytes without FCS.
     tx_depth, rx_depth : int
-        Beats in the two crossings; powers of two. ``rx_depth`` is 2 KiB by default, whatever the
-        width: 16 us at line rate.
+        Beats in the two crossings; powers of two. By default ``rx_depth`` is 2 KiB, whatever the
+        width: 16 us at line rate; ``tx_depth`` is 128 bytes, or 4 beats if that is more. A frame
+        that waits there takes no more TLPs; so what does not have to be there should not be.
     rx_domain, tx_domain : str
         Clock domains of ``gmii.rx`` and ``gmii.tx``, at 125 MHz.
 
@@ -59,9 +60,11 @@ class Mac(wiring.Component):
         One cycle in ``sync`` per frame received, of exactly one of them.
     """
 
-    def __init__(self, width, *, max_frame=4400, tx_depth=16, rx_depth=None,
+    def __init__(self, width, *, max_frame=4400, tx_depth=None, rx_depth=None,
                  rx_domain="gmii_rx", tx_domain="gmii_tx"):
         check_width(width)
+        if tx_depth is None:
+            tx_depth = max(4, 128 * 8 // width)
         if rx_depth is None:
             rx_depth = 2048 * 8 // width
         self._domains = {"rx": rx_domain, "tx": tx_domain}

@@ -195,7 +195,8 @@ class FrameBuffer(wiring.Component):
 
     A chunk that does not fill a beat is a cycle without output. A frame starts when as many beats
     are ready as such cycles can follow (``reserve``), or all of it is. From then on its beats are
-    offered every cycle. Latency one cycle and that wait.
+    offered every cycle. Latency one cycle and that wait. Behind two whole frames it takes no other:
+    TLPs that wait before it can share one.
 
     Parameters
     ----------
@@ -247,14 +248,15 @@ class FrameBuffer(wiring.Component):
         stored = data.StructLayout({"beat": layout, "reserve": range(COUNT_MAX + 2)})
         m.submodules.words = words = fifo.SyncFIFO(width=stored.size, depth=depth)
         into, head = Signal(stored), data.View(stored, words.r_data)
-        ends = Signal(range(depth + 1))  # last beats in the queue
-        started, may_start = Signal(), Signal()
+        ends = Signal(2)  # last beats in the queue
+        started, may_start, room = Signal(), Signal(), Signal()
         m.d.comb += [
             into.beat.eq(beat),
             into.reserve.eq(i.payload.meta.reserve),
             words.w_data.eq(into),
-            words.w_en.eq(i.valid),
-            i.ready.eq(words.w_rdy),
+            room.eq(~(self.first & ends[1])),
+            words.w_en.eq(i.valid & room),
+            i.ready.eq(words.w_rdy & room),
             # Without an end in the queue all of it is one frame.
             may_start.eq((ends != 0) | (words.level >= head.reserve)),
             o.payload.eq(head.beat),
