@@ -71,8 +71,8 @@ def test_tlps_come_out_as_they_went_in(width, split):
             ctx.set(dut.tx.route.payload, {
                 "dst_slot": request.session if request.direct else request.row,
                 "src_node": 0x123, "dst_node": 0x456, "tag": 0xBEEF,
-                "seq": seq, "ack": 3, "crx": rng.getrandbits(1), "credit": entries[1],
-                "credits": entries, "ok": 1})
+                "seq": seq, "ack": 3, "crx": request.consumes and rng.getrandbits(1),
+                "credit": entries[1], "credits": entries, "ok": 1})
             seq += request.consumes
             ctx.set(dut.tx.route.valid, 1)
             await ctx.tick().until(dut.tx.route.ready)

@@ -194,10 +194,10 @@ def test_lookups_are_checked():
         HostTable(lookups=0)
 
 
-@pytest.mark.parametrize("ports", [1, 5, 32])
-def test_lookup_while_windows_change(ports):
+@pytest.mark.parametrize("ports, shared", [(1, False), (5, False), (32, False), (5, True)])
+def test_lookup_while_windows_change(ports, shared):
     rng = random.Random(seed())
-    dut = HostTable(ports=ports)
+    dut = HostTable(ports=ports, shared=shared)
     count = 600 if ports < 32 else 250
     monitor = Monitor(dut, ports, (0, 1))
     # Every port is configured before the first question, so that questions find something.
@@ -239,6 +239,37 @@ def test_lookup_latency_and_throughput():
 
     simulate(dut, bench, background=[monitor.run, take(dut.result0, 1.1, rng)])
     assert monitor.latency == {2} and monitor.done == {0: 200, 1: 0}
+
+
+def test_latency_and_throughput_of_shared_lookups():
+    """One of each in two cycles; whoever does not take a result holds up nobody."""
+    rng = random.Random(seed())
+    dut = HostTable(ports=8, shared=True)
+    monitor = Monitor(dut, 8, (0, 1))
+
+    async def both(ctx):
+        await configure(dut, [random_update(rng, 8) for _ in range(300)])(ctx)
+        start = monitor.now
+        await ask(dut.lookup0, monitor.model, 100, rng)(ctx)
+        await ctx.tick().repeat(3)
+        assert monitor.now - start <= 2 * 100 + 4
+        # Now the other one takes nothing, and gets no more than one.
+        ctx.set(dut.result1.ready, 0)
+        ctx.set(dut.lookup1.valid, 1)
+        await ctx.tick().repeat(5)
+        assert monitor.done[1] + len(monitor.pending[1]) == 101
+        start = monitor.now
+        await ask(dut.lookup0, monitor.model, 100, rng)(ctx)
+        assert monitor.now - start <= 2 * 100 + 4
+        assert len(monitor.pending[1]) == 1
+
+    async def other(ctx):
+        ctx.set(dut.result1.ready, 1)
+        await ctx.tick().repeat(301)
+        await ask(dut.lookup1, monitor.model, 100, rng)(ctx)
+
+    simulate(dut, both, other, background=[monitor.run, take(dut.result0, 1.1, rng)])
+    assert monitor.latency == {2}
 
 
 def scenario(ports, updates, questions):

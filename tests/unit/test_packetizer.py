@@ -83,7 +83,7 @@ class Link:
             "dst_slot": rng.randrange(256), "src_slot": rng.randrange(256),
             "path": rng.randrange(16), "stream": rng.randrange(16), "tag": rng.randrange(1 << 16),
             "seq": self.seq, "ack": rng.randrange(1 << 24), "ar": rng.getrandbits(1),
-            "crx": rng.random() < self.extension, "ok": row not in self.unroutable,
+            "crx": consumes and rng.random() < self.extension, "ok": row not in self.unroutable,
             "session": row, "paths": rng.randrange(1, 1 << 16), "epoch": rng.randrange(4),
             "credit": self.credit(rng.randrange(3)), "credits": [self.credit(n) for n in range(3)],
         } | self.fixed.get(row, {})

@@ -388,8 +388,9 @@ class FabricEngine(wiring.Component):
             link.node.eq(self.node),
             link.words.eq(rx.words),
             link.ack_delay.eq(self.ack_delay),
-            # An eighth of the first wait: 31 us of 250 us.
-            link.nak_delay.eq(Mux(self.retry_wait[13:].any(), ~0, self.retry_wait << 3)),
+            # The first wait. Less is not enough where queues are long: each NAK that is said
+            # again while the answer to the last one is still on its way brings a window more.
+            link.nak_delay.eq(Mux(self.retry_wait[10:].any(), ~0, self.retry_wait << 6)),
             link.rows.eq(self.rows),
             link.bound.eq(self.open),
             link.lives.eq(self.lives),

@@ -26,12 +26,13 @@ def beats_for(width, headers, units):
 
 
 def grants_in(width, regions):
-    """Grants for three regions of so many beats: up to 32 TLPs each, 16 non-posted ones."""
+    """Grants for three regions of so many beats: up to 32 TLPs each, 16 non-posted ones, and 16
+    completions if the width is that of a small region."""
     return tuple(
         grants_for(width, beats, headers=max(
             n for n in range(1, headers + 1) if n == 1 or beats_for(width, n, units) <= beats))
-        for beats, headers, units in zip(regions, (32, 16, 32), (LARGEST, 2, LARGEST),
-                                         strict=True))
+        for beats, headers, units in zip(
+            regions, (32, 16, 16 if width <= 64 else 32), (LARGEST, 2, LARGEST), strict=True))
 
 
 def host_grants(width):

@@ -4,12 +4,12 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..crc import CRC16_CCITT_FALSE, CRC32C, data_matrix, xor_tree, zeros_crc
+from ..crc import CRC16_CCITT_FALSE, data_matrix, xor_tree, zeros_crc
 from ..stream import check_width
+from .control_body import ControlBody, credit_bytes, wire
 from .format import (
-    ACK_BYTES, BODY_CRC_BYTES, CREDIT_BYTES, ETHERTYPE, EVENT_BYTES, HCRC_OFFSET, HCRC_START,
-    HEADER_BYTES, HELLO_BYTES, HELLO_SIZES, MAC_PREFIX, SACK_COUNT_BYTES, SACK_WORD_BYTES, VERSION,
-    EventCode, FrameType,
+    BODY_CRC_BYTES, CREDIT_BYTES, ETHERTYPE, EVENT_BYTES, HCRC_OFFSET, HCRC_START, HEADER_BYTES,
+    MAC_PREFIX, VERSION, EventCode, FrameType,
 )
 from .planner import FramePlan
 from .replay import FrameNote, cells_for
@@ -19,24 +19,6 @@ from .types import EPOCH_BITS, NO_ROW, Control, FrameRoute, Greeting, Hello, Rep
 __all__ = ["PreambleBeat", "PreambleBuilder"]
 
 GUARDED_BYTES = HCRC_OFFSET - HCRC_START
-#: The longest bodies are those of a SACK without words and of HELLO; or of a SACK with a word.
-BODY_BYTES = max(ACK_BYTES + SACK_COUNT_BYTES, HELLO_BYTES)
-SACK_BYTES = ACK_BYTES + SACK_COUNT_BYTES + SACK_WORD_BYTES
-
-
-def wire(value, size):
-    """``value`` as ``size`` bytes, big endian, the first byte in the low bits."""
-    value = Value.cast(value)
-    assert len(value) <= 8 * size
-    value = Cat(value, Const(0, 8 * size - len(value)))
-    return Cat(value.word_select(n, 8) for n in reversed(range(size)))
-
-
-def credit_bytes(credit):
-    """A credit extension or an entry of an ACK."""
-    return Cat(wire(credit.cls, 1), wire(credit.generation, 1), wire(credit.header_limit, 2),
-               wire(credit.data_limit, 2), wire(credit.echo, 2))
-
 
 #: Events that begin a life of a row, or ask for one.
 LIFE_EVENTS = (EventCode.BIND, EventCode.RESET, EventCode.RESET_DONE)
@@ -121,10 +103,10 @@ class PreambleBuilder(wiring.Component):
     def __init__(self, width, *, cells, cell, selective=False):
         self._width = check_width(width)
         self._cells, self._cell = cells, cell
-        self._selective = selective
-        #: Of the longest body, and the longest preamble.
-        self._body_bytes = SACK_BYTES if selective else BODY_BYTES
-        self._bytes = HEADER_BYTES + CREDIT_BYTES + self._body_bytes + BODY_CRC_BYTES
+        self._body = ControlBody(selective=selective)
+        # Of control frames only EVENTs have a credit extension, and they are short.
+        self._bytes = HEADER_BYTES + max(4 * self._body.most,
+                                         CREDIT_BYTES + EVENT_BYTES + BODY_CRC_BYTES)
         super().__init__({
             "plan": In(FramePlan),
             "plan_valid": In(1),
@@ -158,8 +140,13 @@ class PreambleBuilder(wiring.Component):
         route = Signal(FrameRoute, reset_less=True)
         need, reserved = Signal(range(self._cells + 1)), Signal(range(self._cells + 1))
         load, free = Signal(), Signal()
-        self._kind, self._control, self._plan, self._route = kind, control, plan, route
-        self._greeting, self._words = greeting, reply.words
+        self._kind, self._plan, self._route = kind, plan, route
+        m.submodules.body = body = self._body
+        m.d.comb += [
+            body.kind.eq(kind), body.control.eq(control), body.credits.eq(route.credits),
+            body.greeting.eq(greeting), body.about.eq(self.about),
+            body.word.eq(route.word), body.with_word.eq(reply.words),
+        ]
 
         is_hello = ~again & ((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK))
         is_reply = is_hello | ~again & ((kind == FrameType.ACK) | (kind == FrameType.SACK))
@@ -190,6 +177,14 @@ class PreambleBuilder(wiring.Component):
                               width=self._width, cell=self._cell)),
             self.look.payload.eq(self.repeat.cell),
         ]
+
+        def build():
+            """All is known that the frame needs."""
+            m.next = "Build"
+            with m.If(plan.count == 0):
+                m.d.comb += body.start.eq(1)
+                m.next = "Body"
+
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += [plan.eq(self.plan), again.eq(0), reserved.eq(0)]
@@ -237,7 +232,7 @@ class PreambleBuilder(wiring.Component):
                 # The answer may come with the request's `ready`, before it or after it.
                 m.d.comb += [self.request.valid.eq(1), self.route.ready.eq(1)]
                 with m.If(self.request.ready & self.route.valid):
-                    m.next = "Build"
+                    build()
                 with m.Elif(self.request.ready):
                     m.next = "Route"
                 with m.Elif(self.route.valid):
@@ -245,10 +240,13 @@ class PreambleBuilder(wiring.Component):
             with m.State("Answered"):
                 m.d.comb += self.request.valid.eq(1)
                 with m.If(self.request.ready):
-                    m.next = "Build"
+                    build()
             with m.State("Route"):
                 m.d.comb += self.route.ready.eq(1)
                 with m.If(self.route.valid):
+                    build()
+            with m.State("Body"):
+                with m.If(body.done):
                     m.next = "Build"
             with m.State("Build"):
                 with m.If(free):
@@ -314,7 +312,7 @@ class PreambleBuilder(wiring.Component):
 
     def _preamble(self, m):
         """All bytes of the preamble, and how many dwords of them count."""
-        kind, plan, route = self._kind, self._plan, self._route
+        kind, plan, route, body = self._kind, self._plan, self._route, self._body
         guarded = Cat(
             wire(Cat(kind, Const(VERSION, 4)), 1),
             wire(Cat(Mux(kind == FrameType.TLP, plan.count, 0), Const(0, 1), route.ar,
@@ -339,55 +337,23 @@ class PreambleBuilder(wiring.Component):
 
         header = Cat(mac(route.dst_node), mac(route.src_node), wire(Const(ETHERTYPE, 16), 2),
                      guarded, wire(hcrc, 2))
-        body, body_dwords = self._body(m)
+
+        # Behind the header: the extension; the body, or before the bytes of DATA their offset and
+        # their number, which is without the CRC.
+        place = Cat(wire(plan.offset << 2, 2), wire((plan.dwords - 1)[:11] << 2, 2))
+        is_data, is_control = kind == FrameType.DATA, plan.count == 0
+        more = CREDIT_BYTES // 4
+        plain = [Mux(is_control, dword, 0) for dword in body.dwords]
+        plain[0] = Mux(is_control, body.dwords[0], Mux(is_data, place, 0))
+        moved = [extension.word_select(n, 32) for n in range(more)]
+        moved += plain[:(EVENT_BYTES + BODY_CRC_BYTES) // 4]
+        rest = [Mux(route.crx, b, a) for a, b in zip(plain, moved, strict=False)]
+        rest += plain[len(moved):] or moved[len(plain):]
         words = Signal(8 * self._bytes)
         size = Signal(range(self._bytes // 4 + 1))
         m.d.comb += [
-            words.eq(Cat(header, Mux(route.crx, Cat(extension, body), body))),
-            size.eq(HEADER_BYTES // 4 + Mux(route.crx, CREDIT_BYTES // 4, 0) + body_dwords),
+            words.eq(Cat(header, rest)),
+            size.eq(HEADER_BYTES // 4 + Mux(route.crx, more, 0)
+                    + Mux(is_control, body.size, is_data)),
         ]
         return words, size
-
-    def _body(self, m):
-        """The body of a control frame with its CRC, and its dwords; or what a DATA begins with."""
-        kind, control, plan, route = self._kind, self._control, self._plan, self._route
-        event = Cat(wire(control.code, 1), wire(Const(0, 8), 1), wire(control.generation, 2),
-                    wire(control.argument, 4))
-        entries = Cat(credit_bytes(credit) for credit in route.credits)
-        assert len(event) == 8 * EVENT_BYTES and len(entries) == 8 * ACK_BYTES
-        no_words = Const(0, 8 * SACK_COUNT_BYTES)
-        hello = self._hello()
-        # Each ends where the longest does: zeros before a message do not matter to the tree.
-        longest = self._body_bytes
-        is_sack, words = kind == FrameType.SACK, self._words & self._selective
-        bodies = [(kind == FrameType.ACK, entries), (is_sack & ~words, Cat(entries, no_words)),
-                  (kind == FrameType.EVENT, event),
-                  ((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK), hello)]
-        if self._selective:
-            one = wire(Const(1, 16), 2)
-            bodies += [(is_sack & words, Cat(entries, one, Const(0, 16), wire(route.word, 8)))]
-        message, initial, plain, size = 0, 0, 0, 0
-        for mine, body in bodies:
-            length = len(body) // 8
-            message |= Mux(mine, body << 8 * (longest - length), 0)
-            initial |= Mux(mine, zeros_crc(CRC32C, length), 0)
-            plain |= Mux(mine, body, 0)
-            size |= Mux(mine, (length + BODY_CRC_BYTES) // 4, 0)
-        crc = xor_tree(m, message[:8 * longest], data_matrix(CRC32C, longest)) ^ initial
-        for mine, body in bodies:
-            plain |= Mux(mine, crc[:32] << len(body), 0)
-        # Before the bytes of DATA: their offset and their number, which is without the CRC.
-        place = Cat(wire(plan.offset << 2, 2), wire((plan.dwords - 1)[:11] << 2, 2))
-        is_data = kind == FrameType.DATA
-        has_records = plan.count != 0
-        return (Mux(has_records, Mux(is_data, place, 0), plain[:8 * (longest + BODY_CRC_BYTES)]),
-                Mux(has_records, is_data, size))
-
-    def _hello(self):
-        """The body of HELLO and HELLO_ACK."""
-        fields = {k: self.about[k] for k, _ in data.Layout.cast(Hello)}
-        fields |= {k: self._greeting[k] for k in ("nonce", "offered", "echoed")}
-        body = Cat(wire(value, size)
-                   for value, size in zip(fields.values(), HELLO_SIZES, strict=True))
-        assert len(body) == 8 * HELLO_BYTES
-        return body

@@ -69,9 +69,10 @@ class FrameRoute(data.Struct):
     """What the link knows about the frame that is to be sent.
 
     Without ``ok`` there is no way for the frame: its TLPs are dropped and counted. ``credits`` (P,
-    NP, Cpl) are the entries of an ACK, ``credit`` is the extension, sent if ``crx``. ``session``
-    and ``epoch`` are for those who keep the frame, and ``paths`` are all that it may take. ``word``
-    is that of a SACK: bit i is set if frame ``ack + 1 + i`` came.
+    NP, Cpl) are the entries of an ACK, ``credit`` is the extension, sent if ``crx``, which only a
+    frame with a number has. ``session`` and ``epoch`` are for those who keep the frame, and
+    ``paths`` are all that it may take. ``word`` is that of a SACK: bit i is set if frame
+    ``ack + 1 + i`` came.
     """
 
     dst_node: 12

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.csr import RegisterFile, RegisterPort, connect_ports
 from dxpu.mapping.commit import RowCommit
-from dxpu.mapping.lookup import Lookup
+from dxpu.mapping.lookup import Lookup, SharedLookup
 from dxpu.mapping.registers import box_block, host_block
 from dxpu.mapping.types import (
     BoxRow, ConfigUpdate, HostRow, LookupRequest, LookupResult, RowEvent,
@@ -29,7 +29,8 @@ class HostTable(wiring.Component):
 
     Lookups are independent of each other: latency two cycles, one per cycle each, in order; of
     overlapping windows the lowest port wins. They do not look at ``used``: what to do with traffic
-    for an unbound port is the switch's decision.
+    for an unbound port is the switch's decision. With ``shared`` they take turns
+    (:class:`~dxpu.mapping.lookup.SharedLookup`), for half of the logic.
 
     Parameters
     ----------
@@ -37,6 +38,7 @@ class HostTable(wiring.Component):
         Downstream ports, 1 to 32.
     lookups : int
         Independent lookup pipelines, 1 or more.
+    shared : bool
 
     Members
     -------
@@ -52,11 +54,11 @@ class HostTable(wiring.Component):
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
     """
 
-    def __init__(self, *, ports=8, lookups=2):
+    def __init__(self, *, ports=8, lookups=2, shared=False):
         self._ports = check_rows("ports", ports)
         if not isinstance(lookups, int) or lookups < 1:
             raise ValueError(f"lookups must be a positive integer, not {lookups!r}")
-        self._lookups = lookups
+        self._lookups, self._shared = lookups, shared
         self.block = host_block(ports)
         members = {
             "config": In(ConfigUpdate),
@@ -75,11 +77,20 @@ class HostTable(wiring.Component):
         m = Module()
         m.submodules.follower = follower = WindowFollower(ports=self._ports)
         m.d.comb += follower.config.eq(self.config)
-        for n in range(self._lookups):
-            m.submodules[f"lookup{n}"] = lookup = Lookup(ports=self._ports)
+        ends = []
+        if self._shared:
+            m.submodules.lookup = lookup = SharedLookup(ports=self._ports, lookups=self._lookups)
             m.d.comb += lookup.windows.eq(follower.windows)
-            connect(m, wiring.flipped(getattr(self, f"lookup{n}")), lookup.request)
-            connect(m, lookup.result, wiring.flipped(getattr(self, f"result{n}")))
+            ends += [(getattr(lookup, f"request{n}"), getattr(lookup, f"result{n}"))
+                     for n in range(self._lookups)]
+        else:
+            for n in range(self._lookups):
+                m.submodules[f"lookup{n}"] = lookup = Lookup(ports=self._ports)
+                m.d.comb += lookup.windows.eq(follower.windows)
+                ends.append((lookup.request, lookup.result))
+        for n, (request, result) in enumerate(ends):
+            connect(m, wiring.flipped(getattr(self, f"lookup{n}")), request)
+            connect(m, result, wiring.flipped(getattr(self, f"result{n}")))
 
         file, commit = _managed(m, self, self._ports, with_slot=True)
         for n, (row, binding, w) in enumerate(zip(self.rows, commit.rows, follower.windows,

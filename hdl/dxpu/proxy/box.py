@@ -58,7 +58,7 @@ class BoxProxy(wiring.Component):
     #: Bytes of those towards PCIe at 32 and 64 bits, posted and non-posted requests, completions:
     #: for posted ones what is under way, and told, while frames of 1500 bytes fill a line of
     #: 1 Gb/s. As many beats for wider ones.
-    REGIONS = (8192, 1024, 4096)
+    REGIONS = (8192, 1024, 2048)
 
     def __init__(self, width, *, slots=8, paths=2, sessions=4, split=False, arq="go-back-n"):
         if slots not in range(1, 17):

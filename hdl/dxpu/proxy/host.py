@@ -86,7 +86,8 @@ class HostProxy(wiring.Component):
         self._tracking = SlotTracking(width, ports=ports, depth=self._depth,
                                       requests=max(64, self.REQUESTS * 8 // width))
         self._links = HostLinks(rows=ports)
-        self._table = HostTable(ports=ports, lookups=2)
+        # A TLP has two beats or more at these widths, so a lookup in two cycles is enough.
+        self._table = HostTable(ports=ports, lookups=2, shared=width <= 64)
         flow = FlowControl.of(width, host_grants(width))
         self._engine = FabricEngine(width, rows=ports, paths=paths, sessions=sessions, split=split,
                                     arq=arq, flow=flow)
