@@ -48,6 +48,8 @@ class ControlBody(wiring.Component):
     -------
     start, done : 1
         Strobes; ``done`` is the last cycle in which ``dwords`` are not complete.
+    clear : 1
+        Strobe: there is no body, all ``dwords`` are zero.
     kind : :class:`~.format.FrameType`
     control, credits, greeting, about
         What EVENT, ACK and SACK, HELLO and HELLO_ACK say; the latter two.
@@ -65,6 +67,7 @@ class ControlBody(wiring.Component):
         self.most = (longest + BODY_CRC_BYTES) // 4
         super().__init__({
             "start": In(1),
+            "clear": In(1),
             "done": Out(1),
             "kind": In(FrameType),
             "control": In(Control),
@@ -84,25 +87,30 @@ class ControlBody(wiring.Component):
             (FrameType.ACK, FrameType.SACK): self._limits(),
             (FrameType.HELLO, FrameType.HELLO_ACK): self._hello(),
         }
+        # One list of all bodies: where that of a kind begins, and its length.
+        dwords = [body.word_select(n, 32) for body in bodies.values()
+                  for n in range(len(body) // 32)]
+        source, first = Signal(range(len(dwords))), Signal(range(len(dwords)))
         index, length = Signal(range(self.most + 1)), Signal(range(self.most + 1))
         dword, state = Signal(32), Signal(32)
         busy, last = Signal(), Signal()
+        begin = 0
         with m.Switch(self.kind):
             for kinds, body in bodies.items():
                 with m.Case(*kinds):
-                    m.d.comb += [
-                        dword.eq(Array(body.word_select(n, 32)
-                                       for n in range(len(body) // 32))[index]),
-                        length.eq(len(body) // 32),
-                    ]
+                    m.d.comb += [first.eq(begin), length.eq(len(body) // 32)]
+                begin += len(body) // 32
         with m.If((self.kind == FrameType.ACK) | (self.kind == FrameType.SACK) & ~self._has_word()):
             m.d.comb += length.eq(ACK_BYTES // 4 + (self.kind == FrameType.SACK))
-        m.d.comb += [last.eq(index == length), self.done.eq(busy & last)]
-        with m.If(self.start):
-            m.d.sync += [busy.eq(1), index.eq(0), state.eq(~0), self.dwords.eq(0)]
+        m.d.comb += [dword.eq(Array(dwords)[source]), last.eq(index == length),
+                     self.done.eq(busy & last)]
+        with m.If(self.start | self.clear):
+            m.d.sync += [busy.eq(self.start), source.eq(first), index.eq(0), state.eq(~0),
+                         self.dwords.eq(0)]
         with m.Elif(busy):
             m.d.sync += [
-                index.eq(index + 1), busy.eq(~last), self.size.eq(index + 1),
+                source.eq(source + 1), index.eq(index + 1), busy.eq(~last),
+                self.size.eq(index + 1),
                 # The register is as wide as the message goes on: both count alike.
                 state.eq(xor_tree(m, state ^ dword, state_matrix(CRC32C, 4))),
             ]

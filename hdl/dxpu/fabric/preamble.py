@@ -181,6 +181,7 @@ class PreambleBuilder(wiring.Component):
         def build():
             """All is known that the frame needs."""
             m.next = "Build"
+            m.d.comb += body.clear.eq(1)
             with m.If(plan.count == 0):
                 m.d.comb += body.start.eq(1)
                 m.next = "Body"
@@ -343,8 +344,8 @@ class PreambleBuilder(wiring.Component):
         place = Cat(wire(plan.offset << 2, 2), wire((plan.dwords - 1)[:11] << 2, 2))
         is_data, is_control = kind == FrameType.DATA, plan.count == 0
         more = CREDIT_BYTES // 4
-        plain = [Mux(is_control, dword, 0) for dword in body.dwords]
-        plain[0] = Mux(is_control, body.dwords[0], Mux(is_data, place, 0))
+        plain = list(body.dwords)
+        plain[0] |= Mux(is_data, place, 0)
         moved = [extension.word_select(n, 32) for n in range(more)]
         moved += plain[:(EVENT_BYTES + BODY_CRC_BYTES) // 4]
         rest = [Mux(route.crx, b, a) for a, b in zip(plain, moved, strict=False)]
