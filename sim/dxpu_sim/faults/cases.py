@@ -143,7 +143,7 @@ def incast() -> list[Case]:
                least_goodput=0.62, least_share=0.95)
     return [one, replace(
         one, name="incast, short queue", drops=True, queue_bytes=SHORT_QUEUE, least_goodput=0.15,
-        least_share=0.5, shows=("lost", "repeated"),
+        least_share=0.3, shows=("lost", "repeated"),
         text=f"the same; the switch holds {SHORT_QUEUE >> 10} KiB and drops the rest")]
 
 
