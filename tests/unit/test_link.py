@@ -254,6 +254,28 @@ def follow_replies(dut, replies):
     return process
 
 
+@pytest.mark.parametrize("cycle", range(4))
+def test_a_frame_that_is_booked_as_its_session_begins_anew_counts_for_neither(cycle):
+    """The session ends in each cycle of the booking; the next frame of the new one is number 0."""
+    dut = Link(rows=len(ROWS), sessions=len(SESSIONS))
+
+    async def end(ctx):
+        await ctx.tick().repeat(5 + cycle)
+        ctx.set(dut.open, 0b001)
+        await ctx.tick()
+        ctx.set(dut.open, 0)
+
+    async def process(ctx):
+        set_up(ctx, dut)
+        await ctx.tick().repeat(5)
+        await commit(ctx, dut, frame(0, 0, ack=0), 0)
+        await ctx.tick().repeat(5)
+        assert ctx.get(dut.state[0].next) == 0
+        assert (await judge(ctx, dut, frame(0, 0))).accept
+
+    simulate(dut, process, end)
+
+
 def test_no_answer_takes_a_path_that_is_none():
     dut = Link(rows=len(ROWS), sessions=len(SESSIONS), paths=2)
     asked = []
