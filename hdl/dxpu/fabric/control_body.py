@@ -102,7 +102,7 @@ class ControlBody(wiring.Component):
                 begin += len(body) // 32
         with m.If((self.kind == FrameType.ACK) | (self.kind == FrameType.SACK) & ~self._has_word()):
             m.d.comb += length.eq(ACK_BYTES // 4 + (self.kind == FrameType.SACK))
-        m.d.comb += [dword.eq(Array(dwords)[source]), last.eq(index == length),
+        m.d.comb += [dword.eq(Cat(dwords).word_select(source, 32)), last.eq(index == length),
                      self.done.eq(busy & last)]
         with m.If(self.start | self.clear):
             m.d.sync += [busy.eq(self.start), source.eq(first), index.eq(0), state.eq(~0),
