@@ -102,6 +102,35 @@ def test_nothing_is_lost_and_order_is_kept(width, density):
     assert pulses["overflow"] == 0 and pulses["parked"] > 20
 
 
+def test_stamps_wrap():
+    """Each queue has seen nearly as many TLPs as its numbers count."""
+    rng = random.Random(seed())
+    dut, before = Gated(64), 9
+    start = 2**ClassQueues.STAMP_BITS - before
+    sent, got, ended = some(rng, 300, classes=(P, P, NP, CPL), largest=8), [], []
+
+    async def feed(ctx):
+        await ctx.tick().repeat(4 * ROWS + 2)  # the queues are made empty
+        ends = [memory.data[n] for memory in (dut.queues._tails, dut.queues._heads)
+                for n in range(4 * ROWS) if n % 4 < len(TlpClass)]
+        for end in ends:
+            ctx.set(end, dict(place=0, beats=0, packets=start))
+        await drive_packets(dut.queues.i, sent)(ctx)
+        ended.append(1)
+        while len(got) < len(sent):
+            await ctx.tick()
+        assert all(0 < ctx.get(end).packets < start for end in ends), "not all have wrapped"
+
+    async def allow(ctx):
+        while not ended:
+            ctx.set(dut.allow, rng.getrandbits(4 * ROWS))
+            await ctx.tick().repeat(rng.randint(1, 60))
+        ctx.set(dut.allow, -1)
+
+    simulate(dut, feed, allow, background=[collect_packets(dut.queues.o, 10**6, got)])
+    check_order(sent, got)
+
+
 @pytest.mark.parametrize("blocked, pass_", [(NP, (P, CPL)), (CPL, (P, NP)), (P, ())])
 def test_a_class_that_may_not_leave_stops_only_what_may_not_pass_it(blocked, pass_):
     """Others of the row pass, all of other rows do; later the rest comes, in order."""

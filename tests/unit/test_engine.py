@@ -115,16 +115,23 @@ def test_tlps_cross_both_ways(width, split):
 @pytest.mark.parametrize("loss", [0.02, 0.1])
 def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, split, loss):
     """Frames are lost both ways, and changed; acknowledgements and NAKs, too."""
-    rng = random.Random(seed())
     dut = Pair(width, split=split)
-    down = [write(rng, rng.randrange(ROWS)) for _ in range(80)]
-    up = [write(rng, rng.randrange(ROWS)) for _ in range(80)]
+    host, box = on_a_bad_wire(dut, loss, dut.set_up)
+    if loss > 0.05:
+        assert min(host["tx_repeated"], host["link_nak"], box["link_gap"]) > 0, (host, box)
+
+
+def on_a_bad_wire(dut, loss, prepare, watch=(), count=80):
+    """Send TLPs and events after ``prepare(ctx)``; returns the counts of both engines."""
+    rng = random.Random(seed())
+    down = [write(rng, rng.randrange(ROWS)) for _ in range(count)]
+    up = [write(rng, rng.randrange(ROWS)) for _ in range(count)]
     events = [dict(row=n % ROWS, code=EventCode.RESET, generation=n, argument=n * n)
               for n in range(10)]
     at_box, at_host, seen, host, box = [], [], [], {}, {}
 
     async def feed(ctx):
-        dut.set_up(ctx)
+        prepare(ctx)
         await drive_packets(dut.host.tlp_i, down, rng=rng, density=0.9)(ctx)
 
     async def harm(ctx):
@@ -141,14 +148,42 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, split, loss):
              collect_packets(dut.host.tlp_o, len(up), at_host),
              background=[harm, check_stream(dut.box.tlp_o), check_stream(dut.host.tlp_o),
                          check_stream(dut.host.frame_o[0]), count_pulses(dut.host, host),
-                         count_pulses(dut.box, box)])
+                         count_pulses(dut.box, box), *watch])
     assert rows_of(at_box) == rows_of(down)
     assert rows_of(at_host) == rows_of(up)
     assert [(e.row, e.generation, e.argument) for e in seen] == [
         (e["row"], e["generation"], e["argument"]) for e in events]
     assert host["tx_tlps"] == box["rx_tlps"] == len(down)
-    if loss > 0.05:
-        assert min(host["tx_repeated"], host["link_nak"], box["link_gap"]) > 0, (host, box)
+    return host, box
+
+
+@pytest.mark.parametrize("arq", ["go-back-n", "selective"])
+@pytest.mark.parametrize("before", [7, *(pytest.param(n, marks=pytest.mark.long)
+                                         for n in (1, 2))])
+def test_numbers_wrap(arq, before):
+    """The session is some frames short of 2**24, and the stamps of transmissions of 2**16."""
+    dut = Pair(64, arq=arq, sessions=1)
+    start = 2**24 - before
+    numbers = [engine.state[0][name] for engine in (dut.host, dut.box)
+               for name in ("seq", "next", "acked")]
+    seen = [set() for _ in numbers]
+
+    def prepare(ctx):
+        dut.set_up(ctx)
+        for engine in (dut.host, dut.box):
+            ctx.set(engine._link.state[0], dict(seq=start, next=start, acked=start))
+            if arq == "selective":
+                ctx.set(engine._retransmitter._stamp, 2**16 - before)
+
+    async def watch(ctx):
+        async for _, _, *values in ctx.tick().sample(*numbers):
+            for one, value in zip(seen, values, strict=True):
+                one.add(value)
+
+    counts, _ = on_a_bad_wire(dut, 0.1, prepare, [watch], count=24)
+    assert counts["tx_repeated"] > 0
+    for one in seen:
+        assert start in one and 0 < max(n for n in one if n < start) < 100
 
 
 def test_a_dead_wire_ends_a_session_and_an_open_begins_it_anew():

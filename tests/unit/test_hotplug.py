@@ -219,7 +219,7 @@ def random_write(rng, host):
 @pytest.mark.parametrize(("width", "ports", "identity", "steps"), [
     (64, 3, FULL, 140), (32, 1, None, 100),
     *(pytest.param(*p, marks=pytest.mark.long) for p in (
-        (64, 8, FULL, 6000), (32, 5, None, 4000), (512, 32, FULL, 4000)))])
+        (64, 8, FULL, 2000), (32, 5, None, 1500), (512, 32, FULL, 800)))])
 def test_random_steps(width, ports, identity, steps):
     """Events, clears, enables, resets, power states in any order: as the golden switch says."""
     rng = random.Random(seed() * 1000 + width + ports)
@@ -282,7 +282,8 @@ def test_random_steps(width, ports, identity, steps):
     host.simulate(main, deadline=3_000_000)
     print(kinds, golden.counts["interrupt"])
     assert golden.counts["interrupt"] == host.counts["interrupt"]
-    assert min(kinds.values()) > steps // 40
+    # Of many ports there is always one that holds the wire.
+    assert min(kinds.values()) > steps // (40 if ports < 32 else 80)
 
 
 @pytest.mark.parametrize(("msi", "rounds"), [
@@ -365,6 +366,10 @@ def test_nothing_after_the_write_that_forbids_it(width, rounds):
             at = len(host.msis)
             await host.write(ctx, where, register, on)
             await ctx.tick().repeat(60)
+            for _ in range(600):  # two of up to five beats each, of which few are taken
+                if {port for _, port in host.msis} == {0, 1}:
+                    break
+                await ctx.tick()
             late.extend(host.msis[at:])
             # Another one may come for an event that goes on after a pause of the condition.
             assert {port for _, port in host.msis} == {0, 1}

@@ -75,6 +75,31 @@ def test_three_frames_open_a_session():
     simulate(dut, process)
 
 
+def test_tags_wrap_and_none_is_zero():
+    """The counter of tags is a few short of 2**16 at both ends."""
+    dut = Ends()
+    tags = []
+
+    async def process(ctx):
+        play = Player(ctx, dut)
+        for end in (HOST, BOX):
+            play.boot(end, 0xFFFF)  # all ones, however it is turned
+        await ctx.tick().repeat(2)
+        for end in (HOST, BOX):
+            ctx.set(dut.ends[end].keeper._tag, 0xFFFE - end)
+        for _ in range(5):
+            await settle(play, [])
+            assert play.phase(HOST) == play.phase(BOX) == Phase.OPEN
+            assert play.tags(HOST) == play.tags(BOX)[::-1]
+            tags.append(play.tags(HOST))
+            await play.give_up(HOST)
+
+    simulate(dut, process)
+    assert all(0 not in pair for pair in tags)
+    for end in zip(*tags, strict=True):
+        assert len(set(end)) == len(end) and max(end) >= 0xFFFD and min(end) < 10
+
+
 def test_a_hello_while_open_changes_nothing_until_its_tag_is_used():
     """The peer was reset: its new session replaces the old one, which is lost, once."""
     dut, box = Ends(), {}
