@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 from amaranth import *
 from amaranth.hdl import Assert, Assume, Cover
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
 
 from dxpu.fabric import class_queues
@@ -32,23 +32,24 @@ class Small(ClassQueues):
 
     PACKETS, STAMP_BITS = 2, 4
 
-    def __init__(self, beats=BEATS):
-        super().__init__(32, rows=1, space=Space(beats))
+    def __init__(self, beats=BEATS, rows=1):
+        super().__init__(32, rows=rows, space=Space(beats))
 
     def _empty(self, m):
         m.d.sync += self._clearing.eq(0)
 
 
 class Ordered(wiring.Component):
-    """TLPs of any classes come at any time, and may or may not pass at any time. One of them, any,
-    is watched: it leaves once, as it came; before it no younger one of its class leaves, and none
-    at all if it is posted.
+    """TLPs of any rows and classes come at any time, and may or may not pass at any time. One of
+    them, any, is watched: it leaves once, as it came; before it no younger one of its row and class
+    leaves, and none at all of its row if it is posted.
 
     Data tells which packet is the watched one, and which are younger: bits 7 and 6.
     """
 
     valid: In(1)
     last: In(1)
+    row: In(1)
     cls: In(2)
     byte: In(6)
     watch: In(1)
@@ -64,44 +65,47 @@ class Ordered(wiring.Component):
         m = Module()
         m.submodules.dut = dut = self.dut
         i, o = dut.i, dut.o
-        came, kind, value = Signal(), Signal(2), Signal(6)  # the watched one
+        came, value = Signal(), Signal(6)  # the watched one
+        kind = Signal(data.StructLayout({"cls": 2, "row": 1}))
         inside, place = Signal(), Signal(range(BEATS))
         mine, now_mine, kept = Signal(), Signal(), Signal(6)
+        younger = came & ~now_mine & (self.row == kind.row)
         m.d.comb += [
             now_mine.eq(Mux(inside, mine, self.watch & ~came)),
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(1),
-            i.payload.data.eq(Cat(self.byte, came & ~now_mine, now_mine)),
-            Value.cast(i.payload.meta.cls).eq(self.cls),
+            i.payload.data.eq(Cat(self.byte, younger, now_mine)),
+            Value.cast(i.payload.meta.cls).eq(self.cls), i.payload.meta.row.eq(self.row),
             i.payload.meta.units.eq(Mux(inside, kept, self.byte)),
-            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(1),
-            o.ready.eq(self.ready),
+            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(~0),
+            o.ready.eq(self.ready), Assume(self.row < len(dut.wake)),
             Assume(self.cls < 3), Assume((place != BEATS - 1) | self.last),
         ]
         m.d.comb += Assume(~ResetSignal())  # it begins as after one
-        waiting, before = Signal(), Signal.like(Cat(self.last, self.cls, self.byte, self.watch))
-        m.d.sync += [waiting.eq(i.valid & ~i.ready),
-                     before.eq(Cat(self.last, self.cls, self.byte, self.watch))]
+        waiting, now = Signal(), Cat(self.last, self.row, self.cls, self.byte, self.watch)
+        before = Signal.like(now)
+        m.d.sync += [waiting.eq(i.valid & ~i.ready), before.eq(now)]
         with m.If(waiting):
-            m.d.comb += Assume(self.valid & (
-                before == Cat(self.last, self.cls, self.byte, self.watch)))
-        packet_class = Signal(2)
+            m.d.comb += Assume(self.valid & (before == now))
+        packet = Signal.like(kind)
         with m.If(inside):
-            m.d.comb += Assume(self.cls == packet_class)
+            m.d.comb += Assume((self.cls == packet.cls) & (self.row == packet.row))
         with m.If(i.valid & i.ready):
             m.d.sync += [inside.eq(~self.last), place.eq(Mux(self.last, 0, place + 1)),
-                         packet_class.eq(self.cls), mine.eq(now_mine),
+                         packet.cls.eq(self.cls), packet.row.eq(self.row), mine.eq(now_mine),
                          kept.eq(i.payload.meta.units)]
             with m.If(now_mine):
-                m.d.sync += [came.eq(1), kind.eq(self.cls)]
+                m.d.sync += [came.eq(1), kind.cls.eq(self.cls), kind.row.eq(self.row)]
                 with m.If(~inside):
                     m.d.sync += value.eq(self.byte)
 
         left, first = Signal(), Signal(init=1)
         out, out_class = o.payload.data[:8], Value.cast(o.payload.meta.cls)
-        known_value, known_kind = Signal(6), Signal(2)
+        known_value, known_kind, known_row = Signal(6), Signal(2), Signal()
         m.d.comb += [  # it may leave in the cycle in which it comes
-            known_value.eq(Mux(came, value, self.byte)), known_kind.eq(Mux(came, kind, self.cls)),
+            known_value.eq(Mux(came, value, self.byte)),
+            known_kind.eq(Mux(came, kind.cls, self.cls)),
+            known_row.eq(Mux(came, kind.row, self.row)),
         ]
         with m.If(o.valid & o.ready):
             m.d.sync += first.eq(o.payload.last)
@@ -109,7 +113,8 @@ class Ordered(wiring.Component):
             with m.If(first & out[7]):
                 m.d.comb += [Assert(~left), Assert(out[:6] == known_value),
                              Assert(o.payload.meta.units == known_value),
-                             Assert(out_class == known_kind)]
+                             Assert(out_class == known_kind),
+                             Assert(o.payload.meta.row == known_row)]
                 m.d.sync += left.eq(1)
             with m.If(first & out[6] & ~left):
                 m.d.comb += Assert((out_class != known_kind) & (known_kind != P.value))
@@ -143,6 +148,27 @@ class LeavesBeforePosted(Small):
 
     def _are_gone(self, left, older):
         return 1
+
+
+class Rows(Small):
+    """Of two rows."""
+
+    def __init__(self):
+        super().__init__(rows=2)
+
+
+class OneMemory(Rows):
+    """Mutant: rows write to the same places."""
+
+    def _address(self, row, cls, place):
+        return super()._address(C(0, 1), cls, place)
+
+
+class OtherRow(Rows):
+    """Mutant: of each row that waits is known what the other one has."""
+
+    def _are_ahead(self, filled, cls):
+        return super()._are_ahead(self._filled.word_select(~self.i.payload.meta.row[0], 4), cls)
 
 
 class Overfull(Small):
@@ -348,6 +374,11 @@ def test_order_and_content_are_kept(depth):
     prove(Ordered(), depth=depth, flat=True)
 
 
+@pytest.mark.parametrize("depth", [11, pytest.param(12, marks=pytest.mark.long)])
+def test_order_and_content_are_kept_in_each_row(depth):
+    prove(Ordered(Rows), depth=depth, flat=True)
+
+
 def test_a_tlp_is_passed_and_leaves():
     prove(Reached(), depth=14, mode="cover", flat=True)
 
@@ -355,6 +386,12 @@ def test_a_tlp_is_passed_and_leaves():
 @pytest.mark.parametrize("mutant", [
     PassesPosted, LeavesBeforePosted, Overfull, pytest.param(TooMany, marks=pytest.mark.long)])
 def test_order_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(Ordered(mutant), depth=13, flat=True)
+
+
+@pytest.mark.parametrize("mutant", [OneMemory, OtherRow])
+def test_order_in_each_row_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(Ordered(mutant), depth=13, flat=True)
 

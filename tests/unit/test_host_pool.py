@@ -48,6 +48,7 @@ def test_a_host_that_takes_nothing_holds_back_nobody(width):
 
     async def process(ctx):
         ctx.set(dut.active, 0b11)
+        await ctx.tick().until(dut.receiving == 0b11)
         await drive_packets(dut.i, sent)(ctx)
         assert not got and pulses["overflow"] == 0
         assert ctx.get(dut.receiving) == 0b11

@@ -95,16 +95,19 @@ class HostPool(wiring.Component):
             self.stat_overflow.eq(queues.stat_overflow),
         ]
 
-        # Nothing of a row is inside when as many have left as came.
-        enters = self.i.valid & self.i.ready & self.i.payload.last
+        enters = self.i.valid & self.i.ready & self.i.payload.first
         for n in range(self._rows):
-            inside = Signal(8, name=f"inside{n}")
-            m.d.sync += inside.eq(
-                inside + (enters & (self.i.payload.meta.row == n))
-                - (self.released_strobe & (self.released.row == n))
-                - (queues.stat_overflow & (came.row == n)))
+            inside, begins = Signal(8, name=f"inside{n}"), Signal(name=f"begins{n}")
+            m.d.comb += begins.eq(enters & (self.i.payload.meta.row == n))
+            m.d.sync += inside.eq(self._still_inside(
+                inside, begins, self.released_strobe & (self.released.row == n),
+                queues.stat_overflow & (came.row == n)))
             with m.If(~self.active[n]):
                 m.d.sync += self.receiving[n].eq(0)
-            with m.Elif(inside == 0):
+            with m.Elif((inside == 0) & ~begins):
                 m.d.sync += self.receiving[n].eq(1)
         return m
+
+    def _still_inside(self, inside, enters, leaves, dropped):
+        """Nothing of a row is inside when as many have left as began to come."""
+        return inside + enters - leaves - dropped
