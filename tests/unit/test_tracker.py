@@ -253,8 +253,7 @@ def test_a_fence_answers_every_entry_in_time(status):
 
 
 def test_answers_of_a_contained_slot():
-    """Completer Abort for it, Unsupported Request for another fenced slot; what changes meanwhile
-    counts from then on."""
+    """Completer Abort for it, Unsupported Request for another fenced slot."""
     statuses = []
 
     async def script(ctx, watch):
@@ -272,6 +271,29 @@ def test_answers_of_a_contained_slot():
 
     playing(SMALL, script).finish()
     assert len(statuses) == 4
+
+
+def test_software_that_ends_the_containment_before_the_sweep():
+    """What was open when the slot was contained is aborted; what comes later is not."""
+    async def script(ctx, watch):
+        for cycles in range(1, 60, 4):
+            ctx.set(watch.dut.abort, 1)
+            watch.golden.aborted = {0}
+            await ask(ctx, watch, *(read(n) for n in range(8)), slot=0)
+            before = watch.answered
+            ctx.set(watch.dut.fence, 1)
+            await ctx.tick().repeat(cycles)
+            ctx.set(watch.dut.abort, 0)
+            await fence(ctx, watch, 0)
+            await ctx.tick().repeat(10)
+            assert watch.answered == before + 8
+            watch.golden.aborted = set()
+            await ask(ctx, watch, read(1), read(2), slot=0)
+            await fence(ctx, watch, 0)
+            await ctx.tick().repeat(10)
+            assert watch.answered == before + 10
+
+    playing(SMALL, script).finish()
 
 
 def test_other_slots_go_on_while_a_slot_is_fenced():

@@ -120,7 +120,8 @@ class CompletionTracker(wiring.Component):
     fence : ``ports``
         Level, per slot. Acts on what is taken from the next cycle on.
     abort : ``ports``
-        Level, per slot: answers are Completer Abort.
+        Level, per slot: answers are Completer Abort, from when it rises until it has fallen and the
+        slot is drained or its fence is open: software may be quicker than the sweep.
     drained : ``ports``
         The slot has no open request; falls in the cycle after one was taken.
     deadline : cycles
@@ -185,6 +186,7 @@ class CompletionTracker(wiring.Component):
         self._known = Signal(reset_less=True)         #: there is an entry of this name
         self._stale = Signal(reset_less=True)         #: of another generation
         self._fenced = Signal(reset_less=True)        #: the slot is fenced
+        self._aborted = Signal(self._ports)           #: and what is left is aborted
         # What happens there.
         self._update = Signal(Entry)
         self._opened, self._partial, self._closed, self._marked = (Signal() for _ in range(4))
@@ -365,6 +367,7 @@ class CompletionTracker(wiring.Component):
     def _act_sweep(self, m):
         stage, e, answer = self._stage[3], self._entry, self.answer
         completion = answer.p.completion
+        m.d.sync += self._aborted.eq(self.abort | self._aborted & self.fence & ~self.drained)
         made = stage.sweep & self._fenced
         m.d.comb += [
             self.stat_answered.eq(made),
@@ -381,8 +384,9 @@ class CompletionTracker(wiring.Component):
                 answer.p.slot.eq(e.slot),
                 *(completion[name].eq(e[name]) for name in (
                     "requester_id", "tag", "tc", "attr", "lower_address", "locked")),
-                completion.status.eq(Mux(self.abort.bit_select(e.slot, 1), CompletionStatus.CA,
-                                         self._status)),
+                completion.status.eq(Mux(
+                    (self.abort | self._aborted).bit_select(e.slot, 1), CompletionStatus.CA,
+                    self._status)),
                 completion.completer_id.eq(Cat(C(0, 3), e.slot, self.bus)),
                 completion.byte_count.eq(e.end - e.lower_address[:2]),
             ]
