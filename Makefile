@@ -1,4 +1,5 @@
-# `make demo` runs the main job, `make test` every test. Both make the environment in .venv first.
+# `make demo` runs the main job, `make test` the tests, `make test-long` those that take minutes each.
+# All make the environment in .venv first.
 
 PYTHON ?= python3.11
 ifeq ($(shell command -v $(PYTHON) 2>/dev/null),)
@@ -20,7 +21,7 @@ test: $(STAMP) lint
 	DXPU_SEED=$(SEED) $(PYTEST) -m "not long" tests
 
 test-long: $(STAMP) lint
-	DXPU_SEED=$(SEED) $(PYTEST) tests
+	DXPU_SEED=$(SEED) $(PYTEST) -m long tests
 
 # Pages that are made from descriptions: registers, configuration spaces, ports.
 docs: $(STAMP)

@@ -219,7 +219,7 @@ def random_write(rng, host):
 @pytest.mark.parametrize(("width", "ports", "identity", "steps"), [
     (64, 3, FULL, 140), (32, 1, None, 100),
     *(pytest.param(*p, marks=pytest.mark.long) for p in (
-        (64, 8, FULL, 2000), (32, 5, None, 1500), (512, 32, FULL, 800)))])
+        (64, 8, FULL, 1000), (32, 5, None, 1000), (512, 32, FULL, 400)))])
 def test_random_steps(width, ports, identity, steps):
     """Events, clears, enables, resets, power states in any order: as the golden switch says."""
     rng = random.Random(seed() * 1000 + width + ports)
