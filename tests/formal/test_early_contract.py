@@ -185,7 +185,7 @@ class Shifty(EarlyMap):
         return m
 
 
-@pytest.mark.parametrize("depth", [16, pytest.param(24, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [16, pytest.param(20, marks=pytest.mark.long)])
 def test_in_turn(depth):
     prove(InTurn(), depth=depth)
 

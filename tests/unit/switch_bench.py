@@ -35,14 +35,14 @@ class Switch(wiring.Component):
             connect(m, getattr(switch, f"lookup{n}"), getattr(table, f"lookup{n}"))
             connect(m, getattr(table, f"result{n}"), getattr(switch, f"result{n}"))
         m.d.comb += table.config.eq(switch.config)
+        connect(m, wiring.flipped(self.malformed), switch.malformed)
         for name in ("upstream_i", "downstream_i"):
             connect(m, wiring.flipped(getattr(self, name)), getattr(switch, name))
         for name in ("upstream_o", "downstream_o"):
             connect(m, getattr(switch, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [*(getattr(switch, name).eq(getattr(self, name))
                        for name in ("present", "link_up", "press", "bound", "internal_error",
-                                    "peer_room", "late", "upstream_down", "malformed",
-                                    "malformed_header", "orderly")),
+                                    "peer_room", "late", "upstream_down", "orderly")),
                      *(getattr(self, name).eq(getattr(switch, name))
                        for name in ("link_active", "slot_off", "lives", "bus", "placeholder",
                                     "abort")),

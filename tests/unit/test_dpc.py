@@ -613,7 +613,7 @@ def random_step(rng, bench):
 
 @pytest.mark.parametrize(("width", "ports", "rounds", "steps"), [
     (64, 3, 2, 40), *(pytest.param(*p, marks=pytest.mark.long) for p in (
-        (64, 8, 10, 150), (32, 2, 10, 100), (512, 3, 10, 100)))])
+        (64, 8, 10, 80), (32, 2, 10, 60), (512, 3, 10, 60)))])
 def test_random_steps(width, ports, rounds, steps):
     """Errors, messages, links, controls, clears, one at a time: as the golden switch says."""
     rng = random.Random(seed() * 1000 + width + ports)
@@ -645,7 +645,11 @@ def test_random_steps(width, ports, rounds, steps):
                     bus = bench.golden.down[port].buses()[0]
                     _, out = await bench.step(ctx, [], [(port, message(
                         rng.choice([COR, NONFATAL, FATAL]), 0, bus << 8 | rng.randrange(8)))])
-                elif what < 0.27:
+                elif what < 0.23:
+                    port = rng.choice([UP, *range(ports)])
+                    if port == UP or bench.golden.link_active(port):
+                        await bench.malformed(ctx, port)
+                elif what < 0.28:
                     await bench.step(ctx, [bench.control(rng.randrange(ports) + 1, rng.choice(
                         [0x41, 0x42, 0x49, 0x5A]))])
                 elif what < 0.4:

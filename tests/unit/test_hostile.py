@@ -19,7 +19,7 @@ def test_every_way_to_be_hostile():
     tlps = drawn(6000, writes=True)
     assert {t.kind for t in tlps} == set(HostileSource.KINDS)
     assert all(t.raw and len(t.raw) % 4 == 0 for t in tlps)
-    assert {malformed(t.raw) for t in tlps} == set(Malformed)
+    assert {malformed(t.raw, 128) for t in tlps} == set(Malformed)
     fine = [classify(t.raw) for t in tlps if malformed(t.raw) is Malformed.NONE]
     assert {(i.fmt, i.type) for i in fine if not i.is_message} == {
         pair for name, pair in KINDS.items() if not name.startswith("Msg")}

@@ -42,8 +42,20 @@ def watch(dut, pulses):
     return process
 
 
-def run(width, packets, *, rng=None, densities=(1, 1), dut=None):
-    """Put ``packets`` through a parser; return what leaves it and the causes it reported."""
+def limited(dut, limits):
+    """Background process that sets Max_Payload_Size of each TLP only with its first beat."""
+    async def process(ctx):
+        for limit in limits:
+            ctx.set(dut.max_payload, limit)
+            await ctx.tick().until(dut.i.valid & dut.i.ready & dut.i.payload.first)
+    return process
+
+
+def run(width, packets, *, rng=None, densities=(1, 1), dut=None, limits=()):
+    """Put ``packets`` through a parser; return what leaves it and the causes it reported.
+
+    ``limits``: the codes of Max_Payload_Size for them, if there are any.
+    """
     dut = dut or Parser(width)
     causes = Causes()
     everything = Both()
@@ -59,7 +71,7 @@ def run(width, packets, *, rng=None, densities=(1, 1), dut=None):
                                 density=densities[1], discarded=everything.discarded)
     simulate(dut, drive_packets(dut.i, packets, rng=rng, density=densities[0]), settle,
              background=[check_stream(dut.i, "i"), check_stream(dut.o, "o"),
-                         collector, watch(dut, causes)], deadline=deadline)
+                         collector, watch(dut, causes), limited(dut, limits)], deadline=deadline)
     return everything.seen, causes
 
 
@@ -83,12 +95,12 @@ class Both(list):
         self.seen.append(packet)
 
 
-def compare(packets, out, causes):
+def compare(packets, out, causes, limits=None):
     """Every packet came through unchanged, in order, and was classified as the model does."""
     assert [p.data for p in out] == [p.data for p in packets]
     expected = []
-    for sent, got in zip(packets, out, strict=True):
-        cause = golden.malformed(sent.data)
+    for sent, got, limit in zip(packets, out, limits or [5] * len(packets), strict=True):
+        cause = golden.malformed(sent.data, 128 << limit)
         assert got.discard == (sent.discard or cause is not Malformed.NONE), cause
         if cause is not Malformed.NONE and not sent.discard:
             expected.append(cause)
@@ -145,8 +157,29 @@ def test_well_formed(width, data, gaps):
 @given(data=st.lists(tlps(hostile=True), min_size=1, max_size=16), gaps=st.integers(0, 999))
 def test_hostile(width, data, gaps):
     packets = [Packet(raw, discard=gaps % 7 == n % 7) for n, raw in enumerate(data)]
-    out, causes = run(width, packets, rng=random.Random(gaps), densities=(0.8, 0.8))
-    compare(packets, out, causes)
+    rng = random.Random(gaps)
+    limits = [rng.choice([0, 0, 0, 1, 2, 5]) for _ in packets]
+    out, causes = run(width, packets, rng=rng, densities=(0.8, 0.8), limits=limits)
+    compare(packets, out, causes, limits)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_max_payload_size(width):
+    """Data of as much as each size allows, and of a dword more; requests for more are no data."""
+    packets, limits = [], []
+    for limit in range(8):
+        most = min(1024, 32 << limit)
+        for kind in ("MWr32", "MWr64", "CplD", "MsgD"):
+            for length in {most, min(most + 1, 1024)}:
+                packets.append(Packet(golden.Tlp(
+                    *golden.KINDS[kind], length=length % 1024, first_be=15, last_be=15,
+                    message_code=0x7F, payload=bytes(4 * length)).pack()))
+                limits.append(limit)
+        packets.append(Packet(golden.Tlp(0, 0, length=0, first_be=15, last_be=15).pack()))
+        limits.append(limit)
+    out, causes = run(width, packets, limits=limits)
+    compare(packets, out, causes, limits)
+    assert causes == [Malformed.PAYLOAD] * 4 * 5
 
 
 def hostile_batch(rng, count):
@@ -166,7 +199,7 @@ def test_hostile_batch(width, densities):
 
 def test_the_batches_reach_every_cause():
     rng = random.Random(1)
-    found = {golden.malformed(p.data) for p in hostile_batch(rng, 4000)}
+    found = {golden.malformed(p.data, 64) for p in hostile_batch(rng, 4000)}
     assert found == set(Malformed)
 
 
@@ -175,8 +208,9 @@ def test_the_batches_reach_every_cause():
 def test_hostile_campaign(width):
     rng = random.Random(seed())
     packets = hostile_batch(rng, 8000)
-    out, causes = run(width, packets, rng=rng, densities=(0.9, 0.9))
-    compare(packets, out, causes)
+    limits = [rng.choice([0, 1, 5]) for _ in packets]
+    out, causes = run(width, packets, rng=rng, densities=(0.9, 0.9), limits=limits)
+    compare(packets, out, causes, limits)
 
 
 @pytest.mark.parametrize("width", [32, 64, 512])

@@ -163,6 +163,9 @@ class EventCode(IntEnum):
     :class:`PowerState`."""
     ERROR = 9
     """To a host. Argument: :class:`ErrorCode`."""
+    HEADER = 10
+    """To a host: of the TLP that the slot's next ERROR is about, the next dword of the header, the
+    first four times. Argument: the dword, its byte 0 least significant."""
 
 
 class PowerState(IntEnum):
@@ -181,6 +184,8 @@ class ErrorCode(IntEnum):
     """The slot took no posted TLP for too long."""
     OVERFLOW = 3
     """A TLP came that no credit had been granted for."""
+    MALFORMED = 4
+    """The slot sent a malformed TLP, which was removed."""
 
 
 class FenceReason(IntEnum):

@@ -21,6 +21,7 @@ from ..stream import PacketLayout, connect
 from ..switch.tracking import RowInfo
 from .box_slots import BoxSlots
 from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
+from .malformed import MalformedTeller
 from .row_parser import RowParser
 
 __all__ = ["BoxProxy"]
@@ -113,7 +114,10 @@ class BoxProxy(wiring.Component):
         self._attach_rx(m)
         self._attach_tx(m)
         connect(m, engine.event, bindings.event)
-        connect(m, bindings.control, engine.control)
+        m.submodules.malformed = malformed = MalformedTeller(rows=self._slots)
+        connect(m, bindings.control, malformed.i)
+        connect(m, malformed.o, engine.control)
+        parser = self._parsers["from_slots"]
         m.d.comb += [
             table.valid.eq(file.present.slots),
             # A session that failed ends the bindings of its host.
@@ -130,10 +134,17 @@ class BoxProxy(wiring.Component):
             engine.released.eq(self._egress.released),
             engine.released_strobe.eq(self._egress.released_strobe),
             self.reset.eq(bindings.reset),
+            malformed.malformed.eq(parser.stat_malformed),
+            malformed.row.eq(parser.malformed_row),
+            malformed.life.eq(parser.malformed_life),
+            malformed.header.eq(parser.malformed_header),
+            malformed.open.eq(bindings.open),
+            malformed.lives.eq(bindings.lives),
         ]
         for n, (row, peer) in enumerate(zip(table.rows, engine.rows, strict=True)):
             m.d.comb += [
                 bindings.generation[n].eq(row.generation),
+                malformed.generation[n].eq(row.generation),
                 engine.generations[n].eq(row.generation),
                 peer.node.eq(row.node),
                 peer.slot.eq(0),

@@ -24,6 +24,7 @@ from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stat
 from .detach import Detach
 from .host_links import HostLinks
 from .host_pool import HostPool
+from .malformed import MalformedGatherer
 from .row_parser import RowParser
 from .stall import StallWatch
 
@@ -93,7 +94,7 @@ class HostProxy(wiring.Component):
                                     arq=arq, flow=flow)
         self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants))
         self._egress = Egress(width, depth=self._depth)
-        self._parser = RowParser(width)
+        self._parser = RowParser(width, limits=ports)
         self._macs = make_macs(width, paths)
         self._stats = {
             **stats_of("pcie_", self._ingress), **stats_of("egress_", self._egress),
@@ -131,6 +132,7 @@ class HostProxy(wiring.Component):
         self._attach_upstream(m)
         self._attach_fabric(m)
         self._attach_slots(m)
+        self._attach_malformed(m)
         switch = self._switch
         for n in range(2):
             connect(m, getattr(switch, f"lookup{n}"), getattr(table, f"lookup{n}"))
@@ -159,7 +161,6 @@ class HostProxy(wiring.Component):
         m.submodules.detach = detach = Detach(rows=self._ports)
         m.submodules.stall = stall = StallWatch(rows=self._ports)
         connect(m, bindings.control, engine.control)
-        connect(m, engine.event, links.event)
         m.d.comb += [
             table.draining.eq(bindings.draining),
             bindings.committed.eq(table.committed),
@@ -217,6 +218,28 @@ class HostProxy(wiring.Component):
                 state.placeholder.eq(switch.placeholder[n]),
             ]
 
+    def _attach_malformed(self, m):
+        """What was removed on its way to the switch, here and in boxes."""
+        switch, engine, parser, table = self._switch, self._engine, self._parser, self._table
+        m.submodules.malformed = malformed = MalformedGatherer(rows=self._ports)
+        connect(m, engine.event, malformed.i)
+        connect(m, malformed.o, self._links.event)
+        connect(m, malformed.found, switch.malformed)
+        m.d.comb += [
+            malformed.open.eq(engine.open),
+            malformed.link_active.eq(switch.link_active),
+            malformed.lives.eq(switch.lives),
+            malformed.above.eq(self._ingress.stat_malformed),
+            malformed.above_header.eq(self._ingress.malformed_header),
+            malformed.below.eq(parser.stat_malformed),
+            malformed.row.eq(parser.malformed_row),
+            malformed.life.eq(parser.malformed_life),
+            malformed.below_header.eq(parser.malformed_header),
+            *(malformed.generation[n].eq(row.generation) for n, row in enumerate(table.rows)),
+            self._ingress.max_payload.eq(switch.max_payload[0]),
+            *(parser.max_payload[n].eq(switch.max_payload[n + 1]) for n in range(self._ports)),
+        ]
+
     def _attach_upstream(self, m):
         m.submodules.ledger = ledger = CreditLedger(space=self._depth * self._width // 8)
         ingress, switch, egress = self._ingress, self._switch, self._egress
@@ -226,8 +249,6 @@ class HostProxy(wiring.Component):
         connect_egress(m, egress, wiring.flipped(self.upstream))
         connect_grants(m, ledger, self.upstream)
         m.d.comb += [
-            switch.malformed.eq(ingress.stat_malformed),
-            switch.malformed_header.eq(ingress.malformed_header),
             ledger.info.eq(ingress.o.payload.meta),
             ledger.released.eq(ingress.o.valid & ingress.o.ready & ingress.o.payload.last),
             ledger.hold_np.eq(~self._tracking.room),

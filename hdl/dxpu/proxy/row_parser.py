@@ -1,9 +1,10 @@
 """TLPs of many rows through one parser."""
 
 from amaranth import *
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..fabric.types import LIFE_BITS
 from ..queue import Queue
 from ..stream import PacketSignature
 from ..switch.tracking import RowInfo
@@ -22,25 +23,36 @@ class RowParser(wiring.Component):
     ----------
     width : int
         Data bits per beat.
+    limits : int
+        Rows, each of which has a Max_Payload_Size. 0: a TLP may have any size.
 
     Members
     -------
     i : packet stream with meta :class:`~dxpu.switch.types.SlotRow`
+    max_payload : array of 3-bit values
+        Max_Payload_Size of the rows.
     o : packet stream with meta :class:`~dxpu.switch.tracking.RowInfo`
     stat_malformed : 1
         Pulse: a malformed TLP came.
+    malformed_row, malformed_life, malformed_header : 6, number, 4 dwords
+        Valid with ``stat_malformed``; the header as in :class:`~dxpu.tlp.parser.Parser`.
     """
 
     #: TLPs that can be inside the parser at a time.
     DEPTH = 32
 
-    def __init__(self, width):
+    def __init__(self, width, *, limits=0):
         super().__init__({
             "i": In(PacketSignature(width, SlotRow)),
             "o": Out(PacketSignature(width, RowInfo)),
+            "max_payload": In(data.ArrayLayout(3, limits)),
             "stat_malformed": Out(1),
+            "malformed_row": Out(6),
+            "malformed_life": Out(LIFE_BITS),
+            "malformed_header": Out(data.ArrayLayout(32, 4)),
         })
         self._width = width
+        self._limits = limits
 
     def elaborate(self, platform):
         m = Module()
@@ -65,6 +77,12 @@ class RowParser(wiring.Component):
             o.valid.eq(parser.o.valid & rows.o.valid),
             parser.o.ready.eq(o.ready & rows.o.valid),
             rows.o.ready.eq(o.valid & o.ready & o.payload.last),
+            # It is known when the last beat of the TLP comes out.
             self.stat_malformed.eq(parser.stat_malformed),
+            self.malformed_row.eq(rows.o.payload.row),
+            self.malformed_life.eq(rows.o.payload.life),
+            self.malformed_header.eq(parser.malformed_header),
         ]
+        if self._limits:
+            m.d.comb += parser.max_payload.eq(Array(self.max_payload)[i.payload.meta.row])
         return m

@@ -497,6 +497,7 @@ class StateMirror(wiring.Component):
         "block_atomics": ("Device Control 2", "AtomicOp Egress Blocking"),
         "block_prefixes": ("Device Control 2", "End-End TLP Prefix Blocking"),
         "msi": ("MSI Message Control", "MSI Enable"),
+        "max_payload": ("Device Control", "Max_Payload_Size"),
     }
     #: Those that only downstream functions have.
     DOWNSTREAM = {

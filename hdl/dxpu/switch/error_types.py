@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, enum
 
-__all__ = ["Containment", "ErrorKind", "ErrorNote", "ErrorRecord"]
+__all__ = ["Containment", "ErrorKind", "ErrorNote", "ErrorRecord", "MalformedTlp"]
 
 
 class ErrorKind(enum.IntEnum, shape=unsigned(5)):
@@ -53,3 +53,10 @@ class ErrorRecord(data.Struct):
 
     note: ErrorNote
     header: data.ArrayLayout(32, 4)  #: in lane order; the fourth unspecified if there are three
+
+
+class MalformedTlp(data.Struct):
+    """A TLP that was removed before it came to the switch."""
+
+    function: 6                      #: that it came to, and that reports it
+    header: data.ArrayLayout(32, 4)  #: in lane order, behind prefixes; 0 if it is not known

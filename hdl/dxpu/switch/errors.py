@@ -5,14 +5,14 @@ Ref: PCIe Base 5.0, 6.2 (error signalling), 7.5.1 and 7.5.3 (status bits), 7.8.4
 """
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.priority import first_one
 from dxpu.tlp.types import MessageCode, Routing, swap_bytes
 
 from .config_map import DOWNSTREAM, function_map
-from .error_types import Containment, ErrorKind, ErrorRecord
+from .error_types import Containment, ErrorKind, ErrorRecord, MalformedTlp
 from .messages import MessageRequest
 from .types import ConfigEvent, PortState
 
@@ -41,9 +41,7 @@ class ErrorQueue(wiring.Component):
         Pulse: the port has lost its link by surprise.
     triggered : ``ports``
         Pulse: software has triggered containment.
-    malformed, header : 1, 4 dwords
-        Pulse: a malformed TLP from upstream, and its header. One while another one waits is not
-        noted.
+    malformed : stream of :class:`MalformedTlp`
     o : stream of :class:`ErrorRecord`
     busy : 1
         There is something.
@@ -56,15 +54,13 @@ class ErrorQueue(wiring.Component):
             "internal": In(ports),
             "surprise": In(ports),
             "triggered": In(ports),
-            "malformed": In(1),
-            "header": In(data.ArrayLayout(32, 4)),
+            "malformed": In(stream.Signature(MalformedTlp)),
             "o": Out(stream.Signature(ErrorRecord)),
             "busy": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        bad, header = Signal(), Signal.like(self.header, reset_less=True)
         # Errors without a TLP: their pulses, and what they are; the last ones go first.
         causes = [(self.internal, ErrorKind.INTERNAL, Containment.NONE)]
         if self._dpc:
@@ -77,17 +73,17 @@ class ErrorQueue(wiring.Component):
             m.d.sync += mine.eq(mine & ~serve[n] | causes[n][0])
             which = Mux(mine.any(), n, which) if n else which
         some = Cat(waiting).any()
-        with m.If(self.malformed & ~bad):
-            m.d.sync += [bad.eq(1), header.eq(self.header)]
         # Whose turn it is stays while the record is looked at.
         turn, pick = Signal(range(3 + len(causes))), Signal(range(3 + len(causes)))
         held = Signal()
-        choice = Mux(self.i[0].valid, 0, Mux(self.i[1].valid, 1, Mux(bad, 2, 3 + which)))
+        malformed = self.malformed
+        choice = Mux(self.i[0].valid, 0, Mux(self.i[1].valid, 1, Mux(
+            malformed.valid, 2, 3 + which)))
         port, chosen = Signal(range(self._ports)), Signal(range(self._ports))
         m.d.comb += [
             pick.eq(Mux(held, turn, choice)),
             chosen.eq(Mux(held, port, first_one(Array(waiting)[which]))),
-            self.o.valid.eq(self.i[0].valid | self.i[1].valid | bad | some),
+            self.o.valid.eq(self.i[0].valid | self.i[1].valid | malformed.valid | some),
             self.busy.eq(self.o.valid),
         ]
         m.d.sync += [held.eq(self.o.valid & ~self.o.ready), turn.eq(pick), port.eq(chosen)]
@@ -101,10 +97,10 @@ class ErrorQueue(wiring.Component):
             with m.Case(2):
                 m.d.comb += [
                     self.o.p.note.kind.eq(ErrorKind.MALFORMED),
-                    self.o.p.header.eq(header),
+                    self.o.p.note.reporter.eq(malformed.p.function),
+                    self.o.p.header.eq(malformed.p.header),
+                    malformed.ready.eq(self.o.ready),
                 ]
-                with m.If(self.o.ready):
-                    m.d.sync += bad.eq(0)
             for n, (_, kind, contain) in enumerate(causes):
                 with m.Case(3 + n):
                     m.d.comb += [

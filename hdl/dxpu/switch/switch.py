@@ -14,6 +14,7 @@ from .agents import Answerer, Broadcaster, ConfigAgent
 from .config_map import Identity
 from .config_space import ConfigSpace
 from .downstream import DownstreamDecider
+from .error_types import MalformedTlp
 from .errors import ErrorLogger, ErrorQueue
 from .forward import Forwarder, Splitter
 from .hotplug import SlotControl
@@ -78,8 +79,10 @@ class VirtualSwitch(wiring.Component):
         does the same.
     internal_error : ``ports``
         Pulse: an uncorrectable internal error of a downstream port, which it reports.
-    malformed, malformed_header : 1, 4 dwords
-        Pulse: a malformed TLP from upstream was removed; its header in lane order.
+    malformed : stream of :class:`~dxpu.switch.error_types.MalformedTlp`
+        TLPs that were removed on their way here, and are to be reported.
+    max_payload : array of 3-bit values
+        Max_Payload_Size of the functions, the upstream port first.
     slot_control : array of :class:`SlotControl`
         Indicators and power of the slots, as software wants them.
     link_active : ``ports``
@@ -139,8 +142,8 @@ class VirtualSwitch(wiring.Component):
             "press": In(ports),
             "bound": In(ports),
             "internal_error": In(ports),
-            "malformed": In(1),
-            "malformed_header": In(data.ArrayLayout(32, 4)),
+            "malformed": In(stream.Signature(MalformedTlp)),
+            "max_payload": Out(data.ArrayLayout(3, ports + 1)),
             "slot_control": Out(SlotControl).array(ports),
             "link_active": Out(ports),
             "lives": Out(data.ArrayLayout(LIFE_BITS, ports)),
@@ -192,6 +195,7 @@ class VirtualSwitch(wiring.Component):
             self.slot_off.eq(space.slot_off),
             space.orderly.eq(self.orderly),
             *(self.abort[n].eq(state.abort) for n, state in enumerate(space.states[1:])),
+            *(self.max_payload[n].eq(state.max_payload) for n, state in enumerate(space.states)),
             self.bus.eq(space.states[0].secondary),
         ]
         self._was_active = was_active = Signal(self._ports)
@@ -350,6 +354,7 @@ class VirtualSwitch(wiring.Component):
         space = self._space
         for n in range(2):
             connect(m, self._errors[n], queue.i[n])
+        connect(m, wiring.flipped(self.malformed), queue.malformed)
         connect(m, queue.o, logger.i)
         connect(m, logger.event, space.event)
         m.d.comb += [
@@ -357,8 +362,6 @@ class VirtualSwitch(wiring.Component):
             queue.surprise.eq(space.surprise),
             queue.triggered.eq(space.triggered),
             space.settled.eq(logger.settled),
-            queue.malformed.eq(self.malformed),
-            queue.header.eq(self.malformed_header),
             logger.old.eq(space.event_old),
             logger.done.eq(space.event_done),
             logger.upstream_id.eq(up.upstream_id),

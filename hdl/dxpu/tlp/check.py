@@ -1,7 +1,7 @@
 """The rules that a header alone can break.
 
-Ref: PCIe Base 5.0, 2.2.5 (byte enables), 2.2.7 (memory, I/O, configuration and AtomicOp requests),
-2.2.8 (messages), 2.2.10 (prefixes), 2.3 (malformed TLPs).
+Ref: PCIe Base 5.0, 2.2.2 (payload), 2.2.5 (byte enables), 2.2.7 (memory, I/O, configuration
+and AtomicOp requests), 2.2.8 (messages), 2.2.10 (prefixes), 2.3 (malformed TLPs).
 """
 
 from amaranth import *
@@ -26,7 +26,7 @@ class HeaderCheck(wiring.Component):
 
     Members
     -------
-    strobe, words, prefixes, truncated, bad_prefix
+    strobe, words, prefixes, payload_limit, truncated, bad_prefix
         From :class:`~dxpu.tlp.header.HeaderCapture`.
     valid : 1
         ``header`` holds a header in this cycle.
@@ -36,6 +36,7 @@ class HeaderCheck(wiring.Component):
     strobe: In(1)
     words: In(data.ArrayLayout(32, 4))
     prefixes: In(3)
+    payload_limit: In(3)
     truncated: In(1)
     bad_prefix: In(1)
     valid: Out(1)
@@ -63,6 +64,7 @@ class HeaderCheck(wiring.Component):
                                                           address),
             Malformed.BOUNDARY: kind.is_memory & self._crosses(m, length, address),
             Malformed.TRAFFIC_CLASS: self._traffic_class_bad(kind, common, request),
+            Malformed.PAYLOAD: common.fmt[1] & self._exceeds(m, length),
         }
         flags = Signal(len(found), reset_less=True)
         m.d.sync += [
@@ -110,6 +112,13 @@ class HeaderCheck(wiring.Component):
         end = Signal(11)  # at most 1023 + 1024 dwords
         m.d.comb += end.eq(address[2:12] + Cat(length, length == 0))
         return end[10] & end[:10].any()
+
+    def _exceeds(self, m, length):
+        """2.2.2: no more data than Max_Payload_Size, 32 dwords << code; from 5 on all goes."""
+        most = Signal(10)  # dwords, less one
+        m.d.comb += most.eq(length - 1)
+        return Array(most[5 + code:].any() for code in range(5))[self.payload_limit] & (
+            self.payload_limit < 5)
 
     @staticmethod
     def _traffic_class_bad(kind, common, request):

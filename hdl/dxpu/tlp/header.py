@@ -49,12 +49,16 @@ class HeaderCapture(wiring.Component):
     beat : packet beat
     take : 1
         ``beat`` is taken in this cycle.
+    max_payload : 3
+        With the first beat of a packet: Max_Payload_Size of the port that it comes to.
     strobe : 1
         A header is complete.
     words : 4 dwords
         In lane order; valid with ``strobe``, as is what follows.
     prefixes : 3
         Prefix dwords before the header, 0 to 5.
+    payload_limit : 3
+        ``max_payload`` of this packet.
     truncated : 1
         The packet ended within its prefixes or header.
     bad_prefix : 1
@@ -66,9 +70,11 @@ class HeaderCapture(wiring.Component):
         super().__init__({
             "beat": In(self._layout),
             "take": In(1),
+            "max_payload": In(3),
             "strobe": Out(1),
             "words": Out(data.ArrayLayout(32, 4)),
             "prefixes": Out(3),
+            "payload_limit": Out(3),
             "truncated": Out(1),
             "bad_prefix": Out(1),
         })
@@ -137,7 +143,8 @@ class HeaderCapture(wiring.Component):
                 misplaced.eq((misplaced & ~beat.first) | late.any()),
             ]
             with m.If(beat.first):
-                m.d.sync += end_end.eq(words[0].type[4])
+                m.d.sync += [end_end.eq(words[0].type[4]),
+                             self.payload_limit.eq(self.max_payload)]
 
         self._finish(m, have)
         m.d.comb += [

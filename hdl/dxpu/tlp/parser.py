@@ -40,6 +40,9 @@ class Parser(wiring.Component):
     Members
     -------
     i : packet stream
+    max_payload : 3
+        With the first beat of a TLP: Max_Payload_Size of the port that it comes to, as in Device
+        Control. 5, or nothing connected: a TLP may have all the data that its header can tell.
     o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
     stat_malformed : 1
         Pulse: a malformed TLP was found; not for one that came with ``discard``.
@@ -54,6 +57,7 @@ class Parser(wiring.Component):
         self._layout = PacketLayout(width)
         super().__init__({
             "i": In(PacketSignature(width)),
+            "max_payload": In(3, init=5),
             "o": Out(PacketSignature(width, TlpInfo)),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
@@ -77,9 +81,11 @@ class Parser(wiring.Component):
             beats.w_en.eq(self.i.valid),
             capture.beat.eq(self.i.payload),
             capture.take.eq(self.i.valid & self.i.ready),
+            capture.max_payload.eq(self.max_payload),
             check.strobe.eq(capture.strobe),
             check.words.eq(capture.words),
             check.prefixes.eq(capture.prefixes),
+            check.payload_limit.eq(capture.payload_limit),
             check.truncated.eq(capture.truncated),
             check.bad_prefix.eq(capture.bad_prefix),
             headers.w_data.eq(check.header),
@@ -169,6 +175,7 @@ class Ingress(wiring.Component):
     Members
     -------
     i : packet stream
+    max_payload : 3
     o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
     stat_malformed, malformed_cause, malformed_header
         As in :class:`Parser`.
@@ -183,6 +190,7 @@ class Ingress(wiring.Component):
         self._queue = PacketQueue(width, depth=depth, meta=TlpInfo)
         super().__init__({
             "i": In(PacketSignature(width)),
+            "max_payload": In(3, init=5),
             "o": Out(PacketSignature(width, TlpInfo)),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
@@ -199,6 +207,7 @@ class Ingress(wiring.Component):
         connect(m, parser.o, queue.i)
         connect(m, queue.o, wiring.flipped(self.o))
         m.d.comb += [
+            parser.max_payload.eq(self.max_payload),
             self.stat_malformed.eq(parser.stat_malformed),
             self.malformed_cause.eq(parser.malformed_cause),
             self.malformed_header.eq(parser.malformed_header),

@@ -165,7 +165,8 @@ class Malformed(enum.IntEnum, shape=unsigned(4)):
     with a length other than 1 dword, or a traffic class, attribute or address type other than 0.
     ``ATOMIC``: operand size or alignment. ``BYTE_ENABLE``: PCIe Base 5.0, 2.2.5. ``BOUNDARY``:
     memory request across a multiple of 4 KiB. ``TRAFFIC_CLASS``: message that must have traffic
-    class 0. ``LENGTH``: size differs from what prefixes, Fmt, Length and TD say.
+    class 0. ``PAYLOAD``: more data than the Max_Payload_Size of the port that it came to.
+    ``LENGTH``: size differs from what prefixes, Fmt, Length and TD say.
     """
 
     NONE = 0
@@ -177,7 +178,8 @@ class Malformed(enum.IntEnum, shape=unsigned(4)):
     BYTE_ENABLE = 6
     BOUNDARY = 7
     TRAFFIC_CLASS = 8
-    LENGTH = 9
+    PAYLOAD = 9
+    LENGTH = 10
 
 
 class HeaderCommon(data.Struct):

@@ -48,7 +48,7 @@ class Oracle:
 
     def enter(self, side, hostile):
         """What leaves when ``hostile`` enters at ``side``."""
-        bad = malformed(hostile.raw) is not Malformed.NONE
+        bad = malformed(hostile.raw, self.switch.max_payload(side)) is not Malformed.NONE
         self.counts["malformed"] += bad and not hostile.discard
         if bad or hostile.discard:
             self.counts["discarded"] += 1

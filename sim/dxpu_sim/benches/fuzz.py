@@ -20,6 +20,7 @@ from collections import Counter
 import cocotb
 from cocotb.triggers import Event, Timer, select
 
+from dxpu.proxy.malformed import MalformedTeller
 from dxpu.tlp.types import Malformed, TlpClass, Type
 from dxpu_sim.benches import upheaval
 from dxpu_sim.benches.fuzz_oracle import HOST_BUFFER, SLOT_BUFFER, Oracle
@@ -39,12 +40,14 @@ CARRIED = ("fabric_tx_frames", "fabric_rx_frames", "mac0_tx_good", "mac0_rx_good
            "mac1_rx_good", "table_committed", "fabric_tx_waited", "pool_waited")
 #: Ends that hostile TLPs come to, by the counter that tells.
 ENDS = {"pcie_malformed", "pcie_discarded", "pcie_overflow", "from_slots_malformed",
+        "tlp_malformed",
         "slot1_overflow", "switch_config", "switch_unsupported0",
         "switch_unclaimed0", "switch_unexpected0", "switch_unsupported1", "switch_unclaimed1",
         "tracking_unexpected", "switch_blocked", "switch_peer", "switch_interrupt",
         # In an upheaval.
         "tracking_answered", "tracking_closed", "fabric_tx_unroutable"}
 FIRST_BUS, INSIDE = 1, 2
+DEVICE = 0x68 // 4  # Device Control
 MEMORY, WIDE, IO = 0x8000_0000, 0x40_0000_0000, 0x1000
 
 
@@ -195,9 +198,14 @@ class Fuzz(Traffic):
         self.problems += await self.diagnose()
         self.check()
 
+    async def until_told(self):
+        """The ports know what their slots sent malformed: boxes tell that slowly."""
+        await Timer(MalformedTeller.PAUSE * 8 * (len(self.slots) + 1) + 20_000, "ns")
+
     async def agree(self):
         """Bring the golden switch and the other one to the same state: interrupt wires, messages
         that end in the switch, events and errors; and the counters."""
+        await self.until_told()
         self._asked = self._acknowledged = 0
         slots, switch = range(len(self.slots)), self.oracle.switch
         for slot in slots:
@@ -242,6 +250,7 @@ class Fuzz(Traffic):
         yield up(7, 0xF010)
         yield up(12, 0)
         yield up(15, 0x2_0000)
+        yield up(DEVICE, 0x100 | 2 << 5)  # Max_Payload_Size of 512 bytes
         yield up(1, 7)
         for port in range(self.ports):
             def down(register, value, target=INSIDE << 8 | port << 3):
@@ -257,6 +266,7 @@ class Fuzz(Traffic):
             yield down(7, io << 8 | io)
             yield down(12, 0)
             yield down(15, 0x2_0000)
+            yield down(DEVICE, 0x100 | (port + 1) % 3 << 5)  # 256, 512 and 128 bytes
             yield down(1, 7)
 
     async def configure(self):
@@ -350,6 +360,7 @@ class Fuzz(Traffic):
 
 async def misconfigure(fuzz, configs, count):
     """Hostile configuration requests from the host, one after the other; then all is repaired."""
+    await fuzz.until_told()
     before = fuzz.writable()
     for _ in range(count):
         hostile = next(configs)

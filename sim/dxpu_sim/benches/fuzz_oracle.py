@@ -60,8 +60,9 @@ class Oracle:
         return self._enter(port, hostile) + made_by_switch(*self.switch.interrupts())
 
     def _enter(self, port, hostile):
-        bad = malformed(hostile.raw) is not Malformed.NONE
+        limit = self.switch.max_payload(port)
         if port == UP:
+            bad = malformed(hostile.raw, limit) is not Malformed.NONE
             if bad and not hostile.discard:
                 self.counts["host.pcie_malformed"] += 1
                 self.switch.malformed(bytes(16))  # nobody will read the log
@@ -73,17 +74,23 @@ class Oracle:
                 return self._out(port, hostile.raw, self.switch.from_upstream(hostile.raw))
             return []
         box, slot = self.slots[port]
+        bad = malformed(hostile.raw) is not Malformed.NONE
         if len(hostile.raw) > SLOT_BUFFER:
             self.counts[f"box{box}.slot{slot}_overflow"] += 1
         elif hostile.discard:
             self.counts[f"box{box}.slot{slot}_discarded"] += 1
         elif bad:
             self.counts[f"box{box}.from_slots_malformed"] += 1
+            self.switch.malformed(bytes(16), port)
         elif is_large(hostile.raw):
             self.counts[f"box{box}.fabric_tx_large"] += 1
         else:
             self.counts[f"box{box}.fabric_tx_tlps"] += 1
             self.counts["host.fabric_rx_tlps"] += 1
+            if malformed(hostile.raw, limit) is not Malformed.NONE:  # as the host's parser says
+                self.counts["host.tlp_malformed"] += 1
+                self.switch.malformed(bytes(16), port)
+                return []
             if classify(hostile.raw).cls is TlpClass.CPL and not self._expected(port, hostile.raw):
                 return []
             return self._out(port, hostile.raw, self.switch.from_slot(port, hostile.raw))

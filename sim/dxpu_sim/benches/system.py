@@ -14,6 +14,7 @@ from cocotbext.pcie.core.tlp import CplStatus, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
 from dxpu_sim.driver import find_devices, find_gpus
+from dxpu_sim.golden.tlp import KINDS, Tlp
 from dxpu_sim.pcie import is_message
 from dxpu_sim.system import LOSS_COUNTERS, SimulatedSystem
 
@@ -144,6 +145,44 @@ async def wrong_accesses_are_unsupported(dut):
     assert completion.status == CplStatus.UR
     assert await driver.serial() == system.gpus[0].serial
     await system.finish()
+
+
+@cocotb.test()
+async def malformed_tlps_are_errors_of_the_port_they_came_to(dut):
+    """A GPU sends what no device may, once found by its box, once by the host: the GPU's port, and
+    no other, reports Malformed TLP with the header; all that is well-formed passes as before."""
+    status, log = 0x104, 0x11C  # of AER
+    system = SimulatedSystem(dut, OPTIONS)
+    await system.start()
+    driver, other = system.drivers[:2]
+    requester = int(driver.pcie_id)
+    write = {"address": 0x1000_0000, "requester_id": requester, "last_be": 15}
+    long = system.rc.max_payload_size  # its code; a dword more than that
+    for tlp in (
+            # Byte enables of two dwords that are not contiguous.
+            Tlp(*KINDS["MWr32"], **write, length=3, first_be=5, payload=bytes(12)),
+            Tlp(*KINDS["MWr64"], **write, length=(32 << long) + 1, first_be=15,
+                payload=bytes((128 << long) + 4))):
+        system.checker.fault("gpu0")
+        await system.mailboxes["gpu0"].send(raw := tlp.pack())
+        await Timer(30, "us")
+        system.checker.mended("gpu0")
+        assert await port_of(driver).config_read_dword(status) == 1 << 18
+        header = [await port_of(driver).config_read_dword(log + 4 * n) for n in range(4)]
+        words = [int.from_bytes(raw[4 * n:4 * n + 4], "big") for n in range(4)]
+        assert header == [*words[:3], words[3] if tlp.fmt & 1 else 0]
+        assert not await port_of(other).config_read_dword(status)
+        await port_of(driver).config_write_dword(status, 1 << 18)
+        data = system.rng.randbytes(700)
+        assert await driver.copy_there_and_back(data, 0) == data
+        await Timer(20, "us")  # a box tells of one after the other
+    counters = await system.finish(allow=("from_slots_malformed", "tlp_malformed"))
+    assert (counters["box0"]["from_slots_malformed"], counters["host"]["tlp_malformed"]) == (1, 1)
+
+
+def port_of(driver):
+    """The downstream port above a GPU."""
+    return driver.dev.bus.bridge
 
 
 @cocotb.test()

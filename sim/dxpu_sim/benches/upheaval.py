@@ -32,6 +32,7 @@ HOST_IDS = (0x0000, 0x0008)
 #: bound anew until the end of its last binding has left, so commands are refused and repeated.
 MAY_RISE = re.compile(r"""\w+\.(
     pcie_(malformed|discarded|overflow) | (slot|egress)\d*_overflow | \w+_slots_malformed
+    | tlp_malformed
     | switch_(config|(unsupported|unclaimed|unexpected)[01]|blocked|peer|interrupt|fenced)
     | tracking_(closed|answered|fenced|unexpected|long|unlike|stale)
     | to_slots_dropped | fabric_tx_(unroutable|large|waited|refused) | pool_waited

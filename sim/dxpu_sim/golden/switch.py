@@ -329,9 +329,14 @@ class GoldenSwitch:
         self._messages, self._msis, self.errors.messages = [], [], []
         return out
 
-    def malformed(self, header: bytes) -> None:
-        """A malformed TLP from upstream was removed."""
-        self.errors.report(self.up, MALFORMED, header=header, advisory=False)
+    def malformed(self, header: bytes, port: int = UP) -> None:
+        """A malformed TLP that came to a port was removed; from a slot only if its link is up."""
+        if port == UP or self.link_active(port):
+            self.errors.report(self._bridge(port), MALFORMED, header=header, advisory=False)
+
+    def max_payload(self, port: int) -> int:
+        """Bytes of data that a port takes in a TLP."""
+        return 128 << self._bridge(port).get("Device Control", "Max_Payload_Size")
 
     def internal_error(self, port: int) -> None:
         """A downstream port has an uncorrectable internal error."""

@@ -302,8 +302,11 @@ def classify(raw: bytes) -> Info:
     return info
 
 
-def malformed(raw: bytes) -> Code:
-    """Which rule of 2.2 and 2.3 a TLP breaks; of several the first in order of the codes."""
+def malformed(raw: bytes, max_payload: int = 4096) -> Code:
+    """Which rule of 2.2 and 2.3 a TLP breaks; of several the first in order of the codes.
+
+    ``max_payload``: bytes of data that the port takes, its Max_Payload_Size.
+    """
     prefixes = _prefixes(raw)
     body = raw[4 * prefixes:]
     if not body or len(body) < 4 * _header_dwords(body):
@@ -333,6 +336,8 @@ def malformed(raw: bytes) -> Code:
             return Malformed.BOUNDARY
     if info.message_code in TC0_MESSAGES and info.tc:
         return Malformed.TRAFFIC_CLASS
+    if 4 * info.payload_dwords > max_payload:
+        return Malformed.PAYLOAD
     if len(raw) != 4 * info.dwords:
         return Malformed.LENGTH
     return Malformed.NONE

@@ -60,7 +60,7 @@ class SwitchTop(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.clock = SimClock()
-        m.submodules.switch = switch = VirtualSwitch(
+        m.submodules.switch = self._switch = switch = VirtualSwitch(
             self._width, ports=self._ports, identity=self._identity)
         m.submodules.table = table = HostTable(ports=self._ports)
         for n in "01":
@@ -101,6 +101,7 @@ class SwitchTop(wiring.Component):
         connect(m, box.o, ingress.i)
         for cls in CLASSES:
             connect(m, getattr(egress, cls), getattr(box, f"i_{cls}"))
+        m.d.comb += ingress.max_payload.eq(self._switch.max_payload[len(ingresses)])
         ingresses.append(ingress)
         return ingress.o, egress.i
 
