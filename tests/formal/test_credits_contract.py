@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
 
 from dxpu.fabric.credits import CreditAccounts, CreditGrants, closed_generation
-from dxpu.fabric.types import LIFE_BITS, Limit
+from dxpu.fabric.types import LIFE_BITS, ClassMeta, Limit
 from dxpu.tlp.types import TlpClass
 from dxpu_sim.formal import ProofFailed, prove
 
@@ -29,11 +29,29 @@ class Told(data.Struct):
     new: 1
 
 
-class Accounts(CreditAccounts):
-    """Shows what it knows of each class, and where the life began."""
+class Elsewhere(data.Struct):
+    """What happens to another row, in cycles in which the same does not happen to the watched one:
+    anything."""
 
-    def __init__(self, **options):
-        super().__init__(**options)
+    open: 1
+    life: LIFE_BITS
+    begins: 1
+    numbers: 1
+    seq: 24
+    tells: 1
+    ack: 24
+    generation: 8
+    pays: 1
+    releases: 1
+    tlp: ClassMeta
+
+
+class Accounts(CreditAccounts):
+    """Shows what it knows of each class of ``watched``, a row, and where its life began."""
+
+    def __init__(self, *, rows, watched):
+        super().__init__(rows=rows)
+        self.watched = watched
         self.limit, self.used = ([Signal(Limit, name=f"{k}{n}") for n in range(3)]
                                  for k in ("limit", "used"))
         self.mark, self.known, self.unused = Signal(24), Signal(4), Signal(4)
@@ -42,30 +60,34 @@ class Accounts(CreditAccounts):
     def _balance(self, m, name, meta, limits, used):
         if name == "spent":
             for shown, memories in ((self.limit, limits), (self.used, used)):
-                m.d.comb += [value.eq(memory.read_port(domain="comb").data)
-                             for value, memory in zip(shown, memories, strict=True)]
+                for value, memory in zip(shown, memories, strict=True):
+                    port = memory.read_port(domain="comb")
+                    m.d.comb += [port.addr.eq(self.watched), value.eq(port.data)]
         return super()._balance(m, name, meta, limits, used)
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
+        port, row = self._marks.read_port(domain="comb"), self.watched
         m.d.comb += [
-            self.mark.eq(self._marks.read_port(domain="comb").data), self.known.eq(self._known),
-            self.unused.eq(self._unused), self.begun.eq(self._begun),
-            self.before.eq(self._before[0]),
+            port.addr.eq(row), self.mark.eq(port.data),
+            self.known.eq(self._known.word_select(row, 4)),
+            self.unused.eq(self._unused.word_select(row, 4)), self.begun.eq(self._begun[row]),
+            self.before.eq(self._before[row]),
         ]
         return m
 
 
 class Grants(CreditGrants):
-    """Shows whether the row was open a cycle before."""
+    """Shows whether ``watched``, a row, was open a cycle before."""
 
-    def __init__(self, **options):
+    def __init__(self, *, watched, **options):
         super().__init__(**options)
+        self.watched = watched
         self.before = Signal()
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        m.d.comb += self.before.eq(self._before)
+        m.d.comb += self.before.eq(self._before[self.watched])
         return m
 
 
@@ -77,8 +99,8 @@ class Conserved(wiring.Component):
 
     Frames with limits are lost, doubled, late and pass one another, as long as no older
     acknowledgement comes after a newer one; numbered ones come once and in order, as the link's
-    contracts say. At most two events that begin lives are under way. One class is watched, any; in
-    the two others anything happens. The row is one of one.
+    contracts say. At most two events that begin lives are under way. One class of one row is
+    watched, any; in the two others, and in another row if there are two, anything happens.
     """
 
     rebinds: In(1)
@@ -99,12 +121,14 @@ class Conserved(wiring.Component):
     delivers: In(2)
     mask: In(3)
     other: In(48)
+    elsewhere: In(Elsewhere)
 
-    def __init__(self, accounts=Accounts, grants=Grants, *, watched=TlpClass.NP):
+    def __init__(self, accounts=Accounts, grants=Grants, *, watched=TlpClass.NP, rows=1, row=0):
         super().__init__()
-        self.watched = watched.value
-        self.accounts = accounts(rows=1)
-        self.grants = grants(rows=1, initial=((HEADERS, UNITS),) * 3, period=2, again=2, refresh=2)
+        self.watched, self.rows, self.row = watched.value, rows, row
+        self.accounts = accounts(rows=rows, watched=row)
+        self.grants = grants(rows=rows, watched=row, initial=((HEADERS, UNITS),) * 3,
+                             period=2, again=2, refresh=2)
 
     def elaborate(self, platform):
         m = Module()
@@ -121,8 +145,10 @@ class Conserved(wiring.Component):
         m.d.comb += [
             rebinds.eq(self.rebinds & ~changed & ~Mux(paying, meta.life != life, self.dead)),
             numbers.eq(self.numbers & unnumbered & ~rebinds & (events < 2)),
-            a.open.eq(1), a.lives[0].eq(life), a.generations[0].eq(GENERATION),
-            a.numbered_strobe.eq(numbers), a.numbered.seq.eq(ack + flight[0] + events),
+            a.open[self.row].eq(1), a.lives[self.row].eq(life),
+            *(generation.eq(GENERATION) for generation in a.generations),
+            a.numbered_strobe.eq(numbers), a.numbered.row.eq(self.row),
+            a.numbered.seq.eq(ack + flight[0] + events),
         ]
         m.d.sync += changed.eq(rebinds)
         with m.If(rebinds):
@@ -132,22 +158,22 @@ class Conserved(wiring.Component):
 
         # A TLP that may go is paid for some time later. One of a new life is not there yet when the
         # life changes.
-        goes, counts, mine = Signal(), Signal(), Signal()
+        goes, pays, counts, mine = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            a.head.cls.eq(self.cls), a.head.units.eq(self.units),
+            a.head.row.eq(self.row), a.head.cls.eq(self.cls), a.head.units.eq(self.units),
             a.head.life.eq(Mux(self.dead, life - 1, life)),
             goes.eq(self.asks & ~paying & a.head_ok & ~(changed & ~self.dead)),
-            a.spent.eq(meta), a.spent_strobe.eq(paying & self.pays),
-            counts.eq(a.spent_strobe & (meta.life == life)),
+            a.spent.eq(meta), a.spent_strobe.eq(pays),
+            pays.eq(paying & self.pays), counts.eq(pays & (meta.life == life)),
             mine.eq(counts & (Value.cast(meta.cls) == self.watched)),
         ]
         with m.If(goes):
             m.d.sync += [paying.eq(1), meta.eq(a.head)]
-        with m.If(a.spent_strobe):
+        with m.If(pays):
             m.d.sync += paying.eq(0)
 
         # The link, and the receiver's queue.
-        arrives, commits, leaves = Signal(), Signal(), Signal()
+        arrives, commits, leaves, released = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             arrives.eq(self.arrives & (flight[0] != 0)),
             Assume(~arrives | (self.arrived <= flight[1])),
@@ -156,8 +182,11 @@ class Conserved(wiring.Component):
             leaves.eq(self.releases & (inside[0] != 0) & (self.released_cls == self.watched)),
             Assume(~leaves | (self.released <= inside[1])),
             Assume(~leaves | (inside[0] != 1) | (self.released == inside[1])),
-            g.released.cls.eq(self.released_cls), g.released.units.eq(self.released),
-            g.released_strobe.eq(leaves | self.releases & (self.released_cls != self.watched)),
+            g.row.eq(self.row),
+            g.released.row.eq(self.row), g.released.cls.eq(self.released_cls),
+            g.released.units.eq(self.released),
+            released.eq(leaves | self.releases & (self.released_cls != self.watched)),
+            g.released_strobe.eq(released),
             g.want.ready.eq(1),
         ]
         m.d.sync += [
@@ -170,7 +199,7 @@ class Conserved(wiring.Component):
             events.eq(events + numbers - commits),
         ]
         open = Signal()
-        m.d.comb += g.open.eq(open)
+        m.d.comb += g.open[self.row].eq(open)
         with m.If(commits):
             m.d.sync += [open.eq(0), began.eq(1)]
         with m.Elif(self.opens & began & (inside[0] == 0) & ~arrives):
@@ -186,7 +215,8 @@ class Conserved(wiring.Component):
         arrived = self.delivers.any() & takes.valid & ~(takes.ack - newest)[23]
         m.d.comb += [
             Assume(~self.delivers.all()),
-            a.limits_strobe.eq(arrived), a.limits.ack.eq(takes.ack), a.limits.mask.eq(self.mask),
+            a.limits_strobe.eq(arrived), a.limits.row.eq(self.row), a.limits.ack.eq(takes.ack),
+            a.limits.mask.eq(self.mask),
         ]
         for n in range(3):
             entry = a.limits.entries[n]
@@ -213,10 +243,34 @@ class Conserved(wiring.Component):
                 m.d.sync += [one.valid.eq(one.valid & ~gone),
                              one.new.eq(one.new & ~rebinds & ~numbers)]
 
+        if self.rows == 2:
+            self._other_row(m, numbers, pays, released, arrived)
         self._holds(m, life, changed, unnumbered, events, ack, newest, began, open, flight, inside,
                     paying, meta, limit, told, behind)
         self.cover(m, (life == 1) & mine & ~changed, leaves & arrived)
         return m
+
+    def _other_row(self, m, numbers, pays, released, arrived):
+        """What happens to it; overrules what was said of the ports in cycles that are its."""
+        a, g, e, other = self.accounts, self.grants, self.elsewhere, 1 - self.row
+        m.d.comb += [a.open[other].eq(e.open), a.lives[other].eq(e.life),
+                     g.open[other].eq(e.begins)]
+        tlp = Signal(ClassMeta)
+        m.d.comb += [tlp.eq(e.tlp), tlp.row.eq(other), Assume(Value.cast(e.tlp.cls) < 3)]
+        with m.If(~self.asks):
+            m.d.comb += a.head.eq(tlp)
+        with m.If(e.numbers & ~numbers):
+            m.d.comb += [a.numbered_strobe.eq(1), a.numbered.row.eq(other),
+                         a.numbered.seq.eq(e.seq)]
+        with m.If(e.pays & ~pays):
+            m.d.comb += [a.spent_strobe.eq(1), a.spent.eq(tlp)]
+        with m.If(e.releases & ~released):
+            m.d.comb += [g.released_strobe.eq(1), g.released.eq(tlp)]
+        with m.If(e.tells & ~arrived):
+            m.d.comb += [a.limits_strobe.eq(1), a.limits.row.eq(other), a.limits.ack.eq(e.ack)]
+            for entry in a.limits.entries:
+                m.d.comb += [entry.generation.eq(e.generation),
+                             Cat(entry.header_limit, entry.data_limit).eq(self.other)]
 
     def _holds(self, m, life, changed, unnumbered, events, ack, newest, began, open, flight, inside,
                paying, meta, limit, told, behind):
@@ -339,11 +393,30 @@ class Late(Grants):
         return m
 
 
+class Confused(Accounts):
+    """Mutant: asks whether there is a limit of the first row, whatever the TLP's."""
+
+    @staticmethod
+    def _place(meta):
+        return Cat(Value.cast(meta.cls), C(0, 6))
+
+
 @pytest.mark.parametrize("watched, depth", [
     (TlpClass.NP, 15), *(pytest.param(cls, 15, marks=pytest.mark.long)
                          for cls in (TlpClass.P, TlpClass.CPL))])
 def test_credits_are_conserved(watched, depth):
     prove(Conserved(watched=watched), depth=depth, flat=True)
+
+
+@pytest.mark.parametrize("row, depth", [(1, 13), *(pytest.param(row, 15, marks=pytest.mark.long)
+                                                   for row in (0, 1))])
+def test_credits_of_one_row_are_conserved_whatever_another_does(row, depth):
+    prove(Conserved(rows=2, row=row), depth=depth, flat=True)
+
+
+def test_conservation_of_a_row_catches():
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(Conserved(accounts=Confused, rows=2, row=1), depth=13, flat=True)
 
 
 def test_a_second_life_is_reached():
