@@ -18,7 +18,7 @@ from ..mapping import HostTable
 from ..stream import PacketLayout, connect
 from ..switch import Identity, SlotTracking, VirtualSwitch
 from ..switch.types import SlotRow
-from ..tlp.parser import Ingress
+from ..tlp.parser import NO_LIMIT, Ingress
 from .bindings import HostBindings
 from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
 from .detach import Detach
@@ -236,8 +236,13 @@ class HostProxy(wiring.Component):
             malformed.life.eq(parser.malformed_life),
             malformed.below_header.eq(parser.malformed_header),
             *(malformed.generation[n].eq(row.generation) for n, row in enumerate(table.rows)),
-            self._ingress.max_payload.eq(switch.max_payload[0]),
-            *(parser.max_payload[n].eq(switch.max_payload[n + 1]) for n in range(self._ports)),
+            # What comes while a link is down is dropped, whatever its size: the reset that took the
+            # link down has set the limits back.
+            self._ingress.max_payload.eq(
+                Mux(self.upstream.link_up, switch.max_payload[0], NO_LIMIT)),
+            *(parser.max_payload[n].eq(
+                Mux(switch.link_active[n], switch.max_payload[n + 1], NO_LIMIT))
+              for n in range(self._ports)),
         ]
 
     def _attach_upstream(self, m):

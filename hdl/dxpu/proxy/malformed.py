@@ -68,11 +68,10 @@ class MalformedTeller(wiring.Component):
         missed, chosen = Signal(self._rows), Signal(range(self._rows))
         row, header = Signal(range(self._rows)), Signal.like(self.header, reset_less=True)
         left, pause = Signal(range(HEADER_DWORDS + 2)), Signal(range(self.PAUSE))
-        mine, free, idle = Signal(), Signal(), Signal()
+        mine, free = Signal(), Signal()
         m.d.comb += [
             mine.eq(self.malformed & self.open.bit_select(self.row, 1)
                     & (Array(self.lives)[self.row] == self.life)),
-            idle.eq(~left.any() & ~pause.any()),
             chosen.eq(round_robin(missed, row)),
             free.eq(~self.o.valid | self.o.ready),
             self.i.ready.eq(free),

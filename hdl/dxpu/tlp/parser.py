@@ -10,12 +10,14 @@ from .check import HeaderCheck
 from .header import HeaderCapture, RawHeader, decode
 from .types import Malformed, TlpInfo
 
-__all__ = ["Ingress", "Parser"]
+__all__ = ["NO_LIMIT", "Ingress", "Parser"]
 
 #: Beats and headers held while a header is collected and checked. The header of a TLP with all
 #: prefixes ends in its 9th dword, and is known three cycles later: 16 covers the narrowest stream,
 #: and is what one distributed memory cell holds.
 DEPTH = 16
+#: Max_Payload_Size of 4096 bytes: a TLP may have all the data that its header can tell.
+NO_LIMIT = 5
 
 
 class Parser(wiring.Component):
@@ -42,7 +44,7 @@ class Parser(wiring.Component):
     i : packet stream
     max_payload : 3
         With the first beat of a TLP: Max_Payload_Size of the port that it comes to, as in Device
-        Control. 5, or nothing connected: a TLP may have all the data that its header can tell.
+        Control. :data:`NO_LIMIT` if nothing is connected.
     o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
     stat_malformed : 1
         Pulse: a malformed TLP was found; not for one that came with ``discard``.
@@ -57,7 +59,7 @@ class Parser(wiring.Component):
         self._layout = PacketLayout(width)
         super().__init__({
             "i": In(PacketSignature(width)),
-            "max_payload": In(3, init=5),
+            "max_payload": In(3, init=NO_LIMIT),
             "o": Out(PacketSignature(width, TlpInfo)),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
@@ -190,7 +192,7 @@ class Ingress(wiring.Component):
         self._queue = PacketQueue(width, depth=depth, meta=TlpInfo)
         super().__init__({
             "i": In(PacketSignature(width)),
-            "max_payload": In(3, init=5),
+            "max_payload": In(3, init=NO_LIMIT),
             "o": Out(PacketSignature(width, TlpInfo)),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
