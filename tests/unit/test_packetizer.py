@@ -386,7 +386,7 @@ def test_random_traffic(width, densities):
 def test_frames_are_sent_again(width):
     """With the same number and records, all else as the link says then."""
     rng = random.Random(seed())
-    tlps = [(rng.choice([0, 5, 63]), random_tlp(rng)) for _ in range(150)]
+    tlps = [(rng.choice([0, 5, 63]), random_tlp(rng)) for _ in range(80)]
     controls = [random_control(rng, [0, 5, 63]) for _ in range(12)]
     link = Link(rng, delay=0.7)
     got, totals, _ = run(width, tlps, link=link, controls=controls, rng=rng, again=0.8)
