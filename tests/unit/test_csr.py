@@ -60,6 +60,13 @@ async def access(ctx, bus, address, value=None):
     (lambda: Rows("r", 0, (word("a", "rw"),)), "Row count must be 1 or more, not 0"),
     (lambda: Rows("r", 2, (word("a", "rw"), word("b", "rw")), stride=4),
      "Stride of rows r must be at least 8, not 4"),
+    (lambda: Register("r", (Field("a", 4, "mem"), Field("b", 4, "ro"))),
+     "Register r must be in a memory as a whole or not at all"),
+    (lambda: Rows("r", 3, (word("a", "mem"),), stride=12),
+     "Stride of rows r in a memory must be a power of two, not 12"),
+    (lambda: Block("b", (word("x", "mem"),)), "Register x must be in rows to be in a memory"),
+    (lambda: Block("b", (word("x", "ro"), Rows("r", 3, (word("a", "mem"),)))),
+     "Address of rows r in a memory must be a multiple of 0x10, not 0x4"),
     (lambda: Block("b", (word("x", "rw"), word("y", "rw", address=0))), "overlaps another"),
     (lambda: Block("b", (word("x", "rw"), word("x", "rw"))), "have one name"),
     (lambda: Block("b", (word("x", "rw"),), size=12), "must be a power of two from 4"),
@@ -168,6 +175,32 @@ def test_access_kinds():
             assert ctx.get(dut.row[n].extra.value) == 0x2000 + n
 
     simulate(dut, bench, background=[check_stream(dut.bus.response, "response")])
+
+
+def test_registers_in_a_memory():
+    """They are asked for by address, cannot be written, and have neighbours of other kinds."""
+    block = Block("b", (word("x", "rw"), Rows("row", 3, (
+        word("kept", "rw"), word("there", "mem"), word("also", "mem", address=12)), address=0x40)))
+    dut, contents = RegisterFile(block), {}
+
+    async def memory(ctx):
+        async for *_, place in ctx.changed(dut.place):
+            ctx.set(dut.found, contents.get(place, 0xdead_beef))
+
+    async def bench(ctx):
+        for n in range(3):
+            for name in ("there", "also"):
+                contents[block.address(f"row[{n}].{name}")] = 100 * n + len(name)
+            assert await access(ctx, dut.bus, block.address(f"row[{n}].kept"), n + 7) == (0, 0)
+        for n in range(3):
+            assert await access(ctx, dut.bus, block.address(f"row[{n}].there")) == (100 * n + 5, 0)
+            assert await access(ctx, dut.bus, block.address(f"row[{n}].also")) == (100 * n + 4, 0)
+            assert await access(ctx, dut.bus, block.address(f"row[{n}].kept")) == (n + 7, 0)
+            assert await access(ctx, dut.bus, block.address(f"row[{n}].also"), 1) == (0, 1)
+        for address in (0x48, 0x4d, 0x74, 0x7c, 0x84):  # between, unaligned, past the last row
+            assert (await access(ctx, dut.bus, address)) == (0, 1)
+
+    simulate(dut, bench, background=[memory])
 
 
 def test_unknown_addresses_answer_with_error_and_change_nothing():

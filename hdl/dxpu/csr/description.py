@@ -28,6 +28,8 @@ class Access(enum.Enum):
     PULSE = "pulse"
     #: Held by the hardware, which is shown each write and decides what becomes of it.
     HW = "hw"
+    #: As RO, but from a memory of the hardware. All fields of a register or none; in rows only.
+    MEM = "mem"
     #: Reads as its reset value.
     CONST = "const"
 
@@ -128,12 +130,19 @@ class Register:
             placed.append(f)
         if len({f.name for f in placed}) != len(placed):
             raise ValueError(f"Register {self.name} has two fields of one name")
+        if len({f.access is Access.MEM for f in placed}) > 1:
+            raise ValueError(f"Register {self.name} must be in a memory as a whole or not at all")
         object.__setattr__(self, "fields", tuple(placed))
 
     @property
     def writable(self):
         """Whether any field is."""
         return any(f.access.writable for f in self.fields)
+
+    @property
+    def stored(self):
+        """Whether it is in a memory of the hardware."""
+        return any(f.access is Access.MEM for f in self.fields)
 
     @property
     def reset(self):
@@ -185,8 +194,16 @@ class Rows:
         _check_address(stride)
         if stride < end:
             raise ValueError(f"Stride of rows {self.name} must be at least {end}, not {stride!r}")
+        if any(r.stored for r in placed) and stride != _pow2(stride):
+            raise ValueError(f"Stride of rows {self.name} in a memory must be a power of two, "
+                             f"not {stride!r}")
         object.__setattr__(self, "registers", tuple(placed))
         object.__setattr__(self, "stride", stride)
+
+    @property
+    def span(self):
+        """The power of two of bytes that all rows fit in."""
+        return _pow2(self.stride * self.count)
 
 
 @dataclass(frozen=True)
@@ -258,8 +275,13 @@ class Block:
         flat = []
         for e in entries:
             if isinstance(e, Rows):
+                if any(r.stored for r in e.registers) and e.address % e.span:
+                    raise ValueError(f"Address of rows {e.name} in a memory must be a multiple of "
+                                     f"{e.span:#x}, not {e.address:#x}")
                 flat += [Placed(e.address + n * e.stride + r.address, r, e, n)
                          for n in range(e.count) for r in e.registers]
+            elif e.stored:
+                raise ValueError(f"Register {e.name} must be in rows to be in a memory")
             else:
                 flat.append(Placed(e.address, e))
         object.__setattr__(self, "placed", tuple(flat))

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dxpu.csr.description import Access, Block, Rows
 from dxpu.csr.port import RegisterPort
@@ -10,7 +11,7 @@ from dxpu.priority import one_hot_mux
 
 __all__ = ["RegisterFile"]
 
-_RESERVED = {"bus", "stall", "signature", "elaborate", "metadata"}
+_RESERVED = {"bus", "stall", "place", "found", "signature", "elaborate", "metadata"}
 
 
 def _members(register):
@@ -60,10 +61,13 @@ class RegisterFile(wiring.Component):
     bus : In :class:`RegisterPort`
     stall : In(1)
         While high no new request is taken (a command of the last one still runs).
+    place : Out(16), found : In(32)
+        If registers are in memories of the hardware (``mem``): the address of the one that is read,
+        from the start of the block; and its value, in the same cycle.
     <register>.<field>, <rows>[n].<register>.<field>
         By access kind: ``ro`` In; ``rw`` Out; ``pulse`` Out, for one cycle; ``w1c`` Out, and
         ``<field>_set`` In; ``hw`` In (the value read), and ``<field>_w`` Out (the value written,
-        valid with ``written``); ``const`` none.
+        valid with ``written``); ``mem`` and ``const`` none.
     <register>.written : Out(1)
         In registers with anything to write: one cycle after each write.
     """
@@ -72,11 +76,14 @@ class RegisterFile(wiring.Component):
         if not isinstance(block, Block):
             raise TypeError(f"Description must be a Block, not {block!r}")
         members = {"bus": In(RegisterPort()), "stall": In(1)}
+        if any(p.register.stored for p in block.placed):
+            members |= {"place": Out(16), "found": In(32)}
         for e in block.entries:
             if e.name in _RESERVED:
                 raise ValueError(f"Entry of a block must not be named {e.name!r}")
             if isinstance(e, Rows):
-                rows = wiring.Signature({r.name: Out(_members(r)) for r in e.registers})
+                rows = wiring.Signature({r.name: Out(_members(r)) for r in e.registers
+                                         if not r.stored})
                 members[e.name] = Out(rows).array(e.count)
             else:
                 members[e.name] = Out(_members(e))
@@ -90,8 +97,10 @@ class RegisterFile(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        placed = self.block.placed
+        placed = [p for p in self.block.placed if not p.register.stored]
         address = self.bus.request.p.address
+        stored = len(placed) < len(self.block.placed)
+        in_memory = Signal()  # stays zero if nothing is
         write, value = Signal(), Signal(32, reset_less=True)
         chosen = Signal(len(placed))
         active = Signal()
@@ -102,6 +111,8 @@ class RegisterFile(wiring.Component):
                 m.d.comb += self.bus.request.ready.eq(~self.stall)
                 m.d.sync += [write.eq(self.bus.request.p.write), value.eq(self.bus.request.p.data)]
                 m.d.sync += [chosen[n].eq(decode(p.address)) for n, p in enumerate(placed)]
+                if stored:
+                    m.d.sync += [self.place.eq(address), in_memory.eq(self._is_stored(address))]
                 with m.If(self.bus.request.valid & ~self.stall):
                     m.next = "Act"
             with m.State("Act"):
@@ -122,10 +133,24 @@ class RegisterFile(wiring.Component):
         answer = self.bus.response.p
         with m.If(active):
             m.d.sync += [
-                answer.data.eq(Mux(write, 0, one_hot_mux(chosen, reads))),
-                answer.error.eq(~chosen.any() | (write & (chosen & readonly).any())),
+                answer.data.eq(Mux(write, 0, one_hot_mux(chosen, reads)
+                                   | (Mux(in_memory, self.found, 0) if stored else 0))),
+                answer.error.eq(~(chosen.any() | in_memory)
+                                | write & ((chosen & readonly).any() | in_memory)),
             ]
         return m
+
+    def _is_stored(self, address):
+        """Whether that is the address of a register in a memory."""
+        hits = []
+        for e in self.block.entries:
+            places = [r.address for r in e.registers if r.stored] if isinstance(e, Rows) else []
+            if places:
+                low, high = exact_log2(e.stride), exact_log2(e.span)
+                hits.append((address[high:] == e.address >> high)
+                            & (address[low:high] < e.count)
+                            & Cat(address[:low] == place for place in places).any())
+        return Cat(hits).any()
 
     def _register(self, m, placed, written, value):
         """Make one register; returns what it reads as."""

@@ -11,7 +11,7 @@ from dxpu.mapping.registers import box_block, host_block
 from dxpu.mapping.types import (
     BoxRow, ConfigUpdate, HostRow, LookupRequest, LookupResult, RowEvent,
 )
-from dxpu.mapping.windows import WindowFollower, check_rows
+from dxpu.mapping.windows import WindowFollower, WindowMemory, check_rows
 from dxpu.stream import connect
 
 __all__ = ["BoxTable", "HostTable"]
@@ -93,6 +93,9 @@ class HostTable(wiring.Component):
             connect(m, result, wiring.flipped(getattr(self, f"result{n}")))
 
         file, commit = _managed(m, self, self._ports, with_slot=True)
+        m.submodules.memory = memory = WindowMemory(ports=self._ports, block=self.block)
+        m.d.comb += [memory.config.eq(self.config), memory.place.eq(file.place),
+                     file.found.eq(memory.value)]
         for n, (row, binding, w) in enumerate(zip(self.rows, commit.rows, follower.windows,
                                                   strict=True)):
             _show_binding(m, row, binding)
@@ -108,25 +111,8 @@ class HostTable(wiring.Component):
                 row.io_base.eq(Cat(C(0, 12), w.io_base)),
                 row.io_limit.eq(Cat(C(0xfff, 12), w.io_limit)),
             ]
-            self._show_windows(m, file.row[n], row, w)
+            _show_registers(m, file.row[n], row)
         return m
-
-    def _show_windows(self, m, registers, row, w):
-        """Fill the read-only registers of a row."""
-        _show_registers(m, registers, row)
-        m.d.comb += [
-            registers.bus.secondary.eq(row.secondary),
-            registers.bus.subordinate.eq(row.subordinate),
-            registers.bus.device.eq(row.device),
-            registers.bus.io_enable.eq(w.io_enable),
-            registers.bus.memory_enable.eq(w.memory_enable),
-            registers.prefetch_base_low.value.eq(row.prefetch_base[:32]),
-            registers.prefetch_base_high.value.eq(row.prefetch_base[32:]),
-            registers.prefetch_limit_low.value.eq(row.prefetch_limit[:32]),
-            registers.prefetch_limit_high.value.eq(row.prefetch_limit[32:]),
-        ]
-        for name in ("memory_base", "memory_limit", "io_base", "io_limit"):
-            m.d.comb += getattr(registers, name).value.eq(row[name])
 
 
 class BoxTable(wiring.Component):

@@ -2,11 +2,12 @@
 
 from amaranth import *
 from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import ConfigUpdate, PortWindows
 
-__all__ = ["WindowFollower", "check_rows"]
+__all__ = ["WindowFollower", "WindowMemory", "check_rows"]
 
 
 def check_rows(name, count):
@@ -67,4 +68,79 @@ class WindowFollower(wiring.Component):
                         m.d.sync += w.prefetch_limit[12:].eq(value)
                     with m.Case(0x30 // 4):
                         m.d.sync += [w.io_base[4:].eq(value[:16]), w.io_limit[4:].eq(value[16:])]
+        return m
+
+
+class WindowMemory(wiring.Component):
+    """The same once more, for those who look at one register of one port at a time: what
+    :class:`WindowFollower` shows of all at once would take them a multiplexer of thousands of bits.
+
+    A register that has changed reads so from the next cycle on.
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports, 1 to 32.
+    block : :class:`~dxpu.csr.Block`
+        That of the host table.
+
+    Members
+    -------
+    config : In :class:`ConfigUpdate`
+    place : 16
+        Address of a register of a row in the block.
+    value : 32
+        That register, in the same cycle; unspecified for registers that the manager writes.
+    """
+
+    #: Configuration registers that are kept whole, by the low bits of their numbers.
+    KEPT = range(0x18 // 4, 0x34 // 4)
+
+    def __init__(self, *, ports, block):
+        self._ports, self._block = check_rows("ports", ports), block
+        super().__init__({"config": In(ConfigUpdate), "place": In(16), "value": Out(32)})
+
+    def elaborate(self, platform):
+        m = Module()
+        config, value = self.config, self.config.value
+        port, row = Signal(range(self._ports)), Signal(range(self._ports))
+        rows = next(e for e in self._block.entries if e.name == "row")
+        mine = config.strobe & (config.function != 0) & (config.function <= self._ports)
+        m.d.comb += [port.eq(config.function - 1), row.eq(self.place // rows.stride)]
+
+        def keep(name, shape, strobe, data, *more):
+            """A memory by port, and by ``more`` of a written and of a read register."""
+            written, read = more or (C(0, 0), C(0, 0))
+            m.submodules[name] = memory = Memory(
+                shape=shape, depth=1 << len(Cat(written, port)), init=[])
+            write, look = memory.write_port(), memory.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(mine & strobe), write.addr.eq(Cat(written, port)), write.data.eq(data),
+                look.addr.eq(Cat(read, row)),
+            ]
+            return look.data
+
+        # Two registers of the table can be halves of one there, and one here parts of two there.
+        source = Signal(3)
+        word = keep("words", 32, (config.register >= self.KEPT.start)
+                    & (config.register < self.KEPT.stop), value, config.register[:3], source)
+        enables = keep("enables", 2, config.register == 0x04 // 4, value[:2])
+        io = keep("io", 8, config.register == 0x1c // 4, Cat(value[4:8], value[12:16]))
+        shown = {
+            "bus": (0x18, Cat(word[8:24], row, C(0, 14 - len(row)), enables)),
+            "memory_base": (0x20, Cat(C(0, 20), word[4:16])),
+            "memory_limit": (0x20, Cat(C(-1, 20), word[20:32])),
+            "prefetch_base_low": (0x24, Cat(C(0, 20), word[4:16])),
+            "prefetch_base_high": (0x28, word),
+            "prefetch_limit_low": (0x24, Cat(C(-1, 20), word[20:32])),
+            "prefetch_limit_high": (0x2c, word),
+            "io_base": (0x30, Cat(C(0, 12), io[:4], word[:16])),
+            "io_limit": (0x30, Cat(C(-1, 12), io[4:], word[16:])),
+        }
+        with m.Switch(self.place[:(rows.stride - 1).bit_length()]):
+            for register in rows.registers:
+                if register.name in shown:
+                    there, now = shown[register.name]
+                    with m.Case(register.address):
+                        m.d.comb += [source.eq(there // 4 & 7), self.value.eq(now)]
         return m
