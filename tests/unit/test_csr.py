@@ -78,7 +78,9 @@ async def access(ctx, bus, address, value=None):
     (lambda: RegisterFile(Block("b", (word("bus", "rw"),))), "must not be named 'bus'"),
     (lambda: RegisterFile(Block("b", (Register("r", (Field("a", 1, "hw"), Field("a_w"))),))),
      "Signal a_w of register r would be there twice"),
-    (lambda: CounterBank(Block("b", ())), "must have 1 event or more, not 0"),
+    (lambda: CounterBank(Block("b", ())), "must have 1 to 2043 events, not 0"),
+    (lambda: CounterBank(counter_block("b", {f"e{n}": "" for n in range(2044)})),
+     "must have 1 to 2043 events, not 2044"),
 ])
 def test_arguments_are_checked(make, message):
     with pytest.raises(ValueError, match=message):

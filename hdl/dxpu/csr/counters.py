@@ -1,5 +1,8 @@
 """Totals of one-cycle event pulses, in a block RAM."""
 
+from functools import reduce
+from operator import xor
+
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
@@ -10,6 +13,27 @@ from dxpu.csr.port import RegisterPort
 from dxpu.priority import one_hot_mux
 
 __all__ = ["CounterBank", "counter_block"]
+
+
+#: Taps of shift registers of maximal length, by bits, from 1 (Xilinx XAPP 052, table 3).
+TAPS = {4: (4, 3), 5: (5, 3), 6: (6, 5), 7: (7, 6), 8: (8, 6, 5, 4), 9: (9, 5), 10: (10, 7),
+        11: (11, 9), 12: (12, 6, 4, 1)}
+#: Events that such accumulators can be for.
+MOST = ((1 << max(TAPS)) - 2 - 8) // 2
+
+
+def _new_bit(state):
+    """What is shifted in below ``state``, bits from the lowest up; all ones is never reached."""
+    return reduce(xor, (state[tap - 1] for tap in TAPS[len(state)])) ^ 1
+
+
+def _sequence(bits):
+    """States of a shift register in the order in which it counts, from 0 on."""
+    state, states = [0] * bits, []
+    while not states or any(state):
+        states.append(sum(bit << n for n, bit in enumerate(state)))
+        state = [_new_bit(state), *state[:-1]]
+    return states
 
 
 def counter_block(name, events, doc=""):
@@ -26,10 +50,11 @@ class CounterBank(wiring.Component):
     """A 32-bit counter for each of many event pulses, readable as registers.
 
     Each event has a small accumulator; a walker visits them in turn and adds them to totals in a
-    memory, so a bank costs few flip-flops per counter. No pulse is ever lost. A pulse is in the
-    total at most ``2 * max(events, 8) + 8`` cycles later. Counters wrap, or stay at the top if
-    ``saturate``. Reset clears them (requests wait until that is done). Writes and addresses without
-    a counter are answered with ``error``.
+    memory, so a bank costs few flip-flops per counter. Accumulators count in the states of a linear
+    feedback shift register, half of what a carry would cost; one table makes numbers of them. No
+    pulse is ever lost. A pulse is in the total at most ``2 * max(events, 8) + 8`` cycles later.
+    Counters wrap, or stay at the top if ``saturate``. Reset clears them (requests wait until that
+    is done). Writes and addresses without a counter are answered with ``error``.
 
     A request is answered four cycles after it was taken; one at a time.
 
@@ -52,8 +77,8 @@ class CounterBank(wiring.Component):
             raise TypeError(f"Description must be made by counter_block, not {block!r}")
         self.block = block
         self._names = [p.register.name for p in block.placed]
-        if not self._names:
-            raise ValueError("A counter bank must have 1 event or more, not 0")
+        if len(self._names) not in range(1, MOST + 1):
+            raise ValueError(f"A counter bank must have 1 to {MOST} events, not {len(self._names)}")
         self._saturate = bool(saturate)
         super().__init__({
             "bus": In(RegisterPort()),
@@ -73,10 +98,14 @@ class CounterBank(wiring.Component):
         # Step 0: the token visits a slot, its accumulator is emptied and its total is read.
         steal = Signal()
         token, index, fresh = Signal(slots, init=1), Signal(range(slots)), Signal(init=1)
-        accumulators = [Signal(range(top + 1), name=f"accumulator_{name}") for name in self._names]
+        bits = max(min(TAPS), (top + 1).bit_length())  # there is one state less than of numbers
+        accumulators = [Signal(bits, name=f"accumulator_{name}") for name in self._names]
         for name, bit, accumulator in zip(self._names, token, accumulators, strict=False):
-            kept = Mux(bit & ~steal, 0, accumulator)
-            m.d.sync += accumulator.eq(kept + getattr(self.pulse, name))
+            pulse = getattr(self.pulse, name)
+            with m.If(bit & ~steal):
+                m.d.sync += accumulator.eq(pulse)  # from 0 to the state behind it, which is 1
+            with m.Elif(pulse):
+                m.d.sync += accumulator.eq(Cat(_new_bit(accumulator), accumulator[:-1]))
         with m.If(~steal):
             m.d.sync += [token.eq(token.rotate_left(1)), index.eq(index + 1)]
             with m.If(token[-1]):
@@ -86,16 +115,21 @@ class CounterBank(wiring.Component):
 
         # Steps 1 to 3: memory word, sum, write. The first walk after reset ignores the memory.
         live = Signal(3)
-        added = [Signal(range(top + 1), name=f"added_{n}") for n in range(2)]
+        place = {state: n for n, state in enumerate(_sequence(bits))}
+        m.submodules.numbers = numbers = Memory(
+            shape=bits, depth=1 << bits, init=[place.get(n, 0) for n in range(1 << bits)],
+            attrs={"rom_style": "logic", "ram_style": "logic"})
+        state, added = Signal(bits), numbers.read_port()
         slot = [Signal(range(slots), name=f"slot_{n}") for n in range(3)]
         ignore, total, result = Signal(), Signal(32), Signal(32)
         m.d.sync += [
             live.eq(Cat(~steal, live)), ignore.eq(fresh),
-            added[0].eq(one_hot_mux(token[:count], accumulators)), added[1].eq(added[0]),
+            state.eq(one_hot_mux(token[:count], accumulators)),
             slot[0].eq(index), slot[1].eq(slot[0]), slot[2].eq(slot[1]),
             total.eq(Mux(ignore, 0, read.data)),
         ]
-        carry = total + added[1]
+        m.d.comb += added.addr.eq(state)
+        carry = total + added.data
         m.d.sync += result.eq(Mux(carry[32] & self._saturate, 0xffff_ffff, carry[:32]))
         m.d.comb += [write.en.eq(live[2]), write.addr.eq(slot[2]), write.data.eq(result)]
 
