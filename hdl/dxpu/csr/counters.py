@@ -51,10 +51,10 @@ class CounterBank(wiring.Component):
 
     Each event has a small accumulator; a walker visits them in turn and adds them to totals in a
     memory, so a bank costs few flip-flops per counter. Accumulators count in the states of a linear
-    feedback shift register, half of what a carry would cost; one table makes numbers of them. No
-    pulse is ever lost. A pulse is in the total at most ``2 * max(events, 8) + 8`` cycles later.
-    Counters wrap, or stay at the top if ``saturate``. Reset clears them (requests wait until that
-    is done). Writes and addresses without a counter are answered with ``error``.
+    feedback shift register, which needs no carry; one table makes numbers of them. No pulse is
+    ever lost. A pulse is in the total at most ``2 * max(events, 8) + 8`` cycles later. Counters
+    wrap, or stay at the top if ``saturate``. Reset clears them (requests wait until that is done).
+    Writes and addresses without a counter are answered with ``error``.
 
     A request is answered four cycles after it was taken; one at a time.
 

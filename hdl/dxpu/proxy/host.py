@@ -18,7 +18,8 @@ from ..mapping import HostTable
 from ..stream import PacketLayout, connect
 from ..switch import Identity, SlotTracking, VirtualSwitch
 from ..switch.types import SlotRow
-from ..tlp.parser import NO_LIMIT, Ingress
+from ..tlp.parser import Ingress
+from ..tlp.types import NO_LIMIT
 from .bindings import HostBindings
 from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
 from .detach import Detach

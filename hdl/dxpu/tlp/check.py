@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .header import Kind, RawHeader
-from .types import Fmt, HeaderCommon, Malformed, MessageCode, RequestHeader1, swap_bytes
+from .types import NO_LIMIT, Fmt, HeaderCommon, Malformed, MessageCode, RequestHeader1, swap_bytes
 
 __all__ = ["HeaderCheck"]
 
@@ -117,8 +117,8 @@ class HeaderCheck(wiring.Component):
         """2.2.2: no more data than Max_Payload_Size, 32 dwords << code; from 5 on all goes."""
         most = Signal(10)  # dwords, less one
         m.d.comb += most.eq(length - 1)
-        return Array(most[5 + code:].any() for code in range(5))[self.payload_limit] & (
-            self.payload_limit < 5)
+        return Array(most[5 + code:].any() for code in range(NO_LIMIT))[self.payload_limit] & (
+            self.payload_limit < NO_LIMIT)
 
     @staticmethod
     def _traffic_class_bad(kind, common, request):

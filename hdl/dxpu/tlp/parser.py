@@ -8,16 +8,14 @@ from ..queue import PacketQueue
 from ..stream import PacketLayout, PacketSignature, connect
 from .check import HeaderCheck
 from .header import HeaderCapture, RawHeader, decode
-from .types import Malformed, TlpInfo
+from .types import NO_LIMIT, Malformed, TlpInfo
 
-__all__ = ["NO_LIMIT", "Ingress", "Parser"]
+__all__ = ["Ingress", "Parser"]
 
 #: Beats and headers held while a header is collected and checked. The header of a TLP with all
 #: prefixes ends in its 9th dword, and is known three cycles later: 16 covers the narrowest stream,
 #: and is what one distributed memory cell holds.
 DEPTH = 16
-#: Max_Payload_Size of 4096 bytes: a TLP may have all the data that its header can tell.
-NO_LIMIT = 5
 
 
 class Parser(wiring.Component):
@@ -44,7 +42,7 @@ class Parser(wiring.Component):
     i : packet stream
     max_payload : 3
         With the first beat of a TLP: Max_Payload_Size of the port that it comes to, as in Device
-        Control. :data:`NO_LIMIT` if nothing is connected.
+        Control. :data:`~dxpu.tlp.types.NO_LIMIT` if nothing is connected.
     o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
     stat_malformed : 1
         Pulse: a malformed TLP was found; not for one that came with ``discard``.

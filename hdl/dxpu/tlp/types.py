@@ -16,7 +16,7 @@ from amaranth.lib import data, enum
 __all__ = ["AddressType", "CompletionHeader1", "CompletionHeader2", "CompletionRequest",
            "CompletionStatus", "ConfigHeader2", "Fmt", "HeaderCommon", "MAX_END_END_PREFIXES",
            "MAX_LOCAL_PREFIXES", "MAX_PREFIXES", "Malformed", "MessageCode", "MessageHeader1",
-           "PrefixType", "RequestHeader1", "Routing", "TlpClass", "TlpInfo", "Type",
+           "NO_LIMIT", "PrefixType", "RequestHeader1", "Routing", "TlpClass", "TlpInfo", "Type",
            "swap_bytes"]
 
 #: Prefixes that the parser takes: at most one local one, then at most four end-to-end ones
@@ -155,6 +155,10 @@ class MessageCode(enum.IntEnum, shape=unsigned(8)):
     PTM_RESPONSE = 0x53
     VENDOR_DEFINED_0 = 0x7E
     VENDOR_DEFINED_1 = 0x7F
+
+
+#: Max_Payload_Size of 4096 bytes: a TLP may have all the data that its header can tell.
+NO_LIMIT = 5
 
 
 class Malformed(enum.IntEnum, shape=unsigned(4)):
