@@ -28,4 +28,4 @@ def test_two_boxes_with_three_gpus(count):
 @pytest.mark.parametrize("options", [
     *({"width": width} for width in (32, 256, 512)), {"width": 128, "split": True}], ids=str)
 def test_other_designs(options):
-    fuzz({**SMALL, **options}, 4_000)
+    fuzz({**SMALL, **options}, 10_000)
