@@ -266,7 +266,7 @@ class Fuzz(Traffic):
             yield down(7, io << 8 | io)
             yield down(12, 0)
             yield down(15, 0x2_0000)
-            yield down(DEVICE, 0x100 | (port + 1) % 3 << 5)  # 256, 512 and 128 bytes
+            yield down(DEVICE, 0x100 | port % 3 << 5)  # 128, 256 and 512 bytes
             yield down(1, 7)
 
     async def configure(self):
