@@ -368,6 +368,8 @@ async def misconfigure(fuzz, configs, count):
         reached = fuzz.oracle.totals()["host.fabric_tx_tlps"]
         await fuzz.send(UP, hostile)
         await fuzz.settle()
+        # The error of what was dropped without an answer must not meet the next change.
+        await Timer(1, "us")
         if fuzz.oracle.totals()["host.fabric_tx_tlps"] != reached:
             # The answer of a slot may end in the switch, and must not meet the next change.
             await Timer(10, "us")
