@@ -203,9 +203,9 @@ class Traffic:
         if refused or request.length > 64:
             return [complete(request, CompletionStatus.UR, me)]
         if request.kind.startswith("MRd"):
-            # No part has more than its port takes: then nobody would ever answer.
-            parts = self.oracle.switch.max_payload(side) // 64
-            return split(request, me, [parts] * request.length)
+            # A part with more than its port takes is dropped, and the request stays open.
+            boundaries = self.oracle.switch.max_payload(side) // 64
+            return split(request, me, [boundaries] * request.length)
         count = complete(request, CompletionStatus.SC, me).byte_count
         data = b"" if "Wr" in request.kind else self.rng.randbytes(count)
         return [complete(request, CompletionStatus.SC, me, data)]
