@@ -80,7 +80,7 @@ async def copies_of_all_gpus_at_once(dut):
     # The writes of a copy wait for the line, so they (in the split form, their data) share frames
     # if they may. Where beats are wide most of those that have credits are in frames already, each
     # alone: two frames and four beats before a line that is as slow at all widths.
-    least = 1.05 if OPTIONS.get("width", 64) > 128 else 1.25
+    least = 1.05 if OPTIONS.get("width", 64) > 128 else 1.2
     assert share[0] <= 1 and share[1500] > least * share[0], share
 
 
