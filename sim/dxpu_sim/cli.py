@@ -13,6 +13,7 @@ COMMANDS = {
     "generate": ("dxpu_sim.generate", "write a proxy as plain Verilog"),
     "bench": ("dxpu_sim.bench", "measure conversion cycles, wire efficiency, speed and size"),
     "faults": ("dxpu_sim.faults.command", "send TLPs over lines that lose and change frames"),
+    "linux": ("dxpu_sim.linux.command", "boot a stock Linux kernel on a simulated system"),
     "spec": ("dxpu_sim.spec.command", "search models of the fabric's protocol completely"),
     "docs": ("dxpu_sim.docs", "write the register pages and the tables of ports"),
 }

@@ -6,39 +6,29 @@ from cocotb.utils import get_sim_time
 from cocotbext.pcie.core.tlp import CplStatus, TlpType
 
 from .driver import GpuDriver
+from .operate import Operator
 from .pciehp import enumerate_with_room, find_slots
-from .setup import bind, unbind, wait_for_slot
+from .setup import wait_for_slot
 
 __all__ = ["Copier", "HotPlugHost", "Reader"]
 
 
-class HotPlugHost:
-    """A simulated system whose host boots with empty slots, and the manager that fills them.
-
-    Parameters
-    ----------
-    system : :class:`~dxpu_sim.system.SimulatedSystem`
-    paths : int
-        Paths that bindings may take, as a mask.
+class HotPlugHost(Operator):
+    """A simulated system whose host boots with empty slots, and the operator who fills them.
 
     Attributes
     ----------
     slots : list of :class:`~dxpu_sim.pciehp.Slot`
         After :meth:`boot`; by downstream port.
-    committed_ns : float
-        When the newest binding was committed.
     visited : set of int
         Ports that have had a GPU.
     """
 
     def __init__(self, system, *, paths=0b01):
-        self.system = system
-        self.paths = paths
+        super().__init__(system, paths=paths)
         self.rng = system.rng
-        self.operation = 0
         self.slots = []
         self.visited = set()
-        self.committed_ns = 0.0
 
     async def boot(self, **options):
         """Fabric, enumeration, hot-plug drivers; no GPU is bound. ``options`` are those of
@@ -60,10 +50,6 @@ class HotPlugHost:
             if system.routes.placeholders:
                 await slot.until(lambda slot=slot: slot.on)
 
-    def _place(self, gpu):
-        box, slot = self.system.slots[gpu]
-        return self.system.boxes[box], slot
-
     async def bind(self, gpu, port=None):
         """Bind GPU ``gpu``, wait until the host has it, and open its driver."""
         port = gpu if port is None else port
@@ -82,18 +68,6 @@ class HotPlugHost:
         await self.commit(gpu, port)
         await self.up(gpu, port)
 
-    async def commit(self, gpu, port):
-        """Bind a GPU to a port, and wait for nothing."""
-        system, (box, slot) = self.system, self._place(gpu)
-        name = system.names[gpu]
-        system.routes.slots = {n: other for n, other in system.routes.slots.items()
-                               if other != name} | {port: name}
-        system.routes.renumber()
-        self.operation += 1
-        await bind(system.host, port, box, slot, generation=self.operation,
-                   operation_id=self.operation, paths=self.paths)
-        self.committed_ns = get_sim_time("ns")
-
     async def up(self, gpu, port):
         """Wait until the link of a GPU is active and the driver of the slot has brought it up."""
         system = self.system
@@ -107,18 +81,6 @@ class HotPlugHost:
             del slot.log[:2]  # the placeholder's part
         self.visited.add(port)
 
-    async def release(self, gpu, port=None):
-        """Release both rows, whatever goes on."""
-        port = gpu if port is None else port
-        self.operation += 1
-        self.fault(gpu)
-        await unbind(self.system.host, port, *self._place(gpu), generation=self.operation,
-                     operation_id=self.operation)
-
-    def fault(self, gpu):
-        """From now on TLPs to and from the GPU may be lost."""
-        self.system.checker.fault(self.system.names[gpu])
-
     async def gone(self, port):
         """Wait until the host has seen that the slot is empty."""
         slot = self.slots[port]
@@ -126,22 +88,6 @@ class HotPlugHost:
         state = await wait_for_slot(self.system.host, port, link=0, drained=1)
         self.system.routes.present.discard(port)
         return state
-
-    async def _tell_presence(self, box, *, without=()):
-        there = sum(1 << slot - 1 for n, (b, slot) in enumerate(self.system.slots)
-                    if self.system.boxes[b] is box and n not in without)
-        await box.write("control.present", slots=there)
-
-    async def pull(self, gpu):
-        """Somebody pulls the GPU from its box."""
-        self.fault(gpu)
-        self.system.links[gpu].pull()
-        await self._tell_presence(self._place(gpu)[0], without=(gpu,))
-
-    async def put_back(self, gpu):
-        """Somebody puts the GPU into its box again."""
-        await self.system.links[gpu].put_back()
-        await self._tell_presence(self._place(gpu)[0])
 
 
 class Copier:

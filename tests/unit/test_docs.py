@@ -5,13 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_picture_of_the_architecture_is_what_its_source_draws():
-    drawn = subprocess.run([sys.executable, ROOT / "docs/figures/architecture.py"],
+@pytest.mark.parametrize("picture", ["architecture", "linux"])
+def test_pictures_are_what_their_sources_draw(picture):
+    drawn = subprocess.run([sys.executable, ROOT / f"docs/figures/{picture}.py"],
                            capture_output=True, text=True, check=True).stdout
-    assert (ROOT / "docs/figures/architecture.svg").read_text() == drawn
+    assert (ROOT / f"docs/figures/{picture}.svg").read_text() == drawn
 
 
 def test_every_test_that_the_test_plan_names_exists():

@@ -1,0 +1,145 @@
+"""What scenarios do with a guest that has booted: lines of its shell, GPUs that come and go."""
+
+from dataclasses import dataclass, field
+
+from ..operate import Operator
+from ..setup import wait_for_slot
+from .host import LinuxHost
+
+__all__ = ["AER_WORDS", "DEVICES", "DOMAIN", "ROOT", "UPSTREAM", "Run", "ScenarioFailed",
+           "gpu_name", "port_name", "slot_file"]
+
+#: PCI domain of the hierarchy below the VMD.
+DOMAIN = "10000"
+ROOT, UPSTREAM = f"{DOMAIN}:00:00.0", f"{DOMAIN}:01:00.0"
+DEVICES = "/sys/bus/pci/devices"
+
+
+#: How Linux tells of an error of port 0 that a scenario brought about.
+AER_WORDS = r"AER|DPC|PCIe Bus Error|TLP Header|pcieport 10000:02:00\.0: +(device|\[)"
+
+
+def port_name(port):
+    """Name of a downstream port."""
+    return f"{DOMAIN}:02:{port:02x}.0"
+
+
+def gpu_name(port):
+    """Name of the function in a slot: buses are given out in the order of ports."""
+    return f"{DOMAIN}:{3 + port:02x}:00.0"
+
+
+def slot_file(port, name):
+    """A file of a slot in sysfs."""
+    return f"/sys/bus/pci/slots/{port + 1}/{name}"
+
+
+class ScenarioFailed(Exception):
+    """A check did not hold; the message says which, with the guest's words."""
+
+
+@dataclass
+class Run:
+    """A guest that has booted, and what came out of it so far.
+
+    Attributes
+    ----------
+    evidence : dict
+        The guest's own words, by what they show.
+    expected : list of str
+        Patterns of kernel messages that the scenarios brought about, and that are no complaints.
+    """
+
+    host: LinuxHost
+    evidence: dict[str, str] = field(default_factory=dict)
+    expected: list[str] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.system = self.host.system
+        self.operator = Operator(self.system)
+
+    def check(self, held: bool, what: str) -> None:
+        """Ends the scenario unless ``held``."""
+        if not held:
+            raise ScenarioFailed(what)
+
+    async def keep(self, what: str, line: str, **options) -> str:
+        """Run a line and keep its output as evidence."""
+        self.evidence[what] = said = await self.host.say(line, **options)
+        return said
+
+    async def lspci(self, options: str, what: str = "") -> str:
+        """Output of ``lspci``; kept as evidence of ``what``. (The guest has no list of modules,
+        which it would complain about.)"""
+        said = await self.host.say(f"lspci {options} 2>/dev/null")
+        if what:
+            self.evidence[f"{what} (lspci {options.split()[0]})"] = said
+        return said
+
+    async def messages_since(self, begin: int, what: str, pattern: str = "") -> str:
+        """Kernel messages after the first ``begin`` lines, as evidence of ``what``."""
+        line = f"dmesg | tail -n +{begin + 1}" + f" | grep -E '{pattern}'" * bool(pattern)
+        return await self.keep(f"{what} (dmesg)", line)
+
+    async def messages(self) -> int:
+        """Number of lines of the kernel's log."""
+        return int(await self.host.say("dmesg | wc -l"))
+
+    async def bind(self, gpu: int, port: int, *, enable: bool = True) -> str:
+        """Bind a GPU and wait until the kernel has it; returns the beginning of its BARs' names.
+        ``enable``: memory and bus master, as a driver would."""
+        await self.host.hurry(self._bind(gpu, port))
+        await self.found(port)
+        # In a VMD's domain Linux leaves the indicators to user space (as ledmon does): power on.
+        await self.host.say(f"echo 7 > {slot_file(port, 'attention')}")
+        if enable:
+            await self.host.say(f"setpci -s {gpu_name(port)} COMMAND=0x6")
+        return f"{DEVICES}/{gpu_name(port)}/resource"
+
+    async def found(self, port: int) -> None:
+        """Wait until the kernel has a device in a slot, and its BARs."""
+        await self.host.wait_for(f"test -e {DEVICES}/{gpu_name(port)}/resource2",
+                                 f"a device in slot {port + 1}")
+
+    async def _bind(self, gpu, port):
+        await self.operator.commit(gpu, port)
+        await wait_for_slot(self.system.host, port, link=1)
+        self.mended(gpu, port)
+
+    def mended(self, gpu: int, port: int) -> None:
+        """TLPs to and from a GPU do not get lost from now on."""
+        self.system.checker.mended(self.system.names[gpu])
+        self.system.routes.present.add(port)
+
+    async def gone(self, port: int) -> None:
+        """Wait until the kernel has let go of a slot."""
+        await self.host.wait_for(f"test ! -e {DEVICES}/{gpu_name(port)}",
+                                 f"no device in slot {port + 1}")
+
+    async def power_off(self, port: int) -> None:
+        """The guest's administrator turns a slot off."""
+        await self.host.say(f"echo 0 > {slot_file(port, 'power')}")
+        await self.gone(port)
+
+    async def release(self, gpu: int, port: int) -> None:
+        """The operator takes the GPU back."""
+        async def work():
+            await self.operator.release(gpu, port)
+            await wait_for_slot(self.system.host, port, link=0, drained=1, timeout_us=2000)
+        await self.host.hurry(work())
+        self.system.routes.present.discard(port)
+
+    async def unbind(self, gpu: int, port: int) -> None:
+        """A GPU that nobody uses goes."""
+        await self.power_off(port)
+        await self.release(gpu, port)
+
+    async def pull(self, gpu: int, port: int) -> None:
+        """Somebody pulls a GPU from its box, whatever goes on."""
+        await self.host.hurry(self.operator.pull(gpu))
+
+    async def put_back(self, gpu: int, port: int) -> None:
+        """The slot is free again, and the GPU is in its box, bound to nothing."""
+        self.system.routes.present.discard(port)
+        await self.release(gpu, port)
+        await self.host.hurry(self.operator.put_back(gpu))

@@ -1,0 +1,46 @@
+"""``dxpu linux``: a stock kernel in stock QEMU is the host; what it says is the evidence."""
+
+import json
+import re
+
+import pytest
+
+from dxpu_sim import cli
+from dxpu_sim.linux.images import ImagesMissing, get
+from dxpu_sim.linux.scenarios import MACHINES, SCENARIOS
+
+
+def run(folder, machine, names):
+    """Report of these scenarios; skips where there is no QEMU or kernel."""
+    try:
+        get()
+    except ImagesMissing as error:
+        pytest.skip(str(error))
+    options = [word for name in names for word in ("--scenario", name)]
+    file = folder / "report.json"
+    status = cli.main(["linux", "--out", str(folder / "out"), "--json", str(file), *options])
+    report = json.loads(file.read_text())
+    result = report["machines"][machine]
+    assert status == 0 and report["ok"], result["error"]
+    assert set(result["scenarios"]) == set(names) and not result["complaints"]
+    assert (folder / "out" / machine / "console.log").read_text().count("Linux version") == 1
+    return result
+
+
+def test_empty_slots_then_gpus_come_and_go(tmp_path):
+    result = run(tmp_path, "plain", [s.name for s in SCENARIOS.values() if s.default])
+    words = result["evidence"]
+    assert len(re.findall(r"\[\w\w\]--$", words["empty slots (lspci -tv)"], re.MULTILINE)) == 8
+    assert "Device 1234:d0a0" in words["a GPU has come (lspci -tv)"]
+    assert "Kernel driver in use: pcieport" in words["a port with an empty slot (lspci -vv)"]
+    assert words["video memory reads back"] == "1024 bytes written and read back, 0 words wrong"
+    assert words["the copy engine"] == "16384 bytes to the GPU and back: the same"
+    assert "Link Down" in words["a GPU is pulled (dmesg)"]
+    assert result["counts"]["interrupts"] > 4 and result["counts"]["bytes read"] > 16384
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("machine", MACHINES)
+def test_all_scenarios(tmp_path, machine):
+    run(tmp_path, machine,
+        [s.name for s in SCENARIOS.values() if s.machine == machine and not s.default])
