@@ -15,18 +15,25 @@ class Operator:
     system : :class:`~dxpu_sim.system.SimulatedSystem`
     paths : int
         Paths that bindings may take, as a mask.
+    host : int
+        Number of the host that GPUs are bound to.
 
     Attributes
     ----------
+    proxy : :class:`~dxpu_sim.setup.Proxy`
+        Of that host.
+    routes : :class:`~dxpu_sim.switch_route.SwitchRoute`
+        Of its switch.
     operation : int
         Number of the newest operation, which is the generation of what it changed.
     committed_ns : float
         When the newest binding was committed.
     """
 
-    def __init__(self, system, *, paths=0b01):
+    def __init__(self, system, *, paths=0b01, host=0):
         self.system = system
         self.paths = paths
+        self.proxy, self.routes = system.hosts[host], system.host_routes[host]
         self.operation = 0
         self.committed_ns = 0.0
 
@@ -37,13 +44,14 @@ class Operator:
 
     async def commit(self, gpu, port):
         """Bind a GPU to a port, and wait for nothing."""
-        system, (box, slot) = self.system, self.place(gpu)
-        name = system.names[gpu]
-        system.routes.slots = {n: other for n, other in system.routes.slots.items()
-                               if other != name} | {port: name}
-        system.routes.renumber()
+        (box, slot), name = self.place(gpu), self.system.names[gpu]
+        for routes in self.system.host_routes:
+            routes.slots = {n: other for n, other in routes.slots.items() if other != name}
+            routes.renumber()
+        self.routes.slots[port] = name
+        self.routes.renumber()
         self.operation += 1
-        await bind(system.host, port, box, slot, generation=self.operation,
+        await bind(self.proxy, port, box, slot, generation=self.operation,
                    operation_id=self.operation, paths=self.paths)
         self.committed_ns = get_sim_time("ns")
 
@@ -52,7 +60,7 @@ class Operator:
         port = gpu if port is None else port
         self.operation += 1
         self.fault(gpu)
-        await unbind(self.system.host, port, *self.place(gpu), generation=self.operation,
+        await unbind(self.proxy, port, *self.place(gpu), generation=self.operation,
                      operation_id=self.operation)
 
     def fault(self, gpu):

@@ -50,11 +50,13 @@ class Design:
 
 
 def to_verilog(component, *, name: str) -> str:
-    """Verilog text of a component, top module ``name``."""
+    """Verilog text of a component, top module ``name``. It does not depend on where the sources
+    are, so it names no lines of theirs."""
     from amaranth.back import verilog as backend
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return backend.convert(component, name=name, strip_internal_attrs=True)
+        text = backend.convert(component, name=name, strip_internal_attrs=True)
+    return re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
 
 
 def verilog(design: Design) -> str:

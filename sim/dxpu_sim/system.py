@@ -8,7 +8,7 @@ from cocotb.triggers import Timer
 from .checkers import CheckFailed, watch
 from .driver import find_gpus
 from .gpu import Gpu
-from .hdl.system import BOX_NODE, HOST_NODE, System, node_name
+from .hdl.system import System
 from .pcie import DutPort, Mailbox, RootComplex, quiet, until
 from .setup import Proxy, bind, let_open, open_session, wait_for_session, wait_for_slot
 from .switch_route import SwitchRoute
@@ -62,7 +62,15 @@ class SimulatedSystem:
         The PCIe link of each.
     drivers : list of :class:`~dxpu_sim.driver.GpuDriver`
         After :meth:`start`; in the order of ``gpus``.
-    host, boxes : :class:`~dxpu_sim.setup.Proxy`, list of them
+    hosts, boxes : list of :class:`~dxpu_sim.setup.Proxy`
+    host : :class:`~dxpu_sim.setup.Proxy`
+        The first host, to which all other attributes belong where there are several.
+    host_names : list of str
+        Names of the hosts' PCIe ports.
+    host_routes : list of :class:`~dxpu_sim.switch_route.SwitchRoute`
+        Of each host's switch.
+    routes : :class:`~dxpu_sim.switch_route.SwitchRoute`
+        The first of them.
     slots : list of (box, slot)
         Where each GPU stands.
     titles : list of str
@@ -80,11 +88,15 @@ class SimulatedSystem:
         self.ports = design.ports
         self.slots = [(b, s + 1) for b, count in enumerate(design.boxes) for s in range(count)]
         self.names = [f"gpu{n}" for n in range(len(self.slots))]
-        self.mailboxes = {name: Mailbox(dut, name) for name in ("host", *self.names)}
-        self.routes = SwitchRoute("host", dict(enumerate(self.names)), ports=design.ports,
-                                  placeholders=design.placeholders)
+        self.host_names = design.names[:design.hosts]
+        self.mailboxes = {name: Mailbox(dut, name) for name in (*self.host_names, *self.names)}
+        self.host_routes = [
+            SwitchRoute(name, dict(enumerate(self.names)) if name == "host" else {},
+                        ports=design.ports, placeholders=design.placeholders)
+            for name in self.host_names]
+        self.routes = self.host_routes[0]
         self.routes.present.clear()
-        self.checker = watch(self.mailboxes, route=self.routes, originates=self._originates)
+        self.checker = watch(self.mailboxes, route=self._route, originates=self._originates)
         self._make_host()
         self.titles = [f"GPU {n} (box {b}, slot {s})" for n, (b, s) in enumerate(self.slots)]
         self.gpus, self.links = [], []
@@ -96,10 +108,10 @@ class SimulatedSystem:
             link.resets.append(self.gpus[-1].hot_reset)
             link.ups.append(lambda name=name: self.checker.reborn(name))
             self.links.append(link)
-        nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(design.boxes)))]
-        self.host, *self.boxes = (
-            Proxy(dut, f"{node_name(n)}_bus", design.maps[n], node)
-            for n, node in enumerate(nodes))
+        proxies = [Proxy(dut, f"{name}_bus", map, node) for name, map, node in
+                   zip(design.names, design.maps, design.nodes, strict=True)]
+        self.hosts, self.boxes = proxies[:design.hosts], proxies[design.hosts:]
+        self.host = self.hosts[0]
         self.drivers = []
 
     def _make_host(self, **options):
@@ -108,16 +120,30 @@ class SimulatedSystem:
         self.root_port = self.rc.make_port()
         self.root_port.connect(self.host_link)
 
+    def _owner(self, port):
+        """Routes of the switch that a PCIe port belongs to now; ``None`` for a GPU in no slot."""
+        return next((r for r in self.host_routes if port == r.host or port in r.slots.values()),
+                    None)
+
+    def _route(self, port, header):
+        owner = self._owner(port)
+        return [] if owner is None else owner(port, header)
+
     def _originates(self, port, header):
+        owner = self._owner(port)
         # Into a link that is down a switch that was reset may send under its new name.
-        return self.routes.originates(port, header) or port == "host" and not self.host_link.up
+        return (owner is not None and owner.originates(port, header)
+                or port in self.host_names and not self._link_is_up(port))
+
+    def _link_is_up(self, host):
+        return self.host_link.up
 
     def power_off(self):
         """The host loses its power, in the middle of whatever it does: nothing that was sent before
         may reach it when it is on again."""
         self.rc.power_off()
         self.host_link.retire()
-        for name in ("host", *self.names):
+        for name in (*self.host_names, *self.names):
             self.checker.fault(name)
 
     async def power_on(self):
@@ -140,17 +166,18 @@ class SimulatedSystem:
         :func:`~dxpu_sim.setup.let_open`.
         """
         await Timer(1, "us")
-        for proxy in (self.host, *self.boxes):
+        for proxy in (*self.hosts, *self.boxes):
             await proxy.write("control.fabric", packing_limit=packing_limit, ack_delay=125)
             if retry_wait is not None:
                 await proxy.write("control.retry", wait=retry_wait)
         for n, box in enumerate(self.boxes):
-            if hello:
-                await let_open(self.host, box, index_host=n, index_box=0, **hello)
-                await wait_for_session(self.host, n)
-            else:
-                a, b = self.rng.sample(range(1, 1 << 16), 2)
-                await open_session(self.host, box, index_a=n, index_b=0, tag_a=a, tag_b=b)
+            for h, host in enumerate(self.hosts):
+                if hello:
+                    await let_open(host, box, index_host=n, index_box=h, **hello)
+                    await wait_for_session(host, n)
+                else:
+                    a, b = self.rng.sample(range(1, 1 << 16), 2)
+                    await open_session(host, box, index_a=n, index_b=h, tag_a=a, tag_b=b)
             there = sum(1 << s - 1 for owner, s in self.slots if owner == n)
             await box.write("control.present", slots=there)
 
@@ -183,7 +210,7 @@ class SimulatedSystem:
         """Counters of all proxies: proxy name to counter name to total."""
         await Timer(2, "us")
         return {proxy.name.removesuffix("_bus"): await proxy.counters()
-                for proxy in (self.host, *self.boxes)}
+                for proxy in (*self.hosts, *self.boxes)}
 
     async def finish(self, *, allow=()):
         """Let everything arrive, and ask checkers and counters; returns the counters.

@@ -75,10 +75,9 @@ def rows_of(packets):
 
 
 @pytest.mark.parametrize("width, split", [
-    (64, False), (512, False), (64, True), *(pytest.param(width, split, marks=pytest.mark.long)
-                                             for width, split in ((32, False), (256, False),
-                                                                  (32, True), (256, True),
-                                                                  (512, True)))])
+    (64, False), (512, False), *(pytest.param(width, split, marks=pytest.mark.long)
+                                 for width, split in ((32, False), (256, False), (32, True),
+                                                      (64, True), (256, True), (512, True)))])
 def test_tlps_cross_both_ways(width, split):
     rng = random.Random(seed())
     dut = Pair(width, split=split)
@@ -108,11 +107,10 @@ def test_tlps_cross_both_ways(width, split):
     assert host["tx_tlps"] == len(down)
 
 
-@pytest.mark.parametrize("width, split", [
-    (64, False), (512, True), pytest.param(32, False, marks=pytest.mark.long),
-    pytest.param(64, True, marks=pytest.mark.long), pytest.param(256, True, marks=pytest.mark.long),
-    pytest.param(512, False, marks=pytest.mark.long)])
-@pytest.mark.parametrize("loss", [0.02, 0.1])
+@pytest.mark.parametrize("width, split, loss", [
+    (64, False, 0.1), (512, True, 0.1), *(pytest.param(*p, marks=pytest.mark.long) for p in (
+        (64, False, 0.02), (512, True, 0.02), *((width, split, loss) for loss in (0.02, 0.1)
+        for width, split in ((32, False), (64, True), (256, True), (512, False)))))])
 def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, split, loss):
     """Frames are lost both ways, and changed; acknowledgements and NAKs, too."""
     dut = Pair(width, split=split)

@@ -150,7 +150,7 @@ def test_hot_added_devices_are_found():
     assert bench.totals["peer"] == 2 and bench.totals["blocked"] == 0
 
 
-@pytest.mark.parametrize("ports", [1, 8])
+@pytest.mark.parametrize("ports", [8, pytest.param(1, marks=pytest.mark.long)])
 def test_before_anything_is_configured(ports):
     """Windows closed, buses 0, nothing enabled: every TLP of every kind ends, nothing hangs."""
     rng = random.Random(seed())

@@ -163,7 +163,7 @@ def test_hostile(width, data, gaps):
     compare(packets, out, causes, limits)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [pytest.param(32, marks=pytest.mark.long), *WIDTHS[1:]])
 def test_max_payload_size(width):
     """Data of as much as each size allows, and of a dword more; requests for more are no data."""
     packets, limits = [], []

@@ -26,7 +26,7 @@ from dxpu_sim.benches import upheaval
 from dxpu_sim.benches.fuzz_oracle import HOST_BUFFER, SLOT_BUFFER, Oracle
 from dxpu_sim.golden.switch import UP
 from dxpu_sim.golden.tlp import KINDS, Tlp, classify, malformed
-from dxpu_sim.hdl.system import BOX_NODE, HOST_NODE, System, node_name
+from dxpu_sim.hdl.system import System
 from dxpu_sim.hostile import Aim, Hostile, HostileSource
 from dxpu_sim.pcie import Mailbox
 from dxpu_sim.setup import Proxy, bind, open_session, wait_for_slot
@@ -67,9 +67,8 @@ class Fuzz(Traffic):
                                           for n in range(len(self.slots))},
             Oracle(design.ports, self.slots), random.Random(int(os.environ["DXPU_SEED"])))
         self.ports, self.paths = design.ports, min(2, OPTIONS.get("paths", 2))
-        self.proxies = [
-            Proxy(dut, f"{node_name(n)}_bus", map, HOST_NODE if n == 0 else BOX_NODE + n - 1)
-            for n, map in enumerate(design.maps)]
+        self.proxies = [Proxy(dut, f"{name}_bus", map, node) for name, map, node in
+                        zip(design.names, design.maps, design.nodes, strict=True)]
         self.sent = Counter()
         #: Counters beyond what the oracle knows of, and what goes on if it is not asked.
         self.base, self.upheaval = Counter(), None

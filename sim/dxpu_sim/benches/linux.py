@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from cocotb.utils import get_sim_time
 
 from dxpu_sim.linux.complaints import complaints
 from dxpu_sim.linux.guest import Guest
-from dxpu_sim.linux.host import LinuxHost, LinuxSystem
+from dxpu_sim.linux.host import LinuxHost, LinuxSystem, Pump
 from dxpu_sim.linux.images import Images
 from dxpu_sim.linux.run import Run
 from dxpu_sim.linux.scenarios import MACHINES, SCENARIOS, boot
@@ -34,9 +35,9 @@ def say(kind, text):
         file.write(f"{kind} {text}\n")
 
 
-async def run_scenarios(dut, guest, machine, result):
+async def run_scenarios(dut, guests, machine, result):
     """Everything from boot to the last check; ``result`` is filled on the way."""
-    system = LinuxSystem(dut, GIVEN["system"], guest, gpu=GIVEN["gpu"])
+    system = LinuxSystem(dut, GIVEN["system"], guests, gpu=GIVEN["gpu"])
     dut.loss.value = round(machine.loss * 65536)
     await system.prepare()
     shown = time.monotonic()
@@ -45,29 +46,35 @@ async def run_scenarios(dut, guest, machine, result):
         nonlocal shown
         if time.monotonic() - shown > 1:
             shown = time.monotonic()
-            say("update", f"{host.accesses} accesses, {get_sim_time('us') / 1000:.1f} ms simulated")
+            say("update", f"{sum(h.accesses for h in hosts):,} accesses, "
+                f"{get_sim_time('us') / 1000:.1f} ms simulated")
 
-    host = LinuxHost(guest, system, on_wait=waiting)
+    hosts = [LinuxHost(guest, system, n) for n, guest in enumerate(guests)]
+    pump = Pump(hosts, on_wait=waiting)
     say("step", f"Booting Linux ({GIVEN['machine']})")
     begin = time.monotonic()
-    await host.boot()
-    run = Run(host, result["evidence"])
-    await boot(run)
+    runs = [Run(host, result["evidence"]) for host in hosts]
+    for run in runs:
+        run.others = [r for r in runs if r is not run]
+        await run.host.boot()
+        await boot(run)
     for name in GIVEN["scenarios"]:
         say("step", f"Scenario {name}")
         result["running"] = name
-        await SCENARIOS[name].run(run)
+        await SCENARIOS[name].run(runs[0])
         result["scenarios"][name] = True
     result["running"] = None
     say("step", "Asking for complaints")
-    said = await host.say("dmesg -r")
-    (FOLDER / "dmesg.txt").write_text(said + "\n")
-    result["complaints"] = complaints(said, run.expected)
-    result["guest_seconds"] = float((await host.say("cat /proc/uptime")).split()[0])
-    await host.stop()
+    for n, run in enumerate(runs):
+        said = await run.host.say("dmesg -r")
+        (FOLDER / f"dmesg{n or ''}.txt").write_text(said + "\n")
+        result["complaints"] += complaints(said, run.expected)
+    result["guest_seconds"] = float((await hosts[0].say("cat /proc/uptime")).split()[0])
+    await pump.stop()
     await system.idle()
     system.checker.finish()
-    result["counts"] = dict(system.root.counts) | {"accesses": host.accesses}
+    result["counts"] = dict(sum((root.counts for root in system.roots), Counter())) | {
+        "accesses": sum(h.accesses for h in hosts)}
     result["simulated_ms"] = get_sim_time("us") / 1000
     result["seconds"] = time.monotonic() - begin
     if result["complaints"]:
@@ -79,13 +86,16 @@ async def scenarios(dut):
     """Boot, then one scenario after the other; what came out is in ``result.json``."""
     result = {"scenarios": {}, "evidence": {}, "complaints": [], "running": "boot"}
     machine = MACHINES[GIVEN["machine"]]
-    guest = Guest(images(), FOLDER, options=machine.kernel)
+    guests = []
     try:
-        await run_scenarios(dut, guest, machine, result)
+        for n in range(machine.guests):
+            guests.append(Guest(images(), FOLDER, options=machine.kernel, number=n))
+        await run_scenarios(dut, guests, machine, result)
     except BaseException as error:
         text = str(error) or "an error in the simulation, see the log"
         result["error"] = re.sub(r"\s*\n\s*", " | ", text)
         raise
     finally:
-        guest.end()
+        for guest in guests:
+            guest.end()
         (FOLDER / "result.json").write_text(json.dumps(result, indent=1))

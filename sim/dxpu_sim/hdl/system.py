@@ -1,4 +1,4 @@
-"""The whole system in one design: a host proxy, boxes with GPUs, and an Ethernet per path.
+"""The whole system in one design: host proxies, boxes with GPUs, and an Ethernet per path.
 
 Only the PCIe models are outside, in Python: one mailbox per PCIe port, one per register port.
 """
@@ -20,23 +20,17 @@ from .pins import connect_pins
 from .probe import Probe
 from .regbox import RegisterBox, RegisterBoxSignature
 
-__all__ = ["BOX_NODE", "HOST_NODE", "System", "node_name"]
+__all__ = ["BOX_NODE", "HOST_NODE", "System"]
 
-HOST_NODE = 0x001
-#: Node number of the first box; the others follow.
-BOX_NODE = 0x101
+#: Node number of the first host, and of the first box; the others follow.
+HOST_NODE, BOX_NODE = 0x001, 0x101
 
 #: Events of a proxy that have a probe, in the order in which a frame passes them, out and in.
 EVENTS = ("pcie_in", "frame_out", "gmii_tx", "gmii_rx", "frame_in", "pcie_out")
 
 
-def node_name(n):
-    """Name of proxy ``n`` in port names: ``host``, ``box0``, ``box1``, ..."""
-    return "host" if n == 0 else f"box{n - 1}"
-
-
 class System(wiring.Component):
-    """A host proxy and box proxies, connected by one Ethernet switch per path.
+    """Host proxies and box proxies, connected by one Ethernet switch per path.
 
     Parameters
     ----------
@@ -58,11 +52,14 @@ class System(wiring.Component):
         Ethernet clock cycles that each switch keeps a frame.
     placeholder : sequence of int, optional
         Arguments of :class:`~dxpu.switch.PlaceholderOptions`.
+    hosts : int
+        Host proxies, all alike.
 
     Members
     -------
     host, gpu0, gpu1, ... : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
-        PCIe ports: upstream of the host proxy, and the slots, counted through all boxes.
+        PCIe ports: upstream of the host proxy, and the slots, counted through all boxes. With
+        further hosts ``host1``, ... as well.
     intruder : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
         An Ethernet port on path 0 that belongs to no proxy: sends whole frames without FCS (whole
         dwords) instead of TLPs, and collects what comes to it, as of class 0.
@@ -83,34 +80,44 @@ class System(wiring.Component):
     """
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
-                 period_ps=8000, delay=125, placeholder=None):
+                 period_ps=8000, delay=125, placeholder=None, hosts=1):
         if not boxes or any(n not in range(1, 17) for n in boxes):
             raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
         self._width, self._paths = width, paths
+        if hosts not in range(1, 5):
+            raise ValueError(f"hosts must be 1 to 4, not {hosts!r}")
         #: GPUs in each box.
         self.boxes = tuple(boxes)
+        #: Host proxies.
+        self.hosts = hosts
+        #: Names of all proxies, the hosts' first, and their node numbers.
+        self.names = [*(f"host{n or ''}" for n in range(hosts)),
+                      *(f"box{n}" for n in range(len(boxes)))]
+        self.nodes = [*range(HOST_NODE, HOST_NODE + hosts),
+                      *range(BOX_NODE, BOX_NODE + len(boxes))]
         #: Downstream ports of the host proxy.
         self.ports = ports
         self._period_ps, self._delay = period_ps, delay
-        common = {"paths": paths, "split": split, "sessions": max(4, len(boxes))}
+        common = {"paths": paths, "split": split, "sessions": max(4, len(boxes), hosts)}
         held = None if placeholder is None else PlaceholderOptions(*placeholder)
         #: Empty slots show placeholders at boot.
         self.placeholders = held is not None
-        self._host = HostProxy(width, ports=ports, identity=Identity(
-            slot=SlotOptions(surprise=not dpc, dpc=dpc), placeholder=held), **common)
+        identity = Identity(slot=SlotOptions(surprise=not dpc, dpc=dpc), placeholder=held)
+        self._host = [HostProxy(width, ports=ports, identity=identity, **common)
+                      for _ in range(hosts)]
         self._box = [BoxProxy(width, slots=n, **common) for n in boxes]
-        self._proxies = [self._host, *self._box]
-        #: Register map of each proxy, the host's first.
+        self._proxies = [*self._host, *self._box]
+        #: Register map of each proxy, the hosts' first.
         self.maps = [proxy.registers for proxy in self._proxies]
         members = {"cycle": Out(32), "spoil": In(len(self._proxies)),
                    "loss": In(16), "dead": In(paths), "lost": Out(32),
                    "host": In(MailboxSignature()), "intruder": In(MailboxSignature())}
-        for n in range(sum(boxes)):
-            members[f"gpu{n}"] = In(MailboxSignature())
-        for n in range(len(self._proxies)):
-            members[f"{node_name(n)}_bus"] = In(RegisterBoxSignature())
+        for name in (*self.names[1:hosts], *(f"gpu{n}" for n in range(sum(boxes)))):
+            members[name] = In(MailboxSignature())
+        for name in self.names:
+            members[f"{name}_bus"] = In(RegisterBoxSignature())
             for event in EVENTS:
-                members[f"probe_{node_name(n)}_{event}"] = Out(32)
+                members[f"probe_{name}_{event}"] = Out(32)
         super().__init__(members)
 
     def elaborate(self, platform):
@@ -123,23 +130,24 @@ class System(wiring.Component):
 
         rename = DomainRenamer({f"gmii{p}_{d}": "eth" for p in range(self._paths)
                                 for d in ("rx", "tx")})
-        for n, proxy in enumerate(self._proxies):
-            m.submodules[node_name(n)] = rename(proxy)
-            m.submodules[f"{node_name(n)}_bus"] = box = RegisterBox()
-            connect_pins(m, getattr(self, f"{node_name(n)}_bus"), box.py)
+        for name, proxy in zip(self.names, self._proxies, strict=True):
+            m.submodules[name] = rename(proxy)
+            m.submodules[f"{name}_bus"] = box = RegisterBox()
+            connect_pins(m, getattr(self, f"{name}_bus"), box.py)
             wiring.connect(m, box.bus, proxy.bus)
         self._attach_pcie(m)
         self._attach_ethernet(m, spoil)
-        for n, proxy in enumerate(self._proxies):
-            self._probe(m, node_name(n), proxy)
+        for name, proxy in zip(self.names, self._proxies, strict=True):
+            self._probe(m, name, proxy)
         return m
 
     def _slots(self):
         return [slot for box in self._box for slot in box.slot]
 
     def _attach_pcie(self, m):
-        for n, port in enumerate([self._host.upstream, *self._slots()]):
-            name = "host" if n == 0 else f"gpu{n - 1}"
+        names = [*self.names[:self.hosts], *(f"gpu{n}" for n in range(len(self._slots())))]
+        ports = [*(host.upstream for host in self._host), *self._slots()]
+        for n, (name, port) in enumerate(zip(names, ports, strict=True)):
             m.submodules[f"{name}_port"] = mailbox = TlpPort(self._width, seed=n + 1)
             connect_pins(m, getattr(self, name), mailbox.py)
             connect(m, mailbox.o, port.rx)
@@ -151,7 +159,7 @@ class System(wiring.Component):
             m.d.comb += m.submodules[f"gpu{n}_port"].reset.eq(reset)
 
     def _attach_ethernet(self, m, spoil):
-        nodes = [HOST_NODE, *(BOX_NODE + n for n in range(len(self._box)))]
+        nodes = self.nodes
         loss, dead, totals = Signal.like(self.loss), Signal.like(self.dead), []
         m.d.eth += [loss.eq(self.loss), dead.eq(self.dead)]
         for path in range(self._paths):
@@ -185,7 +193,7 @@ class System(wiring.Component):
         wiring.connect(m, port, mac.gmii)
 
     def _probe(self, m, name, proxy):
-        ports = [proxy.upstream] if name == "host" else list(proxy.slot)
+        ports = [proxy.upstream] if proxy in self._host else list(proxy.slot)
         engine = proxy._engine
 
         def taken(stream, end):

@@ -31,6 +31,8 @@ class Guest:
     options : str
         Further words of the kernel's command line.
     memory_mib : int
+    number : int
+        Of several guests in one folder; part of the names of files if it is not 0.
 
     Attributes
     ----------
@@ -42,13 +44,14 @@ class Guest:
         Interrupts that were sent.
     """
 
-    def __init__(self, images: Images, folder: Path, *, options: str = "", memory_mib: int = 256):
+    def __init__(self, images: Images, folder: Path, *, options: str = "", memory_mib: int = 256,
+                 number: int = 0):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.device = RemoteDevice(ours)
         self.ready = False
         self.interrupts = 0
-        self.console = folder / "console.log"
-        self.output = folder / "qemu.log"
+        self.console = folder / f"console{number or ''}.log"
+        self.output = folder / f"qemu{number or ''}.log"
         self._lines: deque[str] = deque()
         self._partial = ""
         self._ends: list[tuple[list[str], int]] = []

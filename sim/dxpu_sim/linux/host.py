@@ -1,79 +1,76 @@
-"""A guest whose PCIe hierarchy is a simulated system: lets both go on, one for the other."""
+"""Guests whose PCIe hierarchy is a simulated system: lets all go on, one for the other."""
 
 import select
 import time
 
 import cocotb
-from cocotb.triggers import Event, Timer
+from cocotb.triggers import Event, First, Timer
 
 from ..system import SimulatedSystem
 from .guest import Guest, GuestFailed
 from .root_port import RootPort
 from .vmd import ConfigTarget, MemoryTarget, Vmd
 
-__all__ = ["LinuxHost", "LinuxSystem"]
+__all__ = ["LinuxHost", "LinuxSystem", "Pump"]
 
 
 class LinuxSystem(SimulatedSystem):
-    """A simulated system below the root port of a guest.
+    """A simulated system below the root ports of guests, one for each host proxy.
 
     Attributes
     ----------
-    root : :class:`~dxpu_sim.linux.root_port.RootPort`
+    roots : list of :class:`~dxpu_sim.linux.root_port.RootPort`
     """
 
-    def __init__(self, dut, options, guest: Guest, **arguments):
-        self._guest = guest
+    def __init__(self, dut, options, guests: list[Guest], **arguments):
+        self._guests = guests
         super().__init__(dut, options, **arguments)
 
     def _make_host(self):
-        self.root = RootPort(self.mailboxes["host"], self._guest.device.memory,
-                             self._guest.interrupt)
-        self.root.downs.append(self._host_down)
-        self.root.ups.append(self._host_up)
+        self.roots = []
+        for n, guest in enumerate(self._guests):
+            root = RootPort(self.mailboxes[self.host_names[n]], guest.device.memory,
+                            guest.interrupt)
+            root.downs.append(lambda n=n: self._host_down(n))
+            root.ups.append(lambda n=n: self._host_up(n))
+            self.roots.append(root)
 
-    def _host_down(self):
-        """A reset of the bus below the root port takes the whole switch and all GPUs."""
-        for name in ("host", *self.names):
+    def _host_down(self, n):
+        """A reset of the bus below the root port takes the whole switch and all GPUs in it."""
+        for name in (self.host_names[n], *self.host_routes[n].slots.values()):
             self.checker.fault(name)
 
-    def _originates(self, port, header):
-        return self.routes.originates(port, header) or port == "host" and not self.root.up
+    def _host_up(self, n=0):
+        self.checker.reborn(self.host_names[n])
+        self.checker.mended(self.host_names[n])
+        self.host_routes[n].reset()
+
+    def _link_is_up(self, host):
+        return self.roots[self.host_names.index(host)].up
 
 
 class LinuxHost:
-    """The guest on a system, as a user sees it who has its console.
-
-    While nothing crosses the PCIe ports the simulation goes slowly, so that the guest has the
-    processor; an access of the guest, and everything that follows from it, goes as fast as it can.
+    """A guest on a host proxy of a system, as a user sees it who has its console.
 
     Parameters
     ----------
     guest : :class:`~dxpu_sim.linux.guest.Guest`
     system : :class:`LinuxSystem`
-    on_wait : function
-        Called now and then while the guest runs.
+    number : int
+        Of the host proxy.
     """
 
-    #: Simulated time between two looks at the guest.
-    STEP_NS = 1000
-    #: Wall time to wait for the guest in each step: while something crosses the ports, and else.
-    BUSY_S, IDLE_S = 0.0, 0.01
-    #: Steps after the last TLP that still count as busy.
-    SETTLE = 20
-    #: Wall time to wait for the next access after one: a scan of the bus makes thousands.
-    NEXT_S = 0.0005
-
-    def __init__(self, guest: Guest, system: LinuxSystem, *, on_wait=lambda: None):
+    def __init__(self, guest: Guest, system: LinuxSystem, number: int = 0):
         self.guest, self.system = guest, system
-        self._on_wait = on_wait
+        self.number, self.root = number, system.roots[number]
         self._vmd = Vmd()
-        self._hurries = 0
         self._answers: list[tuple[Event, list]] = []
-        self._stopped = False
         #: Accesses of the guest to the child domain.
         self.accesses = 0
-        self._task = cocotb.start_soon(self._run())
+        #: One of them is being simulated.
+        self.serving = False
+        #: Set by :class:`Pump`.
+        self.pump: Pump
 
     async def _perform(self, access):
         if access.config:
@@ -81,54 +78,47 @@ class LinuxHost:
                 self._vmd.config.write(access.address, access.value, access.size)
                 return 0
             return self._vmd.config.read(access.address, access.size)
-        target, root = self._vmd.target(access.address), self.system.root
+        target = self._vmd.target(access.address)
         self.accesses += 1
         if isinstance(target, ConfigTarget):
             where = (target.bus, target.device, target.function, target.register, access.size)
             if access.write:
-                await root.config_write(*where, access.value)
+                await self.root.config_write(*where, access.value)
                 return 0
-            return await root.config_read(*where)
+            return await self.root.config_read(*where)
         if isinstance(target, MemoryTarget):
             if access.write:
-                await root.memory_write(target.address, access.size, access.value)
+                await self.root.memory_write(target.address, access.size, access.value)
                 return 0
-            return await root.memory_read(target.address, access.size)
+            return await self.root.memory_read(target.address, access.size)
         return (1 << 8 * access.size) - 1
 
-    def _traffic(self):
-        return sum(m.tlps_sent + m.tlps_received for m in self.system.mailboxes.values())
+    async def _serve(self, access):
+        self.guest.device.answer(await self._perform(access))
+        self.serving = False
+        self.pump.served.set()
 
-    async def _run(self):
-        quiet, before, wait = 0, 0, self.IDLE_S
-        while not self._stopped:
-            ready, _, _ = select.select(self.guest.waits_on(), [], [], wait)
-            if self.guest.device in ready:
-                try:
-                    access = self.guest.device.receive()
-                except EOFError:
-                    self.guest.check(ended=True)
-                if access is not None:
-                    self.guest.device.answer(await self._perform(access))
-                wait = self.NEXT_S
-                continue
-            if ready:
-                self.guest.poll()
-                self._deliver()
-            self.guest.check()
-            self._on_wait()
-            await Timer(self.STEP_NS, "ns")
-            now = self._traffic()
-            quiet = 0 if now != before else quiet + 1
-            before = now
-            busy = quiet < self.SETTLE or self._hurries
-            wait = self.BUSY_S if busy else self.IDLE_S
+    def waits_on(self) -> list:
+        """What to wait for with ``select``."""
+        device, *others = self.guest.waits_on()
+        return others if self.serving else [device, *others]
 
-    def _deliver(self):
+    def take(self, ready: list) -> None:
+        """Deal with what is ``ready``: begin an access, read what the guest said."""
+        if self.guest.device in ready:
+            try:
+                access = self.guest.device.receive()
+            except EOFError:
+                self.guest.check(ended=True)
+            if access is not None:
+                self.serving = True
+                cocotb.start_soon(self._serve(access))
+        self.guest.poll()
         while self._answers and (answer := self.guest.ended()) is not None:
             event, box = self._answers.pop(0)
             box.append(answer)
             event.set()
+        self.guest.check()
 
     async def boot(self, *, timeout_s: float = 120.0) -> None:
         """Wait for the guest's shell."""
@@ -140,7 +130,7 @@ class LinuxHost:
             if time.monotonic() > end:
                 raise GuestFailed(f"no {what} after {timeout_s:.0f} s; the guest's last words: "
                                   f"{self.guest.last_words()}")
-            await Timer(self.STEP_NS, "ns")
+            await Timer(Pump.STEP_NS, "ns")
 
     async def run(self, line: str, *, timeout_s: float = 120.0) -> tuple[str, int]:
         """Output and exit status of a line of shell in the guest."""
@@ -170,6 +160,67 @@ class LinuxHost:
 
     async def hurry(self, work):
         """Await ``work``, which waits for simulated time; that goes as fast as it can meanwhile."""
+        return await self.pump.hurry(work)
+
+
+class Pump:
+    """Lets guests and simulation go on together.
+
+    While nothing crosses the PCIe ports the simulation goes slowly, so that the guests have the
+    processor; an access of a guest, and everything that follows from it, goes as fast as it can.
+
+    Parameters
+    ----------
+    hosts : list of :class:`LinuxHost`
+    on_wait : function
+        Called now and then while the guests run.
+    """
+
+    #: Simulated time between two looks at the guests.
+    STEP_NS = 1000
+    #: Wall time to wait for guests in each step where nothing is under way.
+    IDLE_S = 0.01
+    #: Steps after the last TLP that still count as busy.
+    SETTLE = 20
+    #: Wall time to wait for the next access after one: a scan of the bus makes thousands.
+    NEXT_S = 0.0005
+
+    def __init__(self, hosts: list[LinuxHost], *, on_wait=lambda: None):
+        self._hosts, self._on_wait = hosts, on_wait
+        self._system = hosts[0].system
+        self._hurries = 0
+        self._stopped = False
+        #: An access of a guest has been answered.
+        self.served = Event()
+        for host in hosts:
+            host.pump = self
+        self._task = cocotb.start_soon(self._run())
+
+    def _traffic(self):
+        return sum(m.tlps_sent + m.tlps_received for m in self._system.mailboxes.values())
+
+    async def _run(self):
+        quiet, before, wait = 0, 0, self.IDLE_S
+        while not self._stopped:
+            waited = [w for host in self._hosts for w in host.waits_on()]
+            ready, _, _ = select.select(waited, [], [], wait)
+            for host in self._hosts:
+                host.take(ready)
+            self._on_wait()
+            self.served.clear()
+            await First(Timer(self.STEP_NS, "ns"), self.served.wait())
+            serving = any(host.serving for host in self._hosts)
+            if self.served.is_set():
+                wait = 0 if serving else self.NEXT_S
+                continue
+            now = self._traffic()
+            quiet = 0 if now != before else quiet + 1
+            before = now
+            busy = serving or quiet < self.SETTLE or self._hurries
+            wait = 0 if busy else self.IDLE_S
+
+    async def hurry(self, work):
+        """Await ``work`` as in :meth:`LinuxHost.hurry`."""
         self._hurries += 1
         try:
             return await work
@@ -177,7 +228,8 @@ class LinuxHost:
             self._hurries -= 1
 
     async def stop(self) -> None:
-        """Power the guest off, at once."""
+        """Power the guests off, at once."""
         self._stopped = True
         await self._task
-        self.guest.end()
+        for host in self._hosts:
+            host.guest.end()

@@ -48,15 +48,20 @@ class Run:
         The guest's own words, by what they show.
     expected : list of str
         Patterns of kernel messages that the scenarios brought about, and that are no complaints.
+    others : list of Run
+        The other guests of the machine.
+    operator : :class:`~dxpu_sim.operate.Operator`
+        Who binds GPUs to this guest.
     """
 
     host: LinuxHost
     evidence: dict[str, str] = field(default_factory=dict)
     expected: list[str] = field(default_factory=list)
+    others: list["Run"] = field(default_factory=list)
 
     def __post_init__(self):
         self.system = self.host.system
-        self.operator = Operator(self.system)
+        self.operator = Operator(self.system, host=self.host.number)
 
     def check(self, held: bool, what: str) -> None:
         """Ends the scenario unless ``held``."""
@@ -85,15 +90,14 @@ class Run:
         """Number of lines of the kernel's log."""
         return int(await self.host.say("dmesg | wc -l"))
 
-    async def bind(self, gpu: int, port: int, *, enable: bool = True) -> str:
-        """Bind a GPU and wait until the kernel has it; returns the beginning of its BARs' names.
-        ``enable``: memory and bus master, as a driver would."""
-        await self.host.hurry(self._bind(gpu, port))
+    async def bind(self, gpu: int, port: int) -> str:
+        """Bind a GPU, wait until the kernel has it, and let it answer and write to memory, as a
+        driver would; returns the beginning of its BARs' names."""
+        await self.host.hurry(self.arrive(gpu, port))
         await self.found(port)
         # In a VMD's domain Linux leaves the indicators to user space (as ledmon does): power on.
         await self.host.say(f"echo 7 > {slot_file(port, 'attention')}")
-        if enable:
-            await self.host.say(f"setpci -s {gpu_name(port)} COMMAND=0x6")
+        await self.host.say(f"setpci -s {gpu_name(port)} COMMAND=0x6")
         return f"{DEVICES}/{gpu_name(port)}/resource"
 
     async def found(self, port: int) -> None:
@@ -101,15 +105,16 @@ class Run:
         await self.host.wait_for(f"test -e {DEVICES}/{gpu_name(port)}/resource2",
                                  f"a device in slot {port + 1}")
 
-    async def _bind(self, gpu, port):
+    async def arrive(self, gpu: int, port: int) -> None:
+        """Bind a GPU, and wait for its link."""
         await self.operator.commit(gpu, port)
-        await wait_for_slot(self.system.host, port, link=1)
+        await wait_for_slot(self.operator.proxy, port, link=1)
         self.mended(gpu, port)
 
     def mended(self, gpu: int, port: int) -> None:
         """TLPs to and from a GPU do not get lost from now on."""
         self.system.checker.mended(self.system.names[gpu])
-        self.system.routes.present.add(port)
+        self.operator.routes.present.add(port)
 
     async def gone(self, port: int) -> None:
         """Wait until the kernel has let go of a slot."""
@@ -125,21 +130,21 @@ class Run:
         """The operator takes the GPU back."""
         async def work():
             await self.operator.release(gpu, port)
-            await wait_for_slot(self.system.host, port, link=0, drained=1, timeout_us=2000)
+            await wait_for_slot(self.operator.proxy, port, link=0, drained=1, timeout_us=2000)
         await self.host.hurry(work())
-        self.system.routes.present.discard(port)
+        self.operator.routes.present.discard(port)
 
     async def unbind(self, gpu: int, port: int) -> None:
         """A GPU that nobody uses goes."""
         await self.power_off(port)
         await self.release(gpu, port)
 
-    async def pull(self, gpu: int, port: int) -> None:
+    async def pull(self, gpu: int) -> None:
         """Somebody pulls a GPU from its box, whatever goes on."""
         await self.host.hurry(self.operator.pull(gpu))
 
     async def put_back(self, gpu: int, port: int) -> None:
         """The slot is free again, and the GPU is in its box, bound to nothing."""
-        self.system.routes.present.discard(port)
+        self.operator.routes.present.discard(port)
         await self.release(gpu, port)
         await self.host.hurry(self.operator.put_back(gpu))

@@ -25,6 +25,7 @@ class Machine:
     kernel: str = ""
     #: Share of frames that every Ethernet switch loses.
     loss: float = 0.0
+    guests: int = 1
 
 
 MACHINES = {
@@ -33,6 +34,7 @@ MACHINES = {
     "mps": Machine("pci=pcie_bus_perf: Linux sets payload sizes", kernel="pci=pcie_bus_perf"),
     "dpc": Machine("Downstream Port Containment instead of surprise", system={"dpc": True},
                    kernel="pcie_ports=dpc-native"),
+    "two": Machine("two guests, each on a host proxy of its own", system={"hosts": 2}, guests=2),
 }
 
 
@@ -129,10 +131,10 @@ async def unbind(run: Run) -> None:
     await host.wait_for(f"grep -q 0 {slot_file(0, 'adapter')}", "an empty slot 1")
     await run.bind(1, 1)
     begin = await run.messages()
-    await host.hurry(run.system.host.write("control.detach", ports=2))
+    await host.hurry(run.operator.proxy.write("control.detach", ports=2))
     await run.gone(1)
     await host.say(f"echo 15 > {slot_file(1, 'attention')}")  # indicators off, as ledmon would
-    await host.hurry(wait_for_slot(run.system.host, 1, detach=3, timeout_us=5000))
+    await host.hurry(wait_for_slot(run.operator.proxy, 1, detach=3, timeout_us=5000))
     await run.release(1, 1)
     said = await run.messages_since(begin, "the operator asks for a GPU", r"Slot\(2\)")
     run.check("Powering off due to button press" in said, f"no button in: {said}")
@@ -147,7 +149,7 @@ async def surprise(run: Run) -> None:
     begin = await run.messages()
     await host.say(f"gpu watch {bar}0 0 > /tmp/watch & true")
     await host.wait_for("grep -q first /tmp/watch", "the first read")
-    await run.pull(0, 0)
+    await run.pull(0)
     await host.wait_for("grep -q ones /tmp/watch", "all ones")
     await run.keep("reads of a GPU that is pulled", "cat /tmp/watch")
     await run.gone(0)
@@ -161,7 +163,7 @@ async def several(run: Run) -> None:
     """Several slots at once: all GPUs come together and go together, by surprise and not."""
     host, gpus = run.host, range(len(run.system.gpus))
     for gpu in gpus:
-        await host.hurry(run._bind(gpu, gpu + 2))
+        await host.hurry(run.arrive(gpu, gpu + 2))
     for gpu in gpus:
         await run.found(gpu + 2)
     await run.lspci(f"-tv -s {DOMAIN}::", "several GPUs")
@@ -170,7 +172,7 @@ async def several(run: Run) -> None:
         serial = await host.say(f"gpu read {DEVICES}/{gpu_name(gpu + 2)}/resource0 "
                                 f"{REGISTERS['SERIAL_LOW']}")
         run.check(int(serial, 16) == gpu + 1, f"GPU {gpu} says it is {serial}")
-    await run.pull(0, 2)
+    await run.pull(0)
     await host.say(f"echo 0 > {slot_file(3, 'power')}")
     for gpu in gpus[:2]:
         await run.gone(gpu + 2)
@@ -190,7 +192,7 @@ async def cycles(run: Run) -> None:
         serial = await host.say(f"gpu read {bar}0 {REGISTERS['SERIAL_LOW']}")
         run.check(int(serial, 16) == gpu + 1, f"life {n}: GPU {gpu} says it is {serial}")
         if n % 2:
-            await run.pull(gpu, 0)
+            await run.pull(gpu)
             await run.gone(0)
             await run.put_back(gpu, 0)
         else:
@@ -325,14 +327,14 @@ async def pulled(run: Run) -> None:
     bar = await run.bind(0, 0)
     begin = await run.messages()
     await host.say(f"(gpu copy {bar}0 1048576; echo status $?) > /tmp/copy 2>&1 & true")
-    root = run.system.root
+    root = run.host.root
     before = root.counts["bytes read"]
 
     async def some():
         while root.counts["bytes read"] < before + 20_000:
             await Timer(10, "us")
     await host.hurry(some())
-    await run.pull(0, 0)
+    await run.pull(0)
     await host.wait_for("grep -q status /tmp/copy", "end of the copy")
     said = await run.keep("a copy whose GPU is pulled", "cat /tmp/copy")
     run.check("the GPU is gone" in said and "status 3" in said, f"the copy said: {said}")
@@ -352,7 +354,7 @@ async def containment(run: Run) -> None:
     await run.bind(0, 0)
     begin = await run.messages()
     run.expected.append(AER_WORDS)
-    await run.pull(0, 0)
+    await run.pull(0)
     await run.gone(0)
     await host.wait_for(f"dmesg | tail -n +{begin + 1} | grep -q 'DPC'", "containment in the log")
     said = await run.messages_since(begin, "containment")
@@ -361,3 +363,23 @@ async def containment(run: Run) -> None:
     bar = await run.bind(1, 0)
     await run.keep("another GPU after containment", f"gpu fill {bar}2 0 256")
     await run.unbind(1, 0)
+
+
+@scenario("two")
+async def handover(run: Run) -> None:
+    """A GPU that one guest gives back serves another guest on another host proxy."""
+    other, = run.others
+    operation = run.operator.operation
+    for guest, told in ((run, "the first guest"), (other, "the second guest"), (run, "again")):
+        # Generations go on from one host to the next: they are of the box's row as well.
+        guest.operator.operation = operation = operation + 2
+        bar = await guest.bind(0, 0)
+        magic = await guest.host.say(f"gpu read {bar}0 {REGISTERS['MAGIC']}")
+        guest.check(bytes.fromhex(magic)[::-1] == b"DXPG", f"{told}: MAGIC reads {magic}")
+        run.evidence[f"{told} copies"] = await guest.host.say(f"gpu copy {bar}0 16384")
+        run.evidence[f"{told} (lspci -tv)"] = await guest.lspci(f"-tv -s {DOMAIN}::")
+        for idle in (r for r in (run, other) if r is not guest):
+            said, status = await idle.host.run(f"test -e {DEVICES}/{gpu_name(0)}")
+            run.check(status == 1, f"both guests have the GPU: {said}")
+        await guest.unbind(0, 0)
+        operation = guest.operator.operation
