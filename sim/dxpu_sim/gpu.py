@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import cocotb
 from cocotb.queue import Queue
-from cocotb.triggers import Event
+from cocotb.triggers import Event, Timer
 from cocotbext.pcie.core import Device, Endpoint
 from cocotbext.pcie.core.caps import MsiCapability, MsixCapability
 from cocotbext.pcie.core.caps.common import PciExtCap
@@ -183,11 +183,17 @@ class _Read:
 class GpuFunction(Endpoint):
     """The one PCI function of a :class:`Gpu`."""
 
-    def __init__(self, *, serial, name, vram, tags, read_size, max_payload):
+    #: From the completion of the write that asks for a Function Level Reset to the reset.
+    RESET_NS = 100
+
+    def __init__(self, *, serial, name, vram, tags, read_size, max_payload, reset):
         super().__init__()
         self.vendor_id, self.device_id, self.class_code = VENDOR_ID, DEVICE_ID, CLASS_CODE
         self.subsystem_vendor_id, self.subsystem_id = VENDOR_ID, serial & 0xffff
         self.pcie_cap.max_payload_size_supported = max_payload.bit_length() - 8
+        self.pcie_cap.function_level_reset_capability = True
+        self.pcie_cap.initiate_function_level_reset = self._begin_reset
+        self._reset = reset
         self.msi_cap = MsiCapability()
         self.msi_cap.msi_64bit_address_capable = True
         self.msi_cap.msi_multiple_message_capable = VECTORS.bit_length() - 1
@@ -249,6 +255,13 @@ class GpuFunction(Endpoint):
             else:
                 tlp.release_fc()
                 await self._refuse(tlp)
+
+    async def _begin_reset(self):
+        async def finish():
+            await Timer(self.RESET_NS, "ns")
+            if not self._dead:
+                self._reset()
+        cocotb.start_soon(finish())
 
     def die(self):
         """The function is reset: a new one takes its place, and what this one does has no end."""
@@ -551,20 +564,28 @@ class Gpu(Device):
         self.serial = serial
         self.vram = SparseMemory(vram_bytes)
         self._options = {"serial": serial, "name": name, "tags": tags, "read_size": read_size,
-                         "max_payload": max_payload}
+                         "max_payload": max_payload, "reset": self.function_reset}
         self.function = GpuFunction(vram=self.vram, **self._options)
-        #: Hot resets since the start.
-        self.resets = 0
+        #: Hot resets, and Function Level Resets, since the start.
+        self.resets = self.function_resets = 0
         super().__init__(self.function)
 
     def hot_reset(self) -> None:
         """Everything but the video memory is as after power-up; nothing that was begun goes on."""
+        self._bus_num = 0
+        self._renew()
+        self.resets += 1
+
+    def function_reset(self) -> None:
+        """The same by Function Level Reset (6.6.2): the link and the bus number stay."""
+        self._renew()
+        self.function_resets += 1
+
+    def _renew(self):
         self.function.die()
         self.functions.remove(self.function)
         self.function = GpuFunction(vram=self.vram, **self._options)
-        self._bus_num = 0
         self.append_function(self.function)
-        self.resets += 1
 
     async def upstream_recv(self, tlp):
         """Take a TLP from the link. What is for no other function is for the GPU's, which answers

@@ -23,9 +23,10 @@ OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 #: Lives of GPUs in :func:`cycles_on_all_slots`.
 CYCLES = int(os.environ.get("DXPU_CYCLES", "8"))
 
-# Bridge Control, and Link Control in the PCI Express capability.
+# Bridge Control, and Link and Device Control in the PCI Express capability.
 BRIDGE_CONTROL, BRIDGE_RESET = 0x3e, 1 << 6
 LINK_CONTROL, LINK_DISABLE = 0x10, 1 << 4
+DEVICE_CONTROL, FUNCTION_RESET = 0x08, 1 << 15
 
 
 async def settle(bench):
@@ -157,6 +158,39 @@ async def resets_under_traffic(dut):
         data = bench.rng.randbytes(500)
         assert await driver.copy_there_and_back(data, 0) == data
     assert slot.log == ["added", *["gone", "added"] * 3]
+    await other.stop()
+    await settle(bench)
+
+
+@cocotb.test()
+async def function_level_reset_is_passed_through(dut):
+    """A Function Level Reset is the GPU's own matter: its slot sees no event, and once its
+    configuration is restored it works again. Reads behind the reset are answered by the GPU."""
+    bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
+    await bench.boot()
+    system, slot = bench.system, bench.slots[0]
+    other = Copier(bench, await bench.bind(1))
+    driver = await bench.bind(0)
+    await driver.copy_there_and_back(bench.rng.randbytes(500), 0)
+    await driver.write_register("SCRATCH", 0x600dcafe)
+    assert await driver.read_register("SCRATCH") == 0x600dcafe
+    dev, interrupts, events = driver.dev, slot.interrupts, list(slot.log)
+    saved = {n: await dev.config_read_dword(n) for n in (0x04, *range(0x10, 0x28, 4))}
+    control = await dev.capability_read_word(PciCapId.EXP, DEVICE_CONTROL)
+    await dev.capability_write_word(PciCapId.EXP, DEVICE_CONTROL, control | FUNCTION_RESET)
+    await Timer(1, "us")
+    assert (system.gpus[0].function_resets, system.gpus[0].resets) == (1, 1)
+    # Its BARs are 0 now; who reads where they were is told so.
+    completion, = await system.rc.request(TlpType.MEM_READ, dev.bar_addr[0])
+    assert completion.status == CplStatus.UR
+    assert completion.completer_id == dev.pcie_id
+    for register in sorted(saved, reverse=True):
+        await dev.config_write_dword(register, saved[register])
+    assert await driver.read_register("SCRATCH") == 0
+    data = bench.rng.randbytes(500)
+    await driver.write_vram(3, data)
+    assert await driver.read_vram(3, len(data)) == data
+    assert (slot.interrupts, slot.log) == (interrupts, events)
     await other.stop()
     await settle(bench)
 

@@ -32,7 +32,7 @@ INTERRUPTS = range(0xfee0_0000, 0xfef0_0000)
 _MSI, _EXPRESS, _AER = 0x80, 0x40, 0x100
 _ERR_COR, _ERR_NONFATAL, _ERR_FATAL = 0x30, 0x31, 0x33
 _PM_PME, _PME_TO_ACK = 0x18, 0x1b
-#: Bytes of a read request's completion: all of it in parts of this size at most.
+#: Read Completion Boundary: where completions of one read may be split.
 _RCB = 64
 _NOTHING = (1 << 64) - 1
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cocotb.triggers import Timer
 
 from ..driver import REGISTERS
+from ..gpu import MSIX_TABLE
 from ..setup import wait_for_slot
 from .acs import WANTED, isolated, parse
 from .run import AER_WORDS, DEVICES, DOMAIN, ROOT, UPSTREAM, Run, gpu_name, port_name, slot_file
@@ -203,13 +204,20 @@ async def cycles(run: Run) -> None:
 
 @scenario()
 async def reset(run: Run) -> None:
-    """Secondary Bus Reset through sysfs: the GPU is reset, and is the same device afterwards."""
+    """Function Level Reset and Secondary Bus Reset through sysfs: the GPU is reset, and is the same
+    device afterwards."""
     host, system, name = run.host, run.system, gpu_name(0)
     bar = await run.bind(0, 0)
     await host.say(f"gpu write {bar}0 {REGISTERS['SCRATCH']} 0x600dcafe")
     methods = await host.say(f"cat {DEVICES}/{name}/reset_method")
-    run.check("bus" in methods, f"reset methods are {methods}")
+    run.check({"flr", "bus"} <= set(methods.split()), f"reset methods are {methods}")
     resets, begin = system.gpus[0].resets, await run.messages()
+    await host.say(f"echo flr > {DEVICES}/{name}/reset_method && echo 1 > {DEVICES}/{name}/reset")
+    run.check(system.gpus[0].function_resets == 1, "no Function Level Reset")
+    await host.say(f"setpci -s {name} COMMAND=0x6")
+    scratch = await host.say(f"gpu read {bar}0 {REGISTERS['SCRATCH']}")
+    run.check(scratch == "00000000", f"SCRATCH is {scratch} after a Function Level Reset")
+    await host.say(f"gpu write {bar}0 {REGISTERS['SCRATCH']} 0x600dcafe")
     run.operator.fault(0)
     system.links[0].ups.append(lambda: run.mended(0, 0))
     await host.say(f"echo bus > {DEVICES}/{name}/reset_method && echo 1 > {DEVICES}/{name}/reset")
@@ -222,6 +230,40 @@ async def reset(run: Run) -> None:
     run.evidence["after a reset (lspci)"] = await run.lspci(f"-v -s {name}")
     said, status = await host.run(f"dmesg | tail -n +{begin + 1} | grep 'Slot(1)'")
     run.check(status == 1, f"pciehp took the reset for a removal: {said}")
+    await run.unbind(0, 0)
+
+
+@scenario()
+async def interrupts(run: Run) -> None:
+    """MSI and MSI-X of a GPU reach the guest's interrupt controller: it has no driver there, so it
+    is given the vector of an empty slot's port, whose count rises."""
+    host, name, port = run.host, gpu_name(0), port_name(run.system.ports - 1)
+    bar = await run.bind(0, 0)
+    number = await host.say(f"ls {DEVICES}/{port}/msi_irqs")
+    low, high = [await host.say(f"setpci -s {port} CAP_MSI+{n}.l") for n in (4, 8)]
+    data = await host.say(f"setpci -s {port} CAP_MSI+c.w")
+
+    async def count():
+        line = await host.say(f"grep -E '^ *{number}:' /proc/interrupts")
+        return int(line.split()[1])
+
+    async def raised(what):
+        before = await count()
+        for n in range(3):
+            await host.say(f"gpu write {bar}0 {REGISTERS['INTERRUPT']} 0")
+            await host.wait_for(f"test $(grep -E '^ *{number}:' /proc/interrupts | "
+                                f"awk '{{print $2}}') -eq {before + n + 1}", what)
+        run.evidence[f"{what} (/proc/interrupts)"] = await host.say(
+            f"grep -E '^ *{number}:' /proc/interrupts")
+
+    await host.say(f"setpci -s {name} CAP_MSI+4.l={low} CAP_MSI+8.l={high} CAP_MSI+c.w={data} "
+                   "CAP_MSI+2.w=1:1")
+    await raised("three MSIs of a GPU")
+    await host.say(f"setpci -s {name} CAP_MSI+2.w=0:1")
+    for offset, value in ((0, low), (4, high), (8, data), (12, "0")):
+        await host.say(f"gpu write {bar}0 {MSIX_TABLE + offset} 0x{value}")
+    await host.say(f"setpci -s {name} CAP_MSIX+2.w=0x8000:0xc000")
+    await raised("three MSI-X of a GPU")
     await run.unbind(0, 0)
 
 
