@@ -80,11 +80,11 @@ def _packages() -> list[str]:
 
 def _unpack(archive: Path, target: Path) -> None:
     if archive.name.startswith("linux-image"):
-        pipe = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE)
-        _run_tar = subprocess.run(["tar", "x", "-C", target, "--wildcards", *_KERNEL_PARTS],
-                                  stdin=pipe.stdout, capture_output=True, text=True)
-        if pipe.wait() or _run_tar.returncode:
-            raise ImagesMissing(f"cannot unpack {archive.name}: {_run_tar.stderr.strip()}")
+        source = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE)
+        tar = subprocess.run(["tar", "x", "-C", target, "--wildcards", *_KERNEL_PARTS],
+                             stdin=source.stdout, capture_output=True, text=True)
+        if source.wait() or tar.returncode:
+            raise ImagesMissing(f"cannot unpack {archive.name}: {tar.stderr.strip()}")
     else:
         _run("dpkg-deb", "-x", str(archive), str(target))
 
