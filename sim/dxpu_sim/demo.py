@@ -171,19 +171,7 @@ class _Demo:
         thread.start()
         while thread.is_alive():
             thread.join(0.2)
-            self._follow(work / "progress.txt")
-
-    def _follow(self, path):
-        """Show the whole lines that were added to ``path``."""
-        try:
-            lines = path.read_text().split("\n")[:-1]
-        except OSError:
-            lines = []
-        for line in lines[self._lines:]:
-            kind, _, text = line.partition(" ")
-            (self.progress.step if kind == "step" else self.progress.update)(text)
-        self._lines = max(self._lines, len(lines))
-        self.progress.refresh()
+            self._lines = self.progress.follow(work / "progress.txt", self._lines)
 
     def _finish(self, result, work, seconds):
         o = self.options

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 
 __all__ = ["Progress"]
 
@@ -41,6 +42,21 @@ class Progress:
         """Say what the current step is doing, or what has come out of it."""
         self._detail = detail
         self.refresh()
+
+    def follow(self, path: Path, lines: int) -> int:
+        """Show what a bench adds to ``path`` after its first ``lines`` whole lines.
+
+        A line is ``step NAME`` or ``update DETAIL``. Returns how many there are now.
+        """
+        try:
+            text = path.read_text().split("\n")[:-1]
+        except OSError:
+            text = []
+        for line in text[lines:]:
+            kind, _, words = line.partition(" ")
+            (self.step if kind == "step" else self.update)(words)
+        self.refresh()
+        return max(lines, len(text))
 
     def refresh(self) -> None:
         """Show the time that has passed; does nothing where lines cannot be rewritten."""

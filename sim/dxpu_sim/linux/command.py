@@ -116,7 +116,7 @@ class _Runs:
         thread.start()
         while thread.is_alive():
             thread.join(0.2)
-            lines = self._follow(folder / "progress.txt", lines)
+            lines = self._progress.follow(folder / "progress.txt", lines)
             console = self._follow_console(folder / "console.log", console)
         try:
             result = json.loads((folder / "result.json").read_text())
@@ -124,23 +124,12 @@ class _Runs:
             result = {"scenarios": {}, "evidence": {}, "error": str(failure[0]).splitlines()[0]
                       if failure else "no result"}
         result["ok"] = not failure
+        folder.mkdir(parents=True, exist_ok=True)  # it is not there if no simulator could be built
         write_text(folder / "words.txt", "".join(
             f"== {what}\n{said}\n\n" for what, said in result["evidence"].items()))
         if failure:
             self._progress.done(failed=True)
         return result
-
-    def _follow(self, path, lines):
-        """Show the whole lines that were added to ``path``; returns how many there are."""
-        try:
-            text = path.read_text().split("\n")[:-1]
-        except OSError:
-            text = []
-        for line in text[lines:]:
-            kind, _, words = line.partition(" ")
-            (self._progress.step if kind == "step" else self._progress.update)(words)
-        self._progress.refresh()
-        return max(lines, len(text))
 
     def _follow_console(self, path, position):
         if self._console and path.exists():

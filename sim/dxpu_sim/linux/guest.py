@@ -40,8 +40,6 @@ class Guest:
         Waits for the guest's accesses.
     ready : bool
         The guest's shell has come up.
-    interrupts : int
-        Interrupts that were sent.
     """
 
     def __init__(self, images: Images, folder: Path, *, options: str = "", memory_mib: int = 256,
@@ -49,7 +47,6 @@ class Guest:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.device = RemoteDevice(ours)
         self.ready = False
-        self.interrupts = 0
         self.console = folder / f"console{number or ''}.log"
         self.output = folder / f"qemu{number or ''}.log"
         self._lines: deque[str] = deque()
@@ -101,7 +98,6 @@ class Guest:
 
     def interrupt(self, address: int, data: int) -> None:
         """A write to the interrupt range, as of MSI. Does not wait until it is done."""
-        self.interrupts += 1
         self._test.send(f"writel {address:#x} {data:#x}\n".encode())
 
     def poll(self) -> None:

@@ -105,11 +105,8 @@ class RootPort:
         ``interrupts``, ``unsupported``, messages by name.
     up : bool
         The link works; it does not during a Secondary Bus Reset or Link Disable.
-    resets : int
-        How often the link went down.
-    downs, ups, on_error : lists of functions
-        Called when the link has gone down, when it comes up again, and with the code and the
-        requester ID of each error message.
+    downs, ups : lists of functions
+        Called when the link has gone down, and when it comes up again.
     """
 
     def __init__(self, mailbox, memory, interrupt: Callable[[int, int], None], *,
@@ -117,9 +114,7 @@ class RootPort:
         self.mailbox, self.memory, self._interrupt = mailbox, memory, interrupt
         self.timeout_ns = timeout_ns
         self.counts: Counter = Counter()
-        self.on_error: list[Callable[[int, int], None]] = []
         self.up = True
-        self.resets = 0
         self.downs: list[Callable[[], None]] = []
         self.ups: list[Callable[[], None]] = []
         self.registers = _registers()
@@ -132,9 +127,6 @@ class RootPort:
 
     # Registers of the root port itself.
 
-    def _read_own(self, register, size):
-        return self.registers.read(register, size)
-
     def _write_own(self, register, value, size):
         before = self._in_reset
         self.registers.write(register, value, size)
@@ -145,7 +137,6 @@ class RootPort:
 
     def _down(self):
         self.up = False
-        self.resets += 1
         self.mailbox.link(False)
         for _, _, arrived in self._waiting.values():
             arrived.set()
@@ -192,7 +183,7 @@ class RootPort:
                           size: int) -> int:
         """What the guest reads; all ones where nobody answers."""
         if bus == 0:
-            return (self._read_own(register, size) if not device and not function
+            return (self.registers.read(register, size) if not device and not function
                     else _NOTHING >> 64 - 8 * size)
         completion = await self._config(TlpType.CFG_READ_0, bus, device, function, register, size)
         if completion is None or completion.status != CplStatus.SC:
@@ -308,8 +299,6 @@ class RootPort:
         self.counts[names.get(code, f"message {code:#04x}")] += 1
         source = int(tlp.requester_id)
         if code in (_ERR_COR, _ERR_NONFATAL, _ERR_FATAL):
-            for callback in self.on_error:
-                callback(code, source)
             if self.registers.read(0x3e, 2) & 2:  # SERR# Enable passes them on
                 self._log_error(code, source)
         elif code == _PM_PME:
