@@ -62,6 +62,8 @@ async def access(ctx, bus, address, value=None):
      "Stride of rows r must be at least 8, not 4"),
     (lambda: Register("r", (Field("a", 4, "mem"), Field("b", 4, "ro"))),
      "Register r must be in a memory as a whole or not at all"),
+    (lambda: Register("r", (Field("a", 4, "mem"), Field("b", 4, "mem_hw"))),
+     "Register r must be in a memory as a whole or not at all"),
     (lambda: Rows("r", 3, (word("a", "mem"),), stride=12),
      "Stride of rows r in a memory must be a power of two, not 12"),
     (lambda: Block("b", (word("x", "mem"),)), "Register x must be in rows to be in a memory"),
@@ -203,6 +205,50 @@ def test_registers_in_a_memory():
             assert (await access(ctx, dut.bus, address)) == (0, 1)
 
     simulate(dut, bench, background=[memory])
+
+
+def test_registers_in_a_memory_that_takes_its_time():
+    """Each is asked for until the memory is done; some are written; the others refuse that."""
+    block = Block("b", (word("x", "rw"), Rows("row", 4, (
+        word("there", "mem_hw"), word("also", "mem"), word("kept", "rw")), address=0x40)))
+    rng = random.Random(seed())
+    dut, contents, asked = RegisterFile(block), {}, []
+
+    async def memory(ctx):
+        ctx.set(dut.done, 0)
+        while True:
+            await ctx.tick().until(dut.asks)
+            await ctx.tick().repeat(rng.randrange(1, 6))
+            place, puts, value = (ctx.get(s) for s in (dut.place, dut.puts, dut.value))
+            asked.append((place, puts))
+            if puts:
+                contents[place] = value
+            ctx.set(dut.found, contents.get(place, 0))
+            ctx.set(dut.done, 1)
+            await ctx.tick()
+            ctx.set(dut.done, 0)
+            ctx.set(dut.found, 0xdead_beef)
+
+    async def bench(ctx):
+        ctx.set(dut.done, 0)
+        expected = []
+        for _ in range(60):
+            place = block.address(f"row[{rng.randrange(4)}].{rng.choice(['there', 'also'])}")
+            if rng.randrange(2):
+                writable = block.placed[1].address % 16 == place % 16
+                value = rng.getrandbits(32)
+                before = dict(contents)
+                assert await access(ctx, dut.bus, place, value) == (0, not writable)
+                assert contents == (before | {place: value} if writable else before)
+                expected += [(place, 1)] * writable
+            else:
+                assert await access(ctx, dut.bus, place) == (contents.get(place, 0), 0)
+                expected += [(place, 0)]
+            assert await access(ctx, dut.bus, block.address("x"), 5) == (0, 0)
+            assert await access(ctx, dut.bus, block.address("row[2].kept")) == (0, 0)
+        assert asked == expected and len({p for p, _ in asked}) > 4
+
+    simulate(dut, bench, background=[memory, check_stream(dut.bus.response, "response")])
 
 
 def test_unknown_addresses_answer_with_error_and_change_nothing():

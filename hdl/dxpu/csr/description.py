@@ -30,13 +30,20 @@ class Access(enum.Enum):
     HW = "hw"
     #: As RO, but from a memory of the hardware. All fields of a register or none; in rows only.
     MEM = "mem"
+    #: As HW, but in a memory of the hardware; the same.
+    MEM_HW = "mem_hw"
     #: Reads as its reset value.
     CONST = "const"
 
     @property
     def writable(self):
         """Whether a write can have an effect."""
-        return self in (Access.RW, Access.W1C, Access.PULSE, Access.HW)
+        return self in (Access.RW, Access.W1C, Access.PULSE, Access.HW, Access.MEM_HW)
+
+    @property
+    def stored(self):
+        """Whether the bits are in a memory of the hardware."""
+        return self in (Access.MEM, Access.MEM_HW)
 
 
 def _check_name(what, name):
@@ -130,7 +137,7 @@ class Register:
             placed.append(f)
         if len({f.name for f in placed}) != len(placed):
             raise ValueError(f"Register {self.name} has two fields of one name")
-        if len({f.access is Access.MEM for f in placed}) > 1:
+        if len({f.access for f in placed if any(g.access.stored for g in placed)}) > 1:
             raise ValueError(f"Register {self.name} must be in a memory as a whole or not at all")
         object.__setattr__(self, "fields", tuple(placed))
 
@@ -142,7 +149,7 @@ class Register:
     @property
     def stored(self):
         """Whether it is in a memory of the hardware."""
-        return any(f.access is Access.MEM for f in self.fields)
+        return any(f.access.stored for f in self.fields)
 
     @property
     def reset(self):

@@ -11,7 +11,8 @@ from dxpu.priority import one_hot_mux
 
 __all__ = ["RegisterFile"]
 
-_RESERVED = {"bus", "stall", "place", "found", "signature", "elaborate", "metadata"}
+_RESERVED = {"bus", "stall", "place", "asks", "found", "puts", "value", "done", "signature",
+             "elaborate", "metadata"}
 
 
 def _members(register):
@@ -47,7 +48,8 @@ def _names(f):
 class RegisterFile(wiring.Component):
     """Registers of a :class:`~dxpu.csr.Block`, with a named signal for each field.
 
-    A request is answered two cycles after it was taken; one at a time. A write takes effect before
+    A request is answered two cycles after it was taken, or later if it is for a memory that takes
+    its time; one at a time. A write takes effect before
     its answer: the new values, ``written`` and pulses show in the cycle in which the answer is
     offered. Addresses without a register, addresses that are not a multiple of 4 and writes to a
     register that has nothing to write are answered with ``error`` and change nothing.
@@ -61,13 +63,16 @@ class RegisterFile(wiring.Component):
     bus : In :class:`RegisterPort`
     stall : In(1)
         While high no new request is taken (a command of the last one still runs).
-    place : Out(16), found : In(32)
-        If registers are in memories of the hardware (``mem``): the address of the one that is read,
-        from the start of the block; and its value, in the same cycle.
+    place : Out(16), asks : Out(1), found : In(32), done : In(1)
+        If registers are in memories of the hardware (``mem``, ``mem_hw``): the address of the one
+        that is asked for, from the start of the block; while ``asks`` is high, which ends with the
+        cycle in which ``done`` is; and its value in that cycle.
+    puts : Out(1), value : Out(32)
+        If any of these can be written: what is asked for is a write of ``value``.
     <register>.<field>, <rows>[n].<register>.<field>
         By access kind: ``ro`` In; ``rw`` Out; ``pulse`` Out, for one cycle; ``w1c`` Out, and
         ``<field>_set`` In; ``hw`` In (the value read), and ``<field>_w`` Out (the value written,
-        valid with ``written``); ``mem`` and ``const`` none.
+        valid with ``written``); ``mem``, ``mem_hw`` and ``const`` none.
     <register>.written : Out(1)
         In registers with anything to write: one cycle after each write.
     """
@@ -77,7 +82,9 @@ class RegisterFile(wiring.Component):
             raise TypeError(f"Description must be a Block, not {block!r}")
         members = {"bus": In(RegisterPort()), "stall": In(1)}
         if any(p.register.stored for p in block.placed):
-            members |= {"place": Out(16), "found": In(32)}
+            members |= {"place": Out(16), "asks": Out(1), "found": In(32), "done": In(1, init=1)}
+        if any(p.register.stored and p.register.writable for p in block.placed):
+            members |= {"puts": Out(1), "value": Out(32)}
         for e in block.entries:
             if e.name in _RESERVED:
                 raise ValueError(f"Entry of a block must not be named {e.name!r}")
@@ -100,7 +107,7 @@ class RegisterFile(wiring.Component):
         placed = [p for p in self.block.placed if not p.register.stored]
         address = self.bus.request.p.address
         stored = len(placed) < len(self.block.placed)
-        in_memory = Signal()  # stays zero if nothing is
+        in_memory, puts = Signal(), Signal()  # stay zero if nothing is
         write, value = Signal(), Signal(32, reset_less=True)
         chosen = Signal(len(placed))
         active = Signal()
@@ -112,12 +119,19 @@ class RegisterFile(wiring.Component):
                 m.d.sync += [write.eq(self.bus.request.p.write), value.eq(self.bus.request.p.data)]
                 m.d.sync += [chosen[n].eq(decode(p.address)) for n, p in enumerate(placed)]
                 if stored:
-                    m.d.sync += [self.place.eq(address), in_memory.eq(self._is_stored(address))]
+                    m.d.sync += [
+                        self.place.eq(address), in_memory.eq(self._is_stored(address)),
+                        puts.eq(self._is_stored(address, writable=True)
+                                & self.bus.request.p.write)]
                 with m.If(self.bus.request.valid & ~self.stall):
                     m.next = "Act"
             with m.State("Act"):
                 m.d.comb += active.eq(1)
                 m.next = "Answer"
+                if stored:
+                    m.d.comb += self.asks.eq(in_memory & (~write | puts))
+                    with m.If(self.asks & ~self.done):
+                        m.next = "Act"
             with m.State("Answer"):
                 m.d.comb += self.bus.response.valid.eq(1)
                 with m.If(self.bus.response.ready):
@@ -136,15 +150,18 @@ class RegisterFile(wiring.Component):
                 answer.data.eq(Mux(write, 0, one_hot_mux(chosen, reads)
                                    | (Mux(in_memory, self.found, 0) if stored else 0))),
                 answer.error.eq(~(chosen.any() | in_memory)
-                                | write & ((chosen & readonly).any() | in_memory)),
+                                | write & ((chosen & readonly).any() | in_memory & ~puts)),
             ]
+        if hasattr(self, "puts"):
+            m.d.comb += [self.puts.eq(puts), self.value.eq(value)]
         return m
 
-    def _is_stored(self, address):
-        """Whether that is the address of a register in a memory."""
+    def _is_stored(self, address, *, writable=False):
+        """Whether that is the address of a register in a memory, that can be written."""
         hits = []
         for e in self.block.entries:
-            places = [r.address for r in e.registers if r.stored] if isinstance(e, Rows) else []
+            places = [r.address for r in e.registers if r.stored and (r.writable or not writable)
+                      ] if isinstance(e, Rows) else []
             if places:
                 low, high = exact_log2(e.stride), exact_log2(e.span)
                 hits.append((address[high:] == e.address >> high)

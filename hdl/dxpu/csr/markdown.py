@@ -7,6 +7,7 @@ __all__ = ["markdown"]
 _KINDS = {
     "ro": "read only",
     "mem": "read only",
+    "mem_hw": "read; a write is a request",
     "rw": "read, write",
     "w1c": "read, write 1 to clear",
     "pulse": "write 1 to act, reads 0",
