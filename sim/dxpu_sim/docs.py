@@ -9,7 +9,7 @@ from .progress import Progress
 __all__ = ["add_arguments", "pages", "run"]
 
 #: What the pages show: the default shape of ``dxpu generate``.
-SHAPE = {"width": 64, "slots": 8, "paths": 2, "sessions": 4}
+SHAPE = {"width": 64, "slots": 8, "paths": 2, "peers": 16, "streams": 4}
 
 
 def add_arguments(parser):
@@ -69,7 +69,7 @@ def pages() -> dict[str, str]:
         "ports.md": _ports(titles["ports.md"], proxies),
     }
     shape = f"{SHAPE['width']} bits, {SHAPE['slots']} ports or slots, {SHAPE['paths']} paths, " \
-            f"{SHAPE['sessions']} sessions"
+            f"{SHAPE['peers']} peers, {SHAPE['streams']} streams"
     index = ["# Reference pages", "", f"Made by `dxpu docs` for proxies of {shape}. The addresses "
              "of registers are the same at every shape, but those of the counters.", "",
              *(f"- [{titles[name]}]({name})" for name in made)]

@@ -20,8 +20,9 @@ def add_arguments(parser):
     parser.add_argument("--slots", type=int, default=8,
                         help="downstream ports of a host (1 to 32), GPU slots of a box (1 to 16)")
     parser.add_argument("--paths", type=int, default=2, help="Ethernet ports, 1 to 16")
-    parser.add_argument("--sessions", type=int, default=4,
-                        help="(peer, stream) pairs at a time, 1 to 64")
+    parser.add_argument("--peers", type=int, default=16, help="other nodes it has sessions with")
+    parser.add_argument("--streams", type=int, default=4,
+                        help="sessions with each of them, 1, 2, 4, 8 or 16; at most 64 in all")
     parser.add_argument("--split", action="store_true",
                         help="send TLPs in the header/data split form")
     parser.add_argument("--arq", default="go-back-n",
@@ -68,18 +69,22 @@ def placeholder_options(role, *, stands=False, memory=None, prefetchable=None):
     return found
 
 
-def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placeholder=None,
-         dpc=False, arq="go-back-n"):
+def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
+         placeholder=None, dpc=False, arq="go-back-n"):
     """The proxy component; raises :exc:`UserError` on wrong values."""
+    from dxpu.fabric.contexts import MOST
     limit = {"host": 32, "box": 16}[role]
     for what, value, allowed, text in (
         ("--width", width, WIDTHS, "one of 32, 64, 128, 256, 512"),
         ("--slots", slots, range(1, limit + 1), f"1 to {limit} for a {role}"),
         ("--paths", paths, range(1, 17), "1 to 16"),
-        ("--sessions", sessions, range(1, 65), "1 to 64"),
+        ("--streams", streams, (1, 2, 4, 8, 16), "1, 2, 4, 8 or 16"),
+        ("--peers", peers, range(1, 65), "1 to 64"),
     ):
         if value not in allowed:
             raise UserError(f"{what} must be {text}, not {value}")
+    if peers * streams > MOST:
+        raise UserError(f"--peers times --streams must be at most {MOST}, not {peers * streams}")
     from dxpu.fabric.engine import ARQ
     if arq not in ARQ:
         raise UserError(f"--arq must be one of {', '.join(ARQ)}, not {arq!r}")
@@ -91,11 +96,12 @@ def make(role, *, width=64, slots=8, paths=2, sessions=4, split=False, placehold
     from dxpu.switch import Identity
     from dxpu.switch.config_map import SlotOptions
     if role == "host":
-        return HostProxy(width, ports=slots, paths=paths, sessions=sessions, split=split,
-                         arq=arq, identity=Identity(placeholder=placeholder, slot=SlotOptions(
+        return HostProxy(width, ports=slots, paths=paths, peers=peers, streams=streams,
+                         split=split, arq=arq,
+                         identity=Identity(placeholder=placeholder, slot=SlotOptions(
                              surprise=not dpc, dpc=dpc)))
-    return BoxProxy(width, slots=slots, paths=paths, sessions=sessions, split=split,
-                    arq=arq)
+    return BoxProxy(width, slots=slots, paths=paths, peers=peers, streams=streams,
+                    split=split, arq=arq)
 
 
 def run(arguments):
@@ -104,8 +110,8 @@ def run(arguments):
                                memory=arguments.placeholder_memory,
                                prefetchable=arguments.placeholder_prefetchable)
     proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
-                 paths=arguments.paths, sessions=arguments.sessions, split=arguments.split,
-                 placeholder=held, dpc=arguments.dpc, arq=arguments.arq)
+                 paths=arguments.paths, peers=arguments.peers, streams=arguments.streams,
+                 split=arguments.split, placeholder=held, dpc=arguments.dpc, arq=arguments.arq)
     name = arguments.name or f"dxpu_{arguments.role}"
     if not name.isidentifier() or not name.isascii():
         raise UserError(f"--name must be a Verilog identifier, not {name!r}")

@@ -22,6 +22,8 @@ __all__ = ["KINDS", "LARGEST", "Intruder", "Peer", "Target"]
 LARGEST = 4400
 HELLOS = {FrameType.HELLO, FrameType.HELLO_ACK}
 MODULUS = 1 << 24
+#: Sessions that a proxy has with each of its peers, open or not.
+STREAMS = 4
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,11 @@ class Target:
         kind, nodes = FrameType(data[14] & 15), number(16, 3)
         if nodes >> 12 != self.node:
             return "fabric_link_wrong_node"
-        peer = next((p for p in self.peers
-                     if (p.node, p.stream) == (nodes & 0xFFF, data[21] & 15)), None)
-        if peer is None:
+        node, stream = nodes & 0xFFF, data[21] & 15
+        if node not in {p.node for p in self.peers} or stream >= STREAMS:
             return "fabric_link_no_session"
-        if kind in HELLOS or number(22, 2) != peer.tag:
+        peer = next((p for p in self.peers if (p.node, p.stream) == (node, stream)), None)
+        if peer is None or kind in HELLOS or number(22, 2) != peer.tag:
             return "fabric_link_wrong_tag"
         if kind not in SEQUENCED:
             return None

@@ -90,41 +90,50 @@ class Proxy:
         if code is not CommitCode.DONE:
             raise RegisterError(f"{self.name}: commit of row {row} ended with {code.name}")
 
+    def session(self, peer, stream=0):
+        """Number of the session of that stream of a peer."""
+        placed, _ = self.map.find("control.shape")
+        shape = placed.register.unpack(placed.register.reset)
+        return (peer << shape["streams"]) + stream
+
     async def counters(self):
         """All counters, name to total."""
         _, block = self.map.blocks["counters"]
         return {p.path: (await self.read(f"counters.{p.path}"))["count"] for p in block.placed}
 
 
-async def open_session(a, b, *, index_a, index_b, tag_a, tag_b, stream=0):
-    """Set up both ends of a session: ``tag_a`` is what ``a`` wants to receive."""
-    for here, there, index, rx, tx in ((a, b, index_a, tag_a, tag_b), (b, a, index_b, tag_b,
-                                                                       tag_a)):
+async def open_session(a, b, *, peer_a, peer_b, tag_a, tag_b, stream=0):
+    """Set up both ends of a session: ``tag_a`` is what ``a`` wants to receive; to it, ``b`` is the
+    peer ``peer_a``."""
+    for here, there, peer, rx, tx in ((a, b, peer_a, tag_a, tag_b), (b, a, peer_b, tag_b, tag_a)):
+        index = here.session(peer, stream)
         await here.write("control.node", number=here.node)
         await here.write(f"control.session[{index}].tags", tx=tx, rx=rx)
-        await here.write(f"control.session[{index}].peer", node=there.node, stream=stream, valid=1)
+        await here.write(f"control.peer[{peer}].node", number=there.node, valid=1)
         await here.write(f"control.session[{index}].open", strobe=1)
 
 
-async def let_open(host, box, *, index_host, index_box, boot, stream=0, **timers):
+async def let_open(host, box, *, peer_host, peer_box, boot, stream=0, **timers):
     """Let a host and a box open a session by HELLO. ``boot`` is the boot counter of both;
     ``timers`` are ``wait`` and ``quiet``, if others than the default ones are wanted."""
     from dxpu.fabric.session import Mode
-    for here, there, index, mode in ((host, box, index_host, Mode.OPENS),
-                                     (box, host, index_box, Mode.ANSWERS)):
+    for here, there, peer, mode in ((host, box, peer_host, Mode.OPENS),
+                                    (box, host, peer_box, Mode.ANSWERS)):
         await here.write("control.node", number=here.node)
         await here.write("control.boot", counter=boot)
         if "wait" in timers:
             await here.write("control.hello", wait=timers["wait"])
         if "quiet" in timers:
             await here.write("control.quiet", time=timers["quiet"])
-        await here.write(f"control.session[{index}].peer", node=there.node, stream=stream,
-                         mode=mode.value, valid=1)
+        await here.write(f"control.peer[{peer}].node", number=there.node, valid=1)
+        await here.write(f"control.session[{here.session(peer, stream)}].mode",
+                         opener=mode.value)
 
 
-async def wait_for_session(proxy, index, *, open=True, timeout_us=1000):
+async def wait_for_session(proxy, peer, *, stream=0, open=True, timeout_us=1000):
     """Wait until a session is open, or is not any more; returns what `hello` says of it."""
     from dxpu.fabric.session import Phase
+    index = proxy.session(peer, stream)
     for _ in range(timeout_us):
         state = await proxy.read(f"control.session[{index}].hello")
         if (state["phase"] == Phase.OPEN.value) == open:

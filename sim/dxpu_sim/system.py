@@ -173,11 +173,11 @@ class SimulatedSystem:
         for n, box in enumerate(self.boxes):
             for h, host in enumerate(self.hosts):
                 if hello:
-                    await let_open(host, box, index_host=n, index_box=h, **hello)
+                    await let_open(host, box, peer_host=n, peer_box=h, **hello)
                     await wait_for_session(host, n)
                 else:
                     a, b = self.rng.sample(range(1, 1 << 16), 2)
-                    await open_session(host, box, index_a=n, index_b=h, tag_a=a, tag_b=b)
+                    await open_session(host, box, peer_a=n, peer_b=h, tag_a=a, tag_b=b)
             there = sum(1 << s - 1 for owner, s in self.slots if owner == n)
             await box.write("control.present", slots=there)
 

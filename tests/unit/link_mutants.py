@@ -2,22 +2,25 @@
 
 from amaranth import *
 
+from dxpu.fabric.arrivals import Arrivals
 from dxpu.fabric.link import Link
 
 
 class Eager(Link):
     """Mutant: takes what comes behind a gap."""
 
-    def _judge_headers(self, m, busy):
-        super()._judge_headers(m, busy)
-        with m.If(self.stat_gap):
-            m.d.sync += self.verdict.payload.accept.eq(1)
+    class ARRIVALS(Arrivals):
+        def _judge_headers(self, m):
+            super()._judge_headers(m)
+            with m.If(self.stat_gap):
+                m.d.sync += self.verdict.payload.accept.eq(1)
 
 
 class Repetitive(Link):
     """Mutant: takes what took effect before."""
 
-    def _judge_headers(self, m, busy):
-        super()._judge_headers(m, busy)
-        with m.If(self.stat_duplicate):
-            m.d.sync += self.verdict.payload.accept.eq(1)
+    class ARRIVALS(Arrivals):
+        def _judge_headers(self, m):
+            super()._judge_headers(m)
+            with m.If(self.stat_duplicate):
+                m.d.sync += self.verdict.payload.accept.eq(1)

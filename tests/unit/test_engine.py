@@ -16,6 +16,7 @@ from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets, drive_words,
     seed, simulate,
 )
+from engine_bench import look_at, open_anew, set_mode, set_tags
 
 HOST, BOX = 0x001, 0x105
 ROWS = 3
@@ -26,8 +27,10 @@ class Pair(wiring.Component):
     that goes to the box; a frame that ends while ``lose_down`` or ``lose_up`` is set is lost."""
 
     def __init__(self, width, **options):
+        options = dict(peers=2, streams=1) | options
         self.host = FabricEngine(width, rows=ROWS, paths=1, **options)
         self.box = FabricEngine(width, rows=ROWS, paths=1, **options)
+        self._ready = False
         super().__init__({"corrupt": In(1), "lose_down": In(1), "lose_up": In(1),
                           "reset_box": In(1)})
 
@@ -46,7 +49,7 @@ class Pair(wiring.Component):
         ]
         return m
 
-    def set_up(self, ctx, open_rows=(1 << ROWS) - 1):
+    async def set_up(self, ctx, open_rows=(1 << ROWS) - 1):
         for engine, node, peer, tx, rx in ((self.host, HOST, BOX, 0x1234, 0x4321),
                                            (self.box, BOX, HOST, 0x4321, 0x1234)):
             ctx.set(engine.node, node)
@@ -54,11 +57,21 @@ class Pair(wiring.Component):
             ctx.set(engine.packing_limit, 512)
             ctx.set(engine.retry_wait, 16)
             ctx.set(engine.open, open_rows)
-            ctx.set(engine.sessions[0], dict(valid=1, node=peer, stream=0, tx_tag=tx, rx_tag=rx))
+            ctx.set(engine.peers[0], dict(valid=1, node=peer))
             for n in range(ROWS):
                 ctx.set(engine.rows[n], dict(
                     node=peer, slot=n + 1 if node == HOST else 0,
                     local_slot=0 if node == HOST else n + 1, stream=0, paths=1, used=1))
+            await set_tags(ctx, engine, tx, rx)
+        self._ready = True
+
+    def then(self, process):
+        """``process``, from when all is set up on."""
+        async def later(ctx):
+            while not self._ready:
+                await ctx.tick()
+            await process(ctx)
+        return later
 
 
 def write(rng, row):
@@ -86,12 +99,13 @@ def test_tlps_cross_both_ways(width, split):
     at_box, at_host, events, host, box = [], [], [], {}, {}
 
     async def feed(ctx):
-        dut.set_up(ctx)
+        await dut.set_up(ctx)
         await drive_packets(dut.host.tlp_i, down, rng=rng, density=0.9)(ctx)
 
     event = dict(row=2, code=EventCode.RESET, generation=77, argument=5)
-    simulate(dut, feed, drive_packets(dut.box.tlp_i, up, rng=rng, density=0.7),
-             drive_words(dut.host.control, [event]), collect_words(dut.box.event, 1, events),
+    simulate(dut, feed, dut.then(drive_packets(dut.box.tlp_i, up, rng=rng, density=0.7)),
+             dut.then(drive_words(dut.host.control, [event])),
+             collect_words(dut.box.event, 1, events),
              collect_packets(dut.box.tlp_o, len(down), at_box, rng=rng, density=0.9),
              collect_packets(dut.host.tlp_o, len(up), at_host),
              background=[check_stream(dut.box.tlp_o), check_stream(dut.host.tlp_o),
@@ -129,7 +143,7 @@ def on_a_bad_wire(dut, loss, prepare, watch=(), count=80):
     at_box, at_host, seen, host, box = [], [], [], {}, {}
 
     async def feed(ctx):
-        prepare(ctx)
+        await prepare(ctx)
         await drive_packets(dut.host.tlp_i, down, rng=rng, density=0.9)(ctx)
 
     async def harm(ctx):
@@ -139,8 +153,8 @@ def on_a_bad_wire(dut, loss, prepare, watch=(), count=80):
             ctx.set(dut.corrupt, rng.random() < loss / 50)
             await ctx.tick()
 
-    simulate(dut, feed, drive_packets(dut.box.tlp_i, up, rng=rng, density=0.7),
-             drive_words(dut.host.control, events, rng=rng, density=0.01),
+    simulate(dut, feed, dut.then(drive_packets(dut.box.tlp_i, up, rng=rng, density=0.7)),
+             dut.then(drive_words(dut.host.control, events, rng=rng, density=0.01)),
              collect_words(dut.box.event, len(events), seen),
              collect_packets(dut.box.tlp_o, len(down), at_box, rng=rng, density=0.9),
              collect_packets(dut.host.tlp_o, len(up), at_host),
@@ -160,16 +174,18 @@ def on_a_bad_wire(dut, loss, prepare, watch=(), count=80):
                                          for n in (1, 2))])
 def test_numbers_wrap(arq, before):
     """The session is some frames short of 2**24, and the stamps of transmissions of 2**16."""
-    dut = Pair(64, arq=arq, sessions=1)
+    dut = Pair(64, arq=arq, peers=1, streams=1)
     start = 2**24 - before
-    numbers = [engine.state[0][name] for engine in (dut.host, dut.box)
-               for name in ("seq", "next", "acked")]
+    numbers = [words.word[0] for engine in (dut.host, dut.box)
+               for words in (engine._link._seq, engine._link._next, engine._link._newest)]
     seen = [set() for _ in numbers]
 
-    def prepare(ctx):
-        dut.set_up(ctx)
+    async def prepare(ctx):
+        await dut.set_up(ctx)
         for engine in (dut.host, dut.box):
-            ctx.set(engine._link.state[0], dict(seq=start, next=start, acked=start))
+            link = engine._link
+            for words in (link._seq, link._next, link._newest):
+                ctx.set(words._words.data[0], start)
             if arq == "selective":
                 ctx.set(engine._retransmitter._stamp, 2**16 - before)
 
@@ -191,24 +207,22 @@ def test_a_dead_wire_ends_a_session_and_an_open_begins_it_anew():
     got, host = [], {}
 
     async def process(ctx):
-        dut.set_up(ctx)
+        await dut.set_up(ctx)
         ctx.set(dut.host.retry_wait, 2)
         ctx.set(dut.lose_down, 1)
         await drive_packets(dut.host.tlp_i, before)(ctx)
         await ctx.tick().until(dut.host.lost == 0b111)
-        assert ctx.get(dut.host.failed) == 1
+        assert (await look_at(ctx, dut.host)).failed
         # What is to be sent now is dropped.
         await drive_packets(dut.host.tlp_i, before)(ctx)
         await ctx.tick().repeat(300)
         ctx.set(dut.lose_down, 0)
         for engine in (dut.host, dut.box):
-            ctx.set(engine.reopen, 1)
-        await ctx.tick()
-        for engine in (dut.host, dut.box):
-            ctx.set(engine.reopen, 0)
+            await open_anew(ctx, engine)
         await drive_packets(dut.host.tlp_i, after)(ctx)
         await ctx.tick().repeat(2000)
-        assert ctx.get(dut.host.failed) == 0 and ctx.get(dut.host.unacked[0]) == 0
+        view = await look_at(ctx, dut.host)
+        assert not view.failed and not view.unacked
 
     simulate(dut, process, background=[collect_packets(dut.box.tlp_o, 10**6, got),
                                        count_pulses(dut.host, host)])
@@ -241,22 +255,24 @@ def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
                  capabilities=0, table=5)
 
     async def process(ctx):
-        dut.set_up(ctx)
-        for engine, peer, mode in ((dut.host, BOX, Mode.OPENS), (dut.box, HOST, Mode.ANSWERS)):
-            ctx.set(engine.sessions[0], dict(valid=1, node=peer, mode=mode))
+        await dut.set_up(ctx)
+        for engine, mode in ((dut.host, Mode.OPENS), (dut.box, Mode.ANSWERS)):
             ctx.set(engine.boot, 1)
             ctx.set(engine.hello_wait, 3)
             ctx.set(engine.quiet, 3)
+            await set_mode(ctx, engine, mode)
         ctx.set(dut.box.about, dict(about, boot=1))
         await ctx.tick()
         for n, part in enumerate(parts):
             assert ctx.get(dut.host.lost) == 0b111
-            await ctx.tick().until(dut.host.phase[0].as_value() == Phase.OPEN)
-            await ctx.tick().repeat(2)
+            while (view := await look_at(ctx, dut.host)).phase != Phase.OPEN.value:
+                await ctx.tick()
+            assert view.boot == n + 1
+            await ctx.tick().repeat(2 * ROWS)
             assert ctx.get(dut.host.lost) == ctx.get(dut.box.lost) == 0
-            assert ctx.get(dut.host.peer_boot[0]) == n + 1
             await drive_packets(dut.host.tlp_i, part)(ctx)
-            await ctx.tick().until(dut.host.unacked[0] == 0)
+            while (await look_at(ctx, dut.host)).unacked:
+                await ctx.tick()
             await ctx.tick().repeat(600)
             assert ctx.get(dut.host.events_left)  # frames that were sent again are none
             if n == 0:  # what is in the box's registers comes again, but for the boot counter
@@ -265,6 +281,7 @@ def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
                 ctx.set(dut.box.about, dict(about, boot=2))
                 await ctx.tick()
                 ctx.set(dut.reset_box, 0)
+                await set_mode(ctx, dut.box, Mode.ANSWERS)
                 await ctx.tick().until(dut.host.lost == 0b111)
 
     async def harm(ctx):
@@ -297,7 +314,7 @@ def test_closed_rows_pass_nothing():
     got, host, box = [], {}, {}
 
     async def feed(ctx):
-        dut.set_up(ctx, open_rows=0b101)
+        await dut.set_up(ctx, open_rows=0b101)
         ctx.set(dut.box.open, 0b110)
         await drive_packets(dut.host.tlp_i, down)(ctx)
         await ctx.tick().repeat(1000)

@@ -113,7 +113,7 @@ class Fabric:
 
     def run(self, *processes, harm=(), deadline=100_000):
         async def set_up(ctx):
-            self.dut.set_up(ctx, open_rows=0)
+            await self.dut.set_up(ctx, open_rows=0)
             for engine in (self.dut.host, self.dut.box):
                 for n in range(ROWS):
                     ctx.set(engine.generations[n], GENERATION & 0xFF)

@@ -91,7 +91,7 @@ def test_smallest_box(tmp_path):
     ("host", 64, 8, 2, ("--arq", "selective")),
     ("host", 512, 3, 1, ()),
     ("host", 64, 4, 2, ("--placeholder", "--placeholder-prefetchable", "128G")),
-    ("box", 32, 16, 2, ("--sessions", "1")), ("box", 64, 8, 2, ()),
+    ("box", 32, 16, 2, ("--peers", "1", "--streams", "1")), ("box", 64, 8, 2, ()),
     ("box", 256, 1, 1, ()), ("box", 512, 1, 1, ()), ("box", 512, 4, 2, ("--split",))])
 def test_files_of_other_shapes(tmp_path, role, width, slots, paths, others):
     generate_and_check(tmp_path, role, width, slots, paths, *others)
@@ -136,7 +136,9 @@ def test_containment_is_for_the_host():
     (("host", "--paths", "0"), "--paths must be 1 to 16, not 0"),
     (("host", "--paths", "17"), "--paths must be 1 to 16, not 17"),
     (("box", "--dpc"), "--dpc is for a host: only its switch has downstream ports"),
-    (("box", "--sessions", "65"), "--sessions must be 1 to 64, not 65"),
+    (("box", "--peers", "0"), "--peers must be 1 to 64, not 0"),
+    (("box", "--streams", "3"), "--streams must be 1, 2, 4, 8 or 16, not 3"),
+    (("box", "--peers", "17"), "--peers times --streams must be at most 64, not 68"),
     (("box", "--arq", "none"), "--arq must be one of go-back-n, selective, not 'none'"),
     (("box", "--arq", "selective", "--split"), "--arq selective does not go with --split"),
     (("host", "--placeholder", "--placeholder-memory", "3M"),

@@ -6,77 +6,211 @@ from collections import deque
 
 import pytest
 
+from dxpu.fabric.contexts import UNIT, Sweep
 from dxpu.fabric.packetizer import Packetizer
 from dxpu.fabric.replay import ReplayMemory, cells_for
 from dxpu.fabric.retransmit import TRANSMISSIONS, Retransmitter
+from dxpu.fabric.types import EPOCH_BITS
 from dxpu_sim.testbench import (
     check_stream, collect_packets, count_pulses, seed, simulate,
 )
 
-UNIT = 64  # cycles
+PACE = 4    # cycles from one store to the next, at least
+LATE = 3    # cycles until a frame that was stored is known
+SLACK = 16  # cycles that a session waits for others, at most, till something happens to it
+
+
+class Session:
+    """What a peer and a user know of a session."""
+
+    def __init__(self):
+        self.kept = deque()      # cells of frames that are not acknowledged, oldest first
+        self.released = deque()  # acknowledged or given up, not freed
+        self.again = deque()     # to be sent again: cell, and whether it must be
+        self.probing = self.probed = self.failed = False
+        self.epoch = self.path = self.tries = self.tried = 0
+        self.stored = self.since = -100  # the last store; the last transmission or progress
+        self.busy = -100                 # when a frame was sent again or freed
+
+    @property
+    def owes(self):
+        return any(must for _, must in self.again)
+
+    def rewind(self, now):
+        """All are to be sent again, if any is known."""
+        known = len(self.kept) > (now - self.stored <= LATE)
+        self.again = deque((cell, known) for cell in self.kept)
+
+    def end(self):
+        self.released += self.kept
+        self.kept.clear()
+        self.again.clear()
+        self.probing = self.probed = False
+        self.tries = self.tried = 0
+        self.epoch = (self.epoch + 1) % (1 << EPOCH_BITS)
 
 
 class Peers:
-    """Frames of each session as a list of cells, oldest first; checks what the hardware does."""
+    """A plain account of all sessions, with which each cycle of the hardware is compared."""
 
-    def __init__(self, dut, sessions):
-        self._dut = dut
-        self.kept = [deque() for _ in range(sessions)]      # not acknowledged
-        self.released = [deque() for _ in range(sessions)]  # acknowledged, not freed
-        self.repeats = []                                   # (session, cell, probe)
-        self.following = {}                                 # by session
-        self.freed = []
+    def __init__(self, dut, *, sessions, paths, cells, rng=None):
+        self._dut, self._paths, self._rng = dut, paths, rng or random.Random(0)
+        self.of = [Session() for _ in range(sessions)]
+        self.owner = [None] * cells
+        self.now, self.wait, self._last = 0, 0, -PACE
+        self.repeats = []                      # (session, cell, probe)
+        self.waits = []                        # (session, units, cycles)
+        self.freed, self.stores, self.voided = [], 0, 0
+        self.asked = None                      # of which session and epoch is what waits at acked
 
-    async def watch(self, ctx):
-        dut = self._dut
-        async for *_, free, cell in ctx.tick().sample(
-                dut.free.valid & dut.free.ready, dut.free.payload):
-            if free:
-                assert any(q and q[0] == cell for q in self.released), "not the oldest of any"
-                next(q for q in self.released if q and q[0] == cell).popleft()
-                self.freed.append(cell)
-
-    async def step(self, ctx, *, take=True):
-        """A cycle, in which a repetition that is offered is taken."""
-        dut = self._dut
-        if take and ctx.get(dut.repeat_valid):
-            repeat = ctx.get(dut.repeat)
-            kept = self.kept[repeat.session]
-            assert repeat.cell in kept, "was acknowledged"
-            # Where it goes on, or at the oldest.
-            assert repeat.cell in (kept[0], self.following.get(repeat.session)), "out of order"
-            place = kept.index(repeat.cell) + 1
-            self.following[repeat.session] = kept[place] if place < len(kept) else None
-            self.repeats.append((repeat.session, repeat.cell, repeat.probe))
-            ctx.set(dut.repeat_take, 1)
-        await ctx.tick()
+    async def cycle(self, ctx, *, take=False):
+        """A cycle; ``take``: a repetition that is offered is taken."""
+        dut, rng = self._dut, self._rng
+        ctx.set(dut.repeat_take, take and ctx.get(dut.repeat_valid))
+        for port in (dut.sending, dut.receiving, dut.asked):
+            if rng.random() < 0.5:
+                ctx.set(port, rng.randrange(len(self.of)))
+        if self.asked is None and ctx.get(dut.acked.valid):
+            session = ctx.get(dut.acked.payload.session)
+            self.asked = session, self.of[session].epoch
+        _, _, *looks, wait, free, cell, taken, repeat, acked, ack, opened, session, store, stored, \
+            timeout, failed, called = await ctx.tick().sample(
+                dut.sending, dut.about, dut.receiving, dut.unacked, dut.given_up, dut.asked,
+                dut.failed, dut.wait,
+                dut.free.valid & dut.free.ready, dut.free.payload,
+                dut.repeat_valid & dut.repeat_take, dut.repeat,
+                dut.acked.valid & dut.acked.ready, dut.acked.payload,
+                dut.open.valid & dut.open.ready, dut.open.payload,
+                dut.stored_strobe, dut.stored, dut.stat_timeout, dut.stat_failed, dut._session)
         ctx.set(dut.repeat_take, 0)
+        self.wait = wait
+        self._look(*looks)
+        if free:
+            self._free(cell)
+        if taken:
+            self._repeat(repeat)
+        if acked:
+            self._acknowledge(ack)
+        if opened:
+            self.of[session].end()
+            self.of[session].failed = False
+        if timeout or failed:
+            self._timeout(called, failed)
+        if store:
+            self._store(stored)
+        self.now += 1
+
+    def _look(self, sending, about, receiving, unacked, given_up, asked, failed):
+        s = self.of[sending]
+        assert (about.epoch, about.failed, about.path) == (s.epoch, s.failed, s.path)
+        assert failed == self.of[asked].failed
+        s = self.of[receiving]
+        assert given_up == s.failed
+        assert len(s.kept) - (self.now - s.stored <= LATE) <= unacked <= len(s.kept)
+
+    def _free(self, cell):
+        s = self.of[self.owner[cell]]
+        assert s.released and s.released[0] == cell, "not the oldest that is acknowledged"
+        self.freed.append(s.released.popleft())
+        self.owner[cell], s.busy = None, self.now
+
+    def _repeat(self, repeat):
+        s, cell = self.of[repeat.session], repeat.cell
+        assert cell in s.kept, "was acknowledged"
+        assert (repeat.epoch, repeat.probe) == (s.epoch, s.probing)
+        if s.probing:
+            assert cell == s.kept[0] and not s.probed, "one probe, of the oldest"
+            s.probed = True
+        else:
+            while s.again and s.again[0][0] != cell and not s.again[0][1]:
+                s.again.popleft()
+            assert s.again and s.again.popleft()[0] == cell, "out of order"
+        s.since = s.busy = self.now
+        self.repeats.append((repeat.session, cell, repeat.probe))
+
+    def _acknowledge(self, ack):
+        s, asked = self.of[ack.session], self.asked
+        self.asked = None
+        if asked != (ack.session, s.epoch):
+            self.voided += 1  # the session ended meanwhile
+            return
+        if ack.count:
+            s.released.extend(s.kept.popleft() for _ in range(ack.count))
+            s.again = deque(x for x in s.again if x[0] in s.kept)
+            s.since, s.tries, s.tried = self.now, 0, 0
+        if ack.back or ack.count and s.probing:
+            s.probing = s.probed = False
+            s.rewind(self.now)
+
+    def _timeout(self, session, failed):
+        s = self.of[session]
+        assert s.kept and self.wait and (s.probed if s.probing else not s.owes)
+        self.waits.append((session, self.wait << s.tries, self.now - s.since))
+        s.tries += 1
+        if s.tries == TRANSMISSIONS:
+            s.tries, s.tried, s.path = 0, s.tried + 1, (s.path + 1) % self._paths
+        assert failed == (s.tried == self._paths)
+        if failed:
+            s.failed = True
+            s.end()
+        else:
+            s.probing, s.probed = True, False
+            s.again.clear()
+
+    def _store(self, stored):
+        s, cell = self.of[stored.session], stored.cell
+        assert self.owner[cell] is None and self.now - self._last >= PACE
+        self.owner[cell], self._last = stored.session, self.now
+        self.stores += 1
+        if stored.epoch != s.epoch:
+            s.released.append(cell)
+            return
+        if not s.kept:
+            s.since = self.now
+        # What is stored while the last of those before it leaves may or may not be sent again.
+        recent = s.released or self.now - s.busy < SLACK
+        if not s.probing and (s.again or recent):
+            s.again.append((cell, s.owes))
+        s.kept.append(cell)
+        s.stored = self.now
+
+    async def begin(self, ctx):
+        """The cycles after a reset in which nothing is known yet."""
+        for _ in range(len(self.of)):
+            await self.cycle(ctx)
 
     async def store(self, ctx, session, cell, *, epoch=None):
         dut = self._dut
-        now = ctx.get(dut.epoch[session])
-        if self.kept[session] and self.following.get(session, 0) is None:
-            del self.following[session]  # the repetition was over: this one may not be in it
-        self.kept[session].append(cell)
+        while self.now - self._last < PACE:
+            await self.cycle(ctx)
         ctx.set(dut.stored, dict(session=session, cell=cell,
-                                 epoch=now if epoch is None else epoch))
+                                 epoch=self.of[session].epoch if epoch is None else epoch))
         ctx.set(dut.stored_strobe, 1)
-        await ctx.tick()
+        await self.cycle(ctx)
         ctx.set(dut.stored_strobe, 0)
 
     async def acknowledge(self, ctx, session, count, *, nak=False):
         dut = self._dut
-        self.released[session].extend(self.kept[session].popleft() for _ in range(count))
-        ctx.set(dut.acked[session], count)
-        ctx.set(dut.back, nak << session)
-        await ctx.tick()
-        ctx.set(dut.acked[session], 0)
-        ctx.set(dut.back, 0)
+        while self.now - self.of[session].stored <= LATE:
+            await self.cycle(ctx)
+        await self._put(ctx, dut.acked, dict(session=session, count=count, back=nak))
+
+    async def open(self, ctx, session):
+        await self._put(ctx, self._dut.open, session)
+
+    async def _put(self, ctx, stream, payload):
+        ctx.set(stream.payload, payload)
+        ctx.set(stream.valid, 1)
+        taken = False
+        while not taken:
+            taken = ctx.get(stream.ready)
+            await self.cycle(ctx)
+        ctx.set(stream.valid, 0)
 
 
-def build(**options):
-    dut = Retransmitter(**dict(sessions=3, paths=2, cells=16) | options)
-    return dut, Peers(dut, 3)
+def build(*, sessions=3, paths=2, cells=16, rng=None):
+    dut = Retransmitter(sessions=sessions, paths=paths, cells=cells)
+    return dut, Peers(dut, sessions=sessions, paths=paths, cells=cells, rng=rng)
 
 
 def test_a_nak_repeats_everything_that_is_left_in_order():
@@ -84,54 +218,53 @@ def test_a_nak_repeats_everything_that_is_left_in_order():
 
     async def process(ctx):
         ctx.set(dut.free.ready, 1)
+        await peers.begin(ctx)
         for cell, session in ((3, 0), (7, 1), (1, 0), (15, 0), (0, 1), (9, 0)):
             await peers.store(ctx, session, cell)
         await peers.acknowledge(ctx, 0, 1, nak=True)
-        for _ in range(60):
-            await peers.step(ctx)
+        for _ in range(80):
+            await peers.cycle(ctx, take=True)
         assert peers.repeats == [(0, 1, 0), (0, 15, 0), (0, 9, 0)]
         assert peers.freed == [3]
-        assert [ctx.get(u) for u in dut.unacked] == [3, 2, 0]
+        for session, unacked in enumerate((3, 2, 0)):
+            ctx.set(dut.receiving, session)
+            assert ctx.get(dut.unacked) == unacked
 
-    simulate(dut, process, background=[peers.watch, check_stream(dut.free, "free")])
+    simulate(dut, process, background=[check_stream(dut.free, "free")])
 
 
 def test_waits_double_then_the_path_changes_then_the_session_fails():
     dut, peers = build()
     times, totals = [], {}
 
-    async def answer(ctx):
-        ctx.set(dut.free.ready, 1)
-        now = 0
-        while True:
-            now += 1
-            if ctx.get(dut.repeat_valid):
-                times.append((now, ctx.get(dut.path[1])))
-            await peers.step(ctx)
-
     async def process(ctx):
+        ctx.set(dut.free.ready, 1)
         ctx.set(dut.wait, 3)
+        await peers.begin(ctx)
         for cell in (4, 5, 6):
             await peers.store(ctx, 1, cell)
-        await ctx.tick().until(dut.failed[1])
-        peers.released[1], peers.kept[1] = peers.kept[1], deque()
-        await ctx.tick().repeat(30)
-        assert peers.freed == [4, 5, 6] and ctx.get(dut.failed) == 0b010
+        while not peers.of[1].failed:
+            if ctx.get(dut.repeat_valid):
+                times.append((peers.now, peers.of[1].path))
+            await peers.cycle(ctx, take=True)
+        for _ in range(40):
+            await peers.cycle(ctx, take=True)
+        assert peers.freed == [4, 5, 6] and [s.failed for s in peers.of] == [0, 1, 0]
         # What had its number before is forgotten as it comes; after the open all is as at first.
         await peers.store(ctx, 1, 8, epoch=0)
-        peers.released[1].append(peers.kept[1].pop())
-        await ctx.tick().repeat(20)
+        for _ in range(20):
+            await peers.cycle(ctx, take=True)
         assert peers.freed == [4, 5, 6, 8]
-        ctx.set(dut.open, 0b010)
-        await ctx.tick()
-        ctx.set(dut.open, 0)
-        await ctx.tick()
-        assert ctx.get(dut.failed) == 0
+        await peers.open(ctx, 1)
+        assert not peers.of[1].failed
         await peers.store(ctx, 1, 9)
-        await ctx.tick().repeat(3)
-        assert ctx.get(dut.unacked[1]) == 1
+        for _ in range(LATE):
+            await peers.cycle(ctx)
+        ctx.set(dut.receiving, 1)
+        assert ctx.get(dut.unacked) == 1
+        assert not ctx.get(dut.given_up)
 
-    simulate(dut, process, background=[peers.watch, answer, count_pulses(dut, totals)])
+    simulate(dut, process, background=[count_pulses(dut, totals)])
     assert {(s, c, p) for s, c, p in peers.repeats} == {(1, 4, 1)}, "only the oldest, as a probe"
     assert [path for _, path in times] == [0] * (TRANSMISSIONS - 1) + [1] * TRANSMISSIONS
     waits = [b - a for (a, _), (b, _) in itertools.pairwise(times)]
@@ -140,58 +273,258 @@ def test_waits_double_then_the_path_changes_then_the_session_fails():
     assert totals["timeout"] == 7 and totals["failed"] == 1
 
 
-
 def test_a_probe_that_is_acknowledged_brings_all_the_others():
     dut, peers = build()
 
     async def process(ctx):
         ctx.set(dut.free.ready, 1)
         ctx.set(dut.wait, 2)
+        await peers.begin(ctx)
         for cell in (4, 5, 6):
             await peers.store(ctx, 2, cell)
-        await ctx.tick().until(dut.repeat_valid)
-        await peers.step(ctx)
-        await ctx.tick().repeat(40)
+        while not peers.repeats:
+            await peers.cycle(ctx, take=True)
+        for _ in range(40):
+            await peers.cycle(ctx)
         assert peers.repeats == [(2, 4, 1)] and not ctx.get(dut.repeat_valid)
         await peers.acknowledge(ctx, 2, 1)
-        for _ in range(40):
-            await peers.step(ctx)
+        for _ in range(50):
+            await peers.cycle(ctx, take=True)
         assert peers.repeats[1:] == [(2, 5, 0), (2, 6, 0)]
 
-    simulate(dut, process, background=[peers.watch])
+    simulate(dut, process)
 
 
-def test_random_orders():
-    """Whatever happens when: what is repeated is kept, in order, up to the newest; all is freed."""
-    rng = random.Random(seed())
+@pytest.mark.parametrize("after", range(-4, 6))
+def test_what_leaves_while_another_is_acknowledged_is_sent_once(after):
+    """The oldest of three is acknowledged so many cycles after the second one was taken."""
     dut, peers = build()
 
     async def process(ctx):
-        ctx.set(dut.wait, 1)
-        free_cells = list(range(16))
-        for _ in range(4000):
-            step, session = rng.random(), rng.randrange(3)
-            free_cells += peers.freed
-            peers.freed.clear()
-            ctx.set(dut.free.ready, rng.random() < 0.6)
-            if step < 0.15 and free_cells:
-                await peers.store(ctx, session, free_cells.pop(rng.randrange(len(free_cells))))
-            elif step < 0.25 and ctx.get(dut.unacked[session]) == len(peers.kept[session]):
-                count = rng.randint(0, len(peers.kept[session]))
-                nak = count < len(peers.kept[session]) and rng.random() < 0.6
-                await peers.acknowledge(ctx, session, count, nak=nak)
-            else:
-                await peers.step(ctx, take=step < 0.6)
-            assert not ctx.get(dut.failed), "acknowledgements come often enough"
         ctx.set(dut.free.ready, 1)
-        for session in range(3):
-            await peers.acknowledge(ctx, session, len(peers.kept[session]))
-        await ctx.tick().repeat(150)
-        assert sorted(free_cells + peers.freed) == list(range(16))
+        await peers.begin(ctx)
+        for cell in (1, 2, 3):
+            await peers.store(ctx, 0, cell)
+        await peers.acknowledge(ctx, 0, 0, nak=True)
+        while not peers.repeats:
+            await peers.cycle(ctx, take=True)
+        while not ctx.get(dut.repeat_valid):
+            await peers.cycle(ctx)
+        ctx.set(dut.acked.payload, dict(session=0, count=1))
+        for now in range(-4, 60):
+            if now == after:
+                ctx.set(dut.acked.valid, 1)
+            acked = ctx.get(dut.acked.valid & dut.acked.ready)
+            await peers.cycle(ctx, take=now >= 0)
+            if acked:
+                ctx.set(dut.acked.valid, 0)
+        assert [cell for _, cell, _ in peers.repeats] == [1, 2, 3] and peers.freed == [1]
 
-    simulate(dut, process, background=[peers.watch, check_stream(dut.free, "free")])
-    assert len(peers.repeats) > 100
-    assert {session for session, *_ in peers.repeats} == {0, 1, 2}
+    simulate(dut, process)
+
+
+def test_a_cell_is_used_again_before_anything_else_goes_on():
+    """A frame is freed; its cell becomes part of another chain, while NAKs go first."""
+    dut, peers = build()
+
+    async def process(ctx):
+        ctx.set(dut.free.ready, 1)
+        await peers.begin(ctx)
+        for session, cell in ((0, 1), (0, 2), (1, 3), (1, 4)):
+            await peers.store(ctx, session, cell)
+        await peers.acknowledge(ctx, 0, 1)
+        while not peers.freed:
+            await peers.cycle(ctx)
+        ctx.set(dut.acked.payload, dict(session=1, back=1))
+        ctx.set(dut.acked.valid, 1)
+        await peers.store(ctx, 1, 1)
+        await peers.store(ctx, 1, 5)
+        for _ in range(4):
+            await peers.acknowledge(ctx, 1, 0, nak=True)
+        await peers.acknowledge(ctx, 0, 1)
+        await peers.acknowledge(ctx, 1, 4)
+        for _ in range(60):
+            await peers.cycle(ctx)
+        assert sorted(peers.freed) == [1, 1, 2, 3, 4, 5]
+
+    simulate(dut, process)
+
+
+@pytest.mark.parametrize("sessions", [1, 3, 64])
+def test_a_wait_is_not_short_and_ends_a_turn_later_at_most(sessions):
+    """From the first transmission, a repetition or progress on, in each session by itself."""
+    rng = random.Random(seed())
+    dut, peers = build(sessions=sessions, cells=64, rng=rng)
+    step = Sweep(count=sessions).step
+
+    async def process(ctx):
+        ctx.set(dut.wait, 5)
+        ctx.set(dut.free.ready, 1)
+        await peers.begin(ctx)
+        free = list(range(64))
+        for _ in range(40):
+            session = rng.randrange(sessions)
+            if (s := peers.of[session]).failed:
+                await peers.open(ctx, session)
+            elif rng.random() < 0.15 and s.kept:
+                await peers.acknowledge(ctx, session, rng.randint(1, len(s.kept)))
+            elif free:
+                await peers.store(ctx, session, free.pop())
+            for _ in range(rng.randrange(600)):
+                await peers.cycle(ctx, take=True)
+            free += peers.freed
+            peers.freed.clear()
+
+    simulate(dut, process)
+    assert len(peers.waits) > 8 and len({units for _, units, _ in peers.waits}) > 2
+    for _, units, cycles in peers.waits:
+        assert units * UNIT <= cycles <= (units + 2 * step) * UNIT + SLACK, (units, cycles)
+    assert max(cycles - units * UNIT for _, units, cycles in peers.waits) > step * UNIT // 2
+
+
+def test_no_wait_ends_if_it_is_zero():
+    dut, peers = build()
+
+    async def process(ctx):
+        ctx.set(dut.wait, 0)
+        await peers.begin(ctx)
+        await peers.store(ctx, 1, 3)
+        for _ in range(40 * UNIT):
+            await peers.cycle(ctx, take=True)
+        assert not peers.repeats and not peers.waits
+        ctx.set(dut.wait, 1)
+        for _ in range(3 * UNIT):
+            await peers.cycle(ctx, take=True)
+        assert peers.repeats[0] == (1, 3, 1)
+
+    simulate(dut, process)
+
+
+class Traffic:
+    """Anything that may happen, at random: the rates are probabilities in a cycle."""
+
+    def __init__(self, dut, peers, rng, *, store, acknowledge, nak, open, take, free):
+        self._dut, self._peers, self._rng = dut, peers, rng
+        self._rates = store, acknowledge, nak, open, take, free
+        self._cells = [n for n, _ in enumerate(peers.owner)]
+        self._number = None  # a frame that has its number, and how long until it is stored
+
+    async def run(self, ctx, cycles):
+        dut, peers, rng = self._dut, self._peers, self._rng
+        store, acknowledge, nak, opens, take, free = self._rates
+        for _ in range(cycles):
+            self._cells += peers.freed
+            peers.freed.clear()
+            ctx.set(dut.free.ready, rng.random() < free)
+            if self._number is None and self._cells and rng.random() < store:
+                self._begin(rng.randrange(len(peers.of)))
+            ctx.set(dut.stored_strobe, 0)
+            if self._number and self._number[1] <= peers.now:
+                ctx.set(dut.stored, self._number[0])
+                ctx.set(dut.stored_strobe, 1)
+            if not ctx.get(dut.acked.valid) and rng.random() < acknowledge:
+                self._acknowledge(ctx, rng.randrange(len(peers.of)), nak)
+            if not ctx.get(dut.open.valid) and rng.random() < opens:
+                self._open(ctx, rng.randrange(len(peers.of)))
+            acked, opened = (ctx.get(x.valid & x.ready) for x in (dut.acked, dut.open))
+            await peers.cycle(ctx, take=self._number is None and rng.random() < take)
+            if acked:
+                ctx.set(dut.acked.valid, 0)
+            if opened:
+                ctx.set(dut.open.valid, 0)
+            if ctx.get(dut.stored_strobe):
+                self._number = None
+        ctx.set(dut.stored_strobe, 0)
+
+    def _begin(self, session):
+        """A frame gets its number."""
+        peers, rng = self._peers, self._rng
+        s = peers.of[session]
+        # Not before the peer knows that the session was opened.
+        if not s.failed and (peers.asked in (None, (session, s.epoch))
+                             or peers.asked[0] != session):
+            cell = self._cells.pop(rng.randrange(len(self._cells)))
+            self._number = (dict(session=session, epoch=s.epoch, cell=cell),
+                            max(peers.now + rng.choice([0, 0, 1, 9]), peers._last + PACE))
+
+    def _acknowledge(self, ctx, session, nak):
+        dut, rng = self._dut, self._rng
+        ctx.set(dut.receiving, session)
+        unacked = ctx.get(dut.unacked)
+        count = rng.choice([0, min(1, unacked), rng.randint(0, unacked), unacked])
+        back = count < unacked and rng.random() < nak
+        if count or back:
+            ctx.set(dut.acked.payload, dict(session=session, count=count, back=back))
+            ctx.set(dut.acked.valid, 1)
+
+    def _open(self, ctx, session):
+        # What is under way is not older than the last end: epochs are short.
+        epoch = self._peers.of[session].epoch
+        number, asked = self._number, self._peers.asked
+        if (number is None or number[0]["session"] != session or number[0]["epoch"] == epoch) and (
+                asked in (None, (session, epoch)) or asked[0] != session):
+            ctx.set(self._dut.open.payload, session)
+            ctx.set(self._dut.open.valid, 1)
+
+    async def rest(self, ctx):
+        """Let it come to an end; all must be sent again that is to be, and be freed."""
+        dut, peers = self._dut, self._peers
+        self._rates = 0, 0, 0, 0, 1, 1
+        ctx.set(dut.wait, 0)
+        await self.run(ctx, 12 * len(peers.owner) + 4 * len(peers.of) + 50)
+        for s in peers.of:
+            assert not s.owes, "not sent again"
+            assert s.probed or not s.probing
+        for session, s in enumerate(peers.of):
+            await peers.acknowledge(ctx, session, len(s.kept))
+        await self.run(ctx, 12 * len(peers.owner) + 4 * len(peers.of) + 50)
+        assert sorted(self._cells) == list(range(len(peers.owner)))
+
+
+async def at_random(ctx, dut, peers, rng, cycles, rates):
+    ctx.set(dut.wait, 1)
+    await peers.begin(ctx)
+    traffic = Traffic(dut, peers, rng, **rates)
+    await traffic.run(ctx, cycles)
+    await traffic.rest(ctx)
+
+
+@pytest.mark.parametrize("sessions, cells, cycles, rates", [
+    (3, 16, 6000, dict(store=0.15, acknowledge=0.04, nak=0.6, open=0, take=0.5, free=0.6)),
+    (3, 16, 6000, dict(store=0.2, acknowledge=0.02, nak=0.3, open=0.002, take=0.9, free=0.9)),
+    (1, 2, 8000, dict(store=0.3, acknowledge=0.02, nak=0.8, open=0.004, take=0.3, free=0.3)),
+    (3, 4, 6000, dict(store=1, acknowledge=0.06, nak=0.9, open=0.01, take=1, free=1)),
+    (2, 8, 6000, dict(store=0.2, acknowledge=0.04, nak=0.3, open=0, take=1, free=1)),
+    (64, 64, 6000, dict(store=0.2, acknowledge=0.15, nak=0.5, open=0.002, take=0.6, free=0.7)),
+    (64, 256, 6000, dict(store=0.25, acknowledge=0.05, nak=0.4, open=0, take=0.3, free=0.8)),
+])
+def test_random_orders(sessions, cells, cycles, rates):
+    """Whatever happens when: what is to be repeated is, in order, and no other; all is freed."""
+    rng = random.Random(seed())
+    dut, peers = build(sessions=sessions, cells=cells, rng=rng)
+
+    async def process(ctx):
+        await at_random(ctx, dut, peers, rng, cycles, rates)
+
+    simulate(dut, process, background=[check_stream(dut.free, "free")])
+    assert len(peers.repeats) > 80 and len(peers.waits) > 2
+    assert len({session for session, *_ in peers.repeats}) > sessions // 2
+    for _, units, cycles in peers.waits:
+        assert units * UNIT - SLACK <= cycles
+
+
+@pytest.mark.parametrize("opens", [0, 0.3])
+def test_a_cell_may_be_used_again_at_once(opens):
+    """While so much is acknowledged, or opened, that nothing else goes on for long."""
+    rng = random.Random(seed())
+    dut, peers = build(sessions=2, cells=6, rng=rng)
+    rates = dict(store=1, acknowledge=1, nak=1, open=opens, take=1, free=1)
+
+    async def process(ctx):
+        await at_random(ctx, dut, peers, rng, 4000, rates)
+
+    simulate(dut, process, background=[check_stream(dut.free, "free")])
+    assert peers.stores > 200 and (peers.voided > 20) == (opens != 0)
 
 
 @pytest.mark.parametrize("width", [32, 64, 512])

@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pytest
+from amaranth import Module
 
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.format import EventCode, FrameType
@@ -11,6 +12,7 @@ from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets, drive_words,
     seed, simulate,
 )
+from engine_bench import look_at, set_tags
 from test_engine import BOX, HOST, ROWS, rows_of, write
 
 SELECTIVE = dict(arq="selective")
@@ -71,27 +73,12 @@ class Bad:
         return frames
 
 
-def set_up(ctx, engines, paths=1, wait=16):
-    for engine, node, peer, tx, rx in zip(engines, (HOST, BOX), (BOX, HOST), (0x1234, 0x4321),
-                                          (0x4321, 0x1234), strict=True):
-        ctx.set(engine.node, node)
-        ctx.set(engine.ack_delay, 50)
-        ctx.set(engine.packing_limit, 512)
-        ctx.set(engine.retry_wait, wait)
-        ctx.set(engine.open, (1 << ROWS) - 1)
-        ctx.set(engine.sessions[0], dict(valid=1, node=peer, stream=0, tx_tag=tx, rx_tag=rx))
-        for n in range(ROWS):
-            ctx.set(engine.rows[n], dict(
-                node=peer, slot=n + 1 if node == HOST else 0,
-                local_slot=0 if node == HOST else n + 1, stream=0, paths=(1 << paths) - 1, used=1))
-
-
 class Pair:
     """Two engines in one module, and the wires between them; ``fates`` down and up for each
     path."""
 
     def __init__(self, width, *fates, arq=("selective", "selective"), **options):
-        from amaranth import Module
+        options = dict(peers=2, streams=1) | options
         self.host, self.box = (FabricEngine(width, rows=ROWS, paths=len(fates), arq=kind, **options)
                                for kind in arq)
         self.module = Module()
@@ -108,6 +95,32 @@ class Pair:
             *(check_stream(wire.source) for wire in wires),
             check_stream(self.box.tlp_o), check_stream(self.host.tlp_o),
             count_pulses(self.host, self.counts[0]), count_pulses(self.box, self.counts[1])]
+        self._paths, self._ready = len(fates), False
+
+    async def set_up(self, ctx, wait=16):
+        for engine, node, peer, tx, rx in ((self.host, HOST, BOX, 0x1234, 0x4321),
+                                           (self.box, BOX, HOST, 0x4321, 0x1234)):
+            ctx.set(engine.node, node)
+            ctx.set(engine.ack_delay, 50)
+            ctx.set(engine.packing_limit, 512)
+            ctx.set(engine.retry_wait, wait)
+            ctx.set(engine.open, (1 << ROWS) - 1)
+            ctx.set(engine.peers[0], dict(valid=1, node=peer))
+            for n in range(ROWS):
+                ctx.set(engine.rows[n], dict(
+                    node=peer, slot=n + 1 if node == HOST else 0,
+                    local_slot=0 if node == HOST else n + 1, stream=0,
+                    paths=(1 << self._paths) - 1, used=1))
+            await set_tags(ctx, engine, tx, rx)
+        self._ready = True
+
+    def then(self, process):
+        """``process``, from when all is set up on."""
+        async def later(ctx):
+            while not self._ready:
+                await ctx.tick()
+            await process(ctx)
+        return later
 
 
 BOTH = ("selective", "selective")
@@ -129,7 +142,7 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
     at_box, at_host, seen = [], [], []
 
     async def feed(ctx):
-        set_up(ctx, (pair.host, pair.box))
+        await pair.set_up(ctx)
         await drive_packets(pair.host.tlp_i, down, rng=rng, density=0.9)(ctx)
 
     async def ends(ctx):
@@ -137,8 +150,9 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
             await ctx.tick().repeat(50)
         await ctx.tick().repeat(3000)  # what comes twice would come now
 
-    simulate(pair.module, feed, drive_packets(pair.box.tlp_i, up, rng=rng, density=0.7),
-             drive_words(pair.host.control, events, rng=rng, density=0.01), ends,
+    simulate(pair.module, feed,
+             pair.then(drive_packets(pair.box.tlp_i, up, rng=rng, density=0.7)),
+             pair.then(drive_words(pair.host.control, events, rng=rng, density=0.01)), ends,
              background=[*pair.background, collect_words(pair.box.event, 10**6, seen),
                          collect_packets(pair.box.tlp_o, 10**6, at_box, rng=rng, density=0.9),
                          collect_packets(pair.host.tlp_o, 10**6, at_host)])
@@ -151,19 +165,22 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
         assert counts.get("early_stored", 1) > 0, counts
 
 
-def cross(pair, parts, *, paths, wait, between=None):
+def cross(pair, parts, *, wait, between=None):
     """All TLPs of ``parts`` cross to the box, unchanged and in order; ``between`` these something
     happens."""
-    got = []
+    got, count = [], 0
 
     async def feed(ctx):
-        set_up(ctx, (pair.host, pair.box), paths=paths, wait=wait)
+        nonlocal count
+        await pair.set_up(ctx, wait)
         await ctx.tick().repeat(300)  # until nothing has to be wiped any more
         for n, part in enumerate(parts):
             if n:
                 await between(ctx)
             await drive_packets(pair.host.tlp_i, part)(ctx)
-            await ctx.tick().until(pair.host.unacked[0] == 0)
+            count += len(part)
+            while len(got) < count or (await look_at(ctx, pair.host)).unacked:
+                await ctx.tick()
 
     simulate(pair.module, feed, background=[
         *pair.background, collect_packets(pair.box.tlp_o, 10**6, got)])
@@ -186,7 +203,7 @@ def test_both_paths_carry_one_stream_and_skew_repeats_nothing():
     """One path takes 20 us longer than the other."""
     rng = random.Random(seed())
     pair = Pair(64, (line(100), line(100)), (line(100 + 2500), line(100 + 2500)))
-    cross(pair, [[write(rng, 0) for _ in range(24)]], paths=2, wait=488)
+    cross(pair, [[write(rng, 0) for _ in range(24)]], wait=488)
     sent = [sum(data[14] & 15 == FrameType.TLP for data in wire.sent) for wire in pair.down]
     assert abs(sent[0] - sent[1]) <= 1 and min(sent) > 3, sent
     host, box = pair.counts
@@ -210,9 +227,12 @@ def test_a_path_that_dies_is_avoided_and_tried_again():
         sent.append([len(wire.sent) for wire in pair.down])
         if len(sent) == 2:
             dead.clear()
-            await ctx.tick().repeat(64 * 64 * wait + 64)
+            # Paths are tried again after 64 first waits; nothing waits now, so these may be short.
+            ctx.set(pair.host.retry_wait, 1)
+            await ctx.tick().repeat(64 * 64 + 2 * 64)
+            ctx.set(pair.host.retry_wait, wait)
 
-    cross(pair, parts, paths=2, wait=wait, between=between)
+    cross(pair, parts, wait=wait, between=between)
     host, _ = pair.counts
     assert host["retry_failed"] == 0 and host["retry_timeout"] >= 2, host
     first, second = sent

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 from amaranth.lib import data
+from engine_bench import open_anew, set_mode, set_tags
 from session_bench import BOX, HOST, UP, Ends, Player
 
+from dxpu.fabric.contexts import UNIT
 from dxpu.fabric.format import HELLO_SIZES, FrameType
 from dxpu.fabric.session import POLLS, Mode, Phase, SessionKeeper
 from dxpu.fabric.types import Hello
@@ -21,6 +23,8 @@ async def settle(play, frames, alive=lambda frame: True):
         for frame in said:
             if alive(frame):
                 await play.deliver(frame)
+                # A HELLO that comes before there is another tag is not answered.
+                await play.ctx.tick().repeat(play.dut.turn)
 
 
 def test_the_layout_of_a_hello_is_that_of_the_wire():
@@ -31,48 +35,58 @@ def test_the_layout_of_a_hello_is_that_of_the_wire():
 def test_wrong_arguments():
     for pause in (1, 1.5, "8"):
         with pytest.raises(ValueError, match="pause must be an integer of at least 2, not "):
-            SessionKeeper(sessions=1, paths=1, pause=pause)
+            SessionKeeper(peers=1, streams=1, paths=1, pause=pause)
 
 
-def test_three_frames_open_a_session():
-    dut = Ends()
+@pytest.mark.parametrize("options", [
+    dict(), dict(unit=UNIT, pause=SessionKeeper.PAUSE)], ids=["quick", "defaults"])
+def test_three_frames_open_a_session(options):
+    dut, totals = Ends(**options), ({}, {})
 
     async def process(ctx):
-        play = Player(ctx, dut)
+        play = await Player(ctx, dut).set_up()
         assert not await play.said(HOST, 100)  # until the boot counter is known
-        assert play.phase(HOST) == play.phase(BOX) == Phase.OFF
+        assert await play.phases() == [Phase.OFF, Phase.OFF]
         play.boot(HOST, 5)
         play.boot(BOX, 0x107)
         hello, = await play.said(HOST)
         nonce, mine, echoed, boot = hello.hello
         assert (hello.type, hello.tag, hello.seq, hello.ack) == (FrameType.HELLO, 0, 0, 0)
         assert nonce == 5 << 16 | mine and mine and not echoed and boot == 5
-        assert play.phase(BOX) == Phase.LISTEN and ctx.get(dut.ends[BOX].keeper.down) == 1
+        assert await play.phase(BOX) == Phase.LISTEN and ctx.get(dut.ends[BOX].link.lost) == 1
         for _ in range(2):  # the same answer for the same nonce
             assert await play.deliver(hello)
             answer, = await play.said(BOX)
             offered = answer.hello[1]
             assert answer.type == FrameType.HELLO_ACK and answer.tag == mine
             assert answer.hello == (nonce, offered, mine, 0x107) and offered
-            assert play.tags(BOX) is None
+            view = await play.view(BOX)
+            assert view.tags is None and view.candidate == offered and view.greets
         assert await play.deliver(answer)
-        assert play.phase(HOST) == Phase.CONFIRM and play.tags(HOST) == (mine, offered)
-        assert ctx.get(dut.ends[HOST].keeper.down) == 1
+        view = await play.view(HOST)
+        assert view.phase == Phase.CONFIRM and view.tags == (mine, offered)
+        assert view.boot == 0x107 and not view.greets and not view.candidate
+        assert ctx.get(dut.ends[HOST].link.lost) == 1
         ack, = await play.said(HOST)
         assert (ack.type, ack.tag, ack.ar) == (FrameType.ACK, offered, 1)
         # A frame that turns out bad confirms nothing; nor does one with a number.
         assert not await play.deliver(ack, good=False)
         early = await play.send(HOST)
         assert not await play.deliver(early)
-        assert play.phase(BOX) == Phase.LISTEN
+        assert await play.phase(BOX) == Phase.LISTEN
         assert await play.deliver(ack)
-        assert play.phase(BOX) == Phase.OPEN and play.tags(BOX) == (offered, mine)
-        assert ctx.get(dut.ends[BOX].keeper.peer_boot[0]) == 5
+        view = await play.view(BOX)
+        assert view.phase == Phase.OPEN and view.tags == (offered, mine) and view.boot == 5
         await settle(play, [])
-        assert play.phase(HOST) == Phase.OPEN and not ctx.get(dut.ends[HOST].keeper.down)
-        assert await play.deliver(early) and play.numbers(BOX) == (0, 0, 1)
+        assert await play.phase(HOST) == Phase.OPEN
+        await ctx.tick().repeat(5)
+        assert [ctx.get(end.link.lost) for end in dut.ends] == [0, 0]
+        assert await play.deliver(early) and await play.numbers(BOX) == (0, 0, 1)
 
-    simulate(dut, process)
+    simulate(dut, process, background=[count_pulses(end.keeper, into) for end, into in zip(
+        dut.ends, totals, strict=True)])
+    for counts in totals:
+        assert counts == dict(opened=1, lost=0, rebooted=0, stale=0)
 
 
 def test_tags_wrap_and_none_is_zero():
@@ -81,7 +95,7 @@ def test_tags_wrap_and_none_is_zero():
     tags = []
 
     async def process(ctx):
-        play = Player(ctx, dut)
+        play = await Player(ctx, dut).set_up()
         for end in (HOST, BOX):
             play.boot(end, 0xFFFF)  # all ones, however it is turned
         await ctx.tick().repeat(2)
@@ -89,9 +103,9 @@ def test_tags_wrap_and_none_is_zero():
             ctx.set(dut.ends[end].keeper._tag, 0xFFFE - end)
         for _ in range(5):
             await settle(play, [])
-            assert play.phase(HOST) == play.phase(BOX) == Phase.OPEN
-            assert play.tags(HOST) == play.tags(BOX)[::-1]
-            tags.append(play.tags(HOST))
+            assert await play.phases() == [Phase.OPEN, Phase.OPEN]
+            tags.append(await play.tags(HOST))
+            assert tags[-1] == (await play.tags(BOX))[::-1]
             await play.give_up(HOST)
 
     simulate(dut, process)
@@ -103,15 +117,18 @@ def test_tags_wrap_and_none_is_zero():
 def test_a_hello_while_open_changes_nothing_until_its_tag_is_used():
     """The peer was reset: its new session replaces the old one, which is lost, once."""
     dut, box = Ends(), {}
+    strobes, fences = [], []
 
     async def process(ctx):
-        play = Player(ctx, dut)
+        play = await Player(ctx, dut).set_up()
+        await ctx.tick().repeat(5)
+        strobes.clear(), fences.clear()
         play.boot(HOST, 1), play.boot(BOX, 1)
         frames = []
         await settle(play, frames)
         await play.give_up(HOST)
         await settle(play, [])
-        old, keeper = play.tags(BOX), dut.ends[BOX].keeper
+        old = await play.tags(BOX)
         await play.deliver(await play.send(HOST))
         await play.reset(HOST, 2)
         hello, = await play.said(HOST)
@@ -124,47 +141,53 @@ def test_a_hello_while_open_changes_nothing_until_its_tag_is_used():
                 answer, = answers
                 assert answer.hello[1] not in seen
                 seen.add(answer.hello[1])
-            assert play.tags(BOX) == old and play.numbers(BOX)[2] == 1
-            assert not ctx.get(keeper.down)
+            view = await play.view(BOX)
+            assert view.tags == old and view.numbers[2] == 1 and not view.down
+            assert not ctx.get(dut.ends[BOX].link.lost)
         await play.deliver(answer)
         for frame in await play.said(HOST):
-            ctx.set(dut.ends[BOX].link.rows[0].used, 1)
             await play.deliver(frame)
-        assert play.phase(BOX) == Phase.OPEN and play.tags(BOX)[0] == answer.hello[1]
-        assert play.numbers(BOX) == (0, 0, 0) and ctx.get(keeper.peer_boot[0]) == 2
-        await ctx.tick().repeat(5)
+        view = await play.view(BOX)
+        assert view.phase == Phase.OPEN and view.tags[0] == answer.hello[1]
+        assert view.numbers == (0, 0, 0) and view.boot == 2
+        await ctx.tick().repeat(10)
 
-    async def fences(ctx):
-        async for _, _, lost, tags in ctx.tick().sample(dut.ends[BOX].link.lost,
-                                                        dut.ends[BOX].link.sessions[0].rx_tag):
-            if tags:
-                box["fenced"] = box.get("fenced", 0) + lost
+    async def watch(ctx):
+        keeper, before = dut.ends[BOX].keeper, 0
+        async for _, _, told, lost, open, fenced in ctx.tick().sample(
+                keeper.told, keeper.lost, keeper.open.valid, dut.ends[BOX].link.lost):
+            if told:
+                strobes.append(lost)
+            # The row is fenced from when the session begins.
+            assert fenced or not open
+            if before and not fenced:
+                fences.append(1)
+            before = fenced
 
-    simulate(dut, process, background=[count_pulses(dut.ends[BOX].keeper, box), fences])
+    simulate(dut, process, background=[count_pulses(dut.ends[BOX].keeper, box), watch])
     assert (box["opened"], box["lost"], box["rebooted"]) == (3, 2, 1)
-    assert box["fenced"] == 3  # once for each
+    assert strobes == [1] * 3 and len(fences) == 3  # once for each
 
 
 class Compared:
     """The ends beside :class:`~dxpu_sim.spec.session.Sessions`: after each step they must be in a
-    state that the specification allows."""
+    state that the specification allows. It looks at the sessions of one stream."""
 
-    def __init__(self, play, rng):
-        self.play, self.rng = play, rng
+    def __init__(self, play, rng, stream=0):
+        self.play, self.rng, self.stream = play, rng, stream
         self.model = Sessions(tlps=(10**6, 10**6), offers=10**6, window=8)
         self.state = self.model.initial()
         self.tags = ({}, {})     # by end: tag it chose to tag or nonce of the specification
         self.nonces = {}         # of HELLOs
         self.frames = []         # with what the specification calls them
         self.taken = self.refused = 0
-        self.boots = [1, 1]
 
-    async def listen(self):
-        """What the ends say by themselves."""
-        for n in (HOST, BOX):
-            for frame in await self.play.said(n):
-                self.frames.append((frame, self._named(frame)))
-        self.compare(self.state)
+    async def hear(self, said):
+        """What the ends have said by themselves."""
+        mine = [(frame, self._named(frame)) for frame in said if frame.stream == self.stream]
+        if mine:
+            self.frames += mine
+            await self.compare(self.state)
 
     def _named(self, frame):
         n, tags = frame.source, self.tags
@@ -190,19 +213,13 @@ class Compared:
         if session is None or session.sent - session.acked >= self.model.window:
             return
         (_, self.state), = self.model._send(self.state, n)
-        frame = replace(await self.play.send(n), ack=0)
+        frame = replace(await self.play.send(n, self.stream), ack=0)
         self.frames.append((frame, ("DATA", 1 - n, session.theirs, session.sent,
                                     session.first + session.sent, session.born)))
         assert (self.tags[1 - n][frame.tag], frame.seq) == (session.theirs, session.sent)
 
-    async def forget(self, n):
-        """A reset, or a session that is given up, which does not tell the peer."""
-        # Tags of seven boots in a row differ. No older frame is under way when those come again.
-        if self.rng.random() < 0.5 and self.boots[n] < 7:
-            self.boots[n] += 1
-            await self.play.reset(n, self.play.boots[n] + 1)
-        else:
-            await self.play.give_up(n)
+    def forget(self, n):
+        """The end has forgotten the session, and did not tell the peer."""
         self.state = self.model._reset(self.state, n)
 
     async def deliver(self):
@@ -216,69 +233,91 @@ class Compared:
         self.taken += 1
         after, = allowed[-1:]
         if named[0] == "HELLO" and after.offers != self.state.offers:
-            tag = int(self.play.ctx.get(self.play.dut.ends[BOX].keeper.candidate[0]))
+            tag = (await self.play.view(BOX, self.stream)).candidate
             if tag and tag not in self.tags[BOX]:
                 self.tags[BOX][tag] = after.candidate[1]
             else:
                 after = self.state
+        seen = await self.seen()
         for state in (after, self.state):
-            if self.same(state):
+            if seen == self.said_by_the_specification(state):
                 break
         # Only what may be lost is not done: nothing else may stay without effect.
         wanted = allowed if state is self.state else [after]
         assert any(s is state or s == state for s in wanted) or named[0] in ("HELLO", "DATA"), named
-        self.compare(state)
+        assert seen == self.said_by_the_specification(state)
         self.state = state
         assert self.state.fault is None
 
-    def seen(self):
+    async def seen(self):
         """The ends, in the words of the specification."""
-        play, box = self.play, self.tags[BOX]
-        ends = []
+        box, ends = self.tags[BOX], []
         for n in (HOST, BOX):
-            tags = play.tags(n)
-            ends.append(tags and (self.tags[n][tags[0]], self.tags[1 - n][tags[1]],
-                                  *play.numbers(n)))
-        candidate = int(play.ctx.get(play.dut.ends[BOX].keeper.candidate[0]))
-        return (*ends, candidate and box[candidate])
+            view = await self.play.view(n, self.stream)
+            ends.append(view.tags and (self.tags[n][view.tags[0]],
+                                       self.tags[1 - n][view.tags[1]], *view.numbers))
+            sent, acked, _ = view.numbers
+            assert view.unacked == sent - acked
+        return (*ends, view.candidate and box[view.candidate])
 
     def said_by_the_specification(self, state):
         ends = [s and (s.mine, s.theirs, s.sent, s.acked, s.taken) for s in state.ends]
         return (*ends, state.candidate[1] if state.candidate else 0)
 
-    def same(self, state):
-        return self.seen() == self.said_by_the_specification(state)
-
-    def compare(self, state):
-        assert self.seen() == self.said_by_the_specification(state)
+    async def compare(self, state):
+        assert await self.seen() == self.said_by_the_specification(state)
 
 
-@pytest.mark.parametrize("steps, number", [
-    (300, 0), (300, 1), *(pytest.param(1500, n, marks=pytest.mark.long) for n in range(2, 6))])
-def test_random_actions_are_what_the_specification_allows(steps, number):
+@pytest.mark.parametrize("steps, number, options", [
+    (300, 0, {}), (150, 1, dict(streams=2, peers=2, place=(1, 0), pace=2)),
+    *(pytest.param(1500, n, {}, marks=pytest.mark.long) for n in range(2, 5)),
+    pytest.param(300, 5, dict(unit=UNIT), marks=pytest.mark.long)])
+def test_random_actions_are_what_the_specification_allows(steps, number, options):
     """Frames of any age come in any order; ends are reset and give up at any time."""
     rng = random.Random(100 * seed() + number)
-    dut = Ends()
+    dut = Ends(**options)
 
     async def process(ctx):
-        play = Player(ctx, dut)
+        play = await Player(ctx, dut).set_up()
         play.boot(HOST, rng.randint(1, 9)), play.boot(BOX, rng.randint(1, 9))
-        run = Compared(play, rng)
-        opened = 0
+        runs, boots = [Compared(play, rng, n) for n in range(dut.streams)], [1, 1]
+        opened, often = [0] * dut.streams, 0.02 * len(runs)
         for _ in range(steps):
-            await run.listen()
-            what = rng.random()
-            if what < 0.02:
-                await run.forget(rng.choice((HOST, BOX)))
+            said = [f for n in (HOST, BOX) for f in await play.said(n, 16)]
+            for run in runs:
+                await run.hear(said)
+            run, what, n = rng.choice(runs), rng.random(), rng.choice((HOST, BOX))
+            # Tags of seven boots in a row differ. No older frame is under way when those come
+            # again.
+            if what < often / 2 and boots[n] < 7:
+                boots[n] += 1
+                await play.reset(n, play.boots[n] + 1)
+                for each in runs:
+                    each.forget(n)
+            elif what < often:
+                await play.give_up(n, run.stream)
+                run.forget(n)
             elif what < 0.3:
-                await run.send(rng.choice((HOST, BOX)))
+                await run.send(n)
             elif run.frames:
                 await run.deliver()
-            opened += play.phase(HOST) == Phase.OPEN
-        got = [len(got) for got in run.state.got]
-        print(f"{len(run.frames)} frames, {run.taken} came, {run.refused} refused, open in "
-              f"{opened} steps, {run.state.hellos} HELLOs, {run.state.offers} tags, TLPs {got}")
-        assert min(got) > 0 and run.state.hellos > 2 and run.refused
+            for each in runs:
+                opened[each.stream] += each.state.ends[HOST] is not None
+        for run in runs:
+            state = run.state
+            print(f"{len(run.frames)} frames, {run.taken} came, {run.refused} refused, open in "
+                  f"{opened[run.stream]} steps, {state.hellos} HELLOs, {state.offers} tags, "
+                  f"TLPs {[len(tlps) for tlps in state.got]}")
+            assert state.hellos and run.refused
+        # How much comes through is left to chance.
+        assert all(sum(len(run.state.got[n]) for run in runs) for n in (HOST, BOX))
+        assert sum(run.state.hellos for run in runs) > 2
+        # What is of no session here was not touched.
+        others = set(range(dut.peers * dut.streams)) - {
+            dut.session(HOST, n) for n in range(dut.streams)}
+        for session in others:
+            view = await play.look(HOST, session)
+            assert (view.phase, view.tags, view.numbers) == (Phase.OFF, None, (0, 0, 0))
 
     simulate(dut, process, deadline=10**7)
 
@@ -312,7 +351,7 @@ def test_reset_in_every_state_and_all_old_frames_again(end):
     dut = Ends()
 
     async def process(ctx):
-        play, boots, ages = Player(ctx, dut), [0, 0], []
+        play, boots, ages = await Player(ctx, dut).set_up(), [0, 0], []
         for last in range(len(steps) + 1):
             for n in (HOST, BOX):
                 boots[n] += 1
@@ -325,7 +364,7 @@ def test_reset_in_every_state_and_all_old_frames_again(end):
             old = sum(ages, [])
             boots[end] += 1
             await play.reset(end, boots[end])
-            if play.phase(HOST) in UP:  # it would find out by itself
+            if await play.phase(HOST) in UP:  # it would find out by itself
                 await play.give_up(HOST)
             # Now all old ones between the new.
             numbered = [f for f in old if f.type == FrameType.EVENT]
@@ -338,17 +377,17 @@ def test_reset_in_every_state_and_all_old_frames_again(end):
                         await play.deliver(frame)
             # The host's timer, if an old HELLO has taken the place of its own.
             await settle(play, [])
-            if play.phase(HOST) != Phase.OPEN:
+            if await play.phase(HOST) != Phase.OPEN:
                 await play.give_up(HOST)
                 await settle(play, [])
-            assert play.phase(HOST) == play.phase(BOX) == Phase.OPEN, last
-            tags = play.tags(HOST)
-            assert tags == play.tags(BOX)[::-1]
+            assert await play.phases() == [Phase.OPEN, Phase.OPEN], last
+            tags = await play.tags(HOST)
+            assert tags == (await play.tags(BOX))[::-1]
             for frame in (*numbered, *old[-8:]):
                 assert not (await play.deliver(frame) and frame.type == FrameType.EVENT)
                 await play.said(BOX, 4)
             await settle(play, [])
-            assert play.tags(HOST) == tags == play.tags(BOX)[::-1]
+            assert await play.tags(HOST) == tags == (await play.tags(BOX))[::-1]
             frame = await play.send(HOST)
             assert frame.seq == 0 and await play.deliver(frame)
             new = [await play.send(BOX)]
@@ -358,95 +397,218 @@ def test_reset_in_every_state_and_all_old_frames_again(end):
     simulate(dut, process, deadline=10**6)
 
 
-def test_hellos_are_repeated_with_doubling_waits_on_all_paths():
-    dut = SessionKeeper(sessions=1, paths=3, pause=2)
+@pytest.mark.parametrize("peers, streams, count", [(1, 1, 8), (16, 4, 6)])
+def test_hellos_are_repeated_with_doubling_waits_on_all_paths(peers, streams, count):
+    dut = SessionKeeper(peers=peers, streams=streams, paths=3, pause=2)
     times, paths = [], []
+    turn = max(UNIT, 4 * peers * streams)
 
     async def process(ctx):
-        ctx.set(dut.config[0], dict(valid=1, node=9, mode=Mode.OPENS))
-        ctx.set(dut.boot, 7)
-        ctx.set(dut.wait, 2)
-        ctx.set(dut.quiet, 5)
+        session = peers * streams - 1
+        ctx.set(dut.valid, ~0)
+        ctx.set(dut.wait, 8)
+        ctx.set(dut.quiet, 20)
         ctx.set(dut.o.ready, 1)
+        ctx.set(dut.open.ready, 1)
+        await set_mode(ctx, dut, Mode.OPENS, session=session)
+        ctx.set(dut.boot, 7)
         cycle = 0
         async for _, _, valid, greeting in ctx.tick().sample(dut.o.valid, dut.o.payload):
             cycle += 1
             if valid:
                 times.append(cycle)
                 paths.append(greeting.path)
-                assert greeting.type == FrameType.HELLO
-            if len(times) == 8:
+                assert greeting.type == FrameType.HELLO and greeting.session == session
+            if len(times) == count:
                 break
 
     simulate(dut, process)
-    waits = [round((b - a) / 128) for a, b in zip(times, times[1:], strict=False)]
-    assert waits == [1, 2, 4, 8, 16, 16, 16] and paths == [0, 1, 2, 0, 1, 2, 0, 1]
-    assert 5 * 64 <= times[0] < 6 * 64 + 10
+    waits = [(b - a - turn) / (8 * 64) for a, b in zip(times, times[1:], strict=False)]
+    assert [round(wait) for wait in waits] == [1, 2, 4, 8, 16, 16, 16][:count - 1]
+    assert all(abs(wait - round(wait)) < 0.02 for wait in waits)
+    assert paths == [n % 3 for n in range(count)]
+    # It is called for the time to begin, for its end, for a tag, and for saying it.
+    assert 20 * 64 <= times[0] < 20 * 64 + 5 * turn
 
 
 def test_a_peer_that_falls_silent_is_polled_and_lost_and_comes_back():
     """The box dies: after eight waits four polls, then the session is lost; quiet; HELLO."""
-    dut, host = Ends(), {}
+    dut, host = Ends(unit=UNIT), {}
 
     async def process(ctx):
-        play = Player(ctx, dut, wait=2, quiet=20)
+        play = await Player(ctx, dut).set_up(wait=6, quiet=20)
         play.boot(HOST, 1), play.boot(BOX, 1)
-        while play.phase(HOST) != Phase.OPEN:
+        while await play.phase(HOST) != Phase.OPEN:
             await settle(play, [])
         # Polls are answered.
-        await ctx.tick().repeat(8 * 128)
-        poll, = await play.said(HOST)
+        await ctx.tick().until(dut.ends[HOST].keeper.o.valid)
+        poll, = await play.said(HOST, 100)
         assert poll.ar and await play.deliver(poll)
-        answer, *_ = [f for f in await play.said(BOX) if not f.ar]
+        answer, *_ = [f for f in await play.said(BOX, 100) if not f.ar]
         assert await play.deliver(answer)
-        await play.said(HOST)
         keeper, begin = dut.ends[HOST].keeper, 0
         polls = []
-        while play.phase(HOST) == Phase.OPEN:
+        ctx.set(keeper.o.ready, 1)
+        while not ctx.get(keeper.told):
             begin += 1
-            ctx.set(keeper.o.ready, 1)
             if ctx.get(keeper.o.valid):
+                assert ctx.get(keeper.o.payload.type) == FrameType.ACK.value
                 polls.append(begin)
             await ctx.tick()
-        assert len(polls) == POLLS and -64 < begin - 23 * 128 < 6 * 64
+        # 8 waits, then 1, 2, 4 and 8.
+        assert len(polls) == POLLS and -64 < begin - 23 * 6 * 64 < 6 * 64
+        assert [round((b - a) / (6 * 64)) for a, b in zip(polls, polls[1:], strict=False)] == [
+            1, 2, 4]
         await ctx.tick().repeat(2)
-        assert ctx.get(keeper.down) and ctx.get(dut.ends[HOST].link.lost)
+        assert await play.phase(HOST) == Phase.QUIET and ctx.get(dut.ends[HOST].link.lost)
         ctx.set(keeper.o.ready, 0)
         silent = 0
         while not ctx.get(keeper.o.valid):
             silent += 1
             await ctx.tick()
-        assert 19 * 64 <= silent <= 22 * 64
-        while play.phase(HOST) != Phase.OPEN or play.phase(BOX) != Phase.OPEN:
+        assert 19 * 64 <= silent <= 24 * 64
+        while await play.phases() != [Phase.OPEN, Phase.OPEN]:
             await settle(play, [])
-        assert play.tags(HOST) == play.tags(BOX)[::-1]
+        assert await play.tags(HOST) == (await play.tags(BOX))[::-1]
 
     simulate(dut, process, background=[count_pulses(dut.ends[HOST].keeper, host)])
     assert (host["opened"], host["lost"], host["rebooted"]) == (2, 1, 0)
 
 
+def test_a_session_that_is_not_confirmed_begins_with_another_nonce():
+    """The box's answer came, and then nothing more: five times the host asks for a frame."""
+    dut, host = Ends(unit=UNIT), {}
+
+    async def process(ctx):
+        play = await Player(ctx, dut).set_up()
+        play.boot(HOST, 1), play.boot(BOX, 1)
+        hello, = await play.said(HOST)
+        await play.deliver(hello)
+        answer, = await play.said(BOX)
+        ctx.set(dut.ends[HOST].keeper.wait, 2)
+        await play.deliver(answer)
+        assert await play.phase(HOST) == Phase.CONFIRM
+        said = []
+        while not said or said[-1].type == FrameType.ACK:
+            said += await play.said(HOST, 70)
+        ctx.set(dut.ends[HOST].keeper.wait, 0)
+        assert [f.type for f in said] == [FrameType.ACK] * (1 + POLLS) + [FrameType.HELLO]
+        view = await play.view(HOST)
+        assert view.phase == Phase.HELLO and view.tags is None and view.numbers == (0, 0, 0)
+        assert said[-1].hello[0] != hello.hello[0]
+        # The old answer comes again: nothing.
+        assert await play.deliver(answer) and await play.phase(HOST) == Phase.HELLO
+        await play.deliver(said[-1])
+        await settle(play, [])
+        assert await play.phases() == [Phase.OPEN, Phase.OPEN]
+
+    simulate(dut, process, background=[count_pulses(dut.ends[HOST].keeper, host)])
+    assert (host["opened"], host["lost"], host["stale"]) == (1, 0, 1)
+
+
 def test_a_failed_session_opens_again_by_itself():
+    """A frame is never acknowledged, until the retransmitter gives the session up."""
     dut = Ends()
 
     async def process(ctx):
-        play = Player(ctx, dut, quiet=2)
+        play = await Player(ctx, dut).set_up(quiet=500)
         play.boot(HOST, 1), play.boot(BOX, 1)
         for n in (HOST, BOX):
-            await ctx.tick().repeat(200)
+            await ctx.tick().repeat(2100)
             await settle(play, [])
-            assert play.phase(HOST) == play.phase(BOX) == Phase.OPEN
-            before = play.tags(HOST)
-            ctx.set(dut.ends[n].keeper.failed, 1)
-            assert ctx.get(dut.ends[n].link.open) == 1
-            await ctx.tick()
-            ctx.set(dut.ends[n].keeper.failed, 0)
-            assert play.phase(n) == Phase.QUIET and play.tags(n) is None
+            assert await play.phases() == [Phase.OPEN, Phase.OPEN]
+            before, end = await play.tags(HOST), dut.ends[n]
+            await play.send(n)
+            ctx.set(end.retransmitter.wait, 1)
+            await ctx.tick().until(end.retransmitter.stat_failed)
+            ctx.set(end.retransmitter.wait, 0)
+            await ctx.tick().until(end.link.open.valid & end.link.open.ready)
+            await play.calm(n)
+            view = await play.view(n)
+            assert (view.phase, view.tags, view.numbers) == (Phase.QUIET, None, (0, 0, 0))
+            assert not view.failed and ctx.get(end.link.lost) and view.unacked == 0
             if n == BOX:
                 await play.give_up(HOST)
-            await ctx.tick().repeat(200)
+            await ctx.tick().repeat(2100)
             await settle(play, [])
-            assert play.phase(HOST) == play.phase(BOX) == Phase.OPEN
-            assert not {*before} & {*play.tags(HOST)}
+            assert await play.phases() == [Phase.OPEN, Phase.OPEN]
+            assert not {*before} & {*await play.tags(HOST)}
+
+    simulate(dut, process)
+
+
+@pytest.mark.parametrize("peers, place", [
+    (3, (0, 2)), pytest.param(16, (5, 11), marks=pytest.mark.long)])
+def test_only_the_right_sessions_are_touched(peers, place):
+    """All sessions, up to 64, are set up by software, but for two streams of one peer."""
+    many, streams = 4 * peers, (1, 2)
+    dut = Ends(peers=peers, streams=4, place=place, pace=2)
+    here, there = (4 * n for n in place)
+    opens = [[dut.session(n, stream) for stream in streams] for n in (HOST, BOX)]
+
+    async def process(ctx):
+        # A HELLO that comes before there is another fresh tag is said again.
+        play = await Player(ctx, dut).set_up(streams=streams, wait=500)
+        for session in range(many):
+            for n in (HOST, BOX):
+                if session not in opens[n]:
+                    tags = 0x9000 + session, 0xA000 + session
+                    await set_tags(ctx, dut.ends[n].keeper, *tags, session=session)
+        play.cycles = dut.turn + 20
+        now = [await play.look_at_all(n) for n in (HOST, BOX)]
+
+        async def changed():
+            """Sessions that are not what they were."""
+            which = set()
+            for n in (HOST, BOX):
+                views = await play.look_at_all(n)
+                which |= {(n, session) for session in range(many)
+                          if views[session] != now[n][session]}
+                now[n] = views
+            return which
+
+        assert await changed() == set()
+        play.boot(HOST, 3), play.boot(BOX, 4)
+        frames = []
+        while any([await play.phase(n, stream) != Phase.OPEN
+                   for n in (HOST, BOX) for stream in streams]):
+            await settle(play, frames)
+        both = {(n, session) for n in (HOST, BOX) for session in opens[n]}
+        assert await changed() == both
+        assert {f.stream for f in frames} == {*streams}
+        tags = [now[n][session].tags for n in (HOST, BOX) for session in opens[n]]
+        assert len({*sum(tags, ())}) == 4 and all(
+            now[n][session].phase == Phase.OPEN for n, session in both)
+        # A frame, by a session of each kind.
+        for stream, at_host in ((1, here + 1), (3, here + 3)):
+            frame = await play.send(HOST, stream)
+            assert await changed() == {(HOST, at_host)}
+            if stream == 1:
+                assert await play.deliver(frame)
+                assert await changed() == {(BOX, there + 1)}
+                await settle(play, [])
+                assert await changed() == {(HOST, at_host)}
+            else:  # the box has other tags for that
+                assert not await play.deliver(frame)
+        # One ends, and opens again; then one of those that software opens.
+        await play.give_up(BOX, 2)
+        assert await changed() == {(BOX, there + 2)}
+        await play.give_up(HOST, 2)
+        while await play.phases(2) != [Phase.OPEN, Phase.OPEN]:
+            await settle(play, [])
+        assert await changed() == {(HOST, here + 2), (BOX, there + 2)}
+        assert now[HOST][here + 2].phase == Phase.OPEN
+        await open_anew(ctx, dut.ends[HOST].keeper, session=here + 3)
+        await play.calm(HOST)
+        assert await changed() == {(HOST, here + 3)}
+        view = now[HOST][here + 3]
+        assert view.tags == (0xA003 + here, 0x9003 + here) and view.numbers == (0, 0, 0)
+        # A peer is gone, and those of its sessions that opened by themselves are.
+        for n in (HOST, BOX):
+            ctx.set(dut.ends[n].link.peers[place[n]].valid, 0)
+        await ctx.tick().repeat(600)
+        assert await changed() == both
+        assert {now[n][session].phase for n, session in both} == {Phase.OFF}
 
     simulate(dut, process)
 
@@ -462,22 +624,74 @@ def test_tags_do_not_repeat_over_boots():
         gaps = [b - a for a, b in zip(starts, [*starts[1:], starts[0] + 65536], strict=True)]
         assert min(gaps) >= 8191
     # And that is where the hardware begins.
-    dut = SessionKeeper(sessions=1, paths=1, pause=2)
+    dut = SessionKeeper(peers=1, streams=1, paths=1, pause=2, unit=4)
 
     async def process(ctx):
-        ctx.set(dut.config[0], dict(valid=1, node=9, mode=Mode.OPENS))
-        ctx.set(dut.boot, 0x1235)
+        ctx.set(dut.valid, 1)
         ctx.set(dut.quiet, 0)
-        ctx.set(dut.o.ready, 1)
+        ctx.set(dut.open.ready, 1)
+        await set_mode(ctx, dut, Mode.OPENS)
+        ctx.set(dut.boot, 0x1235)
         tags = []
         while len(tags) < 5:
-            if ctx.get(dut.o.valid):
-                tags.append(ctx.get(dut.o.payload.offered))
-                ctx.set(dut.boot, 0x1235 + len(tags))  # has no effect any more
-                ctx.set(dut.reopen, 1)
-                await ctx.tick()
-                ctx.set(dut.reopen, 0)
-            await ctx.tick()
+            ctx.set(dut.o.ready, 1)
+            greeting, = await ctx.tick().sample(dut.o.payload).until(dut.o.valid)
+            ctx.set(dut.o.ready, 0)
+            tags.append(greeting.offered)
+            ctx.set(dut.boot, 0x1235 + len(tags))  # has no effect any more
+            await open_anew(ctx, dut)
         assert tags == [first(0x1235) + n for n in range(5)]
 
     simulate(dut, process)
+
+
+def test_settings_of_software():
+    """Tags count in mode REGISTERS only; another mode ends the session, the same one does not."""
+    dut, totals = SessionKeeper(peers=2, streams=2, paths=1, pause=2, unit=4), {}
+    opened = []
+
+    async def process(ctx):
+        ctx.set(dut.valid, 0b11)
+        ctx.set(dut.receiving, 3)
+        ctx.set(dut.sending, 3)
+
+        async def check(*opens, **expect):
+            await ctx.tick().repeat(2)
+            assert opened == [*opens], expect
+            opened.clear()
+            got = dict(rx=ctx.get(dut.rx_tag), tx=ctx.get(dut.tx_tag), down=ctx.get(dut.down))
+            assert got == expect
+
+        await set_tags(ctx, dut, 7, 8, session=3)
+        await check(rx=8, tx=7, down=0)
+        await set_tags(ctx, dut, 9, 10, session=2)
+        await check(rx=8, tx=7, down=0)
+        await open_anew(ctx, dut, session=3)
+        await check((3, 1), rx=8, tx=7, down=0)
+        await set_mode(ctx, dut, Mode.REGISTERS, session=3)
+        await check(rx=8, tx=7, down=0)
+        await set_mode(ctx, dut, Mode.ANSWERS, session=3)
+        await check((3, 1), rx=0, tx=0, down=1)
+        await set_tags(ctx, dut, 7, 8, session=3)
+        await check(rx=0, tx=0, down=1)
+        await set_mode(ctx, dut, Mode.REGISTERS, session=3)
+        await check((3, 1), rx=0, tx=0, down=0)
+        ctx.set(dut.receiving, 2)
+        ctx.set(dut.sending, 2)
+        await check(rx=10, tx=9, down=0)
+
+    async def opener(ctx):
+        """Takes its time, so that it is seen that the keeper waits."""
+        while True:
+            session, = await ctx.tick().sample(dut.open.payload).until(dut.open.valid)
+            ctx.set(dut.open.ready, 1)
+            await ctx.tick()
+            ctx.set(dut.open.ready, 0)
+
+    async def told(ctx):
+        async for _, _, told, about, lost in ctx.tick().sample(dut.told, dut.about, dut.lost):
+            if told:
+                opened.append((about, lost))
+
+    simulate(dut, process, background=[opener, told, count_pulses(dut, totals)])
+    assert not any(totals.values())

@@ -22,9 +22,9 @@ from .packetizer import CELL_BYTES, Packetizer
 from .resequencer import Resequencer
 from .retransmit import Retransmitter
 from .selective import SelectiveRetransmitter
-from .session import Phase, SessionKeeper, connect_keeper
+from .session import SessionKeeper, connect_keeper
 from .types import (
-    LIFE_BITS, ClassMeta, Control, Event, Hello, LinkState, PeerRow, Session, TlpMeta,
+    LIFE_BITS, ClassMeta, Control, Event, Hello, Peer, PeerRow, SessionView, Setting, TlpMeta,
 )
 
 __all__ = ["ARQ", "FabricEngine"]
@@ -47,8 +47,8 @@ class FabricEngine(wiring.Component):
         Rows of the mapping table.
     paths : int
         MACs.
-    sessions : int
-        Sessions of the link.
+    peers, streams : int
+        Sessions: one for each stream of each peer, as of :class:`Link`.
     split : bool
         Header/data split form of frames.
     frame_bytes : int
@@ -57,7 +57,7 @@ class FabricEngine(wiring.Component):
         Of the packetizer's replay memory, for all sessions; 256 bytes each, or 4 beats. With
         selective repeat as many are there for frames that came ahead. 64, or, as all paths carry
         one stream with selective repeat, 64 for each of up to four.
-    pause : int
+    pause, block
         Of :class:`SessionKeeper`.
     arq : str
         "go-back-n" or "selective" (repeat; not with ``split``). Either end works with both.
@@ -97,16 +97,17 @@ class FabricEngine(wiring.Component):
         Strobes: a posted TLP or a completion of row n that waited has left.
     told : ``rows``
         Strobes: the peer of row n has told its limits.
-    node, ack_delay, rows, state, lost
+    node, ack_delay, peers, rows, lost
         Of :class:`Link`.
-    boot, sessions, reopen, quiet, phase, peer_boot
-        Of :class:`SessionKeeper`; ``sessions`` is its ``config``. ``hello_wait`` is its ``wait``.
+    boot, quiet, setting
+        Of :class:`SessionKeeper`. ``hello_wait`` is its ``wait``.
+    look, looked, seen, shown : 1 in, number of a session in, 1 out, :class:`SessionView` out
+        As long as ``look`` is high it is answered, each time by a pulse of ``seen``, within some
+        tens of cycles.
     about : :class:`Hello`
         Of :class:`Packetizer`.
     retry_wait : 16
         ``wait`` of the :class:`Retransmitter`.
-    failed, unacked, path
-        Of the :class:`Retransmitter`.
     packing_limit : 14
         Of :class:`Packetizer`.
     stat_* : 1
@@ -117,9 +118,9 @@ class FabricEngine(wiring.Component):
     #: more, so that both are always busy.
     STRIPE_BYTES = 1024
 
-    def __init__(self, width, *, rows, paths=2, sessions=4, split=False, frame_bytes=8192,
-                 cells=None, pause=SessionKeeper.PAUSE, arq="go-back-n",
-                 flow=None):
+    def __init__(self, width, *, rows, paths=2, peers=16, streams=4, split=False,
+                 frame_bytes=8192, cells=None, pause=SessionKeeper.PAUSE, block=True,
+                 arq="go-back-n", flow=None):
         if arq not in ARQ:
             raise ValueError(f"arq must be one of {', '.join(ARQ)}, not {arq!r}")
         if arq == "selective" and split:
@@ -133,16 +134,18 @@ class FabricEngine(wiring.Component):
             cells = 64 << (min(paths, 4) - 1).bit_length() if selective else 64
         #: As given; ``cells`` as they are.
         self.split, self.cells, self.arq = split, cells, arq
+        sessions = peers * streams
         self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells,
                                       selective=selective)
         # A peer has one TLP of the split form under way in each session.
         self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
                                           assemblies=sessions, selective=selective)
-        self._link = Link(rows=rows, sessions=sessions, paths=paths, frames=cells,
+        self._link = Link(rows=rows, peers=peers, streams=streams, paths=paths, frames=cells,
                           selective=selective)
         self._retransmitter = (SelectiveRetransmitter if selective else Retransmitter)(
             sessions=sessions, paths=paths, cells=cells)
-        self._keeper = SessionKeeper(sessions=sessions, paths=paths, pause=pause)
+        self._keeper = SessionKeeper(peers=peers, streams=streams, paths=paths, pause=pause,
+                                     block=block)
         self._flow = flow
         if flow:
             self._classifier = Classifier(width, largest=LARGEST)
@@ -195,20 +198,18 @@ class FabricEngine(wiring.Component):
             "ack_delay": In(16),
             "packing_limit": In(14),
             "rows": In(data.ArrayLayout(PeerRow, rows)),
-            "sessions": In(data.ArrayLayout(Session, sessions)),
-            "reopen": In(sessions),
+            "peers": In(data.ArrayLayout(Peer, peers)),
+            "setting": In(stream.Signature(Setting)),
+            "look": In(1),
+            "looked": In(range(sessions)),
+            "seen": Out(1),
+            "shown": Out(SessionView),
             "retry_wait": In(16, init=488),
             "boot": In(16),
             "hello_wait": In(16, init=488),
             "quiet": In(20, init=195_313),
             "about": In(Hello),
-            "phase": Out(data.ArrayLayout(Phase, sessions)),
-            "peer_boot": Out(data.ArrayLayout(16, sessions)),
-            "failed": Out(sessions),
-            "unacked": Out(self._retransmitter.unacked.shape()),
-            "path": Out(self._retransmitter.path.shape()),
             "lost": Out(rows),
-            "state": Out(data.ArrayLayout(LinkState, sessions)),
             **{f"stat_{name}": Out(1) for name in self.stats},
         })
 
@@ -308,7 +309,8 @@ class FabricEngine(wiring.Component):
             link.limits.eq(grants.limits),
             link.owed.eq(grants.due),
             *(getattr(grants, name).eq(getattr(link, name))
-              for name in ("told", "told_row", "told_mask")),
+              for name in ("told_row", "told_mask")),
+            grants.told.eq(link.told_limits),
             self.told.eq(accounts.wake),
             *(getattr(self, name).eq(getattr(queues, name)) for name in ("np_room", "moved")),
             self.stat_tx_large.eq(classifier.stat_large),
@@ -368,12 +370,10 @@ class FabricEngine(wiring.Component):
             early.due.eq(link.due),
             early.due_place.eq(link.due_place),
             link.settled.eq(early.settled),
-            early.forget.eq(link.open),
-            retry.named.eq(link.named),
+            early.forget.eq(Mux(link.open.valid & link.open.ready, 1 << link.open.payload, 0)),
             retry.word.eq(rx.word),
             retry.resent.eq(self._packetizer.resent),
             retry.resent_strobe.eq(self._packetizer.resent_strobe),
-            link.avoid.eq(retry.avoid),
         ]
 
     def _attach_link(self, m):
@@ -391,10 +391,11 @@ class FabricEngine(wiring.Component):
             # The first wait. Less is not enough where queues are long: each NAK that is said
             # again while the answer to the last one is still on its way brings a window more.
             link.nak_delay.eq(Mux(self.retry_wait[10:].any(), ~0, self.retry_wait << 6)),
+            link.peers.eq(self.peers),
             link.rows.eq(self.rows),
             link.bound.eq(self.open),
             link.lives.eq(self.lives),
-            self.state.eq(link.state),
+            self.lost.eq(link.lost),
         ]
         connect(m, link.reply, tx.reply)
         connect(m, wiring.flipped(self.control), tx.control)
@@ -408,21 +409,31 @@ class FabricEngine(wiring.Component):
             - (asked.valid & asked.ready & asked.p.consumes & ~asked.p.tlps & ~asked.p.again))
 
     def _attach_sessions(self, m):
-        keeper, tx, rx = self._keeper, self._packetizer, self._depacketizer
-        connect_keeper(m, keeper, self._link, rx.committed.payload.header, rx.hello)
+        keeper, tx, rx, link = self._keeper, self._packetizer, self._depacketizer, self._link
+        connect_keeper(m, keeper, link, self._retransmitter, rx.committed.payload.header, rx.hello)
         connect(m, keeper.o, tx.greeting)
+        connect(m, wiring.flipped(self.setting), keeper.setting)
         m.d.comb += [
             keeper.boot.eq(self.boot),
             keeper.wait.eq(self.hello_wait),
             keeper.quiet.eq(self.quiet),
-            keeper.config.eq(self.sessions),
-            keeper.reopen.eq(self.reopen),
-            keeper.failed.eq(self._retransmitter.failed),
-            self._retransmitter.open.eq(keeper.open),
             tx.about.eq(self.about),
-            self.phase.eq(keeper.phase),
-            self.peer_boot.eq(keeper.peer_boot),
         ]
+        # Software looks: at the keeper, then at the link.
+        shown, half, known = self.shown, Signal(), Signal.like(keeper.shown)
+        m.d.comb += [
+            keeper.look.eq(self.look & ~half), keeper.looked.eq(self.looked),
+            link.look.eq(self.look & half), link.looked.eq(self.looked),
+            self.seen.eq(link.seen),
+            shown.state.eq(link.state), shown.unacked.eq(link.shown_unacked),
+            shown.path.eq(link.shown.path), shown.failed.eq(link.shown.failed),
+            *(shown[name].eq(known[name]) for name in ("mode", "boot", "tx_tag", "rx_tag")),
+            shown.phase.eq(known.phase.as_value()),
+        ]
+        with m.If(keeper.seen & self.look):
+            m.d.sync += [half.eq(1), known.eq(keeper.shown)]
+        with m.If(link.seen | ~self.look):
+            m.d.sync += half.eq(0)
 
     def _attach_retransmitter(self, m):
         link, tx, retry = self._link, self._packetizer, self._retransmitter
@@ -434,12 +445,5 @@ class FabricEngine(wiring.Component):
             retry.repeat_take.eq(tx.repeat_take),
             tx.repeat.eq(retry.repeat),
             tx.repeat_valid.eq(retry.repeat_valid),
-            *(getattr(retry, name).eq(getattr(link, name)) for name in ("acked", "back")),
-            *(getattr(link, name).eq(getattr(retry, name))
-              for name in ("unacked", "path", "failed", "epoch")),
             link.short.eq(tx.short),
-            self.failed.eq(retry.failed),
-            self.unacked.eq(retry.unacked),
-            self.path.eq(retry.path),
-            self.lost.eq(link.lost),
         ]

@@ -4,18 +4,20 @@ Ref: docs/architecture.md, "Retransmission"
 """
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..priority import encode, one_hot_mux, round_robin
-from .timers import Timers
+from .contexts import Scan, Sweep, Words
 from .types import EPOCH_BITS
 
-__all__ = ["Repeat", "Retransmitter", "Stored", "TRANSMISSIONS"]
+__all__ = ["TRANSMISSIONS", "About", "Acknowledged", "Act", "Repeat", "Retransmitter", "Stored"]
 
 #: How often a frame is sent on one path.
 TRANSMISSIONS = 4
+
+#: Frames that are sent again before it may be another session's turn.
+TURNS = 16
 
 
 def Stored(cells):
@@ -34,6 +36,40 @@ def Repeat(cells):
         "session": 6, "epoch": EPOCH_BITS, "cell": range(cells), "probe": 1})
 
 
+def Acknowledged(cells):
+    """Layout: ``count`` more frames of ``session`` were acknowledged; then, ``back``: a NAK for
+    those behind them; or ``named``: a SACK with a word (selective repeat only)."""
+    return data.StructLayout(
+        {"session": 6, "count": range(cells + 1), "back": 1, "named": 1})
+
+
+def About(paths):
+    """Layout: what a frame of a session must know that is to be sent.
+
+    ``path``: paths from this one on, and round, are to be tried; ``avoid``: bit n: path n is dead,
+    as it seems (selective repeat only).
+    """
+    return data.StructLayout({
+        "epoch": EPOCH_BITS, "failed": 1, "path": range(max(2, paths)), "avoid": paths})
+
+
+class Act(enum.Enum, shape=4):
+    """What happens to a session."""
+
+    STORED = 0
+    OPEN = 1
+    ACKED = 2
+    FREED = 3
+    REPEATED = 4
+    #: What is to be freed, or sent again, is looked up.
+    FREES = 5
+    OFFERS = 6
+    #: The session is called.
+    CALLED = 7
+    #: What was seen of its paths is written down (selective repeat only).
+    NOTED = 8
+
+
 class Retransmitter(wiring.Component):
     """Go-back-N for all sessions of a proxy.
 
@@ -47,6 +83,10 @@ class Retransmitter(wiring.Component):
     A frame that is stored while others are to be repeated is repeated behind them, as it went
     before them.
 
+    All that is known of a session is a word in distributed RAM. One session is acted upon in every
+    other cycle; what was stored goes first, and is known three cycles after the strobe. After a
+    reset it takes a cycle for each session until anything may be stored or looked up.
+
     Parameters
     ----------
     sessions, paths : int
@@ -56,27 +96,25 @@ class Retransmitter(wiring.Component):
     Members
     -------
     wait : 16
-        First wait in units of 64 cycles, from the last transmission or progress.
-    open : ``sessions``
-        Strobes: give up all frames, and begin anew.
+        First wait in units of 64 cycles, from the last transmission or progress. Its end is seen
+        up to a turn of :class:`~.contexts.Sweep` later.
+    open : stream of numbers of sessions
+        Give up all frames, and begin anew.
     stored : :class:`Stored`, ``stored_strobe`` : 1
-        A frame is on its way for the first time.
-    acked : array of numbers
-        How many more frames of each session were acknowledged; at most ``unacked``.
-    back : ``sessions``
-        Strobes: a NAK. The frames before the missing one were acknowledged in the same cycle or
-        before.
-    unacked : array of numbers
+        A frame is on its way for the first time. At most one in four cycles.
+    acked : stream of :class:`Acknowledged`
+        No more than are unacknowledged. One that waits while its session ends counts for nothing.
+    sending, about : number of a session, :class:`About`
+        Of that session, in the same cycle.
+    receiving, unacked, given_up : number of a session, number, 1
+        The same: frames that are not acknowledged; whether the session has failed.
+    asked, failed : number of a session, 1
+        The same, once more.
     repeat, repeat_valid, repeat_take : :class:`Repeat`, 1, 1
         The next frame to be sent again, until it is taken or acknowledged. Must not be taken while
         a frame has its number and is not stored yet.
     free : stream of cell numbers
         Frames that may be forgotten.
-    path : array of numbers
-        By session: paths from this one on, and round, are to be tried.
-    failed : ``sessions``
-    epoch : array of numbers
-        Of the session now.
     stat_timeout : 1
         Pulse: a wait ended.
     stat_failed : 1
@@ -85,204 +123,278 @@ class Retransmitter(wiring.Component):
 
     def __init__(self, *, sessions, paths, cells):
         self._sessions, self._paths, self._cells = sessions, paths, cells
-        amount = range(cells + 1)
+        self._amount, number = range(cells + 1), range(sessions)
+        self._sweep = Sweep(count=sessions)
         super().__init__({
             "wait": In(16, init=488),
-            "open": In(sessions),
+            "open": In(stream.Signature(number)),
             "stored": In(Stored(cells)),
             "stored_strobe": In(1),
-            "acked": In(data.ArrayLayout(Shape.cast(amount).width, sessions)),
-            "back": In(sessions),
-            "unacked": Out(data.ArrayLayout(Shape.cast(amount).width, sessions)),
+            "acked": In(stream.Signature(Acknowledged(cells))),
+            "sending": In(number),
+            "about": Out(About(paths)),
+            "receiving": In(number),
+            "unacked": Out(self._amount),
+            "given_up": Out(1),
+            "asked": In(number),
+            "failed": Out(1),
             "repeat": Out(Repeat(cells)),
             "repeat_valid": Out(1),
             "repeat_take": In(1),
             "free": Out(stream.Signature(range(cells))),
-            "path": Out(data.ArrayLayout(max(1, (paths - 1).bit_length()), sessions)),
-            "failed": Out(sessions),
-            "epoch": Out(data.ArrayLayout(EPOCH_BITS, sessions)),
             "stat_timeout": Out(1),
             "stat_failed": Out(1),
             **self._more(),
         })
-
-        def each(shape, name):
-            return [Signal(shape, name=f"{name}{n}") for n in range(sessions)]
-
-        # Frames of a session: kept, of these to be freed, and to be sent again (the newest ones).
-        self._held, self._due, self._again = (each(amount, x) for x in ("held", "due", "again"))
-        # Cells of the oldest and the newest frame, and of the next one to be sent again.
-        self._head, self._tail, self._cursor = (
-            each(range(cells), x) for x in ("head", "tail", "cursor"))
-        self._probing = Signal(sessions)  #: only the oldest is sent again for now
-        self._probed = Signal(sessions)   #: that has happened
-        self._rewind = Signal(sessions)   #: all are to be sent again, when none is to be freed
-        self._freed, self._repeated = Signal(sessions), Signal(sessions)
-        self._expired, self._failing = Signal(sessions), Signal(sessions)
-        self._ended = Signal(sessions)
+        cell = range(cells)
+        self._word = data.StructLayout({
+            # Frames that are kept, of these to be freed; cells of the oldest and the newest one.
+            "held": self._amount, "due": self._amount, "head": cell, "tail": cell,
+            "about": About(paths),
+            # Waits that have ended, paths that were tried, and what is left of this wait.
+            "tries": range(TRANSMISSIONS), "tried": range(max(2, paths)),
+            "left": range((1 << 16 + TRANSMISSIONS - 1) + self._sweep.step),
+            "probing": 1,  # nothing was acknowledged since the last wait ended
+            **self._fields(),
+        })
+        #: What is done, to which session, what that knows and is to know.
+        self._act, self._acting, self._session = Signal(Act), Signal(), Signal(number)
+        self._now, self._then = Signal(self._word), Signal(self._word)
+        self._does = {act: Signal(name=f"does_{act.name.lower()}") for act in Act}
+        self._stored = Signal.like(self.stored)  #: the frame that was
+        #: Sessions that have something to be freed, and to be sent again.
+        self._frees, self._offers = Scan(count=sessions), Scan(count=sessions)
+        self._progress, self._back = Signal(), Signal()
+        self._expired, self._ended = Signal(), Signal()
 
     def _more(self):
         """Further members."""
         return {}
 
+    def _fields(self):
+        """Further fields of a session's word."""
+        cells = range(self._cells)
+        return {
+            # Frames to be sent again (the newest ones), and the cell of the first.
+            "again": self._amount, "cursor": cells,
+            "probed": 1,  # the oldest, which alone is to be sent again, was
+            "rewind": 1,  # all are to be sent again, when none is to be freed
+        }
+
     def elaborate(self, platform):
         m = Module()
-        many, cell = self._sessions, range(self._cells)
-        m.submodules.following = following = Memory(shape=cell, depth=self._cells, init=[])
-        link = following.write_port()
-        after_head, after_cursor = (following.read_port(transparent_for=[link]) for _ in range(2))
-        mine = Signal(many)
+        m.submodules.words = words = Words(self._word, depth=self._sessions, reads=4)
+        m.submodules.following = following = Memory(
+            shape=range(self._cells), depth=self._cells, init=[])
+        self._link = link = following.write_port()
+        ports = [following.read_port(transparent_for=[link]) for _ in range(2)]
+        self._after_head, self._after_cursor = ports
+        free, offer = self._release(m), self._offer(m)
+        self._choose(m, words, {
+            Act.OPEN: (self.open.valid, self.open.payload),
+            Act.ACKED: (self.acked.valid, self.acked.payload.session),
+            **free, **offer,
+        })
+        self._happens(m)
         m.d.comb += [
-            mine.eq(Mux(self.stored_strobe, 1 << self.stored.session, 0)),
-            link.en.eq((mine & Cat(h != 0 for h in self._held)).any()),
-            link.addr.eq(one_hot_mux(mine, self._tail)),
-            link.data.eq(self.stored.cell),
+            words.at[1].eq(self.sending), self.about.eq(words.word[1].about),
+            words.at[2].eq(self.receiving), self.given_up.eq(words.word[2].about.failed),
+            self.unacked.eq(words.word[2].held - words.word[2].due),
+            words.at[3].eq(self.asked), self.failed.eq(words.word[3].about.failed),
+            self.open.ready.eq(self._does[Act.OPEN]),
+            self.acked.ready.eq(self._does[Act.ACKED]),
+            self.stat_timeout.eq(self._expired),
         ]
-        self._release(m, after_head)
-        self._offer(m, after_cursor)
-        self._timers(m)
-        for n in range(many):
-            self._account(m, n, mine[n], after_head, after_cursor)
         return m
 
-    def _choose(self, m, sessions, chosen):
-        """State that waits for any of ``sessions``, and takes the next of them, one-hot."""
-        turn, pick = Signal(range(self._sessions)), Signal(range(self._sessions))
-        with m.State("Choose"):
-            m.d.comb += pick.eq(round_robin(sessions, turn))
-            m.d.sync += [turn.eq(pick), chosen.eq(1 << pick)]
-            with m.If(sessions.any()):
-                m.next = "Look"
+    def _choose(self, m, words, asks):
+        """What is done next; ``asks`` are wishes and their sessions, the first come first."""
+        m.submodules.sweep = sweep = self._sweep
+        latched, stored = self._stored, Signal()
+        with m.If(self.stored_strobe):
+            m.d.sync += [latched.eq(self.stored), stored.eq(1)]
+        with m.Elif(self._does[Act.STORED]):
+            m.d.sync += stored.eq(0)
+        m.d.comb += [
+            words.at[0].eq(self._session), self._now.eq(words.word[0]),
+            words.put.eq(self._acting), words.where.eq(self._session), words.new.eq(self._then),
+            sweep.done.eq(self._does[Act.CALLED]),
+            *(does.eq(self._acting & (self._act == act)) for act, does in self._does.items()),
+        ]
+        m.d.sync += self._acting.eq(0)
+        asks = {Act.STORED: (stored, latched.session), **asks,
+                Act.CALLED: (sweep.valid, sweep.session)}
+        with m.If(~self._acting & words.ready):
+            for n, (act, (wish, session)) in enumerate(asks.items()):
+                with (m.If if n == 0 else m.Elif)(wish):
+                    m.d.sync += [self._acting.eq(1), self._act.eq(act),
+                                 self._session.eq(session)]
 
-    def _release(self, m, port):
-        """Free what was acknowledged, a frame at a time."""
-        chosen = Signal(self._sessions)
-        due = Cat(d != 0 for d in self._due)
-        m.d.comb += port.addr.eq(one_hot_mux(chosen, self._head))
+    def _happens(self, m):
+        """What becomes of the session's word, and who looks for work because of it."""
+        now, then = self._now, Signal(self._word)
+        does, acked, stored = self._does, self.acked.payload, self._stored
+        counts, over, failing = Signal(), Signal(), Signal()
+        wait = Signal(range(1 << 16 + TRANSMISSIONS - 1))
+        m.d.comb += [
+            then.eq(now),
+            # One that waited while the session ended is for frames that were given up.
+            counts.eq(does[Act.ACKED] & (now.held != now.due)),
+            self._progress.eq(counts & (acked.count != 0)),
+            self._back.eq(counts & acked.back),
+            over.eq(does[Act.CALLED] & (self.wait != 0) & self._waits(now)
+                    & (now.held != now.due) & (now.left <= self._sweep.step)),
+            failing.eq(over & (now.tries == TRANSMISSIONS - 1) & (now.tried == self._paths - 1)),
+            self._expired.eq(over & ~failing),
+            self._ended.eq(does[Act.OPEN] | failing),
+            self.stat_failed.eq(failing),
+            self._link.en.eq(does[Act.STORED] & (now.held != 0)),
+            self._link.addr.eq(now.tail),
+            self._link.data.eq(stored.cell),
+        ]
+        with m.If(does[Act.STORED]):
+            # One of before the end comes behind all others of its time.
+            stale = stored.epoch != now.about.epoch
+            m.d.comb += [then.held.eq(now.held + 1), then.due.eq(now.due + stale),
+                         then.tail.eq(stored.cell)]
+            with m.If(now.held == 0):
+                m.d.comb += then.head.eq(stored.cell)
+        with m.If(does[Act.FREED]):
+            m.d.comb += [then.held.eq(now.held - 1), then.due.eq(now.due - 1)]
+            with m.If(now.held != 1):
+                m.d.comb += then.head.eq(self._after_head.data)
+        with m.If(counts):
+            m.d.comb += then.due.eq(now.due + acked.count)
+        # Times.
+        m.d.comb += wait.eq(self.wait << Mux(self._progress, 0, now.tries))
+        with m.If(does[Act.CALLED] & self._waits(now)):
+            m.d.comb += then.left.eq(
+                Mux(now.left <= self._sweep.step, 0, now.left - self._sweep.step))
+        with m.If(over):
+            m.d.comb += [then.tries.eq(now.tries + 1), then.probing.eq(1)]
+            with m.If(now.tries == TRANSMISSIONS - 1):
+                m.d.comb += [
+                    then.tries.eq(0), then.tried.eq(now.tried + 1),
+                    then.about.path.eq(Mux(now.about.path == self._paths - 1, 0,
+                                           now.about.path + 1)),
+                ]
+        with m.If(self._progress | self._ended):
+            m.d.comb += [then.tries.eq(0), then.tried.eq(0), then.probing.eq(0)]
+        with m.If(self._ended):
+            m.d.comb += [
+                then.due.eq(now.held), then.about.epoch.eq(now.about.epoch + 1),
+                then.about.failed.eq(failing),
+            ]
+        with m.If(self._progress | does[Act.REPEATED]
+                  | does[Act.STORED] & (now.held == now.due)):
+            m.d.comb += then.left.eq(wait + self._sweep.step)
+        self._goes_on(m, now, then)
+        for scan, bit in ((self._frees, self._then.due != 0),
+                          (self._offers, self._ready(self._then))):
+            m.d.comb += [scan.put.eq(self._acting), scan.where.eq(self._session),
+                         scan.bit.eq(bit)]
+
+    def _goes_on(self, m, now, then):
+        """What is sent again of the session: from ``then``, what it is to know."""
+        does = self._does
+        middle = Signal(self._word)
+        m.d.comb += [middle.eq(then), self._then.eq(middle)]
+        # To be sent again are the newest frames, from the cursor on. One that is freed may be the
+        # first of them; one that is stored comes behind them.
+        with m.If(does[Act.STORED] & (now.again != 0)):
+            m.d.comb += middle.again.eq(now.again + 1)
+        with m.If(does[Act.FREED] & (now.again == now.held)):
+            m.d.comb += [middle.again.eq(now.again - 1), middle.probed.eq(0),
+                         middle.cursor.eq(self._after_head.data)]
+        with m.If(does[Act.REPEATED] & ~self._moved):
+            m.d.comb += [middle.again.eq(now.again - 1), middle.probed.eq(now.probing),
+                         middle.cursor.eq(self._after_cursor.data)]
+        with m.If(self._back | self._progress & now.probing):
+            m.d.comb += [middle.rewind.eq(1), middle.probing.eq(0)]
+        with m.If(self._expired):
+            m.d.comb += middle.rewind.eq(1)
+        with m.If(self._ended):
+            m.d.comb += [middle.rewind.eq(0), middle.again.eq(0)]
+        with m.If(middle.rewind & (middle.due == 0)):
+            m.d.comb += [self._then.rewind.eq(0), self._then.probed.eq(0),
+                         self._then.again.eq(middle.held), self._then.cursor.eq(middle.head)]
+
+    def _waits(self, word):
+        """The session has nothing to send again but what waits for an answer."""
+        return ~word.rewind & ((word.again == 0) | word.probing & word.probed)
+
+    def _ready(self, word):
+        """It has something to send again."""
+        return (word.again != 0) & (word.due == 0) & ~word.rewind & ~(word.probing & word.probed)
+
+    def _release(self, m):
+        """Free what was acknowledged, a frame at a time; returns what it asks for."""
+        m.submodules.frees = scan = self._frees
+        looks, done = Signal(), Signal()
+        port = self._after_head
+        m.d.comb += [scan.hold.eq(1), self.free.payload.eq(port.addr)]
         with m.FSM(name="release"):
-            self._choose(m, due, chosen)
+            with m.State("Choose"):
+                m.d.comb += scan.hold.eq(0)
+                with m.If(scan.found):
+                    m.next = "Look"
             with m.State("Look"):
-                m.d.sync += self.free.payload.eq(port.addr)
-                m.next = "Free"
+                m.d.comb += looks.eq(1)
+                with m.If(self._does[Act.FREES]):
+                    m.d.sync += port.addr.eq(self._now.head)
+                    m.next = "Freed"
+            # Its cell may be used, and linked, again as soon as it is free.
+            with m.State("Freed"):
+                m.d.comb += done.eq(1)
+                with m.If(self._does[Act.FREED]):
+                    m.next = "Free"
             with m.State("Free"):
                 m.d.comb += self.free.valid.eq(1)
                 with m.If(self.free.ready):
-                    m.d.comb += self._freed.eq(chosen)
                     m.next = "Choose"
+        return {Act.FREED: (done, scan.at), Act.FREES: (looks, scan.at)}
 
-    def _offer(self, m, port):
-        """Offer the next frame to be sent again."""
-        chosen = Signal(self._sessions)
-        ready = Signal(self._sessions)
-        m.d.comb += ready.eq(
-            Cat((a != 0) & (d == 0) for a, d in zip(self._again, self._due, strict=True))
-            & ~self._rewind & ~(self._probing & self._probed))
-        p = self.repeat
-        looked = Signal(range(self._cells))  # for what the memory tells the next one
-        m.d.sync += looked.eq(port.addr)
-        m.d.comb += [
-            port.addr.eq(one_hot_mux(chosen, self._cursor)),
-            p.session.eq(encode(chosen)),
-            p.epoch.eq(one_hot_mux(chosen, self.epoch)),
-            p.cell.eq(port.addr),
-            p.probe.eq((chosen & self._probing).any()),
-        ]
+    def _offer(self, m):
+        """Offer the next frame to be sent again; returns what it asks for."""
+        m.submodules.offers = scan = self._offers
+        looks, done, turns = Signal(), Signal(), Signal(range(TURNS))
+        port, now, p = self._after_cursor, self._now, self.repeat
+        self._astray = astray = Signal()  # it was acknowledged, or all have to be sent again
+        self._moved = moved = Signal()    # the cursor is not that of this frame any more
+        mine, rewinds = self._session == scan.at, Signal()
+        m.d.comb += [scan.hold.eq(1), p.session.eq(scan.at),
+                     p.cell.eq(port.addr)]
+        m.d.comb += rewinds.eq(self._back | self._expired | self._ended
+                               | self._progress & now.probing)
+        with m.If(mine & (rewinds | self._progress)):
+            m.d.sync += astray.eq(1)
+        with m.If(mine & (rewinds | self._does[Act.FREED] & (now.again == now.held))):
+            m.d.sync += moved.eq(1)
         with m.FSM(name="offer"):
-            self._choose(m, ready, chosen)
+            with m.State("Choose"):
+                m.d.comb += scan.hold.eq(0)
+                with m.If(scan.found):
+                    m.next = "Look"
             with m.State("Look"):
-                m.next = "Offer"
+                m.d.comb += looks.eq(1)
+                with m.If(self._does[Act.OFFERS]):
+                    m.d.sync += [port.addr.eq(now.cursor), p.epoch.eq(now.about.epoch),
+                                 p.probe.eq(now.probing), astray.eq(~self._ready(now)),
+                                 moved.eq(0)]
+                    m.next = "Offer"
             with m.State("Offer"):
-                # It may have been acknowledged meanwhile, or all may have to be sent again.
-                m.d.comb += self.repeat_valid.eq((ready & chosen).any() & (looked == port.addr))
-                with m.If(~self.repeat_valid):
+                m.d.comb += self.repeat_valid.eq(~astray)
+                with m.If(astray):
                     m.next = "Choose"
                 with m.Elif(self.repeat_take):
-                    m.d.comb += self._repeated.eq(chosen)
-                    m.next = "Choose"
-
-    def _account(self, m, n, stored, after_head, after_cursor):
-        """What happens to the frames of session ``n``."""
-        self._chain(m, n, stored, after_head)
-        held, due, again = self._held[n], self._due[n], self._again[n]
-        head, cursor = self._head[n], self._cursor[n]
-        freed, repeated = self._freed[n], self._repeated[n]
-
-        # To be sent again are the newest frames, from the cursor on. One that is freed may be the
-        # first of them; one that is stored comes behind them.
-        late, rest = freed & (again == held), Signal.like(again, name=f"rest{n}")
-        m.d.comb += rest.eq(again - repeated - late)
-        m.d.sync += again.eq(rest + (stored & (rest != 0)))
-        with m.If(repeated | late):
-            m.d.sync += cursor.eq(Mux(repeated, after_cursor.data, after_head.data))
-            m.d.sync += self._probed[n].eq(repeated & self._probing[n])
-        with m.If(self._rewind[n] & (due == 0)):
-            m.d.sync += [again.eq(Mux(held == 0, 0, held + stored)), cursor.eq(head),
-                         self._rewind[n].eq(0), self._probed[n].eq(0)]
-        with m.If(self.back[n] | (self.acked[n] != 0) & self._probing[n]):
-            m.d.sync += [self._rewind[n].eq(1), self._probing[n].eq(0)]
-        with m.Elif(self._expired[n]):
-            m.d.sync += [self._rewind[n].eq(1), self._probing[n].eq(1)]
-        with m.If(self._ended[n]):
-            m.d.sync += [self._rewind[n].eq(0), self._probing[n].eq(0), again.eq(0)]
-
-    def _chain(self, m, n, stored, after_head):
-        """The frames of session ``n``: which is the oldest, how many are kept and to be freed."""
-        held, due, head, freed = self._held[n], self._due[n], self._head[n], self._freed[n]
-        ended, stale = Signal(name=f"ended{n}"), Signal(name=f"stale{n}")
-        m.d.comb += [
-            self.unacked[n].eq(held - due),
-            ended.eq(self.open[n] | self._failing[n]),
-            self._ended[n].eq(ended),
-            # A frame of before the end comes behind all others of its time.
-            stale.eq(stored & (self.stored.epoch != self.epoch[n])),
-        ]
-        m.d.sync += [
-            self.epoch[n].eq(self.epoch[n] + ended),
-            held.eq(held + stored - freed),
-            due.eq(Mux(ended, held + stored, due + self.acked[n] + stale) - freed),
-        ]
-        with m.If(stored):
-            m.d.sync += self._tail[n].eq(self.stored.cell)
-        with m.If(freed & (held != 1)):
-            m.d.sync += head.eq(after_head.data)
-        with m.Elif(stored & (freed | (held == 0))):
-            m.d.sync += head.eq(self.stored.cell)
-
-    def _waits(self, n):
-        """Session ``n`` has nothing to send again but what waits for an answer."""
-        return ~self._rewind[n] & (
-            (self._again[n] == 0) | self._probing[n] & self._probed[n])
-
-    def _timers(self, m):
-        many = range(self._sessions)
-        tries = [Signal(range(TRANSMISSIONS), name=f"tries{n}") for n in many]
-        m.submodules.timers = timers = Timers(
-            count=self._sessions, width=len(self.wait) + TRANSMISSIONS - 1)
-        progress, over = Cat(a != 0 for a in self.acked), Signal(self._sessions)
-        first = Cat(self.stored_strobe & (self.stored.session == n) & (self.unacked[n] == 0)
-                    for n in many)
-        waits = Cat((self.unacked[n] != 0) & self._waits(n) for n in many)
-        m.d.comb += [
-            timers.start.eq(progress | self._repeated | first),
-            timers.value.eq(self.wait << Array(tries)[timers.turn]),
-            timers.runs.eq((waits & timers.looks).any() & (self.wait != 0)),
-            over.eq(Mux(timers.over, timers.looks & ~progress & ~self.back, 0)),
-            self._expired.eq(over & ~self._failing),
-            self.stat_timeout.eq(self._expired.any()),
-            self.stat_failed.eq(self._failing.any()),
-        ]
-        for n in many:
-            tried, path = Signal(range(self._paths), name=f"tried{n}"), self.path[n]
-            m.d.comb += self._failing[n].eq(
-                over[n] & (tries[n] == TRANSMISSIONS - 1) & (tried == self._paths - 1))
-            with m.If(over[n]):
-                m.d.sync += tries[n].eq(tries[n] + 1)
-                with m.If(tries[n] == TRANSMISSIONS - 1):
-                    m.d.sync += [tries[n].eq(0), tried.eq(tried + 1),
-                                 path.eq(Mux(path == self._paths - 1, 0, path + 1))]
-            with m.If(self._failing[n]):
-                m.d.sync += self.failed[n].eq(1)
-            with m.If(progress[n] | self.open[n] | self._failing[n]):
-                m.d.sync += [tries[n].eq(0), tried.eq(0)]
-            with m.If(self.open[n]):
-                m.d.sync += self.failed[n].eq(0)
+                    m.next = "Sent"
+            with m.State("Sent"):
+                m.d.comb += done.eq(1)
+                with m.If(self._does[Act.REPEATED]):
+                    m.next = "Settle"
+            with m.State("Settle"):
+                # NAKs of one session may never end: others are next now and then.
+                m.d.comb += scan.skip.eq(turns == 0)
+                m.d.sync += turns.eq(turns + 1)
+                m.next = "Choose"
+        return {Act.REPEATED: (done, scan.at), Act.OFFERS: (looks, scan.at)}

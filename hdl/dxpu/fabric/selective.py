@@ -7,11 +7,10 @@ Ref: docs/architecture.md, "Selective repeat"
 from amaranth import *
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
-from ..priority import encode, one_hot_mux
 from .early import WINDOW
-from .retransmit import Retransmitter, Stored
+from .retransmit import Act, Retransmitter, Stored
 
 __all__ = ["STAMP_BITS", "SelectiveRetransmitter"]
 
@@ -54,65 +53,79 @@ class SelectiveRetransmitter(Retransmitter):
     -------
     As of :class:`Retransmitter`, and:
 
-    named, word : ``sessions``, 64
-        Strobes: a SACK with this word. Its ACK counted in the same cycle.
+    word : 64
+        Of the SACK that ``acked`` says is ``named``; its ACK counts first.
     resent, resent_strobe : :class:`~dxpu.fabric.retransmit.Stored`, 1
         The frame that was taken last begins to leave (or cannot). Not in the cycle of
         ``stored_strobe``, in which one has left for the first time.
-    avoid : array of bit masks
-        Bit n: path n is dead, as it seems, for this session.
     """
-
-    def _more(self):
-        return {"named": In(self._sessions), "word": In(WINDOW),
-                "resent": In(Stored(self._cells)), "resent_strobe": In(1),
-                "avoid": Out(data.ArrayLayout(self._paths, self._sessions))}
 
     def __init__(self, *, sessions, paths, cells):
         super().__init__(sessions=sessions, paths=paths, cells=cells)
-        # What is wanted of each session: the oldest, all, all before the probe, what is lost.
-        self._probe, self._all, self._rest, self._lost = (
-            Signal(sessions, name=name) for name in ("probe", "all", "rest", "lost"))
-        self._fits = Signal(sessions)           #: the word of the last SACK is still right
-        self._walked = Signal(sessions)         #: one-hot: session that is walked over
+        self._stamp = Signal(STAMP_BITS)        #: of the next transmission
+        self._walks = Signal()                  #: over the session that is acted upon
+        self._picks = Signal()                  #: what is wanted of that is decided
         # Of the session that is walked over: paths on which a wait has ended, something arrived.
         self._missed, self._proved = Signal(paths), Signal(paths)
-        self._retry = Signal()                  #: all paths are to be tried again
-        self._clear = Signal(4)                 #: strobes for its wishes, in that order
-        self._stamp = Signal(STAMP_BITS)        #: of the next transmission
 
-    def _waits(self, n):
-        return ~(self._probe | self._all | self._rest | self._lost | self._walked)[n]
+    def _more(self):
+        return {"word": In(WINDOW), "resent": In(Stored(self._cells)), "resent_strobe": In(1)}
 
-    def _account(self, m, n, stored, after_head, after_cursor):
-        self._chain(m, n, stored, after_head)
-        progress = self.acked[n] != 0
-        mine = self._walked[n]
-        for k, (wish, wanted) in enumerate((
-                (self._probe, self._expired[n]), (self._all, self.back[n]),
-                (self._rest, progress & self._probing[n]), (self._lost, self.named[n]))):
-            with m.If(self._ended[n]):
-                m.d.sync += wish[n].eq(0)
-            with m.Elif(wanted):
-                m.d.sync += wish[n].eq(1)
-            with m.Elif(mine & self._clear[k]):
-                m.d.sync += wish[n].eq(0)
-        with m.If(progress | self._ended[n]):
-            m.d.sync += self._probing[n].eq(0)
-        with m.Elif(self._expired[n]):
-            m.d.sync += self._probing[n].eq(1)
-        with m.If(self.named[n]):
-            m.d.sync += self._fits[n].eq(1)
-        with m.Elif(progress | self._ended[n]):
-            m.d.sync += self._fits[n].eq(0)
+    def _fields(self):
+        return {
+            # What is wanted: the oldest, all, all before the probe, what is lost.
+            "probe": 1, "all": 1, "rest": 1, "lost": 1,
+            "fits": 1,              # the word of the last SACK is still right
+            "missed": self._paths,  # a wait has ended there
+        }
 
-        missed = Signal(self._paths, name=f"missed{n}")
-        with m.If(self._retry | self._ended[n]):
-            m.d.sync += [missed.eq(0), self.avoid[n].eq(0)]
-        with m.Elif(mine):
-            m.d.sync += [
-                missed.eq((missed | self._missed) & ~self._proved),
-                self.avoid[n].eq((self.avoid[n] | missed & self._missed) & ~self._proved),
+    def _waits(self, word):
+        return ~(self._wishes(word) | self._walks)
+
+    def _ready(self, word):
+        return self._wishes(word) & (word.due == 0)
+
+    @staticmethod
+    def _wishes(word):
+        return word.probe | word.all | word.rest | word.lost
+
+    def _goes_on(self, m, now, then):
+        does, acked = self._does, self.acked.payload
+        new = self._then
+        m.d.comb += new.eq(then)
+        with m.If(does[Act.ACKED]):
+            m.d.comb += [
+                new.all.eq(now.all | self._back),
+                new.rest.eq(now.rest | self._progress & now.probing),
+                new.lost.eq(now.lost | acked.named),
+                new.fits.eq(acked.named | now.fits & ~self._progress),
+            ]
+        with m.If(self._expired):
+            m.d.comb += new.probe.eq(1)
+        with m.If(self._picks):
+            m.d.comb += new.probe.eq(0)
+            with m.If(~now.probe):
+                m.d.comb += new.lost.eq(0)
+                with m.If(now.all | now.rest):
+                    m.d.comb += [new.all.eq(0), new.rest.eq(0)]
+        with m.If(self._ended):
+            m.d.comb += [new[name].eq(0) for name in self._fields()]
+
+        # Paths; all of them are to be tried again now and then.
+        age, left = Signal(28), Signal(range(self._sessions + 1))
+        retry = age[12:] >= self.wait
+        m.d.sync += age.eq(Mux(retry, 0, age + 1))
+        with m.If(does[Act.CALLED] & (left != 0)):
+            m.d.sync += left.eq(left - 1)
+        with m.If(retry):
+            m.d.sync += left.eq(self._sessions)
+        with m.If(does[Act.CALLED] & (left != 0) | self._ended):
+            m.d.comb += [new.missed.eq(0), new.about.avoid.eq(0)]
+        with m.Elif(does[Act.NOTED]):
+            m.d.comb += [
+                new.missed.eq((now.missed | self._missed) & ~self._proved),
+                new.about.avoid.eq((now.about.avoid | now.missed & self._missed)
+                                   & ~self._proved),
             ]
 
     def _notes(self, m):
@@ -131,17 +144,17 @@ class SelectiveRetransmitter(Retransmitter):
         m.d.sync += self._stamp.eq(self._stamp + write.en)
         return notes.read_port(transparent_for=[write])
 
-    def _words(self, m, session):
+    def _remember(self, m, session):
         """Words of SACKs and stamps of probes; returns those of ``session``, and a strobe for the
         latter."""
-        m.submodules.words = words = Memory(shape=WINDOW, depth=self._sessions, init=[])
+        m.submodules.sacks = words = Memory(shape=WINDOW, depth=self._sessions, init=[])
         m.submodules.probes = probes = Memory(shape=STAMP_BITS, depth=self._sessions, init=[])
         word_in, word, probe_in, probe = (
             words.write_port(), words.read_port(domain="comb"),
             probes.write_port(), probes.read_port(domain="comb"))
         m.d.comb += [
-            word_in.en.eq(self.named.any()),
-            word_in.addr.eq(encode(self.named)),
+            word_in.en.eq(self._does[Act.ACKED] & self.acked.payload.named),
+            word_in.addr.eq(self._session),
             word_in.data.eq(self.word),
             word.addr.eq(session),
             probe_in.addr.eq(session),
@@ -150,66 +163,53 @@ class SelectiveRetransmitter(Retransmitter):
         ]
         return word.data, probe.data, probe_in.en
 
-    def _offer(self, m, port):
+    def _offer(self, m):
         """The walk: offers each frame that is to be sent again."""
-        chosen, session = Signal(self._sessions), Signal(range(self._sessions))
+        m.submodules.offers = scan = self._offers
+        looks, done, notes = Signal(), Signal(), Signal()
+        port, now, does = self._after_cursor, self._now, self._does
         note = self._notes(m)
-        known, probe_stamp, probed = self._words(m, session)
-        wanted, due = Signal(self._sessions), Cat(d != 0 for d in self._due)
-        m.d.comb += [
-            wanted.eq((self._probe | self._all | self._rest | self._lost) & ~due),
-            session.eq(encode(chosen)),
-        ]
-
-        def of(values):
-            return one_hot_mux(chosen, values)
+        known, probe_stamp, probed = self._remember(m, scan.at)
 
         # The walk is at frame `cursor`; `left` from it on, `behind` that are not acknowledged.
-        cursor, left, behind = (Signal(range(self._cells)), Signal(range(self._cells + 1)),
-                                Signal(range(self._cells + 1)))
+        cursor, left, behind = Signal(range(self._cells)), Signal(self._amount), Signal(
+            self._amount)
         # A SACK may overtake an older one: what has arrived, and what has not, is seen by one word.
         first, word, whole = Signal(), Signal(WINDOW), Signal(WINDOW)
         second, moved = Signal(), Signal()  # walk by that word; it begins elsewhere by now
         # Only the oldest; all that left before `until`, once that is `fixed`; else what is lost.
         only, every, fixed, until = Signal(), Signal(), Signal(), Signal(STAMP_BITS)
-        looks = Signal()        # for what has arrived
-        astray = Signal()       # the frame was acknowledged, or the session has ended
-        acked, stored = Signal.like(self.acked[0]), Signal()
-        named, lost, past, ended, fits = (Signal(name=n) for n in (
-            "is_named", "is_lost", "past", "ended", "fits"))
+        tells = Signal()        # of what has arrived; by this walk nothing is sent again
+        astray = Signal()       # the frame was acknowledged
+        over = Signal()         # the session has ended
+        mine, acked, stored = Signal(), Signal(self._amount), Signal()
+        named, lost = Signal(), Signal()
         m.d.comb += [
+            scan.hold.eq(1),
             port.addr.eq(cursor), note.addr.eq(cursor),
-            acked.eq(of(self.acked)),
-            stored.eq(self.stored_strobe & chosen.bit_select(self.stored.session, 1)),
-            past.eq(acked > behind),
-            ended.eq((chosen & self._ended).any()),
+            mine.eq(self._session == scan.at),
+            acked.eq(Mux(mine & does[Act.ACKED], self.acked.payload.count, 0)),
+            stored.eq(mine & does[Act.STORED]),
             named.eq(~first & word[0]),
-            fits.eq((chosen & self._fits).any()),
         ]
         m.d.sync += [
             left.eq(left + stored), behind.eq(behind - acked),
-            astray.eq(astray | past | ended), moved.eq(moved | (acked != 0)),
+            astray.eq(astray | (acked > behind)), moved.eq(moved | (acked != 0)),
+            over.eq(over | mine & self._ended),
         ]
-
-        by = Signal(self._paths)                # path of the frame, one-hot
-        age = Signal(28)
-        m.d.comb += [by.eq(1 << note.data.path), self._retry.eq(age[12:] >= self.wait)]
-        m.d.sync += age.eq(Mux(self._retry, 0, age + 1))
 
         newest = [Signal(data.StructLayout({"stamp": STAMP_BITS, "valid": 1}), name=f"newest{n}")
                   for n in range(self._paths)]
-        latest = Signal(newest[0].shape())
+        by, latest = Signal(self._paths), Signal(newest[0].shape())  # path of the frame
         m.d.comb += [
+            by.eq(1 << note.data.path),
             latest.eq(Array(newest)[note.data.path] if self._paths > 1 else newest[0]),
             lost.eq(only | ~named & Mux(
                 every, ~fixed | before(note.data.stamp, until),
                 latest.valid & before(note.data.stamp, latest.stamp))),
         ]
-
         p = self.repeat
-        m.d.comb += [
-            p.session.eq(session), p.cell.eq(cursor), p.epoch.eq(of(self.epoch)), p.probe.eq(only),
-        ]
+        m.d.comb += [p.session.eq(scan.at), p.cell.eq(cursor), p.probe.eq(only)]
 
         def advance():
             """To the next frame, or to the end of the walk."""
@@ -217,68 +217,103 @@ class SelectiveRetransmitter(Retransmitter):
                          first.eq(0), word.eq(Mux(first, word, word >> 1))]
             m.next = "Fetch"
             with m.If((left == 1) | only):
-                m.d.sync += [looks.eq(0), second.eq(looks)]
-                m.next = "Choose"
-                with m.If(looks):
+                m.d.sync += [tells.eq(0), second.eq(tells)]
+                m.next = "Note"
+                with m.If(tells):
                     m.next = "Begin"
 
-        with m.FSM(name="walk") as walk:
-            self._choose(m, wanted, chosen)
-            with m.State("Look"):
-                probe, again, rest = (of(w) for w in (self._probe, self._all, self._rest))
-                m.d.comb += self._clear.eq(Mux(probe, 0b0001, Mux(again | rest, 0b1110, 0b1000)))
-                m.d.sync += [
-                    only.eq(probe), every.eq(again | rest), fixed.eq(~again),
-                    until.eq(probe_stamp), looks.eq(~(probe | again | rest)), second.eq(0),
-                    *(n.valid.eq(0) for n in newest),
-                ]
+        def strays():
+            """The walk ends, or begins anew with the oldest that is left."""
+            m.next = "Note"
+            with m.If(every & ~over):
                 m.next = "Begin"
+
+        with m.FSM(name="walk") as walk:
+            with m.State("Choose"):
+                m.d.comb += scan.hold.eq(0)
+                with m.If(scan.found):
+                    m.next = "Look"
+            with m.State("Look"):
+                m.d.comb += [looks.eq(1), self._picks.eq(does[Act.OFFERS])]
+                m.d.sync += [over.eq(0), self._missed.eq(0), self._proved.eq(0),
+                             *(n.valid.eq(0) for n in newest)]
+                with m.If(self._picks):
+                    others = ~now.probe & (now.all | now.rest)
+                    m.d.sync += [
+                        only.eq(now.probe), every.eq(others), fixed.eq(~now.all),
+                        until.eq(probe_stamp), tells.eq(~now.probe & ~others), second.eq(0),
+                    ]
+                    m.next = "Begin"
             with m.State("Begin"):
-                with m.If(ended | (of(self._held) == 0)):
-                    m.next = "Choose"
-                with m.Elif((of(self._due) == 0) & (acked == 0) & ~stored):
-                    m.d.sync += [cursor.eq(of(self._head)), left.eq(of(self._held)), behind.eq(0),
-                                 first.eq(1), astray.eq(0)]
+                m.d.comb += looks.eq(~over)
+                with m.If(over | does[Act.OFFERS] & (now.held == 0)):
+                    m.next = "Note"
+                with m.Elif(does[Act.OFFERS] & (now.due == 0)):
+                    m.d.sync += [
+                        cursor.eq(now.head), left.eq(now.held), behind.eq(0), first.eq(1),
+                        astray.eq(0), p.epoch.eq(now.about.epoch),
+                    ]
                     m.next = "Fetch"
                     with m.If(second):
                         m.d.sync += word.eq(whole)
                         with m.If(moved):
-                            m.next = "Choose"
+                            m.next = "Note"
                     with m.Else():
-                        m.d.sync += [word.eq(Mux(fits, known, 0)), whole.eq(known), moved.eq(0)]
-                        with m.If(~only & ~every & ~fits):
-                            m.next = "Choose"
+                        m.d.sync += [word.eq(Mux(now.fits, known, 0)), whole.eq(known),
+                                     moved.eq(0)]
+                        with m.If(~only & ~every & ~now.fits):
+                            m.next = "Note"
             with m.State("Fetch"):
                 m.next = "Weigh"
             with m.State("Weigh"):
-                m.d.comb += [self._missed.eq(Mux(only & ~stored, by, 0)),
-                             self._proved.eq(Mux(looks & named, by, 0))]
-                with m.If(astray):
-                    m.next = "Choose"
-                    with m.If(every):
-                        m.next = "Begin"
+                m.d.sync += [
+                    self._missed.eq(self._missed | Mux(only & ~stored, by, 0)),
+                    self._proved.eq(self._proved | Mux(tells & named, by, 0)),
+                ]
+                with m.If(astray | over):
+                    strays()
                 with m.Elif(~stored):
-                    with m.If(looks | ~lost):
+                    with m.If(tells | ~lost):
                         advance()
                     with m.Else():
                         m.next = "Offer"
-                with m.If(looks & named & (~latest.valid | before(latest.stamp, note.data.stamp))):
+                        if self._paths > 1:
+                            with m.If(only):
+                                m.next = "Miss"
+                with m.If(tells & named & (~latest.valid | before(latest.stamp, note.data.stamp))):
                     for n, one in enumerate(newest):
                         with m.If(note.data.path == n):
                             m.d.sync += [one.stamp.eq(note.data.stamp), one.valid.eq(1)]
+            if self._paths > 1:
+                with m.State("Miss"):  # known before the probe has its path
+                    m.d.comb += notes.eq(1)
+                    with m.If(does[Act.NOTED]):
+                        m.d.sync += self._missed.eq(0)
+                        m.next = "Offer"
             with m.State("Offer"):
-                m.d.comb += self.repeat_valid.eq(~astray)
-                with m.If(astray):
-                    m.next = "Choose"
-                    with m.If(every):
-                        m.next = "Begin"
+                m.d.comb += self.repeat_valid.eq(~astray & ~over)
+                with m.If(astray | over):
+                    strays()
                 with m.Elif(self.repeat_take):
                     m.next = "Leave"
             with m.State("Leave"):
                 with m.If(self.resent_strobe):
-                    m.d.comb += [self._repeated.eq(chosen), probed.eq(only)]
+                    m.d.comb += probed.eq(only)
                     # Whatever had its number by now is among those to be sent again.
                     with m.If(~fixed):
                         m.d.sync += [fixed.eq(1), until.eq(self._stamp)]
+                    m.next = "Sent"
+            with m.State("Sent"):
+                m.d.comb += done.eq(1)
+                with m.If(does[Act.REPEATED]):
                     advance()
-        m.d.comb += self._walked.eq(Mux(walk.ongoing("Choose"), 0, chosen))
+            with m.State("Note"):
+                m.d.comb += notes.eq((self._missed | self._proved).any() & ~over)
+                with m.If(~notes | does[Act.NOTED]):
+                    m.next = "Settle"
+            with m.State("Settle"):
+                m.d.comb += scan.skip.eq(1)  # SACKs of one session may never end: others are next
+                m.next = "Choose"
+        m.d.comb += self._walks.eq(~walk.ongoing("Choose") & mine)
+        return {Act.REPEATED: (done, scan.at), Act.OFFERS: (looks, scan.at),
+                Act.NOTED: (notes, scan.at)}

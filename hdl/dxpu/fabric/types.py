@@ -6,14 +6,14 @@ DXF v1 (docs/wire-format.md), numbers those of :mod:`dxpu.fabric.format`.
 """
 
 from amaranth.hdl import Mux
-from amaranth.lib import data
+from amaranth.lib import data, enum
 
 from ..tlp.types import TlpClass
 
 __all__ = ["EPOCH_BITS", "LIFE_BITS", "UNIT_BITS", "ClassMeta", "Committed", "Control", "Credit",
-           "Event", "FrameHeader", "FrameRoute", "Greeting", "Hello", "Limit", "LinkState",
-           "NO_ROW", "PathMeta", "PeerRow", "Reply", "RouteRequest", "Session", "TlpMeta",
-           "Verdict"]
+           "Event", "FrameHeader", "FrameRoute", "Greeting", "Hello", "Limit", "LinkState", "Mode",
+           "NO_ROW", "PathMeta", "Peer", "PeerRow", "Reply", "RouteRequest", "Said", "SaidKind",
+           "SessionView", "Setting", "SettingKind", "TlpMeta", "Verdict"]
 
 #: Row number of a frame for a slot pair that no row of the mapping table names.
 NO_ROW = 63
@@ -262,28 +262,72 @@ class PeerRow(data.Struct):
     used: 1
 
 
-class Session(data.Struct):
-    """One session: the peer, the stream and both tags.
-
-    Members
-    -------
-    valid : 1
-    node, stream : 12, 4
-        The peer; at most one valid session for each pair.
-    tx_tag : 16
-        Tag for frames we send, chosen by the peer; 0: not offered yet, nothing is sent.
-    rx_tag : 16
-        Tag we chose for frames we receive; 0: nothing is accepted, as after a failure.
-    mode : 2
-        Where the tags come from: :class:`~dxpu.fabric.session.Mode`. The link does not look at it.
-    """
+class Peer(data.Struct):
+    """A peer: its node. All valid ones differ."""
 
     valid: 1
     node: 12
-    stream: 4
+
+
+class Mode(enum.Enum, shape=2):
+    """Who opens a session."""
+
+    #: Nobody: tags and ``open`` are written by software, at both ends.
+    REGISTERS = 0
+    #: This end sends HELLO; a host.
+    OPENS = 1
+    #: This end answers; a box.
+    ANSWERS = 2
+
+
+class SettingKind(enum.Enum, shape=2):
+    """What software sets up of a session."""
+
+    #: Who opens it.
+    MODE = 0
+    #: Its tags, if software opens it.
+    TAGS = 1
+    #: Begin it anew.
+    OPEN = 2
+
+
+class Setting(data.Struct):
+    """A session is set up by software.
+
+    Members
+    -------
+    kind, session : :class:`SettingKind`, 6
+    mode : :class:`Mode`
+        If the kind is MODE.
+    tx_tag : 16
+        If it is TAGS: tag for frames we send, chosen by the peer; 0: nothing is sent.
+    rx_tag : 16
+        Tag we chose for frames we receive; 0: nothing is accepted.
+    """
+
+    kind: SettingKind
+    session: 6
+    mode: Mode
     tx_tag: 16
     rx_tag: 16
-    mode: 2
+
+
+class SaidKind(enum.Enum, shape=2):
+    """What a frame that took effect says of its session."""
+
+    #: The peer is there.
+    HEARD = 0
+    #: It was a HELLO or HELLO_ACK.
+    GREETED = 1
+    #: It had the tag that was offered.
+    CONFIRMED = 2
+
+
+class Said(data.Struct):
+    """A frame of a session took effect."""
+
+    kind: SaidKind
+    session: 6
 
 
 class LinkState(data.Struct):
@@ -302,3 +346,29 @@ class LinkState(data.Struct):
     seq: 24
     next: 24
     acked: 24
+
+
+class SessionView(data.Struct):
+    """A session as software sees it.
+
+    Members
+    -------
+    mode, phase, boot : :class:`Mode`, 3, 16
+        Who opens it; :class:`~dxpu.fabric.session.Phase`; boot counter of the peer in its last
+        session, 0: there was none.
+    tx_tag, rx_tag : 16
+    state : :class:`LinkState`
+    unacked, path, failed : 12, 4, 1
+        Frames that are not acknowledged; path on which they leave, if they may; no acknowledgement
+        came on any.
+    """
+
+    mode: Mode
+    phase: 3
+    boot: 16
+    tx_tag: 16
+    rx_tag: 16
+    state: LinkState
+    unacked: 12
+    path: 4
+    failed: 1

@@ -38,7 +38,7 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, paths, sessions, split, arq
+    width, paths, peers, streams, split, arq
         As of :class:`~dxpu.proxy.host.HostProxy`.
     slots : int
         PCIe links to GPUs, 1 to 16.
@@ -61,7 +61,8 @@ class BoxProxy(wiring.Component):
     #: 1 Gb/s. As many beats for wider ones.
     REGIONS = (8192, 1024, 2048)
 
-    def __init__(self, width, *, slots=8, paths=2, sessions=4, split=False, arq="go-back-n"):
+    def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
+                 arq="go-back-n"):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         self._width = width
@@ -71,7 +72,8 @@ class BoxProxy(wiring.Component):
         self._egress = SharedEgress(width, slots=slots, space=[
             size * max(1, width // 64) for size in self.REGIONS])
         self._engine = FabricEngine(
-            width, rows=slots, paths=paths, sessions=sessions, split=split, arq=arq,
+            width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,
+            block=False,  # its queues need what an ECP5-45 has
             flow=FlowControl.of(width, grants_in(width, self._egress.beats)))
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
@@ -90,7 +92,8 @@ class BoxProxy(wiring.Component):
         for n, mac in enumerate(self._macs):
             self._stats |= stats_of(f"mac{n}_", mac)
         self._registers = ProxyRegisters(
-            "box", dict.fromkeys(self._stats, ""), rows=slots, paths=paths, sessions=sessions,
+            "box", dict.fromkeys(self._stats, ""), rows=slots, paths=paths, peers=peers,
+            streams=streams,
             width=width)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map

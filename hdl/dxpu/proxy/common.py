@@ -2,6 +2,7 @@
 
 from amaranth import *
 from amaranth.lib import wiring
+from amaranth.utils import exact_log2
 
 from ..csr import CounterBank, RegisterFile, RegisterMux, connect_ports
 from ..ethernet import Mac
@@ -9,6 +10,7 @@ from ..fabric.format import (
     CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, ArqMode, Capability, SecurityMode,
 )
 from ..fabric.piece import TLP_DWORDS
+from ..fabric.types import SettingKind
 from ..stream import connect
 from .registers import address_map
 
@@ -26,7 +28,7 @@ class ProxyRegisters:
     ----------
     role : "host" or "box"
     shape : dict
-        ``rows``, ``paths``, ``sessions``, ``width``.
+        ``rows``, ``paths``, ``peers``, ``streams``, ``width``.
     """
 
     def __init__(self, role, counters, **shape):
@@ -94,25 +96,39 @@ def attach_engine(m, engine, file, *, role, commits):
         engine.packing_limit.eq(file.fabric.packing_limit),
         engine.retry_wait.eq(file.retry.wait),
     ]
-    for n, registers in enumerate(file.session):
-        session, state = engine.sessions[n], engine.state[n]
-        m.d.comb += [
-            session.valid.eq(registers.peer.valid),
-            session.node.eq(registers.peer.node),
-            session.stream.eq(registers.peer.stream),
-            session.mode.eq(registers.peer.mode),
-            registers.hello.phase.eq(engine.phase[n]),
-            registers.hello.boot.eq(engine.peer_boot[n]),
-            session.tx_tag.eq(registers.tags.tx),
-            session.rx_tag.eq(registers.tags.rx),
-            engine.reopen[n].eq(registers.open.strobe),
-            registers.seq.value.eq(state.seq),
-            registers.next.value.eq(state.next),
-            registers.acked.value.eq(state.acked),
-            registers.state.unacked.eq(engine.unacked[n]),
-            registers.state.path.eq(engine.path[n]),
-            registers.state.failed.eq(engine.failed[n]),
-        ]
+    for peer, registers in zip(engine.peers, file.peer, strict=True):
+        m.d.comb += [peer.valid.eq(registers.node.valid), peer.node.eq(registers.node.number)]
+    _attach_sessions(m, engine, file)
+
+
+def _attach_sessions(m, engine, file):
+    """The registers of sessions are in the engine, which is asked for each."""
+    rows = next(e for e in file.block.entries if e.name == "session")
+    setting, shown = engine.setting, engine.shown
+    value = {r.name: Signal(32, name=f"session_{r.name}") for r in rows.registers}
+    which = Signal(range(rows.stride // 4))
+    place = {r.name: r.address // 4 for r in rows.registers}
+    bits = exact_log2(rows.stride)
+    m.d.comb += [
+        which.eq(file.place[2:bits]),
+        setting.valid.eq(file.asks & file.puts),
+        setting.payload.session.eq(file.place[bits:]),
+        setting.payload.mode.eq(file.value),
+        Cat(setting.payload.tx_tag, setting.payload.rx_tag).eq(file.value),
+        engine.look.eq(file.asks & ~file.puts),
+        engine.looked.eq(file.place[bits:]),
+        file.done.eq(Mux(file.puts, setting.ready, engine.seen)),
+        value["mode"].eq(shown.mode),
+        value["tags"].eq(Cat(shown.tx_tag, shown.rx_tag)),
+        value["hello"].eq(Cat(shown.phase, C(0, 13), shown.boot)),
+        value["state"].eq(Cat(shown.unacked, C(0, 4), shown.path, C(0, 11), shown.failed)),
+        value["seq"].eq(shown.state.seq),
+        value["next"].eq(shown.state.next),
+        value["acked"].eq(shown.state.acked),
+        file.found.eq(Array(value[r.name] for r in rows.registers)[which]),
+        setting.payload.kind.eq(Mux(which == place["mode"], SettingKind.MODE, Mux(
+            which == place["tags"], SettingKind.TAGS, SettingKind.OPEN))),
+    ]
 
 
 def make_macs(width, paths):

@@ -54,7 +54,7 @@ class HostProxy(wiring.Component):
         Downstream ports, 1 to 32.
     paths : int
         Ethernet ports, 1 to 16.
-    sessions : int
+    peers, streams : int
         (peer, stream) pairs at a time.
     split : bool
         Header/data split form on the wire.
@@ -77,7 +77,7 @@ class HostProxy(wiring.Component):
     #: Bytes of the queue of requests that wait for a place in the tracker.
     REQUESTS = 2048
 
-    def __init__(self, width, *, ports=8, paths=2, sessions=4, split=False,
+    def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
                  identity=None, arq="go-back-n"):
         self._width = width
         self._ports = ports
@@ -91,7 +91,8 @@ class HostProxy(wiring.Component):
         # A TLP has two beats or more at these widths, so a lookup in two cycles is enough.
         self._table = HostTable(ports=ports, lookups=2, shared=width <= 64)
         flow = FlowControl.of(width, host_grants(width))
-        self._engine = FabricEngine(width, rows=ports, paths=paths, sessions=sessions, split=split,
+        self._engine = FabricEngine(width, rows=ports, paths=paths, peers=peers,
+                                    streams=streams, split=split,
                                     arq=arq, flow=flow)
         self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants))
         self._egress = Egress(width, depth=self._depth)
@@ -107,7 +108,8 @@ class HostProxy(wiring.Component):
         for n, mac in enumerate(self._macs):
             self._stats |= stats_of(f"mac{n}_", mac)
         self._registers = ProxyRegisters(
-            "host", dict.fromkeys(self._stats, ""), rows=ports, paths=paths, sessions=sessions,
+            "host", dict.fromkeys(self._stats, ""), rows=ports, paths=paths, peers=peers,
+            streams=streams,
             width=width)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map

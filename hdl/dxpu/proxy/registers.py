@@ -2,6 +2,8 @@
 
 import re
 
+from amaranth.utils import exact_log2
+
 from ..csr import AddressMap, Block, Field, Register, Rows, counter_block
 from ..mapping import box_block, host_block
 from .detach import Detach
@@ -15,6 +17,9 @@ IDENTITY = 0x44585055
 CONTROL_BASE = 0x0000
 COUNTERS_BASE = 0x1000
 TABLE_BASE = 0x4000
+
+#: Where sessions are in the control block, 32 bytes each.
+SESSIONS = 0x800
 
 _ROLES = {"host": 1, "box": 2}
 
@@ -115,7 +120,7 @@ def counter_text(name):
     return ""
 
 
-def control_block(role, *, rows, paths, sessions, width):
+def control_block(role, *, rows, paths, peers, streams, width):
     """Registers of the proxy itself and of its link."""
     if role == "host":
         own = (
@@ -167,46 +172,51 @@ def control_block(role, *, rows, paths, sessions, width):
             Register("reset", (Field("slots", rows, "pulse", doc="Bit n: hot reset of the GPU in "
                      "slot n + 1."),), "Hot reset of slots."),
         )
-    session = Rows("session", sessions, (
-        Register("peer", (
-            Field("node", 12, "rw", doc="Node of the peer."),
-            Field("stream", 4, "rw", doc="Stream of the session."),
-            Field("mode", 2, "rw", offset=28, doc="Who opens the session: 0 software, by `tags` "
-                  "and `open` at both ends; 1 this end, by HELLO; 2 the peer, and this end "
-                  "answers. A host opens, a box answers."),
-            Field("valid", 1, "rw", offset=31, doc="The session exists.")),
-            "Who the session is with; at most one valid session per node and stream."),
+    peer = Rows("peer", peers, (
+        Register("node", (
+            Field("number", 12, "rw", doc="Node of the peer."),
+            Field("valid", 1, "rw", offset=31, doc="There is such a peer.")),
+            "Who the peer is; no two valid ones alike. Its sessions end when it is not valid."),
+    ), "Peers: nodes that sessions are with.")
+    session = Rows("session", peers * streams, (
+        Register("mode", (
+            Field("opener", 2, "mem_hw", doc="Who opens the session: 0 software, by `tags` and "
+                  "`open` at both ends; 1 this end, by HELLO; 2 the peer, and this end answers. A "
+                  "host opens, a box answers. Another value ends the session."),),
+            "Who opens the session."),
         Register("tags", (
-            Field("tx", 16, "rw", doc="Session tag of frames sent, chosen by the peer; 0: none."),
-            Field("rx", 16, "rw", doc="Session tag of frames received, chosen here; 0: none.")),
-            "Session tags, in mode 0."),
-        Register("open", (Field("strobe", 1, "pulse", doc="Mode 0: start at frame 0 in both "
-                 "directions. Else: the session is lost, and opens anew after the quiet time. What "
-                 "was sent and is not acknowledged is given up."),),
-                 "Begins the session anew."),
+            Field("tx", 16, "mem_hw", doc="Session tag of frames sent, chosen by the peer; 0: "
+                  "none."),
+            Field("rx", 16, "mem_hw", doc="Session tag of frames received, chosen here; 0: none.")),
+            "Session tags. Can be written in mode 0 only, and have no effect else."),
+        Register("open", (Field("strobe", 1, "mem_hw", doc="Written, in mode 0: start at frame 0 "
+                 "in both directions. Else: the session is lost, and opens anew after the quiet "
+                 "time. What was sent and is not acknowledged is given up. Reads as 0."),),
+                 "Begins the session anew, with any write."),
         Register("hello", (
-            Field("phase", 3, "ro", doc="0 off (mode 0, not valid, or `control.boot` not "
+            Field("phase", 3, "mem", doc="0 off (mode 0, peer not valid, or `control.boot` not "
                   "written); 1 quiet; 2 waits for a HELLO; 3 waits for a fresh tag; 4 sends "
                   "HELLO; 5 waits for the peer's first frame; 6 open."),
-            Field("boot", 16, "ro", offset=16, doc="Boot counter of the peer in its last session; "
+            Field("boot", 16, "mem", offset=16, doc="Boot counter of the peer in its last session; "
                   "0: there was none.")),
             "Sessions that are opened by HELLO."),
         Register("state", (
-            Field("unacked", 12, "ro", doc="Frames sent that are not acknowledged."),
-            Field("path", 4, "ro", offset=16, doc="Path on which frames leave, if they may take "
+            Field("unacked", 12, "mem", doc="Frames sent that are not acknowledged."),
+            Field("path", 4, "mem", offset=16, doc="Path on which frames leave, if they may take "
                   "it."),
-            Field("failed", 1, "ro", offset=31, doc="No acknowledgement came on any path. Nothing "
+            Field("failed", 1, "mem", offset=31, doc="No acknowledgement came on any path. Nothing "
                   "is sent or accepted until the session is opened; slots behind it count as "
                   "lost.")),
             "How the session is."),
-        Register("seq", (Field("value", 24, "ro", doc="Number of the next frame to send."),),
+        Register("seq", (Field("value", 24, "mem", doc="Number of the next frame to send."),),
                  "Sequence number."),
-        Register("next", (Field("value", 24, "ro", doc="Number of the next frame expected."),),
+        Register("next", (Field("value", 24, "mem", doc="Number of the next frame expected."),),
                  "What is acknowledged."),
-        Register("acked", (Field("value", 24, "ro", doc="Newest acknowledgement received."),),
+        Register("acked", (Field("value", 24, "mem", doc="Newest acknowledgement received."),),
                  "What the peer acknowledged."),
-    ), "Sessions of the link: opened by HELLO (`peer.mode`), or set up by software, at both ends "
-       "with each other's tags.")
+    ), "Sessions of the link, one for each stream of each peer: that of stream s of peer p is p "
+       "times the number of streams, plus s. Opened by HELLO, or set up by software, at both ends "
+       "with each other's tags.", address=SESSIONS)
     return Block("control", (
         Register("identity", (Field("value", 32, "const", reset=IDENTITY, doc='"DXPU".'),),
                  "Tells a proxy from other hardware."),
@@ -214,8 +224,10 @@ def control_block(role, *, rows, paths, sessions, width):
             Field("role", 4, "const", reset=_ROLES[role], doc="1 host proxy, 2 box proxy."),
             Field("paths", 4, "const", reset=paths - 1, doc="Ethernet ports, minus one."),
             Field("rows", 8, "const", reset=rows, doc="Downstream ports or slots."),
-            Field("sessions", 8, "const", reset=sessions, doc="Sessions."),
-            Field("lanes", 8, "const", reset=width // 32, doc="Dwords per beat.")),
+            Field("peers", 7, "const", reset=peers, doc="Peers."),
+            Field("streams", 3, "const", reset=exact_log2(streams), doc="Streams of each peer, as "
+                  "a power of two."),
+            Field("lanes", 6, "const", reset=width // 32, doc="Dwords per beat.")),
             "What this proxy was built with."),
         Register("node", (Field("number", 12, "rw", reset=0xFFF,
                  doc="Node number; 0xFFF: none assigned."),), "Who we are."),
@@ -246,18 +258,19 @@ def control_block(role, *, rows, paths, sessions, width):
                  "125 MHz, twice the longest life of a frame."),),
                  "Quiet time."),
         *own,
+        peer,
         session,
     ), "The proxy and its link.")
 
 
-def address_map(role, *, rows, paths, sessions, width, counters):
+def address_map(role, *, rows, paths, peers, streams, width, counters):
     """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`, an empty text is
     replaced by that of :func:`counter_text`."""
     counters = {name: text or counter_text(name) for name, text in counters.items()}
     table = host_block(rows) if role == "host" else box_block(rows)
     return AddressMap(f"{role}_proxy", {
-        "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, sessions=sessions,
-                                                width=width)),
+        "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, peers=peers,
+                                                streams=streams, width=width)),
         "counters": (COUNTERS_BASE, counter_block("counters", counters,
                                                   "Totals since reset; they wrap.")),
         "table": (TABLE_BASE, table),

@@ -314,7 +314,7 @@ class Demo:
         self.hold("bad_fabric", not failed and lost and self.result["frames_sent_again"]
                   and rise("fabric_rx_tlps") == rise("fabric_tx_tlps"),
                   f"{lost} frames lost, wrong data: {failed}")
-        paths = [(await proxy.read(f"control.session[{n}].state"))["path"]
+        paths = [(await proxy.read(f"control.session[{proxy.session(n)}].state"))["path"]
                  for proxy in proxies for n in range(len(system.boxes) if proxy is system.host
                                                      else 1)]
         self.hold("dead_path", all(paths) and rise("mac1_tx_good") > 0,

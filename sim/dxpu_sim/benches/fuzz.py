@@ -144,8 +144,8 @@ class Fuzz(Traffic):
         await self.tell_presence()
         sessions = sorted({(b, (slot - 1) % 2) for b, slot in self.slots})
         for n, (b, stream) in enumerate(sessions):
-            await open_session(host, boxes[b], index_a=n, index_b=stream, tag_a=n + 1,
-                               tag_b=n + 99, stream=stream)
+            await open_session(host, boxes[b], peer_a=b, peer_b=0, tag_a=n + 1, tag_b=n + 99,
+                               stream=stream)
         for port, (b, slot) in enumerate(self.slots):
             await bind(host, port, boxes[b], slot, generation=1, operation_id=port + 1,
                        **self.route(port))

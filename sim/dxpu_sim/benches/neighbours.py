@@ -34,7 +34,7 @@ ENDS = {"mac0_rx_giant", *(f"fabric_rx_{cause}" for cause in (
 
 async def targets_of(system):
     """Sessions as the proxies have them, and who is bound to whom."""
-    tags = [await system.host.read(f"control.session[{n}].tags")
+    tags = [await system.host.read(f"control.session[{system.host.session(n)}].tags")
             for n in range(len(system.boxes))]
     slots = [tuple((slot, 0) for b, slot in system.slots if b == n)
              for n in range(len(system.boxes))]

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.flow import GRANTS, FlowControl, grants_in
-from dxpu.fabric.session import Mode, Phase
+from dxpu.fabric.types import Mode
 from dxpu.proxy.box import BoxProxy
 from dxpu.stream import connect
 
@@ -15,6 +15,7 @@ from .clock import SimClock
 from .flows import CLASSES, FlowSink, FlowSource, SinkTotals
 from .inbox import Inbox
 from .lives import GENERATION, Lives
+from .set_up import attach_sessions
 
 __all__ = ["ENDS", "SETTINGS", "FaultBench", "fault_name", "fields", "grants_of", "total_name"]
 
@@ -110,8 +111,8 @@ class FaultBench(wiring.Component):
 
     def __init__(self, width=64, *, rows=4, paths=2, split=False, arq="go-back-n"):
         self._width, self._rows, self._paths = width, rows, paths
-        self._engines = {end: FabricEngine(width, rows=rows, paths=paths, sessions=1, split=split,
-                                           arq=arq, flow=FlowControl.of(
+        self._engines = {end: FabricEngine(width, rows=rows, paths=paths, peers=1, streams=1,
+                                           split=split, arq=arq, flow=FlowControl.of(
                                                width, grants_of(end, width)))
                          for end in ENDS}
         #: Names of the engines' counters.
@@ -141,7 +142,7 @@ class FaultBench(wiring.Component):
         self._inputs = {name: Signal(member.shape, name=f"{name}_now")
                         for name, member in self.signature.members.items() if member.flow is In}
         m.d.sync += [now.eq(getattr(self, name)) for name, now in self._inputs.items()]
-        busy = []
+        busy, self._set_ups, self._watches = [], {}, {}
         for n, (end, peer) in enumerate(zip(ENDS, reversed(ENDS), strict=True)):
             engine = self._engines[end]
             m.submodules[end] = ResetInserter(self._inputs[f"{end}_reset"])(engine)
@@ -163,7 +164,7 @@ class FaultBench(wiring.Component):
                       for name, _ in fields(LineTotals)),
                 ]
                 busy.append(~line.idle)
-            busy += [engine.unacked[0] != 0]
+            busy += [self._watches[end].busy]
             for name in self.stats:
                 total = getattr(self, f"{end}_{name}")
                 m.d.sync += total.eq(total + getattr(engine, f"stat_{name}"))
@@ -171,20 +172,20 @@ class FaultBench(wiring.Component):
         return m
 
     def _set_up(self, m, end, peer):
-        engine, session = self._engines[end], self._engines[end].sessions[0]
-        hello = self._inputs["hello"]
+        engine, hello = self._engines[end], self._inputs["hello"]
+        sessions = Module()
+        self._set_ups[end], self._watches[end] = attach_sessions(
+            sessions, engine, 1, tx_tag=TAGS[peer], rx_tag=TAGS[end], mode=Mux(
+                hello, Mode.OPENS if end == "host" else Mode.ANSWERS, Mode.REGISTERS))
+        m.submodules[f"{end}_sessions"] = ResetInserter(self._inputs[f"{end}_reset"])(sessions)
         m.d.comb += [
             *(getattr(engine, name).eq(self._inputs[name]) for name in SETTINGS),
             engine.node.eq(NODES[end]),
-            session.valid.eq(1),
-            session.node.eq(NODES[peer]),
-            session.mode.eq(Mux(hello, Mode.OPENS if end == "host" else Mode.ANSWERS,
-                                Mode.REGISTERS)),
+            engine.peers[0].valid.eq(1),
+            engine.peers[0].node.eq(NODES[peer]),
             engine.boot.eq(self._inputs[f"{end}_boot"]),
             engine.about.boot.eq(self._inputs[f"{end}_boot"]),
-            session.tx_tag.eq(TAGS[peer]),
-            session.rx_tag.eq(TAGS[end]),
-            getattr(self, f"{end}_failed").eq(engine.failed[0]),
+            getattr(self, f"{end}_failed").eq(self._watches[end].failed),
             *(generation.eq(GENERATION) for generation in engine.generations),
         ]
         for n, row in enumerate(engine.rows):
@@ -202,8 +203,7 @@ class FaultBench(wiring.Component):
         connect(m, lives.control, engine.control)
         connect(m, engine.event, lives.event)
         m.d.comb += [
-            lives.up.eq(~engine.lost.any() & (
-                ~self._inputs["hello"] | (engine.phase[0].as_value() == Phase.OPEN))),
+            lives.up.eq(~engine.lost.any() & self._set_ups[end].done),
             *(getattr(engine, name).eq(getattr(lives, name))
               for name in ("open", "lives", "receiving")),
         ]

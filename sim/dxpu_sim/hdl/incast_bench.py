@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.ethernet import GmiiSignature, Mac
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.flow import FlowControl
-from dxpu.fabric.session import Mode
+from dxpu.fabric.types import Mode
 from dxpu.stream import connect
 
 from .clock import SimClock
@@ -17,6 +17,7 @@ from .flows import FlowSink, FlowSource, SinkTotals
 from .inbox import Inbox
 from .lives import GENERATION, Lives
 from .module import instance_of
+from .set_up import attach_sessions
 
 __all__ = ["SETTINGS", "SWITCH_TOTALS", "IncastBench"]
 
@@ -31,12 +32,12 @@ TRAFFIC = {"most": 32, "fixed": 8, "salt": 32}
 
 
 def _engine(width, end, rows, arq):
-    return FabricEngine(width, rows=rows, paths=1, sessions=rows, arq=arq,
+    return FabricEngine(width, rows=rows, paths=1, peers=rows, streams=1, arq=arq,
                         flow=FlowControl.of(width, grants_of(end, width)))
 
 
 def _set_up(m, engine, settings, *, node, peers, slots):
-    """Settings, MAC and bindings of an engine; returns the MAC and the bindings.
+    """Settings, MAC and bindings of an engine; returns these two, and what watches its sessions.
 
     Row n belongs to ``peers[n]`` and ``slots[n]``, which is here if there are several.
     """
@@ -54,22 +55,23 @@ def _set_up(m, engine, settings, *, node, peers, slots):
         *(generation.eq(GENERATION) for generation in engine.generations),
         *(getattr(engine, name).eq(getattr(lives, name))
           for name in ("open", "lives", "receiving")),
-        lives.up.eq(~engine.lost.any()),
     ]
-    for peer, slot, row, session in zip(peers, slots, engine.rows, engine.sessions, strict=True):
+    for known, peer, slot, row in zip(engine.peers, peers, slots, engine.rows, strict=True):
         m.d.comb += [
             row.node.eq(peer),
             row.slot.eq(0 if box else slot),
             row.local_slot.eq(slot if box else 0),
             row.paths.eq(1),
             row.used.eq(1),
-            session.valid.eq(1),
-            session.node.eq(peer),
-            session.mode.eq(Mode.REGISTERS),
-            session.tx_tag.eq(HOST_TAG if box else BOX_TAG),
-            session.rx_tag.eq(BOX_TAG if box else HOST_TAG),
+            known.valid.eq(1),
+            known.node.eq(peer),
         ]
-    return mac, lives
+    m.submodules.sessions = sessions = Module()
+    set_up, watch = attach_sessions(sessions, engine, len(peers), mode=Mode.REGISTERS,
+                            tx_tag=HOST_TAG if box else BOX_TAG,
+                            rx_tag=BOX_TAG if box else HOST_TAG)
+    m.d.comb += lives.up.eq(~engine.lost.any() & set_up.done)
+    return mac, lives, watch
 
 
 class IncastHost(wiring.Component):
@@ -110,7 +112,7 @@ class IncastHost(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         engine = self._engine
-        mac, lives = _set_up(
+        mac, lives, watch = _set_up(
             m, engine, {name: getattr(self, name) for name in SETTINGS},
             node=HOST_NODE + self.index, peers=[BOX_NODE], slots=[self.index + 1])
         wiring.connect(m, wiring.flipped(self.gmii), mac.gmii)
@@ -129,8 +131,8 @@ class IncastHost(wiring.Component):
             source.hold.eq(Cat(engine.waiting, engine.waiting | ~engine.np_room, engine.waiting)),
             self.made.eq(source.made),
             self.ready.eq(lives.ready),
-            self.failed.eq(engine.failed[0]),
-            self.busy.eq(engine.unacked[0] != 0),
+            self.failed.eq(watch.failed),
+            self.busy.eq(watch.busy),
             *(getattr(self, f"stat_{name}").eq(getattr(engine, f"stat_{name}"))
               for name in engine.stats),
         ]
@@ -172,7 +174,7 @@ class IncastBox(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         engine, count = self._engine, range(self._hosts)
-        mac, lives = _set_up(
+        mac, lives, watch = _set_up(
             m, engine, {name: getattr(self, name) for name in SETTINGS}, node=BOX_NODE,
             peers=[HOST_NODE + n for n in count], slots=[n + 1 for n in count])
         wiring.connect(m, wiring.flipped(self.gmii), mac.gmii)
@@ -193,8 +195,8 @@ class IncastBox(wiring.Component):
             self.excess.eq(inbox.excess),
             self.taken.eq(Mux(last, 1 << sink.i.payload.meta.row, 0)),
             self.ready.eq(lives.ready),
-            self.failed.eq(engine.failed.any()),
-            self.busy.eq(Cat(unacked != 0 for unacked in engine.unacked).any()),
+            self.failed.eq(watch.failed),
+            self.busy.eq(watch.busy),
             *(getattr(self, f"stat_{name}").eq(getattr(engine, f"stat_{name}"))
               for name in engine.stats),
         ]

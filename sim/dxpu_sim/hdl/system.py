@@ -98,7 +98,9 @@ class System(wiring.Component):
         #: Downstream ports of the host proxy.
         self.ports = ports
         self._period_ps, self._delay = period_ps, delay
-        common = {"paths": paths, "split": split, "sessions": max(4, len(boxes), hosts)}
+        common = {"paths": paths, "split": split}
+        if split:  # has memory for a TLP of each session
+            common |= {"peers": max(4, len(boxes), hosts), "streams": 1}
         held = None if placeholder is None else PlaceholderOptions(*placeholder)
         #: Empty slots show placeholders at boot.
         self.placeholders = held is not None

@@ -1,0 +1,151 @@
+"""State of many sessions in memories: a word for each, and a walk over all of them.
+
+Ref: docs/architecture.md, "Contexts"
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+__all__ = ["MOST", "UNIT", "Scan", "Sweep", "Words"]
+
+#: Sessions of a proxy, at most.
+MOST = 64
+
+#: Cycles: the unit of all times that are kept by session.
+UNIT = 64
+
+
+class Words(wiring.Component):
+    """A word for each session, in distributed RAM; all of them zero after a reset.
+
+    What is read is there in the same cycle, what is written in the next. Bits that nobody reads at
+    a port cost nothing there.
+
+    Parameters
+    ----------
+    shape : shape-like
+    depth, reads : int
+        Words; ports to read them.
+    late, block : bool
+        What is read is there in the next cycle. If so: in block RAM.
+
+    Members
+    -------
+    at, word : arrays of numbers of a word in, and of words out
+        One of each per port.
+    put, where, new : 1, number of a word, word
+        Pulse: it is written. Not before ``ready``.
+    ready : 1
+        All words are zero, or were written since. A cycle for each after reset.
+    """
+
+    def __init__(self, shape, *, depth, reads=1, late=False, block=False):
+        self._depth, self._late = depth, late
+        self._words = Memory(shape=shape, depth=depth, init=[],
+                             attrs={"ram_style": "block" if block else "distributed"})
+        super().__init__({
+            "at": In(range(depth)).array(reads),
+            "word": Out(shape).array(reads),
+            "put": In(1),
+            "where": In(range(depth)),
+            "new": In(shape),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.words = words = self._words
+        write, zero = words.write_port(), Signal(range(self._depth))
+        for at, word in zip(self.at, self.word, strict=True):
+            read = words.read_port(domain="sync" if self._late else "comb")
+            m.d.comb += [read.addr.eq(at), Value.cast(word).eq(Value.cast(read.data))]
+        m.d.comb += [
+            write.en.eq(self.put | ~self.ready),
+            write.addr.eq(Mux(self.ready, self.where, zero)),
+            Value.cast(write.data).eq(Mux(self.ready, Value.cast(self.new), 0)),
+        ]
+        with m.If(~self.ready):
+            m.d.sync += [zero.eq(zero + 1), self.ready.eq(zero == self._depth - 1)]
+        return m
+
+
+class Sweep(wiring.Component):
+    """Calls one session after the other, each once in a turn.
+
+    Parameters
+    ----------
+    count : int
+        Sessions.
+    unit, pace : int
+        Cycles of a unit of time, and from one call to the next, at least; powers of two.
+
+    Attributes
+    ----------
+    step : int
+        Units of time that a turn takes, at least.
+
+    Members
+    -------
+    valid, session, done : 1, number, 1
+        ``session`` is called until it is ``done``. If that takes long the turn does.
+    """
+
+    def __init__(self, *, count, unit=UNIT, pace=4):
+        if count not in range(1, MOST + 1):
+            raise ValueError(f"count must be 1 to {MOST}, not {count!r}")
+        self._count, self._pace = count, exact_log2(pace)
+        self._turn = max(unit, pace << (count - 1).bit_length())
+        self.step = self._turn // unit
+        super().__init__({"valid": Out(1), "session": Out(range(count)), "done": In(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        clock, called = Signal(range(self._turn)), Signal()
+        place, begins = clock[self._pace:], clock[:self._pace] == 0
+        m.d.comb += self.valid.eq(called)
+        with m.If(self.done):
+            m.d.sync += called.eq(0)
+        with m.If(~(begins & called)):
+            m.d.sync += clock.eq(clock + 1)
+            with m.If(begins & (place < self._count)):
+                m.d.sync += [called.eq(1), self.session.eq(place)]
+        return m
+
+
+class Scan(wiring.Component):
+    """A bit for each session; finds one that is set, and stays there as long as it is: one is
+    looked at in a cycle. All are zero after a reset. They are in distributed RAM.
+
+    Parameters
+    ----------
+    count : int
+
+    Members
+    -------
+    put, where, bit : 1, number of a bit, 1
+        Pulse: this bit is written.
+    hold, skip : 1
+        Stay; go on, though the bit is set.
+    at, found : number of a bit, 1
+        The one that is looked at; it is set.
+    """
+
+    def __init__(self, *, count):
+        self._count = count
+        number = range(count)
+        super().__init__({"put": In(1), "where": In(number), "bit": In(1), "hold": In(1),
+                          "skip": In(1), "at": Out(number), "found": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.bits = bits = Words(1, depth=self._count)
+        m.d.comb += [
+            bits.put.eq(self.put), bits.where.eq(self.where), bits.new.eq(self.bit),
+            bits.at[0].eq(self.at), self.found.eq(bits.word[0] & bits.ready),
+        ]
+        with m.If(self.skip | ~self.found & ~self.hold):
+            m.d.sync += self.at.eq(Mux(self.at == self._count - 1, 0, self.at + 1))
+        return m
