@@ -8,23 +8,17 @@ and when, is the :class:`~dxpu.fabric.retransmit.Retransmitter`'s.
 """
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..stream import connect
 from .arrivals import Arrivals
 from .contexts import MOST, Words
-from .credits import Numbered
 from .early import WINDOW
-from .format import ACK_ENTRIES
 from .replies import Replies
-from .resequencer import FramePlace
-from .retransmit import About, Acknowledged
+from .retransmit import About
 from .routes import Routes
-from .types import (
-    LIFE_BITS, NO_ROW, Committed, FrameHeader, FrameRoute, Limit, LinkState, Peer, PeerRow, Reply,
-    RouteRequest, Said, Verdict,
-)
+from .types import NO_ROW, LinkState
 
 __all__ = ["Link"]
 
@@ -143,84 +137,23 @@ class Link(wiring.Component):
         if peers not in range(1, MOST // streams + 1):
             raise ValueError(f"peers must be 1 to {MOST // streams} with {streams} streams of "
                              f"each, not {peers!r}")
-        self._rows, self._peers, self._streams = rows, peers, streams
-        self._sessions, self._paths = peers * streams, paths
-        self._selective = selective
+        self._sessions, self._selective = peers * streams, selective
+        shape = dict(rows=rows, peers=peers, streams=streams, paths=paths, selective=selective)
+        self._routes = self.ROUTES(**shape)
+        self._arrivals = self.ARRIVALS(**shape, frames=frames, window=window)
+        self._replies = self.REPLIES(sessions=self._sessions, paths=paths)
         number = range(self._sessions)
-        amount = range(frames + 1)
         super().__init__({
-            "node": In(12),
-            "ack_delay": In(16, init=125),
-            "nak_delay": In(16),
-            "peers": In(data.ArrayLayout(Peer, peers)),
-            "rows": In(data.ArrayLayout(PeerRow, rows)),
-            "bound": In(rows),
-            "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
+            **{name: member for part in self._parts for name, member in self._shared(part)},
             "open": In(stream.Signature(number)),
             "hold": In(1),
-            "sending": Out(number),
-            "tx_tag": In(16),
-            "down": In(1),
-            "about": In(About(paths)),
-            "receiving": Out(number),
-            "rx_tag": In(16),
-            "candidate": In(16),
-            "greets": In(1),
-            "unacked": In(amount),
-            "given_up": In(1),
-            "told": In(1),
-            "told_session": In(number),
-            "told_lost": In(1),
-            "said": Out(stream.Signature(Said)),
-            "acked": Out(stream.Signature(Acknowledged(frames))),
             "look": In(1),
             "looked": In(number),
             "seen": Out(1),
             "state": Out(LinkState),
             "shown": Out(About(paths)),
-            "shown_unacked": Out(amount),
-            "request": In(stream.Signature(RouteRequest)),
-            "route": Out(stream.Signature(FrameRoute)),
-            "header": In(stream.Signature(FrameHeader)),
-            "verdict": Out(stream.Signature(Verdict)),
-            "committed": In(stream.Signature(Committed)),
-            "reply": Out(stream.Signature(Reply)),
-            "fresh": Out(1),
-            "numbered": Out(Numbered),
-            "numbered_strobe": Out(1),
-            "generations": In(data.ArrayLayout(8, rows)),
-            "granting": In(rows),
-            "limit_row": Out(6),
-            "limits": In(data.ArrayLayout(Limit, ACK_ENTRIES)),
-            "owed": In(ACK_ENTRIES),
-            "told_limits": Out(1),
-            "told_row": Out(6),
-            "told_mask": Out(ACK_ENTRIES),
-            "want": In(stream.Signature(6)),
-            "words": In(1),
-            **({
-                "again": In(1),
-                "held": In(1),
-                "crowded": In(1),
-                "holds": Out(1),
-                "place": Out(FramePlace(self._sessions, window)),
-                "due": Out(1),
-                "due_place": Out(FramePlace(self._sessions, window)),
-                "settled": In(self._sessions),
-            } if selective else {}),
-            "short": In(1),
-            "lost": Out(rows),
-            "stat_wrong_node": Out(1),
-            "stat_no_session": Out(1),
-            "stat_wrong_tag": Out(1),
-            "stat_duplicate": Out(1),
-            "stat_gap": Out(1),
-            "stat_nak": Out(1),
+            "shown_unacked": Out(range(frames + 1)),
         })
-        shape = dict(rows=rows, peers=peers, streams=streams, paths=paths, selective=selective)
-        self._routes = self.ROUTES(**shape)
-        self._arrivals = self.ARRIVALS(**shape, frames=frames, window=window)
-        self._replies = self.REPLIES(sessions=self._sessions, paths=paths)
         #: Of each session: the next number to send, the next one expected, the newest ACK.
         self._seq, self._next, self._newest = (
             Words(24, depth=self._sessions, reads=reads) for reads in (1, 2 + selective, 1))
@@ -229,21 +162,38 @@ class Link(wiring.Component):
     #: What it consists of.
     ROUTES, ARRIVALS, REPLIES = Routes, Arrivals, Replies
 
+    #: Members of these that are between them, and no members of the link, or its own.
+    _INSIDE = frozenset({
+        "booked", "changed", "coming", "due_next", "due_session", "early", "hold", "look",
+        "looked", "new_newest", "new_next", "newest", "next", "open", "opened", "opened_session",
+        "others", "put", "put_newest", "put_next", "put_seq", "put_session", "quiet", "refused",
+        "route_word", "routes", "say", "seen", "sent", "sent_session", "seq", "took", "whole",
+        "word",
+    })
+
+    @property
+    def _parts(self):
+        return self._routes, self._arrivals, self._replies
+
+    def _shared(self, part):
+        """Members of a part that are members of the link, too."""
+        return [(name, member) for name, member in part.signature.members.items()
+                if name not in self._INSIDE]
+
     def elaborate(self, platform):
         m = Module()
-        routes, arrivals, replies = self._routes, self._arrivals, self._replies
+        routes, arrivals, replies = self._parts
         m.submodules.routes, m.submodules.arrivals = routes, arrivals
         m.submodules.replies = replies
         m.submodules.seq, m.submodules.next, m.submodules.newest = (
             self._seq, self._next, self._newest)
-        for part in (routes, arrivals, replies):
-            for name, member in part.signature.members.items():
-                self._attach(m, part, name, member)
+        for part in self._parts:
+            for name, member in self._shared(part):
+                self._attach(m, getattr(self, name), getattr(part, name), member)
         hold = Signal()
         m.d.comb += [
             hold.eq(self.hold | ~self._seq.ready),
             routes.hold.eq(hold), arrivals.hold.eq(hold),
-            self.sending.eq(routes.sending), self.receiving.eq(arrivals.receiving),
             self._seq.at[0].eq(routes.sending), routes.seq.eq(self._seq.word[0]),
             self._next.at[0].eq(routes.sending), routes.next.eq(self._next.word[0]),
             self._next.at[1].eq(arrivals.receiving), arrivals.next.eq(self._next.word[1]),
@@ -269,12 +219,9 @@ class Link(wiring.Component):
         self._show(m)
         return m
 
-    def _attach(self, m, part, name, member):
-        """Members of a part that are the link's own, by name."""
-        if name not in self.signature.members or name in (
-                "open", "hold", "look", "looked", "seen", "sending", "receiving"):
-            return
-        ours, theirs = getattr(self, name), getattr(part, name)
+    @staticmethod
+    def _attach(m, ours, theirs, member):
+        """Connect a member of the link to that of a part."""
         if member.is_port:
             m.d.comb += theirs.eq(ours) if member.flow is In else ours.eq(theirs)
         elif member.flow is In:
