@@ -1,5 +1,6 @@
 """One read through the fabric, taken apart: when it was where, from the probes of the system."""
 
+import cocotb
 from cocotb.utils import get_sim_time
 
 from .hdl.system import EVENTS
@@ -33,33 +34,45 @@ async def take_apart(system) -> list[dict]:
     :class:`dxpu_sim.timeline.Stage` takes them; each starts where the one before it ended. The four
     of kind ``conversion`` are the traversals of a proxy, PCIe to frame or frame to PCIe: the first
     two carry the request, the others the completion. They begin with the first beat of the TLP, or
-    the last of the frame from the MAC, and end with the first beat of what comes out.
+    the last of the frame from the MAC, and end with the first beat of what comes out. Control
+    frames may be about as well: a stage ends with the first event after it began.
+
+    Raises
+    ------
+    RuntimeError
+        If there was no such event.
     """
     dut = system.dut
     names = [f"{proxy}_{event}" for proxy in ("host", "box0") for event in EVENTS]
-    probes, now = {}, {}
-
-    def sample(record):
-        # At once: an acknowledgement that follows would overwrite the probes.
-        now.update(cycle=int(dut.cycle.value), ns=get_sim_time("ns"))
-        probes.update((n, int(getattr(dut, f"probe_{n}").value)) for n in names)
-
-    received = system.mailboxes["host"].received
-    received.append(sample)
+    events = {name: [] for name in names}
     begin = get_sim_time("ns")
+    watch = [cocotb.start_soon(_note(dut, name, times)) for name, times in events.items()]
     await system.drivers[0].read_register("SCRATCH")
     end = get_sim_time("ns")
-    received.remove(sample)
+    for task in watch:
+        task.cancel()
 
     stages, position = [], begin
     for lane, name, probe, kind in STAGES:
-        until = now["ns"] - ((now["cycle"] - probes[probe]) & 0xffffffff) * CYCLE_NS
+        until = next((time for time in events[probe] if time >= position), None)
+        if until is None:
+            raise RuntimeError(f"the read was not seen at {probe}")
         stages.append({"lane": lane, "name": name, "start_ns": position, "end_ns": until,
                        "kind": kind})
         position = until
     stages.append({"lane": "root complex", "name": "completion", "start_ns": position,
                    "end_ns": end, "kind": "PCIe"})
     return stages
+
+
+async def _note(dut, name, times):
+    """Append when the probe ``name`` had an event, in ns, to ``times``."""
+    probe = getattr(dut, f"probe_{name}")
+    while True:
+        await probe.value_change
+        # The cycle of the event is the one before the probe shows it.
+        age = (int(dut.cycle.value) - int(probe.value)) & 0xffffffff
+        times.append(get_sim_time("ns") - age * CYCLE_NS)
 
 
 def conversions(stages: list[dict]) -> list[int]:

@@ -17,7 +17,7 @@ class Accounts:
     """Drives :class:`CreditAccounts`."""
 
     def __init__(self, ctx, dut):
-        self._ctx, self._dut = ctx, dut
+        self._ctx, self._dut, self._rng = ctx, dut, random.Random(seed())
         ctx.set(dut.open, -1)
         for n, generation in enumerate(GENERATION):
             ctx.set(dut.generations[n], generation)
@@ -30,7 +30,11 @@ class Accounts:
         ctx.set(dut.numbered_strobe, 0)
 
     async def limits(self, row, ack, limits, *, generation=None):
-        """``limits``: header and data limit by class."""
+        """``limits``: header and data limit by class; they count when this returns."""
+        await self.strobe(row, ack, limits, generation=generation)
+        await self._ctx.tick().repeat(2)
+
+    async def strobe(self, row, ack, limits, *, generation=None):
         ctx, dut = self._ctx, self._dut
         generation = GENERATION[row] if generation is None else generation
         entries = [dict(cls=n, generation=generation, header_limit=0, data_limit=0)
@@ -54,10 +58,17 @@ class Accounts:
 
     async def spend(self, row, cls, units=0, life=0):
         ctx, dut = self._ctx, self._dut
-        ctx.set(dut.spent, dict(row=row, cls=cls, units=units, life=life))
+        tlp, other = dict(row=row, cls=cls, units=units, life=life), dict(
+            row=self._rng.randrange(ROWS), cls=self._rng.choice(list(TlpClass)),
+            units=self._rng.randint(0, 40), life=life)
+        ctx.set(dut.spent, tlp)
+        shown = self._rng.choice([(tlp, other), (other, tlp), (tlp, tlp)])
+        for name, meta in zip(("i", "head"), shown, strict=True):
+            ctx.set(getattr(dut, name), meta)
         ctx.set(dut.spent_strobe, 1)
-        await ctx.tick()
+        *_, woken = await ctx.tick().sample(dut.wake)
         ctx.set(dut.spent_strobe, 0)
+        return woken
 
 
 def accounts(process):
@@ -121,6 +132,38 @@ def test_limits_are_signed_differences_and_wrap():
             assert it.ok(0, CPL, 0) and not it.ok(0, CPL, 1)
             await it.limits(0, 11, {CPL: (total, 300 * total - 300)})
             assert not it.ok(0, CPL, 0)
+    assert accounts(process) == 0
+
+
+def test_first_limits_of_a_life_wait_for_a_cycle_in_which_nothing_is_spent():
+    """They count all at once, when it is said; what comes meanwhile does nothing, and not at all
+    if the life ends, and another one that nobody heard of with it."""
+    async def process(ctx, it, dut):
+        async def spends(cycles):
+            for _ in range(cycles):
+                assert not await it.spend(0, P)
+        await it.begin(0, 0)
+        await it.limits(0, 1, {P: (99, 99), CPL: (9, 9)})
+        for n in range(2):
+            await it.spend(0, CPL)
+            await it.begin(1, 7 + n)
+            await it.strobe(1, 8 + n, {P: (1, 3), CPL: (5, 5)})
+            await spends(3)
+            await it.strobe(0, 2, {CPL: (1, 0)})  # ignored
+            await spends(3)
+            assert not it.ok(1, P, life=2 * n) and not it.ok(1, CPL, life=2 * n) and it.ok(0, CPL)
+            if n == 0:
+                ctx.set(dut.lives[1], 2)
+                assert await it.spend(0, P) == 0b10
+                await ctx.tick().repeat(5)
+                assert not it.ok(1, P, life=2) and not it.ok(1, CPL, life=2)
+        assert ctx.get(dut.wake) == 0b10
+        await ctx.tick()
+        assert ctx.get(dut.wake) == 0
+        assert it.ok(1, P, 3, life=2) and not it.ok(1, P, 4, life=2)
+        assert it.ok(1, CPL, 5, life=2) and not it.ok(1, NP, life=2)
+        await it.limits(0, 2, {CPL: (2, 0)})
+        assert not it.ok(0, CPL)
     assert accounts(process) == 0
 
 
