@@ -350,7 +350,7 @@ def test_a_cell_is_used_again_before_anything_else_goes_on():
     simulate(dut, process)
 
 
-@pytest.mark.parametrize("sessions", [1, 3, 64])
+@pytest.mark.parametrize("sessions", [1, pytest.param(3, marks=pytest.mark.long), 64])
 def test_a_wait_is_not_short_and_ends_a_turn_later_at_most(sessions):
     """From the first transmission, a repetition or progress on, in each session by itself."""
     rng = random.Random(seed())
@@ -489,28 +489,30 @@ async def at_random(ctx, dut, peers, rng, cycles, rates):
     await traffic.rest(ctx)
 
 
-@pytest.mark.parametrize("sessions, cells, cycles, rates", [
-    (3, 16, 6000, dict(store=0.15, acknowledge=0.04, nak=0.6, open=0, take=0.5, free=0.6)),
-    (3, 16, 6000, dict(store=0.2, acknowledge=0.02, nak=0.3, open=0.002, take=0.9, free=0.9)),
-    (1, 2, 8000, dict(store=0.3, acknowledge=0.02, nak=0.8, open=0.004, take=0.3, free=0.3)),
-    (3, 4, 6000, dict(store=1, acknowledge=0.06, nak=0.9, open=0.01, take=1, free=1)),
-    (2, 8, 6000, dict(store=0.2, acknowledge=0.04, nak=0.3, open=0, take=1, free=1)),
-    (64, 64, 6000, dict(store=0.2, acknowledge=0.15, nak=0.5, open=0.002, take=0.6, free=0.7)),
-    (64, 256, 6000, dict(store=0.25, acknowledge=0.05, nak=0.4, open=0, take=0.3, free=0.8)),
+@pytest.mark.parametrize("cycles", [3000, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sessions, cells, rates", [
+    (3, 16, dict(store=0.15, acknowledge=0.04, nak=0.6, open=0, take=0.5, free=0.6)),
+    (3, 16, dict(store=0.2, acknowledge=0.02, nak=0.3, open=0.002, take=0.9, free=0.9)),
+    (1, 2, dict(store=0.3, acknowledge=0.02, nak=0.8, open=0.004, take=0.3, free=0.3)),
+    (3, 4, dict(store=1, acknowledge=0.06, nak=0.9, open=0.01, take=1, free=1)),
+    (2, 8, dict(store=0.2, acknowledge=0.04, nak=0.3, open=0, take=1, free=1)),
+    (64, 64, dict(store=0.2, acknowledge=0.15, nak=0.5, open=0.002, take=0.6, free=0.7)),
+    (64, 256, dict(store=0.25, acknowledge=0.05, nak=0.4, open=0, take=0.3, free=0.8)),
 ])
 def test_random_orders(sessions, cells, cycles, rates):
     """Whatever happens when: what is to be repeated is, in order, and no other; all is freed."""
     rng = random.Random(seed())
     dut, peers = build(sessions=sessions, cells=cells, rng=rng)
+    cycles *= 3 if cells == 2 else 1  # waits are rare
 
     async def process(ctx):
         await at_random(ctx, dut, peers, rng, cycles, rates)
 
     simulate(dut, process, background=[check_stream(dut.free, "free")])
-    assert len(peers.repeats) > 80 and len(peers.waits) > 2
+    assert len(peers.repeats) > cycles // 100 and len(peers.waits) > 2
     assert len({session for session, *_ in peers.repeats}) > sessions // 2
-    for _, units, cycles in peers.waits:
-        assert units * UNIT - SLACK <= cycles
+    for _, units, waited in peers.waits:
+        assert units * UNIT - SLACK <= waited
 
 
 @pytest.mark.parametrize("opens", [0, 0.3])
