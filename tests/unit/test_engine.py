@@ -94,8 +94,8 @@ def rows_of(packets):
 def test_tlps_cross_both_ways(width, split):
     rng = random.Random(seed())
     dut = Pair(width, split=split)
-    down = [write(rng, rng.randrange(ROWS)) for _ in range(40)]
-    up = [write(rng, rng.randrange(ROWS)) for _ in range(40)]
+    down = [write(rng, rng.randrange(ROWS)) for _ in range(60)]
+    up = [write(rng, rng.randrange(ROWS)) for _ in range(60)]
     at_box, at_host, events, host, box = [], [], [], {}, {}
 
     async def feed(ctx):
@@ -131,6 +131,33 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, split, loss):
     host, box = on_a_bad_wire(dut, loss, dut.set_up, count=80 if width == 64 else 35)
     if loss > 0.05:
         assert min(host["tx_repeated"], host["link_nak"], box["link_gap"]) > 0, (host, box)
+
+
+@pytest.mark.parametrize("lost", [2, 5])
+def test_a_lost_frame_costs_what_was_under_way(lost):
+    """What is sent again goes in a row: were a new frame between, it would come ahead of its turn,
+    and all would be asked for once more."""
+    rng = random.Random(seed())
+    dut, down = Pair(64), [write(rng, rng.randrange(ROWS)) for _ in range(40)]
+    got, host, box = [], {}, {}
+
+    async def feed(ctx):
+        await dut.set_up(ctx)
+        await drive_packets(dut.host.tlp_i, down, rng=rng)(ctx)
+
+    async def lose(ctx):
+        frame, frames = dut.host.frame_o[0], 0
+        async for _, _, valid, ready, last in ctx.tick().sample(
+                frame.valid, frame.ready, frame.payload.last):
+            frames += valid & ready & last
+            ctx.set(dut.lose_down, frames == lost)
+
+    simulate(dut, feed, collect_packets(dut.box.tlp_o, len(down), got),
+             background=[lose, count_pulses(dut.host, host), count_pulses(dut.box, box)])
+    assert rows_of(got) == rows_of(down)
+    # The lost frame, those behind it that came, and at most one that was on its way to leave.
+    assert host["link_nak"] == 1
+    assert box["link_gap"] < host["tx_repeated"] <= box["link_gap"] + 2, (host, box)
 
 
 def on_a_bad_wire(dut, loss, prepare, watch=(), count=80):

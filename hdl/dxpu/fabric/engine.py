@@ -445,5 +445,6 @@ class FabricEngine(wiring.Component):
             retry.repeat_take.eq(tx.repeat_take),
             tx.repeat.eq(retry.repeat),
             tx.repeat_valid.eq(retry.repeat_valid),
+            tx.repeat_more.eq(retry.repeat_more),
             link.short.eq(tx.short),
         ]

@@ -71,7 +71,8 @@ class Packetizer(wiring.Component):
     reply : stream of :class:`Reply`
     greeting, about : stream of :class:`Greeting`, :class:`Hello`
         Of the :class:`~dxpu.fabric.preamble.PreambleBuilder`.
-    repeat, repeat_valid, repeat_take, stored, stored_strobe, resent, resent_strobe, free
+    repeat, repeat_valid, repeat_take, repeat_more, stored, stored_strobe, resent, resent_strobe,
+    free
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
     short : 1
         Less than half of the replay memory is spare.
@@ -110,6 +111,7 @@ class Packetizer(wiring.Component):
             "repeat": In(Repeat(cells)),
             "repeat_valid": In(1),
             "repeat_take": Out(1),
+            "repeat_more": In(1),
             "stored": Out(Stored(cells)),
             "stored_strobe": Out(1),
             "resent": Out(Stored(cells)),
@@ -190,6 +192,7 @@ class Packetizer(wiring.Component):
             preamble.stored.eq(assembler.finished),
             preamble.repeat.eq(self.repeat),
             preamble.repeat_valid.eq(self.repeat_valid),
+            preamble.repeat_more.eq(self.repeat_more),
             self.repeat_take.eq(preamble.repeat_take),
             self.stored.eq(assembler.stored),
             *(getattr(self, name).eq(getattr(assembler, name))

@@ -89,7 +89,7 @@ class PreambleBuilder(wiring.Component):
     greeting : stream of :class:`Greeting`
     about : :class:`Hello`
         What every HELLO says besides its greeting.
-    repeat, repeat_valid, repeat_take
+    repeat, repeat_valid, repeat_take, repeat_more
         Of the :class:`~dxpu.fabric.retransmit.Retransmitter`.
     look, seen, spare, reserve
         Of the :class:`~dxpu.fabric.replay.ReplayMemory`.
@@ -118,6 +118,7 @@ class PreambleBuilder(wiring.Component):
             "repeat": In(Repeat(cells)),
             "repeat_valid": In(1),
             "repeat_take": Out(1),
+            "repeat_more": In(1),
             "look": Out(stream.Signature(range(cells))),
             "seen": In(stream.Signature(FrameNote)),
             "spare": In(range(cells + 1)),
@@ -210,6 +211,8 @@ class PreambleBuilder(wiring.Component):
                     m.d.sync += [repeat.eq(self.repeat), again.eq(1)]
                     with m.If(self.repeat_take):
                         m.next = "Look"
+                with m.Elif(self.repeat_more):
+                    pass
                 with m.Elif(self.control.valid & (self.spare != 0)):
                     m.d.comb += [self.control.ready.eq(1), self.reserve.eq(1), begins.eq(1)]
                     m.d.sync += [control.eq(self.control.payload), kind.eq(FrameType.EVENT),

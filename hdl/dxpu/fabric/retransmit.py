@@ -113,6 +113,10 @@ class Retransmitter(wiring.Component):
     repeat, repeat_valid, repeat_take : :class:`Repeat`, 1, 1
         The next frame to be sent again, until it is taken or acknowledged. Must not be taken while
         a frame has its number and is not stored yet.
+    repeat_more : 1
+        The next one is another one of the session that the last one was of: before that no new
+        frame may leave, as it would come ahead of its turn and be asked for again with all behind
+        it. From the cycle after ``repeat_take`` on. Always 0 with selective repeat.
     free : stream of cell numbers
         Frames that may be forgotten.
     stat_timeout : 1
@@ -141,6 +145,7 @@ class Retransmitter(wiring.Component):
             "repeat": Out(Repeat(cells)),
             "repeat_valid": Out(1),
             "repeat_take": In(1),
+            "repeat_more": Out(1),
             "free": Out(stream.Signature(range(cells))),
             "stat_timeout": Out(1),
             "stat_failed": Out(1),
@@ -366,6 +371,13 @@ class Retransmitter(wiring.Component):
                      p.cell.eq(port.addr)]
         m.d.comb += rewinds.eq(self._back | self._expired | self._ended
                                | self._progress & now.probing)
+        # Whether more is owed to the session that was served last, if only when all is freed that
+        # was acknowledged meanwhile.
+        last, more, then = Signal.like(scan.at), Signal(), self._then
+        with m.If(self._acting & (self._does[Act.REPEATED] | (self._session == last))):
+            m.d.sync += more.eq((then.rewind | (then.again != 0))
+                                & ~(then.probing & then.probed))
+        m.d.comb += self.repeat_more.eq(more)
         with m.If(mine & (rewinds | self._progress)):
             m.d.sync += astray.eq(1)
         with m.If(mine & (rewinds | self._does[Act.FREED] & (now.again == now.held))):
@@ -389,7 +401,8 @@ class Retransmitter(wiring.Component):
                 with m.Elif(self.repeat_take):
                     m.next = "Sent"
             with m.State("Sent"):
-                m.d.comb += done.eq(1)
+                m.d.comb += [done.eq(1), self.repeat_more.eq(1)]
+                m.d.sync += last.eq(scan.at)
                 with m.If(self._does[Act.REPEATED]):
                     m.next = "Settle"
             with m.State("Settle"):

