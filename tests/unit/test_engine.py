@@ -94,8 +94,8 @@ def rows_of(packets):
 def test_tlps_cross_both_ways(width, split):
     rng = random.Random(seed())
     dut = Pair(width, split=split)
-    down = [write(rng, rng.randrange(ROWS)) for _ in range(60)]
-    up = [write(rng, rng.randrange(ROWS)) for _ in range(60)]
+    down = [write(rng, rng.randrange(ROWS)) for _ in range(40)]
+    up = [write(rng, rng.randrange(ROWS)) for _ in range(40)]
     at_box, at_host, events, host, box = [], [], [], {}, {}
 
     async def feed(ctx):

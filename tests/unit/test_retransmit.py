@@ -61,6 +61,7 @@ class Peers:
         self.repeats = []                      # (session, cell, probe)
         self.waits = []                        # (session, units, cycles)
         self.freed, self.stores, self.voided = [], 0, 0
+        self.more = 0                          # new frames had to wait in the last cycle
         self.asked = None                      # of which session and epoch is what waits at acked
 
     async def cycle(self, ctx, *, take=False):
@@ -74,17 +75,22 @@ class Peers:
             session = ctx.get(dut.acked.payload.session)
             self.asked = session, self.of[session].epoch
         _, _, *looks, wait, free, cell, taken, repeat, acked, ack, opened, session, store, stored, \
-            timeout, failed, called = await ctx.tick().sample(
+            timeout, failed, called, more = await ctx.tick().sample(
                 dut.sending, dut.about, dut.receiving, dut.unacked, dut.given_up, dut.asked,
                 dut.failed, dut.wait,
                 dut.free.valid & dut.free.ready, dut.free.payload,
                 dut.repeat_valid & dut.repeat_take, dut.repeat,
                 dut.acked.valid & dut.acked.ready, dut.acked.payload,
                 dut.open.valid & dut.open.ready, dut.open.payload,
-                dut.stored_strobe, dut.stored, dut.stat_timeout, dut.stat_failed, dut._session)
+                dut.stored_strobe, dut.stored, dut.stat_timeout, dut.stat_failed, dut._session,
+                dut.repeat_more)
         ctx.set(dut.repeat_take, 0)
         self.wait = wait
         self._look(*looks)
+        if self.repeats:  # no new frame may come between those of a session
+            s = self.of[self.repeats[-1][0]]
+            assert more or s.probing or not s.owes
+        self.more = more
         if free:
             self._free(cell)
         if taken:
@@ -475,6 +481,7 @@ class Traffic:
         for s in peers.of:
             assert not s.owes, "not sent again"
             assert s.probed or not s.probing
+        assert not peers.more, "new frames wait for nothing"
         for session, s in enumerate(peers.of):
             await peers.acknowledge(ctx, session, len(s.kept))
         await self.run(ctx, 12 * len(peers.owner) + 4 * len(peers.of) + 50)

@@ -25,6 +25,18 @@ LOOK_NS = 100_000
 PATIENCE_NS = 30_000_000
 #: With resets, a run is over when nothing came for so long after the last TLP was made.
 PAUSE_NS = 3_000_000
+#: Samples of lines that are idle, and their distance, which is shorter than a frame. What they
+#: delivered before has been counted then.
+IDLE, IDLE_NS = 10, 500
+
+
+async def quiet(dut):
+    """Whether nothing is under way, and nothing was for the last samples."""
+    for _ in range(IDLE):
+        if not int(dut.idle.value):
+            return False
+        await Timer(IDLE_NS, "ns")
+    return bool(int(dut.idle.value))
 
 
 class Run:
@@ -90,7 +102,7 @@ class Run:
                 made = sum(self.read(f"{end}_made") for end in ENDS)
                 # What was under way at a reset does not come.
                 done = made == most and now - since > PAUSE_NS if reboots else taken >= most
-                if done and self.read("idle"):
+                if done and await quiet(self.dut):
                     return
                 failed = [end for end in ENDS if self.read(f"{end}_failed")]
                 if failed and not reboots or now - since > PATIENCE_NS:

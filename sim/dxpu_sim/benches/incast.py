@@ -17,7 +17,7 @@ from cocotb.utils import get_sim_time
 
 from dxpu_sim.hdl.incast_bench import SETTINGS, IncastBench
 
-from .faults import LOOK_NS, PATIENCE_NS
+from .faults import LOOK_NS, PATIENCE_NS, quiet
 
 
 @cocotb.test()
@@ -53,7 +53,7 @@ async def _finish(dut, most, result):
             progress.write(f"{taken}\n")
             if taken != before:
                 before, since = taken, now
-            if taken >= most and int(dut.idle.value):
+            if taken >= most and await quiet(dut):
                 return
             if int(dut.failed.value) or now - since > PATIENCE_NS:
                 result["stuck"] = ("a session has failed" if int(dut.failed.value) else
