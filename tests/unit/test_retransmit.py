@@ -155,7 +155,7 @@ class Peers:
         s.tries += 1
         if s.tries == TRANSMISSIONS:
             s.tries, s.tried, s.path = 0, s.tried + 1, (s.path + 1) % self._paths
-        assert failed == (s.tried == self._paths)
+        assert failed == (s.tried == max(2, self._paths))
         if failed:
             s.failed = True
             s.end()

@@ -77,7 +77,8 @@ class Retransmitter(wiring.Component):
     acknowledged. After a NAK all that are left are repeated. When nothing was acknowledged for the
     time of ``wait`` the oldest is repeated, as a probe; once it is acknowledged, so are the others.
     Each time that fails the wait doubles. After :data:`TRANSMISSIONS` of them the next path is
-    taken; when none is left the session has failed: its frames are given up, and nothing happens
+    taken, or if there is only one the same once more: an Ethernet switch that is full may drop so
+    many. When none is left the session has failed: its frames are given up, and nothing happens
     until it is opened again.
 
     A frame that is stored while others are to be repeated is repeated behind them, as it went
@@ -128,6 +129,7 @@ class Retransmitter(wiring.Component):
     def __init__(self, *, sessions, paths, cells):
         self._sessions, self._paths, self._cells = sessions, paths, cells
         self._amount, number = range(cells + 1), range(sessions)
+        self._rounds = max(2, paths)  # times that a path is taken
         self._sweep = Sweep(count=sessions)
         super().__init__({
             "wait": In(16, init=488),
@@ -157,7 +159,7 @@ class Retransmitter(wiring.Component):
             "held": self._amount, "due": self._amount, "head": cell, "tail": cell,
             "about": About(paths),
             # Waits that have ended, paths that were tried, and what is left of this wait.
-            "tries": range(TRANSMISSIONS), "tried": range(max(2, paths)),
+            "tries": range(TRANSMISSIONS), "tried": range(self._rounds),
             "left": range((1 << 16 + TRANSMISSIONS - 1) + self._sweep.step),
             "probing": 1,  # nothing was acknowledged since the last wait ended
             **self._fields(),
@@ -249,7 +251,7 @@ class Retransmitter(wiring.Component):
             self._back.eq(counts & acked.back),
             over.eq(does[Act.CALLED] & (self.wait != 0) & self._waits(now)
                     & (now.held != now.due) & (now.left <= self._sweep.step)),
-            failing.eq(over & (now.tries == TRANSMISSIONS - 1) & (now.tried == self._paths - 1)),
+            failing.eq(over & (now.tries == TRANSMISSIONS - 1) & (now.tried == self._rounds - 1)),
             self._expired.eq(over & ~failing),
             self._ended.eq(does[Act.OPEN] | failing),
             self.stat_failed.eq(failing),
