@@ -30,7 +30,7 @@ wreduce
 techmap -map {rules}
 opt_clean
 synth_ecp5 -top top -run begin:map_luts
-# Instead of `abc9`: a tenth less area, and the carry chains are short.
+# Instead of `abc9`: a little less area. It knows nothing of delays.
 abc -lut 4
 clean
 synth_ecp5 -top top -run map_cells: -json {netlist}
