@@ -10,6 +10,7 @@ from dxpu.fabric.contexts import UNIT, Sweep
 from dxpu.fabric.packetizer import Packetizer
 from dxpu.fabric.replay import ReplayMemory, cells_for
 from dxpu.fabric.retransmit import TRANSMISSIONS, Retransmitter
+from dxpu.fabric.selective import SelectiveRetransmitter
 from dxpu.fabric.types import EPOCH_BITS
 from dxpu_sim.testbench import (
     check_stream, collect_packets, count_pulses, seed, simulate,
@@ -237,6 +238,43 @@ def test_a_nak_repeats_everything_that_is_left_in_order():
             assert ctx.get(dut.unacked) == unacked
 
     simulate(dut, process, background=[check_stream(dut.free, "free")])
+
+
+@pytest.mark.parametrize("variant", [Retransmitter, SelectiveRetransmitter])
+@pytest.mark.parametrize("gap", [0, 1])
+def test_frames_that_end_in_a_row_are_all_kept(variant, gap):
+    """Three in consecutive cycles, or in every other one, at each phase of the other work."""
+    dut, given, repeats = variant(sessions=2, paths=1, cells=16, in_a_row=4), [], []
+
+    async def process(ctx):
+        await ctx.tick().repeat(4)
+        for cell in range(15):
+            ctx.set(dut.stored, dict(session=cell % 2, cell=cell))
+            ctx.set(dut.stored_strobe, 1)
+            await ctx.tick()
+            if gap or cell % 3 == 2:
+                ctx.set(dut.stored_strobe, 0)
+                await ctx.tick().repeat(gap if cell % 3 != 2 else 9 + cell // 3)
+        for session in range(2):
+            ctx.set(dut.receiving, session)
+            given.append(ctx.get(dut.unacked))
+            ctx.set(dut.acked.payload, dict(session=session, back=1))
+            ctx.set(dut.acked.valid, 1)
+            await ctx.tick().until(dut.acked.ready)
+        ctx.set(dut.acked.valid, 0)
+        while len(repeats) < 15:
+            await ctx.tick().until(dut.repeat_valid)
+            repeats.append((ctx.get(dut.repeat.session), ctx.get(dut.repeat.cell)))
+            for strobe in (dut.repeat_take, getattr(dut, "resent_strobe", None)):
+                if strobe is not None:
+                    ctx.set(strobe, 1)
+                    await ctx.tick()
+                    ctx.set(strobe, 0)
+
+    simulate(dut, process)
+    assert given == [8, 7]
+    for session in range(2):
+        assert [c for s, c in repeats if s == session] == list(range(session, 15, 2))
 
 
 def test_waits_double_then_the_path_changes_then_the_session_fails():

@@ -143,7 +143,10 @@ class FabricEngine(wiring.Component):
         self._link = Link(rows=rows, peers=peers, streams=streams, paths=paths, frames=cells,
                           selective=selective)
         self._retransmitter = (SelectiveRetransmitter if selective else Retransmitter)(
-            sessions=sessions, paths=paths, cells=cells)
+            sessions=sessions, paths=paths, cells=cells,
+            # The smallest frame has 44 bytes. While a long one leaves two more are got ready, so
+            # three may end in a row, unless each takes three beats or more.
+            in_a_row=1 if width <= 128 else 4)
         self._keeper = SessionKeeper(peers=peers, streams=streams, paths=paths, pause=pause,
                                      block=block)
         self._flow = flow

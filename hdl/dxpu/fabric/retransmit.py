@@ -4,7 +4,7 @@ Ref: docs/architecture.md, "Retransmission"
 """
 
 from amaranth import *
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, enum, fifo, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -85,14 +85,17 @@ class Retransmitter(wiring.Component):
     before them.
 
     All that is known of a session is a word in distributed RAM. One session is acted upon in every
-    other cycle; what was stored goes first, and is known three cycles after the strobe. After a
-    reset it takes a cycle for each session until anything may be stored or looked up.
+    other cycle; what was stored goes first, and is known three cycles after the strobe (if several
+    were stored in a row, two more for each). After a reset it takes a cycle for each session until
+    anything may be stored or looked up.
 
     Parameters
     ----------
     sessions, paths : int
     cells : int
         Of the replay memory.
+    in_a_row : int
+        Frames that may be stored in consecutive cycles.
 
     Members
     -------
@@ -102,7 +105,8 @@ class Retransmitter(wiring.Component):
     open : stream of numbers of sessions
         Give up all frames, and begin anew.
     stored : :class:`Stored`, ``stored_strobe`` : 1
-        A frame is on its way for the first time. At most one in four cycles.
+        A frame is on its way for the first time. At most one in three cycles, but ``in_a_row`` of
+        them may come at once where as many times three cycles follow.
     acked : stream of :class:`Acknowledged`
         No more than are unacknowledged. One that waits while its session ends counts for nothing.
     sending, about : number of a session, :class:`About`
@@ -126,8 +130,9 @@ class Retransmitter(wiring.Component):
         Pulse: a session failed.
     """
 
-    def __init__(self, *, sessions, paths, cells):
+    def __init__(self, *, sessions, paths, cells, in_a_row=1):
         self._sessions, self._paths, self._cells = sessions, paths, cells
+        self._in_a_row = in_a_row
         self._amount, number = range(cells + 1), range(sessions)
         self._rounds = max(2, paths)  # times that a path is taken
         self._sweep = Sweep(count=sessions)
@@ -217,11 +222,7 @@ class Retransmitter(wiring.Component):
     def _choose(self, m, words, asks):
         """What is done next; ``asks`` are wishes and their sessions, the first come first."""
         m.submodules.sweep = sweep = self._sweep
-        latched, stored = self._stored, Signal()
-        with m.If(self.stored_strobe):
-            m.d.sync += [latched.eq(self.stored), stored.eq(1)]
-        with m.Elif(self._does[Act.STORED]):
-            m.d.sync += stored.eq(0)
+        stored = self._keep(m)
         m.d.comb += [
             words.at[0].eq(self._session), self._now.eq(words.word[0]),
             words.put.eq(self._acting), words.where.eq(self._session), words.new.eq(self._then),
@@ -229,13 +230,30 @@ class Retransmitter(wiring.Component):
             *(does.eq(self._acting & (self._act == act)) for act, does in self._does.items()),
         ]
         m.d.sync += self._acting.eq(0)
-        asks = {Act.STORED: (stored, latched.session), **asks,
+        asks = {Act.STORED: (stored, self._stored.session), **asks,
                 Act.CALLED: (sweep.valid, sweep.session)}
         with m.If(~self._acting & words.ready):
             for n, (act, (wish, session)) in enumerate(asks.items()):
                 with (m.If if n == 0 else m.Elif)(wish):
                     m.d.sync += [self._acting.eq(1), self._act.eq(act),
                                  self._session.eq(session)]
+
+    def _keep(self, m):
+        """The frame that was stored, until that is written down; returns whether there is one."""
+        kept, valid, done = self._stored, Signal(), self._does[Act.STORED]
+        if self._in_a_row == 1:
+            with m.If(self.stored_strobe):
+                m.d.sync += [kept.eq(self.stored), valid.eq(1)]
+            with m.Elif(done):
+                m.d.sync += valid.eq(0)
+            return valid
+        m.submodules.arrivals = arrivals = fifo.SyncFIFO(
+            width=len(Value.cast(kept)), depth=self._in_a_row)
+        m.d.comb += [
+            arrivals.w_data.eq(self.stored), arrivals.w_en.eq(self.stored_strobe),
+            kept.eq(arrivals.r_data), valid.eq(arrivals.r_rdy), arrivals.r_en.eq(done),
+        ]
+        return valid
 
     def _happens(self, m):
         """What becomes of the session's word, and who looks for work because of it."""
