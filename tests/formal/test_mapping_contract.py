@@ -155,7 +155,7 @@ class CommitContract(wiring.Component):
     Commands and fence are free in every cycle; a command holds while the table is busy. One
     symbolic row is watched. Never a mix of old and new; no change without ``committed`` and no
     ``committed`` without its command; nothing under a fence; nothing twice for one operation; no
-    row is bound that was draining as long as its command was judged.
+    row is bound that was draining as long as its command was judged. Who looks at it sees it.
     """
 
     command: In(Binding)
@@ -178,7 +178,7 @@ class CommitContract(wiring.Component):
             dut.command.strobe.eq(self.strobe), dut.command.row.eq(self.target),
             dut.command.epoch.eq(self.epoch), dut.command.binding.eq(self.command),
             dut.fence.strobe.eq(self.raise_fence), dut.fence.epoch.eq(self.fence),
-            dut.draining.eq(self.draining),
+            dut.draining.eq(self.draining), dut.looked.eq(self.watched),
         ]
         started, stable = Signal(), Signal(Value.cast(self.command).shape().width + 6 + 32)
         chosen, busy = Signal(range(ROWS)), Signal()
@@ -206,6 +206,8 @@ class CommitContract(wiring.Component):
             m.d.sync += [command.eq(self.command), target.eq(self.target),
                          fenced.eq(self.epoch < dut.fence_epoch)]
 
+        with m.If(~dut.busy):
+            m.d.comb += Assert(Value.cast(dut.shown) == Value.cast(row))
         changed = Signal()
         m.d.comb += changed.eq(started & (Value.cast(row) != Value.cast(before)))
         whole = Signal(Binding)
@@ -263,7 +265,7 @@ class Torn(RowCommit):
         m.submodules.inner = inner = RowCommit(rows=ROWS, with_slot=True)
         for name in self.signature.members:
             source, sink = getattr(inner, name), getattr(self, name)
-            if name in ("command", "draining", "fence"):
+            if name in ("command", "draining", "fence", "looked"):
                 source, sink = sink, source
             m.d.comb += sink.eq(source)
         late = Signal(data.ArrayLayout(Binding, ROWS))

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from amaranth import Value
+from amaranth import ResetInserter, Signal, Value
 
 from dxpu.csr import markdown
 from dxpu.mapping import (
@@ -648,6 +648,37 @@ def test_a_row_does_not_change_before_its_commit():
 
     simulate(dut, bench, background=[watch.run])
     assert len(watch.events) == 1
+
+
+@pytest.mark.parametrize("kind", [HostTable, BoxTable])
+def test_a_binding_needs_a_path_that_there_is(kind):
+    dut = kind(paths=2)
+    manager = Manager(dut)
+
+    async def bench(ctx):
+        assert await manager.commit(ctx, {**BIND, "paths": 0x8004}) == CommitCode.BAD_TARGET
+        assert await manager.commit(ctx, {**BIND, "paths": 0x8002}) == CommitCode.DONE
+        assert (await manager.row(ctx, 1))["paths"] == 0x8002
+
+    simulate(dut, bench)
+
+
+def test_a_reset_forgets_the_rows():
+    again, dut = Signal(), HostTable(ports=2)
+    manager = Manager(dut)
+
+    async def bench(ctx):
+        before = await manager.row(ctx, 1)
+        assert await manager.commit(ctx, BIND) == CommitCode.DONE
+        assert await manager.row(ctx, 1) != before
+        ctx.set(again, 1)
+        await ctx.tick()
+        ctx.set(again, 0)
+        assert await manager.row(ctx, 1) == before
+        old = {**BIND, "generation": (BIND["generation"] - 1) % 65536, "operation_id": 77}
+        assert await manager.commit(ctx, old) == CommitCode.DONE
+
+    simulate(ResetInserter(again)(dut), bench)
 
 
 @pytest.mark.parametrize("kind", ["host", "box"])

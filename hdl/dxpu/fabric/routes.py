@@ -150,6 +150,7 @@ class Routes(wiring.Component):
         place, found, there = Signal(6), Signal.like(self._session), Signal()
         moves = ~(self._selects & self.hold)
         session, known = find_session(self.peers, self._streams, row.node, row.stream)
+        chosen = Array(self.rows)[place]
         m.d.comb += [place.eq(asked.row), found.eq(session), there.eq(known),
                      self.sending.eq(self._session)]
         with m.If(moves & ~(self._idle & self.request.valid)):
@@ -162,7 +163,8 @@ class Routes(wiring.Component):
             m.d.comb += found.eq(self.looked)
         with m.If(moves):
             m.d.sync += [
-                row.eq(Array(self.rows)[place]), who.eq(self._granted), number.eq(place),
+                row.eq(chosen), row.paths.eq(chosen.paths[:self._paths]),
+                who.eq(self._granted), number.eq(place),
                 self._session.eq(found), self._known.eq(there), self._asker.eq(who),
                 self._row.eq(row), self._row_number.eq(number),
             ]
@@ -216,7 +218,7 @@ class Routes(wiring.Component):
                 ]
                 with m.If(asked.direct):
                     m.d.sync += [row.slot.eq(asked.dst_slot), row.local_slot.eq(asked.src_slot),
-                                 row.paths.eq(asked.paths)]
+                                 row.paths.eq(asked.paths[:self._paths])]
                 if self._selective:  # in the cycle of `next`: that is its ACK
                     m.d.sync += route.word.eq(self.word)
                 with m.If(selected):

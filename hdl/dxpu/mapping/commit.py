@@ -2,14 +2,13 @@
 
 from amaranth import *
 from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import (
     Binding, CommitCode, CommitCommand, FenceUpdate, RowChange, RowEvent,
 )
 from dxpu.mapping.windows import check_rows
-from dxpu.priority import one_hot_mux
-
 __all__ = ["RowCommit"]
 
 
@@ -36,12 +35,17 @@ class RowCommit(wiring.Component):
     FENCED. Five cycles pass from ``command.strobe`` to ``code``, the new row and ``committed``, all
     in the same cycle; one command at a time.
 
+    The rows are in flip-flops for those who need all at once, and once more in distributed RAM for
+    those who look at one of them, which are software and the rules.
+
     Parameters
     ----------
     rows : int
         1 to 32.
     with_slot : bool
         The target has a slot, which must not be 0 (host table).
+    paths : int
+        Paths that there are, 1 to 16; the target must have one of them.
 
     Members
     -------
@@ -54,6 +58,8 @@ class RowCommit(wiring.Component):
         at in the second cycle after ``command.strobe``; to stop the next command in any case, it
         must be high from the second cycle after ``committed.strobe`` on.
     rows : Out array of :class:`Binding`
+    looked, shown : In(range(rows)), Out :class:`Binding`
+        That row, in the same cycle; not while ``busy``.
     busy : Out(1)
         From the cycle of the strobe until ``code`` is there.
     code, code_row, code_operation_id : Out
@@ -63,15 +69,17 @@ class RowCommit(wiring.Component):
         One pulse for each command by result; ``refused`` is any code but DONE and FENCED.
     """
 
-    def __init__(self, *, rows, with_slot):
+    def __init__(self, *, rows, with_slot, paths=16):
         self._count = check_rows("rows", rows)
-        self._with_slot = bool(with_slot)
+        self._with_slot, self._paths = bool(with_slot), paths
         super().__init__({
             "command": In(CommitCommand),
             "fence": In(FenceUpdate),
             "fence_epoch": Out(32),
             "draining": In(rows),
             "rows": Out(data.ArrayLayout(Binding, rows)),
+            "looked": In(range(rows)),
+            "shown": Out(Binding),
             "busy": Out(1),
             "code": Out(CommitCode),
             "code_row": Out(6),
@@ -99,8 +107,9 @@ class RowCommit(wiring.Component):
 
         m.d.sync += [
             chosen.eq(Cat(command.row == n for n in range(self._count))),
-            old.eq(one_hot_mux(chosen, list(self.rows))),
+            old.eq(self.shown),
         ]
+        kept = self._keep(m, chosen)
         self._look(m, facts, command, old, chosen)
         m.d.comb += self._stats(decided, code, write)
         with m.If(judged):
@@ -119,24 +128,40 @@ class RowCommit(wiring.Component):
                     new.used == old.used, RowChange.UPDATED,
                     Mux(new.used, RowChange.BOUND, RowChange.RELEASED))),
             ]
-            for n in range(self._count):
+            m.d.comb += kept.en.eq(write)
+            for n, row in enumerate(self.rows):
                 with m.If(write & chosen[n]):
-                    row = self.rows[n]
-                    m.d.sync += [row.used.eq(new.used), row.generation.eq(new.generation),
-                                 row.operation_id.eq(new.operation_id)]
-                    with m.If(new.used):
-                        m.d.sync += row.eq(new)
+                    m.d.sync += row.eq(kept.data)
+        with m.If(new.used):
+            m.d.comb += kept.data.eq(new)
+        with m.Else():
+            m.d.comb += [kept.data.eq(old), kept.data.used.eq(0),
+                         kept.data.generation.eq(new.generation),
+                         kept.data.operation_id.eq(new.operation_id)]
 
         with m.If(self.fence.strobe & (self.fence.epoch > self.fence_epoch)):
             m.d.sync += self.fence_epoch.eq(self.fence.epoch)
         return m
+
+    def _keep(self, m, chosen):
+        """The rows in a memory; returns its write port, at the row of the command."""
+        m.submodules.kept = kept = Memory(shape=Binding, depth=self._count, init=[])
+        write, read = kept.write_port(), kept.read_port(domain="comb")
+        known = Signal(self._count)     # since reset: the memory knows nothing of that
+        m.d.sync += known.eq(known | Mux(write.en, chosen, 0))
+        m.d.comb += [
+            write.addr.eq(self.command.row),
+            read.addr.eq(Mux(self.busy, self.command.row, self.looked)),
+            self.shown.eq(Mux(known.bit_select(read.addr, 1), read.data, 0)),
+        ]
+        return write
 
     def _look(self, m, facts, command, old, chosen):
         """Compare the command with the row and the fence."""
         new = command.binding
         age = Signal(16)
         m.d.comb += age.eq(new.generation - old.generation)
-        peer_ok = new.node.any() & ~new.node.all() & new.paths.any()
+        peer_ok = new.node.any() & ~new.node.all() & new.paths[:self._paths].any()
         if self._with_slot:
             peer_ok &= new.slot.any()
         same_operation = new.operation_id == old.operation_id

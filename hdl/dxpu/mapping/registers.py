@@ -50,17 +50,17 @@ def _common(kind, rows, peer):
 def _binding(peer, *fields):
     return (
         Register("state", (
-            Field("used", 1, "ro", doc="The row is bound."),
+            Field("used", 1, "mem", doc="The row is bound."),
             *fields,
-            Field("stream", 4, "ro", offset=4, doc="Stream of the binding."),
-            Field("slot", 8, "ro", doc="Slot of the box, from 1."),
-            Field("node", 12, "ro", doc=f"Node of the {peer}.")),
+            Field("stream", 4, "mem", offset=4, doc="Stream of the binding."),
+            Field("slot", 8, "mem", doc="Slot of the box, from 1."),
+            Field("node", 12, "mem", doc=f"Node of the {peer}.")),
             "Who the row is bound to; a released row keeps the last peer."),
         Register("binding", (
-            Field("paths", 16, "ro", doc="Bit n set: path n may be used."),
-            Field("generation", 16, "ro", doc="Generation of the row.")),
+            Field("paths", 16, "mem", doc="Bit n set: path n may be used."),
+            Field("generation", 16, "mem", doc="Generation of the row.")),
             "Paths and generation of the row."),
-        word("operation_id", "ro", "Operation that made the row what it is; 0: none since reset."),
+        word("operation_id", "mem", "Operation that made the row what it is; 0: none since reset."),
     )
 
 
@@ -92,7 +92,7 @@ def host_block(ports=8):
 
 def box_block(slots=8):
     """Registers of :class:`~dxpu.mapping.BoxTable`."""
-    valid = Field("valid", 1, "ro", doc="A GPU is in the slot.")
+    valid = Field("valid", 1, "mem", doc="A GPU is in the slot.")
     return Block("box_table", (
         *_common(1, slots, "host"),
         Rows("row", slots, _binding("host", valid), "Row n is slot n + 1.", stride=64,

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dxpu.csr import RegisterFile, RegisterPort, connect_ports
 from dxpu.mapping.commit import RowCommit
@@ -39,6 +40,8 @@ class HostTable(wiring.Component):
     lookups : int
         Independent lookup pipelines, 1 or more.
     shared : bool
+    paths : int
+        Of :class:`~dxpu.mapping.RowCommit`.
 
     Members
     -------
@@ -54,8 +57,8 @@ class HostTable(wiring.Component):
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
     """
 
-    def __init__(self, *, ports=8, lookups=2, shared=False):
-        self._ports = check_rows("ports", ports)
+    def __init__(self, *, ports=8, lookups=2, shared=False, paths=16):
+        self._ports, self.paths = check_rows("ports", ports), paths
         if not isinstance(lookups, int) or lookups < 1:
             raise ValueError(f"lookups must be a positive integer, not {lookups!r}")
         self._lookups, self._shared = lookups, shared
@@ -94,8 +97,8 @@ class HostTable(wiring.Component):
 
         file, commit = _managed(m, self, self._ports, with_slot=True)
         m.submodules.memory = memory = WindowMemory(ports=self._ports, block=self.block)
-        m.d.comb += [memory.config.eq(self.config), memory.place.eq(file.place),
-                     file.found.eq(memory.value)]
+        m.d.comb += [memory.config.eq(self.config), memory.place.eq(file.place)]
+        _show_registers(m, file, commit.shown, others=memory.value)
         for n, (row, binding, w) in enumerate(zip(self.rows, commit.rows, follower.windows,
                                                   strict=True)):
             _show_binding(m, row, binding)
@@ -111,7 +114,6 @@ class HostTable(wiring.Component):
                 row.io_base.eq(Cat(C(0, 12), w.io_base)),
                 row.io_limit.eq(Cat(C(0xfff, 12), w.io_limit)),
             ]
-            _show_registers(m, file.row[n], row)
         return m
 
 
@@ -126,6 +128,8 @@ class BoxTable(wiring.Component):
     ----------
     slots : int
         1 to 32.
+    paths : int
+        Of :class:`~dxpu.mapping.RowCommit`.
 
     Members
     -------
@@ -140,8 +144,8 @@ class BoxTable(wiring.Component):
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
     """
 
-    def __init__(self, *, slots=8):
-        self._slots = check_rows("slots", slots)
+    def __init__(self, *, slots=8, paths=16):
+        self._slots, self.paths = check_rows("slots", slots), paths
         self.block = box_block(slots)
         super().__init__({
             "valid": In(slots),
@@ -157,23 +161,22 @@ class BoxTable(wiring.Component):
         file, commit = _managed(m, self, self._slots, with_slot=False)
         for n, (row, binding) in enumerate(zip(self.rows, commit.rows, strict=True)):
             _show_binding(m, row, binding)
-            m.d.comb += [
-                row.valid.eq(self.valid[n]),
-                row.slot.eq(n + 1),
-                file.row[n].state.valid.eq(row.valid),
-            ]
-            _show_registers(m, file.row[n], row)
+            m.d.comb += [row.valid.eq(self.valid[n]), row.slot.eq(n + 1)]
+        looked = commit.looked
+        _show_registers(m, file, commit.shown, valid=self.valid.bit_select(looked, 1),
+                        slot=looked + 1)
         return m
 
 
 def _managed(m, table, count, *, with_slot):
     """The registers and the commit engine of ``table``, connected."""
     m.submodules.file = file = RegisterFile(table.block)
-    m.submodules.commit = commit = RowCommit(rows=count, with_slot=with_slot)
+    m.submodules.commit = commit = RowCommit(rows=count, with_slot=with_slot, paths=table.paths)
     connect_ports(m, wiring.flipped(table.bus), file.bus)
     binding = commit.command.binding
     m.d.comb += [
         file.stall.eq(commit.busy),
+        commit.looked.eq(file.place // _rows(file).stride),
         commit.draining.eq(table.draining),
         file.fence_epoch.value.eq(commit.fence_epoch),
         commit.fence.strobe.eq(file.fence_epoch.written),
@@ -203,12 +206,22 @@ def _show_binding(m, row, binding):
         m.d.comb += row[name].eq(binding[name])
 
 
-def _show_registers(m, registers, row):
-    """Fill the registers of :func:`dxpu.mapping.registers._binding`."""
-    m.d.comb += [
-        *(getattr(registers.state, name).eq(row[name])
-          for name in ("used", "stream", "slot", "node")),
-        registers.binding.paths.eq(row.paths),
-        registers.binding.generation.eq(row.generation),
-        registers.operation_id.value.eq(row.operation_id),
-    ]
+def _rows(file):
+    """Description of the rows of a table's registers."""
+    return next(e for e in file.block.entries if e.name == "row")
+
+
+def _show_registers(m, file, binding, *, others=0, **fields):
+    """Fill the registers of :func:`dxpu.mapping.registers._binding`, of the row that is looked at,
+    from ``fields`` and the ``binding``; ``others`` are what the other registers read as."""
+    rows = _rows(file)
+    m.d.comb += file.found.eq(others)
+    with m.Switch(file.place[:exact_log2(rows.stride)]):
+        for register in rows.registers:
+            if register.name in ("state", "binding", "operation_id"):
+                with m.Case(register.address):
+                    m.d.comb += file.found.eq(0)
+                    for f in register.fields:
+                        name = "operation_id" if f.name == "value" else f.name
+                        m.d.comb += file.found[f.offset:f.offset + f.width].eq(
+                            fields[name] if name in fields else binding[name])
