@@ -7,12 +7,41 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
 
 from dxpu.mapping import (
-    Binding, CommitCode, Lookup, LookupKind, LookupRequest, LookupResult, PortWindows, RowChange,
-    RowCommit,
+    Binding, CommitCode, ConfigUpdate, Lookup, LookupKind, LookupRequest, LookupResult, PortWindows,
+    RowChange, RowCommit, WindowFollower,
 )
+from dxpu.mapping.lookup import SharedLookup
+from dxpu.mapping.windows import WindowPairs
 from dxpu_sim.formal import ProofFailed, prove
 
 PORTS = 4
+
+
+def search(m, windows, request, name="found"):
+    """The reference: ask one port after the other, stop at the first that claims."""
+    found, done = Signal(LookupResult, name=name), C(0, 1)
+    value = request.value
+    for n, w in enumerate(windows):
+        address = value[32:].any(), value[:32]
+        memory = ~address[0] & (address[1] >= Cat(C(0, 20), w.memory_base)) & (
+            address[1] <= Cat(C(0xfffff, 20), w.memory_limit))
+        prefetch = (value >= Cat(C(0, 20), w.prefetch_base)) & (
+            value <= Cat(C(0xfffff, 20), w.prefetch_limit))
+        port = address[1]
+        io = (port >= Cat(C(0, 12), w.io_base)) & (port <= Cat(C(0xfff, 12), w.io_limit))
+        bus = (value[:8] >= w.secondary) & (value[:8] <= w.subordinate) & (w.secondary != 0)
+        claims = Signal(name=f"{name}_claims_{n}")
+        with m.Switch(request.kind):
+            with m.Case(LookupKind.MEMORY):
+                m.d.comb += claims.eq((memory | prefetch) & w.memory_enable)
+            with m.Case(LookupKind.IO):
+                m.d.comb += claims.eq(io & w.io_enable)
+            with m.Case(LookupKind.BUS):
+                m.d.comb += claims.eq(bus)
+        with m.If(claims & ~done):
+            m.d.comb += [found.hit.eq(1), found.port.eq(n)]
+        done = done | claims
+    return found
 
 
 class LookupContract(wiring.Component):
@@ -32,33 +61,6 @@ class LookupContract(wiring.Component):
         super().__init__()
         self._design = design
 
-    def _search(self, m):
-        """The reference: ask one port after the other, stop at the first that claims."""
-        found, done = Signal(LookupResult), C(0, 1)
-        value = self.request.value
-        for n in range(PORTS):
-            w = self.windows[n]
-            address = value[32:].any(), value[:32]
-            memory = ~address[0] & (address[1] >= Cat(C(0, 20), w.memory_base)) & (
-                address[1] <= Cat(C(0xfffff, 20), w.memory_limit))
-            prefetch = (value >= Cat(C(0, 20), w.prefetch_base)) & (
-                value <= Cat(C(0xfffff, 20), w.prefetch_limit))
-            port = address[1]
-            io = (port >= Cat(C(0, 12), w.io_base)) & (port <= Cat(C(0xfff, 12), w.io_limit))
-            bus = (value[:8] >= w.secondary) & (value[:8] <= w.subordinate) & (w.secondary != 0)
-            claims = Signal(name=f"claims_{n}")
-            with m.Switch(self.request.kind):
-                with m.Case(LookupKind.MEMORY):
-                    m.d.comb += claims.eq((memory | prefetch) & w.memory_enable)
-                with m.Case(LookupKind.IO):
-                    m.d.comb += claims.eq(io & w.io_enable)
-                with m.Case(LookupKind.BUS):
-                    m.d.comb += claims.eq(bus)
-            with m.If(claims & ~done):
-                m.d.comb += [found.hit.eq(1), found.port.eq(n)]
-            done = done | claims
-        return found
-
     def elaborate(self, platform):
         m = Module()
         m.submodules.dut = dut = self._design(ports=PORTS)
@@ -73,7 +75,7 @@ class LookupContract(wiring.Component):
             m.d.comb += Assume(self.valid & (Value.cast(self.request) == Value.cast(offered)))
 
         # What is under way: at most two, oldest first.
-        found = self._search(m)
+        found = search(m, self.windows, self.request)
         asked, taken = dut.request.valid & dut.request.ready, dut.result.valid & self.ready
         queue, count = Signal(data.ArrayLayout(LookupResult, 3)), Signal(range(4))
         level = count - taken
@@ -144,6 +146,106 @@ class Forgetful(Lookup):
         with m.If(held):
             m.d.sync += self.result.valid.eq(0)
         return m
+
+
+class SharedContract(wiring.Component):
+    """Whoever asks gets one result for each request, and that no later than all that is under way
+    takes; for the first of them it is that of a search from port 0 upwards, in windows that do not
+    change meanwhile.
+
+    Ports are configured by free updates, an odd number of them; who asks what, and when, is free,
+    and so is when results are taken.
+    """
+
+    COUNT = 3
+    #: Cycles of a search that finds nothing, until the next one begins; one may be before it.
+    LONGEST = (COUNT + 1) // 2 + 1
+
+    update: In(ConfigUpdate)
+    request: In(data.ArrayLayout(LookupRequest, 2))
+    valid: In(2)
+    ready: In(2)
+
+    def __init__(self, design=SharedLookup):
+        super().__init__()
+        self._design = design
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self._design(ports=self.COUNT, lookups=2)
+        m.submodules.follower = follower = WindowFollower(ports=self.COUNT)
+        update, age = Signal(ConfigUpdate), Signal(4)
+        m.d.sync += age.eq(age + (age != 15))
+        m.d.comb += [
+            update.eq(self.update),
+            update.strobe.eq(self.update.strobe & (age >= 2) & ~self.valid.any()),
+            follower.config.eq(update), dut.config.eq(update), dut.windows.eq(follower.windows),
+        ]
+        for n in range(2):
+            request, result = getattr(dut, f"request{n}"), getattr(dut, f"result{n}")
+            m.d.comb += [request.valid.eq(self.valid[n]), request.p.eq(self.request[n]),
+                         result.ready.eq(self.ready[n])]
+            m.d.comb += Assume(request.p.kind.as_value() <= LookupKind.BUS.value)
+            waiting = Signal(name=f"waiting{n}")
+            offered = Signal(LookupRequest, name=f"offered{n}")
+            m.d.sync += [waiting.eq(request.valid & ~request.ready), offered.eq(request.p)]
+            with m.If(waiting):
+                m.d.comb += Assume(request.valid
+                                   & (Value.cast(request.p) == Value.cast(offered)))
+            owed, held = Signal(name=f"owed{n}"), Signal(name=f"held{n}")
+            with m.If(result.valid):
+                m.d.comb += Assert(owed)
+            if n == 0:
+                found, expected = search(m, follower.windows, request.p), Signal(LookupResult)
+                with m.If(request.valid & request.ready):
+                    m.d.sync += expected.eq(found)
+                with m.If(result.valid):
+                    m.d.comb += Assert(Value.cast(result.p) == Value.cast(expected))
+            m.d.sync += held.eq(result.valid & ~result.ready)
+            with m.If(held):
+                m.d.comb += Assert(result.valid)
+            with m.If(result.valid & result.ready):
+                m.d.sync += owed.eq(0)
+            with m.If(request.valid & request.ready):
+                m.d.comb += Assert(~owed | result.valid & result.ready)
+                m.d.sync += owed.eq(1)
+            # Nobody waits longer, but for a result of his own that is not taken.
+            late = Signal(range(2 * self.LONGEST + 2), name=f"late{n}")
+            with m.If(request.valid & ~request.ready & (~owed | result.valid & result.ready)
+                      & (age >= 2)):
+                m.d.sync += late.eq(late + 1)
+            with m.Else():
+                m.d.sync += late.eq(0)
+            m.d.comb += Assert(late < 2 * self.LONGEST)
+        return m
+
+
+class HigherFirst(SharedLookup):
+    """Mutant: of a pair the higher port is said to claim."""
+
+    def _search(self, m, asks, asked, searches, done, answer):
+        super()._search(m, asks, asked, searches, done, answer)
+        with m.If(answer.hit & (asked.kind == LookupKind.MEMORY)):
+            m.d.comb += answer.port[0].eq(1)
+
+
+class SecondHidden(SharedLookup):
+    """Mutant: the windows of every second port are not looked at."""
+
+    class PAIRS(WindowPairs):
+        def elaborate(self, platform):
+            m = super().elaborate(platform)
+            m.d.comb += self.pair[1].memory_enable.eq(0)
+            return m
+
+
+class EndsEarly(SharedLookup):
+    """Mutant: the last pair is not looked at."""
+
+    class PAIRS(WindowPairs):
+        def __init__(self, *, ports):
+            super().__init__(ports=ports)
+            self.count -= 1
 
 
 ROWS = 3
@@ -291,6 +393,16 @@ def test_lookup_agrees_with_a_search():
 def test_lookup_contract_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(LookupContract(mutant), depth=7)
+
+
+def test_shared_lookups_agree_with_a_search():
+    prove(SharedContract(), depth=8, flat=True)
+
+
+@pytest.mark.parametrize("mutant", [HigherFirst, SecondHidden, EndsEarly])
+def test_contract_of_shared_lookups_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(SharedContract(mutant), depth=8, flat=True)
 
 
 def test_rows_change_as_a_whole():

@@ -1,14 +1,31 @@
-"""Lookup of an address or a bus number in the windows of all downstream ports, at once."""
+"""Lookup of an address or a bus number in the windows of the downstream ports."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.mapping.types import LookupKind, LookupRequest, LookupResult, PortWindows
-from dxpu.mapping.windows import check_rows
-from dxpu.priority import encode, lowest_bit, round_robin
+from dxpu.mapping.types import (
+    ConfigUpdate, LookupKind, LookupRequest, LookupResult, PortWindows,
+)
+from dxpu.mapping.windows import WindowPairs, check_rows
+from dxpu.priority import encode, first_one, lowest_bit, round_robin
 
 __all__ = ["Lookup", "SharedLookup"]
+
+
+def claims_address(w, address):
+    """Whether a port with the windows ``w`` claims an address, of memory and of I/O: two bits."""
+    megabyte, page = address[20:], address[12:32]
+    low = ((megabyte[:12] >= w.memory_base) & (megabyte[:12] <= w.memory_limit)
+           & ~megabyte[12:].any())
+    high = (megabyte >= w.prefetch_base) & (megabyte <= w.prefetch_limit)
+    io = (page >= w.io_base) & (page <= w.io_limit)
+    return Cat((low | high) & w.memory_enable, io & w.io_enable)
+
+
+def claims_bus(w, number):
+    """Whether a bus number is behind a port with the windows ``w``."""
+    return (number >= w.secondary) & (number <= w.subordinate) & w.secondary.any()
 
 
 class Lookup(wiring.Component):
@@ -78,23 +95,21 @@ class Lookup(wiring.Component):
 
     def _claims(self, w, value):
         """Whether a port claims ``value`` as memory address, as I/O address, as bus number."""
-        megabyte = value[20:]
-        low = ((megabyte[:12] >= w.memory_base) & (megabyte[:12] <= w.memory_limit)
-               & ~megabyte[12:].any())
-        high = (megabyte >= w.prefetch_base) & (megabyte <= w.prefetch_limit)
-        page, number = value[12:32], value[:8]
-        io = (page >= w.io_base) & (page <= w.io_limit)
-        bus = (number >= w.secondary) & (number <= w.subordinate) & w.secondary.any()
-        return Cat((low | high) & w.memory_enable, io & w.io_enable, bus)
+        return Cat(claims_address(w, value), claims_bus(w, value[:8]))
 
 
 class SharedLookup(wiring.Component):
-    """A :class:`Lookup` for several who ask, who wait for each other only while it takes a request.
+    """Lookups for several who ask, with a fraction of the logic of a :class:`Lookup`.
 
+    A bus number is compared with those of all ports at once, an address with the windows of two
+    ports in a cycle, from the lowest on, until one claims it. Windows that change meanwhile count
+    as they were or as they are.
+
+    Latency two cycles from when a request is looked at, and one more for each two ports whose
+    windows do not claim the address; then the next one is looked at. Those who ask take turns.
     Whoever asks next has taken the last result, so nobody holds up the others by not taking one.
-    Latency two cycles from when a request is taken; one lookup of each in two cycles, one of all
-    per cycle, in turn. ``request<n>.ready`` depends combinationally on ``result<n>.ready`` and on
-    all requests.
+    ``request<n>.ready`` depends combinationally on ``result<n>.ready`` and on all requests. After a
+    reset it takes a cycle for each two ports until anything is looked up.
 
     Parameters
     ----------
@@ -104,14 +119,20 @@ class SharedLookup(wiring.Component):
 
     Members
     -------
+    config : In :class:`ConfigUpdate`
     windows : In array of :class:`PortWindows`
+        What the updates made of them. Only the bus numbers are looked at.
     request0, request1, ... : In stream of :class:`LookupRequest`
     result0, result1, ... : Out stream of :class:`LookupResult`
     """
 
+    #: What it looks at.
+    PAIRS = WindowPairs
+
     def __init__(self, *, ports, lookups):
-        self._lookup, self._count = Lookup(ports=ports), lookups
+        self._ports, self._count = check_rows("ports", ports), lookups
         super().__init__({
+            "config": In(ConfigUpdate),
             "windows": In(data.ArrayLayout(PortWindows, ports)),
             **{f"request{n}": In(stream.Signature(LookupRequest)) for n in range(lookups)},
             **{f"result{n}": Out(stream.Signature(LookupResult)) for n in range(lookups)},
@@ -119,23 +140,21 @@ class SharedLookup(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.lookup = lookup = self._lookup
         many = range(self._count)
         requests = [getattr(self, f"request{n}") for n in many]
         results = [getattr(self, f"result{n}") for n in many]
-        may, turn, last = Signal(self._count), Signal(self._count), Signal(range(self._count))
-        chosen = Signal.like(last)
-        asked, owner = Signal(self._count), Signal(self._count)  # one cycle ago, two cycles ago
+        may, last = Signal(self._count), Signal(range(self._count))
+        chosen, asks, asked = Signal.like(last), Signal(), Signal(LookupRequest)
+        searches, done, answer = Signal(), Signal(), Signal(LookupResult)
+        owner, found = Signal(self._count), Signal(LookupResult)
         m.d.comb += [
-            lookup.windows.eq(self.windows),
-            lookup.result.ready.eq(1),
-            chosen.eq(round_robin(may, last)),
-            turn.eq(Mux(may.any(), 1 << chosen, 0)),
-            lookup.request.valid.eq(may.any()),
-            lookup.request.p.eq(Array(r.p.as_value() for r in requests)[chosen]),
+            chosen.eq(Mux(searches, last, round_robin(may, last))),
+            asks.eq(may.bit_select(chosen, 1)),
+            asked.eq(Array(r.p.as_value() for r in requests)[chosen]),
         ]
-        m.d.sync += [asked.eq(turn), owner.eq(asked)]
-        with m.If(may.any()):
+        self._search(m, asks, asked, searches, done, answer)
+        m.d.sync += [owner.eq(Mux(done, 1 << chosen, 0)), found.eq(answer)]
+        with m.If(asks):
             m.d.sync += last.eq(chosen)
         for n, (request, result) in enumerate(zip(requests, results, strict=True)):
             busy, kept = Signal(name=f"busy{n}"), Signal(LookupResult, name=f"kept{n}")
@@ -143,10 +162,36 @@ class SharedLookup(wiring.Component):
             taken = result.valid & result.ready
             m.d.comb += [
                 result.valid.eq(waits | owner[n]),
-                result.p.eq(Mux(waits, kept, lookup.result.p)),
+                result.p.eq(Mux(waits, kept, found)),
                 may[n].eq(request.valid & (~busy | taken)),
-                request.ready.eq(turn[n]),
+                request.ready.eq(done & (chosen == n)),
             ]
             m.d.sync += [waits.eq(result.valid & ~result.ready), kept.eq(result.p),
-                         busy.eq(turn[n] | busy & ~taken)]
+                         busy.eq(request.ready | busy & ~taken)]
         return m
+
+    def _search(self, m, asks, asked, searches, done, answer):
+        """Look for what is ``asked``: with ``done`` there is the ``answer``. ``searches`` from the
+        second cycle on."""
+        m.submodules.pairs = pairs = self.PAIRS(ports=self._ports)
+        kind, value = asked.kind, asked.value
+        at, hits, buses = pairs.at, Signal(len(pairs.pair)), Signal(self._ports)
+        end = Signal()  # the pair that was looked at is the last one
+        m.d.comb += pairs.config.eq(self.config)
+        m.d.sync += [
+            searches.eq(asks & pairs.ready & ~done), at.eq(0),
+            buses.eq(Cat(claims_bus(w, value[:8]) for w in self.windows)),
+            hits.eq(Cat(claims_address(w, value).bit_select(kind.as_value()[0], 1)
+                        for w in pairs.pair)),
+            end.eq(at == pairs.count - 1),
+        ]
+        with m.If(asks & pairs.ready & ~done):
+            m.d.sync += at.eq(at + 1)
+        with m.If(searches & asks):
+            m.d.comb += [
+                done.eq((kind == LookupKind.BUS) | hits.any() | end),
+                answer.hit.eq(hits.any()),
+                answer.port.eq(Mux(hits.any(), Cat(~hits[0], at - 1), 0)),
+            ]
+            with m.If(kind == LookupKind.BUS):
+                m.d.comb += [answer.hit.eq(buses.any()), answer.port.eq(first_one(buses))]

@@ -30,8 +30,8 @@ class HostTable(wiring.Component):
 
     Lookups are independent of each other: latency two cycles, one per cycle each, in order; of
     overlapping windows the lowest port wins. They do not look at ``used``: what to do with traffic
-    for an unbound port is the switch's decision. With ``shared`` they take turns
-    (:class:`~dxpu.mapping.lookup.SharedLookup`), for half of the logic.
+    for an unbound port is the switch's decision. With ``shared`` they take turns, and longer
+    (:class:`~dxpu.mapping.lookup.SharedLookup`), for a fraction of the logic.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class HostTable(wiring.Component):
         ends = []
         if self._shared:
             m.submodules.lookup = lookup = SharedLookup(ports=self._ports, lookups=self._lookups)
-            m.d.comb += lookup.windows.eq(follower.windows)
+            m.d.comb += [lookup.windows.eq(follower.windows), lookup.config.eq(self.config)]
             ends += [(getattr(lookup, f"request{n}"), getattr(lookup, f"result{n}"))
                      for n in range(self._lookups)]
         else:

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import ConfigUpdate, PortWindows
 
-__all__ = ["WindowFollower", "WindowMemory", "check_rows"]
+__all__ = ["WindowFollower", "WindowMemory", "WindowPairs", "check_rows"]
 
 
 def check_rows(name, count):
@@ -143,4 +143,78 @@ class WindowMemory(wiring.Component):
                     there, now = shown[register.name]
                     with m.Case(register.address):
                         m.d.comb += [source.eq(there // 4 & 7), self.value.eq(now)]
+        return m
+
+
+class WindowPairs(wiring.Component):
+    """The same for those who look at the windows of two ports at a time, in distributed RAM.
+
+    A register that has changed is seen from the next cycle on. After a reset all registers are
+    cleared, a pair in a cycle, and updates are ignored until then.
+
+    Parameters
+    ----------
+    ports : int
+        Downstream ports, 1 to 32.
+
+    Members
+    -------
+    count : int
+        Pairs; the last one may be half a pair, whose other port has no windows.
+    config : In :class:`ConfigUpdate`
+    ready : Out(1)
+        All is cleared.
+    at : In(range(count + 1))
+        A pair: ports ``2 * at`` and ``2 * at + 1``.
+    pair : Out array of :class:`PortWindows`
+        Their windows, in the same cycle, but for the bus numbers, which are 0; unspecified if there
+        is no such pair.
+    """
+
+    #: By register: what it says of a window, least significant bit first, and where.
+    FIELDS = {
+        0x04: (("io_enable", 0, 0, 1), ("memory_enable", 0, 1, 1)),
+        0x1c: (("io_base", 0, 4, 4), ("io_limit", 0, 12, 4)),
+        0x20: (("memory_base", 0, 4, 12), ("memory_limit", 0, 20, 12)),
+        0x24: (("prefetch_base", 0, 4, 12), ("prefetch_limit", 0, 20, 12)),
+        0x28: (("prefetch_base", 12, 0, 32),),
+        0x2c: (("prefetch_limit", 12, 0, 32),),
+        0x30: (("io_base", 4, 0, 16), ("io_limit", 4, 16, 16)),
+    }
+
+    def __init__(self, *, ports):
+        self._ports = check_rows("ports", ports)
+        self.count = (ports + 1) // 2
+        super().__init__({
+            "config": In(ConfigUpdate),
+            "ready": Out(1),
+            "at": In(range(self.count + 1)),
+            "pair": Out(data.ArrayLayout(PortWindows, 2)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config, port = self.config, Signal(6)
+        place, cleared = Signal(range(self.count)), Signal.like(self.at)
+        m.d.comb += [
+            port.eq(config.function - 1),
+            self.ready.eq(cleared == self.count),
+            place.eq(Mux(self.ready, port >> 1, cleared)),
+        ]
+        with m.If(~self.ready):
+            m.d.sync += cleared.eq(cleared + 1)
+        for n, w in enumerate(self.pair):
+            mine = config.strobe & (port[0] == n) & (port < self._ports)
+            for register, parts in self.FIELDS.items():
+                m.submodules[f"half{n}_{register:x}"] = memory = Memory(
+                    shape=sum(width for *_, width in parts), depth=self.count, init=[])
+                write, read = memory.write_port(), memory.read_port(domain="comb")
+                m.d.comb += [
+                    write.en.eq(~self.ready | mine & (config.register == register // 4)),
+                    write.addr.eq(place),
+                    write.data.eq(Mux(self.ready, Cat(
+                        config.value[bit:bit + width] for *_, bit, width in parts), 0)),
+                    read.addr.eq(self.at),
+                    Cat(w[name][low:low + width] for name, low, _, width in parts).eq(read.data),
+                ]
         return m
