@@ -13,11 +13,11 @@ from dxpu_sim.testbench import (
 ALL = 0xFFFF
 
 
-def frames(rng, count, kinds=range(16)):
+def frames(rng, count, kinds=range(16), dwords=44):
     """Frames of random size and type."""
     made = []
     for _ in range(count):
-        data = bytearray(rng.randbytes(4 * rng.randint(8, 120)))
+        data = bytearray(rng.randbytes(4 * rng.randint(9, dwords)))
         data[14] = data[14] & 0xF0 | rng.choice(kinds)
         made.append(Packet(bytes(data)))
     return made
@@ -122,7 +122,7 @@ def test_frames_come_twice_and_late():
 
 def test_what_was_overwritten_is_lost_not_wrong():
     rng = random.Random(seed())
-    sent = frames(rng, 100)
+    sent = frames(rng, 100, dwords=120)
     got, _, totals = run(64, sent, {"types": ALL, "late": 6000, "lateness": (1 << 15) - 1},
                          settle=1 << 15, beats=2048)
     assert set(got) < {p.data for p in sent} and totals["late"] > totals["lost"] > 0

@@ -185,7 +185,7 @@ def test_all_arrives_and_no_queue_overflows(width, loss):
     """Both ways; with losses credits are lost, late and doubled as well."""
     rng = random.Random(seed())
     it = Fabric(width)
-    down, up = random_tlps(rng, 50), random_tlps(rng, 50)
+    down, up = random_tlps(rng, 35), random_tlps(rng, 35)
     bound = []
 
     async def traffic(ctx):
