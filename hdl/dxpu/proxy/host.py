@@ -88,7 +88,7 @@ class HostProxy(wiring.Component):
         self._tracking = SlotTracking(width, ports=ports, depth=self._depth,
                                       requests=max(64, self.REQUESTS * 8 // width))
         self._links = HostLinks(rows=ports)
-        # A TLP has two beats or more at these widths, so a lookup in two cycles is enough.
+        # A TLP has several beats at these widths, so a lookup may take several cycles.
         self._table = HostTable(ports=ports, lookups=2, shared=width <= 64, paths=paths)
         flow = FlowControl.of(width, host_grants(width))
         self._engine = FabricEngine(width, rows=ports, paths=paths, peers=peers,
