@@ -1,5 +1,6 @@
 """``dxpu bench``: the figures of the documents, measured."""
 
+import contextlib
 import json
 import tempfile
 from pathlib import Path
@@ -23,6 +24,8 @@ def add_arguments(parser):
         ("traversal", "cycles of the four traversals of a read through the proxies"),
         ("wire", "payload per byte on a saturated 1 Gbit/s line, against the contract's table"),
         ("size", "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed"),
+        ("link", "the same of the fabric engine alone, by peers and streams"),
+        ("clock", "frequency of each proxy, placed and routed for ECP5: up to hours"),
     ):
         sub = what.add_parser(name, help=text, description=text.capitalize() + ".")
         sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
@@ -41,7 +44,8 @@ def run(arguments) -> int:
         raise UserError(f"--width must be of {', '.join(map(str, WIDTHS))}, "
                         f"not {arguments.width!r}")
     out = file_to_write("--out", arguments.out)
-    measure = {"traversal": _traversal, "wire": _wire, "size": _size}[arguments.what]
+    measure = {"traversal": _traversal, "wire": _wire, "size": _size, "link": _link,
+               "clock": _clock}[arguments.what]
     result = {width: measure(width) for width in widths}
     if out is not None:
         out.write_text(json.dumps(result, indent=2) + "\n")
@@ -85,25 +89,69 @@ def _wire(width):
     return result
 
 
-def _size(width):
-    from dxpu.proxy.verilog import PlainPorts
+@contextlib.contextmanager
+def _netlist(component):
+    """Folder with the netlist of a component, as long as it is needed."""
     from dxpu_boards import ecp5
 
-    from .generate import make
     from .runner import to_verilog
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            ecp5.synthesize(to_verilog(component, name="top"), Path(folder))
+            yield Path(folder)
+        except ecp5.ToolFailed as error:
+            raise UserError(str(error)) from None
+
+
+def _proxy(role, width):
+    """A proxy of eight slots and two paths."""
+    from dxpu.proxy.verilog import PlainPorts
+
+    from .generate import make
+    print(f"Synthesising the {role} proxy, {width} bits, 8 slots, 2 paths (minutes) ...",
+          flush=True)
+    return PlainPorts(make(role, width=width))
+
+
+def _size(width):
+    from dxpu_boards import ecp5
     result, device = {}, "45k"
     for role in ("host", "box"):
-        print(f"Synthesising the {role} proxy, {width} bits, 8 slots, 2 paths (minutes) ...",
-              flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                ecp5.synthesize(to_verilog(PlainPorts(make(role, width=width)), name="top"),
-                                Path(folder))
-                used = ecp5.pack(Path(folder), device)
-            except ecp5.ToolFailed as error:
-                raise UserError(str(error)) from None
+        with _netlist(_proxy(role, width)) as folder:
+            used = ecp5.pack(folder, device)
         result[role] = {name: count for name, (count, _) in used.items()}
         print(f"  {role}: " + ", ".join(
             f"{count:,} {name} ({count / there:.0%} of an {ecp5.DEVICES[device]})"
             for name, (count, there) in used.items()))
+    return result
+
+
+def _clock(width):
+    from dxpu_boards import ecp5
+    result, device = {}, "45k"
+    for role in ("host", "box"):
+        with _netlist(_proxy(role, width)) as folder:
+            print("Placing and routing ...", flush=True)
+            result[role] = ecp5.clocks(folder, device)
+        print(f"  {role}, {ecp5.DEVICES[device]}: " + ", ".join(
+            f"{name} {mhz:.1f} MHz" for name, mhz in result[role].items()))
+    return result
+
+
+def _link(width):
+    """Of the engine of a host proxy."""
+    from dxpu.fabric.engine import FabricEngine
+    from dxpu.fabric.flow import FlowControl, host_grants
+    from dxpu_boards import ecp5
+    result, flow = {}, FlowControl.of(width, host_grants(width))
+    print(f"Synthesising the fabric engine, {width} bits, 8 rows, 2 paths (minutes each) ...")
+    print(f"{'peers':>6} {'streams':>8} {'sessions':>9} {'LUT4':>7} {'FF':>7} {'DP16KD':>7}",
+          flush=True)
+    for peers, streams in ((1, 1), (1, 4), (4, 4), (16, 1), (16, 4)):
+        engine = FabricEngine(width, rows=8, paths=2, peers=peers, streams=streams, flow=flow)
+        with _netlist(engine) as folder:
+            used = {name: count for name, (count, _) in ecp5.pack(folder).items()}
+        result[f"{peers} {streams}"] = used
+        print(f"{peers:>6} {streams:>8} {peers * streams:>9} " + " ".join(
+            f"{used[name]:>7,}" for name in ("LUT4", "FF", "DP16KD")), flush=True)
     return result

@@ -62,7 +62,7 @@ class HostileSource:
     KINDS = {
         "fair": 12, "bit": 8, "noise": 4, "reserved": 4, "truncated": 4, "overlong": 4,
         "length": 4, "prefixes": 4, "crossing": 3, "enables": 4, "message": 8, "completion": 6,
-        "spoofed": 6, "huge": 0.4, "tiny": 8,
+        "spoofed": 6, "huge": 1.2, "tiny": 8,
     }
 
     def __init__(self, rng: random.Random, aim: Aim, *, writes: bool = False,

@@ -13,7 +13,8 @@ PUBLIC = ("top.source", "top.sink")
     (64, 8000),
     (64, 16000),  # 62.5 MHz
     (64, 4000),  # 250 MHz
-    (32, 25600),  # 1.25 Gb/s, the least that can feed the line
+    # 1.25 Gb/s, the least that can feed the line.
+    pytest.param(32, 25600, marks=pytest.mark.long),
 ])
 def test_mac(width, core_period_ps):
     simulate(Design(MacBench, {"width": width}), "dxpu_sim.benches.mac", public=PUBLIC,

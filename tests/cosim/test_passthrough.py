@@ -7,8 +7,8 @@ from dxpu_sim.runner import Design, said, simulate
 
 
 @pytest.mark.parametrize("width, link", [
-    (64, 1), (64, 0), (512, 0), pytest.param(32, 0, marks=pytest.mark.long),
-    pytest.param(512, 1, marks=pytest.mark.long)])
+    (64, 1), (64, 0), *(pytest.param(*p, marks=pytest.mark.long)
+                        for p in ((32, 0), (512, 0), (512, 1)))])
 def test_passthrough(width, link):
     folder = simulate(Design(Passthrough, {"width": width}), "dxpu_sim.benches.passthrough",
                       env={"DXPU_LINK": link})

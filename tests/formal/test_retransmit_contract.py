@@ -243,7 +243,7 @@ class Credulous(Retransmitter):
 
 
 @pytest.mark.parametrize("sessions, depth", [
-    (1, 21), (2, 19), *(pytest.param(*x, marks=pytest.mark.long) for x in ((1, 24), (2, 22)))])
+    (1, 19), (2, 17), *(pytest.param(*x, marks=pytest.mark.long) for x in ((1, 24), (2, 22)))])
 def test_kept_in_order(sessions, depth):
     prove(KeptInOrder(sessions=sessions), depth=depth, flat=True)
 

@@ -38,6 +38,16 @@ def test_size(capsys):
     assert sum("LUT4" in line and "DP16KD" in line for line in lines) == 2
 
 
+@pytest.mark.long
+def test_link(tmp_path):
+    """Sessions cost LUTs; nothing of them is in block RAM."""
+    out = tmp_path / "link.json"
+    assert cli.main(["bench", "link", "--out", str(out)]) == 0
+    sizes = json.loads(out.read_text())["64"]
+    assert sizes["1 1"]["LUT4"] < sizes["1 4"]["LUT4"] < sizes["16 4"]["LUT4"]
+    assert sizes["1 1"]["DP16KD"] == sizes["16 4"]["DP16KD"]
+
+
 @pytest.mark.parametrize("argv, message", [
     (("traversal", "--width", "48"), "--width must be of 32, 64, 128, 256, 512, not '48'"),
     (("wire", "--width", "64,"), "--width must be of 32, 64, 128, 256, 512, not '64,'"),

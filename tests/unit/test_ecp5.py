@@ -101,6 +101,22 @@ def test_what_is_short_becomes_logic_and_what_is_wide_a_carry_chain(tmp_path):
     assert used["FF"] == (1, 43848) and used["DP16KD"] == (0, 108)
 
 
+def test_the_clock_of_a_small_design(tmp_path):
+    """A sum of 48 bits is slower than one of 8."""
+    reached = []
+    for width in (8, 48):
+        folder = tmp_path / str(width)
+        folder.mkdir()
+        ecp5.synthesize(f"""
+            module top (input clk, output reg [{width - 1}:0] count);
+                always @(posedge clk) count <= count + 1;
+            endmodule""", folder)
+        (name, mhz), = ecp5.clocks(folder, "25k").items()
+        assert "clk" in name
+        reached.append(mhz)
+    assert 1000 > reached[0] > reached[1] > 50
+
+
 def test_errors_are_one_line(tmp_path):
     with pytest.raises(ecp5.ToolFailed, match=r"^Yosys failed with status 1: ERROR: .*top"):
         ecp5.synthesize("module other; endmodule", tmp_path)

@@ -61,7 +61,6 @@ def generate_and_check(folder, role, width, slots, paths, *others):
     assert list(folder.iterdir()) == [file]
     check(file.read_text(), role, width=width, slots=slots, paths=paths)
     assert lint(file, top=f"dxpu_{role}") == ""
-    return file.read_text()
 
 
 def test_example_of_the_page(tmp_path, monkeypatch):
@@ -71,14 +70,15 @@ def test_example_of_the_page(tmp_path, monkeypatch):
     (tmp_path / "example.v").write_text(re.search(r"```verilog\n(.*?)```", page, re.S)[1])
     monkeypatch.chdir(tmp_path)
     assert cli.main(command) == 0
-    check(Path("dxpu_host.v").read_text(), "host", width=64, slots=2, paths=1)
+    text = Path("dxpu_host.v").read_text()
+    check(text, "host", width=64, slots=2, paths=1)
+    assert "hdl/dxpu" not in text and "(* src" not in text, "depends on where the sources are"
     assert lint("example.v", "dxpu_host.v", top="example") == ""
 
 
+@pytest.mark.long
 def test_smallest_box(tmp_path):
-    """Nor does the text depend on where the sources are."""
-    text = generate_and_check(tmp_path, "box", 32, 1, 1)
-    assert "hdl/dxpu" not in text and "(* src" not in text
+    generate_and_check(tmp_path, "box", 32, 1, 1)
 
 
 @pytest.mark.long

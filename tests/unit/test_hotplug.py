@@ -287,8 +287,7 @@ def test_random_steps(width, ports, identity, steps):
 
 
 @pytest.mark.parametrize(("msi", "rounds"), [
-    (True, 1), (False, 1), pytest.param(True, 20, marks=pytest.mark.long),
-    pytest.param(False, 20, marks=pytest.mark.long)])
+    (True, 1), *(pytest.param(msi, 20, marks=pytest.mark.long) for msi in (True, False))])
 def test_a_driver_misses_nothing_in_a_storm(msi, rounds):
     """Events at any time, while the driver works: when it is over, it knows the state."""
     rng = random.Random(seed())

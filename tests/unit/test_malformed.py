@@ -276,7 +276,7 @@ def test_nothing_is_forgotten_in_a_storm():
     it.simulate(main)
 
 
-@pytest.mark.parametrize("width", [32, 512])
+@pytest.mark.parametrize("width", [pytest.param(32, marks=pytest.mark.long), 512])
 def test_rows_have_limits_of_their_own(width):
     """TLPs of several rows through one parser: what is too much for its row, and whose it was."""
     rng = random.Random(seed())

@@ -536,7 +536,8 @@ def table(kind, rows):
     return HostTable(ports=rows, lookups=1) if kind == "host" else BoxTable(slots=rows)
 
 
-@pytest.mark.parametrize("kind, rows", [("host", 1), ("host", 4), ("box", 4), ("box", 32)])
+@pytest.mark.parametrize("kind, rows", [
+    ("host", 1), ("host", 4), ("box", 4), pytest.param("box", 32, marks=pytest.mark.long)])
 def test_commits_against_the_oracle(kind, rows):
     rng = random.Random(seed())
     dut, oracle = table(kind, rows), Oracle(rows, kind == "host")

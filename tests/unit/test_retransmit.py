@@ -534,7 +534,7 @@ async def at_random(ctx, dut, peers, rng, cycles, rates):
     await traffic.rest(ctx)
 
 
-@pytest.mark.parametrize("cycles", [3000, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("cycles", [2000, pytest.param(20_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sessions, cells, rates", [
     (3, 16, dict(store=0.15, acknowledge=0.04, nak=0.6, open=0, take=0.5, free=0.6)),
     (3, 16, dict(store=0.2, acknowledge=0.02, nak=0.3, open=0.002, take=0.9, free=0.9)),

