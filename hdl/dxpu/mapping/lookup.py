@@ -99,7 +99,7 @@ class Lookup(wiring.Component):
 
 
 class SharedLookup(wiring.Component):
-    """Lookups for several who ask, with a fraction of the logic of a :class:`Lookup`.
+    """Lookups for several who ask, with less logic than a :class:`Lookup`.
 
     A bus number is compared with those of all ports at once, an address with the windows of two
     ports in a cycle, from the lowest on, until one claims it. Windows that change meanwhile count

@@ -31,7 +31,7 @@ class HostTable(wiring.Component):
     Lookups are independent of each other: latency two cycles, one per cycle each, in order; of
     overlapping windows the lowest port wins. They do not look at ``used``: what to do with traffic
     for an unbound port is the switch's decision. With ``shared`` they take turns, and longer
-    (:class:`~dxpu.mapping.lookup.SharedLookup`), for a fraction of the logic.
+    (:class:`~dxpu.mapping.lookup.SharedLookup`), for less logic.
 
     Parameters
     ----------

@@ -10,6 +10,23 @@ from dxpu.mapping.types import ConfigUpdate, PortWindows
 __all__ = ["WindowFollower", "WindowMemory", "WindowPairs", "check_rows"]
 
 
+#: By register of a type 1 header: fields of :class:`PortWindows` that it holds, the lowest bit of
+#: each there, the lowest bit here, and how many. The primary bus number and the windows' type bits
+#: are not used.
+FIELDS = {
+    0x04: (("io_enable", 0, 0, 1), ("memory_enable", 0, 1, 1)),
+    0x18: (("secondary", 0, 8, 8), ("subordinate", 0, 16, 8)),
+    0x1c: (("io_base", 0, 4, 4), ("io_limit", 0, 12, 4)),
+    0x20: (("memory_base", 0, 4, 12), ("memory_limit", 0, 20, 12)),
+    0x24: (("prefetch_base", 0, 4, 12), ("prefetch_limit", 0, 20, 12)),
+    0x28: (("prefetch_base", 12, 0, 32),),
+    0x2c: (("prefetch_limit", 12, 0, 32),),
+    0x30: (("io_base", 4, 0, 16), ("io_limit", 4, 16, 16)),
+}
+#: Of these, the one that nobody looks up in a memory.
+BUS_NUMBERS = 0x18
+
+
 def check_rows(name, count):
     """Return ``count`` if it is a possible number of rows, or raise :exc:`ValueError`."""
     if not isinstance(count, int) or not 1 <= count <= 32:
@@ -45,29 +62,13 @@ class WindowFollower(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        value = self.config.value
-        for n in range(self._ports):
-            w = self.windows[n]
-            with m.If(self.config.strobe & (self.config.function == n + 1)):
-                with m.Switch(self.config.register):
-                    with m.Case(0x04 // 4):  # Command
-                        m.d.sync += [w.io_enable.eq(value[0]), w.memory_enable.eq(value[1])]
-                    with m.Case(0x18 // 4):  # Bus numbers; the primary one is not used
-                        m.d.sync += [w.secondary.eq(value[8:16]), w.subordinate.eq(value[16:24])]
-                    with m.Case(0x1c // 4):  # I/O base and limit; secondary status above
-                        m.d.sync += [w.io_base[:4].eq(value[4:8]), w.io_limit[:4].eq(value[12:16])]
-                    with m.Case(0x20 // 4):
-                        m.d.sync += [w.memory_base.eq(value[4:16]),
-                                     w.memory_limit.eq(value[20:32])]
-                    with m.Case(0x24 // 4):
-                        m.d.sync += [w.prefetch_base[:12].eq(value[4:16]),
-                                     w.prefetch_limit[:12].eq(value[20:32])]
-                    with m.Case(0x28 // 4):
-                        m.d.sync += w.prefetch_base[12:].eq(value)
-                    with m.Case(0x2c // 4):
-                        m.d.sync += w.prefetch_limit[12:].eq(value)
-                    with m.Case(0x30 // 4):
-                        m.d.sync += [w.io_base[4:].eq(value[:16]), w.io_limit[4:].eq(value[16:])]
+        config = self.config
+        for n, w in enumerate(self.windows):
+            for register, parts in FIELDS.items():
+                with m.If(config.strobe & (config.function == n + 1)
+                          & (config.register == register // 4)):
+                    m.d.sync += [w[name][low:low + width].eq(config.value[bit:bit + width])
+                                 for name, low, bit, width in parts]
         return m
 
 
@@ -171,17 +172,6 @@ class WindowPairs(wiring.Component):
         is no such pair.
     """
 
-    #: By register: what it says of a window, least significant bit first, and where.
-    FIELDS = {
-        0x04: (("io_enable", 0, 0, 1), ("memory_enable", 0, 1, 1)),
-        0x1c: (("io_base", 0, 4, 4), ("io_limit", 0, 12, 4)),
-        0x20: (("memory_base", 0, 4, 12), ("memory_limit", 0, 20, 12)),
-        0x24: (("prefetch_base", 0, 4, 12), ("prefetch_limit", 0, 20, 12)),
-        0x28: (("prefetch_base", 12, 0, 32),),
-        0x2c: (("prefetch_limit", 12, 0, 32),),
-        0x30: (("io_base", 4, 0, 16), ("io_limit", 4, 16, 16)),
-    }
-
     def __init__(self, *, ports):
         self._ports = check_rows("ports", ports)
         self.count = (ports + 1) // 2
@@ -205,7 +195,9 @@ class WindowPairs(wiring.Component):
             m.d.sync += cleared.eq(cleared + 1)
         for n, w in enumerate(self.pair):
             mine = config.strobe & (port[0] == n) & (port < self._ports)
-            for register, parts in self.FIELDS.items():
+            for register, parts in FIELDS.items():
+                if register == BUS_NUMBERS:
+                    continue
                 m.submodules[f"half{n}_{register:x}"] = memory = Memory(
                     shape=sum(width for *_, width in parts), depth=self.count, init=[])
                 write, read = memory.write_port(), memory.read_port(domain="comb")
