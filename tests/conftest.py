@@ -7,4 +7,7 @@ from pathlib import Path
 # is how the Amaranth simulator ends; so import the one large module that pytest would import late.
 import hypothesis  # noqa: F401
 
+from dxpu_sim.collection import collect_rarely
+
 os.chdir(Path(__file__).parents[1])
+collect_rarely()

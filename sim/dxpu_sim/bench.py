@@ -25,7 +25,8 @@ def add_arguments(parser):
         ("wire", "payload per byte on a saturated 1 Gbit/s line, against the contract's table"),
         ("size", "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed"),
         ("link", "the same of the fabric engine alone, by peers and streams"),
-        ("clock", "frequency of each proxy, placed and routed for ECP5: up to hours"),
+        ("clock", "frequency of the engine, by peers and streams, and of each proxy: placed and "
+                  "routed for ECP5, up to hours"),
     ):
         sub = what.add_parser(name, help=text, description=text.capitalize() + ".")
         sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
@@ -127,29 +128,43 @@ def _size(width):
 
 
 def _clock(width):
-    from dxpu_boards import ecp5
-    result, device = {}, "45k"
+    result = {}
+    for peers, streams in ((1, 1), (1, 4), (16, 1), (16, 4)):
+        print(f"Synthesising the fabric engine, {peers} peers, {streams} streams ...", flush=True)
+        result[f"{peers} {streams}"] = _routed(_engine(width, peers, streams))
     for role in ("host", "box"):
-        with _netlist(_proxy(role, width)) as folder:
-            print("Placing and routing ...", flush=True)
-            result[role] = ecp5.clocks(folder, device)
-        print(f"  {role}, {ecp5.DEVICES[device]}: " + ", ".join(
-            f"{name} {mhz:.1f} MHz" for name, mhz in result[role].items()))
+        result[role] = _routed(_proxy(role, width))
     return result
 
 
-def _link(width):
-    """Of the engine of a host proxy."""
+def _routed(component):
+    """MHz of each clock of a component."""
+    from dxpu_boards import ecp5
+    device = "45k"
+    with _netlist(component) as folder:
+        print("  placing and routing ...", flush=True)
+        clocks = ecp5.clocks(folder, device)
+    print(f"  {ecp5.DEVICES[device]}: " + ", ".join(
+        f"{name} {mhz:.1f} MHz" for name, mhz in clocks.items()), flush=True)
+    return clocks
+
+
+def _engine(width, peers, streams):
+    """The fabric engine of a host proxy."""
     from dxpu.fabric.engine import FabricEngine
     from dxpu.fabric.flow import FlowControl, host_grants
+    return FabricEngine(width, rows=8, paths=2, peers=peers, streams=streams,
+                        flow=FlowControl.of(width, host_grants(width)))
+
+
+def _link(width):
     from dxpu_boards import ecp5
-    result, flow = {}, FlowControl.of(width, host_grants(width))
+    result = {}
     print(f"Synthesising the fabric engine, {width} bits, 8 rows, 2 paths (minutes each) ...")
     print(f"{'peers':>6} {'streams':>8} {'sessions':>9} {'LUT4':>7} {'FF':>7} {'DP16KD':>7}",
           flush=True)
     for peers, streams in ((1, 1), (1, 4), (4, 4), (16, 1), (16, 4)):
-        engine = FabricEngine(width, rows=8, paths=2, peers=peers, streams=streams, flow=flow)
-        with _netlist(engine) as folder:
+        with _netlist(_engine(width, peers, streams)) as folder:
             used = {name: count for name, (count, _) in ecp5.pack(folder).items()}
         result[f"{peers} {streams}"] = used
         print(f"{peers:>6} {streams:>8} {peers * streams:>9} " + " ".join(

@@ -4,6 +4,8 @@ import argparse
 import importlib
 import sys
 
+from .collection import collect_rarely
+
 __all__ = ["UserError", "main"]
 
 #: Subcommand to module and one line of help. The module has ``add_arguments(parser)`` and
@@ -31,6 +33,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: list[str] | None = None) -> int:
     """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use."""
     argv = sys.argv[1:] if argv is None else argv
+    collect_rarely()
     parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
                      "explains a command's options.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

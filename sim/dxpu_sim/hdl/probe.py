@@ -33,8 +33,11 @@ class Probe(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        before = Signal()
-        m.d.sync += before.eq(self.event)
-        with m.If(self.event & ~(before if self._edge else 0)):
+        counts = self.event
+        if self._edge:
+            before = Signal()
+            m.d.sync += before.eq(self.event)
+            counts &= ~before
+        with m.If(counts):
             m.d.sync += self.newest.eq(self.cycle)
         return m
