@@ -18,6 +18,7 @@ from pathlib import Path
 from . import cache
 from .hdl import clock
 from .hdl.statenames import StateNames
+from .memory_init import as_loops
 
 __all__ = ["Design", "SimulationFailed", "build", "fst_available", "lint", "said", "simulate",
            "to_verilog", "verilog"]
@@ -69,7 +70,7 @@ def verilog(design: Design) -> str:
         if not done:
             component = design.factory(**design.kwargs)
             parts = {"top": component, **getattr(component, "parts", {})}
-            file.write_text("".join(to_verilog(StateNames(part), name=name)
+            file.write_text("".join(as_loops(to_verilog(StateNames(part), name=name))
                                     for name, part in parts.items()))
         return file.read_text()
 
@@ -136,6 +137,22 @@ def _runner():
     return Verilator()
 
 
+def _runtime(key):
+    """Folder of the objects of Verilator's own library, which are the same for all designs."""
+    path = cache.cache_root() / "runtime" / key
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _copy_objects(source, target):
+    """Copy what ``target`` has not; others may do the same meanwhile."""
+    for file in source.glob("verilated*.o"):
+        if not (target / file.name).exists():
+            part = target / f"{file.name}.{os.getpid()}"
+            shutil.copy(file, part)
+            part.replace(target / file.name)
+
+
 def _public(source):
     """Ports of ``top`` for Verilator's control file: the bench sets inputs and reads outputs.
 
@@ -175,18 +192,20 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
             "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic"]
         trace = [str(_TRACE)]
     options += args
+    tools = [cache.version("verilator"), cache.version("cocotb"), sys.version]
     key = cache.digest(source, clock.VERILOG, control, options, waves,
-                       _TRACE.read_bytes() if waves else "", cache.version("verilator"),
-                       cache.version("cocotb"), sys.version)
+                       _TRACE.read_bytes() if waves else "", *tools)
     with cache.entry("verilator", key) as (path, done):
         if not done:
             (path / "top.v").write_text(source)
             (path / "clock.v").write_text(clock.VERILOG)
             (path / "public.vlt").write_text(control)
-            tools = str(_verilator_tools())
-            if tools not in os.environ["PATH"].split(os.pathsep):
-                os.environ["PATH"] = tools + os.pathsep + os.environ["PATH"]
+            folder = str(_verilator_tools())
+            if folder not in os.environ["PATH"].split(os.pathsep):
+                os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
             from cocotb_tools.runner import VerilatorControlFile
+            library = _runtime(cache.digest(options, waves, *tools))
+            _copy_objects(library, path)
             try:
                 _runner().build(
                     sources=[VerilatorControlFile(path / "public.vlt"), path / "clock.v",
@@ -197,6 +216,7 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
             except (SystemExit, RuntimeError) as error:
                 log = Path(path / "build.log").read_text()
                 raise RuntimeError(f"Verilator build failed: {error}\n{log[-4000:]}") from None
+            _copy_objects(path, library)
             for junk in (*path.glob("*.o"), *path.glob("*.a"), *path.glob("*.gch")):
                 junk.unlink()
         return path

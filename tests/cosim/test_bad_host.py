@@ -25,5 +25,10 @@ def test_bad_host(case):
 
 
 @pytest.mark.long
+def test_every_register_of_every_function():
+    run("every_register", DXPU_FUNCTIONS=4)
+
+
+@pytest.mark.long
 def test_many_nonsense_configurations():
     run("nonsense_configurations", DXPU_ROUNDS=1000)

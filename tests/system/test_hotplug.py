@@ -18,7 +18,9 @@ with open(f"{dxpu_sim.benches.__path__[0]}/hotplug.py") as source:
     CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [
+    pytest.param(case, marks=pytest.mark.long) if case == "cycles_on_all_slots" else case
+    for case in CASES])
 def test_two_boxes_with_three_gpus(case):
     simulate(Design(System, DEMO), BENCH, testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(DEMO)},

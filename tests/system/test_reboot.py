@@ -12,7 +12,7 @@ from dxpu_sim.runner import Design, fst_available, said, simulate
 DEMO = system_design().kwargs
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_two_boxes_with_three_gpus(count):
     folder = simulate(Design(System, DEMO), "dxpu_sim.benches.reboot",
                       env={"DXPU_SYSTEM": json.dumps(DEMO), "DXPU_REBOOTS": count},
