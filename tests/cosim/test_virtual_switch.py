@@ -15,8 +15,8 @@ def test_virtual_switch(width):
 
 
 @pytest.mark.parametrize("width, memory, prefetchable", [
-    (32, 1 << 20, 256 << 20), *(pytest.param(*p, marks=pytest.mark.long) for p in (
-        (512, 32 << 20, 64 << 30), (64, 1 << 20, 1 << 30)))])
+    pytest.param(*p, marks=pytest.mark.long) for p in (
+        (32, 1 << 20, 256 << 20), (512, 32 << 20, 64 << 30), (64, 1 << 20, 1 << 30))])
 def test_placeholders(width, memory, prefetchable):
     """Room for a GPU of 1 MiB and 256 MiB, in 64-bit space beyond 4 GiB or below."""
     simulate(Design(SwitchTop, {"width": width, "ports": 2,

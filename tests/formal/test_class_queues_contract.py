@@ -369,7 +369,7 @@ class Few(Pool):
         return (used >= depth) | (packets >= HEADERS - 1)
 
 
-@pytest.mark.parametrize("depth", [9, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [11, pytest.param(12, marks=pytest.mark.long)])
 def test_order_and_content_are_kept(depth):
     prove(Ordered(), depth=depth, flat=True)
 

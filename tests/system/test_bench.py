@@ -18,7 +18,7 @@ def test_traversals_of_a_read(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("size, limit", [
-    (128, 512), (256, 1500),
+    (256, 1500),
     *(pytest.param(s, n, marks=pytest.mark.long) for s in (64, 128, 256) for n in (0, 512, 1500))])
 def test_a_saturated_line_carries_what_the_contract_says(size, limit):
     # Enough frames for the slope, also if many TLPs share one.

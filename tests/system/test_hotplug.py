@@ -19,8 +19,8 @@ with open(f"{dxpu_sim.benches.__path__[0]}/hotplug.py") as source:
 
 
 @pytest.mark.parametrize("case", [
-    pytest.param(case, marks=pytest.mark.long) if case == "cycles_on_all_slots" else case
-    for case in CASES])
+    pytest.param(case, marks=pytest.mark.long)
+    if case in ("cycles_on_all_slots", "resets_under_traffic") else case for case in CASES])
 def test_two_boxes_with_three_gpus(case):
     simulate(Design(System, DEMO), BENCH, testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(DEMO)},

@@ -14,6 +14,8 @@ BENCH = "dxpu_sim.benches.system"
 with open(f"{dxpu_sim.benches.__path__[0]}/system.py") as source:
     #: The bench's tests; each has a run of its own, so that it begins with a reset.
     CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
+#: Whose subject the demo or another case has, too, but for what stands behind slots.
+LONG = ("copies_of_all_gpus_at_once", "functions_and_switches_behind_slots", "msi")
 #: As ``dxpu demo`` runs it by default, so that both need one build.
 DEMO = system_design().kwargs
 SMALL = {"boxes": (2,), "ports": 2, "paths": 1}
@@ -26,7 +28,8 @@ def run(options, case, **others):
              env={"DXPU_SYSTEM": json.dumps(options)}, **others)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [
+    pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in CASES])
 def test_two_boxes_with_three_gpus(case):
     run(DEMO, case, waves="fst" if fst_available() else "vcd", window=True)
 
