@@ -17,8 +17,8 @@ from pathlib import Path
 
 from . import cache
 from .hdl import clock
+from .hdl.memory_init import as_loops
 from .hdl.statenames import StateNames
-from .memory_init import as_loops
 
 __all__ = ["Design", "SimulationFailed", "build", "fst_available", "lint", "said", "simulate",
            "to_verilog", "verilog"]

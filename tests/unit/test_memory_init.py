@@ -1,9 +1,9 @@
-"""dxpu_sim.memory_init: memories begin with what they began with before."""
+"""dxpu_sim.hdl.memory_init: memories begin with what they began with before."""
 
 import random
 import re
 
-from dxpu_sim.memory_init import as_loops
+from dxpu_sim.hdl.memory_init import as_loops
 
 LOOP = re.compile(r" *for \(int i = (\d+); i <= (\d+); i\+\+\) (\S+ ?)\[i\] = (\S+);")
 
