@@ -177,4 +177,8 @@ class GpuDriver:
         memory[:len(data)] = data
         await self.copy_to_gpu(source, vram, len(data), vector=vector)
         await self.copy_to_host(target, vram, len(data), vector=vector)
-        return bytes(back[:len(data)])
+        result = bytes(back[:len(data)])
+        # Not if a copy failed: the GPU may still use them then.
+        for address in (source, target):
+            self.rc.free_region(address)
+        return result

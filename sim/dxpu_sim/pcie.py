@@ -574,6 +574,15 @@ class RootComplex(LibraryRootComplex):
         """
         return super().alloc_region(-(-size // 4096) * 4096)
 
+    def free_region(self, address: int) -> None:
+        """Give back what :meth:`alloc_region` returned as ``address``; nobody may use it any more.
+
+        Regions that are kept make every access of a device slower, as all are looked through.
+        """
+        pool = self.mem_pool
+        pool.allocator.free(address)
+        pool.regions[:] = [region for region in pool.regions if region[0] != address]
+
     async def perform_nonposted_operation(self, req, timeout=0, timeout_unit="ns"):
         """Perform ``req``; the library's own timeouts are not used."""
         kind = req.fmt_type
