@@ -1,0 +1,6 @@
+"""Registers by a serial line: what a board is asked with before anything else works."""
+
+from .console import Console
+from .uart import UartReceiver, UartTransmitter
+
+__all__ = ["Console", "UartReceiver", "UartTransmitter"]

@@ -1,0 +1,224 @@
+"""Lines of text that read and write registers."""
+
+from amaranth import *
+from amaranth.lib import enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..csr import RegisterPort
+
+__all__ = ["Console"]
+
+
+class _Part(enum.Enum, shape=3):
+    """What the last character of a line was part of."""
+
+    NOTHING = 0
+    COMMAND = 1
+    SPACE = 2  # an address follows
+    ADDRESS = 3
+    GAP = 4  # data follow
+    DATA = 5
+    TAIL = 6  # spaces behind
+    SUM = 7
+
+
+
+class Console(wiring.Component):
+    """Reads and writes registers as lines of text say, one line at a time.
+
+    ======================  =========================  ==========================================
+    line                    answer
+    ======================  =========================  ==========================================
+    ``r 0010``              ``= 0010 fff00fff*3c``     the register's value
+    ``w 0010 00000005``     ``= 0010 00000005*39``     written
+    of no such register     ``! 0010*00``              nothing was changed
+    of anything else        ``?*3f``                   the whole line was dropped
+    ======================  =========================  ==========================================
+
+    Numbers are hexadecimal, in either case; an address has one to four digits, data one to eight;
+    spaces separate, and may be more than one. A line ends with CR or LF; an empty one is ignored,
+    so CR LF will do. ``*`` and two digits at the end of a line are the exclusive or of all
+    characters before; it is checked, but a line may go without. Answers have it always, and end
+    with CR LF.
+
+    Characters that come while an answer is made, up to a cycle after its last one was taken, are
+    lost, and all lines that they were of are answered by one ``?`` behind it. So whoever waits for
+    each answer loses nothing, and whoever does not is told.
+
+    The first character of an answer is offered one cycle after the answer of the register.
+
+    Members
+    -------
+    i : In(8), i_valid : In(1)
+        Characters that come.
+    o : Out stream of 8 bits
+        Characters that go.
+    bus : Out :class:`~dxpu.csr.RegisterPort`
+    stat_refused : Out(1)
+        One cycle for each ``?``.
+    """
+
+    i: In(8)
+    i_valid: In(1)
+    o: Out(stream.Signature(8))
+    bus: Out(RegisterPort())
+    stat_refused: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        part, write, bad = Signal(_Part), Signal(), Signal()
+        address, value, checksum = Signal(16), Signal(32), Signal(8)
+        given, count = Signal(8), Signal(range(9))
+        #: Characters of a line that has not ended are lost; a line that is to be refused.
+        lost, owed = Signal(), Signal()
+        kind = Signal(8)
+
+        end = Signal()
+        m.d.comb += [
+            end.eq(self.i_valid & ((self.i == ord("\r")) | (self.i == ord("\n")))),
+            self.bus.request.p.address.eq(address),
+            self.bus.request.p.write.eq(write),
+            self.bus.request.p.data.eq(value),
+        ]
+        complete = ~bad & (
+            (part == _Part.DATA) | (part == _Part.TAIL) | (part == _Part.ADDRESS) & ~write
+            | (part == _Part.SUM) & (count == 2) & (given == checksum))
+        begin = [part.eq(_Part.NOTHING), checksum.eq(0)]
+        with m.FSM() as fsm:
+            with m.State("Line"):
+                m.d.sync += kind.eq(ord("?"))
+                with m.If(end):
+                    m.d.sync += [*begin, bad.eq(0)]
+                    with m.If(complete):
+                        m.next = "Request"
+                    with m.Elif(bad | (part != _Part.NOTHING)):
+                        m.next = "Answer"
+                with m.Elif(self.i_valid):
+                    self._take(m, part, write, bad, address, value, checksum, given, count)
+            with m.State("Request"):
+                m.d.comb += self.bus.request.valid.eq(1)
+                with m.If(self.bus.request.ready):
+                    m.next = "Response"
+            with m.State("Response"):
+                m.d.comb += self.bus.response.ready.eq(1)
+                with m.If(~write):
+                    m.d.sync += value.eq(self.bus.response.p.data)
+                m.d.sync += kind.eq(Mux(self.bus.response.p.error, ord("!"), ord("=")))
+                with m.If(self.bus.response.valid):
+                    m.next = "Answer"
+            with m.State("Answer"):
+                with m.If(self._answer(m, kind, address, value)):
+                    m.next = "Next"
+            with m.State("Next"):
+                m.d.sync += kind.eq(ord("?"))
+                with m.If(owed):
+                    m.d.sync += owed.eq(0)
+                    m.next = "Answer"
+                with m.Elif(~self.i_valid):
+                    m.d.sync += [bad.eq(lost), lost.eq(0)]
+                    m.next = "Line"
+        with m.If(~fsm.ongoing("Line") & self.i_valid):
+            m.d.sync += lost.eq(~end)
+            with m.If(end & lost):
+                m.d.sync += owed.eq(1)
+        return m
+
+    def _take(self, m, part, write, bad, address, value, checksum, given, count):
+        """One character of a line, but for its end."""
+        character = self.i
+        lower = character | 0x20
+        figure = (character >= ord("0")) & (character <= ord("9"))
+        digit = Signal(4)
+        m.d.comb += digit.eq(Mux(figure, character[:4], character[:4] + 9))
+        with m.If(part != _Part.SUM):
+            m.d.sync += checksum.eq(checksum ^ character)
+
+        m.d.sync += bad.eq(1)  # unless what follows knows better
+        fine = bad.eq(bad)
+        with m.If(character == ord(" ")):
+            with m.Switch(part):
+                with m.Case(_Part.NOTHING, _Part.SPACE, _Part.GAP, _Part.TAIL):
+                    m.d.sync += fine
+                with m.Case(_Part.COMMAND):
+                    m.d.sync += [part.eq(_Part.SPACE), fine]
+                with m.Case(_Part.ADDRESS):
+                    m.d.sync += [part.eq(Mux(write, _Part.GAP, _Part.TAIL)), fine]
+                with m.Case(_Part.DATA):
+                    m.d.sync += [part.eq(_Part.TAIL), fine]
+        with m.Elif(character == ord("*")):
+            m.d.sync += [part.eq(_Part.SUM), count.eq(0), checksum.eq(checksum)]
+            with m.If((part == _Part.ADDRESS) & ~write | (part == _Part.DATA)
+                      | (part == _Part.TAIL)):
+                m.d.sync += fine
+        with m.Elif((lower == ord("r")) | (lower == ord("w"))):
+            m.d.sync += [part.eq(_Part.COMMAND), write.eq(lower == ord("w"))]
+            with m.If(part == _Part.NOTHING):
+                m.d.sync += fine
+        with m.Elif(figure | (lower >= ord("a")) & (lower <= ord("f"))):
+            m.d.sync += count.eq(count + 1)
+            with m.Switch(part):
+                with m.Case(_Part.SPACE):
+                    m.d.sync += [part.eq(_Part.ADDRESS), address.eq(digit), count.eq(1), fine]
+                with m.Case(_Part.GAP):
+                    m.d.sync += [part.eq(_Part.DATA), value.eq(digit), count.eq(1), fine]
+                with m.Case(_Part.ADDRESS):
+                    m.d.sync += address.eq(Cat(digit, address))
+                    with m.If(count != 4):
+                        m.d.sync += fine
+                with m.Case(_Part.DATA):
+                    m.d.sync += value.eq(Cat(digit, value))
+                    with m.If(count != 8):
+                        m.d.sync += fine
+                with m.Case(_Part.SUM):
+                    m.d.sync += given.eq(Cat(digit, given))
+                    with m.If(count != 2):
+                        m.d.sync += fine
+
+    def _answer(self, m, kind, address, value):
+        """Offer the characters of an answer; returns when its last one is taken. ``address`` and
+        ``value`` turn once round."""
+        o = self.o
+        # = 0 0 1 0   f f f 0 0 f f f  *  4  a  CR LF
+        # 0 1 2 - 5 6 7 - - - - - - 14 15 16 17 18 19
+        place, checksum = Signal(range(20)), Signal(8)
+        nibble = Signal(4)
+        m.d.comb += [
+            o.valid.eq(1),
+            nibble.eq(Mux(place < 6, address[12:], value[28:])),
+        ]
+        with m.Switch(place):
+            with m.Case(0):
+                m.d.comb += o.payload.eq(kind)
+            with m.Case(1, 6):
+                m.d.comb += o.payload.eq(ord(" "))
+            with m.Case(15):
+                m.d.comb += o.payload.eq(ord("*"))
+            with m.Case(16, 17):
+                m.d.comb += nibble.eq(Mux(place[0], checksum[:4], checksum[4:]))
+                m.d.comb += o.payload.eq(self._figure(nibble))
+            with m.Case(18):
+                m.d.comb += o.payload.eq(ord("\r"))
+            with m.Case(19):
+                m.d.comb += o.payload.eq(ord("\n"))
+            with m.Default():
+                m.d.comb += o.payload.eq(self._figure(nibble))
+        last = o.ready & (place == 19)
+        with m.If(o.ready):
+            m.d.sync += place.eq(place + 1)
+            with m.If((place == 0) & (kind == ord("?")) | (place == 5) & (kind == ord("!"))):
+                m.d.sync += place.eq(15)
+            with m.If(place < 15):
+                m.d.sync += checksum.eq(checksum ^ o.payload)
+            with m.If((place > 1) & (place < 6)):
+                m.d.sync += address.eq(address.rotate_left(4))
+            with m.If((place > 6) & (place < 15)):
+                m.d.sync += value.eq(value.rotate_left(4))
+        with m.If(last):
+            m.d.sync += [place.eq(0), checksum.eq(0)]
+            m.d.comb += self.stat_refused.eq(kind == ord("?"))
+        return last
+
+    @staticmethod
+    def _figure(nibble):
+        """The hexadecimal digit of a nibble."""
+        return Mux(nibble < 10, nibble + ord("0"), nibble + (ord("a") - 10))
