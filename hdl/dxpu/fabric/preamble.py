@@ -211,14 +211,13 @@ class PreambleBuilder(wiring.Component):
                     m.d.sync += [repeat.eq(self.repeat), again.eq(1)]
                     with m.If(self.repeat_take):
                         m.next = "Look"
-                with m.Elif(self.repeat_more):
-                    pass
-                with m.Elif(self.control.valid & (self.spare != 0)):
+                with m.Elif(self.control.valid & (self.spare != 0) & ~self.repeat_more):
                     m.d.comb += [self.control.ready.eq(1), self.reserve.eq(1), begins.eq(1)]
                     m.d.sync += [control.eq(self.control.payload), kind.eq(FrameType.EVENT),
                                  plan.count.eq(0), reserved.eq(1)]
                     m.next = "Request"
-                with m.Elif(self.plan_valid & self.hurry & (self.spare >= need + EVENT_CELLS)):
+                with m.Elif(self.plan_valid & self.hurry & (self.spare >= need + EVENT_CELLS)
+                            & ~self.repeat_more):
                     m.d.comb += [self.plan_take.eq(1), self.reserve.eq(need), begins.eq(1)]
                     m.d.sync += [kind.eq(self.plan.type), reserved.eq(need)]
                     m.next = "Request"
