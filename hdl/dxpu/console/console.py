@@ -1,7 +1,8 @@
 """Lines of text that read and write registers."""
 
 from amaranth import *
-from amaranth.lib import enum, stream, wiring
+from amaranth.lib import crc, enum, stream, wiring
+from amaranth.lib.crc.catalog import CRC16_CCITT_FALSE
 from amaranth.lib.wiring import In, Out
 
 from ..csr import RegisterPort
@@ -29,17 +30,18 @@ class Console(wiring.Component):
     ======================  =========================  ==========================================
     line                    answer
     ======================  =========================  ==========================================
-    ``r 0010``              ``= 0010 fff00fff*3c``     the register's value
-    ``w 0010 00000005``     ``= 0010 00000005*39``     written
-    of no such register     ``! 0010*00``              nothing was changed
-    of anything else        ``?*3f``                   the whole line was dropped
+    ``r 0010``              ``= 0010 fff00fff*SSSS``   the register's value
+    ``w 0010 00000005``     ``= 0010 00000005*SSSS``   written
+    of no such register     ``! 0010*SSSS``            nothing was changed
+    of anything else        ``?*SSSS``                 the whole line was dropped
     ======================  =========================  ==========================================
 
     Numbers are hexadecimal, in either case; an address has one to four digits, data one to eight;
     spaces separate, and may be more than one. A line ends with CR or LF; an empty one is ignored,
-    so CR LF will do. ``*`` and two digits at the end of a line are the exclusive or of all
-    characters before; it is checked, but a line may go without. Answers have it always, and end
-    with CR LF.
+    so CR LF will do. ``*`` and four digits at the end of a line are the CRC-16 of all
+    characters before (polynomial 0x1021, initial value 0xFFFF, not reflected: CRC-16/CCITT-FALSE);
+    it is checked. Who types may go without; a program says ``R`` and ``W`` instead of ``r`` and
+    ``w``, and such a line is refused without it. Answers have it always, and end with CR LF.
 
     Characters that come while an answer is made, up to a cycle after its last one was taken, are
     lost, and all lines that they were of are answered by one ``?`` behind it. So whoever waits for
@@ -66,9 +68,10 @@ class Console(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        part, write, bad = Signal(_Part), Signal(), Signal()
-        address, value, checksum = Signal(16), Signal(32), Signal(8)
-        given, count = Signal(8), Signal(range(9))
+        m.submodules.heard = heard = crc.Processor(CRC16_CCITT_FALSE(data_width=8))
+        part, write, strict, bad = Signal(_Part), Signal(), Signal(), Signal()
+        address, value, given = Signal(16), Signal(32), Signal(16)
+        count = Signal(range(9))
         #: Characters of a line that has not ended are lost; a line that is to be refused.
         lost, owed = Signal(), Signal()
         kind = Signal(8)
@@ -81,20 +84,22 @@ class Console(wiring.Component):
             self.bus.request.p.data.eq(value),
         ]
         complete = ~bad & (
-            (part == _Part.DATA) | (part == _Part.TAIL) | (part == _Part.ADDRESS) & ~write
-            | (part == _Part.SUM) & (count == 2) & (given == checksum))
-        begin = [part.eq(_Part.NOTHING), checksum.eq(0)]
+            ~strict & ((part == _Part.DATA) | (part == _Part.TAIL)
+                       | (part == _Part.ADDRESS) & ~write)
+            | (part == _Part.SUM) & (count == 4) & (given == heard.crc))
+        m.d.comb += heard.data.eq(self.i)
         with m.FSM() as fsm:
             with m.State("Line"):
                 m.d.sync += kind.eq(ord("?"))
                 with m.If(end):
-                    m.d.sync += [*begin, bad.eq(0)]
+                    m.d.sync += [part.eq(_Part.NOTHING), bad.eq(0)]
+                    m.d.comb += heard.start.eq(1)
                     with m.If(complete):
                         m.next = "Request"
                     with m.Elif(bad | (part != _Part.NOTHING)):
                         m.next = "Answer"
                 with m.Elif(self.i_valid):
-                    self._take(m, part, write, bad, address, value, checksum, given, count)
+                    self._take(m, part, write, strict, bad, address, value, heard, given, count)
             with m.State("Request"):
                 m.d.comb += self.bus.request.valid.eq(1)
                 with m.If(self.bus.request.ready):
@@ -123,15 +128,14 @@ class Console(wiring.Component):
                 m.d.sync += owed.eq(1)
         return m
 
-    def _take(self, m, part, write, bad, address, value, checksum, given, count):
+    def _take(self, m, part, write, strict, bad, address, value, heard, given, count):
         """One character of a line, but for its end."""
         character = self.i
         lower = character | 0x20
         figure = (character >= ord("0")) & (character <= ord("9"))
         digit = Signal(4)
         m.d.comb += digit.eq(Mux(figure, character[:4], character[:4] + 9))
-        with m.If(part != _Part.SUM):
-            m.d.sync += checksum.eq(checksum ^ character)
+        m.d.comb += heard.valid.eq((part != _Part.SUM) & (character != ord("*")))
 
         m.d.sync += bad.eq(1)  # unless what follows knows better
         fine = bad.eq(bad)
@@ -146,12 +150,13 @@ class Console(wiring.Component):
                 with m.Case(_Part.DATA):
                     m.d.sync += [part.eq(_Part.TAIL), fine]
         with m.Elif(character == ord("*")):
-            m.d.sync += [part.eq(_Part.SUM), count.eq(0), checksum.eq(checksum)]
+            m.d.sync += [part.eq(_Part.SUM), count.eq(0)]
             with m.If((part == _Part.ADDRESS) & ~write | (part == _Part.DATA)
                       | (part == _Part.TAIL)):
                 m.d.sync += fine
         with m.Elif((lower == ord("r")) | (lower == ord("w"))):
-            m.d.sync += [part.eq(_Part.COMMAND), write.eq(lower == ord("w"))]
+            m.d.sync += [part.eq(_Part.COMMAND), write.eq(lower == ord("w")),
+                         strict.eq(~character[5])]
             with m.If(part == _Part.NOTHING):
                 m.d.sync += fine
         with m.Elif(figure | (lower >= ord("a")) & (lower <= ord("f"))):
@@ -171,20 +176,22 @@ class Console(wiring.Component):
                         m.d.sync += fine
                 with m.Case(_Part.SUM):
                     m.d.sync += given.eq(Cat(digit, given))
-                    with m.If(count != 2):
+                    with m.If(count != 4):
                         m.d.sync += fine
 
     def _answer(self, m, kind, address, value):
         """Offer the characters of an answer; returns when its last one is taken. ``address`` and
         ``value`` turn once round."""
         o = self.o
-        # = 0 0 1 0   f f f 0 0 f f f  *  4  a  CR LF
-        # 0 1 2 - 5 6 7 - - - - - - 14 15 16 17 18 19
-        place, checksum = Signal(range(20)), Signal(8)
-        nibble = Signal(4)
+        # = 0 0 1 0   f f f 0 0 f f f  *  4  a  0  b CR LF
+        # 0 1 2 - 5 6 7 - - - - - - 14 15 16 17 18 19 20 21
+        m.submodules.said = said = crc.Processor(CRC16_CCITT_FALSE(data_width=8))
+        place, nibble, at = Signal(range(22)), Signal(4), Signal(2)
         m.d.comb += [
             o.valid.eq(1),
             nibble.eq(Mux(place < 6, address[12:], value[28:])),
+            at.eq(~place[:2]),  # 3 for the sum's first digit
+            said.data.eq(o.payload),
         ]
         with m.Switch(place):
             with m.Case(0):
@@ -193,29 +200,28 @@ class Console(wiring.Component):
                 m.d.comb += o.payload.eq(ord(" "))
             with m.Case(15):
                 m.d.comb += o.payload.eq(ord("*"))
-            with m.Case(16, 17):
-                m.d.comb += nibble.eq(Mux(place[0], checksum[:4], checksum[4:]))
+            with m.Case(16, 17, 18, 19):
+                m.d.comb += nibble.eq(said.crc.word_select(at, 4))
                 m.d.comb += o.payload.eq(self._figure(nibble))
-            with m.Case(18):
+            with m.Case(20):
                 m.d.comb += o.payload.eq(ord("\r"))
-            with m.Case(19):
+            with m.Case(21):
                 m.d.comb += o.payload.eq(ord("\n"))
             with m.Default():
                 m.d.comb += o.payload.eq(self._figure(nibble))
-        last = o.ready & (place == 19)
+        last = o.ready & (place == 21)
         with m.If(o.ready):
             m.d.sync += place.eq(place + 1)
             with m.If((place == 0) & (kind == ord("?")) | (place == 5) & (kind == ord("!"))):
                 m.d.sync += place.eq(15)
-            with m.If(place < 15):
-                m.d.sync += checksum.eq(checksum ^ o.payload)
+            m.d.comb += said.valid.eq(place < 15)
             with m.If((place > 1) & (place < 6)):
                 m.d.sync += address.eq(address.rotate_left(4))
             with m.If((place > 6) & (place < 15)):
                 m.d.sync += value.eq(value.rotate_left(4))
         with m.If(last):
-            m.d.sync += [place.eq(0), checksum.eq(0)]
-            m.d.comb += self.stat_refused.eq(kind == ord("?"))
+            m.d.sync += place.eq(0)
+            m.d.comb += [said.start.eq(1), self.stat_refused.eq(kind == ord("?"))]
         return last
 
     @staticmethod

@@ -1,0 +1,261 @@
+"""``dxpu console``: registers of a board by its serial line (:class:`dxpu.console.Console`)."""
+
+import binascii
+import re
+import time
+
+from dxpu.csr import Access
+from dxpu_sim.cli import UserError
+
+__all__ = ["ConsoleError", "RegisterLine", "add_arguments", "map_of", "run"]
+
+BAUD = 115_200
+
+
+class ConsoleError(Exception):
+    """The board did not do what it was asked for; one line."""
+
+
+def summed(text: str) -> str:
+    """``text`` with its CRC-16, as every line has it that is sent here."""
+    return f"{text}*{binascii.crc_hqx(text.encode('ascii'), 0xFFFF):04x}"
+
+
+class RegisterLine:
+    """Registers at the other end of a serial line.
+
+    A line that was damaged on the way there is sent again. So is a read whose answer did not come,
+    or was damaged; a write is not, as it may have been done.
+
+    Parameters
+    ----------
+    port
+        With ``write(bytes)``, ``read_until(b"\\n")`` which returns after a time even if nothing
+        comes, and ``reset_input_buffer()``: a ``serial.Serial``.
+    tries : int
+        How often a line is sent at most.
+    """
+
+    def __init__(self, port, *, tries: int = 4):
+        self._port, self._tries = port, tries
+
+    def read(self, address: int) -> int:
+        """Value of the register at a byte address.
+
+        Raises
+        ------
+        ConsoleError
+        """
+        return self._ask(f"R {address:04x}", address, again=True)
+
+    def write(self, address: int, value: int) -> None:
+        """Write the register at a byte address.
+
+        Raises
+        ------
+        ConsoleError
+            Also if it is not known whether it was written.
+        """
+        self._ask(f"W {address:04x} {value:08x}", address, again=False)
+
+    def _ask(self, text, address, *, again):
+        for _ in range(self._tries):
+            self._port.reset_input_buffer()
+            self._port.write(summed(text).encode("ascii") + b"\n")
+            answer = self._port.read_until(b"\n").decode("latin-1").rstrip("\r\n")
+            if answer == summed("?"):
+                continue  # nothing was done
+            if answer == summed(f"! {address:04x}"):
+                raise ConsoleError(f"there is no register at {address:#06x}, or it cannot be "
+                                   f"{'read' if text[0] == 'R' else 'written'}")
+            match = re.fullmatch(rf"(= {address:04x} ([0-9a-f]{{8}}))\*....", answer)
+            if match and answer == summed(match[1]):
+                return int(match[2], 16)
+            if not again:
+                raise ConsoleError(f"no answer to a write to {address:#06x}, which may have been "
+                                   "done: read it")
+        raise ConsoleError(f"no answer after {self._tries} tries: is the board configured, and are "
+                           "port and baud rate right?")
+
+
+def map_of(line: RegisterLine):
+    """The register map (:class:`dxpu.csr.AddressMap`) of the proxy that is there.
+
+    Raises
+    ------
+    ConsoleError
+        If there is none.
+    """
+    from dxpu.proxy.box import BoxProxy
+    from dxpu.proxy.host import HostProxy
+    from dxpu.proxy.registers import IDENTITY, control_block
+    # These two are at the same place in every proxy.
+    block = control_block("box", rows=1, paths=1, peers=1, streams=1, width=64)
+    identity = line.read(block.address("identity"))
+    if identity != IDENTITY:
+        raise ConsoleError(f"not a DXPU proxy: its identity is {identity:#010x}, not "
+                           f"{IDENTITY:#010x}")
+    shape = block.find("shape").register.unpack(line.read(block.address("shape")))
+    common = {"paths": shape["paths"] + 1, "peers": shape["peers"],
+              "streams": 1 << shape["streams"]}
+    if shape["role"] == 1:
+        return HostProxy(32 * shape["lanes"], ports=shape["rows"], **common).registers
+    return BoxProxy(32 * shape["lanes"], slots=shape["rows"], **common).registers
+
+
+def paths_of(map) -> list[str]:
+    """Paths of all registers, in order of their addresses."""
+    return [f"{name}.{placed.path}" for name, (_, block) in sorted(
+        map.blocks.items(), key=lambda item: item[1][0]) for placed in block.placed]
+
+
+def show(map, path: str, value: int) -> str:
+    """A register as a line of text: its address, its value, and its fields if it has several."""
+    placed, base = map.find(path)
+    fields = placed.register.unpack(value)
+    meaning = []
+    for f in placed.register.fields:
+        name = next((v.name for v in f.values or () if v.value == fields[f.name]), None)
+        meaning.append(f"{f.name}={name or f'{fields[f.name]:#x}'}")
+    text = f"{base + placed.address:04x}  {path:<34} {value:08x}"
+    return text if len(meaning) < 2 else f"{text}  {' '.join(meaning)}"
+
+
+def _number(text, what):
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise UserError(f"{what} must be a number such as 12 or 0x1f, not {text!r}") from None
+    if value < 0:
+        raise UserError(f"{what} must not be negative, not {text!r}")
+    return value
+
+
+def written(register, words: list[str], now) -> int:
+    """Value to write for words such as ``number=5``, or one number for the whole register.
+
+    Fields that are not named keep what they hold, and pulses and flags are 0; ``now`` is a function
+    that reads the register.
+
+    Raises
+    ------
+    UserError
+    """
+    if len(words) == 1 and "=" not in words[0]:
+        value = _number(words[0], "a register's value")
+        if value >> 32:
+            raise UserError(f"a register's value has 32 bits, {words[0]} has more")
+        return value
+    fields = {f.name: f for f in register.fields}
+    values = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not sign or name not in fields:
+            raise UserError(f"{register.name} has no field {name!r}: say one of "
+                            f"{', '.join(f'{n}=...' for n in fields)}")
+        value = _number(text, name)
+        if value >> fields[name].width:
+            raise UserError(f"{name} has {fields[name].width} bits, {text} has more")
+        values[name] = value
+    kept = [n for n, f in fields.items() if f.access is Access.RW and n not in values]
+    if kept:
+        held = register.unpack(now())
+        values |= {name: held[name] for name in kept}
+    return register.pack(**values)
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    parser.add_argument("port", help="serial port such as /dev/ttyUSB1, or a URL of pyserial")
+    parser.add_argument("--baud", type=int, default=BAUD, help="bits per second")
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    job = jobs.add_parser("read", help="show registers")
+    job.add_argument("path", nargs="+", metavar="REGISTER",
+                     help="such as control.node; * stands for anything: 'control.session[0].*'")
+    job = jobs.add_parser("write", help="write a register")
+    job.add_argument("path", metavar="REGISTER")
+    job.add_argument("value", nargs="+", metavar="VALUE",
+                     help="a number, or fields such as number=5; other fields keep theirs")
+    job = jobs.add_parser("counters", help="show the counters that are not 0")
+    job.add_argument("--watch", type=float, metavar="SECONDS", default=None,
+                     help="go on, and show those that rise, as often as this")
+    jobs.add_parser("list", help="name all registers of the proxy")
+
+
+def run(arguments) -> int:
+    """Do one job; 1 if the board does not."""
+    try:
+        import serial
+    except ImportError:
+        raise UserError("pyserial is missing: pip install 'dxpu[boards]'") from None
+    if arguments.baud <= 0:
+        raise UserError(f"--baud must be positive, not {arguments.baud}")
+    if getattr(arguments, "watch", None) is not None and arguments.watch <= 0:
+        raise UserError(f"--watch must be positive, not {arguments.watch:g}")
+    try:
+        port = serial.serial_for_url(arguments.port, arguments.baud, timeout=0.5)
+    except (serial.SerialException, ValueError, OSError) as error:
+        raise UserError(f"cannot open {arguments.port}: {error}") from None
+    with port:
+        try:
+            line = RegisterLine(port)
+            _JOBS[arguments.job](line, map_of(line), arguments)
+        except (ConsoleError, serial.SerialException, OSError) as error:
+            print(f"dxpu console: {error}")
+            return 1
+    return 0
+
+
+def _found(map, patterns):
+    """Paths that fit one of the patterns; raises :exc:`UserError` for one that none fits."""
+    result = []
+    for pattern in patterns:
+        rule = re.escape(pattern).replace(r"\*", ".*")
+        fits = [path for path in paths_of(map) if re.fullmatch(rule, path)]
+        if not fits:
+            raise UserError(f"no register {pattern}: `list` names all")
+        result += fits
+    return result
+
+
+def _read(line, map, arguments):
+    for path in _found(map, arguments.path):
+        print(show(map, path, line.read(map.address(path))))
+
+
+def _write(line, map, arguments):
+    path, *more = _found(map, [arguments.path])
+    if more:
+        raise UserError(f"{arguments.path} is {1 + len(more)} registers: write one")
+    placed, base = map.find(path)
+    address = base + placed.address
+    value = written(placed.register, arguments.value, lambda: line.read(address))
+    line.write(address, value)
+    print(show(map, path, value))
+
+
+def _counters(line, map, arguments):
+    base, block = map.blocks["counters"]
+
+    def totals():
+        return {p.path: line.read(base + p.address) for p in block.placed}
+
+    before = totals()
+    for name, total in before.items():
+        if total:
+            print(f"{total:>10}  {name}")
+    while arguments.watch:
+        time.sleep(arguments.watch)
+        now = totals()
+        for name, total in now.items():
+            if total != before[name]:
+                print(f"{total:>10}  {name}  +{total - before[name] & 0xFFFFFFFF}", flush=True)
+        before = now
+
+
+def _list(line, map, arguments):
+    for path in paths_of(map):
+        print(f"{map.address(path):04x}  {path}")
+
+
+_JOBS = {"read": _read, "write": _write, "counters": _counters, "list": _list}
