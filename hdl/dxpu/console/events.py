@@ -1,0 +1,112 @@
+"""A memory of the last things that happened, with their times."""
+
+import enum
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In
+
+from ..csr import Block, Field, Register, RegisterFile, RegisterPort, Rows
+from ..priority import encode, lowest_bit
+
+__all__ = ["EventRing", "event_block"]
+
+#: Events that are kept.
+DEPTH = 64
+
+
+def event_block(kinds, *, unit):
+    """Registers of an :class:`EventRing`; ``unit`` is the text for its unit of time."""
+    names = enum.IntEnum("Kind", {name.upper(): n for n, name in enumerate(kinds)})
+    return Block("events", (
+        Register("recorded", (Field("count", 32, "ro", doc="Events that were recorded since reset; "
+                 "wraps. Number n is in entry n modulo the number of entries."),),
+                 "How many there were."),
+        Register("now", (Field("time", 24, "ro", doc=f"Time in {unit} since reset; wraps."),),
+                 "Time."),
+        Register("merged", (Field("count", 16, "ro", doc="Events that came before the one of the "
+                 "same kind before them was recorded, and are one with it; stays at its top."),),
+                 "What the entries do not show."),
+        Rows("entry", DEPTH, (
+            Register("event", (
+                Field("time", 24, "mem", doc="When, as `now`."),
+                Field("kind", 8, "mem", values=names, doc="What.")), "One event."),
+        ), "The last events.", address=4 * DEPTH),
+    ), "What happened last.")
+
+
+class EventRing(wiring.Component):
+    """Keeps the last 64 events, one a cycle; of several in one cycle the first kind comes first.
+
+    An event waits until it is recorded, so none is lost for coming together with others; one that
+    comes while another of its kind still waits is the same event, and counted in ``merged``.
+
+    From an event that waits for no other to its entry: 2 cycles.
+
+    Parameters
+    ----------
+    kinds : list of str
+        Names of the events, at most 255; lower case.
+    unit : int
+        Clock cycles of a unit of time.
+    unit_name : str
+        What that is, for documentation.
+
+    Members
+    -------
+    events : In(len(kinds))
+        Events of this cycle, kind n in bit n.
+    bus : In :class:`~dxpu.csr.RegisterPort`
+        Registers of :func:`event_block`.
+    """
+
+    def __init__(self, kinds, *, unit, unit_name="units"):
+        if not 0 < len(kinds) < 256:
+            raise ValueError(f"kinds must be 1 to 255 names, not {len(kinds)}")
+        if not isinstance(unit, int) or unit < 1:
+            raise ValueError(f"unit must be a positive integer, not {unit!r}")
+        self._unit = unit
+        #: The register block (:class:`~dxpu.csr.Block`).
+        self.block = event_block(kinds, unit=unit_name)
+        super().__init__({"events": In(len(kinds)), "bus": In(RegisterPort())})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.file = file = RegisterFile(self.block)
+        m.submodules.memory = memory = Memory(shape=32, depth=DEPTH, init=[])
+        write, read = memory.write_port(), memory.read_port()
+        wiring.connect(m, wiring.flipped(self.bus), file.bus)
+
+        time, within = Signal(24), Signal(range(self._unit))
+        m.d.sync += within.eq(Mux(within == self._unit - 1, 0, within + 1))
+        with m.If(within == self._unit - 1):
+            m.d.sync += time.eq(time + 1)
+
+        waiting, total, merged = Signal(len(self.events)), Signal(32), Signal(16)
+        chosen = Signal(len(self.events))
+        m.d.comb += [
+            chosen.eq(lowest_bit(waiting)),
+            write.addr.eq(total),
+            write.en.eq(waiting.any()),
+            write.data.eq(Cat(time, encode(chosen))),
+        ]
+        m.d.sync += waiting.eq(waiting & ~chosen | self.events)
+        with m.If(waiting.any()):
+            m.d.sync += total.eq(total + 1)
+        more = Signal(17)
+        m.d.comb += more.eq(merged + sum(waiting & ~chosen & self.events))
+        m.d.sync += merged.eq(Mux(more[16], 0xFFFF, more))
+
+        base = self.block.address("entry[0].event")
+        asked = Signal()
+        m.d.comb += [
+            read.addr.eq((file.place - base)[2:]),
+            file.found.eq(read.data),
+            file.done.eq(asked),
+            file.recorded.count.eq(total),
+            file.now.time.eq(time),
+            file.merged.count.eq(merged),
+        ]
+        m.d.sync += asked.eq(file.asks & ~asked)
+        return m
