@@ -214,6 +214,26 @@ def test_aligned_clock():
     assert {(1, 0xF), (0, 0x0), (1, 0x0), (0, 0xF)} == set(changes[-12:])
 
 
+def test_latency():
+    """A byte around an edge of RXC is on GMII two cycles later: one of the buffer, one of ours."""
+    ports, dut = make()
+    seen = []
+
+    async def phy(ctx):
+        await ctx.tick("gmii_rx").repeat(4)
+        await ctx.delay(6e-9)
+        ctx.set(ports.rx_ctl.i, 1)
+
+    async def watch(ctx):
+        # The edge that takes it is the sixth.
+        for _ in range(10):
+            await ctx.tick("gmii_rx")
+            seen.append(ctx.get(dut.gmii.rx.rx_dv))
+
+    simulate(dut, phy, watch, deadline_us=1)
+    assert seen.index(1) == 4 + 2
+
+
 def status(link, speed, duplex):
     return link | speed << 1 | duplex << 3
 

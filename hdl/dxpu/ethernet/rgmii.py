@@ -86,8 +86,9 @@ class Rgmii(wiring.Component):
     is 0 then. If RXC stands still nothing is received, ``alive`` and ``link_up`` fall, and all else
     goes on.
 
-    Latency besides that of the DDR buffers (1 cycle by ``io.DDRBuffer``'s contract, 2 each way on
-    ECP5, 1 and 2 on 7-series): 1 cycle from pins to ``gmii.rx``, none from ``gmii.tx`` to pins.
+    Latency besides that of the DDR buffers, which the vendor sets (``io.DDRBuffer``: at least one
+    cycle): 1 cycle from pins to ``gmii.rx``, none from ``gmii.tx`` to pins. All buffers keep the
+    order of the edges: a byte is a rising edge and the falling edge behind it.
 
     Parameters
     ----------
