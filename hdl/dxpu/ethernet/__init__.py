@@ -1,9 +1,15 @@
-"""Ethernet: the MAC and its GMII."""
+"""Ethernet: the MAC and its GMII; RGMII and the PHY behind it."""
 
 from .gmii import GmiiReceive, GmiiSignature, GmiiTransmit
+from .inband import InBandStatus, LinkSpeed, LinkStatus
 from .mac import Mac
+from .mdio import Mdio, MdioCommand, MdioPort, MdioResult, MdioSharing
+from .phy import PhyBringUp, PhyState
 from .receive import Receiver, RxStatus
+from .rgmii import Rgmii, RgmiiDelays, RgmiiPins
 from .transmit import Transmitter
 
-__all__ = ["GmiiReceive", "GmiiSignature", "GmiiTransmit", "Mac", "Receiver", "RxStatus",
+__all__ = ["GmiiReceive", "GmiiSignature", "GmiiTransmit", "InBandStatus", "LinkSpeed",
+           "LinkStatus", "Mac", "Mdio", "MdioCommand", "MdioPort", "MdioResult", "MdioSharing",
+           "PhyBringUp", "PhyState", "Receiver", "Rgmii", "RgmiiDelays", "RgmiiPins", "RxStatus",
            "Transmitter"]

@@ -28,13 +28,17 @@ class TB:
     def __init__(self, dut):
         self.dut = dut
         self.rng = random.Random(int(os.environ["DXPU_SEED"]))
-        self.source = GmiiSource(dut.gmii__rx__rxd, dut.gmii__rx__rx_er, dut.gmii__rx__rx_dv,
-                                 dut.rx_clock)
-        self.sink = GmiiSink(dut.gmii__tx__txd, dut.gmii__tx__tx_er, dut.gmii__tx__tx_en,
-                             dut.tx_clock)
+        self.source, self.sink = self.models(dut)
         for model in (self.source, self.sink):
             model.log.setLevel(logging.WARNING)
         dut.rx_stall.value = 0
+
+    def models(self, dut):
+        """Source and sink of frames on the side of the line."""
+        return (GmiiSource(dut.gmii__rx__rxd, dut.gmii__rx__rx_er, dut.gmii__rx__rx_dv,
+                           dut.rx_clock),
+                GmiiSink(dut.gmii__tx__txd, dut.gmii__tx__tx_er, dut.gmii__tx__tx_en,
+                         dut.tx_clock))
 
     async def start(self):
         self.dut.tx_send.value = 0

@@ -41,14 +41,16 @@ class MacBench(wiring.Component):
         Number of pulses of each ``stat_`` output of the MAC.
     """
 
+    #: Members on the side of the line.
+    LINE = {"gmii": Out(GmiiSignature()), "rx_clock": Out(1), "tx_clock": Out(1)}
+
     def __init__(self, width, *, rx_period_ps=8000, max_frame=4400, rx_bytes=1024):
         self._mac = Mac(width, max_frame=max_frame, rx_depth=max(8 * rx_bytes // width, 16))
         self._source = FrameSource(width, max_bytes=8192)
         self._sink = FrameSink(width, max_bytes=8192)
         self._rx_period_ps = rx_period_ps
         super().__init__({
-            "gmii": Out(GmiiSignature()),
-            "rx_clock": Out(1), "tx_clock": Out(1),
+            **self.LINE,
             "tx_length": In(16), "tx_discard": In(1),
             "tx_send": In(1), "tx_done": Out(1),
             "rx_stall": In(1), "rx_length": Out(16),
@@ -58,17 +60,13 @@ class MacBench(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.rx_clock = SimClock("gmii_rx", period_ps=self._rx_period_ps, phase_ps=2300)
-        m.submodules.tx_clock = SimClock("gmii_tx", phase_ps=5100)
         m.submodules.mac = mac = self._mac
+        self._line(m, mac.gmii)
         m.submodules.source = source = self._source
         m.submodules.sink = sink = self._sink
 
-        connect(m, flipped(self.gmii), mac.gmii)
         stream.connect(m, source.o, mac.i)
         stream.connect(m, mac.o, sink.i)
-        m.d.comb += [self.rx_clock.eq(~ClockSignal("gmii_rx")),
-                     self.tx_clock.eq(~ClockSignal("gmii_tx"))]
         m.d.comb += [getattr(source, name).eq(getattr(self, f"tx_{name}"))
                      for name in ("length", "discard", "send")]
         m.d.comb += [self.tx_done.eq(source.done), sink.stall.eq(self.rx_stall)]
@@ -78,3 +76,11 @@ class MacBench(wiring.Component):
             total = getattr(self, f"total_{name}")
             m.d.sync += total.eq(total + getattr(mac, f"stat_{name}"))
         return m
+
+    def _line(self, m, gmii):
+        """Clocks, and what is between the MAC's ``gmii`` and the models."""
+        m.submodules.rx_clock = SimClock("gmii_rx", period_ps=self._rx_period_ps, phase_ps=2300)
+        m.submodules.tx_clock = SimClock("gmii_tx", phase_ps=5100)
+        connect(m, flipped(self.gmii), gmii)
+        m.d.comb += [self.rx_clock.eq(~ClockSignal("gmii_rx")),
+                     self.tx_clock.eq(~ClockSignal("gmii_tx"))]

@@ -1,0 +1,61 @@
+"""Models of vendors' I/O buffers at both clock edges, for ``io.SimulationPort``.
+
+Amaranth's ``io.DDRBuffer`` becomes what the vendor of a platform has, and does not simulate. A
+design that uses it is put into a simulation by :class:`WithDdrModels`, which answers in the place
+of the platform.
+"""
+
+from amaranth import *
+from amaranth.hdl import Fragment
+from amaranth.lib import io
+
+__all__ = ["WithDdrModels"]
+
+
+class DdrModel(Elaboratable):
+    """Behaves as ``io.DDRBuffer``'s docstring promises, with latencies of one cycle.
+
+    Input: ``i[0]`` is what the port was at a rising edge, ``i[1]`` at the falling edge behind it;
+    both appear at the next rising edge. Output: what ``o`` was before a rising edge is driven
+    behind it, ``o[0]`` while the clock is high, ``o[1]`` while it is low.
+    """
+
+    def __init__(self, buffer):
+        self._buffer = buffer
+
+    def elaborate(self, platform):
+        m = Module()
+        buffer, port = self._buffer, self._buffer.port
+        if buffer.direction is io.Direction.Input:
+            m.domains.falling = falling = ClockDomain(clk_edge="neg", local=True, reset_less=True)
+            m.d.comb += falling.clk.eq(ClockSignal(buffer.i_domain))
+            high, low = Signal(len(port)), Signal(len(port))
+            m.d.falling += low.eq(port.i)
+            m.d[buffer.i_domain] += [high.eq(port.i), buffer.i[0].eq(high), buffer.i[1].eq(low)]
+        else:
+            high, low = Signal(len(port)), Signal(len(port))
+            m.d[buffer.o_domain] += [high.eq(buffer.o[0]), low.eq(buffer.o[1])]
+            m.d.comb += [
+                port.o.eq(Mux(ClockSignal(buffer.o_domain), high, low)),
+                port.oe.eq(buffer.oe.replicate(len(port))),
+            ]
+        return m
+
+
+class _Models:
+    """What a platform is to a component that has pins."""
+
+    def get_io_buffer(self, buffer):
+        if isinstance(buffer, io.DDRBuffer):
+            return DdrModel(buffer)
+        return buffer.elaborate(None)
+
+
+class WithDdrModels(Elaboratable):
+    """``component`` with models for its I/O buffers, to be a submodule; its ports are its own."""
+
+    def __init__(self, component):
+        self._component = component
+
+    def elaborate(self, platform):
+        return Fragment.get(self._component, _Models())
