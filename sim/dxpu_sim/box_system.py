@@ -17,6 +17,7 @@ from cocotb.utils import get_sim_time
 from .bad_wire import BadWire
 from .gpu import Gpu
 from .hdl.box_bench import BoxBench
+from .host_audit import HostAudit
 from .pcie import DutPort, Mailbox, quiet
 from .setup import Proxy, RegisterError, wait_for_session
 
@@ -114,6 +115,8 @@ class SimulatedPort:
     mailbox : :class:`~dxpu_sim.pcie.Mailbox`
     there, back : :class:`~.bad_wire.BadWire`
         To the box, and from it.
+    audit : :class:`~.host_audit.HostAudit`
+        Is shown each frame at the host's end of the wires.
 
     Attributes
     ----------
@@ -123,8 +126,8 @@ class SimulatedPort:
     #: Frames of the host leave so long after it has sent them.
     DELAY_NS = 500
 
-    def __init__(self, mailbox: Mailbox, there: BadWire, back: BadWire):
-        self.wires = there, back
+    def __init__(self, mailbox: Mailbox, there: BadWire, back: BadWire, audit: HostAudit):
+        self.wires, self._audit = (there, back), audit
         self._mailbox = mailbox
         self._outgoing: deque[bytes] = deque()
         self._incoming: deque[bytes] = deque()
@@ -139,11 +142,16 @@ class SimulatedPort:
 
     def send(self, frame: bytes) -> None:
         """As of :class:`dxpu_host.Port`."""
+        self._audit.sent(frame)
         self._outgoing.extend(self.wires[0].carry(frame))
 
     def receive(self) -> bytes | None:
         """As of :class:`dxpu_host.Port`."""
-        return self._incoming.popleft() if self._incoming else None
+        if not self._incoming:
+            return None
+        frame = self._incoming.popleft()
+        self._audit.came(frame)
+        return frame
 
     def wait(self, timeout: float) -> None:
         """As of :class:`dxpu_host.Port`: the simulation goes on."""

@@ -16,6 +16,7 @@ from cocotb.triggers import Timer
 from dxpu_host import Host, SessionLost, SlotLost, Timeout, Timers, Unsupported
 from dxpu_sim.bad_wire import BadWire
 from dxpu_sim.box_system import BOX_NODE, HOST_NODE, BoxSystem, SimulatedPort
+from dxpu_sim.host_audit import HostAudit
 from dxpu_sim.gpu import COPY_TO_GPU, COPY_TO_HOST, DEVICE_ID, REGISTERS, VENDOR_ID, Command
 
 OPTIONS = json.loads(os.environ.get("DXPU_BOX", "{}"))
@@ -79,8 +80,10 @@ class Run:
     def __init__(self, dut, host=Host, bad=BAD, **options):
         self.system = BoxSystem(dut, OPTIONS, gpu={"vram_bytes": VRAM, **options})
         self.rng = self.system.rng
+        self.audit = HostAudit()
         self.port = SimulatedPort(self.system.ethernet, *(
-            BadWire(random.Random(self.rng.getrandbits(32)), **bad) for _ in range(2)))
+            BadWire(random.Random(self.rng.getrandbits(32)), **bad) for _ in range(2)),
+            audit=self.audit)
         self.host = host(self.port, node=HOST_NODE, timers=TIMERS, now=self.port.now,
                          rng=random.Random(self.rng.getrandbits(32)))
 
@@ -151,6 +154,7 @@ async def gpus_are_used_over_a_bad_wire(dut):
         return run.wire()
 
     wire = await job()
+    assert run.audit.tlps > 300 and run.audit.frames["SACK"]
     assert wire["lost"] > 5 and wire["doubled"] > 5 and wire["swapped"] > 5
     counters = run.host.counters
     assert not any(counters[name] for name in ("malformed", "blocked", "poisoned", "failed"))

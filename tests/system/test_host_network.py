@@ -1,0 +1,111 @@
+"""`dxpu host` and the example of docs/host.md as processes of their own, over veth and AF_PACKET, to a
+simulated box; frames get lost on the way. A network namespace of its own keeps this machine's
+interfaces out of it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dxpu_sim
+from dxpu_sim.cli import main
+from dxpu_sim.host_network import HOST_INTERFACE
+
+ROOT = Path(__file__).parents[2]
+#: The simulated box is slower than a real one by some thousands; its timers are those of hardware.
+SLOWER = "40"
+UNSHARE = ["unshare", "--map-root-user", "--net"]
+
+
+def missing():
+    """What this machine does not permit; empty if it does all."""
+    if not sys.platform.startswith("linux"):
+        return "AF_PACKET is of Linux"
+    for program in ("unshare", "ip"):
+        if shutil.which(program) is None:
+            return f"no program {program}"
+    tried = subprocess.run([*UNSHARE, "ip", "link", "add", "type", "veth"], capture_output=True,
+                           text=True)
+    return f"no veth in a network namespace: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def example():
+    """The program in docs/host.md."""
+    text, = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/host.md").read_text(), re.M | re.S)
+    assert len([line for line in text.splitlines() if line]) <= 10
+    return text
+
+
+@pytest.mark.long
+def test_processes_use_a_box_over_veth(tmp_path):
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
+    program = tmp_path / "example.py"
+    program.write_text(example())
+    host = [sys.executable, "-c", "import sys; from dxpu_sim.cli import main; sys.exit(main())",
+            "host", "--iface", HOST_INTERFACE, "--box", "0x101", "--slower", SLOWER]
+    commands = [[*host, "--slots", "1,2", "--json"],
+                [sys.executable, str(program), HOST_INTERFACE, SLOWER],
+                [*host, "--slots", "2"]]
+    folder = tmp_path / "run"
+    done = subprocess.run(
+        [*UNSHARE, sys.executable, "-m", "dxpu_sim.host_network", str(folder),
+         os.environ.get("DXPU_SEED", "1"), json.dumps(commands)],
+        capture_output=True, text=True, timeout=900)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report, shown, tree = ((folder / f"command{n}.out").read_text() for n in range(3))
+    found = json.loads(report)
+    assert found["ok"] and found["problems"] == []
+    assert [(d["address"], d["vendor"], d["device"], d["slot"]) for d in found["devices"]] == [
+        ("01:00.0", 0x1234, 0xD0A0, 1), ("09:00.0", 0x1234, 0xD0A0, 2)]
+    bars = [bar for d in found["devices"] for bar in d["bars"]]
+    assert [bar["size"] for bar in bars] == [0x10000, 1 << 20] * 2
+    spans = sorted((bar["address"], bar["address"] + bar["size"]) for bar in bars)
+    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert "b'hello, slot 1'" in shown and "1234:d0a0" in shown
+    assert tree == ("-[0000:00]---01.0-[01]----00.0  DXPU model GPU [1234:d0a0] 1 MiB, "
+                    "box 0x101 slot 2\n")
+    wires = json.loads((folder / "wires.json").read_text())
+    assert wires["lost"] and wires["frames"] > 200
+
+
+def test_the_interface_must_be_one(capsys):
+    assert main(["host", "--iface", "no-such-one", "--box", "0x101"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("dxpu host: error: no interface 'no-such-one'; there are lo")
+    assert error.count("\n") == 1
+
+
+def in_namespace(code, *, setup="true"):
+    """What ``code`` prints in a network namespace of its own."""
+    return subprocess.run(
+        [*UNSHARE, "sh", "-c", f'{setup}; exec "$0" "$@"', sys.executable, "-c", code],
+        capture_output=True, text=True, cwd=Path(dxpu_sim.__path__[0]).parent)
+
+
+def test_the_interface_must_be_up():
+    if missing():
+        pytest.skip(missing())
+    done = in_namespace("from dxpu_sim.cli import main; import sys; sys.exit(main("
+                        "['host', '--iface', 'a', '--box', '1']))",
+                        setup="ip link add a type veth")
+    assert done.returncode == 2
+    assert done.stderr == ("dxpu host: error: interface 'a' is down; `sudo ip link set a up`\n")
+
+
+def test_raw_frames_must_be_permitted():
+    if missing() or os.getuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip(missing() or "needs root and setpriv to give up a capability")
+    done = subprocess.run(
+        ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", sys.executable, "-c",
+         "from dxpu_sim.cli import main; import sys; sys.exit(main("
+         "['host', '--iface', 'lo', '--box', '1']))"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "need the capability CAP_NET_RAW: run as root, or `sudo setcap" in done.stderr
