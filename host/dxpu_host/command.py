@@ -73,7 +73,7 @@ class _Root:
     devices: list[_Port] = field(default_factory=list)
 
 
-def _name(device: Device) -> str:
+def _name(device: Any) -> str:
     size = max((bar.size for bar in device.bar.values()), default=0)
     amount = f" {size >> 20} MiB" if size >> 20 else ""
     return f"{lspci.describe(device)}{amount}, box {device.box:#05x} slot {device.slot.number}"
@@ -130,6 +130,6 @@ def _say(buses: list[Bus], problems: list[str], counters: dict[str, int], as_jso
     elif buses:
         root = _Root(buses[-1].last_bus_num)
         root.devices += [_Port(n + 1, bus) for n, bus in enumerate(buses)]
-        print(lspci.tree(root, _name))  # type: ignore[no-untyped-call, unused-ignore]
+        print(lspci.tree(root, _name))
     for problem in problems:
         print(f"dxpu host: error: {problem}", file=sys.stderr)

@@ -113,7 +113,8 @@ class Grants:
         self._generation, self.open = generation & 0xFF, True
         self._limits = list(self._initial)
         self._used = [(0, 0) for _ in CLASSES]
-        self._due, self._again, self._all = set(CLASSES), now, now + self._refresh
+        self._due, self._all = set(CLASSES), now + self._refresh
+        self._again = now + self._refresh * self.AGAIN
 
     def end(self) -> None:
         """The life is over."""

@@ -5,22 +5,19 @@ Ref: docs/host.md
 
 import logging
 import random
-import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from types import TracebackType
 
 from dxpu.fabric.format import NODE_UNASSIGNED, CreditClass
-from dxpu_sim.golden.receiver import judge
 from dxpu_sim.golden.tlp import Tlp
-from dxpu_sim.golden.wire import Frame
 
-from .box import Box, BoxEvent, SlotDown, SlotReady
+from .box import Box
 from .device import Device, check_life
 from .errors import HostError, SessionLost, SlotLost, Timeout
 from .link import Address
+from .loop import Loop
 from .memory import Memory, Region
 from .port import Port
 from .requests import Retry
@@ -34,7 +31,7 @@ __all__ = ["Host"]
 log = logging.getLogger("dxpu.host")
 
 
-class Host:
+class Host(Loop):
     """Uses devices in slots of boxes over a port.
 
     A context manager: at its end all slots are unbound and the port is closed. Whatever waits
@@ -66,18 +63,15 @@ class Host:
     ----------
     memory : :class:`~.memory.Memory`
     counters : Counter
-        Of the TLPs of slots (see :class:`~.slots.HostSlot`), and frames that came and were dropped:
-        by the name of the cause, ``other_node``, ``no_session``.
+        As of :class:`~.loop.Loop`.
     """
 
     #: What it consists of.
     BOX, SLOT = Box, HostSlot
     #: Bus numbers of each slot; the first slot begins with 1.
     BUSES = 8
-    #: Requests of one access that are under way at a time; frames that are taken in one turn.
-    IN_FLIGHT, FRAMES = 32, 256
-    #: Seconds that the thread of :meth:`start` may be late with what others have begun.
-    PAUSE = 0.01
+    #: Requests of one access that are under way at a time.
+    IN_FLIGHT = 32
 
     def __init__(self, port: Port, *, node: int = 1, path: int = 0, timers: Timers | None = None,
                  max_payload: int = 256, max_read: int = 512, packing: int = 1500,
@@ -88,24 +82,12 @@ class Host:
         for name, value, most in (("max_payload", max_payload, 512), ("max_read", max_read, 4096)):
             if not 128 <= value <= most or value & value - 1:
                 raise ValueError(f"{name} must be a power of two from 128 to {most}, not {value!r}")
-        self.node, self.max_payload, self.max_read = node, max_payload, max_read
-        self.timers = timers or Timers()
-        self._port, self._path, self._packing, self._now = port, path, packing, now
+        super().__init__(port, node=node, timers=timers or Timers(), now=now)
+        self.max_payload, self.max_read = max_payload, max_read
+        self._path, self._packing = path, packing
         rng = rng or random.SystemRandom()
         self._tags, self._boot = TagSource(rng), boot or rng.randrange(1, 1 << 16)
         self.memory = Memory([Windows.NARROW, Windows.WIDE, INTERRUPTS])
-        self.counters: Counter[str] = Counter()
-        self._boxes: dict[tuple[int, int], Box] = {}
-        self._slots: dict[tuple[Box, int], HostSlot] = {}
-        self._windows = Windows()
-        self._interrupts: deque[tuple[Device, int]] = deque()
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
-        self._stop = False
-        self._broken: HostError | None = None
-
-    # Life of the host.
 
     def __enter__(self) -> "Host":
         return self
@@ -113,22 +95,6 @@ class Host:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         self.close()
-
-    def start(self) -> None:
-        """Serve in a thread of its own from now on."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="dxpu-host", daemon=True)
-            self._thread.start()
-
-    def _serve(self) -> None:
-        while not self._stop:
-            try:
-                self.poll(self.PAUSE)
-            except HostError as error:
-                with self._changed:
-                    self._broken = error
-                    self._changed.notify_all()
-                return
 
     def close(self) -> None:
         """Unbind all slots, and close the port. Errors of that do not matter any more."""
@@ -139,107 +105,7 @@ class Host:
         except HostError as error:
             log.info("while closing: %s", error)
         finally:
-            self._stop = True
-            if self._thread not in (None, threading.current_thread()):
-                self._thread.join()
-            self._port.close()
-
-    def poll(self, timeout: float = 0.0) -> None:
-        """Take what comes within ``timeout`` seconds, or before the next timer; send what is due;
-        deliver interrupts.
-
-        Raises
-        ------
-        PortError
-        """
-        with self._lock:
-            wait = min(timeout, self._turn())
-        if wait > 0:
-            self._port.wait(wait)
-            with self._lock:
-                self._turn()
-        while self._interrupts:
-            device, vector = self._interrupts.popleft()
-            try:
-                device.interrupted(vector)
-            except Exception:
-                log.exception("interrupt %d of %s", vector, device.address)
-            with self._changed:
-                self._changed.notify_all()
-
-    def _turn(self) -> float:
-        """One turn of everything; returns the seconds until a timer wants the next one."""
-        now = self._now()
-        for _ in range(self.FRAMES):
-            data = self._port.receive()
-            if data is None:
-                break
-            self._frame(data, now)
-        for box in self._boxes.values():
-            self._happened(box, box.turn(now))
-        for slot in self._slots.values():
-            slot.requests.expire(now)
-        deadlines = [now + 3600.0]
-        for box in self._boxes.values():
-            for frame in box.take():
-                self._port.send(frame)
-            deadlines.append(box.deadline())
-        deadlines += [when for slot in self._slots.values()
-                      if (when := slot.requests.deadline()) is not None]
-        self._changed.notify_all()
-        return min(deadlines) - now
-
-    def _frame(self, data: bytes, now: float) -> None:
-        frame = judge(data)
-        if not isinstance(frame, Frame):
-            self.counters[frame.name.lower()] += 1
-        elif frame.dst_node != self.node:
-            self.counters["other_node"] += 1
-        elif (box := self._boxes.get((frame.src_node, frame.stream))) is None:
-            self.counters["no_session"] += 1
-        else:
-            self._happened(box, box.receive(frame, now))
-
-    def _happened(self, box: Box, events: list[BoxEvent]) -> None:
-        for event in events:
-            slot = self._slots[box, event.slot]
-            if isinstance(event, SlotReady):
-                slot.ready()
-            elif isinstance(event, SlotDown):
-                self._windows.give_back(slot)
-                slot.down((SessionLost if event.lost else SlotLost)(event.reason))
-            else:
-                slot.came(event)
-
-    # Waiting.
-
-    def wait_until(self, done: Callable[[], bool], what: str,
-                   timeout: float | None = None) -> None:
-        """Let all go on until ``done()``.
-
-        Raises
-        ------
-        Timeout
-            ``what``, if it takes longer than ``timeout`` seconds; default the completion timeout.
-        PortError
-        """
-        timeout = self.timers.completion if timeout is None else timeout
-        deadline = self._now() + timeout
-        with self._lock:
-            self._turn()
-        while True:
-            with self._changed:
-                if self._broken is not None:
-                    raise self._broken
-                if done():
-                    return
-                left = deadline - self._now()
-                if left <= 0:
-                    raise Timeout(f"{what} within {timeout:g} s")
-                if self._thread not in (None, threading.current_thread()):
-                    self._changed.wait(left)
-                    continue
-            self.poll(left)
+            self.end()
 
     # Slots.
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import cocotb
 from cocotb.triggers import Timer
@@ -46,5 +47,5 @@ async def a_box_on_a_network(dut):
         took = time.monotonic() - begin
         print(f"software_host_network: command {n}: status {command.returncode}, {took:.1f} s, "
               f"{cycles / took:,.0f} cycles a second")
-        assert command.returncode == 0, open(f"command{n}.err").read()
+        assert command.returncode == 0, Path(f"command{n}.err").read_text()
     port.close()
