@@ -159,6 +159,11 @@ class Box:
             raise SlotLost(f"{self._name(number)} is not ready")
         slot.queues.put(tlp, sent)
 
+    def bound(self, number: int) -> bool:
+        """Whether the slot is bound, with a device or without."""
+        slot = self.slots.get(number)
+        return slot is not None and slot.binding.state is not State.UNBOUND
+
     def settled(self) -> bool:
         """Whether all commands have arrived at the box."""
         return not self._commands and self.link.sender.next == self.link.sender.oldest
@@ -168,10 +173,9 @@ class Box:
             raise SessionLost(f"no session with box {self.link.address.peer:#05x}")
 
     def _bound(self, number: int) -> Slot:
-        slot = self.slots.get(number)
-        if slot is None or slot.binding.state is State.UNBOUND:
+        if not self.bound(number):
             raise SlotLost(f"{self._name(number)} is not bound")
-        return slot
+        return self.slots[number]
 
     def _name(self, number: int) -> str:
         return f"slot {number} of box {self.link.address.peer:#05x}"

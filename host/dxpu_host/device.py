@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import HostError, SlotLost
+from .errors import HostError
 from .slots import HostSlot, interrupt_address
 from .tlp import config_request, memory_reads, memory_writes
 
@@ -230,12 +230,4 @@ class Device:
 
     def check(self) -> None:
         """Raise what has ended the device's life, if something has."""
-        check_life(self.slot, self.life)
-
-
-def check_life(slot: HostSlot, life: int) -> None:
-    """Raise what has ended this life of a slot, if something has."""
-    slot.check()
-    if slot.lives != life:
-        raise SlotLost(f"slot {slot.number} of box {slot.box.link.address.peer:#05x} was reset "
-                       "since its device was found; enumerate again")
+        self.slot.check(self.life)

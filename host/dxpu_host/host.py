@@ -6,6 +6,7 @@ Ref: docs/host.md
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
 from types import TracebackType
@@ -14,7 +15,7 @@ from dxpu.fabric.format import NODE_UNASSIGNED, CreditClass
 from dxpu_sim.golden.tlp import Tlp
 
 from .box import Box
-from .device import Device, check_life
+from .device import Device
 from .errors import HostError, SessionLost, SlotLost, Timeout
 from .link import Address
 from .loop import Loop
@@ -100,7 +101,7 @@ class Host(Loop):
         """Unbind all slots, and close the port. Errors of that do not matter any more."""
         try:
             for slot in list(self._slots.values()):
-                if slot.error is None:
+                if slot.box.open and slot.box.bound(slot.number):
                     self.unbind(slot)
         except HostError as error:
             log.info("while closing: %s", error)
@@ -120,6 +121,12 @@ class Host(Loop):
         opened = self._box(box, stream)
         self.wait_until(lambda: opened.open, f"box {box:#05x} does not answer HELLO",
                         self.timers.attach + self.timers.quiet)
+
+    def link_counters(self, box: int, stream: int = 0) -> Counter[str]:
+        """Of the link with a box: frames ``sent``, ``repeated``, ``taken``, refused by cause; TLPs
+        ``dropped`` because their slot has no life, or beyond what was granted."""
+        found = self._boxes[box, stream]
+        return found.link.counters + Counter(dropped=found.dropped)
 
     def _box(self, node: int, stream: int) -> Box:
         with self._lock:
@@ -188,7 +195,7 @@ class Host(Loop):
         """Reset what is in the slot of ``device``; returns its function 0 in the new life."""
         slot = device.slot
         with self._lock:
-            check_life(slot, device.life)
+            slot.check(device.life)
             slot.box.reset(slot.number)
             self._windows.give_back(slot)
             slot.down(SlotLost(f"slot {slot.number} waits for its device"))
@@ -237,7 +244,7 @@ class Host(Loop):
                 self.wait_until(lambda: slot.requests.free or slot.error is not None,
                                 f"slot {slot.number}: no tag is free")
                 with self._lock:
-                    check_life(slot, life)
+                    slot.check(life)
                     requests.append(slot.request(tlp, self._now() + self.timers.completion))
             for request in requests:
                 self.wait_until(lambda request=request: request.done,  # type: ignore[misc]
@@ -261,11 +268,11 @@ class Host(Loop):
         source = iter(tlps)
         while part := list(islice(source, self.IN_FLIGHT)):
             with self._lock:
-                check_life(slot, life)
+                slot.check(life)
                 for tlp in part:
                     slot.post(tlp)
             queues = slot.box.slots[slot.number].queues
             self.wait_until(lambda queues=queues: not queues.waits(  # type: ignore[misc]
                 CreditClass.P), f"slot {slot.number} takes no writes")
             with self._lock:
-                check_life(slot, life)
+                slot.check(life)

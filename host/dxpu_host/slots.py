@@ -89,10 +89,13 @@ class HostSlot:
         self.requests.fail(error)
         self.devices, self.bus = {}, None
 
-    def check(self) -> None:
-        """Raise what :attr:`error` is."""
+    def check(self, life: int | None = None) -> None:
+        """Raise what :attr:`error` is, or that ``life``, the number of one, is over."""
         if self.error is not None:
             raise self.error
+        if life is not None and life != self.lives:
+            raise SlotLost(f"slot {self.number} of box {self.box.link.address.peer:#05x} was reset "
+                           "since its device was found; enumerate again")
 
     # What the host asks.
 
