@@ -28,7 +28,7 @@ docs: $(STAMP)
 	$(BIN)/dxpu docs
 
 lint: $(STAMP)
-	$(BIN)/ruff check --quiet hdl sim boards tests
+	$(BIN)/ruff check --quiet hdl sim boards host tests
 	$(BIN)/mypy --no-error-summary
 
 clean:

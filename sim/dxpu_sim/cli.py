@@ -16,6 +16,7 @@ COMMANDS = {
     "bench": ("dxpu_sim.bench", "measure conversion cycles, wire efficiency, speed and size"),
     "faults": ("dxpu_sim.faults.command", "send TLPs over lines that lose and change frames"),
     "linux": ("dxpu_sim.linux.command", "boot a stock Linux kernel on a simulated system"),
+    "host": ("dxpu_host.command", "show what is in the slots of a box, over an Ethernet interface"),
     "spec": ("dxpu_sim.spec.command", "search models of the fabric's protocol completely"),
     "console": ("dxpu_boards.console", "read and write registers of a board by its serial line"),
     "docs": ("dxpu_sim.docs", "write the register pages and the tables of ports"),

@@ -1,0 +1,82 @@
+"""The bindings of slots and their lives: which events a box is sent, and what its answers mean.
+
+Ref: docs/architecture.md, "Bindings" and "Lives"; docs/hot-plug.md
+"""
+
+from enum import Enum
+
+from dxpu.fabric.format import EventCode
+from dxpu_sim.golden.wire import Event
+
+__all__ = ["Binding", "Change", "State"]
+
+LIVES = 1 << 8
+
+
+class State(Enum):
+    """Of a slot."""
+
+    UNBOUND = 0
+    WAITING = 1  #: BIND or RESET is on its way: the box resets the device
+    READY = 2  #: TLPs may pass
+
+
+class Change(Enum):
+    """What an event of the box has changed."""
+
+    NOTHING = 0
+    READY = 1
+    DOWN = 2  #: the life is over
+
+
+class Binding:
+    """Follows one slot.
+
+    A binding has one life after another. Each begins with a reset of the device that the host asks
+    for, by BIND or RESET with the number of the life that begins, and TLPs pass from the RESET_DONE
+    that repeats the number until the life ends.
+    """
+
+    def __init__(self) -> None:
+        self.state = State.UNBOUND
+        self.generation = 0
+        #: Number of the newest life.
+        self.life = 0
+
+    def bind(self, generation: int) -> Event:
+        """The event that begins a binding."""
+        self.generation = generation
+        return self._begin(EventCode.BIND)
+
+    def reset(self) -> Event:
+        """The event that ends the life and begins the next; only while the slot is bound."""
+        return self._begin(EventCode.RESET)
+
+    def unbind(self) -> Event:
+        """The event that ends the binding."""
+        self.state = State.UNBOUND
+        return Event(EventCode.UNBIND, self.generation, 0)
+
+    def lose(self) -> None:
+        """The session is gone, and the binding with it; nobody is told."""
+        self.state = State.UNBOUND
+
+    def take(self, event: Event) -> Change:
+        """An event of the box."""
+        if self.state is State.UNBOUND or event.generation != self.generation:
+            return Change.NOTHING
+        if event.code == EventCode.RESET_DONE:
+            if self.state is not State.WAITING or event.argument != self.life:
+                return Change.NOTHING
+            self.state = State.READY
+            return Change.READY
+        down = event.code == EventCode.LINK_DOWN or (
+            event.code == EventCode.PRESENCE and not event.argument & 1)
+        if not down or self.state is not State.READY:
+            return Change.NOTHING
+        return Change.DOWN
+
+    def _begin(self, code: EventCode) -> Event:
+        self.state = State.WAITING
+        self.life = (self.life + 1) % LIVES
+        return Event(code, self.generation, self.life)

@@ -1,0 +1,310 @@
+"""All that a host keeps of one box: the link to it, and the slots that are bound.
+
+No sockets and no clocks: frames, commands and the time go in, frames and what happened come out.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from dxpu.fabric.format import (
+    COUNT_MAX, CREDIT_BYTES, HEADER_BYTES, RECORD_ALIGN, RECORD_CRC_BYTES, EventCode,
+)
+from dxpu_sim.golden.wire import Credit, Event, Frame, Tlps
+
+from .bindings import Binding, Change, State
+from .credits import GRANTS, Accounts, Entries, Grants
+from .errors import SessionLost, SlotLost
+from .link import Address, Closed, EventCame, Happened, LimitsCame, Link, Opened, TlpsCame
+from .queues import ClassQueues, Waiting, class_of, units_of
+from .session import LARGEST_FRAME, TagSource
+from .timers import Timers
+
+__all__ = ["Box", "BoxEvent", "Slot", "SlotDown", "SlotReady", "TlpCame"]
+
+
+@dataclass(frozen=True)
+class SlotReady:
+    """A life of the slot has begun: its device was reset, and TLPs pass."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
+class SlotDown:
+    """The life is over. ``lost``: with the session, and the binding too; else the box says when the
+    device is there again."""
+
+    slot: int
+    reason: str
+    lost: bool
+
+
+@dataclass(frozen=True)
+class TlpCame:
+    """A TLP of the slot. ``done()`` is to be called when it was dealt with: until then it takes
+    room that is granted to the box."""
+
+    slot: int
+    tlp: bytes
+    done: Callable[[], None]
+
+
+BoxEvent = SlotReady | SlotDown | TlpCame
+
+
+@dataclass
+class Slot:
+    """A slot that is or was bound."""
+
+    number: int
+    accounts: Accounts
+    grants: Grants
+    binding: Binding = field(default_factory=Binding)
+    queues: ClassQueues = field(default_factory=ClassQueues)
+
+
+class Box:
+    """A session with a box, and the slots behind it.
+
+    In each turn :meth:`receive` what came, then :meth:`turn`, then send what :meth:`take` returns.
+
+    Parameters
+    ----------
+    address : :class:`~.link.Address`
+    timers : :class:`~.timers.Timers`
+    tags : :class:`~.session.TagSource`
+    boot : int
+    now : float
+    packing : int
+        Largest Ethernet payload, in bytes, up to which TLPs share a frame.
+    grants : three pairs of int
+        Headers and units of 16 bytes that each slot may have under way to us, for each class.
+    """
+
+    #: What it consists of.
+    LINK, ACCOUNTS = Link, Accounts
+
+    def __init__(self, address: Address, *, timers: Timers, tags: TagSource, boot: int, now: float,
+                 packing: int = 1500, grants: Sequence[tuple[int, int]] = GRANTS) -> None:
+        self._timers, self._packing, self._initial = timers, packing, grants
+        self.slots: dict[int, Slot] = {}
+        #: TLPs of slots that have no life, and beyond what was granted; dropped.
+        self.dropped = 0
+        self._commands: deque[tuple[Slot, Event]] = deque()
+        self._turn = 0
+        self.link = self.LINK(address, timers=timers, tags=tags, boot=boot, limits=self, now=now)
+
+    @property
+    def open(self) -> bool:
+        """Whether the session is open."""
+        return self.link.open
+
+    # Limits, for the link.
+
+    def extension(self, slot: int) -> Credit | None:
+        """A limit of the slot that the next frame is to carry."""
+        known = self.slots.get(slot)
+        return known.grants.extension() if known else None
+
+    def entries(self, slot: int) -> Entries:
+        """All limits of a slot; of none, what nobody takes for limits."""
+        known = self.slots.get(slot)
+        if known is None:
+            return Credit(0), Credit(1), Credit(2)
+        known.grants.told()
+        return known.grants.entries()
+
+    # Commands.
+
+    def bind(self, number: int, generation: int) -> None:
+        """Send BIND; :class:`SlotReady` says that it is done.
+
+        Raises
+        ------
+        SessionLost
+            The session is not open.
+        """
+        self._need_session()
+        slot = self.slots.get(number)
+        if slot is None:
+            slot = self.slots[number] = Slot(number, self.ACCOUNTS(),
+                                             Grants(self._initial, self._timers.refresh))
+        self._end_life(slot)
+        self._commands.append((slot, slot.binding.bind(generation)))
+
+    def unbind(self, number: int) -> None:
+        """Send UNBIND, and take no more TLPs; :meth:`settled` says when it has arrived."""
+        slot = self._bound(number)
+        self._end_life(slot)
+        self._commands.append((slot, slot.binding.unbind()))
+
+    def reset(self, number: int) -> None:
+        """Send RESET: the device is reset, and :class:`SlotReady` follows."""
+        slot = self._bound(number)
+        self._end_life(slot)
+        self._commands.append((slot, slot.binding.reset()))
+
+    def send(self, number: int, tlp: bytes, sent: Callable[[], None] | None = None) -> None:
+        """Send a TLP to a slot when there are credits; ``sent`` is called when it has left.
+
+        Raises
+        ------
+        SlotLost
+            The slot has no life.
+        """
+        slot = self.slots.get(number)
+        if slot is None or slot.binding.state is not State.READY:
+            raise SlotLost(f"{self._name(number)} is not ready")
+        slot.queues.put(tlp, sent)
+
+    def bound(self, number: int) -> bool:
+        """Whether the slot is bound, with a device or without."""
+        slot = self.slots.get(number)
+        return slot is not None and slot.binding.state is not State.UNBOUND
+
+    def settled(self) -> bool:
+        """Whether all commands have arrived at the box."""
+        return not self._commands and self.link.sender.next == self.link.sender.oldest
+
+    def _need_session(self) -> None:
+        if not self.open:
+            raise SessionLost(f"no session with box {self.link.address.peer:#05x}")
+
+    def _bound(self, number: int) -> Slot:
+        if not self.bound(number):
+            raise SlotLost(f"{self._name(number)} is not bound")
+        return self.slots[number]
+
+    def _name(self, number: int) -> str:
+        return f"slot {number} of box {self.link.address.peer:#05x}"
+
+    @staticmethod
+    def _end_life(slot: Slot) -> None:
+        slot.accounts.end()
+        slot.grants.end()
+        slot.queues.clear()
+
+    # What comes.
+
+    def receive(self, frame: Frame, now: float) -> list[BoxEvent]:
+        """A frame of this box and stream, good in itself."""
+        return [event for happened in self.link.receive(frame, now)
+                for event in self._happens(happened, now)]
+
+    def _happens(self, happened: Happened, now: float) -> Iterator[BoxEvent]:
+        if isinstance(happened, Closed):
+            yield from self._lose(happened.reason)
+        elif isinstance(happened, TlpsCame):
+            yield from self._tlps(happened, now)
+        elif isinstance(happened, EventCame):
+            yield from self._event(happened, now)
+        elif isinstance(happened, LimitsCame):
+            slot = self.slots.get(happened.slot)
+            if slot is not None:
+                slot.accounts.learn(happened.ack, happened.entries)
+        else:
+            assert isinstance(happened, Opened)
+
+    def _lose(self, reason: str) -> Iterator[BoxEvent]:
+        self._commands.clear()
+        for slot in self.slots.values():
+            if slot.binding.state is not State.UNBOUND:
+                slot.binding.lose()
+                self._end_life(slot)
+                yield SlotDown(slot.number, f"{self._name(slot.number)}: session lost: {reason}",
+                               True)
+
+    def _tlps(self, came: TlpsCame, now: float) -> Iterator[BoxEvent]:
+        slot = self.slots.get(came.slot)
+        for tlp in came.tlps:
+            if slot is None or slot.binding.state is not State.READY:
+                self.dropped += 1
+                continue
+            cls, units = class_of(tlp), units_of(tlp)
+            if not slot.grants.take(cls, units):
+                self.dropped += 1
+                continue
+            yield TlpCame(came.slot, tlp, partial(self._done, slot, slot.binding.life, cls, units,
+                                                  now))
+
+    @staticmethod
+    def _done(slot: Slot, life: int, cls: int, units: int, now: float) -> None:
+        if slot.binding.state is State.READY and slot.binding.life == life:
+            slot.grants.release(cls, units, now)
+
+    def _event(self, came: EventCame, now: float) -> Iterator[BoxEvent]:
+        slot = self.slots.get(came.slot)
+        change = Change.NOTHING if slot is None else slot.binding.take(came.event)
+        if slot is None or change is Change.NOTHING:
+            self.link.counters["ignored_event"] += 1
+        elif change is Change.READY:
+            slot.grants.begin(slot.binding.generation, now)
+            yield SlotReady(slot.number)
+        else:
+            gone = came.event.code == EventCode.PRESENCE
+            self.reset(slot.number)
+            yield SlotDown(slot.number, f"{self._name(slot.number)}: "
+                           f"{'the device is gone' if gone else 'its link is down'}", False)
+
+    # What leaves.
+
+    def turn(self, now: float) -> list[BoxEvent]:
+        """Let timers act, and make frames of what is due."""
+        events = [event for happened in self.link.tick(now)
+                  for event in self._happens(happened, now)]
+        while self._commands and self.link.room:
+            slot, event = self._commands.popleft()
+            sent = self.link.send(slot.number, event, now)
+            if event.code != EventCode.UNBIND:
+                slot.accounts.begin(event.generation, sent.seq)
+        if not self._commands:
+            self._send_tlps(now)
+        self.link.reply(now)
+        if self.open:
+            for slot in self.slots.values():
+                if slot.grants.due(now):
+                    self.link.tell(slot.number)
+        return events
+
+    def _send_tlps(self, now: float) -> None:
+        """Frames of one slot after the other, while there is anything that may leave."""
+        slots = list(self.slots.values())
+        idle = 0
+        while slots and idle < len(slots) and self.link.room:
+            slot = slots[self._turn % len(slots)]
+            self._turn += 1
+            tlps = self._pack(slot)
+            idle = 0 if tlps else idle + 1
+            if tlps:
+                self.link.send(slot.number, Tlps(tlps), now)
+
+    def _pack(self, slot: Slot) -> tuple[bytes, ...]:
+        """TLPs of the slot for one frame; one that is larger than others may be goes alone."""
+        tlps: list[bytes] = []
+        left = min(self._packing, LARGEST_FRAME - 14) - (HEADER_BYTES - 14) - CREDIT_BYTES
+        while len(tlps) < COUNT_MAX:
+            head: Waiting | None = slot.queues.first(slot.accounts.allows)
+            if head is None:
+                break
+            size = len(head.tlp) + RECORD_CRC_BYTES
+            left -= size + -size % RECORD_ALIGN
+            if tlps and left < 0:
+                break
+            slot.accounts.spend(head.cls, head.units)
+            slot.queues.take(head)
+            tlps.append(head.tlp)
+        return tuple(tlps)
+
+    def take(self) -> list[bytes]:
+        """Frames to be sent, without FCS."""
+        return self.link.take()
+
+    def deadline(self) -> float:
+        """When the next turn is to be, if nothing comes before."""
+        parts = [self.link.deadline()]
+        if self.open:
+            parts += [when for slot in self.slots.values()
+                      if (when := slot.grants.deadline()) is not None]
+        return min(parts)

@@ -1,0 +1,278 @@
+"""A host in software: sessions with boxes, slots, devices, memory.
+
+Ref: docs/host.md
+"""
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import islice
+from types import TracebackType
+
+from dxpu.fabric.format import NODE_UNASSIGNED, CreditClass
+from dxpu_sim.golden.tlp import Tlp
+
+from .box import Box
+from .device import Device
+from .errors import HostError, SessionLost, SlotLost, Timeout
+from .link import Address
+from .loop import Loop
+from .memory import Memory, Region
+from .port import Port
+from .requests import Retry
+from .scan import Bus, Windows, scan
+from .session import TagSource
+from .slots import INTERRUPTS, HostSlot
+from .timers import Timers
+
+__all__ = ["Host"]
+
+log = logging.getLogger("dxpu.host")
+
+
+class Host(Loop):
+    """Uses devices in slots of boxes over a port.
+
+    A context manager: at its end all slots are unbound and the port is closed. Whatever waits
+    (bind, registers, memory) lets everything else go on meanwhile: DMA is served, interrupts are
+    delivered. While nothing waits somebody has to call :meth:`poll` now and then, or :meth:`start`
+    a thread that does.
+
+    Parameters
+    ----------
+    port : :class:`~.port.Port`
+    node : int
+        Our node number.
+    path : int
+        What frames say of the path that they take.
+    timers : :class:`~.timers.Timers`
+    max_payload, max_read : int
+        Bytes of payload of a TLP, and of a read request: powers of two, from 128 to 512 and to
+        4096.
+    packing : int
+        Largest Ethernet payload, in bytes, up to which TLPs share a frame.
+    boot : int
+        Boot counter, that boxes may tell a restarted host by; default random.
+    now : function
+        Returns seconds.
+    rng : random.Random
+        Of tags and nonces; default the system's.
+
+    Attributes
+    ----------
+    memory : :class:`~.memory.Memory`
+    counters : Counter
+        As of :class:`~.loop.Loop`.
+    """
+
+    #: What it consists of.
+    BOX, SLOT = Box, HostSlot
+    #: Bus numbers of each slot; the first slot begins with 1.
+    BUSES = 8
+    #: Requests of one access that are under way at a time.
+    IN_FLIGHT = 32
+
+    def __init__(self, port: Port, *, node: int = 1, path: int = 0, timers: Timers | None = None,
+                 max_payload: int = 256, max_read: int = 512, packing: int = 1500,
+                 boot: int | None = None, now: Callable[[], float] = time.monotonic,
+                 rng: random.Random | None = None) -> None:
+        if node not in range(1, NODE_UNASSIGNED):
+            raise ValueError(f"node must be from 1 to {NODE_UNASSIGNED - 1:#x}, not {node!r}")
+        for name, value, most in (("max_payload", max_payload, 512), ("max_read", max_read, 4096)):
+            if not 128 <= value <= most or value & value - 1:
+                raise ValueError(f"{name} must be a power of two from 128 to {most}, not {value!r}")
+        super().__init__(port, node=node, timers=timers or Timers(), now=now)
+        self.max_payload, self.max_read = max_payload, max_read
+        self._path, self._packing = path, packing
+        rng = rng or random.SystemRandom()
+        self._tags, self._boot = TagSource(rng), boot or rng.randrange(1, 1 << 16)
+        self.memory = Memory([Windows.NARROW, Windows.WIDE, INTERRUPTS])
+
+    def __enter__(self) -> "Host":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unbind all slots, and close the port. Errors of that do not matter any more."""
+        try:
+            for slot in list(self._slots.values()):
+                if slot.box.open and slot.box.bound(slot.number):
+                    self.unbind(slot)
+        except HostError as error:
+            log.info("while closing: %s", error)
+        finally:
+            self.end()
+
+    # Slots.
+
+    def connect(self, box: int, stream: int = 0) -> None:
+        """Open the session with a box, if it is not open.
+
+        Raises
+        ------
+        Timeout
+            The box does not answer HELLO.
+        """
+        opened = self._box(box, stream)
+        self.wait_until(lambda: opened.open, f"box {box:#05x} does not answer HELLO",
+                        self.timers.attach + self.timers.quiet)
+
+    def link_counters(self, box: int, stream: int = 0) -> Counter[str]:
+        """Of the link with a box: frames ``sent``, ``repeated``, ``taken``, refused by cause; TLPs
+        ``dropped`` because their slot has no life, or beyond what was granted."""
+        found = self._boxes[box, stream]
+        return found.link.counters + Counter(dropped=found.dropped)
+
+    def _box(self, node: int, stream: int) -> Box:
+        with self._lock:
+            key = node, stream
+            if key not in self._boxes:
+                self._boxes[key] = self.BOX(
+                    Address(self.node, node, stream, self._path), timers=self.timers,
+                    tags=self._tags, boot=self._boot, now=self._now(), packing=self._packing)
+            return self._boxes[key]
+
+    def bind(self, box: int, slot: int, *, generation: int = 1, stream: int = 0) -> Device:
+        """Bind a slot of a box, which resets its device; returns function 0 of that.
+
+        Parameters
+        ----------
+        box : int
+            Node number.
+        slot : int
+            From 1.
+        generation, stream : int
+            Those of the box's row for the slot, which names our node.
+
+        Raises
+        ------
+        Timeout
+            The box does not answer HELLO, or the slot does not answer BIND: the box has no such
+            row, or no device.
+        """
+        self.connect(box, stream)
+        owner = self._box(box, stream)
+        with self._lock:
+            handle = self._slots.get((owner, slot))
+            if handle is None:
+                first = 1 + self.BUSES * len(self._slots)
+                if first + self.BUSES > 256:
+                    raise HostError("no bus numbers are left")
+                handle = self._slots[owner, slot] = self.SLOT(
+                    owner, slot, range(first, first + self.BUSES), self.memory, self._interrupts,
+                    self.counters)
+            self._windows.give_back(handle)
+            handle.down(SlotLost(f"slot {slot} of box {box:#05x} waits for its device"))
+            waiting = handle.error
+            owner.bind(slot, generation)
+        try:
+            self.wait_until(lambda: handle.error is not waiting, f"slot {slot} of box {box:#05x} "
+                            f"does not answer BIND of generation {generation}", self.timers.attach)
+        except Timeout:
+            with self._lock:
+                if handle.error is waiting:
+                    owner.unbind(slot)
+            raise
+        handle.check()
+        return Device(self, handle, handle.buses.start << 8)
+
+    def unbind(self, slot: Device | HostSlot) -> None:
+        """Give a slot back; returns when the box knows."""
+        slot = slot.slot if isinstance(slot, Device) else slot
+        with self._lock:
+            slot.box.unbind(slot.number)
+            self._windows.give_back(slot)
+            slot.down(SlotLost(f"slot {slot.number} is not bound"))
+        self.wait_until(lambda: slot.box.settled() or not slot.box.open,
+                        f"slot {slot.number}: the box does not acknowledge UNBIND")
+
+    def reset(self, device: Device) -> Device:
+        """Reset what is in the slot of ``device``; returns its function 0 in the new life."""
+        slot = device.slot
+        with self._lock:
+            slot.check(device.life)
+            slot.box.reset(slot.number)
+            self._windows.give_back(slot)
+            slot.down(SlotLost(f"slot {slot.number} waits for its device"))
+        return self.wait_ready(device)
+
+    def wait_ready(self, device: Device) -> Device:
+        """Wait until the slot of ``device``, which is bound, has a device again; returns function 0
+        of that."""
+        slot = device.slot
+        self.wait_until(lambda: slot.error is None or isinstance(slot.error, SessionLost),
+                        f"slot {slot.number} has no device", self.timers.attach)
+        slot.check()
+        return Device(self, slot, slot.buses.start << 8)
+
+    def enumerate(self) -> list[Device]:
+        """All functions in all slots that are ready, in the order of their bus numbers. What was
+        not set up in this life gets bus numbers and addresses (:func:`~.scan.scan`)."""
+        return [device for bus in self.buses() for device in bus.walk()]
+
+    def buses(self) -> list[Bus]:
+        """The same as a tree: the bus of each slot."""
+        found = []
+        for slot in list(self._slots.values()):
+            if slot.error is None:
+                if slot.bus is None:
+                    slot.bus = scan(self, slot, self._windows)
+                found.append(slot.bus)
+        return found
+
+    def on_dma(self, start: int, size: int, *, read: Callable[[int, int], bytes],
+               write: Callable[[int, bytes], None]) -> Region:
+        """Let ``read(address, length)`` and ``write(address, data)`` serve the DMA of devices at
+        these addresses. They must not wait for the host; an exception answers a read with Completer
+        Abort, and loses a write."""
+        with self._lock:
+            return self.memory.add_region(Region(start, size, read, write))
+
+    # Accesses of devices; see :class:`~.device.Device`.
+
+    def transact(self, slot: HostSlot, tlps: Iterable[Tlp], life: int) -> list[bytes]:
+        """Send non-posted requests, some at a time; returns the data of each."""
+        results, source = [], iter(tlps)
+        while part := list(islice(source, self.IN_FLIGHT)):
+            requests = []
+            for tlp in part:
+                self.wait_until(lambda: slot.requests.free or slot.error is not None,
+                                f"slot {slot.number}: no tag is free")
+                with self._lock:
+                    slot.check(life)
+                    requests.append(slot.request(tlp, self._now() + self.timers.completion))
+            for request in requests:
+                self.wait_until(lambda request=request: request.done,  # type: ignore[misc]
+                                "no completion", 2 * self.timers.completion)
+            results += [request.result() for request in requests]
+        return results
+
+    def configure(self, slot: HostSlot, tlp: Tlp, life: int) -> bytes:
+        """A configuration request, again as long as the device says Retry."""
+        deadline = self._now() + self.timers.attach
+        while True:
+            try:
+                return self.transact(slot, [tlp], life)[0]
+            except Retry as error:
+                if self._now() >= deadline:
+                    raise Timeout(str(error)) from None
+                self.poll(self.timers.retry)
+
+    def post(self, slot: HostSlot, tlps: Iterable[Tlp], life: int) -> None:
+        """Send posted requests; returns when they have left for the box."""
+        source = iter(tlps)
+        while part := list(islice(source, self.IN_FLIGHT)):
+            with self._lock:
+                slot.check(life)
+                for tlp in part:
+                    slot.post(tlp)
+            queues = slot.box.slots[slot.number].queues
+            self.wait_until(lambda queues=queues: not queues.waits(  # type: ignore[misc]
+                CreditClass.P), f"slot {slot.number} takes no writes")
+            with self._lock:
+                slot.check(life)

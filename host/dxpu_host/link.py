@@ -1,0 +1,247 @@
+"""One stream of one peer: frames of a session, in both directions.
+
+No sockets and no clocks: frames and the time go in, frames and what happened come out.
+
+Ref: docs/wire-format.md; docs/architecture.md, "Link"
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from dxpu.fabric.format import SEQUENCED, SLOT_HOST
+from dxpu_sim.golden.wire import Ack, Body, Credit, Event, Frame, Hello, Sack, Tlps, build
+
+from .arq import Receiver, Sender, Sent, Verdict
+from .credits import Entries
+from .session import WINDOW, Phase, Say, Session, TagSource
+from .timers import Timers
+
+__all__ = ["Address", "Closed", "EventCame", "Happened", "Limits", "LimitsCame", "Link", "Opened",
+           "TlpsCame"]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Whose link it is: our node, the peer's, the stream, and the path that frames take."""
+
+    node: int
+    peer: int
+    stream: int = 0
+    path: int = 0
+
+
+class Limits(Protocol):
+    """Knows the limits that the peer is to be told of a slot."""
+
+    def extension(self, slot: int) -> Credit | None:
+        """One that has not been told; it counts as told."""
+
+    def entries(self, slot: int) -> Entries:
+        """All of them; they count as told."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The session is open; both ends begin with frame 0."""
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The session that was open is not any more."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class TlpsCame:
+    """TLPs of a slot, in their turn."""
+
+    slot: int
+    tlps: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class EventCame:
+    """An event of a slot, in its turn."""
+
+    slot: int
+    event: Event
+
+
+@dataclass(frozen=True)
+class LimitsCame:
+    """Limits of a slot, in a frame with this ACK, which is not older than the newest one."""
+
+    slot: int
+    ack: int
+    entries: tuple[Credit, ...]
+
+
+Happened = Opened | Closed | TlpsCame | EventCame | LimitsCame
+
+
+class Link:
+    """Opens the session, numbers and repeats frames, and lets each that comes act once, in order.
+
+    In each turn: :meth:`receive` what came, :meth:`tick`, :meth:`send` while there is :attr:`room`,
+    :meth:`reply`; then send what :meth:`take` returns.
+
+    Parameters
+    ----------
+    address : :class:`Address`
+    timers : :class:`~.timers.Timers`
+    tags : :class:`~.session.TagSource`
+    boot : int
+        Boot counter of HELLO.
+    limits : :class:`Limits`
+    now : float
+
+    Attributes
+    ----------
+    counters : Counter
+        Frames sent, repeated, taken, and refused by cause.
+    """
+
+    #: What it consists of.
+    SENDER, RECEIVER = Sender, Receiver
+
+    def __init__(self, address: Address, *, timers: Timers, tags: TagSource, boot: int,
+                 limits: Limits, now: float) -> None:
+        self.address = address
+        self._timers, self._limits = timers, limits
+        self.session = Session(timers, tags, boot=boot, now=now)
+        self.counters: Counter[str] = Counter()
+        self._out: list[bytes] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        peer = self.session.peer
+        self.sender = self.SENDER(
+            self._timers.retry, min(WINDOW, peer.window or 1) if peer else WINDOW)
+        self.receiver = self.RECEIVER(self._timers.ack, self._timers.retry)
+
+    @property
+    def open(self) -> bool:
+        """Whether frames with a number may be sent and come."""
+        return self.session.phase is Phase.OPEN
+
+    @property
+    def room(self) -> bool:
+        """Whether :meth:`send` may be called."""
+        return self.open and self.sender.room
+
+    def receive(self, frame: Frame, now: float) -> list[Happened]:
+        """A frame came, which is good in itself, for our node and from the peer and stream."""
+        if isinstance(frame.body, Hello):
+            if self.session.greeted(frame, now):
+                self._begin()
+                self._poll()
+            else:
+                self.counters["stale"] += 1
+            return []
+        if not self.session.up or frame.tag != self.session.rx_tag:
+            self.counters["wrong_tag"] += 1
+            return []
+        if frame.type in SEQUENCED:
+            verdict = self.receiver.take(frame.seq, frame.src_slot, frame.ar, now)
+            if verdict is not Verdict.NEXT:
+                self.counters["duplicate" if verdict is Verdict.OLD else "gap"] += 1
+                return []
+        elif frame.ar:
+            self.receiver.owe(frame.src_slot, True, now)
+        self.counters["taken"] += 1
+        return self._taken(frame, now)
+
+    def _taken(self, frame: Frame, now: float) -> list[Happened]:
+        """A frame takes effect."""
+        happened: list[Happened] = [Opened()] if self.session.heard(now) else []
+        body = frame.body
+        credits: tuple[Credit, ...] = (frame.credit,) if frame.credit else ()
+        if self.sender.acknowledged(frame.ack, now):
+            if isinstance(body, Ack | Sack):
+                credits += body.entries
+            if isinstance(body, Sack):
+                self.counters["nak"] += 1
+                self.sender.back()
+            if credits:
+                happened.append(LimitsCame(frame.src_slot, frame.ack, credits))
+        if isinstance(body, Tlps) and frame.dst_slot == SLOT_HOST:
+            happened.append(TlpsCame(frame.src_slot, body.tlps))
+        elif isinstance(body, Event) and frame.dst_slot == SLOT_HOST:
+            happened.append(EventCame(frame.src_slot, body))
+        return happened
+
+    def tick(self, now: float) -> list[Happened]:
+        """Let timers act; repeat what is to be."""
+        was_open = self.open
+        say = self.session.tick(now)
+        if was_open and not self.open:
+            return self._closed("the box does not answer polls")
+        if say is Say.HELLO:
+            self._put(SLOT_HOST, self.session.hello())
+        elif say is Say.POLL:
+            self._poll()
+        for sent, probe in self.sender.again(now) if self.session.up else ():
+            self.counters["repeated"] += 1
+            self._put(sent.slot, sent.body, seq=sent.seq, ar=probe)
+        if self.sender.failed and self.session.up:
+            return self.close("frames are not acknowledged", now)
+        return []
+
+    def close(self, reason: str, now: float) -> list[Happened]:
+        """End the session; after the quiet time another one opens."""
+        was_open = self.open
+        self.session.end(now)
+        return self._closed(reason) if was_open else []
+
+    def _closed(self, reason: str) -> list[Happened]:
+        self.counters["lost"] += 1
+        self._begin()
+        return [Closed(reason)]
+
+    def send(self, slot: int, body: Tlps | Event, now: float) -> Sent:
+        """Send a new frame; only while there is :attr:`room`."""
+        sent = self.sender.add(slot, body, now)
+        self._put(slot, body, seq=sent.seq, credit=self._limits.extension(slot))
+        return sent
+
+    def reply(self, now: float) -> None:
+        """Acknowledge what no other frame has."""
+        while self.session.up and (answer := self.receiver.reply(now)) is not None:
+            slot, is_nak = answer
+            entries = self._limits.entries(slot)
+            self._put(slot, Sack(entries) if is_nak else Ack(entries))
+
+    def tell(self, slot: int) -> None:
+        """Send the limits of a slot; only while the session is :attr:`open`."""
+        self._put(slot, Ack(self._limits.entries(slot)))
+
+    def _poll(self) -> None:
+        self._put(SLOT_HOST, Ack(self._limits.entries(SLOT_HOST)), ar=True)
+
+    def _put(self, slot: int, body: Body, *, seq: int | None = None, ar: bool = False,
+             credit: Credit | None = None) -> None:
+        """Make a frame. ACK, tag and limits are those of now."""
+        a, hello = self.address, isinstance(body, Hello)
+        if not hello:
+            self.receiver.told()
+        self.counters["sent"] += 1
+        self._out.append(build(Frame(
+            body, dst_node=a.peer, src_node=a.node, dst_slot=slot, src_slot=SLOT_HOST,
+            path=a.path, stream=a.stream, tag=0 if hello else self.session.tx_tag,
+            seq=0 if hello else self.sender.next if seq is None else seq,
+            ack=0 if hello else self.receiver.expected, ar=ar, credit=credit)))
+
+    def take(self) -> list[bytes]:
+        """Frames to be sent, without FCS."""
+        out, self._out = self._out, []
+        return out
+
+    def deadline(self) -> float:
+        """When the next turn is to be, if nothing comes before."""
+        parts: Iterable[float | None] = [self.session.deadline()]
+        if self.session.up:
+            parts = (*parts, self.sender.deadline(), self.receiver.deadline())
+        return min(part for part in parts if part is not None)

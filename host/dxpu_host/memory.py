@@ -1,0 +1,133 @@
+"""Host memory: what devices may read and write."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Memory", "Region", "Space"]
+
+
+class Space:
+    """Addresses to be given out: first fit, aligned.
+
+    Parameters
+    ----------
+    start, end : int
+        ``end`` is the first address behind it.
+    """
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        self._taken: list[tuple[int, int]] = []  # in order of addresses
+
+    def take(self, size: int, align: int) -> int | None:
+        """The lowest address with ``size`` free bytes; ``None`` if there is none."""
+        place = -(-self.start // align) * align
+        for start, end in self._taken:
+            if place + size <= start:
+                break
+            place = max(place, -(-end // align) * align)
+        if place + size > self.end:
+            return None
+        self._taken.append((place, place + size))
+        self._taken.sort()
+        return place
+
+    def give_back(self, start: int) -> None:
+        """What was taken at ``start`` is free."""
+        self._taken = [taken for taken in self._taken if taken[0] != start]
+
+
+@dataclass(frozen=True)
+class Region:
+    """Memory, or handlers, at ``size`` bytes from address ``start`` on.
+
+    ``data`` is the memory, of which no slice may be kept longer than :meth:`Memory.remove`; empty
+    where handlers are.
+    """
+
+    start: int
+    size: int
+    read: Callable[[int, int], bytes]
+    write: Callable[[int, bytes], None]
+    data: memoryview = memoryview(b"")
+
+
+class Memory:
+    """Regions that devices reach by DMA; everything else is answered with Unsupported Request.
+
+    Parameters
+    ----------
+    reserved : list of (start, end)
+        Addresses that are no host memory: windows of BARs, interrupts.
+    """
+
+    #: Where :meth:`allocate` takes from.
+    POOL = (0x0100_0000, 0x8000_0000)
+
+    def __init__(self, reserved: list[tuple[int, int]]) -> None:
+        self._reserved = reserved
+        self._regions: list[Region] = []
+        self._starts: list[int] = []
+        self._space = Space(*self.POOL)
+
+    def allocate(self, size: int, *, align: int = 4096) -> Region:
+        """``size`` new bytes, zero, somewhere; ``align`` is a power of two.
+
+        Raises
+        ------
+        MemoryError
+            There is no room below 2 GiB.
+        """
+        start = self._space.take(size, align)
+        if start is None:
+            raise MemoryError(f"no {size} bytes of host memory are free")
+        return self.add(start, bytearray(size))
+
+    def add(self, start: int, buffer: bytearray | memoryview) -> Region:
+        """Let devices use ``buffer``, which can be written, as memory from ``start`` on.
+
+        Raises
+        ------
+        ValueError
+            Something is there already.
+        """
+        data = memoryview(buffer).cast("B")
+        if data.readonly:
+            raise ValueError("buffer must be one that can be written")
+
+        def read(address: int, length: int) -> bytes:
+            return bytes(data[address - start:address - start + length])
+
+        def write(address: int, new: bytes) -> None:
+            data[address - start:address - start + len(new)] = new
+
+        return self.add_region(Region(start, len(data), read, write, data))
+
+    def add_region(self, region: Region) -> Region:
+        """Let devices use a region with any handlers; as :meth:`add`."""
+        start, end = region.start, region.start + region.size
+        if region.size < 1 or start < 0 or end > 1 << 64:
+            raise ValueError(f"a region must have at least a byte of 64-bit addresses, not "
+                             f"{region.size} at {start:#x}")
+        taken = [(r.start, r.start + r.size) for r in self._regions] + self._reserved
+        if any(start < other_end and other < end for other, other_end in taken):
+            raise ValueError(f"{region.size:#x} bytes at {start:#x} are not free")
+        place = bisect_right(self._starts, start)
+        self._regions.insert(place, region)
+        self._starts.insert(place, start)
+        return region
+
+    def remove(self, region: Region) -> None:
+        """Devices may not use it any more."""
+        place = self._regions.index(region)
+        del self._regions[place], self._starts[place]
+        self._space.give_back(region.start)
+
+    def find(self, address: int, length: int) -> Region | None:
+        """The region that has all these bytes."""
+        place = bisect_right(self._starts, address) - 1
+        if place < 0:
+            return None
+        region = self._regions[place]
+        return region if address + length <= region.start + region.size else None

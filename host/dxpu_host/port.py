@@ -1,0 +1,131 @@
+"""Where frames go and come from: an Ethernet interface of Linux, or anything with its methods."""
+
+import errno
+import fcntl
+import os
+import select
+import socket
+import struct
+import sys
+from typing import Protocol
+
+from dxpu.fabric.format import ETHERTYPE, node_mac
+
+from .errors import PortError
+
+__all__ = ["EthernetPort", "Port"]
+
+#: Of linux/if_packet.h and linux/sockios.h.
+_SOL_PACKET, _ADD_MEMBERSHIP, _MR_UNICAST = 263, 1, 3
+_GET_FLAGS, _IFF_UP = 0x8913, 1
+_LARGEST = 16384
+
+
+class Port(Protocol):
+    """Sends and receives whole frames without FCS, from the destination MAC on."""
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame, or lose it: nothing waits for room. Raises :exc:`PortError`."""
+
+    def receive(self) -> bytes | None:
+        """The next frame that came; ``None`` if there is none now. Raises :exc:`PortError`."""
+
+    def wait(self, timeout: float) -> None:
+        """Wait until a frame may have come, for ``timeout`` seconds at most."""
+
+    def close(self) -> None:
+        """Nothing is sent or received any more."""
+
+
+class EthernetPort:
+    """An interface of Linux, by AF_PACKET: frames of EtherType 0x88B5 and no others.
+
+    The interface is told to take frames to the node's address; it need not be promiscuous, and it
+    keeps its own address and all its other traffic.
+
+    Parameters
+    ----------
+    interface : str
+        Such as ``eth0``.
+    node, path : int
+        Whose address it is to take.
+
+    Raises
+    ------
+    PortError
+        The system is not Linux, there is no such interface, it is down, or the process has not the
+        capability CAP_NET_RAW.
+    """
+
+    def __init__(self, interface: str, node: int, path: int = 0) -> None:
+        if not sys.platform.startswith("linux"):
+            raise PortError("Ethernet frames need Linux (AF_PACKET); "
+                            f"this is {sys.platform}")
+        self._interface = interface
+        try:
+            index = socket.if_nametoindex(interface)
+        except OSError:
+            raise PortError(f"no interface {interface!r}; there are "
+                            f"{', '.join(name for _, name in socket.if_nameindex())}") from None
+        try:
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW,
+                                         socket.htons(ETHERTYPE))
+        except PermissionError:
+            raise PortError("raw Ethernet frames need the capability CAP_NET_RAW: run as root, or "
+                            f"`sudo setcap cap_net_raw+ep {os.path.realpath(sys.executable)}`"
+                            ) from None
+        try:
+            self._set_up(index, node_mac(path, node))
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _set_up(self, index: int, address: bytes) -> None:
+        name = self._interface.encode()
+        flags = struct.unpack_from("16xH", fcntl.ioctl(
+            self._socket, _GET_FLAGS, struct.pack("16sH14x", name, 0)))[0]
+        if not flags & _IFF_UP:
+            raise PortError(f"interface {self._interface!r} is down; "
+                            f"`sudo ip link set {self._interface} up`")
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
+        self._socket.bind((self._interface, ETHERTYPE))
+        self._socket.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, struct.pack(
+            "iHH8s", index, _MR_UNICAST, len(address), address))
+
+    def fileno(self) -> int:
+        """For ``select``."""
+        return self._socket.fileno()
+
+    def send(self, frame: bytes) -> None:
+        """As of :class:`Port`."""
+        try:
+            self._socket.send(frame)
+        except BlockingIOError:
+            pass  # a queue is full: lost, as on any Ethernet
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise self._broken(error) from None
+
+    def receive(self) -> bytes | None:
+        """As of :class:`Port`."""
+        while True:
+            try:
+                frame, address = self._socket.recvfrom(_LARGEST)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise self._broken(error) from None
+            if address[2] != socket.PACKET_OUTGOING:
+                return bytes(frame)
+
+    def _broken(self, error: OSError) -> PortError:
+        return PortError(f"interface {self._interface!r}: {os.strerror(error.errno or 0)}")
+
+    def wait(self, timeout: float) -> None:
+        """As of :class:`Port`."""
+        select.select([self._socket], [], [], max(0.0, timeout))
+
+    def close(self) -> None:
+        """As of :class:`Port`."""
+        self._socket.close()

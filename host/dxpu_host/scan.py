@@ -1,0 +1,235 @@
+"""Finds what is in a slot, and gives it bus numbers and addresses.
+
+A slot is like the link below a root port: device 0, its functions, and what is behind its bridges.
+I/O BARs and expansion ROMs get no address.
+
+Ref: PCI Local Bus 3.0, 6.2.5; PCI-to-PCI Bridge Architecture 1.2, 3.2.5; PCIe Base 5.0, 7.5
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .device import Bar, Device
+from .errors import HostError, Unsupported
+from .memory import Space
+from .slots import HostSlot
+
+if TYPE_CHECKING:
+    from .host import Host
+
+__all__ = ["Bus", "Windows", "scan"]
+
+_COMMAND, _BARS, _BUSES, _EXPRESS = 0x04, 0x10, 0x18, 0x10
+#: Of bridges: registers of the memory window and the prefetchable one.
+_WINDOW, _WIDE_WINDOW = 0x20, 0x24
+_MEBIBYTE = 1 << 20
+#: Device/Port Type of ports with more than one device behind them.
+_UPSTREAM_PORT, _TO_PCI = 5, 7
+
+
+@dataclass
+class Bus:
+    """A bus, with what was found on it."""
+
+    bus_num: int
+    last_bus_num: int
+    devices: list[Device] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Device]:
+        """All devices, those behind bridges too."""
+        for device in self.devices:
+            yield device
+            if device.subordinate is not None:
+                yield from device.subordinate.walk()
+
+
+class Windows:
+    """Addresses for BARs: below 4 GiB, and above for those that are prefetchable and 64 bits wide.
+
+    What a slot has taken goes back as a whole.
+    """
+
+    NARROW, WIDE = (0x8000_0000, 0xE000_0000), (0x80_0000_0000, 0x100_0000_0000)
+
+    def __init__(self) -> None:
+        self._spaces = {False: Space(*self.NARROW), True: Space(*self.WIDE)}
+        self._taken: dict[HostSlot, list[tuple[bool, int]]] = {}
+
+    def take(self, slot: HostSlot, wide: bool, size: int, align: int) -> int:
+        """Room for all of one kind that a slot has.
+
+        Raises
+        ------
+        HostError
+            There is none.
+        """
+        start = self._spaces[wide].take(size, align)
+        if start is None:
+            raise HostError(f"no {size:#x} bytes of address space are free for slot {slot.number}")
+        self._taken.setdefault(slot, []).append((wide, start))
+        return start
+
+    def give_back(self, slot: HostSlot) -> None:
+        """Nothing of it is used any more."""
+        for wide, start in self._taken.pop(slot, ()):
+            self._spaces[wide].give_back(start)
+
+
+def scan(host: "Host", slot: HostSlot, windows: Windows) -> Bus:
+    """Find and set up all functions of a slot.
+
+    Payload and read request sizes are the largest that all of them and the host can have. BARs are
+    on, bus mastering is off.
+    """
+    windows.give_back(slot)
+    bus = Bus(slot.buses.start, slot.buses.start)
+    _find(host, slot, bus, range(1))
+    for wide in (False, True):
+        items = _needs(bus, wide)
+        size, align = _layout(items, None)
+        if size:
+            _layout(items, windows.take(slot, wide, size, align))
+    devices = list(bus.walk())
+    _set_sizes(host, slot, devices)
+    for device in devices:
+        device.enable(master=device.header_type == 1)
+    return bus
+
+
+def _find(host: "Host", slot: HostSlot, bus: Bus, numbers: range) -> None:
+    for number in numbers:
+        for function in range(8):
+            identifier = bus.bus_num << 8 | number << 3 | function
+            device = slot.devices.get(identifier)
+            if device is None:
+                try:
+                    device = Device(host, slot, identifier)
+                except Unsupported:
+                    device = None
+            if device is None or device.vendor_id == 0xFFFF:
+                if function == 0:
+                    break
+                continue
+            _set_up(host, slot, bus, device)
+            if function == 0 and not device.multifunction:
+                break
+
+
+def _set_up(host: "Host", slot: HostSlot, bus: Bus, device: Device) -> None:
+    """Size the BARs of a function; go on behind it if it is a bridge."""
+    device.config_write(_COMMAND, 0, 2)
+    bus.devices.append(device)
+    device.bar = dict(_bars(device, 2 if device.header_type else 6))
+    if device.header_type != 1:
+        return
+    secondary = bus.last_bus_num + 1
+    if secondary not in slot.buses:
+        raise HostError(f"slot {slot.number} has more than {len(slot.buses)} buses")
+    behind = device.subordinate = Bus(secondary, secondary)
+    device.config_write(_BUSES, bus.bus_num | secondary << 8 | slot.buses[-1] << 16)
+    express = device.find_capability(_EXPRESS)
+    kind = device.config_read(express + 2, 2) >> 4 & 15 if express is not None else _TO_PCI
+    _find(host, slot, behind, range(32 if kind in (_UPSTREAM_PORT, _TO_PCI) else 1))
+    device.config_write(_BUSES, bus.bus_num | secondary << 8 | behind.last_bus_num << 16)
+    bus.last_bus_num = behind.last_bus_num
+
+
+def _bars(device: Device, count: int) -> Iterator[tuple[int, Bar]]:
+    """The memory BARs that there are; they have no address yet."""
+    index = 0
+    while index < count:
+        offset = _BARS + 4 * index
+        device.config_write(offset, 0xFFFF_FFFF)
+        value = device.config_read(offset)
+        wide = value & 7 == 4
+        mask = value & ~15
+        if wide:
+            device.config_write(offset + 4, 0xFFFF_FFFF)
+            mask |= device.config_read(offset + 4) << 32
+            device.config_write(offset + 4, 0)
+        device.config_write(offset, 0)
+        if mask and not value & 1:
+            yield index, Bar(device, index, 0, mask & -mask, wide, bool(value & 8))
+        index += 1 + wide
+
+
+@dataclass
+class _Need:
+    """Something that wants ``size`` bytes at a multiple of ``align``; ``place`` puts it there."""
+
+    size: int
+    align: int
+    place: Callable[[int], None]
+
+
+def _needs(bus: Bus, wide: bool) -> list[_Need]:
+    """What of a bus wants addresses above 4 GiB (``wide``), or below."""
+    needs = []
+    for device in bus.devices:
+        for bar in device.bar.values():
+            if (bar.wide and bar.prefetchable) == wide:
+                needs.append(_Need(bar.size, bar.size, _bar_placer(bar)))
+        if device.subordinate is not None:
+            inner = _needs(device.subordinate, wide)
+            size, align = _layout(inner, None)
+            size = -(-size // _MEBIBYTE) * _MEBIBYTE
+            _set_window(device, wide, 1, 0)  # closed
+            if size:
+                needs.append(_Need(size, max(align, _MEBIBYTE),
+                                   _bridge_placer(device, wide, size, inner)))
+    return needs
+
+
+def _layout(needs: list[_Need], start: int | None) -> tuple[int, int]:
+    """Size and alignment of all together; with ``start`` they are put there."""
+    position, align = 0, 1
+    for need in sorted(needs, key=lambda need: -need.align):
+        align = max(align, need.align)
+        position = -(-position // need.align) * need.align
+        if start is not None:
+            need.place(start + position)
+        position += need.size
+    return position, align
+
+
+def _bar_placer(bar: Bar) -> Callable[[int], None]:
+    def place(address: int) -> None:
+        bar.address = address
+        offset = _BARS + 4 * bar.index
+        bar.device.config_write(offset, address & 0xFFFF_FFFF)
+        if bar.wide:
+            bar.device.config_write(offset + 4, address >> 32)
+    return place
+
+
+def _bridge_placer(bridge: Device, wide: bool, size: int,
+                   inner: list[_Need]) -> Callable[[int], None]:
+    def place(address: int) -> None:
+        _set_window(bridge, wide, address, address + size - 1)
+        _layout(inner, address)
+    return place
+
+
+def _set_window(bridge: Device, wide: bool, first: int, last: int) -> None:
+    """Set a window of a bridge; one whose first address is above the last is closed."""
+    closed = first > last
+    low, high = (0xFFF0, 0) if closed else (first >> 16 & 0xFFF0, last >> 16 & 0xFFF0)
+    bridge.config_write(_WIDE_WINDOW if wide else _WINDOW, high << 16 | low)
+    if wide:
+        bridge.config_write(0x28, 0 if closed else first >> 32)
+        bridge.config_write(0x2C, 0 if closed else last >> 32)
+
+
+def _set_sizes(host: "Host", slot: HostSlot, devices: list[Device]) -> None:
+    """Max_Payload_Size, the same for all; Max_Read_Request_Size."""
+    express = {device: offset for device in devices
+               if (offset := device.find_capability(_EXPRESS)) is not None}
+    supported = [128 << (device.config_read(offset + 4) & 7)
+                 for device, offset in express.items()]
+    payload = min([host.max_payload, *supported])
+    for device, offset in express.items():
+        control = device.config_read(offset + 8, 2) & ~0x70E0
+        device.config_write(offset + 8, control | (payload.bit_length() - 8) << 5
+                            | (host.max_read.bit_length() - 8) << 12, 2)
+    slot.max_payload = payload if express else 128
