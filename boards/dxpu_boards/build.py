@@ -35,7 +35,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
     design : Elaboratable
         For the board's platform, with all its clocks.
     progress
-        Has ``step(name)``, ``update(detail)`` and ``done(failed=False)``.
+        Has ``step(name)``, ``update(detail)``, ``refresh()`` and ``done(failed=False)``.
 
     Raises
     ------
@@ -43,6 +43,8 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         A clock is too slow or has no constraint; a signal crosses clocks unsafely.
     ~dxpu_boards.ecp5.ToolFailed
         A tool failed; also if the design does not fit.
+    ~dxpu_boards.crossings.CrossingError
+        The design has cells whose clocks are not known.
     """
     name = f"{board.name}-{role}"
     for old in (f"{name}.bit", f"{name}.svf", "report.json", "report.txt"):
@@ -131,3 +133,4 @@ def _follow(line, progress):
     for beginning, stage in STAGES.items():
         if line.startswith(beginning):
             progress.step(stage)
+    progress.refresh()

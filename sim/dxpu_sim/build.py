@@ -80,6 +80,7 @@ def _list():
 
 def _build(board, role, shape, folder, seed):
     from dxpu_boards.build import BuildFailed, build, write_sources
+    from dxpu_boards.crossings import CrossingError
     from dxpu_boards.ecp5 import ToolFailed
     from dxpu_boards.top import top
 
@@ -94,7 +95,7 @@ def _build(board, role, shape, folder, seed):
     try:
         report = build(board, design, folder, role=role, shape=shape, seed=seed,
                        progress=Progress())
-    except (BuildFailed, ToolFailed) as error:
+    except (BuildFailed, CrossingError, ToolFailed) as error:
         print(f"dxpu build: {board.name}, {role}: {error}", file=sys.stderr)
         return 1
     print(report.as_text())

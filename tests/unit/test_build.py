@@ -31,6 +31,9 @@ class Steps:
     def update(self, detail):
         pass
 
+    def refresh(self):
+        pass
+
     def done(self, *, failed=False):
         self.failed = failed
 
