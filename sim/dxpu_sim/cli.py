@@ -13,6 +13,8 @@ __all__ = ["UserError", "main"]
 COMMANDS = {
     "demo": ("dxpu_sim.demo", "boot a host with GPUs behind an Ethernet, use them, measure"),
     "generate": ("dxpu_sim.generate", "write a proxy as plain Verilog"),
+    "build": ("dxpu_sim.build", "build a proxy for a board: bitstream, timing, utilisation"),
+    "flash": ("dxpu_sim.flash", "write a bitstream into a board"),
     "bench": ("dxpu_sim.bench", "measure conversion cycles, wire efficiency, speed and size"),
     "faults": ("dxpu_sim.faults.command", "send TLPs over lines that lose and change frames"),
     "linux": ("dxpu_sim.linux.command", "boot a stock Linux kernel on a simulated system"),

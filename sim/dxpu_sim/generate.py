@@ -9,7 +9,7 @@ from dxpu.stream import WIDTHS
 from .cli import UserError
 from .files import write_text
 
-__all__ = ["add_arguments", "make", "run"]
+__all__ = ["add_arguments", "check_shape", "make", "run"]
 
 
 def add_arguments(parser):
@@ -69,9 +69,8 @@ def placeholder_options(role, *, stands=False, memory=None, prefetchable=None):
     return found
 
 
-def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
-         placeholder=None, dpc=False, arq="go-back-n"):
-    """The proxy component; raises :exc:`UserError` on wrong values."""
+def check_shape(role, *, width, slots, paths, peers, streams):
+    """Raises :exc:`UserError` unless there are proxies of that shape."""
     from dxpu.fabric.contexts import MOST
     limit = {"host": 32, "box": 16}[role]
     for what, value, allowed, text in (
@@ -85,6 +84,12 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
             raise UserError(f"{what} must be {text}, not {value}")
     if peers * streams > MOST:
         raise UserError(f"--peers times --streams must be at most {MOST}, not {peers * streams}")
+
+
+def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
+         placeholder=None, dpc=False, arq="go-back-n"):
+    """The proxy component; raises :exc:`UserError` on wrong values."""
+    check_shape(role, width=width, slots=slots, paths=paths, peers=peers, streams=streams)
     from dxpu.fabric.engine import ARQ
     if arq not in ARQ:
         raise UserError(f"--arq must be one of {', '.join(ARQ)}, not {arq!r}")

@@ -117,6 +117,11 @@ def test_the_clock_of_a_small_design(tmp_path):
     assert 1000 > reached[0] > reached[1] > 50
 
 
+def test_what_nothing_drives_is_an_error(tmp_path):
+    with pytest.raises(ecp5.ToolFailed, match=r"^Yosys failed with status 1: ERROR: Found 1 prob"):
+        ecp5.synthesize("module top (output y); wire x; assign y = !x; endmodule", tmp_path)
+
+
 def test_errors_are_one_line(tmp_path):
     with pytest.raises(ecp5.ToolFailed, match=r"^Yosys failed with status 1: ERROR: .*top"):
         ecp5.synthesize("module other; endmodule", tmp_path)

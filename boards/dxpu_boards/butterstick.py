@@ -1,0 +1,22 @@
+"""ButterStick r1.0, with an ECP5-5G of 85 k LUTs: one RGMII PHY, SERDES at a SYZYGY connector.
+
+Pins are amaranth-boards'. The voltages of the SYZYGY ports are off, which the proxies do not need.
+"""
+
+from amaranth_boards.butterstick import ButterStickPlatform
+
+from .board import Board, Shape
+from .clocks import Clock
+
+__all__ = ["BOARD"]
+
+BOARD = Board(
+    name="butterstick",
+    title="ButterStick r1.0",
+    platform=ButterStickPlatform,
+    clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
+    paths=(0,),
+    roles={"host": Shape(), "box": Shape()},
+    pcie="four lanes at the SYZYGY-TXR connector (an adapter is needed)",
+    notes=("no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)",),
+)

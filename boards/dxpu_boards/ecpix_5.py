@@ -1,0 +1,32 @@
+"""LambdaConcept ECPIX-5, with an ECP5-5G of 45 k or 85 k LUTs: one RGMII PHY.
+
+Pins are amaranth-boards'.
+"""
+
+from amaranth_boards.ecpix5 import ECPIX545Platform, ECPIX585Platform
+
+from .board import Board, Shape
+from .clocks import Clock
+
+__all__ = ["BOARDS"]
+
+
+def _board(size, platform, roles):
+    return Board(
+        name=f"ecpix-5-{size}",
+        title=f"LambdaConcept ECPIX-5 {size.upper()}",
+        platform=platform,
+        clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
+        paths=(0,),
+        roles=roles,
+        loader=("--board", "ecpix5"),
+        notes=("no PCIe connector; its SERDES are at SATA and USB-C",
+               "boards of revision 3 have another cable: `--cable ft4232`, not confirmed"),
+    )
+
+
+BOARDS = (
+    _board("45f", ECPIX545Platform, {"host": Shape(slots=4, peers=4, streams=1),
+                                     "box": Shape(slots=2, peers=4, streams=1)}),
+    _board("85f", ECPIX585Platform, {"host": Shape(), "box": Shape()}),
+)

@@ -1,0 +1,53 @@
+"""A bitstream into a board, by openFPGALoader."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from .board import Board
+
+__all__ = ["LOADER", "FlashFailed", "command", "flash"]
+
+#: The program; no package registry for Python has it.
+LOADER = "openFPGALoader"
+
+
+class FlashFailed(RuntimeError):
+    """The bitstream is not in the board; one line."""
+
+
+def command(board: Board, file: Path, *, cable: str | None = None, volatile: bool = False):
+    """What is run, as a list.
+
+    Parameters
+    ----------
+    cable : str
+        openFPGALoader's name of a cable, instead of the board's own.
+    volatile : bool
+        Into the part itself instead of its flash.
+
+    Raises
+    ------
+    FlashFailed
+        If the board has no cable of its own and none is given.
+    """
+    options = ("--cable", cable) if cable else board.loader
+    if not options:
+        raise FlashFailed(f"{board.name} has no cable of its own; name yours, as {LOADER} calls it")
+    return [LOADER, *options, *([] if volatile else ["--write-flash"]), str(file)]
+
+
+def flash(board: Board, file: Path, **options) -> None:
+    """Run it; what it says goes to the terminal.
+
+    Raises
+    ------
+    FlashFailed
+    """
+    arguments = command(board, file, **options)
+    if shutil.which(LOADER) is None:
+        raise FlashFailed(f"{LOADER} is not installed; Debian has it as openfpgaloader, others: "
+                          "https://trabucayre.github.io/openFPGALoader")
+    done = subprocess.run(arguments)
+    if done.returncode:
+        raise FlashFailed(f"{LOADER} failed with status {done.returncode}")

@@ -1,0 +1,25 @@
+"""Digilent Genesys 2, with a Kintex-7 325T: one RGMII PHY. For the vendor's tools.
+
+Pins are amaranth-boards'; litex-boards has the same for Ethernet, clock and reset.
+"""
+
+from amaranth_boards.genesys2 import Genesys2Platform
+
+from .board import Board, Shape
+from .clocks import Clock
+from .pll import MMCME2
+
+__all__ = ["BOARD"]
+
+BOARD = Board(
+    name="genesys-2",
+    title="Digilent Genesys 2",
+    platform=Genesys2Platform,
+    clocks=(Clock("sync", 125), Clock("tx", 125), Clock("tx90", 125, phase=90)),
+    paths=(0,),
+    roles={"host": Shape(), "box": Shape()},
+    pcie="GTX lanes at the FMC connector (an adapter is needed)",
+    loader=("--board", "genesys2"),
+    notes=("the vendor's tools have to be run",),
+    pll=MMCME2,
+)

