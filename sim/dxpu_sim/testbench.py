@@ -15,8 +15,8 @@ from amaranth.sim import Simulator
 
 from dxpu.stream import PacketLayout, payload_shape
 
-__all__ = ["Packet", "StreamViolation", "check_stream", "collect_packets", "collect_words",
-           "count_pulses", "drive_packets", "drive_words", "seed", "simulate"]
+__all__ = ["Packet", "StreamViolation", "access", "check_stream", "collect_packets",
+           "collect_words", "count_pulses", "drive_packets", "drive_words", "seed", "simulate"]
 
 
 def seed() -> int:
@@ -218,3 +218,16 @@ def count_pulses(dut, into: dict[str, int], *names: str):
             for name, pulse in zip(names, pulses, strict=True):
                 into[name] += pulse
     return process
+
+
+async def access(ctx, bus, address: int, value: int | None = None):
+    """One read by a :class:`~dxpu.csr.RegisterPort`, or write of ``value``; returns what was read
+    and the error bit."""
+    ctx.set(bus.request.p, {"address": address, "write": value is not None, "data": value or 0})
+    ctx.set(bus.request.valid, 1)
+    await ctx.tick().until(bus.request.ready)
+    ctx.set(bus.request.valid, 0)
+    ctx.set(bus.response.ready, 1)
+    response, = await ctx.tick().sample(bus.response.p).until(bus.response.valid)
+    ctx.set(bus.response.ready, 0)
+    return response.data, response.error

@@ -13,6 +13,7 @@ from dxpu.csr import (
     connect_ports, constants, counter_block, markdown, word,
 )
 from dxpu_sim.testbench import (
+    access,
     check_stream, collect_words, drive_words, seed, simulate,
 )
 
@@ -34,18 +35,6 @@ BLOCK = Block("sample", (
     Rows("row", 3, (word("low", "rw", reset=7), Register("flag", (Field("on", 1, "ro"),)),
                     word("extra", "rw")), address=0x80),
 ), "A sample.")
-
-
-async def access(ctx, bus, address, value=None):
-    """One read, or write of ``value``; returns (data, error)."""
-    ctx.set(bus.request.p, {"address": address, "write": value is not None, "data": value or 0})
-    ctx.set(bus.request.valid, 1)
-    await ctx.tick().until(bus.request.ready)
-    ctx.set(bus.request.valid, 0)
-    ctx.set(bus.response.ready, 1)
-    response, = await ctx.tick().sample(bus.response.p).until(bus.response.valid)
-    ctx.set(bus.response.ready, 0)
-    return response.data, response.error
 
 
 @pytest.mark.parametrize("make, message", [

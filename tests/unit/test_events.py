@@ -5,21 +5,9 @@ import random
 import pytest
 
 from dxpu.console import EventRing
-from dxpu_sim.testbench import seed, simulate
+from dxpu_sim.testbench import access, seed, simulate
 
 KINDS = ["link_up", "link_down", "opened", "lost", "watchdog"]
-
-
-async def read(ctx, bus, address):
-    ctx.set(bus.request.p, {"address": address, "write": 0, "data": 0})
-    ctx.set(bus.request.valid, 1)
-    await ctx.tick().until(bus.request.ready)
-    ctx.set(bus.request.valid, 0)
-    ctx.set(bus.response.ready, 1)
-    *_, answer = await ctx.tick().sample(bus.response.p).until(bus.response.valid)
-    ctx.set(bus.response.ready, 0)
-    assert not answer.error
-    return answer.data
 
 
 def ring(*sequence, unit=3):
@@ -35,12 +23,14 @@ def ring(*sequence, unit=3):
         ctx.set(dut.events, 0)
         await ctx.tick().repeat(10)
         for name in ("recorded", "merged", "now"):
-            result[name] = await read(ctx, dut.bus, block.address(name))
+            result[name] = (await access(ctx, dut.bus, block.address(name)))[0]
         count = result["recorded"]
         result["entries"] = []
         for n in range(max(0, count - 64), count):
-            word = await read(ctx, dut.bus, block.address(f"entry[{n % 64}].event"))
-            fields = block.find(f"entry[{n % 64}].event").register.unpack(word)
+            path = f"entry[{n % 64}].event"
+            word, error = await access(ctx, dut.bus, block.address(path))
+            assert not error
+            fields = block.find(path).register.unpack(word)
             result["entries"].append((fields["time"], fields["kind"]))
 
     simulate(dut, bench)

@@ -2,6 +2,7 @@
 
 from .console import Console
 from .events import EventRing
+from .tlp_mailbox import TlpMailbox
 from .uart import UartReceiver, UartTransmitter
 
-__all__ = ["Console", "EventRing", "UartReceiver", "UartTransmitter"]
+__all__ = ["Console", "EventRing", "TlpMailbox", "UartReceiver", "UartTransmitter"]

@@ -1,0 +1,169 @@
+"""TLPs by registers: what stands at a PCIe port of a proxy while no PCIe does."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from ..arbiter import PacketArbiter
+from ..attach import PciePort
+from ..csr import Block, Field, Register, RegisterFile, RegisterPort, Rows
+from ..queue import PacketQueue
+from ..stream import connect
+from ..tlp.header import Kind
+from ..tlp.types import HeaderCommon, TlpClass
+
+__all__ = ["TlpMailbox", "mailbox_block"]
+
+
+def mailbox_block(width):
+    """Registers of a :class:`TlpMailbox`."""
+    lanes = width // 32
+    return Block("tlp", (
+        Register("link", (
+            Field("up", 1, "rw", doc="The link shall be active. While it is not, what the proxy "
+                  "sends is dropped, and so is what waits here, and a TLP of which a part is made "
+                  "meanwhile."),
+            Field("active", 1, "ro", doc="It is; a TLP that was being sent is ended before.")),
+            "The link."),
+        Register("send", (
+            Field("dwords", 5, "rw", doc="Dwords of the beat, 1 to the number of lanes."),
+            Field("last", 1, "rw", offset=8, doc="The TLP ends with it; it is sent as soon as the "
+                  "proxy's credits allow.")),
+            "Each write appends a beat, of the words in `out`, to the TLP that is being made."),
+        Register("sent", (
+            Field("count", 16, "ro", doc="TLPs that the proxy took since reset; wraps."),
+            Field("dropped", 16, "ro", doc="TLPs that did not fit the memory, or were made, or "
+                  "waited, while the link was down; wraps.")),
+            "What became of TLPs."),
+        Register("received", (
+            Field("dwords", 5, "ro", doc="Dwords of the beat that is in `in`; 0: there is none."),
+            Field("last", 1, "ro", offset=8, doc="Its TLP ends with it.")),
+            "What the proxy sent, a beat at a time."),
+        Register("next", (Field("strobe", 1, "pulse", doc="Go on to the next beat."),),
+                 "Takes a beat."),
+        Rows("out", lanes, (Register("word", (Field("value", 32, "rw", doc="Bytes in wire order, "
+             "the first one least significant."),), "A dword to send."),), "The beat to be sent.",
+             address=0x40),
+        Rows("in", lanes, (Register("word", (Field("value", 32, "ro", doc="The same."),),
+             "A dword received."),), "The beat that was received.", address=0x80),
+    ), "TLPs by hand.")
+
+
+class TlpMailbox(wiring.Component):
+    """The other end of a proxy's PCIe port, in the hands of software.
+
+    Software makes a TLP beat by beat; it is sent as a whole when the credits that the proxy grants
+    allow it, so a TLP that waits for credits waits with all behind it. What the proxy sends is
+    kept, in the order in which it is taken, until software has read it; if it does not, the proxy
+    waits.
+
+    It checks nothing but what it needs: class and payload of a TLP are those of its first dword.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    depth : int
+        Beats of memory, each way; a power of two.
+
+    Members
+    -------
+    port : In :class:`~dxpu.attach.PciePort`
+    bus : In :class:`~dxpu.csr.RegisterPort`
+        Registers of :func:`mailbox_block`.
+    """
+
+    def __init__(self, width, *, depth=128):
+        self._width, self._depth = width, depth
+        #: The register block (:class:`~dxpu.csr.Block`).
+        self.block = mailbox_block(width)
+        super().__init__({"port": In(PciePort(width)), "bus": In(RegisterPort())})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.file = file = RegisterFile(self.block)
+        wiring.connect(m, wiring.flipped(self.bus), file.bus)
+        up = Signal()
+        m.d.comb += [self.port.link_up.eq(up), file.link.active.eq(up)]
+        self._send(m, file, up)
+        self._receive(m, file, up)
+        return m
+
+    def _send(self, m, file, up):
+        m.submodules.sends = queue = PacketQueue(self._width, depth=self._depth, overflow="drop")
+        first, made, spoilt = Signal(init=1), Signal(), Signal()
+        beat, wanted = queue.i.payload, file.link.up
+        m.d.comb += [
+            queue.i.valid.eq(made),
+            beat.data.eq(Cat(row.word.value for row in file.out)),
+            beat.dwords.eq(file.send.dwords), beat.first.eq(first), beat.last.eq(file.send.last),
+            beat.discard.eq(spoilt | ~wanted),
+        ]
+        # A beat that finds the memory full is taken a cycle later.
+        m.d.sync += made.eq(file.send.written | made & ~queue.i.ready)
+        with m.If(made & queue.i.ready):
+            m.d.sync += [first.eq(file.send.last), spoilt.eq((spoilt | ~wanted) & ~beat.last)]
+
+        # Class, and data in units of four dwords, of the TLP at the head.
+        header = HeaderCommon(queue.o.payload.data[:32])
+        kind = Kind.of(m, header.fmt, header.type)
+        length = Cat(header.length_low, header.length_high)
+        units = Signal(range(257))
+        m.d.comb += units.eq(Mux(header.fmt[1], Cat(length, length == 0) + 3 >> 2, 0))
+
+        may, begins, ends = Signal(), Signal(), Signal()
+        passing, within = Signal(), Signal()  # a TLP is sent; one is sent or dropped
+        o, rx = queue.o, self.port.rx
+        m.d.comb += [
+            begins.eq(o.valid & may & up & wanted & ~passing),
+            rx.payload.eq(o.payload),
+            rx.valid.eq(o.valid & passing),
+            o.ready.eq(Mux(passing, rx.ready, ~up)),
+            ends.eq(o.valid & o.ready & o.payload.last),
+        ]
+        m.d.sync += passing.eq(begins | passing & ~ends)
+        with m.If(o.valid & o.ready):
+            m.d.sync += within.eq(~o.payload.last)
+        with m.If(~passing & ~begins & Mux(o.valid & o.ready, o.payload.last, ~within)):
+            m.d.sync += up.eq(wanted)
+        for cls in TlpClass:
+            limits = getattr(self.port, f"rx_{cls.name.lower()}")
+            headers, data = Signal(16), Signal(16)
+            left = Signal(16)
+            m.d.comb += left.eq(limits.data - data)
+            with m.If(kind.cls == cls):
+                m.d.comb += may.eq((headers != limits.header) & (units <= left))
+                with m.If(begins):
+                    m.d.sync += [headers.eq(headers + 1), data.eq(data + units)]
+        sent, dropped = Signal(16), Signal(16)
+        m.d.sync += [
+            sent.eq(sent + (ends & passing)),
+            dropped.eq(dropped + queue.stat_overflow + queue.stat_discarded + (ends & ~passing)),
+        ]
+        m.d.comb += [file.sent.count.eq(sent), file.sent.dropped.eq(dropped)]
+
+    def _receive(self, m, file, up):
+        port = wiring.flipped(self.port)
+        arbiter = PacketArbiter(self._width, count=3)
+        queue = PacketQueue(self._width, depth=self._depth)
+        m.submodules.arbiter = ResetInserter(~up)(arbiter)
+        m.submodules.receives = ResetInserter(~up)(queue)
+        for source, i in zip((port.tx_p, port.tx_np, port.tx_cpl), arbiter.i, strict=True):
+            # What has begun while the link was down, or ended with it, is dropped to its end.
+            within, skip, take = Signal(), Signal(init=1), Signal()
+            m.d.comb += [take.eq(up & ~(skip & within)), i.payload.eq(source.payload),
+                         i.valid.eq(source.valid & take), source.ready.eq(i.ready | ~take)]
+            with m.If(source.valid & source.ready):
+                m.d.sync += within.eq(~source.payload.last)
+            with m.If(~up | ~within):
+                m.d.sync += skip.eq(~up)
+        connect(m, arbiter.o, queue.i)
+        beat = queue.o.payload
+        m.d.comb += [
+            file.received.dwords.eq(Mux(queue.o.valid, beat.dwords, 0)),
+            file.received.last.eq(queue.o.valid & beat.last),
+            queue.o.ready.eq(file.next.strobe),
+        ]
+        rows = getattr(file, "in")
+        for n, row in enumerate(rows):
+            m.d.comb += row.word.value.eq(beat.data.word_select(n, 32))
