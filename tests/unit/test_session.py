@@ -271,7 +271,7 @@ class Compared:
 @pytest.mark.parametrize("steps, number, options", [
     (300, 0, {}), (150, 1, dict(streams=2, peers=2, place=(1, 0), pace=2)),
     *(pytest.param(1500, n, {}, marks=pytest.mark.long) for n in range(2, 5)),
-    pytest.param(300, 5, dict(unit=UNIT), marks=pytest.mark.long)])
+    pytest.param(1000, 5, dict(unit=UNIT), marks=pytest.mark.long)])
 def test_random_actions_are_what_the_specification_allows(steps, number, options):
     """Frames of any age come in any order; ends are reset and give up at any time."""
     rng = random.Random(100 * seed() + number)
