@@ -7,13 +7,20 @@ import time
 from dxpu.csr import Access
 from dxpu_sim.cli import UserError
 
-__all__ = ["ConsoleError", "RegisterLine", "add_arguments", "map_of", "run"]
+from . import registers
+from .registry import BOARDS
+
+__all__ = ["ConsoleError", "NoRegister", "RegisterLine", "add_arguments", "map_of", "run"]
 
 BAUD = 115_200
 
 
 class ConsoleError(Exception):
     """The board did not do what it was asked for; one line."""
+
+
+class NoRegister(ConsoleError):
+    """There is no such register, or it cannot be written."""
 
 
 def summed(text: str) -> str:
@@ -66,8 +73,8 @@ class RegisterLine:
             if answer == summed("?"):
                 continue  # nothing was done
             if answer == summed(f"! {address:04x}"):
-                raise ConsoleError(f"there is no register at {address:#06x}, or it cannot be "
-                                   f"{'read' if text[0] == 'R' else 'written'}")
+                raise NoRegister(f"there is no register at {address:#06x}, or it cannot be "
+                                 f"{'read' if text[0] == 'R' else 'written'}")
             match = re.fullmatch(rf"(= {address:04x} ([0-9a-f]{{8}}))\*....", answer)
             if match and answer == summed(match[1]):
                 return int(match[2], 16)
@@ -79,12 +86,13 @@ class RegisterLine:
 
 
 def map_of(line: RegisterLine):
-    """The register map (:class:`dxpu.csr.AddressMap`) of the proxy that is there.
+    """The register map (:class:`dxpu.csr.AddressMap`) of what is there: of a proxy, and of the
+    board if it is one of ours.
 
     Raises
     ------
     ConsoleError
-        If there is none.
+        If there is no proxy.
     """
     from dxpu.proxy.box import BoxProxy
     from dxpu.proxy.host import HostProxy
@@ -96,11 +104,29 @@ def map_of(line: RegisterLine):
         raise ConsoleError(f"not a DXPU proxy: its identity is {identity:#010x}, not "
                            f"{IDENTITY:#010x}")
     shape = block.find("shape").register.unpack(line.read(block.address("shape")))
+    width = 32 * shape["lanes"]
     common = {"paths": shape["paths"] + 1, "peers": shape["peers"],
               "streams": 1 << shape["streams"]}
     if shape["role"] == 1:
-        return HostProxy(32 * shape["lanes"], ports=shape["rows"], **common).registers
-    return BoxProxy(32 * shape["lanes"], slots=shape["rows"], **common).registers
+        proxy = HostProxy(width, ports=shape["rows"], **common)
+    else:
+        proxy = BoxProxy(width, slots=shape["rows"], **common)
+    board = _board_of(line)
+    return registers.map_of(proxy, board, width=width) if board else proxy.registers
+
+
+def _board_of(line):
+    """The :class:`~.board.Board` at the other end; ``None`` if it is none that is known."""
+    block = registers.board_block("", paths=1)
+    base = registers.BASES["board"]
+    try:
+        identity = line.read(base + block.address("identity"))
+    except NoRegister:
+        return None
+    if identity != registers.IDENTITY:
+        return None
+    name = line.read(base + block.address("name"))
+    return next((b for b in BOARDS.values() if binascii.crc32(b.name.encode()) == name), None)
 
 
 def paths_of(map) -> list[str]:

@@ -97,6 +97,8 @@ class BoxProxy(wiring.Component):
             width=width)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
+        #: What is counted: a pulse for each counter, by its name, in ``sync``.
+        self.pulses = dict(self._stats)
         super().__init__({
             "slot": Out(PciePort(width)).array(slots),
             "reset": Out(slots),

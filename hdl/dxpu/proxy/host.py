@@ -113,6 +113,8 @@ class HostProxy(wiring.Component):
             width=width)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
+        #: What is counted: a pulse for each counter, by its name, in ``sync``.
+        self.pulses = dict(self._stats)
         super().__init__({
             "upstream": Out(PciePort(width)),
             "gmii": Out(GmiiSignature()).array(paths),
