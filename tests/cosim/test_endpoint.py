@@ -7,7 +7,8 @@ from dxpu_sim.runner import Design, simulate
 
 def bench(width=64, **options):
     return Design(EndpointBench, {"width": width, "gpu": {
-        "identity": GpuIdentity(serial=0x0011223344556677)}, **options})
+        "identity": GpuIdentity(serial=0x0011223344556677, name="GPU in hardware"),
+        "timeout": 4000}, **options})
 
 
 def test_driver():

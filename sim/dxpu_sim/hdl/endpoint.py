@@ -44,8 +44,6 @@ class EndpointBench(wiring.Component):
     Parameters
     ----------
     width : int
-    credits : three pairs of int
-        Headers and units of 16 bytes of each class that the GPU may send at first.
     gpu : dict
         Further arguments of :class:`~dxpu.endpoint.gpu.SoftGpu`.
     factory : class
@@ -56,6 +54,9 @@ class EndpointBench(wiring.Component):
     host : :class:`~dxpu_sim.hdl.mailbox.MailboxSignature`
     hot_reset : 1
         Level.
+    headers0, ..., units0, ... : 16
+        Credits of each class that the GPU has at first: TLPs, and units of 16 bytes. Constant from
+        before the end of the reset.
     link : 1
         ``link_up`` of the GPU.
     overrun : 4
@@ -66,12 +67,12 @@ class EndpointBench(wiring.Component):
     #: Beats of a queue.
     DEPTH = 512
 
-    def __init__(self, width=64, *, credits=((8, 64), (8, 16), (8, 64)), gpu=None,
-                 factory=SoftGpu):
+    def __init__(self, width=64, *, gpu=None, factory=SoftGpu):
         super().__init__({"host": In(MailboxSignature()), "hot_reset": In(1), "link": Out(1),
+                          **{f"{what}{n}": In(16) for what in ("headers", "units")
+                             for n in range(3)},
                           "overrun": Out(4)})
         self._width = check_width(width)
-        self._credits = credits
         self._gpu = factory(width, **(gpu or {}))
 
     def elaborate(self, platform):
@@ -116,13 +117,16 @@ class EndpointBench(wiring.Component):
             with m.If(mine):
                 m.d.comb += rx.ready.eq(queue.i.ready)
             connect(m, queue.o, into)
-            header, units = self._credits[n]
-            limits = Signal(CreditLimits, init={"header": header, "data": units})
-            used = Signal(CreditLimits)
-            m.d.comb += getattr(port, f"rx_{name}").eq(limits)
+            limits, left, used = (Signal(CreditLimits, name=f"{what}_{name}")
+                                  for what in ("limits", "left", "used"))
+            m.d.comb += [
+                limits.header.eq(getattr(self, f"headers{n}") + left.header),
+                limits.data.eq(getattr(self, f"units{n}") + left.data),
+                getattr(port, f"rx_{name}").eq(limits),
+            ]
             with m.If(into.valid & into.ready & into.payload.first):
-                m.d.sync += [limits.header.eq(limits.header + 1),
-                             limits.data.eq(limits.data + units_of(into.payload.data))]
+                m.d.sync += [left.header.eq(left.header + 1),
+                             left.data.eq(left.data + units_of(into.payload.data))]
             with m.If(begins & mine):
                 header, units = used.header + 1, used.data + units_of(rx.payload.data)
                 m.d.sync += [used.header.eq(header), used.data.eq(units)]
