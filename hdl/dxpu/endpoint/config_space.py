@@ -94,24 +94,26 @@ class EndpointConfig(wiring.Component):
             return self.pending
         name = f"{register.name}_{field.name}".lower().replace(" ", "_")
         place = field.lsb + 8 * (register.offset % 4)
-        bits = slice(place, place + field.width)
-        enabled = Cat(e.replicate(8) for e in self.enables)[bits]
         here = self.write & (self.register == register.offset // 4)
-        data = self.data[bits]
+        # The field's bits in each byte of the dword.
+        pieces = [(n, max(place, 8 * n), min(place + field.width, 8 * n + 8)) for n in range(4)]
+        pieces = [piece for piece in pieces if piece[1] < piece[2]]
         if field.access == "W1":
-            m.d.sync += self.function_reset.eq(here & data & enabled)
+            m.d.sync += self.function_reset.eq(here & self.data[place] & self.enables[place // 8])
             return C(0, 1)
         keeps = field.name == "Max_Payload_Size"
         value = Signal(field.width, name=name, init=field.reset, reset_less=keeps)
         if field.access == "RW1C":
             caused = Cat(self.errors[cause] for cause in CAUSES.get(
                 (register.name, field.name), ())).any()
-            m.d.sync += value.eq(value & ~(data & enabled & here) | caused)
+            cleared = here & self.data[place] & self.enables[place // 8]
+            m.d.sync += value.eq(value & ~cleared | caused)
             return value
         if field.name == "Power State":
-            here = here & (data[0] == data[1])
-        with m.If(here):
-            m.d.sync += value.eq(value & ~enabled | data & enabled)
+            here = here & (self.data[0] == self.data[1])
+        for n, begin, end in pieces:
+            with m.If(here & self.enables[n]):
+                m.d.sync += value[begin - place:end - place].eq(self.data[begin:end])
         if keeps:
             with m.If(self.cold):
                 m.d.sync += value.eq(field.reset)

@@ -65,27 +65,26 @@ class Engine(wiring.Component):
             "o": Out(Departure(bits)),
         })
         self._bits = bits
+        self._drains = Signal()  # waiting for reads
         self._command = data.StructLayout({
-            "to_gpu": 1, "to_host": 1, "interrupts": 1, "vector": range(VECTORS),
-            "host": data.ArrayLayout(32, 2), "vram": bits + 1, "length": bits + 1, "wide": 1,
+            "to_gpu": 1, "to_host": 1, "interrupts": 1, "vector": range(VECTORS), "wide": 1,
             "cookie": 32})
 
     def elaborate(self, platform):
         m = Module()
         state, settings, o = self.state, self.settings, self.o
         command = Signal(self._command, reset_less=True)
-        self._keep(m, command)
 
         # What is left of the transfer: from or to `host`, `left` bytes.
         host, left = Signal(64, reset_less=True), Signal(self._bits + 1)
-        position = Signal(self._bits, reset_less=True)
+        position = Signal(self._bits + 1, reset_less=True)
         writes, fences, failed = Signal(), Signal(), Signal()
         size = Signal(13)  # of the next request
         step, slot = Signal(64), Signal(16)
         fits = Signal()
         m.d.comb += [
             slot.eq(settings.head & settings.ring_mask),
-            fits.eq(~command.wide & (command.length + command.vram <= 1 << self._bits)
+            fits.eq(~command.wide & (left + position <= 1 << self._bits)
                     & (command.to_gpu | command.to_host)),
             self.busy.eq(1),
             step.eq(size),
@@ -123,6 +122,7 @@ class Engine(wiring.Component):
                     m.d.sync += advance
                     m.next = "Cut"
             with m.State("Drain"):
+                m.d.comb += self._drains.eq(1)
                 with m.If(~self.pending):
                     with m.If(fences):
                         m.next = "Interrupt"
@@ -131,9 +131,7 @@ class Engine(wiring.Component):
                     with m.Else():
                         m.next = "Begin"
             with m.State("Begin"):
-                m.d.sync += [
-                    self.fetching.eq(0), writes.eq(command.to_host), host.eq(command.host),
-                    left.eq(command.length), position.eq(command.vram)]
+                m.d.sync += [self.fetching.eq(0), writes.eq(command.to_host)]
                 m.next = "Cut"
                 with m.If(~fits):
                     m.d.sync += failed.eq(1)
@@ -151,15 +149,17 @@ class Engine(wiring.Component):
             with m.State("Interrupt"):
                 m.d.comb += self.vectors.eq(command.interrupts << command.vector)
                 m.next = "Idle"
+        self._keep(m, command, host, left, position)
         self._request(m, host, size, position, writes, fences, command)
         return m
 
-    def _keep(self, m, command):
-        """The dwords of a command, in whatever order they come."""
+    def _keep(self, m, command, host, left, position):
+        """The dwords of a command come when its read has been sent: the transfer is then free. What
+        comes before is none that is to be trusted."""
         data, limit = self.command_data, self._bits + 1
         with m.If(~self.fetching):
             m.d.sync += command.wide.eq(0)
-        with m.If(self.command_write):
+        with m.If(self.command_write & self._drains):
             with m.Switch(self.command_index):
                 with m.Case(0):
                     m.d.sync += [command.to_gpu.eq(data == COPY_TO_GPU),
@@ -168,14 +168,14 @@ class Engine(wiring.Component):
                     m.d.sync += [command.interrupts.eq(data[0]), command.vector.eq(data[8:])]
                 for n in range(2):
                     with m.Case(2 + n):
-                        m.d.sync += command.host[n].eq(data)
+                        m.d.sync += host.word_select(n, 32).eq(data)
                 with m.Case(4):
-                    m.d.sync += [command.vram.eq(data),
+                    m.d.sync += [position.eq(data),
                                  command.wide.eq(command.wide | data[limit:].any())]
                 with m.Case(5):
                     m.d.sync += command.wide.eq(command.wide | data.any())
                 with m.Case(6):
-                    m.d.sync += [command.length.eq(data),
+                    m.d.sync += [left.eq(data),
                                  command.wide.eq(command.wide | data[limit:].any())]
                 with m.Case(7):
                     m.d.sync += command.cookie.eq(data)
@@ -185,7 +185,8 @@ class Engine(wiring.Component):
         unit, rest = Signal(13), Signal(13)
         reads = lowest_bit(self.settings.read_size | self.state.read_size << 7)
         m.d.comb += [
-            unit.eq(Mux(writes, self.state.payload_size << 7, reads)),
+            # A command is read at once.
+            unit.eq(Mux(writes, self.state.payload_size << 7, Mux(self.fetching, 32, reads))),
             rest.eq(unit - (host[:12] & (unit - 1)[:12])),
         ]
         return Mux(left < rest, left, rest)

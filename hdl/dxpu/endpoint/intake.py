@@ -7,7 +7,6 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arbiter import PacketArbiter
 from ..queue import PacketQueue, Queue
 from ..stream import PacketSignature, connect
 from ..tlp.parser import Parser
@@ -20,10 +19,11 @@ __all__ = ["Intake"]
 class Intake(wiring.Component):
     """Takes the TLPs of a port, and drops what is malformed.
 
-    The classes take turns, whole TLPs at a time; the other end offers a non-posted request or a
-    completion only when older posted requests were taken, so this order is right. Posted requests
-    and completions are always taken. A non-posted request is taken only when the one before it was
-    answered: so it never stands in the way of others, and whoever answers need not queue.
+    The classes take turns, whole TLPs at a time, a cycle or two apart; the other end offers a
+    non-posted request or a completion only when older posted requests were taken, so this order is
+    right. Posted requests and completions are always taken. A non-posted request is taken only when
+    the one before it was answered: so it never stands in the way of others, and whoever answers
+    need not queue.
 
     Malformed is also a TLP with a prefix, as none are supported, and one of another class than the
     stream it came on. Latency about 12 cycles after the last beat; a dword per cycle.
@@ -65,52 +65,64 @@ class Intake(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         reset = ResetInserter(self.down)
-        m.submodules.arbiter = reset(arbiter := PacketArbiter(self._width, count=len(TlpClass)))
         m.submodules.narrow = reset(narrow := Narrow(self._width))
         m.submodules.parser = reset(parser := Parser(32))
         m.submodules.judge = reset(judge := _Judge())
         m.submodules.queue = reset(queue := PacketQueue(32, depth=self._depth))
 
-        busy = Signal()  # a non-posted request is inside, or not answered yet
-        for n, cls in enumerate(TlpClass):
-            stream, into = getattr(self, cls.name.lower()), arbiter.i[n]
-            may = ~busy | ~stream.payload.first if cls is TlpClass.NP else 1
-            self._admit(m, stream, into, may)
-        np = arbiter.i[TlpClass.NP.value]
-        with m.If(np.valid & np.ready):
-            m.d.sync += busy.eq(1)
-        with m.If(self.answered | judge.lost_np | self.down):
-            m.d.sync += busy.eq(0)
-
-        connect(m, arbiter.o, narrow.i)
+        cls = self._merge(m, narrow.i, self.answered | judge.lost_np)
         connect(m, narrow.o, parser.i)
         connect(m, parser.o, judge.i)
         connect(m, judge.o, queue.i)
         connect(m, queue.o, wiring.flipped(self.o))
         m.d.comb += [
             parser.max_payload.eq(self.max_payload),
-            judge.came.eq(arbiter.source),
+            judge.came.eq(cls),
             judge.begins.eq(narrow.o.valid & narrow.o.ready & narrow.o.payload.first),
             self.stat_malformed.eq(parser.stat_malformed | judge.stat_refused
                                    | queue.stat_overflow),
         ]
         return m
 
-    def _admit(self, m, stream, into, may):
-        """Connect a class, but drop TLPs of which a part was lost."""
+    def _merge(self, m, merged, answered):
+        """Connect a class to ``merged`` for a whole TLP, then look at the next; returns which."""
+        cls, inside, busy = Signal(TlpClass), Signal(), Signal()
+        begins, ends = Signal(), Signal()
+        m.d.comb += ends.eq(merged.valid & merged.ready & merged.payload.last)
+        streams = {each: getattr(self, each.name.lower()) for each in TlpClass}
+        drops = {each: self._drop(m, stream) for each, stream in streams.items()}
+        for each, stream in streams.items():
+            m.d.comb += stream.ready.eq(self.down | drops[each])
+        with m.Switch(cls):
+            for n, each in enumerate(TlpClass):
+                stream, drop = streams[each], drops[each]
+                may = ~drop & ~self.down
+                with m.Case(each):
+                    # A non-posted request is inside, or not answered yet.
+                    m.d.comb += [
+                        begins.eq(stream.valid & may & ~(busy & (each is TlpClass.NP))),
+                        merged.payload.eq(stream.payload),
+                        merged.valid.eq(stream.valid & may & inside),
+                        stream.ready.eq(self.down | drop | merged.ready & inside),
+                    ]
+                    with m.If(~inside & ~begins | ends):
+                        m.d.sync += cls.eq(list(TlpClass)[(n + 1) % len(TlpClass)])
+        m.d.sync += inside.eq((inside | begins) & ~ends & ~self.down)
+        m.d.sync += busy.eq((busy | inside & (cls == TlpClass.NP)) & ~answered & ~self.down)
+        return cls
+
+    def _drop(self, m, stream):
+        """Whether the rest of a TLP is dropped, of which a part came while the link was down or was
+        lost with it."""
         inside, drop = Signal(), Signal()
         taken = stream.valid & stream.ready
-        m.d.comb += [
-            into.payload.eq(stream.payload),
-            into.valid.eq(stream.valid & ~self.down & ~drop & may),
-            stream.ready.eq(self.down | drop | into.ready & may),
-        ]
         with m.If(taken):
             m.d.sync += inside.eq(~stream.payload.last)
         with m.If(self.down):
             m.d.sync += drop.eq(Mux(taken, ~stream.payload.last, inside))
         with m.Elif(taken & stream.payload.last):
             m.d.sync += drop.eq(0)
+        return drop
 
 
 class _Judge(wiring.Component):

@@ -61,6 +61,7 @@ class Interrupts(wiring.Component):
         mine, sent = Signal(), Signal(VECTORS)
         turned_off, acknowledges = Signal(), Signal()
         step, message = Signal(2), Signal(data.ArrayLayout(32, 3), reset_less=True)
+        word = Signal(32)
         table = self._table(m, masked)
 
         m.d.comb += [
@@ -81,14 +82,12 @@ class Interrupts(wiring.Component):
                 with m.Elif(ready.any()):
                     m.next = "Load"
             with m.State("Load"):
-                with m.If(~state.msix):
-                    bits = vector & state.msi_vectors
-                    m.d.sync += [
-                        message[0].eq(state.msi_address), message[1].eq(state.msi_address[32:]),
-                        message[2].eq(state.msi_data & ~state.msi_vectors | bits)]
-                    m.next = "Ask"
-                with m.Elif(~self.reading):
-                    m.d.sync += [message[step].eq(table.data), step.eq(step + 1)]
+                bits = vector & state.msi_vectors
+                m.d.comb += word.eq(Mux(state.msix, table.data, Array((
+                    state.msi_address[:32], state.msi_address[32:],
+                    state.msi_data & ~state.msi_vectors | bits))[step]))
+                with m.If(~self.reading):
+                    m.d.sync += [message[step].eq(word), step.eq(step + 1)]
                     with m.If(step == 2):
                         m.next = "Ask"
             with m.State("Ask"):

@@ -45,6 +45,10 @@ class ByteMemory(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         turn, read = Signal(2), []
+        after_write, after_read = (Signal(range(self._words), name=name)
+                                   for name in ("after_write", "after_read"))
+        m.d.comb += [after_write.eq(self.write_address[2:] + 1),
+                     after_read.eq(self.read_address[2:] + 1)]
         with m.If(self.read_enable):
             m.d.sync += turn.eq(self.read_address[:2])
         for lane in range(4):
@@ -53,10 +57,11 @@ class ByteMemory(wiring.Component):
             # The byte of the access that is in this lane: `lane - address`, modulo 4.
             source = (lane - self.write_address[:2])[:2]
             m.d.comb += [
-                w.addr.eq(self.write_address[2:] + (self.write_address[:2] > lane)),
+                w.addr.eq(Mux(self.write_address[:2] > lane, after_write,
+                              self.write_address[2:])),
                 w.data.eq(self.write_data.word_select(source, 8)),
                 w.en.eq(self.write_enables.bit_select(source, 1)),
-                r.addr.eq(self.read_address[2:] + (self.read_address[:2] > lane)),
+                r.addr.eq(Mux(self.read_address[:2] > lane, after_read, self.read_address[2:])),
                 r.en.eq(self.read_enable),
             ]
             read.append(r.data)

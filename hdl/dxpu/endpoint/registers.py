@@ -113,15 +113,16 @@ class Registers(wiring.Component):
                 m.d.sync += counts[name].eq(counts[name] + 1)
 
         self._read(m, values)
-        data, power = self.write_data, Signal()
-        m.d.comb += power.eq(~(data & (data - 1)[:32]).any())
+        data, power, less = self.write_data, Signal(), Signal(17)
+        m.d.comb += [less.eq(data[:17] - 1),
+                     power.eq(~(data[:17] & less).any() & ~data[17:].any())]
         rules = {
             **{name: (1, values[name].eq(data & mask)) for name, mask in PLAIN.items()},
             **{name: (1, count.eq(0)) for name, count in counts.items()},
             "TAGS": (1, tags.eq(Mux(data > self._tags, self._tags, Mux(data == 0, 1, data)))),
             "READ_SIZE": (power & data[2:13].any(), read_size.eq(data)),
             # 0 counts as 1.
-            "RING_SIZE": (power & ~data[17:].any(), ring_mask.eq(Mux(data == 0, 0, data - 1))),
+            "RING_SIZE": (power, ring_mask.eq(Mux(data[:17].any(), less, 0))),
             "HEAD": (idle, head.eq(data)),
         }
         with m.Switch(self.write_address[2:]):

@@ -14,6 +14,9 @@ from .types import Departure
 
 __all__ = ["Sender"]
 
+#: Bits of credits that count, as in flow control packets (2.6.1).
+HEADER_BITS, DATA_BITS = 8, 12
+
 
 class Sender(wiring.Component):
     """Looks at its sources in turn, and lets the one at which it looks send a TLP if there are
@@ -119,20 +122,22 @@ class Sender(wiring.Component):
 
     def _account(self, m, chosen, done, allowed):
         """Credits that are left, a cycle behind, and whether they suffice."""
-        room = Array(Signal(CreditLimits, name=f"room_{cls.name.lower()}") for cls in TlpClass)
         units = (chosen.payload + 3)[2:]
         for cls in TlpClass:
-            limits = getattr(self, cls.name.lower())
-            used = Signal(CreditLimits, name=f"used_{cls.name.lower()}")
-            m.d.sync += [room[cls.value].header.eq(limits.header - used.header),
-                         room[cls.value].data.eq(limits.data - used.data)]
-            with m.If(done & (chosen.cls == cls)):
-                m.d.sync += used.header.eq(used.header + 1)
-                # A read has no data.
-                if cls is not TlpClass.NP:
-                    m.d.sync += used.data.eq(used.data + units)
-        with m.Switch(chosen.cls):
-            for cls in TlpClass:
-                with m.Case(cls):
-                    left = room[cls.value]
-                    m.d.comb += allowed.eq(left.header.any() & (left.data >= units))
+            name = cls.name.lower()
+            limits = getattr(self, name)
+            headers, headers_left = (Signal(HEADER_BITS, name=f"headers_{what}_{name}")
+                                     for what in ("used", "left"))
+            mine, enough = chosen.cls == cls, headers_left.any()
+            m.d.sync += headers_left.eq(limits.header - headers)
+            with m.If(done & mine):
+                m.d.sync += headers.eq(headers + 1)
+            if cls is not TlpClass.NP:  # a read has no data
+                used, left = (Signal(DATA_BITS, name=f"data_{what}_{name}")
+                              for what in ("used", "left"))
+                m.d.sync += left.eq(limits.data - used)
+                with m.If(done & mine):
+                    m.d.sync += used.eq(used + units)
+                enough &= left >= units
+            with m.If(mine):
+                m.d.comb += allowed.eq(enough)
