@@ -13,3 +13,7 @@ def bench(width=64, **options):
 
 def test_driver():
     simulate(bench(), "dxpu_sim.benches.endpoint")
+
+
+def test_raw():
+    simulate(bench(), "dxpu_sim.benches.endpoint_raw")

@@ -112,7 +112,7 @@ class Completer(wiring.Component):
                     m.d.sync += good.eq(0)
                 m.next = "Cut"
             with m.State("Cut"):
-                limit = Cat(C(0, 5), self.state.payload_size[:3]) - address[2:7]
+                limit = (32 << self.state.max_payload) - address[2:7]
                 m.d.sync += piece.eq(Mux(~good, 0, Mux(
                     (kind == _Kind.MEMORY) & (left > limit), limit, left)))
                 with m.If(~good):

@@ -141,10 +141,9 @@ class EndpointConfig(wiring.Component):
             state.bar2[low:32].eq(fields["Base Address Register 2", f"Address [31:{low}]"]),
             state.bar2[32:].eq(fields["Base Address Register 3", "Address [63:32]"]),
             state.max_payload.eq(Mux(payload > MAX_PAYLOAD, MAX_PAYLOAD, payload)),
-            state.payload_size.eq(1 << state.max_payload),
             # The reserved codes 6 and 7 count as 5.
-            state.read_size.eq(_one_hot(
-                fields["Device Control", "Max_Read_Request_Size"], most=5)),
+            state.read_mask.eq(Cat(C(127, 7), *(
+                fields["Device Control", "Max_Read_Request_Size"] > n for n in range(5)))),
             state.timeout_off.eq(fields["Device Control 2", "Completion Timeout Disable"]),
             state.msi.eq(fields["MSI Message Control", "MSI Enable"]),
             state.msi_vectors.eq(Cat(vectors > 0, vectors > 1, vectors > 2)),
@@ -155,8 +154,3 @@ class EndpointConfig(wiring.Component):
             state.msix_masked.eq(fields["MSI-X Message Control", "Function Mask"]),
             state.requester_id.eq(Cat(C(0, 3), captured)),
         ]
-
-
-def _one_hot(code, *, most):
-    """``1 << code``, at most ``1 << most``."""
-    return Cat(*(code == n for n in range(most)), code >= most)

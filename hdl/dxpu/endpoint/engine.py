@@ -7,7 +7,6 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..priority import lowest_bit
 from ..tlp.types import TlpClass
 from .register_map import COPY_TO_GPU, COPY_TO_HOST, VECTORS
 from .types import ConfigState, Departure, Settings, request_words
@@ -16,9 +15,9 @@ __all__ = ["Engine"]
 
 
 class Engine(wiring.Component):
-    """Carries out commands, one after the other, while ``head`` is not ``doorbell``.
+    """Carries out commands, one after the other, while there are some.
 
-    A command is read from place ``head`` of the ring. A copy to the GPU is reads of the host, with
+    A command is read from its place in the ring. A copy to the GPU is reads of the host, with
     at most :class:`~.reads.Reads`' limit in flight; each ends at a multiple of its size, which is
     the smaller of the register ``READ_SIZE`` and Max_Read_Request_Size. A copy to the host is
     writes that end at multiples of Max_Payload_Size. So neither crosses a multiple of 4 KiB.
@@ -80,10 +79,8 @@ class Engine(wiring.Component):
         position = Signal(self._bits + 1, reset_less=True)
         writes, fences, failed = Signal(), Signal(), Signal()
         size = Signal(13)  # of the next request
-        step, slot = Signal(64), Signal(16)
-        fits = Signal()
+        step, fits = Signal(64), Signal()
         m.d.comb += [
-            slot.eq(settings.head & settings.ring_mask),
             fits.eq(~command.wide & (left + position <= 1 << self._bits)
                     & (command.to_gpu | command.to_host)),
             self.busy.eq(1),
@@ -96,10 +93,10 @@ class Engine(wiring.Component):
             with m.State("Idle"):
                 m.d.sync += [failed.eq(0), writes.eq(0), fences.eq(0), host.eq(settings.ring)]
                 m.d.comb += self.busy.eq(0)
-                with m.If(settings.head != settings.doorbell):
+                with m.If(settings.waiting):
                     m.next = "Place"
             with m.State("Place"):
-                m.d.comb += step.eq(slot << 5)
+                m.d.comb += step.eq(settings.slot << 5)
                 m.d.sync += [host.eq(host + step), left.eq(32), position.eq(0),
                              self.fetching.eq(1)]
                 m.next = "Cut"
@@ -182,12 +179,13 @@ class Engine(wiring.Component):
 
     def _cut(self, m, host, left, writes):
         """Bytes of the next request: to a multiple of its size, or to the end."""
-        unit, rest = Signal(13), Signal(13)
-        reads = lowest_bit(self.settings.read_size | self.state.read_size << 7)
+        mask, rest = Signal(12), Signal(13)
+        payload = Cat(C(127, 7), *(self.state.max_payload > n for n in range(2)))
+        reads = self.settings.read_mask & self.state.read_mask
         m.d.comb += [
             # A command is read at once.
-            unit.eq(Mux(writes, self.state.payload_size << 7, Mux(self.fetching, 32, reads))),
-            rest.eq(unit - (host[:12] & (unit - 1)[:12])),
+            mask.eq(Mux(writes, payload, Mux(self.fetching, 31, reads))),
+            rest.eq((~host[:12] & mask) + 1),
         ]
         return Mux(left < rest, left, rest)
 
@@ -207,7 +205,7 @@ class Engine(wiring.Component):
             o.payload.eq(Mux(writes, length, 0)),
             o.stored.eq(~fences),
             o.address.eq(position - skipped),
-            self.position.eq(position), self.size.eq(size), self.lower.eq(host),
+            self.position.eq(o.address), self.size.eq(size), self.lower.eq(host),
         ]
         words = request_words(
             m, write=writes, long=o.long, length=length, requester_id=self.state.requester_id,

@@ -82,10 +82,12 @@ class Interrupts(wiring.Component):
                 with m.Elif(ready.any()):
                     m.next = "Load"
             with m.State("Load"):
-                bits = vector & state.msi_vectors
+                # The vector takes the place of as many bits as there are vectors for.
+                low = Cat(Mux(on, v, d) for on, v, d in zip(
+                    state.msi_vectors, vector, state.msi_data, strict=False))
                 m.d.comb += word.eq(Mux(state.msix, table.data, Array((
                     state.msi_address[:32], state.msi_address[32:],
-                    state.msi_data & ~state.msi_vectors | bits))[step]))
+                    Cat(low, state.msi_data[3:])))[step]))
                 with m.If(~self.reading):
                     m.d.sync += [message[step].eq(word), step.eq(step + 1)]
                     with m.If(step == 2):

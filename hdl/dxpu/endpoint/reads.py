@@ -50,8 +50,8 @@ class Reads(wiring.Component):
     begins : 1
         Strobe, while ``free``: it begins.
     position, size, lower : byte address, 13, 7
-        With ``begins``: where its first byte is to be written, how many there are, and the low
-        bits of that byte's address in the host.
+        With ``begins``: where the first byte of its first dword would be written, how many bytes
+        are asked for, and the low bits of the address of the first of them in the host.
     tap : :class:`~.types.TlpTap`
     state : :class:`~.types.ConfigState`
     address, enables : byte address, 4
@@ -167,7 +167,7 @@ class Reads(wiring.Component):
                 bad.eq(fits & info.ep | named & (info.status != CompletionStatus.SC)
                        & ~info.payload_dwords.any()),
                 due.eq(entry.size + skipped), first.eq(1), lower.eq(entry.lower[2:]),
-                self.address.eq(entry.position - skipped),
+                self.address.eq(entry.position),
             ]
         with m.If(tap.strobe):
             m.d.sync += [due.eq(due - 4), first.eq(0), lower.eq(lower + 1),

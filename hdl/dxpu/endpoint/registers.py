@@ -22,7 +22,7 @@ COUNTED = {
     "ERROR": ("failed",), "UNSUPPORTED": ("refused_np", "refused_p"), "MALFORMED": ("malformed",),
     "POISONED": ("poisoned",), "UNEXPECTED": ("unexpected",), "TIMEOUTS": ("timeout",),
 }
-COUNT_BITS = 16
+COUNT_BITS = 8
 
 
 class Registers(wiring.Component):
@@ -82,25 +82,25 @@ class Registers(wiring.Component):
         values = {name: Signal(32, name=name.lower()) for name in PLAIN}
         head, ring_mask = Signal(32), Signal(16)
         tags = Signal(range(self._tags + 1), init=self._tags)
-        read_size = Signal(13, init=128)
+        read_mask = Signal(12, init=127)
         counts = {name: Signal(COUNT_BITS, name=f"{name.lower()}_count") for name in COUNTED}
         failed, idle = Signal(), Signal()
         serial = self._identity.serial
-        m.d.comb += idle.eq((head == values["DOORBELL"]) & ~self.busy)
+        settings = self.settings
+        m.d.comb += [settings.waiting.eq(head != values["DOORBELL"]),
+                     idle.eq(~settings.waiting & ~self.busy)]
         values |= counts | {
             "MAGIC": MAGIC, "VERSION": 1, "VRAM_MIB": self._vram_mib,
             "SERIAL_LOW": serial & 0xffff_ffff, "SERIAL_HIGH": serial >> 32,
-            "STATUS": Cat(~idle, failed), "TAGS": tags, "READ_SIZE": read_size,
-            "RING_SIZE": ring_mask + 1, "HEAD": head, "INTERRUPT": 0,
+            "STATUS": Cat(~idle, failed), "TAGS": tags, "READ_SIZE": _power(read_mask),
+            "RING_SIZE": _power(ring_mask), "HEAD": head, "INTERRUPT": 0,
         }
         m.d.comb += [
-            self.settings.tags.eq(tags),
-            self.settings.read_size.eq(read_size),
-            self.settings.ring.eq(Cat(values["RING_LOW"], values["RING_HIGH"])),
-            self.settings.ring_mask.eq(ring_mask),
-            self.settings.fence.eq(Cat(values["FENCE_LOW"], values["FENCE_HIGH"])),
-            self.settings.head.eq(head),
-            self.settings.doorbell.eq(values["DOORBELL"]),
+            settings.tags.eq(tags),
+            settings.read_mask.eq(read_mask),
+            settings.ring.eq(Cat(values["RING_LOW"], values["RING_HIGH"])),
+            settings.slot.eq(head & ring_mask),
+            settings.fence.eq(Cat(values["FENCE_LOW"], values["FENCE_HIGH"])),
         ]
         with m.If(self.finished):
             m.d.sync += head.eq(head + 1)
@@ -120,7 +120,7 @@ class Registers(wiring.Component):
             **{name: (1, values[name].eq(data & mask)) for name, mask in PLAIN.items()},
             **{name: (1, count.eq(0)) for name, count in counts.items()},
             "TAGS": (1, tags.eq(Mux(data > self._tags, self._tags, Mux(data == 0, 1, data)))),
-            "READ_SIZE": (power & data[2:13].any(), read_size.eq(data)),
+            "READ_SIZE": (power & data[2:13].any(), read_mask.eq(less)),
             # 0 counts as 1.
             "RING_SIZE": (power, ring_mask.eq(Mux(data[:17].any(), less, 0))),
             "HEAD": (idle, head.eq(data)),
@@ -156,6 +156,11 @@ class Registers(wiring.Component):
                 m.d.comb += self.read_data.eq(self.table_data)
             with m.Default():
                 m.d.comb += self.readable.eq(0)
+
+
+def _power(mask):
+    """``mask + 1`` of a power of two less one."""
+    return Cat(C(1, 1), mask) & ~Cat(mask, C(0, 1))
 
 
 def _dwords(offset, size):

@@ -19,7 +19,7 @@ MAX_PAYLOAD_DWORDS = 128
 
 
 class ConfigState(data.Struct):
-    """What the configuration space says to the hardware. Sizes are one-hot, in units of 128 bytes.
+    """What the configuration space says to the hardware.
 
     ``memory`` and ``master`` are 0 outside D0.
     """
@@ -29,8 +29,7 @@ class ConfigState(data.Struct):
     bar0: 32             #: base addresses; bits below the size are 0
     bar2: 64
     max_payload: 3       #: code, as in Device Control, at most 2
-    payload_size: 6      #: Max_Payload_Size
-    read_size: 6         #: Max_Read_Request_Size
+    read_mask: 12        #: Max_Read_Request_Size in bytes, less one
     timeout_off: 1
     msi: 1
     msi_vectors: 3       #: mask of the vector's bits in the data
@@ -59,12 +58,11 @@ class Settings(data.Struct):
     """What the registers of BAR 0 say to the copy engine."""
 
     tags: 4              #: reads in flight, 1 or more
-    read_size: 13        #: one-hot, 4 to 4096 bytes
+    read_mask: 12        #: bytes of one read, a power of two, less one
     ring: 64             #: multiple of 32
-    ring_mask: 16        #: commands in the ring, less one
     fence: 64            #: multiple of 4; 0 for none
-    head: 32
-    doorbell: 32
+    slot: 16             #: place of the next command in the ring
+    waiting: 1           #: there is one
 
 
 class TlpTap(wiring.Signature):

@@ -287,6 +287,7 @@ async def resets(dut):
         await driver.write_register("SCRATCH", 5)
         copy = cocotb.start_soon((driver.copy_to_gpu, driver.copy_to_host)[n & 1](source, 0, VRAM))
         await Timer(rng.randrange(1000, 20_000), "ns")
+        assert not copy.done()
         copy.cancel()
         function = n in (2, 5, 7)
         if function:
