@@ -16,9 +16,10 @@ from dxpu_sim.benches.endpoint import (
     COMMAND, DEVICE_CONTROL, DEVICE_STATUS, EXPRESS, MSI, PLENTY, VRAM, give_credits,
 )
 from dxpu_sim.gpu import COPY_TO_GPU, COPY_TO_HOST, Command
-from dxpu_sim.golden.tlp import KINDS, Tlp, byte_count, classify, complete, malformed, random_tlp
+from dxpu_sim.golden.tlp import KINDS, Tlp, classify, complete, malformed, random_tlp
 from dxpu_sim.hostile import Aim, HostileSource
 from dxpu_sim.pcie import Mailbox, until
+from dxpu_sim.raw_host import answer, check_answer, enabled
 
 SC, UR, CA = CompletionStatus.SC, CompletionStatus.UR, CompletionStatus.CA
 #: Where everything is.
@@ -27,13 +28,6 @@ BAR0, BAR2 = 0xe000_0000, 0x40_0000_0000
 MEMORY, MEMORY_SIZE, RING, FENCE, MESSAGES = 0x1_8765_0000, 0x20000, 0x9000_0000, 0x9000_1000, \
     0xfee0_0000
 NAMES = REGISTERS | COUNTERS
-
-
-def enabled(tlp):
-    """Whether each byte of a memory request is enabled."""
-    inner = [True] * 4 * (tlp.length - 2)
-    first, last = ([bool(be >> n & 1) for n in range(4)] for be in (tlp.first_be, tlp.last_be))
-    return first + (inner + last if tlp.length > 1 else [])
 
 
 class Host:
@@ -210,24 +204,9 @@ class Host:
         assert address >= MEMORY and address + length <= MEMORY + MEMORY_SIZE
         return bytes(self.memory[address - MEMORY:address - MEMORY + length])
 
-    def pieces(self, read, *, boundary=64):
-        """Completions of a read, cut at random multiples of ``boundary`` bytes."""
-        info = classify(read.pack())
-        first = next(n for n, on in enumerate(enabled(read)) if on)
-        left = byte_count(info.first_be, info.last_be, read.length)
-        here = read.address + first
-        while left:
-            end = here + left
-            cuts = [c for c in range((here // boundary + 1) * boundary, end, boundary)
-                    if c - here <= self.max_payload - 4]
-            if end - (here & ~3) > self.max_payload or self.rng.random() < 0.5:
-                end = self.rng.choice(cuts) if cuts else end
-            start, stop = here & ~3, end + 3 & ~3
-            tlp = complete(read, SC, ROOT, self.held(start, stop - start))
-            tlp.byte_count, tlp.lower_address = left, here & 0x7f
-            yield tlp
-            left -= end - here
-            here = end
+    def pieces(self, read):
+        """Completions of a read, cut at random."""
+        return answer(read, self.held, self.rng, completer_id=ROOT, max_payload=self.max_payload)
 
     async def serve(self, *, order=True, noise=None):
         """Answer reads for ever, in any order; ``noise`` sends something in between."""
@@ -378,18 +357,9 @@ async def every_read_is_answered_exactly(dut):
                     memory[offset + k] = tlp.payload[k]
             continue
         pieces = await host.request(tlp)
-        count = byte_count(tlp.first_be, tlp.last_be, tlp.length)
-        first = next((k for k, on in enumerate(enabled(tlp)) if on), 0)
-        here = offset + first
-        for piece in pieces:
-            assert piece.status == 0 and piece.kind == "CplD"
-            assert (piece.byte_count, piece.lower_address) == (count, here % 128)
-            dword = here & ~3
-            assert piece.payload == memory[dword:dword + len(piece.payload)]
-            moved = dword + len(piece.payload) - here
-            assert moved >= count or (here + moved) % 128 == 0
-            count, here = count - moved, here + moved
-        assert count <= 0 and len(pieces) <= 1 + tlp.length * 4 // host.max_payload + 1
+        check_answer(tlp, pieces, memory[offset:offset + 4 * tlp.length],
+                     max_payload=host.max_payload)
+        assert len(pieces) <= 2 + tlp.length * 4 // host.max_payload
     assert await host.vram() == bytes(memory)
     assert await host.counts() == {}
     host.finish()
@@ -444,7 +414,6 @@ async def time_is_up(dut):
         del host.open[read.tag]
         late += host.pieces(read)
         if n == 1:
-            await until(lambda: not host.mailbox._stalled, "", timeout_ns=0)
             await Timer(60, "us")
             assert not host.messages
         else:
