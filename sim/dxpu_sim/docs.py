@@ -65,7 +65,7 @@ def pages() -> dict[str, str]:
         "downstream_port.md": render(DOWNSTREAM),
         "downstream_port_dpc.md": render(DOWNSTREAM, Identity(
             slot=SlotOptions(surprise=False, dpc=True))),
-        "placeholder.md": render_map(placeholder_map(), "placeholder", "placeholder_map.py"),
+        "placeholder.md": render_map(placeholder_map(), "placeholder", "switch/placeholder_map.py"),
         "ports.md": _ports(titles["ports.md"], proxies),
     }
     shape = f"{SHAPE['width']} bits, {SHAPE['slots']} ports or slots, {SHAPE['paths']} paths, " \

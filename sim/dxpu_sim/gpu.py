@@ -28,46 +28,19 @@ from cocotbext.pcie.core.caps import MsiCapability, MsixCapability
 from cocotbext.pcie.core.caps.common import PciExtCap
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 
+from dxpu.endpoint.register_map import (
+    CLASS_CODE, COPY_TO_GPU, COPY_TO_HOST, DEVICE_ID, MAGIC, MSIX_PENDING, MSIX_TABLE, NAME_OFFSET,
+    NAME_SIZE, REGISTER_BAR_SIZE, REGISTERS, VECTORS, VENDOR_ID,
+)
+
 from .pcie import UnexpectedCompletion, completion_length, describe, is_message
 
-__all__ = ["COPY_TO_GPU", "COPY_TO_HOST", "DEVICE_ID", "REGISTERS", "VENDOR_ID", "Command", "Gpu",
-           "SparseMemory"]
+__all__ = ["COPY_TO_GPU", "COPY_TO_HOST", "DEVICE_ID", "MSIX_TABLE", "NAME_OFFSET", "NAME_SIZE",
+           "REGISTERS", "VENDOR_ID", "Command", "Gpu", "SparseMemory"]
 
-VENDOR_ID = 0x1234
-DEVICE_ID = 0xd0a0
-#: 3D controller.
-CLASS_CODE = 0x030200
-
-#: Offsets of the registers in BAR 0.
-REGISTERS = {
-    "MAGIC": 0x00,  # "DXPG"
-    "VERSION": 0x04,
-    "SERIAL_LOW": 0x08,
-    "SERIAL_HIGH": 0x0c,
-    "SCRATCH": 0x10,  # read and write
-    "STATUS": 0x14,  # bit 0 busy, bit 1 a command failed
-    "ERROR": 0x18,  # number of failed commands; a write clears it
-    "UNSUPPORTED": 0x1c,  # number of accesses refused; a write clears it
-    "TAGS": 0x20,  # reads in flight; read and write
-    "READ_SIZE": 0x24,  # bytes of one read; read and write
-    "VRAM_MIB": 0x28,
-    "RING_LOW": 0x40, "RING_HIGH": 0x44,  # host address of the command ring
-    "RING_SIZE": 0x48,  # commands that it holds
-    "HEAD": 0x4c,  # commands finished, modulo 2^32; a write sets it while the engine is idle
-    "DOORBELL": 0x50,  # commands queued, modulo 2^32
-    "FENCE_LOW": 0x58, "FENCE_HIGH": 0x5c,  # host address of the fence word; 0 for none
-    "INTERRUPT": 0x60,  # a write raises the vector written
-}
 _NAMES = {offset: name for name, offset in REGISTERS.items()}
 _WRITABLE = {"SCRATCH", "TAGS", "READ_SIZE", "RING_LOW", "RING_HIGH", "RING_SIZE", "HEAD",
              "DOORBELL", "FENCE_LOW", "FENCE_HIGH"}
-MAGIC = int.from_bytes(b"DXPG", "little")
-NAME_OFFSET, NAME_SIZE = 0x100, 64
-REGISTER_BAR_SIZE = 0x10000
-MSIX_TABLE, MSIX_PENDING = 0x8000, 0xc000
-VECTORS = 8
-
-COPY_TO_GPU, COPY_TO_HOST = 1, 2
 
 
 @dataclass

@@ -529,13 +529,13 @@ def function_map(kind: str, identity: Identity | None = None) -> FunctionMap:
 
 def render(kind: str, identity: Identity | None = None) -> str:
     """The register page of a port, in Markdown."""
-    return render_map(function_map(kind, identity), f"{kind} port", "config_map.py")
+    return render_map(function_map(kind, identity), f"{kind} port", "switch/config_map.py")
 
 
 def render_map(fmap: FunctionMap, title: str, source: str) -> str:
     """The register page of a function that is described in ``source``, in Markdown."""
     out = [f"# Configuration space: {title}", "",
-           f"Made from `hdl/dxpu/switch/{source}`; edit that, not this. Everything that is not "
+           f"Made from `hdl/dxpu/{source}`; edit that, not this. Everything that is not "
            "listed reads 0 and ignores writes.", ""]
     for r in sorted(fmap.registers, key=lambda r: r.offset):
         out += [f"## {r.offset:03X}h {r.name} ({r.bits} bits)", "",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .config_map import FUNCTION_DWORDS, Field, FunctionMap, Identity, Register
 
 __all__ = ["CLASS_CODE", "HELD", "HELD_DWORDS", "PLACEHOLDER", "PlaceholderOptions",
-           "hide", "placeholder_map"]
+           "hide", "memory_bar", "placeholder_map"]
 
 PLACEHOLDER = "placeholder"
 
@@ -70,7 +70,7 @@ class PlaceholderOptions:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
 
-def _bar(offset: int, number: int, size: int, *, wide: bool):
+def memory_bar(offset: int, number: int, size: int, *, wide: bool):
     """A memory BAR; the address bits below its size are 0 (7.5.1.2.1)."""
     F = Field
     low = size.bit_length() - 1
@@ -108,8 +108,8 @@ def _header(ident: Identity, options: PlaceholderOptions):
         Register(0x0C, 8, "Cache Line Size", (F("Cache Line Size", 0, 8, "RW", doc="no effect"),)),
         Register(0x0E, 8, "Header Type", (
             F("Header Layout", 0, 7), F("Multi-Function Device", 7))),
-        *_bar(0x10, 0, options.memory, wide=False),
-        *_bar(0x18, 2, options.prefetchable, wide=True),
+        *memory_bar(0x10, 0, options.memory, wide=False),
+        *memory_bar(0x18, 2, options.prefetchable, wide=True),
         Register(0x2C, 16, "Subsystem Vendor ID", (
             F("Subsystem Vendor ID", 0, 16, reset=ident.subsystem_vendor),)),
         Register(0x2E, 16, "Subsystem ID", (F("Subsystem ID", 0, 16, reset=ident.subsystem),)),

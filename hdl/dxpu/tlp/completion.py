@@ -13,7 +13,7 @@ from .types import (
     Type, swap_bytes,
 )
 
-__all__ = ["CompletionBuilder", "completion_for"]
+__all__ = ["CompletionBuilder", "completion_for", "completion_words"]
 
 
 def completion_for(info, status, completer_id):
@@ -99,7 +99,7 @@ class CompletionBuilder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes, request = self._layout.lanes, self.i.payload
-        words = self._words(m, request)
+        words = [*completion_words(m, request), request.data]
 
         # Data can only be alone in the last beat, or share it.
         beats = -(-4 // lanes)
@@ -122,26 +122,34 @@ class CompletionBuilder(wiring.Component):
             m.d.sync += index.eq(Mux(self.o.payload.last, 0, index + 1))
         return m
 
-    @staticmethod
-    def _words(m, request):
-        """The three header dwords and the data, in lane order."""
-        common, header1 = Signal(HeaderCommon), Signal(CompletionHeader1)
-        header2 = Signal(CompletionHeader2)
-        m.d.comb += [
-            common.fmt.eq(Mux(request.has_data, Fmt.HEADER_3_DATA, Fmt.HEADER_3)),
-            common.type.eq(Mux(request.locked, Type.COMPLETION_LOCKED, Type.COMPLETION)),
-            common.tc.eq(request.tc),
-            common.attr_low.eq(request.attr[:2]),
-            common.attr_high.eq(request.attr[2]),
-            common.t8.eq(request.tag[8]),
-            common.t9.eq(request.tag[9]),
-            common.length_low.eq(request.has_data),
-            header1.completer_id.eq(swap_bytes(request.completer_id)),
-            header1.status.eq(request.status),
-            header1.byte_count_low.eq(request.byte_count[:8]),
-            header1.byte_count_high.eq(request.byte_count[8:]),
-            header2.requester_id.eq(swap_bytes(request.requester_id)),
-            header2.tag.eq(request.tag[:8]),
-            header2.lower_address.eq(request.lower_address),
-        ]
-        return [common, header1, header2, request.data]
+
+def completion_words(m, request, length=None):
+    """The three header dwords of a completion, in lane order, as views of signals driven in ``m``.
+
+    Parameters
+    ----------
+    request : :class:`CompletionRequest` view
+    length : value, optional
+        Dwords of data, 0 for none; of the one dword of ``request`` if left out.
+    """
+    length = Value.cast(request.has_data if length is None else length)
+    common, header1 = Signal(HeaderCommon), Signal(CompletionHeader1)
+    header2 = Signal(CompletionHeader2)
+    m.d.comb += [
+        common.fmt.eq(Mux(length.any(), Fmt.HEADER_3_DATA, Fmt.HEADER_3)),
+        common.type.eq(Mux(request.locked, Type.COMPLETION_LOCKED, Type.COMPLETION)),
+        common.tc.eq(request.tc),
+        common.attr_low.eq(request.attr[:2]),
+        common.attr_high.eq(request.attr[2]),
+        common.t8.eq(request.tag[8]),
+        common.t9.eq(request.tag[9]),
+        Cat(common.length_low, common.length_high).eq(length),
+        header1.completer_id.eq(swap_bytes(request.completer_id)),
+        header1.status.eq(request.status),
+        header1.byte_count_low.eq(request.byte_count[:8]),
+        header1.byte_count_high.eq(request.byte_count[8:]),
+        header2.requester_id.eq(swap_bytes(request.requester_id)),
+        header2.tag.eq(request.tag[:8]),
+        header2.lower_address.eq(request.lower_address),
+    ]
+    return [common, header1, header2]

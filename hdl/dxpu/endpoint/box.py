@@ -1,0 +1,63 @@
+"""A box that needs no PCIe: a box proxy with a soft GPU in each slot.
+
+This file only wires.
+"""
+
+from dataclasses import replace
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..csr import RegisterPort
+from ..ethernet import GmiiSignature
+from ..proxy.box import BoxProxy
+from .config_map import GpuIdentity
+from .gpu import SoftGpu
+
+__all__ = ["BoxWithGpus"]
+
+
+class BoxWithGpus(wiring.Component):
+    """Box proxy whose slots hold soft GPUs; only Ethernet and registers are outside.
+
+    The GPU of slot n + 1 has the serial number of ``identity`` plus n. The manager tells the proxy
+    that the slots are present, as with other GPUs.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    slots, paths : int
+        As of :class:`~dxpu.proxy.box.BoxProxy`; further keywords go there.
+    identity : :class:`~.config_map.GpuIdentity`, optional
+        Of the first GPU.
+    gpu : dict, optional
+        Further arguments of :class:`~.gpu.SoftGpu`.
+
+    Members
+    -------
+    gmii, bus
+        As of the box proxy.
+    """
+
+    def __init__(self, width, *, slots=8, paths=2, identity=None, gpu=None, **proxy):
+        self._proxy = BoxProxy(width, slots=slots, paths=paths, **proxy)
+        first = identity or GpuIdentity()
+        self._gpus = [SoftGpu(width, identity=replace(first, serial=first.serial + n),
+                              **(gpu or {})) for n in range(slots)]
+        #: The register map of the proxy (:class:`~dxpu.csr.AddressMap`).
+        self.registers = self._proxy.registers
+        super().__init__({"gmii": Out(GmiiSignature()).array(paths), "bus": In(RegisterPort())})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.proxy = proxy = self._proxy
+        wiring.connect(m, wiring.flipped(self.bus), proxy.bus)
+        for outer, inner in zip(self.gmii, proxy.gmii, strict=True):
+            wiring.connect(m, wiring.flipped(outer), inner)
+        for n, gpu in enumerate(self._gpus):
+            m.submodules[f"gpu{n + 1}"] = gpu
+            wiring.connect(m, proxy.slot[n], gpu.port)
+            m.d.comb += gpu.reset.eq(proxy.reset[n])
+        return m

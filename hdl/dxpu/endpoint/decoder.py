@@ -1,0 +1,93 @@
+"""From the queue of TLPs to a header that is decoded, and data dword by dword.
+
+Ref: PCIe Base 5.0, 2.2.1 (general format), 7.5.1.2.1 (base addresses)
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..stream import PacketSignature
+from ..tlp.header import RawHeader, decode
+from ..tlp.types import HeaderCommon
+from .register_map import REGISTER_BAR_SIZE
+from .types import ConfigState, TlpTap
+
+__all__ = ["Decoder"]
+
+
+class Decoder(wiring.Component):
+    """Reads TLPs, decodes their headers and compares their addresses with the BARs.
+
+    A TLP takes its dwords and three cycles. A digest is left out: there is no ECRC check.
+
+    Parameters
+    ----------
+    vram_bytes : int
+        Size of BAR 2.
+
+    Members
+    -------
+    i : packet stream of 32 bits
+        Well-formed TLPs without prefixes.
+    state : :class:`~.types.ConfigState`
+    o : :class:`~.types.TlpTap`
+    """
+
+    def __init__(self, vram_bytes):
+        super().__init__({"i": In(PacketSignature(32)), "state": In(ConfigState),
+                          "o": Out(TlpTap())})
+        self._bits = vram_bytes.bit_length() - 1
+
+    def elaborate(self, platform):
+        m = Module()
+        i, o = self.i, self.o
+        raw = Signal(RawHeader, reset_less=True)
+        common = HeaderCommon(raw.words[0])
+        index, ended = Signal(2), Signal()
+        left = Signal.like(o.info.payload_dwords)
+        decode(m, raw, o.info)
+
+        low = REGISTER_BAR_SIZE.bit_length() - 1
+        address, state = o.info.address, self.state
+        with m.If(o.begin):
+            memory = o.info.is_memory & state.memory
+            m.d.sync += [
+                o.hit0.eq(memory & ~address[32:].any() & (address[low:32] == state.bar0[low:])),
+                o.hit2.eq(memory & (address[self._bits:] == state.bar2[self._bits:])),
+                left.eq(o.info.payload_dwords),
+            ]
+        m.d.comb += [
+            o.data.eq(i.payload.data),
+            o.whole.eq((o.info.first_be == 15) & (
+                (o.info.length == 1) | (o.info.length == 2) & (o.info.last_be == 15))),
+        ]
+        with m.FSM():
+            with m.State("Header"):
+                m.d.comb += i.ready.eq(1)
+                with m.If(i.valid):
+                    with m.Switch(index):
+                        for n in range(4):
+                            with m.Case(n):
+                                m.d.sync += raw.words[n].eq(i.payload.data)
+                    m.d.sync += [index.eq(index + 1), ended.eq(i.payload.last)]
+                    with m.If((index == 3) | (index == 2) & ~common.fmt[0]):
+                        m.d.sync += index.eq(0)
+                        m.next = "Begin"
+            with m.State("Begin"):
+                m.d.comb += o.begin.eq(1)
+                m.next = "Settle"
+            with m.State("Settle"):
+                m.next = "Data"
+                with m.If(ended):
+                    m.next = "End"
+            with m.State("Data"):
+                m.d.comb += [i.ready.eq(1), o.strobe.eq(i.valid & left.any())]
+                with m.If(i.valid):
+                    m.d.sync += left.eq(left - left.any())
+                    with m.If(i.payload.last):
+                        m.next = "End"
+            with m.State("End"):
+                m.d.comb += o.end.eq(1)
+                m.next = "Header"
+        return m

@@ -1,0 +1,193 @@
+"""The soft GPU: an endpoint with registers, video memory, a copy engine and interrupts.
+
+This file only wires. Ref: docs/endpoint.md
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from ..attach import PciePort
+from ..stream import connect
+from ..tlp.types import TlpClass
+from .completer import Completer
+from .config_map import GpuIdentity
+from .config_space import EndpointConfig
+from .decoder import Decoder
+from .engine import Engine
+from .intake import Intake
+from .interrupts import Interrupts
+from .lifetime import Lifetime
+from .memory import ByteMemory
+from .posted import Posted
+from .reads import Reads
+from .registers import Registers
+from .sender import Sender
+from .types import Errors
+from .widths import Widen
+
+__all__ = ["SoftGpu"]
+
+
+class SoftGpu(wiring.Component):
+    """A PCIe endpoint for a slot of a box proxy, or for any other :class:`~dxpu.attach.PciePort`.
+
+    What software sees, what it does and what not is in docs/endpoint.md. Inside it works with 32
+    bits at every width: a dword per cycle in, one out. A TLP has been acted on about 20 cycles
+    after its last beat; a read of a register is answered about 40 cycles after it.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat of the port.
+    identity : :class:`~.config_map.GpuIdentity`, optional
+    vram_bytes : int
+        Video memory, in block RAM: a power of two from 4 KiB to 1 MiB.
+    tags : int
+        Reads in flight, 1 to 8.
+    timeout : int
+        Completion timeout in cycles; by default 10 ms at 125 MHz.
+
+    Members
+    -------
+    port : :class:`~dxpu.attach.PciePort`
+        The other end of it.
+    reset : 1
+        Level: hot reset. The link goes down, and comes up when this has fallen.
+    """
+
+    def __init__(self, width, *, identity=None, vram_bytes=16384, tags=8, timeout=1_250_000):
+        if (not isinstance(vram_bytes, int) or vram_bytes & vram_bytes - 1
+                or not 4096 <= vram_bytes <= 1 << 20):
+            raise ValueError("vram_bytes must be a power of two from 4096 to 1048576, "
+                             f"not {vram_bytes!r}")
+        bits = vram_bytes.bit_length() - 1
+        identity = identity or GpuIdentity()
+        self._intake = Intake(width)
+        self._decoder = Decoder(vram_bytes)
+        self._config = EndpointConfig(identity, vram_bytes=vram_bytes)
+        self._registers = Registers(identity, vram_bytes=vram_bytes, tags=tags)
+        self._memory = ByteMemory(vram_bytes)
+        self._posted = Posted(bits)
+        self._completer = Completer(bits)
+        self._reads = Reads(tags=tags, address_bits=bits, timeout=timeout)
+        self._engine = Engine(vram_bytes)
+        self._interrupts = Interrupts(bits)
+        self._sender = Sender(3, bits)
+        self._widen = Widen(width)
+        super().__init__({"port": In(PciePort(width)), "reset": In(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.lifetime = lifetime = Lifetime()
+        m.submodules.intake = intake = self._intake
+        m.submodules.sender = sender = self._sender
+        m.submodules.widen = self._widen
+        m.submodules.memory = memory = self._memory
+        # With the link goes what is in the middle of a TLP; a function's reset is none for it.
+        m.submodules.decoder = ResetInserter(lifetime.down)(self._decoder)
+        for name in ("config", "registers", "posted", "completer", "reads", "engine",
+                     "interrupts"):
+            m.submodules[name] = ResetInserter(lifetime.clear)(getattr(self, f"_{name}"))
+
+        errors = Signal(Errors)
+        config, completer, reads = self._config, self._completer, self._reads
+        m.d.comb += [
+            lifetime.reset.eq(self.reset),
+            lifetime.function_reset.eq(completer.reset_due),
+            lifetime.idle.eq(sender.idle & ~self._widen.o.valid),
+            sender.hold.eq(lifetime.hold),
+            self.port.link_up.eq(lifetime.link_up),
+            intake.down.eq(lifetime.down),
+            intake.answered.eq(completer.answered | lifetime.clear),
+            config.cold.eq(lifetime.down),
+            config.pending.eq(reads.pending),
+            memory.read_address.eq(sender.read_address),
+            memory.read_enable.eq(sender.read_enable),
+            sender.read_data.eq(memory.read_data),
+            errors.eq(reads.errors),
+            errors.malformed.eq(intake.stat_malformed),
+            errors.poisoned.eq(reads.errors.poisoned | completer.poisoned | self._posted.poisoned),
+            errors.refused_np.eq(completer.refused),
+            errors.refused_p.eq(self._posted.refused),
+        ]
+        for part in (self._decoder, completer, reads, self._engine, self._interrupts):
+            m.d.comb += part.state.eq(config.state)
+        for part in (config, self._registers):
+            m.d.comb += part.errors.eq(errors)
+        self._attach(m)
+        self._attach_requests(m)
+        self._attach_engine(m)
+        return m
+
+    def _attach(self, m):
+        """The streams of the port."""
+        intake, sender, port = self._intake, self._sender, self.port
+        for cls in TlpClass:
+            name = cls.name.lower()
+            connect(m, getattr(wiring.flipped(port), f"tx_{name}"), getattr(intake, name))
+            m.d.comb += getattr(sender, name).eq(getattr(port, f"rx_{name}"))
+        m.d.comb += intake.max_payload.eq(self._config.state.max_payload)
+        connect(m, intake.o, self._decoder.i)
+        connect(m, sender.o, self._widen.i)
+        connect(m, self._widen.o, wiring.flipped(port).rx)
+        for n, source in enumerate((self._completer, self._engine, self._interrupts)):
+            wiring.connect(m, source.o, sender.i[n])
+
+    def _attach_requests(self, m):
+        """What the host asks for."""
+        tap, completer, posted = self._decoder.o, self._completer, self._posted
+        config, registers = self._config, self._registers
+        for part in (completer, posted, self._reads):
+            for name in tap.signature.members:
+                m.d.comb += getattr(part.tap, name).eq(getattr(tap, name))
+        m.d.comb += [
+            config.register.eq(completer.config_register),
+            completer.config_value.eq(config.value),
+            config.write.eq(completer.config_write),
+            config.enables.eq(completer.config_enables),
+            config.data.eq(completer.config_data),
+            config.target_id.eq(completer.config_target),
+            completer.function_reset.eq(config.function_reset),
+            registers.read_address.eq(completer.register_address),
+            completer.register_data.eq(registers.read_data),
+            completer.readable.eq(registers.readable),
+            registers.write_address.eq(posted.register_address),
+            registers.write_data.eq(tap.data),
+            registers.write.eq(posted.register_write),
+            posted.writable.eq(registers.writable),
+        ]
+
+    def _attach_engine(self, m):
+        """What the GPU does by itself."""
+        tap, memory, interrupts = self._decoder.o, self._memory, self._interrupts
+        posted, reads, engine = self._posted, self._reads, self._engine
+        registers = self._registers
+        completion = tap.info.cls == TlpClass.CPL
+        m.d.comb += [
+            memory.write_data.eq(tap.data),
+            memory.write_address.eq(Mux(completion, reads.address, posted.address)),
+            memory.write_enables.eq(Mux(completion, Mux(engine.fetching, 0, reads.enables),
+                                        posted.enables)),
+            engine.command_index.eq(reads.address[2:]),
+            engine.command_data.eq(tap.data),
+            engine.command_write.eq(engine.fetching & reads.enables.any()),
+            engine.settings.eq(registers.settings),
+            *(getattr(engine, name).eq(getattr(reads, name))
+              for name in ("free", "tag", "pending")),
+            *(getattr(reads, name).eq(getattr(engine, name))
+              for name in ("begins", "position", "size", "lower")),
+            engine.read_failed.eq(reads.failed),
+            reads.limit.eq(registers.settings.tags),
+            *(getattr(registers, name).eq(getattr(engine, name))
+              for name in ("busy", "finished", "failed")),
+            interrupts.vectors.eq(registers.vectors | engine.vectors),
+            interrupts.turn_off.eq(posted.turn_off),
+            interrupts.table_write.eq(registers.table_write),
+            interrupts.table_index.eq(registers.write_address[2:]),
+            interrupts.table_data.eq(registers.write_data),
+            interrupts.reading.eq(self._completer.reads_register),
+            interrupts.read_index.eq(registers.read_address[2:]),
+            registers.table_data.eq(interrupts.read_data),
+            registers.pending.eq(interrupts.pending),
+        ]

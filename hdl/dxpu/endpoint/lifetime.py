@@ -1,0 +1,57 @@
+"""When the endpoint is reset, and whether its link is up.
+
+Ref: PCIe Base 5.0, 6.6.1 (hot reset), 6.6.2 (Function Level Reset)
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["Lifetime"]
+
+
+class Lifetime(wiring.Component):
+    """Ends what is under way, then resets.
+
+    Hot reset: the link goes down when the TLP that is being sent has ended, and comes up in the
+    cycle after ``reset`` has fallen. A Function Level Reset is a pulse that waits for the same.
+
+    Members
+    -------
+    reset : 1
+        Level: hot reset.
+    function_reset : 1
+        Level, until ``clear``: Function Level Reset.
+    idle : 1
+        No TLP is being sent.
+    hold : 1
+        Begin none.
+    link_up : 1
+    down : 1
+        Not ``link_up``: all but the credits is reset.
+    clear : 1
+        The function is reset: while the link is down, or by a Function Level Reset.
+    """
+
+    reset: In(1)
+    function_reset: In(1)
+    idle: In(1)
+    hold: Out(1)
+    link_up: Out(1)
+    down: Out(1)
+    clear: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        down = Signal(init=1)
+        m.d.comb += [
+            self.down.eq(down),
+            self.link_up.eq(~down),
+            self.hold.eq(down | self.reset | self.function_reset),
+            self.clear.eq(down | self.function_reset & self.idle),
+        ]
+        with m.If(down):
+            m.d.sync += down.eq(self.reset)
+        with m.Elif(self.reset & self.idle):
+            m.d.sync += down.eq(1)
+        return m

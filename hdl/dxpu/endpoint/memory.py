@@ -1,0 +1,71 @@
+"""Video memory."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["ByteMemory"]
+
+
+class ByteMemory(wiring.Component):
+    """Block RAM that takes and gives four bytes in a row at any byte address.
+
+    Four memories of bytes stand side by side; the bytes that lie beyond the end of a word are at
+    the next address of theirs. The last address is followed by the first. A write is seen by reads
+    of later cycles. A reset leaves the content as it is.
+
+    Parameters
+    ----------
+    size : int
+        Bytes; a power of two of at least 8.
+
+    Members
+    -------
+    write_address : byte address
+    write_data, write_enables : 32, 4
+        Byte n goes to ``write_address`` + n if its enable is set; those are its strobes.
+    read_address : byte address
+    read_enable : 1
+        Strobe.
+    read_data : 32
+        From the cycle after ``read_enable`` to the next one: the bytes from ``read_address`` on.
+    """
+
+    def __init__(self, size):
+        if not isinstance(size, int) or size < 8 or size & size - 1:
+            raise ValueError(f"size must be a power of two of at least 8, not {size!r}")
+        bits = size.bit_length() - 1
+        super().__init__({
+            "write_address": In(bits), "write_data": In(32), "write_enables": In(4),
+            "read_address": In(bits), "read_enable": In(1), "read_data": Out(32),
+        })
+        self._words = size // 4
+
+    def elaborate(self, platform):
+        m = Module()
+        turn, read = Signal(2), []
+        after_write, after_read = (Signal(range(self._words), name=name)
+                                   for name in ("after_write", "after_read"))
+        m.d.comb += [after_write.eq(self.write_address[2:] + 1),
+                     after_read.eq(self.read_address[2:] + 1)]
+        with m.If(self.read_enable):
+            m.d.sync += turn.eq(self.read_address[:2])
+        for lane in range(4):
+            m.submodules[f"lane{lane}"] = memory = Memory(shape=8, depth=self._words, init=[])
+            w, r = memory.write_port(), memory.read_port()
+            # The byte of the access that is in this lane: `lane - address`, modulo 4.
+            source = (lane - self.write_address[:2])[:2]
+            m.d.comb += [
+                w.addr.eq(Mux(self.write_address[:2] > lane, after_write,
+                              self.write_address[2:])),
+                w.data.eq(self.write_data.word_select(source, 8)),
+                w.en.eq(self.write_enables.bit_select(source, 1)),
+                r.addr.eq(Mux(self.read_address[:2] > lane, after_read, self.read_address[2:])),
+                r.en.eq(self.read_enable),
+            ]
+            read.append(r.data)
+        for n in range(4):
+            m.d.comb += self.read_data.word_select(n, 8).eq(
+                Cat(read).word_select((turn + n)[:2], 8))
+        return m

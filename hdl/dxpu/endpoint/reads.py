@@ -1,0 +1,195 @@
+"""Reads in flight: their tags, their completions, and how long they have waited.
+
+Ref: PCIe Base 5.0, 2.2.9 (completions), 2.3.1.1 (data return), 2.3.2 (completion handling),
+2.7.2.2 (poisoned completions), 2.8 (completion timeout)
+"""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..priority import first_one
+from ..tlp.types import CompletionStatus, TlpClass
+from .types import ConfigState, Errors, TlpTap
+
+__all__ = ["Reads"]
+
+#: Ticks after which a read has waited too long.
+TICKS = 4
+
+
+class Reads(wiring.Component):
+    """Knows which reads are open, takes their completions and writes the data where it belongs.
+
+    Completions of different reads may come in any order, those of one in the order of addresses,
+    cut at any dword. A completion is used if its tag and requester ID are those of an open read,
+    and byte count, lower address and length fit what is left of it. All others are dropped, change
+    nothing, and are told as ``unexpected``. A read fails if it is completed with an error or with
+    poisoned data, or not within ``timeout`` cycles; what came of it before stays written, what
+    comes later is unexpected.
+
+    A tag is the number of its place and a count of how often that was given away, modulo 4: so what
+    is late is not taken for another read.
+
+    Parameters
+    ----------
+    tags : int
+        Reads in flight, 1 to 8.
+    address_bits : int
+        Of a byte address in the target.
+    timeout : int
+        Cycles; the read fails at most a third later. 16 or more.
+
+    Members
+    -------
+    limit : 4
+        Reads in flight that are allowed now.
+    free, tag : 1, 5
+        One more read may begin, with this tag.
+    begins : 1
+        Strobe, while ``free``: it begins.
+    position, size, lower : byte address, 13, 7
+        With ``begins``: where the first byte of its first dword would be written, how many bytes
+        are asked for, and the low bits of the address of the first of them in the host.
+    tap : :class:`~.types.TlpTap`
+    state : :class:`~.types.ConfigState`
+    address, enables : byte address, 4
+        Write these bytes of the tap's data there. Need not be a multiple of 4.
+    pending : 1
+        Reads are open.
+    failed : 1
+        Pulse: a read failed.
+    errors : :class:`~.types.Errors`
+        Those of reads.
+    """
+
+    def __init__(self, *, tags, address_bits, timeout):
+        if tags not in range(1, 9):
+            raise ValueError(f"tags must be 1 to 8, not {tags!r}")
+        if not isinstance(timeout, int) or timeout < 16:
+            raise ValueError(f"timeout must be an integer of at least 16, not {timeout!r}")
+        super().__init__({
+            "limit": In(4), "free": Out(1), "tag": Out(5), "begins": In(1),
+            "position": In(address_bits), "size": In(13), "lower": In(7),
+            "tap": In(TlpTap()), "state": In(ConfigState),
+            "address": Out(address_bits), "enables": Out(4),
+            "pending": Out(1), "failed": Out(1), "errors": Out(Errors),
+        })
+        self._tags = tags
+        self._period = -(-timeout // (TICKS - 1))
+        self._entry = data.StructLayout({"position": address_bits, "size": 13, "lower": 7})
+
+    def elaborate(self, platform):
+        m = Module()
+        tags = self._tags
+        open_, ended, expired = Signal(tags), Signal(tags), Signal(tags)
+        count, place = Signal(range(tags + 1)), Signal(range(tags))
+        # Outlives a Function Level Reset, as late completions do.
+        given = Signal(data.ArrayLayout(2, tags), reset_less=True)
+        m.submodules.entries = entries = Memory(shape=self._entry, depth=8, init=[])
+        write, read = entries.write_port(), entries.read_port(domain="comb")
+        m.d.comb += [
+            place.eq(first_one(~open_)),
+            count.eq(sum(open_)),
+            # Not while the entry of another is written.
+            self.free.eq((count < self.limit) & ~open_.all() & ~self.tap.end),
+            self.tag.eq(Cat(place, C(0, 3 - len(place)), given[place])),
+            self.pending.eq(open_.any()),
+            read.addr.eq(self.tap.info.tag[:3]),
+            write.addr.eq(place), write.en.eq(self.begins),
+            *(write.data[k].eq(getattr(self, k)) for k, _ in self._entry),
+            self.failed.eq(expired.any() | self.errors.poisoned | self.errors.target_abort
+                           | self.errors.master_abort),
+        ]
+        m.d.sync += open_.eq((open_ | Mux(self.begins, 1 << place, 0)) & ~ended & ~expired)
+        for n in range(tags):
+            with m.If(ended[n] | expired[n]):
+                m.d.sync += given[n].eq(given[n] + 1)
+        self._age(m, open_, expired)
+        self._complete(m, read.data, write, open_, given, ended)
+        return m
+
+    def _age(self, m, open_, expired):
+        """At each tick all reads are looked at, one in a cycle, and none while a TLP comes."""
+        left = Signal(range(self._period), init=self._period - 1)
+        turn, busy = Signal(range(self._tags + 1), init=self._tags), Signal()
+        done = turn == self._tags
+        with m.If(self.tap.begin):
+            m.d.sync += busy.eq(1)
+        with m.Elif(self.tap.end):
+            m.d.sync += busy.eq(0)
+        looks = ~done & ~busy & ~self.tap.begin
+        with m.If(looks):
+            m.d.sync += turn.eq(turn + 1)
+        with m.If(left.any()):
+            m.d.sync += left.eq(left - 1)
+        with m.Elif(done):
+            m.d.sync += left.eq(self._period - 1)
+            with m.If(~self.state.timeout_off):
+                m.d.sync += turn.eq(0)
+        for n in range(self._tags):
+            age = Signal(range(TICKS), name=f"age{n}")
+            with m.If(~open_[n]):
+                m.d.sync += age.eq(0)
+            with m.Elif(looks & (turn == n)):
+                m.d.sync += age.eq(age + 1)
+                m.d.comb += expired[n].eq(age == TICKS - 1)
+        m.d.comb += self.errors.timeout.eq(expired.any())
+
+    def _complete(self, m, found, write, open_, given, ended):
+        """Takes a completion."""
+        tap, info = self.tap, self.tap.info
+        entry, named = Signal(self._entry), Signal()
+        fits, good, bad = Signal(), Signal(), Signal()
+        skipped, dwords = entry.lower[:2], Signal(11)
+        # Bytes due, counted from the beginning of the dword; below 0 if its end is not needed.
+        due, first, lower = Signal(signed(15)), Signal(), Signal(5)
+        slot = info.tag[:3]
+        m.d.sync += [
+            entry.eq(found),
+            named.eq((info.cls == TlpClass.CPL) & ~info.is_locked & (info.tag[5:] == 0)
+                     & (info.requester_id == self.state.requester_id)
+                     & (Cat(slot == n for n in range(self._tags)) & open_).any()
+                     & (info.tag[3:5] == Array(given)[slot])),
+        ]
+        m.d.comb += [
+            dwords.eq((entry.size + skipped + 3)[2:]),
+            fits.eq(named & (info.status == CompletionStatus.SC)
+                    & (info.byte_count == entry.size[:12]) & (info.lower_address == entry.lower)
+                    & info.payload_dwords.any() & (info.payload_dwords <= dwords)),
+        ]
+        settles = Signal()  # the second cycle of a TLP
+        m.d.sync += settles.eq(tap.begin)
+        with m.If(settles):
+            m.d.sync += [
+                good.eq(fits & ~info.ep),
+                bad.eq(fits & info.ep | named & (info.status != CompletionStatus.SC)
+                       & ~info.payload_dwords.any()),
+                due.eq(entry.size + skipped), first.eq(1), lower.eq(entry.lower[2:]),
+                self.address.eq(entry.position),
+            ]
+        with m.If(tap.strobe):
+            m.d.sync += [due.eq(due - 4), first.eq(0), lower.eq(lower + 1),
+                         self.address.eq(self.address + 4)]
+        with m.If(tap.strobe & good):
+            m.d.comb += self.enables.eq(
+                Mux(due >= 4, 15, ~(15 << due[:2])) & Mux(first, 15 << skipped, 15))
+
+        place = Mux((good & (due <= 0)) | bad, 1 << slot, 0)
+        with m.If(tap.end):
+            m.d.sync += [good.eq(0), bad.eq(0)]
+            m.d.comb += [
+                ended.eq(place),
+                self.errors.unexpected.eq((info.cls == TlpClass.CPL) & ~good & ~bad),
+                self.errors.poisoned.eq(bad & (info.status == CompletionStatus.SC)),
+                self.errors.poisoned_read.eq(self.errors.poisoned),
+                self.errors.target_abort.eq(bad & (info.status == CompletionStatus.CA)),
+                self.errors.master_abort.eq(bad & ~self.errors.poisoned
+                                            & ~self.errors.target_abort),
+            ]
+            with m.If(good):
+                m.d.comb += [
+                    write.addr.eq(slot), write.en.eq(1), write.data.position.eq(self.address),
+                    write.data.size.eq(due), write.data.lower.eq(Cat(C(0, 2), lower)),
+                ]

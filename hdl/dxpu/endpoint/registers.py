@@ -1,0 +1,169 @@
+"""The registers of the endpoint in BAR 0."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .register_map import (
+    COUNTERS, MAGIC, MSIX_PENDING, MSIX_TABLE, NAME_OFFSET, NAME_SIZE, REGISTERS, VECTORS,
+)
+from .types import Errors, Settings
+
+__all__ = ["Registers"]
+
+OFFSETS = REGISTERS | COUNTERS
+#: Registers that software writes as they are, and their bits.
+PLAIN = {
+    "SCRATCH": 0xffff_ffff, "DOORBELL": 0xffff_ffff, "RING_LOW": 0xffff_ffe0,
+    "RING_HIGH": 0xffff_ffff, "FENCE_LOW": 0xffff_fffc, "FENCE_HIGH": 0xffff_ffff,
+}
+#: Errors that are counted, by register.
+COUNTED = {
+    "ERROR": ("failed",), "UNSUPPORTED": ("refused_np", "refused_p"), "MALFORMED": ("malformed",),
+    "POISONED": ("poisoned",), "UNEXPECTED": ("unexpected",), "TIMEOUTS": ("timeout",),
+}
+COUNT_BITS = 8
+
+
+class Registers(wiring.Component):
+    """The register file, with the numbers of errors, and the way to the MSI-X table.
+
+    Reading is combinational. A write has taken effect in the next cycle.
+
+    Parameters
+    ----------
+    identity : :class:`~.config_map.GpuIdentity`
+    vram_bytes : int
+    tags : int
+        Reads that may be in flight, 1 to 8.
+
+    Members
+    -------
+    read_address : 16
+        Multiple of 4.
+    read_data : 32
+    readable : 1
+        There is such a register.
+    write_address, write_data : 16, 32
+    writable : 1
+        There is such a register, and it takes this value now.
+    write : 1
+        Strobe; only if ``writable``.
+    vectors : ``VECTORS``
+        One pulse: the interrupt was written to ``INTERRUPT``.
+    table_write : 1
+        Strobe: the write is one to the MSI-X table, whose dword is in ``write_address`` [6:2].
+    table_data : 32
+        Dword ``read_address`` [6:2] of that table.
+    pending : ``VECTORS``
+        Pending bits of MSI-X.
+    errors : :class:`~.types.Errors`
+    finished, failed : 1
+        Pulses: a command was finished; it failed.
+    busy : 1
+        A command is executed.
+    settings : :class:`~.types.Settings`
+    """
+
+    def __init__(self, identity, *, vram_bytes, tags):
+        super().__init__({
+            "read_address": In(16), "read_data": Out(32), "readable": Out(1),
+            "write_address": In(16), "write_data": In(32), "writable": Out(1), "write": In(1),
+            "vectors": Out(VECTORS), "table_write": Out(1), "table_data": In(32),
+            "pending": In(VECTORS), "errors": In(Errors), "finished": In(1), "failed": In(1),
+            "busy": In(1), "settings": Out(Settings),
+        })
+        self._identity = identity
+        self._vram_mib = vram_bytes >> 20
+        self._tags = tags
+
+    def elaborate(self, platform):
+        m = Module()
+        values = {name: Signal(32, name=name.lower()) for name in PLAIN}
+        head, ring_mask = Signal(32), Signal(16)
+        tags = Signal(range(self._tags + 1), init=self._tags)
+        read_mask = Signal(12, init=127)
+        counts = {name: Signal(COUNT_BITS, name=f"{name.lower()}_count") for name in COUNTED}
+        failed, idle = Signal(), Signal()
+        serial = self._identity.serial
+        settings = self.settings
+        m.d.comb += [settings.waiting.eq(head != values["DOORBELL"]),
+                     idle.eq(~settings.waiting & ~self.busy)]
+        values |= counts | {
+            "MAGIC": MAGIC, "VERSION": 1, "VRAM_MIB": self._vram_mib,
+            "SERIAL_LOW": serial & 0xffff_ffff, "SERIAL_HIGH": serial >> 32,
+            "STATUS": Cat(~idle, failed), "TAGS": tags, "READ_SIZE": _power(read_mask),
+            "RING_SIZE": _power(ring_mask), "HEAD": head, "INTERRUPT": 0,
+        }
+        m.d.comb += [
+            settings.tags.eq(tags),
+            settings.read_mask.eq(read_mask),
+            settings.ring.eq(Cat(values["RING_LOW"], values["RING_HIGH"])),
+            settings.slot.eq(head & ring_mask),
+            settings.fence.eq(Cat(values["FENCE_LOW"], values["FENCE_HIGH"])),
+        ]
+        with m.If(self.finished):
+            m.d.sync += head.eq(head + 1)
+        with m.If(self.failed):
+            m.d.sync += failed.eq(1)
+        for name, causes in COUNTED.items():
+            pulses = [self.failed if cause == "failed" else self.errors[cause]
+                      for cause in causes]
+            with m.If(Cat(pulses).any()):
+                m.d.sync += counts[name].eq(counts[name] + 1)
+
+        self._read(m, values)
+        data, power, less = self.write_data, Signal(), Signal(17)
+        m.d.comb += [less.eq(data[:17] - 1),
+                     power.eq(~(data[:17] & less).any() & ~data[17:].any())]
+        rules = {
+            **{name: (1, values[name].eq(data & mask)) for name, mask in PLAIN.items()},
+            **{name: (1, count.eq(0)) for name, count in counts.items()},
+            "TAGS": (1, tags.eq(Mux(data > self._tags, self._tags, Mux(data == 0, 1, data)))),
+            "READ_SIZE": (power & data[2:13].any(), read_mask.eq(less)),
+            # 0 counts as 1.
+            "RING_SIZE": (power, ring_mask.eq(Mux(data[:17].any(), less, 0))),
+            "HEAD": (idle, head.eq(data)),
+        }
+        with m.Switch(self.write_address[2:]):
+            for name, (allowed, action) in rules.items():
+                with m.Case(OFFSETS[name] >> 2):
+                    m.d.comb += self.writable.eq(allowed)
+                    with m.If(self.write):
+                        m.d.sync += action
+                        if name == "ERROR":
+                            m.d.sync += failed.eq(0)
+            with m.Case(OFFSETS["INTERRUPT"] >> 2):
+                m.d.comb += self.writable.eq(data < VECTORS)
+                with m.If(self.write):
+                    m.d.comb += self.vectors.eq(1 << data[:3])
+            with m.Case(*_dwords(MSIX_TABLE, 16 * VECTORS)):
+                m.d.comb += [self.writable.eq(1), self.table_write.eq(self.write)]
+        return m
+
+    def _read(self, m, values):
+        name = self._identity.name.encode("ascii").ljust(NAME_SIZE, b"\0")
+        words = {offset >> 2: values[register] for register, offset in OFFSETS.items()}
+        words |= {NAME_OFFSET + n >> 2: int.from_bytes(name[n:n + 4], "little")
+                  for n in range(0, NAME_SIZE, 4)}
+        words |= {MSIX_PENDING >> 2: self.pending, (MSIX_PENDING >> 2) + 1: 0}
+        m.d.comb += self.readable.eq(1)
+        with m.Switch(self.read_address[2:]):
+            for dword, value in words.items():
+                with m.Case(dword):
+                    m.d.comb += self.read_data.eq(value)
+            with m.Case(*_dwords(MSIX_TABLE, 16 * VECTORS)):
+                m.d.comb += self.read_data.eq(self.table_data)
+            with m.Default():
+                m.d.comb += self.readable.eq(0)
+
+
+def _power(mask):
+    """``mask + 1`` of a power of two less one."""
+    return Cat(C(1, 1), mask) & ~Cat(mask, C(0, 1))
+
+
+def _dwords(offset, size):
+    """Pattern of the dword numbers of an aligned range of bytes in BAR 0."""
+    low = (size // 4).bit_length() - 1
+    return (f"{offset // size:0{14 - low}b}" + "-" * low,)

@@ -1,0 +1,145 @@
+"""What the parts of the endpoint tell each other.
+
+Ref: PCIe Base 5.0, 2.2.5, 2.2.7 (memory requests)
+"""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..tlp.types import (
+    Fmt, HeaderCommon, RequestHeader1, TlpClass, TlpInfo, Type, swap_bytes,
+)
+
+__all__ = ["ConfigState", "Departure", "Errors", "MAX_PAYLOAD_DWORDS", "Settings", "TlpTap",
+           "request_words"]
+
+#: Dwords of data in a TLP that the endpoint sends, at most: 512 bytes.
+MAX_PAYLOAD_DWORDS = 128
+
+
+class ConfigState(data.Struct):
+    """What the configuration space says to the hardware.
+
+    ``memory`` and ``master`` are 0 outside D0.
+    """
+
+    memory: 1            #: the BARs answer
+    master: 1            #: requests may be sent
+    bar0: 32             #: base addresses; bits below the size are 0
+    bar2: 64
+    max_payload: 3       #: code, as in Device Control, at most 2
+    read_mask: 12        #: Max_Read_Request_Size in bytes, less one
+    timeout_off: 1
+    msi: 1
+    msi_vectors: 3       #: mask of the vector's bits in the data
+    msi_address: 64
+    msi_data: 16
+    msix: 1              #: MSI-X enabled
+    msix_masked: 1       #: Function Mask
+    requester_id: 16     #: captured bus and device number; function 0
+
+
+class Errors(data.Struct):
+    """Pulses: what the status registers and counters keep."""
+
+    malformed: 1         #: a TLP was malformed, and dropped
+    poisoned: 1          #: a poisoned TLP came, whose data was not used
+    poisoned_read: 1     #: it was a completion
+    unexpected: 1        #: a completion was unexpected, and dropped
+    timeout: 1           #: a read was not completed in time
+    target_abort: 1      #: a read was completed with CA
+    master_abort: 1      #: a read was completed with UR
+    refused_np: 1        #: a request was answered with UR
+    refused_p: 1         #: a posted request was not supported, and dropped
+
+
+class Settings(data.Struct):
+    """What the registers of BAR 0 say to the copy engine."""
+
+    tags: 4              #: reads in flight, 1 or more
+    read_mask: 12        #: bytes of one read, a power of two, less one
+    ring: 64             #: multiple of 32
+    fence: 64            #: multiple of 4; 0 for none
+    slot: 16             #: place of the next command in the ring
+    waiting: 1           #: there is one
+
+
+class TlpTap(wiring.Signature):
+    """A TLP dword by dword, seen from who reads it from the queue; nobody can hold it back.
+
+    Members
+    -------
+    info : :class:`~dxpu.tlp.types.TlpInfo`
+        Stable from ``begin`` to ``end``.
+    hit0, hit2 : 1
+        Address within BAR 0, BAR 2; valid after ``begin``.
+    whole : 1
+        The byte enables say one or two whole dwords.
+    begin : 1
+        Pulse: ``info`` is valid; two cycles or more before the first ``strobe``.
+    strobe, data : 1, 32
+        A dword of data, byte 0 least significant.
+    end : 1
+        Pulse, after the last dword.
+    """
+
+    def __init__(self):
+        super().__init__({"info": Out(TlpInfo), "hit0": Out(1), "hit2": Out(1), "whole": Out(1),
+                          "begin": Out(1), "strobe": Out(1), "data": Out(32), "end": Out(1)})
+
+
+class Departure(wiring.Signature):
+    """A TLP that wants to leave, seen from who makes it; :class:`~.sender.Sender` is the other end.
+
+    Everything but ``ask`` and ``word`` is stable from ``go`` to ``done``.
+
+    Parameters
+    ----------
+    address_bits : int
+        Of a byte address in the video memory.
+
+    Members
+    -------
+    ask : 1
+        A TLP is there. It may be withdrawn while ``go`` is low.
+    cls : :class:`~dxpu.tlp.types.TlpClass`
+    long : 1
+        The header has four dwords.
+    payload : 8
+        Dwords of data, at most :data:`MAX_PAYLOAD_DWORDS`.
+    stored : 1
+        The data is in the video memory from byte ``address`` on, which need not be a multiple of 4;
+        else ``word`` has it.
+    index, word : 3, 32
+        ``word`` is to be dword ``index`` of header and data, in lane order, in the same cycle.
+    go, done : 1
+        Pulses: the TLP begins, its last dword was taken.
+    """
+
+    def __init__(self, address_bits):
+        super().__init__({
+            "ask": Out(1), "cls": Out(TlpClass), "long": Out(1), "payload": Out(8),
+            "stored": Out(1), "address": Out(address_bits), "index": In(3), "word": Out(32),
+            "go": In(1), "done": In(1),
+        })
+
+
+def request_words(m, *, write, long, length, requester_id, tag, first_be, last_be, address):
+    """The header of a memory request: four dwords in lane order, the fourth only if ``long``.
+
+    Traffic class 0, no attributes, no hints, not poisoned.
+    """
+    common, second = Signal(HeaderCommon), Signal(RequestHeader1)
+    m.d.comb += [
+        common.fmt.eq(Mux(write, Mux(long, Fmt.HEADER_4_DATA, Fmt.HEADER_3_DATA),
+                          Mux(long, Fmt.HEADER_4, Fmt.HEADER_3))),
+        common.type.eq(Type.MEMORY),
+        Cat(common.length_low, common.length_high).eq(length),
+        second.requester_id.eq(swap_bytes(requester_id)),
+        second.tag.eq(tag),
+        second.first_be.eq(first_be),
+        second.last_be.eq(last_be),
+    ]
+    low, high = swap_bytes(Cat(C(0, 2), address[2:32])), swap_bytes(address[32:64])
+    return [common, second, Mux(long, high, low), low]

@@ -1,0 +1,98 @@
+"""Between the width of the port and the 32 bits that the endpoint works with."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..stream import PacketLayout, PacketSignature
+
+__all__ = ["Narrow", "Widen"]
+
+
+class Narrow(wiring.Component):
+    """Packets of ``width`` bits become packets of 32 bits.
+
+    Combinational; a dword per cycle. ``discard`` stays with the last beat.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    i : packet stream of ``width`` bits
+    o : packet stream of 32 bits
+    """
+
+    def __init__(self, width):
+        self._layout = PacketLayout(width)
+        super().__init__({"i": In(PacketSignature(width)), "o": Out(PacketSignature(32))})
+
+    def elaborate(self, platform):
+        m = Module()
+        i, o = self.i, self.o
+        lane, final = Signal(range(self._layout.lanes)), Signal()
+        m.d.comb += [
+            final.eq(lane + 1 == i.payload.dwords),
+            o.valid.eq(i.valid),
+            o.payload.data.eq(i.payload.data.word_select(lane, 32)),
+            o.payload.dwords.eq(1),
+            o.payload.first.eq(i.payload.first & (lane == 0)),
+            o.payload.last.eq(i.payload.last & final),
+            o.payload.discard.eq(i.payload.discard & o.payload.last),
+            i.ready.eq(o.ready & final),
+        ]
+        with m.If(o.valid & o.ready):
+            m.d.sync += lane.eq(Mux(final, 0, lane + 1))
+        return m
+
+
+class Widen(wiring.Component):
+    """Packets of 32 bits become packets of ``width`` bits.
+
+    A dword per cycle. A beat is offered in the cycle after its last dword was taken, and needs no
+    further dword of its packet.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    i : packet stream of 32 bits
+    o : packet stream of ``width`` bits
+    """
+
+    def __init__(self, width):
+        self._layout = PacketLayout(width)
+        super().__init__({"i": In(PacketSignature(32)), "o": Out(PacketSignature(width))})
+
+    def elaborate(self, platform):
+        m = Module()
+        i, o, lanes = self.i, self.o, self._layout.lanes
+        lane, first = Signal(range(lanes)), Signal()
+        held = Signal(self._layout.width, reset_less=True)
+        full = Signal()
+        m.d.comb += [
+            full.eq((lane == lanes - 1) | i.payload.last),
+            i.ready.eq(~full | ~o.valid | o.ready),
+        ]
+        with m.If(o.ready):
+            m.d.sync += o.valid.eq(0)
+        with m.If(i.valid & i.ready):
+            m.d.sync += lane.eq(Mux(full, 0, lane + 1))
+            with m.If(lane == 0):
+                m.d.sync += first.eq(i.payload.first)
+            with m.If(full):
+                m.d.sync += [
+                    o.valid.eq(1),
+                    o.payload.data.eq(held),
+                    o.payload.data.word_select(lane, 32).eq(i.payload.data),
+                    o.payload.dwords.eq(lane + 1),
+                    o.payload.first.eq(Mux(lane == 0, i.payload.first, first)),
+                    o.payload.last.eq(i.payload.last),
+                    o.payload.discard.eq(i.payload.discard),
+                ]
+            with m.Else():
+                m.d.sync += held.word_select(lane, 32).eq(i.payload.data)
+        return m
