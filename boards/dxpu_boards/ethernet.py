@@ -114,7 +114,7 @@ class EthernetPorts(wiring.Component):
             phy = PhyBringUp(clock_hz=self._hz, delays=DELAYS, address=n if shared else None,
                              shared_reset=shared)
             m.submodules[f"phy{n}"] = phy
-            wiring.connect(m, phy.mdio, wiring.flipped(source))
+            wiring.connect(m, phy.mdio, source)
             if pins.rst is not None:
                 m.submodules[f"phy{n}_reset"] = reset = io.Buffer("o", pins.rst)
                 m.d.comb += reset.o.eq(phy.reset)

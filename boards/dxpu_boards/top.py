@@ -1,12 +1,15 @@
 """A proxy on a board: clocks, Ethernet ports, what stands on the PCIe side, console, lights."""
 
+from contextlib import suppress
+
 from amaranth import *
+from amaranth.build import ResourceError
 from amaranth.lib import io, wiring
 
 from dxpu.console import Console, EventRing, TlpMailbox, UartReceiver, UartTransmitter
 from dxpu.console.uart import divisor
 from dxpu.csr import RegisterFile, RegisterMux, connect_ports
-from dxpu.endpoint import SoftGpu
+from dxpu.endpoint.gpu import SoftGpu
 from dxpu.proxy.box import BoxProxy
 from dxpu.proxy.host import HostProxy
 from dxpu.stream import connect
@@ -20,6 +23,8 @@ __all__ = ["BAUD", "Top", "top"]
 
 #: Of the console.
 BAUD = 115_200
+#: What lights can mean.
+MEANINGS = 4
 #: Highest address of the proxy's own registers.
 PROXY_SPAN = 0x8000
 
@@ -166,13 +171,13 @@ class Top(Elaboratable):
 
 
 def _light_ports(platform):
-    """Ports of the board's lights, a pin each: LEDs, or the green ones of coloured LEDs."""
+    """Ports of the board's lights, a pin each: LEDs, or the green ones of coloured LEDs. Not those
+    whose pin is the console's."""
     for name, color in (("led", None), ("rgb_led", "g")):
-        n = 0
-        while (name, n) in platform.resources:
-            port = platform.request(name, n, dir="-")
-            yield getattr(port, color) if color else port
-            n += 1
+        for n in range(MEANINGS):
+            with suppress(ResourceError):
+                port = platform.request(name, n, dir="-")
+                yield getattr(port, color) if color else port
 
 
 def _attach(m, proxy, other):

@@ -85,6 +85,9 @@ def _build(board, role, shape, folder, seed):
     from dxpu_boards.top import top
 
     from .progress import Progress
+    if not board.paths:
+        raise UserError(f"{board.title} has no Ethernet port that a proxy could use yet "
+                        "(docs/boards.md)")
     design = top(board, role, shape)
     if not board.is_open:
         for file in write_sources(board, design, folder):
