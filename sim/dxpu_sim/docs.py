@@ -41,6 +41,7 @@ def run(arguments) -> int:
 def pages() -> dict[str, str]:
     """Text of each page by its file name."""
     from dxpu.csr import markdown
+    from dxpu.endpoint.config_map import gpu_map
     from dxpu.switch.config_map import (
         DOWNSTREAM, UPSTREAM, Identity, SlotOptions, render, render_map,
     )
@@ -55,6 +56,7 @@ def pages() -> dict[str, str]:
         "downstream_port.md": "Configuration space of the virtual switch's downstream ports",
         "downstream_port_dpc.md": "The same with Downstream Port Containment (`--dpc`)",
         "placeholder.md": "Configuration space of the placeholder in an empty slot",
+        "soft_gpu.md": "Configuration space of the soft GPU",
         "ports.md": "Ports of the generated Verilog",
     }
     made = {
@@ -66,6 +68,7 @@ def pages() -> dict[str, str]:
         "downstream_port_dpc.md": render(DOWNSTREAM, Identity(
             slot=SlotOptions(surprise=False, dpc=True))),
         "placeholder.md": render_map(placeholder_map(), "placeholder", "switch/placeholder_map.py"),
+        "soft_gpu.md": render_map(gpu_map(), "soft GPU", "endpoint/config_map.py"),
         "ports.md": _ports(titles["ports.md"], proxies),
     }
     shape = f"{SHAPE['width']} bits, {SHAPE['slots']} ports or slots, {SHAPE['paths']} paths, " \

@@ -1,19 +1,33 @@
 """The soft GPU in Verilator."""
 
+import pytest
+
 from dxpu.endpoint.config_map import GpuIdentity
 from dxpu_sim.hdl.endpoint import EndpointBench
 from dxpu_sim.runner import Design, simulate
+from dxpu_sim.testbench import seed
 
 
-def bench(width=64, **options):
+WIDTHS = (64, *(pytest.param(width, marks=pytest.mark.long) for width in (32, 512)))
+
+
+def bench(width):
     return Design(EndpointBench, {"width": width, "gpu": {
         "identity": GpuIdentity(serial=0x0011223344556677, name="GPU in hardware"),
-        "timeout": 4000}, **options})
+        "timeout": 4000}})
 
 
-def test_driver():
-    simulate(bench(), "dxpu_sim.benches.endpoint")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_driver(width):
+    simulate(bench(width), "dxpu_sim.benches.endpoint")
 
 
-def test_raw():
-    simulate(bench(), "dxpu_sim.benches.endpoint_raw")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_any_host(width):
+    simulate(bench(width), "dxpu_sim.benches.endpoint_raw")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(5))
+def test_any_host_with_other_seeds(number):
+    simulate(bench(64), "dxpu_sim.benches.endpoint_raw", seed=100 * seed() + number)

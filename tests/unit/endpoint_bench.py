@@ -45,7 +45,7 @@ class GpuBench:
     """
 
     VRAM = 4096
-    RETURN = 40
+    RETURN = 100
 
     def __init__(self, rng, *, width=32, credits=None, ready=1.0, forged=0.0, **options):
         self.rng = rng

@@ -4,7 +4,6 @@ import random
 
 import pytest
 from amaranth import *
-from amaranth.lib import wiring
 
 from dxpu.endpoint.box import BoxWithGpus
 from dxpu.endpoint.config_map import GpuIdentity, gpu_map
@@ -55,7 +54,7 @@ def test_memory_takes_and_gives_bytes_at_any_address():
 
 @pytest.mark.parametrize("size", [4, 12, "64"])
 def test_memory_arguments(size):
-    with pytest.raises(ValueError, match=f"size must be a power of two of at least 8, not {size!r}"):
+    with pytest.raises(ValueError, match=f"a power of two of at least 8, not {size!r}"):
         ByteMemory(size)
 
 
@@ -157,14 +156,15 @@ def test_a_function_level_reset_is_told_once():
             ctx.set(dut.write, 1)
             await ctx.tick()
             ctx.set(dut.write, 0)
-            told.append([ctx.get(dut.function_reset), (await ctx.tick(), 0)[1]
-                         or ctx.get(dut.function_reset)])
+            told.append(ctx.get(dut.function_reset))
+            await ctx.tick()
+            told.append(ctx.get(dut.function_reset))
     simulate(dut, process)
-    assert told == [[1, 0], [0, 0], [0, 0], [0, 0]]
+    assert told == [1, 0, 0, 0, 0, 0, 0, 0]
 
 
 def test_registers_take_what_they_say_they_take():
-    """Every dword of the BAR: what is there is readable; a write that is refused changes nothing."""
+    """What is there is readable, nothing else; a write that is refused changes nothing."""
     rng = random.Random(seed())
     dut = Registers(GpuIdentity(), vram_bytes=VRAM, tags=8)
     names = {offset: name for name, offset in (REGISTERS | COUNTERS).items()}
@@ -252,4 +252,3 @@ def test_a_box_with_gpus_becomes_verilog():
     text = to_verilog(PlainPorts(dut), name="box")
     assert "module box(" in text and text.count("module \\box.proxy.gpu") >= 2
     assert {name.split("_")[0] for name in PlainPorts(dut).signature.members} == {"gmii0", "bus"}
-    assert isinstance(dut, wiring.Component)

@@ -33,8 +33,9 @@ class SoftGpu(wiring.Component):
     """A PCIe endpoint for a slot of a box proxy, or for any other :class:`~dxpu.attach.PciePort`.
 
     What software sees, what it does and what not is in docs/endpoint.md. Inside it works with 32
-    bits at every width: a dword per cycle in, one out. A TLP has been acted on about 20 cycles
-    after its last beat; a read of a register is answered about 40 cycles after it.
+    bits at every width: a dword per cycle in, one out. A write of a dword is done 15 cycles after
+    its last beat was taken; the first beat of a register's value is offered after 19 to 22 cycles,
+    by width. 5,267 LUT4, 1,962 flip-flops and 9 block RAMs of an ECP5 at 64 bits, as packed.
 
     Parameters
     ----------

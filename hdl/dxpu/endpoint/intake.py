@@ -26,7 +26,7 @@ class Intake(wiring.Component):
     need not queue.
 
     Malformed is also a TLP with a prefix, as none are supported, and one of another class than the
-    stream it came on. Latency about 12 cycles after the last beat; a dword per cycle.
+    stream it came on. A dword per cycle.
 
     Parameters
     ----------

@@ -46,8 +46,6 @@ class EndpointBench(wiring.Component):
     width : int
     gpu : dict
         Further arguments of :class:`~dxpu.endpoint.gpu.SoftGpu`.
-    factory : class
-        Instead of that.
 
     Members
     -------
@@ -67,13 +65,13 @@ class EndpointBench(wiring.Component):
     #: Beats of a queue.
     DEPTH = 512
 
-    def __init__(self, width=64, *, gpu=None, factory=SoftGpu):
+    def __init__(self, width=64, *, gpu=None):
         super().__init__({"host": In(MailboxSignature()), "hot_reset": In(1), "link": Out(1),
                           **{f"{what}{n}": In(16) for what in ("headers", "units")
                              for n in range(3)},
                           "overrun": Out(4)})
         self._width = check_width(width)
-        self._gpu = factory(width, **(gpu or {}))
+        self._gpu = SoftGpu(width, **(gpu or {}))
 
     def elaborate(self, platform):
         m = Module()
