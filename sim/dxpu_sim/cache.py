@@ -13,7 +13,8 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cache_root", "digest", "entry", "source_digest", "version"]
+__all__ = ["cache_root", "digest", "entry", "source_digest", "tree_digest",
+           "version"]
 
 
 def cache_root() -> Path:
@@ -50,12 +51,15 @@ def source_digest() -> str:
     """Digest of every source file that can shape hardware: ``dxpu`` and ``dxpu_sim.hdl``."""
     import dxpu
     import dxpu_sim.hdl
-    files = []
-    for package in (dxpu, dxpu_sim.hdl):
-        root = Path(package.__file__).parent
-        files += sorted((f"{package.__name__}/{p.relative_to(root)}", p)
-                        for p in root.rglob("*.py"))
-    return digest(version("amaranth"), *(x for name, p in files for x in (name, p.read_bytes())))
+    return digest(version("amaranth"), *(tree_digest(Path(package.__file__).parent)
+                                         for package in (dxpu, dxpu_sim.hdl)))
+
+
+@cache
+def tree_digest(root: Path) -> str:
+    """Digest of names and text of all Python files below a folder."""
+    return digest(*(x for path in sorted(root.rglob("*.py"))
+                    for x in (path.relative_to(root).as_posix(), path.read_bytes())))
 
 
 @contextlib.contextmanager

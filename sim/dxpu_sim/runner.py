@@ -44,9 +44,13 @@ class Design:
 
     @property
     def key(self):
-        """Digest of the hardware sources, the factory's name and the arguments."""
+        """Digest of the hardware sources, the factory's name and the arguments; and of all tests,
+        if it is one of theirs, such as a mutant."""
         f = self.factory
-        return cache.digest(cache.source_digest(), f"{f.__module__}.{f.__qualname__}",
+        sources = [cache.source_digest()]
+        if f.__module__.partition(".")[0] not in ("dxpu", "dxpu_sim"):
+            sources.append(cache.tree_digest(Path(sys.modules[f.__module__].__file__).parents[1]))
+        return cache.digest(*sources, f"{f.__module__}.{f.__qualname__}",
                             sorted(self.kwargs.items()))
 
 

@@ -75,7 +75,8 @@ class Mutated(FaultBench):
             if mutant == "Generous":
                 engine._accounts.__class__ = Generous
             else:
-                engine._link.__class__ = {"Eager": Eager, "Repetitive": Repetitive}[mutant]
+                engine._link._arrivals.__class__ = {
+                    "Eager": Eager, "Repetitive": Repetitive}[mutant].ARRIVALS
 
 
 @pytest.mark.long
