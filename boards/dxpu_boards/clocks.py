@@ -125,7 +125,9 @@ class Clocks(wiring.Component):
         m.d.comb += ClockSignal("oscillator").eq(pin.i)
 
         settings = plan(self._family, platform.default_clk_frequency / 1e6, self._clocks)
-        outputs = [Signal(name=f"pll_{clock.domain}") for clock in self._clocks]
+        # The constraints name them, so their names have to outlive synthesis.
+        outputs = [Signal(name=f"pll_{clock.domain}", attrs={"keep": 1})
+                   for clock in self._clocks]
         primitive = _ehxplll if self._family.through_output else _series7
         primitive(m, settings, pin.i, outputs, self.locked)
         for clock, setting, signal in zip(self._clocks, settings.outputs, outputs, strict=False):
