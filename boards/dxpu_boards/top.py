@@ -9,8 +9,7 @@ from amaranth.lib import io, wiring
 from dxpu.console import Console, EventRing, TlpMailbox, UartReceiver, UartTransmitter
 from dxpu.console.uart import divisor
 from dxpu.csr import RegisterFile, RegisterMux, connect_ports
-from dxpu.endpoint.gpu import SoftGpu
-from dxpu.proxy.box import BoxProxy
+from dxpu.endpoint.box import BoxWithGpus
 from dxpu.proxy.host import HostProxy
 from dxpu.stream import connect
 
@@ -37,7 +36,7 @@ def top(board: Board, role: str, shape: Shape) -> "Top":
 class Top(Elaboratable):
     """One proxy and what makes it a device.
 
-    Behind each slot of a box is a :class:`~dxpu.endpoint.SoftGpu`; above a host is a
+    A box has a soft GPU in each slot (:class:`~dxpu.endpoint.box.BoxWithGpus`); above a host is a
     :class:`~dxpu.console.TlpMailbox`, until a PCIe PHY is.
 
     The console, for the registers of the proxy and of :mod:`dxpu_boards.registers`, is at the
@@ -69,7 +68,7 @@ class Top(Elaboratable):
         if role == "host":
             self._proxy = HostProxy(shape.width, ports=shape.slots, **common)
         else:
-            self._proxy = BoxProxy(shape.width, slots=shape.slots, **common)
+            self._proxy = BoxWithGpus(shape.width, slots=shape.slots, **common)
         self._hz = next(clock.mhz for clock in board.clocks if clock.domain == "sync") * 1e6
 
     def elaborate(self, platform):
@@ -88,13 +87,8 @@ class Top(Elaboratable):
         ports = {"proxy": (0, PROXY_SPAN, proxy.bus)}
         if self._role == "host":
             m.submodules.mailbox = mailbox = TlpMailbox(self._shape.width)
-            _attach(m, proxy.upstream, mailbox.port)
+            wiring.connect(m, proxy.upstream, mailbox.port)
             ports["tlp"] = (BASES["tlp"], mailbox.block.size, mailbox.bus)
-        else:
-            for n in range(self._shape.slots):
-                m.submodules[f"gpu{n + 1}"] = gpu = SoftGpu(self._shape.width)
-                _attach(m, proxy.slot[n], gpu.port)
-                m.d.comb += gpu.reset.eq(proxy.reset[n])
 
         m.submodules.registers = file = RegisterFile(board_block(board.name, paths=self._paths))
         ports["board"] = (BASES["board"], file.block.size, file.bus)
@@ -179,11 +173,3 @@ def _light_ports(platform):
                 port = platform.request(name, n, dir="-")
                 yield getattr(port, color) if color else port
 
-
-def _attach(m, proxy, other):
-    """Join the PCIe port of a proxy and what stands there."""
-    connect(m, other.rx, proxy.rx)
-    for name in ("p", "np", "cpl"):
-        connect(m, getattr(proxy, f"tx_{name}"), getattr(other, f"tx_{name}"))
-        m.d.comb += getattr(other, f"rx_{name}").eq(getattr(proxy, f"rx_{name}"))
-    m.d.comb += proxy.link_up.eq(other.link_up)

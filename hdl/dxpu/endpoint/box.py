@@ -48,6 +48,8 @@ class BoxWithGpus(wiring.Component):
                               **(gpu or {})) for n in range(slots)]
         #: The register map of the proxy (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._proxy.registers
+        #: What the proxy counts.
+        self.pulses = self._proxy.pulses
         super().__init__({"gmii": Out(GmiiSignature()).array(paths), "bus": In(RegisterPort())})
 
     def elaborate(self, platform):
