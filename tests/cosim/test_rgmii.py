@@ -26,6 +26,7 @@ def test_rgmii(skew_ps, rx_period_ps, core_period_ps):
         CORE_PERIOD_PS=core_period_ps)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delay_ps", [1100, 2600])
 def test_rgmii_with_a_phy_that_delays_txc(delay_ps):
     run(Design(RgmiiBench, {"tx_delay": "phy"}), FRAMES=4, TX_DELAY_PS=delay_ps)

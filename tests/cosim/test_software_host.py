@@ -16,13 +16,20 @@ def names(bench, pattern):
         return re.findall(pattern, source.read(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("case", names("software_host", r"^async def (\w+)\(dut\)"))
+def one_short(found):
+    """The first; the others are long."""
+    first, *others = found
+    return [first, *(pytest.param(name, marks=pytest.mark.long) for name in others)]
+
+
+@pytest.mark.parametrize("case", one_short(names("software_host", r"^async def (\w+)\(dut\)")))
 def test_one_box_with_two_gpus(case):
     folder = simulate(Design(BoxBench, {}), "dxpu_sim.benches.software_host", testcase=f"{case}$")
     print(said(folder, "software_host"))
 
 
-@pytest.mark.parametrize("mutant", names("software_host_mutants", r"^class (\w+)\(Host\)"))
+@pytest.mark.parametrize("mutant", one_short(
+    names("software_host_mutants", r"^class (\w+)\(Host\)")))
 def test_finds(mutant):
     simulate(Design(BoxBench, {}), "dxpu_sim.benches.software_host_mutants",
              env={"DXPU_MUTANT": mutant})

@@ -61,7 +61,9 @@ def test_each_clock_has_a_constraint_and_no_pin_two_uses(name):
     assert text.count("IO_TYPE=") == len(sites)
 
 
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("name", [
+    name if name in ("versa-ecp5-5g", "colorlight-5a-75b") else pytest.param(
+        name, marks=pytest.mark.long) for name in OPEN])
 def test_pins_are_those_of_the_package(name, tmp_path):
     """The packer puts each pad where it was told to."""
     board = BOARDS[name]
