@@ -42,7 +42,7 @@ def test_campaign(tmp_path, capsys):
 
 @pytest.mark.long
 def test_campaign_of_selective_repeat(tmp_path, capsys):
-    campaign(tmp_path, capsys, 5_000, SHORT, "--arq", "selective")
+    campaign(tmp_path, capsys, 20_000, SHORT, "--arq", "selective")
 
 
 @pytest.mark.long
