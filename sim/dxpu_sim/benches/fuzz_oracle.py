@@ -1,6 +1,6 @@
 """What becomes of any TLP that enters a system of proxies, and what is counted."""
 
-from collections import Counter, deque
+from collections import Counter
 
 from dxpu.switch.tracker_types import DropCause
 from dxpu.tlp.types import Malformed, TlpClass
@@ -38,7 +38,9 @@ class Oracle:
         self.slots = slots
         self.counts = Counter()
         self.tracker = Tracker()
-        self._waiting = deque()  # requests whose names are in use
+        # Requests whose names are in use. What waits holds up no other source, and the order in
+        # which sources meet is not known here: so each waits for its own name alone.
+        self._waiting = []
 
     def power_limit_seen(self, slot):
         """A message to a slot, which the switch makes when the link comes up."""
@@ -101,8 +103,8 @@ class Oracle:
         cause = self.tracker.completion(slot, 1, Tlp.unpack(raw))
         if cause is not DropCause.NONE:
             self.counts[f"host.tracking_{cause.name.lower()}"] += 1
-        while self._waiting and self.tracker.request(*self._waiting[0]):
-            self._waiting.popleft()
+        self._waiting = [request for request in self._waiting
+                         if not self.tracker.request(*request)]
         return cause is DropCause.NONE
 
     def _out(self, source, raw, leaving):
@@ -119,7 +121,7 @@ class Oracle:
                 self.counts[f"box{box}.fabric_rx_tlps"] += 1
                 if name[1] is TlpClass.NP:
                     request = side, 1, False, Tlp.unpack(out)
-                    if self._waiting or not self.tracker.request(*request):
+                    if not self.tracker.request(*request):
                         self._waiting.append(request)
                 if len(out) > SLOT_BUFFER:
                     self.counts[f"box{box}.egress{slot}_overflow"] += 1
