@@ -90,11 +90,17 @@ class Proxy:
         if code is not CommitCode.DONE:
             raise RegisterError(f"{self.name}: commit of row {row} ended with {code.name}")
 
+    @property
+    def streams(self):
+        """Streams of each peer."""
+        placed, _ = self.map.find("control.shape")
+        return 1 << placed.register.unpack(placed.register.reset)["streams"]
+
     def session(self, peer, stream=0):
         """Number of the session of that stream of a peer."""
-        placed, _ = self.map.find("control.shape")
-        shape = placed.register.unpack(placed.register.reset)
-        return (peer << shape["streams"]) + stream
+        if stream >= self.streams:
+            raise RegisterError(f"{self.name}: there is no stream {stream}, only {self.streams}")
+        return peer * self.streams + stream
 
     async def counters(self):
         """All counters, name to total."""

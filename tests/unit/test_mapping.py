@@ -709,6 +709,22 @@ def test_a_binding_needs_a_path_that_there_is(kind):
     simulate(dut, bench)
 
 
+@pytest.mark.parametrize("kind", [HostTable, BoxTable])
+@pytest.mark.parametrize("streams", [1, 4])
+def test_a_binding_needs_a_stream_that_there_is(kind, streams):
+    dut = kind(streams=streams)
+    manager = Manager(dut)
+
+    async def bench(ctx):
+        for absent in (streams, 8, 15):
+            command = {**BIND, "stream": absent}
+            assert await manager.commit(ctx, command) == CommitCode.BAD_TARGET
+        assert await manager.commit(ctx, {**BIND, "stream": streams - 1}) == CommitCode.DONE
+        assert (await manager.row(ctx, 1))["stream"] == streams - 1
+
+    simulate(dut, bench)
+
+
 def test_a_reset_forgets_the_rows():
     again, dut = Signal(), HostTable(ports=2)
     manager = Manager(dut)

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dxpu.mapping.types import (
     Binding, CommitCode, CommitCommand, FenceUpdate, RowChange, RowEvent,
@@ -46,6 +47,8 @@ class RowCommit(wiring.Component):
         The target has a slot, which must not be 0 (host table).
     paths : int
         Paths that there are, 1 to 16; the target must have one of them.
+    streams : int
+        Streams that there are, a power of two up to 16; the target's must be one of them.
 
     Members
     -------
@@ -69,9 +72,10 @@ class RowCommit(wiring.Component):
         One pulse for each command by result; ``refused`` is any code but DONE and FENCED.
     """
 
-    def __init__(self, *, rows, with_slot, paths=16):
+    def __init__(self, *, rows, with_slot, paths=16, streams=16):
         self._count = check_rows("rows", rows)
         self._with_slot, self._paths = bool(with_slot), paths
+        self._stream_bits = exact_log2(streams)
         super().__init__({
             "command": In(CommitCommand),
             "fence": In(FenceUpdate),
@@ -162,6 +166,7 @@ class RowCommit(wiring.Component):
         age = Signal(16)
         m.d.comb += age.eq(new.generation - old.generation)
         peer_ok = new.node.any() & ~new.node.all() & new.paths[:self._paths].any()
+        peer_ok &= ~new.stream[self._stream_bits:].any()
         if self._with_slot:
             peer_ok &= new.slot.any()
         same_operation = new.operation_id == old.operation_id

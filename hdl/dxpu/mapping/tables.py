@@ -40,7 +40,7 @@ class HostTable(wiring.Component):
     lookups : int
         Independent lookup pipelines, 1 or more.
     shared : bool
-    paths : int
+    paths, streams : int
         Of :class:`~dxpu.mapping.RowCommit`.
 
     Members
@@ -57,8 +57,9 @@ class HostTable(wiring.Component):
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
     """
 
-    def __init__(self, *, ports=8, lookups=2, shared=False, paths=16):
-        self._ports, self.paths = check_rows("ports", ports), paths
+    def __init__(self, *, ports=8, lookups=2, shared=False, paths=16, streams=16):
+        self._ports = check_rows("ports", ports)
+        self._shape = {"paths": paths, "streams": streams}
         if not isinstance(lookups, int) or lookups < 1:
             raise ValueError(f"lookups must be a positive integer, not {lookups!r}")
         self._lookups, self._shared = lookups, shared
@@ -95,7 +96,7 @@ class HostTable(wiring.Component):
             connect(m, wiring.flipped(getattr(self, f"lookup{n}")), request)
             connect(m, result, wiring.flipped(getattr(self, f"result{n}")))
 
-        file, commit = _managed(m, self, self._ports, with_slot=True)
+        file, commit = _managed(m, self, rows=self._ports, with_slot=True, **self._shape)
         m.submodules.memory = memory = WindowMemory(ports=self._ports, block=self.block)
         m.d.comb += [memory.config.eq(self.config), memory.place.eq(file.place)]
         _show_registers(m, file, commit.shown, others=memory.value)
@@ -128,7 +129,7 @@ class BoxTable(wiring.Component):
     ----------
     slots : int
         1 to 32.
-    paths : int
+    paths, streams : int
         Of :class:`~dxpu.mapping.RowCommit`.
 
     Members
@@ -144,8 +145,9 @@ class BoxTable(wiring.Component):
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
     """
 
-    def __init__(self, *, slots=8, paths=16):
-        self._slots, self.paths = check_rows("slots", slots), paths
+    def __init__(self, *, slots=8, paths=16, streams=16):
+        self._slots = check_rows("slots", slots)
+        self._shape = {"paths": paths, "streams": streams}
         self.block = box_block(slots)
         super().__init__({
             "valid": In(slots),
@@ -158,7 +160,7 @@ class BoxTable(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        file, commit = _managed(m, self, self._slots, with_slot=False)
+        file, commit = _managed(m, self, rows=self._slots, with_slot=False, **self._shape)
         for n, (row, binding) in enumerate(zip(self.rows, commit.rows, strict=True)):
             _show_binding(m, row, binding)
             m.d.comb += [row.valid.eq(self.valid[n]), row.slot.eq(n + 1)]
@@ -168,10 +170,10 @@ class BoxTable(wiring.Component):
         return m
 
 
-def _managed(m, table, count, *, with_slot):
+def _managed(m, table, *, with_slot, **shape):
     """The registers and the commit engine of ``table``, connected."""
     m.submodules.file = file = RegisterFile(table.block)
-    m.submodules.commit = commit = RowCommit(rows=count, with_slot=with_slot, paths=table.paths)
+    m.submodules.commit = commit = RowCommit(with_slot=with_slot, **shape)
     connect_ports(m, wiring.flipped(table.bus), file.bus)
     binding = commit.command.binding
     m.d.comb += [

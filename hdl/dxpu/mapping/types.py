@@ -142,7 +142,8 @@ class CommitCode(enum.Enum, shape=4):
     BAD_ROW = 3
     #: Operation id 0 means "none" and cannot be used.
     BAD_OPERATION = 4
-    #: To bind: node 0x001 to 0xFFE, slot 1 or more (host table), one of the paths that there are.
+    #: To bind: node 0x001 to 0xFFE, slot 1 or more (host table), one of the paths that there
+    #: are, a stream that there is.
     BAD_TARGET = 5
     #: The generation is older than the row's, or that of an earlier binding.
     STALE = 6

@@ -68,7 +68,7 @@ class BoxProxy(wiring.Component):
         self._width = width
         self._slots = slots
         self._depth = max(16, self.BUFFER * 8 // width)
-        self._table = BoxTable(slots=slots, paths=paths)
+        self._table = BoxTable(slots=slots, paths=paths, streams=streams)
         self._egress = SharedEgress(width, slots=slots, space=[
             size * max(1, width // 64) for size in self.REGIONS])
         self._engine = FabricEngine(

@@ -89,7 +89,8 @@ class HostProxy(wiring.Component):
                                       requests=max(64, self.REQUESTS * 8 // width))
         self._links = HostLinks(rows=ports)
         # A TLP has several beats at these widths, so a lookup may take several cycles.
-        self._table = HostTable(ports=ports, lookups=2, shared=width <= 64, paths=paths)
+        self._table = HostTable(ports=ports, lookups=2, shared=width <= 64, paths=paths,
+                                streams=streams)
         flow = FlowControl.of(width, host_grants(width))
         self._engine = FabricEngine(width, rows=ports, paths=paths, peers=peers,
                                     streams=streams, split=split,

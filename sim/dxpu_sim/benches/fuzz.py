@@ -108,9 +108,10 @@ class Fuzz(Traffic):
         return self.proxies[0], self.proxies[1 + box], number
 
     def route(self, slot):
-        """Neighbours in a box have a stream and a path of their own."""
+        """Neighbours in a box have a stream and a path of their own, if there are as many."""
         number = self.slots[slot][1]
-        return {"paths": 1 << (number - 1) % self.paths, "stream": (number - 1) % 2}
+        streams = min(2, self.proxies[0].streams)
+        return {"paths": 1 << (number - 1) % self.paths, "stream": (number - 1) % streams}
 
     @staticmethod
     def buffer(side):
@@ -142,7 +143,7 @@ class Fuzz(Traffic):
         for proxy in self.proxies:
             await proxy.write("control.fabric", packing_limit=512, ack_delay=125)
         await self.tell_presence()
-        sessions = sorted({(b, (slot - 1) % 2) for b, slot in self.slots})
+        sessions = sorted({(b, self.route(n)["stream"]) for n, (b, _) in enumerate(self.slots)})
         for n, (b, stream) in enumerate(sessions):
             await open_session(host, boxes[b], peer_a=b, peer_b=0, tag_a=n + 1, tag_b=n + 99,
                                stream=stream)
