@@ -22,6 +22,7 @@ def test_hangs(case):
              testcase=case)
 
 
+@pytest.mark.long
 def test_broken_stream():
     simulate(Design(Passthrough, {"width": 64, "broken": True}),
              "dxpu_sim.benches.passthrough_hangs", testcase="broken_stream")

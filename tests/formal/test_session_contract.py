@@ -196,7 +196,8 @@ def test_fresh_tags(depth):
     prove(FreshTags(), depth=depth, flat=True)
 
 
-@pytest.mark.parametrize("again, depth", [(False, 22), (True, 32)])
+@pytest.mark.parametrize("again, depth", [
+    (False, 22), pytest.param(True, 32, marks=pytest.mark.long)])
 def test_a_session_and_a_second_one_are_reached(again, depth):
     """The second opens later than the proof looks: what goes wrong then is for simulations."""
     prove(Reaches(again=again), depth=depth, mode="cover", flat=True)

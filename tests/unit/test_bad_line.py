@@ -120,6 +120,7 @@ def test_frames_come_twice_and_late():
     assert first != data
 
 
+@pytest.mark.long
 def test_what_was_overwritten_is_lost_not_wrong():
     rng = random.Random(seed())
     sent = frames(rng, 100, dwords=120)

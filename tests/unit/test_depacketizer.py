@@ -8,16 +8,16 @@ from depacketizer_bench import compare, expected, judge, rows, run
 
 from dxpu.fabric.depacketizer import Depacketizer
 from dxpu.fabric.format import DropCause, FrameType
+from dxpu.stream import WIDTHS
 from dxpu_sim import wire_random
 from dxpu_sim.golden.wire import Event, Frame, Tlps, build
 from dxpu_sim.golden.wire_vectors import MISTAKES, ONE, THREE, VECTORS
 from dxpu_sim.testbench import Packet, drive_packets, seed, simulate
-
-WIDTHS = [32, 64, 128, 256, 512]
+from widths import some_widths
 
 
 @pytest.mark.parametrize("densities", [(1, 1), (0.6, 0.6)])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(32, 64, 512))
 def test_valid_frames_act_whole(width, densities):
     rng = random.Random(seed())
     packets = [Packet(build(wire_random.frame(rng, "handled" if n % 6 else "hello", most=12)))
@@ -28,7 +28,7 @@ def test_valid_frames_act_whole(width, densities):
     compare(out, want)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(64, 512))
 def test_verdicts_and_slow_link(width):
     rng = random.Random(seed())
     packets = [Packet(build(wire_random.frame(rng, "any", most=4))) for _ in range(30)]
@@ -58,7 +58,7 @@ def test_accepts_exactly_what_the_golden_model_accepts(width, count):
     compare(out, want)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(32, 64, 512))
 def test_every_mistake_is_dropped_by_its_cause_and_the_next_frame_served(width):
     """Each of the golden model's list of single mistakes, then a good frame."""
     rng = random.Random(seed())
@@ -99,7 +99,7 @@ def test_check_vectors(width):
     compare(run(Depacketizer(width, depth=16), packets, want=want), want)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(64, 512))
 def test_smallest_largest_and_truncated_frames(width):
     """A largest TLP; 31 records; each length from one dword up; frames of 16 kB of anything."""
     rng = random.Random(seed())
@@ -117,7 +117,7 @@ def test_smallest_largest_and_truncated_frames(width):
     compare(run(Depacketizer(width, depth=2048), packets, want=want), want)
 
 
-@pytest.mark.parametrize("width", [32, 64, 256])
+@pytest.mark.parametrize("width", some_widths(64, of=(32, 64, 256)))
 def test_a_frame_larger_than_the_queue_is_dropped_and_others_wait(width):
     rng = random.Random(seed())
     lanes, depth = width // 32, 16
@@ -180,7 +180,7 @@ def test_latency(width):
         assert cycles["out"] - cycles["in"] <= limit
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(64, 512))
 def test_throughput_of_long_records(width):
     """Frames with one long TLP each: a beat per cycle but for what a frame costs."""
     rng = random.Random(seed())
@@ -238,7 +238,7 @@ def test_arguments_are_checked():
         Depacketizer(64, depth=16, assemblies=0)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", some_widths(32, 64, 512))
 def test_words_of_sacks(width):
     """A SACK tells on the way how long it is; a frame behind it is not touched."""
     rng = random.Random(seed())

@@ -12,8 +12,7 @@ from dxpu_sim.golden.reassembly import Reassembly
 from dxpu_sim.golden.wire import Data, Event, Frame, Tlps, build, split
 from dxpu_sim.golden.wire_vectors import MISTAKES, edit
 from dxpu_sim.testbench import Packet, drive_packets, seed, simulate
-
-WIDTHS = [32, 64, 128, 256, 512]
+from widths import some_widths
 
 
 def write(rng, dwords, *, prefixes=0, four=1, digest=0):
@@ -83,11 +82,6 @@ def check(dut, judged, *, count=4, largest=4132, **options):
     compare(run(dut, packets, verdicts=verdicts, want=want, deadline=20_000 + 300 * len(judged),
                 **options), want)
     return want
-
-
-def some_widths(*quick, of=WIDTHS):
-    """All widths, those not named only in the long tests."""
-    return [pytest.param(w, marks=() if w in quick else pytest.mark.long) for w in of]
 
 
 @pytest.mark.parametrize("densities", [(0.7, 0.7), pytest.param((1, 1), marks=pytest.mark.long)])

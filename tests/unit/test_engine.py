@@ -196,9 +196,9 @@ def on_a_bad_wire(dut, loss, prepare, watch=(), count=80):
     return host, box
 
 
-@pytest.mark.parametrize("arq", ["go-back-n", "selective"])
-@pytest.mark.parametrize("before", [7, *(pytest.param(n, marks=pytest.mark.long)
-                                         for n in (1, 2))])
+@pytest.mark.parametrize("arq, before", [
+    ("go-back-n", 7), *(pytest.param(arq, n, marks=pytest.mark.long) for arq, n in (
+        ("go-back-n", 1), ("go-back-n", 2), ("selective", 7), ("selective", 1), ("selective", 2)))])
 def test_numbers_wrap(arq, before):
     """The session is some frames short of 2**24, and the stamps of transmissions of 2**16. All goes
     as it does with numbers that do not wrap: a wrong comparison may also cost no more than time."""

@@ -111,6 +111,7 @@ def test_elements(platform, cells, expected, delays):
     assert tuple(count(files, *cells)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delays, taps", [
     (ELEMENTS[0][3], [0] * 11),
     (ELEMENTS[1][3], [0] * 5 + [40] * 5 + [80]),

@@ -14,6 +14,7 @@ from dxpu_sim.testbench import (
     Packet, StreamViolation, check_stream, collect_packets, drive_packets, drive_words, seed,
     simulate,
 )
+from widths import every_width, some_widths
 
 READ = bytes.fromhex("200000203b005aff0000000123456780")
 SMALL_READ = bytes.fromhex("200000013b005b0f0000000123456800")
@@ -370,17 +371,6 @@ def test_check_vectors(width):
     sent = {row: packet.data.hex() for (row, *_), packet in zip(link.asked, got, strict=True)}
     assert {name: sent[rows[name]] for name in VECTORS} == {n: v[3] for n, v in VECTORS.items()}
     assert len(got) == 1 + len(VECTORS)
-
-
-def every_width(*values):
-    """Parameter sets: each value at one width in the quick tests, at all the others in the long."""
-    return [pytest.param(width, value, marks=() if n % len(WIDTHS) == k else pytest.mark.long)
-            for n, value in enumerate(values) for k, width in enumerate(WIDTHS)]
-
-
-def some_widths(*quick):
-    """All widths, those not named only in the long tests."""
-    return [pytest.param(w, marks=() if w in quick else pytest.mark.long) for w in WIDTHS]
 
 
 @pytest.mark.parametrize("width, densities", every_width(
