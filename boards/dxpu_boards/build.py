@@ -23,7 +23,7 @@ STAGES = {"Info: Creating initial": "placement", "Info: Routing globals": "routi
 
 
 def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progress,
-          seed: int = 1) -> report.BuildReport:
+          seed: int = 1, goal: str = "speed") -> report.BuildReport:
     """Build ``design`` for a board of which all tools are open; minutes for a proxy.
 
     Leaves in ``folder``: ``BOARD-ROLE.bit`` (for flash and part), ``.svf`` (JTAG vectors), the
@@ -34,6 +34,8 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
     ----------
     design : Elaboratable
         For the board's platform, with all its clocks.
+    goal : str
+        Of :func:`~dxpu_boards.ecp5.synthesize`.
     progress
         Has ``step(name)``, ``update(detail)``, ``refresh()`` and ``done(failed=False)``.
 
@@ -54,11 +56,12 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         files = prepare(board, design)
         (folder / ecp5.CONSTRAINTS).write_text(files["top.lpf"])
         progress.step("synthesis")
-        ecp5.synthesize(files["top.v"], folder)
+        ecp5.synthesize(files["top.v"], folder, goal)
         progress.step("clocks and crossings")
+        registers = report.netlist_of(folder, ecp5.REGISTERS)
+        crossings, wrong = report.crossings_of(registers, report.constraints(folder, registers))
         netlist = report.netlist_of(folder)
         clocks = report.constraints(folder, netlist)
-        crossings, wrong = report.crossings_of(netlist, clocks)
         if wrong:
             raise BuildFailed(wrong[0])
         progress.update(f"{len(clocks)} clocks, {sum(c.count for c in crossings)} crossings")
@@ -67,7 +70,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         ecp5.place_and_route(folder, board.platform.device, board.platform.package,
                              board.platform.speed, seed=seed,
                              heard=lambda line: _follow(line, progress))
-        result = report.BuildReport(board.name, role, board.part, seed, asdict(shape),
+        result = report.BuildReport(board.name, role, board.part, seed, goal, asdict(shape),
                                     crossings=crossings)
         report.read(result, folder, netlist, clocks, {c.domain: c.margin for c in board.clocks})
         result.write(folder)

@@ -1,7 +1,8 @@
 """Every way of a signal from one clock to another in an ECP5 netlist, and why it is safe.
 
 A crossing is safe as one of ``KINDS``; all others are errors of the design. The netlist is that of
-Yosys, flat, so what is looked at is what is placed. The clocks of a PLL count as unrelated.
+Yosys, flat, with all registers and memories as they are placed; the logic between them may be LUTs
+or still gates. The clocks of a PLL count as unrelated.
 """
 
 import re
@@ -33,7 +34,9 @@ WIDE = [("CLKA", ("DIA", "DIB", "ADA", "CEA", "WEA", "CSA"), ()),
 ASYNCHRONOUS = {"TRELLIS_DPR16X4": ("RAD",)}
 MEMORIES = {"TRELLIS_DPR16X4", "DP16KD"}
 #: Multipliers as Yosys uses them: without registers, so without clocks.
-LOGIC = {"LUT4", "CCU2C", "PFUMX", "L6MUX21", "MULT18X18D", "DELAYG", "DELAYF"}
+LOGIC = {"LUT4", "CCU2C", "PFUMX", "L6MUX21", "MULT18X18D", "DELAYG", "DELAYF", "$lut",
+         *(f"$_{gate}_" for gate in ("BUF", "NOT", "AND", "NAND", "OR", "NOR", "XOR", "XNOR",
+                                     "ANDNOT", "ORNOT", "MUX", "NMUX"))}
 #: Nothing crosses there: pads, clocks, notes.
 OTHER = {"TRELLIS_IO", "EHXPLLL", "DCCA", "$scopeinfo"}
 #: Registers of Amaranth's synchronisers.

@@ -56,6 +56,7 @@ class BuildReport:
     role: str
     part: str
     seed: int
+    goal: str
     shape: dict
     clocks: list[ClockFigures] = field(default_factory=list)
     used: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class BuildReport:
     def as_json(self) -> dict:
         return {
             "board": self.board, "role": self.role, "part": self.part, "seed": self.seed,
-            "shape": self.shape, "met": not self.failures,
+            "goal": self.goal, "shape": self.shape, "met": not self.failures,
             "clocks": {clock.name: {
                 "constraint_mhz": clock.constraint, "wanted_mhz": clock.wanted,
                 "achieved_mhz": clock.achieved, "met": clock.met,
@@ -90,7 +91,8 @@ class BuildReport:
 
     def as_text(self) -> str:
         shape = ", ".join(f"{value} {name}" for name, value in self.shape.items())
-        lines = [f"{self.board}, {self.role}: {self.part}, seed {self.seed}; {shape}", "",
+        lines = [f"{self.board}, {self.role}: {self.part}, for {self.goal}, "
+                 f"seed {self.seed}; {shape}", "",
                  f"{'clock':<22} {'constraint':>11} {'wanted':>11} {'achieved':>11}"]
         for clock in self.clocks:
             reached = "no path" if clock.achieved is None else f"{clock.achieved:.1f} MHz"
@@ -132,9 +134,9 @@ def constraints(folder: Path, netlist: cdc.Netlist) -> dict[int, tuple[str, floa
     return found
 
 
-def netlist_of(folder: Path) -> cdc.Netlist:
+def netlist_of(folder: Path, file: str = NETLIST) -> cdc.Netlist:
     """What the synthesis left."""
-    return cdc.Netlist(json.loads((folder / NETLIST).read_text())["modules"]["top"])
+    return cdc.Netlist(json.loads((folder / file).read_text())["modules"]["top"])
 
 
 def crossings_of(netlist: cdc.Netlist, clocks: dict) -> tuple[list[cdc.Crossing], list[str]]:

@@ -21,6 +21,8 @@ def add_arguments(parser):
                         help="list the boards and what they lack, and end")
     option("--role", "which proxy", choices=("host", "box"))
     option("--out", "folder for all that is made (build/BOARD-ROLE)", metavar="DIR")
+    parser.add_argument("--goal", choices=("speed", "area"), default="speed",
+                        help="what synthesis is to save: time, or LUTs")
     parser.add_argument("--seed", default="1", help="of placing")
     option("--width", "data bits per beat", type=int)
     option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
@@ -55,7 +57,7 @@ def run(arguments) -> int:
     folder = folder_to_write("--out", given.get("out", f"build/{board.name}-{role}"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _build(board, role, shape, folder, seed)
+        return _build(board, role, shape, folder, seed, arguments.goal)
     except OSError as error:
         raise UserError(f"cannot build in {str(folder)!r}: {error}") from None
 
@@ -78,7 +80,7 @@ def _list():
             print(f"{board.name}: {note}")
 
 
-def _build(board, role, shape, folder, seed):
+def _build(board, role, shape, folder, seed, goal):
     from dxpu_boards.build import BuildFailed, build, write_sources
     from dxpu_boards.crossings import CrossingError
     from dxpu_boards.ecp5 import ToolFailed
@@ -96,7 +98,7 @@ def _build(board, role, shape, folder, seed):
               f"{folder}")
         return 0
     try:
-        report = build(board, design, folder, role=role, shape=shape, seed=seed,
+        report = build(board, design, folder, role=role, shape=shape, seed=seed, goal=goal,
                        progress=Progress())
     except (BuildFailed, CrossingError, ToolFailed) as error:
         print(f"dxpu build: {board.name}, {role}: {error}", file=sys.stderr)

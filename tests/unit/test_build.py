@@ -159,7 +159,7 @@ def test_margins_count(achieved, wanted, met):
     path = report.LongestPath(16.1, "a", "b")
     clock = report.ClockFigures("sync", 62.5, wanted, achieved, path)
     assert clock.met is met
-    made = report.BuildReport("board", "host", "part", 1, {}, clocks=[clock], crossings=[
+    made = report.BuildReport("board", "host", "part", 1, "speed", {}, clocks=[clock], crossings=[
         Crossing("tx", "sync", "queue", 2, "a to b")], delays={("tx", "sync"): 1.25})
     assert bool(made.failures) is not met
     assert "tx to sync: 2 x queue; longest way 1.25 ns (a to b)" in made.as_text()

@@ -75,19 +75,19 @@ def test_a_folder_that_cannot_be_made_gets_one_line(tmp_path, capsys, asked):
 
 
 def test_the_shape_is_the_boards_but_for_what_is_given(tmp_path, capsys, asked, monkeypatch):
-    def built(board, design, folder, *, role, shape, seed, progress):
-        return BuildReport(board.name, role, board.part, seed, vars(shape))
+    def built(board, design, folder, *, role, shape, seed, goal, progress):
+        return BuildReport(board.name, role, board.part, seed, goal, vars(shape))
 
     monkeypatch.setattr(builder, "build", built)
     out = tmp_path / "new" / "folder"
     assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--out", str(out), "--streams",
-                     "2", "--seed", "7"]) == 0
+                     "2", "--seed", "7", "--goal", "area"]) == 0
     (name, role, shape), = asked
     default = BOARDS["versa-ecp5-5g"].roles["box"]
     assert (name, role) == ("versa-ecp5-5g", "box")
     assert vars(shape) == vars(default) | {"streams": 2}
     said = capsys.readouterr().out
-    assert "versa-ecp5-5g, box: LFE5UM5G-45F-8BG381, seed 7" in said
+    assert "versa-ecp5-5g, box: LFE5UM5G-45F-8BG381, for area, seed 7" in said
     assert f"{out}/versa-ecp5-5g-box.bit" in said and out.is_dir()
 
 

