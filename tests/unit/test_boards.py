@@ -9,14 +9,18 @@ import pytest
 from amaranth.build import ResourceError
 from board_standin import StandIn
 
+from dxpu.proxy.box import BoxProxy
 from dxpu_boards import ecp5
 from dxpu_boards.board import request_rgmii
 from dxpu_boards.build import prepare, write_sources
 from dxpu_boards.clocks import plan
+from dxpu_boards.console import paths_of
 from dxpu_boards.registry import BOARDS
+from dxpu_boards.registers import map_of
 from dxpu_boards.report import CONSTRAINT
 from dxpu_sim.generate import check_shape
 
+DOCS = Path(__file__).parents[2] / "docs"
 OPEN = [name for name, board in BOARDS.items() if board.is_open]
 VENDOR = [name for name in BOARDS if name not in OPEN]
 
@@ -138,10 +142,29 @@ def test_sources_for_the_vendors_tools(name, tmp_path):
 
 
 def test_the_page_names_every_board():
-    page = (Path(__file__).parents[2] / "docs/boards.md").read_text()
+    page = (DOCS / "boards.md").read_text()
     for name, board in BOARDS.items():
-        row = re.search(rf"^\| `{name}` \| (.*) \|$", page, re.M)[1].split(" | ")
+        link, rest = re.search(rf"^\| \[`{name}`\]\((\S+)\) \| (.*) \|$", page, re.M).groups()
+        assert name in (DOCS / link).read_text()
+        row = rest.split(" | ")
         mhz = board.platform().default_clk_frequency / 1e6
         assert row[:3] == [board.title, board.part, f"{len(board.paths)}"]
         assert row[4:] == [", ".join(board.roles), f"{mhz:g}, {board.clocks[0].mhz:g} MHz",
                            "open" if board.is_open else "vendor"]
+
+
+@pytest.mark.parametrize("page", ["boards.md", *sorted(
+    path.relative_to(DOCS).as_posix() for path in (DOCS / "boards").glob("*.md"))])
+def test_registers_that_pages_name_exist(page):
+    """Fields, too: those are words before an equals sign."""
+    text = (DOCS / page).read_text()
+    box = BoxProxy(64, slots=1, paths=2, peers=1, streams=1)
+    map = map_of(box, BOARDS["versa-ecp5-5g"], width=64)
+    fields = set()
+    blocks = "board|control|counters|events|table"
+    for name in re.findall(rf"\b(?:{blocks})\.[a-z*][\w.*\[\]]*", text):
+        rule = re.escape(name.replace("[n]", "[0]")).replace(r"\*", ".*")
+        found = [path for path in paths_of(map) if re.fullmatch(rule, path)]
+        assert found, f"docs/{page} names {name}"
+        fields |= {f.name for path in found for f in map.find(path)[0].register.fields}
+    assert fields.issuperset(re.findall(r"\b([a-z_]+)=[\dA-Z]", text))
