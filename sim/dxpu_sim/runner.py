@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache
+from . import cache, netlist
 from .hdl import clock
 from .hdl.memory_init import as_loops
 from .hdl.statenames import StateNames
@@ -41,6 +41,8 @@ class Design:
 
     factory: object
     kwargs: dict = field(default_factory=dict)
+    #: Modules (generated names) that are simulated as the netlist of a board (:mod:`.netlist`).
+    netlists: tuple[str, ...] = ()
 
     @property
     def key(self):
@@ -50,6 +52,8 @@ class Design:
         sources = [cache.source_digest()]
         if f.__module__.partition(".")[0] not in ("dxpu", "dxpu_sim"):
             sources.append(cache.tree_digest(Path(sys.modules[f.__module__].__file__).parents[1]))
+        if self.netlists:
+            sources += [*self.netlists, *netlist.sources()]
         return cache.digest(*sources, f"{f.__module__}.{f.__qualname__}",
                             sorted(self.kwargs.items()))
 
@@ -74,8 +78,11 @@ def verilog(design: Design) -> str:
         if not done:
             component = design.factory(**design.kwargs)
             parts = {"top": component, **getattr(component, "parts", {})}
-            file.write_text("".join(as_loops(to_verilog(StateNames(part), name=name))
-                                    for name, part in parts.items()))
+            text = "".join(to_verilog(StateNames(part), name=name)
+                           for name, part in parts.items())
+            for module in design.netlists:
+                text = netlist.replace(text, module)
+            file.write_text(as_loops(text) + (netlist.cells() if design.netlists else ""))
         return file.read_text()
 
 

