@@ -1,7 +1,8 @@
 """A part of a simulated design as what synthesis makes of it: an ECP5 netlist in place of a module.
 
 The netlist is the one that is placed on boards (:mod:`dxpu_boards.ecp5`). Its cells are those that
-come with Yosys, but for the block RAM, of which that has no model (:file:`cells/block_ram.sv`).
+come with Yosys, but for block RAM (:file:`cells/block_ram.sv`) and multiplier, of which that has no
+models.
 """
 
 import re
@@ -116,6 +117,17 @@ module DP16KD({", ".join(ports)});
         .WIDTH_A(DATA_WIDTH_A), .WIDTH_B(DATA_WIDTH_B), .MODE_A(WRITEMODE_A),
         .MODE_B(WRITEMODE_B), .RESET(RESETMODE), .FIRST({{{words}}})
     ) ram ({", ".join(connected)});
+endmodule
+""")
+    # A multiplier without registers.
+    others = [*pins("C", 18), "SOURCEA", "SOURCEB"]
+    texts.append(f"""
+module MULT18X18D(
+    input {", ".join([*pins("A", 18), *pins("B", 18), "SIGNEDA", "SIGNEDB", *others])},
+    output {", ".join(pins("P", 36))});
+    wire signed [18:0] a = {{SIGNEDA & A17, {vector("A", 18)[1:-1]}}};
+    wire signed [18:0] b = {{SIGNEDB & B17, {vector("B", 18)[1:-1]}}};
+    assign {vector("P", 36)} = 36'(a * b);
 endmodule
 """)
     return "".join(texts)

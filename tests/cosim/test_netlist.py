@@ -17,7 +17,7 @@ SHAPES = [(1, 16384, None), (2, 8192, None), (4, 4096, None), (9, 2048, None), (
 
 
 class Parts(wiring.Component):
-    """Memories of all shapes, a sum, a counter with reset and enable."""
+    """Memories of all shapes, sums, a product, a counter with reset and enable."""
 
     i: In(64)
     o: Out(64)
@@ -44,7 +44,7 @@ class Parts(wiring.Component):
         count, sum = Signal(40, init=0x12345), Signal(48)
         with m.If(self.i[3]):
             m.d.sync += count.eq(count + self.i[:20])
-        m.d.sync += sum.eq(count + Cat(*out)[:48])
+        m.d.sync += sum.eq(count + Cat(*out)[:48] + self.i[:16] * self.i[40:55])
         bits = Cat(*out, sum)
         m.d.comb += self.o.eq(Cat(bits[n::64].xor() for n in range(64)))
         return m
@@ -88,7 +88,7 @@ def test_a_netlist_does_what_the_design_does():
 @pytest.mark.parametrize("right, wrong", [
     ("address_a[2] * 4", "address_a[1] * 4"), ("{in_b, in_a} >> 9", "{in_b, in_a} >> 8"),
     ("INITVAL_00[0 +: 18]", "INITVAL_00[2 +: 18]"),
-    ("assign out_b = WIDTH_B == 36", "assign out_b = 0")])
+    ("SIGNEDA & A17, A17", "1'b0, 1'b0"), ("assign out_b = WIDTH_B == 36", "assign out_b = 0")])
 def test_a_wrong_cell_is_found(monkeypatch, right, wrong):
     text = dxpu_sim.netlist.cells()
     assert right in text
