@@ -66,9 +66,12 @@ class Transmitter(wiring.Component):
         last, discard = Signal(reset_less=True), Signal(reset_less=True)
         sent = Signal(range(MINIMUM + 1), reset_less=True)
         step = Signal(4)
-        take = Signal()
+        # A beat leaves its source a cycle after it was taken, which keeps the path to there short;
+        # it is sent for four cycles at least.
+        take, taken = Signal(), Signal()
+        m.d.sync += taken.eq(take)
 
-        m.d.comb += [fcs.data.eq(byte), enable.eq(1)]
+        m.d.comb += [fcs.data.eq(byte), enable.eq(1), self.i.ready.eq(taken)]
 
         def count():
             m.d.comb += fcs.valid.eq(1)
@@ -80,11 +83,12 @@ class Transmitter(wiring.Component):
             with m.State("Idle"):
                 m.d.comb += enable.eq(0)
                 m.d.sync += step.eq(0)
-                with m.If(self.i.valid & self.i.payload.first):
-                    m.next = "Preamble"
-                with m.Else():
-                    # Rest of a frame that was cut short.
-                    m.d.comb += self.i.ready.eq(1)
+                with m.If(self.i.valid & ~taken):
+                    with m.If(self.i.payload.first):
+                        m.next = "Preamble"
+                    with m.Else():
+                        # Rest of a frame that was cut short.
+                        m.d.comb += take.eq(1)
             with m.State("Preamble"):
                 m.d.comb += [byte.eq(Mux(step == 7, SFD, PREAMBLE)), fcs.start.eq(1)]
                 m.d.sync += sent.eq(0)
@@ -137,7 +141,6 @@ class Transmitter(wiring.Component):
                     m.next = "Idle"
 
         with m.If(take):
-            m.d.comb += self.i.ready.eq(1)
             m.d.sync += [
                 word.eq(self.i.payload.data),
                 left.eq((self.i.payload.dwords << 2) - 1),
