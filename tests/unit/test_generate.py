@@ -19,7 +19,7 @@ def documented(role, *, width=64, slots=8, paths=2):
         "<class>": ["p", "np", "cpl"],
         "<path>": range(paths),
     }
-    bits = {"W": width, "D": (width // 32).bit_length(), "N": slots}
+    bits = {"W": width, "D": (width // 32).bit_length(), "N": slots, "P": paths}
     result = {}
     for title, section in re.findall(r"^##+ (.*)\n((?:(?!##).*\n)*)", PAGE.read_text(), re.M):
         if "box proxy only" in title and role == "host":

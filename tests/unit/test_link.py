@@ -184,6 +184,42 @@ def test_with_selective_repeat_all_but_probes_take_the_paths_in_turn():
     simulate(dut, process)
 
 
+@pytest.mark.parametrize("selective", [False, True])
+def test_a_path_without_a_link_is_taken_only_if_there_is_no_other(selective):
+    """By frames of all kinds; where else they may go is remembered all the same."""
+    rng = random.Random(seed())
+    dut = link_bench(paths=4, selective=selective)
+
+    async def process(ctx):
+        await set_up(ctx, dut)
+        ctx.set(dut.link.limits[0], dict(header=1, data=1))
+        for _ in range(150):
+            links, paths, first = rng.randrange(16), rng.randrange(1, 16), rng.randrange(4)
+            ctx.set(dut.link.links, links)
+            ctx.set(dut.link.rows[0].paths, paths)
+            ctx.set(dut.about[0].path, first)
+            # A probe takes the session's path also with selective repeat.
+            request = rng.choice([
+                dict(row=0, consumes=1, probe=1), dict(row=0),
+                dict(direct=1, session=0, paths=paths),
+                dict(direct=1, session=0, paths=paths, again=1, consumes=1, seq=5, probe=1)])
+            route = await answer(ctx, dut, **request)
+            may = paths & links or paths
+            path = next(n % 4 for n in range(first, first + 4) if may >> n % 4 & 1)
+            assert (route.path, route.paths) == (path, paths), (links, request)
+            # And what tells limits.
+            ctx.set(dut.link.want.payload, 0)
+            ctx.set(dut.link.want.valid, 1)
+            await ctx.tick().until(dut.link.want.ready)
+            ctx.set(dut.link.want.valid, 0)
+            ctx.set(dut.link.reply.ready, 1)
+            told, = await ctx.tick().sample(dut.link.reply.payload).until(dut.link.reply.valid)
+            ctx.set(dut.link.reply.ready, 0)
+            assert told.path == path
+
+    simulate(dut, process)
+
+
 def test_a_failed_path_and_a_failed_session():
     dut = link_bench(paths=4)
 

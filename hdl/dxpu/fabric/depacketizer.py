@@ -83,7 +83,8 @@ class Depacketizer(wiring.Component):
     i : packet stream
         Frames from destination MAC on, without FCS; ``discard`` if the FCS was wrong.
     header : stream of :class:`~.types.FrameHeader`
-        Sound headers, one verdict is wanted for each. Its frame may still turn out bad.
+        Sound headers, one verdict is wanted for each. Its frame may still turn out bad. The
+        payload holds until the frame has acted or was dropped, and in the cycle of its ``stat_*``.
     verdict : stream of :class:`~.types.Verdict`
     o : packet stream with meta :class:`~.types.TlpMeta`
         TLPs without their CRC.
@@ -93,7 +94,8 @@ class Depacketizer(wiring.Component):
     credits : array of 3 :class:`~.types.Credit`
         The entries of an ACK frame, valid while ``committed`` reports it.
     hello : :class:`~.types.Hello`
-        The body of a HELLO or HELLO_ACK, valid while ``committed`` reports it.
+        The body of a HELLO or HELLO_ACK, valid while ``committed`` reports it, and with
+        ``stat_refused``.
     words, word : 1, 64
         Of a SACK, valid while ``committed`` reports it. The word only if ``selective``.
     judged, bad, held, room, crowded : 1

@@ -24,7 +24,8 @@ from .retransmit import Retransmitter
 from .selective import SelectiveRetransmitter
 from .session import SessionKeeper, connect_keeper
 from .types import (
-    LIFE_BITS, ClassMeta, Control, Event, Hello, Peer, PeerRow, SessionView, Setting, TlpMeta,
+    LIFE_BITS, ClassMeta, Control, Event, Hello, Peer, PeerRow, Refused, SessionView, Setting,
+    TlpMeta,
 )
 
 __all__ = ["ARQ", "FabricEngine"]
@@ -97,7 +98,7 @@ class FabricEngine(wiring.Component):
         Strobes: a posted TLP or a completion of row n that waited has left.
     told : ``rows``
         Strobes: the peer of row n has told its limits.
-    node, ack_delay, peers, rows, lost
+    node, links, ack_delay, peers, rows, lost
         Of :class:`Link`.
     boot, quiet, setting
         Of :class:`SessionKeeper`. ``hello_wait`` is its ``wait``.
@@ -110,6 +111,8 @@ class FabricEngine(wiring.Component):
         ``wait`` of the :class:`Retransmitter`.
     packing_limit : 14
         Of :class:`Packetizer`.
+    refused : :class:`~.types.Refused`
+        A good frame that the link has refused.
     stat_* : 1
         Pulses; :attr:`stats` names them.
     """
@@ -198,6 +201,7 @@ class FabricEngine(wiring.Component):
             "told": Out(rows),
             "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "node": In(12),
+            "links": In(paths, init=(1 << paths) - 1),
             "ack_delay": In(16),
             "packing_limit": In(14),
             "rows": In(data.ArrayLayout(PeerRow, rows)),
@@ -213,6 +217,7 @@ class FabricEngine(wiring.Component):
             "quiet": In(20, init=195_313),
             "about": In(Hello),
             "lost": Out(rows),
+            "refused": Out(Refused),
             **{f"stat_{name}": Out(1) for name in self.stats},
         })
 
@@ -351,6 +356,9 @@ class FabricEngine(wiring.Component):
         m.d.comb += [
             gate.open.eq(self.open),
             gate.lives.eq(self.lives),
+            self.refused.strobe.eq(rx.stat_refused),
+            self.refused.header.eq(rx.header.payload),
+            self.refused.hello.eq(rx.hello),
             self.stat_rx_tlps.eq(rx.o.valid & rx.o.ready & rx.o.payload.last),
             self.stat_rx_unbound.eq(gate.stat_dropped),
         ]
@@ -389,6 +397,7 @@ class FabricEngine(wiring.Component):
         connect(m, rx.event, wiring.flipped(self.event))
         m.d.comb += [
             link.node.eq(self.node),
+            link.links.eq(self.links),
             link.words.eq(rx.words),
             link.ack_delay.eq(self.ack_delay),
             # The first wait. Less is not enough where queues are long: each NAK that is said

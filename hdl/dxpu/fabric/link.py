@@ -65,6 +65,9 @@ class Link(wiring.Component):
     -------
     node : 12
         Our node number.
+    links : ``paths``
+        Bit n: path n has a link. Frames leave by the others only if they may take no path that has
+        one.
     ack_delay, nak_delay
         Of :class:`~.replies.Replies`.
     peers : array of :class:`Peer`

@@ -48,9 +48,9 @@ class Routes(wiring.Component):
 
     Members
     -------
-    node, peers, rows, bound, lives, hold, request, route, sending, tx_tag, down, about, told,
-    told_session, told_lost, numbered, numbered_strobe, generations, granting, limit_row, limits,
-    owed, told_limits, told_row, told_mask, want, short, lost
+    node, links, peers, rows, bound, lives, hold, request, route, sending, tx_tag, down, about,
+    told, told_session, told_lost, numbered, numbered_strobe, generations, granting, limit_row,
+    limits, owed, told_limits, told_row, told_mask, want, short, lost
         Of the :class:`~.link.Link`.
     seq, next : 24
         Of the session ``sending``: the number of the next frame to send, and what is acknowledged.
@@ -74,6 +74,7 @@ class Routes(wiring.Component):
         number = range(peers * streams)
         super().__init__({
             "node": In(12),
+            "links": In(paths, init=(1 << paths) - 1),
             "peers": In(data.ArrayLayout(Peer, peers)),
             "rows": In(data.ArrayLayout(PeerRow, rows)),
             "bound": In(rows),
@@ -173,6 +174,10 @@ class Routes(wiring.Component):
         """The peer of a session."""
         return self.peers[session[exact_log2(self._streams):]]
 
+    def _linked(self, paths):
+        """Those of ``paths`` that have a link; if none has, all."""
+        return Mux((paths & self.links).any(), paths & self.links, paths)
+
     def _answer(self, m):
         request, route = self.request, self.route.payload
         asked = request.payload
@@ -181,6 +186,7 @@ class Routes(wiring.Component):
         node = Signal(12)
         path, turn = Signal.like(self.about.path), Signal.like(self.about.path)
         ways = Signal(16)               # paths that the frame takes
+        linked = Signal(16)             # those of its paths that have a link
         granting, generation = Signal(), Signal(8)
         limits, due = Signal.like(self.limits), Signal.like(self.owed)
         life, bound, alive = Signal(LIFE_BITS), Signal(), Signal()
@@ -219,6 +225,8 @@ class Routes(wiring.Component):
                 with m.If(asked.direct):
                     m.d.sync += [row.slot.eq(asked.dst_slot), row.local_slot.eq(asked.src_slot),
                                  row.paths.eq(asked.paths[:self._paths])]
+                m.d.sync += linked.eq(self._linked(Mux(
+                    asked.direct, asked.paths[:self._paths], self._row.paths)))
                 if self._selective:  # in the cycle of `next`: that is its ACK
                     m.d.sync += route.word.eq(self.word)
                 with m.If(selected):
@@ -227,8 +235,8 @@ class Routes(wiring.Component):
                     m.next = "Ways" if self._selective else "Answer"
             if self._selective:
                 with m.State("Ways"):
-                    good = row.paths & ~about.avoid
-                    m.d.sync += ways.eq(Mux(good.any(), good, row.paths))
+                    good = linked & ~about.avoid
+                    m.d.sync += ways.eq(Mux(good.any(), good, linked))
                     with m.If(asked.consumes & ~asked.probe):
                         m.d.sync += path.eq(turn)
                     m.next = "Answer"
@@ -250,7 +258,7 @@ class Routes(wiring.Component):
             with m.If(self.route.valid & self.route.ready & asked.consumes & ~asked.probe):
                 m.d.sync += turn.eq(Mux(route.path == self._paths - 1, 0, route.path + 1))
         else:
-            m.d.comb += ways.eq(row.paths)
+            m.d.comb += ways.eq(linked)
         m.d.comb += [
             route.ok.eq(there & (row.paths != 0) & (asked.hello | (
                 (tag != 0) & alive & ~about.failed
@@ -305,7 +313,8 @@ class Routes(wiring.Component):
                 with m.If(self._granted == Asker.LIMITS):
                     m.next = "Look"
             with m.State("Look"):
-                m.d.sync += [row.eq(self._row), session.eq(self._session),
+                m.d.sync += [row.eq(self._row), row.paths.eq(self._linked(self._row.paths)),
+                             session.eq(self._session),
                              path.eq(self.about.path),
                              failed.eq(self.about.failed | self.down | ~self._known)]
                 with m.If((self._asker == Asker.LIMITS) & ~self._selects):

@@ -12,8 +12,8 @@ from ..tlp.types import TlpClass
 
 __all__ = ["EPOCH_BITS", "LIFE_BITS", "UNIT_BITS", "ClassMeta", "Committed", "Control", "Credit",
            "Event", "FrameHeader", "FrameRoute", "Greeting", "Hello", "Limit", "LinkState", "Mode",
-           "NO_ROW", "PathMeta", "Peer", "PeerRow", "Reply", "RouteRequest", "Said", "SaidKind",
-           "SessionView", "Setting", "SettingKind", "TlpMeta", "Verdict"]
+           "NO_ROW", "PathMeta", "Peer", "PeerRow", "Refused", "Reply", "RouteRequest", "Said",
+           "SaidKind", "SessionView", "Setting", "SettingKind", "TlpMeta", "Verdict"]
 
 #: Row number of a frame for a slot pair that no row of the mapping table names.
 NO_ROW = 63
@@ -165,6 +165,15 @@ class Hello(data.Struct):
     capabilities: 16
     boot: 16
     table: 32
+
+
+class Refused(data.Struct):
+    """A frame that is good, and that the link has refused; ``hello`` means something if its type is
+    HELLO or HELLO_ACK."""
+
+    strobe: 1
+    header: FrameHeader
+    hello: Hello
 
 
 class Greeting(data.Struct):

@@ -50,7 +50,7 @@ class BoxProxy(wiring.Component):
     reset : ``slots``
         Level, until ``link_up`` of the slot has fallen and its queues are empty: hot reset of the
         GPU in slot n + 1. Its link must not come up before.
-    gmii, bus
+    gmii, links, bus
         As of the host proxy.
     """
 
@@ -99,10 +99,13 @@ class BoxProxy(wiring.Component):
         self.registers = self._registers.map
         #: What is counted: a pulse for each counter, by its name, in ``sync``.
         self.pulses = dict(self._stats)
+        #: A good frame that was refused (:class:`~dxpu.fabric.types.Refused`), in ``sync``.
+        self.refused = self._engine.refused
         super().__init__({
             "slot": Out(PciePort(width)).array(slots),
             "reset": Out(slots),
             "gmii": Out(GmiiSignature()).array(paths),
+            "links": In(paths, init=(1 << paths) - 1),
             "bus": In(RegisterPort()),
         })
 
@@ -114,7 +117,8 @@ class BoxProxy(wiring.Component):
         connect_macs(m, self._macs, engine, self.gmii)
         self._registers.wire(m, self.bus, table.bus, self._stats)
         file = self._registers.file
-        attach_engine(m, engine, file, role=Role.BOX, commits=table.stat_committed)
+        attach_engine(m, engine, file, role=Role.BOX, links=self.links,
+                      commits=table.stat_committed)
 
         self._attach_rx(m)
         self._attach_tx(m)

@@ -64,10 +64,11 @@ def connect_macs(m, macs, engine, gmii):
         wiring.connect(m, wiring.flipped(gmii[n]), mac.gmii)
 
 
-def attach_engine(m, engine, file, *, role, commits):
+def attach_engine(m, engine, file, *, role, links, commits):
     """Set the engine up from the control registers, and show its state in them.
 
-    ``role`` is what HELLO says we are, ``commits`` the strobe for each change of the mapping table.
+    ``role`` is what HELLO says we are, ``links`` the paths that have one, ``commits`` the strobe
+    for each change of the mapping table.
     """
     table = Signal(32)
     m.d.sync += table.eq(table + commits)
@@ -92,6 +93,8 @@ def attach_engine(m, engine, file, *, role, commits):
         about.boot.eq(file.boot.counter),
         about.table.eq(table),
         engine.node.eq(file.node.number),
+        engine.links.eq(links),
+        file.links.up.eq(links),
         engine.ack_delay.eq(file.fabric.ack_delay),
         engine.packing_limit.eq(file.fabric.packing_limit),
         engine.retry_wait.eq(file.retry.wait),

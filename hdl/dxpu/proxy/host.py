@@ -68,6 +68,9 @@ class HostProxy(wiring.Component):
     upstream : :class:`~dxpu.attach.PciePort`
     gmii : array of :class:`~dxpu.ethernet.GmiiSignature`
         Path n is in the clock domains ``gmii<n>_rx`` and ``gmii<n>_tx``.
+    links : ``paths``
+        Bit n: path n has a link, as its PHY says. Frames leave by paths that have one if they may;
+        all ones, or 0, if nobody knows.
     bus : :class:`~dxpu.csr.RegisterPort`
         Registers of :func:`~dxpu.proxy.registers.address_map`.
     """
@@ -119,6 +122,7 @@ class HostProxy(wiring.Component):
         super().__init__({
             "upstream": Out(PciePort(width)),
             "gmii": Out(GmiiSignature()).array(paths),
+            "links": In(paths, init=(1 << paths) - 1),
             "bus": In(RegisterPort()),
         })
 
@@ -132,7 +136,7 @@ class HostProxy(wiring.Component):
         m.submodules.egress = self._egress
         connect_macs(m, self._macs, engine, self.gmii)
         self._registers.wire(m, self.bus, table.bus, self._stats)
-        attach_engine(m, engine, self._registers.file, role=Role.HOST,
+        attach_engine(m, engine, self._registers.file, role=Role.HOST, links=self.links,
                       commits=table.stat_committed)
 
         self._attach_upstream(m)

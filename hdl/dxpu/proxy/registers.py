@@ -258,6 +258,9 @@ def control_block(role, *, rows, paths, peers, streams, width):
                  "alone after reset or failure, in units of 64 core clock cycles. 100 ms at "
                  "125 MHz, twice the longest life of a frame."),),
                  "Quiet time."),
+        Register("links", (Field("up", paths, "ro", doc="Bit n: path n has a link, as its PHY "
+                 "says. Frames leave by the others only if they may take no path that has one."),),
+                 "Ethernet links."),
         *own,
         peer,
         session,
