@@ -12,10 +12,10 @@ from dxpu.endpoint.memory import ByteMemory
 from dxpu.endpoint.reads import Reads
 from dxpu.endpoint.register_map import COUNTERS, REGISTERS
 from dxpu.endpoint.registers import Registers
-from dxpu.endpoint.widths import Narrow, Widen
 from dxpu.proxy.verilog import PlainPorts
 from dxpu.stream import WIDTHS, connect
 from dxpu.switch.config_map import FUNCTION_DWORDS
+from dxpu.widths import Narrow, Widen
 from dxpu_sim.golden.switch import GoldenFunction
 from dxpu_sim.runner import to_verilog
 from dxpu_sim.testbench import (
@@ -251,4 +251,5 @@ def test_a_box_with_gpus_becomes_verilog():
     dut = BoxWithGpus(32, slots=2, paths=1, peers=1, streams=1, gpu={"vram_bytes": 4096})
     text = to_verilog(PlainPorts(dut), name="box")
     assert "module box(" in text and text.count("module \\box.proxy.gpu") >= 2
-    assert {name.split("_")[0] for name in PlainPorts(dut).signature.members} == {"gmii0", "bus"}
+    assert {name.split("_")[0] for name in PlainPorts(dut).signature.members} == {
+        "gmii0", "bus", "links"}

@@ -1,9 +1,10 @@
 """Where PCIe attaches: the boundary of raw TLPs, by class, with credits."""
 
+from .edge import PcieEdge
 from .egress import Egress
 from .ingress import CreditLedger, CreditLimits
 from .port import PciePort, connect_egress, connect_grants
 from .shared_egress import ClassStreams, SharedEgress
 
-__all__ = ["ClassStreams", "CreditLedger", "CreditLimits", "Egress", "PciePort", "SharedEgress",
-           "connect_egress", "connect_grants"]
+__all__ = ["ClassStreams", "CreditLedger", "CreditLimits", "Egress", "PcieEdge", "PciePort",
+           "SharedEgress", "connect_egress", "connect_grants"]

@@ -23,7 +23,9 @@ def mailbox_block(width):
             Field("up", 1, "rw", doc="The link shall be active. While it is not, what the proxy "
                   "sends is dropped, and so is what waits here, and a TLP of which a part is made "
                   "meanwhile."),
-            Field("active", 1, "ro", doc="It is; a TLP that was being sent is ended before.")),
+            Field("active", 1, "ro", doc="It is; a TLP that was being sent is ended before."),
+            Field("held", 1, "ro", doc="It cannot be: PERST#, or what was under way when it was "
+                  "last active is not all gone.")),
             "The link."),
         Register("send", (
             Field("dwords", 5, "rw", doc="Dwords of the beat, 1 to the number of lanes."),
@@ -69,6 +71,8 @@ class TlpMailbox(wiring.Component):
     Members
     -------
     port : In :class:`~dxpu.attach.PciePort`
+    hold : In(1)
+        The link must not be up; it goes down as if software had wanted it.
     bus : In :class:`~dxpu.csr.RegisterPort`
         Registers of :func:`mailbox_block`.
     """
@@ -77,22 +81,25 @@ class TlpMailbox(wiring.Component):
         self._width, self._depth = width, depth
         #: The register block (:class:`~dxpu.csr.Block`).
         self.block = mailbox_block(width)
-        super().__init__({"port": In(PciePort(width)), "bus": In(RegisterPort())})
+        super().__init__({
+            "port": In(PciePort(width)), "hold": In(1), "bus": In(RegisterPort())})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.file = file = RegisterFile(self.block)
         wiring.connect(m, wiring.flipped(self.bus), file.bus)
         up = Signal()
-        m.d.comb += [self.port.link_up.eq(up), file.link.active.eq(up)]
-        self._send(m, file, up)
+        wanted = Signal()
+        m.d.comb += [self.port.link_up.eq(up), file.link.active.eq(up),
+                     file.link.held.eq(self.hold), wanted.eq(file.link.up & ~self.hold)]
+        self._send(m, file, up, wanted)
         self._receive(m, file, up)
         return m
 
-    def _send(self, m, file, up):
+    def _send(self, m, file, up, wanted):
         m.submodules.sends = queue = PacketQueue(self._width, depth=self._depth, overflow="drop")
         first, made, spoilt = Signal(init=1), Signal(), Signal()
-        beat, wanted = queue.i.payload, file.link.up
+        beat = queue.i.payload
         m.d.comb += [
             queue.i.valid.eq(made),
             beat.data.eq(Cat(row.word.value for row in file.out)),

@@ -1,6 +1,8 @@
 """Control and status registers: described once as data, decoded, documented, counted."""
 
+from dxpu.csr.arbiter import RegisterArbiter
 from dxpu.csr.counters import CounterBank, counter_block
+from dxpu.csr.crossing import RegisterCrossing
 from dxpu.csr.description import (
     Access, AddressMap, Block, Field, Placed, Register, Rows, constants, word,
 )
@@ -11,5 +13,6 @@ from dxpu.csr.port import (
 )
 
 __all__ = ["Access", "AddressMap", "Block", "CounterBank", "Field", "Placed", "Register",
-           "RegisterFile", "RegisterMux", "RegisterPort", "RegisterRequest", "RegisterResponse",
-           "Rows", "connect_ports", "constants", "counter_block", "markdown", "word"]
+           "RegisterArbiter", "RegisterCrossing", "RegisterFile", "RegisterMux", "RegisterPort",
+           "RegisterRequest", "RegisterResponse", "Rows", "connect_ports", "constants",
+           "counter_block", "markdown", "word"]

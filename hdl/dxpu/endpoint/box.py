@@ -37,7 +37,7 @@ class BoxWithGpus(wiring.Component):
 
     Members
     -------
-    gmii, bus
+    gmii, links, bus
         As of the box proxy.
     """
 
@@ -50,12 +50,19 @@ class BoxWithGpus(wiring.Component):
         self.registers = self._proxy.registers
         #: What the proxy counts.
         self.pulses = self._proxy.pulses
-        super().__init__({"gmii": Out(GmiiSignature()).array(paths), "bus": In(RegisterPort())})
+        #: A good frame that the proxy has refused (:class:`~dxpu.fabric.types.Refused`).
+        self.refused = self._proxy.refused
+        super().__init__({
+            "gmii": Out(GmiiSignature()).array(paths),
+            "links": In(paths, init=(1 << paths) - 1),
+            "bus": In(RegisterPort()),
+        })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.proxy = proxy = self._proxy
         wiring.connect(m, wiring.flipped(self.bus), proxy.bus)
+        m.d.comb += proxy.links.eq(self.links)
         for outer, inner in zip(self.gmii, proxy.gmii, strict=True):
             wiring.connect(m, wiring.flipped(outer), inner)
         for n, gpu in enumerate(self._gpus):

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In
 from ..attach import PciePort
 from ..stream import connect
 from ..tlp.types import TlpClass
+from ..widths import Widen
 from .completer import Completer
 from .config_map import GpuIdentity
 from .config_space import EndpointConfig
@@ -24,7 +25,6 @@ from .reads import Reads
 from .registers import Registers
 from .sender import Sender
 from .types import Errors
-from .widths import Widen
 
 __all__ = ["SoftGpu"]
 

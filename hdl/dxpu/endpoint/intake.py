@@ -11,7 +11,7 @@ from ..queue import PacketQueue, Queue
 from ..stream import PacketSignature, connect
 from ..tlp.parser import Parser
 from ..tlp.types import TlpClass, TlpInfo
-from .widths import Narrow
+from ..widths import Narrow
 
 __all__ = ["Intake"]
 

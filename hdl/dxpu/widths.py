@@ -1,10 +1,10 @@
-"""Between the width of the port and the 32 bits that the endpoint works with."""
+"""Between packets of any width and packets of 32 bits."""
 
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketLayout, PacketSignature
+from .stream import PacketLayout, PacketSignature
 
 __all__ = ["Narrow", "Widen"]
 

@@ -1,0 +1,132 @@
+"""Where a data link layer with a clock of its own is attached to a proxy.
+
+Ref: PCIe Base 5.0, 2.9.1 (a link that goes down), 6.6.1 (reset); CEM 5.0, 2.2 (PERST#)
+"""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.lib.wiring import In, Out
+
+from ..cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
+from ..stream import check_width, connect
+from .edge_far import Far
+from .edge_near import CLASSES, Grant, Near
+from .port import PciePort
+
+__all__ = ["PcieEdge"]
+
+
+class PcieEdge(wiring.Component):
+    """A proxy's PCIe port, brought into the clock domain of a data link layer (DLL).
+
+    Near is the proxy, in ``sync``; far is the DLL, in ``domain``. TLPs keep their order in each
+    stream, and no other passes a posted request; and they are never cut: one that has begun to pass
+    ends, if not as it should, with ``discard``.
+
+    The link is up from when the DLL raises ``link.link_up`` until it lowers it. It may raise it
+    while ``ready`` is 1, which it is no sooner than ``settle`` cycles after the last time the link
+    was down, and not before everything of that time has left both sides. While ``reset`` is 1 it
+    must lower it as soon as it can, and still takes what is on ``link.tx``. What was under way when
+    the link goes down:
+
+    - TLPs that the DLL has passed whole reach the proxy, which drops them, so that their credits
+      come back. One that it has begun gets an end with ``discard``; its rest must not come.
+    - TLPs of the proxy that have begun to pass are passed whole, and taken by the DLL, which drops
+      them. All others are dropped here, whole.
+
+    PERST# takes the link down for the proxy even if the clock of the DLL stands still. Credits are
+    running totals since the reset of both domains, whatever the link does. They arrive late, never
+    early.
+
+    Both domains have to be reset together, by one asynchronous cause. Latency of a beat: one cycle
+    of its domain, three to four of the other, and with 32 bits on the far side one more of ``sync``
+    from there. Throughput: one beat per cycle of the slower domain; at a far width of 32 bits also
+    one dword per cycle of ``sync``.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat of ``port``.
+    link_width : int
+        Of ``link``: the same, or 32.
+    settle : int
+        Cycles of ``sync`` for which the link is down at least; 64 us for a
+        :class:`~dxpu.proxy.host.HostProxy`.
+    domain : str
+        Clock domain of the DLL.
+
+    Members
+    -------
+    port : In :class:`PciePort`
+        The proxy's. ``rx`` may end a TLP, or bring whole ones, after ``link_up`` has fallen.
+    link : Out :class:`PciePort`
+        The DLL's, in ``domain``.
+    reset : Out(1)
+        In ``domain``: the link must go down, and stay so.
+    ready : Out(1)
+        In ``domain``: ``link.link_up`` may be 1.
+    perst : In(1)
+        Asynchronous: PERST# is asserted. Less than two cycles of a domain may be missed.
+    perst_seen : Out(1)
+        The same in ``sync``.
+    stat_dropped : Out(3)
+        Pulses: a TLP of the proxy, posted, non-posted or completion, was dropped as the link was
+        down.
+    """
+
+    #: Beats of each queue: those of a distributed RAM.
+    DEPTH = 16
+
+    def __init__(self, width, *, link_width, settle, domain="pcie"):
+        if link_width not in (32, check_width(width)):
+            raise ValueError(f"link_width must be 32 or {width}, not {link_width!r}")
+        if not isinstance(settle, int) or settle < 32:
+            raise ValueError(f"settle must be an integer of at least 32, not {settle!r}")
+        self._width, self._link_width = width, link_width
+        self._settle, self._domain = settle, domain
+        super().__init__({
+            "port": In(PciePort(width)),
+            "link": Out(PciePort(link_width)),
+            "reset": Out(1),
+            "ready": Out(1),
+            "perst": In(1),
+            "perst_seen": Out(1),
+            "stat_dropped": Out(3),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        queues = {"i_domain": "sync", "o_domain": self._domain}
+        m.submodules.near = near = Near(self._width, self._link_width, self._settle)
+        m.submodules.far = far = DomainRenamer(self._domain)(Far(self._link_width))
+
+        m.submodules.rx = rx = AsyncPacketQueue(
+            self._link_width, depth=self.DEPTH, i_domain=self._domain, o_domain="sync")
+        connect(m, far.rx, rx.i)
+        connect(m, rx.o, near.rx)
+        for name in CLASSES:
+            m.submodules[f"tx_{name}"] = tx = AsyncPacketQueue(
+                self._link_width, depth=self.DEPTH, **queues)
+            connect(m, getattr(near, f"tx_{name}"), tx.i)
+            connect(m, tx.o, getattr(far, f"tx_{name}"))
+        m.submodules.credits = credits = AsyncQueue(Grant, depth=4, **queues)
+        connect(m, near.grant, credits.i)
+        connect(m, credits.o, far.grant)
+
+        m.submodules.taken = taken = EventCrossing(
+            i_domain=self._domain, o_domain="sync", bits=Near.WAY_BITS)
+        m.d.comb += [taken.i.eq(far.taken), near.taken.eq(taken.o)]
+        m.submodules.live = FFSynchronizer(far.live, near.live)
+        m.submodules.near_perst = FFSynchronizer(self.perst, near.perst)
+        m.submodules.far_perst = FFSynchronizer(self.perst, far.perst, o_domain=self._domain)
+        m.submodules.held = FFSynchronizer(near.held, far.held, o_domain=self._domain, init=1)
+        m.submodules.lost = FFSynchronizer(near.lost, far.lost, o_domain=self._domain)
+
+        wiring.connect(m, wiring.flipped(self.port), near.port)
+        wiring.connect(m, far.link, wiring.flipped(self.link))
+        m.d.comb += [
+            self.perst_seen.eq(near.perst), self.stat_dropped.eq(near.stat_dropped),
+            self.reset.eq(far.reset), self.ready.eq(far.ready),
+        ]
+        return m

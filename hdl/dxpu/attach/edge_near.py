@@ -1,0 +1,188 @@
+"""The half of a :class:`~.edge.PcieEdge` on the proxy's side."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..stream import PacketSignature, connect
+from ..widths import Narrow, Widen
+from .ingress import CreditLimits
+from .port import PciePort
+
+__all__ = ["CLASSES", "Grant", "Near"]
+
+#: Of TLPs, in the order of their numbers here.
+CLASSES = ("p", "np", "cpl")
+
+
+class Grant(data.Struct):
+    """Limits of the class of that number."""
+
+    number: 2
+    limits: CreditLimits
+
+
+class Near(wiring.Component):
+    """Lets TLPs pass while the link is up, and ends its life.
+
+    A life ends when the DLL says so or PERST# comes. ``held`` is then 1 until the DLL has said so,
+    and for ``settle`` cycles on end nothing came from it and nothing was left that had begun to
+    pass. The limits of the three classes are sent in turn, all the time.
+
+    A non-posted request or a completion begins to pass when all posted requests that had passed
+    before it was offered were taken by the DLL, some 10 cycles later: its queue may be faster than
+    theirs. Those wait for nothing.
+
+    Parameters
+    ----------
+    width, link_width, settle
+        As of :class:`~.edge.PcieEdge`.
+
+    Members
+    -------
+    port, stat_dropped
+        As of the edge.
+    live : In(1)
+        The link is up, as the DLL says.
+    taken : In(1)
+        Pulse: the DLL has taken a posted request.
+    perst : In(1)
+    held : Out(1)
+        A life goes on or is not over: another cannot begin. A register.
+    lost : Out(1)
+        The DLL has to take the link down. A register.
+    rx : In packet stream
+        From the DLL.
+    tx_p, tx_np, tx_cpl : Out packet streams
+        To the DLL.
+    grant : Out stream of :class:`Grant`
+    """
+
+    #: Of the number of posted requests on their way: more than the queue has beats.
+    WAY_BITS = 6
+
+    def __init__(self, width, link_width, settle):
+        super().__init__({
+            "port": In(PciePort(width)),
+            "live": In(1),
+            "taken": In(1),
+            "perst": In(1),
+            "held": Out(1, init=1),
+            "lost": Out(1),
+            "rx": In(PacketSignature(link_width)),
+            **{f"tx_{name}": Out(PacketSignature(link_width)) for name in CLASSES},
+            "grant": Out(stream.Signature(Grant)),
+            "stat_dropped": Out(3),
+        })
+        self._width, self._link_width = width, link_width
+        self._settle = settle
+
+    def elaborate(self, platform):
+        m = Module()
+        up, idle, down = Signal(), Signal(), Signal()
+        m.d.comb += self.port.link_up.eq(up)
+        busy = [self._receive(m, idle)]
+
+        # Posted requests on their way, and how many of them the head of another class waits for.
+        way, passed = Signal(self.WAY_BITS), Signal()
+        taken = Signal()
+        m.d.comb += taken.eq(self.taken & (way != 0))
+        m.d.sync += way.eq(way + passed - taken)
+        for n, name in enumerate(CLASSES):
+            new, may = Signal(name=f"{name}_new"), Signal(name=f"{name}_may", init=1)
+            kept, ended = self._send(m, name, up, new, may)
+            busy.append(kept)
+            m.d.comb += self.stat_dropped[n].eq(ended & ~kept)
+            if name == "p":
+                m.d.comb += [passed.eq(ended & kept), may.eq(1)]
+                continue
+            left, older = Signal(self.WAY_BITS), Signal(self.WAY_BITS)
+            m.d.comb += [older.eq(Mux(new, way + passed, left)), may.eq(older == 0)]
+            m.d.sync += left.eq(older - (taken & (older != 0)))
+        self._grant(m)
+
+        count = Signal(range(self._settle))
+        m.d.sync += self.lost.eq(down & self.live)
+        with m.FSM(init="Down"):
+            with m.State("Down"):
+                m.d.comb += down.eq(1)
+                m.d.sync += count.eq(count + 1)
+                with m.If(self.live | self.perst | Cat(busy).any()):
+                    m.d.sync += count.eq(0)
+                with m.Elif(count == self._settle - 1):
+                    m.d.sync += [count.eq(0), self.held.eq(0)]
+                    m.next = "Idle"
+            with m.State("Idle"):
+                m.d.comb += idle.eq(1)
+                with m.If(self.live):
+                    m.d.sync += self.held.eq(1)
+                    with m.If(self.perst):
+                        m.next = "Down"
+                    with m.Else():
+                        m.next = "Up"
+            with m.State("Up"):
+                m.d.comb += up.eq(1)
+                with m.If(~self.live | self.perst):
+                    m.next = "Down"
+        return m
+
+    def _receive(self, m, idle):
+        """What comes while idle is of the next life, and waits for it. Returns whether something
+        is on its way."""
+        passed = PacketSignature(self._link_width).create()
+        within, busy = Signal(), Signal()
+        m.d.comb += [
+            passed.payload.eq(self.rx.payload),
+            passed.valid.eq(self.rx.valid & ~idle),
+            self.rx.ready.eq(passed.ready & ~idle),
+        ]
+        with m.If(passed.valid & passed.ready):
+            m.d.sync += within.eq(~passed.payload.last)
+        out = wiring.flipped(self.port).rx
+        m.d.comb += busy.eq(within | passed.valid | out.valid)
+        if self._link_width == self._width:
+            connect(m, passed, out)
+        else:
+            m.submodules.widen = widen = Widen(self._width)
+            connect(m, passed, widen.i)
+            connect(m, widen.o, out)
+        return busy
+
+    def _send(self, m, name, up, new, may):
+        """A TLP that is offered while the link is up passes, as soon as it ``may``; others are
+        dropped, whole. ``new`` is 1 in the cycle in which one is offered.
+
+        Returns whether there is one that passes, and whether one is taken to its end."""
+        source, out = getattr(self.port, f"tx_{name}"), getattr(self, f"tx_{name}")
+        if self._link_width == self._width:
+            sink = wiring.flipped(out)
+        else:
+            m.submodules[f"narrow_{name}"] = narrow = Narrow(self._width)
+            connect(m, narrow.o, out)
+            sink = narrow.i
+        # It is decided when it is offered, not when its first beat is taken.
+        within, decided, keep, ended = (Signal(name=f"{name}_{what}") for what in (
+            "within", "decided", "keep", "ended"))
+        m.d.comb += [
+            new.eq(source.valid & ~within),
+            keep.eq(Mux(within, decided, up & source.valid)),
+            sink.payload.eq(source.payload),
+            sink.valid.eq(source.valid & keep & may),
+            source.ready.eq(Mux(keep, sink.ready & may, 1)),
+            ended.eq(source.valid & source.ready & source.payload.last),
+        ]
+        with m.If(source.valid):
+            m.d.sync += [within.eq(~ended), decided.eq(keep)]
+        return keep, ended
+
+    def _grant(self, m):
+        number = Signal(range(len(CLASSES)))
+        # They may rise while they wait: the queue takes them as they are then.
+        limits = Array(Value.cast(getattr(self.port, f"rx_{name}")) for name in CLASSES)
+        m.d.comb += [
+            self.grant.payload.number.eq(number),
+            self.grant.payload.limits.eq(limits[number]),
+            self.grant.valid.eq(1),
+        ]
+        with m.If(self.grant.ready):
+            m.d.sync += number.eq(Mux(number == len(CLASSES) - 1, 0, number + 1))

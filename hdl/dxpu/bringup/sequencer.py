@@ -1,0 +1,231 @@
+"""Writes the registers of a box as a console would, for one host."""
+
+from dataclasses import dataclass
+
+from amaranth import *
+from amaranth.lib import enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..csr import AddressMap, RegisterPort
+from ..fabric.format import NODE_UNASSIGNED
+from ..fabric.types import Mode
+from ..mapping.types import CommitCode
+from .listener import Greeted
+
+__all__ = ["SetUpSequencer", "StandAloneState", "Waits"]
+
+
+class StandAloneState(enum.Enum, shape=3):
+    """How far the set-up is."""
+
+    #: Not wanted.
+    OFF = 0
+    #: Waits for a HELLO.
+    LISTENS = 1
+    #: Writes registers.
+    WRITES = 2
+    #: All slots are bound to the host.
+    BOUND = 3
+    #: A register was not there, or a commit was refused (`table.result`).
+    FAILED = 4
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Values of ``control.retry``, ``control.hello`` and ``control.quiet``, in units of 64 cycles.
+
+    Raises
+    ------
+    ValueError
+        If one is 0 or does not fit its register.
+    """
+
+    retry: int
+    hello: int
+    quiet: int
+
+    def __post_init__(self):
+        for name, bits in (("retry", 16), ("hello", 16), ("quiet", 20)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not 0 < value < 1 << bits:
+                raise ValueError(f"{name} must be 1 to {(1 << bits) - 1} units of 64 cycles, "
+                                 f"not {value!r}")
+
+    @classmethod
+    def for_pc(cls, hz, *, faster=1):
+        """Those for a host that is a PC: 20 ms, 20 ms, 100 ms (docs/host.md, "The box's timers";
+        docs/architecture.md, "Sessions").
+
+        Parameters
+        ----------
+        hz : number
+            Frequency of the core.
+        faster : number
+            What the times are divided by; for simulations.
+        """
+        return cls(*(max(1, -int(-seconds * hz // (64 * faster))) for seconds in (
+            20e-3, 20e-3, 100e-3)))
+
+
+class SetUpSequencer(wiring.Component):
+    """Binds all slots of a box to the first host that is heard, by writing the proxy's registers.
+
+    When a HELLO is heard and ``control.node`` is still 0xFFF, it writes: node number, the host as
+    peer 0, the waits, boot counter, the session's mode (the peer opens it), all slots present, and
+    for each slot a commit to that host, stream and path. If ``control.node`` is another number,
+    somebody else has set the box up, or does so now: nothing is written, and nothing ever undone.
+
+    ``again`` undoes what was set up (rows released, peer not valid, mode 0, no node number), after
+    which the next host may come. The first bindings have generation 1, each further one the next,
+    as rows want it.
+
+    A set-up takes 8 writes, and 5 accesses for each slot: some ten cycles each. It is wrong to
+    write the same registers at the same time by the console.
+
+    Parameters
+    ----------
+    map : :class:`~dxpu.csr.AddressMap`
+        Registers of the box proxy.
+    slots, streams : int
+        That it has.
+    waits : :class:`Waits`
+
+    Members
+    -------
+    bus : Out :class:`~dxpu.csr.RegisterPort`
+    enable : 1
+        HELLOs count. What is set up stays when this falls.
+    again : 1
+        Strobe: undo. One that comes while registers are being written acts after that.
+    heard, who : 1, :class:`~.listener.Greeted`
+        Of the :class:`~.listener.HelloListener`.
+    boot, boot_take : 16, 1
+        Of the :class:`~.boot.BootCounter`.
+    state : :class:`StandAloneState`
+    host : 12
+        Node of the host that the slots are, or were, bound to; 0: there was none.
+    """
+
+    def __init__(self, map: AddressMap, *, slots, streams, waits: Waits):
+        self._map, self._slots, self._streams, self._waits = map, slots, streams, waits
+        super().__init__({
+            "bus": Out(RegisterPort()), "enable": In(1), "again": In(1),
+            "heard": In(1), "who": In(Greeted), "boot": In(16), "boot_take": Out(1),
+            "state": Out(StandAloneState), "host": Out(12),
+        })
+        self._who, self._generation, self._row = Signal(Greeted), Signal(16, init=1), Signal(6)
+        self._binds = Signal()  # not: undoes
+
+    def _value(self, path, **values):
+        """A register's value from those of some fields."""
+        register, word = self._map.find(path)[0].register, Const(0, 32)
+        fields = {f.name: f for f in register.fields}
+        for name, value in values.items():
+            f = fields[name]
+            word |= (Value.cast(value) & (1 << f.width) - 1) << f.offset
+        return word[:32]
+
+    def _program(self):
+        """What is written: path of each register, value; how many are the same for all slots."""
+        who, binds, waits = self._who, self._binds, self._waits
+        operation = Cat(binds, self._row, self._generation)
+        once = {
+            "control.node": {"number": Mux(binds, who.node, NODE_UNASSIGNED)},
+            "control.peer[0].node": {"number": who.host, "valid": binds},
+            "control.retry": {"wait": waits.retry},
+            "control.hello": {"wait": waits.hello},
+            "control.quiet": {"time": waits.quiet},
+            "control.boot": {"counter": self.boot},
+            "control.session[0].mode": {"opener": Mux(binds, Mode.ANSWERS, Mode.REGISTERS)},
+            "control.present": {"slots": (1 << self._slots) - 1},
+        }
+        each = {
+            "table.operation_id": {"value": operation},
+            "table.target": {"node": who.host, "stream": who.stream},
+            "table.paths": {"mask": Const(1, 16) << who.path},
+            "table.commit": {"generation": self._generation, "row": self._row, "used": binds},
+        }
+        words = [(path, self._value(path, **values)) for path, values in {**once, **each}.items()]
+        return words, len(once)
+
+    def _address(self, path):
+        """Where a register is; that of the host's session, if it is one's."""
+        address = self._map.address(path)
+        if not path.startswith("control.session[0]") or self._streams == 1:
+            return address
+        stride = self._map.address("control.session[1].mode") - self._map.address(
+            "control.session[0].mode")
+        return address + self._who.stream * stride
+
+    def elaborate(self, platform):
+        m = Module()
+        bus, request = self.bus, self.bus.request.p
+        program, common = self._program()
+        # Behind the program the result of the commit is read.
+        step = Signal(range(len(program) + 1))
+        asks, bound, failed, undo = Signal(), Signal(), Signal(), Signal()
+        answer, judged = self.bus.response.p, Signal()
+        code = answer.data[:len(Value.cast(CommitCode.DONE))]
+        m.d.comb += [
+            judged.eq(step == len(program)),
+            request.write.eq(~asks & ~judged),
+        ]
+        with m.If(asks):
+            m.d.comb += request.address.eq(self._address("control.node"))
+        with m.Else(), m.Switch(step):
+            for n, (path, value) in enumerate(program):
+                with m.Case(n):
+                    m.d.comb += [request.address.eq(self._address(path)), request.data.eq(value)]
+            with m.Default():
+                m.d.comb += request.address.eq(self._address("table.result"))
+        with m.If(self.again):
+            m.d.sync += undo.eq(1)
+
+        with m.FSM() as fsm:
+            with m.State("Idle"):
+                m.d.sync += [step.eq(0), self._row.eq(0)]
+                with m.If(undo):
+                    m.d.sync += undo.eq(0)
+                    with m.If(bound | failed):
+                        m.d.sync += [self._binds.eq(0), failed.eq(0)]
+                        m.next = "Request"
+                with m.Elif(self.enable & self.heard & ~bound & ~failed):
+                    m.d.sync += [self._who.eq(self.who), asks.eq(1)]
+                    m.next = "Request"
+            with m.State("Request"):
+                m.d.comb += bus.request.valid.eq(1)
+                with m.If(bus.request.ready):
+                    m.next = "Answer"
+            with m.State("Answer"):
+                m.d.comb += bus.response.ready.eq(1)
+                with m.If(bus.response.valid):
+                    m.next = "Request"
+                    m.d.sync += asks.eq(0)
+                    with m.If(asks):
+                        # Somebody has set it up, or may go on.
+                        with m.If(answer.error | (answer.data[:12] != NODE_UNASSIGNED)):
+                            m.next = "Idle"
+                        with m.Else():
+                            m.d.comb += self.boot_take.eq(1)
+                            m.d.sync += [self._binds.eq(1), self.host.eq(self._who.host)]
+                    with m.Elif(answer.error | judged & (code != CommitCode.DONE.value)):
+                        m.d.sync += [failed.eq(1), bound.eq(0)]
+                        m.next = "Idle"
+                    with m.Elif(~judged):
+                        m.d.sync += step.eq(step + 1)
+                    with m.Elif(self._row != self._slots - 1):
+                        m.d.sync += [self._row.eq(self._row + 1), step.eq(common)]
+                    with m.Else():
+                        m.d.sync += [bound.eq(self._binds),
+                                     self._generation.eq(self._generation + ~self._binds)]
+                        m.next = "Idle"
+
+        with m.If(~fsm.ongoing("Idle") & ~asks):
+            m.d.comb += self.state.eq(StandAloneState.WRITES)
+        with m.Elif(failed):
+            m.d.comb += self.state.eq(StandAloneState.FAILED)
+        with m.Elif(bound):
+            m.d.comb += self.state.eq(StandAloneState.BOUND)
+        with m.Elif(self.enable):
+            m.d.comb += self.state.eq(StandAloneState.LISTENS)
+        return m

@@ -1,0 +1,58 @@
+"""A register port in another clock domain."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.cdc import AsyncQueue
+from dxpu.csr.port import RegisterPort, RegisterRequest, RegisterResponse
+from dxpu.stream import connect
+
+__all__ = ["RegisterCrossing"]
+
+
+class RegisterCrossing(wiring.Component):
+    """Hands requests of ``sync`` to a register port in another clock domain, one at a time.
+
+    Both domains have to be reset together. While the clock of the other stands still a request is
+    not answered. Adds one cycle of each domain and three to four of the other, each way.
+
+    Parameters
+    ----------
+    domain : str
+        Clock domain of ``far``.
+
+    Members
+    -------
+    bus : In :class:`~dxpu.csr.RegisterPort`
+    far : Out :class:`~dxpu.csr.RegisterPort`
+    """
+
+    bus: In(RegisterPort())
+    far: Out(RegisterPort())
+
+    def __init__(self, *, domain):
+        super().__init__()
+        self._domain = domain
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.there = there = AsyncQueue(
+            RegisterRequest, depth=4, i_domain="sync", o_domain=self._domain)
+        m.submodules.back = back = AsyncQueue(
+            RegisterResponse, depth=4, i_domain=self._domain, o_domain="sync")
+        connect(m, there.o, self.far.request)
+        connect(m, wiring.flipped(self.far).response, back.i)
+        connect(m, back.o, wiring.flipped(self.bus).response)
+
+        request, response, busy = self.bus.request, self.bus.response, Signal()
+        m.d.comb += [
+            there.i.payload.eq(request.payload),
+            there.i.valid.eq(request.valid & ~busy),
+            request.ready.eq(there.i.ready & ~busy),
+        ]
+        with m.If(request.valid & request.ready):
+            m.d.sync += busy.eq(1)
+        with m.Elif(response.valid & response.ready):
+            m.d.sync += busy.eq(0)
+        return m
