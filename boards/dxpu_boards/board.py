@@ -46,9 +46,14 @@ class Board:
         ``host``, ``box``: the shape that is built if the user says nothing else.
     pcie : str
         Where PCIe is, or empty.
+    pcie_clock : Clock, optional
+        Domain of a PCIe data link layer above a host; for boards with a resource ``perst``. The PLL
+        makes it as long as no SERDES does.
     loader : tuple of str
         Options for openFPGALoader that name the board or its cable; empty if the cable is the
         user's own.
+    boot_loader : bool
+        The flash begins with a boot loader that a bitstream from address 0 would overwrite.
     notes : tuple of str
         What is not there, not confirmed or does not fit; a line each.
     pll : Family
@@ -61,7 +66,9 @@ class Board:
     paths: tuple[int, ...]
     roles: Mapping[str, Shape]
     pcie: str = ""
+    pcie_clock: Clock | None = None
     loader: tuple[str, ...] = ()
+    boot_loader: bool = False
     notes: tuple[str, ...] = ()
     pll: Family = ECP5
 
@@ -72,6 +79,16 @@ class Board:
         if self.is_open:
             return f"{part.device}-{part.speed}{part.package}"
         return f"{part.device}{part.package}-{part.speed}"
+
+    @property
+    def core_mhz(self) -> float:
+        """Clock of the core."""
+        return next(clock.mhz for clock in self.clocks if clock.domain == "sync")
+
+    @property
+    def has_console(self) -> bool:
+        """Whether there is a UART, so that somebody can write registers."""
+        return any(resource.name == "uart" for resource in self.platform.resources)
 
     @property
     def is_open(self) -> bool:

@@ -1,7 +1,7 @@
 """From a board and a design to a bitstream and a report, or to files for the vendor's tools.
 
 The platform only gives pins, constraints and Verilog; the rest is ours (:mod:`dxpu_boards.ecp5`),
-since what it does other than `synth_ecp5` decides whether a proxy fits.
+as crossings are looked at in the middle of it.
 """
 
 import warnings
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from . import ecp5, report
 from .board import Board, Shape
+from .identity import Identity
 
 __all__ = ["BuildFailed", "build", "prepare", "write_sources"]
 
@@ -23,7 +24,8 @@ STAGES = {"Info: Creating initial": "placement", "Info: Routing globals": "routi
 
 
 def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progress,
-          seed: int = 1, goal: str = "speed") -> report.BuildReport:
+          seed: int = 1, goal: str = "speed",
+          identity: Identity = Identity()) -> report.BuildReport:
     """Build ``design`` for a board of which all tools are open; minutes for a proxy.
 
     Leaves in ``folder``: ``BOARD-ROLE.bit`` (for flash and part), ``.svf`` (JTAG vectors), the
@@ -36,6 +38,8 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         For the board's platform, with all its clocks.
     goal : str
         Of :func:`~dxpu_boards.ecp5.synthesize`.
+    identity : Identity
+        That of ``design``, for the reports.
     progress
         Has ``step(name)``, ``update(detail)``, ``refresh()`` and ``done(failed=False)``.
 
@@ -71,7 +75,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
                              board.platform.speed, seed=seed,
                              heard=lambda line: _follow(line, progress))
         result = report.BuildReport(board.name, role, board.part, seed, goal, asdict(shape),
-                                    crossings=crossings)
+                                    identity, crossings=crossings)
         report.read(result, folder, netlist, clocks, {c.domain: c.margin for c in board.clocks})
         result.write(folder)
         if result.failures:

@@ -18,5 +18,6 @@ BOARD = Board(
     paths=(0,),
     roles={"host": Shape(), "box": Shape()},
     pcie="four lanes at the SYZYGY-TXR connector (an adapter is needed)",
+    boot_loader=True,
     notes=("no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)",),
 )

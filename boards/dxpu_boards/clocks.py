@@ -88,9 +88,9 @@ class Clocks(wiring.Component):
 
     Requests the platform's default clock and, if it has one, its default reset (a button). The
     top has to define the domains: ``m.domains += clocks.domains()``. All are in reset until the
-    PLL has locked, when the lock is lost, and while the button is pressed (:class:`Resets`); the
-    clocks run on meanwhile. Each clock has a constraint: for ECP5 here, for 7 series the tool
-    derives it from that of the oscillator.
+    PLL has locked, when the lock is lost, while the button is pressed, and by ``cause``
+    (:class:`Resets`); the clocks run on meanwhile. Each clock has a constraint: for ECP5 here, for
+    7 series the tool derives it from that of the oscillator.
 
     Parameters
     ----------
@@ -100,12 +100,15 @@ class Clocks(wiring.Component):
 
     Members
     -------
+    cause : In(1)
+        Asynchronous: resets everything, as the button does.
     locked : Out(1)
         Asynchronous.
     reset : Out(1)
         As of :class:`Resets`.
     """
 
+    cause: In(1)
     locked: Out(1)
     reset: Out(1)
 
@@ -115,13 +118,12 @@ class Clocks(wiring.Component):
         self._family = family
 
     def domains(self) -> list[ClockDomain]:
-        """New domains, one for each clock, for the module that uses them."""
-        return [ClockDomain(clock.domain) for clock in self._clocks]
+        """New domains, one for each clock and ``oscillator``, for the module that uses them."""
+        return [ClockDomain(name) for name in (*(c.domain for c in self._clocks), "oscillator")]
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.pin = pin = io.Buffer("i", platform.request(platform.default_clk, dir="-"))
-        m.domains += ClockDomain("oscillator")
         m.d.comb += ClockSignal("oscillator").eq(pin.i)
 
         settings = plan(self._family, platform.default_clk_frequency / 1e6, self._clocks)
@@ -141,7 +143,8 @@ class Clocks(wiring.Component):
             m.submodules.button = button
             pressed = button.i
         m.submodules.resets = resets = Resets([clock.domain for clock in self._clocks])
-        m.d.comb += [resets.cause.eq(~self.locked | pressed), self.reset.eq(resets.reset)]
+        m.d.comb += [resets.cause.eq(~self.locked | pressed | self.cause),
+                     self.reset.eq(resets.reset)]
         return m
 
 

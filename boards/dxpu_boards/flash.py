@@ -16,7 +16,8 @@ class FlashFailed(RuntimeError):
     """The bitstream is not in the board; one line."""
 
 
-def command(board: Board, file: Path, *, cable: str | None = None, volatile: bool = False):
+def command(board: Board, file: Path, *, cable: str | None = None, volatile: bool = False,
+            overwrite: bool = False):
     """What is run, as a list.
 
     Parameters
@@ -25,15 +26,21 @@ def command(board: Board, file: Path, *, cable: str | None = None, volatile: boo
         openFPGALoader's name of a cable, instead of the board's own.
     volatile : bool
         Into the part itself instead of its flash.
+    overwrite : bool
+        Into the flash although that begins with a boot loader.
 
     Raises
     ------
     FlashFailed
-        If the board has no cable of its own and none is given.
+        If the board has no cable of its own and none is given, or its boot loader would be lost.
     """
     options = ("--cable", cable) if cable else board.loader
     if not options:
         raise FlashFailed(f"{board.name} has no cable of its own; name yours, as {LOADER} calls it")
+    if board.boot_loader and not (volatile or overwrite):
+        raise FlashFailed(f"the flash of {board.name} begins with its boot loader, which this "
+                          "would overwrite; give --volatile, use the boot loader (docs/boards.md), "
+                          "or give --overwrite-boot-loader")
     return [LOADER, *options, *([] if volatile else ["--write-flash"]), str(file)]
 
 

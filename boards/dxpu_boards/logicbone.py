@@ -17,6 +17,7 @@ BOARD = Board(
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
     roles={"host": Shape(slots=4, peers=4, streams=1), "box": Shape(slots=2, peers=4, streams=1)},
+    boot_loader=True,
     notes=("no PCIe connector; two SERDES lanes (`serdes`) without a reference clock upstream",
            "no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)"),
 )

@@ -1,19 +1,22 @@
 """Registers of a board, beside those of its proxy: who it is, its Ethernet ports, its events."""
 
-from importlib.metadata import PackageNotFoundError, version
 from zlib import crc32
 
+from dxpu.bringup import StandAloneState
 from dxpu.console import EventRing
-from dxpu.console.tlp_mailbox import mailbox_block
 from dxpu.csr import AddressMap, Block, Field, Register, Rows
 from dxpu.ethernet.phy import PhyState
+from dxpu.fabric.format import NODE_UNASSIGNED
 
-__all__ = ["BASES", "IDENTITY", "PULSES", "board_block", "event_kinds", "map_of"]
+from .identity import Goal, Identity, release
+from .pcie import upstream_blocks
+
+__all__ = ["BASES", "IDENTITY", "PULSES", "board_block", "event_kinds", "map_of", "stand_alone"]
 
 #: Value of the register ``board.identity``: "DXPB".
 IDENTITY = 0x44585042
 #: Where the blocks of a board are; its proxy's begin at 0.
-BASES = {"board": 0x8000, "events": 0x9000, "tlp": 0xA000}
+BASES = {"board": 0x8000, "events": 0x9000, "tlp": 0xA000, "pcie": 0xB000}
 #: Counters of a proxy whose pulses are events.
 PULSES = ("fabric_session_opened", "fabric_session_lost", "fabric_retry_failed",
           "binding_refused", "table_committed")
@@ -25,16 +28,21 @@ def event_kinds(paths, counters):
             *(name for name in PULSES if name in counters), "line_refused"]
 
 
-def release():
-    """Version of this package as three numbers; zeros if it is not installed."""
-    try:
-        return tuple(int(n) for n in version("dxpu").split(".")[:3])
-    except (PackageNotFoundError, ValueError):
-        return 0, 0, 0
+def stand_alone(enable=False, node=NODE_UNASSIGNED):
+    """The register of the stand-alone mode, with the values that it has after a reset."""
+    return Register("standalone", (
+        Field("enable", 1, "rw", reset=int(enable), doc="The first host that says HELLO gets all "
+              "slots, if nobody has set `control.node`. Any write of this register undoes that "
+              "first, and then the next host may come; generations of rows go up by one."),
+        Field("state", 3, "ro", offset=4, values=StandAloneState, doc="How far it is."),
+        Field("node", 12, "rw", offset=8, reset=node, doc="Node number that HELLOs must be for; "
+              "0xFFF: any, and the first one's becomes the box's."),
+        Field("host", 12, "ro", doc="Node of the host that came last; 0: none since reset.")),
+        "Stand-alone mode of a box.", address=0x3C)
 
 
-def board_block(name, *, paths):
-    """Registers of the board of that name itself."""
+def board_block(name, *, paths, identity=Identity(), extra=()):
+    """Registers of the board of that name itself, and those that not all of its roles have."""
     major, minor, patch = release()
     return Block("board", (
         Register("identity", (Field("value", 32, "const", reset=IDENTITY, doc='"DXPB".'),),
@@ -47,6 +55,21 @@ def board_block(name, *, paths):
         Register("uptime", (Field("seconds", 32, "ro", doc="Seconds since reset."),), "Time."),
         Register("restart", (Field("phys", paths, "pulse", doc="Bit n: bring up the PHY of path n "
                  "again, from its reset."),), "PHYs."),
+        Register("commit", (Field("value", 32, "const", reset=identity.commit, doc="First 32 bits "
+                 "of the commit in git; 0: not known."),), "Sources of the bitstream."),
+        Register("build", (
+            Field("dirty", 1, "const", reset=int(identity.dirty), doc="The sources were not those "
+                  "of the commit."),
+            Field("goal", 2, "const", offset=4, reset=int(identity.goal), values=Goal, doc="What "
+                  "synthesis was to save.")), "How the bitstream was made."),
+        Register("seed", (Field("value", 32, "const", reset=identity.seed, doc="Of placing."),),
+                 "How the bitstream was made."),
+        Register("watchdog", (
+            Field("enable", 1, "rw", reset=1, doc="Reset the board if its core does not answer for "
+                  "2 s."),
+            Field("last", 1, "ro", doc="The last reset was the watchdog's."),
+            Field("count", 8, "ro", offset=8, doc="Resets by the watchdog since power-on; stays at "
+                  "255.")), "What resets the board if its core is dead."),
         Rows("path", paths, (
             Register("state", (
                 Field("link", 1, "ro", doc="The MAC may use the link: 1 Gb/s, full duplex."),
@@ -61,6 +84,7 @@ def board_block(name, *, paths):
             Register("phy", (Field("identifier", 32, "ro", doc="Its registers 2 (upper half) and "
                      "3."),), "Which PHY."),
         ), "Ethernet ports.", address=0x40),
+        *extra,
     ), "The board.")
 
 
@@ -75,9 +99,10 @@ def map_of(proxy, board, *, width):
     paths = len(board.paths)
     ring = EventRing(event_kinds(paths, [p.path for p in counters.placed]), unit=1,
                      unit_name="milliseconds")
-    blocks = {"board": board_block(board.name, paths=paths), "events": ring.block}
+    extra = () if proxy.registers.name == "host_proxy" else (stand_alone(),)
+    blocks = {"board": board_block(board.name, paths=paths, extra=extra), "events": ring.block}
     if proxy.registers.name == "host_proxy":
-        blocks["tlp"] = mailbox_block(width)
+        blocks |= upstream_blocks(board, width)
     return AddressMap("board", {**proxy.registers.blocks,
                                 **{name: (BASES[name], block) for name, block in blocks.items()}},
                       f"Registers of {board.title}.")

@@ -1,5 +1,7 @@
 """All boards, by name."""
 
+from zlib import crc32
+
 from . import (
     alinx_ax7325b,
     butterstick,
@@ -10,7 +12,7 @@ from . import (
     versa_ecp5_5g,
 )
 
-__all__ = ["BOARDS"]
+__all__ = ["BOARDS", "named"]
 
 #: In the order in which they are listed.
 BOARDS = {board.name: board for board in (
@@ -22,3 +24,8 @@ BOARDS = {board.name: board for board in (
     genesys_2.BOARD,
     alinx_ax7325b.BOARD,
 )}
+
+
+def named(crc: int):
+    """The :class:`~.board.Board` whose name has that CRC-32; ``None`` if there is none."""
+    return next((board for name, board in BOARDS.items() if crc32(name.encode()) == crc), None)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import crossings as cdc
 from .ecp5 import CONSTRAINTS, NETLIST, REPORT, RESOURCES
+from .identity import Identity, release
 
 __all__ = ["BuildReport", "ClockFigures", "LongestPath", "constraints", "crossings_of",
            "netlist_of", "read"]
@@ -58,6 +59,7 @@ class BuildReport:
     seed: int
     goal: str
     shape: dict
+    identity: Identity = Identity()
     clocks: list[ClockFigures] = field(default_factory=list)
     used: dict[str, tuple[int, int]] = field(default_factory=dict)
     crossings: list[cdc.Crossing] = field(default_factory=list)
@@ -77,6 +79,8 @@ class BuildReport:
         return {
             "board": self.board, "role": self.role, "part": self.part, "seed": self.seed,
             "goal": self.goal, "shape": self.shape, "met": not self.failures,
+            "version": ".".join(map(str, release())), "dirty": self.identity.dirty,
+            "commit": f"{self.identity.commit:08x}" if self.identity.commit else None,
             "clocks": {clock.name: {
                 "constraint_mhz": clock.constraint, "wanted_mhz": clock.wanted,
                 "achieved_mhz": clock.achieved, "met": clock.met,
@@ -92,7 +96,7 @@ class BuildReport:
     def as_text(self) -> str:
         shape = ", ".join(f"{value} {name}" for name, value in self.shape.items())
         lines = [f"{self.board}, {self.role}: {self.part}, for {self.goal}, "
-                 f"seed {self.seed}; {shape}", "",
+                 f"seed {self.seed}; {shape}", f"{self.identity}", "",
                  f"{'clock':<22} {'constraint':>11} {'wanted':>11} {'achieved':>11}"]
         for clock in self.clocks:
             reached = "no path" if clock.achieved is None else f"{clock.achieved:.1f} MHz"

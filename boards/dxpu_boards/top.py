@@ -5,46 +5,57 @@ from contextlib import suppress
 from amaranth import *
 from amaranth.build import ResourceError
 from amaranth.lib import io, wiring
+from amaranth.lib.cdc import FFSynchronizer
 
-from dxpu.console import Console, EventRing, TlpMailbox, UartReceiver, UartTransmitter
+from dxpu.bringup import StandAlone, Waits
+from dxpu.console import Console, EventRing, UartReceiver, UartTransmitter
 from dxpu.console.uart import divisor
-from dxpu.csr import RegisterFile, RegisterMux, connect_ports
+from dxpu.csr import RegisterArbiter, RegisterFile, RegisterMux, connect_ports
 from dxpu.endpoint.box import BoxWithGpus
+from dxpu.fabric.format import NODE_UNASSIGNED
 from dxpu.proxy.host import HostProxy
+from dxpu.proxy.registers import CONTROL_BASE, IDENTITY
 from dxpu.stream import connect
+from dxpu.watchdog import Watchdog, WatchdogProbe
 
 from .board import Board, Shape
 from .clocks import Clocks
 from .ethernet import EthernetPorts
-from .registers import BASES, PULSES, board_block, event_kinds
+from .identity import Identity
+from .pcie import Upstream, clocks_of
+from .registers import BASES, PULSES, board_block, event_kinds, stand_alone as stand_alone_register
 
 __all__ = ["BAUD", "Top", "top"]
 
 #: Of the console.
 BAUD = 115_200
+#: Seconds without a sign of life after which the watchdog resets the board; between two signs.
+PATIENCE, PULSE = 2, 0.1
 #: What lights can mean.
 MEANINGS = 4
 #: Highest address of the proxy's own registers.
 PROXY_SPAN = 0x8000
 
 
-def top(board: Board, role: str, shape: Shape) -> "Top":
+def top(board: Board, role: str, shape: Shape, **options) -> "Top":
     """What :func:`dxpu_boards.build.build` makes a bitstream of."""
-    return Top(board, role, shape)
+    return Top(board, role, shape, **options)
 
 
 class Top(Elaboratable):
     """One proxy and what makes it a device.
 
-    A box has a soft GPU in each slot (:class:`~dxpu.endpoint.box.BoxWithGpus`); above a host is a
-    :class:`~dxpu.console.TlpMailbox`, until a PCIe PHY is.
+    A box has a soft GPU in each slot (:class:`~dxpu.endpoint.box.BoxWithGpus`); above a host is
+    what :class:`~dxpu_boards.pcie.Upstream` has, until a PCIe PHY is.
 
     The console, for the registers of the proxy and of :mod:`dxpu_boards.registers`, is at the
-    board's UART if it has one. Lights, as many as there are:
+    board's UART if it has one. A watchdog reads the proxy's identity by the same bus, and resets
+    the board if it does not come for 2 s. Lights, as many as there are:
 
     0. a path has a link
     1. a session is open
-    2. fault, until the next reset: a session was lost, or a PHY is missing or wrong
+    2. fault, until the next reset: a session was lost, a PHY is missing or wrong, or the last reset
+       was the watchdog's
     3. half a second on, half a second off: the core clock runs
 
     Parameters
@@ -52,53 +63,90 @@ class Top(Elaboratable):
     board : Board
     role : "host" or "box"
     shape : Shape
+    stand_alone : bool, optional
+        A box sets itself up for the first host that it hears (:class:`~dxpu.bringup.StandAlone`),
+        until somebody writes ``board.standalone``. By default if the board has no console.
+    node : int
+        Node number that it then takes; 0xFFF: the one that the host asks for.
+    faster : number
+        The waits of that mode are divided by it; for simulations.
+    identity : Identity
+        What registers say of the bitstream. By default nothing, so that the netlist is the same at
+        each commit.
 
     Raises
     ------
     ValueError
-        If the board has no Ethernet port.
+        If the board has no Ethernet port, or a host is to be stand-alone.
     """
 
-    def __init__(self, board, role, shape):
+    def __init__(self, board, role, shape, *, stand_alone=None, node=NODE_UNASSIGNED, faster=1,
+                 identity=Identity()):
+        if stand_alone and role == "host":
+            raise ValueError("only a box can be stand-alone, not a host")
+        self._alone = not board.has_console if stand_alone is None else stand_alone
+        self._faster = faster
         self._paths = len(board.paths)
         if not self._paths:
             raise ValueError(f"{board.title}: no Ethernet port that a proxy could use yet")
         self._board, self._role, self._shape = board, role, shape
+        extra = (stand_alone_register(self._alone, node),) if role == "box" else ()
+        self._block = board_block(board.name, paths=self._paths, identity=identity, extra=extra)
         common = {"paths": self._paths, "peers": shape.peers, "streams": shape.streams}
         if role == "host":
             self._proxy = HostProxy(shape.width, ports=shape.slots, **common)
         else:
             self._proxy = BoxWithGpus(shape.width, slots=shape.slots, **common)
-        self._hz = next(clock.mhz for clock in board.clocks if clock.domain == "sync") * 1e6
+        self._hz = board.core_mhz * 1e6
 
     def elaborate(self, platform):
         m = Module()
         board, proxy = self._board, self._proxy
-        m.submodules.clocks = clocks = Clocks(board.clocks, board.pll)
+        m.submodules.clocks = clocks = Clocks(clocks_of(board, self._role), board.pll)
         m.submodules.ethernet = ethernet = EthernetPorts(board, hz=self._hz)
         m.domains += [*clocks.domains(), *ethernet.domains()]
         m.submodules.proxy = DomainRenamer({
             **{f"gmii{n}_rx": f"rx{n}" for n in range(self._paths)},
             **{f"gmii{n}_tx": "tx" for n in range(self._paths)}})(proxy)
-        m.d.comb += ethernet.reset.eq(clocks.reset)
+        m.d.comb += [ethernet.reset.eq(clocks.reset),
+                     proxy.links.eq(Cat(state.link for state in ethernet.state))]
         for ours, theirs in zip(proxy.gmii, ethernet.gmii, strict=True):
             wiring.connect(m, ours, theirs)
 
         ports = {"proxy": (0, PROXY_SPAN, proxy.bus)}
         if self._role == "host":
-            m.submodules.mailbox = mailbox = TlpMailbox(self._shape.width)
-            wiring.connect(m, proxy.upstream, mailbox.port)
-            ports["tlp"] = (BASES["tlp"], mailbox.block.size, mailbox.bus)
+            m.submodules.upstream = upstream = Upstream(board, self._shape.width, hz=self._hz)
+            wiring.connect(m, proxy.upstream, upstream.port)
+            ports |= {name: (BASES[name], block.size, getattr(upstream, name))
+                      for name, block in upstream.blocks.items()}
 
-        m.submodules.registers = file = RegisterFile(board_block(board.name, paths=self._paths))
+        m.submodules.registers = file = RegisterFile(self._block)
         ports["board"] = (BASES["board"], file.block.size, file.bus)
         second = self._board_registers(m, file, ethernet)
         refused = Signal()
         m.submodules.events = events = self._events(m, ethernet, refused)
         ports["events"] = (BASES["events"], events.block.size, events.bus)
-        self._console(m, platform, ports, refused)
-        self._lights(m, platform, ethernet, second)
+        probe = self._watchdog(m, platform, clocks, file)
+        console = self._console(m, platform, refused)
+        askers = [probe, console, self._stand_alone(m, file)]
+        self._share(m, ports, [asker.bus for asker in askers if asker])
+        self._lights(m, platform, ethernet, second, file.watchdog.last)
         return m
+
+    def _stand_alone(self, m, file):
+        """Returns what writes the proxy's registers by itself; ``None`` above a host."""
+        if self._role == "host":
+            return None
+        register, shape = file.standalone, self._shape
+        m.submodules.stand_alone = alone = StandAlone(
+            self._proxy.registers, slots=shape.slots, paths=self._paths, streams=shape.streams,
+            waits=Waits.for_pc(self._hz, faster=self._faster))
+        m.d.comb += [
+            alone.refused.eq(self._proxy.refused), alone.wanted.eq(register.node),
+            alone.enable.eq(register.enable), alone.again.eq(register.written),
+            Value.cast(register.state).eq(Value.cast(alone.state)), register.host.eq(alone.host),
+        ]
+        return alone
 
     def _board_registers(self, m, file, ethernet):
         """Returns a square wave of a second."""
@@ -128,9 +176,34 @@ class Top(Elaboratable):
             *edges, *(pulses[name] for name in PULSES if name in pulses), refused))
         return ring
 
-    def _console(self, m, platform, ports, refused):
+    def _watchdog(self, m, platform, clocks, file):
+        """Returns what asks for the proxy's identity."""
+        cycles = int(PATIENCE * platform.default_clk_frequency)
+        m.submodules.watchdog = dog = DomainRenamer("oscillator")(Watchdog(cycles=cycles))
+        m.submodules.probe = probe = WatchdogProbe(
+            address=CONTROL_BASE, expected=IDENTITY, interval=int(PULSE * self._hz))
+        # These two change only when a reset of the core begins.
+        m.submodules.bites = FFSynchronizer(dog.count, file.watchdog.count)
+        m.submodules.bitten = FFSynchronizer(dog.last, file.watchdog.last)
+        m.d.comb += [dog.heartbeat.eq(probe.heartbeat), dog.enable.eq(file.watchdog.enable),
+                     clocks.cause.eq(dog.bite)]
+        return probe
+
+    def _share(self, m, ports, askers):
+        """Who asks, in turn, by one bus, and where their registers are."""
+        m.submodules.mux = mux = RegisterMux({name: (base, size) for name, (base, size, _)
+                                              in ports.items()})
+        for name, (_, _, bus) in ports.items():
+            connect_ports(m, getattr(mux, name), bus)
+        m.submodules.turns = turns = RegisterArbiter(len(askers))
+        for asker, port in zip(askers, turns.i, strict=True):
+            connect_ports(m, asker, port)
+        connect_ports(m, turns.o, mux.bus)
+
+    def _console(self, m, platform, refused):
+        """Returns what asks for registers at the UART; ``None`` if there is none."""
         if ("uart", 0) not in platform.resources:
-            return
+            return None
         uart = platform.request("uart", 0, dir="-")
         bits = divisor(self._hz, BAUD)
         m.submodules.rx_pin = rx = io.Buffer("i", uart.rx)
@@ -138,19 +211,15 @@ class Top(Elaboratable):
         m.submodules.receiver = receiver = UartReceiver(bits)
         m.submodules.transmitter = transmitter = UartTransmitter(bits)
         m.submodules.console = console = Console()
-        m.submodules.mux = mux = RegisterMux({name: (base, size) for name, (base, size, _)
-                                              in ports.items()})
-        connect_ports(m, console.bus, mux.bus)
-        for name, (_, _, bus) in ports.items():
-            connect_ports(m, getattr(mux, name), bus)
         connect(m, console.o, transmitter.i)
         m.d.comb += [
             receiver.rx.eq(rx.i), tx.o.eq(transmitter.tx),
             console.i.eq(receiver.o), console.i_valid.eq(receiver.o_valid),
             refused.eq(console.stat_refused),
         ]
+        return console
 
-    def _lights(self, m, platform, ethernet, second):
+    def _lights(self, m, platform, ethernet, second, bitten):
         pulses, states = self._proxy.pulses, ethernet.state
         opened, lost = pulses["fabric_session_opened"], pulses["fabric_session_lost"]
         sessions = Signal(range(self._shape.peers * self._shape.streams + 1))
@@ -158,7 +227,7 @@ class Top(Elaboratable):
         m.d.sync += sessions.eq(sessions + opened - (lost & (sessions != 0)))
         with m.If(lost | Cat(s.missing | s.unknown | s.refused for s in states).any()):
             m.d.sync += fault.eq(1)
-        meanings = [Cat(s.link for s in states).any(), sessions != 0, fault, second]
+        meanings = [Cat(s.link for s in states).any(), sessions != 0, fault | bitten, second]
         for n, (light, meaning) in enumerate(zip(_light_ports(platform), meanings, strict=False)):
             m.submodules[f"light{n}"] = pin = io.Buffer("o", light)
             m.d.comb += pin.o.eq(meaning)

@@ -1,7 +1,9 @@
 """Lattice ECP5-5G Versa: two RGMII PHYs, PCIe x1 edge connector.
 
-Pins are amaranth-boards'. Those of PCIe are litex-boards' (`platforms/versa_ecp5.py`): places of
-the SERDES, which no constraint names, except PERST#.
+Pins are amaranth-boards'. Those of PCIe are litex-boards' (`platforms/versa_ecp5.py`). The lane and
+its reference clock belong to the SERDES: nextpnr places EXTREFB and DCUA by their attributes, and
+takes no constraint for such a pin, so that resource is for whoever instantiates them. PERST# is a
+pin like others, pulled up, so that a board on a bench is not in reset.
 """
 
 from amaranth.build import Attrs, DiffPairs, PinsN, Resource, Subsignal
@@ -21,8 +23,8 @@ class Platform(VersaECP55GPlatform):
         Resource("pcie", 0,
                  Subsignal("clk", DiffPairs("Y11", "Y12", dir="i")),
                  Subsignal("rx", DiffPairs("Y5", "Y6", dir="i")),
-                 Subsignal("tx", DiffPairs("W4", "W5", dir="o")),
-                 Subsignal("rst", PinsN("A6", dir="i"), Attrs(IO_TYPE="LVCMOS33"))))
+                 Subsignal("tx", DiffPairs("W4", "W5", dir="o"))),
+        Resource("perst", 0, PinsN("A6", dir="i"), Attrs(IO_TYPE="LVCMOS33", PULLMODE="UP")))
 
 
 BOARD = Board(
@@ -33,6 +35,7 @@ BOARD = Board(
     paths=(0, 1),
     roles={"host": Shape(slots=4, peers=4, streams=1), "box": Shape(slots=2, peers=4, streams=1)},
     pcie="x1 edge connector",
+    pcie_clock=Clock("pcie", 62.5),
     loader=("--cable", "ft2232"),
     notes=("the jumpers of the JTAG chain must leave the ispCLOCK device out",
            "of PCIe, litex-boards is the only source"),

@@ -28,6 +28,9 @@ def add_arguments(parser):
     option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
     option("--peers", "other nodes it has sessions with", type=int)
     option("--streams", "sessions with each of them", type=int)
+    option("--stand-alone", "a box binds all its slots to the first host that it hears (boards "
+           "without a UART)", action=argparse.BooleanOptionalAction)
+    option("--node", "node number of such a box, such as 0x101 (that of the first HELLO)")
 
 
 def find_board(name):
@@ -53,11 +56,12 @@ def run(arguments) -> int:
     shape = replace(board.roles[role], **{
         name: given[name] for name in asdict(board.roles[role]) if name in given})
     _check(role, board, shape)
+    options = _stand_alone(role, board, given)
     seed = whole_number("--seed", arguments.seed, 0, (1 << 31) - 1)
     folder = folder_to_write("--out", given.get("out", f"build/{board.name}-{role}"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _build(board, role, shape, folder, seed, arguments.goal)
+        return _build(board, role, shape, options, folder, seed, arguments.goal)
     except OSError as error:
         raise UserError(f"cannot build in {str(folder)!r}: {error}") from None
 
@@ -65,6 +69,19 @@ def run(arguments) -> int:
 def _check(role, board, shape):
     from .generate import check_shape
     check_shape(role, paths=max(1, len(board.paths)), **asdict(shape))
+
+
+def _stand_alone(role, board, given):
+    """Options of the top about the stand-alone mode."""
+    options = {"stand_alone": given["stand_alone"]} if "stand_alone" in given else {}
+    if options.get("stand_alone") and role == "host":
+        raise UserError("--stand-alone is for a box only; a host is set up by its console")
+    if "node" in given:
+        if role == "host" or not options.get("stand_alone", not board.has_console):
+            raise UserError("--node is for a box with --stand-alone only; write control.node by "
+                            "the console")
+        options["node"] = whole_number("--node", given["node"], 1, 0xFFE)
+    return options
 
 
 def _list():
@@ -80,17 +97,20 @@ def _list():
             print(f"{board.name}: {note}")
 
 
-def _build(board, role, shape, folder, seed, goal):
+def _build(board, role, shape, options, folder, seed, goal):
     from dxpu_boards.build import BuildFailed, build, write_sources
     from dxpu_boards.crossings import CrossingError
     from dxpu_boards.ecp5 import ToolFailed
+    from dxpu_boards.identity import of_source
     from dxpu_boards.top import top
 
     from .progress import Progress
     if not board.paths:
         raise UserError(f"{board.title} has no Ethernet port that a proxy could use yet "
                         "(docs/boards.md)")
-    design = top(board, role, shape)
+    # The vendor's tools have goals and seeds of their own.
+    identity = of_source(goal, seed) if board.is_open else of_source("unknown", 0)
+    design = top(board, role, shape, identity=identity, **options)
     if not board.is_open:
         for file in write_sources(board, design, folder):
             print(file)
@@ -99,7 +119,7 @@ def _build(board, role, shape, folder, seed, goal):
         return 0
     try:
         report = build(board, design, folder, role=role, shape=shape, seed=seed, goal=goal,
-                       progress=Progress())
+                       identity=identity, progress=Progress())
     except (BuildFailed, CrossingError, ToolFailed) as error:
         print(f"dxpu build: {board.name}, {role}: {error}", file=sys.stderr)
         return 1

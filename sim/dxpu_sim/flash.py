@@ -18,6 +18,8 @@ def add_arguments(parser):
                         help="cable as openFPGALoader calls it, instead of the board's own")
     parser.add_argument("--volatile", action="store_true",
                         help="into the FPGA itself: gone when the power is")
+    parser.add_argument("--overwrite-boot-loader", action="store_true",
+                        help="into flash, though a boot loader is there that will be gone")
 
 
 def run(arguments) -> int:
@@ -27,7 +29,8 @@ def run(arguments) -> int:
     if not file.is_file():
         raise UserError(f"no file {arguments.file!r}")
     try:
-        flash(board, file, cable=vars(arguments).get("cable"), volatile=arguments.volatile)
+        flash(board, file, cable=vars(arguments).get("cable"), volatile=arguments.volatile,
+              overwrite=arguments.overwrite_boot_loader)
     except FlashFailed as error:
         print(f"dxpu flash: {error}", file=sys.stderr)
         return 1

@@ -2,12 +2,14 @@
 
 import pytest
 from amaranth import *
+from amaranth.build.res import ResourceManager
 from amaranth.hdl import Fragment
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.csr import RegisterPort
+from dxpu.csr import RegisterFile, RegisterPort
 from dxpu.ethernet import GmiiSignature
+from dxpu.fabric.types import Refused
 from dxpu.proxy.box import BoxProxy
 from dxpu.proxy.host import HostProxy
 from dxpu_boards import registers, top as board_top
@@ -24,8 +26,12 @@ class Hollow(wiring.Component):
 
     def __init__(self, width, *, slots, paths, peers, streams):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
+        self.registers = BoxProxy(width, slots=slots, paths=paths, peers=peers,
+                                  streams=streams).registers
+        self.refused = Signal(Refused)
         super().__init__({
-            "gmii": Out(GmiiSignature()).array(paths), "bus": In(RegisterPort())})
+            "gmii": Out(GmiiSignature()).array(paths), "links": In(paths),
+            "bus": In(RegisterPort())})
 
     def elaborate(self, platform):
         return Module()
@@ -47,11 +53,17 @@ def test_versa(role):
     board = BOARDS["versa-ecp5-5g"]
     platform = board.platform()
     Fragment.get(top(board, role, SMALL), platform)
-    assert {name for name, _ in platform._requested} >= {"eth_rgmii", "uart", "led"}
+    asked = {name for name, _ in platform._requested}
+    assert asked >= {"eth_rgmii", "uart", "led"}
+    # Pins of the SERDES cannot be constrained.
+    assert ("perst" in asked) == (role == "host") and "pcie" not in asked
+    made = {signal.name: hertz
+            for signal, hertz in ResourceManager.iter_signal_clock_constraints(platform)}
+    assert made.get("pll_pcie") == (62.5e6 if role == "host" else None)
 
 
 @pytest.mark.parametrize("make, others", [
-    (lambda: HostProxy(64, ports=2, peers=2, streams=1), {"tlp", "board", "events"}),
+    (lambda: HostProxy(64, ports=2, peers=2, streams=1), {"tlp", "pcie", "board", "events"}),
     (lambda: BoxProxy(64, slots=2, peers=2, streams=1), {"board", "events"})])
 def test_the_map_has_all_blocks(make, others):
     proxy = make()
@@ -63,6 +75,41 @@ def test_the_map_has_all_blocks(make, others):
                for base, block in proxy.registers.blocks.values())
     kinds = map.blocks["events"][1].find("entry[0].event").register.fields[1].values
     assert [k.name.lower() for k in kinds] == registers.event_kinds(2, proxy.pulses)
+
+
+@pytest.mark.parametrize("name", USABLE)
+def test_boards_without_a_console_are_stand_alone(name, monkeypatch):
+    """If nobody says anything; the register has the value at reset, and the number of the node."""
+    monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
+    board = BOARDS[name]
+    assert board.has_console == (("uart", 0) in board.platform().resources)
+    made = []
+
+    class File(RegisterFile):
+        def __init__(self, block):
+            super().__init__(block)
+            made.append(block)
+
+    monkeypatch.setattr(board_top, "RegisterFile", File)
+    for options, enable, node in (
+            ({}, not board.has_console, 0xFFF), ({"stand_alone": False}, False, 0xFFF),
+            ({"stand_alone": True, "node": 0x102}, True, 0x102)):
+        Fragment.get(top(board, "box", SMALL, **options), board.platform())
+        block, = [block for block in made if block.name == "board"]
+        fields = block.find("standalone").register
+        assert fields.unpack(fields.reset) == {
+            "enable": enable, "state": 0, "node": node, "host": 0}
+        made.clear()
+
+
+def test_only_a_box_is_stand_alone():
+    board = BOARDS["versa-ecp5-5g"]
+    with pytest.raises(ValueError, match="only a box can be stand-alone, not a host"):
+        top(board, "host", SMALL, stand_alone=True)
+    blocks = [registers.map_of(make(), board, width=64).blocks["board"][1] for make in (
+        lambda: HostProxy(64, ports=2, peers=2, streams=1),
+        lambda: BoxProxy(64, slots=2, peers=2, streams=1))]
+    assert ["standalone" in [p.path for p in block.placed] for block in blocks] == [False, True]
 
 
 def test_a_board_without_a_port():

