@@ -64,11 +64,14 @@ class Bench:
 
     async def _pins(self, ctx):
         """The flash; and nothing that is shown changes while a reading runs, but by a reset."""
-        reader, cycle, before = self.reader, 0, None
+        reader, cycle, before, chosen = self.reader, 0, None, 0
         while True:
             now, cycle = ctx.get(self._looked), cycle + 1
             drive, cs, sck, copi = now & 1, now >> 1 & 1, now >> 2 & 1, now >> 3 & 1
-            # What nobody drives is pulled: not chosen, and no clock.
+            # What nobody drives is pulled: not chosen, and no clock. That takes long, so first
+            # it is driven.
+            assert drive or not chosen
+            chosen = cs
             self.flash.step(cycle * self.period, cs & drive, sck & drive, copi & drive)
             # As it is just before the next edge.
             said = self.flash.output((cycle + 1) * self.period - 1)

@@ -229,13 +229,13 @@ class FactoryReader(wiring.Component):
         shown = Signal()
         m.submodules.keys = keys = Memory(shape=8, depth=2 * KEY_BYTES, init=[],
                                           attrs={"ram_style": "distributed"})
-        write, read = keys.write_port(), keys.read_port()
+        write, read = keys.write_port(), keys.read_port(domain="comb")
         m.d.comb += [
             write.addr.eq(Cat(place[:4], ~place[4], ~shown)), write.data.eq(byte),
             write.en.eq(first & of_key),
-            read.addr.eq(Cat(self.key_address, shown)), read.en.eq(1),
-            self.key.eq(read.data & self.has_key.replicate(8)),
+            read.addr.eq(Cat(self.key_address, shown)),
         ]
+        m.d.sync += self.key.eq(read.data & self.has_key.replicate(8))
         good, bad = Signal(), Signal()
         m.d.comb += [good.eq(over & (found == FactoryState.VALID)), bad.eq(over & ~good)]
         with m.If(over):

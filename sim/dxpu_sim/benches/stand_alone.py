@@ -13,6 +13,7 @@ from cocotb.utils import get_sim_time
 
 from dxpu.fabric.format import Role
 from dxpu.factory import DEFAULT_MAC, FactoryRecord, FactoryState
+from dxpu_boards.registry import BOARDS
 from dxpu_host import Host, SessionLost, SlotLost, Timeout
 from dxpu_sim.bad_wire import BadWire
 from dxpu_sim.benches.software_host import TIMERS, Driver
@@ -22,7 +23,6 @@ from dxpu_sim.gpu import DEVICE_ID, VENDOR_ID
 from dxpu_sim.host_audit import HostAudit
 from dxpu_sim.pcie import Mailbox, quiet
 from dxpu_sim.spi_flash import SpiFlash
-from dxpu_boards.registry import BOARDS
 
 VRAM = 16384
 #: Lights.
