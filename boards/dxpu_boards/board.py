@@ -54,6 +54,9 @@ class Board:
         user's own.
     boot_loader : bool
         The flash begins with a boot loader that a bitstream from address 0 would overwrite.
+    record : int, optional
+        Byte address in flash of the factory record (:mod:`.factory`): the beginning of 64 KiB that
+        no bitstream and no boot loader needs, as they are erased with it. ``None`` if none is read.
     notes : tuple of str
         What is not there, not confirmed or does not fit; a line each.
     pll : Family
@@ -69,6 +72,7 @@ class Board:
     pcie_clock: Clock | None = None
     loader: tuple[str, ...] = ()
     boot_loader: bool = False
+    record: int | None = None
     notes: tuple[str, ...] = ()
     pll: Family = ECP5
 

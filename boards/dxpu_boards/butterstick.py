@@ -1,6 +1,11 @@
 """ButterStick r1.0, with an ECP5-5G of 85 k LUTs: one RGMII PHY, SERDES at a SYZYGY connector.
 
 Pins are amaranth-boards'. The voltages of the SYZYGY ports are off, which the proxies do not need.
+
+Its flash has 16 MB (butterstick-hardware, `hardware/ButterStick_r1.0`). The boot loader, from 0,
+puts images at 0x400000 and 0x800000 by its source, at 0x100000 and 0x400000 by its strings
+(butterstick-bootloader, `firmware`): either way none of 85 k LUTs comes near the end. The last
+64 KiB are left alone, as an ECP5 may have a jump command in them.
 """
 
 from amaranth_boards.butterstick import ButterStickPlatform
@@ -19,5 +24,6 @@ BOARD = Board(
     roles={"host": Shape(), "box": Shape()},
     pcie="four lanes at the SYZYGY-TXR connector (an adapter is needed)",
     boot_loader=True,
+    record=0xFE0000,
     notes=("no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)",),
 )

@@ -2,7 +2,8 @@
 
 LED receiver cards. Pins of 7.0 are amaranth-boards', those of 8.0 chubby75's
 (`5a-75b/hardware_V8.0.md`, https://github.com/q3k/chubby75), found out by others from the boards.
-On both, the PHYs have reset, MDC and MDIO in common, so these are path 0's.
+On both, the PHYs have reset, MDC and MDIO in common, so these are path 0's. Their flash has 4 MB,
+that of older ones 2 MB (chubby75).
 """
 
 from amaranth.build import Attrs, Clock as Oscillator, Pins, PinsN, Resource, Subsignal
@@ -63,6 +64,7 @@ def _board(version, platform, *notes):
         paths=(0, 1),
         roles={"box": Shape(slots=1, peers=1, streams=1)},
         loader=(),
+        record=0x1F0000,
         notes=("no PCIe and no SERDES: only a box with GPUs inside the FPGA",
                "no host, as nothing could be above its switch",
                "a box of one slot and two paths takes 80 % of the LUTs and 46 of 56 block RAMs; "

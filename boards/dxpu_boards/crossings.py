@@ -37,8 +37,8 @@ MEMORIES = {"TRELLIS_DPR16X4", "DP16KD"}
 LOGIC = {"LUT4", "CCU2C", "PFUMX", "L6MUX21", "MULT18X18D", "DELAYG", "DELAYF", "$lut",
          *(f"$_{gate}_" for gate in ("BUF", "NOT", "AND", "NAND", "OR", "NOR", "XOR", "XNOR",
                                      "ANDNOT", "ORNOT", "MUX", "NMUX"))}
-#: Nothing crosses there: pads, clocks, notes.
-OTHER = {"TRELLIS_IO", "EHXPLLL", "DCCA", "$scopeinfo"}
+#: Nothing crosses there: pads, clocks, notes. USRMCLK is the pad of the flash's clock.
+OTHER = {"TRELLIS_IO", "USRMCLK", "EHXPLLL", "DCCA", "$scopeinfo"}
 #: Registers of Amaranth's synchronisers.
 STAGE = re.compile(r"(?:^|\.)stage\d+(?:\[\d+\])?$")
 FIRST_STAGE = re.compile(r"(?:^|\.)stage0(?:\[\d+\])?$")

@@ -1,6 +1,6 @@
 """LambdaConcept ECPIX-5, with an ECP5-5G of 45 k or 85 k LUTs: one RGMII PHY.
 
-Pins are amaranth-boards'.
+Pins are amaranth-boards'. The flash has 32 MB (https://docs.lambdaconcept.com/ecpix-5).
 """
 
 from amaranth_boards.ecpix5 import ECPIX545Platform, ECPIX585Platform
@@ -20,6 +20,7 @@ def _board(size, platform, roles):
         paths=(0,),
         roles=roles,
         loader=("--board", "ecpix5"),
+        record=0x3F0000,
         notes=("no PCIe connector; its SERDES are at SATA and USB-C",
                "boards of revision 3 have another cable: `--cable ft4232`, not confirmed"),
     )

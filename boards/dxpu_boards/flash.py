@@ -1,4 +1,7 @@
-"""A bitstream into a board, by openFPGALoader."""
+"""A bitstream or a factory record into a board, by openFPGALoader.
+
+Ref: openFPGALoader, doc/guide/advanced.rst ("Writing to an arbitrary address in flash memory")
+"""
 
 import shutil
 import subprocess
@@ -13,11 +16,11 @@ LOADER = "openFPGALoader"
 
 
 class FlashFailed(RuntimeError):
-    """The bitstream is not in the board; one line."""
+    """What was to be written is not in the board; one line."""
 
 
 def command(board: Board, file: Path, *, cable: str | None = None, volatile: bool = False,
-            overwrite: bool = False):
+            overwrite: bool = False, record: bool = False):
     """What is run, as a list.
 
     Parameters
@@ -28,15 +31,23 @@ def command(board: Board, file: Path, *, cable: str | None = None, volatile: boo
         Into the part itself instead of its flash.
     overwrite : bool
         Into the flash although that begins with a boot loader.
+    record : bool
+        It is a factory record, for its place in the flash: other blocks of it are left alone.
 
     Raises
     ------
     FlashFailed
-        If the board has no cable of its own and none is given, or its boot loader would be lost.
+        If the board has no cable of its own and none is given, or its boot loader would be lost, or
+        it reads no record.
     """
+    if record and board.record is None:
+        raise FlashFailed(f"{board.name} has no place for a factory record")
     options = ("--cable", cable) if cable else board.loader
     if not options:
         raise FlashFailed(f"{board.name} has no cable of its own; name yours, as {LOADER} calls it")
+    if record:
+        return [LOADER, *options, "--write-flash", "--file-type", "raw", "--offset",
+                f"{board.record:#x}", str(file)]
     if board.boot_loader and not (volatile or overwrite):
         raise FlashFailed(f"the flash of {board.name} begins with its boot loader, which this "
                           "would overwrite; give --volatile, use the boot loader (docs/boards.md), "

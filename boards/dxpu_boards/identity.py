@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from dxpu.factory import FactoryState, mac_text
+
 __all__ = ["Goal", "Identity", "lines", "of_source", "release"]
 
 #: What of the source tree makes a bitstream; changes elsewhere do not count.
@@ -111,8 +113,27 @@ def lines(read, title: str | None) -> list[str]:
                  ("commit", commit_text(read("board.commit")["value"], build["dirty"])
                   .removeprefix("commit ")),
                  ("options", options),
-                 ("uptime", _time(read("board.uptime")["seconds"]))]
+                 ("uptime", _time(read("board.uptime")["seconds"])), *_factory(read)]
     return [f"{name:<8} {text}" for name, text in (("board", title or "unknown"), *rows)]
+
+
+#: What the console says of a record that is not valid.
+NO_RECORD = {FactoryState.READING: "being read", FactoryState.ABSENT: "no record",
+             FactoryState.DAMAGED: "record damaged", FactoryState.VERSION: "record of another "
+             "version"}
+
+
+def _factory(read):
+    """Address, serial number and key, or why there are none."""
+    record = read("board.factory")
+    mac = read("board.mac_high")["value"] << 32 | read("board.mac_low")["value"]
+    address = mac_text(mac.to_bytes(6, "big"))
+    if record["state"] != FactoryState.VALID.value:
+        names = {state.value: text for state, text in NO_RECORD.items()}
+        return [("factory", names.get(record["state"], "unknown")), ("address", address)]
+    serial, key = read("board.serial")["value"], read("board.fingerprint")["value"]
+    return [("address", address), ("serial", f"{serial}" if serial else "none"),
+            ("key", f"fingerprint {key:08x}" if record["key"] else "none")]
 
 
 def _count(number, what):

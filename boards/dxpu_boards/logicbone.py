@@ -1,6 +1,10 @@
 """LogicBone, with an ECP5-5G of 45 k LUTs: one RGMII PHY, two SERDES lanes at connectors.
 
 Pins are amaranth-boards'. The reset of its PHY is not wired to the FPGA.
+
+Its flash has 16 MB. The boot loader has partitions: 1 or 2 MB from 0 for itself, then 2 or 3 MB for
+an image; the rest is for data (tinydfu-bootloader, `boards/logicbone_ecp5/boardinfo.vh`), of which
+the record takes the last 64 KiB but one. In the very last an ECP5 may have a jump command.
 """
 
 from amaranth_boards.logicbone import LogicbonePlatform
@@ -18,6 +22,7 @@ BOARD = Board(
     paths=(0,),
     roles={"host": Shape(slots=4, peers=4, streams=1), "box": Shape(slots=2, peers=4, streams=1)},
     boot_loader=True,
+    record=0xFE0000,
     notes=("no PCIe connector; two SERDES lanes (`serdes`) without a reference clock upstream",
            "no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)"),
 )

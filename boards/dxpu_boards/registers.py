@@ -4,8 +4,9 @@ from zlib import crc32
 
 from dxpu.bringup import StandAloneState
 from dxpu.console import EventRing
-from dxpu.csr import AddressMap, Block, Field, Register, Rows
+from dxpu.csr import AddressMap, Block, Field, Register, Rows, word
 from dxpu.ethernet.phy import PhyState
+from dxpu.factory import FactoryState
 from dxpu.fabric.format import NODE_UNASSIGNED
 
 from .identity import Goal, Identity, release
@@ -70,6 +71,16 @@ def board_block(name, *, paths, identity=Identity(), extra=()):
             Field("last", 1, "ro", doc="The last reset was the watchdog's."),
             Field("count", 8, "ro", offset=8, doc="Resets by the watchdog since power-on; stays at "
                   "255.")), "What resets the board if its core is dead."),
+        Register("factory", (
+            Field("state", 3, "ro", values=FactoryState, doc="What became of the last reading of "
+                  "the record."),
+            Field("key", 1, "ro", offset=4, doc="There is a key."),
+            Field("again", 1, "pulse", offset=8, doc="Read it again; nothing while it is read.")),
+            "The factory record. If it is not valid, the next four have the default."),
+        word("mac_low", "ro", "Factory address: its last four bytes."),
+        Register("mac_high", (Field("value", 16, "ro"),), "Factory address: its first two bytes."),
+        word("serial", "ro", "Serial number; 0: none."),
+        word("fingerprint", "ro", "First 32 bits of the SHA-256 of the key; 0 if there is none."),
         Rows("path", paths, (
             Register("state", (
                 Field("link", 1, "ro", doc="The MAC may use the link: 1 Gb/s, full duplex."),

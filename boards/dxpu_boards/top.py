@@ -21,6 +21,7 @@ from dxpu.watchdog import Watchdog, WatchdogProbe
 from .board import Board, Shape
 from .clocks import Clocks
 from .ethernet import EthernetPorts
+from .factory import factory_of
 from .identity import Identity
 from .pcie import Upstream, clocks_of
 from .registers import BASES, PULSES, board_block, event_kinds, stand_alone as stand_alone_register
@@ -50,7 +51,8 @@ class Top(Elaboratable):
 
     The console, for the registers of the proxy and of :mod:`dxpu_boards.registers`, is at the
     board's UART if it has one. A watchdog reads the proxy's identity by the same bus, and resets
-    the board if it does not come for 2 s. Lights, as many as there are:
+    the board if it does not come for 2 s. After each reset the board's factory record is read
+    (:mod:`.factory`). Lights, as many as there are:
 
     0. a path has a link
     1. a session is open
@@ -123,6 +125,8 @@ class Top(Elaboratable):
         m.submodules.registers = file = RegisterFile(self._block)
         ports["board"] = (BASES["board"], file.block.size, file.bus)
         second = self._board_registers(m, file, ethernet)
+        #: What reads the factory record; nobody reads its key yet.
+        self.factory = factory_of(m, platform, board, file, self._hz)
         refused = Signal()
         m.submodules.events = events = self._events(m, ethernet, refused)
         ports["events"] = (BASES["events"], events.block.size, events.bus)

@@ -37,6 +37,7 @@ BOARD = Board(
     pcie="x1 edge connector",
     pcie_clock=Clock("pcie", 62.5),
     loader=("--cable", "ft2232"),
+    record=0x3F0000,
     notes=("the jumpers of the JTAG chain must leave the ispCLOCK device out",
            "of PCIe, litex-boards is the only source"),
 )

@@ -4,18 +4,33 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["write_text"]
+__all__ = ["write_bytes", "write_text"]
 
 
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path``; on any error ``path`` is as it was before."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-", delete=False,
-                                     encoding="utf-8") as file:
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes, *, mode=0o644, replace=True) -> None:
+    """As :func:`write_text`, with such permissions; nobody without them sees any of it meanwhile.
+
+    Raises
+    ------
+    FileExistsError
+        If not to ``replace`` what is there.
+    """
+    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}-",
+                                     delete=False) as file:
         try:
-            file.write(text)
+            file.write(data)
             file.flush()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
+            os.chmod(file.name, mode)
+            if replace:
+                os.replace(file.name, path)
+            else:
+                os.link(file.name, path)
+                os.unlink(file.name)
         except BaseException:
             os.unlink(file.name)
             raise

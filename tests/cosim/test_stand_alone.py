@@ -11,7 +11,8 @@ BENCH = "dxpu_sim.benches.stand_alone"
 
 
 @pytest.mark.parametrize("case", [
-    "a_pc_uses_a_box_that_nobody_has_set_up", "the_button_makes_it_anew"])
+    "a_pc_uses_a_box_that_nobody_has_set_up", "the_button_makes_it_anew",
+    "the_address_comes_out_of_the_flash"])
 def test_versa(case):
     print(said(simulate(Design(BoardBench, {}), BENCH, testcase=f"{case}$"), "stand_alone"))
 

@@ -12,7 +12,7 @@ from dxpu.ethernet import GmiiSignature
 from dxpu.fabric.types import Refused
 from dxpu.proxy.box import BoxProxy
 from dxpu.proxy.host import HostProxy
-from dxpu_boards import registers, top as board_top
+from dxpu_boards import factory, registers, top as board_top
 from dxpu_boards.board import Shape
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.top import top
@@ -41,11 +41,15 @@ class Hollow(wiring.Component):
 def test_every_board_elaborates(name, monkeypatch):
     monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
     board = BOARDS[name]
-    platform = board.platform()
-    Fragment.get(top(board, "box", SMALL), platform)
+    platform, top_ = board.platform(), top(board, "box", SMALL)
+    Fragment.get(top_, platform)
     asked = {name for name, _ in platform._requested}
     assert "eth_rgmii" in asked
     assert ("uart" in asked) == (("uart", 0) in platform.resources)
+    # One reader, where there is a record; its clock has no pin, but the part's own primitive.
+    reads = board.record is not None
+    assert (factory.RESOURCE in asked) == reads == board.is_open
+    assert top_.factory is None or top_.factory.half == max(2, -(-board.core_mhz // 32))
 
 
 @pytest.mark.parametrize("role", ["box", "host"])

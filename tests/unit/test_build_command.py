@@ -7,6 +7,7 @@ import types
 import pytest
 from board_standin import StandIn
 
+from dxpu.factory import FactoryRecord
 from dxpu_boards import build as builder
 from dxpu_boards import flash, identity
 from dxpu_boards.ecp5 import ToolFailed
@@ -163,6 +164,32 @@ def test_flash_wrong_values_get_one_line(capsys, argv, message):
     assert capsys.readouterr().err == f"dxpu flash: error: {message}\n"
 
 
+GOOD = FactoryRecord(bytes(6), 1, bytes(32)).to_bytes()
+
+
+@pytest.mark.parametrize("data, options, message", [
+    (GOOD[:-1], (), "the record is damaged"),
+    (GOOD[:20] + b"x" + GOOD[21:], (), "the record is damaged"),
+    (GOOD + b"x", (), "there is more than a factory record in it"),
+    (b"DXPF\2", (), "it is of version 2, not 1"),
+    (b"\xFF\0\0bitstream", ("--factory",), "it is no factory record"),
+    (b"", ("--factory",), "there is no record")])
+def test_flash_takes_good_records_only(tmp_path, capsys, monkeypatch, data, options, message):
+    monkeypatch.setattr(flash, "flash", None)
+    file = tmp_path / "x.bin"
+    file.write_bytes(data)
+    assert cli.main(["flash", "versa-ecp5-5g", str(file), *options]) == 2
+    assert capsys.readouterr().err == f"dxpu flash: error: {str(file)!r}: {message}\n"
+
+
+def test_a_record_is_not_for_the_part(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(flash, "flash", None)
+    (tmp_path / "x.bin").write_bytes(GOOD)
+    assert cli.main(["flash", "versa-ecp5-5g", str(tmp_path / "x.bin"), "--volatile"]) == 2
+    assert capsys.readouterr().err == (
+        "dxpu flash: error: a factory record is for the flash, so not with --volatile\n")
+
+
 def test_flash_without_the_program_gets_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     file = tmp_path / "x.bit"
@@ -191,7 +218,19 @@ def test_flash_runs_the_program(tmp_path, capsys, monkeypatch):
                           "--cable ft232 --write-flash")):
         assert cli.main(["flash", argv[0], str(file), *argv[1:]]) == 0
         assert heard.read_text() == f"{wanted} {file}\n"
+    record = tmp_path / "x.bin"
+    record.write_bytes(FactoryRecord(bytes(6), 1, bytes(32)).to_bytes())
+    for argv, wanted in (
+            (("versa-ecp5-5g",), "--cable ft2232 --write-flash --file-type raw --offset 0x3f0000"),
+            # The boot loader is not where the record is.
+            (("butterstick", "--cable", "ft232", "--factory"),
+             "--cable ft232 --write-flash --file-type raw --offset 0xfe0000")):
+        assert cli.main(["flash", argv[0], str(record), *argv[1:]]) == 0
+        assert heard.read_text() == f"{wanted} {record}\n"
     heard.unlink()
+    assert cli.main(["flash", "genesys-2", str(record)]) == 1
+    assert capsys.readouterr().err == (
+        "dxpu flash: genesys-2 has no place for a factory record\n")
     assert cli.main(["flash", "butterstick", str(file), "--cable", "ft232"]) == 1
     assert not heard.exists()
     assert capsys.readouterr().err == (

@@ -124,6 +124,10 @@ def test_reports():
     assert result.as_json()["commit"] is None
 
 
+#: What the console says without a record.
+NO_RECORD = "factory  no record\naddress  02:44:58:ff:ff:ff\n"
+
+
 def _values(board, identity, seconds):
     """Registers of a box on a board, byte address to value."""
     map = registers.map_of(BoxProxy(64, slots=1, paths=2, peers=2, streams=1), board, width=64)
@@ -134,6 +138,9 @@ def _values(board, identity, seconds):
     values |= {base + p.address: p.register.reset for p in block.placed}
     values[map.address("board.release")] = 0x010203
     values[map.address("board.uptime")] = seconds
+    values[map.address("board.factory")] = 2
+    values[map.address("board.mac_high")] = 0x0244
+    values[map.address("board.mac_low")] = 0x58FFFFFF
     return values
 
 
@@ -147,7 +154,24 @@ def test_the_console_says_it(monkeypatch, capsys, identity, seconds, wanted):
     assert (status, text) == (0, (
         "board    versa-ecp5-5g (Lattice ECP5-5G Versa)\nproxy    box, 64 bits\n"
         "shape    1 slot, 2 paths, 2 peers, 1 stream\nversion  1.2.3\n"
-        f"commit   {commit}\noptions  {options}\nuptime   {uptime}\n"))
+        f"commit   {commit}\noptions  {options}\nuptime   {uptime}\n{NO_RECORD}"))
+
+
+@pytest.mark.parametrize("state, key, serial, wanted", [
+    (1, 1, 42, "address  02:44:58:ff:ff:ff\nserial   42\nkey      fingerprint 00c0ffee\n"),
+    (1, 0, 0, "address  02:44:58:ff:ff:ff\nserial   none\nkey      none\n"),
+    (0, 0, 0, NO_RECORD.replace("no record", "being read")),
+    (3, 0, 0, NO_RECORD.replace("no record", "record damaged")),
+    (4, 0, 0, NO_RECORD.replace("no record", "record of another version")),
+    (7, 0, 0, NO_RECORD.replace("no record", "unknown"))])
+def test_the_console_says_what_the_record_says(monkeypatch, capsys, state, key, serial, wanted):
+    values = _values(VERSA, Identity(), 0)
+    block = registers.board_block(VERSA.name, paths=2)
+    for name, value in (("factory", state | key << 4), ("serial", serial),
+                        ("fingerprint", 0xC0FFEE)):
+        values[registers.BASES["board"] + block.address(name)] = value
+    status, text = run(monkeypatch, capsys, Port(values), "identity")
+    assert status == 0 and text.endswith(f"uptime   00:00:00\n{wanted}")
 
 
 def test_a_proxy_on_no_board_that_is_known(monkeypatch, capsys):

@@ -8,10 +8,12 @@ import random
 
 import cocotb
 from cocotb.task import bridge
-from cocotb.triggers import Timer
+from cocotb.triggers import Edge, First, Timer
 from cocotb.utils import get_sim_time
 
 from dxpu.fabric.format import Role
+from dxpu.factory import DEFAULT_MAC, FactoryRecord, FactoryState
+from dxpu_boards.registry import BOARDS
 from dxpu_host import Host, SessionLost, SlotLost, Timeout
 from dxpu_sim.bad_wire import BadWire
 from dxpu_sim.benches.software_host import TIMERS, Driver
@@ -20,6 +22,7 @@ from dxpu_sim.golden.wire import Frame, FrameError, Hello, build, parse
 from dxpu_sim.gpu import DEVICE_ID, VENDOR_ID
 from dxpu_sim.host_audit import HostAudit
 from dxpu_sim.pcie import Mailbox, quiet
+from dxpu_sim.spi_flash import SpiFlash
 
 VRAM = 16384
 #: Lights.
@@ -165,3 +168,41 @@ async def the_button_makes_it_anew(dut):
             assert run.port.hellos[-1].boot_counter == first % 0xFFFF + 1
 
     await job()
+
+
+async def serve(dut, flash):
+    """A flash at the board's pins."""
+    pins = dut.flash_cs, dut.flash_sck, dut.flash_copi
+    while True:
+        now = get_sim_time("ns")
+        flash.step(now, *(int(pin.value) for pin in pins))
+        # What comes is there before the next edge.
+        dut.flash_cipo.value = flash.output(now + 30)
+        await First(*map(Edge, pins))
+
+
+@cocotb.test()
+async def the_address_comes_out_of_the_flash(dut):
+    """By the pins of the board; after a reset from what it then is."""
+    quiet()
+    dut.button.value, dut.flash_cipo.value = 0, 1
+    mac, place = bytes.fromhex("001122334455"), BOARDS["versa-ecp5-5g"].record
+    record = FactoryRecord(mac, 7, bytes(range(32))).to_bytes()
+    flash = SpiFlash({place + n: byte for n, byte in enumerate(record)})
+    await Timer(1, "us")
+    cocotb.start_soon(serve(dut, flash))
+
+    async def read():
+        await powered()
+        assert int(dut.state.value) == FactoryState.READING.value
+        await Timer(150, "us")
+        return FactoryState(int(dut.state.value)), int(dut.mac.value).to_bytes(6, "big")
+
+    assert await read() == (FactoryState.VALID, mac)
+    assert flash.reads == [place]
+    flash.data[place + 8] ^= 1
+    dut.button.value = 1
+    await Timer(1, "us")
+    dut.button.value = 0
+    assert await read() == (FactoryState.DAMAGED, DEFAULT_MAC)
+    assert flash.reads == [place] * 2 and not flash.aborted

@@ -9,10 +9,11 @@ from amaranth.lib.wiring import In, Out
 from dxpu.ethernet import Mac, Rgmii, RgmiiDelays, RgmiiPins
 from dxpu.stream import connect
 from dxpu_boards.board import Shape
+from dxpu_boards.factory import RESOURCE
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.top import Top
 
-from .board_pins import PLL, simulated
+from .board_pins import PAD, PLL, simulated
 from .clock import SimClock
 from .ddr import WithDdrModels
 from .mailbox import MailboxSignature, TlpPort
@@ -84,12 +85,16 @@ class BoardBench(wiring.Component):
         The board's reset is pressed.
     lights : 4
         Those that are lit; as of ``Top``.
+    flash_cs, flash_sck, flash_copi, flash_cipo : 1
+        Of the flash, with what nobody drives pulled: not chosen, no clock.
+    state, mac : 3, 48
+        What the board has read of it.
     """
 
     #: What else shapes the hardware, for the cache.
     PACKAGES = ("dxpu_boards",)
     #: Models of the cells in it.
-    cells = PLL
+    cells = PLL + PAD
     TOP = Top
 
     def __init__(self, board="versa-ecp5-5g", shape=None, *, faster=1000):
@@ -97,7 +102,9 @@ class BoardBench(wiring.Component):
         self._shape = Shape(**(shape or {"slots": 1, "peers": 1, "streams": 1}))
         self._faster = faster
         super().__init__({"ethernet": In(MailboxSignature()), "button": In(1),
-                          "lights": Out(4)})
+                          "lights": Out(4), "flash_cs": Out(1), "flash_sck": Out(1),
+                          "flash_copi": Out(1), "flash_cipo": In(1), "state": Out(3),
+                          "mac": Out(48)})
 
     def elaborate(self, platform):
         m = Module()
@@ -115,6 +122,14 @@ class BoardBench(wiring.Component):
         for n in range(4):
             light = pins.pins["led", n]
             m.d.comb += self.lights[n].eq(light.o ^ light.invert[0])
+
+        reader, flash = top.factory, pins.pins[RESOURCE, 0]
+        m.d.comb += [
+            self.flash_cs.eq(flash.cs.oe & (flash.cs.o ^ flash.cs.invert[0])),
+            self.flash_copi.eq(flash.copi.o & flash.copi.oe),
+            self.flash_sck.eq(reader.sck & reader.drive), flash.cipo.i.eq(self.flash_cipo),
+            self.state.eq(Value.cast(reader.state)), self.mac.eq(reader.mac),
+        ]
 
         m.submodules.far_clock = SimClock("far", phase_ps=900)
         m.submodules.far_tx_clock = SimClock("far_tx", phase_ps=1700)

@@ -7,7 +7,7 @@ from amaranth.lib import io
 
 from .ddr import DdrModel
 
-__all__ = ["PLL", "simulated"]
+__all__ = ["PAD", "PLL", "simulated"]
 
 #: The PLL of ECP5: the frequencies and phases that its parameters say, from the measured period of
 #: its input. Locks after some cycles; the clocks run before that. Ref: Lattice FPGA-TN-02200
@@ -49,6 +49,13 @@ endmodule
 """
 
 
+#: The clock of the flash has no pin here: a bench takes it from what drives this.
+PAD = """\
+module USRMCLK (input USRMCLKI, USRMCLKTS);
+endmodule
+"""
+
+
 class _Port(io.SimulationPort):
     #: Constraints name it; here there are none.
     io = None
@@ -60,7 +67,8 @@ def simulated(platform):
     ``platform.pins`` has what was requested, by name and number: ``io.SimulationPort``, or a
     namespace of these. Their ``i`` and ``o`` are what is at the pins: inverted, if the pins are.
     Buffers at both clock edges are :class:`~.ddr.DdrModel`. The PLL stays an instance of
-    ``EHXPLLL``, for which :data:`PLL` is the model.
+    ``EHXPLLL``, for which :data:`PLL` is the model, and the pad of the flash's clock one of
+    ``USRMCLK``, for which that is :data:`PAD`.
     """
     class Simulated(platform):
         def __init__(self):

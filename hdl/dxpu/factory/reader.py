@@ -1,0 +1,248 @@
+"""Reads the factory record out of an SPI flash.
+
+Ref: docs/boards.md, "Factory record". Commands 0xAB (release from power-down) and 0x03 (read) are
+those of all serial flashes with 24-bit addresses.
+"""
+
+import math
+
+from amaranth import *
+from amaranth.lib import enum, wiring
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..crc import CRC32_ETHERNET
+from .record import DEFAULT_MAC, KEY_BYTES, MAGIC, OFFSETS, RECORD_BYTES, VERSION, FactoryState
+
+__all__ = ["FactoryReader"]
+
+#: Commands.
+RELEASE, READ = 0xAB, 0x03
+#: Hz that the clock of the flash may have.
+FASTEST = 16e6
+
+
+class Phase(enum.Enum, shape=3):
+    """Of a reading; the first lasts as long as 4 bytes, the third as 64, without a clock."""
+
+    SETTLE = 0
+    WAKE = 1
+    REST = 2
+    READ = 3
+    OVER = 4
+
+
+class FactoryReader(wiring.Component):
+    """Reads the record after a reset, and whenever it is told to; says what it found.
+
+    SPI mode 0 at 16 MHz or less. First the flash is left alone for 2 us or more, so it does not
+    matter what was before; then released from power-down, left alone for 32 us or more (it may take
+    30 us to wake up), and read. That takes 80 to 170 us and ends in any case, as nothing is waited
+    for: a flash that does not answer reads as all ones, or zeros.
+
+    Whole or nothing: bytes of address, serial number and fingerprint go to a shadow, those of the
+    key to the half of its memory that is not shown, while the checks run. In the cycle in which
+    ``state`` ends to be ``READING``, all of it is shown at once, or else the default: ``mac``
+    :data:`~.record.DEFAULT_MAC`, no serial number, no key. Until then all is as before.
+
+    ``cipo`` follows our own clock, but with the delays of two chips, so it is synchronised. It is
+    sampled as the clock falls: what it was two cycles earlier, and so at least one period of
+    ``sck`` less two cycles after the flash changed it (32 ns or more).
+
+    Parameters
+    ----------
+    address : int
+        Of the record, in bytes; 24 bits.
+    hz : number
+        Frequency of ``sync``.
+
+    Members
+    -------
+    again : In(1)
+        Strobe: read again; nothing while a reading runs.
+    sck, cs, copi : Out(1)
+        To the flash; ``cs`` is high while it is chosen.
+    drive : Out(1)
+        The three are to be driven. Otherwise somebody else may use the flash.
+    cipo : In(1)
+        From the flash.
+    state : Out(:class:`~.record.FactoryState`)
+    mac : Out(48)
+        First byte uppermost.
+    serial, fingerprint : Out(32)
+    has_key : Out(1)
+    key_address : In(5)
+        Byte of the key that is asked for.
+    key : Out(8)
+        A cycle later; 0 if there is no key. For whoever authenticates, and nobody else.
+    """
+
+    again: In(1)
+    sck: Out(1)
+    cs: Out(1)
+    copi: Out(1)
+    drive: Out(1, init=1)
+    cipo: In(1)
+    state: Out(FactoryState, init=FactoryState.READING)
+    mac: Out(48, init=int.from_bytes(DEFAULT_MAC, "big"))
+    serial: Out(32)
+    fingerprint: Out(32)
+    has_key: Out(1)
+    key_address: In(5)
+    key: Out(8)
+
+    def __init__(self, *, address, hz):
+        if not isinstance(address, int) or not 0 <= address <= (1 << 24) - RECORD_BYTES:
+            raise ValueError(f"address must be one of 24 bits with the record behind it, "
+                             f"not {address!r}")
+        super().__init__()
+        self._address = address
+        #: Cycles of half a period of `sck`; with two or more, `cipo` has time to come.
+        self.half = max(2, math.ceil(hz / (2 * FASTEST)))
+
+    def elaborate(self, platform):
+        m = Module()
+        cipo = Signal()
+        m.submodules.cipo = FFSynchronizer(self.cipo, cipo)
+        phase, tick = Signal(Phase), Signal(range(2 * self.half))
+        # Counts bytes of a phase; those of the record from 0, after four of the command.
+        place, bit = Signal(6, init=60), Signal(3)
+        # After eight bits come eight cycles in which the byte is looked at.
+        look = Signal()
+        sample, last = Signal(), Signal()
+        m.d.comb += [sample.eq(~look & (tick == 2 * self.half - 1)),
+                     last.eq(look & (bit == 7))]
+        with m.If(phase != Phase.OVER):
+            m.d.sync += tick.eq(tick + 1)
+            with m.If(sample | look):
+                m.d.sync += [bit.eq(bit + 1), tick.eq(0)]
+                with m.If(bit == 7):
+                    m.d.sync += look.eq(~look)
+            with m.If(last):
+                m.d.sync += place.eq(place + 1)
+
+        over = Signal()
+        with m.Switch(phase):
+            with m.Case(Phase.SETTLE):
+                with m.If(last & (place == 63)):
+                    m.d.sync += phase.eq(Phase.WAKE)
+            with m.Case(Phase.WAKE):
+                with m.If(last):
+                    m.d.sync += [phase.eq(Phase.REST), place.eq(0)]
+            with m.Case(Phase.REST):
+                with m.If(last & (place == 63)):
+                    m.d.sync += [phase.eq(Phase.READ), place.eq(60)]
+            with m.Case(Phase.READ):
+                with m.If(last & (place == RECORD_BYTES - 1)):
+                    m.d.comb += over.eq(1)
+                    m.d.sync += phase.eq(Phase.OVER)
+            with m.Case(Phase.OVER):
+                with m.If(self.again):
+                    m.d.sync += [phase.eq(Phase.SETTLE), place.eq(60),
+                                 self.state.eq(FactoryState.READING)]
+        self._pins(m, phase, tick, place, bit, look)
+
+        ours = Signal()
+        m.d.comb += ours.eq((phase == Phase.READ) & (place < 60))
+        byte = Signal(8)
+        with m.If(sample):
+            m.d.sync += byte.eq(Cat(cipo, byte))
+        with m.Elif(look):
+            m.d.sync += byte.eq(byte.rotate_right(1))
+        begins = phase == Phase.REST
+        first = ours & look & (bit == 0)
+        found, keyed = self._bits(m, begins, ours & sample, cipo, place, bit)
+        broken = self._crc(m, begins, ours & look, byte, place, bit)
+        self._results(m, first, over, byte, place, Mux(
+            found == FactoryState.VALID, Mux(broken, FactoryState.DAMAGED, found), found), keyed)
+        return m
+
+    def _pins(self, m, phase, tick, place, bit, look):
+        """Chosen a cycle after the phase begins, and let go driven for one after it ends."""
+        chosen = (phase == Phase.WAKE) | (phase == Phase.READ)
+        command = Const(READ << 24 | self._address, 32)
+        says = Mux(phase == Phase.WAKE, Const(RELEASE, 8)[::-1].bit_select(bit, 1),
+                   command[::-1].bit_select(Cat(bit, place[:2]), 1))
+        m.d.sync += [
+            self.cs.eq(chosen), self.copi.eq(says),
+            self.drive.eq((phase != Phase.OVER) | self.cs),
+            self.sck.eq(chosen & ~look & (tick >= self.half - 1) & (tick != 2 * self.half - 1)),
+        ]
+
+    def _bits(self, m, begins, taken, value, place, bit):
+        """Looks at bits as they come; returns what they are, but for the CRC, and whether there is
+        a key."""
+        ones, zeros, foreign, other, wrong, keyed = (
+            Signal(name=name) for name in ("ones", "zeros", "foreign", "other", "wrong", "keyed"))
+        header = Const(int.from_bytes(MAGIC + bytes([VERSION]), "big"), 40)[::-1]
+        differs = value != header.bit_select(Cat(bit, place[:3]), 1)
+        with m.If(taken):
+            m.d.sync += [ones.eq(ones & value), zeros.eq(zeros & ~value)]
+            with m.Switch(place):
+                with m.Case(*range(4)):
+                    m.d.sync += foreign.eq(foreign | differs)
+                with m.Case(OFFSETS["version"]):
+                    m.d.sync += other.eq(other | differs)
+                with m.Case(OFFSETS["flags"]):
+                    # The last bit is the flag.
+                    m.d.sync += [keyed.eq(value), wrong.eq(wrong | value & (bit != 7))]
+                with m.Case(OFFSETS["mac"]):
+                    m.d.sync += wrong.eq(wrong | value & (bit == 7))
+        with m.If(begins):
+            m.d.sync += [ones.eq(1), zeros.eq(1), foreign.eq(0), other.eq(0), wrong.eq(0)]
+        state = Signal(FactoryState)
+        with m.If(ones | zeros):
+            m.d.comb += state.eq(FactoryState.ABSENT)
+        with m.Elif(foreign):
+            m.d.comb += state.eq(FactoryState.DAMAGED)
+        with m.Elif(other):
+            m.d.comb += state.eq(FactoryState.VERSION)
+        with m.Elif(wrong):
+            m.d.comb += state.eq(FactoryState.DAMAGED)
+        with m.Else():
+            m.d.comb += state.eq(FactoryState.VALID)
+        return state, keyed
+
+    def _crc(self, m, begins, looks, byte, place, bit):
+        """Bit by bit, as each byte turns; returns whether it is wrong. Its own bytes are compared
+        with the upper eight bits, which move up."""
+        crc, broken = Signal(32), Signal()
+        polynomial = Const(int(f"{CRC32_ETHERNET.polynomial:032b}"[::-1], 2), 32)
+        with m.If(looks & (place < OFFSETS["crc"])):
+            m.d.sync += crc.eq((crc >> 1) ^ (polynomial & (crc[0] ^ byte[0]).replicate(32)))
+        with m.Elif(looks & (bit == 0)):
+            m.d.sync += [crc.eq(crc << 8), broken.eq(broken | (byte != ~crc[24:]))]
+        with m.If(begins):
+            m.d.sync += [crc.eq(0xFFFF_FFFF), broken.eq(0)]
+        return broken
+
+    def _results(self, m, first, over, byte, place, found, keyed):
+        """Shadow, key, and what is shown. The key begins at byte 16, so that its addresses are
+        those of the record with one bit turned over."""
+        assert OFFSETS["key"] == 16 and OFFSETS["fingerprint"] == 48
+        shadow = Signal(112)
+        of_key = place[4] ^ place[5]
+        with m.If(first & ~of_key & (place >= OFFSETS["mac"]) & (place < OFFSETS["crc"])):
+            m.d.sync += shadow.eq(Cat(byte, shadow))
+
+        shown = Signal()
+        m.submodules.keys = keys = Memory(shape=8, depth=2 * KEY_BYTES, init=[],
+                                          attrs={"ram_style": "distributed"})
+        write, read = keys.write_port(), keys.read_port(domain="comb")
+        m.d.comb += [
+            write.addr.eq(Cat(place[:4], ~place[4], ~shown)), write.data.eq(byte),
+            write.en.eq(first & of_key),
+            read.addr.eq(Cat(self.key_address, shown)),
+        ]
+        m.d.sync += self.key.eq(read.data & self.has_key.replicate(8))
+        good, bad = Signal(), Signal()
+        m.d.comb += [good.eq(over & (found == FactoryState.VALID)), bad.eq(over & ~good)]
+        with m.If(over):
+            m.d.sync += self.state.eq(found)
+        with m.If(good):
+            m.d.sync += [Cat(self.fingerprint, self.serial, self.mac).eq(shadow),
+                         self.has_key.eq(keyed), shown.eq(~shown)]
+        with m.If(bad):
+            m.d.sync += [signal.eq(signal.init) for signal in (
+                self.mac, self.serial, self.fingerprint, self.has_key)]
