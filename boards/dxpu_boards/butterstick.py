@@ -1,19 +1,28 @@
 """ButterStick r1.0, with an ECP5-5G of 85 k LUTs: one RGMII PHY, SERDES at a SYZYGY connector.
 
-Pins are amaranth-boards'. The voltages of the SYZYGY ports are off, which the proxies do not need.
+Pins are amaranth-boards'; MDIO is pulled up by the FPGA. The voltages of the SYZYGY
+ports are off, which the proxies do not need.
 """
 
 from amaranth_boards.butterstick import ButterStickPlatform
 
 from .board import Board, Shape
 from .clocks import Clock
+from .mdio import mdio_pulled_up
 
-__all__ = ["BOARD"]
+__all__ = ["BOARD", "Platform"]
+
+
+class Platform(ButterStickPlatform):
+    """With a pull-up at MDIO."""
+
+    resources = mdio_pulled_up(ButterStickPlatform.resources)
+
 
 BOARD = Board(
     name="butterstick",
     title="ButterStick r1.0",
-    platform=ButterStickPlatform,
+    platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
     roles={"host": Shape(), "box": Shape()},

@@ -1,14 +1,27 @@
 """LambdaConcept ECPIX-5, with an ECP5-5G of 45 k or 85 k LUTs: one RGMII PHY.
 
-Pins are amaranth-boards'.
+Pins are amaranth-boards'; MDIO is pulled up by the FPGA.
 """
 
 from amaranth_boards.ecpix5 import ECPIX545Platform, ECPIX585Platform
 
 from .board import Board, Shape
 from .clocks import Clock
+from .mdio import mdio_pulled_up
 
-__all__ = ["BOARDS"]
+__all__ = ["BOARDS", "Platform45", "Platform85"]
+
+
+class Platform45(ECPIX545Platform):
+    """With a pull-up at MDIO."""
+
+    resources = mdio_pulled_up(ECPIX545Platform.resources)
+
+
+class Platform85(ECPIX585Platform):
+    """With a pull-up at MDIO."""
+
+    resources = mdio_pulled_up(ECPIX585Platform.resources)
 
 
 def _board(size, platform, roles):
@@ -26,7 +39,7 @@ def _board(size, platform, roles):
 
 
 BOARDS = (
-    _board("45f", ECPIX545Platform, {"host": Shape(slots=4, peers=4, streams=1),
-                                     "box": Shape(slots=2, peers=4, streams=1)}),
-    _board("85f", ECPIX585Platform, {"host": Shape(), "box": Shape()}),
+    _board("45f", Platform45, {"host": Shape(slots=4, peers=4, streams=1),
+                               "box": Shape(slots=2, peers=4, streams=1)}),
+    _board("85f", Platform85, {"host": Shape(), "box": Shape()}),
 )

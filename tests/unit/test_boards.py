@@ -102,6 +102,25 @@ def test_paths_have_all_pins_of_rgmii(name):
         request_rgmii(platform, board, len(board.paths))
 
 
+@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.paths])
+def test_mdio_is_pulled_up(name, tmp_path):
+    """Each MDIO that there is, and no other pin of the ports, in what the tools are given."""
+    board = BOARDS[name]
+    if board.is_open:
+        pulled = re.findall(r'IOBUF PORT "(eth_rgmii\w+)".* PULLMODE=(\w+)',
+                            prepare(board, StandIn(board))["top.lpf"])
+        value = "UP"
+    else:
+        write_sources(board, StandIn(board), tmp_path)
+        pulled = re.findall(r'set_property PULLUP "(\w+)" \[get_ports "(eth_rgmii\w+)"',
+                            (tmp_path / "top.xdc").read_text())
+        pulled, value = [(port, value) for value, port in pulled], "TRUE"
+    platform = board.platform()
+    buses = [n for n in range(len(board.paths))
+             if request_rgmii(platform, board, n).mdio is not None]
+    assert pulled == [(f"eth_rgmii_{board.paths[n]}__mdio__io", value) for n in buses] != []
+
+
 def test_pins_that_phys_share_are_those_of_path_0():
     for name in ("colorlight-5a-75b", "colorlight-5a-75b-v8"):
         board = BOARDS[name]
