@@ -34,7 +34,8 @@ def _board(size, platform, roles):
         roles=roles,
         loader=("--board", "ecpix5"),
         notes=("no PCIe connector; its SERDES are at SATA and USB-C",
-               "boards of revision 3 have another cable: `--cable ft4232`, not confirmed"),
+               "R03 of the board has another cable (`--cable ft4232`), and the console at another "
+               "port (`/dev/ttyUSB2`)"),
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -190,3 +191,15 @@ def test_registers_that_pages_name_exist(page):
         assert found, f"docs/{page} names {name}"
         fields |= {f.name for map, path in found for f in map.find(path)[0].register.fields}
     assert fields.issuperset(re.findall(r"\b([a-z_]+)=[\dA-Z]", text))
+
+
+@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.loader])
+def test_notes_name_every_cable_and_port_of_the_page(name):
+    """Of a board with a cable; but for the loader's own and the first port."""
+    board = BOARDS[name]
+    module = sys.modules[board.platform.__module__]
+    page = (DOCS / "boards" / f"{Path(module.__file__).stem.replace('_', '-')}.md").read_text()
+    words = {*re.findall(r"--cable \w+", page), *re.findall(r"/dev/ttyUSB\d", page)[1:]}
+    first = re.findall(r"/dev/ttyUSB\d", page)[:1]
+    said = " ".join((*board.loader, *first, *board.notes))
+    assert not [word for word in words if word not in said]
