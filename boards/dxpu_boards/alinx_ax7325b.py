@@ -35,9 +35,10 @@ BOARD = Board(
     roles={"host": Shape(), "box": Shape()},
     pcie="x8 edge connector",
     loader=("--cable", "ft232"),
-    notes=("no RGMII path: its 1 Gb/s PHY is not in any source found",
+    notes=("no RGMII path: two sources know no PHY of 1 Gb/s, a third gives no pins",
            "SFP+ and QSFP+ wait for a MAC of 10 Gb/s",
            "pins of the PCIe reference clock are not in any source found",
+           "LEDs are lit by 1 in one source, by 0 in another",
            "the vendor's tools have to be run"),
     pll=MMCME2,
 )

@@ -1,6 +1,7 @@
 """ButterStick r1.0, with an ECP5-5G of 85 k LUTs: one RGMII PHY, SERDES at a SYZYGY connector.
 
-Pins are amaranth-boards'. The voltages of the SYZYGY ports are off, which the proxies do not need.
+Pins are amaranth-boards'; MDIO is pulled up by the FPGA. The voltages of the SYZYGY
+ports are off, which the proxies do not need.
 
 Its flash has 16 MB (butterstick-hardware, `hardware/ButterStick_r1.0`). The boot loader, from 0,
 puts images at 0x400000 and 0x800000 by its source, at 0x100000 and 0x400000 by its strings
@@ -12,13 +13,21 @@ from amaranth_boards.butterstick import ButterStickPlatform
 
 from .board import Board, Shape
 from .clocks import Clock
+from .mdio import mdio_pulled_up
 
-__all__ = ["BOARD"]
+__all__ = ["BOARD", "Platform"]
+
+
+class Platform(ButterStickPlatform):
+    """With a pull-up at MDIO."""
+
+    resources = mdio_pulled_up(ButterStickPlatform.resources)
+
 
 BOARD = Board(
     name="butterstick",
     title="ButterStick r1.0",
-    platform=ButterStickPlatform,
+    platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
     roles={"host": Shape(), "box": Shape()},

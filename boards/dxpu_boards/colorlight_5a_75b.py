@@ -2,8 +2,8 @@
 
 LED receiver cards. Pins of 7.0 are amaranth-boards', those of 8.0 chubby75's
 (`5a-75b/hardware_V8.0.md`, https://github.com/q3k/chubby75), found out by others from the boards.
-On both, the PHYs have reset, MDC and MDIO in common, so these are path 0's. Their flash has 4 MB,
-that of older ones 2 MB (chubby75).
+On both, the PHYs have reset, MDC and MDIO in common, so these are path 0's;
+MDIO is pulled up by the FPGA. Their flash has 4 MB, that of older ones 2 MB (chubby75).
 """
 
 from amaranth.build import Attrs, Clock as Oscillator, Pins, PinsN, Resource, Subsignal
@@ -13,6 +13,7 @@ from amaranth_boards.resources import LEDResources
 
 from .board import Board, Shape, with_resources
 from .clocks import Clock
+from .mdio import mdio_pulled_up
 
 __all__ = ["BOARDS", "Platform70", "Platform80"]
 
@@ -33,7 +34,7 @@ class Platform70(Colorlight_5A75B_R70Platform):
     """Upstream has the pins that the PHYs share at both, so that only one could be used."""
 
     resources = with_resources(
-        Colorlight_5A75B_R70Platform.resources,
+        mdio_pulled_up(Colorlight_5A75B_R70Platform.resources),
         _phy(1, "M12", "R15", "T14 R12 R13 R14", "M16", "L15", "P13 N13 P14 M15"))
 
 
@@ -44,14 +45,14 @@ class Platform80(LatticeECP5Platform):
     device, package, speed = "LFE5U-25F", "BG256", "6"
     default_clk = "clk25"
     connectors = []
-    resources = [
+    resources = mdio_pulled_up([
         Resource("clk25", 0, Pins("P6", dir="i"), Oscillator(25e6), IO),
         *LEDResources(pins="T6", invert=True, attrs=IO),
         Resource("button", 0, PinsN("R7", dir="i"), Attrs(IO_TYPE="LVCMOS33", PULLMODE="UP")),
         _phy(0, "L1", "L2", "M2 M1 P1 R1", "J1", "J2", "K2 J3 K1 K3",
              Subsignal("mdc", Pins("R5", dir="o")), Subsignal("mdio", Pins("T4", dir="io"))),
         _phy(1, "J16", "K14", "K16 J15 J14 K15", "M16", "P16", "M15 R16 L15 L16"),
-    ]
+    ])
 
 
 def _board(version, platform, *notes):

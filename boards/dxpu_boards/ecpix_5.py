@@ -1,14 +1,28 @@
 """LambdaConcept ECPIX-5, with an ECP5-5G of 45 k or 85 k LUTs: one RGMII PHY.
 
-Pins are amaranth-boards'. The flash has 32 MB (https://docs.lambdaconcept.com/ecpix-5).
+Pins are amaranth-boards'; MDIO is pulled up by the FPGA. The flash has 32 MB
+(https://docs.lambdaconcept.com/ecpix-5).
 """
 
 from amaranth_boards.ecpix5 import ECPIX545Platform, ECPIX585Platform
 
 from .board import Board, Shape
 from .clocks import Clock
+from .mdio import mdio_pulled_up
 
-__all__ = ["BOARDS"]
+__all__ = ["BOARDS", "Platform45", "Platform85"]
+
+
+class Platform45(ECPIX545Platform):
+    """With a pull-up at MDIO."""
+
+    resources = mdio_pulled_up(ECPIX545Platform.resources)
+
+
+class Platform85(ECPIX585Platform):
+    """With a pull-up at MDIO."""
+
+    resources = mdio_pulled_up(ECPIX585Platform.resources)
 
 
 def _board(size, platform, roles):
@@ -22,12 +36,13 @@ def _board(size, platform, roles):
         loader=("--board", "ecpix5"),
         record=0x3F0000,
         notes=("no PCIe connector; its SERDES are at SATA and USB-C",
-               "boards of revision 3 have another cable: `--cable ft4232`, not confirmed"),
+               "R03 of the board has another cable (`--cable ft4232`), and the console at another "
+               "port (`/dev/ttyUSB2`)"),
     )
 
 
 BOARDS = (
-    _board("45f", ECPIX545Platform, {"host": Shape(slots=4, peers=4, streams=1),
-                                     "box": Shape(slots=2, peers=4, streams=1)}),
-    _board("85f", ECPIX585Platform, {"host": Shape(), "box": Shape()}),
+    _board("45f", Platform45, {"host": Shape(slots=4, peers=4, streams=1),
+                               "box": Shape(slots=2, peers=4, streams=1)}),
+    _board("85f", Platform85, {"host": Shape(), "box": Shape()}),
 )

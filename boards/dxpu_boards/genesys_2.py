@@ -1,20 +1,29 @@
 """Digilent Genesys 2, with a Kintex-7 325T: one RGMII PHY. For the vendor's tools.
 
-Pins are amaranth-boards'; litex-boards has the same for Ethernet, clock and reset.
+Pins are amaranth-boards'; litex-boards has the same for Ethernet, clock and reset. MDIO
+is pulled up by the FPGA.
 """
 
 from amaranth_boards.genesys2 import Genesys2Platform
 
 from .board import Board, Shape
 from .clocks import Clock
+from .mdio import mdio_pulled_up
 from .pll import MMCME2
 
-__all__ = ["BOARD"]
+__all__ = ["BOARD", "Platform"]
+
+
+class Platform(Genesys2Platform):
+    """With a pull-up at MDIO."""
+
+    resources = mdio_pulled_up(Genesys2Platform.resources, PULLUP="TRUE")
+
 
 BOARD = Board(
     name="genesys-2",
     title="Digilent Genesys 2",
-    platform=Genesys2Platform,
+    platform=Platform,
     clocks=(Clock("sync", 125), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
     roles={"host": Shape(), "box": Shape()},

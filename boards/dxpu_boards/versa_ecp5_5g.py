@@ -3,7 +3,7 @@
 Pins are amaranth-boards'. Those of PCIe are litex-boards' (`platforms/versa_ecp5.py`). The lane and
 its reference clock belong to the SERDES: nextpnr places EXTREFB and DCUA by their attributes, and
 takes no constraint for such a pin, so that resource is for whoever instantiates them. PERST# is a
-pin like others, pulled up, so that a board on a bench is not in reset.
+pin like others, pulled up, so that a board on a bench is not in reset; so is MDIO.
 """
 
 from amaranth.build import Attrs, DiffPairs, PinsN, Resource, Subsignal
@@ -11,15 +11,16 @@ from amaranth_boards.versa_ecp5_5g import VersaECP55GPlatform
 
 from .board import Board, Shape, with_resources
 from .clocks import Clock
+from .mdio import mdio_pulled_up
 
 __all__ = ["BOARD", "Platform"]
 
 
 class Platform(VersaECP55GPlatform):
-    """With the PCIe edge connector, which upstream lacks."""
+    """With the PCIe edge connector, which upstream lacks, and a pull-up at MDIO."""
 
     resources = with_resources(
-        VersaECP55GPlatform.resources,
+        mdio_pulled_up(VersaECP55GPlatform.resources),
         Resource("pcie", 0,
                  Subsignal("clk", DiffPairs("Y11", "Y12", dir="i")),
                  Subsignal("rx", DiffPairs("Y5", "Y6", dir="i")),

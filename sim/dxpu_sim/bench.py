@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from .cli import UserError
+from .files import write_text
 from .options import file_to_write
 
 __all__ = ["add_arguments", "run"]
@@ -49,7 +50,7 @@ def run(arguments) -> int:
                "clock": _clock}[arguments.what]
     result = {width: measure(width) for width in widths}
     if out is not None:
-        out.write_text(json.dumps(result, indent=2) + "\n")
+        write_text(out, json.dumps(result, indent=2) + "\n")
     return 0
 
 

@@ -4,18 +4,18 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .cli import UserError
+from .files import write_text
 from .options import folder_to_write, whole_number
 from .progress import Progress
 
 __all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "system_design",
-           "table", "write_report"]
+           "table"]
 
 WIDTHS = (32, 64, 128, 256, 512)
 PORTS = 8
@@ -192,7 +192,7 @@ class _Demo:
             **{k: v for k, v in result.items() if k not in ("checks", "error")},
             "split": split(result.get("stages", [])), "files": files, "total_seconds": seconds,
         }
-        write_report(o.out / "report.json", report)
+        write_text(o.out / "report.json", json.dumps(report, indent=2, default=list) + "\n")
         if ok:
             shutil.rmtree(work, ignore_errors=True)
         print(table(report))
@@ -263,20 +263,6 @@ def split(stages) -> dict:
         ns = sum(s["end_ns"] - s["start_ns"] for s in stages if s["kind"] in kinds)
         result[name] = {"ns": ns, "cycles": ns / CYCLE_NS}
     return result
-
-
-def write_report(path: Path, report: dict) -> None:
-    """Write ``report`` as JSON, whole or not at all."""
-    text = json.dumps(report, indent=2, default=list) + "\n"
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".report", delete=False) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def table(report: dict) -> str:

@@ -10,6 +10,8 @@ __all__ = ["add_arguments", "pages", "run"]
 
 #: What the pages show: the default shape of ``dxpu generate``.
 SHAPE = {"width": 64, "slots": 8, "paths": 2, "peers": 16, "streams": 4}
+#: Whose registers beside the proxies' they show: of the boards, the one that has them all.
+BOARD = "versa-ecp5-5g"
 
 
 def add_arguments(parser):
@@ -52,6 +54,8 @@ def pages() -> dict[str, str]:
     titles = {
         "host_registers.md": "Registers of the host proxy",
         "box_registers.md": "Registers of the box proxy",
+        "host_board_registers.md": "Registers of a board with a host proxy",
+        "box_board_registers.md": "Registers of a board with a box proxy",
         "upstream_port.md": "Configuration space of the virtual switch's upstream port",
         "downstream_port.md": "Configuration space of the virtual switch's downstream ports",
         "downstream_port_dpc.md": "The same with Downstream Port Containment (`--dpc`)",
@@ -62,6 +66,9 @@ def pages() -> dict[str, str]:
     made = {
         **{f"{role}_registers.md": markdown(proxy.registers,
                                             title=titles[f"{role}_registers.md"])
+           for role, proxy in proxies.items()},
+        **{f"{role}_board_registers.md": markdown(beside(proxy),
+                                                  title=titles[f"{role}_board_registers.md"])
            for role, proxy in proxies.items()},
         "upstream_port.md": render(UPSTREAM),
         "downstream_port.md": render(DOWNSTREAM),
@@ -77,6 +84,21 @@ def pages() -> dict[str, str]:
              "of registers are the same at every shape, but those of the counters.", "",
              *(f"- [{titles[name]}]({name})" for name in made)]
     return {"index.md": "\n".join(index) + "\n", **made}
+
+
+def beside(proxy):
+    """The registers that a board has beside its proxy's (:class:`dxpu.csr.AddressMap`)."""
+    from dxpu.csr import AddressMap
+    from dxpu_boards.registers import map_of
+    from dxpu_boards.registry import BOARDS
+    board = BOARDS[BOARD]
+    blocks = map_of(proxy, board, width=SHAPE["width"]).blocks
+    return AddressMap(
+        "board", {name: block for name, block in blocks.items()
+                  if name not in proxy.registers.blocks},
+        f"As on a {board.title}, of no bitstream in particular. Another board has rows `path` and "
+        "events for its own paths; a host without an edge connector has other words in `tlp`, and "
+        "no `pcie`.")
 
 
 def _ports(title, proxies):

@@ -4,7 +4,14 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["write_bytes", "write_text"]
+__all__ = ["try_to_write", "write_bytes", "write_text"]
+
+
+def try_to_write(path: Path) -> None:
+    """Raises the :exc:`OSError` of a folder in which :func:`write_text` could not write ``path``;
+    leaves nothing behind."""
+    with _beside(path, delete=True):
+        pass
 
 
 def write_text(path: Path, text: str) -> None:
@@ -20,8 +27,7 @@ def write_bytes(path: Path, data: bytes, *, mode=0o644, replace=True) -> None:
     FileExistsError
         If not to ``replace`` what is there.
     """
-    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}-",
-                                     delete=False) as file:
+    with _beside(path, delete=False) as file:
         try:
             file.write(data)
             file.flush()
@@ -34,3 +40,9 @@ def write_bytes(path: Path, data: bytes, *, mode=0o644, replace=True) -> None:
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def _beside(path, *, delete):
+    """A file in the same folder, which can take the other's place."""
+    return tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}-",
+                                       delete=delete)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from .cli import UserError
+from .files import try_to_write
 
 __all__ = ["file_to_write", "folder_to_write", "whole_number"]
 
@@ -19,10 +20,17 @@ def whole_number(option: str, text: str, least: int, most: int) -> int:
 
 
 def file_to_write(option: str, text: str | None) -> Path | None:
-    """A file that can be made where its folder is there; ``None`` for none."""
-    path = Path(text) if text else None
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise UserError(f"{option} must be a file in a folder that is there, not {text!r}")
+    """A file that can be written, in a folder that is there; ``None`` for none. It is tried here,
+    so that nobody waits for results that have no place."""
+    if not text:
+        return None
+    path = Path(text)
+    try:
+        if path.is_dir() or not path.parent.is_dir():
+            raise UserError(f"{option} must be a file in a folder that is there, not {text!r}")
+        try_to_write(path)
+    except OSError as error:
+        raise UserError(f"{option}: cannot write {text!r}: {error.strerror}") from None
     return path
 
 

@@ -4,37 +4,16 @@ import pytest
 from amaranth import *
 from amaranth.build.res import ResourceManager
 from amaranth.hdl import Fragment
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from board_top_bench import SMALL, Hollow, Ports, simulate
 
-from dxpu.csr import RegisterFile, RegisterPort
-from dxpu.ethernet import GmiiSignature
-from dxpu.fabric.types import Refused
+from dxpu.csr import RegisterFile
 from dxpu.proxy.box import BoxProxy
 from dxpu.proxy.host import HostProxy
 from dxpu_boards import factory, registers, top as board_top
-from dxpu_boards.board import Shape
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.top import top
 
-SMALL = Shape(slots=1, peers=1, streams=1)
 USABLE = [name for name, board in BOARDS.items() if board.paths]
-
-
-class Hollow(wiring.Component):
-    """Has the interface of a box with GPUs and nothing inside, which takes long to elaborate."""
-
-    def __init__(self, width, *, slots, paths, peers, streams):
-        self.pulses = {name: Signal(name=name) for name in registers.PULSES}
-        self.registers = BoxProxy(width, slots=slots, paths=paths, peers=peers,
-                                  streams=streams).registers
-        self.refused = Signal(Refused)
-        super().__init__({
-            "gmii": Out(GmiiSignature()).array(paths), "links": In(paths),
-            "bus": In(RegisterPort())})
-
-    def elaborate(self, platform):
-        return Module()
 
 
 @pytest.mark.parametrize("name", USABLE)
@@ -64,6 +43,29 @@ def test_versa(role):
     made = {signal.name: hertz
             for signal, hertz in ResourceManager.iter_signal_clock_constraints(platform)}
     assert made.get("pll_pcie") == (62.5e6 if role == "host" else None)
+
+
+def test_the_proxy_gets_the_link_of_each_path(monkeypatch):
+    """Bit n is that of path n, and nothing else that a port says."""
+    made = []
+
+    class States(Ports):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    async def testbench(ctx, top, asker):
+        ports, = made
+        assert len(ports.state) == len(top._proxy.links) == 2
+        for links in (0b00, 0b01, 0b10, 0b11, 0b00):
+            for n, state in enumerate(ports.state):
+                link = links >> n & 1
+                ctx.set(state, {"link": link, **dict.fromkeys(
+                    ("clock", "missing", "unknown", "refused"), not link)})
+            await ctx.delay(1e-9)
+            assert ctx.get(top._proxy.links) == links
+
+    simulate(monkeypatch, testbench, EthernetPorts=States)
 
 
 @pytest.mark.parametrize("make, others", [

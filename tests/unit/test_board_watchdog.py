@@ -1,26 +1,16 @@
 """The watchdog in the top of a board: wired, readable, and safe between clocks."""
 
-from dataclasses import replace
-
 import pytest
 from amaranth import *
-from amaranth.build import ResourceError
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
-from amaranth.sim import Simulator
-from test_board_top import SMALL, Hollow
+from board_top_bench import SMALL, VERSA, Hollow, simulate
 
-from dxpu.csr import RegisterFile, RegisterPort, connect_ports
-from dxpu.ethernet import GmiiSignature
+from dxpu.csr import RegisterFile, connect_ports
 from dxpu.proxy.registers import control_block
 from dxpu_boards import ecp5, report, top as board_top
 from dxpu_boards.build import prepare
-from dxpu_boards.clocks import Resets
-from dxpu_boards.ethernet import PortState
 from dxpu_boards.registers import BASES, board_block
-from dxpu_boards.registry import BOARDS
 
-VERSA = BOARDS["versa-ecp5-5g"]
 BLOCK = board_block(VERSA.name, paths=2)
 WATCHDOG = BASES["board"] + BLOCK.address("watchdog")
 
@@ -40,98 +30,12 @@ class Box(Hollow):
         return m
 
 
-class Clocks(wiring.Component):
-    """Resets of clocks that the simulator makes."""
-
-    def __init__(self, *_):
-        super().__init__({"cause": In(1), "reset": Out(1)})
-
-    def domains(self):
-        return [ClockDomain(name) for name in ("sync", "tx", "oscillator")]
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.resets = resets = Resets(["sync", "tx"])
-        m.d.comb += [resets.cause.eq(self.cause), self.reset.eq(resets.reset)]
-        return m
-
-
-class Ports(wiring.Component):
-    """Ethernet ports on which nothing happens."""
-
-    def __init__(self, board, *, hz):
-        super().__init__({"gmii": In(GmiiSignature()).array(2), "reset": In(1),
-                          "state": Out(PortState).array(2), "restart": In(2)})
-
-    def domains(self):
-        return []
-
-    def elaborate(self, platform):
-        return Module()
-
-
-class Platform:
-    """A board with nothing on it; its oscillator makes ``default_clk_frequency`` cycles a second of
-    the watchdog's."""
-
-    resources = {}
-    default_clk_frequency = 1000
-
-    def request(self, *args, **options):
-        raise ResourceError
-
-
-class Asker(wiring.Component):
-    """In place of the console."""
-
-    bus: Out(RegisterPort())
-
-    def elaborate(self, platform):
-        return Module()
-
-    async def read(self, ctx, address, write=None):
-        """Ask; returns what is answered."""
-        request = self.bus.request
-        ctx.set(request.p, {"address": address, "write": write is not None, "data": write or 0})
-        ctx.set(request.valid, 1)
-        ctx.set(self.bus.response.ready, 1)
-        await ctx.tick().until(request.ready)
-        ctx.set(request.valid, 0)
-        answer, = await ctx.tick().sample(self.bus.response.p).until(self.bus.response.valid)
-        assert not answer.error
-        return answer.data
-
-
 def fields(value):
     return BLOCK.find("watchdog").register.unpack(value)
 
 
-def simulate(monkeypatch, testbench):
-    """The top of the Versa with stand-ins; the testbench gets what asks, too."""
-    asker = Asker()
-
-    def console(self, m, *_):
-        m.submodules.asker = asker
-        return asker
-
-    for name, value in {"Clocks": Clocks, "EthernetPorts": Ports, "BoxWithGpus": Box,
-                        "PULSE": 1e-6}.items():
-        monkeypatch.setattr(board_top, name, value)
-    monkeypatch.setattr(board_top.Top, "_console", console)
-    sim = Simulator(Fragment.get(board_top.top(
-        replace(VERSA, record=None), "box", SMALL), Platform()))
-    sim.add_clock(1e-8, domain="oscillator")
-    sim.add_clock(16e-9)
-
-    async def process(ctx):
-        await testbench(ctx, asker)
-
-    sim.add_testbench(process)
-    sim.run()
-
-
 def test_a_board_whose_register_bus_hangs_is_reset(monkeypatch):
-    async def testbench(ctx, asker):
+    async def testbench(ctx, top, asker):
         await ctx.delay(50e-6)
         assert fields(await asker.read(ctx, WATCHDOG)) == {"enable": 1, "last": 0, "count": 0}
         # 2 "seconds" are 20 us.
@@ -150,7 +54,7 @@ def test_a_board_whose_register_bus_hangs_is_reset(monkeypatch):
         await ctx.delay(5e-6)
         assert fields(await asker.read(ctx, WATCHDOG)) == {"enable": 0, "last": 1, "count": 2}
 
-    simulate(monkeypatch, testbench)
+    simulate(monkeypatch, testbench, box=Box, PULSE=1e-6)
 
 
 @pytest.mark.long

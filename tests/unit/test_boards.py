@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -102,6 +103,25 @@ def test_paths_have_all_pins_of_rgmii(name):
         request_rgmii(platform, board, len(board.paths))
 
 
+@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.paths])
+def test_mdio_is_pulled_up(name, tmp_path):
+    """Each MDIO that there is, and no other pin of the ports, in what the tools are given."""
+    board = BOARDS[name]
+    if board.is_open:
+        pulled = re.findall(r'IOBUF PORT "(eth_rgmii\w+)".* PULLMODE=(\w+)',
+                            prepare(board, StandIn(board))["top.lpf"])
+        value = "UP"
+    else:
+        write_sources(board, StandIn(board), tmp_path)
+        pulled = re.findall(r'set_property PULLUP "(\w+)" \[get_ports "(eth_rgmii\w+)"',
+                            (tmp_path / "top.xdc").read_text())
+        pulled, value = [(port, value) for value, port in pulled], "TRUE"
+    platform = board.platform()
+    buses = [n for n in range(len(board.paths))
+             if request_rgmii(platform, board, n).mdio is not None]
+    assert pulled == [(f"eth_rgmii_{board.paths[n]}__mdio__io", value) for n in buses] != []
+
+
 def test_pins_that_phys_share_are_those_of_path_0():
     for name in ("colorlight-5a-75b", "colorlight-5a-75b-v8"):
         board = BOARDS[name]
@@ -171,3 +191,15 @@ def test_registers_that_pages_name_exist(page):
         assert found, f"docs/{page} names {name}"
         fields |= {f.name for map, path in found for f in map.find(path)[0].register.fields}
     assert fields.issuperset(re.findall(r"\b([a-z_]+)=[\dA-Z]", text))
+
+
+@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.loader])
+def test_notes_name_every_cable_and_port_of_the_page(name):
+    """Of a board with a cable; but for the loader's own and the first port."""
+    board = BOARDS[name]
+    module = sys.modules[board.platform.__module__]
+    page = (DOCS / "boards" / f"{Path(module.__file__).stem.replace('_', '-')}.md").read_text()
+    words = {*re.findall(r"--cable \w+", page), *re.findall(r"/dev/ttyUSB\d", page)[1:]}
+    first = re.findall(r"/dev/ttyUSB\d", page)[:1]
+    said = " ".join((*board.loader, *first, *board.notes))
+    assert not [word for word in words if word not in said]

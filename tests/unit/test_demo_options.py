@@ -1,7 +1,5 @@
 """Options, report and table of ``dxpu demo``."""
 
-import json
-
 import pytest
 
 from dxpu_sim import cli, demo
@@ -102,20 +100,3 @@ def test_table():
 def test_table_of_a_run_that_failed_early():
     text = demo.table({"checks": {"tree": False}, "options": {"size": 1}})
     assert "tree" in text and "FAILED" in text
-
-
-def test_report_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "report.json"
-    demo.write_report(path, {"ok": True, "n": [1, 2]})
-    assert json.loads(path.read_text()) == {"ok": True, "n": [1, 2]}
-    assert path.stat().st_mode & 0o777 == 0o644
-    with pytest.raises(ValueError):
-        demo.write_report(path, {"ok": float("nan"), "self": _loop()})
-    assert json.loads(path.read_text()) == {"ok": True, "n": [1, 2]}
-    assert [p.name for p in tmp_path.iterdir()] == ["report.json"]
-
-
-def _loop():
-    loop = {}
-    loop["loop"] = loop
-    return loop

@@ -145,8 +145,6 @@ class _Runs:
         report = {"ok": ok, "seed": self._seed, "versions": self._images.version,
                   "timers": "those of hardware; the guest lives longer than the simulation",
                   "machines": results}
-        if self._file is not None:
-            write_text(self._file, json.dumps(report, indent=1) + "\n")
         print(self._table(results))
         for machine, result in results.items():
             if not result["ok"]:
@@ -154,6 +152,11 @@ class _Runs:
                       f"{result.get('error', 'no result')}\n"
                       f"log: {self._out / machine / 'run.log'}, "
                       f"console: {self._out / machine / 'console.log'}")
+        if self._file is not None:
+            try:
+                write_text(self._file, json.dumps(report, indent=1) + "\n")
+            except OSError as error:
+                raise UserError(f"cannot write {str(self._file)!r}: {error.strerror}") from None
         return 0 if ok else 1
 
     def _table(self, results):

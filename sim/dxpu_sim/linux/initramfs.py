@@ -11,7 +11,7 @@ __all__ = ["Initramfs"]
 
 
 class Initramfs:
-    """Files, folders and links, to be packed."""
+    """Files and folders, to be packed."""
 
     def __init__(self):
         self._entries: dict[str, tuple[int, bytes]] = {}
@@ -30,11 +30,6 @@ class Initramfs:
     def folder(self, path: str) -> None:
         """An empty folder."""
         self._folders(f"{path}/x")
-
-    def link(self, path: str, target: str) -> None:
-        """A symbolic link."""
-        self._folders(path)
-        self._entries[path] = (stat.S_IFLNK | 0o777, target.encode())
 
     def pack(self) -> bytes:
         """The archive; the same content gives the same bytes."""
