@@ -29,8 +29,8 @@ PACKAGES = {"BG256": "CABGA256", "MG285": "CSFBGA285", "BG381": "CABGA381", "BG5
 #: registers as they stay and the names that some of them lose then.
 NETLIST = "netlist.json"
 REGISTERS = "registers.json"
-#: What :func:`place_and_route` reads and writes: pins and clocks, the netlist with what it adds, the
-#: result, figures.
+#: What :func:`place_and_route` reads and writes: pins and clocks, the netlist with what it adds,
+#: the result, figures.
 CONSTRAINTS = "top.lpf"
 PLACED = "placed.json"
 ROUTED = "top.config"
@@ -159,8 +159,9 @@ def place_and_route(folder: Path, device: str, package: str, speed: str, *, seed
                     heard=lambda line: None) -> None:
     """Place the netlist of ``folder`` into a part, with the pins and clocks of :data:`CONSTRAINTS`.
 
-    Resets of many flip-flops go by the clock network (:mod:`dxpu_boards.ecp5.resets`). Leaves ``top.config`` for :func:`bitstream`, figures in :data:`REPORT` and the log in
-    ``nextpnr.log``. Clocks that are too slow are no error here.
+    Resets of many flip-flops go by the clock network (:mod:`dxpu_boards.ecp5.resets`). Leaves
+    :data:`ROUTED` for :func:`bitstream`, figures in :data:`REPORT` and the log in ``nextpnr.log``.
+    Clocks that are too slow are no error here.
 
     Parameters
     ----------

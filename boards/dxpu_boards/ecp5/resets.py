@@ -1,9 +1,9 @@
 """Resets of many flip-flops on the clock network of an ECP5.
 
-A reset of the core goes to thousands of flip-flops all over the part. As an ordinary net it is the
-longest one, takes wires that other nets need, and the router tears it up again and again where tiles
-are full. The clock network reaches the reset input of every slice too, and has room: nextpnr leads
-there what comes from a DCCA, but puts one only before clocks by itself.
+A reset of the core goes to thousands of flip-flops all over the part. As an ordinary net it is
+the longest one, takes wires that other nets need, and the router tears it up again and again where
+tiles are full. The clock network reaches the reset input of every slice too, and has room: nextpnr
+leads there what comes from a DCCA, but puts one only before clocks by itself.
 Ref: Lattice FPGA-TN-02200 (ECP5 sysCLOCK), primary clocks
 """
 
