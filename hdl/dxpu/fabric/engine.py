@@ -309,8 +309,6 @@ class FabricEngine(wiring.Component):
                                        header.credit.as_value()))
               for n in range(len(limits.entries))),
             grants.open.eq(self.receiving & ~link.lost),
-            grants.released.eq(self.released),
-            grants.released_strobe.eq(self.released_strobe),
             grants.row.eq(link.limit_row),
             link.generations.eq(self.generations),
             link.granting.eq(grants.open),
@@ -326,6 +324,9 @@ class FabricEngine(wiring.Component):
             self.stat_tx_refused.eq(accounts.stat_refused),
         ]
         m.d.sync += [self.waiting.eq(queues.blocked), self.np_waits.eq(queues.np_waits)]
+        # A cycle later: that a TLP leaves its queue is known late in the cycle, and far from here.
+        m.d.sync += [grants.released.eq(self.released),
+                     grants.released_strobe.eq(self.released_strobe)]
         connect(m, grants.want, link.want)
         plain = stream.Signature(PacketLayout(self._width, TlpMeta)).create(path=("paid",))
         m.d.comb += [
