@@ -261,13 +261,15 @@ class Retransmitter(wiring.Component):
         does, acked, stored = self._does, self.acked.payload, self._stored
         counts, over, failing = Signal(), Signal(), Signal()
         wait = Signal(range(1 << 16 + TRANSMISSIONS - 1))
+        ends = Signal()  # waits do, ever
+        m.d.sync += ends.eq(self.wait != 0)
         m.d.comb += [
             then.eq(now),
             # One that waited while the session ended is for frames that were given up.
             counts.eq(does[Act.ACKED] & (now.held != now.due)),
             self._progress.eq(counts & (acked.count != 0)),
             self._back.eq(counts & acked.back),
-            over.eq(does[Act.CALLED] & (self.wait != 0) & self._waits(now)
+            over.eq(does[Act.CALLED] & ends & self._waits(now)
                     & (now.held != now.due) & (now.left <= self._sweep.step)),
             failing.eq(over & (now.tries == TRANSMISSIONS - 1) & (now.tried == self._rounds - 1)),
             self._expired.eq(over & ~failing),

@@ -335,9 +335,10 @@ class SessionKeeper(wiring.Component):
         """What time it is for the session, and how much it has when that begins anew."""
         now, step = self._now, self._sweep.step
         value, phase, tries = Signal(20), self._phase, self._tries
-        runs = Signal()
+        runs, ends = Signal(), Signal()  # ``ends``: waits do, ever
+        m.d.sync += ends.eq(self.wait != 0)
         m.d.comb += [
-            runs.eq(self._does[Act.CALLED] & ((self.wait != 0) | (now.phase == Phase.QUIET))),
+            runs.eq(self._does[Act.CALLED] & (ends | (now.phase == Phase.QUIET))),
             self._over.eq(runs & (now.left <= step)),
         ]
         # A session that is open waits long for the first word, and polls like one that asks.
