@@ -36,7 +36,7 @@ class Identity:
         The sources were not those of the commit.
     goal : Goal
     seed : int
-        Of placing; 31 bits.
+        Of the first placing that was tried; 31 bits.
     """
 
     commit: int = 0

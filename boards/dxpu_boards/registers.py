@@ -63,7 +63,8 @@ def board_block(name, *, paths, identity=Identity(), extra=()):
                   "of the commit."),
             Field("goal", 2, "const", offset=4, reset=int(identity.goal), values=Goal, doc="What "
                   "synthesis was to save.")), "How the bitstream was made."),
-        Register("seed", (Field("value", 32, "const", reset=identity.seed, doc="Of placing."),),
+        Register("seed", (Field("value", 32, "const", reset=identity.seed, doc="Of the first "
+                                 "placing that was tried."),),
                  "How the bitstream was made."),
         Register("watchdog", (
             Field("enable", 1, "rw", reset=1, doc="Reset the board if its core does not answer for "

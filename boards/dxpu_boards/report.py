@@ -38,7 +38,12 @@ class ClockFigures:
 
     @property
     def met(self) -> bool:
-        return self.achieved is None or self.achieved >= self.wanted
+        return self.lacks == 0
+
+    @property
+    def lacks(self) -> float:
+        """Share of the frequency that is wanted."""
+        return 0 if self.achieved is None else max(0, 1 - self.achieved / self.wanted)
 
     def __str__(self):
         """Why it is not met, in one line."""
@@ -51,7 +56,11 @@ class ClockFigures:
 
 @dataclass
 class BuildReport:
-    """Figures of a build; ``delays`` are nextpnr's longest ways from clock to clock, in ns."""
+    """Figures of a build.
+
+    ``seed`` is that of its placing; the one of ``identity``, of the first that was tried.
+    ``delays`` are nextpnr's longest ways from clock to clock, in ns.
+    """
 
     board: str
     role: str

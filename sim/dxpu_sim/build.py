@@ -24,6 +24,8 @@ def add_arguments(parser):
     parser.add_argument("--goal", choices=("speed", "area"), default="speed",
                         help="what synthesis is to save: time, or LUTs")
     parser.add_argument("--seed", default="1", help="of placing")
+    parser.add_argument("--tries", default="3",
+                        help="placings, with this seed and the next ones, until all clocks are met")
     option("--width", "data bits per beat", type=int)
     option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
     option("--peers", "other nodes it has sessions with", type=int)
@@ -57,11 +59,13 @@ def run(arguments) -> int:
         name: given[name] for name in asdict(board.roles[role]) if name in given})
     _check(role, board, shape)
     options = _stand_alone(role, board, given)
-    seed = whole_number("--seed", arguments.seed, 0, (1 << 31) - 1)
+    seed = whole_number("--seed", arguments.seed, 0, (1 << 30) - 1)
+    tries = whole_number("--tries", arguments.tries, 1, 1000)
     folder = folder_to_write("--out", given.get("out", f"build/{board.name}-{role}"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _build(board, role, shape, options, folder, seed, arguments.goal)
+        return _build(board, role, shape, options, folder, arguments.goal,
+                      seed=seed, tries=tries)
     except OSError as error:
         raise UserError(f"cannot build in {str(folder)!r}: {error}") from None
 
@@ -97,7 +101,7 @@ def _list():
             print(f"{board.name}: {note}")
 
 
-def _build(board, role, shape, options, folder, seed, goal):
+def _build(board, role, shape, options, folder, goal, *, seed, tries):
     from dxpu_boards.build import BuildFailed, build, write_sources
     from dxpu_boards.crossings import CrossingError
     from dxpu_boards.ecp5 import ToolFailed
@@ -118,8 +122,8 @@ def _build(board, role, shape, options, folder, seed, goal):
               f"{folder}")
         return 0
     try:
-        report = build(board, design, folder, role=role, shape=shape, seed=seed, goal=goal,
-                       identity=identity, progress=Progress())
+        report = build(board, design, folder, role=role, shape=shape, seed=seed,
+                       tries=tries, goal=goal, identity=identity, progress=Progress())
     except (BuildFailed, CrossingError, ToolFailed) as error:
         print(f"dxpu build: {board.name}, {role}: {error}", file=sys.stderr)
         return 1

