@@ -74,12 +74,12 @@ class Planner(wiring.Component):
         m.d.sync += limit.eq(Mux(self.packing_limit > OVERHEAD,
                                  (self.packing_limit - OVERHEAD) >> 2, 0))
 
-        # Up to the next multiple of two dwords: the padding of a record that is not alone.
-        padded, total = Signal(12), Signal(14)
+        # Two dwords are what a record that is not alone is padded to.
+        padded, total = Signal(11), Signal(14)
         fits, some = Signal(), Signal()
         m.d.comb += [
             some.eq(plan.count != 0),
-            padded.eq(i.payload.dwords + i.payload.dwords[0]),
+            padded.eq(i.payload.pairs << 1),
             total.eq(plan.dwords + padded),
             fits.eq((Cat(plan.row, plan.life) == Cat(i.payload.row, i.payload.life))
                     & (plan.count != COUNT_MAX) & (total <= limit)),

@@ -17,11 +17,11 @@ LARGEST_RECORD = 1034
 
 
 class TlpDescriptor(data.Struct):
-    """A queued TLP: where it goes, when it was sent, and its dwords with the CRC."""
+    """A queued TLP: where it goes, when it was sent, and its dwords with the CRC, padded to two."""
 
     row: 6
     life: LIFE_BITS
-    dwords: 11
+    pairs: 10
 
 
 def reserve(width):
@@ -95,7 +95,7 @@ class TxQueue(wiring.Component):
             *(appender.i.payload[name].eq(i.payload[name]) for name in fields),
         ]
 
-        before = Signal(11)
+        before = Signal(11, init=2)  # dwords of the TLP before this beat, and CRC and half a pair
         now = Signal(TlpDescriptor)
         taken, strobe = Signal(), Signal()
         m.d.comb += [
@@ -103,10 +103,11 @@ class TxQueue(wiring.Component):
             strobe.eq(taken & i.payload.last & ~i.payload.discard),
             now.row.eq(i.payload.meta.row),
             now.life.eq(i.payload.meta.life),
-            now.dwords.eq(before + i.payload.dwords + 1),
+            now.pairs.eq((before + i.payload.dwords) >> 1),
         ]
         with m.If(taken):
-            m.d.sync += before.eq(Mux(i.payload.last, 0, before + i.payload.dwords))
+            m.d.sync += before.eq(
+                Mux(i.payload.last, before.init, before + i.payload.dwords))
         if appender.latency > 3:
             later, later_strobe = Signal(TlpDescriptor, reset_less=True), Signal()
             m.d.sync += [later.eq(now), later_strobe.eq(strobe)]
