@@ -1,8 +1,10 @@
 """Alinx AX7325B, with a Kintex-7 325T: PCIe x8, four SFP+, QSFP+. For the vendor's tools.
 
-Where hard PCIe and a path of 10 Gb/s would run; DXPU has no MAC for that yet. Pins are
-amaranth-boards'. The I/O standards of clock and UART, in banks of 1.5 V and 2.5 V, are those of
-`projects/common/ax7325b` in github.com/dmitrodem/analogdevicesinc_hdl; upstream has others.
+Where hard PCIe and a path of 10 Gb/s would run; DXPU has no MAC for that yet, so one SFP+ cage is a
+path of 1 Gb/s. Its transceiver takes the reference clock of the quad beside it, which is the
+QSFP+'s: 1000BASE-X wants 125 MHz, the SFP+ quad has 156.25 MHz. Pins are amaranth-boards'. The I/O
+standards of clock and UART, in banks of 1.5 V and 2.5 V, are those of `projects/common/ax7325b` in
+github.com/dmitrodem/analogdevicesinc_hdl; upstream has others.
 """
 
 from amaranth.build import Attrs, Clock as Oscillator, DiffPairs, Resource
@@ -17,12 +19,13 @@ __all__ = ["BOARD", "Platform"]
 
 
 class Platform(AX7325BPlatform):
-    """With other I/O standards of the clock and the UART."""
+    """With other I/O standards of the clock and the UART, none at the transceivers' clock."""
 
     resources = with_resources(
         AX7325BPlatform.resources,
         Resource("clk", 0, DiffPairs("AE10", "AF10", dir="i"), Oscillator(200e6),
                  Attrs(IOSTANDARD="DIFF_SSTL15")),
+        Resource("clk_sfp_125", 0, DiffPairs("C8", "C7", dir="i"), Oscillator(125e6)),
         UARTResource(0, rx="AJ26", tx="AK26", attrs=Attrs(IOSTANDARD="LVCMOS25")))
 
 
@@ -32,11 +35,13 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 125),),
     paths=(),
+    sfp=(0,),
     roles={"host": Shape(), "box": Shape()},
     pcie="x8 edge connector",
     loader=("--cable", "ft232"),
     notes=("no RGMII path: two sources know no PHY of 1 Gb/s, a third gives no pins",
-           "SFP+ and QSFP+ wait for a MAC of 10 Gb/s",
+           "one SFP+ cage, at 1 Gb/s (1000BASE-X by the vendor's core); the others and the QSFP+ "
+           "wait for a MAC of 10 Gb/s",
            "pins of the PCIe reference clock are not in any source found",
            "LEDs are lit by 1 in one source, by 0 in another",
            "the vendor's tools have to be run"),

@@ -42,6 +42,9 @@ class Board:
         ``tx90`` (a quarter later) are for RGMII.
     paths : tuple of int
         Number of the resource ``eth_rgmii`` of each Ethernet path.
+    sfp : tuple of int
+        Number of the resource ``sfp`` of each path, on boards whose paths are SFP cages
+        (:mod:`.sfp`).
     roles : mapping of str to Shape
         ``host``, ``box``: the shape that is built if the user says nothing else.
     pcie : str
@@ -68,6 +71,7 @@ class Board:
     clocks: tuple[Clock, ...]
     paths: tuple[int, ...]
     roles: Mapping[str, Shape]
+    sfp: tuple[int, ...] = ()
     pcie: str = ""
     pcie_clock: Clock | None = None
     loader: tuple[str, ...] = ()
@@ -83,6 +87,16 @@ class Board:
         if self.is_open:
             return f"{part.device}-{part.speed}{part.package}"
         return f"{part.device}{part.package}-{part.speed}"
+
+    @property
+    def path_count(self) -> int:
+        """Ethernet paths, whatever they are."""
+        return len(self.paths) + len(self.sfp)
+
+    @property
+    def medium(self) -> str:
+        """What the paths are: ``SFP`` or ``RGMII``."""
+        return "SFP" if self.sfp else "RGMII"
 
     @property
     def core_mhz(self) -> float:

@@ -4,11 +4,12 @@ The platform only gives pins, constraints and Verilog; the rest is ours (:mod:`d
 as crossings are looked at in the middle of it.
 """
 
+import time
 import warnings
 from dataclasses import asdict
 from pathlib import Path
 
-from . import ecp5, report
+from . import ecp5, report, sfp
 from .board import Board, Shape
 from .identity import Identity
 
@@ -58,7 +59,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
     ~dxpu_boards.crossings.CrossingError
         The design has cells whose clocks are not known.
     """
-    name = f"{board.name}-{role}"
+    name, began = f"{board.name}-{role}", time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf", "report.json", "report.txt"):
         (folder / old).unlink(missing_ok=True)
     try:
@@ -82,7 +83,8 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
                                  board.platform.speed, seed=placing,
                                  heard=lambda line: _follow(line, progress))
             result = report.BuildReport(board.name, role, board.part, placing, goal,
-                                        asdict(shape), identity, crossings=crossings)
+                                        asdict(shape), identity,
+                                        round(time.monotonic() - began), crossings=crossings)
             report.read(result, folder, netlist, clocks,
                         {c.domain: c.margin for c in board.clocks})
             result.write(folder)
@@ -129,7 +131,8 @@ def prepare(board: Board, design, constraints: str | None = None) -> dict[str, s
         platform.add_file("clocks.xdc", constraints)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return platform.prepare(design, "top").files
+        return platform.prepare(
+            design, "top", **{"script_after_read": sfp.TCL} if board.sfp else {}).files
 
 
 def _asynchronous(board):
@@ -143,6 +146,8 @@ def _asynchronous(board):
     wanted = ["-of_objects [get_pins -hierarchical -filter {" + " || ".join(pins) + "}]"
               for pins in groups]
     wanted += [f"eth_rgmii_{number}__rx_clk__io" for number in board.paths]
+    wanted += [f"-of_objects [get_pins -hierarchical -filter {{NAME =~ {sfp.CLOCK}}}]"
+               for _ in board.sfp]
     return "set_clock_groups -asynchronous" + "".join(
         f" \\\n  -group [get_clocks {what}]" for what in wanted) + "\n"
 

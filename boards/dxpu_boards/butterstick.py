@@ -30,7 +30,7 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
-    roles={"host": Shape(), "box": Shape()},
+    roles={"host": Shape(slots=4, peers=4, streams=1), "box": Shape(slots=2, peers=4, streams=1)},
     pcie="four lanes at the SYZYGY-TXR connector (an adapter is needed)",
     boot_loader=True,
     record=0xFE0000,

@@ -42,7 +42,8 @@ def _board(size, platform, roles):
 
 
 BOARDS = (
-    _board("45f", Platform45, {"host": Shape(slots=4, peers=4, streams=1),
+    _board("45f", Platform45, {"host": Shape(slots=1, peers=1, streams=1),
+                               "box": Shape(slots=1, peers=1, streams=1)}),
+    _board("85f", Platform85, {"host": Shape(slots=4, peers=4, streams=1),
                                "box": Shape(slots=2, peers=4, streams=1)}),
-    _board("85f", Platform85, {"host": Shape(), "box": Shape()}),
 )

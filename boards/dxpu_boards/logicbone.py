@@ -29,7 +29,7 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
-    roles={"host": Shape(slots=4, peers=4, streams=1), "box": Shape(slots=2, peers=4, streams=1)},
+    roles={"host": Shape(slots=1, peers=1, streams=1), "box": Shape(slots=1, peers=1, streams=1)},
     boot_loader=True,
     record=0xFE0000,
     notes=("MDIO lacks a resistor to 3.3 V, and the FPGA's pull-up may be too weak: 1.5 to 5 kOhm",

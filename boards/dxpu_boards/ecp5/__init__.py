@@ -42,18 +42,36 @@ DENSITY = 0.83
 #: What is counted: nextpnr's name, ours.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 
+#: Flip-flops that a clock enable or a synchronous reset must have, not to become logic. The two
+#: flip-flops of a slice have one clock enable in common, those of a tile two resets: what only a
+#: few use keeps cells away from where their wires are short.
+LEAST_ENABLED, LEAST_RESET = 4, 9
+#: Flip-flops of an ECP5, as `synth_ecp5` has them, with what values they can begin.
+FLIP_FLOPS = {"$_DFF_?_": "01", "$_DFF_?P?_": "r", "$_SDFF_?P?_": "r", "$_DFFE_??_": "01",
+              "$_DFFE_?P??_": "r", "$_SDFFE_?P??_": "r", "$_DLATCH_?_": "x"}
+FEW_CONTROLS = f"""
+opt_clean
+dfflegalize -mince {LEAST_ENABLED} -minsrst {LEAST_RESET} {
+    " ".join(f"-cell {cell} {values}" for cell, values in FLIP_FLOPS.items())}
+opt_expr
+"""
+
 #: Instances of the part's own cells are only known once `synth_ecp5` has read them.
 BEGIN = """
 synth_ecp5 -top top -run begin:coarse
 # What nothing drives would be optimised away, and all that depends on it.
 check -assert
-synth_ecp5 -top top -run coarse:map_luts
+synth_ecp5 -top top -run coarse:map_ffs
+"""
+REGISTERS_ARE_KNOWN = """
+synth_ecp5 -top top -run map_ffs:map_luts
 select top
 write_json -selected {registers}
 select -clear
 """
 #: Scripts by what they are good for. Sums that are short cost less as LUTs than as carry chains;
-#: `abc` knows nothing of delays, `abc9` all of them.
+#: `abc` knows nothing of delays, `abc9` all of them. Clock enables that few use cost some LUTs when
+#: they become logic, and wires when they do not.
 GOALS = {
     "area": """
 read_verilog top.v
@@ -64,14 +82,14 @@ opt_clean
 wreduce
 techmap -map {rules}
 opt_clean
-""" + BEGIN + """
+""" + BEGIN + REGISTERS_ARE_KNOWN + """
 abc -lut 4
 clean
 synth_ecp5 -top top -run map_cells: -json {netlist}
 """,
     "speed": """
 read_verilog top.v
-""" + BEGIN + """
+""" + BEGIN + FEW_CONTROLS + REGISTERS_ARE_KNOWN + """
 # Picoseconds of logic alone that are fast enough: paths below that are mapped for area.
 scratchpad -set abc9.D 9000
 synth_ecp5 -top top -run map_luts: -json {netlist}
