@@ -9,7 +9,7 @@ from amaranth.vendor import LatticePlatform
 from .clocks import Clock
 from .pll import ECP5, Family
 
-__all__ = ["Board", "Rgmii", "Shape", "request_rgmii", "with_resources"]
+__all__ = ["ONE_SLOT", "Board", "Rgmii", "Shape", "request_rgmii", "with_resources"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class Shape:
     slots: int = 8
     peers: int = 16
     streams: int = 4
+
+
+#: What meets its clocks in an ECP5.
+ONE_SLOT = Shape(slots=1, peers=1, streams=1)
 
 
 @dataclass(frozen=True)

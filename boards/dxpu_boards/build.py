@@ -4,6 +4,7 @@ The platform only gives pins, constraints and Verilog; the rest is ours (:mod:`d
 as crossings are looked at in the middle of it.
 """
 
+import re
 import time
 import warnings
 from dataclasses import asdict
@@ -22,6 +23,8 @@ class BuildFailed(RuntimeError):
 
 #: How nextpnr's log says that a stage begins.
 STAGES = {"Info: Creating initial": "placement", "Info: Routing globals": "routing"}
+#: And what of a resource is used, and there.
+USED = re.compile(r"Info:\s+(\w+): *(\d+)/ *(\d+)")
 #: What share of its frequency a clock may lack, for another placing to be tried: the same netlist
 #: came out at 61.8 and 70.9 MHz.
 LUCK = 0.15
@@ -53,9 +56,9 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
     Raises
     ------
     BuildFailed
-        A clock is too slow or has no constraint; a signal crosses clocks unsafely.
+        It does not fit; a clock is too slow or has no constraint; a signal crosses clocks unsafely.
     ~dxpu_boards.ecp5.ToolFailed
-        A tool failed; also if the design does not fit.
+        A tool failed.
     ~dxpu_boards.crossings.CrossingError
         The design has cells whose clocks are not known.
     """
@@ -81,7 +84,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
             progress.step("packing")
             ecp5.place_and_route(folder, board.platform.device, board.platform.package,
                                  board.platform.speed, seed=placing,
-                                 heard=lambda line: _follow(line, progress))
+                                 heard=lambda line: _follow(line, board, progress))
             result = report.BuildReport(board.name, role, board.part, placing, goal,
                                         asdict(shape), identity,
                                         round(time.monotonic() - began), crossings=crossings)
@@ -152,7 +155,12 @@ def _asynchronous(board):
         f" \\\n  -group [get_clocks {what}]" for what in wanted) + "\n"
 
 
-def _follow(line, progress):
+def _follow(line, board, progress):
+    if (found := USED.match(line)) and (name := ecp5.RESOURCES.get(found[1])):
+        used, there = int(found[2]), int(found[3])
+        if used > there:
+            raise BuildFailed(f"does not fit: it takes {used:,} {name}, and the {board.part} has "
+                              f"{there:,}; give fewer slots, peers or streams")
     for beginning, stage in STAGES.items():
         if line.startswith(beginning):
             progress.step(stage)

@@ -11,7 +11,7 @@ puts images at 0x400000 and 0x800000 by its source, at 0x100000 and 0x400000 by 
 
 from amaranth_boards.butterstick import ButterStickPlatform
 
-from .board import Board, Shape
+from .board import ONE_SLOT, Board
 from .clocks import Clock
 from .mdio import mdio_pulled_up
 
@@ -30,7 +30,7 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
-    roles={"host": Shape(slots=4, peers=4, streams=1), "box": Shape(slots=2, peers=4, streams=1)},
+    roles={"host": ONE_SLOT, "box": ONE_SLOT},
     pcie="four lanes at the SYZYGY-TXR connector (an adapter is needed)",
     boot_loader=True,
     record=0xFE0000,

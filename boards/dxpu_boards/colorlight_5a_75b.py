@@ -11,7 +11,7 @@ from amaranth.vendor import LatticeECP5Platform
 from amaranth_boards.colorlight_5a75b_r7_0 import Colorlight_5A75B_R70Platform
 from amaranth_boards.resources import LEDResources
 
-from .board import Board, Shape, with_resources
+from .board import ONE_SLOT, Board, with_resources
 from .clocks import Clock
 from .mdio import mdio_pulled_up
 
@@ -63,7 +63,7 @@ def _board(version, platform, *notes):
         # 64 bits at 31.25 MHz carry 2 Gb/s; speed 6 does not reach twice that.
         clocks=(Clock("sync", 31.25), Clock("tx", 125), Clock("tx90", 125, phase=90)),
         paths=(0, 1),
-        roles={"box": Shape(slots=1, peers=1, streams=1)},
+        roles={"box": ONE_SLOT},
         loader=(),
         record=0x1F0000,
         notes=("no PCIe and no SERDES: only a box with GPUs inside the FPGA",

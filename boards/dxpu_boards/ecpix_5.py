@@ -6,7 +6,7 @@ Pins are amaranth-boards'; MDIO is pulled up by the FPGA. The flash has 32 MB
 
 from amaranth_boards.ecpix5 import ECPIX545Platform, ECPIX585Platform
 
-from .board import Board, Shape
+from .board import ONE_SLOT, Board
 from .clocks import Clock
 from .mdio import mdio_pulled_up
 
@@ -25,14 +25,14 @@ class Platform85(ECPIX585Platform):
     resources = mdio_pulled_up(ECPIX585Platform.resources)
 
 
-def _board(size, platform, roles):
+def _board(size, platform):
     return Board(
         name=f"ecpix-5-{size}",
         title=f"LambdaConcept ECPIX-5 {size.upper()}",
         platform=platform,
         clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
         paths=(0,),
-        roles=roles,
+        roles={"host": ONE_SLOT, "box": ONE_SLOT},
         loader=("--board", "ecpix5"),
         record=0x3F0000,
         notes=("no PCIe connector; its SERDES are at SATA and USB-C",
@@ -42,8 +42,6 @@ def _board(size, platform, roles):
 
 
 BOARDS = (
-    _board("45f", Platform45, {"host": Shape(slots=1, peers=1, streams=1),
-                               "box": Shape(slots=1, peers=1, streams=1)}),
-    _board("85f", Platform85, {"host": Shape(slots=4, peers=4, streams=1),
-                               "box": Shape(slots=2, peers=4, streams=1)}),
+    _board("45f", Platform45),
+    _board("85f", Platform85),
 )

@@ -10,7 +10,7 @@ the record takes the last 64 KiB but one. In the very last an ECP5 may have a ju
 
 from amaranth_boards.logicbone import LogicbonePlatform
 
-from .board import Board, Shape
+from .board import ONE_SLOT, Board
 from .clocks import Clock
 from .mdio import mdio_pulled_up
 
@@ -29,7 +29,7 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
-    roles={"host": Shape(slots=1, peers=1, streams=1), "box": Shape(slots=1, peers=1, streams=1)},
+    roles={"host": ONE_SLOT, "box": ONE_SLOT},
     boot_loader=True,
     record=0xFE0000,
     notes=("MDIO lacks a resistor to 3.3 V, and the FPGA's pull-up may be too weak: 1.5 to 5 kOhm",

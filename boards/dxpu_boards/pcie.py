@@ -98,10 +98,12 @@ class Upstream(wiring.Component):
         m.submodules.file = file = RegisterFile(self.blocks["pcie"])
         connect_ports(m, wiring.flipped(self.pcie), file.bus)
         before, downs, dropped = Signal(), Signal(16), Signal(16)
+        # A cycle later: that a TLP ends and finds the link down is known late in the cycle.
+        found = Signal.like(edge.stat_dropped)
         up = edge.port.link_up
         m.d.sync += [
             before.eq(up), downs.eq(downs + (before & ~up)),
-            dropped.eq(dropped + sum(edge.stat_dropped)),
+            found.eq(edge.stat_dropped), dropped.eq(dropped + sum(found)),
         ]
         m.d.comb += [
             file.state.perst.eq(edge.perst_seen), file.state.up.eq(up),

@@ -9,7 +9,7 @@ pin like others, pulled up, so that a board on a bench is not in reset; so is MD
 from amaranth.build import Attrs, DiffPairs, PinsN, Resource, Subsignal
 from amaranth_boards.versa_ecp5_5g import VersaECP55GPlatform
 
-from .board import Board, Shape, with_resources
+from .board import ONE_SLOT, Board, with_resources
 from .clocks import Clock
 from .mdio import mdio_pulled_up
 
@@ -34,8 +34,7 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0, 1),
-    # What routes with its clocks met.
-    roles={"host": Shape(slots=1, peers=1, streams=1), "box": Shape(slots=1, peers=1, streams=1)},
+    roles={"host": ONE_SLOT, "box": ONE_SLOT},
     pcie="x1 edge connector",
     pcie_clock=Clock("pcie", 62.5),
     loader=("--cable", "ft2232"),

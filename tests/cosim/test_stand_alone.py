@@ -12,7 +12,8 @@ BENCH = "dxpu_sim.benches.stand_alone"
 
 @pytest.mark.parametrize("case", [
     "a_pc_uses_a_box_that_nobody_has_set_up", "the_button_makes_it_anew",
-    "the_address_comes_out_of_the_flash"])
+    "the_address_comes_out_of_the_flash",
+    pytest.param("the_button_at_any_time", marks=pytest.mark.long)])
 def test_versa(case):
     print(said(simulate(Design(BoardBench, {}), BENCH, testcase=f"{case}$"), "stand_alone"))
 

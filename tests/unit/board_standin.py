@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import io
 from amaranth.lib.cdc import FFSynchronizer, ResetSynchronizer
+from amaranth.lib.memory import Memory
 
 from dxpu_boards.board import request_rgmii
 from dxpu_boards.clocks import Clocks
@@ -16,13 +17,16 @@ class StandIn(Elaboratable):
     board : Board
     bits : int
         Of the counters: what decides how fast they can be.
+    rams : int
+        Block RAMs, besides.
     careless : bool
         Let two bits of different domains meet without synchronisers.
     """
 
-    def __init__(self, board, *, bits=8, careless=False):
+    def __init__(self, board, *, bits=8, rams=0, careless=False):
         self.board = board
         self.bits = bits
+        self.rams = rams
         self.careless = careless
 
     def elaborate(self, platform):
@@ -42,6 +46,13 @@ class StandIn(Elaboratable):
             else:
                 m.submodules[f"cross_{domain}"] = FFSynchronizer(count[-1], seen, o_domain="sync")
             tops.append(seen)
+        for n in range(self.rams):
+            m.submodules[f"ram{n}"] = ram = Memory(shape=18, depth=1024, init=[])
+            write, read = ram.write_port(), ram.read_port()
+            m.d.sync += [write.addr.eq(write.addr + 1), write.data.eq(write.data + n),
+                         read.addr.eq(read.data)]
+            m.d.comb += write.en.eq(tops[0])
+            tops.append(read.data[0])
         lit = Signal()
         m.d.sync += lit.eq(Cat(tops).xor())
         m.d.comb += self.led(m, platform).eq(lit)

@@ -161,6 +161,14 @@ def test_another_placing_is_tried_if_that_may_help(tmp_path, monkeypatch, reache
     assert (tmp_path / "versa-ecp5-5g-box.bit").exists() is good
 
 
+def test_what_does_not_fit_is_not_placed(tmp_path):
+    """One more block RAM than the smallest part has, in one line and at once."""
+    board = BOARDS["colorlight-5a-75b"]
+    line = failed(board, StandIn(board, rams=57), tmp_path)
+    assert line == ("does not fit: it takes 57 DP16KD, and the LFE5U-25F-6BG256 has 56; give fewer "
+                    "slots, peers or streams")
+
+
 def test_a_crossing_without_a_synchroniser(tmp_path):
     line = failed(VERSA, StandIn(VERSA, careless=True), tmp_path)
     assert line == ("without a synchroniser or queue from clock eth_rgmii_0.rx_clk to clock sync: "

@@ -286,9 +286,13 @@ class FabricEngine(wiring.Component):
         connect(m, classifier.o, queues.i)
         header, limits = link.committed.payload.header, accounts.limits
         is_reply = (header.type == FrameType.ACK) | (header.type == FrameType.SACK)
+        # A cycle later: which sessions are lost is known late in the cycle, and whether a TLP may
+        # leave is needed early. One that leaves in between might have left a cycle before.
+        lost = Signal(self._rows)
+        m.d.sync += lost.eq(link.lost)
         m.d.comb += [
             # A session that was lost, or opens again, takes its credits with it.
-            accounts.open.eq(self.open & ~link.lost),
+            accounts.open.eq(self.open & ~lost),
             accounts.lives.eq(self.lives),
             accounts.generations.eq(self.generations),
             accounts.i.eq(queues.i.payload.meta),

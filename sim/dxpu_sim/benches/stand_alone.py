@@ -25,16 +25,19 @@ from dxpu_sim.pcie import Mailbox, quiet
 from dxpu_sim.spi_flash import SpiFlash
 
 VRAM = 16384
+#: Of the board's button, at random times.
+PRESSES = 20
 #: Lights.
 SESSION, FAULT = 1, 2
 
 
 class Port(SimulatedPort):
-    """That keeps what the box has said of itself."""
+    """That keeps what the box has said of itself; ``cut``: a reset may end its frames too early."""
 
     def __init__(self, *args):
         super().__init__(*args)
         self.hellos = []
+        self.cut = False
 
     def receive(self):
         frame = super().receive()
@@ -42,6 +45,8 @@ class Port(SimulatedPort):
             try:
                 body = parse(frame).body
             except FrameError as error:
+                if self.cut:
+                    return frame
                 raise AssertionError(f"the box sends a bad frame: {error}") from None
             if isinstance(body, Hello):
                 self.hellos.append(body)
@@ -168,6 +173,51 @@ async def the_button_makes_it_anew(dut):
             assert run.port.hellos[-1].boot_counter == first % 0xFFFF + 1
 
     await job()
+
+
+@cocotb.test()
+async def the_button_at_any_time(dut):
+    """Short presses and long ones in the middle of whatever goes on: HELLOs, binding, enumeration,
+    copies. After each all works again, with other boot values each time."""
+    run, pressed = Run(dut), []
+    run.port.cut = True
+    await powered()
+
+    async def press():
+        while len(pressed) < PRESSES:
+            await Timer(run.rng.randrange(20_000, 4_000_000), "ns")
+            dut.button.value = 1
+            await Timer(run.rng.randrange(10, 3000), "ns")
+            dut.button.value = 0
+            pressed.append(get_sim_time("us"))
+
+    @bridge
+    def job():
+        driver, used, last, tries = None, [], 0, 0
+        with run.host:
+            # The last use begins behind the last press.
+            while len(pressed) < PRESSES or last < PRESSES:
+                before = len(pressed)
+                try:
+                    driver = driver or run.driver()
+                    run.use(driver)
+                except (SessionLost, SlotLost, Timeout):
+                    driver, tries = None, tries + 1
+                    assert tries < 100 * PRESSES, "it does not come back"
+                    run.pause(100)
+                else:
+                    last = before
+                    used.append(before)
+        return used
+
+    cocotb.start_soon(press())
+    used = await job()
+    boots = [hello.boot_counter for hello in run.port.hellos]
+    # As often as it was seen to begin anew, and in order.
+    assert len(set(boots)) > PRESSES // 2 and 0 not in boots
+    assert all((b - a) % 0xFFFF <= PRESSES for a, b in zip(boots, boots[1:], strict=False))
+    print(f"stand_alone: {get_sim_time('us'):.0f} us, {PRESSES} presses, used {len(used)} times "
+          f"between {len(set(used))} of them, {len(set(boots))} boot values")
 
 
 async def serve(dut, flash):
