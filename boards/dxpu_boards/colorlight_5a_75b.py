@@ -68,8 +68,8 @@ def _board(version, platform, *notes):
         record=0x1F0000,
         notes=("no PCIe and no SERDES: only a box with GPUs inside the FPGA",
                "no host, as nothing could be above its switch",
-               "a box of one slot and two paths takes 80 % of the LUTs and 46 of 56 block RAMs; "
-               "RGMII and a GPU come on top", *notes,
+               "a box of one slot does not fit: 29,375 LUTs of 24,288, and all 56 block RAMs",
+               *notes,
                "no cable on the board: JTAG by pins"),
     )
 
