@@ -4,7 +4,6 @@ The platform only gives pins, constraints and Verilog; the rest is ours (:mod:`d
 as crossings are looked at in the middle of it.
 """
 
-import re
 import time
 import warnings
 from dataclasses import asdict
@@ -23,8 +22,6 @@ class BuildFailed(RuntimeError):
 
 #: How nextpnr's log says that a stage begins.
 STAGES = {"Info: Creating initial": "placement", "Info: Routing globals": "routing"}
-#: And what of a resource is used, and there.
-USED = re.compile(r"Info:\s+(\w+): *(\d+)/ *(\d+)")
 #: What share of its frequency a clock may lack, for another placing to be tried: the same netlist
 #: came out at 61.8 and 70.9 MHz.
 LUCK = 0.15
@@ -156,8 +153,7 @@ def _asynchronous(board):
 
 
 def _follow(line, board, progress):
-    if (found := USED.match(line)) and (name := ecp5.RESOURCES.get(found[1])):
-        used, there = int(found[2]), int(found[3])
+    for name, (used, there) in ecp5.utilisation(line).items():
         if used > there:
             raise BuildFailed(f"does not fit: it takes {used:,} {name}, and the {board.part} has "
                               f"{there:,}; give fewer slots, peers or streams")

