@@ -4,6 +4,7 @@ import random
 from collections import defaultdict
 
 import pytest
+from engine_bench import open_anew
 from test_engine import ROWS, Pair
 
 from dxpu.fabric.class_queues import ClassSpace
@@ -286,3 +287,29 @@ def test_tlps_that_no_credit_can_be_for_are_dropped():
     it.run(traffic)
     assert it.box.got == by_queue([largest, small])
     assert it.host_pulses["tx_large"] == 1
+
+
+def test_a_session_that_opens_anew_takes_its_credits_with_it():
+    """What the row was granted before is worth nothing, until its next life begins."""
+    rng = random.Random(seed())
+    it = Fabric()
+    old, between, new = ([tlp(rng, 1, cls, 2, life=life) for cls in TlpClass]
+                         for life in (0, 0, 1))
+
+    async def traffic(ctx):
+        await drive_packets(it.dut.host.tlp_i, old)(ctx)
+        await until(ctx, lambda: sum(map(len, it.box.got.values())) == len(old))
+        for engine in (it.dut.host, it.dut.box):
+            await open_anew(ctx, engine)
+        await ctx.tick().repeat(50)
+        # The row is open as before: it is credits alone that these lack.
+        await drive_packets(it.dut.host.tlp_i, between)(ctx)
+        await ctx.tick().repeat(2000)
+        assert it.box.got == by_queue(old)
+        await it.begin(ctx, 1, EventCode.BIND, life=1)
+        await drive_packets(it.dut.host.tlp_i, new)(ctx)
+        await until(ctx, lambda: sum(map(len, it.box.got.values())) >= len(old) + len(new))
+        await ctx.tick().repeat(1000)
+
+    it.run(traffic)
+    assert it.box.got == by_queue([*old, *new])
