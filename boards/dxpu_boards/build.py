@@ -60,6 +60,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         The design has cells whose clocks are not known.
     """
     name, began = f"{board.name}-{role}", time.monotonic()
+    part = ecp5.part_options(board.platform.device, board.platform.package, board.platform.speed)
     for old in (f"{name}.bit", f"{name}.svf", "report.json", "report.txt"):
         (folder / old).unlink(missing_ok=True)
     try:
@@ -68,6 +69,12 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         (folder / ecp5.CONSTRAINTS).write_text(files["top.lpf"])
         progress.step("synthesis")
         ecp5.synthesize(files["top.v"], folder, goal)
+        if goal == "speed":
+            used, there = ecp5.pack(folder, part, pins=True)["LUT4"]
+            if used > ecp5.CROWDED * there:
+                progress.update(f"{used:,} of {there:,} LUT4")
+                progress.step("mapping for less room")
+                ecp5.map_again(folder)
         progress.step("clocks and crossings")
         registers = report.netlist_of(folder, ecp5.REGISTERS)
         crossings, wrong = report.crossings_of(registers, report.constraints(folder, registers))
@@ -79,8 +86,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
 
         for placing in range(seed, seed + tries):
             progress.step("packing")
-            ecp5.place_and_route(folder, board.platform.device, board.platform.package,
-                                 board.platform.speed, seed=placing,
+            ecp5.place_and_route(folder, part, seed=placing,
                                  heard=lambda line: _follow(line, board, progress))
             result = report.BuildReport(board.name, role, board.part, placing, goal,
                                         asdict(shape), identity,

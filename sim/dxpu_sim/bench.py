@@ -120,7 +120,7 @@ def _size(width):
     result, device = {}, "45k"
     for role in ("host", "box"):
         with _netlist(_proxy(role, width)) as folder:
-            used = ecp5.pack(folder, device)
+            used = ecp5.pack(folder, [f"--{device}"])
         result[role] = {name: count for name, (count, _) in used.items()}
         print(f"  {role}: " + ", ".join(
             f"{count:,} {name} ({count / there:.0%} of an {ecp5.DEVICES[device]})"

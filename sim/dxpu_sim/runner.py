@@ -46,6 +46,8 @@ class Design:
     kwargs: dict = field(default_factory=dict)
     #: Modules (generated names) that are simulated as the netlist of a board (:mod:`.netlist`).
     netlists: tuple[str, ...] = ()
+    #: Those of them that are mapped for less room, as in a part that is nearly full.
+    crowded: tuple[str, ...] = ()
 
     @property
     def key(self):
@@ -58,7 +60,7 @@ class Design:
         if f.__module__.partition(".")[0] not in ("dxpu", "dxpu_sim"):
             sources.append(cache.tree_digest(Path(sys.modules[f.__module__].__file__).parents[1]))
         if self.netlists:
-            sources += [*self.netlists, *netlist.sources()]
+            sources += [self.netlists, self.crowded, *netlist.sources()]
         return cache.digest(*sources, f"{f.__module__}.{f.__qualname__}",
                             sorted(self.kwargs.items()))
 
@@ -87,7 +89,7 @@ def verilog(design: Design) -> str:
             text = "".join(to_verilog(StateNames(part), name=name)
                            for name, part in parts.items())
             for module in design.netlists:
-                text = netlist.replace(text, module)
+                text = netlist.replace(text, module, crowded=module in design.crowded)
             cells = getattr(component, "cells", "")
             file.write_text(as_loops(text) + cells + (netlist.cells() if design.netlists else ""))
         return file.read_text()

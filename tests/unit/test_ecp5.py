@@ -104,6 +104,29 @@ def test_what_is_short_becomes_logic_and_what_is_wide_a_carry_chain(tmp_path):
     assert used["FF"] == (1, 43848) and used["DP16KD"] == (0, 108)
 
 
+def assert_equivalent(folder):
+    """The netlist does what ``top.v`` says, from any state in which both are equal."""
+    (folder / "gate.v").write_text(ecp5.as_verilog(folder))
+    (folder / "cells.v").write_text(simple_cells())
+    done = yosys(folder, """
+        read_verilog top.v
+        hierarchy -top top
+        proc
+        design -stash gold
+        read_verilog gate.v
+        read_verilog cells.v
+        hierarchy -top top
+        proc
+        flatten
+        design -stash gate
+        design -copy-from gold -as gold top
+        design -copy-from gate -as gate top
+        miter -equiv -flatten -make_assert -make_outputs gold gate miter
+        sat -verify -tempinduct -prove-asserts -set-def-inputs -set-init-zero -seq 1 miter
+        """)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_controls_that_few_flip_flops_have_become_logic(tmp_path):
     """Those of one fewer than asked for, with what they do; those of enough stay."""
     enabled, reset = ecp5.LEAST_ENABLED, ecp5.LEAST_RESET
@@ -132,26 +155,27 @@ def test_controls_that_few_flip_flops_have_become_logic(tmp_path):
     # A LUT for each bit that lost its control, and none for the others.
     luts = [cell for cell in module["cells"].values() if cell["type"] == "LUT4"]
     assert len(luts) == enabled - 1 + reset - 1
-    # And it does what it did, from any state in which both are equal.
-    (tmp_path / "gate.v").write_text(ecp5.as_verilog(tmp_path))
-    (tmp_path / "cells.v").write_text(simple_cells())
-    done = yosys(tmp_path, """
-        read_verilog top.v
-        hierarchy -top top
-        proc
-        design -stash gold
-        read_verilog gate.v
-        read_verilog cells.v
-        hierarchy -top top
-        proc
-        flatten
-        design -stash gate
-        design -copy-from gold -as gold top
-        design -copy-from gate -as gate top
-        miter -equiv -flatten -make_assert -make_outputs gold gate miter
-        sat -verify -tempinduct -prove-asserts -set-def-inputs -set-init-zero -seq 1 miter
-        """)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_equivalent(tmp_path)
+
+
+def test_mapping_again_takes_fewer_luts_and_keeps_the_meaning(tmp_path):
+    """Many levels of logic: to be fast, some of it is made twice."""
+    ecp5.synthesize("""
+        module top (input clk, input [7:0] a, b, c, d, output reg [7:0] y, z);
+            wire [7:0] p = a & b | c & ~d, q = p ^ {p[3:0], p[7:4]} & a;
+            wire [7:0] r = q > c ? q - d : q ^ b, s = r[0] ? r & p : r | q;
+            always @(posedge clk) begin
+                y <= s[7] ? s ^ p : r;
+                z <= y == s ? z : s;
+            end
+        endmodule""", tmp_path, "speed")
+    assert_equivalent(tmp_path)
+    before = ecp5.pack(tmp_path)
+    ecp5.map_again(tmp_path)
+    assert_equivalent(tmp_path)
+    after = ecp5.pack(tmp_path)
+    print(before, after)
+    assert after["LUT4"] < before["LUT4"] and after["FF"] == before["FF"]
 
 
 def test_the_clock_of_a_small_design(tmp_path):
@@ -218,7 +242,7 @@ def test_a_reset_is_routed_by_the_clock_network(tmp_path):
     (tmp_path / ecp5.CONSTRAINTS).write_text("".join(
         f'LOCATE COMP "{pin}" SITE "{site}";\nIOBUF PORT "{pin}" IO_TYPE=LVCMOS33;\n'
         for pin, site in (("clk", "P3"), ("rst", "L4"), ("a", "L5"), ("y", "L2"))))
-    ecp5.place_and_route(tmp_path, "LFE5UM5G-45F", "BG381", "8")
+    ecp5.place_and_route(tmp_path, ecp5.part_options("LFE5UM5G-45F", "BG381", "8"))
     assert "routing clock net global_reset0 using global" in (tmp_path / "nextpnr.log").read_text()
     bitstream, _ = ecp5.bitstream(tmp_path, "small")
     assert bitstream.stat().st_size > 10_000

