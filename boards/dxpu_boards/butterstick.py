@@ -30,9 +30,10 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
-    roles={"host": ONE_SLOT, "box": ONE_SLOT},
+    roles={"box": ONE_SLOT},
     pcie="four lanes at the SYZYGY-TXR connector (an adapter is needed)",
     boot_loader=True,
     record=0xFE0000,
-    notes=("no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)",),
+    notes=("no host: without a UART or a PCIe PHY nothing could reach it",
+           "no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)",),
 )

@@ -29,10 +29,11 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0,),
-    roles={"host": ONE_SLOT, "box": ONE_SLOT},
+    roles={"box": ONE_SLOT},
     boot_loader=True,
     record=0xFE0000,
-    notes=("MDIO lacks a resistor to 3.3 V, and the FPGA's pull-up may be too weak: 1.5 to 5 kOhm",
+    notes=("no host: without a UART or a PCIe PHY nothing could reach it",
+           "MDIO lacks a resistor to 3.3 V, and the FPGA's pull-up may be too weak: 1.5 to 5 kOhm",
            "no PCIe connector; two SERDES lanes (`serdes`) without a reference clock upstream",
            "no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)"),
 )

@@ -57,7 +57,7 @@ def test_list_names_every_board(capsys):
      "--stand-alone is for a box only; a host is set up by its console"),
     (("versa-ecp5-5g", "--role", "box", "--node", "0x101"),
      "--node is for a box with --stand-alone only; write control.node by the console"),
-    (("butterstick", "--role", "host", "--node", "0x101"),
+    (("versa-ecp5-5g", "--role", "host", "--node", "0x101"),
      "--node is for a box with --stand-alone only; write control.node by the console"),
     (("butterstick", "--role", "box", "--node", "0xFFF"),
      "--node must be a whole number from 1 to 4094, not '0xFFF'"),
