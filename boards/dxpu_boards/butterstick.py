@@ -35,5 +35,5 @@ BOARD = Board(
     boot_loader=True,
     record=0xFE0000,
     notes=("no host: without a UART or a PCIe PHY nothing could reach it",
-           "no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)",),
+           "no cable on the board: JTAG by pins, or its USB boot loader (dfu-util)"),
 )

@@ -174,7 +174,6 @@ def test_mapping_again_takes_fewer_luts_and_keeps_the_meaning(tmp_path):
     ecp5.map_again(tmp_path)
     assert_equivalent(tmp_path)
     after = ecp5.pack(tmp_path)
-    print(before, after)
     assert after["LUT4"] < before["LUT4"] and after["FF"] == before["FF"]
 
 

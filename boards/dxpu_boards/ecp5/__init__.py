@@ -44,8 +44,8 @@ RULES = "arithmetic.v"
 DENSITY = 0.83
 #: How much the placer cares for delays beside the length of wires, 10 by nextpnr's default.
 TIMING_WEIGHT = 60
-#: From what share of a part's LUTs on logic is mapped for less room (:func:`map_again`): a fuller
-#: part does not route.
+#: From what share of a part's LUTs on logic is mapped for less room (:func:`map_again`), so that
+#: wires stay short.
 CROWDED = 0.78
 #: What is counted: nextpnr's name, ours.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
