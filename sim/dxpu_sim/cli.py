@@ -1,7 +1,10 @@
 """The command ``dxpu``: one subcommand per job, each imported only when it is asked for."""
 
 import argparse
+import errno
 import importlib
+import os
+import select
 import sys
 
 from .collection import collect_rarely
@@ -36,7 +39,28 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use."""
+    """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use, 130 interrupted,
+    141 nobody reads the output any more (``dxpu build --list | head -1``)."""
+    try:
+        status = _run(argv)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        if not _nobody_reads(sys.stdout):
+            raise  # another pipe than our output
+        # What Python still holds for the reader that is gone is written at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _nobody_reads(stream):
+    """Whether ``stream`` is a pipe whose reader has closed it."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def _run(argv):
     argv = sys.argv[1:] if argv is None else argv
     collect_rarely()
     parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
@@ -55,6 +79,13 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         print(f"dxpu {argv[0]}: error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = f" for {error.filename!r}" if error.filename else ""
+        print(f"dxpu {argv[0]}: error: the disk is full{where}: free some space and run it again",
+              file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"dxpu {argv[0]}: interrupted", file=sys.stderr)
         return 130
