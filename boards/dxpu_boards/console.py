@@ -3,6 +3,8 @@
 import re
 import time
 
+import serial
+
 from dxpu.csr import Access
 from dxpu_sim.cli import UserError
 
@@ -13,6 +15,8 @@ from .registry import named
 __all__ = ["ConsoleError", "NoRegister", "RegisterLine", "add_arguments", "map_of", "run"]
 
 BAUD = 115_200
+#: Seconds between two looks at the counters: a day.
+LONGEST = 86_400
 
 
 def map_of(line: RegisterLine):
@@ -142,17 +146,14 @@ def add_arguments(parser):
 
 def run(arguments) -> int:
     """Do one job; 1 if the board does not."""
-    try:
-        import serial
-    except ImportError:
-        raise UserError("pyserial is missing: pip install 'dxpu[boards]'") from None
     if arguments.baud <= 0:
         raise UserError(f"--baud must be positive, not {arguments.baud}")
-    if getattr(arguments, "watch", None) is not None and arguments.watch <= 0:
-        raise UserError(f"--watch must be positive, not {arguments.watch:g}")
+    watch = getattr(arguments, "watch", None)
+    if watch is not None and not 0 < watch <= LONGEST:
+        raise UserError(f"--watch must be above 0 and at most {LONGEST}, not {watch:g}")
     try:
         port = serial.serial_for_url(arguments.port, arguments.baud, timeout=0.5)
-    except (serial.SerialException, ValueError, OSError) as error:
+    except (serial.SerialException, ValueError, OverflowError, OSError) as error:
         raise UserError(f"cannot open {arguments.port}: {error}") from None
     with port:
         try:

@@ -45,6 +45,10 @@ def command(board: Board, file: Path, *, cable: str | None = None, volatile: boo
     options = ("--cable", cable) if cable else board.loader
     if not options:
         raise FlashFailed(f"{board.name} has no cable of its own; name yours, as {LOADER} calls it")
+    if not board.is_open:
+        # It writes their flash through the part, for which it has to know the part.
+        platform = board.platform
+        options = (*options, "--fpga-part", f"{platform.device}{platform.package}")
     if record:
         return [LOADER, *options, "--write-flash", "--file-type", "raw", "--offset",
                 f"{board.record:#x}", str(file)]

@@ -47,7 +47,8 @@ def wait_units(ms: float, mhz: float) -> int:
     UserError
         If there is none.
     """
-    units = math.ceil(round(ms * mhz * 1000 / UNIT, 6))
+    exact = round(ms * mhz * 1000 / UNIT, 6)
+    units = math.ceil(exact) if math.isfinite(exact) else 0
     if not 1 <= units <= 0xFFFF:
         raise UserError(f"--wait must be above 0 and at most {0xFFFF * UNIT / mhz / 1000:.4g} at "
                         f"{mhz:g} MHz, not {ms:g}")

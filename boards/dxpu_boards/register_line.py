@@ -3,6 +3,11 @@
 import binascii
 import re
 
+try:
+    from termios import error as TerminalError
+except ImportError:  # not a Unix
+    TerminalError = OSError
+
 __all__ = ["ConsoleError", "NoRegister", "RegisterLine"]
 
 
@@ -58,7 +63,10 @@ class RegisterLine:
 
     def _ask(self, text, address, *, again):
         for _ in range(self._tries):
-            self._port.reset_input_buffer()
+            try:
+                self._port.reset_input_buffer()
+            except TerminalError as error:
+                raise ConsoleError(f"the serial port has gone: {error}") from None
             self._port.write(summed(text).encode("ascii") + b"\n")
             answer = self._port.read_until(b"\n").decode("latin-1").rstrip("\r\n")
             if answer == summed("?"):

@@ -93,6 +93,7 @@ class Box:
         #: TLPs of slots that have no life, and beyond what was granted; dropped.
         self.dropped = 0
         self._commands: deque[tuple[Slot, Event]] = deque()
+        self._last_command: int | None = None  #: number of its frame
         self._turn = 0
         self.link = self.LINK(address, timers=timers, tags=tags, boot=boot, limits=self, now=now)
 
@@ -165,8 +166,9 @@ class Box:
         return slot is not None and slot.binding.state is not State.UNBOUND
 
     def settled(self) -> bool:
-        """Whether all commands have arrived at the box."""
-        return not self._commands and self.link.sender.next == self.link.sender.oldest
+        """Whether all commands have arrived at the box, whatever else is on its way."""
+        return not self._commands and (self._last_command is None
+                                       or not self.link.sender.has(self._last_command))
 
     def _need_session(self) -> None:
         if not self.open:
@@ -209,6 +211,7 @@ class Box:
 
     def _lose(self, reason: str) -> Iterator[BoxEvent]:
         self._commands.clear()
+        self._last_command = None
         for slot in self.slots.values():
             if slot.binding.state is not State.UNBOUND:
                 slot.binding.lose()
@@ -257,6 +260,7 @@ class Box:
         while self._commands and self.link.room:
             slot, event = self._commands.popleft()
             sent = self.link.send(slot.number, event, now)
+            self._last_command = sent.seq
             if event.code != EventCode.UNBIND:
                 slot.accounts.begin(event.generation, sent.seq)
         if not self._commands:

@@ -109,12 +109,12 @@ def run(arguments: argparse.Namespace) -> int:
             host.connect(box, stream)
             for slot in slots:
                 try:
-                    host.bind(box, slot, generation=generation, stream=stream)
+                    buses.append(host.bus(host.bind(box, slot, generation=generation,
+                                                    stream=stream)))
                 except PortError:
                     raise
                 except HostError as error:
                     problems.append(str(error))
-            buses = host.buses()
         except HostError as error:
             problems.append(str(error))
         counters = dict(host.counters)

@@ -105,8 +105,6 @@ class Grants:
         self._used = [(0, 0) for _ in CLASSES]
         self._due: set[int] = set()
         self._again = self._all = 0.0
-        #: TLPs that came without a grant.
-        self.excess = 0
 
     def begin(self, generation: int, now: float) -> None:
         """A life begins: tell all limits."""
@@ -125,7 +123,6 @@ class Grants:
         """A TLP came; whether it was granted."""
         (headers, data), (limit, most) = self._used[cls], self._limits[cls]
         if _left(limit, headers) < 1 or _left(most, data) < units:
-            self.excess += 1
             return False
         self._used[cls] = (headers + 1) & 0xFFFF, (data + units) & 0xFFFF
         return True

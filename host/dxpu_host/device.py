@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bar", "Device"]
 
-_COMMAND, _CAPABILITIES, _EXTENDED = 0x04, 0x34, 0x100
+_COMMAND, _CAPABILITIES = 0x04, 0x34
 _MSI = 0x05
 
 
@@ -162,16 +162,6 @@ class Device:
             header = self.config_read(offset, 2)
             yield header & 0xFF, offset
             offset, left = header >> 8 & 0xFC, left - 1
-
-    def extended_capabilities(self) -> Iterator[tuple[int, int]]:
-        """ID and offset of each extended capability."""
-        offset, left = _EXTENDED, 480
-        while offset and left:
-            header = self.config_read(offset)
-            if header in (0, 0xFFFF_FFFF):
-                return
-            yield header & 0xFFFF, offset
-            offset, left = header >> 20 & 0xFFC, left - 1
 
     def find_capability(self, number: int) -> int | None:
         """Offset of the first capability with this ID."""

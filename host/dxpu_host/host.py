@@ -16,12 +16,12 @@ from dxpu_sim.golden.tlp import Tlp
 
 from .box import Box
 from .device import Device
-from .errors import HostError, SessionLost, SlotLost, Timeout
+from .errors import HostError, PortError, SessionLost, SlotLost, Timeout
 from .link import Address
 from .loop import Loop
 from .memory import Memory, Region
 from .port import Port
-from .requests import Retry
+from .requests import Request, Retry
 from .scan import Bus, Windows, scan
 from .session import TagSource
 from .slots import INTERRUPTS, HostSlot
@@ -99,11 +99,18 @@ class Host(Loop):
 
     def close(self) -> None:
         """Unbind all slots, and close the port. Errors of that do not matter any more."""
+        bound = [slot for slot in list(self._slots.values()) if slot.box.bound(slot.number)]
         try:
-            for slot in list(self._slots.values()):
-                if slot.box.open and slot.box.bound(slot.number):
-                    self.unbind(slot)
-        except HostError as error:
+            # All are told, also if one of their boxes is too slow to say that it knows.
+            for step in (self._give_up, self._wait_unbound):
+                for slot in bound:
+                    try:
+                        step(slot)
+                    except PortError:
+                        raise
+                    except HostError as error:
+                        log.info("while closing: %s", error)
+        except PortError as error:
             log.info("while closing: %s", error)
         finally:
             self.end()
@@ -124,9 +131,11 @@ class Host(Loop):
 
     def link_counters(self, box: int, stream: int = 0) -> Counter[str]:
         """Of the link with a box: frames ``sent``, ``repeated``, ``taken``, refused by cause; TLPs
-        ``dropped`` because their slot has no life, or beyond what was granted."""
+        ``dropped`` because their slot has no life, or beyond what was granted; limits of
+        another generation, ``stray_limit``."""
         found = self._boxes[box, stream]
-        return found.link.counters + Counter(dropped=found.dropped)
+        return found.link.counters + Counter(dropped=found.dropped, stray_limit=sum(
+            slot.accounts.refused for slot in list(found.slots.values())))
 
     def _box(self, node: int, stream: int) -> Box:
         with self._lock:
@@ -184,10 +193,16 @@ class Host(Loop):
     def unbind(self, slot: Device | HostSlot) -> None:
         """Give a slot back; returns when the box knows."""
         slot = slot.slot if isinstance(slot, Device) else slot
+        self._give_up(slot)
+        self._wait_unbound(slot)
+
+    def _give_up(self, slot: HostSlot) -> None:
         with self._lock:
             slot.box.unbind(slot.number)
             self._windows.give_back(slot)
             slot.down(SlotLost(f"slot {slot.number} is not bound"))
+
+    def _wait_unbound(self, slot: HostSlot) -> None:
         self.wait_until(lambda: slot.box.settled() or not slot.box.open,
                         f"slot {slot.number}: the box does not acknowledge UNBIND")
 
@@ -217,12 +232,19 @@ class Host(Loop):
 
     def buses(self) -> list[Bus]:
         """The same as a tree: the bus of each slot."""
-        found = []
-        for slot in list(self._slots.values()):
-            if slot.error is None:
-                if slot.bus is None:
-                    slot.bus = scan(self, slot, self._windows)
-                found.append(slot.bus)
+        return [self._bus(slot) for slot in list(self._slots.values()) if slot.error is None]
+
+    def bus(self, device: Device) -> Bus:
+        """The bus of the slot of ``device``, set up like those of :meth:`buses`."""
+        return self._bus(device.slot)
+
+    def _bus(self, slot: HostSlot) -> Bus:
+        found, life = slot.bus, slot.lives
+        if found is None:
+            found = scan(self, slot, self._windows)
+            with self._lock:
+                slot.check(life)  # what was found in another one is gone
+                slot.bus = found
         return found
 
     def on_dma(self, start: int, size: int, *, read: Callable[[int, int], bytes],
@@ -241,16 +263,21 @@ class Host(Loop):
         while part := list(islice(source, self.IN_FLIGHT)):
             requests = []
             for tlp in part:
-                self.wait_until(lambda: slot.requests.free or slot.error is not None,
-                                f"slot {slot.number}: no tag is free")
-                with self._lock:
-                    slot.check(life)
-                    requests.append(slot.request(tlp, self._now() + self.timers.completion))
+                requests.append(self._request(slot, tlp, life))
             for request in requests:
                 self.wait_until(lambda request=request: request.done,  # type: ignore[misc]
                                 "no completion", 2 * self.timers.completion)
             results += [request.result() for request in requests]
         return results
+
+    def _request(self, slot: HostSlot, tlp: Tlp, life: int) -> Request:
+        while True:
+            self.wait_until(lambda: slot.requests.free or slot.error is not None,
+                            f"slot {slot.number}: no tag is free")
+            with self._lock:
+                slot.check(life)
+                if slot.requests.free:  # another thread may have had it
+                    return slot.request(tlp, self._now() + self.timers.completion)
 
     def configure(self, slot: HostSlot, tlp: Tlp, life: int) -> bytes:
         """A configuration request, again as long as the device says Retry."""

@@ -69,7 +69,10 @@ class Loop:
         while not self._stop:
             try:
                 self.poll(self.PAUSE)
-            except HostError as error:
+            except Exception as error:
+                if not isinstance(error, HostError):
+                    log.exception("the thread that serves has ended")
+                    error = HostError(f"the thread that serves has ended: {error!r}")
                 with self._changed:
                     self._broken = error
                     self._changed.notify_all()
@@ -96,8 +99,11 @@ class Loop:
             self._port.wait(wait)
             with self._lock:
                 self._turn()
-        while self._interrupts:
-            device, vector = self._interrupts.popleft()
+        while True:
+            try:
+                device, vector = self._interrupts.popleft()
+            except IndexError:
+                return  # delivered, some perhaps by another thread
             try:
                 device.interrupted(vector)
             except Exception:

@@ -1,7 +1,8 @@
 """Host memory: what devices may read and write."""
 
+import threading
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 __all__ = ["Memory", "Region", "Space"]
@@ -14,11 +15,13 @@ class Space:
     ----------
     start, end : int
         ``end`` is the first address behind it.
+    taken : pairs of int
+        Starts and ends of what is not free.
     """
 
-    def __init__(self, start: int, end: int) -> None:
+    def __init__(self, start: int, end: int, taken: Iterable[tuple[int, int]] = ()) -> None:
         self.start, self.end = start, end
-        self._taken: list[tuple[int, int]] = []  # in order of addresses
+        self._taken = sorted(taken)
 
     def take(self, size: int, align: int) -> int | None:
         """The lowest address with ``size`` free bytes; ``None`` if there is none."""
@@ -53,8 +56,14 @@ class Region:
     data: memoryview = memoryview(b"")
 
 
+def _start(region: Region) -> int:
+    return region.start
+
+
 class Memory:
     """Regions that devices reach by DMA; everything else is answered with Unsupported Request.
+
+    Any thread may change it while devices use it.
 
     Parameters
     ----------
@@ -67,9 +76,8 @@ class Memory:
 
     def __init__(self, reserved: list[tuple[int, int]]) -> None:
         self._reserved = reserved
-        self._regions: list[Region] = []
-        self._starts: list[int] = []
-        self._space = Space(*self.POOL)
+        self._regions: list[Region] = []  # in order of addresses; never changed, but replaced
+        self._lock = threading.RLock()
 
     def allocate(self, size: int, *, align: int = 4096) -> Region:
         """``size`` new bytes, zero, somewhere; ``align`` is a power of two.
@@ -79,10 +87,14 @@ class Memory:
         MemoryError
             There is no room below 2 GiB.
         """
-        start = self._space.take(size, align)
-        if start is None:
-            raise MemoryError(f"no {size} bytes of host memory are free")
-        return self.add(start, bytearray(size))
+        with self._lock:
+            start = Space(*self.POOL, self._taken()).take(size, align)
+            if start is None:
+                raise MemoryError(f"no {size} bytes of host memory are free")
+            return self.add(start, bytearray(size))
+
+    def _taken(self) -> list[tuple[int, int]]:
+        return [(r.start, r.start + r.size) for r in self._regions] + self._reserved
 
     def add(self, start: int, buffer: bytearray | memoryview) -> Region:
         """Let devices use ``buffer``, which can be written, as memory from ``start`` on.
@@ -110,24 +122,24 @@ class Memory:
         if region.size < 1 or start < 0 or end > 1 << 64:
             raise ValueError(f"a region must have at least a byte of 64-bit addresses, not "
                              f"{region.size} at {start:#x}")
-        taken = [(r.start, r.start + r.size) for r in self._regions] + self._reserved
-        if any(start < other_end and other < end for other, other_end in taken):
-            raise ValueError(f"{region.size:#x} bytes at {start:#x} are not free")
-        place = bisect_right(self._starts, start)
-        self._regions.insert(place, region)
-        self._starts.insert(place, start)
+        with self._lock:
+            if any(start < other_end and other < end for other, other_end in self._taken()):
+                raise ValueError(f"{region.size:#x} bytes at {start:#x} are not free")
+            self._regions = sorted([*self._regions, region], key=_start)
         return region
 
     def remove(self, region: Region) -> None:
         """Devices may not use it any more."""
-        place = self._regions.index(region)
-        del self._regions[place], self._starts[place]
-        self._space.give_back(region.start)
+        with self._lock:
+            regions = list(self._regions)
+            regions.remove(region)
+            self._regions = regions
 
     def find(self, address: int, length: int) -> Region | None:
         """The region that has all these bytes."""
-        place = bisect_right(self._starts, address) - 1
+        regions = self._regions
+        place = bisect_right(regions, address, key=_start) - 1
         if place < 0:
             return None
-        region = self._regions[place]
+        region = regions[place]
         return region if address + length <= region.start + region.size else None

@@ -74,8 +74,14 @@ class EthernetPort:
             raise PortError("raw Ethernet frames need the capability CAP_NET_RAW: run as root, or "
                             f"`sudo setcap cap_net_raw+ep {os.path.realpath(sys.executable)}`"
                             ) from None
+        except OSError as error:
+            raise PortError(f"this system has no raw Ethernet frames: {error.strerror}") from None
         try:
             self._set_up(index, node_mac(path, node))
+        except OSError as error:
+            self._socket.close()
+            raise PortError(f"interface {interface!r} cannot be used, is it an Ethernet? "
+                            f"({error.strerror})") from None
         except BaseException:
             self._socket.close()
             raise

@@ -68,8 +68,6 @@ class Requests:
     def __init__(self) -> None:
         self._open: dict[int, Request] = {}
         self._next = 0
-        #: Completions that no request waits for, or that do not fit one; dropped.
-        self.unexpected = 0
 
     @property
     def free(self) -> bool:
@@ -84,12 +82,11 @@ class Requests:
         request = self._open[tlp.tag] = Request(tlp, deadline)
         return request
 
-    def complete(self, completion: Tlp) -> None:
-        """A completion came."""
+    def complete(self, completion: Tlp) -> bool:
+        """A completion came. Whether a request waits for it, and it fits; else it is dropped."""
         request = self._open.get(completion.tag)
         if request is None or not self._fits(request, completion):
-            self.unexpected += 1
-            return
+            return False
         error = self._error(request.tlp, completion)
         last = True
         if error is None and request.tlp.type == Type.MEMORY:
@@ -102,6 +99,7 @@ class Requests:
             del self._open[completion.tag]
             if not request.abandoned:
                 request.end(error)
+        return True
 
     @staticmethod
     def _fits(request: Request, completion: Tlp) -> bool:

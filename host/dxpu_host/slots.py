@@ -48,7 +48,8 @@ class HostSlot:
     counters : Counter
         ``dma_read``, ``dma_write``, ``interrupt``, ``message``, and why something was refused or
         dropped: ``malformed``, ``blocked`` (a requester ID that is not of the slot), ``unclaimed``
-        (no such memory), ``poisoned``, ``failed`` (a handler raised an exception).
+        (no such memory), ``poisoned``, ``failed`` (a handler raised an exception), ``unexpected``
+        (a completion that no request waits for, or that does not fit it).
 
     Attributes
     ----------
@@ -81,6 +82,7 @@ class HostSlot:
     def ready(self) -> None:
         """A life has begun."""
         self.error, self.max_payload = None, 128
+        self.devices, self.bus = {}, None
         self.lives += 1
 
     def down(self, error: HostError) -> None:
@@ -121,7 +123,8 @@ class HostSlot:
             return
         tlp, cls = Tlp.unpack(event.tlp), classify(event.tlp).cls
         if cls is TlpClass.CPL:
-            self.requests.complete(tlp)
+            if not self.requests.complete(tlp):
+                self.counters["unexpected"] += 1
             event.done()
             return
         stranger = tlp.requester_id >> 8 not in self.buses
@@ -187,7 +190,7 @@ class HostSlot:
 
     def _interrupt(self, address: int, data: bytes) -> None:
         device = self.devices.get(address - INTERRUPTS[0] >> 4)
-        if device is None or address & 15:
+        if device is None or device.life != self.lives or address & 15:
             self.counters["unclaimed"] += 1
             return
         self.counters["interrupt"] += 1

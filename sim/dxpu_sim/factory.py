@@ -30,7 +30,6 @@ def add_arguments(parser):
     keys.add_argument("--new-key", action="store_true", help="with a new key, which is then in the "
                       "record alone")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
-    parser.add_argument("--show", action="store_true", help="only show it, as without --mac")
 
 
 def run(arguments) -> int:
@@ -38,9 +37,8 @@ def run(arguments) -> int:
     given = vars(arguments)
     making = [name for name in ("mac", "serial", "key") if name in given]
     making += ["new-key"] * arguments.new_key + ["force"] * arguments.force
-    if arguments.show and making or making and "mac" not in given:
-        raise UserError(f"--{making[0]} is for making a record: "
-                        f"{'not with --show' if arguments.show else 'give --mac as well'}")
+    if making and "mac" not in given:
+        raise UserError(f"--{making[0]} is for making a record: give --mac as well")
     if "mac" in given:
         record = FactoryRecord(_mac(arguments.mac), whole_number(
             "--serial", given.get("serial", "0"), 0, (1 << 32) - 1), _key(given))

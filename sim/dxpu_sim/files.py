@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -35,11 +36,24 @@ def write_bytes(path: Path, data: bytes, *, mode=0o644, replace=True) -> None:
             if replace:
                 os.replace(file.name, path)
             else:
-                os.link(file.name, path)
-                os.unlink(file.name)
+                _move_if_free(file.name, path)
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def _move_if_free(source, path):
+    """As ``os.replace``, but for :exc:`FileExistsError` if there is a file already."""
+    try:
+        os.link(source, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        # A file system without links, as that of a memory stick: take the name, then fill it.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.replace(source, path)
+    else:
+        os.unlink(source)
 
 
 def _beside(path, *, delete):

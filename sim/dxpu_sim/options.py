@@ -37,6 +37,9 @@ def file_to_write(option: str, text: str | None) -> Path | None:
 def folder_to_write(option: str, text: str) -> Path:
     """A folder, or what can become one."""
     path = Path(text)
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{option} must be a folder, but {text!r} is a file")
+    try:
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{option} must be a folder, but {text!r} is a file")
+    except OSError as error:
+        raise UserError(f"{option}: cannot use {text!r}: {error.strerror}") from None
     return path

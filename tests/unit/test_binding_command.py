@@ -241,6 +241,9 @@ def test_nothing_is_written_if_a_row_is_in_use(say):
      "--slots must be a whole number from 1 to 3, not '4'"),
     ("setup --node 2 --host 1 --clock 125 --slots 1,1",
      "--slots must not name a slot twice, as '1,1' does"),
+    *((f"setup --node 2 --host 1 --clock 125 --wait {wait}",
+       f"--wait must be above 0 and at most 33.55 at 125 MHz, not {wait}")
+      for wait in ("nan", "inf", "-1")),
     ("setup --node 2 --host 1 --clock 125 --wait 34",
      "--wait must be above 0 and at most 33.55 at 125 MHz, not 34"),
     ("setup --node 2 --host 1 --clock fast", "--clock must be a number, not 'fast'"),

@@ -17,6 +17,7 @@ from dxpu_boards.board import request_rgmii
 from dxpu_boards.build import prepare, write_sources
 from dxpu_boards.clocks import plan
 from dxpu_boards.console import paths_of
+from dxpu_boards.pcie import clocks_of
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.registers import map_of
 from dxpu_boards.report import CONSTRAINT
@@ -175,6 +176,39 @@ def test_the_page_names_every_board():
         assert row[:3] == [board.title, board.part, f"{board.path_count} {board.medium}"]
         assert row[4:] == [", ".join(board.roles), f"{mhz:g}, {board.clocks[0].mhz:g} MHz",
                            "open" if board.is_open else "vendor"]
+
+
+def test_the_page_has_the_plan_of_every_pll():
+    page = (DOCS / "boards.md").read_text()
+    rows = set(re.findall(r"^\| \d+ MHz.* VCO periods? \|$", page, re.M))
+    seen = set()
+    for board in BOARDS.values():
+        for role in board.roles:
+            clocks = clocks_of(board, role)
+            mhz = board.platform().default_clk_frequency / 1e6
+            made = plan(board.pll, int(mhz), clocks)
+            outputs = dict(zip((clock.domain for clock in clocks), made.outputs, strict=False))
+            with_pcie = "pcie" in outputs
+            series = "" if board.is_open else " (7 series)"
+            start = (f"| {mhz:g} MHz{series}{', with `pcie`' * with_pcie} | "
+                     f"{float(made.source / made.input_divider):g} MHz | "
+                     f"{float(made.oscillator):g} MHz | ")
+            row, = (row for row in rows if row.startswith(start))
+            seen.add(row)
+            core, ethernet = row.removeprefix(start).split(" | ")
+            sync = outputs["sync"]
+            assert f"/ {sync.divider} = {float(sync.mhz):g} MHz" in core
+            assert ("`pcie`" in core) == with_pcie
+            if with_pcie:
+                assert outputs["pcie"] == sync
+            if "tx" not in outputs:
+                continue
+            tx, late = outputs["tx"], outputs["tx90"]
+            periods = {8: "1 VCO period", 12: "1 1/2 VCO periods", 16: "2 VCO periods"}
+            assert ethernet == (f"/ {tx.divider} = {float(tx.mhz):g} MHz, "
+                                f"{float(late.phase):g} degrees: {periods[late.eighths]} |")
+            assert (tx.divider, tx.eighths) == (late.divider, 0)
+    assert seen == rows
 
 
 @pytest.mark.parametrize("page", ["boards.md", *sorted(

@@ -161,6 +161,7 @@ def test_sources_for_the_vendors_tools(tmp_path, capsys, asked):
 @pytest.mark.parametrize("argv, message", [
     (("versa", "x.bit"), "no board 'versa'; `dxpu build --list` names those that there are"),
     (("versa-ecp5-5g", "no.bit"), "no file 'no.bit'"),
+    (("versa-ecp5-5g", "x" * 300), f"cannot read '{'x' * 300}': File name too long"),
 ])
 def test_flash_wrong_values_get_one_line(capsys, argv, message):
     assert cli.main(["flash", *argv]) == 2
@@ -218,7 +219,13 @@ def test_flash_runs_the_program(tmp_path, capsys, monkeypatch):
                          (("ecpix-5-85f", "--volatile"), "--board ecpix5"),
                          (("butterstick", "--cable", "ft232", "--volatile"), "--cable ft232"),
                          (("logicbone", "--cable", "ft232", "--overwrite-boot-loader"),
-                          "--cable ft232 --write-flash")):
+                          "--cable ft232 --write-flash"),
+                         (("genesys-2",),
+                          "--board genesys2 --fpga-part xc7k325tffg900 --write-flash"),
+                         (("genesys-2", "--cable", "ft2232"),
+                          "--cable ft2232 --fpga-part xc7k325tffg900 --write-flash"),
+                         (("alinx-ax7325b",),
+                          "--cable ft232 --fpga-part xc7k325tffg900 --write-flash")):
         assert cli.main(["flash", argv[0], str(file), *argv[1:]]) == 0
         assert heard.read_text() == f"{wanted} {file}\n"
     record = tmp_path / "x.bin"

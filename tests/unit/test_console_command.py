@@ -1,6 +1,7 @@
 """``dxpu console``: the program, against a model of the board and against the gateware."""
 
 import random
+import termios
 
 import pytest
 from amaranth import *
@@ -125,7 +126,8 @@ def test_counters_that_rise(monkeypatch, capsys):
      "a register's value has 32 bits, 0x100000000 has more"),
     (["write", "control.node", "five"],
      "a register's value must be a number such as 12 or 0x1f, not 'five'"),
-    (["counters", "--watch", "0"], "--watch must be positive, not 0"),
+    *((["counters", "--watch", text], f"--watch must be above 0 and at most 86400, not {said}")
+      for text, said in (("0", "0"), ("nan", "nan"), ("inf", "inf"), ("1e30", "1e+30"))),
 ])
 def test_mistakes(monkeypatch, capsys, argv, message):
     registers = board()
@@ -145,6 +147,29 @@ def test_no_port_and_no_proxy(monkeypatch, capsys):
     assert status == 1 and "no answer after 4 tries: is the board configured" in text
     status, text = run(monkeypatch, capsys, Port({}), "list")
     assert status == 1 and "there is no register at 0x0000, or it cannot be read" in text
+
+
+def test_a_port_that_goes_away(monkeypatch, capsys):
+    """Its adapter is pulled while the counters are watched."""
+    port = Port(board())
+
+    def gone():
+        raise termios.error(5, "Input/output error")
+
+    monkeypatch.setattr(console.time, "sleep", lambda _: monkeypatch.setattr(
+        port, "reset_input_buffer", gone))
+    assert run(monkeypatch, capsys, port, "counters", "--watch", "1") == (
+        1, "dxpu console: the serial port has gone: (5, 'Input/output error')\n")
+
+
+def test_a_baud_rate_that_no_port_has(monkeypatch, capsys):
+    def refuses(*_, **__):
+        raise OverflowError("signed integer is greater than maximum")
+
+    monkeypatch.setattr("serial.serial_for_url", refuses)
+    assert main(["console", "/dev/there", "--baud", "99999999999", "list"]) == 2
+    assert capsys.readouterr().err == (
+        "dxpu console: error: cannot open /dev/there: signed integer is greater than maximum\n")
 
 
 def test_damage_is_noticed():

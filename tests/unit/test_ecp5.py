@@ -231,7 +231,7 @@ def test_resets_of_many_go_by_the_clock_network(tmp_path):
     assert len([1 for _, port, _ in after[few] if port == "LSR"]) == 3
 
 
-def test_a_reset_is_routed_by_the_clock_network(tmp_path):
+def test_a_reset_is_routed_by_the_clock_network(tmp_path, monkeypatch):
     ecp5.synthesize(f"""
         module top (input clk, input rst, input a, output y);
             reg [{LEAST}:0] x;
@@ -243,8 +243,19 @@ def test_a_reset_is_routed_by_the_clock_network(tmp_path):
         for pin, site in (("clk", "P3"), ("rst", "L4"), ("a", "L5"), ("y", "L2"))))
     ecp5.place_and_route(tmp_path, ecp5.part_options("LFE5UM5G-45F", "BG381", "8"))
     assert "routing clock net global_reset0 using global" in (tmp_path / "nextpnr.log").read_text()
-    bitstream, _ = ecp5.bitstream(tmp_path, "small")
-    assert bitstream.stat().st_size > 10_000
+    bitstream, vectors = ecp5.bitstream(tmp_path, "small")
+    assert bitstream.stat().st_size > 10_000 and vectors.stat().st_size
+    # One that fails leaves no part of any.
+    made = set(tmp_path.iterdir())
+    with monkeypatch.context() as broken:
+        broken.setattr(ecp5, "_run", lambda *_: (tmp_path / "new.bit.part").touch() or _fail())
+        with pytest.raises(ecp5.ToolFailed):
+            ecp5.bitstream(tmp_path, "new")
+    assert set(tmp_path.iterdir()) == made
+
+
+def _fail():
+    raise ecp5.ToolFailed("as the test wants")
 
 
 def test_what_nothing_drives_is_an_error(tmp_path):

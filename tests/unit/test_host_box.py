@@ -161,6 +161,22 @@ def test_tlps_of_a_slot_without_a_life_are_dropped():
         bench.box.send(SLOT, write())
 
 
+def test_a_command_has_arrived_whatever_else_is_on_its_way():
+    bench = Bench()
+    for number in (SLOT, SLOT + 1):
+        bench.ready(number=number)
+    bench.box.unbind(SLOT)
+    assert not bench.box.settled()
+    unbind, = (frame for frame in bench.turn() if isinstance(frame.body, Event))
+    bench.box.send(SLOT + 1, write())
+    assert any(isinstance(frame.body, Tlps) for frame in bench.turn())
+    assert not bench.box.settled()
+    bench.say(Ack(NONE), ack=unbind.seq)
+    assert not bench.box.settled()
+    bench.say(Ack(NONE), ack=unbind.seq + 1)
+    assert bench.box.settled() and bench.box.link.sender.next > unbind.seq + 1
+
+
 def test_room_is_granted_again_when_a_tlp_was_dealt_with():
     bench = Bench(grants=[(2, 100)] * 3)
     bench.ready()

@@ -2,12 +2,19 @@
 
 import json
 import random
+import socket
 import threading
+from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
-from dxpu_host import Host, PortError, Timeout, Timers, command
+from dxpu_host import (
+    EthernetPort, Host, HostError, PortError, SlotLost, Timeout, Timers, command, host as hosts,
+)
 from dxpu_host.scan import Bus
+from dxpu_host.slots import HostSlot
+from dxpu_host.tlp import config_request
 from dxpu_sim.cli import main
 from dxpu_sim.golden.wire import Ack, Frame, build, parse
 from host_bench import NONE
@@ -143,3 +150,152 @@ def test_a_dma_handler_must_not_wait():
     host = Host(Recursive(), timers=SHORT)
     with pytest.raises(RuntimeError, match="a DMA handler must not wait for the host"):
         host.poll()
+
+
+@pytest.mark.parametrize("where, message", [
+    ("socket", "this system has no raw Ethernet frames: Invalid argument"),
+    ("bind", "interface 'lo' cannot be used, is it an Ethernet? (Invalid argument)")])
+def test_an_interface_of_another_kind(where, message, monkeypatch):
+    """Not every interface of Linux has Ethernet frames, and not every Linux has them."""
+    def fails(*_):
+        raise OSError(22, "Invalid argument")
+
+    class Socket(SimpleNamespace):
+        def close(self):
+            closed.append(self)
+
+    closed = []
+    monkeypatch.setattr(socket, "socket", fails if where == "socket" else Socket)
+    monkeypatch.setattr(EthernetPort, "_set_up", fails)
+    monkeypatch.setattr(Socket, "__init__", lambda self, *_: None)
+    with pytest.raises(PortError) as raised:
+        EthernetPort("lo", 1)
+    assert str(raised.value) == message and len(closed) == (where == "bind")
+
+
+def test_a_slot_that_fails_does_not_hide_others(capsys, monkeypatch):
+    class Slots(SimpleNamespace):
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def connect(self, box, stream):
+            pass
+
+        def bind(self, box, slot, **_):
+            if slot == 2:
+                raise HostError("slot 2 does not answer")
+            return slot
+
+        def bus(self, slot):
+            if slot == 3:
+                raise HostError("slot 3 has more than 8 buses")
+            return Bus(8 * slot, 8 * slot)
+
+    monkeypatch.setattr(command, "Host", lambda *_, **__: Slots(counters=Counter()))
+    status, out, error = run(capsys, monkeypatch, "--iface", "x", "--box", "1", "--slots",
+                             "3,2,1,4")
+    assert status == 1 and "[08]" in out and "[20]" in out
+    assert error == ("dxpu host: error: slot 3 has more than 8 buses\n"
+                     "dxpu host: error: slot 2 does not answer\n")
+
+
+# A host whose slots are here
+
+class Box:
+    """A box of which nothing comes back."""
+
+    open = True
+    link = SimpleNamespace(address=SimpleNamespace(peer=0x101))
+
+    def __init__(self):
+        self.unbound, self.sent = [], []
+        self.unbind = self.unbound.append
+
+    def bound(self, number):
+        return True
+
+    def settled(self):
+        return False
+
+    def send(self, number, raw):
+        self.sent.append(raw)
+
+
+def with_slots(count):
+    """A host with ready slots of one box, and that box."""
+    host, box = Host(Silence(), timers=Timers(completion=0.01)), Box()
+    for number in range(1, count + 1):
+        slot = HostSlot(box, number, range(8 * number, 8 * number + 8), host.memory,
+                        host._interrupts, host.counters)
+        slot.ready()
+        host._slots[box, number] = slot
+    return host, box
+
+
+def test_at_the_end_all_slots_are_given_back_though_the_box_is_slow():
+    host, box = with_slots(3)
+    with pytest.raises(Timeout, match="slot 1: the box does not acknowledge UNBIND"):
+        host.unbind(host._slots[box, 1])
+    box.unbound.clear()
+    host.close()
+    assert box.unbound == [1, 2, 3] and host._port.closed
+
+
+def test_what_was_found_in_a_life_that_is_over_is_not_kept(monkeypatch):
+    host, box = with_slots(1)
+    slot = host._slots[box, 1]
+    found = []
+
+    def scan(host, slot, windows):
+        found.append(Bus(8, 8))
+        if len(found) == 1:
+            slot.down(SlotLost("as the test wants"))
+            slot.ready()
+        return found[-1]
+
+    monkeypatch.setattr(hosts, "scan", scan)
+    with pytest.raises(SlotLost, match="was reset since its device was found"):
+        host.buses()
+    assert host.buses() == [found[1]] and host.buses()[0] is found[1] and len(found) == 2
+    # Nor is what somebody may still have put there meanwhile.
+    slot.down(SlotLost("as the test wants"))
+    slot.bus, slot.devices = found[0], {8: None}
+    slot.ready()
+    assert slot.bus is None and slot.devices == {}
+
+
+def test_the_last_tag_is_for_one_thread_only(monkeypatch):
+    host, box = with_slots(1)
+    slot = host._slots[box, 1]
+    tlp = config_request(0x0800, 0, None)
+    for _ in range(slot.requests.TAGS - 1):
+        slot.requests.add(config_request(0x0800, 0, None), 9.0)
+    waits = []
+
+    def wait_until(done, what):
+        """Another thread takes the last tag between the look and the lock; later one is free."""
+        waits.append(what)
+        if len(waits) == 2:
+            del slot.requests._open[7]
+        assert done()
+        if len(waits) == 1:
+            slot.requests.add(config_request(0x0800, 0, None), 9.0)
+
+    monkeypatch.setattr(host, "wait_until", wait_until)
+    host._request(slot, tlp, slot.lives)
+    assert tlp.tag == 7 and len(box.sent) == 1 and len(waits) == 2
+
+
+def test_a_thread_that_fails_says_so():
+    port = Silence()
+    port.broken = ValueError("as the test wants")
+    host = Host(port, timers=SHORT)
+    host.start()
+    host._thread.join()
+    port.broken = None
+    with pytest.raises(HostError, match="the thread that serves has ended: ValueError"):
+        host.wait_until(lambda: False, "nothing")
+    host.close()

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, deque
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,8 +51,8 @@ def test_completions_are_put_together():
 def test_completions_that_do_not_fit_are_dropped(change):
     requests, request = requested(256)
     part = next(answers(request.tlp, bytes(256), (256,)))
-    requests.complete(Tlp(**{**vars(part), **change}))
-    assert not request.done and requests.unexpected == 1 and request.data == b""
+    assert not requests.complete(Tlp(**{**vars(part), **change}))
+    assert not request.done and request.data == b""
 
 
 @pytest.mark.parametrize("status, error", [(CompletionStatus.UR, Unsupported),
@@ -247,13 +248,24 @@ def test_a_read_of_zero_length_reads_nothing():
 
 
 def test_interrupts_go_to_the_device_whose_address_they_have():
-    dma, device = Dma(), object()
+    dma, device = Dma(), SimpleNamespace(life=1)
     dma.slot.devices[0x0900] = device
     assert interrupt_address(0xFFFF) < INTERRUPTS[1]
     for identifier, data in ((0x0900, b"\x03\0\0\0"), (0x0908, b"\x01\0\0\0")):
         tlp, = memory_writes(interrupt_address(identifier), data, 128, requester=0x0900)
         dma.come(tlp)
     assert list(dma.interrupts) == [(device, 3)] and dma.counters["unclaimed"] == 1
+    device.life = 0  # found before the slot was reset
+    tlp, = memory_writes(interrupt_address(0x0900), bytes(4), 128, requester=0x0900)
+    dma.come(tlp)
+    assert len(dma.interrupts) == 1 and dma.counters["unclaimed"] == 2
+
+
+def test_completions_that_nobody_waits_for_are_counted():
+    dma = Dma()
+    tlp, = memory_reads(0x1000, 4, 128)
+    dma.come(next(answers(tlp, bytes(4), (4,))))
+    assert dma.counters == {"unexpected": 1} and dma.done == 1
 
 
 def test_malformed_tlps_and_messages_only_count():
@@ -270,7 +282,7 @@ def test_a_device_may_send_anything():
     rng = random.Random(5)
     dma = Dma()
     dma.memory.allocate(4096)
-    dma.slot.devices[0x0900] = object()
+    dma.slot.devices[0x0900] = SimpleNamespace(life=1)
     for _ in range(3000):
         raw = wire_random.random_tlp(rng)
         assert class_of(raw) in range(3) and units_of(raw) >= 0
@@ -295,6 +307,16 @@ def test_regions_do_not_overlap_and_are_found():
     assert memory.find(0x1FFF, 2) is None and memory.find(0xFFF, 1) is None
     memory.remove(memory.find(0x1000, 1))
     assert memory.find(0x1000, 1) is None
+
+
+def test_what_is_allocated_is_where_nothing_else_is():
+    memory = Memory([])
+    start = Memory.POOL[0]
+    memory.add(start + 0x1000, bytearray(0x1000))
+    regions = [memory.allocate(0x1000) for _ in range(2)] + [memory.allocate(0x2000)]
+    assert [region.start - start for region in regions] == [0, 0x2000, 0x3000]
+    memory.remove(regions[0])
+    assert memory.allocate(0x800).start == start
 
 
 def test_space_is_given_out_once_and_aligned():

@@ -253,15 +253,22 @@ def place_and_route(folder: Path, part: Sequence[str], *, seed: int = 1,
 
 def bitstream(folder: Path, name: str) -> tuple[Path, Path]:
     """Bitstream of what :func:`place_and_route` left, for the flash or the part itself
-    (``.bit``), and the same as JTAG vectors (``.svf``).
+    (``.bit``), and the same as JTAG vectors (``.svf``); both whole, or none.
 
     Raises
     ------
     ToolFailed
     """
     files = folder / f"{name}.bit", folder / f"{name}.svf"
-    _run("ecppack", "yowasp-ecppack", [
-        "--compress", "--input", ROUTED, "--bit", files[0].name, "--svf", files[1].name], folder)
+    parts = [file.with_suffix(f"{file.suffix}.part") for file in files]
+    try:
+        _run("ecppack", "yowasp-ecppack", ["--compress", "--input", ROUTED, "--bit", parts[0].name,
+                                           "--svf", parts[1].name], folder)
+        for part, file in zip(parts, files, strict=True):
+            part.replace(file)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
     return files
 
 
