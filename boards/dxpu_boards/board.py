@@ -1,12 +1,13 @@
 """What a board is to the rest: part, clocks, Ethernet ports, and what it can be used for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from amaranth.lib import io
 from amaranth.vendor import LatticePlatform
 
 from .clocks import Clock
+from .io_delay import ECP5_INPUT
 from .pll import ECP5, Family
 
 __all__ = ["ONE_SLOT", "Board", "Rgmii", "Shape", "request_rgmii", "with_resources"]
@@ -66,6 +67,11 @@ class Board:
         no bitstream and no boot loader needs, as they are erased with it. ``None`` if none is read.
     notes : tuple of str
         What is not there, not confirmed or does not fit; a line each.
+    rx_buffer : function
+        Input buffers of RXD and RX_CTL, as of :class:`dxpu.ethernet.RgmiiDelays`: they are late by
+        as much as the tree of the clock that the PHY has put in the middle of them.
+    rx_reference : str, optional
+        Domain of 200 MHz for :class:`~.io_delay.Series7DelayControl`, where ``rx_buffer`` needs it.
     pll : Family
     """
 
@@ -82,6 +88,8 @@ class Board:
     boot_loader: bool = False
     record: int | None = None
     notes: tuple[str, ...] = ()
+    rx_buffer: Callable = ECP5_INPUT
+    rx_reference: str | None = None
     pll: Family = ECP5
 
     @property

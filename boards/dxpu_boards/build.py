@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from . import ecp5, report, sfp
-from .board import Board, Shape
+from .board import RECEIVE_CLOCK, Board, Shape
 from .identity import Identity
 
 __all__ = ["BuildFailed", "build", "prepare", "write_sources"]
@@ -115,7 +115,7 @@ def write_sources(board: Board, design, folder: Path) -> list[Path]:
     ------
     ~dxpu_boards.pll.PllError
     """
-    files = prepare(board, design, constraints=_asynchronous(board))
+    files = prepare(board, design, constraints=_asynchronous(board) + _arrival(board))
     written = []
     for name, text in files.items():
         if name in ("top.v", "top.xdc", "top.tcl", "clocks.xdc"):
@@ -156,6 +156,21 @@ def _asynchronous(board):
                for _ in board.sfp]
     return "set_clock_groups -asynchronous" + "".join(
         f" \\\n  -group [get_clocks {what}]" for what in wanted) + "\n"
+
+
+def _arrival(board):
+    """What tells the vendor's tool when RXD and RX_CTL come: the PHY has put the edges of RXC in
+    the middle of them, 1.0 ns or more from both ends. Ref: RGMII 2.0, table 2"""
+    half = 1e9 / RECEIVE_CLOCK / 2
+    text = ""
+    for number in board.paths:
+        clock = f"eth_rgmii_{number}__rx_clk__io"
+        for edge in ("", " -clock_fall -add_delay"):
+            for limit, ns in (("max", half - 1), ("min", 1)):
+                text += (f"set_input_delay -{limit} {ns:.3f}{edge} -clock [get_clocks {clock}] "
+                         f"[get_ports {{eth_rgmii_{number}__rx_data__io[*] "
+                         f"eth_rgmii_{number}__rx_ctl__io}}]\n")
+    return text
 
 
 def _follow(line, board, progress):

@@ -10,12 +10,9 @@ from dxpu.ethernet import (
 )
 
 from .board import request_rgmii
+from .io_delay import Series7DelayControl
 
 __all__ = ["EthernetPorts", "PortState"]
-
-#: TXC is delayed here, by its own clock domain; RXC by the PHY.
-DELAYS = RgmiiDelays(tx="fpga", rx="phy")
-
 
 class PortState(data.Struct):
     """How a port is; in ``sync``."""
@@ -64,6 +61,8 @@ class EthernetPorts(wiring.Component):
     def __init__(self, board, *, hz):
         self._board, self._hz = board, hz
         paths = len(board.paths)
+        #: TXC is delayed here, by its own clock domain; RXC by the PHY.
+        self._delays = RgmiiDelays(tx="fpga", rx="phy", rx_buffer=board.rx_buffer)
         super().__init__({
             "gmii": In(GmiiSignature()).array(paths), "reset": In(1),
             "state": Out(PortState).array(paths), "restart": In(paths),
@@ -76,6 +75,8 @@ class EthernetPorts(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         ports = [request_rgmii(platform, self._board, n) for n in range(len(self._board.paths))]
+        if self._board.rx_reference:
+            m.submodules.delay_control = Series7DelayControl(domain=self._board.rx_reference)
         buses = []  # (MDC and MDIO, paths)
         for n, pins in enumerate(ports):
             rgmii = self._rgmii(m, n, pins)
@@ -95,7 +96,7 @@ class EthernetPorts(wiring.Component):
         m.submodules[f"rx{n}_reset"] = ResetSynchronizer(self.reset, domain=f"rx{n}")
         m.submodules[f"rgmii{n}"] = rgmii = Rgmii(
             RgmiiPins(pins.tx_clk, pins.tx_data, pins.tx_ctl, pins.rx_data, pins.rx_ctl),
-            delays=DELAYS, rx_domain=f"rx{n}", tx_domain="tx", txc_domain="tx90")
+            delays=self._delays, rx_domain=f"rx{n}", tx_domain="tx", txc_domain="tx90")
         wiring.connect(m, wiring.flipped(self.gmii[n]), rgmii.gmii)
         m.d.comb += self.state[n].clock.eq(rgmii.alive)
         return rgmii
@@ -111,7 +112,7 @@ class EthernetPorts(wiring.Component):
         wiring.connect(m, sharing.o, mdio.port)
         shared = len(members) > 1
         for (n, pins, rgmii), source in zip(members, sharing.i, strict=True):
-            phy = PhyBringUp(clock_hz=self._hz, delays=DELAYS, address=n if shared else None,
+            phy = PhyBringUp(clock_hz=self._hz, delays=self._delays, address=n if shared else None,
                              shared_reset=shared)
             m.submodules[f"phy{n}"] = phy
             wiring.connect(m, phy.mdio, source)

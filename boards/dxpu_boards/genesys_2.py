@@ -8,6 +8,7 @@ from amaranth_boards.genesys2 import Genesys2Platform
 
 from .board import Board, Shape
 from .clocks import Clock
+from .io_delay import SERIES7_INPUT
 from .mdio import mdio_pulled_up
 from .pll import MMCME2
 
@@ -30,5 +31,7 @@ BOARD = Board(
     pcie="GTX lanes at the FMC connector (an adapter is needed)",
     loader=("--board", "genesys2"),
     notes=("the vendor's tools have to be run",),
+    rx_buffer=SERIES7_INPUT,
+    rx_reference="oscillator",
     pll=MMCME2,
 )

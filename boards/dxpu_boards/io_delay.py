@@ -10,11 +10,13 @@ tree. Ref: Lattice FPGA-TN-02035 (ECP5 high-speed I/O), 5.9; AMD UG471 (7 series
 Gowin UG289 (GPIO), IODELAY
 """
 
+from functools import partial
+
 from amaranth import *
 from amaranth.lib import io, wiring
 
-__all__ = ["Ecp5DelayedInput", "Ecp5DelayedOutput", "GowinDelayedInput", "Series7DelayControl",
-           "Series7DelayedInput"]
+__all__ = ["ECP5_INPUT", "SERIES7_INPUT", "Ecp5DelayedInput", "Ecp5DelayedOutput",
+           "GowinDelayedInput", "Series7DelayControl", "Series7DelayedInput"]
 
 
 class _Delayed(wiring.Component):
@@ -144,3 +146,11 @@ class GowinDelayedInput(_Delayed):
     def _register(self, pin, rising, falling):
         return Instance("IDDR", i_CLK=ClockSignal(self._domain), i_D=pin,
                         o_Q0=rising, o_Q1=falling)
+
+
+#: Data as late as a clock of its own that is in its middle at the pins, and goes to the registers
+#: by the global network: Lattice's delay for that (GDDRX1_RX.SCLK.Centered, DEL_MODE
+#: SCLK_CENTERED), 39 steps, some 1 ns.
+ECP5_INPUT = partial(Ecp5DelayedInput, taps=39)
+#: The same behind IBUF and BUFG: 2 ns, as LiteEth has it for boards with Kintex-7.
+SERIES7_INPUT = partial(Series7DelayedInput, taps=26)

@@ -85,7 +85,8 @@ class Upstream(wiring.Component):
         m.submodules.edge = edge = PcieEdge(
             self._width, link_width=LINK_WIDTH, settle=round(self._hz * SETTLE), domain=domain)
         wiring.connect(m, wiring.flipped(self.port), edge.port)
-        m.submodules.mailbox = mailbox = DomainRenamer(domain)(TlpMailbox(LINK_WIDTH))
+        m.submodules.mailbox = mailbox = DomainRenamer(domain)(
+            TlpMailbox(LINK_WIDTH, depth=256))
         wiring.connect(m, edge.link, mailbox.port)
         m.d.comb += [edge.perst.eq(perst.i), mailbox.hold.eq(~edge.ready)]
         m.submodules.crossing = crossing = RegisterCrossing(domain=domain)

@@ -9,6 +9,9 @@ from .options import folder_to_write, whole_number
 
 __all__ = ["add_arguments", "find_board", "run"]
 
+#: Mb/s of a core whose MACs are fed in time. Ref: dxpu.ethernet.Mac
+LEAST_RATE = 1250
+
 
 def add_arguments(parser):
     """Options of the command."""
@@ -73,6 +76,11 @@ def run(arguments) -> int:
 def _check(role, board, shape):
     from .generate import check_shape
     check_shape(role, paths=board.path_count, **asdict(shape))
+    rate = shape.width * board.core_mhz
+    if rate < LEAST_RATE:
+        raise UserError(f"--width {shape.width} is too small for {board.name}: at "
+                        f"{board.core_mhz:g} MHz its MACs need {LEAST_RATE / board.core_mhz:g} "
+                        "bits or more to feed a frame that they have begun")
 
 
 def _stand_alone(role, board, given):

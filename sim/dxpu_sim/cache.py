@@ -77,6 +77,8 @@ def entry(kind: str, key: str):
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = stamp.exists() and path.exists()
         if not done:
+            # Whoever dies while he fills it must not leave it with an old stamp.
+            stamp.unlink(missing_ok=True)
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir()
         try:
@@ -85,4 +87,5 @@ def entry(kind: str, key: str):
             if not done:
                 shutil.rmtree(path, ignore_errors=True)
             raise
-        stamp.touch()
+        if not done:
+            stamp.touch()

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .cli import UserError
-from .files import write_text
+from .files import try_to_write, write_text
 from .options import folder_to_write, whole_number
 from .progress import Progress
 
@@ -105,8 +105,10 @@ def run(arguments) -> int:
     chosen = options(arguments)
     try:
         chosen.out.mkdir(parents=True, exist_ok=True)
+        try_to_write(chosen.out / "report.json")
     except OSError as error:
-        raise UserError(f"cannot make folder {str(chosen.out)!r}: {error.strerror}") from None
+        raise UserError(f"cannot make folder {str(chosen.out)!r}, or write there: "
+                        f"{error.strerror}") from None
     # A report of an earlier run must not be taken for this one's.
     for name in ("report.json", "timeline.svg", "timeline.png", "wave.vcd", "wave.fst",
                  "wave.gtkw"):

@@ -7,6 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from amaranth import *
 from amaranth.build import ResourceError
 from board_standin import StandIn
 
@@ -15,8 +16,9 @@ from dxpu.proxy.host import HostProxy
 from dxpu_boards import ecp5
 from dxpu_boards.board import request_rgmii
 from dxpu_boards.build import prepare, write_sources
-from dxpu_boards.clocks import plan
+from dxpu_boards.clocks import Clocks, plan
 from dxpu_boards.console import paths_of
+from dxpu_boards.ethernet import EthernetPorts
 from dxpu_boards.pcie import clocks_of
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.registers import map_of
@@ -164,6 +166,35 @@ def test_sources_for_the_vendors_tools(name, tmp_path):
     locations = re.findall(r"set_property LOC (\S+)", text["top.xdc"])
     assert len(locations) == len(set(locations)) > 2
     assert text["top.v"].count("MMCME2_BASE #(") == 1
+    # RXC is in the middle of the data, at both edges.
+    arrives = re.findall(r"^set_input_delay -(\w+) (\S+)( -clock_fall)?.* \[get_clocks (\S+)\]",
+                         text["clocks.xdc"], re.M)
+    assert arrives == [(limit, ns, fall, f"eth_rgmii_{number}__rx_clk__io")
+                       for number in board.paths for fall in ("", " -clock_fall")
+                       for limit, ns in (("max", "3.000"), ("min", "1.000"))]
+
+
+@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.paths])
+def test_received_data_is_as_late_as_its_clock(name):
+    """Each pin of RXD and RX_CTL has its delay element, and these have what they need."""
+    board = BOARDS[name]
+
+    class Ports(Elaboratable):
+        def elaborate(self, platform):
+            m = Module()
+            m.submodules.clocks = clocks = Clocks(board.clocks, board.pll)
+            m.submodules.ports = ports = EthernetPorts(board, hz=board.core_mhz * 1e6)
+            m.domains += [*clocks.domains(), *ports.domains()]
+            m.d.comb += ports.reset.eq(clocks.reset)
+            return m
+
+    text = prepare(board, Ports())["top.v"]
+    text = text.decode() if isinstance(text, bytes) else text
+    cell, taps, controls = (("DELAYG", r"\.DEL_VALUE\(32'd39\)", 0) if board.is_open else
+                            ("IDELAYE2", r"\.IDELAY_VALUE\(32'd26\)", 1))
+    assert len(re.findall(rf"^ *{cell} #", text, re.M)) == 5 * len(board.paths)
+    assert len(re.findall(taps, text)) == 5 * len(board.paths)
+    assert len(re.findall(r"^ *IDELAYCTRL ", text, re.M)) == controls
 
 
 def test_the_page_names_every_board():

@@ -1,6 +1,7 @@
 """dxpu.tlp.parser against the golden model: every field, every cause, any packet, full rate."""
 
 import random
+from collections import Counter
 
 import hypothesis
 import pytest
@@ -347,7 +348,7 @@ def test_latency(width):
     assert cycles == [4]
 
 
-@pytest.mark.parametrize("width", [64, 512])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_ingress_passes_only_whole_well_formed_tlps(width):
     rng = random.Random(seed())
     packets = hostile_batch(rng, 100)
@@ -359,12 +360,15 @@ def test_ingress_passes_only_whole_well_formed_tlps(width):
     good = [p for p, cause in zip(packets, causes, strict=True)
             if cause is Malformed.NONE and not p.discard]
     dut = Ingress(width, depth=depth)
-    got, reported, removed, overflows = [], Causes(), [], []
+    got, reported, removed, overflows, released = [], Causes(), [], [], []
 
     async def totals(ctx):
-        async for *_, a, b in ctx.tick().sample(dut.stat_discarded, dut.stat_overflow):
+        async for *_, a, b, left, cls, dwords in ctx.tick().sample(
+                dut.stat_discarded, dut.stat_overflow, dut.released, dut.released_cls,
+                dut.released_dwords):
             removed.extend([1] * a)
             overflows.extend([1] * b)
+            released.extend([(cls, dwords)] * left)
 
     async def flush(ctx):
         while len(got) < len(good) or len(removed) < len(packets) - len(good) - 1:
@@ -381,6 +385,40 @@ def test_ingress_passes_only_whole_well_formed_tlps(width):
                         if not p.discard and c is not Malformed.NONE]
     assert len(removed) + len(overflows) == len(packets) - len(good)
     assert len(overflows) == 1
+    # Everybody gets his credits back, by what the header says, if it says something.
+    came = [(p, cause) for p, cause in zip(packets, causes, strict=True) if not p.discard]
+    assert len(released) == len(came)
+    known = Counter(
+        (info.cls, info.payload_dwords) for p, cause in came
+        if cause not in (Malformed.TRUNCATED, Malformed.PREFIX, Malformed.FORMAT)
+        for info in [golden.classify(p.data)])
+    assert known <= Counter(released) and known.total() > len(good) + 5
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_ingress_releases_malformed_tlps_of_one_beat_in_a_row(width):
+    """At full rate, with good ones between them that wait in the queue, and leave at full rate."""
+    rng = random.Random(seed())
+    good = golden.Tlp(1, 0, length=1, first_be=15).pack()
+    bad = golden.Tlp(1, 0, length=2, first_be=15, last_be=0).pack()  # byte enables
+    assert golden.malformed(bad) is Malformed.BYTE_ENABLE
+    packets = [Packet(rng.choice((good, bad, bad))) for _ in range(60)]
+    wanted = [p for p in packets if p.data == good]
+    dut = Ingress(width, depth=256)
+    got, released = [], []
+
+    async def watched(ctx):
+        async for *_, left in ctx.tick().sample(dut.released):
+            released.extend([1] * left)
+
+    async def late(ctx):
+        await ctx.tick().repeat(40)
+        await collect_packets(dut.o, len(wanted), got)(ctx)
+        await ctx.tick().repeat(20)
+
+    simulate(dut, drive_packets(dut.i, packets), late, background=[watched])
+    assert [p.data for p in got] == [p.data for p in wanted]
+    assert len(released) == len(packets)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -30,7 +30,7 @@ def mailbox_block(width):
         Register("send", (
             Field("dwords", 5, "rw", doc="Dwords of the beat, 1 to the number of lanes."),
             Field("last", 1, "rw", offset=8, doc="The TLP ends with it; it is sent as soon as the "
-                  "proxy's credits allow.")),
+                  "proxy's credits allow: never, if its Length says more than they ever are.")),
             "Each write appends a beat, of the words in `out`, to the TLP that is being made."),
         Register("sent", (
             Field("count", 16, "ro", doc="TLPs that the proxy took since reset; wraps."),
@@ -60,13 +60,15 @@ class TlpMailbox(wiring.Component):
     waits.
 
     It checks nothing but what it needs: class and payload of a TLP are those of its first dword.
+    One that claims more payload than the proxy ever grants waits until the link goes down.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     depth : int
-        Beats of memory, each way; a power of two.
+        Beats of memory, each way; a power of two. What the proxy sends must fit: 552 bytes with
+        512 of payload.
 
     Members
     -------

@@ -56,7 +56,7 @@ class CounterBank(wiring.Component):
     wrap, or stay at the top if ``saturate``. Reset clears them (requests wait until that is done).
     Writes and addresses without a counter are answered with ``error``.
 
-    A request is answered four cycles after it was taken; one at a time.
+    A request is answered three cycles after it was taken; one at a time.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class RegisterMux(wiring.Component):
     """Hands each request to the port in whose address range it lies, and its answer back.
 
     An address in no range is answered with ``error``. Addresses are passed on relative to the
-    range's base. Adds two cycles to a request and one to its answer; one request at a time.
+    range's base. Adds a cycle to a request and one to its answer; one request at a time.
 
     Parameters
     ----------

@@ -264,8 +264,9 @@ class HostProxy(wiring.Component):
         connect_egress(m, egress, wiring.flipped(self.upstream))
         connect_grants(m, ledger, self.upstream)
         m.d.comb += [
-            ledger.info.eq(ingress.o.payload.meta),
-            ledger.released.eq(ingress.o.valid & ingress.o.ready & ingress.o.payload.last),
+            ledger.info.cls.eq(ingress.released_cls),
+            ledger.info.payload_dwords.eq(ingress.released_dwords),
+            ledger.released.eq(ingress.released),
             ledger.hold_np.eq(~self._tracking.room),
         ]
 

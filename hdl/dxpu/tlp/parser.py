@@ -8,7 +8,7 @@ from ..queue import PacketQueue
 from ..stream import PacketLayout, PacketSignature, connect
 from .check import HeaderCheck
 from .header import HeaderCapture, RawHeader, decode
-from .types import NO_LIMIT, Malformed, TlpInfo
+from .types import NO_LIMIT, Malformed, TlpClass, TlpInfo
 
 __all__ = ["Ingress", "Parser"]
 
@@ -179,6 +179,11 @@ class Ingress(wiring.Component):
     o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
     stat_malformed, malformed_cause, malformed_header
         As in :class:`Parser`.
+    released : 1
+        Pulse: a TLP has left, to ``o`` or, malformed, to nowhere; one for each that came without
+        ``discard``, but for those that are too large for the queue and not malformed.
+    released_cls, released_dwords : :class:`~dxpu.tlp.types.TlpClass`, 11
+        Its class and the dwords of its payload, as its header says; valid with ``released``.
     stat_discarded : 1
         Pulse: a TLP was removed, malformed or discarded by the source.
     stat_overflow : 1
@@ -195,6 +200,9 @@ class Ingress(wiring.Component):
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
             "malformed_header": Out(data.ArrayLayout(32, 4)),
+            "released": Out(1),
+            "released_cls": Out(TlpClass),
+            "released_dwords": Out(11),
             "stat_discarded": Out(1),
             "stat_overflow": Out(1),
         })
@@ -204,8 +212,8 @@ class Ingress(wiring.Component):
         m.submodules.parser = parser = self._parser
         m.submodules.queue = queue = self._queue
         connect(m, wiring.flipped(self.i), parser.i)
-        connect(m, parser.o, queue.i)
         connect(m, queue.o, wiring.flipped(self.o))
+        self._release(m)
         m.d.comb += [
             parser.max_payload.eq(self.max_payload),
             self.stat_malformed.eq(parser.stat_malformed),
@@ -215,3 +223,30 @@ class Ingress(wiring.Component):
             self.stat_overflow.eq(queue.stat_overflow),
         ]
         return m
+
+    def _release(self, m):
+        """One malformed TLP waits until none leaves the queue; the next one waits before it."""
+        came, queue, o = self._parser.o, self._queue, self.o
+        waits, cls, dwords = Signal(), Signal(TlpClass), Signal(11)
+        bad, held, may = Signal(), Signal(), Signal()
+        m.d.comb += [
+            bad.eq(self._parser.stat_malformed | held),
+            may.eq(~(bad & waits)),
+            queue.i.payload.eq(came.payload),
+            queue.i.valid.eq(came.valid & may),
+            came.ready.eq(queue.i.ready & may),
+        ]
+        taken, leaves = Signal(), Signal()
+        m.d.comb += [
+            taken.eq(came.valid & came.ready),
+            leaves.eq(o.valid & o.ready & o.payload.last),
+            self.released.eq(leaves | waits),
+            self.released_cls.eq(Mux(leaves, o.payload.meta.cls, cls)),
+            self.released_dwords.eq(Mux(leaves, o.payload.meta.payload_dwords, dwords)),
+        ]
+        m.d.sync += held.eq(bad & ~taken)
+        with m.If(~leaves):
+            m.d.sync += waits.eq(0)
+        with m.If(bad & taken):
+            m.d.sync += [waits.eq(1), cls.eq(came.payload.meta.cls),
+                         dwords.eq(came.payload.meta.payload_dwords)]

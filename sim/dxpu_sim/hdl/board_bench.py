@@ -13,7 +13,7 @@ from dxpu_boards.factory import RESOURCE
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.top import Top
 
-from .board_pins import PAD, PLL, simulated
+from .board_pins import INPUT, PAD, PLL, simulated
 from .clock import SimClock
 from .ddr import WithDdrModels
 from .mailbox import MailboxSignature, TlpPort
@@ -94,7 +94,7 @@ class BoardBench(wiring.Component):
     #: What else shapes the hardware, for the cache.
     PACKAGES = ("dxpu_boards",)
     #: Models of the cells in it.
-    cells = PLL + PAD
+    cells = PLL + PAD + INPUT
     TOP = Top
 
     def __init__(self, board="versa-ecp5-5g", shape=None, *, faster=1000):

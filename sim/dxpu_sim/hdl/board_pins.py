@@ -7,7 +7,7 @@ from amaranth.lib import io
 
 from .ddr import DdrModel
 
-__all__ = ["PAD", "PLL", "simulated"]
+__all__ = ["INPUT", "PAD", "PLL", "simulated"]
 
 #: The PLL of ECP5: the frequencies and phases that its parameters say, from the measured period of
 #: its input. Locks after some cycles; the clocks run before that. Ref: Lattice FPGA-TN-02200
@@ -49,6 +49,25 @@ endmodule
 """
 
 
+#: Inputs at both clock edges, with their delay: none, as the tree of their clock has none here.
+#: Both bits appear at the next rising edge. Ref: Lattice FPGA-TN-02035
+INPUT = """\
+module DELAYG #(parameter DEL_MODE = "USER_DEFINED", DEL_VALUE = 0) (input A, output Z);
+  assign Z = A;
+endmodule
+
+module IDDRX1F (input SCLK, RST, D, output reg Q0 = 0, Q1 = 0);
+  reg high = 0, low = 0;
+  always @(negedge SCLK) low <= D;
+  always @(posedge SCLK) begin
+    high <= D;
+    Q0 <= high;
+    Q1 <= low;
+  end
+endmodule
+"""
+
+
 #: The clock of the flash has no pin here: a bench takes it from what drives this.
 PAD = """\
 module USRMCLK (input USRMCLKI, USRMCLKTS);
@@ -66,7 +85,8 @@ def simulated(platform):
 
     ``platform.pins`` has what was requested, by name and number: ``io.SimulationPort``, or a
     namespace of these. Their ``i`` and ``o`` are what is at the pins: inverted, if the pins are.
-    Buffers at both clock edges are :class:`~.ddr.DdrModel`. The PLL stays an instance of
+    Buffers at both clock edges are :class:`~.ddr.DdrModel`, but for those that are late, for whose
+    cells :data:`INPUT` has models. The PLL stays an instance of
     ``EHXPLLL``, for which :data:`PLL` is the model, and the pad of the flash's clock one of
     ``USRMCLK``, for which that is :data:`PAD`.
     """
