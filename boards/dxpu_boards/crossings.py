@@ -3,6 +3,10 @@
 A crossing is safe as one of ``KINDS``; all others are errors of the design. The netlist is that of
 Yosys, flat, with all registers and memories as they are placed; the logic between them may be LUTs
 or still gates. The clocks of a PLL count as unrelated.
+
+Registers and memories are seen, protocols are not: that a memory is that of a queue, that several
+bits which cross side by side are a Gray code, and that logic before an asynchronous reset changes
+by one of its inputs at a time, is for reviews.
 """
 
 import re

@@ -3,10 +3,13 @@
 import random
 
 import pytest
+from amaranth import *
 
 from dxpu.attach.egress import Egress
 from dxpu.attach.ingress import CreditLedger
-from dxpu.tlp.types import TlpClass
+from dxpu.proxy.host import HostProxy
+from dxpu.tlp.types import Malformed, TlpClass
+from dxpu_sim.golden import tlp as golden
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, drive_packets, seed, simulate,
 )
@@ -115,6 +118,29 @@ def test_ledger_grants_what_leaves():
             assert (await limits())[PORTS[cls]] == (before[0] + 1, before[1] + units)
 
     simulate(dut, process)
+
+
+def test_a_host_proxy_gives_back_the_credits_of_malformed_tlps():
+    """Whoever obeys the limits is never blocked by what was dropped."""
+    tlp = golden.Tlp(2, 0, length=4, first_be=15, last_be=0, payload=bytes(16)).pack()
+    assert golden.malformed(tlp) is Malformed.BYTE_ENABLE
+    proxy = HostProxy(64, ports=1, paths=1, peers=1, streams=1)
+    count, port = 40, proxy.upstream
+
+    async def process(ctx):
+        limits = port.rx_p
+        first = ctx.get(limits.header), ctx.get(limits.data)
+        assert first[0] < count
+        ctx.set(port.link_up, 1)
+        for sent in range(count):
+            await ctx.tick().until((limits.header != sent) & (limits.data != sent))
+            await drive_packets(port.rx, [Packet(tlp)])(ctx)
+        await ctx.tick().repeat(20)
+        assert (ctx.get(limits.header), ctx.get(limits.data)) == (first[0] + count,
+                                                                  first[1] + count)
+
+    simulate(DomainRenamer({"gmii0_rx": "sync", "gmii0_tx": "sync"})(proxy), process,
+             deadline=4000)
 
 
 def test_arguments_are_checked():
