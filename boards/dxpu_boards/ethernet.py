@@ -14,6 +14,7 @@ from .io_delay import Series7DelayControl
 
 __all__ = ["EthernetPorts", "PortState"]
 
+
 class PortState(data.Struct):
     """How a port is; in ``sync``."""
 

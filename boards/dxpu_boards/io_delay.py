@@ -149,8 +149,8 @@ class GowinDelayedInput(_Delayed):
 
 
 #: Data as late as a clock of its own that is in its middle at the pins, and goes to the registers
-#: by the global network: Lattice's delay for that (GDDRX1_RX.SCLK.Centered, DEL_MODE
-#: SCLK_CENTERED), 39 steps, some 1 ns.
+#: by the global network (GDDRX1_RX.SCLK.Centered): what nextpnr sets for DEL_MODE SCLK_CENTERED,
+#: 39 steps, some 1 ns.
 ECP5_INPUT = partial(Ecp5DelayedInput, taps=39)
 #: The same behind IBUF and BUFG: 2 ns, as LiteEth has it for boards with Kintex-7.
 SERIES7_INPUT = partial(Series7DelayedInput, taps=26)

@@ -107,7 +107,7 @@ class Device:
         self.interrupts: Counter[int] = Counter()
         self.subordinate: Bus | None = None
         self._handler: Callable[[int], None] | None = None
-        self.slot.devices[identifier] = self
+        host.found(self)
 
     def __repr__(self) -> str:
         return (f"<Device {self.address} {self.vendor_id:04x}:{self.device_id:04x}, "

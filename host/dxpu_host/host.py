@@ -247,6 +247,12 @@ class Host(Loop):
                 slot.bus = found
         return found
 
+    def found(self, device: Device) -> None:
+        """Keep a function with its slot; raises :exc:`SlotLost` if its life is over by now."""
+        with self._lock:
+            device.check()
+            device.slot.devices[device.identifier] = device
+
     def on_dma(self, start: int, size: int, *, read: Callable[[int, int], bytes],
                write: Callable[[int, bytes], None]) -> Region:
         """Let ``read(address, length)`` and ``write(address, data)`` serve the DMA of devices at

@@ -102,7 +102,7 @@ def _find(host: "Host", slot: HostSlot, bus: Bus, numbers: range) -> None:
         for function in range(8):
             identifier = bus.bus_num << 8 | number << 3 | function
             device = slot.devices.get(identifier)
-            if device is None or not device.present:
+            if device is None:
                 try:
                     device = Device(host, slot, identifier)
                 except Unsupported:

@@ -82,7 +82,6 @@ class HostSlot:
     def ready(self) -> None:
         """A life has begun."""
         self.error, self.max_payload = None, 128
-        self.devices, self.bus = {}, None
         self.lives += 1
 
     def down(self, error: HostError) -> None:
@@ -190,7 +189,7 @@ class HostSlot:
 
     def _interrupt(self, address: int, data: bytes) -> None:
         device = self.devices.get(address - INTERRUPTS[0] >> 4)
-        if device is None or device.life != self.lives or address & 15:
+        if device is None or address & 15:
             self.counters["unclaimed"] += 1
             return
         self.counters["interrupt"] += 1

@@ -51,7 +51,11 @@ def _move_if_free(source, path):
             raise
         # A file system without links, as that of a memory stick: take the name, then fill it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        os.replace(source, path)
+        try:
+            os.replace(source, path)
+        except BaseException:
+            os.unlink(path)
+            raise
     else:
         os.unlink(source)
 

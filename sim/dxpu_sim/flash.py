@@ -29,11 +29,6 @@ def run(arguments) -> int:
     """Write it; returns 1 if that fails."""
     from dxpu_boards.flash import FlashFailed, flash
     board, file = find_board(arguments.board), Path(arguments.file)
-    try:
-        if not file.is_file():
-            raise UserError(f"no file {arguments.file!r}")
-    except OSError as error:
-        raise UserError(f"cannot read {arguments.file!r}: {error.strerror}") from None
     record = _is_record(file, arguments.factory)
     if record and arguments.volatile:
         raise UserError("a factory record is for the flash, so not with --volatile")

@@ -2,12 +2,12 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from dxpu.stream import WIDTHS
 
 from .cli import UserError
-from .files import try_to_write, write_text
+from .files import write_text
+from .options import file_to_write
 
 __all__ = ["add_arguments", "check_shape", "make", "run"]
 
@@ -120,15 +120,7 @@ def run(arguments):
     name = arguments.name or f"dxpu_{arguments.role}"
     if not name.isidentifier() or not name.isascii():
         raise UserError(f"--name must be a Verilog identifier, not {name!r}")
-    target = Path(arguments.output)
-    try:
-        if not target.parent.is_dir():
-            raise UserError(f"no folder {str(target.parent)!r}; make it first")
-        if target.is_dir():
-            raise UserError(f"{arguments.output!r} is a folder; name a file")
-        try_to_write(target)
-    except OSError as error:
-        raise UserError(f"cannot write {arguments.output!r}: {error.strerror}") from None
+    target = file_to_write("--output", arguments.output)
     from dxpu.proxy.verilog import PlainPorts
 
     from .runner import to_verilog

@@ -163,7 +163,7 @@ def test_sources_for_the_vendors_tools(tmp_path, capsys, asked):
 
 @pytest.mark.parametrize("argv, message", [
     (("versa", "x.bit"), "no board 'versa'; `dxpu build --list` names those that there are"),
-    (("versa-ecp5-5g", "no.bit"), "no file 'no.bit'"),
+    (("versa-ecp5-5g", "no.bit"), "cannot read 'no.bit': No such file or directory"),
     (("versa-ecp5-5g", "x" * 300), f"cannot read '{'x' * 300}': File name too long"),
 ])
 def test_flash_wrong_values_get_one_line(capsys, argv, message):

@@ -245,17 +245,18 @@ def test_a_reset_is_routed_by_the_clock_network(tmp_path, monkeypatch):
     assert "routing clock net global_reset0 using global" in (tmp_path / "nextpnr.log").read_text()
     bitstream, vectors = ecp5.bitstream(tmp_path, "small")
     assert bitstream.stat().st_size > 10_000 and vectors.stat().st_size
+
+    def fails(*_):
+        (tmp_path / "new.bit.part").touch()
+        raise ecp5.ToolFailed("as the test wants")
+
     # One that fails leaves no part of any.
     made = set(tmp_path.iterdir())
     with monkeypatch.context() as broken:
-        broken.setattr(ecp5, "_run", lambda *_: (tmp_path / "new.bit.part").touch() or _fail())
+        broken.setattr(ecp5, "_run", fails)
         with pytest.raises(ecp5.ToolFailed):
             ecp5.bitstream(tmp_path, "new")
     assert set(tmp_path.iterdir()) == made
-
-
-def _fail():
-    raise ecp5.ToolFailed("as the test wants")
 
 
 def test_what_nothing_drives_is_an_error(tmp_path):

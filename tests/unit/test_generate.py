@@ -187,10 +187,12 @@ def test_output_is_needed(capsys):
 def test_wrong_places_get_one_line(tmp_path, capsys):
     assert cli.main(["generate", "box", "-o", str(tmp_path / "no" / "x.v")]) == 2
     assert capsys.readouterr().err == (
-        f"dxpu generate: error: no folder {str(tmp_path / 'no')!r}; make it first\n")
+        "dxpu generate: error: --output must be a file in a folder that is there, not "
+        f"{str(tmp_path / 'no' / 'x.v')!r}\n")
     assert cli.main(["generate", "box", "-o", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        f"dxpu generate: error: {str(tmp_path)!r} is a folder; name a file\n")
+        "dxpu generate: error: --output must be a file in a folder that is there, not "
+        f"{str(tmp_path)!r}\n")
     assert not list(tmp_path.iterdir())
 
 

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from dxpu_host import (
-    EthernetPort, Host, HostError, PortError, SlotLost, Timeout, Timers, command, host as hosts,
+    Device, EthernetPort, Host, HostError, PortError, SlotLost, Timeout, Timers, command,
+    host as hosts,
 )
 from dxpu_host.scan import Bus
 from dxpu_host.slots import HostSlot
@@ -160,14 +161,16 @@ def test_an_interface_of_another_kind(where, message, monkeypatch):
     def fails(*_):
         raise OSError(22, "Invalid argument")
 
-    class Socket(SimpleNamespace):
+    class Socket:
+        def __init__(self, *_):
+            pass
+
         def close(self):
             closed.append(self)
 
     closed = []
     monkeypatch.setattr(socket, "socket", fails if where == "socket" else Socket)
     monkeypatch.setattr(EthernetPort, "_set_up", fails)
-    monkeypatch.setattr(Socket, "__init__", lambda self, *_: None)
     with pytest.raises(PortError) as raised:
         EthernetPort("lo", 1)
     assert str(raised.value) == message and len(closed) == (where == "bind")
@@ -246,7 +249,6 @@ def test_at_the_end_all_slots_are_given_back_though_the_box_is_slow():
 
 def test_what_was_found_in_a_life_that_is_over_is_not_kept(monkeypatch):
     host, box = with_slots(1)
-    slot = host._slots[box, 1]
     found = []
 
     def scan(host, slot, windows):
@@ -260,11 +262,23 @@ def test_what_was_found_in_a_life_that_is_over_is_not_kept(monkeypatch):
     with pytest.raises(SlotLost, match="was reset since its device was found"):
         host.buses()
     assert host.buses() == [found[1]] and host.buses()[0] is found[1] and len(found) == 2
-    # Nor is what somebody may still have put there meanwhile.
-    slot.down(SlotLost("as the test wants"))
-    slot.bus, slot.devices = found[0], {8: None}
-    slot.ready()
-    assert slot.bus is None and slot.devices == {}
+
+
+def test_a_function_of_a_life_that_is_over_is_not_kept(monkeypatch):
+    """Its last completion and the end of the life come in one turn."""
+    host, box = with_slots(1)
+    slot = host._slots[box, 1]
+
+    def last(slot, tlp, life):
+        if tlp.register == 3:  # the header type, which is read last
+            slot.down(SlotLost("as the test wants"))
+            slot.ready()
+        return bytes(4)
+
+    monkeypatch.setattr(host, "configure", last)
+    with pytest.raises(SlotLost, match="was reset since its device was found"):
+        Device(host, slot, 0x0800)
+    assert slot.devices == {}
 
 
 def test_the_last_tag_is_for_one_thread_only(monkeypatch):

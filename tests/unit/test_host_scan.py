@@ -105,6 +105,9 @@ class Slot:
         self.slot.ready()
         self.windows = windows or Windows()
 
+    def found(self, device):
+        self.slot.devices[device.identifier] = device
+
     def configure(self, slot, tlp, life):
         requests = Requests()
         request = requests.add(tlp, 1.0)

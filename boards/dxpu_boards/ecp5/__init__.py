@@ -260,15 +260,16 @@ def bitstream(folder: Path, name: str) -> tuple[Path, Path]:
     ToolFailed
     """
     files = folder / f"{name}.bit", folder / f"{name}.svf"
-    parts = [file.with_suffix(f"{file.suffix}.part") for file in files]
+    unfinished = [file.with_suffix(f"{file.suffix}.part") for file in files]
     try:
-        _run("ecppack", "yowasp-ecppack", ["--compress", "--input", ROUTED, "--bit", parts[0].name,
-                                           "--svf", parts[1].name], folder)
-        for part, file in zip(parts, files, strict=True):
-            part.replace(file)
+        _run("ecppack", "yowasp-ecppack", [
+            "--compress", "--input", ROUTED, "--bit", unfinished[0].name,
+            "--svf", unfinished[1].name], folder)
+        for made, file in zip(unfinished, files, strict=True):
+            made.replace(file)
     finally:
-        for part in parts:
-            part.unlink(missing_ok=True)
+        for made in unfinished:
+            made.unlink(missing_ok=True)
     return files
 
 
