@@ -177,7 +177,8 @@ def _follow(line, board, progress):
     for name, (used, there) in ecp5.utilisation(line).items():
         if used > there:
             raise BuildFailed(f"does not fit: it takes {used:,} {name}, and the {board.part} has "
-                              f"{there:,}; give fewer slots, peers or streams")
+                              f"{there:,}; give fewer slots, peers or streams (1 is the least), or "
+                              "take a board with a larger part")
     for beginning, stage in STAGES.items():
         if line.startswith(beginning):
             progress.step(stage)

@@ -3,11 +3,12 @@
 import contextlib
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from .cli import UserError
 from .files import write_text
-from .options import file_to_write
+from .options import add_seed, file_to_write, given_seed
 
 __all__ = ["add_arguments", "run"]
 
@@ -32,6 +33,8 @@ def add_arguments(parser):
         sub = what.add_parser(name, help=text, description=text.capitalize() + ".")
         sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
                          metavar="BITS", help="data bits per beat, or a list with commas")
+        if name in _SIMULATED:
+            add_seed(sub)
         sub.add_argument("--out", default=None, metavar="FILE", help="write the figures as JSON")
 
 
@@ -46,15 +49,17 @@ def run(arguments) -> int:
         raise UserError(f"--width must be of {', '.join(map(str, WIDTHS))}, "
                         f"not {arguments.width!r}")
     out = file_to_write("--out", arguments.out)
-    measure = {"traversal": _traversal, "wire": _wire, "size": _size, "link": _link,
-               "clock": _clock}[arguments.what]
+    if arguments.what in _SIMULATED:
+        measure = partial(_SIMULATED[arguments.what], seed=given_seed(arguments))
+    else:
+        measure = {"size": _size, "link": _link, "clock": _clock}[arguments.what]
     result = {width: measure(width) for width in widths}
     if out is not None:
         write_text(out, json.dumps(result, indent=2) + "\n")
     return 0
 
 
-def _simulate(width, case, **options):
+def _simulate(width, case, seed, **options):
     """Result of test ``case`` of the bench on the system that ``dxpu demo`` builds."""
     from .demo import system_design
     from .runner import SimulationFailed, fst_available, simulate
@@ -64,15 +69,15 @@ def _simulate(width, case, **options):
     try:
         folder = simulate(
             design, "dxpu_sim.benches.measure", testcase=f"{case}$",
-            waves="fst" if fst_available() else "vcd", window=True,
+            waves="fst" if fst_available() else "vcd", window=True, seed=seed,
             env={"DXPU_MEASURE": json.dumps({"system": design.kwargs, **options})})
     except SimulationFailed as error:
         raise UserError(f"the simulation failed: {str(error).splitlines()[0]}") from None
     return json.loads((folder / "result.json").read_text())
 
 
-def _traversal(width):
-    result = _simulate(width, "traversal")
+def _traversal(width, seed):
+    result = _simulate(width, "traversal", seed)
     cycles = result["conversion_cycles"]
     print(f"{width:4} bits: host to fabric {cycles[0]}, fabric to GPU {cycles[1]}, GPU to fabric "
           f"{cycles[2]}, fabric to host {cycles[3]} cycles; all {sum(cycles)} "
@@ -80,15 +85,19 @@ def _traversal(width):
     return result
 
 
-def _wire(width):
+def _wire(width, seed):
     sizes, limits = (128, 256), (0, 512, 1500)
-    result = _simulate(width, "wire", sizes=sizes, limits=limits, writes=400)
+    result = _simulate(width, "wire", seed, sizes=sizes, limits=limits, writes=400)
     print(f"{'payload':>8} {'packing limit':>14} {'measured':>9} {'contract':>9}")
     for size in sizes:
         for limit in limits:
             print(f"{size:>6} B {limit or 'one a frame':>14} {result[f'{size} {limit}']:>9.1%} "
                   f"{WIRE_LIMIT[size, limit]:>9.1%}")
     return result
+
+
+#: What is measured in a simulation.
+_SIMULATED = {"traversal": _traversal, "wire": _wire}
 
 
 @contextlib.contextmanager

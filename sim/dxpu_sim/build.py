@@ -24,11 +24,9 @@ def add_arguments(parser):
                         help="list the boards and what they lack, and end")
     option("--role", "which proxy", choices=("host", "box"))
     option("--out", "folder for all that is made (build/BOARD-ROLE)", metavar="DIR")
-    parser.add_argument("--goal", choices=("speed", "area"), default="speed",
-                        help="what synthesis is to save: time, or LUTs")
-    parser.add_argument("--seed", default="1", help="of placing")
-    parser.add_argument("--tries", default="3",
-                        help="placings, with this seed and the next ones, until all clocks are met")
+    option("--goal", "what synthesis is to save: time, or LUTs (speed)", choices=("speed", "area"))
+    option("--seed", "of placing (1)")
+    option("--tries", "placings, with this seed and the next ones, until all clocks are met (3)")
     option("--width", "data bits per beat", type=int)
     option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
     option("--peers", "other nodes it has sessions with", type=int)
@@ -62,13 +60,11 @@ def run(arguments) -> int:
         name: given[name] for name in asdict(board.roles[role]) if name in given})
     _check(role, board, shape)
     options = _stand_alone(role, board, given)
-    seed = whole_number("--seed", arguments.seed, 0, (1 << 30) - 1)
-    tries = whole_number("--tries", arguments.tries, 1, 1000)
+    placing = _placing(board, given)
     folder = folder_to_write("--out", given.get("out", f"build/{board.name}-{role}"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _build(board, role, shape, options, folder, arguments.goal,
-                      seed=seed, tries=tries)
+        return _build(board, role, shape, options, folder, **placing)
     except OSError as error:
         raise UserError(f"cannot build in {str(folder)!r}: {error}") from None
 
@@ -81,6 +77,17 @@ def _check(role, board, shape):
         raise UserError(f"--width {shape.width} is too small for {board.name}: at "
                         f"{board.core_mhz:g} MHz its MACs need {LEAST_RATE / board.core_mhz:g} "
                         "bits or more to feed a frame that they have begun")
+
+
+def _placing(board, given):
+    """What the open tools go by."""
+    for name in ("goal", "seed", "tries"):
+        if name in given and not board.is_open:
+            raise UserError(f"--{name} is for the open tools; what the vendor's go by, which build "
+                            f"for {board.name}, is set in them")
+    return {"goal": given.get("goal", "speed"),
+            "seed": whole_number("--seed", given.get("seed", "1"), 0, (1 << 30) - 1),
+            "tries": whole_number("--tries", given.get("tries", "3"), 1, 1000)}
 
 
 def _stand_alone(role, board, given):
@@ -109,7 +116,7 @@ def _list():
             print(f"{board.name}: {note}")
 
 
-def _build(board, role, shape, options, folder, goal, *, seed, tries):
+def _build(board, role, shape, options, folder, *, goal, seed, tries):
     from dxpu_boards.build import BuildFailed, build, write_sources
     from dxpu_boards.crossings import CrossingError
     from dxpu_boards.ecp5 import ToolFailed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .cli import UserError
 from .files import try_to_write, write_text
-from .options import folder_to_write, whole_number
+from .options import add_seed, folder_to_write, given_seed, whole_number
 from .progress import Progress
 
 __all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "system_design",
@@ -52,8 +52,7 @@ def add_arguments(parser):
                         help=f"GPUs, 1 to {PORTS}, spread evenly over the boxes")
     parser.add_argument("--width", default="64", help="data bits per beat of the proxies: "
                         + ", ".join(map(str, WIDTHS)))
-    parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"),
-                        help="seed of all random choices; the same seed gives the same run")
+    add_seed(parser)
     parser.add_argument("--size", default="64K",
                         help="bytes to copy to a GPU and back, 64 to 16M; suffixes K and M")
     parser.add_argument("--wave", default="on", choices=("on", "off", "all"),
@@ -94,7 +93,7 @@ def options(arguments) -> Options:
     out = folder_to_write("--out", arguments.out)
     return Options(
         boxes=tuple(gpus // boxes + (n < gpus % boxes) for n in range(boxes)), width=width,
-        seed=whole_number("--seed", arguments.seed, 0, (1 << 32) - 1), size=size,
+        seed=given_seed(arguments), size=size,
         wave=arguments.wave,
         wave_cycles=whole_number("--wave-cycles", arguments.wave_cycles, 1000, 10_000_000),
         reads=whole_number("--reads", arguments.reads, 1, 10_000), out=out)

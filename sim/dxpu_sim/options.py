@@ -1,11 +1,12 @@
 """Checks of what users give to commands; each mistake is one line."""
 
+import os
 from pathlib import Path
 
 from .cli import UserError
 from .files import try_to_write
 
-__all__ = ["file_to_write", "folder_to_write", "whole_number"]
+__all__ = ["add_seed", "file_to_write", "folder_to_write", "given_seed", "whole_number"]
 
 
 def whole_number(option: str, text: str, least: int, most: int) -> int:
@@ -17,6 +18,16 @@ def whole_number(option: str, text: str, least: int, most: int) -> int:
     if value is None or not least <= value <= most:
         raise UserError(f"{option} must be a whole number from {least} to {most}, not {text!r}")
     return value
+
+
+def add_seed(parser, text: str = "seed of all random choices; the same seed gives the same run"):
+    """Option ``--seed`` of a command that simulates; ``$DXPU_SEED``, else 1, if it is not given."""
+    parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"), help=text)
+
+
+def given_seed(arguments) -> int:
+    """The seed of :func:`add_seed`."""
+    return whole_number("--seed", arguments.seed, 0, (1 << 32) - 1)
 
 
 def file_to_write(option: str, text: str | None) -> Path | None:

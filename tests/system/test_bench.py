@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dxpu_sim import bench, cli
+from dxpu_sim.testbench import seed
 
 
 def test_traversals_of_a_read(tmp_path, capsys):
@@ -22,7 +23,8 @@ def test_traversals_of_a_read(tmp_path, capsys):
     *(pytest.param(s, n, marks=pytest.mark.long) for s in (64, 128, 256) for n in (0, 512, 1500))])
 def test_a_saturated_line_carries_what_the_contract_says(size, limit):
     # Enough frames for the slope, also if many TLPs share one.
-    measured = bench._simulate(64, "wire", sizes=[size], limits=[limit], writes=200 * 256 // size)
+    measured = bench._simulate(64, "wire", seed(), sizes=[size], limits=[limit],
+                               writes=200 * 256 // size)
     # Credits take some of what the wire format allows; the smaller the TLPs, the more. A box grants
     # 32 posted TLPs: of 64 bytes not two frames of 1500 bytes, so a line is not always full.
     allowed, part = bench.WIRE_LIMIT[size, limit], 0.97 if size >= 256 else 0.96
@@ -51,9 +53,16 @@ def test_link(tmp_path):
 @pytest.mark.parametrize("argv, message", [
     (("traversal", "--width", "48"), "--width must be of 32, 64, 128, 256, 512, not '48'"),
     (("wire", "--width", "64,"), "--width must be of 32, 64, 128, 256, 512, not '64,'"),
+    (("wire", "--seed", "x"), "--seed must be a whole number from 0 to 4294967295, not 'x'"),
     (("size", "--out", "."), "--out must be a file in a folder that is there, not '.'"),
     (("size", "--out", "none/x"), "--out must be a file in a folder that is there, not 'none/x'"),
 ])
 def test_mistakes_get_one_line(argv, message, capsys):
     assert cli.main(["bench", *argv]) == 2
     assert capsys.readouterr().err == f"dxpu bench: error: {message}\n"
+
+
+def test_a_seed_of_the_environment_is_checked_too(monkeypatch, capsys):
+    monkeypatch.setenv("DXPU_SEED", "x")
+    assert cli.main(["bench", "traversal"]) == 2
+    assert "--seed must be a whole number" in capsys.readouterr().err

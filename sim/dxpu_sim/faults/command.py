@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from ..cli import UserError
 from ..files import write_text
-from ..options import file_to_write, folder_to_write, whole_number
+from ..options import add_seed, file_to_write, folder_to_write, given_seed, whole_number
 from ..progress import Progress
 from . import cases, plot
 from .incast import shares
@@ -32,8 +32,7 @@ def add_arguments(parser):
     parser.add_argument("--tlps", default="100000", metavar="N",
                         help=f"TLPs of the whole campaign, both ways together; most cases "
                         f"have at least {LEAST_TLPS}")
-    parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"),
-                        help="seed of all random choices; the same seed gives the same run")
+    add_seed(parser)
     parser.add_argument("--arq", choices=(*cases.ARQ, "all"), default=cases.ARQ[0],
                         help="link mode: go-back-N (default), selective repeat, or both")
     parser.add_argument("--case", action="append", metavar="NAME",
@@ -60,7 +59,7 @@ def run(arguments) -> int:
             print(f"{case.name:<25} {case.text}")
         return 0
     tlps = whole_number("--tlps", arguments.tlps, 1, 10**9)
-    seed = whole_number("--seed", arguments.seed, 0, (1 << 32) - 1)
+    seed = given_seed(arguments)
     jobs = whole_number("--jobs", arguments.jobs, 1, 64)
     file = file_to_write("--json", arguments.json)
     out = folder_to_write("--out", arguments.out)

@@ -1,7 +1,6 @@
 """``dxpu linux``: a stock Linux kernel in stock QEMU boots with a simulated system as its PCIe."""
 
 import json
-import os
 import shutil
 import threading
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from pathlib import Path
 from ..cli import UserError
 from ..demo import system_design
 from ..files import write_text
-from ..options import file_to_write, folder_to_write, whole_number
+from ..options import add_seed, file_to_write, folder_to_write, given_seed
 from ..progress import Progress
 from ..runner import Design, SimulationFailed, fst_available, simulate
 from . import images
@@ -27,9 +26,7 @@ def add_arguments(parser):
     parser.add_argument("--scenario", action="append", metavar="NAME",
                         help="what to try; may be given several times, 'all' for all of --list")
     parser.add_argument("--list", action="store_true", help="show the scenarios, run nothing")
-    parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"),
-                        help="seed of the simulation; a guest's time is real, so no two runs are "
-                        "the same")
+    add_seed(parser, "seed of the simulation; a guest's time is real, so no two runs are the same")
     parser.add_argument("--json", metavar="FILE", help="write the results here")
     parser.add_argument("--console", action="store_true",
                         help="show the guest's console; it is a file in any case")
@@ -55,7 +52,7 @@ def run(arguments) -> int:
         for s in chosen if arguments.scenario else SCENARIOS.values():
             print(f"{s.name:<12} {s.machine:<6} {s.text}")
         return 0
-    seed = whole_number("--seed", arguments.seed, 0, (1 << 32) - 1)
+    seed = given_seed(arguments)
     file = file_to_write("--json", arguments.json)
     out = folder_to_write("--out", arguments.out)
     try:
