@@ -83,8 +83,8 @@ def _placing(board, given):
     """What the open tools go by."""
     for name in ("goal", "seed", "tries"):
         if name in given and not board.is_open:
-            raise UserError(f"--{name} is for the open tools; what the vendor's go by, which build "
-                            f"for {board.name}, is set in them")
+            raise UserError(f"--{name} is for the open tools; {board.name} is built with the "
+                            "vendor's: set it there")
     return {"goal": given.get("goal", "speed"),
             "seed": whole_number("--seed", given.get("seed", "1"), 0, (1 << 30) - 1),
             "tries": whole_number("--tries", given.get("tries", "3"), 1, 1000)}

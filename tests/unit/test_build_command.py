@@ -62,7 +62,7 @@ def test_list_names_every_board(capsys):
     (("butterstick", "--role", "box", "--node", "0xFFF"),
      "--node must be a whole number from 1 to 4094, not '0xFFF'"),
     *((("genesys-2", "--role", "host", f"--{name}", value), f"--{name} is for the open tools; "
-       "what the vendor's go by, which build for genesys-2, is set in them")
+       "genesys-2 is built with the vendor's: set it there")
       for name, value in (("goal", "area"), ("seed", "2"), ("tries", "5"))),
     (("colorlight-5a-75b", "--role", "box", "--width", "32"), "--width 32 is too small for "
      "colorlight-5a-75b: at 31.25 MHz its MACs need 40 bits or more to feed a frame that they "
