@@ -20,8 +20,9 @@ demo: $(STAMP)
 test: $(STAMP) lint
 	DXPU_SEED=$(SEED) $(PYTEST) -m "not long" tests
 
+# What passed before with the same sources, seed and tools is not run again, but with AGAIN=1.
 test-long: $(STAMP) lint
-	DXPU_SEED=$(SEED) $(PYTEST) -m long tests
+	DXPU_SEED=$(SEED) $(PYTEST) -m long $(if $(AGAIN),--again) tests
 
 # Pages that are made from descriptions: registers, configuration spaces, ports.
 docs: $(STAMP)

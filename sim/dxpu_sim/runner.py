@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from . import cache, netlist
+from . import cache, netlist, recall
 from .hdl import clock
 from .hdl.memory_init import as_loops
 from .hdl.statenames import StateNames
@@ -272,34 +272,44 @@ def simulate(design: Design, bench: str, *, testcase: str | None = None, env: di
     built = build(design, waves=waves, args=args, public=public)
     seed = int(os.environ.get("DXPU_SEED", "1")) if seed is None else seed
     env = {k: str(v) for k, v in (env or {}).items()}
-    # A cached executable may have been linked against another clone's environment.
-    from cocotb_tools import config
-    libraries = os.pathsep.join(filter(None, [str(config.libs_dir),
-                                              os.environ.get("LD_LIBRARY_PATH")]))
     if folder is None:
         name = f"{bench.rsplit('.', 1)[-1]}-{cache.digest(built, testcase, env, seed)[:8]}"
         folder = Path("build", "sim", name)
     folder = Path(folder).absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    log, results = folder / "run.log", folder / "results.xml"
+    with recall.simulation(folder, built.name, bench, testcase, sorted(env.items()), waves, window,
+                           plusargs, seed) as needed:
+        if needed:
+            _run(built, bench, folder, seed, log=None if verbose else folder / "run.log",
+                 test_filter=testcase, extra_env=env, waves=bool(waves) and not window,
+                 plusargs=list(plusargs))
+    return folder
+
+
+def _run(built, bench, folder, seed, *, log, extra_env, **options):
+    """Run a Verilated program in ``folder``; raises :exc:`SimulationFailed`."""
+    # A cached executable may have been linked against another clone's environment.
+    from cocotb_tools import config
+    libraries = os.pathsep.join(filter(None, [str(config.libs_dir),
+                                              os.environ.get("LD_LIBRARY_PATH")]))
+    results, written = folder / "results.xml", folder / "run.log"
     try:
         _runner().test(
             test_module=bench, hdl_toplevel="top", hdl_toplevel_lang="verilog", build_dir=built,
             test_dir=folder, seed=seed,
-            extra_env={**env, "DXPU_SEED": str(seed), "LD_LIBRARY_PATH": libraries},
-            test_filter=testcase, waves=bool(waves) and not window, plusargs=list(plusargs),
-            results_xml=str(results), log_file=None if verbose else log)
+            extra_env={**extra_env, "DXPU_SEED": str(seed), "LD_LIBRARY_PATH": libraries},
+            results_xml=str(results), log_file=log, **options)
     except (SystemExit, RuntimeError) as error:
         if not results.exists():
-            raise SimulationFailed(f"{bench}: {error}; see {log}\n{_tail(log)}") from None
+            raise SimulationFailed(f"{bench}: {error}; see {written}\n{_tail(written)}") from None
     cases = list(ET.parse(results).getroot().iter("testcase"))
     failed = [c.get("name") for c in cases
               if c.find("failure") is not None or c.find("error") is not None]
     if failed or not cases:
         what = ", ".join(failed) or "no test ran"
-        raise SimulationFailed(f"{bench} (seed {seed}): {what}; see {log}\n{_tail(log)}")
-    return folder
+        raise SimulationFailed(
+            f"{bench} (seed {seed}): {what}; see {written}\n{_tail(written)}")
 
 
 def said(folder: Path, name: str) -> str:

@@ -40,6 +40,7 @@ def test_empty_slots_then_gpus_come_and_go(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.machine
 @pytest.mark.parametrize("machine", MACHINES)
 def test_all_scenarios(tmp_path, machine):
     run(tmp_path, machine,
