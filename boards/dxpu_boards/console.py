@@ -3,14 +3,11 @@
 import re
 import time
 
-import serial
-
 from dxpu.csr import Access
 from dxpu_sim.cli import UserError
 
 from . import binding, identity, proxy_setup, registers
 from .register_line import ConsoleError, NoRegister, RegisterLine
-from .registry import named
 
 __all__ = ["ConsoleError", "NoRegister", "RegisterLine", "add_arguments", "map_of", "run"]
 
@@ -51,6 +48,7 @@ def map_of(line: RegisterLine):
 
 def _board_of(line):
     """The :class:`~.board.Board` at the other end; ``None`` if it is none that is known."""
+    from .registry import named
     block = registers.board_block("", paths=1)
     base = registers.BASES["board"]
     try:
@@ -146,6 +144,7 @@ def add_arguments(parser):
 
 def run(arguments) -> int:
     """Do one job; 1 if the board does not."""
+    import serial
     if arguments.baud <= 0:
         raise UserError(f"--baud must be positive, not {arguments.baud}")
     watch = getattr(arguments, "watch", None)

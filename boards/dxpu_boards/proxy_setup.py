@@ -13,7 +13,6 @@ from dxpu_sim.options import whole_number
 from .binding import add_way, mask_of
 from .operate import Proxy
 from .register_line import ConsoleError
-from .registry import named
 
 __all__ = ["JOBS", "add_jobs", "wait_units"]
 
@@ -64,6 +63,7 @@ def _number(option, text):
 
 def _mhz(proxy, text):
     """Core clock, as the user or the board's name has it."""
+    from .registry import named
     if text is not None:
         mhz = _number("--clock", text)
         if not 1 <= mhz <= 1000:

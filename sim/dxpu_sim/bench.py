@@ -6,7 +6,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from .cli import UserError
+from .cli import UserError, require
 from .files import write_text
 from .options import add_seed, file_to_write, given_seed
 
@@ -30,7 +30,7 @@ def add_arguments(parser):
         ("clock", "frequency of the engine, by peers and streams, and of each proxy: placed and "
                   "routed for ECP5, up to hours"),
     ):
-        sub = what.add_parser(name, help=text, description=text.capitalize() + ".")
+        sub = what.add_parser(name, help=text)
         sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
                          metavar="BITS", help="data bits per beat, or a list with commas")
         if name in _SIMULATED:
@@ -49,6 +49,7 @@ def run(arguments) -> int:
         raise UserError(f"--width must be of {', '.join(map(str, WIDTHS))}, "
                         f"not {arguments.width!r}")
     out = file_to_write("--out", arguments.out)
+    require(*["sim"] if arguments.what in _SIMULATED else ["boards", "formal"])
     if arguments.what in _SIMULATED:
         measure = partial(_SIMULATED[arguments.what], seed=given_seed(arguments))
     else:

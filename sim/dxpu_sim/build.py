@@ -1,10 +1,11 @@
 """``dxpu build``: a proxy for a board, as a bitstream with a report of its timing."""
 
 import argparse
+import difflib
 import sys
 from dataclasses import asdict, replace
 
-from .cli import UserError
+from .cli import UserError, require
 from .options import folder_to_write, whole_number
 
 __all__ = ["add_arguments", "find_board", "run"]
@@ -23,25 +24,49 @@ def add_arguments(parser):
     parser.add_argument("--list", action="store_true",
                         help="list the boards and what they lack, and end")
     option("--role", "which proxy", choices=("host", "box"))
-    option("--out", "folder for all that is made (build/BOARD-ROLE)", metavar="DIR")
-    option("--goal", "what synthesis is to save: time, or LUTs (speed)", choices=("speed", "area"))
-    option("--seed", "of placing (1)")
-    option("--tries", "placings, with this seed and the next ones, until all clocks are met (3)")
-    option("--width", "data bits per beat", type=int)
+    option("--out", "folder for all that is made (default: build/BOARD-ROLE)", metavar="DIR")
+    option("--goal", "what synthesis is to save: time, or LUTs (default: speed)",
+           choices=("speed", "area"))
+    option("--seed", "seed of placing (default: 1)")
+    option("--tries", "placings, with this seed and the next ones, until all clocks are met "
+           "(default: 3)")
+    option("--width", "data bits per beat (default here and below: the board's)", type=int)
     option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
     option("--peers", "other nodes it has sessions with", type=int)
     option("--streams", "sessions with each of them", type=int)
-    option("--stand-alone", "a box binds all its slots to the first host that it hears (boards "
-           "without a UART)", action=argparse.BooleanOptionalAction)
-    option("--node", "node number of such a box, such as 0x101 (that of the first HELLO)")
+    option("--stand-alone", "a box binds all its slots to the first host that it hears "
+           "(default: on boards without a UART)", action=argparse.BooleanOptionalAction)
+    option("--node", "node number of such a box, such as 0x101 (default: that of the "
+           "first HELLO)")
 
 
 def find_board(name):
     """The board of that name; raises :exc:`UserError`."""
     from dxpu_boards.registry import BOARDS
     if name not in BOARDS:
-        raise UserError(f"no board {name!r}; `dxpu build --list` names those that there are")
+        alike = difflib.get_close_matches(name, BOARDS, n=1) or [
+            known for known in BOARDS if known.startswith(name)][:1]
+        raise UserError(f"no board {name!r}; " + "".join(f"did you mean {known!r}? " for known
+                                                         in alike)
+                        + "`dxpu build --list` names all")
     return BOARDS[name]
+
+
+def _board_and_role(given):
+    """The board and the role of it that are wanted; raises :exc:`UserError` that says what is
+    missing."""
+    if "board" not in given:
+        raise UserError("name a board: `dxpu build --list` names all" if "role" in given else
+                        "name a board (`dxpu build --list` names all) and its --role, host or box")
+    board = find_board(given["board"])
+    roles = list(board.roles)
+    if "role" not in given:
+        raise UserError(f"{board.name} " + (
+            f"is for a {roles[0]} only: give --role {roles[0]}" if len(roles) == 1 else
+            f"can be a {' or a '.join(roles)}: give " + " or ".join(f"--role {r}" for r in roles)))
+    if given["role"] not in roles:
+        raise UserError(f"{board.name} is for a {' or a '.join(roles)} only")
+    return board, given["role"]
 
 
 def run(arguments) -> int:
@@ -50,17 +75,14 @@ def run(arguments) -> int:
         _list()
         return 0
     given = vars(arguments)
-    if "board" not in given or "role" not in given:
-        raise UserError("name a board and its --role, or ask for the --list")
-    board = find_board(arguments.board)
-    role = arguments.role
-    if role not in board.roles:
-        raise UserError(f"{board.name} is for a {' or a '.join(board.roles)} only")
+    board, role = _board_and_role(given)
     shape = replace(board.roles[role], **{
         name: given[name] for name in asdict(board.roles[role]) if name in given})
     _check(role, board, shape)
     options = _stand_alone(role, board, given)
     placing = _placing(board, given)
+    if board.is_open:
+        require("boards", "formal")
     folder = folder_to_write("--out", given.get("out", f"build/{board.name}-{role}"))
     try:
         folder.mkdir(parents=True, exist_ok=True)

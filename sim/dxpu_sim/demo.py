@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .cli import UserError
+from .cli import UserError, require
 from .files import try_to_write, write_text
 from .options import add_seed, folder_to_write, given_seed, whole_number
 from .progress import Progress
@@ -102,6 +102,7 @@ def options(arguments) -> Options:
 def run(arguments) -> int:
     """Run the demo; returns 0 only if every check held."""
     chosen = options(arguments)
+    require("sim")
     try:
         chosen.out.mkdir(parents=True, exist_ok=True)
         try_to_write(chosen.out / "report.json")

@@ -26,16 +26,16 @@ def add_arguments(parser):
     parser.add_argument("--split", action="store_true",
                         help="send TLPs in the header/data split form")
     parser.add_argument("--arq", default="go-back-n",
-                        help="go-back-n (default) or selective (repeat; not with --split)")
+                        help="go-back-n or selective (repeat; not with --split)")
     parser.add_argument("--dpc", action="store_true",
                         help="host: Downstream Port Containment instead of Hot-Plug Surprise")
     parser.add_argument("--placeholder", action="store_true",
                         help="empty slots of a host show a placeholder endpoint at boot")
     parser.add_argument("--placeholder-memory", metavar="SIZE", default=None,
-                        help="its 32-bit BAR, as 32M (the default)")
+                        help="its 32-bit BAR (default: 32M)")
     parser.add_argument("--placeholder-prefetchable", metavar="SIZE", default=None,
-                        help="its 64-bit prefetchable BAR, as 64G (the default)")
-    parser.add_argument("--name", default=None, help="module name (default dxpu_host or dxpu_box)")
+                        help="its 64-bit prefetchable BAR (default: 64G)")
+    parser.add_argument("--name", default=None, help="module name (default: dxpu_host or dxpu_box)")
 
 
 def size(option, text):

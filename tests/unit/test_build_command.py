@@ -41,9 +41,13 @@ def test_list_names_every_board(capsys):
 
 @pytest.mark.parametrize("argv, message", [
     (("versa", "--role", "host"),
-     "no board 'versa'; `dxpu build --list` names those that there are"),
-    ((), "name a board and its --role, or ask for the --list"),
-    (("versa-ecp5-5g",), "name a board and its --role, or ask for the --list"),
+     "no board 'versa'; did you mean 'versa-ecp5-5g'? `dxpu build --list` names all"),
+    (("versa",), "no board 'versa'; did you mean 'versa-ecp5-5g'? `dxpu build --list` names all"),
+    (("arty", "--role", "host"), "no board 'arty'; `dxpu build --list` names all"),
+    ((), "name a board (`dxpu build --list` names all) and its --role, host or box"),
+    (("--role", "box"), "name a board: `dxpu build --list` names all"),
+    (("versa-ecp5-5g",), "versa-ecp5-5g can be a host or a box: give --role host or --role box"),
+    (("butterstick",), "butterstick is for a box only: give --role box"),
     (("colorlight-5a-75b", "--role", "host"), "colorlight-5a-75b is for a box only"),
     (("versa-ecp5-5g", "--role", "box", "--slots", "17"), "--slots must be 1 to 16 for a box, "
      "not 17"),
@@ -165,7 +169,8 @@ def test_sources_for_the_vendors_tools(tmp_path, capsys, asked):
 
 
 @pytest.mark.parametrize("argv, message", [
-    (("versa", "x.bit"), "no board 'versa'; `dxpu build --list` names those that there are"),
+    (("versa", "x.bit"), "no board 'versa'; did you mean 'versa-ecp5-5g'? `dxpu build --list` "
+     "names all"),
     (("versa-ecp5-5g", "no.bit"), "cannot read 'no.bit': No such file or directory"),
     (("versa-ecp5-5g", "x" * 300), f"cannot read '{'x' * 300}': File name too long"),
 ])

@@ -7,7 +7,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 
-from ..cli import UserError
+from ..cli import UserError, require
 from ..files import write_text
 from ..options import add_seed, file_to_write, folder_to_write, given_seed, whole_number
 from ..progress import Progress
@@ -34,9 +34,9 @@ def add_arguments(parser):
                         f"have at least {LEAST_TLPS}")
     add_seed(parser)
     parser.add_argument("--arq", choices=(*cases.ARQ, "all"), default=cases.ARQ[0],
-                        help="link mode: go-back-N (default), selective repeat, or both")
+                        help="link mode: go-back-N, selective repeat, or both")
     parser.add_argument("--case", action="append", metavar="NAME",
-                        help="only this case; may be given several times (default all)")
+                        help="only this case; may be given several times (default: all)")
     parser.add_argument("--list", action="store_true", help="show the cases, run nothing")
     parser.add_argument("--json", metavar="FILE", help="write the results here")
     parser.add_argument("--out", default="build/faults", metavar="FOLDER",
@@ -58,6 +58,7 @@ def run(arguments) -> int:
         for case in chosen:
             print(f"{case.name:<25} {case.text}")
         return 0
+    require("sim")
     tlps = whole_number("--tlps", arguments.tlps, 1, 10**9)
     seed = given_seed(arguments)
     jobs = whole_number("--jobs", arguments.jobs, 1, 64)

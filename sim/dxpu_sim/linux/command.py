@@ -6,14 +6,12 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from ..cli import UserError
+from ..cli import UserError, require
 from ..demo import system_design
 from ..files import write_text
 from ..options import add_seed, file_to_write, folder_to_write, given_seed
 from ..progress import Progress
-from ..runner import Design, SimulationFailed, fst_available, simulate
 from . import images
-from .scenarios import MACHINES, SCENARIOS
 
 __all__ = ["add_arguments", "run"]
 
@@ -35,6 +33,7 @@ def add_arguments(parser):
 
 
 def _chosen(names):
+    from .scenarios import SCENARIOS
     if not names:
         return [s for s in SCENARIOS.values() if s.default]
     if "all" in names:
@@ -47,11 +46,13 @@ def _chosen(names):
 
 def run(arguments) -> int:
     """Run the scenarios; 0 only if every check held and Linux had nothing to complain about."""
+    from .scenarios import SCENARIOS
     chosen = _chosen(arguments.scenario)
     if arguments.list:
         for s in chosen if arguments.scenario else SCENARIOS.values():
             print(f"{s.name:<12} {s.machine:<6} {s.text}")
         return 0
+    require("sim")
     seed = given_seed(arguments)
     file = file_to_write("--json", arguments.json)
     out = folder_to_write("--out", arguments.out)
@@ -88,6 +89,8 @@ class _Runs:
         return self._finish(results)
 
     def _machine(self, machine):
+        from ..runner import Design, SimulationFailed, fst_available, simulate
+        from .scenarios import MACHINES
         names = [s.name for s in self._chosen if s.machine == machine]
         design = system_design()
         design = Design(design.factory, {**design.kwargs, **MACHINES[machine].system})

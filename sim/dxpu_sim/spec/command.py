@@ -18,7 +18,7 @@ _ROW = "{:<9} {:<36} {:>9} {:>6}  {:<8} {:<8} {:>7}"
 def add_arguments(parser):
     """Options of the command."""
     parser.add_argument("--model", action="append", metavar="NAME",
-                        help="only this model; may be given several times (default all)")
+                        help="only this model; may be given several times (default: all)")
     parser.add_argument("--list", action="store_true", help="show models and cases, search nothing")
     parser.add_argument("--size", choices=SIZES, default="quick",
                         help="quick: seconds; full: minutes")
