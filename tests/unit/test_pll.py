@@ -3,14 +3,17 @@
 The checker knows the primitives from their documents, not from the solver.
 """
 
+import re
 from dataclasses import replace
 from fractions import Fraction as F
 
+import hypothesis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dxpu_boards.pll import ECP5, MMCME2, PLLE2, Output, PllError, solve
+from dxpu_sim.testbench import seed
 
 #: Least and most MHz of input, phase detector, oscillator, outputs; dividers of input and outputs;
 #: feedback dividers. Ref: FPGA-DS-02012, 3.19; UG472; DS182, -2.
@@ -62,14 +65,66 @@ OUTPUTS = st.lists(st.builds(
     phase_tolerance=st.sampled_from([0, 1, 10, 45])), min_size=1, max_size=4)
 
 
-@settings(deadline=None, max_examples=60)
-@given(FAMILIES, st.sampled_from([8, 10, 12, 19.2, 25, 27, 30, 48, 100, 125, 200, 400]), OUTPUTS)
-def test_every_plan_is_legal(family, source, wanted):
-    try:
-        plan = solve(family, source, wanted)
-    except PllError:
-        return
-    check(plan, source, wanted)
+@st.composite
+def possible(draw):
+    """A family, an input, and outputs that settings within the limits give, drawn first."""
+    family = draw(FAMILIES)
+    inputs, detectors, oscillators, outputs, most_input, most_output, feedback = LIMITS[
+        family.primitive]
+    through = family is ECP5
+    divider = draw(st.integers(1, 8))
+    least = max(F(inputs[0]), F(detectors[0]) * divider)
+    source = least + draw(st.integers(0, 20))
+    detector = source / divider
+    # An output that is fed back has a frequency of its own to be legal.
+    ways = [(fed, multiplier)
+            for fed in (range(1, most_output + 1) if through else (1,))
+            for multiplier in range(feedback[0], feedback[1] + 1)
+            if oscillators[0] <= detector * multiplier * fed <= oscillators[1]
+            and (not through or outputs[0] <= detector * multiplier <= outputs[1])]
+    hypothesis.assume(ways)
+    fed, multiplier = draw(st.sampled_from(ways))
+    oscillator = detector * multiplier * fed
+    dividers = [n for n in range(1, most_output + 1)
+                if outputs[0] <= oscillator / n <= outputs[1]]
+    wanted = []
+    # One output less than there are, so that one is left to feed back.
+    for _ in range(draw(st.integers(1, 3))):
+        n = draw(st.sampled_from(dividers))
+        latest = min(8 * n - 1, 8 * (127 - (n - 1)) + 7 if through else 8 * 63 + 7)
+        eighths = draw(st.integers(0, latest))
+        wanted.append(Output(oscillator / n, F(45 * eighths, n)))
+    return family, source, wanted
+
+
+@hypothesis.seed(seed())
+@settings(deadline=None, max_examples=40, database=None)
+@given(possible())
+def test_what_can_be_made_is_planned(case):
+    """Exactly as asked for, with no tolerance."""
+    family, source, wanted = case
+    check(solve(family, source, wanted), source, wanted)
+
+
+def test_every_plan_is_legal():
+    plans = []
+
+    @hypothesis.seed(seed())
+    @settings(deadline=None, max_examples=60, database=None)
+    @given(FAMILIES, st.sampled_from([8, 10, 12, 19.2, 25, 27, 30, 48, 100, 125, 200, 400]),
+           OUTPUTS)
+    def attempt(family, source, wanted):
+        try:
+            plan = solve(family, source, wanted)
+        except PllError as error:
+            # Nothing else can be wrong with what is asked for.
+            assert re.match(r"no plan for |(the input|an output) of \w+ must be ", str(error))
+            return
+        check(plan, source, wanted)
+        plans.append(plan)
+
+    attempt()
+    assert len(plans) >= 5  # a solver that refuses is not legal
 
 
 #: Small enough to try everything.
@@ -122,7 +177,8 @@ def _errors(family, oscillator, output):
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@hypothesis.seed(seed())
+@settings(deadline=None, max_examples=60, database=None)
 @given(st.sampled_from(sorted(SMALL)), st.sampled_from([20, 25, 50, 100, 150, 200, 400]),
        st.lists(st.builds(
            Output, mhz=st.sampled_from([75, 100, 125, 133.3, 150, 200, 300]),

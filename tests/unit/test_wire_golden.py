@@ -2,6 +2,7 @@
 
 import random
 
+import hypothesis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from dxpu_sim.golden.wire import (
     build, parse, reseal, split, tlp_length,
 )
 from dxpu_sim.golden.wire_vectors import MISTAKES, UPDATE, VECTORS, read
+from dxpu_sim.testbench import seed
 
 
 @pytest.mark.parametrize("name", VECTORS)
@@ -99,8 +101,9 @@ def frames(draw, body=None):
                  draw(st.booleans()), draw(st.none() | credits), draw(mac), draw(mac))
 
 
+@hypothesis.seed(seed())
 @given(frames())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, database=None)
 def test_parse_gives_back_what_build_took(frame):
     data = build(frame, with_fcs=True)
     got = parse(data, with_fcs=True)
@@ -109,8 +112,9 @@ def test_parse_gives_back_what_build_took(frame):
     assert build(got, with_fcs=True) == data
 
 
+@hypothesis.seed(seed())
 @given(frames(), u(32))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, database=None)
 def test_one_flipped_bit_is_always_noticed(frame, where):
     """By the FCS alone, and without it by all but the MAC addresses (and MGMT's own layer)."""
     data = bytearray(build(frame, with_fcs=True))
@@ -125,8 +129,9 @@ def test_one_flipped_bit_is_always_noticed(frame, where):
             parse(bytes(data[:-4]))
 
 
+@hypothesis.seed(seed())
 @given(st.binary(max_size=200) | frames().map(build), u(32), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, database=None)
 def test_any_bytes_parse_or_raise_frame_error(data, noise, seal):
     rng = random.Random(noise)
     data = bytearray(data)
@@ -173,8 +178,9 @@ def test_records_of_a_shared_frame_are_padded_and_a_single_one_is_not():
 
 # Split form ---------------------------------------------------------------------------------------
 
+@hypothesis.seed(seed())
 @given(small_tlps, st.sampled_from([4, 8, 64, 256, 4096]), u(16), u(24))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, database=None)
 def test_split_form_joins_again(tlp, largest, tag, seq):
     joiner, bodies = Joiner(), split(tlp, largest)
     for n, body in enumerate(bodies):
