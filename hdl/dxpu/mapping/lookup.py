@@ -109,7 +109,9 @@ class SharedLookup(wiring.Component):
     windows do not claim the address; then the next one is looked at. Those who ask take turns.
     Whoever asks next has taken the last result, so nobody holds up the others by not taking one.
     ``request<n>.ready`` depends combinationally on ``result<n>.ready`` and on all requests. After a
-    reset it takes a cycle for each two ports until anything is looked up.
+    reset it takes a cycle for each two ports until anything is looked up, and updates are ignored
+    until then (a :class:`~dxpu.switch.config_space.ConfigSpace` announces none of a downstream port
+    so early).
 
     Parameters
     ----------
