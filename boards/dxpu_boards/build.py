@@ -9,6 +9,8 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 
+from dxpu_sim import children
+
 from . import ecp5, report, sfp
 from .board import RECEIVE_CLOCK, Board, Shape
 from .identity import Identity
@@ -137,8 +139,9 @@ def prepare(board: Board, design, constraints: str | None = None) -> dict[str, s
         platform.add_file("clocks.xdc", constraints)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return platform.prepare(
-            design, "top", **{"script_after_read": sfp.TCL} if board.sfp else {}).files
+        with children.leave_interrupts_to_us():
+            return platform.prepare(
+                design, "top", **{"script_after_read": sfp.TCL} if board.sfp else {}).files
 
 
 def _asynchronous(board):

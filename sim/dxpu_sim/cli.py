@@ -10,7 +10,10 @@ import re
 import select
 import shlex
 import sys
+import warnings
+from signal import SIGINT, Signals
 
+from . import children
 from .collection import collect_rarely
 
 __all__ = ["UserError", "main", "require"]
@@ -108,12 +111,16 @@ def _installation(extra):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use, 130 interrupted,
-    141 nobody reads the output any more (``dxpu build --list | head -1``)."""
+    """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use, 3 undecided, 128 and
+    the number of the signal that ended it, such as 130 for an interrupt, and 141 if nobody reads
+    the output any more (``dxpu build --list | head -1``)."""
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:
-            return _run(argv)
+            with children.ending_with_us():
+                return _run(argv)
+        except KeyboardInterrupt as signal:
+            return _interrupted(argv, signal)
         finally:
             sys.stdout.flush()
     except OSError as error:
@@ -127,6 +134,16 @@ def main(argv: list[str] | None = None) -> int:
                   "again", file=sys.stderr)
             return 1
         raise
+
+
+def _interrupted(argv, signal):
+    """One line; what a half-made design would have to say at the end is of no interest then."""
+    warnings.simplefilter("ignore")
+    number = signal.number if isinstance(signal, children.Terminated) else SIGINT
+    print(f"dxpu {argv[0] if argv else ''}".rstrip() + ": " + (
+        "interrupted" if number == SIGINT else f"ended by {Signals(number).name}"),
+        file=sys.stderr)
+    return 128 + number
 
 
 def _nobody_reads(stream):
@@ -166,6 +183,3 @@ def _run(argv):
         print(f"dxpu {argv[0]}: error: {error.name} is missing: {_installation(extra)}",
               file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"dxpu {argv[0]}: interrupted", file=sys.stderr)
-        return 130

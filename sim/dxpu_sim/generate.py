@@ -8,6 +8,7 @@ from dxpu.stream import WIDTHS
 from .cli import UserError
 from .files import write_text
 from .options import file_to_write
+from .progress import Progress
 
 __all__ = ["add_arguments", "check_shape", "make", "run"]
 
@@ -125,8 +126,11 @@ def run(arguments):
 
     from .runner import to_verilog
     print(f"Generating {name}: {arguments.role} proxy, {arguments.width} bit, "
-          f"{arguments.slots} slots, {arguments.paths} paths ...", flush=True)
-    text = to_verilog(PlainPorts(proxy), name=name)
+          f"{arguments.slots} slots, {arguments.paths} paths", flush=True)
+    progress = Progress()
+    progress.step("Writing Verilog")
+    text = progress.run(lambda: to_verilog(PlainPorts(proxy), name=name))
+    progress.done()
     try:
         write_text(target, text)
     except OSError as error:

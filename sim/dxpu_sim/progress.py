@@ -1,17 +1,27 @@
-"""Progress of a long command: one line that changes on a terminal, one line per step elsewhere."""
+"""Progress of a long command: one line that changes on a terminal; elsewhere one line per step, and
+one now and then while a step takes long."""
 
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from .children import Task
+
 __all__ = ["Progress"]
+
+#: Seconds of a step after which a line says that it goes on; then each so many seconds.
+NOTICES = (5.0, 30.0)
+LATER = 60.0
 
 
 class Progress:
     """Shows which step runs, how long it takes and what it says.
 
-    On a terminal the current step is one line that is rewritten; when a step ends, and everywhere
-    else (files, continuous integration), there is one plain line per finished step.
+    On a terminal the current step is one line that is rewritten. Everywhere else (files, continuous
+    integration) there is one plain line per finished step, and one after :data:`NOTICES` and each
+    :data:`LATER` seconds of one that goes on. Several threads may use it.
 
     Parameters
     ----------
@@ -31,12 +41,16 @@ class Progress:
         self._detail = ""
         self._begin = 0.0
         self._shown = 0
+        self._notices = 0
+        self._lock = threading.RLock()
 
     def step(self, name: str) -> None:
         """End the current step, begin another."""
-        self.done()
-        self._step, self._detail, self._begin = name, "", self._clock()
-        self.refresh()
+        with self._lock:
+            self.done()
+            self._step, self._detail, self._begin = name, "", self._clock()
+            self._notices = 0
+            self.refresh()
 
     def update(self, detail: str) -> None:
         """Say what the current step is doing, or what has come out of it."""
@@ -59,23 +73,58 @@ class Progress:
         return max(lines, len(text))
 
     def refresh(self) -> None:
-        """Show the time that has passed; does nothing where lines cannot be rewritten."""
-        if self._terminal and self._step:
-            self._rewrite(self._line("..."))
+        """Show the time that has passed, where there is something to show."""
+        with self._lock:
+            if self._terminal and self._step:
+                self._rewrite(self._line("..."))
+            elif self._step and self._clock() - self._begin >= self._next_notice():
+                self._notices += 1
+                self._stream.write(self._line("...") + "\n")
+                self._stream.flush()
+
+    def _next_notice(self):
+        late = self._notices - len(NOTICES)
+        return NOTICES[self._notices] if late < 0 else NOTICES[-1] + (late + 1) * LATER
+
+    def run(self, job: Callable[[], object], poll: Callable[[], None] = lambda: None):
+        """Result of ``job``, which runs beside this thread, so that the time is shown and a signal
+        is heard; ``poll`` is called meanwhile. If one of them fails, so has the current step."""
+        task = Task(job)
+        try:
+            while task.is_alive():
+                task.join(0.2)
+                poll()
+                self.refresh()
+            return task.outcome()
+        except KeyboardInterrupt:
+            self._leave()
+            raise
+        except BaseException:
+            self.done(failed=True)
+            raise
+
+    def _leave(self):
+        """Nothing more of the step; what follows begins a line of its own."""
+        with self._lock:
+            if self._terminal and self._step:
+                self._stream.write("\n")
+                self._stream.flush()
+            self._step = ""
 
     def done(self, *, failed: bool = False) -> None:
         """End the current step."""
-        if not self._step:
-            return
-        line = self._line("failed" if failed else "done")
-        if self._terminal:
-            self._rewrite(line)
+        with self._lock:
+            if not self._step:
+                return
+            line = self._line("failed" if failed else "done")
+            self._step = ""
+            if self._terminal:
+                self._rewrite(line)
+                self._shown = 0
+            else:
+                self._stream.write(line)
             self._stream.write("\n")
-            self._shown = 0
-        else:
-            self._stream.write(line + "\n")
-        self._stream.flush()
-        self._step = ""
+            self._stream.flush()
 
     def _line(self, state):
         seconds = self._clock() - self._begin

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from . import cache, netlist, recall
+from . import cache, children, netlist, recall
 from .hdl import clock
 from .hdl.memory_init import as_loops
 from .hdl.statenames import StateNames
+from .watchdog import NoProgress, Watchdog
 
 __all__ = ["Design", "SimulationFailed", "build", "fst_available", "lint", "said", "simulate",
            "to_verilog", "verilog"]
@@ -71,7 +72,8 @@ def to_verilog(component, *, name: str) -> str:
     from amaranth.back import verilog as backend
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        text = backend.convert(component, name=name, strip_internal_attrs=True)
+        with children.leave_interrupts_to_us():
+            text = backend.convert(component, name=name, strip_internal_attrs=True)
     return re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
 
 
@@ -129,7 +131,7 @@ def lint(*files: Path, top: str) -> str:
     return run.stderr or ("" if run.returncode == 0 else f"exit status {run.returncode}")
 
 
-def _runner():
+def _runner(watchdog=None):
     from cocotb_tools import runner
 
     class Verilator(runner.Verilator):
@@ -153,6 +155,16 @@ def _runner():
             given = dict(getattr(self, "env", {}))
             super()._set_env_common()
             self.env.update(given)
+
+        def _execute_cmds(self, cmds, cwd, stdout=None):
+            # Ours end with us, whatever ends us.
+            watched = {"look": watchdog.look, "pass_fds": watchdog.descriptors} if watchdog else {}
+            for command in cmds:
+                status = children.run(
+                    command, cwd=cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=stdout,
+                    stderr=subprocess.STDOUT if stdout else None, **watched)
+                if status:
+                    raise RuntimeError(f"{Path(command[0]).name} ended with status {status}")
 
     return Verilator()
 
@@ -294,15 +306,19 @@ def _run(built, bench, folder, seed, *, log, extra_env, **options):
     libraries = os.pathsep.join(filter(None, [str(config.libs_dir),
                                               os.environ.get("LD_LIBRARY_PATH")]))
     results, written = folder / "results.xml", folder / "run.log"
+    watchdog = Watchdog(folder)
     try:
-        _runner().test(
+        _runner(watchdog).test(
             test_module=bench, hdl_toplevel="top", hdl_toplevel_lang="verilog", build_dir=built,
-            test_dir=folder, seed=seed,
-            extra_env={**extra_env, "DXPU_SEED": str(seed), "LD_LIBRARY_PATH": libraries},
+            test_dir=folder, seed=seed, extra_env={
+                **extra_env, **watchdog.environment, "DXPU_SEED": str(seed),
+                "LD_LIBRARY_PATH": libraries},
             results_xml=str(results), log_file=log, **options)
     except (SystemExit, RuntimeError) as error:
-        if not results.exists():
+        if isinstance(error, NoProgress) or not results.exists():
             raise SimulationFailed(f"{bench}: {error}; see {written}\n{_tail(written)}") from None
+    finally:
+        watchdog.close()
     cases = list(ET.parse(results).getroot().iter("testcase"))
     failed = [c.get("name") for c in cases
               if c.find("failure") is not None or c.find("error") is not None]

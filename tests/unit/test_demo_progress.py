@@ -1,6 +1,9 @@
 """Progress: one plain line per step in a file, a line that is rewritten on a terminal."""
 
 import io
+import time
+
+import pytest
 
 from dxpu_sim.progress import Progress
 
@@ -48,3 +51,48 @@ def test_nothing_to_end():
     stream = io.StringIO()
     Progress(stream, terminal=False).done()
     assert stream.getvalue() == ""
+
+
+def test_a_step_that_takes_long_says_so_elsewhere_too():
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, terminal=False, clock=clock)
+    progress.step("Placing")
+    for clock.now in range(100):
+        progress.refresh()
+    progress.update("half")
+    for clock.now in range(100, 200):
+        progress.refresh()
+    progress.done()
+    assert [line.split() for line in stream.getvalue().splitlines()] == [
+        ["Placing", "...", "5.0", "s"], ["Placing", "...", "30.0", "s"],
+        ["Placing", "...", "90.0", "s"], ["Placing", "...", "150.0", "s", "half"],
+        ["Placing", "done", "199.0", "s", "half"]]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_job_beside_it(terminal):
+    stream, polled = io.StringIO(), []
+    progress = Progress(stream, terminal=terminal)
+    progress.step("Working")
+    assert progress.run(lambda: time.sleep(0.5) or 7, lambda: polled.append(1)) == 7
+    assert polled
+    progress.done()
+    progress.step("Failing")
+    with pytest.raises(ZeroDivisionError):
+        progress.run(lambda: 1 // 0)
+    lines = [line.split("\r")[-1].split() for line in stream.getvalue().split("\n")[:-1]]
+    assert [line[:2] for line in lines] == [["Working", "done"], ["Failing", "failed"]]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_interrupt_leaves_the_line_to_what_says_so(terminal):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    stream = io.StringIO()
+    progress = Progress(stream, terminal=terminal)
+    progress.step("Working")
+    with pytest.raises(KeyboardInterrupt):
+        progress.run(lambda: time.sleep(5), interrupt)
+    progress.done()
+    assert stream.getvalue().count("\n") == terminal and "failed" not in stream.getvalue()

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from dxpu_sim import children
+
 from .resets import promote_resets
 
 __all__ = ["CONSTRAINTS", "DEVICES", "GOALS", "NETLIST", "REGISTERS", "REPORT", "RESOURCES",
@@ -275,16 +277,17 @@ def bitstream(folder: Path, name: str) -> tuple[Path, Path]:
 
 def _run(name, command, arguments, folder, heard=lambda line: None):
     """All that a tool says; each line goes to ``heard`` as it comes."""
-    with subprocess.Popen([f"{sysconfig.get_path('scripts')}/{command}", *arguments], cwd=folder,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tool:
-        said = []
-        try:
+    said = []
+    try:
+        with children.child([f"{sysconfig.get_path('scripts')}/{command}", *arguments], cwd=folder,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True) as tool:
             for line in tool.stdout:
                 said.append(line)
                 heard(line)
-        except BaseException:
-            tool.kill()
-            raise
+    except FileNotFoundError:
+        # What the command line explains: the package that brings it.
+        raise ModuleNotFoundError(f"no {command}", name=command.replace("-", "_")) from None
     if tool.returncode:
         errors = [line.strip() for line in said if "ERROR" in line or line.startswith("Error")]
         raise ToolFailed(f"{name} failed with status {tool.returncode}: "

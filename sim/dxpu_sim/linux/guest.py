@@ -6,6 +6,7 @@ import subprocess
 from collections import deque
 from pathlib import Path
 
+from ..pulse import end_with_parent
 from .images import Images
 from .remote import RemoteDevice
 
@@ -73,7 +74,8 @@ class Guest:
                  "-object", "qtest,id=interrupts,chardev=test",
                  "-device", f"x-pci-proxy-dev,id=vmd0,fd={theirs.fileno()},addr=0x5"],
                 pass_fds=[s.fileno() for s in passed], stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, env=images.environment)
+                stderr=subprocess.STDOUT, env=images.environment,
+                preexec_fn=end_with_parent)
         for s in passed:
             s.close()
         self._shell.setblocking(False)

@@ -1,0 +1,46 @@
+"""Inside a simulator: says how far its time has come, and ends it with the program that started it.
+
+Ref: :mod:`.watchdog`, which listens.
+"""
+
+import ctypes
+import os
+import signal
+import threading
+import time
+
+from .watchdog import PULSE, VARIABLE
+
+__all__ = ["begin", "end_with_parent"]
+
+#: Seconds between two pulses.
+PERIOD = 0.5
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """The calling process is killed when the thread that started it ends, even by a kill."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def begin() -> None:
+    """Begin with it, if somebody listens."""
+    descriptor = os.environ.pop(VARIABLE, None)
+    if descriptor is None:
+        return
+    end_with_parent()
+    threading.Thread(target=_pulses, args=(int(descriptor),), daemon=True).start()
+
+
+def _pulses(descriptor):
+    from cocotb import simulator
+    os.set_blocking(descriptor, False)
+    while True:
+        time.sleep(PERIOD)
+        high, low = simulator.get_sim_time()
+        try:
+            os.write(descriptor, PULSE.pack(high << 32 | low))
+        except BlockingIOError:
+            pass  # nobody has read the last ones yet, so nobody misses this one
+        except OSError:
+            return

@@ -1,0 +1,92 @@
+"""dxpu_sim.runner: simulations that do not end by themselves end all the same."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dxpu_sim.runner import Design, simulate
+from hanging_bench import Tiny
+
+#: Simulates in a process of its own, with little patience.
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.path += {path!r}
+from dxpu_sim import children, watchdog
+watchdog.Watchdog.__init__.__kwdefaults__["stuck"] = 3.0
+watchdog.LEAST_ROOM = {room}
+from dxpu_sim.runner import Design, SimulationFailed, simulate
+from hanging_bench import Tiny
+with children.ending_with_us():
+    try:
+        simulate(Design(Tiny, {{}}), "hanging_bench", folder={out!r}, env={{"DXPU_HANG": {how!r}}})
+    except SimulationFailed as error:
+        sys.exit(str(error).splitlines()[0])
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(tmp_path_factory):
+    """One that ends well; it also builds the program for the others."""
+    out = tmp_path_factory.mktemp("ends")
+    simulate(Design(Tiny, {}), "hanging_bench", folder=out / "run", env={"DXPU_HANG": "ends"})
+
+
+def start(out, how, *, room=8 << 20):
+    text = PROGRAM.format(path=sys.path, out=str(out), how=how, room=room)
+    return subprocess.Popen([sys.executable, "-c", text], text=True, stderr=subprocess.PIPE)
+
+
+def begun(out):
+    """Number of the simulator, once it is in the middle of it."""
+    end = time.monotonic() + 60
+    while not (out / "begun").exists() or not (out / "begun").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return int((out / "begun").read_text())
+
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def ends(pid, seconds=5.0):
+    end = time.monotonic() + seconds
+    while runs(pid):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_one_that_is_stuck_is_ended(tmp_path):
+    with start(tmp_path / "run", "stops") as process:
+        simulator = begun(tmp_path / "run")
+        said = process.stderr.read()
+    assert process.returncode == 1 and "the simulation does nothing any more" in said
+    assert said.count("\n") == 1 and str(tmp_path / "run" / "run.log") in said
+    ends(simulator)
+
+
+def test_one_that_fills_the_disk_is_ended(tmp_path):
+    with start(tmp_path / "run", "for ever", room=1 << 60) as process:
+        said = process.stderr.read()
+    assert process.returncode == 1 and "the disk is full" in said and said.count("\n") == 1
+    if (tmp_path / "run" / "begun").exists():
+        ends(begun(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_one_whose_program_is_ended_ends(tmp_path, number):
+    """To the program alone, which can hear of none but the first two."""
+    with start(tmp_path / "run", "for ever") as process:
+        simulator = begun(tmp_path / "run")
+        assert runs(simulator)
+        process.send_signal(number)
+        process.communicate()
+    ends(simulator)

@@ -1,0 +1,93 @@
+"""dxpu_sim.watchdog: a simulation that makes no progress is ended, one that does is left alone."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from dxpu_sim import children, watchdog
+from dxpu_sim.watchdog import PULSE, NoProgress, Watchdog
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def watch(tmp_path):
+    """A watchdog, the clock that it looks at, and a function that lets a second pass."""
+    clock = Clock()
+    dog = Watchdog(tmp_path, stuck=10, longest=100, clock=clock)
+
+    def passes(group, seconds=1.0):
+        clock.now += seconds
+        dog.look(group)
+
+    yield SimpleNamespace(dog=dog, passes=passes)
+    dog.close()
+
+
+@pytest.fixture
+def idle():
+    """Number of a process that takes no processor time."""
+    with pytest.raises(ZeroDivisionError), children.child(["sleep", "300"]) as process:
+        yield process.pid
+        raise ZeroDivisionError
+
+
+@pytest.fixture
+def busy():
+    """Number of a process that computes."""
+    with pytest.raises(ZeroDivisionError), children.child(
+            [sys.executable, "-c", "while True: pass"]) as process:
+        yield process.pid
+        raise ZeroDivisionError
+
+
+def pulse(dog, reached):
+    os.write(dog.descriptors[0], PULSE.pack(reached))
+
+
+def test_time_that_goes_on_is_progress(watch, idle):
+    for n in range(50):
+        pulse(watch.dog, n + 1)
+        watch.passes(idle)
+
+
+def test_who_does_nothing_is_stuck(watch, idle):
+    pulse(watch.dog, 4_000)
+    with pytest.raises(NoProgress, match=r"does nothing any more.*stood at 4000 steps.* 1\d s"):
+        for _ in range(20):
+            watch.passes(idle)
+
+
+def test_who_computes_has_more_patience(watch, busy, monkeypatch):
+    ticks = iter(range(1000))
+    monkeypatch.setattr(watchdog, "_processor_time", lambda group: next(ticks))
+    for _ in range(90):
+        watch.passes(busy)
+    with pytest.raises(NoProgress, match="makes no progress"):
+        for _ in range(20):
+            watch.passes(busy)
+
+
+def test_processor_time_is_that_of_all_of_a_group(busy, idle):
+    before = watchdog._processor_time(busy)
+    while watchdog._processor_time(busy) < before + 3:
+        pass
+    assert watchdog._processor_time(idle) < 20
+
+
+def test_time_in_which_dxpu_was_stopped_does_not_count(watch, idle):
+    for _ in range(4):
+        watch.passes(idle, 3600)
+
+
+def test_the_disk_fills(watch, idle, monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=2047, f_frsize=4096))
+    with pytest.raises(NoProgress, match="the disk is full: less than 8 MiB are left in"):
+        watch.passes(idle)
