@@ -84,9 +84,10 @@ class Traffic(wiring.Component):
 class EndsOnce(Traffic):
     """A request of the watched name is taken when none is open, and then ends exactly once.
 
-    Every completion of that name gets the verdict that the bytes left demand (PCIe Base 5.0,
-    2.3.1.1); every answer of that name is for an open request of a fenced slot, with the fields of
-    the request and the bytes left. ``drained`` says whether such a request may be open.
+    Every completion of that name passes while it is open, whatever else is in it, and it is the
+    last one if nothing can follow it (PCIe Base 5.0, 2.3.1.1); every answer of that name is for an
+    open request of a fenced slot, with the fields of the request and the bytes left. ``drained``
+    says whether such a request may be open, and exactly so if it was the slot's only one.
     """
 
     def observe(self, m):
@@ -108,31 +109,33 @@ class EndsOnce(Traffic):
 
         # Completed: the verdict comes a cycle after the completion is taken.
         c, cause, judged = self.completion, Signal(DropCause), Signal()
-        needed, came = Signal(12), Signal(14)
-        last = Signal()
+        needed, came, told = Signal(12), Signal(14), Signal(13)
+        last, irregular = Signal(), Signal()
         m.d.comb += [
             needed.eq(Mux(first.returns, (address[:2] + left + 3) >> 2, 0)),
             came.eq((c.dwords << 2) - address[:2]),
-            last.eq((c.status != CompletionStatus.SC) | ~first.splits | (came >= left)),
+            told.eq(Mux(c.byte_count == 0, 4096, c.byte_count)),
+            last.eq((c.status != CompletionStatus.SC) | ~first.splits | (c.dwords == 0)
+                    | (came >= left) | ~c.bcm & (told <= came)),
         ]
+        with m.If(c.status != CompletionStatus.SC):
+            m.d.comb += irregular.eq(c.dwords != 0)
+        with m.Elif(first.splits):
+            m.d.comb += irregular.eq((c.dwords == 0) | (c.dwords > needed)
+                                     | (c.lower_address != address) | ~c.bcm & (told != left))
+        with m.Else():
+            m.d.comb += irregular.eq(c.dwords != needed)
         with m.If(fence1.bit_select(c.slot, 1)):
             m.d.comb += cause.eq(DropCause.FENCED)
         with m.Elif(~open | first.dead):
             m.d.comb += cause.eq(DropCause.UNEXPECTED)
         with m.Elif(c.generation != first.generation):
             m.d.comb += cause.eq(DropCause.STALE)
-        with m.Elif(c.status != CompletionStatus.SC):
-            m.d.comb += cause.eq(Mux(c.dwords == 0, DropCause.NONE, DropCause.UNLIKE))
-        with m.Elif(c.dwords > needed):
-            m.d.comb += cause.eq(DropCause.LONG)
-        with m.Elif(first.splits):
-            good = (c.dwords != 0) & (c.byte_count == left[:12]) & (c.lower_address == address)
-            m.d.comb += cause.eq(Mux(good, DropCause.NONE, DropCause.UNLIKE))
-        with m.Else():
-            m.d.comb += cause.eq(Mux(c.dwords == needed, DropCause.NONE, DropCause.UNLIKE))
         taken = dut.completion.valid & dut.completion.ready & self.is_watched(c)
         expected = Signal(DropCause)
         m.d.sync += [judged.eq(taken), expected.eq(cause)]
+        with m.If(taken):
+            m.d.comb += Assert(dut.stat_irregular == (irregular & (cause == DropCause.NONE)))
         with m.If(taken & (cause == DropCause.NONE)):
             with m.If(last):
                 m.d.sync += open.eq(0)
@@ -165,7 +168,12 @@ class EndsOnce(Traffic):
                 Assert(got.byte_count == left[:12]),
                 Assert(got.lower_address == address),
             ]
-        drained = dut.drained.bit_select(self.watched.slot, 1)
+        drained, others = dut.drained.bit_select(self.watched.slot, 1), Signal()
+        with m.If(dut.request.valid & dut.request.ready & ~self.is_watched(self.request)
+                  & (self.request.slot == self.watched.slot)):
+            m.d.sync += others.eq(1)
+        with m.If(~open & ~others):
+            m.d.comb += Assert(drained)
         with m.If(open & ~answered):
             m.d.comb += Assert(~drained)
         self.cover(m, taken & (cause == DropCause.NONE) & last & (left != first.byte_count),
@@ -207,6 +215,16 @@ class Timeless(CompletionTracker):
         m.d.sync += self._stale.eq(0)
 
 
+class Policing(CompletionTracker):
+    """Mutant: believes in no end that the byte count tells."""
+
+    def _act_completion(self, m):
+        super()._act_completion(m)
+        with m.If(self._stage[3].completion & (self.completion.p.dwords == 1)
+                  & (self._entry.end > 4)):
+            m.d.comb += self._closed.eq(0)
+
+
 class Ajar(CompletionTracker):
     """Mutant: completions of fenced slots pass."""
 
@@ -225,7 +243,7 @@ def test_parts_and_answers_are_reached():
     prove(Reaches(), depth=18, mode="cover")
 
 
-@pytest.mark.parametrize("mutant", [Careless, Talkative, Timeless, Ajar])
+@pytest.mark.parametrize("mutant", [Careless, Talkative, Timeless, Policing, Ajar])
 def test_ends_once_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(EndsOnce(mutant), depth=17)

@@ -227,8 +227,8 @@ class Slots:
             elif dice < 0.8 and self.replies:
                 row, parts = self.rng.choice(list(self.replies)[:3])
                 tlp = parts.popleft()
-                old.append((row, tlp))
                 if not parts:
+                    old.append((row, tlp))  # twice: an open request takes what has its name
                     self.replies.remove((row, parts))
             else:
                 await ctx.tick().repeat(self.rng.choice([1, 1, 5, 40]))

@@ -45,7 +45,7 @@ class Events(data.Struct):
     waiting: 1       #: a request is offered and not taken
     offered: 1       #: a completion is offered
     accept: 1        #: the verdict
-    cause: 3
+    cause: 2
     fence: 32
     drained: 32
 
@@ -233,6 +233,7 @@ class Watch:
         assert self.accepted == self.ended + self.answered
         assert self.stats == {
             "answered": self.answered, "expired": self.expired,
+            "irregular": self.golden.irregular,
             **{c.name.lower(): self.causes[c] for c in DropCause if c is not DropCause.NONE}}
 
     def offer_request(self, ctx, slot, generation, dead, tlp):
@@ -327,7 +328,7 @@ class Slots:
     def mutate(self, one):
         rng = self.rng
         slot, generation, tlp = one
-        what = rng.randrange(9)
+        what = rng.randrange(10)
         if what == 0:
             slot = (slot + 1) % self.watch.ports
         elif what == 1:
@@ -345,6 +346,8 @@ class Slots:
             tlp = replace(tlp, lower_address=tlp.lower_address ^ 1 << rng.randrange(7))
         elif what == 7:
             tlp = replace(tlp, length=0, payload=b"", fmt=0)
+        elif what == 8:
+            tlp = replace(tlp, bcm=1, byte_count=max(1, len(tlp.payload)))
         else:
             tlp = replace(tlp, status=rng.choice([1, 2, 4]))
         return slot, generation, tlp

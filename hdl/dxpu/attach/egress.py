@@ -45,7 +45,7 @@ class Egress(wiring.Component):
     """
 
     #: Bits of the number that tells whether a posted request came before another TLP.
-    STAMP_BITS = 22
+    STAMP_BITS = 26
 
     def __init__(self, width, *, depth):
         super().__init__({
@@ -64,7 +64,8 @@ class Egress(wiring.Component):
         m = Module()
         i = self.i
         # Posted requests that came and that were taken, modulo. A TLP that waits may be passed by
-        # half as many as the numbers tell apart; deadlines of requests come long before.
+        # half as many as the numbers tell apart, at most one a cycle: the deadline of a request,
+        # 2**24 cycles at most, comes before.
         bits = self.STAMP_BITS
         came, taken = Signal(bits), Signal(bits)
 

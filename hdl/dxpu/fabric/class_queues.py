@@ -98,8 +98,11 @@ class ClassQueues(wiring.Component):
     #: Bytes that a row may send in its turn: the largest TLP.
     QUANTUM = 552
     #: Bits of the number that tells whether a posted TLP came before another TLP. No more posted
-    #: TLPs than half its range can pass a TLP that waits: the tracker's deadline comes first.
-    STAMP_BITS = 22
+    #: TLPs than half its range can pass a TLP that waits: the tracker's deadline, of 2**24 cycles
+    #: at most, comes first. A record has 24 bytes at least, so no more than one leaves in 3 cycles;
+    #: with more than 64 bits a cycle, one in each, hence ``WIDE_STAMP_BITS``.
+    STAMP_BITS = 24
+    WIDE_STAMP_BITS = 26
 
     def __init__(self, width, *, rows, space, overflow="wait"):
         if rows not in range(1, 64):
@@ -108,6 +111,8 @@ class ClassQueues(wiring.Component):
             raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
         self._width, self._rows, self._space = check_width(width), rows, space
         self._wait = overflow == "wait"
+        if width > 64:
+            self.STAMP_BITS = self.WIDE_STAMP_BITS
         super().__init__({
             "i": In(PacketSignature(width, ClassMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),

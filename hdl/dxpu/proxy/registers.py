@@ -51,8 +51,8 @@ _COUNTERS = [
     (r"tracking_fenced", "Completions of slots that are fenced; dropped."),
     (r"tracking_unexpected", "Completions without a request: late, doubled, made up; dropped."),
     (r"tracking_stale", "Completions for a request of an earlier binding; dropped."),
-    (r"tracking_long", "Completions with more data than was asked for; dropped."),
-    (r"tracking_unlike", "Completions that do not go on where the last one ended; dropped."),
+    (r"tracking_irregular", "Completions of slots that were passed on with another byte count, "
+     "lower address or amount of data than their requests were due."),
     (r"link_ignored", "Events of boxes that changed nothing."),
     (r"fabric_tx_unbound", "TLPs to be sent for a row that is not bound, or whose life is over; "
      "dropped."),
@@ -137,9 +137,10 @@ def control_block(role, *, rows, paths, peers, streams, width):
             Register("detach_deadline", (Field("units", 20, "rw", reset=305176,
                      doc=f"How long the operating system has to turn the power indicator off, in "
                      f"units of {Detach.UNIT} cycles."),), "Managed unbinding."),
-            Register("request_deadline", (Field("cycles", 22, "rw", reset=1_125_000,
-                     doc="Core clock cycles after which a request without completion costs the "
-                     "slot its card; at most 4,190,208. 9 ms at 125 MHz."),),
+            Register("request_deadline", (Field("cycles", 24, "rw", reset=1_125_000,
+                     doc="Core clock cycles after which a request without its last completion "
+                     "costs the slot its card; at most 16,773,120, which is 67 ms at 250 MHz. 9 ms "
+                     "at 125 MHz."),),
                      "Completion tracking."),
             Register("slot_stall", (Field("interval", 20, "rw", reset=78_125, doc="A slot to which "
                      "posted TLPs or completions wait for credits for eight whole intervals of so "

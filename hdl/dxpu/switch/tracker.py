@@ -1,6 +1,6 @@
 """Completion tracking: every request that left for a slot gets its final completion.
 
-Ref: PCIe Base 5.0, 2.2.9, 2.3.1.1 and 2.3.2.
+Ref: PCIe Base 5.0, 2.2.9 and 2.3.1.1.
 
 The open requests are in block RAM: `ways` memories of equal depth. A request may stand in any of
 them at one address, its *set*, which is a hash of requester ID and tag, so whatever is known by
@@ -34,7 +34,7 @@ from .tracker_types import (
 __all__ = ["CompletionTracker"]
 
 #: Bits of the time at which an entry was made, in granules; half of the range can be a deadline.
-STAMP = 11
+STAMP = 13
 
 
 #: Members of a request that its entry keeps as they are.
@@ -78,12 +78,14 @@ class CompletionTracker(wiring.Component):
     From then on it gets exactly one final completion: the one from its slot that passes, or one
     made here after the slot was fenced.
 
-    Completions of slots are judged in order. One passes if its slot is not fenced and it continues
-    an open request of the slot and generation: with the byte count and lower address of the bytes
-    that are left and no more data than these (memory reads), or with all the data that a successful
-    completion has (others). An unsuccessful one, CRS included, has no data and is the last. The
-    others are dropped and counted by cause, and change nothing; a request whose real completion is
-    damaged thus stays open until its deadline.
+    Completions of slots are judged in order. One passes, whatever else is in it, if its slot is not
+    fenced and its slot, generation, requester ID and tag are those of an open request. The others
+    are dropped and counted by cause, and change nothing. It is the last one of its request if it is
+    unsuccessful (CRS included) or has no data; always, if the request is no memory read; else when
+    its byte count is no larger than the data from its first byte on (not with BCM, which makes that
+    so in every first part), or when all bytes that were asked for have come. One that passes is
+    counted as irregular if byte count, lower address or amount of data are not what is due next;
+    only the requester may judge that (2.3.2).
 
     While ``fence`` of a slot is set its completions are dropped, and each of its entries is
     answered with ``status`` (with ``abort``: Completer Abort) and freed, requests that are still
@@ -126,7 +128,7 @@ class CompletionTracker(wiring.Component):
         The slot has no open request; falls in the cycle after one was taken.
     deadline : cycles
         Requests open for longer are reported: never early, and not more than two granules and one
-        round late. At most 1023 granules.
+        round late. At most 4095 granules.
     bus : 8
         Bus of the downstream ports, which are the completers of answers.
     expired : :class:`Expired`
@@ -136,13 +138,15 @@ class CompletionTracker(wiring.Component):
         The request offered did not find a place when it was last looked for.
     stat_answered, stat_expired : 1
         Pulses: an answer was made; a deadline passed.
-    stat_fenced, stat_unexpected, stat_stale, stat_long, stat_unlike : 1
+    stat_fenced, stat_unexpected, stat_stale : 1
         Pulses: a completion was dropped, see :class:`DropCause`.
+    stat_irregular : 1
+        Pulse: a completion passed that is not what is due next.
     """
 
     #: All counted events.
     STATS = ("stat_answered", "stat_expired", "stat_fenced", "stat_unexpected", "stat_stale",
-             "stat_long", "stat_unlike")
+             "stat_irregular")
 
     def __init__(self, *, ports=8, entries=256, ways=2, granule=4096, status=CompletionStatus.UR):
         if not isinstance(ports, int) or not 1 <= ports <= 32:
@@ -325,38 +329,40 @@ class CompletionTracker(wiring.Component):
 
     def _act_completion(self, m):
         stage, e, c, verdict = self._stage[3], self._entry, self.completion.p, self.verdict
-        ends, left = Signal(13, reset_less=True), Signal(signed(14))
-        success, like, cause = c.status == CompletionStatus.SC, Signal(), Signal(DropCause)
-        m.d.sync += ends.eq(_end(c))
-        m.d.comb += left.eq(e.end - Cat(C(0, 2), c.dwords))  # in whole dwords: 0 to -3 is all
-        with m.If(~success):
-            m.d.comb += like.eq(c.dwords == 0)
-        with m.Elif(e.splits):
-            m.d.comb += like.eq((ends == e.end) & (c.lower_address == e.lower_address)
-                                & c.dwords.any())
-        with m.Else():
-            m.d.comb += like.eq(~e.returns | (left == 0))
-
+        success, loaded, cause = c.status == CompletionStatus.SC, c.dwords.any(), Signal(DropCause)
+        # What the completion says by itself is summed a cycle before.
+        ends, surplus = Signal(13, reset_less=True), Signal(signed(14), reset_less=True)
+        left, told_all, regular = Signal(signed(14)), Signal(), Signal()
+        m.d.sync += [ends.eq(_end(c)), surplus.eq(Cat(C(0, 2), c.dwords) - _count(c))]
+        m.d.comb += [
+            left.eq(e.end - Cat(C(0, 2), c.dwords)),  # in whole dwords: 0 to -3 is all
+            told_all.eq(~c.bcm & (surplus >= e.lower_address[:2])),
+        ]
         with m.If(self._fenced):
             m.d.comb += cause.eq(DropCause.FENCED)
         with m.Elif(~self._known):
             m.d.comb += cause.eq(DropCause.UNEXPECTED)
         with m.Elif(self._stale):
             m.d.comb += cause.eq(DropCause.STALE)
-        with m.Elif(success & Mux(e.returns, left < -3, c.dwords.any())):
-            m.d.comb += cause.eq(DropCause.LONG)
-        with m.Elif(~like):
-            m.d.comb += cause.eq(DropCause.UNLIKE)
+
+        with m.If(~success):
+            m.d.comb += regular.eq(~loaded)
+        with m.Elif(e.splits):
+            m.d.comb += regular.eq((c.bcm | (ends == e.end)) & loaded & (left >= -3)
+                                   & (c.lower_address == e.lower_address))
+        with m.Else():
+            m.d.comb += regular.eq(Mux(e.returns, left == 0, ~loaded))
 
         passes, final = Signal(), Signal()
         m.d.comb += [
             passes.eq(stage.completion & (cause == DropCause.NONE)),
-            final.eq(~success | ~e.splits | (left <= 0)),
+            final.eq(~success | ~e.splits | ~loaded | (left <= 0) | told_all),
             self._partial.eq(passes & ~final),
             self._closed.eq(passes & final | stage.sweep & self._fenced),
             self.completion.ready.eq(stage.completion),
             *(getattr(self, f"stat_{member.name.lower()}").eq(stage.completion & (cause == member))
               for member in DropCause if member is not DropCause.NONE),
+            self.stat_irregular.eq(passes & ~regular),
         ]
         with m.If(verdict.ready):
             m.d.sync += verdict.valid.eq(0)
@@ -416,6 +422,11 @@ class CompletionTracker(wiring.Component):
         ]
 
 
+def _count(x):
+    """Byte Count as a number, 1 to 4096."""
+    return Cat(x.byte_count, x.byte_count == 0)
+
+
 def _end(x):
     """Bytes of a first or next completion and those before them in their dword."""
-    return (Cat(x.byte_count, x.byte_count == 0) + x.lower_address[:2])[:13]
+    return (_count(x) + x.lower_address[:2])[:13]

@@ -1,7 +1,6 @@
 """What the completion tracker is told, and what it says.
 
-Ref: PCIe Base 5.0, 2.2.9 (completion headers), 2.3.1.1 (byte count and lower address), 2.3.2
-(handling of completions).
+Ref: PCIe Base 5.0, 2.2.9 (completion headers), 2.3.1.1 (byte count and lower address).
 """
 
 from amaranth import *
@@ -13,15 +12,13 @@ __all__ = ["DropCause", "Expired", "TrackedAnswer", "TrackedCompletion", "Tracke
            "TrackerVerdict", "request_kind", "tracked_completion", "tracked_request"]
 
 
-class DropCause(enum.Enum, shape=unsigned(3)):
+class DropCause(enum.Enum, shape=unsigned(2)):
     """Why a completion is dropped. Of several causes the first in this order is reported."""
 
     NONE = 0        #: it passes
     FENCED = 1      #: its slot is fenced
     UNEXPECTED = 2  #: the slot has no such request open: late, duplicate, made up
     STALE = 3       #: the request is of another generation of the slot's row
-    LONG = 4        #: more data than the request has left
-    UNLIKE = 5      #: wrong byte count, lower address or amount of data: a part is missing or twice
 
 
 class TrackedRequest(data.Struct):
@@ -51,6 +48,7 @@ class TrackedCompletion(data.Struct):
     status: 3            #: any code
     byte_count: 12       #: 0 is 4096
     lower_address: 7
+    bcm: 1               #: the byte count is of this completion alone
     dwords: 11           #: of payload
 
 
@@ -116,7 +114,7 @@ def tracked_completion(info, *, slot, generation):
     # In the order of the members of TrackedCompletion.
     return TrackedCompletion(Cat(
         _fit(slot, 5), _fit(generation, 16), info.target_id, info.tag, info.status,
-        info.byte_count, info.lower_address, info.payload_dwords))
+        info.byte_count, info.lower_address, info.bcm, info.payload_dwords))
 
 
 def _fit(value, width):

@@ -278,5 +278,6 @@ def decode(m, raw, info):
         info.status.eq(completion1.status),
         info.byte_count.eq(Cat(completion1.byte_count_low, completion1.byte_count_high)),
         info.lower_address.eq(completion2.lower_address),
+        info.bcm.eq(completion1.bcm),
         info.length.eq(length),
     ]

@@ -289,6 +289,7 @@ class TlpInfo(data.Struct):
     status: 3            #: completion status, any code
     byte_count: 12       #: completion; 0 is 4096
     lower_address: 7     #: completion
+    bcm: 1               #: completion: Byte Count Modified, set by bridges to PCI-X
     length: 10           #: Length field as it stands; 0 is 1024 where it counts
     is_memory: 1         #: memory request, locked or not, or AtomicOp
     is_io: 1

@@ -41,7 +41,7 @@ async def finish(bench, drivers, others):
     bench.system.checker.finish()
     assert not any(driver.log for driver in drivers[1:])
     counters = (await bench.system.counters())["host"]
-    assert not counters["tracking_expired"] and not counters["tracking_unlike"]
+    assert not counters["tracking_expired"] and not counters["tracking_irregular"]
 
 
 async def pulled(dut, *, refuse):

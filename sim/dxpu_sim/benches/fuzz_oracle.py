@@ -103,6 +103,7 @@ class Oracle:
         cause = self.tracker.completion(slot, 1, Tlp.unpack(raw))
         if cause is not DropCause.NONE:
             self.counts[f"host.tracking_{cause.name.lower()}"] += 1
+        self.counts["host.tracking_irregular"] = self.tracker.irregular
         self._waiting = [request for request in self._waiting
                          if not self.tracker.request(*request)]
         return cause is DropCause.NONE

@@ -34,7 +34,7 @@ MAY_RISE = re.compile(r"""\w+\.(
     pcie_(malformed|discarded|overflow) | (slot|egress)\d*_overflow | \w+_slots_malformed
     | tlp_malformed
     | switch_(config|(unsupported|unclaimed|unexpected)[01]|blocked|peer|interrupt|fenced)
-    | tracking_(closed|answered|fenced|unexpected|long|unlike|stale)
+    | tracking_(closed|answered|fenced|unexpected|stale|irregular)
     | to_slots_dropped | fabric_tx_(unroutable|large|waited|refused) | pool_waited
     | fabric_[rt]x_(unbound|tlps|frames)
     | fabric_rx_abandoned  # the data of a TLP in the split form did not leave any more

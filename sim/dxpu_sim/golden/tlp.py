@@ -220,6 +220,7 @@ class Info:
     status: int | None = None
     byte_count: int | None = None
     lower_address: int | None = None
+    bcm: int | None = None
 
 
 def _header_dwords(raw: bytes) -> int:
@@ -283,6 +284,7 @@ def classify(raw: bytes) -> Info:
         info.status = raw[6] >> 5
         info.byte_count = (raw[6] & 15) << 8 | raw[7]
         info.lower_address = raw[11] & 0x7F
+        info.bcm = raw[6] >> 4 & 1
         info.target_id = info.requester_id
     elif is_message(type):
         info.message_code = raw[7]

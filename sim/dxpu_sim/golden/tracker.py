@@ -1,8 +1,10 @@
 """The completion tracker as a list: the reference that the RTL is measured against.
 
-Written from the PCI Express Base Specification 5.0: which completions a request may have (2.3.1.1,
-2.3.2), and what a completion made in place of the completer must say (2.2.9). Byte addresses are
-whole, nothing is packed. Only the names of the causes come from :mod:`dxpu.switch.tracker_types`.
+Written from the PCI Express Base Specification 5.0: what makes a completion belong to a request
+(2.2.9: requester ID and tag), which completions a request has (2.3.1.1), and what a completion made
+in place of the completer must say (2.2.9). What else is wrong with a completion is for its
+requester to judge (2.3.2), not for a switch on the way. Byte addresses are whole, nothing is
+packed. Only the names of the causes come from :mod:`dxpu.switch.tracker_types`.
 """
 
 from dataclasses import dataclass
@@ -62,6 +64,7 @@ class Tracker:
 
     def __init__(self, *, status: Code = UR, bus: int = 0) -> None:
         self.open: dict[Key, Open] = {}
+        self.irregular = 0              # completions that passed and were not as they should be
         self.status = status
         self.aborted: set[int] = set()  # slots whose answers say Completer Abort
         self.bus = bus
@@ -88,28 +91,39 @@ class Tracker:
             return DropCause.UNEXPECTED
         if entry.generation != generation:
             return DropCause.STALE
-        dwords = len(tlp.payload) // 4
-        if tlp.status != SC.value:
-            # An unsuccessful completion has no data and is the last one.
-            if dwords:
-                return DropCause.UNLIKE
+        self.irregular += not self.regular(entry, tlp)
+        if self.ends(entry, tlp):
             del self.open[key_of(slot, tlp)]
-            return DropCause.NONE
-        if dwords > entry.dwords:
-            return DropCause.LONG
-        if not entry.splits:
-            # The only one. Byte Count and Lower Address are for its requester to judge.
-            if dwords < entry.dwords:
-                return DropCause.UNLIKE
-        elif not dwords or (tlp.byte_count, tlp.lower_address) != (entry.left, entry.address % 128):
-            return DropCause.UNLIKE
-        came = 4 * dwords - entry.address % 4
-        if entry.splits and came < entry.left:
+        else:
+            came = len(tlp.payload) - entry.address % 4
             entry.address += came
             entry.left -= came
-        else:
-            del self.open[key_of(slot, tlp)]
         return DropCause.NONE
+
+    @staticmethod
+    def regular(entry: Open, tlp: Tlp) -> bool:
+        """Whether a completion is what its request must get next (2.2.9, 2.3.1.1)."""
+        if tlp.status != SC.value:
+            return not tlp.payload
+        if not entry.splits:
+            return len(tlp.payload) == 4 * entry.dwords
+        # A bridge to PCI-X sets BCM where Byte Count is of this completion alone (2.2.9).
+        return (0 < len(tlp.payload) <= 4 * entry.dwords
+                and (bool(tlp.bcm) or tlp.byte_count == entry.left)
+                and tlp.lower_address == entry.address % 128)
+
+    @staticmethod
+    def ends(entry: Open, tlp: Tlp) -> bool:
+        """Whether a completion is the last of its request.
+
+        It is if it is unsuccessful or has no data, and of all but memory reads. Else it is when
+        Byte Count says that nothing is to come behind its data, or when everything has come that
+        was asked for.
+        """
+        if tlp.status != SC.value or not tlp.payload or not entry.splits:
+            return True
+        came = len(tlp.payload) - entry.address % 4
+        return came >= entry.left or not tlp.bcm and tlp.byte_count <= came
 
     def answer(self, key: Key) -> Tlp:
         """The completion made for an open request, which ends it."""
