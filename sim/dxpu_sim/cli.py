@@ -33,6 +33,7 @@ COMMANDS = {
     "spec": ("dxpu_sim.spec.command", "search models of the fabric's protocol completely"),
     "console": ("dxpu_boards.console", "read and write registers of a board by its serial line"),
     "docs": ("dxpu_sim.docs", "write the register pages and the tables of ports"),
+    "cache": ("dxpu_sim.cache_command", "show how large the cache is, and clean it"),
 }
 
 

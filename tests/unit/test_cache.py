@@ -1,6 +1,10 @@
 """dxpu_sim.cache: an entry that counts as complete is complete."""
 
 import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -42,3 +46,59 @@ def test_who_dies_while_he_fills_an_entry_that_was_deleted_leaves_none(root):
     assert not list((root / "test").glob("*.done"))
     filling.gen.close()  # gives the lock back
     assert fill("two") == (False, "two")
+
+
+#: Fills an entry, and is killed in the middle of it.
+KILLED = """
+import os, signal
+from dxpu_sim import cache
+with cache.entry("test", "killed") as (path, done):
+    (path / "file").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_interrupted_goes_when_something_else_is_built(root, monkeypatch):
+    subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert (root / "test" / "killed").exists()
+    monkeypatch.setattr(cache, "_swept", False)
+    with cache.entry("other", "key") as (path, _):
+        # What is being filled now, by whomever, stays.
+        cache._swept = False
+        with cache.entry("test", "key"):
+            assert path.exists()
+    assert sorted(p.name for p in (root / "test").iterdir()) == ["key", "key.done", "key.lock"]
+
+
+def test_what_is_there(root):
+    fill("one")
+    subprocess.run([sys.executable, "-c", KILLED], check=False)
+    (root / "passed").mkdir()
+    (root / "passed" / "x.json").write_text("{}")
+    found = {(e.kind, e.key): e for e in cache.entries()}
+    assert {place: e.complete for place, e in found.items()} == {
+        ("test", "key"): True, ("test", "killed"): False, ("passed", "x.json"): True}
+    assert all(0 < e.size < 100_000 for e in found.values())
+    assert cache.holds("test", "key") and not cache.holds("test", "killed")
+
+
+def test_what_is_in_use_is_not_removed(root):
+    fill("one")
+    entry, = cache.entries()
+    with cache.entry("test", "key"):
+        assert not cache.remove(entry)
+    assert cache.holds("test", "key") and cache.remove(entry)
+    assert not cache.holds("test", "key") and not list((root / "test").iterdir())
+    assert fill("two") == (False, "two")
+
+
+def test_who_waits_for_an_entry_that_is_removed_meanwhile_fills_it(root):
+    fill("one")
+    entry, = cache.entries()
+    with ThreadPoolExecutor() as pool:
+        with cache.entry("test", "key"):
+            waiting = pool.submit(fill, "two")
+            time.sleep(0.2)
+            shutil.rmtree(root / "test")  # as a user does it
+        assert waiting.result() == (False, "two")
+    assert cache.holds("test", "key")
