@@ -232,22 +232,31 @@ class _Demo:
         return all(p.stat().st_size for p in paths)
 
     def _waves(self, result, work, files):
-        from . import runner, waves
+        from . import gtkwave, runner, wave_groups
         source, target = work / f"wave.{self.wave}", self.options.out / f"wave.{self.wave}"
         if not source.exists():
             return False
         os.replace(source, target)
         files["wave"] = str(target)
         save = self.options.out / "wave.gtkw"
-        stages = result.get("stages") or [{"start_ns": 0, "end_ns": 10_000}]
-        start, end = stages[0]["start_ns"], stages[-1]["end_ns"]
+        start, end = self._interesting(result)
         margin = (end - start) / 10
-        shown = waves.save_file(
-            save, target, runner.verilog(self.design), waves.system_groups(self.options.boxes),
+        shown = gtkwave.save_file(
+            save, target, runner.verilog(self.design),
+            wave_groups.system_groups(self.options.boxes), names=wave_groups.NAMES,
             marker_ps=round(start * 1e3), start_ps=round((start - margin) * 1e3),
             span_ps=round((end - start + 2 * margin) * 1e3))
         files["waves"] = str(save)
         return bool(shown and target.stat().st_size and "wave_to_ns" in result)
+
+    @staticmethod
+    def _interesting(result):
+        """Begin and end in ns of what the wave is opened on: the read that was taken apart, or, if
+        it never came to that, the end."""
+        if stages := result.get("stages"):
+            return stages[0]["start_ns"], stages[-1]["end_ns"]
+        end = result.get("wave_to_ns", 10_000)
+        return max(result.get("wave_from_ns", 0), end - 10_000), end
 
 
 def _read_json(path):

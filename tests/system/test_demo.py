@@ -7,7 +7,11 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import gtkwave_viewer
 import pytest
+
+from dxpu_sim import gtkwave, runner, wave_groups
+from dxpu_sim.demo import system_design
 
 KEYS = {"ok", "seed", "checks", "gpus", "round_trip_ns", "h2d_MBps", "d2h_MBps",
         "conversion_cycles", "frames", "tlps", "simulated_cycles_per_s", "split", "stages",
@@ -106,7 +110,7 @@ def test_wave_covers_the_cycles_around_the_read(demo):
     assert report["wave_from_ns"] < start and end < report["wave_to_ns"]
     cycles = round((report["wave_to_ns"] - report["wave_from_ns"]) / 8)
     assert 50_000 <= cycles < 60_000
-    wave, = (path for path in out.glob("wave.*") if path.suffix in (".vcd", ".fst"))
+    wave = wave_of(out)
     assert wave.stat().st_size > 100_000
     if wave.suffix == ".vcd":
         with open(wave) as file:
@@ -115,19 +119,68 @@ def test_wave_covers_the_cycles_around_the_read(demo):
         assert times[-1] == pytest.approx(report["wave_to_ns"] * 1e3, abs=8e3)
 
 
+def wave_of(out):
+    wave, = (path for path in out.glob("wave.*") if path.suffix in (".vcd", ".fst"))
+    return wave
+
+
 def test_save_file_names_signals_of_the_wave_and_tables(demo):
     _, out = demo
-    wave, = (path for path in out.glob("wave.*") if path.suffix in (".vcd", ".fst"))
+    wave = wave_of(out)
     lines = (out / "wave.gtkw").read_text().splitlines()
     assert f'[dumpfile] "{wave}"' in lines
-    signals = [line.split()[-1] for line in lines if re.match(r"(\+\{.*\} )?top\.", line)]
-    assert len(signals) > 30
+    signals = [line.split()[-1] for line in lines if re.match(r"[+#]\{.*\} top\.", line)]
+    assert len(signals) > 500
     tables = {line.split()[-1] for line in lines if line.startswith("^")}
-    assert len(tables) > 2
+    assert 20 < len(tables) <= gtkwave.MAX_TABLES
     for table in tables:
         assert re.fullmatch(r"([0-9a-f]+ \S+\n)+", Path(table).read_text())
     if wave.suffix == ".vcd":
         assert set(signals) <= vcd_names(wave)
+
+
+def test_every_signal_of_the_way_is_in_the_verilog():
+    verilog = runner.verilog(system_design())
+    assert gtkwave.unmatched(wave_groups.system_groups((2, 1)), verilog) == []
+
+
+def test_gtkwave_opens_on_the_whole_read(demo, tmp_path):
+    _, out = demo
+    report = json.loads((out / "report.json").read_text())
+    start, end = (round(1e3 * report["stages"][n][key])
+                  for n, key in ((0, "start_ns"), (-1, "end_ns")))
+    lines = (out / "wave.gtkw").read_text().splitlines()
+    wanted = [line.partition("}")[0][2:] for line in lines if re.match(r"[+#]\{", line)]
+    way = len(wave_groups.WAY)
+    # In the middle of the frame to the box; from another folder, and after the wave was moved.
+    moved = out.with_name("moved here")
+    out.rename(moved)
+    try:
+        view = gtkwave_viewer.look(moved / "wave.gtkw", tmp_path, changes=way,
+                                   at=round(1e3 * report["stages"][3]["start_ns"]) + 100_000)
+    finally:
+        moved.rename(out)
+    assert view.dump == str(moved / wave_of(out).name)
+    # Each row is found, and no two are called the same unless they show the same.
+    assert [name for name, _ in view.rows] == wanted and len(view.signals) == len(wanted)
+    assert len(set(wanted)) == len(set(zip(wanted, view.signals, strict=True)))
+    # The read is in sight, and fills at least half of the window; so is the marker.
+    left, right = view.window
+    assert left < view.marker == start < end < right
+    assert end - start > (right - left) / 2
+    # The read takes one step of its way after the other.
+    steps = []
+    for row, changes in zip(wave_groups.WAY, view.changes, strict=True):
+        times = [time for time, value in changes if value == "1" and start <= time <= end]
+        assert times, row.label
+        steps.append(times[0])
+    assert steps == sorted(steps)
+    values = dict(view.rows)
+    assert values["host engine tx preamble note type"] == "TLP"
+    assert values["host mac0 transmitter fsm_state"] in ("Preamble", "Data")
+    assert values["host engine rx judge judge_state"] in ("Wait", "Report")
+    assert values["host ingress o meta cls"] == "NP"
+    assert values["host ingress o meta type"] == "MEMORY"
 
 
 def vcd_names(path):
@@ -141,7 +194,8 @@ def vcd_names(path):
             elif words[:1] == ["$upscope"]:
                 scope.pop()
             elif words[:1] == ["$var"]:
-                names.add(".".join(scope) + "." + "".join(words[4:-1]))
+                name = ("\\" if "." in words[4] else "") + "".join(words[4:-1])
+                names.add(".".join((*scope, name)))
             elif words[:1] == ["$enddefinitions"]:
                 return names
     return names

@@ -11,7 +11,8 @@ class StateNames(Elaboratable):
     """``component``, its FSMs' state signals carrying their states' names as an enum's do.
 
     Amaranth writes an enum's members as attributes ``enum_value_<bits>`` into the Verilog, where a
-    wave viewer's tables can be made from them (:mod:`dxpu_sim.waves`); an FSM's states it does not.
+    wave viewer's tables can be made from them (:mod:`dxpu_sim.gtkwave`); an FSM's states it does
+    not.
     """
 
     def __init__(self, component):

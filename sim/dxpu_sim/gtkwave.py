@@ -1,0 +1,177 @@
+"""Save files that make GTKWave open a trace on what matters.
+
+How GTKWave 3.3 reads them, where its manual leaves it open:
+
+* Its zoom is the binary logarithm, negated, of the time units in 200 pixels.
+* A row is called what stands behind the last dot of its alias.
+* A name with a dot in a VCD file is an escaped one (``top.\\a.b[3:0]``); in an FST file it is not.
+* The value names of a table are shown for vectors only, so a single bit with names must become one.
+* Where the trace and the tables are is taken relative to the ``[savefile]`` that was written down,
+  if that stands before them; so the folder may be moved.
+* It takes 128 tables at most.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from .nets import Net, nets, parse
+
+__all__ = ["MAX_TABLES", "Group", "Row", "alias", "reference", "save_file", "unmatched"]
+
+#: Window and column of names and values, in pixels; both fit a small screen.
+WINDOW = (1280, 900)
+NAMES_PIXELS = 400
+#: What is left for waves when the tree of modules is folded, less a reserve for other fonts.
+WAVE_PIXELS = 780
+#: Pixels that the zoom is about.
+ZOOM_PIXELS = 200
+MAX_TABLES = 128
+
+
+class Row(NamedTuple):
+    """Signals to show, one below the other."""
+
+    #: Regular expression of whole paths (:attr:`~.nets.Net.path`).
+    pattern: str
+    #: What the row is called, if it is one; by default the path says it.
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows to show together."""
+
+    title: str
+    rows: tuple[Row, ...]
+    #: Shown folded.
+    closed: bool = False
+
+
+def reference(net: Net, trace: str | Path) -> str:
+    """Name of ``net`` in a save file for ``trace``, a VCD or FST file."""
+    name = net.signal.name
+    if "." in name and Path(trace).suffix == ".vcd":
+        name = "\\" + name
+    bits = f"[{net.signal.width - 1}:0]" if net.signal.width > 1 else ""
+    return ".".join((*net.scopes, name)) + bits
+
+
+def alias(net: Net) -> str:
+    """What the row of ``net`` is called: words without a dot."""
+    return re.sub(r"\.|__", " ", re.sub(r"__payload\b", "", net.path))
+
+
+def unmatched(groups: Sequence[Group], verilog: str) -> list[str]:
+    """Patterns of ``groups`` that no signal of ``verilog`` matches."""
+    paths = [net.path for net in nets(parse(verilog))]
+    return [row.pattern for group in groups for row in group.rows
+            if not any(map(re.compile(row.pattern).fullmatch, paths))]
+
+
+def save_file(path: str | Path, trace: str | Path, verilog: str, groups: Sequence[Group], *,
+              names: Mapping[str, type[Enum]] | None = None, marker_ps: int | None = None,
+              start_ps: int = 0, span_ps: int | None = None) -> int:
+    """Write GTKWave save file ``path`` for ``trace``, and the tables of value names beside it.
+
+    A signal with named values is shown with the names. Returns the number of signals shown.
+
+    Parameters
+    ----------
+    trace : path
+        Trace file, which must be in the folder of ``path`` or below; its suffix is its format.
+    verilog : str
+        Text that was simulated.
+    groups
+        What to show. A pattern that matches nothing is passed over (:func:`unmatched`).
+    names
+        Names of the values of signals that have none in the Verilog, by regular expression of
+        whole paths.
+    marker_ps, start_ps, span_ps : int
+        Where to put the marker, where to begin, and how much time to fit into the window.
+    """
+    from vcd.gtkw import GTKWSave
+    path, trace = Path(path).absolute(), Path(trace).absolute()
+    shown = _choose(groups, verilog, names or {})
+    tables = _Tables(path.parent / f"{path.stem}-enums")
+    with open(path, "w") as file:
+        save = GTKWSave(file)
+        save.dumpfile(str(trace))
+        save.savefile(str(path))
+        save.timestart(start_ps)
+        save.zoom_markers(-math.log2(max((span_ps or 1) * ZOOM_PIXELS / WAVE_PIXELS, 1)),
+                          -1 if marker_ps is None else marker_ps)
+        save.size(*WINDOW)
+        save.signals_width(NAMES_PIXELS)
+        save.sst_expanded(False)
+        save.treeopen("top")
+        for group, rows in shown:
+            with save.group(group.title, closed=group.closed):
+                for label, net in rows:
+                    _show(save, label, net, trace, tables)
+    return sum(len(rows) for _, rows in shown)
+
+
+def _choose(groups, verilog, names):
+    """Groups that show something, each with its rows: pairs of label and net. No two of all rows
+    are called the same, unless they show the same."""
+    everything = [(net.path, net) for net in nets(parse(verilog))]
+    labels, result = {}, []
+    for group in groups:
+        rows = {}
+        for pattern, label in group.rows:
+            fits = re.compile(pattern).fullmatch
+            for path, net in everything:
+                if fits(path) and path not in rows:
+                    text = label or alias(net)
+                    if labels.setdefault(text, path) != path:
+                        text = path.replace(".", "/")
+                    rows[path] = text, _named(path, net, names)
+        if rows:
+            result.append((group, list(rows.values())))
+    return result
+
+
+def _named(path, net, names):
+    for pattern, enum in names.items():
+        if not net.signal.values and re.fullmatch(pattern, path):
+            values = {member.value: member.name for member in enum}
+            return replace(net, signal=replace(net.signal, values=values))
+    return net
+
+
+def _show(save, label, net, trace, tables):
+    name, signal = reference(net, trace), net.signal
+    if not signal.values:
+        save.trace(name, alias=label, datafmt="hex" if signal.width > 1 else "bin")
+    elif signal.width > 1:
+        save.trace(name, alias=label, translate_filter_file=tables.file(signal))
+    else:
+        save.trace(f"#{{{label}}} {name}", datafmt="bin", translate_filter_file=tables.file(signal))
+
+
+class _Tables:
+    """Files with the names of values, one for all signals that have the same."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._folder.mkdir(exist_ok=True)
+        self._files = {}
+
+    def file(self, signal):
+        from vcd.gtkw import make_translation_filter
+        text = make_translation_filter(
+            sorted(signal.values.items()), datafmt="hex" if signal.width > 1 else "bin",
+            size=signal.width) + "\n"
+        if text not in self._files and len(self._files) < MAX_TABLES:
+            stem = re.sub(r"\W+", "_", "-".join(signal.values.values()))[:60]
+            taken = set(self._files.values())
+            path = next(path for n in range(MAX_TABLES)
+                        if (path := self._folder / f"{stem}{n or ''}.txt") not in taken)
+            path.write_text(text)
+            self._files[text] = path
+        return str(self._files[text]) if text in self._files else None
