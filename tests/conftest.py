@@ -1,5 +1,6 @@
 """Proofs and simulations leave their logs below build/, wherever pytest was started; long tests
-that passed with the same sources, seed and tools are not run again."""
+that passed with the same sources, seed and tools are not run again; the last line says what was not
+shown."""
 
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 # is how the Amaranth simulator ends; so import the one large module that pytest would import late.
 import hypothesis  # noqa: F401
 import pytest
+from skipped import NotShown
 
 from dxpu_sim.collection import collect_rarely
 from dxpu_sim.recall import Passed, remembering
@@ -24,6 +26,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(NotShown())
     if not config.option.again:
         memory = Memory(Passed(ROOT, [ROOT / name for name in (
             "hdl", "sim", "host", "boards", "tests/unit", "tests")]))

@@ -25,13 +25,15 @@ UNSHARE = ["unshare", "--map-root-user", "--net"]
 def missing():
     """What this machine does not permit; empty if it does all."""
     if not sys.platform.startswith("linux"):
-        return "AF_PACKET is of Linux"
+        return "network: AF_PACKET is of Linux"
     for program in ("unshare", "ip"):
         if shutil.which(program) is None:
-            return f"no program {program}"
+            return f"network: no program {program}"
     tried = subprocess.run([*UNSHARE, "ip", "link", "add", "type", "veth"], capture_output=True,
                            text=True)
-    return f"no veth in a network namespace: {tried.stderr.strip()}" if tried.returncode else ""
+    if tried.returncode:
+        return f"network: no veth in a network namespace: {tried.stderr.strip()}"
+    return ""
 
 
 def example():
@@ -133,7 +135,7 @@ def test_the_interface_must_be_up():
 
 def test_raw_frames_must_be_permitted():
     if missing() or os.getuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip(missing() or "needs root and setpriv to give up a capability")
+        pytest.skip(missing() or "network: no root and setpriv, to give up a capability")
     done = subprocess.run(
         ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", sys.executable, "-c",
          "from dxpu_sim.cli import main; import sys; sys.exit(main("

@@ -15,7 +15,7 @@ def run(folder, machine, names):
     try:
         get()
     except ImagesMissing as error:
-        pytest.skip(str(error))
+        pytest.skip(f"Linux: {error}")
     options = [word for name in names for word in ("--scenario", name)]
     file = folder / "report.json"
     status = cli.main(["linux", "--out", str(folder / "out"), "--json", str(file), *options])

@@ -23,7 +23,7 @@ MADE = Identity(0x12345678, True, Goal.AREA, 2**31 - 1)
 def tree(tmp_path, monkeypatch):
     """A source tree with one commit; git knows nothing of the user."""
     if shutil.which("git") is None:
-        pytest.skip("git is not installed")
+        pytest.skip("git: not installed")
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in (("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1"),
