@@ -15,7 +15,7 @@ from .options import add_seed, folder_to_write, given_seed, whole_number
 from .progress import Progress
 
 __all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "system_design",
-           "table"]
+           "table", "wave_span"]
 
 WIDTHS = (32, 64, 128, 256, 512)
 PORTS = 8
@@ -239,7 +239,7 @@ class _Demo:
         os.replace(source, target)
         files["wave"] = str(target)
         save = self.options.out / "wave.gtkw"
-        start, end = self._interesting(result)
+        start, end = wave_span(result)
         margin = (end - start) / 10
         shown = gtkwave.save_file(
             save, target, runner.verilog(self.design),
@@ -249,14 +249,14 @@ class _Demo:
         files["waves"] = str(save)
         return bool(shown and target.stat().st_size and "wave_to_ns" in result)
 
-    @staticmethod
-    def _interesting(result):
-        """Begin and end in ns of what the wave is opened on: the read that was taken apart, or, if
-        it never came to that, the end."""
-        if stages := result.get("stages"):
-            return stages[0]["start_ns"], stages[-1]["end_ns"]
-        end = result.get("wave_to_ns", 10_000)
-        return max(result.get("wave_from_ns", 0), end - 10_000), end
+
+def wave_span(result: dict) -> tuple[float, float]:
+    """Begin and end in ns of what the wave is opened on: the read that was taken apart; if it never
+    came to that, what was last."""
+    if stages := result.get("stages"):
+        return stages[0]["start_ns"], stages[-1]["end_ns"]
+    end = result.get("wave_to_ns", 10_000)
+    return max(result.get("wave_from_ns", 0), end - 10_000), end
 
 
 def _read_json(path):

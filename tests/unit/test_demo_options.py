@@ -100,3 +100,11 @@ def test_table():
 def test_table_of_a_run_that_failed_early():
     text = demo.table({"checks": {"tree": False}, "options": {"size": 1}})
     assert "tree" in text and "FAILED" in text
+
+
+def test_the_wave_opens_on_the_read_or_on_the_end():
+    read = [{"start_ns": 70, "end_ns": 80}, {"start_ns": 80, "end_ns": 95}]
+    assert demo.wave_span({"stages": read, "wave_from_ns": 0, "wave_to_ns": 9_000}) == (70, 95)
+    # It failed before: the last 10 us, as far as the wave has them.
+    assert demo.wave_span({"wave_from_ns": 5_000, "wave_to_ns": 60_000}) == (50_000, 60_000)
+    assert demo.wave_span({"wave_from_ns": 55_000, "wave_to_ns": 60_000}) == (55_000, 60_000)
