@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dxpu_sim.cli import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("hdl/dxpu", "sim/dxpu_sim", "boards/dxpu_boards", "host/dxpu_host")
 #: What pip says if it cannot ask the registry.
@@ -88,3 +90,23 @@ def test_the_installed_command_makes_a_factory_record(installed):
     assert made.returncode == 0, made.stdout + made.stderr
     shown = installed("dxpu", "factory", "one.bin")
     assert shown.returncode == 0 and "00:11:22:33:44:55" in shown.stdout, shown.stderr
+
+
+def test_help_of_every_command_needs_no_extra(installed):
+    code = ("import contextlib\n"
+            "from dxpu_sim import cli\n"
+            "for command in cli.COMMANDS:\n"
+            "    with contextlib.suppress(SystemExit):\n"
+            "        cli.main([command, '--help'])\n")
+    run = installed("python", "-c", code)
+    assert run.returncode == 0 and not run.stderr, run.stderr
+    for command in COMMANDS:
+        assert f"usage: dxpu {command} " in run.stdout, command
+
+
+def test_what_needs_an_extra_says_how_to_get_it(installed):
+    run = installed("dxpu", "demo")
+    assert run.returncode == 2 and run.stderr.count("\n") == 1
+    python = installed.folder.parent / "env/bin/python"
+    assert f"cocotb is missing: {python} -m pip install cocotb==" in run.stderr, run.stderr
+    assert not list(installed.folder.glob("build"))
