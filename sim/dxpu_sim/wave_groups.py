@@ -58,7 +58,9 @@ _TLP = ("cls", "fmt", "type", "length", "address", "target_id", "requester_id", 
         "last_be", "status", "byte_count", "lower_address")
 #: What the header of a frame says.
 _HEADER = ("type", "count", "src_node", "src_slot", "dst_node", "dst_slot", "path", "stream", "tag",
-           "seq", "ack", "crx", "credit.cls", "credit.header_limit", "credit.data_limit")
+           "seq", "ack", "crx")
+#: A credit extension.
+_CREDIT = (r"credit\.cls", r"credit\.header_limit", r"credit\.data_limit")
 
 
 def _stream(path: str, *fields: str) -> Iterator[Row]:
@@ -93,8 +95,7 @@ def _engine(proxy: str) -> list[Group]:
         Group(f"{proxy}: link, sending", (
             *_stream(rf"{e}\.link\.request", "row", "session", "consumes", "again"),
             *_stream(rf"{e}\.link\.route", "ok", "session", "dst_node", "dst_slot", "path", "tag",
-                     "seq", "ack", "crx", "credit\\.cls", "credit\\.header_limit",
-                     "credit\\.data_limit"),
+                     "seq", "ack", "crx", *_CREDIT),
             Row(rf"{e}\.link\.unacked"),
             Row(rf"{e}\.link\.routes\.\w+_state"), Row(rf"{e}\.retry\.\w+_state"),
         ), closed=True),
@@ -112,7 +113,7 @@ def _engine(proxy: str) -> list[Group]:
         ), closed=True),
         Group(f"{proxy}: depacketizer and link, receiving", (
             Row(rf"{e}\.rx\.(walker|judge)\.\w+_state"),
-            *_stream(rf"{e}\.link\.header", *_HEADER),
+            *_stream(rf"{e}\.link\.header", *_HEADER, *_CREDIT),
             *_stream(rf"{e}\.link\.verdict", "accept", "hold", "row"),
             Row(rf"{e}\.link\.arrivals\.\w+_state"),
             *_stream(rf"{e}\.link\.committed", "row", *_fields("header", ("type", "seq", "ack"))),

@@ -88,6 +88,8 @@ def look(save: Path, folder: Path, *, at: int | None = None, changes: int = 0) -
                  "VIEWER_AT": "" if at is None else str(at), "HOME": str(folder)})
     finally:
         unfolded.unlink()
+    if "Xvfb failed to start" in run.stderr:
+        pytest.skip("GTKWave: Xvfb does not start here")
     assert out.exists(), run.stdout + run.stderr
     return _parse(out.read_text())
 
