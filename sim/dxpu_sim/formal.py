@@ -11,8 +11,12 @@ from . import cache
 __all__ = ["ProofFailed", "prove"]
 
 
+#: Exit status of SymbiYosys for a violated property; it has others for errors and for time-outs.
+_VIOLATED = 2
+
+
 class ProofFailed(Exception):
-    """A property does not hold (or the solver gave up); the message holds the end of the log."""
+    """A property does not hold; the message holds the end of the log."""
 
 
 def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> None:
@@ -35,7 +39,9 @@ def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> No
     Raises
     ------
     ProofFailed
-        If the property is violated.
+        If the property is violated, or a ``Cover`` cannot be reached.
+    RuntimeError
+        If the tools failed, which proves nothing.
     """
     from amaranth.back import rtlil
     with warnings.catch_warnings():
@@ -71,4 +77,6 @@ def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> None:
         stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', os.defpath)}"})
     if result.returncode:
-        raise ProofFailed(result.stdout[-3000:])
+        # A mutant must not count as caught because a tool gave up.
+        verdict = result.returncode == _VIOLATED and "DONE (FAIL, rc=2)" in result.stdout
+        raise (ProofFailed if verdict else RuntimeError)(result.stdout[-3000:])

@@ -78,9 +78,10 @@ class HostBindings(wiring.Component):
             with m.If(mine & (self.committed.change == RowChange.BOUND)):
                 m.d.sync += bind[n].eq(1)
             with m.If(mine & (self.committed.change == RowChange.RELEASED)):
-                # A binding that no BIND was sent for needs no UNBIND.
-                m.d.sync += [self.open[n].eq(0), unbind[n].eq(self.open[n]), bind[n].eq(0),
-                             reset[n].eq(0)]
+                # A binding that no BIND was sent for needs no UNBIND, but that of the one before
+                # may still be due.
+                m.d.sync += [self.open[n].eq(0), unbind[n].eq(unbind[n] | self.open[n]),
+                             bind[n].eq(0), reset[n].eq(0)]
 
         control = self.control
         due, row = Signal(self._rows), Signal(range(self._rows))

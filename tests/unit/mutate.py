@@ -1,0 +1,28 @@
+"""Wrong versions of a component, made by a change of its source: what tests must find."""
+
+import inspect
+import sys
+import textwrap
+
+__all__ = ["mutant"]
+
+
+def mutant(component, *changes):
+    """The class ``component`` with parts of its source replaced.
+
+    Parameters
+    ----------
+    component : class
+        Defined in a module.
+    changes : pairs of strings
+        What stands there exactly once, so that a mutant does not outlive what it mutates, and what
+        stands there instead.
+    """
+    source = textwrap.dedent(inspect.getsource(component))
+    for old, new in changes:
+        if (count := source.count(old)) != 1:
+            raise ValueError(f"{old!r} must be in {component.__name__} once, not {count} times")
+        source = source.replace(old, new)
+    names = dict(vars(sys.modules[component.__module__]))
+    exec(compile(source, f"mutant of {component.__name__}", "exec"), names)
+    return names[component.__name__]
