@@ -52,7 +52,8 @@ class StallContract(wiring.Component):
 
         waited, heard, attended = Signal(6), Signal(6), Signal(6)
         with m.If(~waiting | moved | stuck):
-            m.d.sync += [waited.eq(0), heard.eq(0), attended.eq(0)]
+            # What it is told in the cycle in which it is found counts for the next time.
+            m.d.sync += [waited.eq(0), heard.eq(stuck & told), attended.eq(0)]
         with m.Else():
             m.d.sync += [waited.eq(waited + 1), heard.eq(heard + told),
                          attended.eq(Mux(told, attended + 1, 0))]
