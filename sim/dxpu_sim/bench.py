@@ -106,7 +106,7 @@ def _netlist(component):
     """Folder with the netlist of a component, as long as it is needed."""
     from dxpu_boards import ecp5
 
-    from .runner import to_verilog
+    from .hdl.conversion import to_verilog
     with tempfile.TemporaryDirectory() as folder:
         try:
             ecp5.synthesize(to_verilog(component, name="top"), Path(folder))

@@ -124,7 +124,7 @@ def run(arguments):
     target = file_to_write("--output", arguments.output)
     from dxpu.proxy.verilog import PlainPorts
 
-    from .runner import to_verilog
+    from .hdl.conversion import to_verilog
     print(f"Generating {name}: {arguments.role} proxy, {arguments.width} bit, "
           f"{arguments.slots} slots, {arguments.paths} paths", flush=True)
     progress = Progress()

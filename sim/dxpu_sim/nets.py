@@ -48,6 +48,8 @@ _ATTRIBUTE = re.compile(r'\s*\(\* enum_value_([01]+) = "(.*)" \*\)')
 _SIGNAL = re.compile(rf"\s*(?:(?:input|output|inout|wire|reg|signed)\s+)+(?:\[(\d+):0\]\s+)?{_NAME}"
                      r"\s*(?:=.*)?;")
 _INSTANCE = re.compile(rf"\s*{_NAME}\s+(?:#\(|{_NAME}\s*\()")
+#: What a module computes by; its arguments are no signals.
+_FUNCTION = re.compile(r"^  function .*?^  endfunction$", re.MULTILINE | re.DOTALL)
 _INSTANCE_END = re.compile(rf"\s*\)\s+{_NAME}\s*\(")
 _KEYWORDS = {"module", "assign", "always", "if", "else", "case", "casez", "begin", "end", "initial",
              "endmodule", "input", "output", "wire", "reg"}
@@ -57,7 +59,7 @@ def parse(verilog: str) -> dict[str, Module]:
     """Modules of Verilog as Yosys writes it, by name; nameless intermediate values are left out."""
     modules: dict[str, Module] = {}
     module, values, pending = Module(), {}, None
-    for line in verilog.splitlines():
+    for line in _FUNCTION.sub("", verilog).splitlines():
         if match := _MODULE.match(line):
             module = modules.setdefault(_name(match, 1), Module())
             values = {}

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import warnings
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -18,12 +17,13 @@ from pathlib import Path
 
 from . import cache, children, netlist, recall
 from .hdl import clock
+from .hdl.conversion import to_verilog
 from .hdl.memory_init import as_loops
 from .hdl.statenames import StateNames
 from .watchdog import NoProgress, Watchdog
 
 __all__ = ["Design", "SimulationFailed", "build", "fst_available", "lint", "said", "simulate",
-           "to_verilog", "verilog"]
+           "verilog"]
 
 #: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.waves`).
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
@@ -64,17 +64,6 @@ class Design:
             sources += [self.netlists, self.crowded, *netlist.sources()]
         return cache.digest(*sources, f"{f.__module__}.{f.__qualname__}",
                             sorted(self.kwargs.items()))
-
-
-def to_verilog(component, *, name: str) -> str:
-    """Verilog text of a component, top module ``name``. It does not depend on where the sources
-    are, so it names no lines of theirs."""
-    from amaranth.back import verilog as backend
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with children.leave_interrupts_to_us():
-            text = backend.convert(component, name=name, strip_internal_attrs=True)
-    return re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
 
 
 def verilog(design: Design) -> str:

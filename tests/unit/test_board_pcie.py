@@ -13,7 +13,7 @@ from dxpu.csr import RegisterCrossing, RegisterPort
 from dxpu_boards import crossings, ecp5
 from dxpu_boards.pcie import LINK_WIDTH, SETTLE, Upstream, clocks_of
 from dxpu_boards.registry import BOARDS
-from dxpu_sim.runner import to_verilog
+from dxpu_sim.hdl.conversion import to_verilog
 from dxpu_sim.testbench import access, seed
 
 VERSA = BOARDS["versa-ecp5-5g"]

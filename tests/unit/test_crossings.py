@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.cdc import AsyncQueue, EventCrossing
 from dxpu_boards import crossings, ecp5
-from dxpu_sim.runner import to_verilog
+from dxpu_sim.hdl.conversion import to_verilog
 
 
 class Two(wiring.Component):

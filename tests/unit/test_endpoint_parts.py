@@ -17,7 +17,7 @@ from dxpu.stream import WIDTHS, connect
 from dxpu.switch.config_map import FUNCTION_DWORDS
 from dxpu.widths import Narrow, Widen
 from dxpu_sim.golden.switch import GoldenFunction
-from dxpu_sim.runner import to_verilog
+from dxpu_sim.hdl.conversion import to_verilog
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, drive_packets, seed, simulate,
 )

@@ -199,7 +199,7 @@ def test_wrong_places_get_one_line(tmp_path, capsys):
 def test_a_file_that_cannot_be_written_is_left_alone(tmp_path, capsys, monkeypatch):
     target = tmp_path / "x.v"
     target.write_text("old")
-    monkeypatch.setattr("dxpu_sim.runner.to_verilog", lambda component, name: "new\n")
+    monkeypatch.setattr("dxpu_sim.hdl.conversion.to_verilog", lambda component, name: "new\n")
 
     def full(source, destination):
         raise OSError(28, "No space left on device")
