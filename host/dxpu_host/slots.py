@@ -116,7 +116,7 @@ class HostSlot:
 
     def came(self, event: TlpCame) -> None:
         """A TLP came."""
-        if malformed(event.tlp) is not Malformed.NONE:
+        if malformed(event.tlp, completer=True) is not Malformed.NONE:
             self.counters["malformed"] += 1
             event.done()
             return

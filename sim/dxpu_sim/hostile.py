@@ -7,9 +7,11 @@ Plain Python; what should become of them is for a golden model to say.
 import random
 from dataclasses import dataclass, field
 
-from dxpu.tlp.types import Fmt, Type
+from dxpu.tlp.types import Fmt, Malformed, Type
 
-from .golden.tlp import ATOMIC, COMPLETION, KINDS, MEMORY, Tlp, is_message, random_tlp
+from .golden.tlp import (
+    ATOMIC, COMPLETION, KINDS, MEMORY, Tlp, classify, is_message, malformed, random_tlp,
+)
 
 __all__ = ["Aim", "Hostile", "HostileSource"]
 
@@ -69,14 +71,23 @@ class HostileSource:
                  discards: float = 0.03):
         self.rng = rng
         self.aim = aim
-        self._discards = discards
+        self._discards, self._writes = discards, writes
         self._kinds = tuple(k for k in KINDS if writes or not k.startswith("CfgWr"))
 
     def draw(self) -> Hostile:
         """The next one."""
         kind, = self.rng.choices(list(self.KINDS), list(self.KINDS.values()))
         raw = getattr(self, f"_{kind}")()
+        while not self._writes and self._is_config_write(raw):  # what was broken became one
+            raw = getattr(self, f"_{kind}")()
         return Hostile(raw, self.rng.random() < self._discards, kind)
+
+    @staticmethod
+    def _is_config_write(raw: bytes) -> bool:
+        if malformed(raw) is not Malformed.NONE:
+            return False
+        info = classify(raw)
+        return bool(info.is_config and info.is_write)
 
     # Aiming
 
@@ -144,10 +155,12 @@ class HostileSource:
             0, tlp.length + 1, max(tlp.length - 1, 0), self.rng.getrandbits(10)])}).pack()
 
     def _prefixes(self) -> bytes:
+        """Up to nine of them; of half of the TLPs all are end-to-end ones."""
         tlp = self._one(max_payload=4)
-        tlp.prefixes = tuple(bytes([Fmt.PREFIX << 5 | self.rng.choice([
-            self.rng.getrandbits(5), 16 | self.rng.getrandbits(4)])]) + self.rng.randbytes(3)
-            for _ in range(self.rng.randint(1, 9)))
+        local = self.rng.random() < 0.5
+        tlp.prefixes = tuple(
+            bytes([Fmt.PREFIX << 5 | self.rng.getrandbits(5) | (0 if local else 16)])
+            + self.rng.randbytes(3) for _ in range(self.rng.randint(1, 9)))
         return tlp.pack()
 
     def _crossing(self) -> bytes:

@@ -10,11 +10,11 @@ import cocotb
 from cocotb.queue import Queue
 from cocotb.triggers import Event, Timer, with_timeout
 
-from dxpu.tlp.types import CompletionStatus, Routing, TlpClass, Type
+from dxpu.tlp.types import CompletionStatus, Malformed, Routing, TlpClass, Type
 
 from .checkers import CheckFailed
 from .golden.switch import UP
-from .golden.tlp import KINDS, Tlp, classify, complete
+from .golden.tlp import KINDS, Tlp, classify, complete, malformed
 from .golden.tracker import split
 from .hostile import Hostile
 
@@ -200,7 +200,9 @@ class Traffic:
         """What a device, or a root complex, says to a request."""
         me = 0 if side == UP else self.oracle.switch.down[side].buses()[0] << 8
         refused = request.tag != CANARY_TAG and self.rng.random() < 0.3
-        if refused or request.length > 64:
+        # Of an AtomicOp that no completer takes nobody would hear any more: its slot would be lost.
+        irregular = malformed(request.pack(), completer=True) is Malformed.ATOMIC
+        if refused or irregular or request.length > 64:
             return [complete(request, CompletionStatus.UR, me)]
         if request.kind.startswith("MRd"):
             # A part with more than its port takes is dropped, and the request stays open.

@@ -142,6 +142,11 @@ def test_errors_by_hand():
         (None, poison(completion(0x0008, payload=bytes(4))), 1, 12, COR),
         (None, message(0x7E, 4, 0x300), 1, 20, NONFATAL),
         (None, message(0x7F, 4, 0x300), 1, None, None),
+        # OBFF and PTM, which are not implemented, whatever their traffic class (2.2.8.9, 2.2.8.10).
+        *((down and bytes.fromhex(down), up and bytes.fromhex(up), int(not down), 20, NONFATAL)
+          for raw in ("34100000 03000012" + "00" * 8, "34100000 03000052" + "00" * 8,
+                      "74100001 03000053" + "00" * 12, "34000000 03000012" + "00" * 8)
+          for down, up in ((raw, None), (None, raw))),
     )
 
     async def main(ctx):
@@ -255,14 +260,12 @@ def test_the_log_has_the_header(width):
 
     async def main(ctx):
         await start(bench, ctx)
-        for prefixes in (0, 5):
+        for prefixes in (0, 4):
             payload = bytes(range(1, 253))
             fmt, type = KINDS["MWr64"]
             raw = poison(Tlp(fmt, type, length=63, requester_id=8, first_be=15, last_be=15,
                              address=WINDOW + 0x100, payload=payload).pack())
-            # Four end-to-end prefixes and a local one before them are the most.
-            raw = b"".join(bytes([0x90 if n or prefixes < 5 else 0x80, n, n, n])
-                           for n in range(prefixes)) + raw
+            raw = b"".join(bytes([0x90, n, n, n]) for n in range(prefixes)) + raw
             await bench.step(ctx, [raw])
             log = [bench.values[0, LOG + n].to_bytes(4, "big") for n in range(4)]
             assert b"".join(log) == raw[4 * prefixes:4 * prefixes + 16]

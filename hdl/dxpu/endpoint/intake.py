@@ -25,8 +25,9 @@ class Intake(wiring.Component):
     the one before it was answered: so it never stands in the way of others, and whoever answers
     need not queue.
 
-    Malformed is also a TLP with a prefix, as none are supported, and one of another class than the
-    stream it came on. A dword per cycle.
+    It is a completer, so AtomicOps have the size and alignment of an operand. Malformed is also a
+    TLP with a prefix, as none are supported, and one of another class than the stream it came on.
+    A dword per cycle.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class Intake(wiring.Component):
         m = Module()
         reset = ResetInserter(self.down)
         m.submodules.narrow = reset(narrow := Narrow(self._width))
-        m.submodules.parser = reset(parser := Parser(32))
+        m.submodules.parser = reset(parser := Parser(32, completer=True))
         m.submodules.judge = reset(judge := _Judge())
         m.submodules.queue = reset(queue := PacketQueue(32, depth=self._depth))
 

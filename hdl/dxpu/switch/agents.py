@@ -167,8 +167,8 @@ class Broadcaster(wiring.Component):
         A whole message is waiting to be sent.
     """
 
-    #: Dwords of the largest message: 5 prefixes, header, Max_Payload_Size of 512 bytes, digest.
-    LIMIT = 5 + 4 + 128 + 1
+    #: Dwords of the largest message: 4 prefixes, header, Max_Payload_Size of 512 bytes, digest.
+    LIMIT = 4 + 4 + 128 + 1
 
     def __init__(self, width, ports):
         self._width = check_width(width)

@@ -61,9 +61,7 @@ class Splitter(wiring.Component):
             self.info.p.port.eq(i.p.meta.port if slotted else 0),
             self.info.p.life.eq(i.p.meta.life if slotted else 0),
             self.info.p.due.eq(i.p.meta.due if slotted else 0),
-            # A local prefix can only be the first one; bit 4 of its type tells.
-            self.info.p.end_prefix.eq((info.prefix_dwords > 1)
-                                      | (info.prefix_dwords == 1) & i.p.data[4]),
+            self.info.p.end_prefix.eq(info.prefix_dwords.any()),
             self.beats.payload.eq(aside.o.payload),
             self.beats.valid.eq(aside.o.valid),
             aside.o.ready.eq(self.beats.ready),
@@ -112,7 +110,7 @@ class Forwarder(wiring.Component):
         lanes = self._width // 32
 
         # The header starts behind the prefixes; bit 0 of its byte 0 tells type 1 from type 0.
-        end = 8 // lanes + 1  # behind the last beat that may hold a header dword
+        end = 7 // lanes + 1  # behind the last beat that may hold a header dword
         beat = Signal(range(end + 1))
         edited = Signal.like(i.p.data)
         m.d.comb += edited.eq(i.p.data)

@@ -1,7 +1,8 @@
 """The rules that a header alone can break.
 
 Ref: PCIe Base 5.0, 2.2.2 (payload), 2.2.5 (byte enables), 2.2.7 (memory, I/O, configuration
-and AtomicOp requests), 2.2.8 (messages), 2.2.10 (prefixes), 2.3 (malformed TLPs).
+and AtomicOp requests), 2.2.8 (messages), 2.2.10 (prefixes), 2.3 (malformed TLPs);
+docs/tlp-checks.md (who checks what)
 """
 
 from amaranth import *
@@ -9,20 +10,32 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .header import Kind, RawHeader
-from .types import NO_LIMIT, Fmt, HeaderCommon, Malformed, MessageCode, RequestHeader1, swap_bytes
+from .types import (
+    MAX_NP_DWORDS, NO_LIMIT, AddressType, Fmt, HeaderCommon, Malformed, MessageCode,
+    RequestHeader1, swap_bytes,
+)
 
 __all__ = ["HeaderCheck"]
 
 #: Messages that must have traffic class 0, and whose receivers must check it.
-TC0_MESSAGES = tuple(code.value for code in MessageCode if code.name not in (
-    "INVALIDATE_REQUEST", "INVALIDATE_COMPLETION", "PAGE_REQUEST", "PAGE_RESPONSE",
-    "VENDOR_DEFINED_0", "VENDOR_DEFINED_1") and not code.name.startswith("IGNORED"))
+TC0_MESSAGES = tuple(
+    code.value for code in MessageCode
+    if code in (MessageCode.UNLOCK, MessageCode.PM_ACTIVE_STATE_NAK, MessageCode.PM_PME,
+                MessageCode.PME_TURN_OFF, MessageCode.PME_TO_ACK, MessageCode.SET_SLOT_POWER_LIMIT)
+    or code.name.startswith(("ASSERT_INT", "DEASSERT_INT", "ERR_")))
 
 
 class HeaderCheck(wiring.Component):
     """Finds the size of a TLP and whether its header is malformed.
 
-    Latency one cycle, one header per cycle; it can not be held back.
+    Reserved bits are not looked at (2.3). Latency one cycle, one header per cycle; it can not be
+    held back.
+
+    Parameters
+    ----------
+    completer : bool
+        For one that is to complete requests: operand size and alignment of AtomicOps are checked.
+        A switch port checks instead the traffic class of LTR messages, which no GPU gets.
 
     Members
     -------
@@ -42,6 +55,13 @@ class HeaderCheck(wiring.Component):
     valid: Out(1)
     header: Out(RawHeader)
 
+    def __init__(self, *, completer=False):
+        if not isinstance(completer, bool):
+            raise TypeError(f"completer must be a bool, not {completer!r}")
+        self._completer = completer
+        self._tc0 = TC0_MESSAGES if completer else (*TC0_MESSAGES, MessageCode.LTR.value)
+        super().__init__()
+
     def elaborate(self, platform):
         m = Module()
         common = HeaderCommon(self.words[0])
@@ -52,8 +72,12 @@ class HeaderCheck(wiring.Component):
         low = swap_bytes(self.words[2])
         m.d.comb += address.eq(Mux(common.fmt[0], Cat(swap_bytes(self.words[3]), low), low))
 
-        fixed = ((length != 1) | common.tc.any() | common.attr_low.any() | common.attr_high
-                 | common.at.any())
+        # Attr[2], TH and LN are reserved in them.
+        fixed = (length != 1) | common.tc.any() | common.attr_low.any() | common.at.any()
+        # An AtomicOp that is aligned crosses nothing, whatever Length says of its operands, and the
+        # low bits of a translation request are no address within a page (10.2.2).
+        accesses = kind.is_memory & ~kind.is_atomic & (
+            common.fmt[1] | (common.at != AddressType.TRANSLATION_REQUEST))
         found = {
             Malformed.TRUNCATED: self.truncated,
             Malformed.PREFIX: self.bad_prefix | (common.fmt == Fmt.PREFIX),
@@ -62,7 +86,7 @@ class HeaderCheck(wiring.Component):
             Malformed.ATOMIC: kind.is_atomic & ~self._operand_legal(kind, length, address),
             Malformed.BYTE_ENABLE: self._byte_enables_bad(m, kind, common, request, length,
                                                           address),
-            Malformed.BOUNDARY: kind.is_memory & self._crosses(m, length, address),
+            Malformed.BOUNDARY: accesses & self._crosses(m, length, address),
             Malformed.TRAFFIC_CLASS: self._traffic_class_bad(kind, common, request),
             Malformed.PAYLOAD: common.fmt[1] & self._exceeds(m, length),
         }
@@ -81,9 +105,12 @@ class HeaderCheck(wiring.Component):
                 m.d.comb += self.header.cause.eq(cause)
         return m
 
-    @staticmethod
-    def _operand_legal(kind, length, address):
-        """2.2.7.1: operands of 4 or 8 bytes, for CAS two of 4, 8 or 16; naturally aligned."""
+    def _operand_legal(self, kind, length, address):
+        """2.2.7.1: operands of 4 or 8 bytes, for CAS two of 4, 8 or 16; naturally aligned. At a
+        port as much data as the queues and credits of non-posted requests are for.
+        """
+        if not self._completer:
+            return length.any() & (length <= MAX_NP_DWORDS)
         size_4 = Mux(kind.is_cas, length == 2, length == 1)
         size_8 = Mux(kind.is_cas, length == 4, length == 2)
         size_16 = kind.is_cas & (length == 8)
@@ -120,7 +147,6 @@ class HeaderCheck(wiring.Component):
         return Array(most[5 + code:].any() for code in range(NO_LIMIT))[self.payload_limit] & (
             self.payload_limit < NO_LIMIT)
 
-    @staticmethod
-    def _traffic_class_bad(kind, common, request):
+    def _traffic_class_bad(self, kind, common, request):
         code = Cat(request.first_be, request.last_be)
-        return kind.is_message & common.tc.any() & code.matches(*TC0_MESSAGES)
+        return kind.is_message & common.tc.any() & code.matches(*self._tc0)

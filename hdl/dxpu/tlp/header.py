@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..stream import PacketLayout
 from .types import (
-    MAX_END_END_PREFIXES, MAX_PREFIXES, CompletionHeader1, CompletionHeader2, ConfigHeader2, Fmt,
+    MAX_END_END_PREFIXES, CompletionHeader1, CompletionHeader2, ConfigHeader2, Fmt,
     HeaderCommon, Malformed, MessageHeader1, RequestHeader1, Routing, TlpClass, TlpInfo, Type,
     swap_bytes,
 )
@@ -56,13 +56,13 @@ class HeaderCapture(wiring.Component):
     words : 4 dwords
         In lane order; valid with ``strobe``, as is what follows.
     prefixes : 3
-        Prefix dwords before the header, 0 to 5.
+        Prefix dwords before the header, 0 to 4; a fifth one is taken for the header.
     payload_limit : 3
         ``max_payload`` of this packet.
     truncated : 1
         The packet ended within its prefixes or header.
     bad_prefix : 1
-        A local prefix after another prefix, or too many end-to-end ones.
+        One of them is a local prefix.
     """
 
     def __init__(self, width):
@@ -87,8 +87,7 @@ class HeaderCapture(wiring.Component):
         # State after the beats so far. `first` overrules it, so nothing needs to be cleared.
         have = Signal(4)        # header dwords captured: a thermometer
         count = Signal(3)       # prefix dwords
-        end_end = Signal()      # the first prefix is an end-to-end one
-        misplaced = Signal()    # a local prefix follows another prefix
+        local = Signal()        # one of them is a local prefix
         had = Signal.like(have)
         counted = Signal.like(count)
         m.d.comb += [
@@ -96,8 +95,8 @@ class HeaderCapture(wiring.Component):
             counted.eq(Mux(beat.first, 0, count)),
         ]
 
-        # Lanes in which the header may start: behind an unbroken row of prefixes, at most five.
-        reach = min(lanes, MAX_PREFIXES + 1)
+        # Lanes in which the header may start: behind an unbroken row of prefixes, at most four.
+        reach = min(lanes, MAX_END_END_PREFIXES + 1)
         valid = Signal(lanes)
         is_prefix = Signal(reach)
         leads = Signal(reach)   # all lanes below hold prefixes
@@ -111,8 +110,8 @@ class HeaderCapture(wiring.Component):
                 m.d.comb += leads[n].eq(taken[n - 1])
             # Wide beats hold the start, or the end of the packet, whatever came before.
             m.d.comb += [
-                exhausted[n].eq(n == MAX_PREFIXES if lanes > MAX_PREFIXES
-                                else counted == MAX_PREFIXES - n),
+                exhausted[n].eq(n == MAX_END_END_PREFIXES if lanes > MAX_END_END_PREFIXES
+                                else counted == MAX_END_END_PREFIXES - n),
                 is_prefix[n].eq((words[n].fmt == Fmt.PREFIX) & ~exhausted[n]),
                 starts[n].eq(leads[n] & valid[n] & ~is_prefix[n]),
                 taken[n].eq(is_prefix[:n + 1].all() & ~had[0] & valid[n]),
@@ -134,23 +133,19 @@ class HeaderCapture(wiring.Component):
             with m.If(self.take):
                 m.d.sync += have[n].eq(had[n] | captured)
 
-        late = Signal(reach)
-        m.d.comb += [late[n].eq(taken[n] & ~words[n].type[4] & ((counted != 0) | (n > 0)))
-                     for n in range(reach)]
+        # Bit 4 of the type of a prefix: end-to-end.
+        here = Signal(reach)
+        m.d.comb += [here[n].eq(taken[n] & ~words[n].type[4]) for n in range(reach)]
         with m.If(self.take):
             m.d.sync += [
                 count.eq(counted + _ones(taken)),
-                misplaced.eq((misplaced & ~beat.first) | late.any()),
+                local.eq((local & ~beat.first) | here.any()),
             ]
             with m.If(beat.first):
-                m.d.sync += [end_end.eq(words[0].type[4]),
-                             self.payload_limit.eq(self.max_payload)]
+                m.d.sync += self.payload_limit.eq(self.max_payload)
 
         self._finish(m, have)
-        m.d.comb += [
-            self.prefixes.eq(count),
-            self.bad_prefix.eq(misplaced | (end_end & (count > MAX_END_END_PREFIXES))),
-        ]
+        m.d.comb += [self.prefixes.eq(count), self.bad_prefix.eq(local)]
         return m
 
     def _finish(self, m, have):

@@ -13,7 +13,7 @@ from .types import NO_LIMIT, Malformed, TlpClass, TlpInfo
 __all__ = ["Ingress", "Parser"]
 
 #: Beats and headers held while a header is collected and checked. The header of a TLP with all
-#: prefixes ends in its 9th dword, and is known three cycles later: 16 covers the narrowest stream,
+#: prefixes ends in its 8th dword, and is known three cycles later: 16 covers the narrowest stream,
 #: and is what one distributed memory cell holds.
 DEPTH = 16
 
@@ -30,12 +30,16 @@ class Parser(wiring.Component):
     Latency four cycles from the beat that completes the header (or the packet) to the first beat on
     ``o``; throughput one beat per cycle at every width, also for packets of one beat.
 
-    A TLP may carry one local prefix, of any type, and four end-to-end prefixes.
+    A TLP may carry four end-to-end prefixes of any type, and no local one. What is a rule for
+    whom stands in docs/tlp-checks.md.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
+    completer : bool
+        For a device that completes requests, not for a port of a switch; as of
+        :class:`~dxpu.tlp.check.HeaderCheck`.
 
     Members
     -------
@@ -53,8 +57,9 @@ class Parser(wiring.Component):
         fourth in a header of three.
     """
 
-    def __init__(self, width):
+    def __init__(self, width, *, completer=False):
         self._layout = PacketLayout(width)
+        self._check = HeaderCheck(completer=completer)
         super().__init__({
             "i": In(PacketSignature(width)),
             "max_payload": In(3, init=NO_LIMIT),
@@ -68,7 +73,7 @@ class Parser(wiring.Component):
         m = Module()
         width = self._layout.width
         m.submodules.capture = capture = HeaderCapture(width)
-        m.submodules.check = check = HeaderCheck()
+        m.submodules.check = check = self._check
         m.submodules.join = join = _Join(width)
         m.submodules.beats = beats = fifo.SyncFIFO(width=self._layout.size, depth=DEPTH)
         # Never full: each header is of a packet with a beat in `beats`, or of the one coming in.

@@ -15,15 +15,15 @@ from amaranth.lib import data, enum
 
 __all__ = ["AddressType", "CompletionHeader1", "CompletionHeader2", "CompletionRequest",
            "CompletionStatus", "ConfigHeader2", "Fmt", "HeaderCommon", "MAX_END_END_PREFIXES",
-           "MAX_LOCAL_PREFIXES", "MAX_PREFIXES", "Malformed", "MessageCode", "MessageHeader1",
-           "NO_LIMIT", "PrefixType", "RequestHeader1", "Routing", "TlpClass", "TlpInfo", "Type",
-           "swap_bytes"]
+           "MAX_NP_DWORDS", "Malformed", "MessageCode", "MessageHeader1", "NO_LIMIT", "PrefixType",
+           "RequestHeader1", "Routing", "TlpClass", "TlpInfo", "Type", "swap_bytes"]
 
-#: Prefixes that the parser takes: at most one local one, then at most four end-to-end ones
-#: (PCIe Base 5.0, 2.2.10).
-MAX_LOCAL_PREFIXES = 1
+#: End-to-end prefixes of a TLP (PCIe Base 5.0, 2.2.10.2). Local prefixes cross no port: of those
+#: that 2.2.10.1 defines none is supported.
 MAX_END_END_PREFIXES = 4
-MAX_PREFIXES = MAX_LOCAL_PREFIXES + MAX_END_END_PREFIXES
+
+#: Dwords of data of the largest non-posted TLP, a CAS of 16 bytes (PCIe Base 5.0, 2.2.7.1, 2.6.1).
+MAX_NP_DWORDS = 8
 
 
 class TlpClass(enum.Enum, shape=unsigned(2)):
@@ -164,13 +164,14 @@ NO_LIMIT = 5
 class Malformed(enum.IntEnum, shape=unsigned(4)):
     """Why a TLP is malformed. Of several causes the first in this order is reported.
 
-    ``TRUNCATED``: ends within its prefixes or header. ``PREFIX``: too many prefixes, or a local one
-    after another prefix. ``FORMAT``: reserved Fmt or Type. ``FIXED``: I/O or configuration request
-    with a length other than 1 dword, or a traffic class, attribute or address type other than 0.
-    ``ATOMIC``: operand size or alignment. ``BYTE_ENABLE``: PCIe Base 5.0, 2.2.5. ``BOUNDARY``:
-    memory request across a multiple of 4 KiB. ``TRAFFIC_CLASS``: message that must have traffic
-    class 0. ``PAYLOAD``: more data than the Max_Payload_Size of the port that it came to.
-    ``LENGTH``: size differs from what prefixes, Fmt, Length and TD say.
+    ``TRUNCATED``: ends within its prefixes or header. ``PREFIX``: a local prefix, or more than four
+    end-to-end ones. ``FORMAT``: reserved Fmt or Type. ``FIXED``: I/O or configuration request with
+    a length other than 1 dword, or a traffic class, Attr[1:0] or address type other than 0.
+    ``ATOMIC``: AtomicOp with more data than any has; for a completer operand size or alignment.
+    ``BYTE_ENABLE``: PCIe Base 5.0, 2.2.5. ``BOUNDARY``: memory request across a multiple of 4 KiB.
+    ``TRAFFIC_CLASS``: message that must have traffic class 0. ``PAYLOAD``: more data than the
+    Max_Payload_Size of the port that it came to. ``LENGTH``: size differs from what prefixes, Fmt,
+    Length and TD say. Which port checks what: docs/tlp-checks.md.
     """
 
     NONE = 0
@@ -268,7 +269,7 @@ class TlpInfo(data.Struct):
     routing: Routing
     fmt: 3
     type: 5
-    prefix_dwords: 3     #: 0 to 5
+    prefix_dwords: 3     #: 0 to 4, all end-to-end
     header_dwords: 3     #: 3 or 4
     payload_dwords: 11   #: 0 to 1024
     digest: 1            #: TD: one more dword at the end

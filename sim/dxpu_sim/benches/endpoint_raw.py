@@ -79,7 +79,7 @@ class Host:
     def _receive(self, record):
         tlp = Tlp.unpack(record.raw)
         info = classify(record.raw)
-        assert malformed(record.raw, self.max_payload) == Malformed.NONE, tlp
+        assert malformed(record.raw, self.max_payload, completer=True) == Malformed.NONE, tlp
         assert info.cls.value == record.cls and not tlp.ep and not tlp.at, tlp
         assert info.cls is TlpClass.CPL or not tlp.tc and not tlp.attr, tlp
         if info.cls is TlpClass.CPL:
@@ -495,7 +495,7 @@ async def hostile_traffic(dut):
             hostile = source.draw()
             if len(hostile.raw) > 2048:  # the queues of the bench would not let it pass
                 continue
-            fault = malformed(hostile.raw, host.max_payload) != Malformed.NONE
+            fault = malformed(hostile.raw, host.max_payload, completer=True) != Malformed.NONE
             info = None if fault else classify(hostile.raw)
             if not fault and not info.prefix_dwords and info.cls is TlpClass.NP:
                 tlp = Tlp.unpack(hostile.raw)

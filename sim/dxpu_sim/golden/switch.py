@@ -26,8 +26,8 @@ Code = Any
 #: Where a TLP leaves: upstream; slots are 0 and up.
 UP = -1
 
-#: Largest broadcast message that is repeated: 5 prefixes, header, 512 bytes, digest, in dwords.
-BROADCAST_LIMIT = 138
+#: Largest broadcast message that is repeated: 4 prefixes, header, 512 bytes, digest, in dwords.
+BROADCAST_LIMIT = 4 + 4 + 128 + 1
 
 #: Local messages without effect: Ignored Messages and Vendor_Defined Type 1 (2.2.8.6, 2.2.8.7).
 IGNORED = (0x40, 0x41, 0x43, 0x44, 0x45, 0x47, 0x48, 0x7F)
@@ -202,12 +202,11 @@ class GoldenFunction:
         """Whether memory and I/O requests pass from the secondary side (7.5.1.1.3)."""
         return self.in_d0() and self.get("Command", "Bus Master Enable") == 1
 
-    def blocks(self, raw: bytes, info: Info) -> str | None:
+    def blocks(self, info: Info) -> str | None:
         """AtomicOp Egress Blocking (6.15.3) and End-End TLP Prefix Blocking (2.2.10.2)."""
         if info.is_atomic and self.get("Device Control 2", "AtomicOp Egress Blocking"):
             return ATOMIC_BLOCKED
-        end_end = any(raw[4 * n] & 0x10 for n in range(info.prefix_dwords))
-        if end_end and self.get("Device Control 2", "End-End TLP Prefix Blocking"):
+        if info.prefix_dwords and self.get("Device Control 2", "End-End TLP Prefix Blocking"):
             return PREFIX_BLOCKED
         return None
 
@@ -496,7 +495,7 @@ class GoldenSwitch:
             # No error of anyone; containment says what the status is (2.9.1, 2.9.3).
             raise _Refused(port, None, aborts=f.in_dpc() and not f.get(
                 "DPC Control", "DPC Completion Control"))
-        if (error := f.blocks(raw, info)) is not None:
+        if (error := f.blocks(info)) is not None:
             raise _Refused(port, error)
         if self.places.held(port):
             answer = self.places.takes(port, raw)
@@ -740,6 +739,6 @@ class GoldenSwitch:
         """Through the upstream port."""
         if (info.is_memory or info.is_io) and not self.up.masters():
             raise _Refused(UP)
-        if (error := self.up.blocks(raw, info)) is not None:
+        if (error := self.up.blocks(info)) is not None:
             raise _Refused(UP, error)
         return [(UP, raw)]

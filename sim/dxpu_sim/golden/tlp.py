@@ -39,11 +39,15 @@ KINDS: dict[str, tuple[int, int]] = {
 }
 
 #: Messages that must have traffic class 0, and whose receivers must check it: locked transactions,
-#: LTR, OBFF, power management, INTx, errors, slot power limit, PTM (2.2.8.1 to 2.2.8.10).
+#: power management, INTx, errors, slot power limit (2.2.8.1 to 2.2.8.5). LTR too (2.2.8.8), by
+#: those who implement it. Of OBFF and PTM the same is said (2.2.8.9, 2.2.8.10); nobody has them.
 TC0_MESSAGES = frozenset({
-    0x00, 0x10, 0x12, 0x14, 0x18, 0x19, 0x1B, *range(0x20, 0x28), 0x30, 0x31, 0x33, 0x50, 0x52,
-    0x53,
+    0x00, 0x14, 0x18, 0x19, 0x1B, *range(0x20, 0x28), 0x30, 0x31, 0x33, 0x50,
 })
+LTR = 0x10
+
+#: End-to-end prefixes of a TLP (2.2.10.2), and dwords of data of a non-posted one: 16 bytes twice.
+MAX_PREFIXES, MAX_NP_DWORDS = 4, 8
 
 
 MESSAGE_CODES = sorted(code for name, code in vars(MessageCode).items() if name.isupper())
@@ -236,9 +240,9 @@ def _u16(raw: bytes, offset: int) -> int:
 
 
 def _prefixes(raw: bytes) -> int:
-    """Leading prefix dwords, no more than five: what follows is then taken for the header."""
+    """Leading prefix dwords, no more than four: what follows is then taken for the header."""
     n = 0
-    while n < 5 and 4 * n < len(raw) and raw[4 * n] >> 5 == Fmt.PREFIX:
+    while n < MAX_PREFIXES and 4 * n < len(raw) and raw[4 * n] >> 5 == Fmt.PREFIX:
         n += 1
     return n
 
@@ -304,45 +308,56 @@ def classify(raw: bytes) -> Info:
     return info
 
 
-def malformed(raw: bytes, max_payload: int = 4096) -> Code:
+def malformed(raw: bytes, max_payload: int = 4096, *, completer: bool = False) -> Code:
     """Which rule of 2.2 and 2.3 a TLP breaks; of several the first in order of the codes.
 
-    ``max_payload``: bytes of data that the port takes, its Max_Payload_Size.
+    ``max_payload``: bytes of data that the port takes, its Max_Payload_Size. ``completer``: for one
+    that is to complete the request, and no switch.
     """
     prefixes = _prefixes(raw)
     body = raw[4 * prefixes:]
     if not body or len(body) < 4 * _header_dwords(body):
         return Malformed.TRUNCATED
     end_to_end = [raw[4 * n] >> 4 & 1 for n in range(prefixes)]
-    if (body[0] >> 5 == Fmt.PREFIX or not all(end_to_end[1:])
-            or sum(end_to_end) > 4):
-        return Malformed.PREFIX
+    if body[0] >> 5 == Fmt.PREFIX or not all(end_to_end):
+        return Malformed.PREFIX  # no local prefix is supported (2.2.10.1)
     fmt, type = body[0] >> 5, body[0] & 31
     if not defined(fmt, type):
         return Malformed.FORMAT
     info = classify(raw)
-    if type in (Type.IO, *CONFIG) and (info.length != 1 or info.tc or info.attr or info.at):
+    # Attr[2] is reserved in them.
+    if type in (Type.IO, *CONFIG) and (info.length != 1 or info.tc or info.attr & 3 or info.at):
         return Malformed.FIXED
     length = info.length or 1024
-    if type in ATOMIC:
-        operand = length // 2 if type == Type.CAS else length
-        sizes = (2, 4, 8) if type == Type.CAS else (1, 2)
-        assert info.address is not None
-        if length not in sizes or info.address % (4 * operand):
-            return Malformed.ATOMIC
+    if type in ATOMIC and not _operands_legal(info, length, completer):
+        return Malformed.ATOMIC
     if info.first_be is not None and not _byte_enables_legal(info, length):
         return Malformed.BYTE_ENABLE
-    if info.is_memory:
+    # Neither counts the Length of a CAS the bytes that it accesses, nor has a translation request
+    # an address within a page. An AtomicOp that is aligned does not cross.
+    translation = info.at == 1 and not fmt & 2
+    if type in MEMORY and not translation:
         assert info.address is not None
         if info.address % 4096 + 4 * length > 4096:
             return Malformed.BOUNDARY
-    if info.message_code in TC0_MESSAGES and info.tc:
+    if info.tc and (info.message_code in TC0_MESSAGES
+                    or info.message_code == LTR and not completer):
         return Malformed.TRAFFIC_CLASS
     if 4 * info.payload_dwords > max_payload:
         return Malformed.PAYLOAD
     if len(raw) != 4 * info.dwords:
         return Malformed.LENGTH
     return Malformed.NONE
+
+
+def _operands_legal(info: Info, length: int, completer: bool) -> bool:
+    """2.2.7.1: size and natural alignment, by completers; at a port only the size of queues."""
+    if not completer:
+        return length <= MAX_NP_DWORDS
+    cas = info.type == Type.CAS
+    assert info.address is not None
+    return (length in ((2, 4, 8) if cas else (1, 2))
+            and info.address % (2 * length if cas else 4 * length) == 0)
 
 
 def _byte_enables_legal(info: Info, length: int) -> bool:
@@ -417,7 +432,7 @@ def random_tlp(rng: random.Random, *, max_payload: int = 32,
         tlp.message_bytes = rng.getrandbits(64).to_bytes(8, "big")
         if tlp.type & 7 == 2:
             tlp.target_id = int.from_bytes(tlp.message_bytes[:2], "big")
-        if tlp.message_code in TC0_MESSAGES:
+        if tlp.message_code in (*TC0_MESSAGES, LTR):
             tlp.tc = 0
     else:
         tlp.completer_id, tlp.status = rng.getrandbits(16), rng.choice([0, 0, 0, 1, 2, 4])
@@ -436,11 +451,9 @@ def _random_prefixes(rng: random.Random) -> tuple[bytes, ...]:
     if rng.getrandbits(1):
         return ()
 
-    def prefix(type: int) -> bytes:
-        return bytes([Fmt.PREFIX << 5 | type]) + rng.getrandbits(24).to_bytes(3, "big")
-
-    local = [prefix(rng.getrandbits(4))] if rng.getrandbits(1) else []
-    return (*local, *(prefix(16 | rng.getrandbits(4)) for _ in range(rng.randint(0, 4))))
+    return tuple(bytes([Fmt.PREFIX << 5 | 16 | rng.getrandbits(4)])
+                 + rng.getrandbits(24).to_bytes(3, "big")
+                 for _ in range(rng.randint(0, MAX_PREFIXES)))
 
 
 def _random_memory(tlp: Tlp, rng: random.Random, max_payload: int) -> None:
