@@ -38,8 +38,8 @@ def test_class_and_units_come_with_the_first_beat(width):
     sent, expected, got, gone = [], [], [], []
     for n in range(50):
         raw, cls, units = some_tlps(rng)
-        prefixes = rng.choice([0, 0, 0, 1, 2, 3, 4, 5])
-        raw = b"".join(bytes([0x80 | rng.randrange(32)]) + rng.randbytes(3)
+        prefixes = rng.choice([0, 0, 0, 1, 2, 3, 4, 4])
+        raw = b"".join(bytes([0x90 | rng.randrange(16)]) + rng.randbytes(3)
                        for _ in range(prefixes)) + raw
         discard = rng.random() < 0.1
         sent.append(Packet(raw, dict(row=n % 8, life=n), discard=discard))

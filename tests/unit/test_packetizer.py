@@ -30,7 +30,7 @@ def tlp(rng, payload, *, prefixes=0, four=None, digest=None):
     head = bytes([(2 if payload else 0) << 5 | four << 5, rng.randrange(256),
                   digest << 7 | length >> 8, length & 255])
     rest = 4 * (2 + four + payload + digest)
-    return (b"".join(b"\x80" + rng.randbytes(3) for _ in range(prefixes)) + head
+    return (b"".join(b"\x90" + rng.randbytes(3) for _ in range(prefixes)) + head
             + rng.randbytes(rest))
 
 
@@ -164,12 +164,12 @@ def frame(route, body):
                       credit=wire.Credit(**route["credit"]) if route["crx"] else None)
 
 
-def check_split(got, totals, tlps, controls, link, largest):
+def check_split(got, totals, tlps, controls, link, largest, *, refused=0):
     """As :func:`check`, for the split form; ``largest`` data bytes in a frame."""
     bodies = [(row, body) for row, data in tlps for body in wire.split(data, largest)]
     assert len(link.asked) == len(got) == totals["stat_frames"] == len(bodies) + len(controls)
     assert totals["stat_tlps"] == len(tlps)
-    assert totals["stat_unroutable"] == 0
+    assert totals["stat_unroutable"] == totals["stat_malformed"] - refused == 0
     joiner, joined = wire.Joiner(), []
     for (row, consumes, route), packet in zip(link.asked, got, strict=True):
         parsed = wire.parse(packet.data)
@@ -233,17 +233,19 @@ class Counters:
 
 
 def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.0, density_out=1.0,
-        rng=None, settle=30, dut=None, again=0.0):
+        rng=None, settle=30, dut=None, again=0.0, refused=()):
     """Send (row, bytes) and controls; returns the frames and the counters.
 
     ``frames``: number of frames to wait for; by default, until everything sent has come out.
+    ``refused``: those of the TLPs that are not to be sent at all.
     """
     dut = dut or Packetizer(width, depth=depth_for(width))
     got, counters = [], Counters(dut)
     packets = [Packet(data, {"row": row}) for row, data in tlps]
     drop = link.unroutable
-    todo = sum(row not in drop for row, _ in tlps)
-    lost = len(tlps) - todo + sum(c["row"] in drop for c in controls)
+    good = [row for row, data in tlps if data not in refused]
+    todo = sum(row not in drop for row in good)
+    lost = len(good) - todo + sum(c["row"] in drop for c in controls)
     expect_controls = sum(c["row"] not in drop for c in controls)
     control_frames = ControlFrames(got)
     keeper = Keeper(dut, rng or random.Random(seed()), again)
@@ -256,6 +258,7 @@ def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.
         ctx.set(dut.packing_limit, limit)
         while not (counters.totals["stat_tlps"] == todo
                    and counters.totals["stat_unroutable"] == lost
+                   and counters.totals["stat_malformed"] == len(tlps) - len(good)
                    and control_frames.count() >= expect_controls
                    and len(got) == counters.totals["stat_frames"]):
             await ctx.tick()
@@ -279,7 +282,7 @@ def run(width, tlps, *, link, limit=512, controls=(), frames=None, density_in=1.
     return got, counters.totals, packets
 
 
-def check(got, totals, tlps, controls, link, limit):
+def check(got, totals, tlps, controls, link, limit, *, refused=0):
     """Every frame is the golden one of its route; all TLPs and controls came, in order."""
     sent = [(row, data) for row, data in tlps if row not in link.unroutable]
     routable = [c for c in controls if c["row"] not in link.unroutable]
@@ -290,6 +293,7 @@ def check(got, totals, tlps, controls, link, limit):
     assert len(asked) == len(got) == totals["stat_frames"]
     assert totals["stat_tlps"] == len(sent)
     assert totals["stat_unroutable"] == len(tlps) - len(sent) + len(controls) - len(routable)
+    assert totals["stat_malformed"] == refused
     for (row, consumes, route), packet in zip(asked, got, strict=True):
         parsed = wire.parse(packet.data)
         assert packet.meta.path == route["path"]
@@ -580,6 +584,64 @@ def test_split_form_of_every_length(width):
     got, totals, _ = run(width, tlps, link=link, limit=limit,
                          dut=Packetizer(width, split=True, depth=depth_for(width)))
     check_split(got, totals, tlps, [], link, 2 * width // 8)
+
+
+#: A local and four end-to-end prefixes before a read (PCIe Base 5.0, 2.2.10).
+FIVE_PREFIXES = bytes.fromhex("80000000 90000001 90000002 90000003 90000004"
+                              "00000001 3b00000f 00001000")
+
+
+def mixed_with_bad(rng, bad):
+    """Good TLPs of two rows with all that are bad between them, each twice; the good ones."""
+    good = [(rng.randrange(2), random_tlp(rng, 24)) for _ in range(12)]
+    tlps = [(n % 2, READ) for n in range(2)] + good
+    for data in bad * 2:
+        tlps.insert(rng.randint(1, len(tlps) - 1), (rng.randrange(2), data))
+    return tlps, [(row, data) for row, data in tlps if data not in bad]
+
+
+def too_many_prefixes(rng):
+    """With any number of prefixes from five on, with and without data."""
+    return [FIVE_PREFIXES, *(tlp(rng, rng.choice([0, 3, 20]), prefixes=prefixes)
+                             for prefixes in (5, 5, 6, 7, 8, 9, 13, 16, 17, 33)),
+            b"\x90" + bytes(3) + FIVE_PREFIXES[:4 * 5]]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_split_form_drops_tlps_with_too_many_prefixes_alone(width):
+    """And neither the TLP before nor the one behind, of its row or another, is disturbed."""
+    rng = random.Random(seed())
+    bad = too_many_prefixes(rng)
+    tlps, good = mixed_with_bad(rng, bad)
+    link = Link(rng)
+    limit = 34 + 2 * width // 8
+    got, totals, _ = run(width, tlps, link=link, limit=limit, rng=rng, density_in=0.9,
+                         refused=bad, dut=Packetizer(width, split=True, depth=depth_for(width)))
+    check_split(got, totals, good, [], link, 2 * width // 8, refused=2 * len(bad))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_split_form_drops_tlps_without_a_whole_header(width):
+    rng = random.Random(seed())
+    whole = tlp(rng, 0, prefixes=4, four=1, digest=0)
+    bad = [*(whole[:n] for n in range(4, len(whole), 4)), READ[:4], READ[:8], READ[:12],
+           READ_32[:8]]
+    tlps, good = mixed_with_bad(rng, bad)
+    link = Link(rng)
+    got, totals, _ = run(width, tlps, link=link, limit=200, rng=rng, refused=bad,
+                         dut=Packetizer(width, split=True, depth=depth_for(width)))
+    check_split(got, totals, good, [], link, max(166 // (width // 8), 1) * (width // 8),
+                refused=2 * len(bad))
+
+
+@pytest.mark.parametrize("width", some_widths(32, 64, 512))
+def test_tlps_with_too_many_prefixes_are_dropped_alone(width):
+    rng = random.Random(seed())
+    bad = too_many_prefixes(rng)
+    tlps, good = mixed_with_bad(rng, bad)
+    link = Link(rng)
+    got, totals, _ = run(width, tlps, link=link, rng=rng, density_in=0.9, refused=bad)
+    check(got, totals, good, [], link, 512, refused=2 * len(bad))
 
 
 def test_split_form_drops_what_has_no_route():

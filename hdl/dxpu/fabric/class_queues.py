@@ -94,7 +94,7 @@ class ClassQueues(wiring.Component):
     #: See ``np_room``.
     NP_MARGIN = 6
     #: Bytes of the largest non-posted TLP: prefixes, header, 32 bytes of data, digest.
-    NP_BYTES = 72
+    NP_BYTES = 68
     #: Bytes that a row may send in its turn: the largest TLP.
     QUANTUM = 552
     #: Bits of the number that tells whether a posted TLP came before another TLP. No more posted

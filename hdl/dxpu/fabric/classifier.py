@@ -7,13 +7,10 @@ from amaranth.lib.wiring import In, Out
 from ..priority import lowest_bit, one_hot_mux
 from ..stream import PacketLayout, PacketSignature, Register, check_width, connect
 from ..tlp.header import Kind
-from ..tlp.types import HeaderCommon
+from ..tlp.types import MAX_END_END_PREFIXES, HeaderCommon
 from .types import ClassMeta, TlpMeta
 
 __all__ = ["Classifier", "credits_of"]
-
-#: Prefixes that a TLP may have.
-PREFIXES = 5
 
 
 def credits_of(m, word):
@@ -80,7 +77,7 @@ class Classifier(wiring.Component):
         ]
 
         # Beats of prefixes wait aside.
-        deep = PREFIXES // lanes
+        deep = MAX_END_END_PREFIXES // lanes
         aside = [Signal(layout, name=f"aside{n}", reset_less=True) for n in range(deep)]
         count, shown = Signal(range(deep + 1)), Signal(range(deep + 1))
         known, replays, drops = Signal(), Signal(), Signal()

@@ -19,7 +19,8 @@ __all__ = ["CreditAccounts", "CreditGrants", "NewLimits", "Numbered", "closed_ge
            "grants_for"]
 
 CLASSES = ACK_ENTRIES
-#: Bytes that a TLP has beside its data: five prefixes, four dwords of header, a digest.
+#: Bytes that a TLP has beside its data: four prefixes, four dwords of header, a digest, and a
+#: dword to spare.
 OVERHEAD_BYTES = 40
 
 

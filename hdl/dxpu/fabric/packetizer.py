@@ -7,11 +7,12 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketSignature, check_width, connect
+from ..stream import PacketLayout, PacketSignature, check_width, connect
 from .assembler import Assembler
 from .packer import DwordPacker, FrameBuffer, FramePadder
 from .planner import Planner
 from .preamble import PreambleBuilder
+from .prefix_limit import PrefixLimit
 from .replay import ReplayMemory
 from .retransmit import Repeat, Stored
 from .splitter import SegmentQueue
@@ -37,7 +38,8 @@ class Packetizer(wiring.Component):
 
     Once a frame has started its beats follow in every cycle that ``o.ready`` allows.
 
-    TLPs and control frames for which the link has no route are dropped and counted. TLPs that end
+    TLPs and control frames for which the link has no route are dropped and counted, and so are TLPs
+    with more than four prefixes; with ``split`` those without a whole header, too. TLPs that end
     with ``discard`` are dropped without a trace (not with ``split``, which must not get any).
     Nothing else is dropped: ``i`` waits for space.
 
@@ -87,6 +89,8 @@ class Packetizer(wiring.Component):
         Pulse: a frame is sent again.
     stat_unroutable : 1
         Pulse: a TLP or a control frame was dropped.
+    stat_malformed : 1
+        Pulse: a TLP with too many prefixes was dropped.
     """
 
     def __init__(self, width, *, split=False, selective=False, depth, cells=64, cell=None):
@@ -126,6 +130,7 @@ class Packetizer(wiring.Component):
             "stat_tlps": Out(1),
             "stat_repeated": Out(1),
             "stat_unroutable": Out(1),
+            "stat_malformed": Out(1),
         })
 
     def elaborate(self, platform):
@@ -134,10 +139,13 @@ class Packetizer(wiring.Component):
         full = self._width <= 64 and not self._split
         if self._split:
             m.submodules.queue = queue = planner = SegmentQueue(self._width, depth=self._depth)
+            connect(m, wiring.flipped(self.i), queue.i)
+            m.d.comb += self.stat_malformed.eq(queue.stat_malformed)
         else:
             m.submodules.queue = queue = TxQueue(self._width, depth=self._depth)
             m.submodules.planner = planner = Planner()
             connect(m, queue.descriptors, planner.i)
+            self._limit(m, queue)
         m.submodules.memory = memory = self._memory
         m.submodules.preamble = preamble = PreambleBuilder(
             self._width, cells=self._cells, cell=self._cell, selective=self._selective)
@@ -147,7 +155,6 @@ class Packetizer(wiring.Component):
         m.submodules.padder = padder = FramePadder(self._width)
         m.submodules.buffer = buffer = FrameBuffer(self._width, full=full)
 
-        connect(m, wiring.flipped(self.i), queue.i)
         connect(m, wiring.flipped(self.control), preamble.control)
         connect(m, wiring.flipped(self.reply), preamble.reply)
         connect(m, wiring.flipped(self.greeting), preamble.greeting)
@@ -174,6 +181,21 @@ class Packetizer(wiring.Component):
             self.stat_unroutable.eq(assembler.stat_unroutable),
         ]
         return m
+
+    def _limit(self, m, queue):
+        """TLPs with too many prefixes end with ``discard``."""
+        i = self.i
+        m.submodules.limit = limit = PrefixLimit(self._width)
+        m.d.comb += [
+            *(limit.beat[k].eq(i.payload[k]) for k, _ in PacketLayout(self._width)),
+            limit.take.eq(i.valid & i.ready),
+            *(queue.i.payload[k].eq(i.payload[k]) for k, _ in i.payload.shape() if k != "discard"),
+            queue.i.payload.discard.eq(i.payload.discard | i.payload.last & limit.exceeded),
+            queue.i.valid.eq(i.valid),
+            i.ready.eq(queue.i.ready),
+            self.stat_malformed.eq(
+                limit.take & i.payload.last & limit.exceeded & ~i.payload.discard),
+        ]
 
     def _keep(self, m, memory, preamble, assembler):
         """The replay memory and whoever tells it what to do."""

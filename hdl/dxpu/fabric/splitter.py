@@ -14,6 +14,7 @@ from ..stream import PacketLayout, PacketSignature, Register, check_width, conne
 from .format import BODY_CRC_BYTES, FrameType
 from .packer import Chunk, DwordPacker
 from .planner import OVERHEAD, FramePlan
+from .prefix_limit import PrefixLimit
 from .tx_queue import check_depth
 from .types import LIFE_BITS, TlpMeta
 
@@ -22,12 +23,13 @@ __all__ = ["HeaderSplitter", "PartMeta", "SegmentMeta", "SegmentQueue", "Segment
 
 class PartMeta(data.Struct):
     """Of a TLP's header or data: row and life, which of both it is, and whether the TLP ends with
-    it."""
+    it. ``discard``: it is to be dropped, and nothing of the TLP follows."""
 
     row: 6
     life: LIFE_BITS
     is_data: 1
     final: 1
+    discard: 1
 
 
 class SegmentMeta(data.Struct):
@@ -45,6 +47,9 @@ class HeaderSplitter(wiring.Component):
 
     The beat in which the header ends takes two cycles. Latency two cycles (one at 32 bits).
 
+    Of a TLP with more than four prefixes, or without a whole header, a first part leaves that ends
+    with ``discard``, and nothing else.
+
     Parameters
     ----------
     width : int
@@ -56,6 +61,8 @@ class HeaderSplitter(wiring.Component):
         Whole, well-formed TLPs.
     o : stream of :func:`~dxpu.fabric.packer.Chunk` with :class:`PartMeta`
         Full but for the last of a packet; lanes past it are zero.
+    stat_malformed : 1
+        Pulse: a TLP was dropped.
     """
 
     def __init__(self, width):
@@ -63,6 +70,7 @@ class HeaderSplitter(wiring.Component):
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "o": Out(stream.Signature(Chunk(width, PartMeta))),
+            "stat_malformed": Out(1),
         })
 
     def elaborate(self, platform):
@@ -80,15 +88,25 @@ class HeaderSplitter(wiring.Component):
         moved = Cat(words)
         for n in range(lanes.bit_length()):
             moved = Mux(header[n], moved >> (32 << n), moved)
-        both = ends & (header < beat.dwords)
+        m.submodules.limit = limit = PrefixLimit(self._width)
+        cut, bad, drops = Signal(), Signal(), Signal()  # `drops`: the rest of a bad TLP
+        both = ends & (header < beat.dwords) & ~bad
         m.d.comb += [
+            *(limit.beat[k].eq(beat[k]) for k, _ in PacketLayout(self._width)),
+            limit.take.eq(i.valid & i.ready),
+            cut.eq(beat.last & (~ends | (header > beat.dwords))),
+            bad.eq(~data_due & ~is_data & (limit.exceeded | cut)),
             chunk.meta.row.eq(beat.meta.row),
             chunk.meta.life.eq(beat.meta.life),
             chunk.meta.is_data.eq(data_due | is_data),
-            chunk.meta.final.eq(chunk.meta.is_data | (beat.last & ~both)),
-            packer.i.valid.eq(i.valid),
-            i.ready.eq(packer.i.ready & (data_due | ~both)),
+            chunk.meta.final.eq(chunk.meta.is_data | (beat.last & ~both) | bad),
+            chunk.meta.discard.eq(bad),
+            packer.i.valid.eq(i.valid & ~drops),
+            i.ready.eq(drops | packer.i.ready & (data_due | ~both)),
+            self.stat_malformed.eq(packer.i.valid & packer.i.ready & bad),
         ]
+        with m.If(i.valid & i.ready):
+            m.d.sync += drops.eq((drops | bad) & ~beat.last)
         with m.If(data_due):
             m.d.comb += [
                 chunk.data.eq(moved),
@@ -100,7 +118,7 @@ class HeaderSplitter(wiring.Component):
                 chunk.data.eq(Cat(Mux(is_data | (header > n), word, 0)
                                   for n, word in enumerate(words))),
                 chunk.dwords.eq(Mux(is_data, beat.dwords, header)),
-                chunk.last.eq(Mux(is_data, beat.last, ends)),
+                chunk.last.eq(Mux(is_data, beat.last, ends) | bad),
             ]
         with m.If(packer.i.valid & packer.i.ready):
             m.d.sync += data_due.eq(both & ~data_due)
@@ -142,7 +160,8 @@ class Segmenter(wiring.Component):
     """Cuts data into segments that fit a frame and ends each with the CRC-32C of the TLP so far.
 
     A segment's last beat waits for its CRC (the latency of :class:`~dxpu.crc.CrcStream` and one
-    cycle more); the other beats pass with no latency.
+    cycle more); the other beats pass with no latency. A part that is to be dropped becomes a
+    segment with ``discard``.
 
     Parameters
     ----------
@@ -187,7 +206,7 @@ class Segmenter(wiring.Component):
         full = i.payload.meta.is_data & (beats + 1 >= most)
         end = i.payload.last | full
         kept = Signal(PacketLayout(self._width, SegmentMeta), reset_less=True)
-        value = Signal(32, reset_less=True)
+        value, bad = Signal(32, reset_less=True), Signal(reset_less=True)
         now = Signal(PacketLayout(self._width, SegmentMeta))
         m.d.comb += [
             now.data.eq(i.payload.data),
@@ -212,7 +231,7 @@ class Segmenter(wiring.Component):
                     with m.If(i.payload.meta.is_data):
                         m.d.sync += here.eq(here + lanes)
                     with m.If(end):
-                        m.d.sync += kept.eq(now)
+                        m.d.sync += [kept.eq(now), bad.eq(i.payload.meta.discard)]
                         m.next = "Wait"
             with m.State("Wait"):
                 with m.If(crc.crc_valid):
@@ -226,6 +245,7 @@ class Segmenter(wiring.Component):
                     m.d.comb += [
                         o.payload.dwords.eq(kept.dwords + 1),
                         o.payload.last.eq(1),
+                        o.payload.discard.eq(bad),
                         o.payload.data.eq(kept.data | Cat(
                             Mux(kept.dwords == n, value, 0) for n in range(lanes))),
                     ]
@@ -237,6 +257,7 @@ class Segmenter(wiring.Component):
                 m.d.comb += [
                     o.valid.eq(1), o.payload.eq(kept), o.payload.data.eq(value),
                     o.payload.dwords.eq(1), o.payload.first.eq(0), o.payload.last.eq(1),
+                    o.payload.discard.eq(bad),
                 ]
                 with m.If(o.ready):
                     m.next = "Pass"
@@ -252,7 +273,8 @@ class SegmentQueue(wiring.Component):
     """Splits TLPs and stores their segments, each of which is to become a frame.
 
     Segments are sent as soon as they are whole, before the rest of the TLP has come. A plan is
-    offered two cycles after a segment's last beat was stored.
+    offered two cycles after a segment's last beat was stored. TLPs with more than four prefixes, or
+    without a whole header, are dropped and counted.
 
     Parameters
     ----------
@@ -272,6 +294,8 @@ class SegmentQueue(wiring.Component):
         The next segment, as of the :class:`~dxpu.fabric.planner.Planner`.
     o : packet stream
         The segments in the order of the plans, each with its CRC as the last dword.
+    stat_malformed : 1
+        Pulse: a TLP was dropped.
     """
 
     def __init__(self, width, *, depth, segments=64):
@@ -284,6 +308,7 @@ class SegmentQueue(wiring.Component):
             "valid": Out(1),
             "take": In(1),
             "o": Out(PacketSignature(width)),
+            "stat_malformed": Out(1),
         })
 
     def elaborate(self, platform):
@@ -301,7 +326,7 @@ class SegmentQueue(wiring.Component):
 
         source, before = segmenter.o, Signal(11)
         plan = Signal(FramePlan)
-        fields = ("data", "dwords", "first", "last")
+        fields = ("data", "dwords", "first", "last", "discard")
         taken = source.valid & source.ready
         meta = source.payload.meta
         m.d.comb += [
@@ -317,7 +342,8 @@ class SegmentQueue(wiring.Component):
             plan.offset.eq(meta.offset),
             plan.final.eq(meta.final),
             plans.w_data.eq(plan),
-            plans.w_en.eq(taken & source.payload.last),
+            plans.w_en.eq(taken & source.payload.last & ~source.payload.discard),
+            self.stat_malformed.eq(splitter.stat_malformed),
             Value.cast(self.plan).eq(plans.r_data),
             self.valid.eq(plans.r_rdy),
             plans.r_en.eq(self.take),

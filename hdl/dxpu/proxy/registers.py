@@ -72,6 +72,8 @@ _COUNTERS = [
     (r"fabric_tx_repeated", "Frames sent again."),
     (r"fabric_tx_unroutable", "TLPs and control frames without a session to send them in, and "
      "TLPs whose life or binding was over when it was their turn; dropped."),
+    (r"fabric_tx_malformed", "Stays 0, as there are parsers before: TLPs to be sent with more "
+     "than four prefixes; dropped."),
     (r"fabric_rx_fcs", "Stays 0: frames with a wrong FCS are dropped, and counted, by the MAC."),
     (r"fabric_rx_abandoned", "TLPs in the split form that were given up before they were whole."),
     (r"fabric_rx_(\w+)", "Frames dropped; the cause is that name in DropCause "
