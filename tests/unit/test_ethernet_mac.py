@@ -3,6 +3,7 @@
 
 import random
 import warnings
+import zlib
 
 import pytest
 from amaranth import Module
@@ -106,6 +107,49 @@ def test_default_queue_holds_2_kib(width):
     assert [packet.data for packet in got] == frames[:2]
     assert len(cut) <= 1
     assert events == {"tx_good": 3, "rx_good": 2, "rx_overflow": 1}
+
+
+class Heard(wiring.Component):
+    """A MAC with a small queue, whose bytes the bench receives for it."""
+
+    rxd: In(8)
+    rx_dv: In(1)
+
+    def __init__(self, width):
+        super().__init__()
+        self.mac = Mac(width, rx_depth=4, rx_domain="line", tx_domain="line")
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.mac = mac = self.mac
+        m.d.comb += [mac.gmii.rx.rxd.eq(self.rxd), mac.gmii.rx.rx_dv.eq(self.rx_dv),
+                     mac.o.ready.eq(1)]
+        return m
+
+
+@pytest.mark.parametrize("mhz, enough", [(2.72, True), (2.5, False)])
+def test_clock_that_512_bits_need_to_receive(mhz, enough):
+    """1.25 Gb/s by 512 bits, which is 2.44 MHz, is too little: the last of two beats is nearly
+    empty. Ref: docs/ports.md"""
+    frame, count = random.Random(seed()).randbytes(68), 60
+    line = 8 + 68 + 4 + 12
+    assert round(2 / (line * 8e-9) / 1e6, 2) == 2.72 and 1250 / 512 < 2.5
+    burst = [*[0x55] * 7, 0xD5, *frame, *zlib.crc32(frame).to_bytes(4, "little")]
+    dut = Heard(512)
+
+    async def receive(ctx):
+        for _ in range(count):
+            ctx.set(dut.rx_dv, 1)
+            for byte in burst:
+                ctx.set(dut.rxd, byte)
+                await ctx.tick("line")
+            ctx.set(dut.rx_dv, 0)
+            await ctx.tick("line").repeat(line - len(burst))
+        await ctx.tick().repeat(20)
+
+    events = run(dut, receive, core=1e3 / mhz)
+    assert events.pop("rx_good") + events.get("rx_overflow", 0) == count
+    assert bool(events) is not enough and set(events) <= {"rx_overflow"}
 
 
 def test_latency():

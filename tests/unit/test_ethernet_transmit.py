@@ -5,6 +5,7 @@ import random
 import zlib
 
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 
 from dxpu.ethernet import Transmitter
 from dxpu_sim.testbench import Packet, beats, check_stream, drive_packets, seed, simulate
@@ -145,6 +146,34 @@ def test_a_frame_that_loses_its_end_does_not_swallow_the_next():
     assert seen.bursts[0][1][-1] == 1
     assert seen.bursts[1] == (wire(good), [0] * 76)
     assert stats == {"good": 1, "underrun": 1, "aborted": 0}
+
+
+@pytest.mark.parametrize("cycles", [1, 5])
+@pytest.mark.parametrize("at", [3, 8, 30, 70, 73])
+def test_a_reset_leaves_a_whole_gap_behind_a_frame(at, cycles):
+    """Twelve byte times, wherever in a frame the reset comes and however short it is (4.4.2), and
+    though the next frame is there already."""
+    rng = random.Random(seed())
+    first, good = rng.randbytes(64), rng.randbytes(64)
+    dut, reset = Transmitter(64), Signal()
+    seen = Wire(dut.gmii)
+
+    async def disturb(ctx):
+        await ctx.tick().until(dut.gmii.tx_en)
+        await ctx.tick().repeat(at)
+        ctx.set(reset, 1)
+        await ctx.tick().repeat(cycles)
+        ctx.set(reset, 0)
+        while seen.idle < 40:
+            await ctx.tick()
+
+    simulate(ResetInserter(reset)(dut), drive_packets(dut.i, [Packet(first), Packet(good)]),
+             disturb, background=[seen.watch])
+    cut = at + 2
+    assert seen.bursts[0][0] == wire(first)[:cut] and seen.bursts[-1][0] == wire(good)
+    # A frame of which nothing was taken yet is sent again, whole.
+    assert len(seen.bursts) == (3 if at == 3 else 2)
+    assert 12 <= seen.gaps[1] <= 32 + cycles and seen.gaps[2:] in ([], [12])
 
 
 @pytest.mark.parametrize("size", [4, 8, 60, 64, 100])

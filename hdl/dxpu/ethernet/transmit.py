@@ -21,7 +21,8 @@ class Transmitter(wiring.Component):
     left of it is swallowed. A frame whose last beat has ``discard`` is ended with TX_ER, too
     (``stat_aborted``). Either way no receiver accepts it.
 
-    Back to back, exactly 12 byte times lie between two frames (4.4.2, 96 bits).
+    Back to back, exactly 12 byte times lie between two frames (4.4.2, 96 bits); a reset, which may
+    cut a frame off, is followed by at least as many.
 
     Latency from the first beat (``i.valid``) to the first preamble byte: 2 cycles; the first data
     byte follows 8 cycles later. All outputs are registers.
@@ -79,7 +80,8 @@ class Transmitter(wiring.Component):
                 m.d.sync += sent.eq(sent + 1)
 
         m.d.sync += step.eq(step + 1)
-        with m.FSM():
+        # A reset may have cut a frame off, and a gap belongs behind that as well.
+        with m.FSM(init="Gap"):
             with m.State("Idle"):
                 m.d.comb += enable.eq(0)
                 m.d.sync += step.eq(0)
