@@ -54,6 +54,21 @@ def test_completions_that_do_not_fit_are_dropped(change):
     assert not request.done and request.data == b""
 
 
+@pytest.mark.parametrize("address, length, dwords", [
+    (0x1000, 4, 2), (0x1000, 256, 65), (0x1003, 1, 2), (0x1003, 2, 3), (0x1002, 5, 3)])
+def test_a_completion_with_more_than_was_asked_for_is_dropped(address, length, dwords):
+    """Byte Count is that of the request, yet there is a dword more than its bytes take."""
+    requests, request = requested(length, address)
+    payload = bytes(n % 251 for n in range(4 * dwords))
+    part = Tlp(Fmt.HEADER_3_DATA, Type.COMPLETION, length=dwords, payload=payload,
+               tag=request.tlp.tag, status=0, byte_count=length, lower_address=address & 0x7F)
+    assert not requests.complete(part)
+    assert not request.done and request.data == b""
+    fits = Tlp(**{**vars(part), "length": dwords - 1, "payload": payload[:-4]})
+    assert requests.complete(fits) and request.done
+    assert request.result() == payload[address & 3:][:length]
+
+
 @pytest.mark.parametrize("status, error", [(CompletionStatus.UR, Unsupported),
                                            (CompletionStatus.CA, Aborted)])
 def test_a_status_is_an_exception(status, error):

@@ -12,6 +12,7 @@ from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, count_pulses, drive_packets, seed, simulate,
 )
 from link_bench import Bench, open_session, state_of
+from mutate import mutant
 
 NODE = 0x105
 ROWS = [  # node, slot, local_slot, stream, paths, used
@@ -341,6 +342,42 @@ def test_a_frame_that_is_booked_as_its_session_begins_anew_counts_for_neither(cy
         assert not told or after
 
     simulate(dut, process, end, background=[follow_replies(dut, told)])
+
+
+def silenced(design=Link):
+    """Sessions begin anew, again and again, each with an answer that is owed: what is said then."""
+    dut = Bench(design, rows=len(ROWS), peers=len(PEERS), streams=STREAMS)
+    told, owed = [], []
+
+    async def process(ctx):
+        await set_up(ctx, dut, ack_delay=60)
+        for row, session in ((0, 0), (0, 0), (2, 13), (0, 0), (2, 13)):
+            header = frame(row, 0)
+            assert (await judge(ctx, dut, header)).accept
+            await commit(ctx, dut, header, row)
+            await ctx.tick().repeat(20)
+            assert not told
+            await open_session(ctx, dut, session)
+            assert (await state_of(ctx, dut, session)).next == 0
+            await ctx.tick().repeat(60 + SCAN)
+            owed.append(len(told))
+            told.clear()
+        # One that does not begin anew is answered.
+        await commit(ctx, dut, frame(0, 0), 0)
+        await ctx.tick().repeat(60 + SCAN)
+        owed.append(len(told))
+
+    simulate(dut, process, background=[follow_replies(dut, told)])
+    return owed
+
+
+def test_nothing_is_said_of_a_session_that_has_begun_anew_however_often():
+    assert silenced() == [0, 0, 0, 0, 0, 1]
+
+
+def test_a_second_opening_that_leaves_answers_of_the_old_session_is_found():
+    first, *others = silenced(mutant(Link, ("m.d.sync += silent.eq(0)", "pass")))
+    assert first == 0 and any(others[:-1])
 
 
 def test_no_answer_takes_a_path_that_is_none():
