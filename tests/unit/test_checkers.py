@@ -212,6 +212,34 @@ def test_nothing_of_before_a_reset_arrives_at_the_port_that_was_reset(checker):
     assert not any("0x1000" in problem and "lost" in problem for problem in checker.outstanding())
 
 
+@pytest.mark.parametrize("source, destination", [("gpu", "host"), ("host", "gpu")])
+@pytest.mark.parametrize("faulty", ["gpu", "host"])
+def test_nothing_of_before_a_fault_arrives_behind_what_came_after_it(
+        checker, source, destination, faulty):
+    """Completions, which nothing keeps from passing one another: the lives alone forbid it."""
+    before, also, after, last = (completion(bytes(4), tag=tag) for tag in range(4))
+    for tag in range(4):
+        checker.entered(destination, memory(0x1000, 1, tag=tag))
+        checker.left(source, memory(0x1000, 1, tag=tag))
+    checker.fault(faulty)
+    checker.entered(source, before)
+    checker.entered(source, also)
+    checker.mended(faulty)
+    checker.entered(source, after)
+    # As long as nothing of the new life has arrived, what is older may.
+    checker.left(destination, before)
+    checker.left(destination, after)
+    assert not checker.violations
+    checker.left(destination, also)
+    expect(checker, "from an earlier life")
+    # A second fault begins a third life; lives of one port are none of the other's lanes.
+    checker.fault(faulty)
+    checker.mended(faulty)
+    checker.entered(source, last)
+    checker.left(destination, last)
+    assert len(checker.violations) == 1
+
+
 def test_nobody_waits_for_completions_after_a_reset(checker):
     checker.entered("gpu", memory(0x1000, 1))
     checker.left("host", memory(0x1000, 1))
