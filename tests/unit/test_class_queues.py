@@ -7,6 +7,7 @@ import pytest
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
+from mutate import mutant
 
 from dxpu.fabric.class_queues import ClassQueues, ClassSpace
 from dxpu.tlp.types import TlpClass
@@ -152,6 +153,57 @@ def test_a_class_that_may_not_leave_stops_only_what_may_not_pass_it(blocked, pas
 
     simulate(dut, block, collect_packets(dut.queues.o, 1 + len(rest), got))
     check_order([first, *rest], got)
+
+
+class Slow(Gated):
+    """The answer is a cycle old, so that the strobe may come with the question."""
+
+    #: What keeps the queues.
+    DESIGN = ClassQueues
+
+    def __init__(self):
+        super().__init__(64)
+        self.queues = self.DESIGN(64, rows=ROWS, overflow="wait",
+                                  space=ClassSpace(64, p=400, np=200, cpl=300))
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        queues, before = self.queues, Signal.like(self.allow)
+        m.d.sync += before.eq(self.allow)
+        for meta, ok in ((queues.i.payload.meta, queues.i_ok), (queues.head, queues.head_ok)):
+            m.d.comb += ok.eq(before.bit_select(Cat(Value.cast(meta.cls), meta.row), 1))
+        return m
+
+
+def woken(dut):
+    """Packets wait, one at a time, each for a moment of its own: whether each went then."""
+    got, went = [], []
+
+    async def process(ctx):
+        for cycle in range(1, 17):
+            for cls in (P, NP, CPL):
+                ctx.set(dut.allow, 0)
+                await ctx.tick().repeat(4)
+                await drive_packets(dut.queues.i, [Packet(bytes(16), dict(row=1, cls=cls))])(ctx)
+                await ctx.tick().repeat(cycle)
+                before = len(got)
+                ctx.set(dut.allow, 1 << 4 + cls.value)
+                await ctx.tick().repeat(60)
+                went.append(len(got) == before + 1)
+
+    simulate(dut, process, background=[collect_packets(dut.queues.o, 10**6, got)])
+    return went
+
+
+def test_a_wake_in_the_cycle_of_the_question_is_not_lost():
+    assert all(woken(Slow()))
+
+
+def test_a_lost_wake_is_found(monkeypatch):
+    monkeypatch.setattr(Slow, "DESIGN", mutant(ClassQueues, (
+        "(asleep | Mux(sleeps, 1 << queue, 0)) & ~Cat(w.replicate(4) for w in woken)",
+        "asleep & ~Cat(w.replicate(4) for w in woken) | Mux(sleeps, 1 << queue, 0)")))
+    assert not all(woken(Slow()))
 
 
 def test_what_may_pass_has_no_latency_and_full_rate():
