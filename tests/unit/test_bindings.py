@@ -423,6 +423,59 @@ def test_detach_gives_up_after_the_deadline_and_can_be_repeated():
     simulate(dut, process)
 
 
+ON, BLINK, OFF = 1, 2, 3
+
+
+@pytest.mark.parametrize("later", [ON, BLINK])
+def test_an_indicator_that_was_off_before_the_press_tells_nothing_about_a_card_in_use(later):
+    """Firmware has enumerated the GPU, a driver uses it, and nobody has touched the indicator."""
+    dut, set_up, start = detach_bench()
+
+    async def process(ctx):
+        await set_up(ctx, power=OFF)
+        ctx.set(dut.in_use, 2)
+        # Refused at the deadline, whatever becomes of the port meanwhile; and again.
+        for _ in range(2):
+            assert await start(ctx) == 2
+            cycles = 0
+            while states(ctx, dut)[1] == DetachState.ASKED:
+                assert not ctx.get(dut.lose)
+                ctx.set(dut.in_use, 2 * (cycles < 3 * UNIT))
+                await ctx.tick()
+                cycles += 1
+            assert 10 * UNIT <= cycles <= 11 * UNIT + 2
+            assert states(ctx, dut)[1] == DetachState.REFUSED
+            ctx.set(dut.in_use, 2)
+        # A driver that hears the button: the indicator blinks or is on, then it is off.
+        assert await start(ctx) == 2
+        await ctx.tick().repeat(UNIT)
+        ctx.set(dut.control[1].power_indicator, later)
+        await ctx.tick().repeat(UNIT)
+        assert states(ctx, dut)[1] == DetachState.ASKED
+        ctx.set(dut.control[1].power_indicator, OFF)
+        *_, lost = await ctx.tick().sample(dut.lose)
+        assert lost == 2 and states(ctx, dut)[1] == DetachState.FENCED
+
+    simulate(dut, process)
+
+
+@pytest.mark.parametrize("power, in_use", [(OFF, 0), (ON, 2)])
+def test_an_indicator_that_is_off_is_agreement(power, in_use):
+    """Nobody can use the card; or the indicator was on at the press."""
+    dut, set_up, start = detach_bench()
+
+    async def process(ctx):
+        await set_up(ctx, power=power)
+        ctx.set(dut.in_use, in_use)
+        assert await start(ctx) == 2
+        ctx.set(dut.control[1].power_indicator, OFF)
+        ctx.set(dut.in_use, 2)
+        *_, lost = await ctx.tick().sample(dut.lose)
+        assert lost == 2 and states(ctx, dut)[1] == DetachState.FENCED
+
+    simulate(dut, process)
+
+
 def test_detach_of_an_empty_or_unbound_slot():
     dut, set_up, start = detach_bench()
 

@@ -386,6 +386,21 @@ def test_what_a_lost_upstream_link_leaves_behind_is_soon_gone_and_nobody_s_error
     simulate(dut, main, background=[*bench.background, count])
 
 
+def test_a_port_is_in_use_while_memory_or_requests_pass():
+    """Memory Space Enable is bit 1 of Command, Bus Master Enable bit 2 (7.5.1.1.3)."""
+    bench = SwitchBench(64, 2, random.Random(seed()))
+
+    async def main(ctx):
+        in_use = bench.dut.switch.in_use
+        await enumerate_tree(bench, ctx)
+        assert ctx.get(in_use) == 3
+        for command, expected in ((0x547 & ~6, 1), (2, 3), (0, 1), (4, 3), (6, 3), (1, 1)):
+            await access(bench, ctx, 2, 1, 1, command, type1=True, enables=3)
+            assert ctx.get(in_use) == expected
+
+    bench.simulate(main)
+
+
 def test_what_names_the_upstream_port_ends_there():
     """From a slot: completions and messages by ID for the upstream port itself do not go up."""
     bench = SwitchBench(64, 2, random.Random(seed()))

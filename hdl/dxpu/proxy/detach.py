@@ -35,8 +35,10 @@ class Detach(wiring.Component):
 
     Software turns the power indicator off when it has let go of the card (6.7.1.1). If it does not
     within the deadline, nothing happens; the command may be repeated, or the row be released
-    without asking. A slot without a card is done at once. A row that is bound or released forgets
-    what was.
+    without asking. An indicator that is off when the button is pressed tells nothing if the port is
+    in use: whoever uses the card leaves indicators alone, or has not come to this slot yet. Then it
+    must be seen in another state before its being off counts. A slot without a card is done at
+    once. A row that is bound or released forgets what was.
 
     Parameters
     ----------
@@ -49,6 +51,8 @@ class Detach(wiring.Component):
     deadline : 20
         In units of :attr:`UNIT` cycles; up to one more may pass.
     control : array of :class:`~dxpu.switch.hotplug.SlotControl`
+    in_use : ``rows``
+        The port passes memory requests down or any requests up, so somebody may use the card.
     open, present, link_active, drained : ``rows``
     press, lose : ``rows``
         Strobes: the button; the card counts as gone.
@@ -68,6 +72,7 @@ class Detach(wiring.Component):
             "start": In(rows),
             "deadline": In(20),
             "control": In(SlotControl).array(rows),
+            "in_use": In(rows),
             "open": In(rows),
             "present": In(rows),
             "link_active": In(rows),
@@ -85,14 +90,17 @@ class Detach(wiring.Component):
         m.d.sync += [cycles.eq(Mux(tick, 0, cycles + 1)), was_open.eq(self.open)]
         for n, state in enumerate(self.state):
             left = Signal(21, name=f"left{n}")
+            tells = Signal(name=f"tells{n}")  # the indicator's being off means that it was let go
             m.d.comb += self.orderly[n].eq(
                 (state == DetachState.FENCED) | (state == DetachState.DONE))
-            let_go = self.control[n].power_indicator == INDICATOR_OFF
+            off = self.control[n].power_indicator == INDICATOR_OFF
             with m.Switch(state):
                 with m.Case(DetachState.ASKED):
                     with m.If(tick):
                         m.d.sync += left.eq(left - 1)
-                    with m.If(let_go | ~self.present[n]):
+                    with m.If(~off):
+                        m.d.sync += tells.eq(1)
+                    with m.If(off & tells | ~self.present[n]):
                         m.d.comb += self.lose[n].eq(1)
                         m.d.sync += state.eq(DetachState.FENCED)
                     with m.Elif(left == 0):
@@ -103,7 +111,8 @@ class Detach(wiring.Component):
                 with m.Default():
                     with m.If(self.start[n] & self.open[n]):
                         m.d.comb += self.press[n].eq(self.present[n])
-                        m.d.sync += [left.eq(self.deadline + 1), state.eq(DetachState.ASKED)]
+                        m.d.sync += [left.eq(self.deadline + 1), state.eq(DetachState.ASKED),
+                                     tells.eq(~(off & self.in_use[n]))]
             with m.If(self.open[n] != was_open[n]):
                 m.d.sync += state.eq(DetachState.NONE)
         return m

@@ -205,6 +205,7 @@ class HostProxy(wiring.Component):
             tracking.bus.eq(switch.bus),
             detach.start.eq(file.detach.ports),
             detach.deadline.eq(file.detach_deadline.units),
+            detach.in_use.eq(switch.in_use),
             detach.open.eq(bindings.open),
             detach.present.eq(links.present),
             detach.link_active.eq(switch.link_active),

@@ -133,9 +133,10 @@ def control_block(role, *, rows, paths, peers, streams, width):
             Register("press", (Field("ports", rows, "pulse", doc="Bit n: press the attention "
                      "button of downstream port n."),), "Attention buttons."),
             Register("detach", (Field("ports", rows, "pulse", doc="Bit n: press the attention "
-                     "button, wait until the power indicator is off, then take the card away and "
-                     "answer what is open; `slot[n].state.detach` tells how far it is. The row "
-                     "stays bound until it is released."),), "Managed unbinding."),
+                     "button, wait until the power indicator is off (is turned off, if the port is "
+                     "in use), then take the card away and answer what is open; "
+                     "`slot[n].state.detach` tells how far it is. The row stays bound until it is "
+                     "released."),), "Managed unbinding."),
             Register("detach_deadline", (Field("units", 20, "rw", reset=305176,
                      doc=f"How long the operating system has to turn the power indicator off, in "
                      f"units of {Detach.UNIT} cycles."),), "Managed unbinding."),

@@ -85,6 +85,8 @@ class VirtualSwitch(wiring.Component):
         Max_Payload_Size of the functions, the upstream port first.
     slot_control : array of :class:`SlotControl`
         Indicators and power of the slots, as software wants them.
+    in_use : ``ports``
+        Memory Space Enable or Bus Master Enable of the port is set.
     link_active : ``ports``
         TLPs pass.
     lives : array of numbers
@@ -145,6 +147,7 @@ class VirtualSwitch(wiring.Component):
             "malformed": In(stream.Signature(MalformedTlp)),
             "max_payload": Out(data.ArrayLayout(3, ports + 1)),
             "slot_control": Out(SlotControl).array(ports),
+            "in_use": Out(ports),
             "link_active": Out(ports),
             "lives": Out(data.ArrayLayout(LIFE_BITS, ports)),
             "slot_off": Out(ports),
@@ -196,6 +199,8 @@ class VirtualSwitch(wiring.Component):
             space.orderly.eq(self.orderly),
             *(self.abort[n].eq(state.abort) for n, state in enumerate(space.states[1:])),
             *(self.max_payload[n].eq(state.max_payload) for n, state in enumerate(space.states)),
+            *(self.in_use[n].eq(space.states[n + 1].memory | space.states[n + 1].master)
+              for n in range(self._ports)),
             self.bus.eq(space.states[0].secondary),
         ]
         self._was_active = was_active = Signal(self._ports)

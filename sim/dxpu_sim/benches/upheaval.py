@@ -24,6 +24,7 @@ __all__ = ["MOVES", "Upheaval"]
 
 BRIDGE_CONTROL, BUS_RESET = 0x3C // 4, 1 << 22
 LINK_CONTROL, LINK_DISABLE = 0x70 // 4, 1 << 4
+SLOT_CONTROL, POWER_BLINKS, POWER_OFF = 0x78 // 4, 2 << 8, 3 << 8
 
 #: Requester IDs of the host's own.
 HOST_IDS = (0x0000, 0x0008)
@@ -164,11 +165,14 @@ class Upheaval:
             await Timer(self.rng.randint(1, 6000), "ns")
 
     async def detach(self, slot):
-        """Detached, released and bound again. The power indicator is off all the time."""
+        """Detached, released and bound again. The power indicator is off but for a moment."""
         host, _, _ = self.fuzz.place(slot)
         while not (await slot_state(host, slot))["detach"]:  # BIND may not have left yet
             await host.write("control.detach", ports=1 << slot)
             await Timer(1, "us")
+        value = self.fuzz.writable()[slot + 1, SLOT_CONTROL]
+        for bits in (value & ~POWER_OFF | POWER_BLINKS, value):
+            await self._write(slot, SLOT_CONTROL, bits)
         await wait_for_slot(host, slot, detach=3)
         await self.rebind(slot)
 
