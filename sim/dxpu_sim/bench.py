@@ -3,12 +3,13 @@
 import contextlib
 import json
 import tempfile
-from functools import partial
 from pathlib import Path
 
-from .cli import UserError, require
+from .cli import Failed, UserError, require
 from .files import write_text
 from .options import add_seed, file_to_write, given_seed
+from .output import OutputFolder
+from .progress import Progress
 
 __all__ = ["add_arguments", "run"]
 
@@ -51,34 +52,56 @@ def run(arguments) -> int:
     out = file_to_write("--out", arguments.out)
     require(*["sim"] if arguments.what in _SIMULATED else ["boards", "formal"])
     if arguments.what in _SIMULATED:
-        measure = partial(_SIMULATED[arguments.what], seed=given_seed(arguments))
+        result = _simulated(arguments.what, widths, given_seed(arguments))
     else:
         measure = {"size": _size, "link": _link, "clock": _clock}[arguments.what]
-    result = {width: measure(width) for width in widths}
+        result = {width: measure(width, Progress()) for width in widths}
     if out is not None:
         write_text(out, json.dumps(result, indent=2) + "\n")
     return 0
 
 
-def _simulate(width, case, seed, **options):
-    """Result of test ``case`` of the bench on the system that ``dxpu demo`` builds."""
+def _simulated(what, widths, seed):
+    """Results by width of what is measured in simulations, of which one runs at a time, so that
+    none takes the other's processor."""
+    from .prepare import prepare
+    progress = Progress()
+    with OutputFolder("", f"build/bench/{what}", room=64 << 20) as folder:
+        prepare({f"{width} bits": _simulator(width) for width in widths}, progress)
+        try:
+            return {width: _SIMULATED[what](width, seed, folder.work / str(width), progress)
+                    for width in widths}
+        except Failed as error:
+            folder.bad()
+            raise Failed(folder.as_kept(str(error))) from None
+
+
+def _simulator(width):
+    """The system that ``dxpu demo`` builds, as it builds it."""
     from .demo import system_design
-    from .runner import SimulationFailed, fst_available, simulate
-    design = system_design(width)
-    print(f"Simulating the system at {width} bits (the first time it is built: minutes) ...",
-          flush=True)
+    from .prepare import Simulator
+    from .runner import fst_available
+    return Simulator(system_design(width), {"waves": "fst" if fst_available() else "vcd"})
+
+
+def simulate(width, case, seed, folder, progress, **options):
+    """Result of test ``case`` of the bench, which runs in ``folder``."""
+    from . import runner
+    simulator = _simulator(width)
+    progress.step(f"Simulating at {width} bits")
     try:
-        folder = simulate(
-            design, "dxpu_sim.benches.measure", testcase=f"{case}$",
-            waves="fst" if fst_available() else "vcd", window=True, seed=seed,
-            env={"DXPU_MEASURE": json.dumps({"system": design.kwargs, **options})})
-    except SimulationFailed as error:
-        raise UserError(f"the simulation failed: {str(error).splitlines()[0]}") from None
+        progress.run(lambda: runner.simulate(
+            simulator.design, "dxpu_sim.benches.measure", testcase=f"{case}$", window=True,
+            seed=seed, folder=folder, **simulator.options, env={"DXPU_MEASURE": json.dumps(
+                {"system": simulator.design.kwargs, **options})}))
+    except runner.SimulationFailed as error:
+        raise Failed(f"the simulation failed: {str(error).splitlines()[0]}") from None
+    progress.done()
     return json.loads((folder / "result.json").read_text())
 
 
-def _traversal(width, seed):
-    result = _simulate(width, "traversal", seed)
+def _traversal(width, seed, folder, progress):
+    result = simulate(width, "traversal", seed, folder, progress)
     cycles = result["conversion_cycles"]
     print(f"{width:4} bits: host to fabric {cycles[0]}, fabric to GPU {cycles[1]}, GPU to fabric "
           f"{cycles[2]}, fabric to host {cycles[3]} cycles; all {sum(cycles)} "
@@ -86,9 +109,10 @@ def _traversal(width, seed):
     return result
 
 
-def _wire(width, seed):
+def _wire(width, seed, folder, progress):
     sizes, limits = (128, 256), (0, 512, 1500)
-    result = _simulate(width, "wire", seed, sizes=sizes, limits=limits, writes=400)
+    result = simulate(width, "wire", seed, folder, progress, sizes=sizes, limits=limits,
+                      writes=400)
     print(f"{'payload':>8} {'packing limit':>14} {'measured':>9} {'contract':>9}")
     for size in sizes:
         for limit in limits:
@@ -102,17 +126,19 @@ _SIMULATED = {"traversal": _traversal, "wire": _wire}
 
 
 @contextlib.contextmanager
-def _netlist(component):
+def _netlist(component, what, progress):
     """Folder with the netlist of a component, as long as it is needed."""
     from dxpu_boards import ecp5
 
     from .hdl.conversion import to_verilog
     with tempfile.TemporaryDirectory() as folder:
         try:
-            ecp5.synthesize(to_verilog(component, name="top"), Path(folder))
+            progress.step(f"Synthesising {what}")
+            progress.run(lambda: ecp5.synthesize(to_verilog(component, name="top"), Path(folder)))
             yield Path(folder)
         except ecp5.ToolFailed as error:
-            raise UserError(str(error)) from None
+            progress.done(failed=True)
+            raise Failed(str(error)) from None
 
 
 def _proxy(role, width):
@@ -120,40 +146,49 @@ def _proxy(role, width):
     from dxpu.proxy.verilog import PlainPorts
 
     from .generate import make
-    print(f"Synthesising the {role} proxy, {width} bits, 8 slots, 2 paths (minutes) ...",
-          flush=True)
     return PlainPorts(make(role, width=width))
 
 
-def _size(width):
+def _packed(component, what, progress, device="45k"):
+    """What a component takes of a part, and what that has."""
+    from dxpu_boards import ecp5
+    with _netlist(component, what, progress) as folder:
+        progress.step(f"Packing {what}")
+        used = progress.run(lambda: ecp5.pack(folder, [f"--{device}"]))
+        progress.done()
+    return used
+
+
+def _size(width, progress):
     from dxpu_boards import ecp5
     result, device = {}, "45k"
     for role in ("host", "box"):
-        with _netlist(_proxy(role, width)) as folder:
-            used = ecp5.pack(folder, [f"--{device}"])
+        used = _packed(_proxy(role, width), f"the {role} proxy, {width} bits, 8 slots", progress)
         result[role] = {name: count for name, (count, _) in used.items()}
         print(f"  {role}: " + ", ".join(
             f"{count:,} {name} ({count / there:.0%} of an {ecp5.DEVICES[device]})"
-            for name, (count, there) in used.items()))
+            for name, (count, there) in used.items()), flush=True)
     return result
 
 
-def _clock(width):
+def _clock(width, progress):
     result = {}
     for peers, streams in ((1, 1), (16, 4)):
-        print(f"Synthesising the fabric engine, {peers} peers, {streams} streams ...", flush=True)
-        result[f"{peers} {streams}"] = _routed(_engine(width, peers, streams), "um5g-45k")
+        result[f"{peers} {streams}"] = _routed(
+            _engine(width, peers, streams), f"the engine, {peers} peers, {streams} streams",
+            "um5g-45k", progress)
     for role in ("host", "box"):  # the host would fill the smaller part to 98%
-        result[role] = _routed(_proxy(role, width), "um5g-85k")
+        result[role] = _routed(_proxy(role, width), f"the {role} proxy", "um5g-85k", progress)
     return result
 
 
-def _routed(component, device):
+def _routed(component, what, device, progress):
     """MHz of each clock of a component."""
     from dxpu_boards import ecp5
-    with _netlist(component) as folder:
-        print("  placing and routing ...", flush=True)
-        clocks = ecp5.clocks(folder, device)
+    with _netlist(component, what, progress) as folder:
+        progress.step(f"Placing and routing {what}")
+        clocks = progress.run(lambda: ecp5.clocks(folder, device))
+        progress.done()
     print(f"  {ecp5.DEVICES[device]}, speed 8: " + ", ".join(
         f"{name} {mhz:.1f} MHz" for name, mhz in clocks.items()), flush=True)
     return clocks
@@ -167,16 +202,16 @@ def _engine(width, peers, streams):
                         flow=FlowControl.of(width, host_grants(width)))
 
 
-def _link(width):
-    from dxpu_boards import ecp5
+def _link(width, progress):
     result = {}
-    print(f"Synthesising the fabric engine, {width} bits, 8 rows, 2 paths (minutes each) ...")
-    print(f"{'peers':>6} {'streams':>8} {'sessions':>9} {'LUT4':>7} {'FF':>7} {'DP16KD':>7}",
-          flush=True)
     for peers, streams in ((1, 1), (1, 4), (4, 4), (16, 1), (16, 4)):
-        with _netlist(_engine(width, peers, streams)) as folder:
-            used = {name: count for name, (count, _) in ecp5.pack(folder).items()}
-        result[f"{peers} {streams}"] = used
+        used = _packed(_engine(width, peers, streams),
+                       f"the engine, {peers} peers, {streams} streams", progress)
+        result[f"{peers} {streams}"] = {name: count for name, (count, _) in used.items()}
+    print(f"the fabric engine, {width} bits, 8 rows, 2 paths\n"
+          f"{'peers':>6} {'streams':>8} {'sessions':>9} {'LUT4':>7} {'FF':>7} {'DP16KD':>7}")
+    for shape, used in result.items():
+        peers, streams = map(int, shape.split())
         print(f"{peers:>6} {streams:>8} {peers * streams:>9} " + " ".join(
             f"{used[name]:>7,}" for name in ("LUT4", "FF", "DP16KD")), flush=True)
     return result

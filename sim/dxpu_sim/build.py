@@ -6,10 +6,14 @@ import sys
 from dataclasses import asdict, replace
 
 from .cli import UserError, require
-from .options import folder_to_write, whole_number
+from .options import whole_number
+from .output import OutputFolder
+from .progress import Progress
 
 __all__ = ["add_arguments", "find_board", "run"]
 
+#: Bytes that a build may write; netlists are most of it.
+ROOM = 512 << 20
 #: Mb/s of a core whose MACs are fed in time. Ref: dxpu.ethernet.Mac
 LEAST_RATE = 1250
 
@@ -83,12 +87,11 @@ def run(arguments) -> int:
     placing = _placing(board, given)
     if board.is_open:
         require("boards", "formal")
-    folder = folder_to_write("--out", given.get("out", f"build/{board.name}-{role}"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _build(board, role, shape, options, folder, **placing)
-    except OSError as error:
-        raise UserError(f"cannot build in {str(folder)!r}: {error}") from None
+    with OutputFolder("--out", given.get("out", f"build/{board.name}-{role}"), room=ROOM) as out:
+        try:
+            return _build(board, role, shape, options, out, **placing)
+        except OSError as error:
+            raise UserError(f"cannot build in {str(out.path)!r}: {error}") from None
 
 
 def _check(role, board, shape):
@@ -138,29 +141,37 @@ def _list():
             print(f"{board.name}: {note}")
 
 
-def _build(board, role, shape, options, folder, *, goal, seed, tries):
+def _build(board, role, shape, options, out, *, goal, seed, tries):
     from dxpu_boards.build import BuildFailed, build, write_sources
     from dxpu_boards.crossings import CrossingError
     from dxpu_boards.ecp5 import ToolFailed
     from dxpu_boards.identity import of_source
     from dxpu_boards.top import top
 
-    from .progress import Progress
     # The vendor's tools have goals and seeds of their own.
     identity = of_source(goal, seed) if board.is_open else of_source("unknown", 0)
+    progress = Progress()
     design = top(board, role, shape, identity=identity, **options)
     if not board.is_open:
-        for file in write_sources(board, design, folder):
-            print(file)
+        progress.step("elaboration")
+        written = progress.run(lambda: write_sources(board, design, out.work))
+        progress.done()
+        out.good(file.name for file in written)
+        for file in written:
+            print(out.path / file.name)
         print(f"The vendor's tools make the bitstream: vivado -mode batch -source top.tcl in "
-              f"{folder}")
+              f"{out.path}")
         return 0
     try:
-        report = build(board, design, folder, role=role, shape=shape, seed=seed,
-                       tries=tries, goal=goal, identity=identity, progress=Progress())
+        report = progress.run(lambda: build(
+            board, design, out.work, role=role, shape=shape, seed=seed, tries=tries, goal=goal,
+            identity=identity, progress=progress))
     except (BuildFailed, CrossingError, ToolFailed) as error:
-        print(f"dxpu build: {board.name}, {role}: {error}", file=sys.stderr)
+        kept = any(out.work.iterdir())
+        print(f"dxpu build: {board.name}, {role}: {error}"
+              + f" (logs and reports: {out.bad()})" * kept, file=sys.stderr)
         return 1
+    out.good(sorted(file.name for file in out.work.iterdir()))
     print(report.as_text())
-    print(f"{folder}/{board.name}-{role}.bit, .svf; report.txt, report.json, netlist.json")
+    print(f"{out.path}/{board.name}-{role}.bit, .svf; report.txt, report.json, netlist.json")
     return 0

@@ -6,8 +6,9 @@ import time
 from . import cache
 from .cli import UserError
 from .progress import Progress
+from .room import size_text
 
-__all__ = ["add_arguments", "run", "size_text"]
+__all__ = ["add_arguments", "run"]
 
 #: Kinds of entries, and what they are.
 KINDS = {
@@ -81,12 +82,3 @@ def _clean(age):
     if busy:
         print(f"{busy} entries are in use, and stay")
     return 0
-
-
-def size_text(size: int) -> str:
-    """Bytes as a person says them."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

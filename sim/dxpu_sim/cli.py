@@ -16,7 +16,7 @@ from signal import SIGINT, Signals
 from . import children
 from .collection import collect_rarely
 
-__all__ = ["UserError", "main", "require"]
+__all__ = ["Failed", "UserError", "main", "require"]
 
 #: Subcommand to module and one line of help. The module has ``add_arguments(parser)`` and
 #: ``run(arguments)``, which returns the exit status.
@@ -39,6 +39,10 @@ COMMANDS = {
 
 class UserError(Exception):
     """A mistake of the user; the message is one line that says what is wrong and what to do."""
+
+
+class Failed(Exception):
+    """What was asked for was right, and could not be done; the message is one line."""
 
 
 class _Help(argparse.HelpFormatter):
@@ -174,9 +178,9 @@ def _run(argv):
                 sub.set_defaults(run=command.run)
         arguments = parser.parse_args(argv)
         return arguments.run(arguments) or 0
-    except UserError as error:
+    except (UserError, Failed) as error:
         print(f"dxpu {argv[0]}: error: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, Failed) else 2
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:

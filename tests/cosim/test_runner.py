@@ -1,5 +1,6 @@
 """dxpu_sim.runner: simulations that do not end by themselves end all the same."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dxpu_sim.cache import cache_root
 from dxpu_sim.runner import Design, simulate
 from hanging_bench import Tiny
 
@@ -90,3 +92,41 @@ def test_one_whose_program_is_ended_ends(tmp_path, number):
         process.send_signal(number)
         process.communicate()
     ends(simulator)
+
+
+#: The same with all packages, sources and the cache below a folder with a blank in its name.
+BLANKS = """
+import os, sys, sysconfig
+from pathlib import Path
+here = Path({here!r})
+paths = sysconfig.get_paths()
+(here / "site packages").symlink_to(paths["purelib"])
+sys.path = [{tests!r}, str(here / "site packages"),
+            *(p for p in sys.path + {path!r} if p != paths["purelib"])]
+sysconfig.get_paths = lambda: {{**paths, "purelib": str(here / "site packages")}}
+from cocotb_tools import config
+config.libs_dir = here / "site packages" / config.libs_dir.relative_to(paths["purelib"])
+config.share_dir = here / "site packages" / config.share_dir.relative_to(paths["purelib"])
+from dxpu_sim import runner
+(here / "trace.cpp").write_bytes(runner._TRACE.read_bytes())
+runner._TRACE = here / "trace.cpp"
+from hanging_bench import Tiny
+runner.simulate(runner.Design(Tiny, {{}}), "hanging_bench", folder=here / "run", waves="vcd",
+                env={{"DXPU_HANG": "ends"}})
+"""
+
+
+@pytest.mark.long
+def test_paths_may_have_blanks(tmp_path):
+    """`make` cannot have them, so nothing that it sees has any."""
+    here = tmp_path / "a b"
+    (here / "the cache").mkdir(parents=True)
+    library = cache_root() / "runtime"
+    library.mkdir(exist_ok=True)
+    (here / "the cache" / "runtime").symlink_to(library)
+    run = subprocess.run(
+        [sys.executable, "-c", BLANKS.format(
+            here=str(here), path=sys.path, tests=str(Path(__file__).parents[1] / "unit"))],
+        env={**os.environ, "DXPU_CACHE": str(here / "the cache")}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert (here / "run" / "dump.vcd").stat().st_size > 1000

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dxpu_sim import bench, cli
+from dxpu_sim.progress import Progress
 from dxpu_sim.testbench import seed
 
 
@@ -21,10 +22,10 @@ def test_traversals_of_a_read(tmp_path, capsys):
 @pytest.mark.parametrize("size, limit", [
     (256, 1500),
     *(pytest.param(s, n, marks=pytest.mark.long) for s in (64, 128, 256) for n in (0, 512, 1500))])
-def test_a_saturated_line_carries_what_the_contract_says(size, limit):
+def test_a_saturated_line_carries_what_the_contract_says(size, limit, tmp_path):
     # Enough frames for the slope, also if many TLPs share one.
-    measured = bench._simulate(64, "wire", seed(), sizes=[size], limits=[limit],
-                               writes=200 * 256 // size)
+    measured = bench.simulate(64, "wire", seed(), tmp_path / "run", Progress(), sizes=[size],
+                              limits=[limit], writes=200 * 256 // size)
     # Credits take some of what the wire format allows; the smaller the TLPs, the more. A box grants
     # 32 posted TLPs: of 64 bytes not two frames of 1500 bytes, so a line is not always full.
     allowed, part = bench.WIRE_LIMIT[size, limit], 0.97 if size >= 256 else 0.96

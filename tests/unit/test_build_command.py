@@ -89,7 +89,7 @@ def test_wrong_use_gets_one_line(capsys):
 def test_a_folder_that_cannot_be_made_gets_one_line(tmp_path, capsys, asked):
     (tmp_path / "file").write_text("")
     for out, message in ((tmp_path / "file", "--out must be a folder"),
-                         (tmp_path / "file" / "x", "cannot build in")):
+                         (tmp_path / "file" / "x", "cannot write to --out")):
         assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--out", str(out)]) == 2
         line = capsys.readouterr().err
         assert line.startswith(f"dxpu build: error: {message}") and line.count("\n") == 1
@@ -99,6 +99,7 @@ def test_a_folder_that_cannot_be_made_gets_one_line(tmp_path, capsys, asked):
 def test_the_shape_is_the_boards_but_for_what_is_given(tmp_path, capsys, asked, monkeypatch):
     def built(board, design, folder, *, role, shape, seed, tries, goal, identity, progress):
         assert tries == 3
+        (folder / "report.txt").write_text("")
         return BuildReport(board.name, role, board.part, seed, goal, vars(shape), identity)
 
     monkeypatch.setattr(builder, "build", built)
@@ -143,6 +144,25 @@ def test_a_failure_is_one_line_and_status_1(tmp_path, capsys, asked, monkeypatch
     monkeypatch.setattr(builder, "build", fails)
     assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"dxpu build: versa-ecp5-5g, box: {error}\n"
+
+
+def test_a_build_that_fails_leaves_the_last_good_one(tmp_path, capsys, asked, monkeypatch):
+    def built(board, design, folder, *, role, shape, **others):
+        (folder / "report.txt").write_text(texts[0])
+        (folder / f"{board.name}-{role}.bit").write_text(texts[0])
+        if texts.pop(0) == "bad":
+            raise builder.BuildFailed("too slow")
+        return BuildReport(board.name, role, board.part, 1, "speed", vars(shape))
+
+    monkeypatch.setattr(builder, "build", built)
+    argv = ["build", "versa-ecp5-5g", "--role", "box", "--out", str(tmp_path)]
+    texts = ["good", "bad", "better"]
+    for status, there in ((0, "good"), (1, "good"), (0, "better")):
+        assert cli.main(argv) == status
+        assert {f.name: f.read_text() for f in tmp_path.iterdir() if f.is_file()} == dict.fromkeys(
+            ("report.txt", "versa-ecp5-5g-box.bit"), there)
+        assert (tmp_path / "failed" / "report.txt").exists() == (status == 1)
+    assert f"too slow (logs and reports: {tmp_path / 'failed'})\n" in capsys.readouterr().err
 
 
 def test_a_build_by_the_command(tmp_path, capsys, asked):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dxpu_sim import cache, cli
-from dxpu_sim.cache_command import size_text
+from dxpu_sim.room import size_text
 
 
 @pytest.fixture(autouse=True)

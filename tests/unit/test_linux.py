@@ -1,22 +1,27 @@
 """What `dxpu linux` is made of, without QEMU: the far end of its device, images, verdicts."""
 
 import gzip
+import json
 import os
+import re
 import socket
 import struct
+from pathlib import Path
 
 import pytest
 
 from dxpu_sim import cli
 from dxpu_sim.linux import images
 from dxpu_sim.linux.acs import Function, isolated, parse
-from dxpu_sim.linux.complaints import complaints
+from dxpu_sim.linux.complaints import complaints, stalls
 from dxpu_sim.linux.config_bytes import ConfigBytes
-from dxpu_sim.linux.images import ImagesMissing
+from dxpu_sim.linux.guest import Guest, GuestFailed, GuestStalled
+from dxpu_sim.linux.images import Images, ImagesMissing
 from dxpu_sim.linux.initramfs import Initramfs
 from dxpu_sim.linux.remote import Access, RemoteDevice, RemoteError
 from dxpu_sim.linux.scenarios import MACHINES, SCENARIOS
 from dxpu_sim.linux.vmd import BUSES, WINDOW, ConfigTarget, MemoryTarget, Vmd
+from dxpu_sim.runner import SimulationFailed
 
 
 class Qemu:
@@ -172,6 +177,117 @@ def test_complaints_are_warnings_that_nobody_expects():
         "[    3.0] pcieport 10000:02:00.0: pciehp: Slot(1): something is wrong"]
 
 
+#: What Linux 6.1 says when its only processor was away for 21 s.
+STALL = """\
+<3>[   96.284017] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:
+<3>[   96.284101] rcu: \t0-...!: (0 ticks this GP) idle=1b98/0/0x0 softirq=913/913 fqs=0 (false \
+positive?)
+<4>[   96.284138] \t(detected by 0, t=5252 jiffies, g=1405, q=38 ncpus=1)
+<6>[   96.284172] Sending NMI from CPU 0 to CPUs 0:
+<4>[   96.284177] NMI backtrace for cpu 0
+<4>[   96.284206] CPU: 0 PID: 71 Comm: sh Not tainted 6.1.0-41-amd64 #1  Debian 6.1.158-1
+<4>[   96.284226] Hardware name: QEMU Standard PC (Q35 + ICH9, 2009), BIOS 1.16.2 04/01/2014
+<4>[   96.284240] RIP: 0010:_raw_spin_unlock_irqrestore+0x15/0x40
+<4>[   96.284263] Code: 85 d2 75 09 e8 a4 d8 0c ff 0f 1f 44 00 00 <c3> cc cc cc cc 66 66 2e
+<4>[   96.284275] RSP: 0018:ffffa5c3000dfd80 EFLAGS: 00000246
+<4>[   96.284288] RAX: 0000000000000001 RBX: ffff8d0f0f42e400 RCX: 0000000000000000
+<4>[   96.284301] R10: 0000000000000001 R11: 0000000000000000 R12: 0000000000000001
+<4>[   96.284313] FS:  00007f1b6c5e8740(0000) GS:ffff8d0f0fc00000(0000) knlGS:0000000000000000
+<4>[   96.284325] CS:  0010 DS: 0000 ES: 0000 CR0: 0000000080050033
+<4>[   96.284336] CR2: 000055d0c8f3b000 CR3: 0000000002a5c000 CR4: 0000000000750ef0
+<4>[   96.284347] PKRU: 55555554
+<4>[   96.284355] Call Trace:
+<4>[   96.284366]  <TASK>
+<4>[   96.284380]  ? uart_write+0x10a/0x250
+<4>[   96.284394]  entry_SYSCALL_64_after_hwframe+0x6e/0xd8
+<4>[   96.284421]  </TASK>
+<3>[   96.285016] rcu: rcu_preempt kthread timer wakeup didn't happen for 5251 jiffies! g1405 f0x0
+<3>[   96.285036] rcu: \tPossible timer handling issue on cpu=0 timer-softirq=3309
+<3>[   96.285049] rcu: rcu_preempt kthread starved for 5252 jiffies! g1405 f0x0 ->state=0x402
+<3>[   96.285065] rcu: RCU grace-period kthread stack dump:
+<6>[   96.285073] task:rcu_preempt     state:I stack:0     pid:15    ppid:2      flags:0x00004000
+<6>[   96.285091] Call Trace:
+<6>[   96.285099]  <TASK>
+<6>[   96.285111]  __schedule+0x34d/0x9e0"""
+
+
+def test_a_guest_without_a_processor_is_no_complaint():
+    line = "<4>[   97.0] pcieport 10000:02:00.0: pciehp: Slot(1): something is wrong"
+    assert complaints(STALL) == []
+    assert complaints(f"{STALL}\n{line}") == complaints(line) == [line[3:]]
+    assert stalls(STALL)[0].endswith("rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:")
+    lockup = "<0>[  30.1] watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [kworker/0:1:9]"
+    assert complaints(lockup) == [] and stalls(lockup) == [lockup]
+    assert stalls(line) == []
+
+
+def test_a_complaint_is_one_line():
+    """What is dumped below it is not."""
+    warning = "\n".join(f"<4>[   50.1] {line}" for line in (
+        "------------[ cut here ]------------",
+        "WARNING: CPU: 0 PID: 9 at drivers/pci/pci.c:2163 pci_disable_device+0x9b/0xb0",
+        "Modules linked in: vmd", "CPU: 0 PID: 9 Comm: kworker Not tainted 6.1.0-41-amd64 #1",
+        "RIP: 0010:pci_disable_device+0x9b/0xb0", "Call Trace:", " <TASK>",
+        " ? __warn+0x7d/0xc0", " </TASK>", "---[ end trace 0000000000000000 ]---",
+        "pcieport 10000:02:00.0: something else"))
+    assert complaints(warning) == [
+        "[   50.1] WARNING: CPU: 0 PID: 9 at drivers/pci/pci.c:2163 pci_disable_device+0x9b/0xb0",
+        "[   50.1] pcieport 10000:02:00.0: something else"]
+
+
+@pytest.mark.parametrize("console, load, kind, words", [
+    ("all is well", 1.0, GuestFailed, "no shell after 9 s; the guest's last words: all is well"),
+    (STALL, 1.0, GuestStalled, "it had no processor: .*rcu_preempt detected stalls"),
+    ("all is well", 7.5, GuestStalled, "7.5 wanted each processor of this machine"),
+    (None, 1.0, GuestFailed, "last words: none")])
+def test_who_is_late_for_want_of_a_processor_has_not_failed(
+        console, load, kind, words, tmp_path, monkeypatch):
+    guest = Guest.__new__(Guest)
+    guest.console = tmp_path / "console.log"
+    if console is not None:
+        guest.console.write_text(console)
+    monkeypatch.setattr("dxpu_sim.linux.guest.busy", lambda: load)
+    error = guest.late("no shell after 9 s")
+    assert type(error) is kind and re.search(words, str(error))
+
+
+@pytest.fixture
+def linux(tmp_path, monkeypatch):
+    """``dxpu linux`` with a simulation of which this is the result."""
+    def run(**result):
+        def simulate(design, bench, *, folder, **others):
+            folder.mkdir(parents=True)
+            (folder / "result.json").write_text(json.dumps(
+                {"scenarios": {}, "evidence": {}, "complaints": [], "stalls": [], "stalled": False,
+                 "running": None} | result))
+            if "error" in result:
+                raise SimulationFailed(result["error"])
+
+        monkeypatch.setattr(images, "get", lambda: Images("qemu", [], Path("vmlinuz-6"), "x"))
+        monkeypatch.setattr("dxpu_sim.runner.simulate", simulate)
+        monkeypatch.setattr("dxpu_sim.prepare.prepare", lambda *_: None)
+        monkeypatch.setattr(Images, "version", "QEMU 7.2, Linux 6")
+        return cli.main(["linux", "--scenario", "empty", "--out", str(tmp_path / "out"),
+                         "--json", str(tmp_path / "x.json")])
+    return run
+
+
+def test_a_guest_that_stalled_is_told_apart_from_one_that_failed(linux, tmp_path, capsys):
+    assert linux(scenarios={"empty": True}) == 0
+    assert linux(running="empty", error="the guest is wrong") == 1
+    said = capsys.readouterr().out
+    assert re.search("^empty +FAILED", said, re.M) and "FAILED: plain, empty: the guest" in said
+    assert linux(running="empty", error="no shell", stalled=True) == 3
+    said = capsys.readouterr().out
+    assert re.search("^empty +STALLED", said, re.M) and "STALLED: plain, empty: no shell" in said
+    assert "FAILED" not in said and "Nothing is known about the design: run it again" in said
+    assert json.loads((tmp_path / "x.json").read_text())["machines"]["plain"]["stalled"]
+    # The last good run's words are still there, and the bad ones' beside them.
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["failed", "plain"]
+    assert linux(scenarios={"empty": True}, stalls=["rcu: INFO: rcu_preempt detected stalls"]) == 0
+    assert "without a processor 1 times; nothing came of it" in capsys.readouterr().out
+
+
 def test_list_names_every_scenario(capsys):
     assert cli.main(["linux", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -207,7 +323,7 @@ def test_a_machine_without_debians_packages_gets_one_line(monkeypatch, tmp_path,
     assert capsys.readouterr().err == (
         "dxpu linux: error: no apt-cache here: QEMU, a kernel and lspci for the guest come from "
         "Debian's packages, so `dxpu linux` needs a Debian or a system like it\n")
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_download_that_fails_says_why(monkeypatch, tmp_path):

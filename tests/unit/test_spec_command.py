@@ -77,3 +77,12 @@ def test_a_file_that_cannot_be_written_gets_one_line(tmp_path, capsys, monkeypat
 def test_mistakes_get_one_line(options, message, capsys):
     assert cli.main(["spec", *options]) == 2
     assert re.fullmatch(rf"dxpu spec: error: {message}\n", capsys.readouterr().err)
+
+
+def test_a_search_that_takes_long_says_so_off_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("dxpu_sim.progress.NOTICES", (0.0, 0.001))
+    assert cli.main(["spec", "--model", "session"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    going = [row for row in rows if " ... " in row]
+    assert going and all(float(row.split()[-1]) >= 0 for row in going)
+    assert "\r" not in "".join(rows)

@@ -11,8 +11,8 @@ from pathlib import Path
 import cocotb
 from cocotb.utils import get_sim_time
 
-from dxpu_sim.linux.complaints import complaints
-from dxpu_sim.linux.guest import Guest
+from dxpu_sim.linux.complaints import complaints, stalls
+from dxpu_sim.linux.guest import Guest, GuestStalled
 from dxpu_sim.linux.host import LinuxHost, LinuxSystem, Pump
 from dxpu_sim.linux.images import Images
 from dxpu_sim.linux.run import Run
@@ -69,6 +69,7 @@ async def run_scenarios(dut, guests, machine, result):
         said = await run.host.say("dmesg -r")
         (FOLDER / f"dmesg{n or ''}.txt").write_text(said + "\n")
         result["complaints"] += complaints(said, run.expected)
+        result["stalls"] += stalls(said)
     result["guest_seconds"] = float((await hosts[0].say("cat /proc/uptime")).split()[0])
     await pump.stop()
     await system.idle()
@@ -78,13 +79,16 @@ async def run_scenarios(dut, guests, machine, result):
     result["simulated_ms"] = get_sim_time("us") / 1000
     result["seconds"] = time.monotonic() - begin
     if result["complaints"]:
-        raise AssertionError("Linux complains: " + " / ".join(result["complaints"]))
+        first, *others = result["complaints"]
+        raise AssertionError(f"Linux complains: {first}" + (
+            f" (and {len(others)} more, see dmesg.txt)" if others else ""))
 
 
 @cocotb.test()
 async def scenarios(dut):
     """Boot, then one scenario after the other; what came out is in ``result.json``."""
-    result = {"scenarios": {}, "evidence": {}, "complaints": [], "running": "boot"}
+    result = {"scenarios": {}, "evidence": {}, "complaints": [], "stalls": [],
+              "stalled": False, "running": "boot"}
     machine = MACHINES[GIVEN["machine"]]
     guests = []
     try:
@@ -94,6 +98,7 @@ async def scenarios(dut):
     except BaseException as error:
         text = str(error) or "an error in the simulation, see the log"
         result["error"] = re.sub(r"\s*\n\s*", " | ", text)
+        result["stalled"] = isinstance(error, GuestStalled)
         raise
     finally:
         for guest in guests:

@@ -7,9 +7,11 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 
-from ..cli import UserError, require
+from .. import children
+from ..cli import Failed, UserError, require
 from ..files import write_text
-from ..options import add_seed, file_to_write, folder_to_write, given_seed, whole_number
+from ..options import add_seed, file_to_write, given_seed, whole_number
+from ..output import FAILED, OutputFolder
 from ..progress import Progress
 from . import cases, plot
 from .incast import shares
@@ -22,6 +24,9 @@ LEAST_TLPS = 1000
 #: The contract: goodput kept at a loss; judged where so many TLPs make chance small.
 LEAST_GOODPUT = {"go-back-n": {0.01: 0.94}, "selective": {0.01: 0.98}}
 GOODPUT_TLPS = 10_000
+#: Bytes that a campaign may write, and names in its folder for what a good one leaves.
+ROOM = 64 << 20
+RESULTS = tuple(f"goodput{mode}.{kind}" for mode in ("", "-selective") for kind in ("svg", "png"))
 _ROW = "{:<25} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}"
 _HEAD = _ROW.format("case", "TLPs", "frames", "lost", "twice", "late", "changed", "again",
                     "timeouts", "TLPs wrong")
@@ -63,8 +68,8 @@ def run(arguments) -> int:
     seed = given_seed(arguments)
     jobs = whole_number("--jobs", arguments.jobs, 1, 64)
     file = file_to_write("--json", arguments.json)
-    out = folder_to_write("--out", arguments.out)
-    return _Campaign(chosen, tlps, seed, jobs, out, file).run()
+    with OutputFolder("--out", arguments.out, room=ROOM) as out:
+        return _Campaign(chosen, tlps, seed, jobs, out, file).run()
 
 
 class _Campaign:
@@ -79,13 +84,14 @@ class _Campaign:
 
     def run(self):
         progress = Progress()
-        try:
-            self._out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot make folder {str(self._out)!r}: {error.strerror}") from None
         print(f"dxpu faults: {len(self._chosen)} cases, {sum(self._tlps.values()):,} TLPs, "
               f"seed {self._seed}", flush=True)
-        self._simulate(progress)
+        try:
+            self._simulate(progress)
+        except Failed:
+            progress.done(failed=True)
+            self._out.bad()
+            raise
         print("\n" + _HEAD)
         for case in self._chosen:
             print(self._row(case))
@@ -113,10 +119,17 @@ class _Campaign:
                            + "\n")
             except OSError as error:
                 raise UserError(f"cannot write {str(self._file)!r}: {error.strerror}") from None
-        for path in files:
-            print(f"picture  {path}")
+        if problems:
+            self._out.bad()
+        else:
+            self._out.good([name for name in RESULTS if (self._out.work / name).exists()])
+        place = self._out.path / FAILED if problems else self._out.path
+        for name in files:
+            print(f"picture  {place / name}")
         for problem in problems:
             print(f"FAILED: {problem}")
+        if problems:
+            print(f"logs and counts of the cases that failed: {place / 'runs'}")
         if not problems:
             forgotten = any(case.reboot_us for case in self._chosen)
             print("All TLPs once, in order and unchanged"
@@ -128,7 +141,8 @@ class _Campaign:
         from dxpu_sim.hdl.fault_bench import FaultBench
         from dxpu_sim.hdl.incast_bench import IncastBench
 
-        from ..runner import Design, build
+        from ..prepare import Simulator, prepare
+        from ..runner import Design
 
         def kind(case):
             return case.arq, case.hosts
@@ -137,26 +151,34 @@ class _Campaign:
             IncastBench if hosts else FaultBench,
             ({"arq": mode} if mode != cases.ARQ[0] else {}) | ({"hosts": hosts} if hosts else {}))
             for mode, hosts in dict.fromkeys(map(kind, self._chosen))}
-        progress.step("Preparing the simulator (cached)")
-        for design in designs.values():
-            build(design)
+        prepare({f"{mode}, {hosts} hosts" if hosts else mode: Simulator(design)
+                 for (mode, hosts), design in designs.items()}, progress)
         with ThreadPoolExecutor(self._jobs) as pool:
             waiting = {case.name: pool.submit(self._case, designs[kind(case)], case)
                        for case in self._chosen}
-            for case in self._chosen:
-                progress.step(case.name)
-                running = waiting[case.name]
-                while not running.done():
-                    progress.update(f"{self._arrived(case):,} of {self._tlps[case.name]:,} TLPs")
-                    wait([running], timeout=0.3)
-                self._results[case.name] = result = running.result()
-                self._scores[case.name] = score(case, result)
-                progress.update(f"{self._scores[case.name].tlps:,} TLPs, "
-                                f"{result['cycle'] / result['seconds']:,.0f} cycles/s")
-                progress.done(failed=bool(self._scores[case.name].problems))
+            try:
+                for case in self._chosen:
+                    self._follow(case, waiting[case.name], progress)
+            except BaseException:
+                for running in waiting.values():
+                    running.cancel()
+                children.end_all()
+                raise
+
+    def _follow(self, case, running, progress):
+        """Show a case until it has ended."""
+        progress.step(case.name)
+        while not running.done():
+            progress.update(f"{self._arrived(case):,} of {self._tlps[case.name]:,} TLPs")
+            wait([running], timeout=0.3)
+        self._results[case.name] = result = running.result()
+        self._scores[case.name] = score(case, result)
+        progress.update(f"{self._scores[case.name].tlps:,} TLPs, "
+                        f"{result['cycle'] / result['seconds']:,.0f} cycles/s")
+        progress.done(failed=bool(self._scores[case.name].problems))
 
     def _folder(self, case):
-        return self._out / "runs" / case.name.replace(" ", "-").replace("%", "")
+        return self._out.work / "runs" / case.name.replace(" ", "-").replace("%", "")
 
     def _arrived(self, case):
         """TLPs that have arrived in a case that runs."""
@@ -176,8 +198,8 @@ class _Campaign:
             simulate(design, f"dxpu_sim.benches.{'incast' if case.hosts else 'faults'}",
                      env={"DXPU_FAULTS": settings}, folder=folder, seed=seed)
         except SimulationFailed as error:
-            raise UserError(f"the simulation of {case.name!r} failed: "
-                            f"{str(error).splitlines()[0]}") from None
+            raise Failed(f"the simulation of {case.name!r} failed: "
+                         f"{self._out.as_kept(str(error).splitlines()[0])}") from None
         result = json.loads((folder / "result.json").read_text())
         if not score(case, result).problems:
             shutil.rmtree(folder, ignore_errors=True)
@@ -215,12 +237,12 @@ class _Campaign:
             return goodput_in_theory(loss, frame=case.packing_limit, delay=case.delay)
 
         name = "goodput" if mode == cases.ARQ[0] else f"goodput-{mode}"
-        paths = [self._out / f"{name}.svg", self._out / f"{name}.png"]
+        paths = [self._out.work / f"{name}.svg", self._out.work / f"{name}.png"]
         plot.draw(measured, theory, LEAST_GOODPUT[mode], paths, mode=mode)
         print(f"\ngoodput, {mode:<9} " + " ".join(f"{loss:>8.1%}" for loss in measured))
         print("  kept             " + " ".join(f"{part:>8.1%}" for part in measured.values()))
         print("  in theory        " + " ".join(f"{theory(loss):>8.1%}" for loss in measured))
-        return paths
+        return [path.name for path in paths]
 
     def _report(self, measured, problems):
         scores = self._scores.values()

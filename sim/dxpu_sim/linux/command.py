@@ -1,19 +1,21 @@
 """``dxpu linux``: a stock Linux kernel in stock QEMU boots with a simulated system as its PCIe."""
 
 import json
-import shutil
-import threading
 from dataclasses import asdict
 from pathlib import Path
 
 from ..cli import UserError, require
 from ..demo import system_design
 from ..files import write_text
-from ..options import add_seed, file_to_write, folder_to_write, given_seed
+from ..options import add_seed, file_to_write, given_seed
+from ..output import FAILED, OutputFolder
 from ..progress import Progress
 from . import images
 
 __all__ = ["add_arguments", "run"]
+
+#: Bytes that a run may write.
+ROOM = 64 << 20
 
 #: BARs of devices behind a VMD are below 4 GiB, and QEMU leaves two windows of 256 MiB.
 GPU = {"vram_bytes": 16 << 20}
@@ -45,7 +47,8 @@ def _chosen(names):
 
 
 def run(arguments) -> int:
-    """Run the scenarios; 0 only if every check held and Linux had nothing to complain about."""
+    """Run the scenarios; 0 only if every check held and Linux had nothing to complain about, 3 if
+    the machine was too busy for the guest to find out."""
     from .scenarios import SCENARIOS
     chosen = _chosen(arguments.scenario)
     if arguments.list:
@@ -55,12 +58,8 @@ def run(arguments) -> int:
     require("sim")
     seed = given_seed(arguments)
     file = file_to_write("--json", arguments.json)
-    out = folder_to_write("--out", arguments.out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make folder {str(out)!r}: {error.strerror}") from None
-    return _Runs(chosen, seed, out, file, arguments.console).run()
+    with OutputFolder("--out", arguments.out, room=ROOM) as out:
+        return _Runs(chosen, seed, out, file, arguments.console).run()
 
 
 class _Runs:
@@ -73,58 +72,65 @@ class _Runs:
         self._shown = 0
 
     def run(self):
+        from ..prepare import prepare
         machines = list(dict.fromkeys(s.machine for s in self._chosen))
         print(f"dxpu linux: {len(self._chosen)} scenarios, seed {self._seed}", flush=True)
-        self._progress.step("Getting QEMU, kernel and programs (cached)")
+        self._progress.step("Getting QEMU, kernel and programs")
         try:
-            self._images = images.get()
+            self._images = self._progress.run(images.get)
         except images.ImagesMissing as error:
-            self._progress.done(failed=True)
             raise UserError(str(error)) from None
         self._progress.update(self._images.version)
+        prepare({machine: self._simulator(machine) for machine in machines}, self._progress)
         results = {}
         for machine in machines:
             results[machine] = self._machine(machine)
         self._progress.done()
         return self._finish(results)
 
-    def _machine(self, machine):
-        from ..runner import Design, SimulationFailed, fst_available, simulate
+    def _simulator(self, machine):
+        from ..prepare import Simulator
+        from ..runner import Design, fst_available
         from .scenarios import MACHINES
-        names = [s.name for s in self._chosen if s.machine == machine]
         design = system_design()
-        design = Design(design.factory, {**design.kwargs, **MACHINES[machine].system})
-        folder = (self._out / machine).absolute()
-        shutil.rmtree(folder, ignore_errors=True)
+        # Compiled with waves as the demo is, so that both need one build.
+        return Simulator(Design(design.factory, {**design.kwargs, **MACHINES[machine].system}),
+                         {"waves": "fst" if fst_available() else "vcd"})
+
+    def _machine(self, machine):
+        from ..runner import SimulationFailed, simulate
+        names = [s.name for s in self._chosen if s.machine == machine]
+        simulator = self._simulator(machine)
+        folder = (self._out.work / machine).absolute()
         given = {"images": {k: str(v) if isinstance(v, Path) else v
                             for k, v in asdict(self._images).items()},
-                 "system": design.kwargs, "gpu": GPU, "machine": machine, "scenarios": names}
-        failure = []
+                 "system": simulator.design.kwargs, "gpu": GPU, "machine": machine,
+                 "scenarios": names}
+        failure, lines, console = [], 0, 0
 
         def job():
             try:
-                # Compiled with waves as the demo is, so that both need one build.
-                simulate(design, "dxpu_sim.benches.linux", env={"DXPU_LINUX": json.dumps(given)},
-                         waves="fst" if fst_available() else "vcd", window=True,
-                         folder=folder, seed=self._seed)
+                simulate(simulator.design, "dxpu_sim.benches.linux", **simulator.options,
+                         env={"DXPU_LINUX": json.dumps(given)}, window=True, folder=folder,
+                         seed=self._seed)
             except (SimulationFailed, RuntimeError, OSError) as error:
                 failure.append(error)
 
-        self._progress.step("Preparing the simulator (cached)")
-        lines = console = 0
-        thread = threading.Thread(target=job, daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.2)
+        def follow():
+            nonlocal lines, console
             lines = self._progress.follow(folder / "progress.txt", lines)
             console = self._follow_console(folder / "console.log", console)
+
+        self._progress.step("Starting the simulation")
+        self._progress.run(job, follow)
         try:
             result = json.loads((folder / "result.json").read_text())
         except (OSError, ValueError):
-            result = {"scenarios": {}, "evidence": {}, "error": str(failure[0]).splitlines()[0]
+            result = {"scenarios": {}, "evidence": {}, "complaints": [], "stalls": [],
+                      "stalled": False, "error": self._out.as_kept(str(failure[0]).splitlines()[0])
                       if failure else "no result"}
         result["ok"] = not failure
-        folder.mkdir(parents=True, exist_ok=True)  # it is not there if no simulator could be built
+        folder.mkdir(parents=True, exist_ok=True)  # it is not there if nothing could be started
         write_text(folder / "words.txt", "".join(
             f"== {what}\n{said}\n\n" for what, said in result["evidence"].items()))
         if failure:
@@ -145,26 +151,43 @@ class _Runs:
         report = {"ok": ok, "seed": self._seed, "versions": self._images.version,
                   "timers": "those of hardware; the guest lives longer than the simulation",
                   "machines": results}
+        if ok:
+            self._out.good(results)
+        else:
+            self._out.bad()
+        place = self._out.path if ok else self._out.path / FAILED
         print(self._table(results))
+        print(f"what the guest said: {place}/*/words.txt; its console and log beside it")
         for machine, result in results.items():
             if not result["ok"]:
-                print(f"\nFAILED: {machine}, {result.get('running') or 'at the end'}: "
+                print(f"\n{'STALLED' if result['stalled'] else 'FAILED'}: {machine}, "
+                      f"{result.get('running') or 'at the end'}: "
                       f"{result.get('error', 'no result')}\n"
-                      f"log: {self._out / machine / 'run.log'}, "
-                      f"console: {self._out / machine / 'console.log'}")
+                      f"log: {place / machine / 'run.log'}, "
+                      f"console: {place / machine / 'console.log'}")
+            elif result["stalls"]:
+                print(f"\nnote: {machine}: the machine was busy, and the guest without a processor "
+                      f"{len(result['stalls'])} times; nothing came of it")
+        undecided = [r for r in results.values() if not r["ok"] and r["stalled"]]
+        if undecided and all(r["ok"] or r["stalled"] for r in results.values()):
+            print("\nNothing is known about the design: run it again when the machine has less to "
+                  "do")
         if self._file is not None:
             try:
                 write_text(self._file, json.dumps(report, indent=1) + "\n")
             except OSError as error:
                 raise UserError(f"cannot write {str(self._file)!r}: {error.strerror}") from None
-        return 0 if ok else 1
+        if ok:
+            return 0
+        return 3 if all(r["ok"] or r["stalled"] for r in results.values()) else 1
 
     def _table(self, results):
         lines = [""]
         for s in self._chosen:
             result = results[s.machine]
             state = ("ok" if result["scenarios"].get(s.name)
-                     else "FAILED" if result.get("running") == s.name else "not run")
+                     else ("STALLED" if result["stalled"] else "FAILED")
+                     if result.get("running") == s.name else "not run")
             lines.append(f"{s.name:<12} {state:<7} {s.text}")
         lines.append("")
         for machine, r in results.items():
@@ -174,5 +197,4 @@ class _Runs:
                     f"{r['simulated_ms']:.1f} ms (timers are those of hardware); "
                     f"{r['counts']['accesses']:,} accesses, "
                     f"{r['counts'].get('interrupts', 0)} interrupts; {r['seconds']:.0f} s")
-        lines.append(f"what the guest said: {self._out}/*/words.txt; its console and log beside it")
         return "\n".join(lines)

@@ -1,9 +1,14 @@
-"""What Linux may complain about: everything else at level "warning" or worse is an error."""
+"""What Linux may complain about: everything else at level "warning" or worse is an error.
+
+A report of the kernel is its first line, with what it dumps below (registers, a call trace).
+Reports that the guest had no processor for long are no complaints about the design: the machine
+was busy, or an access took long to simulate.
+"""
 
 import re
 from collections.abc import Iterable
 
-__all__ = ["ALLOWED", "complaints"]
+__all__ = ["ALLOWED", "STALLS", "complaints", "stalls"]
 
 #: Pattern, and why it is no fault of the design.
 ALLOWED = {
@@ -16,16 +21,41 @@ ALLOWED = {
     r"|workqueue: .* hogged CPU|clocksource: ":
         "the guest's clock goes on while an access of its is simulated",
 }
+#: How a report begins that a processor was away for long.
+STALLS = re.compile(r"\b(rcu\w*: INFO: \w+ (self-)?detected (expedited )?stalls?"
+                    r"|INFO: rcu\w* (self-)?detected (expedited )?stalls?"
+                    r"|BUG: soft lockup|watchdog: CPU\d+: hard LOCKUP)")
+#: What a report goes on with.
+_DUMP = re.compile(
+    r"\s|\(detected by|\(t=\d+ jiffies|Sending NMI|NMI backtrace|CPU: \d+ |Hardware name:"
+    r"|Modules linked in:|RIP: |RSP: |R[A-D]X: |RBP: |R\d\d: |[FCG]S: |CR\d: |DR\d: |PKRU: |EFLAGS"
+    r"|Code: |Call Trace:|</?(TASK|IRQ|NMI|SOFTIRQ)>|\??\s*[\w.]+\+0x[0-9a-f]+/0x|task:|rcu: \s"
+    r"|rcu: rcu_\w+ kthread|rcu: RCU grace-period|Workqueue: |Tainted|---\[ end trace")
+_CUT = "[ cut here ]"
+
+
+def _reports(dmesg):
+    """First line of each report at level warning or worse, without its level."""
+    reporting = False
+    for line in dmesg.splitlines():
+        match = re.match(r"<(\d+)>((?:\[ *[\d.]+\](?:\[ *[TC]\d+\])? ?)?(.*))", line)
+        if not match or _CUT in match[3]:
+            continue
+        if reporting and _DUMP.match(match[3]):
+            continue
+        reporting = int(match[1]) & 7 <= 4
+        if reporting:
+            yield match[2]
 
 
 def complaints(dmesg: str, expected: Iterable[str] = ()) -> list[str]:
-    """Lines of ``dmesg -r`` at level warning or worse that are neither in :data:`ALLOWED` nor
-    ``expected``."""
+    """First lines of the reports of ``dmesg -r`` that are neither in :data:`ALLOWED` nor
+    ``expected`` nor :data:`STALLS`."""
     patterns = [*ALLOWED, *expected]
-    found = []
-    for line in dmesg.splitlines():
-        match = re.match(r"<(\d+)>(.*)", line)
-        if match and int(match[1]) & 7 <= 4 and not any(
-                re.search(pattern, match[2]) for pattern in patterns):
-            found.append(match[2])
-    return found
+    return [report for report in _reports(dmesg)
+            if not STALLS.search(report) and not any(re.search(p, report) for p in patterns)]
+
+
+def stalls(said: str) -> list[str]:
+    """Lines of a kernel's log, or of its console, that say that a processor was away for long."""
+    return [line.strip() for line in said.splitlines() if STALLS.search(line)]

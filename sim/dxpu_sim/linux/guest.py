@@ -1,5 +1,6 @@
 """Runs QEMU: starts it, gives its shell lines to run, brings interrupts, ends it."""
 
+import os
 import re
 import socket
 import subprocess
@@ -7,18 +8,33 @@ from collections import deque
 from pathlib import Path
 
 from ..pulse import end_with_parent
+from .complaints import stalls
 from .images import Images
 from .remote import RemoteDevice
 
-__all__ = ["Guest", "GuestFailed"]
+__all__ = ["Guest", "GuestFailed", "GuestStalled", "busy"]
 
 #: Kernel command line: hot-plug, AER and DPC are the kernel's, windows are left for GPUs to come.
 COMMAND_LINE = ("console=ttyS0 panic=-1 pcie_ports=native "
                 "pci=realloc,hpmmiosize=24M,hpmmioprefsize=2M,hpiosize=0")
 
 
+#: How many may want a processor before a guest that is late may have had too little of it.
+BUSY = 2.0
+
+
 class GuestFailed(Exception):
     """The guest or QEMU ended, or a line failed in the guest; the message says which."""
+
+
+class GuestStalled(GuestFailed):
+    """Something took too long on a machine that had no time for the guest, so that nothing is known
+    about the design; the message says what."""
+
+
+def busy() -> float:
+    """How many want a processor of this machine, for each that it has; at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 class Guest:
@@ -97,6 +113,17 @@ class Guest:
         """The end of the console."""
         text = self.console.read_text(errors="replace") if self.console.exists() else ""
         return " / ".join(text.strip().splitlines()[-lines:]) or "none"
+
+    def late(self, what: str) -> GuestFailed:
+        """The error that something did not come in time; whether it is the guest's fault is for its
+        console and the machine to say."""
+        text = f"{what}; the guest's last words: {self.last_words()}"
+        if found := stalls(self.console.read_text(errors="replace")
+                           if self.console.exists() else ""):
+            return GuestStalled(f"{text}; it had no processor: {found[-1]}")
+        if (load := busy()) > BUSY:
+            return GuestStalled(f"{text}; {load:.1f} wanted each processor of this machine")
+        return GuestFailed(text)
 
     def interrupt(self, address: int, data: int) -> None:
         """A write to the interrupt range, as of MSI. Does not wait until it is done."""

@@ -131,6 +131,9 @@ def _compiled(source: Path) -> bytes:
     """A program of ours, compiled and linked statically."""
     with cache.entry("guest", cache.digest(source.read_bytes())) as (path, done):
         if not done:
+            if not shutil.which("g++"):
+                raise ImagesMissing("no g++ here, and the guest's program needs it; Debian: "
+                                    "apt-get install g++")
             built = subprocess.run(["g++", "-O2", "-static", "-Wall", "-Werror", "-o",
                                     path / "program", source], capture_output=True, text=True)
             if built.returncode:

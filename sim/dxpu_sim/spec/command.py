@@ -2,10 +2,12 @@
 
 import json
 import sys
+import time
 
 from ..cli import UserError
 from ..files import write_text
 from ..options import file_to_write, folder_to_write
+from ..progress import Notices
 from .catalogue import MODELS, SIZES, Case, cases
 from .chart import chart
 from .search import Result, search
@@ -77,15 +79,18 @@ def _as_expected(case: Case, result: Result) -> bool:
 
 
 def _search(case, arguments):
-    live = sys.stdout.isatty()
+    live, began, notices = sys.stdout.isatty(), time.monotonic(), Notices()
 
     def row(states, depth, outcome, seconds):
         return _ROW.format(case.model, case.name, f"{states:,}", depth,
                            "broken" if case.breaks else "holds", outcome, seconds)
 
     def tick(states, depth):
+        seconds = time.monotonic() - began
         if live:
             print("\r" + row(states, depth, "...", ""), end="", flush=True)
+        elif notices.due(seconds):
+            print(row(states, depth, "...", f"{seconds:.1f}"), flush=True)
 
     result = search(case.make(), max_states=arguments.states, max_depth=arguments.depth, tick=tick)
     print(("\r" if live else "") + row(result.states, result.depth, found(result),
