@@ -8,6 +8,7 @@ import pytest
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from mutate import mutant
 from switch_bench import info_of
 
 from dxpu.arbiter import PacketArbiter
@@ -105,8 +106,8 @@ def test_room_is_for_less_than_half_of_packets_or_questions():
 class Down(wiring.Component):
     """SlotTracking with a parser for what comes up, and for what goes down what the switch says."""
 
-    def __init__(self, width, ports, **options):
-        self.dut = SlotTracking(width, ports=ports, depth=64, requests=64, **options)
+    def __init__(self, width, ports, *, design=SlotTracking, **options):
+        self.dut = design(width, ports=ports, depth=64, requests=64, **options)
         self._width, self._ports = width, ports
         super().__init__({
             "down_i": In(PacketSignature(width, SlotInfo)),
@@ -421,3 +422,62 @@ def test_a_request_that_waits_while_its_slot_begins_another_life_is_answered():
     tlp = answers[0][1]
     assert (tlp.status, tlp.tag, tlp.byte_count) == (UR.value, 7, 5)
     assert [(p.meta.row, p.meta.life) for p in down] == [(1, 0)] * 4 + [(0, 0)]
+
+
+def late_beats(design=SlotTracking):
+    """A slot's link ends, again and again, after more and more cycles of posted writes that wait.
+    For each time: whether it was ``late`` at each beat that left from then on, and at last."""
+    bench, times = Down(64, 2, entries=16, granule=128, design=design), []
+    write = Tlp(2, 0, length=5, first_be=15, last_be=15, address=0x1000, payload=bytes(20)).pack()
+
+    async def end(ctx, when):
+        ctx.set(bench.up_o.ready, 0)
+        ctx.set(bench.dut.link_active, 3)
+        await ctx.tick().repeat(when)
+        ctx.set(bench.dut.link_active, 2)
+        said = []
+        for cycle in range(60):
+            # What waits behind one that leaves slowly, and then quickly.
+            ctx.set(bench.up_o.ready, (cycle + when) % 3 == 2 or cycle > 40)
+            *_, left, late = await ctx.tick().sample(bench.up_o.valid & bench.up_o.ready,
+                                                     bench.late)
+            if left:
+                said.append(late)
+        times.append((said, late))
+
+    async def process(ctx):
+        for when in range(1, 24):
+            ctx.set(bench.dut.lives[0], when)
+            lives.append(when)
+            await end(ctx, when)
+
+    lives = []
+
+    async def feed(ctx):
+        """Five writes of each life; what comes after its end is dropped."""
+        while True:
+            if lives:
+                await drive_packets(bench.up_i, [
+                    Packet(write, {"row": 0, "life": lives.pop(), "made": 0})] * 5)(ctx)
+            else:
+                await ctx.tick()
+
+    simulate(bench, process, background=[feed])
+    return times
+
+
+def test_what_was_committed_before_a_link_ended_is_late_to_its_last_beat():
+    """Whichever beat enters the queue in the cycle in which the link ends."""
+    times = late_beats()
+    assert all(all(said) and not late for said, late in times)
+    # Packets leave whole: of four beats, as the last two are one of data.
+    assert {len(said) for said, _ in times} == {0, 4, 8, 12, 16}
+
+
+@pytest.mark.parametrize("change", [
+    ("before.eq(queue.level + 1)", "before.eq(queue.level)"),
+    ("(queue.level == 0) & ~queue.o.valid", "queue.level == 0"),
+    ("self.late.eq(ended | before.any())", "self.late.eq(before.any())"),
+], ids=str)
+def test_a_beat_that_is_forgotten_is_found(change):
+    assert not all(all(said) for said, _ in late_beats(mutant(SlotTracking, change)))

@@ -218,7 +218,7 @@ class SlotTracking(wiring.Component):
         ended = (was_active & ~self.link_active).any()
         with m.If(ended):
             m.d.sync += before.eq(queue.level + 1)
-        with m.Elif(queue.level == 0):
+        with m.Elif((queue.level == 0) & ~queue.o.valid):
             m.d.sync += before.eq(0)
         with m.Elif(before.any() & queue.o.valid & queue.o.ready):
             m.d.sync += before.eq(before - 1)
