@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -88,14 +89,15 @@ def members(group: int) -> list[int]:
 
 
 def _processes():
-    """Number, parent and group of all processes."""
+    """Number, parent and group of all processes that have not ended."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 text = Path("/proc", entry.name, "stat").read_text()
                 # The name before them may have blanks and parentheses of its own.
-                _, parent, group = text.rpartition(")")[2].split()[:3]
-                yield int(entry.name), int(parent), int(group)
+                state, parent, group = text.rpartition(")")[2].split()[:3]
+                if state not in "ZX":
+                    yield int(entry.name), int(parent), int(group)
 
 
 def _end_group(group, number=signal.SIGKILL):
@@ -105,23 +107,28 @@ def _end_group(group, number=signal.SIGKILL):
 
 def _signal_children(number):
     """To all children: those of :func:`child` with their groups, and others, such as the Yosys that
-    Amaranth starts, alone."""
+    Amaranth starts, alone. Returns their numbers and groups."""
     own = os.getpid()
-    for pid, parent, group in list(_processes()):
-        if parent == own:
-            if group == pid:
-                _end_group(group, number)
-            else:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
+    found = [(pid, group) for pid, parent, group in _processes() if parent == own]
+    for pid, group in found:
+        if group == pid:
+            _end_group(group, number)
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+    return found
 
 
 def end_all() -> None:
-    """End all children, and start none from now on."""
+    """End all children, and start none from now on. When it returns they write no more."""
     global _ending
     with _starting:
         _ending = True
-        _signal_children(signal.SIGKILL)
+        ended = _signal_children(signal.SIGKILL)
+    latest = time.monotonic() + 2
+    while time.monotonic() < latest and any(
+            (pid, group) in ended or (group, group) in ended for pid, _, group in _processes()):
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -149,20 +156,25 @@ def ending_with_us() -> Iterator[None]:
 
     wanted = {number: ends for number in ENDS} | {signal.SIGTSTP: stops}
     before = {number: signal.getsignal(number) for number in wanted}
+    _ending = False
     for number, handler in wanted.items():
         if before[number] not in (signal.SIG_IGN, None):
             signal.signal(number, handler)
     try:
         yield
     except KeyboardInterrupt:
-        # A thread may have been about to start one.
+        # A thread may have been about to start one; and none does any more.
         end_all()
         raise
+    except Exception:
+        _ending = False
+        raise
+    else:
+        _ending = False
     finally:
         for number, handler in before.items():
             if handler not in (signal.SIG_IGN, None):
                 signal.signal(number, handler)
-        _ending = False
 
 
 @contextlib.contextmanager
