@@ -150,11 +150,11 @@ class InterruptContract(Free):
 
 
 class OtherContract(Free):
-    """Another interrupt of the port: an MSI is requested for each time that it becomes possible and
-    wanted, whatever hot-plug does; INTx while either asks; none without a cause.
+    """Other interrupts of the port: an MSI is requested for each time that one becomes possible and
+    wanted, whatever hot-plug and the other do; INTx while any asks; none without a cause.
     """
 
-    other: In(1)
+    others: In(2)
     send: In(1)
     clear: In(SlotEvents)
 
@@ -163,18 +163,19 @@ class OtherContract(Free):
         m.submodules.dut = dut = self._design()
         watch(m, dut, self)
         enabled = Value.cast(dut.view.events) & Value.cast(self.control.enables)
-        hotplug, other = enabled.any() & self.control.interrupt, self.other & self.msi
-        was, rose, since = Signal(), Signal(), Signal()
+        hotplug = enabled.any() & self.control.interrupt
+        others = self.others & self.msi.replicate(2)
+        were, rose, since = Signal(2), Signal(), Signal()
         m.d.comb += [
-            dut.other.eq(self.other),
+            dut.others.eq(self.others),
             dut.clear.eq(self.clear),
             dut.taken.eq(self.send & dut.request),
-            Assert(dut.view.intx == (hotplug | self.other)),
+            Assert(dut.view.intx == (hotplug | self.others.any())),
         ]
         m.d.sync += [
-            was.eq(other),
-            rose.eq(other & ~was),
-            since.eq(hotplug & self.msi | other | since & ~dut.taken),
+            were.eq(others),
+            rose.eq((others & ~were).any()),
+            since.eq(hotplug & self.msi | others.any() | since & ~dut.taken),
         ]
         with m.If(rose & self.msi):
             m.d.comb += Assert(dut.request)
@@ -290,10 +291,17 @@ class Twice(Changed):
 
 
 class DeafToOther(Changed):
-    """Mutant: hears nothing of the other interrupt."""
+    """Mutant: hears nothing of one of the other interrupts."""
 
     def change(self, m, inner, name, source):
-        return C(0) if name == "other" else source
+        return source & 1 if name == "others" else source
+
+
+class OneEdgeForOthers(Changed):
+    """Mutant: requests only when the first of the others begins to ask."""
+
+    def change(self, m, inner, name, source):
+        return Cat(source.any(), C(0, 1)) if name == "others" else source
 
 
 class OneEdgeForBoth(Changed):
@@ -308,11 +316,11 @@ class OneEdgeForBoth(Changed):
         return pending & self.msi
 
 
-def test_the_other_interrupt_is_requested():
+def test_the_other_interrupts_are_requested():
     prove(OtherContract(), depth=16)
 
 
-@pytest.mark.parametrize("mutant", [DeafToOther, OneEdgeForBoth])
+@pytest.mark.parametrize("mutant", [DeafToOther, OneEdgeForBoth, OneEdgeForOthers])
 def test_other_contract_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(OtherContract(mutant), depth=10)

@@ -194,7 +194,12 @@ EXPRESS = """
 2c 7:1 RO 07 Supported Link Speeds Vector
 30 3:0 RW 3 Target Link Speed
 """
+#: 7.5.3.20: what 8.0 GT/s brings.
 PORT = EXPRESS + """
+32 1 RO - Equalization 8.0 GT/s Complete
+32 2 RO - Equalization 8.0 GT/s Phase 1 Successful
+32 3 RO - Equalization 8.0 GT/s Phase 2 Successful
+32 4 RO - Equalization 8.0 GT/s Phase 3 Successful
 02 8 RO - Slot Implemented
 0a 2 RW1C 0 Fatal Error Detected
 0c 19 RO - Surprise Down Error Reporting Capable
@@ -209,6 +214,11 @@ PORT = EXPRESS + """
 """
 
 
+#: Names of the four bits about equalization.
+EQUALIZATION = [f"Equalization 8.0 GT/s {name}" for name in (
+    "Complete", "Phase 1 Successful", "Phase 2 Successful", "Phase 3 Successful")]
+
+
 def given(text: str, values: dict[str, str]) -> str:
     """``text`` with these values where it has ``-``, by name."""
     for name, value in values.items():
@@ -221,7 +231,8 @@ EXPRESS_UP = given(PORT, {
     "Device/Port Type": "5", "Slot Implemented": "0", "Surprise Down Error Reporting Capable": "0",
     "Data Link Layer Link Active Reporting Capable": "0", "Port Number": "0",
     "Link Bandwidth Notification Capability": "0", "ARI Forwarding Supported": "0",
-    "Current Link Speed": "3", "Negotiated Link Width": "10"}) + """
+    "Current Link Speed": "3", "Negotiated Link Width": "10",
+    **dict.fromkeys(EQUALIZATION, "1")}) + """
 04 25:18 RO 0 Captured Slot Power Limit Value
 04 27:26 RO 0 Captured Slot Power Limit Scale
 """
@@ -230,8 +241,10 @@ EXPRESS_DOWN = given(PORT, {
     "Device/Port Type": "6", "Slot Implemented": "1", "Port Number": "1",
     "Data Link Layer Link Active Reporting Capable": "1",
     "Link Bandwidth Notification Capability": "1", "ARI Forwarding Supported": "1",
-    "Current Link Speed": "0", "Negotiated Link Width": "0"}) + """
+    "Current Link Speed": "0", "Negotiated Link Width": "0",
+    **dict.fromkeys(EQUALIZATION, "0")}) + """
 10 4 RW 0 Link Disable
+10 5 W1 0 Retrain Link
 10 10 RW 0 Link Bandwidth Management Interrupt Enable
 10 11 RW 0 Link Autonomous Bandwidth Interrupt Enable
 12 13 RO 0 Data Link Layer Link Active
@@ -266,8 +279,8 @@ SLOT_OPTIONS = """
 18 10 RW 0 Power Controller Control
 1a 4 RW1C 0 Command Completed
 """
-EXPRESS_ENDPOINT = given(EXPRESS, {
-    "Device/Port Type": "0", "Current Link Speed": "3", "Negotiated Link Width": "10"})
+#: Its speed is that of the port, if that has a link.
+EXPRESS_ENDPOINT = given(EXPRESS, {"Device/Port Type": "0", "Negotiated Link Width": "10"})
 
 
 def _errors(offset: str, access: str, resets: dict[int, str], names: dict[int, str]) -> str:
@@ -360,8 +373,27 @@ DPC = """
 """
 
 
+#: 7.7.3: in an upstream port what is about its own receiver at most.
+SECONDARY = """
+00 15:0 RO 0019 Capability ID
+00 19:16 RO 1 Capability Version
+00 31:20 RO 000 Next Capability Offset
+08 15:0 RW1C 0 Lane Error Status
+""" + "".join(f"""
+{12 + 2 * lane:x} 11:8 RO f Upstream Port 8.0 GT/s Transmitter Preset
+{12 + 2 * lane:x} 14:12 RO 7 Upstream Port 8.0 GT/s Receiver Preset Hint
+""" for lane in range(16))
+SECONDARY_DOWN = SECONDARY + """
+04 0 RW 0 Perform Equalization
+04 1 RW 0 Link Equalization Request Interrupt Enable
+""" + "".join(f"""
+{12 + 2 * lane:x} 3:0 RO f Downstream Port 8.0 GT/s Transmitter Preset
+{12 + 2 * lane:x} 6:4 RO 7 Downstream Port 8.0 GT/s Receiver Preset Hint
+""" for lane in range(16))
+
+
 def _port(kind: str, *, more: str = "", options: dict[str, str] | None = None,
-          after_acs: str = "000") -> list[Literal]:
+          after_acs: str = "200") -> list[Literal]:
     """All of a port; ``more`` of its slot, ``options`` that its build decides."""
     up = kind == "upstream"
     power = given(POWER, {"Next Capability Pointer": "48", "PME Support": "19"}) + PME
@@ -370,7 +402,8 @@ def _port(kind: str, *, more: str = "", options: dict[str, str] | None = None,
     for base, text in ((0x40, power), (0x48, MSI), (0x58, SUBSYSTEM), (0x60, express),
                        (0x100, _aer(UNCORRECTABLE if up else BELOW))):
         found += parse(text, base)
-    found += parse(given(SERIAL, {"Next Capability Offset": "000" if up else "160"}), 0x150)
+    found += parse(given(SERIAL, {"Next Capability Offset": "200" if up else "160"}), 0x150)
+    found += parse(SECONDARY if up else SECONDARY_DOWN, 0x200)
     if not up:
         found += parse(given(ACS, {"Next Capability Offset": after_acs}), 0x160)
     return found
@@ -388,7 +421,7 @@ LAYOUTS = {
     "upstream": _port("upstream"),
     "downstream": _port("downstream", options=_slot(1, 0)),
     "all options": _port("downstream", more=SLOT_OPTIONS, options=_slot(0, 1), after_acs="170")
-    + parse(given(DPC, {"Next Capability Offset": "000"}), 0x170),
+    + parse(given(DPC, {"Next Capability Offset": "200"}), 0x170),
     "placeholder": parse(ENDPOINT)
     + parse(given(POWER, {"Next Capability Pointer": "48", "PME Support": "0"}), 0x40)
     + parse(EXPRESS_ENDPOINT, 0x48),

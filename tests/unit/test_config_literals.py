@@ -91,7 +91,7 @@ def test_the_gateware_reads_and_writes_as_the_literals_say(name):
     dut = ConfigSpace(ports=1, identity=IDENTITIES[name])
     function = int(name != "upstream")
     # A placeholder's registers are kept behind those of its port.
-    first, end = (HELD, 4 * HELD_DWORDS) if name == "placeholder" else (0, 0x200)
+    first, end = (HELD, 4 * HELD_DWORDS) if name == "placeholder" else (0, 0x300)
 
     async def access(ctx, register, *write):
         ctx.set(dut.request.payload, {"function": function, "register": register,

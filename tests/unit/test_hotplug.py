@@ -11,6 +11,9 @@ from dxpu_sim.golden.switch import UP, GoldenSwitch
 from dxpu_sim.golden.tlp import Tlp
 from dxpu_sim.testbench import seed
 
+#: Link Control 2 and Link Status 2.
+LINK2 = 0x90 // 4
+
 FULL = Identity(slot=SlotOptions(surprise=False, attention_indicator=True, power_controller=True,
                                  command_completed=True))
 
@@ -179,6 +182,93 @@ def test_slot_registers():
         host.simulate(main)
 
 
+def test_retraining_a_link():
+    """7.5.3.7, 7.5.3.8, 7.5.3.19: literals of the registers, step by step."""
+    host = Host(64, 2, random.Random(seed()))
+    retrain, disable, status = 0x20, 0x10, 1 << 30
+
+    async def main(ctx):
+        async def link():
+            assert await host.read(ctx, 0, LINK) >> 16 == 0x1000  # the other port
+            return await host.read(ctx, 1, LINK) >> 16
+
+        host.slots(ctx, 0, 0)
+        await host.start(ctx)
+        # Without a link there is nothing to train.
+        await host.write(ctx, 1, LINK, retrain, 3)
+        assert await link() == 0x1000
+        host.bind(ctx, 1)
+        assert await link() == 0x3103 and await host.read(ctx, 1, LINK2) == 0x001E_0003
+        # A new target is in effect when the link is retrained, which keeps it active.
+        await host.write(ctx, 1, LINK2, 1)
+        assert await link() == 0x3103
+        await host.write(ctx, 1, LINK, retrain, 3)
+        assert await link() == 0x7101
+        assert await host.read(ctx, 1, LINK) & 0xFFFF == 0, "Retrain Link reads 0"
+        assert await host.read(ctx, 1, LINK2) == 0x001E_0001, "it was equalized once"
+        assert await host.read(ctx, 1, SLOT) >> 16 == 0x148, "no event of the slot but of before"
+        await host.write(ctx, 1, LINK, 0)
+        assert await link() == 0x7101, "zeros clear nothing"
+        await host.write(ctx, 1, LINK, status)
+        assert await link() == 0x3101
+        # The status is set by the retraining of the write that clears it.
+        await host.write(ctx, 1, LINK, status | retrain)
+        assert await link() == 0x7101
+        await host.write(ctx, 1, LINK, status)
+        # Nothing is retrained by a write of other bytes, or one that takes the link away.
+        await host.write(ctx, 1, LINK, retrain, 0b1110)
+        assert await link() == 0x3101
+        await host.write(ctx, 1, LINK, retrain | disable, 3)
+        assert await link() == 0x1000
+        # A link that comes up has the target, too; below 8.0 GT/s nothing was equalized.
+        await host.write(ctx, 1, LINK2, 2)
+        await host.write(ctx, 1, LINK, 0, 3)
+        assert await link() == 0x3102 and await host.read(ctx, 1, LINK2) == 2
+        for target, speed in ((0, 1), (3, 3), (15, 3)):
+            await host.write(ctx, 1, LINK2, target)
+            await host.write(ctx, 1, LINK, status | retrain)
+            assert await link() == 0x7100 | speed
+        assert not host.msis and not host.messages
+
+    host.simulate(main)
+
+
+@pytest.mark.parametrize("msi", [True, False])
+def test_link_bandwidth_interrupt(msi):
+    """Link Bandwidth Management Status asks for an interrupt, if enabled, each time it is set."""
+    host = Host(64, 1, random.Random(seed()))
+    interrupt = 1 << 10
+
+    async def main(ctx):
+        async def expect(assertions):
+            await ctx.tick().repeat(60)
+            assert (len(host.msis), host.messages) == (
+                (assertions, []) if msi else (0, ([0x20, 0x24] * assertions)[:asked]))
+
+        asked = 0
+        host.slots(ctx, 1, 1)
+        await host.start(ctx)
+        if msi:
+            await host.set_msi(ctx, 0, 0xFEE0_0000, 0x41)
+        await host.write(ctx, 0, LINK, 0x20, 3)  # not enabled
+        await expect(0)
+        await host.write(ctx, 0, LINK, interrupt, 3)
+        asked = 1
+        await expect(1)
+        assert await host.read(ctx, 0, 1) >> 19 & 1 == (not msi), "Interrupt Status"
+        await host.write(ctx, 0, LINK, interrupt | 0x20, 3)  # still set: no edge
+        await expect(1)
+        for n in range(2, 5):
+            await host.write(ctx, 0, LINK, 1 << 30, 0b1100)
+            asked = 2 * n - 2
+            await expect(n - 1)
+            await host.write(ctx, 0, LINK, interrupt | 0x20, 3)
+            asked = 2 * n - 1
+            await expect(n)
+
+    host.simulate(main)
+
+
 class Golden(GoldenSwitch):
     """Keeps what each single step sends upstream."""
 
@@ -193,7 +283,7 @@ def random_write(rng, host):
     """A write to one of the registers that matter; mostly so that interrupts are possible."""
     port = rng.randrange(host.ports)
     often = rng.random() < 0.93
-    kind = rng.randrange(16) - 4
+    kind = rng.randrange(18) - 4
     if kind < 4:
         return host.tlp(port, SLOT, rng.choice([0x0119_1129, rng.getrandbits(32) & 0x0119_FFFF]),
                         rng.choice([0b1100] * 6 + [15, rng.randrange(16)]))
@@ -210,6 +300,12 @@ def random_write(rng, host):
         return host.tlp(port, PMCSR, 0 if often else 3)
     if kind == 10:
         return host.tlp(port, LINK, 0 if often else 0x10, 3)
+    if kind == 11:  # Retrain Link, its interrupt, its status
+        return rng.choice([
+            host.tlp(port, LINK, rng.choice([0x20, 0x420, 0x420, 0x400]) | 0x10 * (not often), 3),
+            host.tlp(port, LINK, 1 << 30, 0b1100), host.tlp(port, LINK, 1 << 30 | 0x420)])
+    if kind == 12:
+        return host.tlp(port, LINK2, rng.choice([1, 2, 3, rng.randrange(16)]))
     return rng.choice([
         host.tlp(None, COMMAND, 6 if often else 0, 3), host.tlp(None, PMCSR, 0 if often else 3),
         host.tlp(port, 0x3C // 4, 0 if often else 1 << 22, 0b1100),
@@ -276,7 +372,8 @@ def test_random_steps(width, ports, identity, steps):
                 await step(raw, 128 * ports + 20 if Tlp.unpack(raw).target_id == 0x100 else 25)
             else:
                 kinds["reads"] += 1
-                await step(host.tlp(rng.randrange(ports), rng.choice([SLOT, SLOT, LINK, COMMAND])),
+                await step(host.tlp(rng.randrange(ports), rng.choice([SLOT, SLOT, LINK, LINK, LINK2,
+                                                                COMMAND])),
                            settle=2)
 
     host.simulate(main, deadline=3_000_000)

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from dxpu.switch.config_map import (
-    DOWNSTREAM, FUNCTION_DWORDS, UPSTREAM, Identity, function_map, render,
+    DOWNSTREAM, FUNCTION_DWORDS, HIGH, HIGH_DWORDS, UPSTREAM, FunctionMap, Identity, Register,
+    function_map, kept_at, render,
 )
 from dxpu.switch.config_space import ConfigSpace
 from dxpu_sim.golden.switch import GoldenFunction
@@ -57,6 +58,8 @@ class Bench:
         bus_reset = self.golden[0].get("Bridge Control", "Secondary Bus Reset")
         await self.access(ctx, function, register, 1, enables, data)
         self.golden[function].write(register, enables, data)
+        if function and register == 0x70 // 4 and enables & 1 and data & 0x30 == 0x20:
+            self.golden[function].retrain()
         bus_reset |= self.golden[0].get("Bridge Control", "Secondary Bus Reset")
         if bus_reset and function == 0 and register == 0xF:
             for g in self.golden[1:]:
@@ -78,15 +81,16 @@ def test_every_register_after_reset(ports):
         functions = sorted({0, 1, ports // 2 + 1, ports})
         for function in functions:
             registers = range(FUNCTION_DWORDS) if function < 2 else range(0x60)
-            for register in [*registers, 128, 200, 0x3FF]:
+            for register in [*registers, *range(HIGH - 1, HIGH + HIGH_DWORDS + 1), 200, 0x3FF]:
                 await bench.read(ctx, function, register)
         # All dwords of all functions were announced with their reset values.
         assert len(bench.updates) == FUNCTION_DWORDS * (ports + 1)
-        live = {"Link Status", "Slot Status", "Device Capabilities"}
-        for (function, register), value in bench.updates.items():
-            fmap = bench.golden[function].map
-            if register not in {fmap.dword(n) for n in live if n in fmap.by_name}:
-                assert value == bench.golden[function].read(register)
+        live = {"Link Status", "Slot Status", "Device Capabilities", "Serial Number (Lower)"}
+        for function, golden in enumerate(bench.golden):
+            for register in range(1024):
+                if (place := kept_at(register)) is not None and register not in {
+                        golden.map.dword(n) for n in live if n in golden.map.by_name}:
+                    assert bench.updates[function, place] == golden.read(register)
 
     simulate(bench.dut, process, background=[bench.follow, check_stream(bench.dut.response)])
 
@@ -137,10 +141,9 @@ def test_events_set_and_ones_clear():
                 for f in r.fields:
                     if f.access != "RW1C":
                         continue
-                    bit = fmap.bit(r.name, f.name)
-                    await event(ctx, function, r.offset // 4,
-                                1 << bit | rng.getrandbits(32) & ~fmap.access_image("RW1C")[
-                                    r.offset // 4])
+                    bit, place = fmap.bit(r.name, f.name), kept_at(r.offset // 4)
+                    await event(ctx, function, place, 1 << bit | rng.getrandbits(32)
+                                & ~fmap.access_image("RW1C")[place])
                     bench.golden[function].set_status(r.name, f.name)
                     await bench.read(ctx, function, r.offset // 4)
                     if rng.random() < 0.7:
@@ -148,6 +151,25 @@ def test_events_set_and_ones_clear():
                         await bench.read(ctx, function, r.offset // 4)
 
     simulate(bench.dut, process, background=[bench.follow])
+
+
+def test_serial_number():
+    """The lower half follows the input in every function, the upper half is that of the build."""
+    dut = ConfigSpace(ports=3, identity=Identity(serial=0x0A1B_2CFF_1234_5678))
+    bench = Bench(1)
+    bench.dut = dut
+
+    async def process(ctx):
+        for lower in (None, 0x8765_4321, 0):
+            if lower is not None:
+                ctx.set(dut.serial, lower)
+            for function in range(4):
+                assert await bench.access(ctx, function, 0x154 // 4) == (
+                    0x1234_5678 if lower is None else lower)
+                await bench.access(ctx, function, 0x154 // 4, 1, 15, 0xFFFF_FFFF)  # read-only
+                assert await bench.access(ctx, function, 0x158 // 4) == 0x0A1B_2CFF
+
+    simulate(dut, process)
 
 
 def test_state_follows_writes():
@@ -251,14 +273,15 @@ def test_description_is_sound(kind):
     fmap = function_map(kind)
     seen = [0] * FUNCTION_DWORDS
     for r in fmap.registers:
-        assert r.offset % (r.bits // 8) == 0 and r.offset + r.bits // 8 <= 4 * FUNCTION_DWORDS
+        assert r.offset % (r.bits // 8) == 0
+        dword = kept_at(r.offset // 4)
         for f in r.fields:
             place = f.mask << 8 * (r.offset % 4)
             assert f.lsb + f.width <= r.bits, f"{r.name}: {f.name}"
-            assert not seen[r.offset // 4] & place, f"{r.name}: {f.name}"
-            assert f.access in ("RO", "RW", "RW1C", "LIVE")
+            assert not seen[dword] & place, f"{r.name}: {f.name}"
+            assert f.access in ("RO", "RW", "RW1C", "W1", "LIVE")
             assert isinstance(f.reset, str) or f.reset >> f.width == 0
-            seen[r.offset // 4] |= place
+            seen[dword] |= place
     image = fmap.reset_image()
 
     def byte(n):
@@ -271,9 +294,24 @@ def test_description_is_sound(kind):
     assert found == [0x01, 0x05, 0x0D, 0x10]
     found, pointer = [], 0x100
     while pointer:
-        found.append(image[pointer // 4] & 0xFFFF)
-        pointer = image[pointer // 4] >> 20
-    assert found == [0x0001, 0x0003] + ([0x000D] if kind == DOWNSTREAM else [])
+        header = image[kept_at(pointer // 4)]
+        found.append(header & 0xFFFF)
+        pointer = header >> 20
+    assert found == [0x0001, 0x0003] + ([0x000D] if kind == DOWNSTREAM else []) + [0x0019]
+
+
+def test_a_register_that_nothing_keeps_is_refused():
+    for offset in (0xC0, 0xFC, 0x240, 0xFFC):
+        with pytest.raises(ValueError, match=f"Lost at {offset:03X}h has no place in the memory"):
+            FunctionMap(UPSTREAM, (Register(offset, 32, "Lost", ()),)).reset_image()
+
+
+@pytest.mark.parametrize("field, value, text", [
+    ("link_speed", 4, "link_speed must be 1 to 3, not 4"),
+    ("link_width", 32, "link_width must be 1, 2, 4, 8 or 16, not 32")])
+def test_links_that_the_registers_cannot_tell_of_are_refused(field, value, text):
+    with pytest.raises(ValueError, match=text):
+        Identity(**{field: value})
 
 
 def test_pages_name_every_field():

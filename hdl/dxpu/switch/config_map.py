@@ -19,11 +19,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .placeholder_map import PlaceholderOptions
 
-__all__ = ["DOWNSTREAM", "FUNCTION_DWORDS", "Field", "FunctionMap", "Identity", "Register",
-           "STICKY", "SlotOptions", "UPSTREAM", "function_map", "render", "render_map"]
+__all__ = ["DOWNSTREAM", "FUNCTION_DWORDS", "Field", "FunctionMap", "HIGH", "HIGH_DWORDS",
+           "HIGH_KEPT", "Identity", "Register", "STICKY", "SlotOptions", "UPSTREAM", "function_map",
+           "kept_at", "render", "render_map"]
 
-#: Dwords of configuration space with a memory behind them; the rest reads 0 and ignores writes.
+#: Dwords of a function in the memory. Configuration space that is not kept there reads 0 and
+#: ignores writes.
 FUNCTION_DWORDS = 128
+#: The first dword of configuration space, and how many, that are kept where no capability below
+#: 100h is: from this one on.
+HIGH, HIGH_DWORDS, HIGH_KEPT = 0x200 // 4, 16, 0xC0 // 4
 
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"
 
@@ -69,6 +74,14 @@ class Register:
         return sum(f.mask for f in self.fields if f.access == access)
 
 
+def kept_at(dword: int) -> int | None:
+    """The dword of the memory that holds a dword of configuration space; ``None`` if none does."""
+    if HIGH <= dword < HIGH + HIGH_DWORDS:
+        return HIGH_KEPT + dword - HIGH
+    hidden = dword >= FUNCTION_DWORDS or HIGH_KEPT <= dword < HIGH_KEPT + HIGH_DWORDS
+    return None if hidden else dword
+
+
 @dataclass(frozen=True)
 class SlotOptions:
     """What the slots have besides an attention button and a power indicator.
@@ -95,8 +108,10 @@ class SlotOptions:
 class Identity:
     """Who the switch says it is, how fast, and what its slots have.
 
-    The default identifiers are of nobody: whoever ships hardware puts their own here. Links inside
-    the fabric have no PCIe speed of their own; what they show is what a driver will look for.
+    The default identifiers are of nobody: whoever ships hardware puts their own here. ``serial`` is
+    an EUI-64, whose lower half can be set when the hardware runs. Links inside
+    the fabric have no PCIe speed of their own; what they show is what a driver will look for. A
+    speed of 16.0 GT/s (4) or more would need capabilities that the ports do not have.
     ``placeholder``: what empty slots show at boot, if anything.
     """
 
@@ -113,9 +128,17 @@ class Identity:
     placeholder_device: int = 0xD0F2
     placeholder: "PlaceholderOptions | None" = None
 
+    def __post_init__(self):
+        if not isinstance(self.serial, int) or self.serial not in range(1 << 64):
+            raise ValueError(f"serial must be a number of 64 bits, not {self.serial!r}")
+        if self.link_speed not in (1, 2, 3):
+            raise ValueError(f"link_speed must be 1 to 3, not {self.link_speed!r}")
+        if self.link_width not in (1, 2, 4, 8, 16):
+            raise ValueError(f"link_width must be 1, 2, 4, 8 or 16, not {self.link_width!r}")
+
 
 class FunctionMap:
-    """The registers of one function, and the images made from them."""
+    """The registers of one function, and the images made from them: dwords of the memory."""
 
     def __init__(self, kind: str, registers: tuple[Register, ...]):
         self.kind = kind
@@ -125,7 +148,9 @@ class FunctionMap:
     def _image(self, value) -> list[int]:
         image = [0] * FUNCTION_DWORDS
         for r in self.registers:
-            image[r.offset // 4] |= value(r) << 8 * (r.offset % 4)
+            if (place := kept_at(r.offset // 4)) is None:
+                raise ValueError(f"{r.name} at {r.offset:03X}h has no place in the memory")
+            image[place] |= value(r) << 8 * (r.offset % 4)
         return image
 
     def access_image(self, access: str) -> list[int]:
@@ -156,7 +181,7 @@ class FunctionMap:
 
 # Capabilities of one link, in the order of their pointers.
 PM, MSI, SSVID, EXPRESS = 0x40, 0x48, 0x58, 0x60
-AER, DSN, ACS, DPC = 0x100, 0x150, 0x160, 0x170
+AER, DSN, ACS, DPC, SECONDARY = 0x100, 0x150, 0x160, 0x170, 0x200
 
 #: Dwords that a reset of the downstream functions by the upstream port leaves as they are, as their
 #: bits are sticky (7.4): the registers of AER; with DPC its status and Error Source ID.
@@ -393,7 +418,9 @@ def _express(kind: str, ident: Identity):
         Register(EXPRESS + 0x10, 16, "Link Control", (
             F("ASPM Control", 0, 2, "RW", doc="no effect"),
             *only_down(F("Link Disable", 4, 1, "RW",
-                         doc="level: the link is not active while it is set")),
+                         doc="level: the link is not active while it is set"),
+                       F("Retrain Link", 5, 1, "W1", doc="trains an active link to Target Link "
+                         "Speed, at once; sets Link Bandwidth Management Status")),
             F("Common Clock Configuration", 6, 1, "RW", doc="no effect"),
             F("Extended Synch", 7, 1, "RW", doc="no effect"),
             *only_down(F("Link Bandwidth Management Interrupt Enable", 10, 1, "RW"),
@@ -404,7 +431,8 @@ def _express(kind: str, ident: Identity):
             F("Slot Clock Configuration", 12, reset=1),
             *only_down(F("Data Link Layer Link Active", 13, 1, "LIVE",
                          doc="present, not disabled and not in reset"),
-                       F("Link Bandwidth Management Status", 14, 1, "RW1C"),
+                       F("Link Bandwidth Management Status", 14, 1, "RW1C",
+                         doc="the link was retrained, and stayed active"),
                        F("Link Autonomous Bandwidth Status", 15, 1, "RW1C")))),
     )
     if down:
@@ -426,8 +454,20 @@ def _express(kind: str, ident: Identity):
         Register(EXPRESS + 0x2C, 32, "Link Capabilities 2", (
             F("Supported Link Speeds Vector", 1, 7, reset=(1 << ident.link_speed) - 1),)),
         Register(EXPRESS + 0x30, 16, "Link Control 2", (
-            F("Target Link Speed", 0, 4, "RW", ident.link_speed, "no effect"),)),
+            F("Target Link Speed", 0, 4, "RW", ident.link_speed,
+              "in effect when the link becomes active and when it is retrained" if down else
+              "no effect"),)),
+        *(_equalized(down, ident) if ident.link_speed >= 3 else ()),
     )
+
+
+def _equalized(down: bool, ident: Identity):
+    return (Register(EXPRESS + 0x32, 16, "Link Status 2", tuple(
+        Field(f"Equalization 8.0 GT/s {name}", bit, 1, "LIVE" if down else "RO",
+              0 if down else 1, "the link has been at 8.0 GT/s since it became active" if down
+              else "")
+        for bit, name in enumerate(("Complete", "Phase 1 Successful", "Phase 2 Successful",
+                                    "Phase 3 Successful"), 1))),)
 
 
 def _extended_header(offset: int, name: str, ident: int, version: int, following: int):
@@ -457,12 +497,19 @@ def _errors(kind: str):
     )
 
 
+def _after(ident: Identity, *, dpc: bool = False) -> int:
+    """The capability that follows one that not all functions have others after."""
+    return DPC if dpc and ident.slot.dpc else SECONDARY if ident.link_speed >= 3 else 0
+
+
 def _serial(kind: str, ident: Identity):
     F = Field
     return (
-        _extended_header(DSN, "Device Serial Number", 0x0003, 1, ACS if kind == DOWNSTREAM else 0),
+        _extended_header(DSN, "Device Serial Number", 0x0003, 1,
+                         ACS if kind == DOWNSTREAM else _after(ident)),
         Register(DSN + 4, 32, "Serial Number (Lower)", (
-            F("Serial Number [31:0]", 0, 32, reset=ident.serial & 0xFFFF_FFFF),)),
+            F("Serial Number [31:0]", 0, 32, "LIVE", ident.serial & 0xFFFF_FFFF,
+              "set by the manager or the factory record; at first what it was built with"),)),
         Register(DSN + 8, 32, "Serial Number (Upper)", (
             F("Serial Number [63:32]", 0, 32, reset=ident.serial >> 32),)),
     )
@@ -475,7 +522,7 @@ ACS_BITS = ("ACS Source Validation", "ACS Translation Blocking", "ACS P2P Reques
 
 def _access_control(ident: Identity):
     return (
-        _extended_header(ACS, "ACS", 0x000D, 1, DPC if ident.slot.dpc else 0),
+        _extended_header(ACS, "ACS", 0x000D, 1, _after(ident, dpc=True)),
         Register(ACS + 4, 16, "ACS Capability", tuple(
             Field(name, bit, 1, "RO", int(bit != 5)) for bit, name in enumerate(ACS_BITS))),
         Register(ACS + 6, 16, "ACS Control", tuple(
@@ -484,10 +531,10 @@ def _access_control(ident: Identity):
     )
 
 
-def _containment():
+def _containment(ident: Identity):
     F = Field
     return (
-        _extended_header(DPC, "DPC", 0x001D, 1, 0),
+        _extended_header(DPC, "DPC", 0x001D, 1, _after(ident)),
         Register(DPC + 0x04, 16, "DPC Capability", (
             F("DPC Interrupt Message Number", 0, 5),
             F("RP Extensions for DPC", 5), F("Poisoned TLP Egress Blocking Supported", 6),
@@ -515,6 +562,31 @@ def _containment():
     )
 
 
+def secondary_express(offset: int, lanes: int, *, down: bool):
+    """Secondary PCI Express (7.7.3): what a link of 8.0 GT/s has, without any effect here.
+
+    Presets and hints are those of a link that was told none (all ones). Those of the far end's
+    transmitter are reserved in an upstream port that never is the other end.
+    """
+    F = Field
+    preset = {"Downstream Port 8.0 GT/s Transmitter Preset": (0, 4),
+              "Downstream Port 8.0 GT/s Receiver Preset Hint": (4, 3)} if down else {}
+    preset |= {"Upstream Port 8.0 GT/s Transmitter Preset": (8, 4),
+               "Upstream Port 8.0 GT/s Receiver Preset Hint": (12, 3)}
+    return (
+        _extended_header(offset, "Secondary PCI Express", 0x0019, 1, 0),
+        *((Register(offset + 4, 32, "Link Control 3", (
+            F("Perform Equalization", 0, 1, "RW", doc="no effect"),
+            F("Link Equalization Request Interrupt Enable", 1, 1, "RW",
+              doc="no effect: there are no such requests"))),) if down else ()),
+        Register(offset + 8, 32, "Lane Error Status", (
+            F("Lane Error Status", 0, lanes, "RW1C"),)),
+        *(Register(offset + 12 + 2 * n, 16, f"Lane {n} Equalization Control", tuple(
+            F(name, lsb, width, reset=(1 << width) - 1) for name, (lsb, width) in preset.items()))
+          for n in range(lanes)),
+    )
+
+
 def function_map(kind: str, identity: Identity | None = None) -> FunctionMap:
     """The configuration space of the upstream port or of a downstream port."""
     if kind not in (UPSTREAM, DOWNSTREAM):
@@ -524,7 +596,9 @@ def function_map(kind: str, identity: Identity | None = None) -> FunctionMap:
         *_header(kind, ident), *_power_management(), *_msi(), *_subsystem(ident),
         *_express(kind, ident), *_errors(kind), *_serial(kind, ident),
         *(_access_control(ident) if kind == DOWNSTREAM else ()),
-        *(_containment() if kind == DOWNSTREAM and ident.slot.dpc else ())))
+        *(_containment(ident) if kind == DOWNSTREAM and ident.slot.dpc else ()),
+        *(secondary_express(SECONDARY, ident.link_width, down=kind == DOWNSTREAM)
+          if ident.link_speed >= 3 else ())))
 
 
 def render(kind: str, identity: Identity | None = None) -> str:

@@ -13,7 +13,8 @@ from dxpu.priority import encode, lowest_bit
 from dxpu.tlp.types import TlpClass
 
 from .config_map import (
-    DOWNSTREAM, FUNCTION_DWORDS, STICKY, STICKY_DPC, UPSTREAM, Identity, function_map,
+    DOWNSTREAM, FUNCTION_DWORDS, HIGH, HIGH_DWORDS, HIGH_KEPT, STICKY, STICKY_DPC, UPSTREAM,
+    Identity, function_map,
 )
 from .hotplug import HotPlug, SlotControl, SlotView
 from .placeholder import Placeholders, PlaceholderStatus
@@ -38,6 +39,9 @@ class ConfigSpace(wiring.Component):
     function); requests wait meanwhile. The downstream functions are filled again when Secondary Bus
     Reset of the upstream port is set, and when it is cleared. Each dword that is filled or changed
     is announced on ``config``, so whoever follows it is always in step, from reset on.
+
+    Dwords from 200h on (:data:`~.config_map.HIGH`) are kept where no capability is, and announced
+    as the dwords of the memory that they are kept in.
 
     Requests are served in order, one at a time; a response comes 4 cycles after its request. A
     write has taken effect in ``states`` two cycles after ``config`` announced it, that is when its
@@ -88,6 +92,8 @@ class ConfigSpace(wiring.Component):
     slot_control : array of :class:`~dxpu.switch.hotplug.SlotControl`
     slot_power : 10
         Captured Slot Power Limit: value [7:0], scale [9:8].
+    serial : 32
+        Lower half of the Device Serial Number.
     config : :class:`~dxpu.mapping.ConfigUpdate`
     states : array of :class:`PortState`
         By function.
@@ -131,6 +137,7 @@ class ConfigSpace(wiring.Component):
             "intx": Out(ports),
             "slot_control": Out(SlotControl).array(ports),
             "slot_power": In(10),
+            "serial": In(32, init=self._identity.serial & 0xFFFF_FFFF),
             "config": Out(ConfigUpdate),
             "states": Out(PortState).array(ports + 1),
             "windows": Out(UpstreamState),
@@ -188,7 +195,12 @@ class ConfigSpace(wiring.Component):
             write.en.eq(update.strobe),
         ]
         m.d.sync += update.strobe.eq(0)
-        held_live = self._held_status(m, access, update, ones) if held else 0
+        view = Signal(SlotView)  # of the function that is accessed
+        with m.Switch(access.function):
+            for n, v in enumerate(hotplug.views):
+                with m.Case(n + 1):
+                    m.d.comb += view.eq(v)
+        held_live = self._held_live(m, access, update, ones, view, held) if held else 0
         m.d.comb += [
             hotplug.config.eq(update),
             hotplug.ones.eq(ones),
@@ -255,7 +267,8 @@ class ConfigSpace(wiring.Component):
                     m.next = "Fetch"
                 with m.Elif(~self.hold):
                     m.d.comb += self.request.ready.eq(1)
-                    m.d.sync += access.eq(self.request.payload)
+                    m.d.sync += [access.eq(self.request.payload),
+                                 access.register.eq(self._kept_at(self.request.p.register))]
                     with m.If(self.request.valid):
                         m.next = "Fetch"
             with m.State("Fetch"):
@@ -267,16 +280,23 @@ class ConfigSpace(wiring.Component):
                 pmcsr = [up.dword(name), *((HELD + held.dword(name),) if held else ())]
                 m.d.comb += special.eq(access.register.matches(*pmcsr)
                                        & (access.data[0] ^ access.data[1]))
+                retrains = Signal()
+                m.d.comb += [
+                    retrains.eq(self._retrains(access, view.link_active, down) & ~is_event),
+                    hotplug.retrain.eq((retrains << access.function) >> 1),
+                ]
                 change = rule.data.rw & enabled & ~Cat(special.replicate(2), C(0, 30))
                 clear = access.data & rule.data.w1c & enabled
                 m.d.sync += [
                     ones.eq(clear & ~is_event.replicate(32)),
                     command.eq(~is_event & access.write & access.enables[:2].any()),
                     old.eq(read.data),
-                    live.eq(self._live(m, hotplug, access, up, down) | held_live),
+                    live.eq(self._live(m, view, access, up, down) | held_live),
                     new.eq(Mux(is_event, Mux(log, rule.data.reset | access.data,
                                              read.data | access.data & rule.data.w1c),
-                               (read.data & ~change | access.data & change) & ~clear)),
+                               (read.data & ~change | access.data & change) & ~clear
+                               | retrains << down.bit("Link Status",
+                                                      "Link Bandwidth Management Status"))),
                 ]
                 m.next = "Commit"
             with m.State("Commit"):
@@ -329,6 +349,22 @@ class ConfigSpace(wiring.Component):
             *(state.abort.eq(hotplug.abort[n]) for n, state in enumerate(self.states[1:])),
         ]
         return m
+
+    @staticmethod
+    def _kept_at(register):
+        """The dword of the memory for a dword of configuration space; see :func:`.kept_at`."""
+        low = (HIGH_DWORDS - 1).bit_length()
+        return Mux(register[low:] == HIGH >> low, Cat(register[:low], C(HIGH_KEPT >> low, 6)),
+                   Cat(register[:-1], register[-1] | (register[low:] == HIGH_KEPT >> low)))
+
+    @staticmethod
+    def _retrains(access, active, down):
+        """The access retrains a link that is active, and stays so (7.5.3.7, 7.5.3.8)."""
+        retrain, disable = (down.bit("Link Control", name)
+                            for name in ("Retrain Link", "Link Disable"))
+        return (access.write & (access.register == down.dword("Link Control"))
+                & (access.function != 0) & active & access.enables[retrain // 8]
+                & access.data[retrain] & ~access.data[disable])
 
     def _triggers(self, m, mirror, access, new, down):
         """The write under way triggers containment (PCIe Base 5.0, 6.2.10.3)."""
@@ -401,8 +437,9 @@ class ConfigSpace(wiring.Component):
             self.held.eq(holders.held),
         ]
 
-    def _held_status(self, m, access, update, ones):
-        """Device Status of the placeholders; the bits of it in the dword that is accessed."""
+    def _held_live(self, m, access, update, ones, view, held):
+        """What the placeholders do not keep in the memory, of the dword that is accessed: Device
+        Status, and the link, which is that of the port."""
         m.submodules.status = status = PlaceholderStatus(ports=self._ports)
         m.d.comb += [
             status.refused.eq(self.refused),
@@ -413,7 +450,7 @@ class ConfigSpace(wiring.Component):
             status.function.eq(access.function),
             status.register.eq(access.register),
         ]
-        return status.live
+        return status.live | self._live_link(held, access, view, HELD)
 
     def _own_number(self, access, down):
         """What of a downstream function's reset value depends on the number of its port."""
@@ -427,13 +464,8 @@ class ConfigSpace(wiring.Component):
                     value |= Mux(here, (port & (1 << f.width) - 1) << shift, 0)
         return value[:32]
 
-    def _live(self, m, hotplug, access, up, down):
+    def _live(self, m, view, access, up, down):
         """Live fields of the dword that is accessed."""
-        view = Signal(SlotView)
-        with m.Switch(access.function):
-            for n, v in enumerate(hotplug.views):
-                with m.Case(n + 1):
-                    m.d.comb += view.eq(v)
         status, interrupt = Signal(32), Signal(32)
         m.d.comb += [
             status[down.bit("Slot Status", "Presence Detect State")].eq(view.present),
@@ -442,7 +474,6 @@ class ConfigSpace(wiring.Component):
               for event, (name, _) in HotPlug.EVENTS.items()
               if name in {f.name for f in down.by_name["Slot Status"].fields}),
         ]
-        link = self._identity.link_speed | self._identity.link_width << 4 | 1 << 13
         power = up.bit("Device Capabilities", "Captured Slot Power Limit Value")
         downstream = access.function != 0
         return reduce(or_, (
@@ -450,9 +481,26 @@ class ConfigSpace(wiring.Component):
                 & (access.register == fmap.dword(name)), value, 0)
             for fmap, name, value in (
                 (down, "Status", interrupt),
-                (down, "Link Status", view.link_active.replicate(32) & (link << 16)),
                 (down, "Slot Status", status),
-                (up, "Device Capabilities", self.slot_power << power))))
+                (up, "Device Capabilities", self.slot_power << power)))) | Mux(
+                    access.register == up.dword("Serial Number (Lower)"), self.serial, 0
+                ) | self._live_link(down, access, view)
+
+    def _live_link(self, fmap, access, view, start=0):
+        """Live fields of the link of a port, or of what stands in its slot; ``start`` of whose
+        dwords they are."""
+        names = {f.name for f in fmap.by_name["Link Status"].fields if f.access == "LIVE"}
+        link = {"Current Link Speed": view.speed, "Negotiated Link Width":
+                C(self._identity.link_width, 6), "Data Link Layer Link Active": C(1, 1)}
+        shown = [("Link Status", {name: link[name] for name in link if name in names})]
+        if "Link Status 2" in fmap.by_name:
+            shown.append(("Link Status 2", {
+                f.name: view.equalized for f in fmap.by_name["Link Status 2"].fields}))
+        return reduce(or_, (
+            Mux((access.function != 0) & view.link_active
+                & (access.register == start + fmap.dword(name)),
+                reduce(or_, (v << fmap.bit(name, field) for field, v in fields.items())), 0)
+            for name, fields in shown))
 
 
 class StateMirror(wiring.Component):
@@ -509,6 +557,9 @@ class StateMirror(wiring.Component):
         "redirect_cpl": ("ACS Control", "ACS P2P Completion Redirect Enable"),
         "upstream": ("ACS Control", "ACS Upstream Forwarding Enable"),
         "direct": ("ACS Control", "ACS Direct Translated P2P Enable"),
+        "target_speed": ("Link Control 2", "Target Link Speed"),
+        "bandwidth_interrupt": ("Link Control", "Link Bandwidth Management Interrupt Enable"),
+        "bandwidth": ("Link Status", "Link Bandwidth Management Status"),
     }
     #: Those that only downstream functions with Downstream Port Containment have.
     CONTAINMENT = {

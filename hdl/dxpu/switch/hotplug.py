@@ -8,6 +8,7 @@ from dxpu.mapping.types import ConfigUpdate
 
 from .config_map import DOWNSTREAM, function_map
 from .containment import LinkGuard
+from .link_speed import LinkSpeed
 from .types import PortState
 
 __all__ = ["HotPlug", "SlotControl", "SlotController", "SlotEvents", "SlotView"]
@@ -39,6 +40,8 @@ class SlotView(data.Struct):
     present: 1      #: Presence Detect State
     link_active: 1  #: Data Link Layer Link Active
     intx: 1         #: Interrupt Status
+    speed: 4        #: Current Link Speed, if the link is active
+    equalized: 1    #: Equalization 8.0 GT/s Complete, if the link is active
 
 
 class SlotController(wiring.Component):
@@ -55,11 +58,11 @@ class SlotController(wiring.Component):
     ``msi`` an interrupt is requested each time the condition becomes true, ``msi`` included, and
     each time that software clears an event and the condition holds still. So software that reads
     and clears once for each interrupt misses nothing. A request stays until it is taken, or until
-    ``msi`` falls; it is offered only with ``msi``. ``other`` is the condition of another interrupt,
-    which is requested each time that it becomes true, ``msi`` included. ``intx`` is that either
-    condition is true.
+    ``msi`` falls; it is offered only with ``msi``. ``others`` are the conditions of other
+    interrupts, each of which is requested each time that it becomes true, ``msi`` included.
+    ``intx`` is that any of the conditions is true.
 
-    Ref: PCIe Base 5.0, 6.7.3, 7.5.3.8, 7.5.3.10, 7.5.3.11
+    Ref: PCIe Base 5.0, 6.7.3, 7.5.3.7, 7.5.3.8, 7.5.3.10, 7.5.3.11
 
     Members
     -------
@@ -80,12 +83,12 @@ class SlotController(wiring.Component):
         The function is in reset.
     msi : 1
         Memory writes for interrupts are possible.
-    other : 1
-        Another interrupt of the port, with the same vector, is wanted.
+    others : 2
+        Other interrupts of the port, with the same vector, are wanted.
     taken : 1
         Pulse: the request is taken.
     view : :class:`SlotView`
-        ``intx`` is that an interrupt is wanted.
+        ``intx`` is that an interrupt is wanted; speed and equalization are not known here.
     request : 1
         An MSI is to be sent.
     """
@@ -99,7 +102,7 @@ class SlotController(wiring.Component):
     control: In(SlotControl)
     hold: In(1)
     msi: In(1)
-    other: In(1)
+    others: In(2)
     taken: In(1)
     view: Out(SlotView)
     request: Out(1)
@@ -137,23 +140,23 @@ class SlotController(wiring.Component):
 
     def _interrupt(self, m, events):
         pending, wanted, armed, was_armed, again = (Signal() for _ in range(5))
-        other, was_other = Signal(), Signal()
+        others, were = Signal.like(self.others), Signal.like(self.others)
         enabled = events & Value.cast(self.control.enables)
         m.d.comb += [
             wanted.eq(self.control.interrupt & enabled.any()),
-            self.view.intx.eq(wanted | self.other),
+            self.view.intx.eq(wanted | self.others.any()),
             armed.eq(wanted & self.msi),
-            other.eq(self.other & self.msi),
+            others.eq(Mux(self.msi, self.others, 0)),
             self.request.eq(pending & self.msi),
         ]
         m.d.sync += [
             was_armed.eq(armed),
-            was_other.eq(other),
+            were.eq(others),
             again.eq((events & Value.cast(self.clear)).any()),
         ]
         with m.If(self.taken | ~self.msi):
             m.d.sync += pending.eq(0)
-        with m.If(armed & (~was_armed | again) | other & ~was_other):
+        with m.If(armed & (~was_armed | again) | (others & ~were).any()):
             m.d.sync += pending.eq(1)
 
 
@@ -183,6 +186,8 @@ class HotPlug(wiring.Component):
         The functions are being reset.
     present, link_up, press, taken, request : ``ports``
         See :class:`SlotController`.
+    retrain : ``ports``
+        Pulse: software retrains the link, which is active.
     off : ``ports``
         Software lets the port have no link, or it is contained.
     turned_off, orderly, contain, settled, surprise, abort
@@ -213,6 +218,7 @@ class HotPlug(wiring.Component):
         self._ports = ports
         self._map = function_map(DOWNSTREAM, identity)
         self._options = identity.slot
+        self._fastest = identity.link_speed
         super().__init__({
             "config": In(ConfigUpdate),
             "ones": In(32),
@@ -223,6 +229,7 @@ class HotPlug(wiring.Component):
             "link_up": In(ports),
             "press": In(ports),
             "taken": In(ports),
+            "retrain": In(ports),
             "request": Out(ports),
             "off": Out(ports),
             "turned_off": In(1),
@@ -244,6 +251,7 @@ class HotPlug(wiring.Component):
         closed = self._guard(m)
         for n in range(self._ports):
             m.submodules[f"slot{n}"] = slot = SlotController()
+            m.submodules[f"speed{n}"] = speed = LinkSpeed(self._fastest)
             state, control, awake = self.states[n + 1], self.control[n], Signal()
             m.d.comb += [
                 awake.eq(state.power == 0),
@@ -256,11 +264,17 @@ class HotPlug(wiring.Component):
                 slot.hold.eq(self.hold),
                 slot.control.eq(control),
                 slot.msi.eq(state.msi & state.master & awake & up_passes),
-                slot.other.eq(state.dpc_interrupt & state.dpc_event),
+                slot.others.eq(Cat(state.dpc_interrupt & state.dpc_event,
+                                   state.bandwidth_interrupt & state.bandwidth)),
                 slot.taken.eq(self.taken[n]),
                 self.request[n].eq(slot.request),
                 self.views[n].eq(slot.view),
                 self.views[n].intx.eq(slot.view.intx & ~state.msi),
+                speed.target.eq(state.target_speed),
+                speed.active.eq(slot.view.link_active),
+                speed.retrain.eq(self.retrain[n]),
+                self.views[n].speed.eq(speed.speed),
+                self.views[n].equalized.eq(speed.equalized),
                 self.intx[n].eq(self.views[n].intx & ~state.intx_disable & awake),
             ]
             self._registers(m, n, slot, control)

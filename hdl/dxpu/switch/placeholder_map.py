@@ -168,7 +168,7 @@ def _express(ident: Identity):
             F("Common Clock Configuration", 6, 1, "RW", doc="no effect"),
             F("Extended Synch", 7, 1, "RW", doc="no effect"))),
         Register(EXPRESS + 0x12, 16, "Link Status", (
-            F("Current Link Speed", 0, 4, reset=ident.link_speed),
+            F("Current Link Speed", 0, 4, "LIVE", doc="that of the port"),
             F("Negotiated Link Width", 4, 6, reset=ident.link_width),
             F("Slot Clock Configuration", 12, reset=1))),
         Register(EXPRESS + 0x24, 32, "Device Capabilities 2", (

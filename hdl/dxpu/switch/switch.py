@@ -77,6 +77,8 @@ class VirtualSwitch(wiring.Component):
     bound : ``ports``
         A GPU is to come into the slot, or is there; what holds its place has to go. ``present``
         does the same.
+    serial : 32
+        Lower half of the Device Serial Number of all functions.
     internal_error : ``ports``
         Pulse: an uncorrectable internal error of a downstream port, which it reports.
     malformed : stream of :class:`~dxpu.switch.error_types.MalformedTlp`
@@ -151,6 +153,7 @@ class VirtualSwitch(wiring.Component):
             "link_active": Out(ports),
             "lives": Out(data.ArrayLayout(LIFE_BITS, ports)),
             "slot_off": Out(ports),
+            "serial": In(32, init=self._identity.serial & 0xFFFF_FFFF),
             "orderly": In(ports),
             "abort": Out(ports),
             "bus": Out(8),
@@ -194,6 +197,7 @@ class VirtualSwitch(wiring.Component):
             self.placeholder.eq(space.held),
             *(a.eq(b) for a, b in zip(self.slot_control, space.slot_control, strict=True)),
             space.slot_power.eq(agent.slot_power),
+            space.serial.eq(self.serial),
             self.link_active.eq(space.link_active),
             self.slot_off.eq(space.slot_off),
             space.orderly.eq(self.orderly),

@@ -90,6 +90,9 @@ class PortState(data.Struct):
     redirect_cpl: 1     #: ACS P2P Completion Redirect
     upstream: 1         #: ACS Upstream Forwarding
     direct: 1           #: ACS Direct Translated P2P
+    target_speed: 4     #: Target Link Speed
+    bandwidth_interrupt: 1  #: Link Bandwidth Management Interrupt Enable
+    bandwidth: 1        #: Link Bandwidth Management Status
     trigger: 2          #: DPC Trigger Enable (this and all that follow: 0 without DPC)
     refuse: 1           #: DPC Completion Control: UR
     dpc_interrupt: 1    #: DPC Interrupt Enable

@@ -10,7 +10,7 @@ from collections import Counter
 import cocotb
 from cocotb.triggers import Timer
 
-from dxpu.switch.config_map import FUNCTION_DWORDS
+from dxpu.switch.config_map import FUNCTION_DWORDS, HIGH, HIGH_DWORDS
 from dxpu.tlp.types import Malformed
 from dxpu_sim.checkers import CheckFailed
 from dxpu_sim.golden.switch import UP, GoldenSwitch
@@ -132,7 +132,8 @@ async def every_register(dut):
     await bench.host(bench.to(0, BUSES, 0xFF << 16 | INSIDE << 8 | FIRST_BUS))
     for function in range(PORTS + 1):
         await bench.host(*(bench.to(function, register) for register in range(1024)))
-    registers = [*range(FUNCTION_DWORDS), *rng.sample(range(FUNCTION_DWORDS, 1024), 30)]
+    registers = [*range(FUNCTION_DWORDS), *range(HIGH, HIGH + HIGH_DWORDS),
+                 *rng.sample(range(FUNCTION_DWORDS, 1024), 30)]
     #: How many of the functions each of these registers is written in.
     some = int(os.environ.get("DXPU_FUNCTIONS", "2"))
     for register in registers:

@@ -81,6 +81,8 @@ class GoldenPlaceholders:
             function.write(info.register, request.first_be,
                            int.from_bytes(request.payload, "little"))
         else:
+            # Its link is that of the port.
+            function.live["Link Status", "Current Link Speed"] = self.switch.down[port].speed
             data = function.read(info.register).to_bytes(4, "little")
         status: Any = CompletionStatus.SC
         return complete(request, status, self.captured[port], data).pack()

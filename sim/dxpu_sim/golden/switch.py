@@ -46,6 +46,7 @@ class GoldenFunction:
         self.identity = identity or Identity()
         self.map = fmap or function_map(UPSTREAM if port is None else DOWNSTREAM, identity)
         self.live: dict[tuple[str, str], int] = {}
+        self.speed, self.equalized = 0, False  # of the link
         self.fields: dict[tuple[str, str], int] = {}
         self.reset()
 
@@ -55,6 +56,7 @@ class GoldenFunction:
         A ``hot`` reset leaves sticky fields as they are (7.4).
         """
         self.live.pop(("Link Status", "Data Link Layer Link Active"), None)
+        self.speed = 0
         for r in self.map.registers:
             if hot and self.map.sticky(r.offset // 4):
                 continue
@@ -125,17 +127,46 @@ class GoldenFunction:
             self.set_status("Slot Status", "Presence Detect Changed")
         if self.live.get(link, 0) != active:
             self.set_status("Slot Status", "Data Link Layer State Changed")
+        if not active:
+            self.speed, self.equalized = 0, False
+        elif not self.speed:
+            self._train()
         self.live |= {
             slot: int(present), link: int(active),
-            ("Link Status", "Current Link Speed"): active * self.identity.link_speed,
             ("Link Status", "Negotiated Link Width"): active * self.identity.link_width,
         }
+        self.show_speed(self.speed, self.equalized)
         self.live["Status", "Interrupt Status"] = int(
             self.wants_any_interrupt() and not self.get("MSI Message Control", "MSI Enable"))
 
+    def _train(self) -> None:
+        """Target Link Speed is the upper limit (7.5.3.19); from 8.0 GT/s on links equalize."""
+        target = self.get("Link Control 2", "Target Link Speed")
+        self.speed = min(max(target, 1), self.identity.link_speed)
+        self.equalized = self.equalized or self.speed >= 3
+
+    def show_speed(self, speed: int, equalized: bool) -> None:
+        """What the link registers say of the speed (7.5.3.8, 7.5.3.20)."""
+        self.live["Link Status", "Current Link Speed"] = speed
+        for name in ("Complete", *(f"Phase {n} Successful" for n in (1, 2, 3))):
+            self.live["Link Status 2", f"Equalization 8.0 GT/s {name}"] = int(equalized)
+
+    def retrain(self) -> None:
+        """1 was written to Retrain Link (7.5.3.7, 7.5.3.8)."""
+        if self.live.get(("Link Status", "Data Link Layer Link Active")):
+            self._train()
+            self.set_status("Link Status", "Link Bandwidth Management Status")
+
+    def wants_bandwidth_interrupt(self) -> bool:
+        """Link Bandwidth Management Status is set and its interrupt enabled (7.5.3.7)."""
+        return bool(self.port is not None and self.fields[
+            "Link Control", "Link Bandwidth Management Interrupt Enable"] and self.fields[
+            "Link Status", "Link Bandwidth Management Status"])
+
     def wants_any_interrupt(self) -> bool:
-        """Hot-plug or containment asks for one."""
-        return self.wants_interrupt() or self.wants_dpc_interrupt()
+        """Hot-plug, containment or the link's bandwidth asks for one."""
+        return (self.wants_interrupt() or self.wants_dpc_interrupt()
+                or self.wants_bandwidth_interrupt())
 
     def wants_interrupt(self) -> bool:
         """Hot-plug interrupts are enabled, and so is an event that has happened (6.7.3.4)."""
@@ -242,7 +273,7 @@ class GoldenSwitch:
         self.orderly = [False] * ports  # the GPU leaves by agreement
         self._told_off: set[int] = set()  # slots that got PME_Turn_Off
         self._cleared = [False] * ports
-        self._armed = [(False, False)] * ports
+        self._armed = [(False, False, False)] * ports
         self._possible = [False] * ports  # MSIs
         self._wires = [False] * 4
         self._pins = [[False] * 4 for _ in range(ports)]
@@ -346,16 +377,18 @@ class GoldenSwitch:
         self._msis += [self._msi(n) for n in range(len(self.down)) for _ in range(self._due(n))]
 
     def _due(self, port: int) -> int:
-        """MSIs that are due: when everything has become true for hot-plug, or for containment; and
-        if a clear of a hot-plug event leaves it true."""
+        """MSIs that are due: when everything has become true for hot-plug, for containment or for
+        the link's bandwidth; and if a clear of a hot-plug event leaves it true."""
         f, before, cleared = self.down[port], self._armed[port], self._cleared[port]
         self._cleared[port] = False
         possible = (f.masters() and self.up.masters()
                     and bool(f.get("MSI Message Control", "MSI Enable")))
-        now = (possible and f.wants_interrupt(), possible and f.wants_dpc_interrupt())
+        now = (possible and f.wants_interrupt(), possible and f.wants_dpc_interrupt(),
+               possible and f.wants_bandwidth_interrupt())
         self._armed[port] = now
-        # Both have one vector. If both begin to ask at once, one message is enough.
-        begins = now[0] and (cleared or not before[0]), now[1] and not before[1]
+        # All have one vector. If several begin to ask at once, one message is enough.
+        begins = (now[0] and (cleared or not before[0]), now[1] and not before[1],
+                  now[2] and not before[2])
         enabled = possible and not self._possible[port]
         self._possible[port] = possible
         return any(begins) if enabled else sum(begins)
@@ -453,6 +486,9 @@ class GoldenSwitch:
                 self.errors.contain(function, reason=3, extension=1)
         if port is not None and dword == 0x74 // 4 and self.link_active(port):
             self._limit(port)
+        if port is not None and dword == 0x70 // 4 and enables & 1 and data[0] & 0x20 and (
+                not data[0] & 0x10):
+            function.retrain()
         self._signal()  # links follow what was written a moment later
         # Secondary Bus Reset of the upstream port resets everything below it.
         if (before or bus_reset()) and function is self.up and dword == 0x3C // 4:
