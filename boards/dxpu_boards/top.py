@@ -12,10 +12,12 @@ from dxpu.console import Console, EventRing, UartReceiver, UartTransmitter
 from dxpu.console.uart import divisor
 from dxpu.csr import RegisterArbiter, RegisterFile, RegisterMux, connect_ports
 from dxpu.endpoint.box import BoxWithGpus
+from dxpu.endpoint.config_map import GpuIdentity
 from dxpu.fabric.format import NODE_UNASSIGNED
 from dxpu.proxy.host import HostProxy
 from dxpu.proxy.registers import CONTROL_BASE, IDENTITY
 from dxpu.stream import connect
+from dxpu.switch import Identity as SwitchIdentity
 from dxpu.watchdog import Watchdog, WatchdogProbe
 
 from .board import Board, Shape
@@ -73,6 +75,9 @@ class Top(Elaboratable):
         Node number that it then takes; 0xFFF: the one that the host asks for.
     faster : number
         The waits of that mode are divided by it; for simulations.
+    serial : int, optional
+        64 bits: that of a host's switch, or of a box's first soft GPU, from which the others count
+        on. The serial number of the factory record takes the place of the lower half of a host's.
     identity : Identity
         What registers say of the bitstream. By default nothing, so that the netlist is the same at
         each commit.
@@ -84,7 +89,7 @@ class Top(Elaboratable):
     """
 
     def __init__(self, board, role, shape, *, stand_alone=None, node=NODE_UNASSIGNED, faster=1,
-                 identity=Identity()):
+                 serial=None, identity=Identity()):
         if stand_alone and role == "host":
             raise ValueError("only a box can be stand-alone, not a host")
         self._alone = not board.has_console if stand_alone is None else stand_alone
@@ -96,6 +101,9 @@ class Top(Elaboratable):
         extra = (stand_alone_register(self._alone, node),) if role == "box" else ()
         self._block = board_block(board.name, paths=self._paths, identity=identity, extra=extra)
         common = {"paths": self._paths, "peers": shape.peers, "streams": shape.streams}
+        if serial is not None:
+            kind = SwitchIdentity if role == "host" else GpuIdentity
+            common["identity"] = kind(serial=serial)
         if role == "host":
             self._proxy = HostProxy(shape.width, ports=shape.slots, **common)
         else:
@@ -129,6 +137,8 @@ class Top(Elaboratable):
         second = self._board_registers(m, file, ethernet)
         #: What reads the factory record; nobody reads its key yet.
         self.factory = factory_of(m, platform, board, file, self._hz)
+        if self._role == "host" and self.factory:
+            m.d.comb += proxy.serial.eq(self.factory.serial)
         refused = Signal()
         m.submodules.events = events = self._events(m, ethernet, refused)
         ports["events"] = (BASES["events"], events.block.size, events.bus)

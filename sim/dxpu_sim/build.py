@@ -42,6 +42,9 @@ def add_arguments(parser):
            "(default: on boards without a UART)", action=argparse.BooleanOptionalAction)
     option("--node", "node number of such a box, such as 0x101 (default: that of the "
            "first HELLO)")
+    option("--serial", "64 bits: serial number of a host's switch, whose lower half a factory "
+           "record replaces, or of a box's first soft GPU; the others count on from it",
+           metavar="NUMBER")
 
 
 def find_board(name):
@@ -83,7 +86,7 @@ def run(arguments) -> int:
     shape = replace(board.roles[role], **{
         name: given[name] for name in asdict(board.roles[role]) if name in given})
     _check(role, board, shape)
-    options = _stand_alone(role, board, given)
+    options = _stand_alone(role, board, given) | _serial(role, shape, given)
     placing = _placing(board, given)
     if board.is_open:
         require("boards", "formal")
@@ -126,6 +129,14 @@ def _stand_alone(role, board, given):
                             "the console")
         options["node"] = whole_number("--node", given["node"], 1, 0xFFE)
     return options
+
+
+def _serial(role, shape, given):
+    """The option of the top about the serial number."""
+    if "serial" not in given:
+        return {}
+    most = (1 << 64) - (1 if role == "host" else shape.slots)
+    return {"serial": whole_number("--serial", given["serial"], 0, most)}
 
 
 def _list():

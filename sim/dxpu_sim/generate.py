@@ -7,7 +7,7 @@ from dxpu.stream import WIDTHS
 
 from .cli import UserError
 from .files import write_text
-from .options import file_to_write
+from .options import file_to_write, whole_number
 from .progress import Progress
 
 __all__ = ["add_arguments", "check_shape", "make", "run"]
@@ -36,6 +36,10 @@ def add_arguments(parser):
                         help="its 32-bit BAR (default: 32M)")
     parser.add_argument("--placeholder-prefetchable", metavar="SIZE", default=None,
                         help="its 64-bit prefetchable BAR (default: 64G)")
+    parser.add_argument("--serial", metavar="NUMBER", default=None,
+                        help="host: serial number of the switch, 64 bits (EUI-64); another one for "
+                             "each proxy, unless its software sets the lower half by "
+                             "control.serial (default: 0x004458fffe000001)")
     parser.add_argument("--name", default=None, help="module name (default: dxpu_host or dxpu_box)")
 
 
@@ -88,7 +92,7 @@ def check_shape(role, *, width, slots, paths, peers, streams):
 
 
 def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
-         placeholder=None, dpc=False, arq="go-back-n"):
+         placeholder=None, dpc=False, arq="go-back-n", serial=None):
     """The proxy component; raises :exc:`UserError` on wrong values."""
     check_shape(role, width=width, slots=slots, paths=paths, peers=peers, streams=streams)
     from dxpu.fabric.engine import ARQ
@@ -98,6 +102,8 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
         raise UserError("--arq selective does not go with --split")
     if dpc and role != "host":
         raise UserError("--dpc is for a host: only its switch has downstream ports")
+    if serial is not None and role != "host":
+        raise UserError("--serial is for a host: a box has no switch that shows one")
     from dxpu.proxy import BoxProxy, HostProxy
     from dxpu.switch import Identity
     from dxpu.switch.config_map import SlotOptions
@@ -105,9 +111,15 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
         return HostProxy(width, ports=slots, paths=paths, peers=peers, streams=streams,
                          split=split, arq=arq,
                          identity=Identity(placeholder=placeholder, slot=SlotOptions(
-                             surprise=not dpc, dpc=dpc)))
+                             surprise=not dpc, dpc=dpc), **(
+                                 {} if serial is None else {"serial": serial})))
     return BoxProxy(width, slots=slots, paths=paths, peers=peers, streams=streams,
                     split=split, arq=arq)
+
+
+def serial_number(text):
+    """What ``--serial`` says; ``None`` if it was not given."""
+    return None if text is None else whole_number("--serial", text, 0, (1 << 64) - 1)
 
 
 def run(arguments):
@@ -117,7 +129,8 @@ def run(arguments):
                                prefetchable=arguments.placeholder_prefetchable)
     proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
                  paths=arguments.paths, peers=arguments.peers, streams=arguments.streams,
-                 split=arguments.split, placeholder=held, dpc=arguments.dpc, arq=arguments.arq)
+                 split=arguments.split, placeholder=held, dpc=arguments.dpc, arq=arguments.arq,
+                 serial=serial_number(arguments.serial))
     name = arguments.name or f"dxpu_{arguments.role}"
     if not name.isidentifier() or not name.isascii():
         raise UserError(f"--name must be a Verilog identifier, not {name!r}")

@@ -9,6 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
+from dxpu.attach import PciePort
 from dxpu.csr import RegisterPort
 from dxpu.ethernet import GmiiSignature
 from dxpu.fabric.types import Refused
@@ -35,6 +36,32 @@ class Hollow(wiring.Component):
         super().__init__({
             "gmii": Out(GmiiSignature()).array(paths), "links": In(paths),
             "bus": In(RegisterPort())})
+
+    def elaborate(self, platform):
+        return Module()
+
+
+class HollowHost(wiring.Component):
+    """Has the interface of a host proxy and nothing inside."""
+
+    def __init__(self, width, *, ports, paths, peers, streams):
+        self.pulses = {name: Signal(name=name) for name in registers.PULSES}
+        self.serial = Signal(32)
+        super().__init__({
+            "upstream": Out(PciePort(width)), "bus": In(RegisterPort()),
+            "gmii": Out(GmiiSignature()).array(paths), "links": In(paths)})
+
+    def elaborate(self, platform):
+        return Module()
+
+
+class HollowUpstream(wiring.Component):
+    """Nothing above a host."""
+
+    blocks = {}
+
+    def __init__(self, board, width, *, hz):
+        super().__init__({"port": In(PciePort(width))})
 
     def elaborate(self, platform):
         return Module()
@@ -96,11 +123,14 @@ class Asker(wiring.Component):
         return data
 
 
-def simulate(monkeypatch, testbench, *, box=Hollow, shape=SMALL, background=(), **parts):
-    """The top of the Versa without its flash, ``box`` in the place of its proxy.
+def simulate(monkeypatch, testbench, *, role="box", box=Hollow, shape=SMALL, background=(),
+             **parts):
+    """The top of the Versa without its flash, ``box`` or :class:`HollowHost` in the place of its
+    proxy.
 
     Parameters
     ----------
+    role : "box" or "host"
     testbench : async function of the context, the top, and an :class:`Asker` for its registers
     background : those that end with it; of the context and the top
     parts
@@ -113,10 +143,10 @@ def simulate(monkeypatch, testbench, *, box=Hollow, shape=SMALL, background=(), 
         return asker
 
     for name, value in {"Clocks": Clocks, "EthernetPorts": Ports, "BoxWithGpus": box,
-                        **parts}.items():
+                        "HostProxy": HollowHost, "Upstream": HollowUpstream, **parts}.items():
         monkeypatch.setattr(board_top, name, value)
     monkeypatch.setattr(board_top.Top, "_console", console)
-    top = board_top.top(replace(VERSA, record=None), "box", shape)
+    top = board_top.top(replace(VERSA, record=None), role, shape)
     sim = Simulator(Fragment.get(top, Platform()))
     sim.add_clock(1e-8, domain="oscillator")
     sim.add_clock(16e-9)

@@ -1,12 +1,13 @@
 """dxpu_boards.top: the whole of each board, without and with its proxy."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from amaranth import *
 from amaranth.build.res import ResourceManager
 from amaranth.hdl import Fragment
-from board_top_bench import SMALL, Hollow, Ports, simulate
+from board_top_bench import SMALL, Hollow, HollowHost, Ports, simulate
 
 from dxpu.csr import RegisterFile
 from dxpu.proxy.box import BoxProxy
@@ -66,6 +67,35 @@ def test_the_proxy_gets_the_link_of_each_path(monkeypatch):
             assert ctx.get(top._proxy.links) == links
 
     simulate(monkeypatch, testbench, EthernetPorts=States)
+
+
+def test_a_host_has_the_serial_number_of_the_factory_record(monkeypatch):
+    number = Signal(32)
+
+    async def testbench(ctx, top, asker):
+        for value in (0, 0x8765_4321, 7):
+            ctx.set(number, value)
+            await ctx.delay(1e-9)
+            assert ctx.get(top._proxy.serial) == value
+
+    simulate(monkeypatch, testbench, role="host",
+             factory_of=lambda *_: SimpleNamespace(serial=number))
+
+
+@pytest.mark.parametrize("role, made", [("host", "HostProxy"), ("box", "BoxWithGpus")])
+def test_serial_numbers_of_a_build(role, made, monkeypatch):
+    """What is given reaches the switch, or the first GPU; what is not leaves theirs."""
+    found = []
+
+    class Shown(Hollow if role == "box" else HollowHost):
+        def __init__(self, *args, identity=None, **others):
+            super().__init__(*args, **others)
+            found.append(identity and identity.serial)
+
+    monkeypatch.setattr(board_top, made, Shown)
+    for options in ({}, {"serial": 0x0A1B_2CFF_1234_5678}):
+        top(BOARDS["versa-ecp5-5g"], role, SMALL, **options)
+    assert found == [None, 0x0A1B_2CFF_1234_5678]
 
 
 @pytest.mark.parametrize("make, others", [

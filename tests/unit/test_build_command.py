@@ -68,6 +68,8 @@ def test_list_names_every_board(capsys):
     *((("genesys-2", "--role", "host", f"--{name}", value), f"--{name} is for the open tools; "
        "genesys-2 is built with the vendor's: set it there")
       for name, value in (("goal", "area"), ("seed", "2"), ("tries", "5"))),
+    (("versa-ecp5-5g", "--role", "box", "--slots", "2", "--serial", "0xffffffffffffffff"),
+     "--serial must be a whole number from 0 to 18446744073709551614, not '0xffffffffffffffff'"),
     (("colorlight-5a-75b", "--role", "box", "--width", "32"), "--width 32 is too small for "
      "colorlight-5a-75b: at 31.25 MHz its MACs need 40 bits or more to feed a frame that they "
      "have begun"),
@@ -126,7 +128,10 @@ def test_the_shape_is_the_boards_but_for_what_is_given(tmp_path, capsys, asked, 
     (("butterstick", "--role", "box", "--node", "0x102"), {"node": 0x102}),
     (("versa-ecp5-5g", "--role", "box", "--stand-alone", "--node", "7"),
      {"stand_alone": True, "node": 7}),
-    (("versa-ecp5-5g", "--role", "host", "--no-stand-alone"), {"stand_alone": False})])
+    (("versa-ecp5-5g", "--role", "host", "--no-stand-alone"), {"stand_alone": False}),
+    (("versa-ecp5-5g", "--role", "host", "--serial", "0xa1b2cff12345678"),
+     {"serial": 0x0A1B_2CFF_1234_5678}),
+    (("versa-ecp5-5g", "--role", "box", "--serial", "7"), {"serial": 7})])
 def test_what_is_said_of_the_stand_alone_mode(tmp_path, asked, monkeypatch, argv, options):
     monkeypatch.setattr(builder, "build", lambda board, design, folder, **others: BuildReport(
         board.name, others["role"], board.part, 1, "speed", vars(others["shape"])))

@@ -124,6 +124,17 @@ def test_containment_is_for_the_host():
     assert not slot.dpc and slot.surprise
 
 
+def test_the_serial_number_of_the_switch():
+    """That of the option, in the capability and in the register; else one that says nobody's."""
+    for options, serial in (({}, 0x0044_58FF_FE00_0001),
+                            ({"serial": 0x0A1B_2CFF_1234_5678}, 0x0A1B_2CFF_1234_5678)):
+        host = generate.make("host", width=64, slots=2, peers=1, streams=1, **options)
+        assert host._switch._identity.serial == serial
+        register, = (p.register for p in host.registers.blocks["control"][1].placed
+                     if p.path == "serial")
+        assert register.fields[0].reset == serial & 0xFFFF_FFFF
+
+
 @pytest.mark.parametrize("argv, message", [
     (("host", "--width", "48"), "--width must be one of 32, 64, 128, 256, 512, not 48"),
     (("host", "--slots", "33"), "--slots must be 1 to 32 for a host, not 33"),
@@ -132,6 +143,11 @@ def test_containment_is_for_the_host():
     (("host", "--paths", "0"), "--paths must be 1 to 16, not 0"),
     (("host", "--paths", "17"), "--paths must be 1 to 16, not 17"),
     (("box", "--dpc"), "--dpc is for a host: only its switch has downstream ports"),
+    (("box", "--serial", "1"), "--serial is for a host: a box has no switch that shows one"),
+    (("host", "--serial", "0x10000000000000000"), "--serial must be a whole number from 0 to "
+     "18446744073709551615, not '0x10000000000000000'"),
+    (("host", "--serial", "00-44"), "--serial must be a whole number from 0 to "
+     "18446744073709551615, not '00-44'"),
     (("box", "--peers", "0"), "--peers must be 1 to 64, not 0"),
     (("box", "--streams", "3"), "--streams must be 1, 2, 4, 8 or 16, not 3"),
     (("box", "--peers", "17"), "--peers times --streams must be at most 64, not 68"),

@@ -114,11 +114,14 @@ class HostProxy(wiring.Component):
         self._registers = ProxyRegisters(
             "host", dict.fromkeys(self._stats, ""), rows=ports, paths=paths, peers=peers,
             streams=streams,
-            width=width)
+            width=width, serial=(identity or Identity()).serial & 0xFFFF_FFFF)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: What is counted: a pulse for each counter, by its name, in ``sync``.
         self.pulses = dict(self._stats)
+        #: Lower half of the switch's serial number, driven by a board that knows its own; 0: that
+        #: of the register ``control.serial``.
+        self.serial = Signal(32)
         super().__init__({
             "upstream": Out(PciePort(width)),
             "gmii": Out(GmiiSignature()).array(paths),
@@ -150,6 +153,8 @@ class HostProxy(wiring.Component):
         m.d.comb += [
             table.config.eq(switch.config),
             switch.upstream_down.eq(~self.upstream.link_up),
+            switch.serial.eq(Mux(self.serial.any(), self.serial,
+                                 self._registers.file.serial.number)),
         ]
         for row, peer in zip(table.rows, engine.rows, strict=True):
             m.d.comb += [

@@ -20,6 +20,8 @@ TABLE_BASE = 0x4000
 
 #: Where sessions are in the control block, 32 bytes each.
 SESSIONS = 0x800
+#: Where the serial number is: behind as many slots and peers as there can be.
+SERIAL = 0x7FC
 
 _ROLES = {"host": 1, "box": 2}
 
@@ -123,8 +125,10 @@ def counter_text(name):
     return ""
 
 
-def control_block(role, *, rows, paths, peers, streams, width):
-    """Registers of the proxy itself and of its link."""
+def control_block(role, *, rows, paths, peers, streams, width, serial=0):
+    """Registers of the proxy itself and of its link; ``serial`` is that of a host when it begins.
+    """
+    late = ()
     if role == "host":
         own = (
             Register("reset", (Field("ports", rows, "pulse", doc="Bit n: hot reset of the slot "
@@ -170,6 +174,11 @@ def control_block(role, *, rows, paths, peers, streams, width):
                     "What the slot shows, and what software wants of it."),
             ), "One for each downstream port."),
         )
+        late = (Register("serial", (Field("number", 32, "rw", reset=serial, doc="Lower half of the "
+                "serial number in all functions of the switch (capability Device Serial Number). "
+                "No two proxies of a host may have the same; write it before the host looks. What "
+                "the board's factory record has comes first."),), "Serial number.",
+                address=SERIAL),)
     else:
         own = (
             Register("present", (Field("slots", rows, "rw", doc="Bit n: a GPU is in slot n + 1."),),
@@ -267,18 +276,19 @@ def control_block(role, *, rows, paths, peers, streams, width):
                  "Ethernet links."),
         *own,
         peer,
+        *late,
         session,
     ), "The proxy and its link.")
 
 
-def address_map(role, *, rows, paths, peers, streams, width, counters):
+def address_map(role, *, rows, paths, peers, streams, width, counters, serial=0):
     """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`, an empty text is
     replaced by that of :func:`counter_text`."""
     counters = {name: text or counter_text(name) for name, text in counters.items()}
     table = host_block(rows) if role == "host" else box_block(rows)
     return AddressMap(f"{role}_proxy", {
         "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, peers=peers,
-                                                streams=streams, width=width)),
+                                                streams=streams, width=width, serial=serial)),
         "counters": (COUNTERS_BASE, counter_block("counters", counters,
                                                   "Totals since reset; they wrap.")),
         "table": (TABLE_BASE, table),
