@@ -1,11 +1,12 @@
 """dxpu_sim.faults: what a score finds, what a user can do wrong."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from dxpu_sim.cli import main
-from dxpu_sim.faults import cases
+from dxpu_sim.faults import cases, command
 from dxpu_sim.faults.incast import shares
 from dxpu_sim.faults.score import goodput, goodput_in_theory, score
 from dxpu_sim.hdl.fault_bench import ENDS, FaultBench
@@ -60,8 +61,31 @@ def test_frames_that_were_dropped_and_explained():
 
 def test_a_case_that_shows_nothing():
     case = cases.Case("loss", "", shows=("lost", "repeated"))
-    assert score(case, clean()).problems == (
-        "lost: none, so the case shows nothing", "repeated: none, so the case shows nothing")
+    judged = score(case, clean() | {"host_tx_repeated": 1})
+    assert judged.problems == () and judged.silent == ("lost",)
+
+
+@pytest.mark.parametrize("tlps, status", [(8000, 0), (100_000, 1)])
+def test_a_short_run_skips_what_shows_nothing_and_says_so(
+        tlps, status, monkeypatch, capsys, tmp_path):
+    """Nothing was lost of 8,000 TLPs, so nothing has failed; of 100,000 some must be."""
+    monkeypatch.setattr(command._Campaign, "_simulate", lambda self, progress: vars(self).update(
+        _results={case.name: clean() for case in self._chosen},
+        _scores={case.name: score(case, clean()) for case in self._chosen}))
+    monkeypatch.setattr(command, "require", lambda extra: None, raising=False)
+    names = ["loss 1.0%", "clean"]
+    file = tmp_path / "faults.json"
+    assert main(["faults", "--tlps", str(tlps), "--out", str(tmp_path), "--json", str(file),
+                 *(word for name in names for word in ("--case", name))]) == status
+    out = capsys.readouterr().out
+    report = json.loads(file.read_text())
+    if status:
+        assert "FAILED: loss 1.0%: lost: none, so the case shows nothing" in out
+        assert not report["ok"] and not report["skipped"]
+    else:
+        assert ("skipped: loss 1.0%: in so short a run there was nothing of: lost, repeated; more "
+                "--tlps show it") in out and "FAILED" not in out
+        assert report["ok"] and report["skipped"] == {"loss 1.0%": ["lost", "repeated"]}
 
 
 def test_tlps_without_credits():
@@ -106,11 +130,15 @@ def test_an_incast_run():
     ({"host_port_rx_bad": 1}, "the switch saw bad frames"),
     ({"first_done": 24_000}, "goodput 51.2%, least share 75.0%, not 60% and 70%"),
     ({"share0": 60, "share1": 20}, "goodput 64.0%, least share 50.0%, not 60% and 70%"),
-    ({"box_port_tx_overflow": 0, "box_port_tx_frames": 71, "box_rx_frames": 69},
-     "lost: none, so the case shows nothing"),
 ], ids=str)
 def test_what_is_wrong_with_an_incast_run(change, problem):
     assert problem in "\n".join(score(INCAST, incast_run() | change).problems)
+
+
+def test_an_incast_run_that_shows_nothing():
+    change = {"box_port_tx_overflow": 0, "box_port_tx_frames": 71, "box_rx_frames": 69}
+    judged = score(INCAST, incast_run() | change)
+    assert judged.problems == () and judged.silent == ("lost",)
 
 
 def test_a_switch_that_drops_without_leave():

@@ -21,6 +21,8 @@ __all__ = ["add_arguments", "run"]
 
 #: TLPs at least, of a case of weight 1: with less it may happen to see no fault.
 LEAST_TLPS = 1000
+#: A case of weight 1 with as many that shows nothing has failed; with less it is skipped.
+ENOUGH_TLPS = 3000
 #: The contract: goodput kept at a loss; judged where so many TLPs make chance small.
 LEAST_GOODPUT = {"go-back-n": {0.01: 0.94}, "selective": {0.01: 0.98}}
 GOODPUT_TLPS = 10_000
@@ -79,6 +81,7 @@ class _Campaign:
         # Those of cases that lose some, as they must, do not count.
         weight = sum(case.weight for case in chosen if not case.reboot_us)
         share = max(tlps / weight if weight else tlps, LEAST_TLPS)
+        self._short = share < ENOUGH_TLPS
         self._tlps = {case.name: 2 * math.ceil(share * case.weight / 2) for case in chosen}
         self._results, self._scores = {}, {}
 
@@ -103,7 +106,9 @@ class _Campaign:
                       f"bytes waited at most, {part.dropped:,} frames were dropped")
         measured = {mode: kept for mode in cases.ARQ if (kept := self._goodput(mode))}
         problems = [f"{case.name}: {problem}" for case in self._chosen
-                    for problem in self._scores[case.name].problems]
+                    for problem in self._problems(case)]
+        skipped = {case.name: self._scores[case.name].silent for case in self._chosen
+                   if self._is_skipped(case)}
         files = []
         for mode, kept in measured.items():
             if len(kept) > 1:
@@ -115,7 +120,8 @@ class _Campaign:
                          and self._tlps[names[loss]] >= GOODPUT_TLPS]
         if self._file is not None:
             try:
-                write_text(self._file, json.dumps(self._report(measured, problems), indent=1)
+                write_text(self._file, json.dumps(self._report(measured, problems, skipped),
+                                                  indent=1)
                            + "\n")
             except OSError as error:
                 raise UserError(f"cannot write {str(self._file)!r}: {error.strerror}") from None
@@ -126,6 +132,9 @@ class _Campaign:
         place = self._out.path / FAILED if problems else self._out.path
         for name in files:
             print(f"picture  {place / name}")
+        for name, silent in skipped.items():
+            print(f"skipped: {name}: in so short a run there was nothing of: {', '.join(silent)}; "
+                  "more --tlps show it")
         for problem in problems:
             print(f"FAILED: {problem}")
         if problems:
@@ -175,7 +184,17 @@ class _Campaign:
         self._scores[case.name] = score(case, result)
         progress.update(f"{self._scores[case.name].tlps:,} TLPs, "
                         f"{result['cycle'] / result['seconds']:,.0f} cycles/s")
-        progress.done(failed=bool(self._scores[case.name].problems))
+        progress.done(failed=bool(self._problems(case)))
+
+    def _problems(self, case):
+        """What is wrong with a case: also that it shows nothing, if it had the TLPs for that."""
+        judged = self._scores[case.name]
+        return judged.problems + (() if self._short else tuple(
+            f"{name}: none, so the case shows nothing" for name in judged.silent))
+
+    def _is_skipped(self, case):
+        judged = self._scores[case.name]
+        return self._short and bool(judged.silent) and not judged.problems
 
     def _folder(self, case):
         return self._out.work / "runs" / case.name.replace(" ", "-").replace("%", "")
@@ -201,7 +220,8 @@ class _Campaign:
             raise Failed(f"the simulation of {case.name!r} failed: "
                          f"{self._out.as_kept(str(error).splitlines()[0])}") from None
         result = json.loads((folder / "result.json").read_text())
-        if not score(case, result).problems:
+        judged = score(case, result)
+        if not judged.problems and (self._short or not judged.silent):
             shutil.rmtree(folder, ignore_errors=True)
         return result
 
@@ -212,7 +232,7 @@ class _Campaign:
         return _ROW.format(
             case.name, f"{judged.tlps:,}", *(f"{happened[name]:,}" for name in (
                 "frames", "lost", "twice", "late", "changed", "repeated", "timeout")),
-            ", ".join(wrong) or "-")
+            ", ".join(wrong) or ("skipped" if self._is_skipped(case) else "-"))
 
     def _goodput_cases(self, mode):
         """Loss to the case that measures it."""
@@ -244,7 +264,7 @@ class _Campaign:
         print("  in theory        " + " ".join(f"{theory(loss):>8.1%}" for loss in measured))
         return [path.name for path in paths]
 
-    def _report(self, measured, problems):
+    def _report(self, measured, problems, skipped):
         scores = self._scores.values()
         return {
             "ok": not problems, "seed": self._seed, "tlps": sum(s.tlps for s in scores),
@@ -253,7 +273,7 @@ class _Campaign:
                         for mode, kept in measured.items()},
             "incast": {case.name: asdict(shares(case, self._results[case.name]))
                        for case in self._chosen if case.hosts},
-            "problems": problems,
+            "problems": problems, "skipped": skipped,
             "cases": {case.name: {
                 "text": case.text, "tlps": self._scores[case.name].tlps,
                 **self._scores[case.name].errors,

@@ -45,13 +45,15 @@ class Score:
     """Judgement of one run.
 
     ``errors`` are counts by name of :data:`ERRORS`, ``happened`` by name of :data:`HAPPENED`;
-    ``problems`` are lines for people, none if all is well.
+    ``problems`` are lines for people, none if all is well; ``silent`` is what the case is there for
+    and did not happen, so that it shows nothing.
     """
 
     tlps: int
     errors: dict[str, int]
     happened: dict[str, int]
     problems: tuple[str, ...]
+    silent: tuple[str, ...] = ()
 
 
 def _total(result: dict, pattern: str) -> int:
@@ -82,9 +84,11 @@ def score(case: Case, result: dict) -> Score:
     if case.reboot_us:
         errors |= {"lost": 0, "passed": 0}
     problems += [f"{count:,} TLPs {name}" for name, count in errors.items() if count]
-    problems += [f"{name}: none, so the case shows nothing" for name in case.shows
-                 if not happened[name]]
-    return Score(tlps, errors, happened, tuple(problems))
+    return Score(tlps, errors, happened, tuple(problems), _silent(case, happened))
+
+
+def _silent(case, happened):
+    return tuple(name for name in case.shows if not happened[name])
 
 
 def _score_incast(case, result):
@@ -103,9 +107,7 @@ def _score_incast(case, result):
     if excess := result["to_box_excess"]:
         found.append(f"{excess:,} TLPs came to the box without credits")
     found += [f"{count:,} TLPs {name}" for name, count in errors.items() if count]
-    found += [f"{name}: none, so the case shows nothing" for name in case.shows
-              if not happened[name]]
-    return Score(came, errors, happened, tuple(found))
+    return Score(came, errors, happened, tuple(found), _silent(case, happened))
 
 
 def _frames(end, peer, result):
