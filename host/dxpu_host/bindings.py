@@ -5,7 +5,7 @@ Ref: docs/architecture.md, "Bindings" and "Lives"; docs/hot-plug.md
 
 from enum import Enum
 
-from dxpu.fabric.format import EventCode
+from dxpu.fabric.format import ErrorCode, EventCode
 from dxpu_sim.golden.wire import Event
 
 __all__ = ["Binding", "Change", "State"]
@@ -27,6 +27,8 @@ class Change(Enum):
     NOTHING = 0
     READY = 1
     DOWN = 2  #: the life is over
+    GONE = 3  #: the same: the device is gone
+    FENCED = 4  #: the same: the box had TLPs for the slot that it had granted no credits for
 
 
 class Binding:
@@ -70,11 +72,15 @@ class Binding:
                 return Change.NOTHING
             self.state = State.READY
             return Change.READY
-        down = event.code == EventCode.LINK_DOWN or (
-            event.code == EventCode.PRESENCE and not event.argument & 1)
-        if not down or self.state is not State.READY:
+        if self.state is not State.READY:
             return Change.NOTHING
-        return Change.DOWN
+        if event.code == EventCode.LINK_DOWN:
+            return Change.DOWN
+        if event.code == EventCode.PRESENCE and not event.argument & 1:
+            return Change.GONE
+        if event.code == EventCode.ERROR and event.argument == ErrorCode.OVERFLOW:
+            return Change.FENCED
+        return Change.NOTHING
 
     def _begin(self, code: EventCode) -> Event:
         self.state = State.WAITING

@@ -51,6 +51,12 @@ class TlpCame:
     done: Callable[[], None]
 
 
+#: Why a life is over.
+_REASONS = {
+    Change.DOWN: "its link is down", Change.GONE: "the device is gone",
+    Change.FENCED: "the box has reset it, as TLPs came that it had granted no credits for",
+}
+
 BoxEvent = SlotReady | SlotDown | TlpCame
 
 
@@ -246,10 +252,8 @@ class Box:
             slot.grants.begin(slot.binding.generation, now)
             yield SlotReady(slot.number)
         else:
-            gone = came.event.code == EventCode.PRESENCE
             self.reset(slot.number)
-            yield SlotDown(slot.number, f"{self._name(slot.number)}: "
-                           f"{'the device is gone' if gone else 'its link is down'}", False)
+            yield SlotDown(slot.number, f"{self._name(slot.number)}: {_REASONS[change]}", False)
 
     # What leaves.
 

@@ -62,8 +62,9 @@ class BoxSystem:
             link.resets.append(self.gpus[-1].hot_reset)
             self.links.append(link)
 
-    async def prepare(self, *, boot=1, wait=60, quiet=100, retry=60, generation=1):
-        """What a manager writes: who the host is, that it opens the session, a row for each slot.
+    async def prepare(self, *, boot=1, wait=60, quiet=100, retry=60, generation=1, hosts=None):
+        """What a manager writes: who the hosts are, that they open the sessions, a row for each
+        slot. ``hosts`` are the nodes of the rows; default all the same.
 
         ``wait``, ``quiet`` and ``retry`` are those of the registers ``hello``, ``quiet`` and
         ``retry``, in units of 64 cycles; the default ones are 31 us, 51 us, 31 us.
@@ -77,12 +78,14 @@ class BoxSystem:
         await box.write("control.boot", counter=boot)
         await box.write("control.hello", wait=wait)
         await box.write("control.quiet", time=quiet)
-        await box.write("control.peer[0].node", number=HOST_NODE, valid=1)
-        await box.write("control.session[0].mode", opener=Mode.ANSWERS.value)
+        hosts = hosts or [HOST_NODE] * len(self.gpus)
+        for n, node in enumerate(sorted(set(hosts))):
+            await box.write(f"control.peer[{n}].node", number=node, valid=1)
+            await box.write(f"control.session[{n * box.streams}].mode", opener=Mode.ANSWERS.value)
         await box.write("control.present", slots=(1 << len(self.gpus)) - 1)
-        for row in range(len(self.gpus)):
+        for row, node in enumerate(hosts):
             await box.commit(row, used=1, generation=generation,
-                             operation_id=boot << 16 | generation << 8 | row, node=HOST_NODE,
+                             operation_id=boot << 16 | generation << 8 | row, node=node,
                              paths=1)
 
     async def restart(self, **options):

@@ -6,7 +6,7 @@ Independent of who makes them: it knows only what the host was given and what it
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from dxpu.fabric.format import SEQUENCED, EventCode, FrameType
+from dxpu.fabric.format import SEQUENCED, ErrorCode, EventCode, FrameType
 from dxpu.tlp.types import TlpClass
 
 from .golden.receiver import judge
@@ -90,7 +90,8 @@ class HostAudit:
         if isinstance(body, Event):
             if body.code == EventCode.RESET_DONE:
                 self._ready.add(frame.src_slot)
-            elif body.code in (EventCode.LINK_DOWN, EventCode.PRESENCE):
+            elif body.code in (EventCode.LINK_DOWN, EventCode.PRESENCE) or (
+                    body.code == EventCode.ERROR and body.argument == ErrorCode.OVERFLOW):
                 life.requests.clear()
                 self._ready.discard(frame.src_slot)
         elif isinstance(body, Tlps):

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from mutate import mutant
 
-from dxpu.fabric.format import EventCode
+from dxpu.fabric.format import ErrorCode, EventCode
 from dxpu.fabric.types import LIFE_BITS, Event
 from dxpu.proxy.box_slots import BoxSlots
 from dxpu_sim.formal import ProofFailed, prove
@@ -17,25 +17,30 @@ from dxpu_sim.formal import ProofFailed, prove
 DEPTH = {1: 14, 2: 9}
 
 
+#: Inputs of a bit for each slot.
+NAMES = ("used", "present", "link_up", "restart", "overflow", "empty")
+
+
 class SlotContract(wiring.Component):
     """One slot, whichever.
 
     A BIND with the row's generation, and a RESET with it while the slot is bound, begin a life; an
     UNBIND with it ends the binding, and so does a row that is not used. Every other event is
-    refused. Beginning, end and restart reset the slot until its link is down and its queues are
-    empty. It opens once after each beginning, with the next life, when it has been reset so, the
-    GPU is there, the link works and the queues are empty; it closes when one of them goes.
+    refused. Beginning, end, restart, and an overflow while it is open reset the slot until its link
+    is down and its queues are empty. It opens once after each beginning, with the next life, when
+    it has been reset so, the GPU is there, the link works and the queues are empty; it closes when
+    one of them goes, and with an overflow.
 
-    RESET_DONE is said of an opening, with the number of its beginning; LINK_DOWN or PRESENCE of a
-    loss since the last beginning or end, of a slot that is bound; neither of what a beginning or an
-    end has overtaken. What is due is said within a few cycles.
+    RESET_DONE is said of an opening, with the number of its beginning; ERROR of an overflow, and
+    LINK_DOWN or PRESENCE of a loss since the last beginning or end, of a slot that is bound; none
+    of what a beginning or an end has overtaken. What is due is said within a few cycles.
     """
 
     def __init__(self, slots, design=BoxSlots):
         super().__init__({
             "valid": In(1),
             "event": In(Event),
-            **{name: In(slots) for name in ("used", "present", "link_up", "restart", "empty")},
+            **{name: In(slots) for name in NAMES},
             "generation": In(16),
             "ready": In(1),
             "slot": In(1),
@@ -49,7 +54,7 @@ class SlotContract(wiring.Component):
             dut.event.valid.eq(self.valid), dut.event.payload.eq(self.event),
             dut.control.ready.eq(self.ready),
             *(getattr(dut, name).eq(getattr(self, name))
-              for name in ("used", "present", "link_up", "restart", "empty")),
+              for name in NAMES),
             *(dut.generation[n].eq(self.generation) for n in range(self._slots)),
             Assume(self.slot < self._slots), Assume(self.event.row < self._slots),
         ]
@@ -89,9 +94,9 @@ class SlotContract(wiring.Component):
             m.d.sync += bound.eq(0)
 
         # Reset until the link is down and nothing is queued.
-        due, down = Signal(), Signal()
-        m.d.comb += down.eq(~link_up & empty)
-        with m.If(begins | ends):
+        due, down, fences = Signal(), Signal(), Signal()
+        m.d.comb += [down.eq(~link_up & empty), fences.eq(opened & of(self.overflow))]
+        with m.If(begins | ends | fences):
             m.d.sync += due.eq(1)
         with m.Elif(down):
             m.d.sync += due.eq(0)
@@ -109,7 +114,7 @@ class SlotContract(wiring.Component):
             m.d.sync += waits.eq(0)
         may, was = Signal(), Signal()
         m.d.sync += [may.eq(opens & ~begins & ~ends & ~loses),
-                     was.eq(opened & ~begins & ~ends & ~loses)]
+                     was.eq(opened & ~begins & ~ends & ~loses & ~fences)]
         m.d.comb += Assert(opened == (may | was))
         old = Signal.like(life)
         m.d.sync += [old.eq(life), fresh_life.eq(opens)]
@@ -123,34 +128,41 @@ class SlotContract(wiring.Component):
         with m.If(offered & ~taken):
             m.d.comb += [Assert(dut.control.valid), Assert(said.as_value() == kept.as_value())]
         fresh = dut.control.valid & (~offered | taken) & (said.row == self.slot)
-        done, lost = Signal(), Signal()
+        done, lost, over = Signal(), Signal(), Signal()
         before = {name: Signal.like(signal, name=f"before_{name}") for name, signal in (
-            ("done", done), ("lost", lost), ("number", number), ("present", present),
-            ("generation", self.generation))}
-        m.d.sync += [before["done"].eq(done), before["lost"].eq(lost), before["number"].eq(number),
-                     before["present"].eq(present), before["generation"].eq(self.generation)]
+            ("done", done), ("lost", lost), ("over", over), ("number", number),
+            ("present", present), ("generation", self.generation))}
+        m.d.sync += [before["done"].eq(done), before["lost"].eq(lost), before["over"].eq(over),
+                     before["number"].eq(number), before["present"].eq(present),
+                     before["generation"].eq(self.generation)]
         says_done = fresh & (said.code == EventCode.RESET_DONE)
         # What is offered now was decided a cycle ago and is due no more; what came up in that
         # cycle is in `lost`, and said with it.
-        due_done, due_lost = Signal(), Signal()
-        m.d.comb += [due_done.eq(done & ~says_done), due_lost.eq(lost & ~(fresh & ~says_done))]
+        says_over = fresh & (said.code == EventCode.ERROR)
+        due_done, due_lost, due_over = Signal(), Signal(), Signal()
+        m.d.comb += [due_done.eq(done & ~says_done), due_over.eq(over & ~says_over),
+                     due_lost.eq(lost & ~(fresh & ~says_done & ~says_over))]
         with m.If(begins | ends):
-            m.d.sync += [done.eq(0), lost.eq(0)]
+            m.d.sync += [done.eq(0), lost.eq(0), over.eq(0)]
         with m.Else():
-            m.d.sync += [done.eq(due_done | opens), lost.eq(due_lost | loses)]
+            m.d.sync += [done.eq(due_done | opens), lost.eq(due_lost | loses),
+                         over.eq(due_over | fences)]
         with m.If(fresh):
             m.d.comb += Assert(said.generation == before["generation"])
             with m.If(says_done):
                 m.d.comb += [Assert(before["done"]), Assert(said.argument == before["number"])]
+            with m.Elif(says_over):
+                m.d.comb += [Assert(before["over"]), Assert(said.argument == ErrorCode.OVERFLOW)]
             with m.Else():
                 m.d.comb += [
                     Assert(before["lost"]), Assert(said.argument == 0),
                     Assert(said.code == Mux(before["present"], EventCode.LINK_DOWN,
                                             EventCode.PRESENCE)),
                 ]
-        limit = 4 * self._slots + 2
+        limit = 6 * self._slots + 2
         patience = Signal(range(limit + 1))
-        with m.If(begins | ends | opens | loses | ~self.ready | ~(due_done | due_lost)):
+        with m.If(begins | ends | opens | loses | fences | ~self.ready
+                  | ~(due_done | due_lost | due_over)):
             m.d.sync += patience.eq(0)
         with m.Else():
             m.d.sync += patience.eq(patience + 1)
@@ -183,16 +195,26 @@ class Reached(SlotContract):
 
 MUTANTS = {
     "a loss of the life before": (
-        1, ("self._done[n].eq(0), self._down[n].eq(0)]", "self._done[n].eq(0)]")),
+        1, ("self._over[n].eq(0), self._down[n].eq(0)]", "self._over[n].eq(0)]")),
+    "an overflow of the life before": (
+        1, ("self._over[n].eq(0), self._down[n].eq(0)]", "self._down[n].eq(0)]")),
+    "an overflow does not close": (1, ("[self.open[n].eq(0), self.reset[n].eq(1), self._over",
+                                       "[self.reset[n].eq(1), self._over")),
+    "an overflow does not reset": (1, ("self.reset[n].eq(1), self._over[n].eq(1)]",
+                                       "self._over[n].eq(1)]")),
+    "an overflow is not told": (1, ("self.reset[n].eq(1), self._over[n].eq(1)]",
+                                    "self.reset[n].eq(1)]")),
+    "what comes for a slot that is closed": (1, ("self.open[n] & self.overflow[n]",
+                                                 "self.overflow[n]")),
     "RESET_DONE of the life before": (
-        1, ("self._done[n].eq(0), self._down[n].eq(0)]", "self._down[n].eq(0)]")),
+        1, ("self._done[n].eq(0), self._over", "self._over")),
     "any generation": (1, ("& (event.generation == self.generation[n])", "")),
     "another slot's event": (2, ("(event.row == n) &", "(event.row != n) &")),
     "RESET without a binding": (1, ("self._bound[n] & (event.code == EventCode.RESET)",
                                     "(event.code == EventCode.RESET)")),
     "a row that is released stays bound": (1, ("(~self.used[n] | fits &", "(fits &")),
-    "no reset at the end": (1, ("self.open[n].eq(0), self.reset[n].eq(1)",
-                                "self.open[n].eq(0), self.reset[n].eq(begins)")),
+    "no reset at the end": (1, ("self.open[n].eq(0), self.reset[n].eq(1),\n",
+                                "self.open[n].eq(0), self.reset[n].eq(begins),\n")),
     "the reset ends while something is queued": (1, ("~self.link_up[n] & self.empty[n]",
                                                      "~self.link_up[n]")),
     "it opens during the reset": (1, ("& ~self.reset[n] & there", "& there")),

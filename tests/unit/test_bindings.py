@@ -5,7 +5,7 @@ import random
 import pytest
 from amaranth import *
 
-from dxpu.fabric.format import EventCode
+from dxpu.fabric.format import ErrorCode, EventCode
 from dxpu.mapping.types import RowChange
 from dxpu.proxy.bindings import HostBindings
 from dxpu.proxy.box_slots import BoxSlots
@@ -237,6 +237,44 @@ def test_box_waits_for_card_link_and_empty_queues_and_tells_what_is_lost():
     simulate(dut, process, background=[links, watch(dut, events), check_stream(dut.control)])
 
 
+def test_a_slot_whose_host_sends_without_credits_closes_and_its_host_is_told():
+    """At once; the GPU is reset, and RESET begins a new life. Closed slots take no notice."""
+    (dut, links), events = slots_of(), []
+
+    async def overflow(ctx, slots):
+        ctx.set(dut.overflow, slots)
+        await ctx.tick()
+        ctx.set(dut.overflow, 0)
+
+    async def process(ctx):
+        await ctx.tick().repeat(2)
+        for row in (1, 2):
+            await send(ctx, dut, EventCode.BIND, row, 7, argument=5)
+        await ctx.tick().repeat(30)
+        assert ctx.get(dut.open) == 0b0110
+        events.clear()
+        await overflow(ctx, 0b0011)
+        assert ctx.get(dut.open) == 0b0100 and ctx.get(dut.reset) == 0b0010
+        await overflow(ctx, 0b0010)  # what was on its way; it is closed
+        await ctx.tick().repeat(30)
+        assert events == [("ERROR", 1, 7, ErrorCode.OVERFLOW, 0)]
+        assert ctx.get(dut.open) == 0b0100 and ctx.get(dut.reset) == 0
+        await send(ctx, dut, EventCode.RESET, 1, 7, argument=6)
+        await ctx.tick().repeat(30)
+        assert ctx.get(dut.open) == 0b0110 and events[1:] == [("RESET_DONE", 1, 7, 6, 1)]
+        # What it is to be told of the life before is forgotten with the next event of the host.
+        ctx.set(dut.control.ready, 0)
+        await overflow(ctx, 0b0100)
+        await ctx.tick().repeat(3)
+        await overflow(ctx, 0b0010)
+        await send(ctx, dut, EventCode.UNBIND, 1, 7)
+        ctx.set(dut.control.ready, 1)
+        await ctx.tick().repeat(5)
+        assert events[2:] == [("ERROR", 2, 7, ErrorCode.OVERFLOW, 0)]
+
+    simulate(dut, process, background=[links, watch(dut, events), check_stream(dut.control)])
+
+
 class Host:
     """A switch that lets TLPs pass while :class:`HostLinks` says that the link is up."""
 
@@ -345,6 +383,35 @@ def test_host_shows_card_and_link_together_and_asks_for_a_reset_after_each_life(
         await ctx.tick().repeat(4)
         assert (ctx.get(dut.link_active), ctx.get(dut.present)) == (0, 0)
         assert resets == before, "a row that is released needs no reset"
+
+    simulate(dut, process, background=[host.switch, collect, count_pulses(dut, totals)])
+
+
+def test_a_host_whose_slot_was_fenced_for_want_of_credits_has_lost_the_card():
+    host, totals, fenced = Host(), {}, []
+    dut = host.dut
+
+    async def collect(ctx):
+        async for *_, rows in ctx.tick().sample(dut.fenced):
+            fenced.append(rows)
+
+    async def process(ctx):
+        await ctx.tick().repeat(2)
+        ctx.set(dut.open, 0b0110)
+        for row in (1, 2):
+            await send(ctx, dut, EventCode.RESET_DONE, row, 7, 0)
+        await ctx.tick().repeat(4)
+        assert ctx.get(dut.link_active) == 0b0110
+        await send(ctx, dut, EventCode.ERROR, 1, 6, ErrorCode.OVERFLOW)   # another generation
+        await send(ctx, dut, EventCode.ERROR, 1, 7, ErrorCode.MALFORMED)  # not of a fence
+        await ctx.tick().repeat(4)
+        assert ctx.get(dut.link_active) == 0b0110 and totals == {"ignored": 2}
+        await send(ctx, dut, EventCode.ERROR, 1, 7, ErrorCode.OVERFLOW)
+        await ctx.tick().repeat(4)
+        assert (ctx.get(dut.link_active), ctx.get(dut.present), ctx.get(dut.lost)) == (4, 4, 2)
+        await send(ctx, dut, EventCode.RESET_DONE, 1, 7, 1)
+        await ctx.tick().repeat(4)
+        assert ctx.get(dut.present) == 4 and sum(map(bool, fenced)) == 1
 
     simulate(dut, process, background=[host.switch, collect, count_pulses(dut, totals)])
 

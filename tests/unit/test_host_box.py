@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dxpu.fabric.format import EventCode, FrameType
+from dxpu.fabric.format import ErrorCode, EventCode, FrameType
 from dxpu_host import SessionLost, SlotLost
 from dxpu_host.bindings import Binding, Change, State
 from dxpu_host.box import Box, SlotDown, SlotReady, TlpCame
@@ -34,9 +34,11 @@ def test_a_life_begins_with_the_answer_that_repeats_its_number():
 
 
 @pytest.mark.parametrize("event, change", [
-    (Event(EventCode.LINK_DOWN, 1), Change.DOWN), (Event(EventCode.PRESENCE, 1, 0), Change.DOWN),
-    (Event(EventCode.PRESENCE, 1, 1), Change.NOTHING), (Event(EventCode.ERROR, 1, 2),
-                                                        Change.NOTHING),
+    (Event(EventCode.LINK_DOWN, 1), Change.DOWN), (Event(EventCode.PRESENCE, 1, 0), Change.GONE),
+    (Event(EventCode.PRESENCE, 1, 1), Change.NOTHING),
+    (Event(EventCode.ERROR, 1, ErrorCode.OVERFLOW), Change.FENCED),
+    (Event(EventCode.ERROR, 1, ErrorCode.MALFORMED), Change.NOTHING),
+    (Event(EventCode.ERROR, 2, ErrorCode.OVERFLOW), Change.NOTHING),
     (Event(EventCode.LINK_DOWN, 2), Change.NOTHING)])
 def test_a_life_ends_with_the_link_or_the_card(event, change):
     binding = Binding()
@@ -208,6 +210,16 @@ def test_a_link_that_goes_down_ends_the_life_and_asks_for_the_next():
     assert all(frame.type != FrameType.TLP for frame in bench.turn())
     bench.say(Ack(tuple(Credit(cls, 5, 4, 64) for cls in range(3))))
     assert any(frame.type == FrameType.TLP for frame in bench.turn())
+
+
+def test_a_slot_that_the_box_has_fenced_is_reset_and_says_why():
+    bench = Bench()
+    bench.ready()
+    down, = bench.say(Event(EventCode.ERROR, 0x105, ErrorCode.OVERFLOW))
+    assert isinstance(down, SlotDown) and not down.lost
+    assert "TLPs came that it had granted no credits for" in down.reason
+    reset, *_ = bench.turn()
+    assert reset.body.code == EventCode.RESET
 
 
 def test_a_session_that_ends_takes_all_slots_with_it():

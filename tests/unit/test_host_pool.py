@@ -42,7 +42,7 @@ def test_a_host_that_takes_nothing_holds_back_nobody(width):
     """All that is granted finds its place, and leaves in order when there is room."""
     rng = random.Random(seed())
     rows = 2
-    dut = HostPool(width, rows=rows, space=space_for(width))
+    dut = HostPool(width, rows=rows, space=space_for(width), initial=GRANTS)
     sent = [p for row in range(rows) for p in all_that_is_granted(rng, row)]
     got, pulses = [], {}
 
@@ -72,8 +72,12 @@ def test_a_host_that_takes_nothing_holds_back_nobody(width):
 
 def test_credits_begin_when_nothing_of_the_old_life_is_left():
     rng = random.Random(seed())
-    dut = HostPool(64, rows=2, space=space_for(64))
-    pulses = {}
+    dut = HostPool(64, rows=2, space=space_for(64), initial=GRANTS)
+    pulses, named = {}, set()
+
+    async def name(ctx):
+        async for *_, rows in ctx.tick().sample(dut.overflow):
+            named.update(n for n in range(2) if rows >> n & 1)
 
     async def process(ctx):
         ctx.set(dut.active, 0b11)
@@ -92,10 +96,10 @@ def test_credits_begin_when_nothing_of_the_old_life_is_left():
         ctx.set(dut.o.ready, 1)
         await ctx.tick().repeat(40)
         assert ctx.get(dut.receiving) == 0b11
-        # What was sent without credits is dropped, and forgotten.
+        # What was sent without credits is dropped, and forgotten; its row is named.
         ctx.set(dut.room, 0)
         await drive_packets(dut.i, [Packet(of_class(rng, P, 4), dict(row=1))] * 30)(ctx)
-        assert pulses["overflow"] > 0
+        assert pulses["overflow"] == 30 - GRANTS[P.value][0] and named == {1}
         ctx.set(dut.active, 0)
         ctx.set(dut.room, 1)
         await ctx.tick().repeat(600)
@@ -103,12 +107,40 @@ def test_credits_begin_when_nothing_of_the_old_life_is_left():
         await ctx.tick().repeat(3)
         assert ctx.get(dut.receiving) == 0b10
 
-    simulate(dut, process, background=[count_pulses(dut, pulses, "overflow")])
+    simulate(dut, process, background=[name, count_pulses(dut, pulses, "overflow")])
+
+
+def test_a_tlp_above_the_largest_payload_is_dropped_and_gives_its_credits_back():
+    """A write of 4096 bytes, where so much was granted: 256 units."""
+    rng = random.Random(seed())
+    grants = ((2, 300), (2, 4), (2, 32))
+    dut = HostPool(64, rows=1, space=space_for(64, grants), initial=grants)
+    sent = [Packet(memory(0x1000, data=rng.randbytes(16 * units)), dict(row=0))
+            for units in (256, 1, 256, 1)]
+    got, pulses, released = [], {}, []
+
+    async def collect(ctx):
+        async for *_, strobe, meta in ctx.tick().sample(dut.released_strobe, dut.released):
+            if strobe:
+                released.append((TlpClass(meta.cls), meta.units))
+
+    async def process(ctx):
+        ctx.set(dut.active, 1)
+        ctx.set(dut.room, 1)
+        await ctx.tick().until(dut.receiving == 1)
+        await drive_packets(dut.i, sent)(ctx)
+        await ctx.tick().repeat(20)
+
+    simulate(dut, process, background=[
+        collect, collect_packets(dut.o, 10**6, got), count_pulses(dut, pulses)])
+    assert [p.data for p in got] == [sent[n].data for n in (1, 3)]
+    assert pulses == {"overflow": 0, "large": 2, "waited": 0}
+    assert released == [(P, 256), (P, 1), (P, 256), (P, 1)]
 
 
 def test_what_passes_has_little_latency():
     rng = random.Random(seed())
-    dut = HostPool(64, rows=1, space=space_for(64))
+    dut = HostPool(64, rows=1, space=space_for(64), initial=GRANTS)
     tlps = [Packet(of_class(rng, CPL, 4), dict(row=0)) for _ in range(4)]
     got, seen, pulses = [], [], {}
 

@@ -279,6 +279,43 @@ def test_who_sends_only_what_was_released_never_waits():
     assert all(min(space[k]) < 12 for k in blocked)
 
 
+def test_full_regions_drop_and_nobody_waits():
+    """With ``overflow="drop"``: what finds its region full of beats or of TLPs is dropped whole and
+    counted, also in the middle of a TLP; everything else passes at full rate."""
+    rng = random.Random(seed())
+    bench = Bench(64, slots=2, **SMALL, overflow="drop")
+    beats, packets = bench.dut.beats[P.value], bench.dut.packets
+    # Three TLPs of 20 beats fill a region of 64 to the 60th; a fourth does not fit, one of 4 does.
+    first = [tlp(rng, 0, P, 40) for _ in range(4)] + [tlp(rng, 0, P, 8)]
+    small = [tlp(rng, 0, NP, 4) for _ in range(packets + 3)]
+    others = [tlp(rng, 1, cls, 6) for cls in TlpClass for _ in range(4)]
+    kept = [*first[:3], first[4], *small[:packets], *others]
+    contract, waits = Contract(bench, kept), []
+    contract.dropped[0] = 4
+
+    async def watch(ctx):
+        async for *_, valid, ready in ctx.tick().sample(bench.dut.i.valid, bench.dut.i.ready):
+            waits.append(valid and not ready)
+
+    async def finish(ctx):
+        await ctx.tick().repeat(12)  # after reset
+        waits.clear()
+        ctx.set(bench.ready, bench.mask([(1, cls) for cls in TlpClass]))
+        await drive_packets(bench.dut.i, [*first, *small, *others])(ctx)
+        while sum(contract.taken[1, cls] for cls in TlpClass) < len(others):
+            await ctx.tick()
+        assert sum(waits) <= 4 and not any(
+            a and b for a, b in zip(waits, waits[1:], strict=False)), "more than a cycle"
+        ctx.set(bench.ready, -1)
+        while sum(contract.taken.values()) < len(kept):
+            await ctx.tick()
+        await ctx.tick().repeat(5)
+
+    simulate(bench, finish, background=[contract.watch, watch], deadline=3000)
+    assert beats == 64
+    contract.check_all_left()
+
+
 def test_latency():
     """First beat at most four cycles later than from queues of one's own."""
     rng = random.Random(seed())
@@ -384,6 +421,7 @@ def test_turns_are_fair():
     (dict(space=(512, 512)), r"space must be three powers of two .*, not \(512, 512\)"),
     (dict(space=(512, 8, 512)), r"space must be three powers of two .*, not \(512, 8, 512\)"),
     (dict(space=(512, 96, 512)), r"space must be three powers of two .*, not \(512, 96, 512\)"),
+    (dict(overflow="stop"), "overflow must be 'wait' or 'drop', not 'stop'"),
     (dict(packets=1), "packets must be a power of two of at least 2, not 1"),
     (dict(packets=12), "packets must be a power of two of at least 2, not 12"),
     (dict(packets=4.0), "packets must be a power of two of at least 2, not 4.0"),

@@ -29,9 +29,10 @@ class SharedEgress(wiring.Component):
     A non-posted request or a completion is offered only after every posted request of its slot
     that came before it was taken whole. Within a slot and class the order is kept. TLPs are stored
     whole before they are offered. A stream that is not taken, not even in the middle of a TLP,
-    stops no other. Nothing is dropped but what ends with ``discard`` and what is larger than its
-    region, which is counted. A TLP that finds its region full (of beats, or of ``packets`` TLPs)
-    waits, and all that comes behind it; whoever sends only what was ``released`` never waits.
+    stops no other. Nothing is dropped but what ends with ``discard``, what is larger than its
+    region, and what ``overflow`` says: a TLP that finds its region full (of beats, or of
+    ``packets`` TLPs) waits, and all that comes behind it, or is dropped and counted, so that
+    nothing ever waits for more than a cycle. Whoever sends only what was ``released`` finds room.
 
     Latency, when nothing else is inside: the first beat is offered six cycles after the last one
     was taken. What had to wait for a posted request is offered eight cycles after that was taken,
@@ -50,6 +51,7 @@ class SharedEgress(wiring.Component):
         two of at least two beats.
     packets : int
         TLPs that a region holds at most; a power of two.
+    overflow : "wait" or "drop"
 
     Members
     -------
@@ -61,10 +63,10 @@ class SharedEgress(wiring.Component):
     released, released_strobe : :class:`~dxpu.fabric.types.ClassMeta`, 1
         A TLP has left its region (``life`` is 0).
     overflow : ``slots``
-        Pulses: a TLP larger than its region was dropped.
+        Pulses: a TLP was dropped that was larger than its region, or found it full.
     """
 
-    def __init__(self, width, *, slots, space=(2048, 1024, 2048), packets=64):
+    def __init__(self, width, *, slots, space=(2048, 1024, 2048), packets=64, overflow="wait"):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         beats = tuple(8 * size // check_width(width) for size in space)
@@ -81,7 +83,9 @@ class SharedEgress(wiring.Component):
             "released_strobe": Out(1),
             "overflow": Out(slots),
         })
-        self._slots = slots
+        if overflow not in ("wait", "drop"):
+            raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
+        self._slots, self._wait = slots, overflow == "wait"
         #: Of each class: beats of a region, TLPs in it.
         self.beats, self.packets = beats, packets
         self._stored = {k: PacketLayout(width)[k].shape for k in ("data", "dwords", "last")}
@@ -214,7 +218,7 @@ class SharedEgress(wiring.Component):
             with m.If(stage.o.valid & beat.last):
                 m.d.comb += self.overflow.eq(1 << slot)
                 m.d.sync += dropping.eq(0)
-        with m.Elif(stage.o.valid & larger):
+        with m.Elif(stage.o.valid & ~self._clearing & (larger if self._wait else full)):
             m.d.sync += dropping.eq(1)
         with m.If(write.en):
             m.d.sync += place.eq(here + 1)

@@ -183,7 +183,7 @@ class ErrorCode(IntEnum):
     STALLED = 2
     """The slot took no posted TLP for too long."""
     OVERFLOW = 3
-    """A TLP came that no credit had been granted for."""
+    """A TLP came that no credit had been granted for; the slot is closed and reset."""
     MALFORMED = 4
     """The slot sent a malformed TLP, which was removed."""
 

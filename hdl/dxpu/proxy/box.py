@@ -12,9 +12,10 @@ from ..attach import CreditLedger, PciePort, SharedEgress, connect_egress, conne
 from ..csr import RegisterPort
 from ..ethernet import GmiiSignature
 from ..fabric.engine import FabricEngine
-from ..fabric.flow import FlowControl, grants_in
+from ..fabric.flow import LARGEST, FlowControl, grants_in
 from ..fabric.format import Role
 from ..fabric.gate import RowGate
+from ..fabric.policer import CreditPolicer
 from ..mapping import BoxTable
 from ..queue import PacketQueue
 from ..stream import PacketLayout, connect
@@ -34,7 +35,8 @@ class BoxProxy(wiring.Component):
     host of the slot's row; TLPs that come from that host in its session leave at the slot. What
     comes from or for a slot that is not bound is dropped and counted, as are bad TLPs and frames.
     Nothing is lost for want of space: credits hold the slots back, and across the fabric the hosts.
-    A slot that waits for credits of its host holds back no other.
+    A slot that waits for credits of its host holds back no other. What a host sends without credits
+    is dropped and counted, and costs it that slot, nobody else.
 
     Parameters
     ----------
@@ -69,12 +71,14 @@ class BoxProxy(wiring.Component):
         self._slots = slots
         self._depth = max(16, self.BUFFER * 8 // width)
         self._table = BoxTable(slots=slots, paths=paths, streams=streams)
-        self._egress = SharedEgress(width, slots=slots, space=[
+        self._egress = SharedEgress(width, slots=slots, overflow="drop", space=[
             size * max(1, width // 64) for size in self.REGIONS])
+        flow = FlowControl.of(width, grants_in(width, self._egress.beats))
+        self._policer = CreditPolicer(width, rows=slots, initial=flow.grants, largest=LARGEST)
         self._engine = FabricEngine(
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,
             block=False,  # its queues need what an ECP5-45 has
-            flow=FlowControl.of(width, grants_in(width, self._egress.beats)))
+            flow=flow)
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
         self._queues = [PacketQueue(width, depth=self._depth) for _ in range(slots)]
@@ -82,7 +86,8 @@ class BoxProxy(wiring.Component):
         self._macs = make_macs(width, paths)
         self._stats = {
             **stats_of("fabric_", self._engine), **stats_of("binding_", self._bindings),
-            **stats_of("to_slots_", self._gate), **stats_of("table_", self._table),
+            **stats_of("to_slots_", self._gate), **stats_of("to_slots_", self._policer),
+            **stats_of("table_", self._table),
         }
         for name, parser in self._parsers.items():
             self._stats |= stats_of(f"{name}_", parser)
@@ -134,14 +139,15 @@ class BoxProxy(wiring.Component):
             bindings.present.eq(file.present.slots),
             bindings.link_up.eq(Cat(slot.link_up for slot in self.slot)),
             bindings.restart.eq(file.reset.slots),
+            bindings.overflow.eq(self._policer.overflow | self._egress.overflow),
             bindings.empty.eq(Cat(
                 ~(queue.level.any() | queue.o.valid) & empty
                 for queue, empty in zip(self._queues, self._egress.empty, strict=True))),
             engine.open.eq(bindings.open),
             engine.lives.eq(bindings.lives),
             engine.receiving.eq(bindings.open),
-            engine.released.eq(self._egress.released),
-            engine.released_strobe.eq(self._egress.released_strobe),
+            engine.released.eq(self._policer.released),
+            engine.released_strobe.eq(self._policer.released_strobe),
             self.reset.eq(bindings.reset),
             malformed.malformed.eq(parser.stat_malformed),
             malformed.row.eq(parser.malformed_row),
@@ -206,6 +212,7 @@ class BoxProxy(wiring.Component):
         m.submodules.to_slots = parser = self._parsers["to_slots"]
         m.submodules.alive = gate = self._gate
         plain = [k for k, _ in PacketLayout(self._width)]
+        m.submodules.policer = policer = self._policer
         m.submodules.egress = egress = self._egress
         came, o, meta = self._engine.tlp_o, gate.o, gate.o.payload.meta
         connect(m, parser.o, gate.i)
@@ -217,13 +224,17 @@ class BoxProxy(wiring.Component):
             came.ready.eq(parser.i.ready),
             gate.open.eq(self._bindings.open),
             gate.lives.eq(self._bindings.lives),
-            *(egress.i.payload[k].eq(o.payload[k]) for k in plain),
-            egress.i.payload.meta.row.eq(meta.row),
-            egress.i.payload.meta.life.eq(meta.life),
-            egress.i.payload.meta.cls.eq(meta.info.cls),
-            egress.i.payload.meta.units.eq((meta.info.payload_dwords + 3)[2:]),
-            egress.i.valid.eq(o.valid),
-            o.ready.eq(egress.i.ready),
+            *(policer.i.payload[k].eq(o.payload[k]) for k in plain),
+            policer.i.payload.meta.row.eq(meta.row),
+            policer.i.payload.meta.life.eq(meta.life),
+            policer.i.payload.meta.cls.eq(meta.info.cls),
+            policer.i.payload.meta.units.eq((meta.info.payload_dwords + 3)[2:]),
+            policer.i.valid.eq(o.valid),
+            o.ready.eq(policer.i.ready),
+            policer.open.eq(self._bindings.open),
+            policer.left.eq(egress.released),
+            policer.left_strobe.eq(egress.released_strobe),
         ]
+        connect(m, policer.o, egress.i)
         for streams, slot in zip(egress.slot, self.slot, strict=True):
             connect_egress(m, streams, wiring.flipped(slot))

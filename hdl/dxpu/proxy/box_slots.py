@@ -7,7 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import EventCode
+from ..fabric.format import ErrorCode, EventCode
 from ..fabric.types import LIFE_BITS, Control, Event
 from ..priority import first_one
 
@@ -26,7 +26,8 @@ class BoxSlots(wiring.Component):
     opens, with a new life, when the link has gone down and come up again, a GPU is there and all
     queues between the slot and the fabric are empty. The host is told with RESET_DONE. A link that
     is lost closes the slot; the host is told with LINK_DOWN, or PRESENCE if the GPU has gone, and
-    is to send RESET.
+    is to send RESET. A host that sends without credits loses the slot: it closes, the GPU is
+    reset, and the host is told with ERROR.
 
     Parameters
     ----------
@@ -43,6 +44,8 @@ class BoxSlots(wiring.Component):
         A GPU is in slot n + 1; its link works.
     restart : ``rows``
         Strobes: reset the GPU in slot n + 1, as if its link were lost.
+    overflow : ``rows``
+        Strobes: a TLP came for slot n + 1 that no credits had been granted for.
     empty : ``rows``
         Nothing is in the queues of slot n + 1.
     control : stream of :class:`~dxpu.fabric.types.Control`
@@ -67,6 +70,7 @@ class BoxSlots(wiring.Component):
             "present": In(rows),
             "link_up": In(rows),
             "restart": In(rows),
+            "overflow": In(rows),
             "empty": In(rows),
             "control": Out(stream.Signature(Control)),
             "open": Out(rows),
@@ -75,8 +79,9 @@ class BoxSlots(wiring.Component):
             "stat_refused": Out(1),
         })
         # Bound, and waiting for the link; what the host is to be told.
-        self._bound, self._waiting, self._done, self._down = (
-            Signal(rows, name=name) for name in ("bound", "waiting", "done_due", "down_due"))
+        self._bound, self._waiting, self._done, self._over, self._down = (
+            Signal(rows, name=name)
+            for name in ("bound", "waiting", "done_due", "over_due", "down_due"))
         self._number = Signal(data.ArrayLayout(LIFE_BITS, rows))  #: of the host's life
 
     def elaborate(self, platform):
@@ -113,17 +118,19 @@ class BoxSlots(wiring.Component):
                          self.lives[n].eq(self.lives[n] + 1)]
         with m.If(self.open[n] & ~there | self._bound[n] & was_present & ~self.present[n]):
             m.d.sync += [self.open[n].eq(0), self._down[n].eq(1)]
+        with m.If(self.open[n] & self.overflow[n]):
+            m.d.sync += [self.open[n].eq(0), self.reset[n].eq(1), self._over[n].eq(1)]
         with m.If(begins | ends):
             m.d.sync += [self._bound[n].eq(begins), self._waiting[n].eq(begins),
                          self.open[n].eq(0), self.reset[n].eq(1),
-                         self._done[n].eq(0), self._down[n].eq(0)]
+                         self._done[n].eq(0), self._over[n].eq(0), self._down[n].eq(0)]
         with m.If(begins):
             m.d.sync += self._number[n].eq(self.event.payload.argument)
 
     def _tell(self, m):
         control = self.control
         due, row = Signal(self._rows), Signal(range(self._rows))
-        m.d.comb += [due.eq(self._done | self._down), row.eq(first_one(due))]
+        m.d.comb += [due.eq(self._done | self._over | self._down), row.eq(first_one(due))]
         with m.If(control.valid):
             with m.If(control.ready):
                 m.d.sync += control.valid.eq(0)
@@ -146,6 +153,9 @@ class BoxSlots(wiring.Component):
         with m.If(self._done[n]):
             m.d.sync += [payload.code.eq(EventCode.RESET_DONE), self._done[n].eq(0),
                          payload.argument.eq(self._number[n])]
+        with m.Elif(self._over[n]):
+            m.d.sync += [payload.code.eq(EventCode.ERROR), self._over[n].eq(0),
+                         payload.argument.eq(ErrorCode.OVERFLOW)]
         with m.Else():
             m.d.sync += [payload.code.eq(Mux(gone, EventCode.PRESENCE, EventCode.LINK_DOWN)),
                          self._down[n].eq(0)]

@@ -98,7 +98,8 @@ class HostProxy(wiring.Component):
         self._engine = FabricEngine(width, rows=ports, paths=paths, peers=peers,
                                     streams=streams, split=split,
                                     arq=arq, flow=flow)
-        self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants))
+        self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants),
+                              initial=flow.grants)
         self._egress = Egress(width, depth=self._depth)
         self._parser = RowParser(width, limits=ports)
         self._macs = make_macs(width, paths)
@@ -188,11 +189,12 @@ class HostProxy(wiring.Component):
             links.open.eq(bindings.open),
             links.began.eq(bindings.began),
             links.restart.eq(file.reset.ports),
-            links.lose.eq(tracking.expired | detach.lose | engine.lost | stall.stuck),
+            links.lose.eq(tracking.expired | detach.lose | engine.lost | stall.stuck
+                          | self._pool.overflow),
             stall.interval.eq(file.slot_stall.interval),
             *(getattr(stall, name).eq(getattr(engine, name))
               for name in ("waiting", "moved", "told")),
-            switch.internal_error.eq(tracking.expired),
+            switch.internal_error.eq(tracking.expired | self._pool.overflow | links.fenced),
             links.drained.eq(tracking.drained),
             links.link_active.eq(switch.link_active),
             links.lives.eq(switch.lives),

@@ -7,7 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import EventCode
+from ..fabric.format import ErrorCode, EventCode
 from ..fabric.types import LIFE_BITS, Event
 
 __all__ = ["HostLinks"]
@@ -20,7 +20,8 @@ class HostLinks(wiring.Component):
     life ends or the box says LINK_DOWN; the first one makes the card present. Each end of a life
     asks the box for a reset, with which the next one begins. The card is gone when its row is
     released, when the box says so, and when it is ``lost``; after that only another binding brings
-    it back. Events of another generation, or that change nothing, are counted.
+    it back. A card is lost, too, when the box has fenced its slot because TLPs came there without
+    credits. Events of another generation, or that change nothing, are counted.
 
     Presence and link appear in the same cycle. A link comes up only when no request of the life
     before is open.
@@ -52,6 +53,8 @@ class HostLinks(wiring.Component):
         The card was lost since its row was bound.
     reset : ``rows``
         Strobes: the box is to reset the slot.
+    fenced : ``rows``
+        Strobes: the box has fenced the slot.
     stat_ignored : 1
         Pulse: an event changed nothing.
     """
@@ -72,6 +75,7 @@ class HostLinks(wiring.Component):
             "link_up": Out(rows),
             "lost": Out(rows),
             "reset": Out(rows),
+            "fenced": Out(rows),
             "stat_ignored": Out(1),
         })
 
@@ -105,14 +109,18 @@ class HostLinks(wiring.Component):
                                      down.eq(acted[n])]
                         with m.If(~event.argument[0]):
                             m.d.sync += [up[n].eq(0), self.present[n].eq(0)]
+                    with m.Case(EventCode.ERROR):
+                        m.d.comb += [acted[n].eq(event.argument == ErrorCode.OVERFLOW),
+                                     self.fenced[n].eq(acted[n])]
             # An active link that goes down ends a life, and that asks for the reset.
             m.d.comb += self.reset[n].eq(
                 self.open[n] & (ended | (down | self.restart[n]) & ~self.link_active[n]))
             with m.If(ended | self.restart[n]):
                 m.d.sync += up[n].eq(0)
-            with m.If(self.lose[n] & self.open[n]):
+            loses = self.lose[n] | self.fenced[n]
+            with m.If(loses & self.open[n]):
                 m.d.sync += self.lost[n].eq(1)
-            with m.If(~self.open[n] | self.lose[n]):
+            with m.If(~self.open[n] | loses):
                 m.d.sync += [up[n].eq(0), self.present[n].eq(0)]
             with m.If(self.began[n]):
                 m.d.sync += self.lost[n].eq(0)

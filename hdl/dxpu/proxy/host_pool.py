@@ -9,6 +9,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..fabric.class_queues import ClassQueues
 from ..fabric.classifier import Classifier
+from ..fabric.flow import LARGEST
+from ..fabric.policer import CreditPolicer
 from ..fabric.types import ClassMeta, TlpMeta
 from ..stream import PacketSignature, connect
 from ..tlp.types import TlpClass
@@ -20,8 +22,9 @@ class HostPool(wiring.Component):
     """Takes all that boxes send, as they have credits for it, and hands on what the switch takes.
 
     A TLP passes at once while there is room for it and it passes nothing older; others wait in the
-    queue of their row and class. So nothing here holds back the fabric. What finds its queue full
-    was sent without credits; it is dropped and counted.
+    queue of their row and class. So nothing here holds back the fabric. What was sent without
+    credits is dropped and counted, and its row named, as is what finds its queue full; there is
+    room for all that was granted. One with more data than a TLP may have is dropped and counted.
 
     Credits of a row are granted from when its link is active and nothing of it is left in here,
     until the link is not active any more.
@@ -34,6 +37,8 @@ class HostPool(wiring.Component):
         Data bits per beat.
     rows : int
     space : :class:`~..fabric.class_queues.ClassSpace`
+    initial : three pairs of int
+        Headers and data units that each row grants at first, by class.
 
     Members
     -------
@@ -48,16 +53,19 @@ class HostPool(wiring.Component):
     receiving : ``rows``
         Credits of row n are granted.
     released, released_strobe : :class:`~..fabric.types.ClassMeta`, 1
-        A TLP has left.
+        A TLP has left, or was dropped though it had credits.
+    overflow : ``rows``
+        Strobes: a TLP of row n came without credits.
     stat_waited : 1
         Pulse: a TLP had to wait.
-    stat_overflow : 1
-        Pulse: a TLP was dropped.
+    stat_overflow, stat_large : 1
+        Pulses: a TLP was dropped: without credits; with too much data.
     """
 
-    def __init__(self, width, *, rows, space):
+    def __init__(self, width, *, rows, space, initial):
         self._rows = rows
         self._classifier = Classifier(width)
+        self._policer = CreditPolicer(width, rows=rows, initial=initial, largest=LARGEST)
         self._queues = ClassQueues(width, rows=rows, space=space, overflow="drop")
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
@@ -68,16 +76,20 @@ class HostPool(wiring.Component):
             "receiving": Out(rows),
             "released": Out(ClassMeta),
             "released_strobe": Out(1),
+            "overflow": Out(rows),
             "stat_waited": Out(1),
             "stat_overflow": Out(1),
+            "stat_large": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.classifier = classifier = self._classifier
+        m.submodules.policer = policer = self._policer
         m.submodules.queues = queues = self._queues
         connect(m, wiring.flipped(self.i), classifier.i)
-        connect(m, classifier.o, queues.i)
+        connect(m, classifier.o, policer.i)
+        connect(m, policer.o, queues.i)
         connect(m, queues.o, wiring.flipped(self.o))
         came, head, o = queues.i.payload.meta, queues.head, queues.o
         # Those that were refused are asked again when there is more room than before, not all the
@@ -89,10 +101,16 @@ class HostPool(wiring.Component):
             queues.i_ok.eq(self.room & (self.np_room | (came.cls != TlpClass.NP))),
             queues.head_ok.eq(self.room & (self.np_room | (head.cls != TlpClass.NP))),
             queues.wake.eq(Mux((now & ~before).any(), ~0, 0)),
-            self.released.eq(o.payload.meta),
-            self.released_strobe.eq(o.valid & o.ready & o.payload.last),
+            policer.open.eq(self.receiving),
+            policer.left.eq(o.payload.meta),
+            policer.left_strobe.eq(o.valid & o.ready & o.payload.last),
+            self.released.eq(policer.released),
+            self.released_strobe.eq(policer.released_strobe),
+            self.overflow.eq(policer.overflow | Mux(
+                queues.stat_overflow, (1 << came.row)[:self._rows] & self.receiving, 0)),
             self.stat_waited.eq(queues.stat_parked),
-            self.stat_overflow.eq(queues.stat_overflow),
+            self.stat_overflow.eq(policer.stat_overflow | queues.stat_overflow),
+            self.stat_large.eq(policer.stat_large),
         ]
 
         enters = self.i.valid & self.i.ready & self.i.payload.first
@@ -100,8 +118,9 @@ class HostPool(wiring.Component):
             inside, begins = Signal(8, name=f"inside{n}"), Signal(name=f"begins{n}")
             m.d.comb += begins.eq(enters & (self.i.payload.meta.row == n))
             m.d.sync += inside.eq(self._still_inside(
-                inside, begins, self.released_strobe & (self.released.row == n),
-                queues.stat_overflow & (came.row == n)))
+                inside, begins, policer.left_strobe & (policer.left.row == n),
+                queues.stat_overflow & (came.row == n)
+                | policer.dropped & (policer.dropped_row == n)))
             with m.If(~self.active[n]):
                 m.d.sync += self.receiving[n].eq(0)
             with m.Elif((inside == 0) & ~begins):

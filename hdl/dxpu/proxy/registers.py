@@ -30,9 +30,13 @@ _COUNTERS = [
     (r"pcie_malformed", "TLPs from the host that were malformed; dropped."),
     (r"pcie_discarded", "TLPs from the host that were dropped, malformed or discarded by their "
      "source."),
-    (r"(pcie|slot\d+)_overflow", "TLPs from PCIe that were larger than the buffer; dropped."),
+    (r"pcie_overflow", "TLPs from PCIe that were larger than the buffer; dropped."),
+    (r"slot(\d+)_overflow", "TLPs from slot \\1 that were larger than the buffer; dropped, and "
+     "counted as malformed or as too large, too."),
     (r"slot(\d+)_discarded", "TLPs from slot \\1 that their source discarded."),
-    (r"egress\d*_overflow", "TLPs to PCIe that were larger than their queue; dropped."),
+    (r"egress_overflow", "TLPs to PCIe that were larger than their queue; dropped."),
+    (r"egress(\d+)_overflow", "Stays 0: TLPs to slot \\1 that found no room though they had "
+     "credits; dropped, and the slot is fenced."),
     (r"switch_config", "Configuration reads and writes of the switch's own ports and "
      "placeholders."),
     (r"switch_unsupported0", "Non-posted requests from the host answered with UR."),
@@ -63,7 +67,9 @@ _COUNTERS = [
     (r"fabric_tx_refused", "Credits refused: of another generation, or before the life they are "
      "for began."),
     (r"pool_waited", "TLPs from boxes that had to wait for the switch."),
-    (r"pool_overflow", "Stays 0: TLPs from boxes that were sent without credits; dropped."),
+    (r"(pool|to_slots)_overflow", "TLPs from the fabric that no credits had been granted for; "
+     "dropped, and their slot is fenced."),
+    (r"(pool|to_slots)_large", "TLPs from the fabric with more than 512 bytes of data; dropped."),
     (r"fabric_rx_unbound", "TLPs received for a row that is not bound; dropped."),
     (r"fabric_rx_tlps", "TLPs received, for any row."),
     (r"fabric_rx_frames", "Frames that took effect."),
