@@ -61,7 +61,9 @@ class PacketQueue(wiring.Component):
     Packets leave in the order they came. A packet that ends with ``discard`` is removed, as is one
     that is larger than the queue. When there is no space for a packet that would fit an empty
     queue, ``overflow`` decides: ``"wait"`` holds the source back, ``"drop"`` never does and drops
-    the packet whole. No packet is ever removed in part.
+    the packet whole. No packet is ever removed in part, but with ``"cut"``: that is ``"wait"``,
+    and of a packet that is larger than the queue the first ``depth`` beats leave, so that whoever
+    parses it learns of it.
 
     Latency: the first beat is offered two cycles after the last one was taken. Throughput one beat
     per cycle.
@@ -74,7 +76,7 @@ class PacketQueue(wiring.Component):
         Beats; a power of two.
     meta : shape-like, optional
         Side information of the packets.
-    overflow : "wait" or "drop"
+    overflow : "wait", "drop" or "cut"
 
     Members
     -------
@@ -85,14 +87,14 @@ class PacketQueue(wiring.Component):
     stat_discarded : 1
         Pulse: a packet was removed because it ended with ``discard``.
     stat_overflow : 1
-        Pulse: a packet was removed because it did not fit.
+        Pulse: a packet was removed, or cut, because it did not fit.
     """
 
     def __init__(self, width, *, depth, meta=None, overflow="wait"):
         if not isinstance(depth, int) or depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least 2, not {depth!r}")
-        if overflow not in ("wait", "drop"):
-            raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
+        if overflow not in ("wait", "drop", "cut"):
+            raise ValueError(f"overflow must be 'wait', 'drop' or 'cut', not {overflow!r}")
         super().__init__({
             "i": In(PacketSignature(width, meta)),
             "o": Out(PacketSignature(width, meta)),
@@ -102,7 +104,7 @@ class PacketQueue(wiring.Component):
         })
         self._layout = PacketLayout(width, meta)
         self._depth = depth
-        self._wait = overflow == "wait"
+        self._wait, self._cuts = overflow != "drop", overflow == "cut"
 
     def elaborate(self, platform):
         m = Module()
@@ -131,10 +133,25 @@ class PacketQueue(wiring.Component):
         with m.If(dropping):
             m.d.comb += i.ready.eq(1)
             with m.If(i.valid & i.payload.last):
-                m.d.comb += self.stat_overflow.eq(1)
                 m.d.sync += dropping.eq(0)
-        with m.Elif(full & i.valid & hopeless):
-            m.d.sync += [dropping.eq(1), tail.eq(committed)]
+                if self._cuts:
+                    # It may turn out now that its source has given it up.
+                    with m.If(i.payload.discard):
+                        m.d.comb += self.stat_discarded.eq(1)
+                        m.d.sync += tail.eq(committed)
+                    with m.Else():
+                        m.d.comb += self.stat_overflow.eq(1)
+                        m.d.sync += committed.eq(tail)
+                else:
+                    m.d.comb += self.stat_overflow.eq(1)
+        if self._cuts:
+            # Of a packet that is alone, and not at its end yet, the last place becomes the end.
+            with m.Elif(i.valid & ~i.payload.last & hopeless & (self.level == self._depth - 1)):
+                m.d.comb += [i.ready.eq(1), write.en.eq(1), write.data.last.eq(1)]
+                m.d.sync += [dropping.eq(1), tail.eq(tail + 1)]
+        else:
+            with m.Elif(full & i.valid & hopeless):
+                m.d.sync += [dropping.eq(1), tail.eq(committed)]
         with m.Elif(~full):
             m.d.comb += [i.ready.eq(1), write.en.eq(i.valid)]
             with m.If(i.valid):

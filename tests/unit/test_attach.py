@@ -7,6 +7,7 @@ from amaranth import *
 
 from dxpu.attach.egress import Egress
 from dxpu.attach.ingress import CreditLedger
+from dxpu.proxy.box import BoxProxy
 from dxpu.proxy.host import HostProxy
 from dxpu.tlp.types import Malformed, TlpClass
 from dxpu_sim.golden import tlp as golden
@@ -138,6 +139,30 @@ def test_a_host_proxy_gives_back_the_credits_of_malformed_tlps():
         await ctx.tick().repeat(20)
         assert (ctx.get(limits.header), ctx.get(limits.data)) == (first[0] + count,
                                                                   first[1] + count)
+
+    simulate(DomainRenamer({"gmii0_rx": "sync", "gmii0_tx": "sync"})(proxy), process,
+             deadline=4000)
+
+
+@pytest.mark.parametrize("says, units", [
+    (4, 1), *(pytest.param(*x, marks=pytest.mark.long) for x in ((128, 32), (0, 256)))])
+def test_a_box_proxy_gives_back_the_credits_of_tlps_larger_than_their_buffer(says, units):
+    """Writes of more than 2 KiB that say less in their header, or the truth (Length 0 is 1024
+    dwords); what one says is what its sender paid (PCIe Base 5.0, 2.6.1)."""
+    header = bytes.fromhex("4000 0000 0100 00ff 00001000")
+    tlp = header[:2] + says.to_bytes(2, "big") + header[4:] + bytes(4096 if says == 0 else 2100)
+    proxy = BoxProxy(64, slots=1, paths=1, peers=1, streams=1)
+    count, port = 2, proxy.slot[0]
+
+    async def process(ctx):
+        first = ctx.get(port.rx_p.header), ctx.get(port.rx_p.data)
+        ctx.set(port.link_up, 1)
+        await drive_packets(port.rx, [Packet(tlp)] * count)(ctx)
+        # One that its source gives up costs nothing, and gives nothing back.
+        await drive_packets(port.rx, [Packet(tlp, discard=True)])(ctx)
+        await ctx.tick().repeat(300)
+        assert (ctx.get(port.rx_p.header), ctx.get(port.rx_p.data)) == (
+            first[0] + count, first[1] + count * units)
 
     simulate(DomainRenamer({"gmii0_rx": "sync", "gmii0_tx": "sync"})(proxy), process,
              deadline=4000)

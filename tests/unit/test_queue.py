@@ -66,6 +66,26 @@ def test_a_packet_larger_than_the_queue_is_dropped(overflow):
     assert stat["overflow"] == 2
 
 
+@pytest.mark.parametrize("width", [32, 128])
+def test_a_packet_larger_than_the_queue_is_cut(width):
+    """With ``overflow="cut"`` its first beats leave, however many they are; nothing of it if it
+    ends with ``discard``."""
+    rng = random.Random(seed())
+    dut = PacketQueue(width, depth=8, meta=8, overflow="cut")
+    size = width // 8
+    small, exact = Packet(rng.randbytes(12), 1), Packet(rng.randbytes(8 * size), 2)
+    large = [Packet(rng.randbytes(n), 3) for n in (8 * size + 4, 9 * size, 30 * size)]
+    bad = Packet(rng.randbytes(12 * size), 4, discard=True)
+    sent = [large[0], small, large[1], exact, bad, small, small, large[2], bad, exact]
+    cut = {n: Packet(p.data[:8 * size], p.meta) for n, p in enumerate(sent) if p in large}
+    got, stat = [], {}
+    simulate(dut, drive_packets(dut.i, sent, rng=rng, density=0.7),
+             collect_packets(dut.o, 8, got, rng=rng, density=0.6),
+             background=[check_stream(dut.o), count_pulses(dut, stat)])
+    assert got == [cut.get(n, p) for n, p in enumerate(sent) if p is not bad]
+    assert stat == {"overflow": 3, "discarded": 2}
+
+
 def test_drop_mode_never_holds_the_source_back():
     rng = random.Random(seed())
     dut = PacketQueue(64, depth=16, meta=8, overflow="drop")

@@ -81,7 +81,9 @@ class BoxProxy(wiring.Component):
             flow=flow)
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
-        self._queues = [PacketQueue(width, depth=self._depth) for _ in range(slots)]
+        # A TLP that is too large must be parsed, for its credits.
+        self._queues = [PacketQueue(width, depth=self._depth, overflow="cut")
+                        for _ in range(slots)]
         self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
         self._macs = make_macs(width, paths)
         self._stats = {

@@ -76,15 +76,17 @@ class Oracle:
                 return self._out(port, hostile.raw, self.switch.from_upstream(hostile.raw))
             return []
         box, slot = self.slots[port]
-        bad = malformed(hostile.raw) is not Malformed.NONE
+        # One that is larger than the buffer reaches the parser without its end.
+        bad = malformed(hostile.raw[:SLOT_BUFFER]) is not Malformed.NONE
+        if hostile.discard:
+            self.counts[f"box{box}.slot{slot}_discarded"] += 1
+            return []
         if len(hostile.raw) > SLOT_BUFFER:
             self.counts[f"box{box}.slot{slot}_overflow"] += 1
-        elif hostile.discard:
-            self.counts[f"box{box}.slot{slot}_discarded"] += 1
-        elif bad:
+        if bad:
             self.counts[f"box{box}.from_slots_malformed"] += 1
             self.switch.malformed(bytes(16), port)
-        elif is_large(hostile.raw):
+        elif is_large(hostile.raw):  # for which there can be no credits
             self.counts[f"box{box}.fabric_tx_large"] += 1
         else:
             self.counts[f"box{box}.fabric_tx_tlps"] += 1
@@ -114,7 +116,7 @@ class Oracle:
         for side, out in leaving:
             name = lane(source, raw, out)
             if side != UP:
-                box, slot = self.slots[side]
+                box, _ = self.slots[side]
                 if is_large(out):
                     self.counts["host.fabric_tx_large"] += 1
                     continue
@@ -124,8 +126,5 @@ class Oracle:
                     request = side, 1, False, Tlp.unpack(out)
                     if not self.tracker.request(*request):
                         self._waiting.append(request)
-                if len(out) > SLOT_BUFFER:
-                    self.counts[f"box{box}.egress{slot}_overflow"] += 1
-                    continue
             result.append((side, name, out))
         return result
