@@ -75,6 +75,9 @@ class Target:
             self.refused_bad += link is not None
         elif not link:
             self.accepted += 1
+            # The session is young, and acknowledgements that are made here are far from its own.
+            if 0 < int.from_bytes(data[27:30], "big") < MODULUS // 2:
+                self.expected["fabric_link_unsent"] += 1
 
     def _link(self, data):
         """Counter of the link that says why it refuses a frame with this header; None: it does

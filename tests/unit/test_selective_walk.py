@@ -217,7 +217,7 @@ class Bench:
             check_stream(self.dut.free), count_pulses(self.dut, self.pulses)], deadline=deadline)
         for flow in self.flows:
             assert flow.newest == flow.expected == flow.number and not flow.early
-        assert not self.pulses["failed"]
+        assert not self.pulses["failed"] and not self.pulses["unsent"]
 
 
 @pytest.mark.parametrize("sessions, paths", [(1, 1), (3, 2), (8, 4)])
@@ -316,3 +316,27 @@ def test_sacks_of_one_session_do_not_hold_up_the_others():
         assert again == {0, 1, 2}
 
     simulate(dut, process, background=[repeats])
+
+
+@pytest.mark.parametrize("frames, word, unsent", [
+    (5, 0b1111, 0), (5, 0b10000, 1), (5, 1 << 63, 1), (5, 0b11111, 1), (1, 1, 1), (0, 1, 1),
+    (0, 0, 0), (5, 0, 0)])
+def test_sacks_that_name_what_was_never_sent_are_counted(frames, word, unsent):
+    """Frame ACK + 1 + i is bit i of the word: of five that were sent the last is bit 3."""
+    bench = Bench(random.Random(seed()), fate=lambda now, path: None, back=lambda: None,
+                  sessions=1, paths=1, load=0, wait=0)
+    dut = bench.dut
+
+    async def process(ctx):
+        await ctx.tick().repeat(100)
+        for _ in range(frames):
+            await bench.store(ctx, 0)
+        ctx.set(dut.acked.payload, dict(session=0, count=0, back=0, named=1))
+        ctx.set(dut.word, word)
+        ctx.set(dut.acked.valid, 1)
+        await ctx.tick().until(dut.acked.ready)
+        ctx.set(dut.acked.valid, 0)
+        await ctx.tick().repeat(100)
+        assert bench.pulses["unsent"] == unsent
+
+    simulate(dut, process, background=[count_pulses(dut, bench.pulses)])

@@ -120,7 +120,7 @@ class Arrivals(wiring.Component):
                 "due_next": In(24),
             } if selective else {}),
             **{f"stat_{name}": Out(1) for name in (
-                "wrong_node", "no_session", "wrong_tag", "duplicate", "gap", "nak")},
+                "wrong_node", "no_session", "wrong_tag", "duplicate", "gap", "nak", "unsent")},
         })
         number = Shape.cast(number)
         #: Session of the frame that takes effect, and of the one that is judged.
@@ -185,8 +185,10 @@ class Arrivals(wiring.Component):
             is_nak.eq(header.type == FrameType.SACK),
             named.eq(is_nak & self.words & (self._early is not None)),
             fresh.eq(header.ack - newest),
-            # A forged acknowledgement of what was never sent has no effect.
+            # A forged acknowledgement of what was never sent has no effect; nor has an old one,
+            # which comes late.
             fits.eq(own & (fresh <= unacked)),
+            self.stat_unsent.eq(books & own & ~fits & ~fresh[-1]),
             self.put_session.eq(self._taken),
             self.new_next.eq(header.seq + 1),
             self.new_newest.eq(header.ack),

@@ -129,6 +129,8 @@ class Link(wiring.Component):
         Pulse: a frame was refused because frames before it are missing.
     stat_nak : 1
         Pulse: a NAK took effect.
+    stat_unsent : 1
+        Pulse: a frame acknowledged what was never sent; that had no effect.
     """
 
     def __init__(self, *, rows, peers=16, streams=4, paths=2, frames=64, selective=False,

@@ -7,7 +7,7 @@ Ref: docs/architecture.md, "Selective repeat"
 from amaranth import *
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from .early import WINDOW
 from .retransmit import Act, Retransmitter, Stored
@@ -55,6 +55,8 @@ class SelectiveRetransmitter(Retransmitter):
 
     word : 64
         Of the SACK that ``acked`` says is ``named``; its ACK counts first.
+    stat_unsent : 1
+        Pulse: a SACK named frames that were never sent; that had no effect.
     resent, resent_strobe : :class:`~dxpu.fabric.retransmit.Stored`, 1
         The frame that was taken last begins to leave (or cannot). Not in the cycle of
         ``stored_strobe``, in which one has left for the first time.
@@ -69,7 +71,8 @@ class SelectiveRetransmitter(Retransmitter):
         self._missed, self._proved = Signal(paths), Signal(paths)
 
     def _more(self):
-        return {"word": In(WINDOW), "resent": In(Stored(self._cells)), "resent_strobe": In(1)}
+        return {"word": In(WINDOW), "resent": In(Stored(self._cells)), "resent_strobe": In(1),
+                "stat_unsent": Out(1)}
 
     def _fields(self):
         return {
@@ -176,6 +179,8 @@ class SelectiveRetransmitter(Retransmitter):
             self._amount)
         # A SACK may overtake an older one: what has arrived, and what has not, is seen by one word.
         first, word, whole = Signal(), Signal(WINDOW), Signal(WINDOW)
+        further = Signal(WINDOW)    # the word, as the next frame sees it
+        m.d.comb += further.eq(Mux(first, word, word >> 1))
         second, moved = Signal(), Signal()  # walk by that word; it begins elsewhere by now
         # Only the oldest; all that left before `until`, once that is `fixed`; else what is lost.
         only, every, fixed, until = Signal(), Signal(), Signal(), Signal(STAMP_BITS)
@@ -214,12 +219,14 @@ class SelectiveRetransmitter(Retransmitter):
         def advance():
             """To the next frame, or to the end of the walk."""
             m.d.sync += [cursor.eq(port.data), left.eq(left - 1), behind.eq(behind + 1 - acked),
-                         first.eq(0), word.eq(Mux(first, word, word >> 1))]
+                         first.eq(0), word.eq(further)]
             m.next = "Fetch"
             with m.If((left == 1) | only):
                 m.d.sync += [tells.eq(0), second.eq(tells)]
                 m.next = "Note"
                 with m.If(tells):
+                    # Behind the newest frame there is none to be named.
+                    m.d.comb += self.stat_unsent.eq(further.any())
                     m.next = "Begin"
 
         def strays():
@@ -247,6 +254,7 @@ class SelectiveRetransmitter(Retransmitter):
             with m.State("Begin"):
                 m.d.comb += looks.eq(~over)
                 with m.If(over | does[Act.OFFERS] & (now.held == 0)):
+                    m.d.comb += self.stat_unsent.eq(~over & tells & now.fits & known.any())
                     m.next = "Note"
                 with m.Elif(does[Act.OFFERS] & (now.due == 0)):
                     m.d.sync += [

@@ -92,6 +92,8 @@ _COUNTERS = [
     (r"fabric_link_duplicate", "Frames refused: they took effect before."),
     (r"fabric_link_gap", "Frames refused: frames before them are missing."),
     (r"fabric_link_nak", "NAKs that took effect: the frames behind are sent again."),
+    (r"fabric_link_unsent", "Acknowledgements of frames that were never sent; ignored."),
+    (r"fabric_retry_unsent", "SACKs that name frames that were never sent; ignored."),
     (r"fabric_early_stored", "Frames that came ahead of their turn and were kept for it."),
     (r"fabric_retry_timeout", "Waits for an acknowledgement that ended without one."),
     (r"fabric_retry_failed", "Sessions that failed: no acknowledgement on any path."),
@@ -101,6 +103,9 @@ _COUNTERS = [
     (r"fabric_session_rebooted", "Sessions opened by a peer that has another boot counter than "
      "before."),
     (r"fabric_session_stale", "HELLO and HELLO_ACK that fit nothing, old ones mostly; ignored."),
+    (r"fabric_session_unfit", "HELLO and HELLO_ACK of peers that cannot take what is sent here, "
+     "ignored: their largest frame is less than fabric.packing_limit and 14 bytes, or than a TLP "
+     "needs; or they do not take the split form, or have another security mode."),
     (r"to_slots_dropped", "TLPs to slots that were closed or reset meanwhile; dropped."),
     (r"(tlp|from_slots|to_slots)_malformed", "Malformed TLPs found by the parser; dropped."),
     (r"binding_refused", "Events that changed nothing: their row is not bound here, or its "
@@ -253,7 +258,8 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
                  doc="Node number; 0xFFF: none assigned."),), "Who we are."),
         Register("fabric", (
             Field("packing_limit", 14, "rw", reset=512,
-                  doc="Largest Ethernet payload, in bytes, up to which TLPs share a frame."),
+                  doc="Largest Ethernet payload, in bytes, up to which TLPs share a frame. No "
+                      "session opens with a peer that takes less."),
             Field("ack_delay", 16, "rw", offset=16, reset=125,
                   doc="Core clock cycles that a received frame may wait for a frame that carries "
                       "its acknowledgement.")),
