@@ -288,8 +288,9 @@ class Player:
         if not verdict.accept or not good:
             return False
         if frame.hello:
-            ctx.set(end.hello, dict(zip(("nonce", "offered", "echoed", "boot"), frame.hello,
-                                        strict=True)))
+            for name, value in zip(("nonce", "offered", "echoed", "boot"), frame.hello,
+                                   strict=True):
+                ctx.set(end.hello[name], value)
         ctx.set(link.committed.payload, dict(header=header, row=frame.stream))
         ctx.set(link.committed.valid, 1)
         await ctx.tick().until(link.committed.ready)

@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from dxpu.fabric.engine import FabricEngine
-from dxpu.fabric.format import EventCode, FrameType
+from dxpu.fabric.format import Capability, EventCode, FrameType
 from dxpu.fabric.session import Mode, Phase
 from dxpu.stream import connect
 from dxpu_sim.golden.wire import parse
@@ -340,6 +340,38 @@ def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
         assert (body.role, body.slots, body.window, body.largest_frame) == (2, ROWS, 64, 4180)
         assert (body.smallest_timer, body.give_up_timer, body.table_generation) == (250, 7500, 5)
         assert body.tag_echoed == frame.tag and body.boot_counter in (1, 2)
+
+
+@pytest.mark.parametrize("says, limit", [
+    (dict(largest=4180), 4167), *(pytest.param(says, 512, marks=pytest.mark.long)
+                                  for says in (dict(largest=4175), dict(capabilities=0)))])
+def test_a_peer_must_take_what_is_sent(says, limit):
+    """The largest TLP in a frame of its own (32 bytes of header, 8 of credits, 4132 of TLP, 4 of
+    CRC), frames of the packing limit with their 14 bytes before it, and the split form."""
+    split = "capabilities" in says
+    dut, totals = Pair(64, pause=2, split=split), {}
+    about = dict(role=2, slots=ROWS, window=64, largest=4176, capabilities=Capability.SPLIT * split,
+                 boot=1)
+
+    async def process(ctx):
+        await dut.set_up(ctx)
+        ctx.set(dut.box.about, about | says)
+        ctx.set(dut.host.packing_limit, limit)
+        for engine, mode in ((dut.host, Mode.OPENS), (dut.box, Mode.ANSWERS)):
+            ctx.set(engine.boot, 1)
+            ctx.set(engine.hello_wait, 3)
+            ctx.set(engine.quiet, 3)
+            await set_mode(ctx, engine, mode)
+        while not totals.get("session_unfit"):
+            await ctx.tick()
+        assert (await look_at(ctx, dut.host)).phase == Phase.HELLO.value
+        ctx.set(dut.box.about, about)
+        ctx.set(dut.host.packing_limit, 4162)
+        while (await look_at(ctx, dut.host)).phase != Phase.OPEN.value:
+            await ctx.tick().repeat(20)
+
+    simulate(dut, process, background=[count_pulses(dut.host, totals)], deadline=6000)
+    assert totals["session_opened"] == 1
 
 
 def test_closed_rows_pass_nothing():

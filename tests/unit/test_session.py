@@ -89,6 +89,38 @@ def test_three_frames_open_a_session(options):
         assert counts == dict(opened=1, lost=0, rebooted=0, stale=0)
 
 
+@pytest.mark.parametrize("end", [HOST, BOX], ids=["HELLO_ACK", "HELLO"])
+def test_no_session_opens_with_a_peer_that_cannot_take_what_is_sent(end):
+    """What it says is ignored and counted, until it says something else."""
+    dut, totals = Ends(), ({}, {})
+
+    async def process(ctx):
+        play = await Player(ctx, dut).set_up()
+        play.boot(HOST, 5), play.boot(BOX, 7)
+        ctx.set(dut.ends[end].keeper.unfit, 1)
+        frame, = await play.said(HOST)
+        if end == HOST:
+            await play.deliver(frame)
+            frame, = await play.said(BOX)
+        for _ in range(3):
+            assert await play.deliver(frame)
+            assert not [f for f in await play.said(end) if f.type != FrameType.HELLO]
+        assert await play.tags(end) is None and not (await play.view(end)).candidate
+        # Of the same form, but with another security mode.
+        ctx.set(dut.ends[end].keeper.unfit, 0)
+        ctx.set(dut.ends[end].hello.security, 1)
+        assert await play.deliver(frame) and await play.tags(end) is None
+        ctx.set(dut.ends[end].hello.security, 0)
+        await play.deliver(frame)
+        await settle(play, [])
+        assert await play.phases() == [Phase.OPEN, Phase.OPEN]
+
+    simulate(dut, process, background=[
+        count_pulses(dut.ends[n].keeper, totals[n]) for n in (HOST, BOX)])
+    assert totals[end]["unfit"] == 4 and totals[end]["stale"] == 0
+    assert not totals[1 - end]["unfit"]
+
+
 def test_tags_wrap_and_none_is_zero():
     """The counter of tags is a few short of 2**16 at both ends."""
     dut = Ends()

@@ -12,13 +12,14 @@ from ..queue import PacketQueue, Queue
 from ..stream import PacketLayout, PacketSignature, check_width, connect
 from .class_queues import ClassQueues
 from .classifier import Classifier
-from .credits import CreditAccounts, CreditGrants
+from .credits import OVERHEAD_BYTES, CreditAccounts, CreditGrants
 from .depacketizer import Depacketizer
 from .flow import LARGEST
-from .format import FrameType
+from .format import CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability, FrameType
 from .gate import RowGate
 from .link import Link
 from .packetizer import CELL_BYTES, Packetizer
+from .piece import TLP_DWORDS
 from .resequencer import Resequencer
 from .retransmit import Retransmitter
 from .selective import SelectiveRetransmitter
@@ -32,6 +33,8 @@ __all__ = ["ARQ", "FabricEngine"]
 
 #: Ways of retransmission.
 ARQ = ("go-back-n", "selective")
+#: Bytes of a frame before its Ethernet payload.
+ETHERNET_BYTES = 14
 
 
 class FabricEngine(wiring.Component):
@@ -106,7 +109,8 @@ class FabricEngine(wiring.Component):
         As long as ``look`` is high it is answered, each time by a pulse of ``seen``, within some
         tens of cycles.
     about : :class:`Hello`
-        Of :class:`Packetizer`.
+        Of :class:`Packetizer`. No session opens with a peer whose HELLO says that it does not take
+        what is sent here: frames of the packing limit and of the largest TLP, the split form.
     retry_wait : 16
         ``wait`` of the :class:`Retransmitter`.
     packing_limit : 14
@@ -215,7 +219,8 @@ class FabricEngine(wiring.Component):
             "boot": In(16),
             "hello_wait": In(16, init=488),
             "quiet": In(20, init=195_313),
-            "about": In(Hello),
+            "about": In(Hello, init={
+                "largest": 0xFFFF, "capabilities": Capability.SPLIT * split}),
             "lost": Out(rows),
             "refused": Out(Refused),
             **{f"stat_{name}": Out(1) for name in self.stats},
@@ -436,6 +441,13 @@ class FabricEngine(wiring.Component):
             keeper.quiet.eq(self.quiet),
             tx.about.eq(self.about),
         ]
+        # What is sent here: the largest TLP in a frame of its own, and what shares one.
+        tlp = OVERHEAD_BYTES + 16 * LARGEST if self._flow else 4 * TLP_DWORDS
+        alone = HEADER_BYTES + CREDIT_BYTES + tlp + RECORD_CRC_BYTES
+        m.d.comb += keeper.unfit.eq(
+            (rx.hello.largest < alone)
+            | (rx.hello.largest < self.packing_limit + ETHERNET_BYTES)
+            | self.split & ((rx.hello.capabilities & Capability.SPLIT) == 0))
         # Software looks: at the keeper, then at the link.
         shown, half, known = self.shown, Signal(), Signal.like(keeper.shown)
         m.d.comb += [

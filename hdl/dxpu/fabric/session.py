@@ -118,6 +118,8 @@ class SessionKeeper(wiring.Component):
         First wait for an answer, in units of 64 cycles; 0: for ever.
     quiet : 20
         In units of 64 cycles.
+    unfit : 1
+        The peer that ``hello`` is of cannot take what is sent here: it is not answered.
     valid : ``peers``
         Bit n: there is such a peer.
     setting : stream of :class:`~.types.Setting`
@@ -147,6 +149,8 @@ class SessionKeeper(wiring.Component):
         Pulse: a peer came back with another boot counter.
     stat_stale : 1
         Pulse: a HELLO or HELLO_ACK that fits nothing; ignored.
+    stat_unfit : 1
+        Pulse: a HELLO or HELLO_ACK of a peer that is unfit, or has another security mode; ignored.
     """
 
     #: Cycles from one tag to the next.
@@ -165,6 +169,7 @@ class SessionKeeper(wiring.Component):
             "boot": In(16),
             "wait": In(16, init=488),
             "quiet": In(20, init=195_313),
+            "unfit": In(1),
             "valid": In(peers),
             "setting": In(stream.Signature(Setting)),
             "said": In(stream.Signature(Said)),
@@ -192,6 +197,7 @@ class SessionKeeper(wiring.Component):
             "stat_lost": Out(1),
             "stat_rebooted": Out(1),
             "stat_stale": Out(1),
+            "stat_unfit": Out(1),
         })
         # What others look up, too: tags of the session, and of the candidate. And what they do not.
         shared = {"mode": Mode, "phase": Phase, "rx": 16, "tx": 16, "offered": 16, "boot": 16}
@@ -473,13 +479,14 @@ class SessionKeeper(wiring.Component):
         fresh, back = Signal(), header.way_back(self._paths)
         m.d.comb += [
             greeted.eq(what == SaidKind.GREETED),
-            fits.eq(greeted & (hello.offered != 0) & (hello.security == SecurityMode.NONE)),
+            self.stat_unfit.eq(greeted & (self.unfit | (hello.security != SecurityMode.NONE))),
+            fits.eq(greeted & (hello.offered != 0) & ~self.stat_unfit),
             fresh.eq(fits & opens & (now.phase == Phase.HELLO)
                      & (header.type == FrameType.HELLO_ACK) & (header.tag == now.offered)
                      & (hello.echoed == now.offered) & (hello.nonce == candidate.nonce)),
             known.eq((now.offered != 0) & (hello.nonce == candidate.nonce)
                      & (hello.offered == candidate.theirs)),
-            self.stat_stale.eq(greeted & ~fresh),
+            self.stat_stale.eq(greeted & ~fresh & ~self.stat_unfit),
         ]
         with m.If(fits & self._answers(now) & (header.type == FrameType.HELLO)
                   & (header.tag == 0)):
