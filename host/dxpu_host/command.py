@@ -10,6 +10,7 @@ from dxpu.fabric.format import NODE_UNASSIGNED
 from dxpu_sim import lspci
 from dxpu_sim.cli import UserError
 from dxpu_sim.options import whole_number
+from dxpu_sim.progress import Progress
 
 from .device import Device
 from .errors import HostError, PortError
@@ -104,10 +105,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(str(error)) from None
     problems: list[str] = []
     buses: list[Bus] = []
-    with Host(port, node=node, path=path, timers=Timers().slower(factor)) as host:
+    progress = Progress(sys.stderr, brief=True)
+
+    def use(host: Host) -> None:
         try:
+            progress.step(f"Connecting to box {box:#05x}")
             host.connect(box, stream)
             for slot in slots:
+                progress.step(f"Looking into slot {slot}")
                 try:
                     buses.append(host.bus(host.bind(box, slot, generation=generation,
                                                     stream=stream)))
@@ -117,6 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
                     problems.append(str(error))
         except HostError as error:
             problems.append(str(error))
+
+    with Host(port, node=node, path=path, timers=Timers().slower(factor)) as host:
+        progress.run(lambda: use(host))
+        progress.done(failed=bool(problems))
         counters = dict(host.counters)
     _say(buses, problems, counters, arguments.json)
     return 1 if problems else 0

@@ -44,13 +44,18 @@ class Progress:
         Where to write; default standard output.
     terminal : bool
         Default whether ``stream`` is a terminal.
+    brief : bool
+        Nothing is shown of steps that are over before their first notice: for commands that mostly
+        take no time.
     clock : function
         Returns seconds.
     """
 
-    def __init__(self, stream=None, *, terminal: bool | None = None, clock=time.monotonic):
+    def __init__(self, stream=None, *, terminal: bool | None = None, brief: bool = False,
+                 clock=time.monotonic):
         self._stream = sys.stdout if stream is None else stream
         self._terminal = self._stream.isatty() if terminal is None else terminal
+        self._brief = brief
         self._clock = clock
         self._step = ""
         self._detail = ""
@@ -90,11 +95,16 @@ class Progress:
     def refresh(self) -> None:
         """Show the time that has passed, where there is something to show."""
         with self._lock:
-            if self._terminal and self._step:
+            if not self._step or self._is_hidden():
+                return
+            if self._terminal:
                 self._rewrite(self._line("..."))
-            elif self._step and self._notices.due(self._clock() - self._begin):
+            elif self._notices.due(self._clock() - self._begin):
                 self._stream.write(self._line("...") + "\n")
                 self._stream.flush()
+
+    def _is_hidden(self):
+        return self._brief and self._clock() - self._begin < NOTICES[0]
 
     def run(self, job: Callable[[], object], poll: Callable[[], None] = lambda: None):
         """Result of ``job``, which runs beside this thread, so that the time is shown and a signal
@@ -116,7 +126,7 @@ class Progress:
     def _leave(self):
         """Nothing more of the step; what follows begins a line of its own."""
         with self._lock:
-            if self._terminal and self._step:
+            if self._terminal and self._step and not self._is_hidden():
                 self._stream.write("\n")
                 self._stream.flush()
             self._step = ""
@@ -126,8 +136,10 @@ class Progress:
         with self._lock:
             if not self._step:
                 return
-            line = self._line("failed" if failed else "done")
+            line, hidden = self._line("failed" if failed else "done"), self._is_hidden()
             self._step = ""
+            if hidden:
+                return
             if self._terminal:
                 self._rewrite(line)
                 self._shown = 0

@@ -96,3 +96,18 @@ def test_an_interrupt_leaves_the_line_to_what_says_so(terminal):
         progress.run(lambda: time.sleep(5), interrupt)
     progress.done()
     assert stream.getvalue().count("\n") == terminal and "failed" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_brief_one_shows_only_what_takes_long(terminal):
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, terminal=terminal, brief=True, clock=clock)
+    for name, seconds in (("Connecting", 1.0), ("Looking", 9.0)):
+        clock.now = 0.0
+        progress.step(name)
+        clock.now = seconds
+        progress.refresh()
+        progress.done()
+    lines = stream.getvalue().replace("\r", "\n").split("\n")
+    assert [line.split()[:2] for line in lines if line] == [
+        ["Looking", "..."], ["Looking", "done"]]
