@@ -21,7 +21,7 @@ def run(folder, machine, names):
     status = cli.main(["linux", "--out", str(folder / "out"), "--json", str(file), *options])
     report = json.loads(file.read_text())
     if status == 3:
-        pytest.skip(f"the machine is too busy: {report['machines'][machine]['error']}")
+        pytest.skip(f"Linux: the machine is too busy: {report['machines'][machine]['error']}")
     result = report["machines"][machine]
     assert status == 0 and report["ok"], result["error"]
     assert set(result["scenarios"]) == set(names) and not result["complaints"]

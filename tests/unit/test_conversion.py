@@ -95,7 +95,7 @@ endmodule
 def run_icarus(folder, text, language):
     """What the bench prints, in one version of the language."""
     if not shutil.which("iverilog"):
-        pytest.skip("Icarus Verilog is not here (Debian's package iverilog)")
+        pytest.skip("Icarus: no iverilog (Debian: iverilog)")
     (folder / "part.v").write_text(text + BENCH)
     said = subprocess.run(["iverilog", f"-g{language}", "-Wall", "-o", "part", "part.v", "-s",
                            "bench"], cwd=folder, capture_output=True, text=True, check=True)

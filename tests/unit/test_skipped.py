@@ -1,6 +1,7 @@
 """The last line of a test run says which tiers this machine could not show."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,3 +58,11 @@ def test_this_run_has_it(request):
     plugins = request.config.pluginmanager.get_plugins()
     told = any(isinstance(plugin, skipped.NotShown) for plugin in plugins)
     assert told != hasattr(request.config, "workerinput")
+
+
+def test_every_test_that_skips_names_its_tier():
+    texts = [(path.name, text) for path in Path(__file__).parents[1].rglob("*.py")
+             for text in re.findall(r"""pytest\.skip\(f?["'](.*?)["']\)""", path.read_text())]
+    assert len(texts) > 4
+    for name, text in texts:
+        assert re.match(r"\w+: ", text), f"{name}: {text}"
