@@ -277,6 +277,7 @@ SLOT_OPTIONS = """
 18 4 RW 0 Command Completed Interrupt Enable
 18 7:6 RW 3 Attention Indicator Control
 18 10 RW 0 Power Controller Control
+18 13 RW 0 Auto Slot Power Limit Disable
 1a 4 RW1C 0 Command Completed
 """
 #: Its speed is that of the port, if that has a link.

@@ -7,6 +7,7 @@ from hotplug_bench import COMMAND, LINK, MSI, PCIEHP, PMCSR, SLOT, Host
 
 from dxpu.switch import Identity
 from dxpu.switch.config_map import SlotOptions
+from dxpu.switch.wake import WakeUp
 from dxpu_sim.golden.switch import UP, GoldenSwitch
 from dxpu_sim.golden.tlp import Tlp
 from dxpu_sim.testbench import seed

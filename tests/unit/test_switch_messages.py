@@ -7,6 +7,8 @@ import pytest
 from switch_bench import SwitchBench, config_tlp
 from test_switch import enumerate_tree
 
+from dxpu.switch import Identity
+from dxpu.switch.config_map import SlotOptions
 from dxpu.switch.messages import MessageSender
 from dxpu.tlp.types import Fmt, Routing, Type
 from dxpu_sim.golden.switch import UP
@@ -210,6 +212,41 @@ def test_slot_power_limits():
         for value in (0x10, 0):
             await bench.step(ctx, [config_tlp(0x0200, 0x1C, value, type1=True)])
         assert bench.all_limits == [limit(0)]
+
+    bench.simulate(main)
+
+
+def test_slot_power_limits_can_be_silenced():
+    """7.5.3.10: Auto Slot Power Limit Disable, bit 13 of Slot Control, in builds with DPC."""
+    bench = Bench(64, 2, random.Random(seed()),
+                  identity=Identity(slot=SlotOptions(surprise=False, dpc=True)))
+    limits = [(port, message(0x50, 4, 0x0200 | port << 3, bytes([0xF2, 0, 0, 0])))
+              for port in range(2)]
+
+    async def main(ctx):
+        async def expect(*sent):
+            await bench.step(ctx)
+            assert bench.all_limits == list(sent)
+            bench.all_limits.clear()
+
+        def control(value):
+            return bench.step(ctx, [config_tlp(0x0208, 0x78 // 4, value, type1=True, enables=3)])
+
+        await enumerate_tree(bench, ctx)
+        await control(1 << 13)
+        out = await bench.run(ctx, [config_tlp(0x0208, 0x78 // 4, type1=True)])
+        assert Tlp.unpack(out[0][1]).payload[:2] == bytes([0, 0x20])
+        bench.present(ctx, 3)
+        await expect(limits[0])
+        # A write to Slot Capabilities is still answered by one.
+        await bench.step(ctx, [config_tlp(0x0208, 0x74 // 4, 0, type1=True)])
+        await expect(limits[1])
+        await control(0)
+        await expect()
+        for mask in (0, 3):
+            bench.present(ctx, mask)
+            await bench.step(ctx)
+        await expect(*limits)
 
     bench.simulate(main)
 

@@ -359,7 +359,9 @@ def _slot(options: SlotOptions):
             F("Power Indicator Control", 8, 2, "RW", 3, "1 on, 2 blink, 3 off"),
             *if_(options.power_controller, F("Power Controller Control", 10, 1, "RW",
                                              doc="0 on, 1 off: no link")),
-            F("Data Link Layer State Changed Enable", 12, 1, "RW"))),
+            F("Data Link Layer State Changed Enable", 12, 1, "RW"),
+            *if_(options.dpc, F("Auto Slot Power Limit Disable", 13, 1, "RW",
+                                doc="no Set_Slot_Power_Limit when the link comes up")))),
         Register(EXPRESS + 0x1A, 16, "Slot Status", (
             F("Attention Button Pressed", 0, 1, "RW1C"),
             F("Presence Detect Changed", 3, 1, "RW1C"),

@@ -38,6 +38,7 @@ class SlotView(data.Struct):
 
     events: SlotEvents
     present: 1      #: Presence Detect State
+    no_power_limit: 1           #: Auto Slot Power Limit Disable
     link_active: 1  #: Data Link Layer Link Active
     intx: 1         #: Interrupt Status
     speed: 4        #: Current Link Speed, if the link is active
@@ -222,6 +223,7 @@ class HotPlug(wiring.Component):
         super().__init__({
             "config": In(ConfigUpdate),
             "ones": In(32),
+        "no_power_limit": "Auto Slot Power Limit Disable",
             "command": In(1),
             "states": In(PortState).array(ports + 1),
             "hold": In(1),

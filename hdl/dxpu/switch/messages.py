@@ -165,6 +165,7 @@ class PmeGatherer(wiring.Component):
 class PowerLimits(wiring.Component):
     """Set_Slot_Power_Limit for a slot whose link comes up, or whose Slot Capabilities is written.
 
+    Not when it comes up, where Auto Slot Power Limit Disable is set.
     The limit is what Slot Capabilities says. A message that is due is forgotten when the link goes.
     Lower ports first.
 
@@ -183,6 +184,8 @@ class PowerLimits(wiring.Component):
     link_active : ``ports``
     lives : array of numbers
         Of the slots.
+    silent : ``ports``
+        Auto Slot Power Limit Disable.
     secondary : 8
         Bus number of the ports.
     o : stream of :class:`MessageRequest`
@@ -195,6 +198,7 @@ class PowerLimits(wiring.Component):
             "config": In(ConfigUpdate),
             "link_active": In(ports),
             "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
+            "silent": In(ports),
             "secondary": In(8),
             "o": Out(stream.Signature(MessageRequest)),
         })
@@ -210,7 +214,8 @@ class PowerLimits(wiring.Component):
         bus, port, life = Signal(8), Signal(range(self._ports)), Signal(LIFE_BITS)
         m.d.sync += [
             before.eq(self.link_active),
-            due.eq((due & ~taken | self.link_active & ~before | mine) & self.link_active),
+            due.eq((due & ~taken | self.link_active & ~before & ~self.silent | mine)
+                   & self.link_active),
         ]
         with m.If(~self.o.valid | self.o.ready):
             m.d.comb += taken.eq(due & -due)

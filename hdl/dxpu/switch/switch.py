@@ -351,6 +351,7 @@ class VirtualSwitch(wiring.Component):
             self._interrupts.wires.eq(wires.wires),
             gatherer.upstream_id.eq(up.upstream_id),
             turns_off.eq(broadcast.valid & broadcast.ready & broadcast.p.last & self._turn_off),
+            limits.silent.eq(Cat(c.no_power_limit for c in self.slot_control)),
             gatherer.start.eq(turns_off),
             self._space.turned_off.eq(turns_off),
         ]

@@ -315,7 +315,8 @@ class GoldenSwitch:
             self._show(port)
             if self.places.software(port):
                 self._show(port)
-            if self.link_active(port) and not self._linked[port]:
+            if self.link_active(port) and not self._linked[port] and not self.down[port].fields.get(
+                    ("Slot Control", "Auto Slot Power Limit Disable")):
                 self._limit(port)
             self._linked[port] = self.link_active(port)
             if not self.link_active(port):
