@@ -19,14 +19,15 @@ COMMAND, PMCSR, MSI, LINK, SLOT = 0x04 // 4, 0x44 // 4, 0x48 // 4, 0x70 // 4, 0x
 class Host:
     """Sends configuration requests one by one; sorts what comes upstream.
 
-    ``msis`` holds pairs (address, data), ``messages`` message codes, ``arrived`` all raw TLPs.
+    ``msis`` holds pairs (address, data), ``messages`` message codes, ``wakes`` PM_PME messages,
+    ``arrived`` all raw TLPs.
     """
 
     def __init__(self, width, ports, rng, *, density=1.0, identity=None):
         self.dut = Switch(width, ports, identity)
         self.ports, self.rng, self.density = ports, rng, density
         self.arrived, self.interrupts, self.completions = [], [], []
-        self.msis, self.messages = [], []
+        self.msis, self.messages, self.wakes = [], [], []
         self.counts = {}
         self.present_mask = self.link_mask = 0
 
@@ -53,6 +54,9 @@ class Host:
                 self.completions.append(tlp)
                 continue
             assert got[0].meta.name == "P"
+            if tlp.kind == "Msg" and tlp.message_code == 0x18:
+                self.wakes.append(raw)
+                continue
             self.interrupts.append(raw)
             if tlp.kind == "Msg":
                 self.messages.append(tlp.message_code)

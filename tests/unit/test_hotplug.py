@@ -10,7 +10,7 @@ from dxpu.switch.config_map import SlotOptions
 from dxpu.switch.wake import WakeUp
 from dxpu_sim.golden.switch import UP, GoldenSwitch
 from dxpu_sim.golden.tlp import Tlp
-from dxpu_sim.testbench import seed
+from dxpu_sim.testbench import check_stream, seed, simulate
 
 #: Link Control 2 and Link Status 2.
 LINK2 = 0x90 // 4
@@ -234,6 +234,102 @@ def test_retraining_a_link():
     host.simulate(main)
 
 
+def test_an_event_in_d3hot_wakes_the_port_up():
+    """6.7.3.4: an enabled event, D3hot and PME Enable, whatever Hot-Plug Interrupt Enable is."""
+    host = Host(64, 2, random.Random(seed()))
+    enabled, status, d3hot, enable = 1 << 3, 1 << 15, 3, 1 << 8  # Presence Detect Changed Enable
+    # PM_PME: to the root complex, of 02:01.0.
+    message = bytes.fromhex("30000000 02080018 00000000 00000000")
+
+    async def main(ctx):
+        async def pulled(count, pmcsr):
+            """The card goes; that many messages in all, and what PMCSR says then."""
+            host.unbind(ctx, 1)
+            await ctx.tick().repeat(40)
+            assert host.wakes == [message] * count
+            assert await host.read(ctx, 1, PMCSR) == pmcsr | 0x8  # No Soft Reset
+            assert await host.read(ctx, 0, PMCSR) == 0x8
+
+        async def again(pm, control=enabled, clear=True):
+            await host.write(ctx, 1, PMCSR, 0, 3)  # D0, in which nothing wakes it
+            host.bind(ctx, 1)
+            await ctx.tick().repeat(5)
+            if clear:
+                await host.write(ctx, 1, SLOT, 0x0119 << 16, 0b1100)
+            await host.write(ctx, 1, SLOT, control, 0b0011)
+            await host.write(ctx, 1, PMCSR, pm | status, 3)
+
+        host.slots(ctx, 0, 0)
+        await host.start(ctx)
+        await again(d3hot | enable)
+        await pulled(1, status | enable | d3hot)
+        # Told once; what happens meanwhile is no other message.
+        host.bind(ctx, 1)
+        await pulled(1, status | enable | d3hot)
+        await host.write(ctx, 1, PMCSR, d3hot | enable | status, 3)
+        assert await host.read(ctx, 1, PMCSR) == d3hot | enable | 0x8
+        await again(d3hot | enable)
+        await pulled(2, status | enable | d3hot)
+        # Not without any of the conditions, nor for an event whose bit is set already.
+        await again(enable)
+        await pulled(2, enable)
+        await again(d3hot)
+        await pulled(2, d3hot)
+        await again(d3hot | enable, control=1 << 0 | 1 << 12)
+        host.slots(ctx, present=2, link=0)
+        await host.write(ctx, 1, SLOT, 0x0119 << 16, 0b1100)
+        await host.write(ctx, 1, PMCSR, d3hot | enable | status, 3)
+        seen = len(host.wakes)
+        host.slots(ctx, present=0, link=0)  # an event of presence alone, which is not enabled
+        await ctx.tick().repeat(40)
+        assert len(host.wakes) == seen and await host.read(ctx, 1, PMCSR) == d3hot | enable | 0x8
+        host.wakes[:] = [message] * 2
+        await again(d3hot | enable, clear=False)
+        await pulled(2, enable | d3hot)
+        assert not host.msis and not host.messages
+
+    host.simulate(main)
+
+
+def test_a_wake_up_is_told_again():
+    """5.3.3.3: after 100 to 150 ms, while PME Status and PME Enable are set; ticks are 50 ms."""
+    dut, told = WakeUp(3, interval=100), []
+    waits = []
+
+    async def watch(ctx):
+        cycle = 0
+        async for *_, valid, requester in ctx.tick().sample(dut.o.valid & dut.o.ready,
+                                                            dut.o.p.requester_id):
+            cycle += 1
+            if valid:
+                told.append((cycle, requester))
+
+    async def process(ctx):
+        ctx.set(dut.o.ready, 1)
+        ctx.set(dut.bus, 2)
+        for phase in range(0, 100, 9):
+            await ctx.tick().repeat(100 + phase)
+            ctx.set(dut.enable, 0b110)
+            ctx.set(dut.wakes, 0b011)  # one of them may not
+            await ctx.tick()
+            ctx.set(dut.wakes, 0)
+            await ctx.tick().repeat(1000)
+            assert ctx.get(dut.status) == 0b010
+            cycles = [cycle for cycle, requester in told]
+            assert {requester for _, requester in told} == {0x0208}
+            waits.extend(b - a for a, b in zip(cycles, cycles[1:], strict=False))
+            ctx.set(dut.clear, 0b010)
+            await ctx.tick()
+            ctx.set(dut.clear, 0)
+            await ctx.tick().repeat(3)
+            told.clear()
+            await ctx.tick().repeat(400)
+            assert not told and ctx.get(dut.status) == 0
+
+    simulate(dut, process, background=[watch, check_stream(dut.o)])
+    assert min(waits) >= 200 and max(waits) <= 300 and len(waits) > 20
+
+
 @pytest.mark.parametrize("msi", [True, False])
 def test_link_bandwidth_interrupt(msi):
     """Link Bandwidth Management Status asks for an interrupt, if enabled, each time it is set."""
@@ -298,7 +394,8 @@ def random_write(rng, host):
         return host.tlp(port, MSI + rng.randrange(1, 4),
                         rng.choice([0, rng.getrandbits(16), rng.getrandbits(32)]))
     if kind == 9:
-        return host.tlp(port, PMCSR, 0 if often else 3)
+        return host.tlp(port, PMCSR, (0 if often and rng.random() < 0.7 else 3)
+                        | (rng.getrandbits(2) & 1) << 8 | rng.getrandbits(1) << 15)
     if kind == 10:
         return host.tlp(port, LINK, 0 if often else 0x10, 3)
     if kind == 11:  # Retrain Link, its interrupt, its status

@@ -297,7 +297,8 @@ def _power_management():
                   "passes no memory and I/O requests"),
             F("No Soft Reset", 3, reset=1),
             F("PME Enable", 8, 1, "RW"),
-            F("PME Status", 15, 1, "RW1C"))),
+            F("PME Status", 15, 1, "RW1C", doc="of a downstream port: an enabled hot-plug event "
+              "happened in D3hot, with PME Enable set"))),
     )
 
 

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import ConfigUpdate
 from dxpu.priority import encode, lowest_bit
+from dxpu.stream import connect
 from dxpu.tlp.types import TlpClass
 
 from .config_map import (
@@ -17,6 +18,7 @@ from .config_map import (
     Identity, function_map,
 )
 from .hotplug import HotPlug, SlotControl, SlotView
+from .messages import MessageRequest
 from .placeholder import Placeholders, PlaceholderStatus
 from .placeholder_map import HELD, hide, placeholder_map
 from .types import ConfigEvent, ConfigRequest, PortState, UpstreamState
@@ -48,8 +50,9 @@ class ConfigSpace(wiring.Component):
     response is offered. Events are served before requests, and cannot be lost to a clear at the
     same time.
 
-    Status bits that this memory does not hold are those of Slot Status: they, Slot Control and the
-    links are in :class:`~dxpu.switch.hotplug.HotPlug`, which a fill resets too.
+    Status bits that this memory does not hold are those of Slot Status and PME Status of the
+    downstream ports: they, Slot Control and the links are in
+    :class:`~dxpu.switch.hotplug.HotPlug`, which a fill resets too.
 
     With placeholders (``identity.placeholder``), dwords :data:`~.placeholder_map.HELD` and up of a
     downstream function are the configuration space of the endpoint that stands in its slot; they
@@ -89,6 +92,8 @@ class ConfigSpace(wiring.Component):
         ``refused`` and ``cls`` of :class:`~dxpu.switch.placeholder.PlaceholderStatus`.
     msi, msi_taken : ``ports``
         ``request`` and ``taken`` there.
+    pme : stream of :class:`~.messages.MessageRequest`
+        See :class:`~dxpu.switch.hotplug.HotPlug`.
     slot_control : array of :class:`~dxpu.switch.hotplug.SlotControl`
     slot_power : 10
         Captured Slot Power Limit: value [7:0], scale [9:8].
@@ -134,6 +139,7 @@ class ConfigSpace(wiring.Component):
             "refused_cls": In(data.ArrayLayout(TlpClass, 2)),
             "msi": Out(ports),
             "msi_taken": In(ports),
+            "pme": Out(stream.Signature(MessageRequest)),
             "intx": Out(ports),
             "slot_control": Out(SlotControl).array(ports),
             "slot_power": In(10),
@@ -411,6 +417,7 @@ class ConfigSpace(wiring.Component):
             self.slot_off.eq(hotplug.off),
             *(a.eq(b) for a, b in zip(self.slot_control, hotplug.control, strict=True)),
         ]
+        connect(m, hotplug.pme, wiring.flipped(self.pme))
         return hotplug
 
     def _placeholders(self, m, hotplug, renew, renewing):
@@ -474,6 +481,7 @@ class ConfigSpace(wiring.Component):
               for event, (name, _) in HotPlug.EVENTS.items()
               if name in {f.name for f in down.by_name["Slot Status"].fields}),
         ]
+        pmcsr = "Power Management Control/Status"
         power = up.bit("Device Capabilities", "Captured Slot Power Limit Value")
         downstream = access.function != 0
         return reduce(or_, (
@@ -482,6 +490,7 @@ class ConfigSpace(wiring.Component):
             for fmap, name, value in (
                 (down, "Status", interrupt),
                 (down, "Slot Status", status),
+                (down, pmcsr, view.pme << down.bit(pmcsr, "PME Status")),
                 (up, "Device Capabilities", self.slot_power << power)))) | Mux(
                     access.register == up.dword("Serial Number (Lower)"), self.serial, 0
                 ) | self._live_link(down, access, view)
@@ -560,6 +569,7 @@ class StateMirror(wiring.Component):
         "target_speed": ("Link Control 2", "Target Link Speed"),
         "bandwidth_interrupt": ("Link Control", "Link Bandwidth Management Interrupt Enable"),
         "bandwidth": ("Link Status", "Link Bandwidth Management Status"),
+        "pme_enable": ("Power Management Control/Status", "PME Enable"),
     }
     #: Those that only downstream functions with Downstream Port Containment have.
     CONTAINMENT = {

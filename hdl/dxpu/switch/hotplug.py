@@ -1,17 +1,24 @@
 """Hot-plug of the downstream ports: what their slots show, and when they ask for attention."""
 
 from amaranth import *
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import ConfigUpdate
+from dxpu.stream import connect
 
 from .config_map import DOWNSTREAM, function_map
 from .containment import LinkGuard
 from .link_speed import LinkSpeed
+from .messages import MessageRequest
 from .types import PortState
+from .wake import WakeUp
 
 __all__ = ["HotPlug", "SlotControl", "SlotController", "SlotEvents", "SlotView"]
+
+
+#: Power state of a port that an event can wake up.
+D3HOT = 3
 
 
 class SlotEvents(data.Struct):
@@ -31,6 +38,7 @@ class SlotControl(data.Struct):
     attention_indicator: 2 = 3  #: 1 on, 2 blink, 3 off
     power_indicator: 2 = 3      #: 1 on, 2 blink, 3 off
     power_off: 1                #: Power Controller Control
+    no_power_limit: 1           #: Auto Slot Power Limit Disable
 
 
 class SlotView(data.Struct):
@@ -38,11 +46,11 @@ class SlotView(data.Struct):
 
     events: SlotEvents
     present: 1      #: Presence Detect State
-    no_power_limit: 1           #: Auto Slot Power Limit Disable
     link_active: 1  #: Data Link Layer Link Active
     intx: 1         #: Interrupt Status
     speed: 4        #: Current Link Speed, if the link is active
     equalized: 1    #: Equalization 8.0 GT/s Complete, if the link is active
+    pme: 1          #: PME Status
 
 
 class SlotController(wiring.Component):
@@ -89,7 +97,7 @@ class SlotController(wiring.Component):
     taken : 1
         Pulse: the request is taken.
     view : :class:`SlotView`
-        ``intx`` is that an interrupt is wanted; speed and equalization are not known here.
+        ``intx`` is that an interrupt is wanted; what follows it is not known here.
     request : 1
         An MSI is to be sent.
     """
@@ -198,6 +206,8 @@ class HotPlug(wiring.Component):
     intx : ``ports``
         Level of the interrupt pin: 0 if MSI is enabled, with Interrupt Disable, or outside D0.
     control : array of :class:`SlotControl`
+    pme : stream of :class:`~.messages.MessageRequest`
+        PM_PME messages of the ports; see :class:`~.wake.WakeUp`.
     """
 
     #: Members of :class:`SlotEvents`: fields of Slot Status, and of Slot Control that enable them.
@@ -213,6 +223,7 @@ class HotPlug(wiring.Component):
         "attention_indicator": "Attention Indicator Control",
         "power_indicator": "Power Indicator Control",
         "power_off": "Power Controller Control",
+        "no_power_limit": "Auto Slot Power Limit Disable",
     }
 
     def __init__(self, ports, identity):
@@ -223,7 +234,6 @@ class HotPlug(wiring.Component):
         super().__init__({
             "config": In(ConfigUpdate),
             "ones": In(32),
-        "no_power_limit": "Auto Slot Power Limit Disable",
             "command": In(1),
             "states": In(PortState).array(ports + 1),
             "hold": In(1),
@@ -243,18 +253,26 @@ class HotPlug(wiring.Component):
             "views": Out(SlotView).array(ports),
             "intx": Out(ports),
             "control": Out(SlotControl).array(ports),
+            "pme": Out(stream.Signature(MessageRequest)),
         })
 
     def elaborate(self, platform):
         m = Module()
         up = self.states[0]
+        register = "Power Management Control/Status"
+        pmcsr, pme_status = self._map.dword(register), self._map.bit(register, "PME Status")
         # An MSI is a memory write and passes the upstream port too.
         up_passes = up.master & (up.power == 0)
         closed = self._guard(m)
+        m.submodules.wake = wake = WakeUp(self._ports)
+        connect(m, wake.o, wiring.flipped(self.pme))
+        m.d.comb += [wake.hold.eq(self.hold), wake.bus.eq(up.secondary)]
         for n in range(self._ports):
             m.submodules[f"slot{n}"] = slot = SlotController()
             m.submodules[f"speed{n}"] = speed = LinkSpeed(self._fastest)
             state, control, awake = self.states[n + 1], self.control[n], Signal()
+            before = Signal(SlotEvents, name=f"before{n}")
+            m.d.sync += before.eq(slot.view.events)
             m.d.comb += [
                 awake.eq(state.power == 0),
                 slot.present.eq(self.present[n]),
@@ -272,6 +290,13 @@ class HotPlug(wiring.Component):
                 self.request[n].eq(slot.request),
                 self.views[n].eq(slot.view),
                 self.views[n].intx.eq(slot.view.intx & ~state.msi),
+                self.views[n].pme.eq(wake.status[n]),
+                wake.enable[n].eq(state.pme_enable),
+                wake.clear[n].eq(
+                    self.config.strobe & (self.config.function == n + 1)
+                    & (self.config.register == pmcsr) & self.ones[pme_status]),
+                wake.wakes[n].eq((Value.cast(slot.view.events) & ~Value.cast(before)
+                                  & Value.cast(control.enables)).any() & (state.power == D3HOT)),
                 speed.target.eq(state.target_speed),
                 speed.active.eq(slot.view.link_active),
                 speed.retrain.eq(self.retrain[n]),

@@ -18,8 +18,8 @@ from dxpu.tlp.types import (
 from .config_map import DOWNSTREAM, function_map
 from .types import SlotMeta
 
-__all__ = ["IntxWires", "MessageRequest", "MessageSender", "PmeGatherer", "PowerLimits",
-           "SlotMessage"]
+__all__ = ["IntxWires", "MessageMerge", "MessageRequest", "MessageSender", "PmeGatherer",
+           "PowerLimits", "SlotMessage"]
 
 
 class SlotMessage(data.Struct):
@@ -229,6 +229,42 @@ class PowerLimits(wiring.Component):
             self.o.p.life.eq(life),
             self.o.p.has_data.eq(1),
             self.o.p.data.eq(value | scale << 8),
+        ]
+        return m
+
+
+class MessageMerge(wiring.Component):
+    """Messages of several sources, one after the other; of those that wait, the lowest first.
+
+    Combinational.
+
+    Parameters
+    ----------
+    count : int
+        Sources.
+
+    Members
+    -------
+    i : array of streams of :class:`MessageRequest`
+    o : stream of :class:`MessageRequest`
+    """
+
+    def __init__(self, count):
+        self._count = count
+        super().__init__({
+            "i": In(stream.Signature(MessageRequest)).array(count),
+            "o": Out(stream.Signature(MessageRequest)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        begun, last, chosen = Signal(), *(Signal(range(self._count)) for _ in range(2))
+        m.d.sync += [begun.eq(self.o.valid & ~self.o.ready), last.eq(chosen)]
+        m.d.comb += [
+            chosen.eq(Mux(begun, last, first_one(Cat(i.valid for i in self.i)))),
+            self.o.valid.eq(Cat(i.valid for i in self.i).any()),
+            self.o.p.eq(Array(i.p.as_value() for i in self.i)[chosen]),
+            *(i.ready.eq(self.o.ready & (chosen == n)) for n, i in enumerate(self.i)),
         ]
         return m
 

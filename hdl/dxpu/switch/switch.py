@@ -19,7 +19,9 @@ from .errors import ErrorLogger, ErrorQueue
 from .forward import Forwarder, Splitter
 from .hotplug import SlotControl
 from .interrupt import InterruptSender
-from .messages import IntxWires, MessageSender, PmeGatherer, PowerLimits, SlotMessage
+from .messages import (
+    IntxWires, MessageMerge, MessageSender, PmeGatherer, PowerLimits, SlotMessage,
+)
 from .tracker_types import tracked_request
 from .types import SlotInfo, SlotMeta, Target
 from .upstream import UpstreamDecider
@@ -329,7 +331,10 @@ class VirtualSwitch(wiring.Component):
         m.submodules.wires = wires = IntxWires(self._ports)
         m.submodules.gatherer = gatherer = PmeGatherer(self._ports)
         m.submodules.sender = sender = MessageSender(self._width)
-        self._sender, self._gatherer = sender, gatherer
+        self._sender = sender
+        m.submodules.own_messages = self._gatherer = own = MessageMerge(2)
+        connect(m, gatherer.o, own.i[0])
+        connect(m, self._space.pme, own.i[1])
         self._pass(m, sender.o, self._to_up.i[3])
         m.submodules.limits = limits = PowerLimits(self._ports, self._identity)
         m.submodules.limit_sender = limit_sender = MessageSender(self._width)
@@ -346,12 +351,12 @@ class VirtualSwitch(wiring.Component):
             limits.config.eq(self._space.config),
             limits.link_active.eq(self.link_active),
             limits.lives.eq(self.lives),
+            limits.silent.eq(Cat(c.no_power_limit for c in self.slot_control)),
             limits.secondary.eq(self._space.states[0].secondary),
             wires.own.eq(self._space.intx),
             self._interrupts.wires.eq(wires.wires),
             gatherer.upstream_id.eq(up.upstream_id),
             turns_off.eq(broadcast.valid & broadcast.ready & broadcast.p.last & self._turn_off),
-            limits.silent.eq(Cat(c.no_power_limit for c in self.slot_control)),
             gatherer.start.eq(turns_off),
             self._space.turned_off.eq(turns_off),
         ]

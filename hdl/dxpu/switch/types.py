@@ -93,6 +93,7 @@ class PortState(data.Struct):
     target_speed: 4     #: Target Link Speed
     bandwidth_interrupt: 1  #: Link Bandwidth Management Interrupt Enable
     bandwidth: 1        #: Link Bandwidth Management Status
+    pme_enable: 1       #: PME Enable
     trigger: 2          #: DPC Trigger Enable (this and all that follow: 0 without DPC)
     refuse: 1           #: DPC Completion Control: UR
     dpc_interrupt: 1    #: DPC Interrupt Enable

@@ -98,8 +98,19 @@ class GoldenFunction:
                 self.fields[r.name, f.name] = value
 
     def set_status(self, register: str, field: str) -> None:
-        """Hardware sets a status bit."""
+        """Hardware sets a status bit. An enabled event can wake up a port (6.7.3.4)."""
+        before = self.fields[register, field]
         self.fields[register, field] = 1
+        pm = "Power Management Control/Status"
+        enable = f"{field} Interrupt Enable" if field == "Command Completed" else f"{field} Enable"
+        if (register == "Slot Status" and not before and self.get("Slot Control", enable)
+                and self.get(pm, "Power State") == 3 and self.get(pm, "PME Enable")):
+            self.fields[pm, "PME Status"] = 1
+
+    def asks_for_wake_up(self) -> bool:
+        """PME Status and PME Enable are set (7.5.2.2)."""
+        pm = "Power Management Control/Status"
+        return bool(self.get(pm, "PME Enable") and self.get(pm, "PME Status"))
 
     # Downstream Port Containment (6.2.10, 7.9.15).
 
@@ -275,6 +286,7 @@ class GoldenSwitch:
         self._cleared = [False] * ports
         self._armed = [(False, False, False)] * ports
         self._possible = [False] * ports  # MSIs
+        self._awakes = [False] * ports  # PM_PME was sent
         self._wires = [False] * 4
         self._pins = [[False] * 4 for _ in range(ports)]
         self._acks_due: set[int] | None = None  # slots that have not answered PME_Turn_Off
@@ -375,7 +387,16 @@ class GoldenSwitch:
 
     def _signal(self) -> None:
         self._signal_wires()
+        self._wake_up()
         self._msis += [self._msi(n) for n in range(len(self.down)) for _ in range(self._due(n))]
+
+    def _wake_up(self) -> None:
+        """PM_PME goes up when a port begins to ask for it; time does not pass here."""
+        for port, f in enumerate(self.down):
+            if f.asks_for_wake_up() and not self._awakes[port]:
+                self._messages.append(Tlp(Fmt.HEADER_4, Type.MESSAGE_TO_ROOT, message_code=0x18,
+                                          requester_id=self.identifier(port)).pack())
+            self._awakes[port] = f.asks_for_wake_up()
 
     def _due(self, port: int) -> int:
         """MSIs that are due: when everything has become true for hot-plug, for containment or for
