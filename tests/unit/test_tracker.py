@@ -6,6 +6,7 @@ import random
 import pytest
 from amaranth import *
 from amaranth.hdl import ResetInserter
+from mutate import mutant
 from tracker_bench import Bench, Slots, Watch, random_request, read
 
 from dxpu.proxy.registers import control_block
@@ -373,6 +374,41 @@ def test_software_that_ends_the_containment_before_the_sweep():
             assert watch.answered == before + 10
 
     playing(SMALL, script).finish()
+
+
+def asked_while_still_fenced(design=CompletionTracker):
+    """Requests that are taken when the containment is over and the slot drained, but fenced."""
+    async def script(ctx, watch):
+        for cycles in range(1, 30, 4):
+            ctx.set(watch.dut.abort, 1)
+            watch.golden.aborted = {0}
+            await ask(ctx, watch, *(read(n) for n in range(4)), slot=0)
+            before = watch.answered
+            ctx.set(watch.dut.fence, 1)
+            await ctx.tick().repeat(cycles)
+            ctx.set(watch.dut.abort, 0)
+            # The answer of the last one is on its way when the slot is drained.
+            await ctx.tick().until(watch.dut.drained[0])
+            await ctx.tick().repeat(20)
+            assert watch.answered == before + 4
+            watch.golden.aborted = set()
+            await ask(ctx, watch, read(1), read(2), slot=0)
+            await fence(ctx, watch, 0)
+            await ctx.tick().repeat(20)
+            assert watch.answered == before + 6
+
+    playing(SMALL | {"design": design}, script).finish()
+
+
+def test_what_comes_when_a_contained_slot_is_drained_is_not_aborted():
+    """Unsupported Request, as for every fenced slot."""
+    asked_while_still_fenced()
+
+
+def test_an_abort_that_outlives_its_slot_is_found():
+    with pytest.raises(AssertionError):
+        asked_while_still_fenced(mutant(CompletionTracker, (
+            "self._aborted & self.fence & ~self.drained", "self._aborted & self.fence")))
 
 
 def test_other_slots_go_on_while_a_slot_is_fenced():

@@ -61,8 +61,8 @@ class Raw:
 class Bench(wiring.Component):
     """The tracker, fed with what the parser says of TLPs; its answers become TLPs."""
 
-    def __init__(self, **parameters):
-        self.dut = CompletionTracker(**parameters)
+    def __init__(self, *, design=CompletionTracker, **parameters):
+        self.dut = design(**parameters)
         super().__init__({
             "request": In(stream.Signature(Asked)),
             "completion": In(stream.Signature(Asked)),
