@@ -265,8 +265,12 @@ class Aligned(Single):
         return m
 
 
+#: Depths of the quick proofs. All mutants are found, and all covers reached, within them.
+IN_ORDER, PASSING = 12, 22
+
+
 @pytest.mark.parametrize("design, options, depth", [
-    (Single, {}, 8), (Shared, {}, 11),
+    (Single, {}, 10), (Shared, {}, IN_ORDER),
     pytest.param(Shared, {"slots": 2}, 9, marks=pytest.mark.long)])
 def test_order(design, options, depth):
     prove(InOrder(design, **options), depth=depth, flat=True)
@@ -274,24 +278,23 @@ def test_order(design, options, depth):
 
 @pytest.mark.parametrize("design", [Single, Shared])
 def test_what_waits_can_leave(design):
-    prove(Reached(design), depth=20, mode="cover", flat=True)
+    prove(Reached(design), depth=IN_ORDER, mode="cover", flat=True)
 
 
 @pytest.mark.parametrize("mutant, depth", [
-    (NeverFull, 13), (NotCounted, 15), (Confused, 10),
-    pytest.param(NotQuiet, 13, marks=pytest.mark.long)])
+    (NeverFull, IN_ORDER), (NotCounted, IN_ORDER), (Confused, 10),
+    pytest.param(NotQuiet, IN_ORDER, marks=pytest.mark.long)])
 def test_order_catches(mutant, depth):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(InOrder(mutant), depth=depth, flat=True)
 
 
 @pytest.mark.parametrize("design", [Single, Shared])
-@pytest.mark.parametrize("depth", [18, pytest.param(22, marks=pytest.mark.long)])
-def test_posted_requests_and_completions_pass(design, depth):
-    prove(Passes(design), depth=depth, flat=True)
+def test_posted_requests_and_completions_pass(design):
+    prove(Passes(design), depth=PASSING, flat=True)
 
 
 @pytest.mark.parametrize("mutant", [NeverWoken, Aligned])
 def test_passing_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Passes(mutant), depth=24, flat=True)
+        prove(Passes(mutant), depth=PASSING, flat=True)

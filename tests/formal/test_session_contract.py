@@ -191,13 +191,17 @@ class Hasty(SessionKeeper):
             m.d.comb += self._then.rx.eq(self.hello.echoed)
 
 
-@pytest.mark.parametrize("depth", [22, pytest.param(26, marks=pytest.mark.long)])
+#: Depth of the quick proof. All mutants are found, and a first session is reached, within it.
+DEPTH = 23
+
+
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(26, marks=pytest.mark.long)])
 def test_fresh_tags(depth):
     prove(FreshTags(), depth=depth, flat=True)
 
 
 @pytest.mark.parametrize("again, depth", [
-    (False, 22), pytest.param(True, 32, marks=pytest.mark.long)])
+    (False, DEPTH), pytest.param(True, 32, marks=pytest.mark.long)])
 def test_a_session_and_a_second_one_are_reached(again, depth):
     """The second opens later than the proof looks: what goes wrong then is for simulations."""
     prove(Reaches(again=again), depth=depth, mode="cover", flat=True)
@@ -206,4 +210,4 @@ def test_a_session_and_a_second_one_are_reached(again, depth):
 @pytest.mark.parametrize("mutant", [Credulous, OneTag, Repetitive, Hasty])
 def test_fresh_tags_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(FreshTags(mutant), depth=32, flat=True)
+        prove(FreshTags(mutant), depth=DEPTH, flat=True)
