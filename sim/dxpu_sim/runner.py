@@ -33,6 +33,8 @@ __all__ = ["BuildFailed", "Design", "SimulationFailed", "build", "fst_available"
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
 
 
+#: What programs say of a disk that is full.
+_FULL = "No space left on device"
 #: Bytes that a build may take for a while.
 _ROOM = 512 << 20
 
@@ -348,7 +350,7 @@ def _verilate(wanted, path, news):
 
 def _reason(log):
     """The line of a build's log that says why it failed; empty if none does."""
-    if "No space left on device" in log:
+    if _FULL in log:
         return ("the disk is full: free some space (`dxpu cache clean` does), or set DXPU_CACHE to "
                 "another folder")
     found = re.search(r"^(%Error.*|.*\b(?:fatal )?error: .*|.*\*\*\* .*)$", log, re.MULTILINE)
@@ -417,7 +419,10 @@ def _run(built, bench, folder, seed, *, log, extra_env, **options):
             results_xml=str(results), log_file=log, **options)
     except (SystemExit, RuntimeError) as error:
         if isinstance(error, NoProgress) or not results.exists():
-            raise SimulationFailed(f"{bench}: {error}; see {written}\n{_tail(written)}") from None
+            tail = _tail(written)
+            if _FULL in tail:
+                error = f"the disk is full: free some space and run it again ({error})"
+            raise SimulationFailed(f"{bench}: {error}; see {written}\n{tail}") from None
     finally:
         watchdog.close()
     cases = list(ET.parse(results).getroot().iter("testcase"))

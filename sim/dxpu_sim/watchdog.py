@@ -1,8 +1,8 @@
 """Ends a simulation that makes no progress, or that is about to fill the disk.
 
 A simulator says now and then how far its time has come (:mod:`.pulse`), through a pipe. One whose
-time stands still and that takes no processor time is stuck, as Verilator's trace writer is once a
-disk is full; one that computes for long without a step of time gets more patience.
+time stands still while it sleeps is stuck, as Verilator's trace writer is once a disk is full; one
+that computes for long without a step of time gets more patience, as it may want a processor.
 """
 
 import os
@@ -19,7 +19,7 @@ __all__ = ["NoProgress", "Watchdog"]
 PULSE = struct.Struct("<Q")
 #: Environment variable with the descriptor that pulses are written to.
 VARIABLE = "DXPU_PULSE"
-#: Seconds without simulated time: without any processor time, and in any case.
+#: Seconds without simulated time: of sleep, and in any case.
 STUCK, LONGEST = 60.0, 1800.0
 #: Seconds between two looks; what it was stopped for, as by Ctrl-Z, is no time.
 LOOK = 1.0
@@ -60,8 +60,8 @@ class Watchdog:
         self.descriptors = (writes,)
         self.environment = {VARIABLE: str(writes)}
         self._looked = clock()
-        self._now, self._cpu = 0, 0
-        #: Seconds for which time stood still, and those of them without processor time.
+        self._now = 0
+        #: Seconds for which time stood still, and for how many of the last ones all slept.
         self._still, self._idle = 0.0, 0.0
 
     def close(self) -> None:
@@ -80,13 +80,13 @@ class Watchdog:
         if free.f_bavail * free.f_frsize < LEAST_ROOM:
             raise NoProgress(f"the disk is full: less than {LEAST_ROOM >> 20} MiB are left in "
                              f"{str(self._folder)!r}; free some space and run it again")
-        reached, cpu = self._newest(), _processor_time(group)
+        reached = self._newest()
         if reached != self._now:
             self._still = self._idle = 0.0
         else:
             self._still += passed
-            self._idle = 0.0 if cpu != self._cpu else self._idle + passed
-        self._now, self._cpu = reached, cpu
+            self._idle = 0.0 if _computes(group) else self._idle + passed
+        self._now = reached
         if self._idle >= self._stuck or self._still >= self._longest:
             what = "does nothing any more" if self._idle >= self._stuck else "makes no progress"
             raise NoProgress(f"the simulation {what}: it has stood at {reached} steps of its time "
@@ -103,13 +103,14 @@ class Watchdog:
         return reached
 
 
-def _processor_time(group):
-    """Ticks that all processes of a group have had, with those of theirs that ended."""
-    total = 0
+def _computes(group):
+    """Whether a process of a group runs, or would if there were a processor or a disk for it: by
+    its first thread, as the one with the pulses runs even if that one is stuck."""
     for pid in children.members(group):
         try:
             text = Path("/proc", str(pid), "stat").read_text()
         except OSError:
             continue
-        total += sum(map(int, text.rpartition(")")[2].split()[11:15]))
-    return total
+        if text.rpartition(")")[2].split()[0] in "RD":
+            return True
+    return False

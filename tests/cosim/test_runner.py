@@ -25,7 +25,8 @@ from dxpu_sim.runner import Design, SimulationFailed, simulate
 from hanging_bench import Tiny
 with children.ending_with_us():
     try:
-        simulate(Design(Tiny, {{}}), "hanging_bench", folder={out!r}, env={{"DXPU_HANG": {how!r}}})
+        simulate(Design(Tiny, {{}}), "hanging_bench", folder={out!r}, env={{"DXPU_HANG": {how!r}}},
+                 waves={waves!r})
     except SimulationFailed as error:
         sys.exit(str(error).splitlines()[0])
 """
@@ -38,8 +39,8 @@ def built(tmp_path_factory):
     simulate(Design(Tiny, {}), "hanging_bench", folder=out / "run", env={"DXPU_HANG": "ends"})
 
 
-def start(out, how, *, room=8 << 20):
-    text = PROGRAM.format(path=sys.path, out=str(out), how=how, room=room)
+def start(out, how, *, room=8 << 20, waves=""):
+    text = PROGRAM.format(path=sys.path, out=str(out), how=how, room=room, waves=waves)
     return subprocess.Popen([sys.executable, "-c", text], text=True, stderr=subprocess.PIPE)
 
 
@@ -81,6 +82,29 @@ def test_one_that_fills_the_disk_is_ended(tmp_path):
     assert process.returncode == 1 and "the disk is full" in said and said.count("\n") == 1
     if (tmp_path / "run" / "begun").exists():
         ends(begun(tmp_path / "run"))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder with room for a megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder],
+                      capture_output=True).returncode:
+        pytest.skip("tmpfs: may not be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.mark.long
+def test_one_whose_trace_has_filled_the_disk_is_ended(small_disk):
+    """Verilator's trace writer then waits for itself."""
+    with start(small_disk / "run", "for ever", room=0, waves="vcd") as process:
+        simulator = begun(small_disk / "run")
+        said = process.stderr.read()
+    assert process.returncode == 1 and said.count("\n") == 1
+    assert "the disk is full: free some space" in said and "does nothing any more" in said
+    ends(simulator)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

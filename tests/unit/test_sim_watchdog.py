@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -66,8 +67,7 @@ def test_who_does_nothing_is_stuck(watch, idle):
 
 
 def test_who_computes_has_more_patience(watch, busy, monkeypatch):
-    ticks = iter(range(1000))
-    monkeypatch.setattr(watchdog, "_processor_time", lambda group: next(ticks))
+    monkeypatch.setattr(watchdog, "_computes", lambda group: True)
     for _ in range(90):
         watch.passes(busy)
     with pytest.raises(NoProgress, match="makes no progress"):
@@ -75,11 +75,31 @@ def test_who_computes_has_more_patience(watch, busy, monkeypatch):
             watch.passes(busy)
 
 
-def test_processor_time_is_that_of_all_of_a_group(busy, idle):
-    before = watchdog._processor_time(busy)
-    while watchdog._processor_time(busy) < before + 3:
-        pass
-    assert watchdog._processor_time(idle) < 20
+#: The main thread waits for ever, as in a full trace file; another one has something to do.
+STUCK = """
+import threading, time
+def works():
+    while True:
+        sum(range(10_000))
+        time.sleep(0.001)
+threading.Thread(target=works).start()
+lock = threading.Lock()
+lock.acquire()
+lock.acquire()
+"""
+
+
+def test_a_process_computes_if_its_main_thread_does(busy, idle):
+    def seen(group, count=50):
+        for _ in range(count):
+            time.sleep(0.02)
+            yield watchdog._computes(group)
+
+    assert any(seen(busy)) and not any(seen(idle))
+    with pytest.raises(ZeroDivisionError), children.child([sys.executable, "-c", STUCK]) as process:
+        time.sleep(2)
+        assert sum(seen(process.pid)) < 5
+        raise ZeroDivisionError
 
 
 def test_time_in_which_dxpu_was_stopped_does_not_count(watch, idle):
