@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -64,16 +65,17 @@ def tree_digest(root: Path) -> str:
 
 
 @contextlib.contextmanager
-def entry(kind: str, key: str):
+def entry(kind: str, key: str, waiting: Callable[[], None] = lambda: None):
     """Folder of the cache entry ``kind``/``key``, and whether it is complete.
 
     Yields ``(path, done)``. If ``done`` is false the caller fills ``path``; the entry becomes
     complete when the block is left without an exception, and is emptied otherwise. Only one process
-    at a time is inside for one key, so parallel tests build a design once. What others left when
-    they were killed goes when this one begins to fill an entry.
+    at a time is inside for one key, so parallel tests build a design once; ``waiting`` is called
+    before another one is waited for. What others left when they were killed goes when this one
+    begins to fill an entry.
     """
     path, stamp = _places(kind, key)
-    with _locked(kind, key):
+    with _locked(kind, key, waiting):
         done = stamp.exists() and path.exists()
         if not done:
             sweep()
@@ -129,7 +131,7 @@ def remove(entry: Entry) -> bool:
     """Remove an entry; whether nobody is at it, so that it could be."""
     path, stamp = _places(entry.kind, entry.key)
     try:
-        with _locked(entry.kind, entry.key, wait=False) as lock:
+        with _locked(entry.kind, entry.key, _refuse) as lock:
             stamp.unlink(missing_ok=True)
             if path.is_dir():
                 shutil.rmtree(path)
@@ -168,15 +170,23 @@ def _places(kind, key):
     return folder / key, folder / f"{key}.done"
 
 
+def _refuse():
+    raise BlockingIOError
+
+
 @contextlib.contextmanager
-def _locked(kind, key, *, wait=True):
+def _locked(kind, key, waiting):
     """Nobody else is at this entry in the block; yields the lock's file, which may be removed."""
     path = cache_root() / kind / f"{key}.lock"
     with contextlib.ExitStack() as held:
         while True:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = held.enter_context(open(path, "w"))
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(lock, fcntl.LOCK_EX)
             # Whoever had it may have removed the file; then others lock another one.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(lock.fileno()), path.stat()):

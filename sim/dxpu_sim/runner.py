@@ -80,13 +80,13 @@ class Design:
                             sorted(self.kwargs.items()))
 
 
-def verilog(design: Design) -> str:
-    """Verilog text of ``design``, top module ``top``.
+def verilog(design: Design, waiting: Callable[[], None] = lambda: None) -> str:
+    """Verilog text of ``design``, top module ``top``; ``waiting`` as of :func:`.cache.entry`.
 
     ``parts`` of the component, if it has any, are further modules (:mod:`.hdl.module`); ``cells``
     are models, as Verilog, of what it instantiates.
     """
-    with cache.entry("verilog", design.key) as (path, done):
+    with cache.entry("verilog", design.key, waiting) as (path, done):
         file = path / "top.v"
         if not done:
             component = design.factory(**design.kwargs)
@@ -304,12 +304,17 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
         If a compiler is missing, or room.
     BuildFailed
     """
+    def waiting():
+        if news is not None:
+            news("waiting for another run that builds it")
+
     if not cache.holds("verilog", design.key):
         _check_tools()
         if news is not None:
             news("making Verilog")
+        verilog(design, waiting)
     wanted = _Build.of(design, waves=waves, args=args, public=public)
-    with cache.entry("verilator", wanted.key) as (path, done):
+    with cache.entry("verilator", wanted.key, waiting) as (path, done):
         if not done:
             _check_tools()
             check_room(cache.cache_root(), _ROOM, f"the cache, {str(cache.cache_root())!r},",

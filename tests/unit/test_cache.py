@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -98,7 +99,22 @@ def test_who_waits_for_an_entry_that_is_removed_meanwhile_fills_it(root):
     with ThreadPoolExecutor() as pool:
         with cache.entry("test", "key"):
             waiting = pool.submit(fill, "two")
-            time.sleep(0.2)
+            time.sleep(0.5)
             shutil.rmtree(root / "test")  # as a user does it
         assert waiting.result() == (False, "two")
     assert cache.holds("test", "key")
+
+
+def test_who_waits_for_another_says_so():
+    waits = threading.Event()
+
+    def second():
+        with cache.entry("test", "key", waits.set) as (_, done):
+            return done
+
+    with ThreadPoolExecutor() as pool:
+        with cache.entry("test", "key", waits.set):
+            assert not waits.is_set()
+            running = pool.submit(second)
+            assert waits.wait(20) and not running.done()
+        assert running.result()

@@ -45,7 +45,7 @@ def add_arguments(parser):
     parser.add_argument("--case", action="append", metavar="NAME",
                         help="only this case; may be given several times (default: all)")
     parser.add_argument("--list", action="store_true", help="show the cases, run nothing")
-    parser.add_argument("--json", metavar="FILE", help="write the results here")
+    parser.add_argument("--json", metavar="FILE", help="write the results here, good or bad")
     parser.add_argument("--out", default="build/faults", metavar="FOLDER",
                         help="folder for pictures and the logs of failed cases")
     parser.add_argument("--jobs", default=str(min(2, os.cpu_count() or 1)), metavar="N",

@@ -27,7 +27,7 @@ def add_arguments(parser):
                         help="what to try; may be given several times, 'all' for all of --list")
     parser.add_argument("--list", action="store_true", help="show the scenarios, run nothing")
     add_seed(parser, "seed of the simulation; a guest's time is real, so no two runs are the same")
-    parser.add_argument("--json", metavar="FILE", help="write the results here")
+    parser.add_argument("--json", metavar="FILE", help="write the results here, good or bad")
     parser.add_argument("--console", action="store_true",
                         help="show the guest's console; it is a file in any case")
     parser.add_argument("--out", default="build/linux", metavar="FOLDER",
