@@ -11,6 +11,7 @@ from dxpu_sim.faults.incast import shares
 from dxpu_sim.faults.score import goodput, goodput_in_theory, score
 from dxpu_sim.hdl.fault_bench import ENDS, FaultBench
 from dxpu_sim.hdl.incast_bench import IncastBench
+from dxpu_sim.runner import SimulationFailed
 
 NAMES = [*FaultBench().signature.members]
 
@@ -180,3 +181,45 @@ def test_list(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [
         c.name for c in cases.every(cases.ARQ[0])]
+
+
+@pytest.fixture
+def campaign(tmp_path, monkeypatch):
+    """``dxpu faults`` with simulations of which these are the results, or errors."""
+    def run(change, *names):
+        def simulate(design, bench, *, folder, **others):
+            folder.mkdir(parents=True)
+            (folder / "run.log").write_text("log")
+            if isinstance(change, str):
+                raise SimulationFailed(f"{change}; see {folder / 'run.log'}\nmore")
+            (folder / "result.json").write_text(json.dumps(
+                clean() | {"cycle": 1000, "seconds": 1, "to_box_total_payload": 1000,
+                           "to_box_total_cycle": 4000} | change))
+
+        monkeypatch.setattr("dxpu_sim.runner.simulate", simulate)
+        monkeypatch.setattr("dxpu_sim.prepare.prepare", lambda *_: None)
+        return main(["faults", "--out", str(tmp_path / "out"), "--tlps", "1000",
+                     *(word for name in names for word in ("--case", name))])
+    return run
+
+
+def test_a_campaign_that_fails_leaves_the_last_good_one(campaign, tmp_path, capsys):
+    out = tmp_path / "out"
+    names = "goodput 0.0%", "goodput 0.1%"
+    assert campaign({}, *names) == 0
+    good = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert set(good) == {"goodput.svg", "goodput.png"}
+    assert campaign({"to_box_total_lost": 1, "to_box_total_tlps": 99}, *names) == 1
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == good
+    assert {path.name for path in (out / "failed" / "runs").iterdir()} == {
+        name.replace(" ", "-").replace("%", "") for name in names}
+    assert f"cases that failed: {out / 'failed' / 'runs'}" in capsys.readouterr().out
+    assert campaign({}, *names) == 0 and not (out / "failed").exists()
+
+
+def test_a_simulation_that_ends_badly_is_one_line(campaign, tmp_path, capsys):
+    assert campaign("the disk is full", "loss 3.0%", "everything") == 1
+    said = capsys.readouterr().err
+    log, = (tmp_path / "out" / "failed" / "runs").glob("loss*/run.log")
+    assert said == ("dxpu faults: error: the simulation of 'loss 3.0%' failed: the disk is full; "
+                    f"see {log}\n")
