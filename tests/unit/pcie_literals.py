@@ -209,7 +209,9 @@ PORT = EXPRESS + """
 12 11 RO 0 Link Training
 24 5 RO - ARI Forwarding Supported
 24 6 RO 1 AtomicOp Routing Supported
+24 11 RO 1 LTR Mechanism Supported
 28 7 RW 0 AtomicOp Egress Blocking
+28 10 RW 0 LTR Mechanism Enable
 28 15 RW 0 End-End TLP Prefix Blocking
 """
 

@@ -136,7 +136,7 @@ class SwitchBench:
             sort(got[0])
 
     def _told(self, packet):
-        """Whether this is a message of the switch about its INTx wires, or a PME_TO_Ack."""
+        """Whether this is a message of the switch about its INTx wires, a PME_TO_Ack, or LTR."""
         tlp = Tlp.unpack(packet.data)
         ports = [self.golden.identifier(n) for n in range(self.ports)]
         error = tlp.type & 7 == 0 and tlp.message_code in (0x30, 0x31, 0x33)
@@ -151,6 +151,11 @@ class SwitchBench:
             self.interrupts += 1
         elif tlp.type & 7 == 5 and tlp.message_code == 0x1B:
             pass
+        elif tlp.type & 7 == 4 and tlp.message_code == 0x10:
+            # Latencies are in the last dword of the header.
+            assert packet.data[:12] == own.pack()[:12] and packet.meta.name == "P"
+            self.told.append(packet.data)
+            return True
         elif not error:
             return False
         assert packet.data == own.pack() and packet.meta.name == "P"

@@ -202,6 +202,7 @@ def test_state_follows_writes():
         "nonfatal": ("Device Control", "Non-Fatal Error Reporting Enable"),
         "fatal": ("Device Control", "Fatal Error Reporting Enable"),
         "unsupported": ("Device Control", "Unsupported Request Reporting Enable"),
+        "ltr": ("Device Control 2", "LTR Mechanism Enable"),
     }
 
     async def process(ctx):

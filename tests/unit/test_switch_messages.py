@@ -251,6 +251,50 @@ def test_slot_power_limits_can_be_silenced():
     bench.simulate(main)
 
 
+def ltr(requester, snoop, no_snoop):
+    """Bytes by hand: 2.2.8.8; the latency that is not snooped comes first."""
+    return bytes.fromhex("34000000") + requester.to_bytes(2, "big") + bytes.fromhex(
+        "0010 00000000") + no_snoop.to_bytes(2, "big") + snoop.to_bytes(2, "big")
+
+
+def test_latencies_are_told_as_one():
+    """6.18: the least of what slots require, less the switch's own, which is 6,000 ns here."""
+    bench = Bench(64, 3, random.Random(seed()),
+                  identity=Identity(latency=6000, latency_spacing=4))
+    required, us = 1 << 15, 2 << 10  # requirement; units of 1,024 ns
+    enable, device_control_2 = 1 << 10, 0x88 // 4
+
+    async def main(ctx):
+        async def told(raws, *expected):
+            await bench.run(ctx, from_slots=raws, settle=400)
+            assert bench.told == bench.to_tell == list(expected)
+            bench.told, bench.to_tell = [], []
+
+        async def control(target, value):
+            await bench.run(ctx, [config_tlp(target, device_control_2, value,
+                                             type1=target != 0x0100)])
+
+        await start(bench, ctx)
+        # Not enabled at the port: an unknown message.
+        await told([(0, ltr(0x0300, required | us | 71, 0))])
+        for target in (0x0100, 0x0200, 0x0208):
+            await control(target, enable)
+            await told([])
+        # 71 x 1,024 ns less 6,000 is 65.1 of 1,024 ns; 314 x 32 ns less that is 126.5 of 32.
+        await told([(0, ltr(0x0300, required | us | 71, 0))],
+                   ltr(0x0100, required | us | 65, 0))
+        await told([(1, ltr(0x0400, required | us | 100, required | 1 << 10 | 314))],
+                   ltr(0x0100, required | us | 65, required | 1 << 10 | 126))
+        await told([(2, ltr(0x0500, required, required))])  # not enabled at that port
+        # The slot that was the strictest goes.
+        bench.present(ctx, 0b110)
+        await told([], ltr(0x0100, required | us | 94, required | 1 << 10 | 126))
+        await control(0x0208, 0)
+        await told([], ltr(0x0100, 0, 0))
+
+    bench.simulate(main)
+
+
 def test_local_messages():
     """Known ones end here without a word; the others are counted, Vendor_Defined Type 0 too."""
     bench = Bench(64, 2, random.Random(seed()))
@@ -330,7 +374,7 @@ def test_random_steps(width, ports, steps):
 
 
 def test_messages_are_built_bit_by_bit():
-    """Against the golden packer, with and without data, for every routing."""
+    """Against the golden packer, with and without payload, for every routing."""
     rng = random.Random(seed())
     for width in (32, 64, 128, 256, 512):
         dut = MessageSender(width)
@@ -349,7 +393,9 @@ def test_messages_are_built_bit_by_bit():
 
         simulate(dut, feed, collect_packets(dut.o, len(requests), got, rng=rng, density=0.7))
         for request, packet in zip(requests, got, strict=True):
-            data = request["data"].to_bytes(4, "little") if request["has_data"] else b""
-            assert packet.data == message(request["code"], request["routing"].value,
-                                          request["requester_id"], data)
+            data = request["data"].to_bytes(4, "little")
+            expected = message(request["code"], request["routing"].value, request["requester_id"],
+                               data if request["has_data"] else b"")
+            # Without data it is the last dword of the header.
+            assert packet.data == (expected if request["has_data"] else expected[:12] + data)
             assert packet.meta.port == request["port"]

@@ -555,6 +555,7 @@ class StateMirror(wiring.Component):
         "block_prefixes": ("Device Control 2", "End-End TLP Prefix Blocking"),
         "msi": ("MSI Message Control", "MSI Enable"),
         "max_payload": ("Device Control", "Max_Payload_Size"),
+        "ltr": ("Device Control 2", "LTR Mechanism Enable"),
     }
     #: Those that only downstream functions have.
     DOWNSTREAM = {

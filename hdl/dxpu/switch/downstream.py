@@ -124,7 +124,10 @@ class DownstreamDecider(Decider):
             ]
         with m.Elif(info.routing == Routing.LOCAL):
             m.d.comb += [
-                inner.eq(info.message_code.matches(*self.INTX)),
+                # Without LTR it is a message with an unknown code (6.18).
+                inner.eq(info.message_code.matches(*self.INTX)
+                         | (info.message_code == MessageCode.LTR) & source.ltr
+                         & (info.payload_dwords == 0)),
                 quiet.eq(inner | info.message_code.matches(*IGNORED)),
             ]
 

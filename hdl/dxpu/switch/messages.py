@@ -40,7 +40,7 @@ class MessageRequest(data.Struct):
     port: 5       #: slot it goes to
     life: LIFE_BITS  #: of that slot
     has_data: 1
-    data: 32      #: byte 0 least significant
+    data: 32      #: of that, or the last dword of the header: byte 0 least significant
 
 
 class IntxWires(wiring.Component):
@@ -303,7 +303,8 @@ class MessageSender(wiring.Component):
             about.requester_id.eq(swap_bytes(i.requester_id)),
             about.message_code.eq(i.code),
         ]
-        words = [Value.cast(common), Value.cast(about), C(0, 32), C(0, 32), i.data]
+        words = [Value.cast(common), Value.cast(about), C(0, 32), Mux(i.has_data, 0, i.data),
+                 i.data]
         words += [C(0, 32)] * (-len(words) % lanes)
         beats = len(words) // lanes
         index, left = Signal(range(beats)), Signal(range(6))

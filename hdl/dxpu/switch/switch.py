@@ -19,6 +19,7 @@ from .errors import ErrorLogger, ErrorQueue
 from .forward import Forwarder, Splitter
 from .hotplug import SlotControl
 from .interrupt import InterruptSender
+from .latency import LatencyGatherer
 from .messages import (
     IntxWires, MessageMerge, MessageSender, PmeGatherer, PowerLimits, SlotMessage,
 )
@@ -278,6 +279,7 @@ class VirtualSwitch(wiring.Component):
         self._pass(m, forwarder.o[1], self._to_slot.i[2])
         connect(m, forwarder.answer, self._down_answer.i)
         message, heard = self._message, forwarder.o[2]
+        self._heard = heard
         m.d.comb += [
             heard.ready.eq(1),
             message.strobe.eq(heard.valid & heard.p.last),
@@ -332,9 +334,13 @@ class VirtualSwitch(wiring.Component):
         m.submodules.gatherer = gatherer = PmeGatherer(self._ports)
         m.submodules.sender = sender = MessageSender(self._width)
         self._sender = sender
-        m.submodules.own_messages = self._gatherer = own = MessageMerge(2)
+        m.submodules.latency = latency = LatencyGatherer(
+            self._width, self._ports, own=self._identity.latency,
+            spacing=self._identity.latency_spacing)
+        m.submodules.own_messages = self._gatherer = own = MessageMerge(3)
         connect(m, gatherer.o, own.i[0])
         connect(m, self._space.pme, own.i[1])
+        connect(m, latency.o, own.i[2])
         self._pass(m, sender.o, self._to_up.i[3])
         m.submodules.limits = limits = PowerLimits(self._ports, self._identity)
         m.submodules.limit_sender = limit_sender = MessageSender(self._width)
@@ -347,7 +353,15 @@ class VirtualSwitch(wiring.Component):
                 part.link_active.eq(self.link_active),
                 part.lives.eq(self.lives),
             ]
+        up_state, *states = self._space.states
         m.d.comb += [
+            latency.i.payload.eq(self._heard.payload),
+            latency.i.valid.eq(self._heard.valid),
+            latency.link_active.eq(self.link_active),
+            latency.lives.eq(self.lives),
+            latency.enable.eq(Cat(state.ltr for state in states)),
+            latency.tell.eq(up_state.ltr),
+            latency.upstream_id.eq(up.upstream_id),
             limits.config.eq(self._space.config),
             limits.link_active.eq(self.link_active),
             limits.lives.eq(self.lives),

@@ -82,6 +82,7 @@ class PortState(data.Struct):
     block_prefixes: 1   #: End-End TLP Prefix Blocking
     msi: 1              #: MSI Enable
     max_payload: 3      #: Max_Payload_Size
+    ltr: 1              #: LTR Mechanism Enable
     ari: 1              #: ARI Forwarding Enable (downstream only, as all that follow)
     disable: 1          #: Link Disable
     validate: 1         #: ACS Source Validation

@@ -15,6 +15,7 @@ from .errors import (
     ACS_VIOLATION, ATOMIC_BLOCKED, INTERNAL, MALFORMED, POISONED, PREFIX_BLOCKED, SURPRISE_DOWN,
     UNEXPECTED, UNSUPPORTED, GoldenErrors,
 )
+from .latency import conglomerate
 from .placeholder import GoldenPlaceholders
 from .tlp import Info, Tlp, classify, complete
 
@@ -291,6 +292,8 @@ class GoldenSwitch:
         self._pins = [[False] * 4 for _ in range(ports)]
         self._acks_due: set[int] | None = None  # slots that have not answered PME_Turn_Off
         self.turn_offs = 0  # PME_Turn_Offs that came
+        self._latencies: dict[int, tuple[int, int]] = {}  # of slots: snooped, not snooped
+        self._told_latency = [0, 0]
         self._messages: list[bytes] = []
         self._msis: list[bytes] = []
         self.captured = 0  # bus and device, as upper bits of a function's identifier
@@ -331,6 +334,9 @@ class GoldenSwitch:
                     ("Slot Control", "Auto Slot Power Limit Disable")):
                 self._limit(port)
             self._linked[port] = self.link_active(port)
+            if not self.link_active(port) or not self.down[port].get("Device Control 2",
+                                                                     "LTR Mechanism Enable"):
+                self._latencies.pop(port, None)  # invalid from now on (6.18)
             if not self.link_active(port):
                 self._pins[port] = [False] * 4  # DL_Down (2.2.8.1)
                 if self._acks_due:
@@ -388,7 +394,22 @@ class GoldenSwitch:
     def _signal(self) -> None:
         self._signal_wires()
         self._wake_up()
+        self._report_latency()
         self._msis += [self._msi(n) for n in range(len(self.down)) for _ in range(self._due(n))]
+
+    def _report_latency(self) -> None:
+        """What all slots tolerate goes up when it changes (6.18); time does not pass here."""
+        if not self.up.get("Device Control 2", "LTR Mechanism Enable"):
+            self._told_latency = [0, 0]
+            return
+        now = [conglomerate([pair[kind] for pair in self._latencies.values()],
+                            self.identity.latency) for kind in range(2)]
+        if now != self._told_latency:
+            self._told_latency = now
+            raw = bytearray(Tlp(Fmt.HEADER_4, Type.MESSAGE_LOCAL, message_code=0x10,
+                                requester_id=self.captured).pack())
+            raw[12:16] = now[1].to_bytes(2, "big") + now[0].to_bytes(2, "big")
+            self._messages.append(bytes(raw))
 
     def _wake_up(self) -> None:
         """PM_PME goes up when a port begins to ask for it; time does not pass here."""
@@ -765,6 +786,12 @@ class GoldenSwitch:
             return []
         elif info.routing is Routing.LOCAL:
             assert info.message_code is not None
+            if (info.message_code == 0x10 and not info.payload_dwords
+                    and bridge.get("Device Control 2", "LTR Mechanism Enable")):
+                at = 4 * info.prefix_dwords + 12
+                self._latencies[port] = (int.from_bytes(raw[at + 2:at + 4], "big"),
+                                         int.from_bytes(raw[at:at + 2], "big"))
+                return []
             if 0x20 <= info.message_code < 0x28:
                 self._pins[port][info.message_code & 3] = info.message_code < 0x24
                 return []

@@ -1,0 +1,23 @@
+"""Golden conglomeration of LTR messages, from PCIe Base 6.0, 6.18."""
+
+__all__ = ["conglomerate"]
+
+
+def _nanoseconds(latency: int) -> int | None:
+    """What a field of 16 bits requires; ``None``: nothing, or a scale that is not permitted."""
+    scale = latency >> 10 & 7
+    return (latency & 0x3FF) * 32**scale if latency >> 15 and scale < 6 else None
+
+
+def conglomerate(latencies: list[int], own: int) -> int:
+    """The field of a switch that adds ``own`` nanoseconds, from those of its slots.
+
+    The finest scale that has room is taken; what it cannot say is rounded down.
+    """
+    required = [ns for latency in latencies if (ns := _nanoseconds(latency)) is not None]
+    if not required:
+        return 0
+    left, scale = max(0, min(required) - own), 0
+    while left >> 5 * scale > 0x3FF:
+        scale += 1
+    return 0x8000 | scale << 10 | left >> 5 * scale
