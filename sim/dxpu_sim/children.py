@@ -7,7 +7,6 @@ when a signal ends dxpu; nothing is started any more after that.
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import threading
@@ -20,6 +19,7 @@ __all__ = ["Task", "Terminated", "child", "end_all", "ending_with_us", "leave_in
 
 #: Seconds between two looks at what runs.
 LOOK = 0.2
+_PAUSE = 0.02
 #: Signals that end dxpu, and the one by which a terminal stops it.
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -71,15 +71,13 @@ def run(command: Sequence[object], *, look: Callable[[int], None] | None = None,
         program.
     """
     with child(command, **options) as process:
-        ended = os.pidfd_open(process.pid)
-        try:
-            poll = select.poll()
-            poll.register(ended, select.POLLIN)
-            while not poll.poll(LOOK * 1000):
-                if look is not None:
-                    look(process.pid)
-        finally:
-            os.close(ended)
+        since = time.monotonic()
+        # Not reaped, as its group is still to be ended.
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            time.sleep(_PAUSE)
+            if look is not None and time.monotonic() - since >= LOOK:
+                since = time.monotonic()
+                look(process.pid)
     return process.returncode
 
 
