@@ -30,6 +30,9 @@ def add_arguments(parser):
                         help="go-back-n or selective (repeat; not with --split)")
     parser.add_argument("--dpc", action="store_true",
                         help="host: Downstream Port Containment instead of Hot-Plug Surprise")
+    parser.add_argument("--strict-source", action="store_true",
+                        help="host: block requests of slots with a foreign requester ID even if "
+                             "ACS Source Validation is off")
     parser.add_argument("--placeholder", action="store_true",
                         help="empty slots of a host show a placeholder endpoint at boot")
     parser.add_argument("--placeholder-memory", metavar="SIZE", default=None,
@@ -92,7 +95,7 @@ def check_shape(role, *, width, slots, paths, peers, streams):
 
 
 def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
-         placeholder=None, dpc=False, arq="go-back-n", serial=None):
+         placeholder=None, dpc=False, strict_source=False, arq="go-back-n", serial=None):
     """The proxy component; raises :exc:`UserError` on wrong values."""
     check_shape(role, width=width, slots=slots, paths=paths, peers=peers, streams=streams)
     from dxpu.fabric.engine import ARQ
@@ -104,6 +107,8 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
         raise UserError("--dpc is for a host: only its switch has downstream ports")
     if serial is not None and role != "host":
         raise UserError("--serial is for a host: a box has no switch that shows one")
+    if strict_source and role != "host":
+        raise UserError("--strict-source is for a host: only its switch has downstream ports")
     from dxpu.proxy import BoxProxy, HostProxy
     from dxpu.switch import Identity
     from dxpu.switch.config_map import SlotOptions
@@ -111,7 +116,7 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
         return HostProxy(width, ports=slots, paths=paths, peers=peers, streams=streams,
                          split=split, arq=arq,
                          identity=Identity(placeholder=placeholder, slot=SlotOptions(
-                             surprise=not dpc, dpc=dpc), **(
+                             surprise=not dpc, dpc=dpc, strict_source=strict_source), **(
                                  {} if serial is None else {"serial": serial})))
     return BoxProxy(width, slots=slots, paths=paths, peers=peers, streams=streams,
                     split=split, arq=arq)
@@ -129,7 +134,8 @@ def run(arguments):
                                prefetchable=arguments.placeholder_prefetchable)
     proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
                  paths=arguments.paths, peers=arguments.peers, streams=arguments.streams,
-                 split=arguments.split, placeholder=held, dpc=arguments.dpc, arq=arguments.arq,
+                 split=arguments.split, placeholder=held, dpc=arguments.dpc,
+                 strict_source=arguments.strict_source, arq=arguments.arq,
                  serial=serial_number(arguments.serial))
     name = arguments.name or f"dxpu_{arguments.role}"
     if not name.isidentifier() or not name.isascii():

@@ -199,7 +199,7 @@ class SwitchRoute:
                 return self._to(other, h)
             own = bus == self.bus or (bus and bus == self.upstream.secondary)
             return [] if own else [(self.host, h.raw)]
-        if h.is_config or not port.owns_bus(h.requester_id >> 8):
+        if h.is_config:
             return []
         if h.is_message:
             kind = h.type & 7

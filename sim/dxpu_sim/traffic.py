@@ -262,7 +262,7 @@ class Traffic:
         """
         if self._wires != self.oracle.switch.wires:
             self.problems.append(f"interrupt wires: {self._wires}, not {self.oracle.switch.wires}")
-        # A slot whose requester ID is not believed cannot answer: then the question stays open.
+        # A slot whose requester ID is blocked cannot answer: then the question stays open.
         open = self.oracle.switch.asked_to_turn_off
         if not (self._asked > 0 and not open) <= self._acknowledged <= self._asked:
             self.problems.append(f"{self._acknowledged} PME_TO_Ack for {self._asked} PME_Turn_Off")

@@ -354,7 +354,8 @@ def random_traffic(rng, bench, count, *, kinds=None, max_payload=20):
         if rng.random() < 0.9 and info.cls.name != "CPL":
             tlp.requester_id = tlp.requester_id & 0xFF | (rng.choice(buses) & 0xFF) << 8
         raw = tlp.pack()
-        if malformed(raw):
-            continue
+        if malformed(raw) or info.is_message and tlp.requester_id in (
+                g.captured, *(g.identifier(n) for n in range(bench.ports))):
+            continue  # one that names the switch as its source looks like one of the switch's own
         count -= 1
         yield raw

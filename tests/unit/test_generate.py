@@ -135,6 +135,12 @@ def test_the_serial_number_of_the_switch():
         assert register.fields[0].reset == serial & 0xFFFF_FFFF
 
 
+def test_strict_sources_are_for_the_host():
+    """Off unless asked for."""
+    assert generate.make("host", strict_source=True)._switch._identity.slot.strict_source
+    assert not generate.make("host")._switch._identity.slot.strict_source
+
+
 @pytest.mark.parametrize("argv, message", [
     (("host", "--width", "48"), "--width must be one of 32, 64, 128, 256, 512, not 48"),
     (("host", "--slots", "33"), "--slots must be 1 to 32 for a host, not 33"),
@@ -148,6 +154,8 @@ def test_the_serial_number_of_the_switch():
      "18446744073709551615, not '0x10000000000000000'"),
     (("host", "--serial", "00-44"), "--serial must be a whole number from 0 to "
      "18446744073709551615, not '00-44'"),
+    (("box", "--strict-source"),
+     "--strict-source is for a host: only its switch has downstream ports"),
     (("box", "--peers", "0"), "--peers must be 1 to 64, not 0"),
     (("box", "--streams", "3"), "--streams must be 1, 2, 4, 8 or 16, not 3"),
     (("box", "--peers", "17"), "--peers times --streams must be at most 64, not 68"),

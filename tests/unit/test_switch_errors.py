@@ -430,9 +430,10 @@ def test_storm():
         bad = [memory_tlp(OUTSIDE, write=True, wide=False, tag=n) for n in range(10)]
         up = [(n % 2, memory_tlp(0x1000, write=True, requester=0x300 + 0x100 * (n % 2), tag=n))
               for n in range(10)]
-        foreign = [(n % 2, memory_tlp(0x1000, requester=0x900, tag=n)) for n in range(10)]
+        own = [(n % 2, memory_tlp(WINDOW + (n % 2 << 32), requester=0x300 + 0x100 * (n % 2),
+                                  tag=n)) for n in range(10)]
         told, _ = await bench.step(ctx, [t for pair in zip(good, bad, strict=True) for t in pair],
-                                   [t for pair in zip(up, foreign, strict=True) for t in pair])
+                                   [t for pair in zip(up, own, strict=True) for t in pair])
         assert sorted(told) == sorted([(0x100, NONFATAL)] * 10 + [(0x200, COR)] * 5
                                       + [(0x208, COR)] * 5)
 

@@ -93,9 +93,10 @@ def test_memory_from_slot(switch, address, to):
     assert go(switch, "a", raw) == ([(to, raw)] if to else [])
 
 
-def test_foreign_requester_is_blocked(switch):
-    assert go(switch, "a", memory(0x1000, requester=0x0400)) == []
-    assert go(switch, "c", memory(0x1000, requester=0x0608)) != []
+def test_who_asks_decides_about_no_route(switch):
+    for requester in (0x0000, 0x0300, 0x0400, 0x0900):
+        raw = memory(0x1000, requester=requester)
+        assert go(switch, "a", raw) == [("host", raw)]
 
 
 def test_enables(switch):

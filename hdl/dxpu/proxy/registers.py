@@ -46,8 +46,8 @@ _COUNTERS = [
     (r"switch_unclaimed1", "Posted requests and messages from slots that nobody claims; dropped."),
     (r"switch_unexpected0", "Completions from the host that nobody waits for; dropped."),
     (r"switch_unexpected1", "Completions from slots that nobody waits for; dropped."),
-    (r"switch_blocked", "Requests from slots with a foreign requester ID (any, while a port has "
-     "no bus numbers), or blocked by ACS."),
+    (r"switch_blocked", "Requests from slots that ACS blocks, or of a foreign requester in a build "
+     "with strict sources."),
     (r"switch_peer", "TLPs from slot to slot."),
     (r"switch_interrupt", "MSIs of hot-plug events and INTx messages that left towards the host."),
     (r"switch_fenced", "TLPs from slots whose link is not active; dropped by the switch."),

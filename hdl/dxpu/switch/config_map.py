@@ -90,7 +90,8 @@ class SlotOptions:
     write to Slot Control is answered by an event. ``power_controller``: software can switch the
     power of the slot, and with it the link. ``dpc``: a lost link is a Surprise Down error, and
     Downstream Port Containment is there for it and others; not together with ``surprise``, which
-    says that a lost link is no error.
+    says that a lost link is no error. ``strict_source``: requests from a slot whose requester ID is
+    on none of its port's buses never pass, whether or not software has ACS Source Validation on.
     """
 
     surprise: bool = True
@@ -98,6 +99,7 @@ class SlotOptions:
     power_controller: bool = False
     command_completed: bool = False
     dpc: bool = False
+    strict_source: bool = False
 
     def __post_init__(self):
         if self.dpc and self.surprise:

@@ -15,21 +15,29 @@ __all__ = ["DownstreamDecider"]
 class DownstreamDecider(Decider):
     """Routes TLPs from slots: upstream, to another slot, or nowhere.
 
-    A request whose requester ID is not on a bus of its port is blocked. Memory, I/O and AtomicOp
-    requests need Bus Master Enable and D0 in the port, and in the upstream port too if they go up.
+    Requests go by address or route field, whatever their requester ID is: messages of a device
+    without a bus number have 0. Memory, I/O and AtomicOp requests need Bus Master Enable and D0 in
+    the port, and in the upstream port too if they go up.
     They go to another slot if they are in its window, nowhere if they are in the window of their
     own port or in an unclaimed part of the upstream port's windows, else upstream. Completions and
     messages by ID do the same with bus numbers, without regard to Bus Master Enable. Access control
     (source validation, translation blocking, request and completion redirection, upstream
     forwarding, direct translated requests) is as the port's ACS registers say; what it blocks is
-    answered with Completer Abort. Error messages need SERR# Enable in both bridges; those that
-    trigger containment of their port end here. Local messages end here, and so does PME_TO_Ack;
-    those about INTx and that one have an effect in the switch.
+    answered with Completer Abort. With ``strict_source``, a request whose requester ID is not on a
+    bus of its port is blocked without source validation, too, with Unsupported Request.
+    Error messages need SERR# Enable in both bridges; those that trigger containment of their port
+    end here. Local messages end here, and so does PME_TO_Ack; those about INTx and that one have an
+    effect in the switch.
     The completer of a request that nobody takes is the last port that it came to; the answer goes
     back to the slot, whatever requester ID it names. TLPs from a slot whose link is not active have
     no effect, but for those that are ``due``.
 
     Ref: PCIe Base 5.0, 2.2.4, 2.2.8, 6.12, 6.15.3, 7.5.1.1.3; PCI-to-PCI Bridge 1.2, chapter 4
+
+    Parameters
+    ----------
+    strict_source : bool
+        Requests with a foreign requester ID never pass.
 
     Members
     -------
@@ -51,7 +59,8 @@ class DownstreamDecider(Decider):
     #: Codes of the messages about INTx.
     INTX = tuple(code.value for code in MessageCode if "SERT_INT" in code.name)
 
-    def __init__(self, ports):
+    def __init__(self, ports, *, strict_source=False):
+        self._strict = strict_source
         super().__init__(ports, {
             "upstream_id": In(13),
             "peer_room": In(1, init=1),
@@ -97,14 +106,15 @@ class DownstreamDecider(Decider):
         m.d.comb += [
             translated.eq(info.is_memory & source.translation
                           & (info.at != AddressType.UNTRANSLATED)),
-            blocked.eq((info.cls != TlpClass.CPL) & ~genuine | translated),
+            blocked.eq((info.cls != TlpClass.CPL) & ~genuine
+                       & (source.validate | C(self._strict, 1)) | translated),
         ]
         m.d.comb += self._status.eq(CompletionStatus.UR)
         with m.If(~self._source_active):
             m.d.comb += [quiet.eq(1), self._verdict.respond.eq(0)]
         with m.Elif(blocked):
             m.d.comb += quiet.eq(1)
-            m.d.comb += violation.eq(source.validate | translated & genuine)
+            m.d.comb += violation.eq(source.validate | translated)
             with m.If(violation):
                 m.d.comb += self._status.eq(CompletionStatus.CA)
         with m.Elif(self._is_address()):

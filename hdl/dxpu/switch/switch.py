@@ -267,7 +267,8 @@ class VirtualSwitch(wiring.Component):
 
     def _wire_downstream(self, m, up):
         m.submodules.down_splitter = splitter = Splitter(self._width, SlotInfo)
-        m.submodules.down_decider = decider = DownstreamDecider(self._ports)
+        m.submodules.down_decider = decider = DownstreamDecider(
+            self._ports, strict_source=self._identity.slot.strict_source)
         m.submodules.down_forwarder = forwarder = Forwarder(self._width, (
             (Target.UPSTREAM,), (Target.SLOT,), (Target.MESSAGE,)))
         self._down = splitter, forwarder

@@ -6,8 +6,8 @@ model does not do what the specification asks for; then the virtual switch must 
 switch does. Each rule must have been needed.
 
 Not compared, because the model leaves it out: byte count, lower address and type of completions
-(2.2.9), registers read (another switch has others), prefixes, digests, tags above 255, and requests
-whose requester ID is not of their slot, which DXPU always blocks.
+(2.2.9), registers read (another switch has others), prefixes, digests, tags above 255, and answers
+to requests whose requester ID is not of their slot, which DXPU sends to the slot all the same.
 """
 
 import os

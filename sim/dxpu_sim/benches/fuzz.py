@@ -48,6 +48,7 @@ ENDS = {"pcie_malformed", "pcie_discarded", "pcie_overflow", "from_slots_malform
         "tracking_answered", "tracking_closed", "fabric_tx_unroutable"}
 FIRST_BUS, INSIDE = 1, 2
 DEVICE = 0x68 // 4  # Device Control
+ACS = 0x164 // 4  # ACS Capability and Control
 MEMORY, WIDE, IO = 0x8000_0000, 0x40_0000_0000, 0x1000
 
 
@@ -267,6 +268,8 @@ class Fuzz(Traffic):
             yield down(12, 0)
             yield down(15, 0x2_0000)
             yield down(DEVICE, 0x100 | port % 3 << 5)  # 128, 256 and 512 bytes
+            if port == 0:
+                yield down(ACS, 1 << 16)  # Source Validation
             yield down(1, 7)
 
     async def configure(self):

@@ -27,11 +27,9 @@ OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 REBOOTS = int(os.environ.get("DXPU_REBOOTS", "8"))
 
 #: Counters of what ends with a life, beside those that rise anyway: TLPs that are dropped before
-#: and behind the fabric, requests that get an answer, events and credits that come too late. A port
-#: that was reset has no bus numbers: to it every requester is a foreign one, hence blocked.
+#: and behind the fabric, requests that get an answer, events and credits that come too late.
 ENDS = ("tracking_closed", "tracking_fenced", "tracking_answered", "switch_fenced",
         "switch_unclaimed0", "switch_unexpected0", "switch_unsupported1", "switch_unclaimed1",
-        "switch_blocked",
         "fabric_tx_unroutable", "fabric_tx_unbound", "fabric_rx_unbound", "to_slots_dropped",
         "link_ignored", "binding_refused", "fabric_tx_refused")
 

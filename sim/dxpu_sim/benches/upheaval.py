@@ -97,12 +97,16 @@ class Upheaval:
             if side in self.touched:
                 continue
             for key in self.expected[side] | self.ended[side]:
+                # Who asks in another's name gets no completion; the other one does.
+                borrowed = any(key in asked for other, asked in self.expected.items()
+                               if other != side)
                 if side == UP:
                     # Completions for a foreign requester ID go there, if anywhere.
-                    certain = key[0] in HOST_IDS
+                    certain = key[0] in HOST_IDS and not borrowed
                 else:
                     # The host's unasked completions have the other tags, and may go to a slot.
-                    certain = key[1] < 512 and key not in self.expected[UP]
+                    own = self.fuzz.oracle.switch.down[side].has_bus(key[0] >> 8)
+                    certain = own and key[1] < 512 and not borrowed
                 wanted, got = self.expected[side][key], self.ended[side][key]
                 if certain and wanted != got:
                     problems.append(f"port {side}: {wanted} requests and {got} completions of "

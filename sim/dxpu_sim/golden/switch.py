@@ -720,14 +720,14 @@ class GoldenSwitch:
         def acs(name: str) -> bool:
             return bool(bridge.get("ACS Control", f"ACS {name} Enable"))
 
-        # What is blocked counts as that only.
+        # What is blocked counts as that only (6.12.1.1). By who asks nothing else is blocked:
+        # requests are routed by address or by their route field (2.2.4, 2.2.8).
         if info.cls is not TlpClass.CPL:
-            genuine = bridge.has_bus(info.requester_id >> 8)
-            violation = not genuine and acs("Source Validation")
-            translated = info.is_memory and info.at != 0 and acs("Translation Blocking")
-            if translated and genuine:
-                violation = True
-            if translated or not genuine:
+            assert info.requester_id is not None
+            foreign = not bridge.has_bus(info.requester_id >> 8)
+            violation = (foreign and acs("Source Validation")
+                         or bool(info.is_memory and info.at) and acs("Translation Blocking"))
+            if violation or foreign and self.identity.slot.strict_source:
                 self.counts["blocked"] += 1
                 self._arrives(port, raw, info, None, lost=True)
                 self._lost(port, ACS_VIOLATION if violation else UNSUPPORTED, raw, info)
