@@ -270,7 +270,7 @@ IN_ORDER, PASSING = 12, 22
 
 
 @pytest.mark.parametrize("design, options, depth", [
-    (Single, {}, 10), (Shared, {}, IN_ORDER),
+    (Single, {}, 8), (Shared, {}, IN_ORDER),
     pytest.param(Shared, {"slots": 2}, 9, marks=pytest.mark.long)])
 def test_order(design, options, depth):
     prove(InOrder(design, **options), depth=depth, flat=True)
@@ -282,7 +282,7 @@ def test_what_waits_can_leave(design):
 
 
 @pytest.mark.parametrize("mutant, depth", [
-    (NeverFull, IN_ORDER), (NotCounted, IN_ORDER), (Confused, 10),
+    (NeverFull, IN_ORDER), (NotCounted, IN_ORDER), (Confused, 8),
     pytest.param(NotQuiet, IN_ORDER, marks=pytest.mark.long)])
 def test_order_catches(mutant, depth):
     with pytest.raises(ProofFailed, match="Assert failed"):
