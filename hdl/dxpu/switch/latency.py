@@ -36,8 +36,8 @@ class LatencyGatherer(wiring.Component):
     Snooped and not snooped latencies are apart. Of those that slots require the least counts, less
     ``own``, and 0 if that is more; without any, none is required. What slots said is forgotten when
     their link goes and when LTR Mechanism Enable of their port is cleared. A message goes up when
-    what it says has changed, and the upstream port has LTR Mechanism Enable; ``spacing`` cycles
-    lie between two of them at least, and what changes meanwhile is told afterwards.
+    what it says has changed, and the upstream port has LTR Mechanism Enable; ``spacing`` to twice
+    ``spacing`` cycles after one the next may go, which tells what has changed meanwhile.
 
     Some 16 cycles for each slot from a message to that of the upstream port.
 
@@ -82,20 +82,31 @@ class LatencyGatherer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        known, heard = self._hear(m)
+        known = self._hear(m)
         was_known, told_before = Signal(self._ports), Signal()
         port, found, best = Signal(range(self._ports)), Signal(), Signal(Latency)
         look, kind, stale = Signal(Latency), Signal(), Signal()
-        wait = Signal(range(self._spacing + 1))
-        new, last = Signal(32), Signal(32)
-        half = Signal(Latency)
-        m.d.comb += half.eq(self._kept(m, port).word_select(kind, 16))
-        m.d.sync += [wait.eq(wait - wait.any()), was_known.eq(known), told_before.eq(self.tell)]
+        time, tick, wait = Signal(range(self._spacing)), Signal(), Signal(2)
+        told, changed = Signal(32), Signal()
+        half, less = Signal(Latency), Signal(16)
+        m.d.comb += [
+            half.eq(self._kept(m, port).word_select(kind, 16)),
+            less.eq(Mux(found, Value.cast(self._less(m, best)), 0)),
+            tick.eq(time == self._spacing - 1),
+        ]
+        m.d.sync += [
+            time.eq(Mux(tick, 0, time + 1)),
+            wait.eq(wait - (tick & wait.any())),
+            was_known.eq(known),
+            told_before.eq(self.tell),
+        ]
 
         with m.FSM():
             with m.State("Idle"):
-                m.d.sync += [port.eq(0), kind.eq(0), found.eq(0)]
-                with m.If(stale & self.tell & ~wait.any()):
+                m.d.sync += [port.eq(0), kind.eq(0), found.eq(0), changed.eq(0)]
+                with m.If(~self.tell):
+                    m.d.sync += told.eq(0)
+                with m.Elif(stale & ~wait.any()):
                     m.d.sync += stale.eq(0)
                     m.next = "Look"
             with m.State("Look"):
@@ -113,31 +124,26 @@ class LatencyGatherer(wiring.Component):
                         m.d.sync += [best.eq(look), found.eq(1)]
                     self._next(m, port)
             with m.State("Take"):
-                m.d.sync += [
-                    new.word_select(kind, 16).eq(Mux(found, Value.cast(self._less(m, best)), 0)),
-                    port.eq(0), kind.eq(1), found.eq(0),
-                ]
+                changes = changed | (told.word_select(kind, 16) != less)
+                m.d.sync += [told.word_select(kind, 16).eq(less), changed.eq(changes),
+                             port.eq(0), kind.eq(1), found.eq(0)]
                 m.next = "Look"
                 with m.If(kind):
-                    m.next = "Judge"
-            with m.State("Judge"):
-                m.next = "Idle"
-                with m.If(self.tell & (new != last)):
-                    m.d.sync += [wait.eq(self._spacing), last.eq(new)]
-                    m.next = "Send"
+                    m.next = "Idle"
+                    with m.If(self.tell & changes):
+                        m.next = "Send"
             with m.State("Send"):
+                m.d.sync += wait.eq(2)
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
                     m.next = "Idle"
-        with m.If(heard | (was_known & ~known).any() | self.tell & ~told_before):
+        with m.If(self._heard.any() | (was_known & ~known).any() | self.tell & ~told_before):
             m.d.sync += stale.eq(1)
-        with m.If(~self.tell):
-            m.d.sync += last.eq(0)
         m.d.comb += [
             self.o.p.code.eq(MessageCode.LTR),
             self.o.p.routing.eq(Routing.LOCAL),
             self.o.p.requester_id.eq(Cat(C(0, 3), self.upstream_id)),
-            self.o.p.data.eq(swap_bytes(new)),
+            self.o.p.data.eq(swap_bytes(told)),
         ]
         return m
 
@@ -149,30 +155,29 @@ class LatencyGatherer(wiring.Component):
             m.next = "Take"
 
     def _hear(self, m):
-        """Take messages in; returns the ports that have said something, and when one does."""
-        i, lanes, life = self.i, self._width // 32, Signal(LIFE_BITS)
-        beat, came = Signal(range(8 // lanes + 2)), Signal()
+        """Take messages in; returns the ports that have said something."""
+        i, lanes, verdict = self.i, self._width // 32, self.i.p.meta
+        beat, ends = Signal(range(8 // lanes + 2)), Signal()
         self._word, self._port = Signal(32), Signal(5)
-        known, heard, open = Signal(self._ports), Signal(), Signal(self._ports)
+        known, open = Signal(self._ports), Signal(self._ports)
+        self._heard = heard = Signal(self._ports)  # a cycle after the last beat
         m.d.comb += [
             i.ready.eq(1),
             open.eq(self.link_active & self.enable),
-            heard.eq(came & open.bit_select(self._port, 1)
-                     & (life == Array(self.lives)[self._port])),
+            ends.eq(i.valid & i.p.last & (verdict.code == MessageCode.LTR)),
         ]
         m.d.sync += [
-            came.eq(i.valid & i.p.last & (i.p.meta.code == MessageCode.LTR)),
-            self._port.eq(i.p.meta.source),
-            life.eq(i.p.meta.life),
-            known.eq((known | Mux(heard, 1 << self._port, 0)) & open),
+            *(heard[n].eq(ends & open[n] & (verdict.source == n) & (verdict.life == life))
+              for n, life in enumerate(self.lives)),
+            self._port.eq(verdict.source),
+            known.eq((known | heard) & open),
         ]
         with m.If(i.valid):
             m.d.sync += beat.eq(Mux(i.p.last, 0, beat + 1))
             for lane in range(lanes):
                 with m.If(i.p.meta.prefix_dwords + 3 == beat * lanes + lane):
                     m.d.sync += self._word.eq(i.p.data.word_select(lane, 32))
-        self._heard = heard
-        return known, heard
+        return known
 
     def _kept(self, m, port):
         """The last message of a port: snooped latency in the lower half."""
@@ -180,7 +185,7 @@ class LatencyGatherer(wiring.Component):
         write, read = memory.write_port(), memory.read_port(domain="comb")
         m.d.comb += [
             write.addr.eq(self._port), write.data.eq(swap_bytes(self._word)),
-            write.en.eq(self._heard), read.addr.eq(port),
+            write.en.eq(self._heard.any()), read.addr.eq(port),
         ]
         return read.data
 
