@@ -133,3 +133,22 @@ def test_a_task_gives_its_result_or_its_error():
     assert children.Task(lambda: 7).outcome() == 7
     with pytest.raises(ZeroDivisionError):
         children.Task(lambda: 1 // 0).outcome()
+
+
+#: Starts a program as `dxpu linux` starts QEMU, which has no pulses of its own.
+PARENT = """
+import subprocess
+from dxpu_sim.pulse import end_with_parent
+process = subprocess.Popen(["sleep", "300"], preexec_fn=end_with_parent)
+print(process.pid, flush=True)
+process.wait()
+"""
+
+
+def test_a_program_can_end_with_who_started_it_even_by_a_kill():
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE,
+                          text=True) as parent:
+        started = int(parent.stdout.readline())
+        assert runs(started)
+        parent.kill()
+    wait_for(lambda: not runs(started), 5)
