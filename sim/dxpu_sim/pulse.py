@@ -9,13 +9,13 @@ import signal
 import threading
 import time
 
-from .watchdog import PULSE, VARIABLE
+from .watchdog import NAME, PULSE, VARIABLE
 
-__all__ = ["begin", "end_with_parent"]
+__all__ = ["begin", "end_with_parent", "take_name"]
 
 #: Seconds between two pulses.
 PERIOD = 0.5
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def end_with_parent() -> None:
@@ -32,8 +32,14 @@ def begin() -> None:
     threading.Thread(target=_pulses, args=(int(descriptor),), daemon=True).start()
 
 
+def take_name() -> None:
+    """The calling thread is the one with the pulses, whose work is none of the simulation's."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, NAME.encode())
+
+
 def _pulses(descriptor):
     from cocotb import simulator
+    take_name()
     os.set_blocking(descriptor, False)
     while True:
         time.sleep(PERIOD)

@@ -17,6 +17,8 @@ __all__ = ["NoProgress", "Watchdog"]
 
 #: How far simulated time has come, in its smallest step.
 PULSE = struct.Struct("<Q")
+#: Name of the thread that pulses come from.
+NAME = "dxpu-pulse"
 #: Environment variable with the descriptor that pulses are written to.
 VARIABLE = "DXPU_PULSE"
 #: Seconds without simulated time: of sleep, and in any case.
@@ -104,13 +106,14 @@ class Watchdog:
 
 
 def _computes(group):
-    """Whether a process of a group runs, or would if there were a processor or a disk for it: by
-    its first thread, as the one with the pulses runs even if that one is stuck."""
+    """Whether a thread of a group runs, or would if there were a processor or a disk for it; but
+    for the one with the pulses, which runs even if all others are stuck."""
     for pid in children.members(group):
-        try:
-            text = Path("/proc", str(pid), "stat").read_text()
-        except OSError:
-            continue
-        if text.rpartition(")")[2].split()[0] in "RD":
-            return True
+        for stat in Path("/proc", str(pid), "task").glob("*/stat"):
+            try:
+                name, _, rest = stat.read_text().rpartition(")")
+            except OSError:
+                continue
+            if rest.split()[0] in "RD" and not name.endswith(f"({NAME}"):
+                return True
     return False

@@ -1,6 +1,7 @@
 """dxpu_sim.watchdog: a simulation that makes no progress is ended, one that does is left alone."""
 
 import os
+import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -76,12 +77,15 @@ def test_who_computes_has_more_patience(watch, busy, monkeypatch):
 
 
 #: The main thread waits for ever, as in a full trace file; another one has something to do.
-STUCK = """
-import threading, time
+WAITS = """
+import sys, threading
+from dxpu_sim.pulse import take_name
 def works():
+    if sys.argv[1] == "pulses":
+        take_name()
+    print("ready", flush=True)
     while True:
         sum(range(10_000))
-        time.sleep(0.001)
 threading.Thread(target=works).start()
 lock = threading.Lock()
 lock.acquire()
@@ -89,16 +93,19 @@ lock.acquire()
 """
 
 
-def test_a_process_computes_if_its_main_thread_does(busy, idle):
+@pytest.mark.parametrize("what, computes", [("pulses", False), ("work", True)])
+def test_a_process_computes_if_a_thread_does_but_for_that_of_the_pulses(what, computes, idle):
     def seen(group, count=50):
         for _ in range(count):
             time.sleep(0.02)
             yield watchdog._computes(group)
 
-    assert any(seen(busy)) and not any(seen(idle))
-    with pytest.raises(ZeroDivisionError), children.child([sys.executable, "-c", STUCK]) as process:
-        time.sleep(2)
-        assert sum(seen(process.pid)) < 5
+    assert not any(seen(idle))
+    with pytest.raises(ZeroDivisionError), children.child(
+            [sys.executable, "-c", WAITS, what], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        time.sleep(1)  # the other thread has its lock by then
+        assert any(seen(process.pid)) == computes
         raise ZeroDivisionError
 
 
