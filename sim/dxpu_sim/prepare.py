@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from . import children
 from .cli import Failed, UserError
 from .progress import Progress
-from .runner import BuildFailed, Design, build, is_built
+from .verilate import BuildFailed, Design, build, is_built
 
 __all__ = ["Simulator", "prepare"]
 

@@ -131,9 +131,9 @@ sysconfig.get_paths = lambda: {{**paths, "purelib": str(here / "site packages")}
 from cocotb_tools import config
 config.libs_dir = here / "site packages" / config.libs_dir.relative_to(paths["purelib"])
 config.share_dir = here / "site packages" / config.share_dir.relative_to(paths["purelib"])
-from dxpu_sim import runner
-(here / "trace.cpp").write_bytes(runner._TRACE.read_bytes())
-runner._TRACE = here / "trace.cpp"
+from dxpu_sim import runner, verilate
+(here / "trace.cpp").write_bytes(verilate._TRACE.read_bytes())
+verilate._TRACE = here / "trace.cpp"
 from hanging_bench import Tiny
 runner.simulate(runner.Design(Tiny, {{}}), "hanging_bench", folder=here / "run", waves="vcd",
                 env={{"DXPU_HANG": "ends"}})

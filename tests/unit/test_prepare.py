@@ -103,7 +103,7 @@ def test_a_build_that_fails_is_one_line(script, error, words, tmp_path, monkeypa
 
 
 def test_the_line_of_a_log_that_says_why():
-    from dxpu_sim.runner import _reason
+    from dxpu_sim.verilate import _reason
     assert _reason("a\n%Error: top.v:3: syntax error\nb") == (
         "the simulator cannot be built: %Error: top.v:3: syntax error")
     assert _reason("Vtop.cpp:1:10: fatal error: lz4.h: No such file or directory\nmake: ***") == (
