@@ -18,7 +18,7 @@ __all__ = ["PAGE", "generated", "updated"]
 PAGE = Path(__file__).parents[2] / "docs" / "wire-format.md"
 
 _SHORT = {"CRX": "C", "AR": "A", "zero": "0", "destination slot": "dst slot"}
-_OPEN = (fmt.FrameType, fmt.CreditClass, fmt.EventCode, fmt.PowerState, fmt.ErrorCode,
+_OPEN = (fmt.FrameType, fmt.CreditClass, fmt.EventCode, fmt.ErrorCode,
          fmt.FenceReason, fmt.Role, fmt.ArqMode, fmt.SecurityMode, fmt.Capability, fmt.DropCause)
 
 

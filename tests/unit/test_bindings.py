@@ -154,7 +154,7 @@ def test_box_opens_only_for_the_generation_of_its_row_and_after_a_reset():
         await send(ctx, dut, EventCode.BIND, 1, 6)        # another generation
         await send(ctx, dut, EventCode.BIND, 0, 7)        # row not used
         await send(ctx, dut, EventCode.RESET, 1, 7)       # not bound yet
-        await send(ctx, dut, EventCode.LINK_UP, 1, 7)     # not for a box
+        await send(ctx, dut, EventCode.HEADER, 1, 7)      # not for a box
         await ctx.tick().repeat(30)
         assert ctx.get(dut.open) == 0 and not events and totals == {"refused": 4}
         await send(ctx, dut, EventCode.BIND, 1, 7, argument=33)

@@ -202,7 +202,7 @@ def test_what_does_not_fit_passes_as_any_event():
         await it.report(ctx, 1, HEADER, generation=6)
         ctx.set(it.dut.open, 0b1011)
         await it.report(ctx, 2)
-        await it.event(ctx, 1, EventCode.ERROR, ErrorCode.STALLED)
+        await it.event(ctx, 1, EventCode.ERROR, ErrorCode.OVERFLOW)
         await ctx.tick().repeat(30)
         assert [row for _, row in it.passed] == [1] * 6 + [2, 1] and not it.found
 

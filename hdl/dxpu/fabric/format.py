@@ -12,11 +12,11 @@ __all__ = [
     "ACK_BYTES", "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS",
     "DATA_BYTES_MAX", "ETHERTYPE", "EVENT_BYTES", "FENCE_BYTES", "HCRC_INIT", "HCRC_OFFSET",
     "HCRC_POLY", "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "HELLO_SIZES",
-    "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER", "NODE_UNASSIGNED", "PROBE_BYTES",
-    "RECORD_ALIGN", "RECORD_CRC_BYTES", "SACK_COUNT_BYTES", "SACK_WORD_BYTES", "SEQUENCED",
-    "SLOT_HOST", "TAG_NONE", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause",
-    "ErrorCode", "EventCode", "FenceReason", "Field", "FrameType", "PowerState", "Role",
-    "SecurityMode", "binding_word", "node_mac",
+    "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER", "NODE_UNASSIGNED", "RECORD_ALIGN",
+    "RECORD_CRC_BYTES", "SACK_COUNT_BYTES", "SACK_WORD_BYTES", "SEQUENCED", "SLOT_HOST",
+    "TAG_NONE", "UNNUMBERED", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause",
+    "ErrorCode", "EventCode", "FenceReason", "Field", "FrameType", "Role", "SecurityMode",
+    "binding_word", "node_mac",
 ]
 
 ETHERTYPE = 0x88B5
@@ -52,7 +52,6 @@ HELLO_SIZES = (4, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 4)
 SACK_COUNT_BYTES = 4
 #: Then the words; more than one is not used.
 SACK_WORD_BYTES = 8
-PROBE_BYTES = 8
 EVENT_BYTES = 8
 FENCE_BYTES = 8
 BODY_CRC_BYTES = 4
@@ -119,12 +118,13 @@ class FrameType(IntEnum):
     DATA = 4
     ACK = 5
     SACK = 6
-    PROBE = 7
     EVENT = 8
     FENCE = 9
     MGMT = 10
 
 
+#: Types outside of the numbers of a session: their SEQ and ACK are 0.
+UNNUMBERED = frozenset({FrameType.HELLO, FrameType.HELLO_ACK, FrameType.FENCE})
 #: Types that consume a sequence number; the others carry the next one and consume none.
 SEQUENCED = frozenset({FrameType.TLP, FrameType.HDR, FrameType.DATA, FrameType.EVENT})
 
@@ -151,16 +151,10 @@ class EventCode(IntEnum):
     RESET_DONE = 4
     """To a host: the hot reset of a BIND or RESET is over, the link is up. Argument: that of the
     event."""
-    LINK_UP = 5
-    """To a host: the slot's PCIe link is up. Argument: width in lanes [5:0], speed [11:8] as in
-    Link Status."""
     LINK_DOWN = 6
     """To a host: the slot's PCIe link is down. Argument: zero."""
     PRESENCE = 7
     """To a host. Argument: bit 0, a GPU is in the slot."""
-    POWER = 8
-    """To a box: power state wanted; to a host: power state reached. Argument:
-    :class:`PowerState`."""
     ERROR = 9
     """To a host. Argument: :class:`ErrorCode`."""
     HEADER = 10
@@ -168,20 +162,9 @@ class EventCode(IntEnum):
     first four times. Argument: the dword, its byte 0 least significant."""
 
 
-class PowerState(IntEnum):
-    """Argument of :attr:`EventCode.POWER`."""
-
-    OFF = 0
-    ON = 1
-
-
 class ErrorCode(IntEnum):
     """Argument of :attr:`EventCode.ERROR`."""
 
-    INTERNAL = 1
-    """A memory of the proxy returned a TLP with a wrong CRC."""
-    STALLED = 2
-    """The slot took no posted TLP for too long."""
     OVERFLOW = 3
     """A TLP came that no credit had been granted for; the slot is closed and reset."""
     MALFORMED = 4
@@ -192,17 +175,9 @@ class FenceReason(IntEnum):
     """First byte of a FENCE's body."""
 
     MANAGED = 1
-    """The manager asked for it."""
-    LINK_LOST = 2
-    """The GPU's link went down."""
+    """Software asked for it."""
     SESSION_LOST = 3
-    """Replay gave up, or the peer restarted."""
-    STALLED = 4
-    """The slot took no posted TLP for too long."""
-    DEADLINE = 5
-    """A request stayed without completion."""
-    INTERNAL = 6
-    """The proxy's own memory failed."""
+    """Frames were not acknowledged, or polls not answered."""
 
 
 class Role(IntEnum):
@@ -214,7 +189,7 @@ class Role(IntEnum):
 
 
 class ArqMode(IntEnum):
-    """ARQ byte of HELLO. The lower of both sides' values is used."""
+    """ARQ byte of HELLO: how the sender is built. Either works with either."""
 
     GO_BACK_N = 0
     SELECTIVE_REPEAT = 1
@@ -234,9 +209,7 @@ class Capability(IntFlag):
     SPLIT = 1 << 0
     """Takes the split form (HDR and DATA)."""
     SACK = 1 << 1
-    """Takes and sends SACK with a bitmap."""
-    PROBE = 1 << 2
-    """Answers PROBE and fills the timestamp echo."""
+    """Takes and sends SACK with a word."""
     STRIPE = 1 << 3
     """Takes the frames of one stream over several paths at a time."""
 
@@ -257,8 +230,8 @@ class DropCause(IntEnum):
     TYPE = 5
     """Type not in :class:`FrameType`."""
     FIELD = 6
-    """Zero bit set, count not fit for the type, credit class above 2, or SEQ or ACK of a HELLO
-    not zero."""
+    """Zero bit set, count not fit for the type, credit class above 2, or SEQ or ACK of a HELLO,
+    HELLO_ACK or FENCE not zero."""
     LENGTH = 7
     """Not exactly ``max(60, end of body)`` bytes, or no end follows (reserved Fmt, more records
     than bytes). DATA: also if it does not continue the TLP; counted so only if nothing else is

@@ -14,7 +14,7 @@ __all__ = ["HANDLED", "SPLIT", "judge"]
 
 #: Types that every proxy acts upon, and those of the split form.
 HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
-           FrameType.HELLO_ACK)
+           FrameType.HELLO_ACK, FrameType.FENCE)
 SPLIT = (FrameType.HDR, FrameType.DATA)
 
 
@@ -26,15 +26,5 @@ def judge(data: bytes, handled: Collection[int] = HANDLED) -> Frame | DropCause:
         # Bodies of types that are not handled are not looked at.
         if error.cause > DropCause.FIELD and data[14] & 15 not in handled:
             return DropCause.UNHANDLED
-        if error.cause > DropCause.LENGTH and _many_words(data):
-            return DropCause.LENGTH
         return error.cause
-    if _many_words(data):
-        return DropCause.LENGTH
     return frame if frame.type in handled else DropCause.UNHANDLED
-
-
-def _many_words(data: bytes) -> bool:
-    """A SACK with more than one word: no window is so large."""
-    place = 56 + 8 * (data[15] >> 7)
-    return data[14] & 15 == FrameType.SACK and int.from_bytes(data[place:place + 2], "big") > 1

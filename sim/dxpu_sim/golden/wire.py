@@ -42,7 +42,7 @@ from dxpu.fabric.format import DropCause, FrameType, binding_word, node_mac
 from .crc import crc16_ccitt_false, crc32c, fcs
 
 __all__ = ["Ack", "Body", "Credit", "Data", "Event", "Fence", "Frame", "FrameError", "Hdr",
-           "Hello", "Joiner", "Mgmt", "Probe", "Sack", "Tlps", "build", "header_length", "parse",
+           "Hello", "Joiner", "Mgmt", "Sack", "Tlps", "build", "header_length", "parse",
            "reseal", "split", "tlp_length"]
 
 
@@ -156,7 +156,8 @@ class Ack:
 
 @dataclass(frozen=True)
 class Sack:
-    """An ACK with a bitmap of the frames behind ACK that are there; no words: go-back-N NAK."""
+    """An ACK with a bitmap of the frames behind ACK that are there, in one word; none: go-back-N
+    NAK. A frame with more is wrong."""
 
     entries: tuple[Credit, Credit, Credit]
     words: tuple[int, ...] = ()
@@ -212,18 +213,6 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Probe:
-    """Measures a path: own time stamp and the echo of the peer's last one, in microseconds."""
-
-    stamp: int
-    echo: int = 0
-    kind: ClassVar[FrameType] = FrameType.PROBE
-
-    def pack(self, tag: int, seq: int) -> bytes:
-        return _sealed(_p((self.stamp, 4), (self.echo, 4)))
-
-
-@dataclass(frozen=True)
 class Event:
     """A sequenced control event; see :class:`dxpu.fabric.format.EventCode`."""
 
@@ -238,14 +227,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Fence:
-    """Closes a slot at the other end; see :class:`dxpu.fabric.format.FenceReason`."""
+    """The sender has given the session up; see :class:`dxpu.fabric.format.FenceReason`."""
 
     reason: int
-    generation: int = 0
     kind: ClassVar[FrameType] = FrameType.FENCE
 
     def pack(self, tag: int, seq: int) -> bytes:
-        return _sealed(_p((self.reason, 1), (0, 1), (self.generation, 2), (0, 4)))
+        return _sealed(_p((self.reason, 1), (0, 7)))
 
 
 @dataclass(frozen=True)
@@ -288,7 +276,7 @@ class Mgmt:
         return self.data
 
 
-Body = Tlps | Ack | Sack | Hello | Probe | Event | Fence | Hdr | Data | Mgmt
+Body = Tlps | Ack | Sack | Hello | Event | Fence | Hdr | Data | Mgmt
 
 
 # Frames -------------------------------------------------------------------------------------------
@@ -378,12 +366,15 @@ def _body_end(kind: FrameType, data: bytes, count: int) -> int:
             raise FrameError(DropCause.LENGTH, f"{size} bytes at offset {offset}")
         return 4 + size + fmt.RECORD_CRC_BYTES
     if kind == FrameType.SACK:
-        return fmt.ACK_BYTES + 4 + 8 * _u(data, fmt.ACK_BYTES, 2) + fmt.BODY_CRC_BYTES
+        words = _u(data, fmt.ACK_BYTES, 2)
+        if words > 1:
+            raise FrameError(DropCause.LENGTH, f"{words} words")
+        return fmt.ACK_BYTES + 4 + 8 * words + fmt.BODY_CRC_BYTES
     if kind == FrameType.MGMT:
         return len(data)
     return fmt.BODY_CRC_BYTES + {
         FrameType.HELLO: fmt.HELLO_BYTES, FrameType.HELLO_ACK: fmt.HELLO_BYTES,
-        FrameType.ACK: fmt.ACK_BYTES, FrameType.PROBE: fmt.PROBE_BYTES,
+        FrameType.ACK: fmt.ACK_BYTES,
         FrameType.EVENT: fmt.EVENT_BYTES, FrameType.FENCE: fmt.FENCE_BYTES,
     }[kind]
 
@@ -433,12 +424,10 @@ def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
         _zero(_u(data, fmt.ACK_BYTES + 2, 2))
         return Sack(_entries(data), tuple(_u(data, n, 8)
                                           for n in range(fmt.ACK_BYTES + 4, len(data), 8)))
-    if kind == FrameType.PROBE:
-        return Probe(_u(data, 0, 4), _u(data, 4, 4))
-    _zero(data[1])
     if kind == FrameType.FENCE:
-        _zero(_u(data, 4, 4))
-        return Fence(data[0], _u(data, 2, 2))
+        _zero(_u(data, 1, 7))
+        return Fence(data[0])
+    _zero(data[1])
     return Event(data[0], _u(data, 2, 2), _u(data, 4, 4))
 
 
@@ -472,8 +461,8 @@ def parse(data: bytes, *, with_fcs: bool = False) -> Frame:
         raise FrameError(DropCause.FIELD, f"byte 15 is 0x{data[15]:02x}")
     if credit and credit.cls > 2:
         raise FrameError(DropCause.FIELD, f"credit class {credit.cls}")
-    if kind in (FrameType.HELLO, FrameType.HELLO_ACK) and (seq or ack):
-        raise FrameError(DropCause.FIELD, "SEQ or ACK of a HELLO")
+    if kind in (FrameType.HELLO, FrameType.HELLO_ACK, FrameType.FENCE) and (seq or ack):
+        raise FrameError(DropCause.FIELD, f"SEQ or ACK of a {kind.name}")
     rest = data[start:]
     end = _body_end(kind, rest, count)
     if len(data) != max(fmt.MIN_FRAME_BYTES, start + end):

@@ -118,4 +118,5 @@ MISTAKES: dict[str, tuple[bytes, DropCause]] = {
     "SACK zero field": (_resealed_body(Frame(Sack(_ENTRIES)), (58, 1)), DropCause.BODY),
     "SACK count": (edit(Frame(Sack(_ENTRIES)), (57, 1)), DropCause.LENGTH),
     "SEQ of a HELLO": (edit(Frame(_HELLO), (26, 1)), DropCause.FIELD),
+    "ACK of a FENCE": (edit(Frame(Fence(3)), (29, 1)), DropCause.FIELD),
 }
