@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from dxpu.fabric.format import SEQUENCED, SLOT_HOST
-from dxpu_sim.golden.wire import Ack, Body, Credit, Event, Frame, Hello, Sack, Tlps, build
+from dxpu.fabric.format import SEQUENCED, SLOT_HOST, TAG_NONE, FenceReason
+from dxpu_sim.golden.wire import Ack, Body, Credit, Event, Fence, Frame, Hello, Sack, Tlps, build
 
 from .arq import Receiver, Sender, Sent, Verdict
 from .credits import Entries
@@ -144,6 +144,9 @@ class Link:
         if not self.session.up or frame.tag != self.session.rx_tag:
             self.counters["wrong_tag"] += 1
             return []
+        if isinstance(frame.body, Fence):
+            self.counters["fenced"] += 1
+            return self._end("the box has given it up", now)
         if frame.type in SEQUENCED:
             verdict = self.receiver.take(frame.seq, frame.src_slot, frame.ar, now)
             if verdict is not Verdict.NEXT:
@@ -175,9 +178,10 @@ class Link:
 
     def tick(self, now: float) -> list[Happened]:
         """Let timers act; repeat what is to be."""
-        was_open = self.open
+        was_open, tag = self.open, self.session.tx_tag
         say = self.session.tick(now)
         if was_open and not self.open:
+            self._put(SLOT_HOST, Fence(FenceReason.SESSION_LOST), tag=tag)
             return self._closed("the box does not answer polls")
         if say is Say.HELLO:
             self._put(SLOT_HOST, self.session.hello())
@@ -191,7 +195,12 @@ class Link:
         return []
 
     def close(self, reason: str, now: float) -> list[Happened]:
-        """End the session; after the quiet time another one opens."""
+        """End the session, and say so; after the quiet time another one opens."""
+        if self.session.up:
+            self._put(SLOT_HOST, Fence(FenceReason.SESSION_LOST))
+        return self._end(reason, now)
+
+    def _end(self, reason: str, now: float) -> list[Happened]:
         was_open = self.open
         self.session.end(now)
         return self._closed(reason) if was_open else []
@@ -222,17 +231,19 @@ class Link:
         self._put(SLOT_HOST, Ack(self._limits.entries(SLOT_HOST)), ar=True)
 
     def _put(self, slot: int, body: Body, *, seq: int | None = None, ar: bool = False,
-             credit: Credit | None = None) -> None:
+             credit: Credit | None = None, tag: int | None = None) -> None:
         """Make a frame. ACK, tag and limits are those of now."""
-        a, hello = self.address, isinstance(body, Hello)
-        if not hello:
+        a, outside = self.address, isinstance(body, Hello | Fence)
+        if isinstance(body, Hello):
+            tag = TAG_NONE
+        if not outside:
             self.receiver.told()
         self.counters["sent"] += 1
         self._out.append(build(Frame(
             body, dst_node=a.peer, src_node=a.node, dst_slot=slot, src_slot=SLOT_HOST,
-            path=a.path, stream=a.stream, tag=0 if hello else self.session.tx_tag,
-            seq=0 if hello else self.sender.next if seq is None else seq,
-            ack=0 if hello else self.receiver.expected, ar=ar, credit=credit)))
+            path=a.path, stream=a.stream, tag=self.session.tx_tag if tag is None else tag,
+            seq=0 if outside else self.sender.next if seq is None else seq,
+            ack=0 if outside else self.receiver.expected, ar=ar, credit=credit)))
 
     def take(self) -> list[bytes]:
         """Frames to be sent, without FCS."""

@@ -109,7 +109,8 @@ class InOrder(wiring.Component):
         said, greeted = dut.said, Signal()
         hello = (before.type == FrameType.HELLO) | (before.type == FrameType.HELLO_ACK)
         own = ~hello & (before.tag == TAG)
-        confirms = ~hello & ~numbered & (before.tag == CANDIDATE)
+        fence = before.type == FrameType.FENCE
+        confirms = ~hello & ~numbered & ~fence & (before.tag == CANDIDATE)
         m.d.comb += took.eq(pending & dut.committed.ready)
         with m.If(said.valid & said.ready):
             m.d.sync += due.eq(0)
@@ -123,7 +124,8 @@ class InOrder(wiring.Component):
                 Assert(hello == (greeted | said.valid & said.ready)),
             ]
             m.d.sync += [due.eq(~hello), greeted.eq(0),
-                         what.eq(Mux(own, SaidKind.HEARD, SaidKind.CONFIRMED))]
+                         what.eq(Mux(own, Mux(fence, SaidKind.FENCED, SaidKind.HEARD),
+                                     SaidKind.CONFIRMED))]
         with m.If(said.valid):
             m.d.comb += Assert(Mux(said.p.kind == SaidKind.GREETED, pending & hello & ~greeted,
                                    due & (said.p.kind == what)))
@@ -172,7 +174,8 @@ class InOrder(wiring.Component):
         with m.If(acked.valid):
             m.d.comb += Assert(~told & (acked.p.count <= self.unacked) & (report.tag == TAG)
                                & (report.ack == (last + acked.p.count)[:24])
-                               & (~acked.p.back | (report.type == FrameType.SACK)))
+                               & (~acked.p.back | (report.type == FrameType.SACK))
+                               & (report.type != FrameType.FENCE))
             with m.If(acked.ready):
                 m.d.sync += [known.eq(self.unacked - acked.p.count), last.eq(report.ack),
                              told.eq(1)]

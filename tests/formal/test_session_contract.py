@@ -93,7 +93,10 @@ class FreshTags(wiring.Component):
 
         # What was said last, and what came in the cycle before.
         o, says = dut.o.payload, Signal()
-        m.d.comb += says.eq(dut.o.valid & dut.o.ready & (o.type != FrameType.ACK))
+        fences = dut.o.valid & (o.type == FrameType.FENCE)
+        m.d.comb += [says.eq(dut.o.valid & dut.o.ready & (o.type != FrameType.ACK) & ~fences),
+                     # With a tag that the session had.
+                     Assert(~fences | (o.tag != 0))]
         confirmed, answered, greeted = Signal(), Signal(), Signal()
         taken = said.valid & said.ready
         greets = taken & (self.what == SaidKind.GREETED)

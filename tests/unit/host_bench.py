@@ -6,13 +6,13 @@ well, and the part must then be where the model's end is.
 
 import random
 
-from dxpu.fabric.format import FrameType
+from dxpu.fabric.format import FenceReason, FrameType
 from dxpu_host.arq import MODULUS, Receiver, Sender, Verdict
 from dxpu_host.credits import Accounts, Grants
 from dxpu_host.link import Address, Link, TlpsCame
 from dxpu_host.session import Phase, TagSource
 from dxpu_host.timers import Timers
-from dxpu_sim.golden.wire import Ack, Credit, Event, Frame, Hello, Tlps, parse
+from dxpu_sim.golden.wire import Ack, Credit, Event, Fence, Frame, Hello, Tlps, parse
 from dxpu_sim.golden.wire_vectors import read
 from dxpu_sim.spec.arq import Arq
 from dxpu_sim.spec.credits import Credits
@@ -106,9 +106,8 @@ class SessionWalk:
             for step in model._send(state, BOX):
                 yield "box sends", lambda step=step: step
         for frame in model.wire.frames(state.wire):
-            if frame[0] != "FENCE":  # the gateware knows none
-                for step in model.take(state, *frame):
-                    yield frame[:2], lambda step=step, frame=frame: self.take(step, frame)
+            for step in model.take(state, *frame):
+                yield frame[:2], lambda step=step, frame=frame: self.take(step, frame)
 
     def open(self):
         """Our HELLO goes out when the quiet time is over."""
@@ -149,6 +148,8 @@ class SessionWalk:
             # Its ACK is 0: the model's frames with data acknowledge nothing.
             body = Tlps((tlp(label),))
             fields |= dict(seq=number, ack=self.link.sender.oldest)
+        elif kind == "FENCE":
+            body = Fence(FenceReason.SESSION_LOST)
         else:
             body = Ack(NONE)
             fields |= dict(ack=number, seq=self.rng.randrange(4))
@@ -182,6 +183,9 @@ class SessionWalk:
             yield "HELLO", BOX, 0, nonce, 0
             return
         tag = frame.tag - 0xA000
+        if isinstance(frame.body, Fence):
+            yield "FENCE", BOX, tag, 0, 0
+            return
         if frame.ack or isinstance(frame.body, Ack):
             yield "ACK", BOX, tag, frame.ack, 0
         if isinstance(frame.body, Tlps):

@@ -235,8 +235,9 @@ class Player:
                 is_ack = greeting.type == FrameType.ACK
                 route = await self._route(n, direct=1, session=greeting.session, hello=not is_ack,
                                           probe=is_ack, tag=greeting.tag, paths=1)
-                body = () if is_ack else (greeting.nonce, greeting.offered, greeting.echoed,
-                                          self.boots[n])
+                is_hello = greeting.type in (FrameType.HELLO, FrameType.HELLO_ACK)
+                body = (greeting.nonce, greeting.offered, greeting.echoed,
+                        self.boots[n]) if is_hello else ()
             elif ctx.get(end.link.reply.valid):
                 greeting = ctx.get(end.link.reply.payload)
                 await self._take(end.link.reply)

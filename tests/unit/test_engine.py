@@ -1,6 +1,7 @@
 """dxpu.fabric.engine: two engines back to back carry TLPs of all rows, unchanged and in order."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from amaranth import *
@@ -8,10 +9,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from dxpu.fabric.engine import FabricEngine
-from dxpu.fabric.format import Capability, EventCode, FrameType
+from dxpu.fabric.format import Capability, EventCode, FenceReason, FrameType
 from dxpu.fabric.session import Mode, Phase
 from dxpu.stream import connect
-from dxpu_sim.golden.wire import parse
+from dxpu_sim.golden.wire import Fence, parse
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets, drive_words,
     seed, simulate,
@@ -340,6 +341,40 @@ def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
         assert (body.role, body.slots, body.window, body.largest_frame) == (2, ROWS, 64, 4180)
         assert (body.smallest_timer, body.give_up_timer, body.table_generation) == (250, 7500, 5)
         assert body.tag_echoed == frame.tag and body.boot_counter in (1, 2)
+
+
+def test_an_end_that_gives_up_its_session_ends_the_other_too():
+    """By one FENCE, byte by byte as the golden model makes it, and without any wait."""
+    dut, frames, totals = Pair(64, pause=2), [], {}
+
+    async def process(ctx):
+        await dut.set_up(ctx)
+        for engine, mode in ((dut.host, Mode.OPENS), (dut.box, Mode.ANSWERS)):
+            ctx.set(engine.boot, 1)
+            ctx.set(engine.quiet, 3)
+            await set_mode(ctx, engine, mode)
+        while (await look_at(ctx, dut.host)).phase != Phase.OPEN.value:
+            await ctx.tick().repeat(10)
+        tag = (await look_at(ctx, dut.host)).tx_tag
+        await ctx.tick().until(dut.box.lost == 0)
+        for engine in (dut.host, dut.box):
+            ctx.set(engine.quiet, 10_000)
+        frames.clear()
+        await open_anew(ctx, dut.host)
+        for _ in range(150):
+            await ctx.tick()
+            if ctx.get(dut.box.lost) == 0b111:
+                break
+        assert ctx.get(dut.box.lost) == 0b111
+        await ctx.tick().repeat(100)
+        fence, = (f for f in frames if f.type == FrameType.FENCE)
+        assert fence == replace(fence, body=Fence(FenceReason.MANAGED), tag=tag, seq=0, ack=0)
+        assert frames[-1] is fence and (await look_at(ctx, dut.box)).phase == Phase.QUIET.value
+
+    simulate(dut, process, background=[
+        sent_frames(dut.host.frame_o[0], frames), sent_frames(dut.box.frame_o[0], frames),
+        count_pulses(dut.box, totals)], deadline=6000)
+    assert totals["session_lost"] == 1 and totals["rx_unhandled"] == 0
 
 
 @pytest.mark.parametrize("says, limit", [

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from dxpu.fabric.format import SEQUENCED, FrameType, Role
+from dxpu.fabric.format import SEQUENCED, FenceReason, FrameType, Role
 from dxpu_host.arq import MODULUS, Receiver, Sender, Verdict, ahead
 from dxpu_host.link import Address, Closed, Link, Opened, TlpsCame
 from dxpu_host.session import Phase, TagSource
 from dxpu_host.timers import Timers
-from dxpu_sim.golden.wire import Ack, Event, Frame, Hello, Sack, Tlps, parse
+from dxpu_sim.golden.wire import Ack, Event, Fence, Frame, Hello, Sack, Tlps, parse
 from host_bench import (
     NODE, NONE, PEER, SLOT, TIMERS, ArqWalk, Differs, NoLimits, SessionWalk, tlp,
 )
@@ -193,12 +193,31 @@ def test_a_silent_session_is_polled_and_lost():
     peer, polls = Peer().open(), []
     while peer.link.open:
         frames = peer.tick(peer.link.deadline())
-        polls += [(peer.now, frame.ar) for frame in frames]
+        polls += [(peer.now, frame.ar) for frame in frames if frame.type == FrameType.ACK]
     assert peer.happened == [Closed("the box does not answer polls")]
+    # Somebody may hear us, though we do not hear him.
+    fence, = frames
+    assert (fence.body, fence.tag, fence.seq, fence.ack) == (
+        Fence(FenceReason.SESSION_LOST), BOX_TAG, 0, 0)
     start = TIMERS.quiet
     assert polls == [(start + t, True) for t in (8, 9, 11, 15)] and peer.now == start + 23
     # Quiet, then another session.
     assert peer.tick(peer.now + 0.9) == []
+    hello, = peer.tick(peer.link.deadline())
+    assert hello.type == FrameType.HELLO
+
+
+def test_a_fence_of_the_box_ends_the_session():
+    """With its tag only; nothing is said in return but, after the quiet time, HELLO."""
+    peer = Peer().open()
+    tag = peer.link.session.rx_tag
+    for other in (0, BOX_TAG, tag ^ 1):
+        assert peer.link.receive(Frame(Fence(3), dst_node=NODE, src_node=PEER, tag=other),
+                                 peer.now) == []
+    assert peer.link.open
+    assert peer.link.receive(Frame(Fence(3), dst_node=NODE, src_node=PEER, tag=tag),
+                             peer.now) == [Closed("the box has given it up")]
+    assert not peer.link.session.up and peer.tick() == []
     hello, = peer.tick(peer.link.deadline())
     assert hello.type == FrameType.HELLO
 

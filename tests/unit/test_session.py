@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from amaranth.lib import data
 from engine_bench import open_anew, set_mode, set_tags
-from session_bench import BOX, HOST, UP, Ends, Player
+from session_bench import BOX, HOST, UP, Ends, Player, Sent
 
 from dxpu.fabric.contexts import UNIT
 from dxpu.fabric.format import HELLO_SIZES, FrameType
@@ -86,7 +86,7 @@ def test_three_frames_open_a_session(options):
     simulate(dut, process, background=[count_pulses(end.keeper, into) for end, into in zip(
         dut.ends, totals, strict=True)])
     for counts in totals:
-        assert counts == dict(opened=1, lost=0, rebooted=0, stale=0)
+        assert counts == dict(opened=1, lost=0, rebooted=0, stale=0, unfit=0)
 
 
 @pytest.mark.parametrize("end", [HOST, BOX], ids=["HELLO_ACK", "HELLO"])
@@ -119,6 +119,62 @@ def test_no_session_opens_with_a_peer_that_cannot_take_what_is_sent(end):
         count_pulses(dut.ends[n].keeper, totals[n]) for n in (HOST, BOX)])
     assert totals[end]["unfit"] == 4 and totals[end]["stale"] == 0
     assert not totals[1 - end]["unfit"]
+
+
+@pytest.mark.parametrize("end", [HOST, BOX], ids=["host", "box"])
+def test_an_end_that_gives_up_tells_the_other_at_once(end):
+    """By a FENCE with the session's tag; without it the other one would have to find out."""
+    dut, totals = Ends(), ({}, {})
+    other = 1 - end
+
+    async def process(ctx):
+        play = await Player(ctx, dut).set_up(quiet=10_000)
+        play.boot(HOST, 5), play.boot(BOX, 7)
+        for n in (HOST, BOX):
+            ctx.set(dut.ends[n].keeper.quiet, 0)
+        await settle(play, [])
+        mine, theirs = await play.tags(end)
+        for n in (HOST, BOX):
+            ctx.set(dut.ends[n].keeper.quiet, 10_000)
+        await play.give_up(end)
+        fence, = await play.said(end)
+        assert (fence.type, fence.tag, fence.seq, fence.ack, fence.ar) == (
+            FrameType.FENCE, theirs, 0, 0, 0)
+        # Only with the session's own tag, which its own end does not know it by.
+        for tag in (0, mine, theirs ^ 1):
+            assert not await play.deliver(replace(fence, tag=tag))
+        assert await play.phase(other) == Phase.OPEN
+        assert not await play.deliver(fence, good=False)
+        assert await play.phase(other) == Phase.OPEN
+        assert await play.deliver(fence)
+        view = await play.view(other)
+        assert view.phase == Phase.QUIET and view.tags is None and view.numbers == (0, 0, 0)
+        assert ctx.get(dut.ends[other].link.lost)
+        # Nothing is answered, and it does not fit again.
+        assert not await play.said(other) and not await play.deliver(fence)
+        assert await play.phases() == [Phase.QUIET, Phase.QUIET]
+
+    simulate(dut, process, background=[
+        count_pulses(dut.ends[n].keeper, totals[n]) for n in (HOST, BOX)])
+    assert [total["lost"] for total in totals] == [1, 1]
+
+
+def test_a_fence_with_the_tag_of_a_candidate_opens_and_ends_nothing():
+    dut = Ends()
+
+    async def process(ctx):
+        play = await Player(ctx, dut).set_up()
+        play.boot(HOST, 5), play.boot(BOX, 7)
+        await settle(play, [])
+        await play.reset(HOST, 6)
+        hello, = await play.said(HOST)
+        assert await play.deliver(hello)
+        before = await play.view(BOX)
+        assert before.candidate and before.phase == Phase.OPEN
+        assert not await play.deliver(Sent(HOST, FrameType.FENCE, before.candidate, 0, 0, 0))
+        assert await play.view(BOX) == before
+
+    simulate(dut, process)
 
 
 def test_tags_wrap_and_none_is_zero():
@@ -198,7 +254,8 @@ def test_a_hello_while_open_changes_nothing_until_its_tag_is_used():
 
     simulate(dut, process, background=[count_pulses(dut.ends[BOX].keeper, box), watch])
     assert (box["opened"], box["lost"], box["rebooted"]) == (3, 2, 1)
-    assert strobes == [1] * 3 and len(fences) == 3  # once for each
+    # Once for each, and once more for the one that the host gave up; then there was none.
+    assert strobes == [1] * 4 and len(fences) == 3
 
 
 class Compared:
@@ -235,6 +292,10 @@ class Compared:
             nonce, tag, echoed, _ = frame.hello
             assert tags[HOST][echoed] == self.nonces[nonce]
             return ("HELLO_ACK", HOST, self.nonces[nonce], tags[BOX][tag], 0, 0)
+        if frame.type == FrameType.FENCE:
+            # The end has forgotten what it says that of.
+            assert (frame.seq, frame.ack, frame.ar) == (0, 0, 0)
+            return ("FENCE", 1 - n, tags[1 - n][frame.tag], 0, 0, 0)
         assert frame.type in (FrameType.ACK, FrameType.SACK)
         session = self.state.ends[n]
         assert tags[1 - n][frame.tag] == session.theirs
@@ -559,8 +620,9 @@ def test_a_failed_session_opens_again_by_itself():
             view = await play.view(n)
             assert (view.phase, view.tags, view.numbers) == (Phase.QUIET, None, (0, 0, 0))
             assert not view.failed and ctx.get(end.link.lost) and view.unacked == 0
-            if n == BOX:
-                await play.give_up(HOST)
+            fence, = await play.said(n, 20)
+            assert fence.type == FrameType.FENCE and await play.deliver(fence)
+            assert await play.phases() == [Phase.QUIET, Phase.QUIET]
             await ctx.tick().repeat(2100)
             await settle(play, [])
             assert await play.phases() == [Phase.OPEN, Phase.OPEN]

@@ -174,21 +174,23 @@ class Arrivals(wiring.Component):
         known, own, confirms = Signal(), Signal(), Signal()
         newest, unacked, fresh = Signal(24), Signal.like(self.unacked), Signal(24)
         number, there = self._find(header)
-        numbered, greets, fits, is_nak, named = (
-            Signal(name=n) for n in ("is_numbered", "is_hello", "fits", "is_nak", "is_named"))
+        numbered, greets, fits, is_nak, named, fences = (
+            Signal(name=n) for n in ("is_numbered", "is_hello", "fits", "is_nak", "is_named",
+                                     "is_fence"))
         said, acked, took = self.said, self.acked, self.took
-        books = Signal()
+        books, changes = Signal(), Signal()
         tells = Cat(s.valid & ~s.ready for s in (said, acked, took)).any()
         m.d.comb += [
             numbered.eq(takes_number(header.type)),
             greets.eq(is_hello(header.type)),
             is_nak.eq(header.type == FrameType.SACK),
             named.eq(is_nak & self.words & (self._early is not None)),
+            fences.eq(header.type == FrameType.FENCE),
             fresh.eq(header.ack - newest),
             # A forged acknowledgement of what was never sent has no effect; nor has an old one,
             # which comes late.
-            fits.eq(own & (fresh <= unacked)),
-            self.stat_unsent.eq(books & own & ~fits & ~fresh[-1]),
+            fits.eq(own & ~fences & (fresh <= unacked)),
+            self.stat_unsent.eq(books & own & ~fences & ~fits & ~fresh[-1]),
             self.put_session.eq(self._taken),
             self.new_next.eq(header.seq + 1),
             self.new_newest.eq(header.ack),
@@ -206,7 +208,7 @@ class Arrivals(wiring.Component):
                 m.d.sync += [
                     newest.eq(self.newest), unacked.eq(self.unacked),
                     own.eq(known & ~greets & (self.rx_tag == header.tag)),
-                    confirms.eq(known & ~greets & (self.rx_tag != header.tag)
+                    confirms.eq(known & ~greets & ~fences & (self.rx_tag != header.tag)
                                 & (self.candidate == header.tag)),
                 ]
                 m.next = "Book"
@@ -220,12 +222,12 @@ class Arrivals(wiring.Component):
                 m.d.sync += [
                     said.valid.eq(known & greets | own | confirms),
                     said.payload.kind.eq(Mux(greets, SaidKind.GREETED, Mux(
-                        own, SaidKind.HEARD, SaidKind.CONFIRMED))),
+                        own, Mux(fences, SaidKind.FENCED, SaidKind.HEARD), SaidKind.CONFIRMED))),
                     said.payload.session.eq(self._taken),
                     acked.valid.eq(fits & (back | named | (fresh != 0))),
                     acked.payload.session.eq(self._taken), acked.payload.count.eq(fresh),
                     acked.payload.back.eq(back), acked.payload.named.eq(named),
-                    took.valid.eq(own & (numbered | header.ar)),
+                    took.valid.eq(own & ~fences & (numbered | header.ar)),
                     took.payload.kind.eq(CauseKind.TOOK),
                     took.payload.session.eq(self._taken), took.payload.urgent.eq(header.ar),
                     took.payload.numbered.eq(numbered),
@@ -234,6 +236,7 @@ class Arrivals(wiring.Component):
                     took.payload.src_slot.eq(header.dst_slot),
                     took.payload.path.eq(header.way_back(self._paths)),
                 ]
+                m.d.sync += changes.eq(confirms | own & fences)
                 m.next = "Tell"
                 with m.If(greets | named):
                     m.next = "Hold"
@@ -248,9 +251,10 @@ class Arrivals(wiring.Component):
                     m.next = "Idle"
         m.d.comb += [
             self.quiet.eq(~self._looks_taken & ~books & ~acked.valid & ~took.valid),
-            # A frame that confirms the candidate opens the session for the next one.
+            # A frame that confirms the candidate opens the session for the next one; one that ends
+            # a session ends it for the next.
             self._busy.eq(committed.valid | ~fsm.ongoing("Idle")
-                          & ~(fsm.ongoing("Tell") & ~confirms)),
+                          & ~(fsm.ongoing("Tell") & ~changes)),
         ]
 
     def _judge_headers(self, m):
@@ -267,7 +271,7 @@ class Arrivals(wiring.Component):
         m.d.comb += [
             fits.eq(Mux(is_hello(header.type), hello,
                         (tag != 0) & (tag == header.tag) | ~numbered & (candidate != 0)
-                        & (candidate == header.tag))),
+                        & (candidate == header.tag) & (header.type != FrameType.FENCE))),
             numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected),
         ]
         valid = here & known & fits

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..crc import CRC32C, state_matrix, xor_tree
 from .format import (
-    ACK_BYTES, ACK_ENTRIES, BODY_CRC_BYTES, EVENT_BYTES, HELLO_BYTES, HELLO_SIZES,
+    ACK_BYTES, ACK_ENTRIES, BODY_CRC_BYTES, EVENT_BYTES, FENCE_BYTES, HELLO_BYTES, HELLO_SIZES,
     SACK_COUNT_BYTES, SACK_WORD_BYTES, FrameType,
 )
 from .types import Control, Credit, Greeting, Hello
@@ -35,8 +35,8 @@ class ControlBody(wiring.Component):
     """Puts the body of a control frame together, a dword in each cycle, and its CRC behind it.
 
     A control frame has time, so one small tree makes the CRC of all. Latency from ``start`` to
-    ``done`` a cycle for each dword of the body and one more: 3 for an EVENT, 7 for an ACK, 8 for a
-    SACK and for HELLO, 10 for a SACK with a word. Inputs must hold until then; ``dwords`` and
+    ``done`` a cycle for each dword of the body and one more: 3 for EVENT and FENCE, 7 for ACK, 8
+    for SACK and HELLO, 10 for a SACK with a word. Inputs must hold until then; ``dwords`` and
     ``size`` hold until the next ``start``.
 
     Parameters
@@ -86,6 +86,7 @@ class ControlBody(wiring.Component):
             (FrameType.EVENT,): self._event(),
             (FrameType.ACK, FrameType.SACK): self._limits(),
             (FrameType.HELLO, FrameType.HELLO_ACK): self._hello(),
+            (FrameType.FENCE,): self._fence(),
         }
         # One list of all bodies: where that of a kind begins, and its length.
         dwords = [body.word_select(n, 32) for body in bodies.values()
@@ -118,6 +119,10 @@ class ControlBody(wiring.Component):
                 with m.If(index == n):
                     m.d.sync += place.eq(Mux(last, ~state, dword))
         return m
+
+    def _fence(self):
+        """The body of a FENCE."""
+        return Cat(wire(self.greeting.reason, 1), Const(0, 8 * (FENCE_BYTES - 1)))
 
     def _has_word(self):
         return self.with_word & self._selective

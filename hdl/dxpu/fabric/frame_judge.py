@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 from ..priority import lowest_bit
 from ..stream import check_width
 from .format import (
-    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, HELLO_BYTES, SACK_COUNT_BYTES, SACK_WORD_BYTES,
-    DropCause, FrameType,
+    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, FENCE_BYTES, HELLO_BYTES, SACK_COUNT_BYTES,
+    SACK_WORD_BYTES, DropCause, FrameType,
 )
 from .frame_fields import credit_fields, hello_fields, natural
 from .header_check import CheckedHeader
@@ -123,7 +123,8 @@ class FrameJudge(wiring.Component):
         refused = verdict.valid & ~verdict.payload.accept
         bad_fields = (is_event & natural(body, 1, 1).any()) | ((is_ack | is_sack) & Cat(
             natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any()) | (
-                is_sack & natural(body, ACK_BYTES + 2, 2).any())
+                is_sack & natural(body, ACK_BYTES + 2, 2).any()) | (
+                (header.type == FrameType.FENCE) & natural(body, 1, FENCE_BYTES - 1).any())
         words = natural(body, ACK_BYTES, 2)
         hold, crowded = Signal(), Signal()
         m.d.comb += [

@@ -205,7 +205,7 @@ class FrameWalker(wiring.Component):
         with m.Elif(kind == FrameType.ACK):
             m.d.sync += self._remaining.eq(_ACK)
             m.next = "Body"
-        with m.Elif(kind == FrameType.EVENT):
+        with m.Elif((kind == FrameType.EVENT) | (kind == FrameType.FENCE)):
             m.d.sync += self._remaining.eq(_EVENT)
             m.next = "Body"
         with m.Elif(kind == FrameType.SACK):

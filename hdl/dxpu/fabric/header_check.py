@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..crc import CRC16_CCITT_FALSE, data_matrix, fixed_crc, state_matrix, xor_tree
 from .format import (
-    ACK_ENTRIES, CREDIT_BYTES, ETHERTYPE, HCRC_OFFSET, HCRC_START, HEADER_BYTES, VERSION, FrameType,
+    ACK_ENTRIES, CREDIT_BYTES, ETHERTYPE, HCRC_OFFSET, HCRC_START, HEADER_BYTES, UNNUMBERED,
+    VERSION, FrameType,
 )
 from .frame_fields import header_field, header_fields
 from .types import FrameHeader
@@ -15,7 +16,7 @@ __all__ = ["CheckedHeader", "HeaderCheck"]
 
 #: Types that the depacketizer acts upon, and those of the split form.
 HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
-           FrameType.HELLO_ACK)
+           FrameType.HELLO_ACK, FrameType.FENCE)
 SPLIT = (FrameType.HDR, FrameType.DATA)
 
 
@@ -78,7 +79,7 @@ class HeaderCheck(wiring.Component):
         m.d.comb += [header[k].eq(v) for k, v in header_fields(raw).items() if k != "credit"]
         m.d.comb += [header.credit[k].eq(v) for k, v in header_fields(raw)["credit"].items()]
         is_tlp = header.type == FrameType.TLP
-        is_hello = (header.type == FrameType.HELLO) | (header.type == FrameType.HELLO_ACK)
+        outside = Cat(header.type == t for t in sorted(UNNUMBERED)).any()
         m.d.comb += [
             self.o.valid.eq(steps[1]),
             self.taken.eq(self.o.valid & self.o.ready),
@@ -89,7 +90,7 @@ class HeaderCheck(wiring.Component):
             o.field.eq(header_field(raw, "zero")
                        | ((header.count != 0) != is_tlp)
                        | (header.crx & (header.credit.cls >= ACK_ENTRIES))
-                       | (is_hello & (header.seq.any() | header.ack.any()))),
+                       | (outside & (header.seq.any() | header.ack.any()))),
             o.unhandled.eq(~Cat(header.type == t for t in self._handled).any()),
         ]
         return m

@@ -149,7 +149,9 @@ class PreambleBuilder(wiring.Component):
             body.word.eq(route.word), body.with_word.eq(reply.words),
         ]
 
-        is_hello = ~again & ((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK))
+        # Outside of the numbers of any session.
+        is_hello = ~again & ((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK)
+                             | (kind == FrameType.FENCE))
         is_reply = is_hello | ~again & ((kind == FrameType.ACK) | (kind == FrameType.SACK))
         greets = Signal()  # the reply is a greeting
         inside = Signal(2)  # new frames that have a number and are not stored

