@@ -91,7 +91,10 @@ def test_the_description_of_the_configuration_space_is_sound():
         found.append(image[pointer // 4] & 0xff)
         pointer = image[pointer // 4] >> 8 & 0xff
     assert found == [0x01, 0x05, 0x11, 0x10]
-    assert image[0x40] == 0x0001_0003 and image[0x41:0x43] == [2, 1]
+    assert image[0x40] == 0x10C1_0003 and image[0x41:0x43] == [2, 1]
+    # Secondary PCI Express (7.7.3), as the link has 8.0 GT/s: no lane was told presets.
+    assert image[0x43] == 0x0001_0019 and image[0x44:0x46] == [0, 0]
+    assert image[0x46:0x4F] == [0x7F00_7F00] * 8 + [0]
 
 
 def test_configuration_space_against_the_golden_one():

@@ -4,12 +4,14 @@ As :mod:`dxpu.switch.config_map` for the ports of the switch: the registers of
 :class:`~dxpu.endpoint.config_space.EndpointConfig`, the golden configuration space of the tests and
 the register page are made from this.
 
-Ref: PCIe Base 5.0, 7.5.1.2 (type 0 header), 7.5.2, 7.5.3, 7.7.1, 7.7.2, 7.9.3
+Ref: PCIe Base 5.0, 7.5.1.2 (type 0 header), 7.5.2, 7.5.3, 7.7.1, 7.7.2, 7.7.3, 7.9.3
 """
 
 from dataclasses import dataclass
 
-from ..switch.config_map import Field, FunctionMap, Register
+from ..switch.config_map import (
+    Field, FunctionMap, Register, link_status_2, secondary_express,
+)
 from ..switch.placeholder_map import memory_bar
 from .register_map import (
     CLASS_CODE, DEVICE_ID, MSIX_PENDING, MSIX_TABLE, NAME_SIZE, REGISTER_BAR_SIZE, VECTORS,
@@ -21,9 +23,9 @@ __all__ = ["MAX_PAYLOAD", "GpuIdentity", "gpu_map"]
 #: Code of the largest Max_Payload_Size: 512 bytes.
 MAX_PAYLOAD = 2
 
-# Capabilities, in the order of their pointers, and the one in extended space.
+# Capabilities, in the order of their pointers, and those in extended space.
 PM, MSI, MSIX, EXPRESS = 0x40, 0x48, 0x58, 0x64
-DSN = 0x100
+DSN, SECONDARY = 0x100, 0x10C
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,7 @@ def _express(ident: GpuIdentity):
             F("Supported Link Speeds Vector", 1, 7, reset=(1 << ident.link_speed) - 1),)),
         Register(EXPRESS + 0x30, 16, "Link Control 2", (
             F("Target Link Speed", 0, 4, "RW", ident.link_speed, "no effect"),)),
+        *(link_status_2(EXPRESS + 0x32, live=False) if ident.link_speed >= 3 else ()),
     )
 
 
@@ -208,7 +211,7 @@ def _serial(ident: GpuIdentity):
     return (
         Register(DSN, 32, "Device Serial Number Extended Capability Header", (
             F("Capability ID", 0, 16, reset=0x0003), F("Capability Version", 16, 4, reset=1),
-            F("Next Capability Offset", 20, 12))),
+            F("Next Capability Offset", 20, 12, reset=SECONDARY if ident.link_speed >= 3 else 0))),
         Register(DSN + 4, 32, "Serial Number (Lower)", (
             F("Serial Number [31:0]", 0, 32, reset=ident.serial & 0xFFFF_FFFF),)),
         Register(DSN + 8, 32, "Serial Number (Upper)", (
@@ -221,4 +224,6 @@ def gpu_map(identity: GpuIdentity | None = None, *, vram_bytes: int = 16384) -> 
     ident = identity or GpuIdentity()
     return FunctionMap("gpu", (
         *_header(ident, vram_bytes), *_power_management(), *_interrupts(), *_express(ident),
-        *_serial(ident)))
+        *_serial(ident),
+        *(secondary_express(SECONDARY, ident.link_width, down=False)
+          if ident.link_speed >= 3 else ())))

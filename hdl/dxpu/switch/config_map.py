@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DOWNSTREAM", "FUNCTION_DWORDS", "Field", "FunctionMap", "HIGH", "HIGH_DWORDS",
            "HIGH_KEPT", "Identity", "Register", "STICKY", "SlotOptions", "UPSTREAM", "function_map",
-           "kept_at", "render", "render_map"]
+           "kept_at", "link_status_2", "render", "render_map", "secondary_express"]
 
 #: Dwords of a function in the memory. Configuration space that is not kept there reads 0 and
 #: ignores writes.
@@ -470,14 +470,15 @@ def _express(kind: str, ident: Identity):
             F("Target Link Speed", 0, 4, "RW", ident.link_speed,
               "in effect when the link becomes active and when it is retrained" if down else
               "no effect"),)),
-        *(_equalized(down, ident) if ident.link_speed >= 3 else ()),
+        *(link_status_2(EXPRESS + 0x32, live=down) if ident.link_speed >= 3 else ()),
     )
 
 
-def _equalized(down: bool, ident: Identity):
-    return (Register(EXPRESS + 0x32, 16, "Link Status 2", tuple(
-        Field(f"Equalization 8.0 GT/s {name}", bit, 1, "LIVE" if down else "RO",
-              0 if down else 1, "the link has been at 8.0 GT/s since it became active" if down
+def link_status_2(offset: int, *, live: bool):
+    """Link Status 2 (7.5.3.20) of a link that has been equalized, or may have been."""
+    return (Register(offset, 16, "Link Status 2", tuple(
+        Field(f"Equalization 8.0 GT/s {name}", bit, 1, "LIVE" if live else "RO",
+              0 if live else 1, "the link has been at 8.0 GT/s since it became active" if live
               else "")
         for bit, name in enumerate(("Complete", "Phase 1 Successful", "Phase 2 Successful",
                                     "Phase 3 Successful"), 1))),)
