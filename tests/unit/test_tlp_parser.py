@@ -11,7 +11,7 @@ from test_tlp_golden import RULES, SIDES
 
 from dxpu.stream import WIDTHS
 from dxpu.tlp.parser import Ingress, Parser
-from dxpu.tlp.types import Malformed
+from dxpu.tlp.types import Malformed, TlpClass
 from dxpu_sim.golden import tlp as golden
 from dxpu_sim.testbench import (
     Packet, check_stream, collect_packets, drive_packets, seed, simulate,
@@ -422,6 +422,38 @@ def test_ingress_releases_malformed_tlps_of_one_beat_in_a_row(width):
     simulate(dut, drive_packets(dut.i, packets), late, background=[watched])
     assert [p.data for p in got] == [p.data for p in wanted]
     assert len(released) == len(packets)
+
+
+@pytest.mark.parametrize("density", [1, 0.3])
+def test_ingress_releases_tlps_that_are_too_large_for_its_queue(density):
+    """Well-formed ones, as no Max_Payload_Size counts while a link is down; by what they say."""
+    rng = random.Random(seed())
+
+    def write(dwords):
+        return golden.Tlp(2, 0, length=dwords, first_be=15, last_be=15, address=0x1000,
+                          payload=rng.randbytes(4 * dwords)).pack()
+
+    sizes = [8, 256, 8, 8, 128, 160, 8]
+    packets = [Packet(write(n)) for n in sizes] + [Packet(write(200), discard=True)]
+    assert all(golden.malformed(p.data) is Malformed.NONE for p in packets)
+    dut = Ingress(64, depth=64)
+    got, released = [], []
+
+    async def watched(ctx):
+        async for *_, left, cls, dwords in ctx.tick().sample(
+                dut.released, dut.released_cls, dut.released_dwords):
+            if left:
+                released.append((TlpClass(cls), dwords))
+
+    async def end(ctx):
+        await drive_packets(dut.i, packets)(ctx)
+        await ctx.tick().repeat(100)
+
+    simulate(dut, end, background=[watched, collect_packets(dut.o, 10**6, got, rng=rng,
+                                                            density=density)])
+    assert [p.data for p in got] == [p.data for p, n in zip(packets, sizes, strict=False)
+                                     if n == 8]
+    assert sorted(released) == sorted((TlpClass.P, n) for n in sizes)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -185,8 +185,8 @@ class Ingress(wiring.Component):
     stat_malformed, malformed_cause, malformed_header
         As in :class:`Parser`.
     released : 1
-        Pulse: a TLP has left, to ``o`` or, malformed, to nowhere; one for each that came without
-        ``discard``, but for those that are too large for the queue and not malformed.
+        Pulse: a TLP has left, to ``o`` or, malformed or too large for the queue, to nowhere; one
+        for each that came without ``discard``.
     released_cls, released_dwords : :class:`~dxpu.tlp.types.TlpClass`, 11
         Its class and the dwords of its payload, as its header says; valid with ``released``.
     stat_discarded : 1
@@ -230,9 +230,12 @@ class Ingress(wiring.Component):
         return m
 
     def _release(self, m):
-        """One malformed TLP waits until none leaves the queue; the next one waits before it."""
+        """One malformed TLP waits until none leaves the queue; the next one waits before it. So
+        does one that is too large: the queue was empty, so what leaves ends before another such
+        one has come."""
         came, queue, o = self._parser.o, self._queue, self.o
         waits, cls, dwords = Signal(), Signal(TlpClass), Signal(11)
+        large, large_cls, large_dwords = Signal(), Signal(TlpClass), Signal(11)
         bad, held, may = Signal(), Signal(), Signal()
         m.d.comb += [
             bad.eq(self._parser.stat_malformed | held),
@@ -245,10 +248,17 @@ class Ingress(wiring.Component):
         m.d.comb += [
             taken.eq(came.valid & came.ready),
             leaves.eq(o.valid & o.ready & o.payload.last),
-            self.released.eq(leaves | waits),
-            self.released_cls.eq(Mux(leaves, o.payload.meta.cls, cls)),
-            self.released_dwords.eq(Mux(leaves, o.payload.meta.payload_dwords, dwords)),
+            self.released.eq(leaves | waits | large),
+            self.released_cls.eq(Mux(leaves, o.payload.meta.cls, Mux(waits, cls, large_cls))),
+            self.released_dwords.eq(Mux(leaves, o.payload.meta.payload_dwords,
+                                        Mux(waits, dwords, large_dwords))),
         ]
+        with m.If(~leaves & ~waits):
+            m.d.sync += large.eq(0)
+        # What is malformed ends with `discard` here.
+        with m.If(queue.stat_overflow & ~came.payload.discard):
+            m.d.sync += [large.eq(1), large_cls.eq(came.payload.meta.cls),
+                         large_dwords.eq(came.payload.meta.payload_dwords)]
         m.d.sync += held.eq(bad & ~taken)
         with m.If(~leaves):
             m.d.sync += waits.eq(0)
