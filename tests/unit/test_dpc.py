@@ -20,7 +20,7 @@ from test_switch_routing import random_configuration
 
 from dxpu.switch import Identity
 from dxpu.switch.config_map import DOWNSTREAM, UPSTREAM, SlotOptions, function_map
-from dxpu_sim.golden.switch import UP
+from dxpu_sim.golden.switch import UP, GoldenFunction
 from dxpu_sim.golden.tlp import KINDS, Tlp
 from dxpu_sim.testbench import Packet, drive_packets, seed
 
@@ -121,11 +121,11 @@ def test_registers():
     at = 0x100
     found = {}
     while at:
-        header = fmap.reset_image()[at // 4]
+        header = GoldenFunction(0, IDENTITY).read(at // 4)
         found[header & 0xFFFF] = at
         assert header >> 16 & 0xF == (2 if at == 0x100 else 1)
         at = header >> 20
-    assert found == {1: 0x100, 3: 0x150, 0xD: 0x160, 0x1D: 0x170}
+    assert found == {1: 0x100, 3: 0x150, 0xD: 0x160, 0x1D: 0x170, 0x19: 0x200}
     caps, control = fmap.reset_image()[CONTROL] & 0xFFFF, fmap.access_image("RW")[CONTROL]
     assert caps == 0x80  # no RP extensions, software trigger, message number 0
     assert control == 0x1F << 16
