@@ -20,8 +20,12 @@ PORTS = 8
 MAX_BOXES = 4
 MAX_SIZE = 16 << 20
 CYCLE_NS = 8
-#: Bytes that a run may write, by --wave; most of it is the wave, if that is VCD.
-ROOM = {"on": 256 << 20, "off": 16 << 20, "all": 2 << 30}
+#: Bytes that a run writes beside its wave, and of a cycle in that: in VCD 4,200 at 64 bits. A run
+#: that takes more, as wider ones do, is ended before the disk is full.
+ROOM = 32 << 20
+CYCLE_BYTES = {"vcd": 6_000, "fst": 600}
+#: Cycles of a whole run.
+CYCLES = 620_000
 #: Names in the folder for results that belong together.
 RESULTS = ("report.json", "timeline.svg", "timeline.png", "wave.vcd", "wave.fst", "wave.gtkw",
            "wave-enums")
@@ -106,8 +110,16 @@ def run(arguments) -> int:
     """Run the demo; returns 0 only if every check held."""
     chosen = options(arguments)
     require("sim")
-    with OutputFolder("--out", arguments.out, room=ROOM[chosen.wave]) as out:
-        return _Demo(chosen, out).run()
+    from .runner import fst_available
+    wave = "" if chosen.wave == "off" else "fst" if fst_available() else "vcd"
+    with OutputFolder("--out", arguments.out, room=_room(chosen, wave)) as out:
+        return _Demo(chosen, out, wave).run()
+
+
+def _room(chosen, wave):
+    """Bytes that a run may write."""
+    cycles = chosen.wave_cycles if chosen.wave == "on" else CYCLES
+    return ROOM + CYCLE_BYTES[wave] * cycles if wave else ROOM
 
 
 def system_design(width: int = 64, boxes: tuple[int, ...] = (2, 1)):
@@ -118,26 +130,24 @@ def system_design(width: int = 64, boxes: tuple[int, ...] = (2, 1)):
 
 
 class _Demo:
-    def __init__(self, chosen: Options, out: OutputFolder):
+    def __init__(self, chosen: Options, out: OutputFolder, wave: str):
         self.options = chosen
         self.out = out
         self.progress = Progress()
-        self.wave = ""
+        self.wave = wave
         self.failure = None
         self._lines = 0
 
     def run(self):
         from .prepare import Simulator, prepare
-        from .runner import SimulationFailed, fst_available, simulate
+        from .runner import SimulationFailed, simulate
         o, started = self.options, time.monotonic()
         self.design = system_design(o.width, o.boxes)
         gpus = sum(o.boxes)
         print(f"dxpu demo: a host, {len(o.boxes)} GPU box{'es' * (len(o.boxes) > 1)}, {gpus} "
               f"GPU{'s' * (gpus > 1)}, {o.width}-bit proxies, seed {o.seed}", flush=True)
-        if o.wave != "off":
-            self.wave = "fst" if fst_available() else "vcd"
-            if self.wave == "vcd":
-                print("  note: no lz4.h and zlib.h in /usr/include, so the wave is VCD, not FST")
+        if self.wave == "vcd":
+            print("  note: no lz4.h and zlib.h in /usr/include, so the wave is VCD, not FST")
         prepare({"demo": Simulator(self.design, {"waves": self.wave})}, self.progress)
         work = (self.out.work / "simulation").absolute()
         environment = {"DXPU_DEMO": json.dumps({
