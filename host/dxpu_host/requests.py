@@ -103,7 +103,10 @@ class Requests:
 
     @staticmethod
     def _fits(request: Request, completion: Tlp) -> bool:
-        """Whether it goes on where the last one ended, and has the data that was asked for."""
+        """Whether it goes on where the last one ended, and has the data that was asked for.
+
+        This is the requester, who may judge that (2.3.2); switches pass on what has its tag.
+        """
         tlp = request.tlp
         if completion.requester_id != tlp.requester_id:
             return False
