@@ -64,8 +64,9 @@ def commit_text(commit: int, dirty: bool) -> str:
     return f"commit {commit:08x}{' with changes' if dirty else ''}"
 
 
-def of_source(goal: str, seed: int, root: Path = Path(__file__).parents[2]) -> Identity:
-    """The identity of what is built from the source tree at ``root``.
+def of_source(goal: str, seed: int, root: Path = Path(__file__).parents[2], *,
+              sources: tuple[str, ...] = SOURCES) -> Identity:
+    """The identity of what is built from ``sources`` in the source tree at ``root``.
 
     The commit is unknown without git, or if git does not keep this tree: an installed package may
     lie in a tree of something else.
@@ -73,7 +74,7 @@ def of_source(goal: str, seed: int, root: Path = Path(__file__).parents[2]) -> I
     ours = root / "boards" / "dxpu_boards" / "board.py"
     known = _git(root, "ls-files", "--error-unmatch", str(ours)) is not None
     commit = (_git(root, "rev-parse", "HEAD") if known else None) or "0"
-    changes = _git(root, "status", "--porcelain", "--", *SOURCES) if known else ""
+    changes = _git(root, "status", "--porcelain", "--", *sources) if known else ""
     # Without an answer nobody knows that the sources are those of the commit.
     return Identity(int(commit[:8], 16), changes is None or bool(changes), Goal[goal.upper()], seed)
 

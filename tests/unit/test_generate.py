@@ -7,7 +7,7 @@ import pytest
 
 from dxpu.proxy.verilog import PlainPorts
 from dxpu_sim import cli, files, generate
-from dxpu_sim.runner import lint
+from dxpu_sim.verilate import lint
 
 PAGE = Path(__file__).parents[2] / "docs/ports.md"
 
@@ -61,19 +61,6 @@ def generate_and_check(folder, role, width, slots, paths, *others):
     assert list(folder.iterdir()) == [file]
     check(file.read_text(), role, width=width, slots=slots, paths=paths)
     assert lint(file, top=f"dxpu_{role}") == ""
-
-
-def test_example_of_the_page(tmp_path, monkeypatch):
-    """The page's command makes what the page's example instantiates, all ports connected."""
-    page = PAGE.read_text()
-    command = re.search(r"^    dxpu (generate host .*)$", page, re.M)[1].split()
-    (tmp_path / "example.v").write_text(re.search(r"```verilog\n(.*?)```", page, re.S)[1])
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(command) == 0
-    text = Path("dxpu_host.v").read_text()
-    check(text, "host", width=64, slots=2, paths=1)
-    assert "hdl/dxpu" not in text and "(* src" not in text, "depends on where the sources are"
-    assert lint("example.v", "dxpu_host.v", top="example") == ""
 
 
 @pytest.mark.long
