@@ -4,7 +4,7 @@ For benches of cocotb whose design has a :class:`~dxpu_sim.pcie.Mailbox` at each
 seen from there, a PCIe switch.
 """
 
-from collections import deque
+from collections import Counter, deque
 
 import cocotb
 from cocotb.queue import Queue
@@ -23,10 +23,10 @@ __all__ = ["CANARY_TAG", "Traffic", "config", "lane", "made_by_switch", "shows_e
 #: Requests with this tag are answered with success.
 CANARY_TAG = 0xAA
 PME_TO_ACK = 0x1B
-#: Name of the lane of what may leave in any order.
-ANY_ORDER = "any order"
+#: Name of the lane of error messages of the ports, which leave in any order.
+ERROR = "error message"
 #: Dwords of configuration space with status bits and logs of errors.
-ERROR_REGISTERS = (1, 7, 0x68 // 4, *range(0x104 // 4, 0x12C // 4))
+ERROR_REGISTERS = (1, 7, 0x68 // 4, *range(0x104 // 4, 0x148 // 4))
 
 
 def config(target, register, value=None, *, type1=True, enables=15):
@@ -46,11 +46,12 @@ def lane(source, raw, out):
 def made_by_switch(messages, msis):
     """What :meth:`GoldenSwitch.interrupts` gave, as TLPs to be expected at the host.
 
-    Interrupt wires and PME_TO_Ack are left out: :meth:`Traffic.compare_messages` is about them.
+    Interrupt wires and PME_TO_Ack are left out: :meth:`Traffic.compare_messages` is about them. It
+    looks at error messages as well, as one that waits already is not sent twice.
     """
     errors = [raw for raw in messages if classify(raw).routing is Routing.TO_ROOT]
     return [(UP, (name, TlpClass.P), raw)
-            for name, raws in ((ANY_ORDER, errors), ("interrupt", msis)) for raw in raws]
+            for name, raws in ((ERROR, errors), ("interrupt", msis)) for raw in raws]
 
 
 def shows_errors(raw):
@@ -93,6 +94,8 @@ class Traffic:
         self._wires = [False] * 4
         self._asked, self._acknowledged = 0, 0
         self._identifiers = set()
+        # Error messages of the ports that may still come, and those that came.
+        self._errors, self._told = Counter(), set()
         for side, box in boxes.items():
             box.received.append(lambda record, side=side: self._received(side, record))
             cocotb.start_soon(self._sender(side))
@@ -106,6 +109,9 @@ class Traffic:
         # Without any link it goes nowhere, and is answered all the same.
         self._asked += switch.turn_offs - turn_offs
         for to, name, raw in leaving:
+            if name[0] == ERROR:
+                self._errors[raw] += 1
+                continue
             self._expected[to].setdefault(name, deque()).append(raw)
             self.left += 1
         await self._queues[side].put(hostile)
@@ -134,10 +140,13 @@ class Traffic:
         if side != UP and record.raw[0] == 0x74:
             self._slot_power_limit(side, record.raw)
             return
+        if side == UP and self._errors[record.raw] and record.cls == TlpClass.P.value:
+            self._errors[record.raw] -= 1
+            self._told.add(record.raw)
+            return
         for (name, cls), queue in self._expected[side].items():
-            if queue and (queue[0] == record.raw
-                          or name == ANY_ORDER and record.raw in queue):
-                queue.remove(record.raw)
+            if queue and queue[0] == record.raw:
+                queue.popleft()
                 self.left -= 1
                 if name == "interrupt":
                     self.oracle.interrupt_seen()
@@ -256,7 +265,8 @@ class Traffic:
                                       requester_id=bus << 8))
 
     def compare_messages(self):
-        """Fail if the interrupt wires are wrong, or a PME_Turn_Off had the wrong answers.
+        """Fail if interrupt wires are wrong, a PME_Turn_Off had wrong answers, or a port has not
+        told of its errors.
 
         Only when nothing is on its way, and after :meth:`acknowledge`.
         """
@@ -268,4 +278,8 @@ class Traffic:
             self.problems.append(f"{self._acknowledged} PME_TO_Ack for {self._asked} PME_Turn_Off")
         if not open:
             self._asked = self._acknowledged = 0
+        self.problems += [f"an error message is missing: {raw.hex()}"
+                          for raw in +self._errors if raw not in self._told]
+        self._errors.clear()
+        self._told.clear()
         self.check()

@@ -312,11 +312,16 @@ def _aer(uncorrectable: dict[int, str]) -> str:
 18 4:0 RO 0 First Error Pointer
 18 5 RO 0 ECRC Generation Capable
 18 7 RO 0 ECRC Check Capable
+18 9 RO 0 Multiple Header Recording Capable
 18 11 RO 0 TLP Prefix Log Present
 1c 31:0 RO 0 Header bytes 0 to 3
 20 31:0 RO 0 Header bytes 4 to 7
 24 31:0 RO 0 Header bytes 8 to 11
-28 31:0 RO 0 Header bytes 12 to 15"""
+28 31:0 RO 0 Header bytes 12 to 15
+38 31:0 RO 0 Prefix 0
+3c 31:0 RO 0 Prefix 1
+40 31:0 RO 0 Prefix 2
+44 31:0 RO 0 Prefix 3"""
             + _errors("04", "RW1C", {}, uncorrectable)
             + _errors("08", "RW", {22: "1"}, uncorrectable)
             + _errors("0c", "RW", fatal, uncorrectable)

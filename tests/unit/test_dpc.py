@@ -235,6 +235,7 @@ def test_a_message_of_an_earlier_life():
             bench._jobs = {"down_i": drive_packets(bench.dut.downstream_i, [
                 Packet(raw, {"port": 0, "info": info_of(raw), "due": 1})], rng=bench.rng)}
             await ctx.tick().repeat(150)
+            await bench.fetch(ctx, 1, CONTAINED)
             assert ctx.get(bench.dut.link_active) == old and bench.contained(1)[0] == 1 - old
             assert not bench.got["up_o"]
 
@@ -252,6 +253,7 @@ def test_the_first_message_counts():
         bench._jobs = {"down_i": drive_packets(bench.dut.downstream_i, [
             Packet(raw, {"port": 0, "info": info_of(raw), "due": 1}) for raw in raws])}
         await ctx.tick().repeat(400)
+        await bench.fetch(ctx, 1, CONTAINED)
         assert bench.contained(1) == (1, 1, 0, 0x300)
         assert [Tlp.unpack(raw).message_code for raw in bench.told] == [COR]  # of the port
         assert not [p for p in bench.got["up_o"] if Tlp.unpack(p.data).message_code != COR]
@@ -383,6 +385,12 @@ def test_the_host_link_goes():
         await ctx.tick().repeat(5)
         ctx.set(bench.dut.upstream_down, 0)
         await ctx.tick().repeat(600)
+        # Bus numbers are forgotten.
+        bench.limits.clear()
+        await bench.run(ctx, [bench.write(0, 6, 4 << 16 | 2 << 8 | 1)])
+        for n in (1, 2):
+            for register in (CONTAINED, CONTROL, STATUS):
+                await bench.fetch(ctx, n, register)
         assert bench.contained(1) == (1, 3, 1, 0) and bench.contained(2)[0] == 0
         assert [bench.values[n, CONTROL] >> 16 for n in (1, 2)] == [0, 0]
         assert [bench.values[n, STATUS] for n in (1, 2)] == [0, 0]
@@ -472,6 +480,7 @@ def test_no_request_falls_between(how):
             seen.update(forwarded=forwarded, aborted=len(statuses))
             for packets in bench.got.values():
                 packets.clear()
+            await bench.fetch(ctx, 1, CONTAINED)
             assert bench.contained(1)[0] == (how != "masked") and ctx.get(dut.link_active) == 0
             ctx.set(dut.link_up, 1)
             bench._jobs = {"up_i": send([bench.write(1, CONTAINED, 9, 1)])}
@@ -491,6 +500,88 @@ def test_no_request_falls_between(how):
     bench.simulate(main)
     print(seen)
     assert seen["forwarded"] > 20 and seen["aborted"] > 60
+
+
+@pytest.mark.parametrize("how", ["error", "message", "answered"])
+@pytest.mark.parametrize("width", [64, 512])
+def test_no_later_tlp_of_the_port_passes(how, width):
+    """TLPs right behind the one that triggers, committed before the link goes: none leaves."""
+    bench = DpcBench(width, 2, random.Random(seed()))
+    bad = {"error": memory_tlp(WINDOW, write=True, requester=0x300),
+           "answered": memory_tlp(WINDOW, requester=0x300),
+           "message": message(FATAL, 0, 0x300)}[how]
+
+    def good(n):
+        return memory_tlp(0x1000, write=True, requester=0x300, tag=n, wide=False)
+
+    async def main(ctx):
+        await start(bench, ctx)
+        await bench.step(ctx, [bench.control(1, 2 if how == "error" else 1),
+                               bench.write(1, SEVERITY, (how == "answered") << 20)])
+        for gap in range(6):
+            ctx.set(bench.dut.fixed, 1)
+            ctx.set(bench.dut.life, ctx.get(bench.dut.lives[0]))
+            raws = [good(1), *[message(COR, 0, 0x300)] * gap, bad, *(good(n) for n in range(2, 9))]
+            bench._jobs = {"down_i": drive_packets(bench.dut.downstream_i, [
+                Packet(raw, {"port": 0, "info": info_of(raw), "due": 1}) for raw in raws])}
+            await ctx.tick().repeat(150)
+            came = [p.data for p in bench.got["up_o"]]
+            assert came == raws[:1 + gap]
+            await bench.fetch(ctx, 1, CONTAINED)
+            assert bench.contained(1)[0] == 1
+            # The other slot, and later lives, are not concerned.
+            ctx.set(bench.dut.fixed, 0)
+            other = memory_tlp(0x1000, write=True, requester=0x400, wide=False)
+            bench.got["up_o"].clear()
+            bench.feed([(1, other)])
+            await ctx.tick().repeat(60)
+            assert [p.data for p in bench.got["up_o"]] == [other]
+            bench.got["up_o"].clear()
+            bench.got["down_o"].clear()
+            bench._jobs = {"up_i": drive_packets(bench.dut.upstream_i, [
+                Packet(raw, info_of(raw)) for raw in (
+                    bench.write(1, STATUS, 0xFFFF_FFFF), bench.write(1, CONTAINED, 9, 1))])}
+            await ctx.tick().repeat(150)
+            assert ctx.get(bench.dut.link_active) == 3
+            bench.got["up_o"].clear()
+            bench.feed([(0, good(20))])
+            await ctx.tick().repeat(60)
+            assert [p.data for p in bench.got["up_o"]] == [good(20)]
+            for packets in (*bench.got.values(), bench.limits, bench.told):
+                packets.clear()
+        bench.totals.clear()
+        bench.golden.counts.clear()
+
+    bench.simulate(main)
+
+
+def test_a_malformed_tlp_cuts_off_at_once():
+    """In the cycle after the pulse; not if it is masked, or of too little severity."""
+    bench = DpcBench(64, 2, random.Random(seed()))
+
+    async def main(ctx):
+        await start(bench, ctx)
+        for control, severity, mask, expected in (
+                (1, 1 << 18, 0, 1), (1, 0, 0, 0), (2, 0, 0, 1), (2, 0, 1 << 18, 0),
+                (0, 1 << 18, 0, 0)):
+            await bench.step(ctx, [bench.control(2, control), bench.write(2, SEVERITY, severity),
+                                   bench.write(2, MASK, mask)])
+            ctx.set(bench.dut.malformed_now, 2)
+            await ctx.tick()
+            ctx.set(bench.dut.malformed_now, 0)
+            assert ctx.get(bench.dut.contained) == 2 * expected
+            await ctx.tick().repeat(60)
+            await bench.fetch(ctx, 2, CONTAINED)
+            assert bench.contained(2) == (expected, 0, 0, 0)
+            bench._jobs = {"up_i": drive_packets(bench.dut.upstream_i, [
+                Packet(raw, info_of(raw)) for raw in (bench.write(2, CONTAINED, 9, 1),)])}
+            await ctx.tick().repeat(60)
+            for packets in (*bench.got.values(), bench.limits, bench.told):
+                packets.clear()
+        bench.totals.clear()
+        bench.golden.counts.clear()
+
+    bench.simulate(main)
 
 
 @dataclass

@@ -237,6 +237,31 @@ def test_what_is_found_here_and_at_the_host():
     it.simulate(main)
 
 
+def test_what_contains_a_port_is_told():
+    """Though its link goes before; and it is known at once what is found here."""
+    it = Gatherer()
+
+    async def main(ctx):
+        below = {"kind": "below", "words": "below_header"}
+        ctx.set(it.dut.found.ready, 0)
+        await pulse(ctx, it.dut, 0, **below)
+        for name, value in (("row", 2), ("below", 1)):
+            ctx.set(getattr(it.dut, name), value)
+        assert ctx.get(it.dut.now) == 4
+        await ctx.tick()
+        ctx.set(it.dut.below, 0)
+        assert ctx.get(it.dut.now) == 0
+        ctx.set(it.dut.contained, 4)
+        await ctx.tick()
+        ctx.set(it.dut.link_active, 0b1011)
+        await ctx.tick().repeat(3)
+        ctx.set(it.dut.found.ready, 1)
+        await ctx.tick().repeat(20)
+        assert it.found == [(1, HEADER), (3, [0] * 4)]
+
+    it.simulate(main)
+
+
 def test_nothing_is_forgotten_in_a_storm():
     """Reports of all sides at any time: in the end each port that had one was told of one since."""
     it = Gatherer()

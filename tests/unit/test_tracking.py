@@ -383,6 +383,29 @@ def test_late_until_what_was_committed_has_left():
 
 
 
+def test_nothing_of_a_contained_slot_is_committed():
+    """Though its link is still shown; other slots go on."""
+    bench = Down(64, 2, granule=512)
+    slots = Slots(random.Random(seed()), bench, trouble=0)
+    write = Tlp(2, 0, length=1, first_be=15, address=0x1000, payload=bytes(4)).pack()
+    got = []
+
+    async def process(ctx):
+        await ctx.tick().repeat(3)
+        ctx.set(bench.dut.contained, 0b01)
+        await drive_packets(bench.up_i, [Packet(write, {"row": n % 2}) for n in range(6)])(ctx)
+        await ctx.tick().repeat(20)
+        ctx.set(bench.dut.contained, 0)
+        await drive_packets(bench.up_i, [Packet(write, {"row": 0})])(ctx)
+        await collect_packets(bench.up_o, 4, got)(ctx)
+        await ctx.tick().repeat(20)
+        assert [p.meta.port for p in got] == [1, 1, 1, 0] and not ctx.get(bench.up_o.valid)
+
+    stats = {}
+    simulate(bench, process, background=[slots.links, count_pulses(bench.dut, stats)])
+    assert stats["closed"] == 3
+
+
 def test_a_request_that_waits_while_its_slot_begins_another_life_is_answered():
     """Its TLP says which life it is of, and it keeps no place in the tracker."""
     rng = random.Random(seed())

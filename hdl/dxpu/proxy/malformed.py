@@ -127,15 +127,18 @@ class MalformedGatherer(wiring.Component):
     generation : array of 16-bit values
     open : ``rows``
         Of the rows.
-    link_active : ``rows``
+    link_active, contained : ``rows``
     lives : array of numbers
-        From the switch.
+        From the switch. What was found here is told after all if the port is contained: it may be
+        the reason.
     above, above_header : 1, 4 dwords
         Pulse: a malformed TLP of the host, and its header in lane order.
     below, row, life, below_header : 1, 6, number, 4 dwords
         Pulse: one of a slot, found here.
     found : stream of :class:`~dxpu.switch.error_types.MalformedTlp`
         To the switch.
+    now : ``rows``
+        Pulses: ``below`` is about the life of that slot that is on.
     """
 
     def __init__(self, *, rows):
@@ -147,6 +150,7 @@ class MalformedGatherer(wiring.Component):
             "generation": In(data.ArrayLayout(16, rows)),
             "open": In(rows),
             "link_active": In(rows),
+            "contained": In(rows),
             "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "above": In(1),
             "above_header": In(header),
@@ -155,6 +159,7 @@ class MalformedGatherer(wiring.Component):
             "life": In(LIFE_BITS),
             "below_header": In(header),
             "found": Out(stream.Signature(MalformedTlp)),
+            "now": Out(rows),
         })
 
     def elaborate(self, platform):
@@ -188,6 +193,7 @@ class MalformedGatherer(wiring.Component):
         serve, chosen, dword = Signal(), Signal.like(port), Signal(range(HEADER_DWORDS))
         known = Signal()  # its header
         m.d.comb += [
+            self.now.eq(Mux(below, 1 << self.row, 0)),
             due.eq(missed | Cat(C(0, 1), told)),
             chosen.eq(first_one(due)),
             read.addr.eq((port - 1) * HEADER_DWORDS + dword),
@@ -227,7 +233,8 @@ class MalformedGatherer(wiring.Component):
                     m.d.sync += found.valid.eq(0)
                     m.next = "Idle"
         served = Mux(serve, 1 << port, 0)
-        m.d.sync += missed.eq((missed & ~served | later) & Cat(C(1, 1), self.link_active))
+        m.d.sync += missed.eq((missed & ~served | later)
+                              & Cat(C(1, 1), self.link_active | self.contained))
         for n in range(rows):
             with m.If(served[n + 1] | ~self.link_active[n]):
                 m.d.sync += told[n].eq(0)

@@ -50,6 +50,9 @@ _COUNTERS = [
      "with strict sources."),
     (r"switch_peer", "TLPs from slot to slot."),
     (r"switch_interrupt", "MSIs of hot-plug events and INTx messages that left towards the host."),
+    (r"switch_unlogged", "Uncorrectable errors that are not masked, but whose header is not in the "
+     "log of their port: it holds an earlier one, or too many came at a time."),
+    (r"switch_unsent", "Error messages of ports that were not sent, as the same one was waiting."),
     (r"switch_fenced", "TLPs from slots whose link is not active; dropped by the switch."),
     (r"tracking_closed", "TLPs from slots whose link is not active; dropped."),
     (r"tracking_answered", "Requests to slots that were answered with UR in their place."),

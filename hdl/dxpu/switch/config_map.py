@@ -192,7 +192,7 @@ AER, DSN, ACS, DPC, SECONDARY = 0x100, 0x150, 0x160, 0x170, 0x200
 
 #: Dwords that a reset of the downstream functions by the upstream port leaves as they are, as their
 #: bits are sticky (7.4): the registers of AER; with DPC its status and Error Source ID.
-STICKY = range(AER // 4 + 1, AER // 4 + 11)
+STICKY = range(AER // 4 + 1, AER // 4 + 18)
 STICKY_DPC = DPC // 4 + 2
 
 
@@ -503,10 +503,15 @@ def _errors(kind: str):
         Register(AER + 0x14, 32, "Correctable Error Mask",
                  _correctable_bits("RW", "", (13, 14, 15))),
         Register(AER + 0x18, 32, "Advanced Error Capabilities and Control", (
-            F("First Error Pointer", 0, 5), F("ECRC Generation Capable", 5),
-            F("ECRC Check Capable", 7), F("TLP Prefix Log Present", 11))),
+            F("First Error Pointer", 0, 5, doc="0 until the log is whole, and when it is free"),
+            F("ECRC Generation Capable", 5), F("ECRC Check Capable", 7),
+            F("Multiple Header Recording Capable", 9),
+            F("TLP Prefix Log Present", 11, doc="with First Error Pointer: the TLP had prefixes"))),
         *(Register(AER + 0x1C + 4 * n, 32, f"Header Log {n}", (
             F(f"Header bytes {4 * n} to {4 * n + 3}", 0, 32, doc="first byte most significant"),))
+          for n in range(4)),
+        *(Register(AER + 0x38 + 4 * n, 32, f"TLP Prefix Log {n}", (
+            F(f"Prefix {n}", 0, 32, doc="first byte most significant; 0 if there is none"),))
           for n in range(4)),
     )
 

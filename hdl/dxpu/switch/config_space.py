@@ -17,11 +17,13 @@ from .config_map import (
     DOWNSTREAM, FUNCTION_DWORDS, HIGH, HIGH_DWORDS, HIGH_KEPT, STICKY, STICKY_DPC, UPSTREAM,
     Identity, function_map,
 )
+from .containment import ContainmentStatus
+from .error_types import ContainmentTrigger, LogWrite, StatusRegisters
 from .hotplug import HotPlug, SlotControl, SlotView
 from .messages import MessageRequest
 from .placeholder import Placeholders, PlaceholderStatus
 from .placeholder_map import HELD, hide, placeholder_map
-from .types import ConfigEvent, ConfigRequest, PortState, UpstreamState
+from .types import ConfigRequest, PortState, UpstreamState
 
 __all__ = ["ConfigSpace", "StateMirror"]
 
@@ -47,12 +49,13 @@ class ConfigSpace(wiring.Component):
 
     Requests are served in order, one at a time; a response comes 4 cycles after its request. A
     write has taken effect in ``states`` two cycles after ``config`` announced it, that is when its
-    response is offered. Events are served before requests, and cannot be lost to a clear at the
-    same time.
+    response is offered.
 
-    Status bits that this memory does not hold are those of Slot Status and PME Status of the
-    downstream ports: they, Slot Control and the links are in
-    :class:`~dxpu.switch.hotplug.HotPlug`, which a fill resets too.
+    Status bits are not in this memory. Those of Slot Status and PME Status of the downstream ports,
+    with Slot Control and the links, are in :class:`~dxpu.switch.hotplug.HotPlug`, which a fill
+    resets too; those of errors are behind ``errors``, and those of containment in
+    :class:`~dxpu.switch.containment.ContainmentStatus`. The logs of errors are in the memory;
+    ``log`` is taken whenever nothing else is written.
 
     With placeholders (``identity.placeholder``), dwords :data:`~.placeholder_map.HELD` and up of a
     downstream function are the configuration space of the endpoint that stands in its slot; they
@@ -75,12 +78,9 @@ class ConfigSpace(wiring.Component):
         For functions 0 to ``ports`` only.
     response : stream of 32 bits
         Value read; for writes the new value.
-    event : stream of :class:`ConfigEvent`
-        Sets status bits, or writes a register that only hardware writes.
-    event_old, event_done : 32, 1
-        With the pulse ``event_done``: the register before the event, which has taken effect.
-    hold : 1
-        Requests wait, and only events are served.
+    errors : :class:`~.error_types.StatusRegisters`
+        Of errors.
+    log : stream of :class:`~.error_types.LogWrite`
     down : 1
         The link of the upstream port is down: all functions are reset when it goes and when it
         comes, and the slots have no link meanwhile.
@@ -110,10 +110,12 @@ class ConfigSpace(wiring.Component):
         cycle behind. That of a placeholder does not count.
     held : ``ports``
         The link of a placeholder is active.
-    turned_off, orderly, contain, settled, surprise : ``ports``
+    turned_off, orderly, surprise : ``ports``
         See :class:`~dxpu.switch.hotplug.HotPlug`; with Downstream Port Containment only.
-    triggered : ``ports``
-        Pulse: software has triggered containment.
+    malformed : ``ports``
+        Pulses: a TLP of the slot is malformed; whether that triggers containment is decided here.
+    triggers, announce, announced
+        See :class:`~dxpu.switch.containment.ContainmentStatus`.
     busy : 1
         Memory is being filled.
     """
@@ -126,10 +128,8 @@ class ConfigSpace(wiring.Component):
         super().__init__({
             "request": In(stream.Signature(ConfigRequest)),
             "response": Out(stream.Signature(32)),
-            "event": In(stream.Signature(ConfigEvent)),
-            "event_old": Out(32),
-            "event_done": Out(1),
-            "hold": In(1),
+            "errors": Out(StatusRegisters()),
+            "log": In(stream.Signature(LogWrite)),
             "down": In(1),
             "present": In(ports),
             "link_up": In(ports, init=(1 << ports) - 1),
@@ -152,10 +152,11 @@ class ConfigSpace(wiring.Component):
             "held": Out(ports),
             "turned_off": In(1),
             "orderly": In(ports),
-            "contain": In(ports),
-            "settled": In(ports),
             "surprise": Out(ports),
-            "triggered": Out(ports),
+            "malformed": In(ports),
+            "triggers": In(ContainmentTrigger).array(2),
+            "announce": Out(ports),
+            "announced": In(ports),
             "busy": Out(1),
         })
 
@@ -176,8 +177,8 @@ class ConfigSpace(wiring.Component):
             for reset, rw, w1c in zip(*self._images(fmap, inside), strict=True)])
         rule = rules.read_port()
 
-        # The access under way: an event, a request or a step of the fill.
-        access, is_event, log = Signal(ConfigRequest, reset_less=True), Signal(), Signal()
+        # The access under way: a request or a step of the fill.
+        access = Signal(ConfigRequest, reset_less=True)
         fill, filling = Signal(range(memory.depth + 1)), Signal()
         mapped, special = Signal(), Signal()
         old, new, live = (Signal(32, reset_less=True) for _ in range(3))
@@ -196,11 +197,15 @@ class ConfigSpace(wiring.Component):
             self.config.eq(update),
             read.addr.eq(Cat(access.register[:bits], access.function)),
             rule.addr.eq(Cat(access.register[:bits], access.function != 0)),
-            write.addr.eq(Cat(update.register[:bits], update.function)),
-            write.data.eq(update.value),
-            write.en.eq(update.strobe),
+            # Logs are written between; none is before the first fill is over.
+            self.log.ready.eq(~update.strobe & ~self.busy),
+            write.addr.eq(Mux(update.strobe, Cat(update.register[:bits], update.function),
+                              Cat(self.log.p.register[:bits], self.log.p.function))),
+            write.data.eq(Mux(update.strobe, update.value, self.log.p.value)),
+            write.en.eq(update.strobe | self.log.valid & self.log.ready),
         ]
-        m.d.sync += update.strobe.eq(0)
+        m.d.sync += [update.strobe.eq(0), self.errors.reset.eq(0)]
+        status = self._status(m, access, update, ones)
         view = Signal(SlotView)  # of the function that is accessed
         with m.Switch(access.function):
             for n, v in enumerate(hotplug.views):
@@ -225,6 +230,7 @@ class ConfigSpace(wiring.Component):
                 filling.eq(1),
                 access.function.eq(fill[bits:]),
                 access.register.eq(fill[:bits]),
+                self.errors.reset.eq(1),
                 update.strobe.eq(filling & ~(warm & sticky)),
                 update.function.eq(access.function),
                 update.register.eq(access.register),
@@ -252,8 +258,6 @@ class ConfigSpace(wiring.Component):
                         m.d.sync += filling.eq(0)
                         m.next = "Idle"
             with m.State("Idle"):
-                m.d.comb += self.event.ready.eq(~all_due & ~renew.any())
-                m.d.sync += is_event.eq(self.event.valid)
                 with m.If(all_due):
                     m.d.sync += [all_due.eq(self.down != was_down), fill.eq(0), warm.eq(1)]
                     m.next = "Fill"
@@ -263,15 +267,7 @@ class ConfigSpace(wiring.Component):
                         m.d.comb += renewing.eq(first)
                         m.d.sync += fill.eq(Cat(C(HELD, bits), (encode(first) + 1)[:6]))
                         m.next = "Renew"
-                with m.Elif(self.event.valid):
-                    m.d.sync += [
-                        access.function.eq(self.event.payload.function),
-                        access.register.eq(self.event.payload.register),
-                        access.data.eq(self.event.payload.set),
-                        log.eq(self.event.payload.write),
-                    ]
-                    m.next = "Fetch"
-                with m.Elif(~self.hold):
+                with m.Else():
                     m.d.comb += self.request.ready.eq(1)
                     m.d.sync += [access.eq(self.request.payload),
                                  access.register.eq(self._kept_at(self.request.p.register))]
@@ -288,56 +284,39 @@ class ConfigSpace(wiring.Component):
                                        & (access.data[0] ^ access.data[1]))
                 retrains = Signal()
                 m.d.comb += [
-                    retrains.eq(self._retrains(access, view.link_active, down) & ~is_event),
+                    retrains.eq(self._retrains(access, view.link_active, down)),
                     hotplug.retrain.eq((retrains << access.function) >> 1),
                 ]
                 change = rule.data.rw & enabled & ~Cat(special.replicate(2), C(0, 30))
                 clear = access.data & rule.data.w1c & enabled
                 m.d.sync += [
-                    ones.eq(clear & ~is_event.replicate(32)),
-                    command.eq(~is_event & access.write & access.enables[:2].any()),
+                    ones.eq(clear),
+                    command.eq(access.write & access.enables[:2].any()),
                     old.eq(read.data),
-                    live.eq(self._live(m, view, access, up, down) | held_live),
-                    new.eq(Mux(is_event, Mux(log, rule.data.reset | access.data,
-                                             read.data | access.data & rule.data.w1c),
-                               (read.data & ~change | access.data & change) & ~clear
-                               | retrains << down.bit("Link Status",
-                                                      "Link Bandwidth Management Status"))),
+                    live.eq(self._live(m, view, access, up, down) | held_live | status),
+                    new.eq((read.data & ~change | access.data & change) & ~clear
+                           | retrains << down.bit("Link Status",
+                                                  "Link Bandwidth Management Status")),
                 ]
                 m.next = "Commit"
             with m.State("Commit"):
                 bridge = up.dword("Bridge Control")
                 reset = up.bit("Bridge Control", "Secondary Bus Reset")
                 m.d.sync += [
-                    update.strobe.eq(mapped & Mux(is_event, log | access.data.any(), access.write)),
+                    update.strobe.eq(mapped & access.write),
                     update.function.eq(access.function),
                     update.register.eq(access.register),
                     update.value.eq(new),
-                    refill.eq(~is_event & access.write & (access.function == 0)
+                    refill.eq(access.write & (access.function == 0)
                               & (access.register == bridge) & (new[reset] | old[reset])),
                     fill.eq(FUNCTION_DWORDS),
                     self.response.payload.eq(Mux(mapped, new | live, 0)),
                 ]
-                m.d.comb += [self.event_done.eq(is_event), self.event_old.eq(old)]
-                with m.If(is_event):
-                    m.next = "Idle"
-                with m.Else():
-                    m.next = "Settle"
-                    if dpc:
-                        with m.If(self._triggers(m, mirror, access, new, down)):
-                            m.next = "Contain"
-            if dpc:
-                with m.State("Contain"):
-                    m.d.sync += [
-                        update.strobe.eq(1),
-                        update.register.eq(down.dword("DPC Status")),
-                        update.value.eq(down.pack("DPC Status", {
-                            "DPC Trigger Status": 1, "DPC Trigger Reason": 3,
-                            "DPC Trigger Reason Extension": 1,
-                            "DPC Interrupt Status": self._own.dpc_event})),
-                    ]
-                    m.d.comb += self.triggered.eq(1 << (access.function - 1)[:5])
-                    m.next = "Settle"
+                m.next = "Settle"
+                if dpc:
+                    m.d.comb += self._containment.software.eq(Mux(
+                        self._triggers(access, new, down),
+                        1 << (access.function - 1)[:5], 0))
             with m.State("Settle"):
                 m.next = "Respond"
             with m.State("Respond"):
@@ -354,6 +333,8 @@ class ConfigSpace(wiring.Component):
             *(a.eq(b) for a, b in zip(hotplug.states, mirror.states, strict=True)),
             *(state.abort.eq(hotplug.abort[n]) for n, state in enumerate(self.states[1:])),
         ]
+        if dpc:
+            self._contain(m, hotplug, mirror)
         return m
 
     @staticmethod
@@ -372,16 +353,50 @@ class ConfigSpace(wiring.Component):
                 & (access.function != 0) & active & access.enables[retrain // 8]
                 & access.data[retrain] & ~access.data[disable])
 
-    def _triggers(self, m, mirror, access, new, down):
+    def _status(self, m, access, update, ones):
+        """Status bits that are elsewhere, of the dword that is accessed."""
+        m.d.comb += [
+            self.errors.function.eq(access.function),
+            self.errors.register.eq(access.register),
+            self.errors.ones.eq(ones),
+        ]
+        if not self._identity.slot.dpc:
+            return self.errors.value
+        m.submodules.containment = self._containment = containment = ContainmentStatus(self._ports)
+        status = containment.status
+        m.d.comb += [
+            *(getattr(status, name).eq(getattr(self.errors, name))
+              for name in ("function", "register", "ones", "reset")),
+            containment.config.eq(update),
+        ]
+        return self.errors.value | status.value
+
+    def _contain(self, m, hotplug, mirror):
+        """What triggers containment, and where it shows."""
+        containment = self._containment
+        malformed = Cat(~state.malformed_masked & (
+            (state.trigger == 2) | (state.trigger == 1) & state.malformed_fatal)
+            for state in mirror.states[1:]) & self.malformed
+        m.d.comb += [
+            *(a.eq(b) for a, b in zip(containment.triggers, self.triggers, strict=True)),
+            containment.error.eq(hotplug.contain | malformed),
+            containment.interrupt.eq(Cat(state.dpc_interrupt for state in mirror.states[1:])),
+            containment.announced.eq(self.announced),
+            self.announce.eq(containment.announce),
+        ]
+        for n in range(self._ports):
+            for states in (self.states, hotplug.states):
+                m.d.comb += [
+                    states[n + 1].contained.eq(containment.contained[n]),
+                    states[n + 1].dpc_event.eq(containment.event[n]),
+                ]
+
+    @staticmethod
+    def _triggers(access, new, down):
         """The write under way triggers containment (PCIe Base 5.0, 6.2.10.3)."""
-        self._own = own = Signal(PortState)  # of the function that is accessed
-        with m.Switch(access.function):
-            for n, state in enumerate(mirror.states):
-                with m.Case(n):
-                    m.d.comb += own.eq(state)
         trigger = down.bit("DPC Control", "DPC Software Trigger")
         enable = down.bit("DPC Control", "DPC Trigger Enable")
-        return (access.write & (access.function != 0) & ~own.contained
+        return (access.write & (access.function != 0)
                 & (access.register == down.dword("DPC Control"))
                 & access.enables[trigger // 8] & access.data[trigger]
                 & (new[enable] ^ new[enable + 1]))
@@ -409,8 +424,6 @@ class ConfigSpace(wiring.Component):
             hotplug.taken.eq(self.msi_taken),
             hotplug.turned_off.eq(self.turned_off),
             hotplug.orderly.eq(self.orderly | self.held),
-            hotplug.contain.eq(self.contain),
-            hotplug.settled.eq(self.settled),
             self.surprise.eq(hotplug.surprise),
             self.msi.eq(hotplug.request),
             self.intx.eq(hotplug.intx),
@@ -578,10 +591,10 @@ class StateMirror(wiring.Component):
         "refuse": ("DPC Control", "DPC Completion Control"),
         "dpc_interrupt": ("DPC Control", "DPC Interrupt Enable"),
         "dpc_correctable": ("DPC Control", "DPC ERR_COR Enable"),
-        "contained": ("DPC Status", "DPC Trigger Status"),
-        "dpc_event": ("DPC Status", "DPC Interrupt Status"),
         "surprise_masked": ("Uncorrectable Error Mask", "Surprise Down Error"),
         "surprise_fatal": ("Uncorrectable Error Severity", "Surprise Down Error"),
+        "malformed_masked": ("Uncorrectable Error Mask", "Malformed TLP"),
+        "malformed_fatal": ("Uncorrectable Error Severity", "Malformed TLP"),
     }
     #: Members of :class:`UpstreamState`: least significant bit, register, field.
     WINDOWS = {

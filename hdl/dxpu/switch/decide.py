@@ -90,6 +90,7 @@ class Decider(wiring.Component):
         self._a = Signal(RouterInput, reset_less=True)
         self._b = Signal(RouterInput, reset_less=True)
         self._hold = Signal()          #: no new lookups
+        self._pause = Signal()         #: no verdict in this cycle
         self._pending = Signal()       #: ``b`` waits for its verdict to be taken
         self._decided = Signal()       #: the verdict leaves in this cycle
         self._verdict = Signal(Verdict)
@@ -120,10 +121,10 @@ class Decider(wiring.Component):
             self.result.ready.eq(a_valid & b_ready),
             move.eq(a_valid & b_ready & self.result.valid),
             self.i.ready.eq(~a_valid | move),
-            b_ready.eq(~b_valid | out.i.ready),
-            out.i.valid.eq(b_valid),
+            b_ready.eq(~b_valid | out.i.ready & ~self._pause),
+            out.i.valid.eq(b_valid & ~self._pause),
             out.i.payload.eq(self._verdict),
-            self._decided.eq(b_valid & out.i.ready),
+            self._decided.eq(b_valid & out.i.ready & ~self._pause),
         ]
         with m.If(self.lookup.valid & self.lookup.ready):
             m.d.sync += asked.eq(1)

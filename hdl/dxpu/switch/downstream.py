@@ -1,15 +1,31 @@
 """Decisions about TLPs that come from slots."""
 
 from amaranth import *
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from dxpu.fabric.types import LIFE_BITS
 from dxpu.tlp.types import AddressType, CompletionStatus, MessageCode, Routing, TlpClass
 
 from .decide import IGNORED, Decider
-from .error_types import Containment
+from .error_types import ContainmentTrigger, ErrorKind, PolicyPort, TriggerReason
 from .types import PortState, Target
 
 __all__ = ["DownstreamDecider"]
+
+
+class _Judgement(data.Struct):
+    """A TLP that may contain a port, one cycle after the verdict about it."""
+
+    message: 1             #: one that does; else an error,
+    kind: ErrorKind        #: if there is one
+    advisory: 1
+    trigger: 2             #: DPC Trigger Enable of the port
+    port: 5
+    own: 1                 #: the port that the TLP came from
+    life: LIFE_BITS        #: of its slot
+    reason: TriggerReason  #: for a message
+    requester_id: 16
 
 
 class DownstreamDecider(Decider):
@@ -32,10 +48,16 @@ class DownstreamDecider(Decider):
     back to the slot, whatever requester ID it names. TLPs from a slot whose link is not active have
     no effect, but for those that are ``due``.
 
+    With Downstream Port Containment it is known one cycle after a verdict whether it triggers.
+    While that is looked at, no other TLP is decided about, and all later ones of the slot's life
+    are dropped, ``due`` or not.
+
     Ref: PCIe Base 5.0, 2.2.4, 2.2.8, 6.12, 6.15.3, 7.5.1.1.3; PCI-to-PCI Bridge 1.2, chapter 4
 
     Parameters
     ----------
+    dpc : bool
+        The ports have Downstream Port Containment.
     strict_source : bool
         Requests with a foreign requester ID never pass.
 
@@ -50,8 +72,10 @@ class DownstreamDecider(Decider):
         Pulse: a request was blocked because of its requester ID or address type.
     stat_peer : 1
         Pulse: a TLP goes from slot to slot.
-    contain : ``ports``
-        Strobes: a message contains its port.
+    trigger : :class:`~.error_types.ContainmentTrigger`
+        A message, or an error of a TLP, triggers containment; if the port is contained already, it
+        stays as it is.
+    policy : :class:`~.error_types.PolicyPort`
     stat_fenced : 1
         Pulse: a TLP from a slot whose link is not active was dropped.
     """
@@ -59,12 +83,13 @@ class DownstreamDecider(Decider):
     #: Codes of the messages about INTx.
     INTX = tuple(code.value for code in MessageCode if "SERT_INT" in code.name)
 
-    def __init__(self, ports, *, strict_source=False):
-        self._strict = strict_source
+    def __init__(self, ports, *, dpc=False, strict_source=False):
+        self._dpc, self._strict = dpc, strict_source
         super().__init__(ports, {
             "upstream_id": In(13),
             "peer_room": In(1, init=1),
-            "contain": Out(ports),
+            "trigger": Out(ContainmentTrigger),
+            "policy": Out(PolicyPort()),
             "stat_blocked": Out(1),
             "stat_peer": Out(1),
             "stat_fenced": Out(1),
@@ -92,8 +117,10 @@ class DownstreamDecider(Decider):
         info, source, up = self._b.info, self._source, self.states[0]
         upward, peer, quiet, inner = Signal(), Signal(), Signal(), Signal()
         self._error, self._crosses, self._stops = Signal(2), Signal(), Signal()
-        # What comes from an earlier life of the slot is discarded, but contains nothing.
-        contains = self._stops & self._current
+        source_active = self._source_active
+        if self._dpc:
+            source_active = Signal()
+            m.d.comb += source_active.eq(self._source_active & ~self._contain(m))
         # 1 if the way up is open: bus mastering counts for memory and I/O requests only.
         open_up = Signal(init=1)
         m.d.comb += [self._who.eq(self._port_id(self._b.port)), self._where.eq(self._b.port + 1)]
@@ -110,7 +137,7 @@ class DownstreamDecider(Decider):
                        & (source.validate | C(self._strict, 1)) | translated),
         ]
         m.d.comb += self._status.eq(CompletionStatus.UR)
-        with m.If(~self._source_active):
+        with m.If(~source_active):
             m.d.comb += [quiet.eq(1), self._verdict.respond.eq(0)]
         with m.Elif(blocked):
             m.d.comb += quiet.eq(1)
@@ -148,9 +175,9 @@ class DownstreamDecider(Decider):
         self._to_held(m, peer & ~upward)
         self._count(m, ~quiet)
         lost = (~quiet | blocked) & ~(peer & self._lonely(through))
-        self._note(m, lost=self._source_active & lost, refused=through,
+        self._note(m, lost=source_active & lost, refused=through,
                    source=(self._b.port + 1)[:6], violation=violation)
-        with m.If(~self._source_active):
+        with m.If(~source_active):
             m.d.comb += self._verdict.note.eq(0)
         with m.Elif(violation & (info.cls == TlpClass.NP)):
             m.d.comb += self._verdict.note.aborted.eq(1)
@@ -160,16 +187,61 @@ class DownstreamDecider(Decider):
                 self._verdict.note.message.eq(self._error),
                 self._verdict.note.crossed.eq(self._crosses),
                 self._verdict.note.sent.eq(upward),
-                self._verdict.note.contain.eq(
-                    Mux(contains, Containment.MESSAGE, Containment.NONE)),
             ]
-            with m.If(contains & self._decided):
-                m.d.comb += self.contain.eq(1 << self._b.port)
         m.d.comb += [
-            self.stat_blocked.eq(self._decided & self._source_active & blocked),
-            self.stat_fenced.eq(self._decided & ~self._source_active),
+            self.stat_blocked.eq(self._decided & source_active & blocked),
+            self.stat_fenced.eq(self._decided & ~source_active),
             self.stat_peer.eq(self._decided & (self._verdict.target == Target.SLOT)),
         ]
+
+    def _contain(self, m):
+        """Judge the last verdict; returns whether the TLP comes behind one that contained its port.
+
+        What comes from an earlier life of the slot contains nothing.
+        """
+        note, info = self._verdict.note, self._b.info
+        looks, judged = Signal(), Signal(_Judgement, reset_less=True)
+        own = note.reporter == self._b.port + 1
+        m.d.sync += [
+            looks.eq(self._decided & note.exists & self._current
+                     & (self._stops & note.message.any() | (note.kind != ErrorKind.NONE)
+                        & note.reporter.any())),
+            judged.message.eq(note.message.any()),
+            judged.kind.eq(note.kind),
+            judged.advisory.eq(note.advisory),
+            judged.trigger.eq(Mux(own, self._source.trigger, self._target.trigger)),
+            judged.port.eq(Mux(note.message.any(), self._b.port, note.reporter - 1)),
+            judged.own.eq(note.message.any() | own),
+            judged.life.eq(self._b.life),
+            judged.reason.eq(Mux(note.message[1], TriggerReason.FATAL_MESSAGE,
+                                 TriggerReason.NONFATAL_MESSAGE)),
+            judged.requester_id.eq(info.requester_id),
+        ]
+        triggers = Signal()
+        m.d.comb += [
+            self._pause.eq(looks),
+            self.policy.function.eq(judged.port + 1),
+            self.policy.kind.eq(judged.kind),
+            triggers.eq(looks & (judged.message | ~self.policy.masked & (
+                self.policy.fatal | ~judged.advisory) & (
+                (judged.trigger == 2) | (judged.trigger == 1) & self.policy.fatal))),
+            self.trigger.strobe.eq(triggers),
+            self.trigger.port.eq(judged.port),
+            self.trigger.reason.eq(Mux(judged.message, judged.reason, TriggerReason.ERROR)),
+            self.trigger.requester_id.eq(Mux(judged.message, judged.requester_id, 0)),
+        ]
+        # Until the link of the slot ends once more, no other life can have that number.
+        cut, lives = Signal(self._ports), [Signal(LIFE_BITS, name=f"cut_life{n}")
+                                           for n in range(self._ports)]
+        for n, life in enumerate(lives):
+            with m.If(self.states[n + 1].contained):
+                pass
+            with m.Elif(triggers & judged.own & (judged.port == n)):
+                m.d.sync += [cut[n].eq(1), life.eq(judged.life)]
+            with m.Elif((self.lives[n] - life)[:LIFE_BITS] > 1):
+                m.d.sync += cut[n].eq(0)
+        return (cut.bit_select(self._b.port, 1)
+                & (self._b.life == Array(lives)[self._b.port]))
 
     def _errors_pass(self, m, source, up):
         """Whether this is no error message, or one that both bridges pass on (6.2.6), and does not

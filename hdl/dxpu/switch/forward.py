@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from dxpu.queue import Queue
 from dxpu.stream import PacketLayout, PacketSignature, check_width
 
-from .error_types import ErrorRecord
+from .error_types import ErrorKind, ErrorRecord, HeaderReader
+from .header_log import HeaderCapture
 from .types import Answer, RouterInput, SlotInfo, Target, Verdict
 
 __all__ = ["Forwarder", "Splitter"]
@@ -74,7 +75,8 @@ class Forwarder(wiring.Component):
 
     One verdict for each TLP, in the order of the TLPs. Latency none, throughput one beat per cycle.
     An answer is offered with the last beat, and behind it the record of a verdict that has a note.
-    The next TLP that has a note waits until that record was taken.
+    The next TLP that has a note ends when that record is taken, at the earliest; whoever takes
+    records must not let them wait for anything slow.
 
     Parameters
     ----------
@@ -91,6 +93,8 @@ class Forwarder(wiring.Component):
         One for each tuple in ``targets``.
     answer : stream of :class:`Answer`
     error : stream of :class:`ErrorRecord`
+    headers : :class:`~.error_types.HeaderReader`
+        Of the TLPs in records.
     """
 
     def __init__(self, width, targets):
@@ -102,6 +106,7 @@ class Forwarder(wiring.Component):
             "o": Out(PacketSignature(width, Verdict)).array(len(targets)),
             "answer": Out(stream.Signature(Answer)),
             "error": Out(stream.Signature(ErrorRecord)),
+            "headers": In(HeaderReader()),
         })
 
     def elaborate(self, platform):
@@ -121,7 +126,8 @@ class Forwarder(wiring.Component):
 
         taken, both = Signal(), Signal()
         m.d.comb += [
-            both.eq(i.valid & self.verdict.valid & ~(verdict.note.exists & self.error.valid)),
+            both.eq(i.valid & self.verdict.valid & ~(
+                verdict.note.exists & i.p.last & self.error.valid & ~self.error.ready)),
             self.answer.p.port.eq(verdict.source),
             self.answer.p.life.eq(verdict.life),
             self.answer.p.completion.eq(verdict.completion),
@@ -150,15 +156,24 @@ class Forwarder(wiring.Component):
         return m
 
     def _record(self, m, verdict, taken, beat):
-        """Keep the note and the header dwords as they pass."""
-        i, lanes = self.i, self._width // 32
-        kept = Signal(ErrorRecord, reset_less=True)
-        m.d.comb += self.error.payload.eq(kept)
-        with m.If(self.error.ready):
-            m.d.sync += self.error.valid.eq(0)
-        with m.If(taken & verdict.note.exists):
-            m.d.sync += [kept.note.eq(verdict.note), self.error.valid.eq(i.p.last)]
-            for n in range(4):
-                for lane in range(lanes):
-                    with m.If(verdict.prefix_dwords + n == beat * lanes + lane):
-                        m.d.sync += kept.header[n].eq(i.p.data[32 * lane:32 * lane + 32])
+        """Keep the note, and the header if a port reports something."""
+        note, record = verdict.note, self.error
+        m.submodules.capture = capture = HeaderCapture(self._width)
+        wiring.connect(m, wiring.flipped(self.headers), capture.reader)
+        m.d.comb += [
+            capture.data.eq(self.i.p.data),
+            capture.beat.eq(beat),
+            capture.prefixed.eq(verdict.prefix_dwords.any()),
+            capture.strobe.eq(taken & note.exists & (note.kind != ErrorKind.NONE)),
+            capture.last.eq(self.i.p.last),
+        ]
+        with m.If(record.ready):
+            m.d.sync += record.valid.eq(0)
+        with m.If(taken & note.exists & self.i.p.last):
+            m.d.sync += [
+                record.valid.eq(1),
+                record.p.note.eq(note),
+                record.p.kept.eq(capture.kept),
+                record.p.slot.eq(capture.slot),
+                record.p.prefix_dwords.eq(verdict.prefix_dwords),
+            ]

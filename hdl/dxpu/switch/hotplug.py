@@ -199,7 +199,7 @@ class HotPlug(wiring.Component):
         Pulse: software retrains the link, which is active.
     off : ``ports``
         Software lets the port have no link, or it is contained.
-    turned_off, orderly, contain, settled, surprise, abort
+    turned_off, orderly, surprise, contain, abort
         See :class:`~dxpu.switch.containment.LinkGuard`. Without Downstream Port Containment the
         inputs are ignored and the outputs 0.
     views : array of :class:`SlotView`
@@ -246,9 +246,8 @@ class HotPlug(wiring.Component):
             "off": Out(ports),
             "turned_off": In(1),
             "orderly": In(ports),
-            "contain": In(ports),
-            "settled": In(ports),
             "surprise": Out(ports),
+            "contain": Out(ports),
             "abort": Out(ports),
             "views": Out(SlotView).array(ports),
             "intx": Out(ports),
@@ -318,8 +317,9 @@ class HotPlug(wiring.Component):
             guard.works.eq(self.present & self.link_up),
             guard.open.eq(~self.off),
             *(getattr(guard, name).eq(getattr(self, name))
-              for name in ("hold", "turned_off", "orderly", "contain", "settled")),
+              for name in ("hold", "turned_off", "orderly")),
             self.surprise.eq(guard.surprise),
+            self.contain.eq(guard.contain),
             self.abort.eq(guard.abort),
         ]
         return guard.closed

@@ -15,7 +15,7 @@ from .config_map import Identity
 from .config_space import ConfigSpace
 from .downstream import DownstreamDecider
 from .error_types import MalformedTlp
-from .errors import ErrorLogger, ErrorQueue
+from .errors import ErrorReporting
 from .forward import Forwarder, Splitter
 from .hotplug import SlotControl
 from .interrupt import InterruptSender
@@ -86,6 +86,12 @@ class VirtualSwitch(wiring.Component):
         Pulse: an uncorrectable internal error of a downstream port, which it reports.
     malformed : stream of :class:`~dxpu.switch.error_types.MalformedTlp`
         TLPs that were removed on their way here, and are to be reported.
+    malformed_now : ``ports``
+        Pulses: such a TLP of the slot is removed now. With Downstream Port Containment that may
+        trigger; else it has no effect.
+    contained : ``ports``
+        Downstream Port Containment of the port has been triggered: nothing that comes from the slot
+        now may pass. ``link_active`` falls a cycle later.
     max_payload : array of 3-bit values
         Max_Payload_Size of the functions, the upstream port first.
     slot_control : array of :class:`SlotControl`
@@ -121,12 +127,15 @@ class VirtualSwitch(wiring.Component):
         Pulses about TLPs from slots, see :class:`DownstreamDecider`.
     stat_interrupt : 1
         Pulse: an MSI of a hot-plug event or an INTx message left.
+    stat_unlogged, stat_unsent : 1
+        Pulses: an error whose header is not in the log, an error message that was not sent, see
+        :class:`~dxpu.switch.errors.ErrorReporting`.
     """
 
     #: All counted events.
     STATS = ("stat_config", "stat_unsupported0", "stat_unclaimed0", "stat_unexpected0",
              "stat_unsupported1", "stat_unclaimed1", "stat_unexpected1", "stat_blocked",
-             "stat_peer", "stat_fenced", "stat_interrupt")
+             "stat_peer", "stat_fenced", "stat_interrupt", "stat_unlogged", "stat_unsent")
 
     def __init__(self, width, *, ports=8, identity=None):
         self._width = check_width(width)
@@ -150,6 +159,8 @@ class VirtualSwitch(wiring.Component):
             "bound": In(ports),
             "internal_error": In(ports),
             "malformed": In(stream.Signature(MalformedTlp)),
+            "malformed_now": In(ports),
+            "contained": Out(ports),
             "max_payload": Out(data.ArrayLayout(3, ports + 1)),
             "slot_control": Out(SlotControl).array(ports),
             "in_use": Out(ports),
@@ -169,7 +180,7 @@ class VirtualSwitch(wiring.Component):
         m = Module()
         m.submodules.space = self._space
         self._message, self._turn_off = Signal(SlotMessage), Signal()
-        self._errors = []  # streams of records
+        self._forwarders = []
         self._turn = Signal()
         m.submodules.agent = self._agent = ConfigAgent(self._width)
         m.submodules.up_answer = self._up_answer = Answerer(self._width)
@@ -221,7 +232,7 @@ class VirtualSwitch(wiring.Component):
         connect(m, splitter.info, decider.i)
         connect(m, splitter.beats, forwarder.i)
         connect(m, decider.o, forwarder.verdict)
-        self._errors.append(forwarder.error)
+        self._forwarders.append(forwarder)
         connect(m, decider.lookup, wiring.flipped(getattr(self, f"lookup{n}")))
         connect(m, wiring.flipped(getattr(self, f"result{n}")), decider.result)
         m.d.comb += [
@@ -268,7 +279,9 @@ class VirtualSwitch(wiring.Component):
     def _wire_downstream(self, m, up):
         m.submodules.down_splitter = splitter = Splitter(self._width, SlotInfo)
         m.submodules.down_decider = decider = DownstreamDecider(
-            self._ports, strict_source=self._identity.slot.strict_source)
+            self._ports, dpc=self._identity.slot.dpc,
+            strict_source=self._identity.slot.strict_source)
+        self._down_decider = decider
         m.submodules.down_forwarder = forwarder = Forwarder(self._width, (
             (Target.UPSTREAM,), (Target.SLOT,), (Target.MESSAGE,)))
         self._down = splitter, forwarder
@@ -289,7 +302,6 @@ class VirtualSwitch(wiring.Component):
             message.life.eq(heard.p.meta.life),
             decider.upstream_id.eq(up.upstream_id),
             decider.peer_room.eq(self.peer_room),
-            self._space.contain.eq(decider.contain),
             self.stat_blocked.eq(decider.stat_blocked),
             self.stat_peer.eq(decider.stat_peer),
             self.stat_fenced.eq(decider.stat_fenced),
@@ -378,39 +390,43 @@ class VirtualSwitch(wiring.Component):
 
     def _wire_errors(self, m, up):
         """Errors of TLPs: to the configuration spaces, and as messages upstream."""
-        m.submodules.errors = queue = ErrorQueue(
-            self._ports, dpc=self._identity.slot.dpc)
-        m.submodules.logger = logger = ErrorLogger(self._ports, identity=self._identity)
-        space = self._space
-        for n in range(2):
-            connect(m, self._errors[n], queue.i[n])
-        connect(m, wiring.flipped(self.malformed), queue.malformed)
-        connect(m, queue.o, logger.i)
-        connect(m, logger.event, space.event)
+        m.submodules.errors = errors = ErrorReporting(self._ports, identity=self._identity)
+        space, decider = self._space, self._down_decider
+        for n, forwarder in enumerate(self._forwarders):
+            connect(m, forwarder.error, errors.records[n])
+            wiring.connect(m, errors.readers[n], forwarder.headers)
+        connect(m, wiring.flipped(self.malformed), errors.malformed)
+        connect(m, errors.log, space.log)
+        wiring.connect(m, space.errors, errors.status)
+        wiring.connect(m, decider.policy, errors.policy)
         m.d.comb += [
-            queue.internal.eq(self.internal_error),
-            queue.surprise.eq(space.surprise),
-            queue.triggered.eq(space.triggered),
-            space.settled.eq(logger.settled),
-            logger.old.eq(space.event_old),
-            logger.done.eq(space.event_done),
-            logger.upstream_id.eq(up.upstream_id),
-            *(a.eq(b) for a, b in zip(logger.states, space.states, strict=True)),
-            space.hold.eq(queue.busy),
+            errors.internal.eq(self.internal_error),
+            errors.surprise.eq(space.surprise),
+            errors.upstream_id.eq(up.upstream_id),
+            errors.config.eq(space.config),
+            *(a.eq(b) for a, b in zip(errors.states, space.states, strict=True)),
+            errors.announce.eq(space.announce),
+            space.announced.eq(errors.announced),
+            space.triggers[0].eq(decider.trigger),
+            space.triggers[1].eq(errors.trigger),
+            space.malformed.eq(self.malformed_now),
+            self.contained.eq(Cat(state.contained for state in space.states[1:])),
+            self.stat_unlogged.eq(errors.stat_unlogged),
+            self.stat_unsent.eq(errors.stat_unsent),
         ]
         # Of two messages at a time, the one that was begun first goes first.
         gathered, sender, begun = self._gatherer.o, self._sender.i, Signal()
         turn = Signal()
         m.d.sync += begun.eq(sender.valid & ~sender.ready)
         with m.If(~begun):
-            m.d.comb += turn.eq(logger.o.valid)
+            m.d.comb += turn.eq(errors.o.valid)
         with m.Else():
             m.d.comb += turn.eq(self._turn)
         m.d.sync += self._turn.eq(turn)
         m.d.comb += [
-            sender.valid.eq(gathered.valid | logger.o.valid),
-            sender.payload.eq(Mux(turn, logger.o.payload, gathered.payload)),
-            logger.o.ready.eq(sender.ready & turn),
+            sender.valid.eq(gathered.valid | errors.o.valid),
+            sender.payload.eq(Mux(turn, errors.o.payload, gathered.payload)),
+            errors.o.ready.eq(sender.ready & turn),
             gathered.ready.eq(sender.ready & ~turn),
         ]
 

@@ -69,6 +69,8 @@ class SlotTracking(wiring.Component):
     up_o : packet stream with :class:`SlotInfo`
     made : packet stream with :class:`SlotRow`
     link_active : ``ports``
+    contained : ``ports``
+        TLPs of the slot are dropped, as if its link were not active.
     lives : array of numbers
     abort : ``ports``
         Of the tracker.
@@ -108,6 +110,7 @@ class SlotTracking(wiring.Component):
             "up_o": Out(PacketSignature(width, SlotInfo)),
             "made": Out(PacketSignature(width, SlotRow)),
             "link_active": In(ports),
+            "contained": In(ports),
             "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "abort": In(ports),
             "generations": In(data.ArrayLayout(16, ports)),
@@ -190,7 +193,7 @@ class SlotTracking(wiring.Component):
         row, made, info = i.p.meta.row[:5], i.p.meta.made, i.p.meta.info
         closed = Signal()
         m.d.comb += [
-            closed.eq(~made & ~(self.link_active.bit_select(row, 1)
+            closed.eq(~made & ~((self.link_active & ~self.contained).bit_select(row, 1)
                                 & (i.p.meta.life == Array(self.lives)[row]))),
             *(queue.i.p[k].eq(i.p[k]) for k, _ in PacketLayout(self._width)),
             queue.i.p.discard.eq(i.p.discard | closed),

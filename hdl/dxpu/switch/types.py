@@ -9,7 +9,7 @@ from dxpu.tlp.types import CompletionRequest, TlpClass, TlpInfo
 from .error_types import ErrorNote
 from .tracker_types import TrackedRequest
 
-__all__ = ["Answer", "ConfigEvent", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
+__all__ = ["Answer", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
            "SlotInfo", "SlotMeta", "SlotRow", "Target", "UpstreamState", "Verdict"]
 
 
@@ -47,15 +47,6 @@ class ConfigRequest(data.Struct):
     write: 1
     enables: 4   #: byte enables of a write
     data: 32     #: byte 0 least significant
-
-
-class ConfigEvent(data.Struct):
-    """Status bits that hardware sets, or a register that it writes. Shows what was there before."""
-
-    function: 6
-    register: 10
-    set: 32
-    write: 1      #: ``set`` replaces all of the register but its read-only bits that are 1 in reset
 
 
 class PortState(data.Struct):
@@ -103,6 +94,8 @@ class PortState(data.Struct):
     dpc_event: 1        #: DPC Interrupt Status
     surprise_masked: 1  #: Uncorrectable Error Mask: Surprise Down
     surprise_fatal: 1   #: Uncorrectable Error Severity: Surprise Down
+    malformed_masked: 1  #: Uncorrectable Error Mask: Malformed TLP
+    malformed_fatal: 1  #: Uncorrectable Error Severity: Malformed TLP
     abort: 1            #: completions in place of the slot say Completer Abort
 
 

@@ -37,7 +37,9 @@ COUNT = int(os.environ.get("DXPU_FUZZ", "1000"))
 
 #: Counters that say how traffic was carried, and nothing about what became of a TLP.
 CARRIED = ("fabric_tx_frames", "fabric_rx_frames", "mac0_tx_good", "mac0_rx_good", "mac1_tx_good",
-           "mac1_rx_good", "table_committed", "fabric_tx_waited", "pool_waited")
+           "mac1_rx_good", "table_committed", "fabric_tx_waited", "pool_waited",
+           # Of errors: which comes first, and how many at a time.
+           "switch_unlogged", "switch_unsent")
 #: Ends that hostile TLPs come to, by the counter that tells.
 ENDS = {"pcie_malformed", "pcie_discarded", "pcie_overflow", "from_slots_malformed",
         "tlp_malformed",

@@ -51,7 +51,7 @@ class Oracle:
         """Every counter that is not zero, by proxy and name."""
         return self.counts + Counter({f"host.switch_{name}": n
                                       for name, n in self.switch.counts.items()
-                                      if name != "interrupt"})
+                                      if name not in ("interrupt", "unlogged")})
 
     def interrupt_seen(self):
         """An MSI or INTx message left; how many depends on what meets in the switch."""

@@ -104,10 +104,12 @@ class GoldenErrors:
 
     # Errors that a port finds itself: the flow chart of 6.2.5.
 
-    def report(self, bridge: Any, error: str, *, advisory: bool, header: bytes = b"") -> None:
+    def report(self, bridge: Any, error: str, *, advisory: bool, header: bytes = b"",
+               prefixes: bytes = b"") -> None:
         """An uncorrectable error.
 
-        ``advisory``: the cases of 6.2.3.2.4, which count only for non-fatal severity.
+        ``advisory``: the cases of 6.2.3.2.4, which count only for non-fatal severity. ``prefixes``
+        are the end-to-end ones before ``header``.
         """
         fatal = bridge.get("Uncorrectable Error Severity", error)
         advisory = advisory and not fatal
@@ -120,12 +122,13 @@ class GoldenErrors:
             bridge.set_status("Correctable Error Status", "Advisory Non-Fatal Error")
             if bridge.get("Correctable Error Mask", "Advisory Non-Fatal Error"):
                 return
-        self._log(bridge, error, header)
+        self._log(bridge, error, header, prefixes)
         if bridge.get("Uncorrectable Error Mask", error) and not advisory:
             return
         code = ERR_FATAL if fatal else ERR_COR if advisory else ERR_NONFATAL
-        if self.triggers(bridge, code) and not bridge.in_dpc():
-            self.contain(bridge, reason=0)  # instead of its message (6.2.10)
+        if self.triggers(bridge, code):  # instead of its message (6.2.10)
+            if not bridge.in_dpc():
+                self.contain(bridge, reason=0)
             return
         serr = code != ERR_COR and bridge.get("Command", "SERR# Enable")
         if unsupported and not serr and not bridge.get("Device Control",
@@ -180,18 +183,31 @@ class GoldenErrors:
                 self.contain(bridge, reason={ERR_NONFATAL: 1, ERR_FATAL: 2}[code],
                              source=requester)
 
-    def _log(self, bridge: Any, error: str, header: bytes) -> None:
-        """Status bit; First Error Pointer and Header Log unless masked or occupied (6.2.4)."""
+    def _log(self, bridge: Any, error: str, header: bytes, prefixes: bytes) -> None:
+        """Status bit; First Error Pointer and logs, unless it is masked or they are frozen.
+
+        They are frozen from the first unmasked error on until software clears its status bit
+        (6.2.4.2); that the bit is set again by a masked error does not count. A pointer to a bit
+        that no error has says that nothing is logged.
+        """
         fields = bridge.map.by_name["Uncorrectable Error Status"].fields
-        number = next(f.lsb for f in fields if f.name == error)
-        pointer = bridge.get("Advanced Error Capabilities and Control", "First Error Pointer")
-        occupied = any(f.lsb == pointer and bridge.get("Uncorrectable Error Status", f.name)
-                       for f in fields)
+        control = "Advanced Error Capabilities and Control"
         bridge.set_status("Uncorrectable Error Status", error)
-        if bridge.get("Uncorrectable Error Mask", error) or occupied:
+        if bridge.get("Uncorrectable Error Mask", error):
             return
-        bridge.fields["Advanced Error Capabilities and Control", "First Error Pointer"] = number
-        for n in range(4):
-            word = header[4 * n:4 * n + 4].ljust(4, b"\0")
-            bridge.fields[f"Header Log {n}", f"Header bytes {4 * n} to {4 * n + 3}"] = (
-                int.from_bytes(word, "big"))
+        if bridge.first_error is not None:
+            self.switch.counts["unlogged"] += 1
+            return
+        bridge.first_error = error
+        bridge.fields |= {
+            (control, "First Error Pointer"): next(f.lsb for f in fields if f.name == error),
+            (control, "TLP Prefix Log Present"): int(bool(prefixes)),
+        }
+        logs = {f"Header Log {n}": (f"Header bytes {4 * n} to {4 * n + 3}", header)
+                for n in range(4)}
+        if prefixes:  # else undefined (7.8.4.12)
+            logs |= {f"TLP Prefix Log {n}": (f"Prefix {n}", prefixes) for n in range(4)}
+        for register, (field, source) in logs.items():
+            at = 4 * int(register[-1])
+            bridge.fields[register, field] = int.from_bytes(
+                source[at:at + 4].ljust(4, b"\0"), "big")

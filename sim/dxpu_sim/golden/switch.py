@@ -58,6 +58,8 @@ class GoldenFunction:
         """
         self.live.pop(("Link Status", "Data Link Layer Link Active"), None)
         self.speed = 0
+        if not hot:
+            self.first_error: str | None = None  #: whose header is in the log (6.2.4.2)
         for r in self.map.registers:
             if hot and self.map.sticky(r.offset // 4):
                 continue
@@ -97,6 +99,12 @@ class GoldenFunction:
                 if f.name == "Power State" and value in (1, 2):
                     value = old
                 self.fields[r.name, f.name] = value
+        if self.first_error is not None and not self.get("Uncorrectable Error Status",
+                                                         self.first_error):
+            self.first_error = None
+            control = "Advanced Error Capabilities and Control"
+            self.fields |= {(control, "First Error Pointer"): 0,
+                            (control, "TLP Prefix Log Present"): 0}
 
     def set_status(self, register: str, field: str) -> None:
         """Hardware sets a status bit. An enabled event can wake up a port (6.7.3.4)."""
@@ -615,13 +623,15 @@ class GoldenSwitch:
         What is also poisoned is not advisory: the port is its ultimate receiver.
         """
         advisory = info.cls is TlpClass.NP or error == UNEXPECTED
-        self.errors.report(self._bridge(port), error, header=self._header(raw, info),
+        header, prefixes = self._header(raw, info)
+        self.errors.report(self._bridge(port), error, header=header, prefixes=prefixes,
                            advisory=advisory and not (info.ep and info.payload_dwords))
 
     @staticmethod
-    def _header(raw: bytes, info: Info) -> bytes:
+    def _header(raw: bytes, info: Info) -> tuple[bytes, bytes]:
+        """Header and prefixes, as they are logged (6.2.4.4)."""
         at = 4 * info.prefix_dwords
-        return raw[at:at + 4 * info.header_dwords]
+        return raw[at:at + 4 * info.header_dwords], raw[:at]
 
     def _arrives(self, port: int, raw: bytes, info: Info, way: int | None, lost: bool) -> None:
         """A TLP came in at ``port`` and leaves by ``way``: what the bridges note of that."""
@@ -629,7 +639,8 @@ class GoldenSwitch:
         self.errors.passes(raw, info, bridge, None if way is None else self._bridge(way))
         if info.ep and info.payload_dwords and not lost:
             # Not its receiver: advisory (6.2.3.2.4.2).
-            self.errors.report(bridge, POISONED, header=self._header(raw, info), advisory=True)
+            header, prefixes = self._header(raw, info)
+            self.errors.report(bridge, POISONED, header=header, prefixes=prefixes, advisory=True)
 
     # From the root complex.
 
