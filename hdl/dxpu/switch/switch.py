@@ -321,12 +321,20 @@ class VirtualSwitch(wiring.Component):
             space.msi_taken.eq(interrupts.taken),
             self.stat_interrupt.eq(interrupts.stat_interrupt),
         ]
-        # An interrupt that is offered goes before answers: the completion of the write that
-        # forbids interrupts must not overtake it. It takes effect before it is answered.
+        # An interrupt that is offered when an answer comes goes before it: the completion of the
+        # write that forbids interrupts must not overtake it. It takes effect before it is answered.
+        # Later ones do not: a slot that does nothing but interrupt would keep answers back.
+        stands, behind, offered = Signal(), Signal(), interrupts.o
         with m.If(answer.valid & answer.ready):
-            m.d.sync += within.eq(~answer.p.last)
-        self._pass(m, answer, self._to_up.i[1],
-                   open=within | ~interrupts.o.valid & ~self._lagging(m))
+            m.d.sync += [within.eq(~answer.p.last), stands.eq(0)]
+        with m.Elif(answer.valid):
+            m.d.sync += stands.eq(1)
+        with m.If(offered.valid & offered.ready & offered.p.last):
+            m.d.sync += behind.eq(0)
+        with m.Elif(~stands):
+            m.d.sync += behind.eq(offered.valid)
+        self._pass(m, answer, self._to_up.i[1], open=within | ~self._lagging(m)
+                   & ~Mux(stands, behind, offered.valid))
 
     def _lagging(self, m):
         """TLPs that came from slots before a link ended have not left."""
