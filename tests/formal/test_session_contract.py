@@ -187,8 +187,8 @@ class Repetitive(SessionKeeper):
 class Hasty(SessionKeeper):
     """Mutant: a HELLO takes the place of the session at once."""
 
-    def _is_said(self, m, opens):
-        super()._is_said(m, opens)
+    def _is_said(self, m, opens, ends):
+        super()._is_said(m, opens, ends)
         with m.If((self.said.payload.kind == SaidKind.GREETED)
                   & (self.header.type == FrameType.HELLO)):
             m.d.comb += self._then.rx.eq(self.hello.echoed)
