@@ -3,8 +3,10 @@
 import contextlib
 import json
 import tempfile
+import warnings
 from pathlib import Path
 
+from .children import leave_interrupts_to_us
 from .cli import Failed, UserError, require
 from .files import write_text
 from .options import add_seed, file_to_write, given_seed
@@ -128,13 +130,21 @@ _SIMULATED = {"traversal": _traversal, "wire": _wire}
 @contextlib.contextmanager
 def _netlist(component, what, progress):
     """Folder with the netlist of a component, as long as it is needed."""
+    from amaranth.back import verilog
+
     from dxpu_boards import ecp5
 
-    from .hdl.conversion import to_verilog
+    def synthesize():
+        # Converted as a board's design is: the same logic otherwise written has other figures.
+        with warnings.catch_warnings(), leave_interrupts_to_us():
+            warnings.simplefilter("ignore")
+            text = verilog.convert(component, name="top", strip_internal_attrs=True)
+        ecp5.synthesize(text, Path(folder))
+
     with tempfile.TemporaryDirectory() as folder:
         try:
             progress.step(f"Synthesising {what}")
-            progress.run(lambda: ecp5.synthesize(to_verilog(component, name="top"), Path(folder)))
+            progress.run(synthesize)
             yield Path(folder)
         except ecp5.ToolFailed as error:
             progress.done(failed=True)
