@@ -204,6 +204,26 @@ def test_errors_by_hand():
     bench.simulate(main, deadline=400_000)
 
 
+def test_aborts_of_the_requests_of_others():
+    """In Secondary Status only a bridge's own requests count (7.5.1.3.7), of which there are none;
+    in Status what the primary side receives (7.5.1.1.4)."""
+    bench = Bench(64, 2, random.Random(seed()))
+
+    async def main(ctx):
+        await start(bench, ctx)
+        for status, bit in ((1, 13), (4, 12)):  # UR, CA
+            for down, up, primary in ((None, completion(0x0008, status), ()),
+                                      (completion(0x0300, status), None, (0, 1))):
+                await bench.step(ctx, [down] if down else [], [(0, up)] if up else [])
+                for n in range(3):
+                    f = bench.function(n)
+                    assert f.read(COMMAND) >> 16 & 0x3000 == (1 << bit if n in primary else 0)
+                    assert f.read(SECONDARY) >> 16 & 0x3000 == 0
+                await bench.clear(ctx)
+
+    bench.simulate(main)
+
+
 def test_a_slot_without_a_link_is_no_error():
     """Requests to an empty slot get UR or are dropped; no bit is set (2.9.1)."""
     bench = Bench(64, 2, random.Random(seed()))

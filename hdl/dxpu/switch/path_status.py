@@ -156,11 +156,12 @@ class PathStatus(wiring.Component):
                 m.d.comb += [
                     side.parity_of_data.eq(poisoned & watches & note.completion),
                     side.aborted.eq(note.aborted & ~leaving),
-                    side.target_abort.eq(note.abort[1]),
-                    side.master_abort.eq(note.abort[0]),
                     side.parity.eq(poisoned),
                 ]
             with m.Else():
                 m.d.comb += side.parity_of_data.eq(
                     poisoned & watches & ~note.completion & note.crossed)
             m.d.comb += side.system.eq(system)
+        # In Secondary Status they are about requests of the bridge itself, which makes none.
+        with m.If(above):
+            m.d.comb += Cat(bits.primary.master_abort, bits.primary.target_abort).eq(note.abort)

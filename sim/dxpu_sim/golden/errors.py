@@ -70,9 +70,10 @@ class GoldenErrors:
             self._note(bridge, primary, "Detected Parity Error")
             if completion and self._watches_parity(bridge, primary):
                 self._note(bridge, primary, "Master Data Parity Error")
-        if completion and info.status == 4:
+        # Those of the secondary side are about own requests, of which there are none (7.5.1.3.7).
+        if completion and primary and info.status == 4:
             self._note(bridge, primary, "Received Target Abort")
-        elif completion and info.status not in (0, 2):
+        elif completion and primary and info.status not in (0, 2):
             self._note(bridge, primary, "Received Master Abort")
 
     def _sends(self, bridge: Any, primary: bool, raw: bytes, info: Any) -> None:
