@@ -369,31 +369,36 @@ class Few(Pool):
         return (used >= depth) | (packets >= HEADERS - 1)
 
 
-@pytest.mark.parametrize("depth", [11, pytest.param(12, marks=pytest.mark.long)])
+#: Depth of the quick proofs of order and room. Their mutants are found, and their covers reached,
+#: within it.
+DEPTH = 11
+
+
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
 def test_order_and_content_are_kept(depth):
     prove(Ordered(), depth=depth, flat=True)
 
 
-@pytest.mark.parametrize("depth", [11, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
 def test_order_and_content_are_kept_in_each_row(depth):
     prove(Ordered(Rows), depth=depth, flat=True)
 
 
 def test_a_tlp_is_passed_and_leaves():
-    prove(Reached(), depth=14, mode="cover", flat=True)
+    prove(Reached(), depth=DEPTH, mode="cover", flat=True)
 
 
 @pytest.mark.parametrize("mutant", [
     PassesPosted, LeavesBeforePosted, Overfull, pytest.param(TooMany, marks=pytest.mark.long)])
 def test_order_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Ordered(mutant), depth=13, flat=True)
+        prove(Ordered(mutant), depth=DEPTH, flat=True)
 
 
 @pytest.mark.parametrize("mutant", [OneMemory, OtherRow])
 def test_order_in_each_row_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Ordered(mutant), depth=13, flat=True)
+        prove(Ordered(mutant), depth=DEPTH, flat=True)
 
 
 @pytest.mark.parametrize("depth", [26, pytest.param(32, marks=pytest.mark.long)])
@@ -407,16 +412,16 @@ def test_passing_catches(mutant):
         prove(Passes(mutant), depth=26, flat=True)
 
 
-@pytest.mark.parametrize("depth", [11, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
 def test_what_was_granted_has_room(depth):
     prove(HasRoom(), depth=depth, flat=True)
 
 
 def test_the_pool_can_fill():
-    prove(Fills(), depth=12, mode="cover", flat=True)
+    prove(Fills(), depth=DEPTH, mode="cover", flat=True)
 
 
 @pytest.mark.parametrize("mutant", [Cramped, pytest.param(Few, marks=pytest.mark.long)])
 def test_room_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(HasRoom(mutant), depth=12, flat=True)
+        prove(HasRoom(mutant), depth=DEPTH, flat=True)

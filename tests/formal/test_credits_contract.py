@@ -410,7 +410,7 @@ def test_conservation_of_a_row_catches():
 
 
 def test_a_second_life_is_reached():
-    prove(Reaches(), depth=20, mode="cover", flat=True)
+    prove(Reaches(), depth=18, mode="cover", flat=True)
 
 
 @pytest.mark.parametrize("parts", [

@@ -118,19 +118,23 @@ class Forgets(Small):
         return inside + enters - leaves
 
 
+#: Of all proofs, mutants and covers.
+DEPTH = 9
+
+
 def test_credits_begin_with_nothing_left():
-    prove(Lives(), depth=9, flat=True)
+    prove(Lives(), depth=DEPTH, flat=True)
 
 
 def test_lives_are_reached():
-    prove(Reached(), depth=16, mode="cover", flat=True)
+    prove(Reached(), depth=DEPTH, mode="cover", flat=True)
 
 
 def test_lives_catch_one_that_is_left():
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Lives(Hasty), depth=9, flat=True)
+        prove(Lives(Hasty), depth=DEPTH, flat=True)
 
 
 def test_lives_catch_one_that_is_thought_to_be_left():
     with pytest.raises(ProofFailed, match="nreached"):
-        prove(Reached(Forgets), depth=16, mode="cover", flat=True)
+        prove(Reached(Forgets), depth=DEPTH, mode="cover", flat=True)

@@ -280,7 +280,11 @@ class Misplaced(Link):
             m.d.sync += self._place.eq(self._place + 1)
 
 
-@pytest.mark.parametrize("depth", [14, pytest.param(18, marks=pytest.mark.long)])
+#: Depth of the quick proof, within which its mutants are found and its covers reached.
+DEPTH = 16
+
+
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(18, marks=pytest.mark.long)])
 def test_in_order(depth):
     prove(InOrder(), depth=depth, flat=True)
 
@@ -292,11 +296,11 @@ def test_in_order_with_frames_that_are_held(depth):
 
 def test_a_frame_that_is_named_wrong_is_found():
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(InOrder(Misplaced, selective=True), depth=15, flat=True)
+        prove(InOrder(Misplaced, selective=True), depth=13, flat=True)
 
 
 def test_wrap_and_nak_are_reached():
-    prove(Reaches(), depth=18, mode="cover", flat=True)
+    prove(Reaches(), depth=DEPTH, mode="cover", flat=True)
 
 
 @pytest.mark.parametrize("mutant", [Eager, Repetitive, Credulous, Premature, Forgetful,

@@ -301,4 +301,4 @@ def test_depacketizer_rests():
 
 def test_depacketizer_contract_catches():
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(DepacketizerRests(256, Unanswered), depth=15, flat=True)
+        prove(DepacketizerRests(256, Unanswered), depth=14, flat=True)

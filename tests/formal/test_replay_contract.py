@@ -172,7 +172,11 @@ class Looping(ReplayMemory):
         m.d.comb += link.data.eq(link.addr)
 
 
-@pytest.mark.parametrize("depth", [13, pytest.param(18, marks=pytest.mark.long)])
+#: Depth of the quick proof, within which its mutants are found.
+DEPTH = 13
+
+
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(18, marks=pytest.mark.long)])
 def test_kept(depth):
     prove(Kept(), depth=depth)
 
@@ -181,7 +185,7 @@ def test_frames_of_several_cells_are_reached():
     prove(LongFrame(), depth=18, mode="cover")
 
 
-@pytest.mark.parametrize("mutant, depth", [(Forgetful, 15), (Wasteful, 14), (Looping, 17)])
-def test_kept_catches(mutant, depth):
+@pytest.mark.parametrize("mutant", [Forgetful, Wasteful, Looping])
+def test_kept_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Kept(mutant), depth=depth)
+        prove(Kept(mutant), depth=DEPTH)
