@@ -155,9 +155,14 @@ def test_pytest_runs_long_tests_once(tmp_path):
     """The tests of a tree with this one's conftest.py."""
     tests = tmp_path / "tests"
     tests.mkdir()
-    shutil.copy(Path(__file__).parents[1] / "conftest.py", tests)
+    here = Path(__file__).parents[1]
+    shutil.copy(here / "conftest.py", tests)
+    # What it imports of the tests beside it.
+    (tests / "unit").mkdir()
+    shutil.copy(here / "unit" / "skipped.py", tests / "unit")
     (tests / "test_some.py").write_text(TESTS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  long\n  machine\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\npythonpath = tests/unit\nmarkers =\n  long\n  machine\n")
 
     def count(*options):
         """How often each has run, and what pytest said at its end."""
