@@ -12,6 +12,7 @@ Files that are not Python and lie beside a module count whole.
 import ast
 import importlib.metadata
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache as remember
 from pathlib import Path
 
@@ -121,7 +122,7 @@ class _Module:
         self.names = {}
         #: All ``(module, attribute)`` that it uses; attribute None for the whole module.
         self.uses = []
-        for node in ast.walk(ast.parse(self._source, str(file))):
+        for node in ast.walk(_tree(self._source)):
             self._look_at(node)
 
     def _look_at(self, node):
@@ -153,9 +154,19 @@ class _Module:
     def meaning(self, hardware):
         """The source without what changes nothing, and without hardware unless it is wanted."""
         if hardware not in self._meanings:
-            tree = _Bare(hardware).visit(ast.parse(self._source))
+            tree = _Bare(hardware).visit(_tree(self._source))
             self._meanings[hardware] = digest(ast.dump(tree))
         return self._meanings[hardware]
+
+
+def _tree(source):
+    """Syntax tree of a source.
+
+    CPython 3.11 refuses to make a large one in a thread in which a coroutine was closed while it
+    ran, as the Amaranth simulator's are; so it is made in a thread of its own.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(ast.parse, source).result()
 
 
 class _Bare(ast.NodeTransformer):
