@@ -181,7 +181,9 @@ def test_kept(depth):
     prove(Kept(), depth=depth)
 
 
+@pytest.mark.long
 def test_frames_of_several_cells_are_reached():
+    """Within the depth of the long proof; what goes wrong with second cells is found before."""
     prove(LongFrame(), depth=18, mode="cover")
 
 

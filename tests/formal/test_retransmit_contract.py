@@ -252,7 +252,8 @@ def test_kept_in_order(sessions, depth):
     prove(KeptInOrder(sessions=sessions), depth=depth, flat=True)
 
 
-@pytest.mark.parametrize("sessions, depth", [(1, DEPTH), (2, 22)])
+@pytest.mark.parametrize("sessions, depth", [
+    (1, DEPTH), pytest.param(2, 22, marks=pytest.mark.long)])
 def test_two_in_a_row_are_reached(sessions, depth):
     prove(Reaches(sessions=sessions), depth=depth, mode="cover", flat=True)
 
