@@ -76,7 +76,7 @@ def writes():
 def icarus(place, *words, language="2005"):
     """What Icarus Verilog says when it compiles."""
     if not shutil.which("iverilog"):
-        pytest.skip("Icarus Verilog is not here (Debian's package iverilog)")
+        pytest.skip("Icarus: no iverilog (Debian's package of that name)")
     done = subprocess.run(["iverilog", f"-g{language}", "-Wall", "-o", f"bench{language}", *words],
                           cwd=place, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
