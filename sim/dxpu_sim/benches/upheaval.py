@@ -35,6 +35,7 @@ MAY_RISE = re.compile(r"""\w+\.(
     pcie_(malformed|discarded|overflow) | (slot|egress)\d*_overflow | \w+_slots_malformed
     | tlp_malformed
     | switch_(config|(unsupported|unclaimed|unexpected)[01]|blocked|peer|interrupt|fenced)
+    | switch_un(logged|sent)  # of errors that come while one is logged, or too many at a time
     | tracking_(closed|answered|fenced|unexpected|stale|irregular)
     | to_slots_dropped | fabric_tx_(unroutable|large|waited|refused) | pool_waited
     | fabric_[rt]x_(unbound|tlps|frames)
