@@ -82,7 +82,7 @@ def test_the_installed_command_writes_a_proxy(installed):
     assert run.returncode == 0, run.stdout + run.stderr
     text = (installed.folder / "box.v").read_text()
     assert re.search(r"^module dxpu_box\(", text, re.MULTILINE)
-    assert text.rstrip().endswith("endmodule") and len(text) > 1_000_000
+    assert text.count("\nendmodule\n") > 100 and len(text) > 1_000_000
 
 
 def test_the_installed_command_makes_a_factory_record(installed):
