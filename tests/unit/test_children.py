@@ -15,7 +15,9 @@ from dxpu_sim import children
 PROGRAM = """
 import signal, sys
 from dxpu_sim import children, cli
+# As in a terminal, whatever started the tests: nohup, or a shell in the background, ignores these.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def add_arguments(parser): pass
 def run(arguments):
     children.run(["sh", "-c", "sleep 300 & echo $! $$ > numbers; wait"])
