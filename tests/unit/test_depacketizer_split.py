@@ -116,7 +116,7 @@ def disturbed(rng, frames):
     return out
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(1500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [120, pytest.param(1500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("width", some_widths(32, 128, 512))
 def test_damage_loss_and_reordering(width, count):
     """Exactly what the golden model makes of it; at the end all peers are served again."""
