@@ -170,6 +170,7 @@ def test_where_luts_are_short_logic_takes_less_room(tmp_path, monkeypatch):
     assert result.used["LUT4"][0] > 0.001 * 43848 and not result.failures
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_not_placed(tmp_path):
     """One more block RAM than the smallest part has, in one line and at once."""
     board = BOARDS["colorlight-5a-75b"]
