@@ -29,7 +29,7 @@ docs: $(STAMP)
 	$(BIN)/dxpu docs
 
 lint: $(STAMP)
-	$(BIN)/ruff check --quiet hdl sim boards host tests
+	$(BIN)/ruff check --quiet hdl model sim host boards cli tests docs
 	$(BIN)/mypy --no-error-summary
 
 clean:

@@ -9,10 +9,9 @@ from pathlib import Path
 # is how the Amaranth simulator ends; so import the one large module that pytest would import late.
 import hypothesis  # noqa: F401
 import pytest
-from skipped import NotShown
-
-from dxpu_sim.collection import collect_rarely
-from dxpu_sim.recall import Passed, remembering
+from dxpu_sim.run.recall import Passed, remembering
+from dxpu_tools.collection import collect_rarely
+from tests.support.skipped import NotShown
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,7 +29,7 @@ def pytest_configure(config):
         config.pluginmanager.register(NotShown())
     if not config.option.again:
         memory = Memory(Passed(ROOT, [ROOT / name for name in (
-            "hdl", "sim", "host", "boards", "tests/unit", "tests")]))
+            "hdl", "model", "sim", "host", "boards", "cli", "tests")]))
         config.pluginmanager.register(memory)
         config.pluginmanager.register(Recall(memory))
 

@@ -9,11 +9,11 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 
-from dxpu_sim import children
+from dxpu_tools import children
+from dxpu_tools.identity import Identity
 
 from . import ecp5, report, sfp
 from .board import RECEIVE_CLOCK, Board, Shape
-from .identity import Identity
 
 __all__ = ["BuildFailed", "build", "prepare", "write_sources"]
 

@@ -6,10 +6,10 @@ from dxpu.bringup import StandAloneState
 from dxpu.console import EventRing
 from dxpu.csr import AddressMap, Block, Field, Register, Rows, word
 from dxpu.ethernet.phy import PhyState
+from dxpu.fabric.wire.format import NODE_UNASSIGNED
 from dxpu.factory import FactoryState
-from dxpu.fabric.format import NODE_UNASSIGNED
+from dxpu_tools.identity import Goal, Identity, release
 
-from .identity import Goal, Identity, release
 from .pcie import upstream_blocks
 
 __all__ = ["BASES", "IDENTITY", "PULSES", "board_block", "event_kinds", "map_of", "stand_alone"]

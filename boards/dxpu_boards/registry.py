@@ -3,13 +3,7 @@
 from zlib import crc32
 
 from . import (
-    alinx_ax7325b,
-    butterstick,
-    colorlight_5a_75b,
-    ecpix_5,
-    genesys_2,
-    logicbone,
-    versa_ecp5_5g,
+    alinx_ax7325b, butterstick, colorlight_5a_75b, ecpix_5, genesys_2, logicbone, versa_ecp5_5g,
 )
 
 __all__ = ["BOARDS", "named"]

@@ -5,9 +5,10 @@ import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from dxpu_tools.identity import Identity, release
+
 from . import crossings as cdc
 from .ecp5 import CONSTRAINTS, NETLIST, REPORT, RESOURCES
-from .identity import Identity, release
 
 __all__ = ["BuildReport", "ClockFigures", "LongestPath", "constraints", "crossings_of",
            "netlist_of", "read"]

@@ -13,18 +13,18 @@ from dxpu.console.uart import divisor
 from dxpu.csr import RegisterArbiter, RegisterFile, RegisterMux, connect_ports
 from dxpu.endpoint.box import BoxWithGpus
 from dxpu.endpoint.config_map import GpuIdentity
-from dxpu.fabric.format import NODE_UNASSIGNED
+from dxpu.fabric.wire.format import NODE_UNASSIGNED
 from dxpu.proxy.host import HostProxy
 from dxpu.proxy.registers import CONTROL_BASE, IDENTITY
 from dxpu.stream import connect
 from dxpu.switch import Identity as SwitchIdentity
 from dxpu.watchdog import Watchdog, WatchdogProbe
+from dxpu_tools.identity import Identity
 
 from .board import Board, Shape
 from .clocks import Clocks
 from .ethernet import EthernetPorts
 from .factory import factory_of
-from .identity import Identity
 from .pcie import Upstream, clocks_of
 from .registers import BASES, PULSES, board_block, event_kinds, stand_alone as stand_alone_register
 from .sfp import SfpPorts

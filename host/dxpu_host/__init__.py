@@ -4,9 +4,7 @@ See docs/host.md.
 """
 
 from .device import Bar, Device
-from .errors import (
-    Aborted, HostError, PortError, SessionLost, SlotLost, Timeout, Unsupported,
-)
+from .errors import Aborted, HostError, PortError, SessionLost, SlotLost, Timeout, Unsupported
 from .host import Host
 from .memory import Memory, Region
 from .port import EthernetPort, Port

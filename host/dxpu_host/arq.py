@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
-from dxpu_sim.golden.wire import Event, Tlps
+from dxpu_model.wire import Event, Tlps
 
 __all__ = ["MODULUS", "Receiver", "Sender", "Sent", "Verdict", "ahead"]
 

@@ -5,8 +5,8 @@ Ref: docs/architecture.md, "Bindings" and "Lives"; docs/hot-plug.md
 
 from enum import Enum
 
-from dxpu.fabric.format import ErrorCode, EventCode
-from dxpu_sim.golden.wire import Event
+from dxpu.fabric.wire.format import ErrorCode, EventCode
+from dxpu_model.wire import Event
 
 __all__ = ["Binding", "Change", "State"]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from dxpu.fabric.format import (
+from dxpu.fabric.wire.format import (
     COUNT_MAX, CREDIT_BYTES, HEADER_BYTES, RECORD_ALIGN, RECORD_CRC_BYTES, EventCode,
 )
-from dxpu_sim.golden.wire import Credit, Event, Frame, Tlps
+from dxpu_model.wire import Credit, Event, Frame, Tlps
 
 from .bindings import Binding, Change, State
 from .credits import GRANTS, Accounts, Entries, Grants

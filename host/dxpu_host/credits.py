@@ -9,8 +9,8 @@ Ref: docs/wire-format.md, "Credit extension"; docs/architecture.md, "Flow contro
 
 from collections.abc import Iterable, Sequence
 
-from dxpu.fabric.format import ACK_ENTRIES
-from dxpu_sim.golden.wire import Credit
+from dxpu.fabric.wire.format import ACK_ENTRIES
+from dxpu_model.wire import Credit
 
 from .arq import MODULUS, ahead
 

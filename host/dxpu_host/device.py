@@ -4,22 +4,41 @@ Ref: PCI Local Bus 3.0, 6.2.5 (BARs), 6.8 (MSI); PCI Express Base Specification 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dxpu_model.tlp import Tlp
 
 from .errors import HostError
 from .slots import HostSlot, interrupt_address
 from .tlp import config_request, memory_reads, memory_writes
 
-if TYPE_CHECKING:
-    from .host import Host
-    from .scan import Bus
-
-__all__ = ["Bar", "Device"]
+__all__ = ["Access", "Bar", "Bus", "Device"]
 
 _COMMAND, _CAPABILITIES = 0x04, 0x34
 _MSI = 0x05
+
+
+class Access(Protocol):
+    """What devices need of the host; see :class:`~.host.Host`."""
+
+    @property
+    def max_read(self) -> int: ...
+
+    @property
+    def max_payload(self) -> int: ...
+
+    def transact(self, slot: HostSlot, tlps: Iterable[Tlp], life: int) -> list[bytes]: ...
+
+    def configure(self, slot: HostSlot, tlp: Tlp, life: int) -> bytes: ...
+
+    def post(self, slot: HostSlot, tlps: Iterable[Tlp], life: int) -> None: ...
+
+    def wait_until(self, done: Callable[[], bool], what: str,
+                   timeout: float | None = None) -> None: ...
+
+    def found(self, device: "Device") -> None: ...
 
 
 @dataclass
@@ -95,7 +114,7 @@ class Device:
         The bus behind a bridge; ``None`` for an endpoint.
     """
 
-    def __init__(self, host: "Host", slot: HostSlot, identifier: int) -> None:
+    def __init__(self, host: Access, slot: HostSlot, identifier: int) -> None:
         self.host, self.slot, self.identifier = host, slot, identifier
         self.life = slot.lives
         self.vendor_id = self.config_read(0, 2)
@@ -221,3 +240,19 @@ class Device:
     def check(self) -> None:
         """Raise what has ended the device's life, if something has."""
         self.slot.check(self.life)
+
+
+@dataclass
+class Bus:
+    """A bus, with what was found on it."""
+
+    bus_num: int
+    last_bus_num: int
+    devices: list[Device] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Device]:
+        """All devices, those behind bridges too."""
+        for device in self.devices:
+            yield device
+            if device.subordinate is not None:
+                yield from device.subordinate.walk()

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from types import TracebackType
 
-from dxpu.fabric.format import NODE_UNASSIGNED, CreditClass
-from dxpu_sim.golden.tlp import Tlp
+from dxpu.fabric.wire.format import NODE_UNASSIGNED, CreditClass
+from dxpu_model.tlp import Tlp
 
 from .box import Box
-from .device import Device
+from .device import Bus, Device
 from .errors import HostError, PortError, SessionLost, SlotLost, Timeout
 from .link import Address
 from .loop import Loop
 from .memory import Memory, Region
 from .port import Port
 from .requests import Request, Retry
-from .scan import Bus, Windows, scan
+from .scan import Windows, scan
 from .session import TagSource
 from .slots import INTERRUPTS, HostSlot
 from .timers import Timers
@@ -89,6 +89,8 @@ class Host(Loop):
         rng = rng or random.SystemRandom()
         self._tags, self._boot = TagSource(rng), boot or rng.randrange(1, 1 << 16)
         self.memory = Memory([Windows.NARROW, Windows.WIDE, INTERRUPTS])
+        #: What was found in slots, and in which life of each.
+        self._found: dict[HostSlot, tuple[int, Bus]] = {}
 
     def __enter__(self) -> "Host":
         return self
@@ -239,13 +241,15 @@ class Host(Loop):
         return self._bus(device.slot)
 
     def _bus(self, slot: HostSlot) -> Bus:
-        found, life = slot.bus, slot.lives
-        if found is None:
-            found = scan(self, slot, self._windows)
-            with self._lock:
-                slot.check(life)  # what was found in another one is gone
-                slot.bus = found
-        return found
+        life = slot.lives
+        known = self._found.get(slot)
+        if known is not None and known[0] == life and slot.error is None:
+            return known[1]
+        bus = scan(self, slot, self._windows)
+        with self._lock:
+            slot.check(life)  # what was found in another one is gone
+            self._found[slot] = life, bus
+        return bus
 
     def found(self, device: Device) -> None:
         """Keep a function with its slot; raises :exc:`SlotLost` if its life is over by now."""

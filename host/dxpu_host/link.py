@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from dxpu.fabric.format import SEQUENCED, SLOT_HOST, TAG_NONE, FenceReason
-from dxpu_sim.golden.wire import Ack, Body, Credit, Event, Fence, Frame, Hello, Sack, Tlps, build
+from dxpu.fabric.wire.format import SEQUENCED, SLOT_HOST, TAG_NONE, FenceReason
+from dxpu_model.wire import Ack, Body, Credit, Event, Fence, Frame, Hello, Sack, Tlps, build
 
 from .arq import Receiver, Sender, Sent, Verdict
 from .credits import Entries

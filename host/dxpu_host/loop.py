@@ -5,15 +5,14 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 
-from dxpu_sim.golden.receiver import judge
-from dxpu_sim.golden.wire import Frame
+from dxpu_model.receiver import judge
+from dxpu_model.wire import Frame
 
 from .box import Box, BoxEvent, SlotDown, SlotReady
-from .device import Device
 from .errors import HostError, SessionLost, SlotLost, Timeout
 from .port import Port
 from .scan import Windows
-from .slots import HostSlot
+from .slots import Function, HostSlot
 from .timers import Timers
 
 __all__ = ["Loop"]
@@ -52,7 +51,7 @@ class Loop:
         self._boxes: dict[tuple[int, int], Box] = {}
         self._slots: dict[tuple[Box, int], HostSlot] = {}
         self._windows = Windows()
-        self._interrupts: deque[tuple[Device, int]] = deque()
+        self._interrupts: deque[tuple[Function, int]] = deque()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None

@@ -9,7 +9,7 @@ import struct
 import sys
 from typing import Protocol
 
-from dxpu.fabric.format import ETHERTYPE, node_mac
+from dxpu.fabric.wire.format import ETHERTYPE, node_mac
 
 from .errors import PortError
 

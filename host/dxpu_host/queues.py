@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dxpu.fabric.format import CreditClass
-from dxpu_sim.golden.tlp import classify
+from dxpu.fabric.wire.format import CreditClass
+from dxpu_model.tlp import classify
 
 __all__ = ["ClassQueues", "Waiting", "class_of", "units_of"]
 

@@ -6,7 +6,7 @@ Ref: PCI Express Base Specification 5.0, 2.2.9 (completions), 2.8 (completion ti
 from dataclasses import dataclass, field
 
 from dxpu.tlp.types import Type
-from dxpu_sim.golden.tlp import Tlp
+from dxpu_model.tlp import Tlp
 
 from .errors import Aborted, HostError, Timeout, Unsupported
 from .tlp import Status, completed_bytes, requested_bytes

@@ -7,18 +7,14 @@ Ref: PCI Local Bus 3.0, 6.2.5; PCI-to-PCI Bridge Architecture 1.2, 3.2.5; PCIe B
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from .device import Bar, Device
+from .device import Access, Bar, Bus, Device
 from .errors import HostError, Unsupported
 from .memory import Space
 from .slots import HostSlot
 
-if TYPE_CHECKING:
-    from .host import Host
-
-__all__ = ["Bus", "Windows", "scan"]
+__all__ = ["Windows", "scan"]
 
 _COMMAND, _BARS, _BUSES, _EXPRESS = 0x04, 0x10, 0x18, 0x10
 #: Of bridges: registers of the memory window and the prefetchable one.
@@ -26,22 +22,6 @@ _WINDOW, _WIDE_WINDOW = 0x20, 0x24
 _MEBIBYTE = 1 << 20
 #: Device/Port Type of ports with more than one device behind them.
 _UPSTREAM_PORT, _TO_PCI = 5, 7
-
-
-@dataclass
-class Bus:
-    """A bus, with what was found on it."""
-
-    bus_num: int
-    last_bus_num: int
-    devices: list[Device] = field(default_factory=list)
-
-    def walk(self) -> Iterator[Device]:
-        """All devices, those behind bridges too."""
-        for device in self.devices:
-            yield device
-            if device.subordinate is not None:
-                yield from device.subordinate.walk()
 
 
 class Windows:
@@ -76,7 +56,7 @@ class Windows:
             self._spaces[wide].give_back(start)
 
 
-def scan(host: "Host", slot: HostSlot, windows: Windows) -> Bus:
+def scan(host: Access, slot: HostSlot, windows: Windows) -> Bus:
     """Find and set up all functions of a slot.
 
     Payload and read request sizes are the largest that all of them and the host can have. BARs are
@@ -97,11 +77,12 @@ def scan(host: "Host", slot: HostSlot, windows: Windows) -> Bus:
     return bus
 
 
-def _find(host: "Host", slot: HostSlot, bus: Bus, numbers: range) -> None:
+def _find(host: Access, slot: HostSlot, bus: Bus, numbers: range) -> None:
     for number in numbers:
         for function in range(8):
             identifier = bus.bus_num << 8 | number << 3 | function
-            device = slot.devices.get(identifier)
+            known = slot.devices.get(identifier)
+            device = known if isinstance(known, Device) else None
             if device is None:
                 try:
                     device = Device(host, slot, identifier)
@@ -116,7 +97,7 @@ def _find(host: "Host", slot: HostSlot, bus: Bus, numbers: range) -> None:
                 break
 
 
-def _set_up(host: "Host", slot: HostSlot, bus: Bus, device: Device) -> None:
+def _set_up(host: Access, slot: HostSlot, bus: Bus, device: Device) -> None:
     """Size the BARs of a function; go on behind it if it is a bridge."""
     device.config_write(_COMMAND, 0, 2)
     bus.devices.append(device)
@@ -221,7 +202,7 @@ def _set_window(bridge: Device, wide: bool, first: int, last: int) -> None:
         bridge.config_write(0x2C, 0 if closed else last >> 32)
 
 
-def _set_sizes(host: "Host", slot: HostSlot, devices: list[Device]) -> None:
+def _set_sizes(host: Access, slot: HostSlot, devices: list[Device]) -> None:
     """Max_Payload_Size, the same for all; Max_Read_Request_Size."""
     express = {device: offset for device in devices
                if (offset := device.find_capability(_EXPRESS)) is not None}

@@ -8,8 +8,8 @@ Ref: docs/architecture.md, "Sessions"; docs/fabric-spec.md (the scheme, searched
 import random
 from enum import Enum
 
-from dxpu.fabric.format import TAG_NONE, ArqMode, FrameType, Role, SecurityMode
-from dxpu_sim.golden.wire import Frame, Hello
+from dxpu.fabric.wire.format import TAG_NONE, ArqMode, FrameType, Role, SecurityMode
+from dxpu_model.wire import Frame, Hello
 
 from .timers import Timers
 

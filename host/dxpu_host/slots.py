@@ -5,10 +5,10 @@ No sockets and no clocks. Ref: PCI Express Base Specification 5.0, 2.2 and 2.3
 
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dxpu.tlp.types import Malformed, TlpClass, Type
-from dxpu_sim.golden.tlp import Tlp, classify, malformed
+from dxpu_model.tlp import Tlp, classify, malformed
 
 from .box import Box, TlpCame
 from .errors import HostError, SlotLost
@@ -16,11 +16,7 @@ from .memory import Memory
 from .requests import Request, Requests
 from .tlp import Status, completions, enabled_runs, requested_bytes
 
-if TYPE_CHECKING:
-    from .device import Device
-    from .scan import Bus
-
-__all__ = ["INTERRUPTS", "HostSlot", "interrupt_address"]
+__all__ = ["INTERRUPTS", "Function", "HostSlot", "interrupt_address"]
 
 log = logging.getLogger("dxpu.host")
 
@@ -31,6 +27,17 @@ INTERRUPTS = (0xFEE0_0000, 0xFEF0_0000)
 def interrupt_address(identifier: int) -> int:
     """Where the function with this bus, device and function number writes its MSIs."""
     return INTERRUPTS[0] | identifier << 4
+
+
+class Function(Protocol):
+    """A function in a slot, as far as a slot knows it; see :class:`~.device.Device`."""
+
+    @property
+    def address(self) -> str:
+        """Bus, device and function as ``bb:dd.f``."""
+
+    def interrupted(self, vector: int) -> None:
+        """An MSI came."""
 
 
 class HostSlot:
@@ -69,13 +76,12 @@ class HostSlot:
     REQUESTS = Requests
 
     def __init__(self, box: Box, number: int, buses: range, memory: Memory,
-                 interrupts: "deque[tuple[Device, int]]", counters: Counter[str]) -> None:
+                 interrupts: deque[tuple[Function, int]], counters: Counter[str]) -> None:
         self.box, self.number, self.buses = box, number, buses
         self._memory, self._interrupts, self.counters = memory, interrupts, counters
         self.requests = self.REQUESTS()
         self.max_payload = 128
-        self.devices: dict[int, Device] = {}
-        self.bus: Bus | None = None
+        self.devices: dict[int, Function] = {}
         self.error: HostError | None = SlotLost(f"slot {number} is not bound")
         self.lives = 0
 
@@ -88,7 +94,7 @@ class HostSlot:
         """The life is over, because of ``error``."""
         self.error = error
         self.requests.fail(error)
-        self.devices, self.bus = {}, None
+        self.devices = {}
 
     def check(self, life: int | None = None) -> None:
         """Raise what :attr:`error` is, or that ``life``, the number of one, is over."""

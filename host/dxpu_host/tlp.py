@@ -1,4 +1,4 @@
-"""TLPs as a host makes and answers them; the codec is :class:`dxpu_sim.golden.tlp.Tlp`.
+"""TLPs as a host makes and answers them; the codec is :class:`dxpu_model.tlp.Tlp`.
 
 Ref: PCI Express Base Specification 5.0, 2.2 and 2.3
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dxpu.tlp.types import CompletionStatus, Fmt, Type
-from dxpu_sim.golden.tlp import Tlp, byte_count, complete, lower_address
+from dxpu_model.tlp import Tlp, byte_count, complete, lower_address
 
 __all__ = ["Status", "completed_bytes", "completions", "config_request", "enabled_runs",
            "memory_reads", "memory_writes", "requested_bytes"]

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from dxpu_sim import bench, cli
-from dxpu_sim.progress import Progress
-from dxpu_sim.testbench import seed
+from dxpu_cli import main as cli
+from dxpu_cli.commands import bench
+from dxpu_cli.progress import Progress
+from tests.support.testbench import seed
 
 
 def test_traversals_of_a_read(tmp_path, capsys):

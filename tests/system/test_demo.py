@@ -7,11 +7,12 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import gtkwave_viewer
+from tests.support import gtkwave_viewer
 import pytest
 
-from dxpu_sim import gtkwave, runner, wave_groups
-from dxpu_sim.demo import system_design
+from dxpu_cli.commands.demo import system_design
+from dxpu_sim.run import runner
+from dxpu_sim.waves import groups as wave_groups, gtkwave
 
 KEYS = {"ok", "seed", "checks", "gpus", "round_trip_ns", "h2d_MBps", "d2h_MBps",
         "conversion_cycles", "frames", "tlps", "simulated_cycles_per_s", "split", "stages",
@@ -20,7 +21,7 @@ KEYS = {"ok", "seed", "checks", "gpus", "round_trip_ns", "h2d_MBps", "d2h_MBps",
 
 def dxpu(*argv, **options):
     return subprocess.run(
-        [sys.executable, "-c", "import sys; from dxpu_sim.cli import main; sys.exit(main())",
+        [sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())",
          *argv], capture_output=True, text=True, **options)
 
 

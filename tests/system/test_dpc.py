@@ -1,18 +1,15 @@
 """Downstream Port Containment in the whole system."""
 
 import json
-import re
-
 import pytest
 
-import dxpu_sim.benches
-from dxpu_sim.hdl.system import System
-from dxpu_sim.runner import Design, simulate
+from dxpu_sim.run.runner import Design, simulate
+from dxpu_sim.system.design import System
+from tests.support.bench_cases import bench_cases
 
 SMALL = {"width": 64, "boxes": (2,), "ports": 2, "paths": 1, "dpc": True}
-BENCH = "dxpu_sim.benches.dpc"
-with open(f"{dxpu_sim.benches.__path__[0]}/dpc.py") as source:
-    CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
+BENCH = "dxpu_sim.system.benches.dpc"
+CASES = bench_cases(BENCH)
 
 
 @pytest.mark.long

@@ -5,13 +5,13 @@ from dataclasses import asdict
 
 import pytest
 
-from dxpu.fabric.credits import CreditAccounts
-from dxpu_sim.cli import main
-from dxpu_sim.faults import cases
-from dxpu_sim.faults.score import score
-from dxpu_sim.hdl.fault_bench import FaultBench
-from dxpu_sim.runner import Design, simulate
-from link_mutants import Eager, Repetitive
+from dxpu.fabric.credit.credits import CreditAccounts
+from dxpu_cli.main import main
+from dxpu_sim.fabric import cases
+from dxpu_sim.fabric.fault_design import FaultBench
+from dxpu_sim.fabric.score import score
+from dxpu_sim.run.runner import Design, simulate
+from tests.support.link_mutants import Eager, Repetitive
 
 
 #: Of selective repeat, when a million take too long.
@@ -85,7 +85,7 @@ class Mutated(FaultBench):
     ("Generous", "starving p", "")])
 def test_campaign_finds(tmp_path, mutant, case, error):
     case = next(c for c in cases.campaign() if c.name == case)
-    folder = simulate(Design(Mutated, {"mutant": mutant}), "dxpu_sim.benches.faults",
+    folder = simulate(Design(Mutated, {"mutant": mutant}), "dxpu_sim.fabric.fault_bench",
                       env={"DXPU_FAULTS": json.dumps({**asdict(case), "tlps": 2000})},
                       folder=tmp_path / "run")
     judged = score(case, json.loads((folder / "result.json").read_text()))

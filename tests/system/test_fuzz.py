@@ -1,12 +1,12 @@
-"""Hostile TLPs into the PCIe sides of the whole system (:mod:`dxpu_sim.benches.fuzz`)."""
+"""Hostile TLPs into the PCIe sides of the whole system (:mod:`dxpu_sim.system.benches.fuzz`)."""
 
 import json
 
 import pytest
 
-from dxpu_sim.demo import system_design
-from dxpu_sim.hdl.system import System
-from dxpu_sim.runner import Design, fst_available, said, simulate
+from dxpu_cli.commands.demo import system_design
+from dxpu_sim.run.runner import Design, fst_available, said, simulate
+from dxpu_sim.system.design import System
 
 #: As ``dxpu demo`` runs it by default, so that both need one build.
 DEMO = system_design().kwargs
@@ -14,7 +14,7 @@ SMALL = {"boxes": (2,), "ports": 2, "paths": 1}
 
 
 def fuzz(options, count, **others):
-    folder = simulate(Design(System, options), "dxpu_sim.benches.fuzz",
+    folder = simulate(Design(System, options), "dxpu_sim.system.benches.fuzz",
                       env={"DXPU_SYSTEM": json.dumps(options), "DXPU_FUZZ": count}, **others)
     print(said(folder, "fuzz"))
 

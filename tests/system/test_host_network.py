@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import dxpu_sim
-from dxpu_sim.cli import main
-from dxpu_sim.host_network import HOST_INTERFACE
+from dxpu_cli.main import main
+from dxpu_sim.software_host.network import HOST_INTERFACE
 
 ROOT = Path(__file__).parents[2]
 #: The simulated box is slower than a real one by some thousands; its timers are those of hardware.
@@ -82,12 +81,12 @@ def test_processes_use_a_box_over_veth(tmp_path):
     for name, text in (("example", example()), ("threads", THREADS)):
         programs.append([sys.executable, str(tmp_path / f"{name}.py"), HOST_INTERFACE, SLOWER])
         (tmp_path / f"{name}.py").write_text(text)
-    host = [sys.executable, "-c", "import sys; from dxpu_sim.cli import main; sys.exit(main())",
+    host = [sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())",
             "host", "--iface", HOST_INTERFACE, "--box", "0x101", "--slower", SLOWER]
     commands = [[*host, "--slots", "1,2", "--json"], *programs, [*host, "--slots", "2"]]
     folder = tmp_path / "run"
     done = subprocess.run(
-        [*UNSHARE, sys.executable, "-m", "dxpu_sim.host_network", str(folder),
+        [*UNSHARE, sys.executable, "-m", "dxpu_sim.software_host.network", str(folder),
          os.environ.get("DXPU_SEED", "1"), json.dumps(commands)],
         capture_output=True, text=True, timeout=900)
     print(done.stdout)
@@ -120,13 +119,13 @@ def in_namespace(code, *, setup="true"):
     """What ``code`` prints in a network namespace of its own."""
     return subprocess.run(
         [*UNSHARE, "sh", "-c", f'{setup}; exec "$0" "$@"', sys.executable, "-c", code],
-        capture_output=True, text=True, cwd=Path(dxpu_sim.__path__[0]).parent)
+        capture_output=True, text=True, cwd=ROOT)
 
 
 def test_the_interface_must_be_up():
     if missing():
         pytest.skip(missing())
-    done = in_namespace("from dxpu_sim.cli import main; import sys; sys.exit(main("
+    done = in_namespace("from dxpu_cli.main import main; import sys; sys.exit(main("
                         "['host', '--iface', 'a', '--box', '1']))",
                         setup="ip link add name a type veth")
     assert done.returncode == 2
@@ -138,7 +137,7 @@ def test_raw_frames_must_be_permitted():
         pytest.skip(missing() or "network: no root and setpriv, to give up a capability")
     done = subprocess.run(
         ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", sys.executable, "-c",
-         "from dxpu_sim.cli import main; import sys; sys.exit(main("
+         "from dxpu_cli.main import main; import sys; sys.exit(main("
          "['host', '--iface', 'lo', '--box', '1']))"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "need the capability CAP_NET_RAW: run as root, or `sudo setcap" in done.stderr

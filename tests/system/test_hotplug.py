@@ -1,21 +1,18 @@
 """GPUs that come and go in the whole system, below a hot-plug driver."""
 
 import json
-import re
-
 import pytest
 
-import dxpu_sim.benches
-from dxpu_sim.demo import system_design
-from dxpu_sim.hdl.system import System
-from dxpu_sim.runner import Design, fst_available, simulate
+from dxpu_cli.commands.demo import system_design
+from dxpu_sim.run.runner import Design, fst_available, simulate
+from dxpu_sim.system.design import System
+from tests.support.bench_cases import bench_cases
 
 #: As ``dxpu demo`` runs it by default, so that all need one build.
 DEMO = system_design().kwargs
 SMALL = {"boxes": (2,), "ports": 2, "paths": 1}
-BENCH = "dxpu_sim.benches.hotplug"
-with open(f"{dxpu_sim.benches.__path__[0]}/hotplug.py") as source:
-    CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
+BENCH = "dxpu_sim.system.benches.hotplug"
+CASES = bench_cases(BENCH)
 
 
 @pytest.mark.parametrize("case", [

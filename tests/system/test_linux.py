@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from dxpu_sim import cli
+from dxpu_cli import main as cli
 from dxpu_sim.linux.images import ImagesMissing, get
 from dxpu_sim.linux.scenarios import MACHINES, SCENARIOS
 

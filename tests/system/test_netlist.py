@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dxpu_sim.hdl.system import System
-from dxpu_sim.runner import Design, simulate
+from dxpu_sim.run.runner import Design, simulate
+from dxpu_sim.system.design import System
 
 SMALL = {"boxes": (1,), "ports": 1, "paths": 1}
 
@@ -18,5 +18,5 @@ def test_host_and_box(case):
     """Enumeration, registers, copies of some KiB both ways, interrupts, and frames sent again. The
     host is mapped as on the Versa, which it nearly fills."""
     design = Design(System, SMALL, netlists=("top.host", "top.box0"), crowded=("top.host",))
-    simulate(design, "dxpu_sim.benches.system", testcase=f"{case}$",
+    simulate(design, "dxpu_sim.system.benches.system", testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(SMALL)})

@@ -11,7 +11,7 @@ import pytest
 from dxpu_boards import build, ecp5
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.top import top
-from dxpu_sim.cache import digest, entry, version
+from dxpu_tools.cache import digest, entry, version
 
 #: What was routed last: by board and role, what `report.json` says of size, clocks and time.
 STORED = json.loads((Path(__file__).parent / "routed.json").read_text())

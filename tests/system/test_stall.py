@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from dxpu_sim.demo import system_design
-from dxpu_sim.hdl.system import System
-from dxpu_sim.runner import Design, fst_available, simulate
+from dxpu_cli.commands.demo import system_design
+from dxpu_sim.run.runner import Design, fst_available, simulate
+from dxpu_sim.system.design import System
 
-BENCH = "dxpu_sim.benches.stall"
+BENCH = "dxpu_sim.system.benches.stall"
 #: As ``dxpu demo`` runs it by default, so that both need one build.
 DEMO = system_design().kwargs
 

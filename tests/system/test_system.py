@@ -1,19 +1,16 @@
 """The whole system in Verilator, below cocotbext-pcie's root complex."""
 
 import json
-import re
-
 import pytest
 
-import dxpu_sim.benches
-from dxpu_sim.demo import system_design
-from dxpu_sim.hdl.system import System
-from dxpu_sim.runner import Design, fst_available, simulate
+from dxpu_cli.commands.demo import system_design
+from dxpu_sim.run.runner import Design, fst_available, simulate
+from dxpu_sim.system.design import System
+from tests.support.bench_cases import bench_cases
 
-BENCH = "dxpu_sim.benches.system"
-with open(f"{dxpu_sim.benches.__path__[0]}/system.py") as source:
-    #: The bench's tests; each has a run of its own, so that it begins with a reset.
-    CASES = re.findall(r"^async def (\w+)\(dut\)", source.read(), re.MULTILINE)
+BENCH = "dxpu_sim.system.benches.system"
+#: The bench's tests; each has a run of its own, so that it begins with a reset.
+CASES = bench_cases(BENCH)
 #: Whose subject the demo or another case has, too, but for what stands behind slots.
 LONG = ("copies_of_all_gpus_at_once", "functions_and_switches_behind_slots", "msi")
 #: As ``dxpu demo`` runs it by default, so that both need one build.

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dxpu_sim.cli import COMMANDS
+from dxpu_cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("hdl/dxpu", "sim/dxpu_sim", "boards/dxpu_boards", "host/dxpu_host")
+PACKAGES = ("hdl/dxpu", "hdl/dxpu_tools", "model/dxpu_model", "sim/dxpu_sim", "host/dxpu_host",
+            "boards/dxpu_boards", "cli/dxpu_cli")
 #: What pip says if it cannot ask the registry.
 UNREACHABLE = re.compile(r"Retrying|connection broken|Network is unreachable|name resolution")
 
@@ -69,11 +70,11 @@ def test_the_wheel_has_every_file_of_the_packages(wheel):
 
 
 def test_the_packages_are_those_of_the_wheel(installed):
-    code = ("import dxpu, dxpu_boards, dxpu_host, dxpu_sim\n"
-            "for package in dxpu, dxpu_boards, dxpu_host, dxpu_sim: print(package.__path__[0])")
+    names = ", ".join(Path(package).name for package in PACKAGES)
+    code = f"import {names}\nfor package in {names}: print(package.__path__[0])"
     run = installed("python", "-c", code)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count(f"{installed.folder.parent}/env/lib/") == 4
+    assert run.stdout.count(f"{installed.folder.parent}/env/lib/") == len(PACKAGES)
 
 
 def test_the_installed_command_writes_a_proxy(installed):
@@ -94,7 +95,7 @@ def test_the_installed_command_makes_a_factory_record(installed):
 
 def test_help_of_every_command_needs_no_extra(installed):
     code = ("import contextlib\n"
-            "from dxpu_sim import cli\n"
+            "from dxpu_cli import main as cli\n"
             "for command in cli.COMMANDS:\n"
             "    with contextlib.suppress(SystemExit):\n"
             "        cli.main([command, '--help'])\n")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from dxpu_sim import children
+from dxpu_tools import children
 
 from .resets import promote_resets
 

@@ -8,8 +8,9 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from ..cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
-from ..stream import check_width, connect
+from dxpu.cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
+from dxpu.stream import check_width, connect
+
 from .edge_far import Far
 from .edge_near import CLASSES, Grant, Near
 from .port import PciePort

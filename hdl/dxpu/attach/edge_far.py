@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketSignature, connect
+from dxpu.stream import PacketSignature, connect
+
 from .edge_near import CLASSES, Grant
 from .port import PciePort
 

@@ -4,8 +4,9 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketSignature, connect
-from ..widths import Narrow, Widen
+from dxpu.stream import PacketSignature, connect
+from dxpu.widths import Narrow, Widen
+
 from .ingress import CreditLimits
 from .port import PciePort
 

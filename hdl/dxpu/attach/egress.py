@@ -7,9 +7,9 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..queue import PacketQueue
-from ..stream import PacketSignature, payload_shape
-from ..tlp.types import TlpClass
+from dxpu.queue import PacketQueue
+from dxpu.stream import PacketSignature, payload_shape
+from dxpu.tlp.types import TlpClass
 
 __all__ = ["Egress"]
 

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..tlp.types import TlpClass, TlpInfo
+from dxpu.tlp.types import TlpClass, TlpInfo
 
 __all__ = ["CreditLimits", "CreditLedger"]
 

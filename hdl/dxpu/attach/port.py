@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketSignature, connect
+from dxpu.stream import PacketSignature, connect
+
 from .ingress import CreditLimits
 
 __all__ = ["PciePort", "connect_egress", "connect_grants"]

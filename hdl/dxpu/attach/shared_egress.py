@@ -8,10 +8,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.types import UNIT_BITS, ClassMeta
-from ..priority import Turns
-from ..stream import PacketLayout, PacketSignature, Register, check_width, connect
-from ..tlp.types import TlpClass
+from dxpu.priority import Turns
+from dxpu.rows import UNIT_BITS, ClassMeta
+from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, connect
+from dxpu.tlp.types import TlpClass
 
 __all__ = ["ClassStreams", "SharedEgress"]
 
@@ -55,12 +55,12 @@ class SharedEgress(wiring.Component):
 
     Members
     -------
-    i : packet stream with meta :class:`~dxpu.fabric.types.ClassMeta`
+    i : packet stream with meta :class:`~dxpu.rows.ClassMeta`
         ``row`` is the slot's index.
     slot : array of :func:`ClassStreams`
     empty : ``slots``
         Nothing for slot n is inside, and all releases were told.
-    released, released_strobe : :class:`~dxpu.fabric.types.ClassMeta`, 1
+    released, released_strobe : :class:`~dxpu.rows.ClassMeta`, 1
         A TLP has left its region (``life`` is 0).
     overflow : ``slots``
         Pulses: a TLP was dropped that was larger than its region, or found it full.

@@ -7,8 +7,8 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import NODE_UNASSIGNED, TAG_NONE, FrameType, Role, SecurityMode
-from ..fabric.types import Refused
+from dxpu.fabric.receive.types import Refused
+from dxpu.fabric.wire.format import NODE_UNASSIGNED, TAG_NONE, FrameType, Role, SecurityMode
 
 __all__ = ["Greeted", "HelloListener"]
 
@@ -44,7 +44,7 @@ class HelloListener(wiring.Component):
 
     Members
     -------
-    refused : :class:`~dxpu.fabric.types.Refused`
+    refused : :class:`~dxpu.fabric.receive.types.Refused`
         Of the proxy.
     wanted : 12
         Node number that HELLOs must be for; 0xFFF: any.

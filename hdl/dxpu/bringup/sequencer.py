@@ -6,10 +6,11 @@ from amaranth import *
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..csr import AddressMap, RegisterPort
-from ..fabric.format import NODE_UNASSIGNED
-from ..fabric.types import Mode
-from ..mapping.types import CommitCode
+from dxpu.csr import AddressMap, RegisterPort
+from dxpu.fabric.session.types import Mode
+from dxpu.fabric.wire.format import NODE_UNASSIGNED
+from dxpu.mapping.types import CommitCode
+
 from .listener import Greeted
 
 __all__ = ["SetUpSequencer", "StandAloneState", "Waits"]

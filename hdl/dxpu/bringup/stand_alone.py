@@ -7,9 +7,10 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..csr import RegisterPort, connect_ports
-from ..fabric.format import NODE_UNASSIGNED
-from ..fabric.types import Refused
+from dxpu.csr import RegisterPort, connect_ports
+from dxpu.fabric.receive.types import Refused
+from dxpu.fabric.wire.format import NODE_UNASSIGNED
+
 from .boot import BootCounter
 from .listener import HelloListener
 from .sequencer import SetUpSequencer, StandAloneState
@@ -33,7 +34,7 @@ class StandAlone(wiring.Component):
     -------
     bus : Out :class:`~dxpu.csr.RegisterPort`
         To the proxy.
-    refused : In :class:`~dxpu.fabric.types.Refused`
+    refused : In :class:`~dxpu.fabric.receive.types.Refused`
         From the proxy.
     wanted
         As of the listener.

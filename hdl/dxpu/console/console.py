@@ -5,7 +5,7 @@ from amaranth.lib import crc, enum, stream, wiring
 from amaranth.lib.crc.catalog import CRC16_CCITT_FALSE
 from amaranth.lib.wiring import In, Out
 
-from ..csr import RegisterPort
+from dxpu.csr import RegisterPort
 
 __all__ = ["Console"]
 

@@ -7,8 +7,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 
-from ..csr import Block, Field, Register, RegisterFile, RegisterPort, Rows
-from ..priority import encode, lowest_bit
+from dxpu.csr import Block, Field, Register, RegisterFile, RegisterPort, Rows
+from dxpu.priority import encode, lowest_bit
 
 __all__ = ["EventRing", "event_block"]
 

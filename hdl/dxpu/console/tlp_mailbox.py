@@ -4,13 +4,13 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from ..arbiter import PacketArbiter
-from ..attach import PciePort
-from ..csr import Block, Field, Register, RegisterFile, RegisterPort, Rows
-from ..queue import PacketQueue
-from ..stream import connect
-from ..tlp.header import Kind
-from ..tlp.types import HeaderCommon, TlpClass
+from dxpu.arbiter import PacketArbiter
+from dxpu.attach import PciePort
+from dxpu.csr import Block, Field, Register, RegisterFile, RegisterPort, Rows
+from dxpu.queue import PacketQueue
+from dxpu.stream import connect
+from dxpu.tlp.header import Kind
+from dxpu.tlp.types import HeaderCommon, TlpClass
 
 __all__ = ["TlpMailbox", "mailbox_block"]
 

@@ -1,16 +1,12 @@
 """Control and status registers: described once as data, decoded, documented, counted."""
 
-from dxpu.csr.arbiter import RegisterArbiter
-from dxpu.csr.counters import CounterBank, counter_block
-from dxpu.csr.crossing import RegisterCrossing
-from dxpu.csr.description import (
-    Access, AddressMap, Block, Field, Placed, Register, Rows, constants, word,
-)
-from dxpu.csr.file import RegisterFile
-from dxpu.csr.markdown import markdown
-from dxpu.csr.port import (
-    RegisterMux, RegisterPort, RegisterRequest, RegisterResponse, connect_ports,
-)
+from .arbiter import RegisterArbiter
+from .counters import CounterBank, counter_block
+from .crossing import RegisterCrossing
+from .description import Access, AddressMap, Block, Field, Placed, Register, Rows, constants, word
+from .file import RegisterFile
+from .markdown import markdown
+from .port import RegisterMux, RegisterPort, RegisterRequest, RegisterResponse, connect_ports
 
 __all__ = ["Access", "AddressMap", "Block", "CounterBank", "Field", "Placed", "Register",
            "RegisterArbiter", "RegisterCrossing", "RegisterFile", "RegisterMux", "RegisterPort",

@@ -4,8 +4,9 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.csr.port import RegisterPort, RegisterRequest
 from dxpu.priority import round_robin
+
+from .port import RegisterPort, RegisterRequest
 
 __all__ = ["RegisterArbiter"]
 

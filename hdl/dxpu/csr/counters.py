@@ -8,9 +8,10 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 
-from dxpu.csr.description import Access, Block, Field, Register
-from dxpu.csr.port import RegisterPort
 from dxpu.priority import one_hot_mux
+
+from .description import Access, Block, Field, Register
+from .port import RegisterPort
 
 __all__ = ["CounterBank", "counter_block"]
 

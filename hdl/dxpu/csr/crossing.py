@@ -5,8 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.cdc import AsyncQueue
-from dxpu.csr.port import RegisterPort, RegisterRequest, RegisterResponse
 from dxpu.stream import connect
+
+from .port import RegisterPort, RegisterRequest, RegisterResponse
 
 __all__ = ["RegisterCrossing"]
 

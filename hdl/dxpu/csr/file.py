@@ -5,9 +5,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dxpu.csr.description import Access, Block, Rows
-from dxpu.csr.port import RegisterPort
 from dxpu.priority import one_hot_mux
+
+from .description import Access, Block, Rows
+from .port import RegisterPort
 
 __all__ = ["RegisterFile"]
 

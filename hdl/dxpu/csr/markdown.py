@@ -1,6 +1,6 @@
 """Register descriptions as Markdown."""
 
-from dxpu.csr.description import AddressMap, Rows
+from .description import AddressMap, Rows
 
 __all__ = ["markdown"]
 

@@ -9,9 +9,10 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..csr import RegisterPort
-from ..ethernet import GmiiSignature
-from ..proxy.box import BoxProxy
+from dxpu.csr import RegisterPort
+from dxpu.ethernet import GmiiSignature
+from dxpu.proxy.box import BoxProxy
+
 from .config_map import GpuIdentity
 from .gpu import SoftGpu
 
@@ -50,7 +51,7 @@ class BoxWithGpus(wiring.Component):
         self.registers = self._proxy.registers
         #: What the proxy counts.
         self.pulses = self._proxy.pulses
-        #: A good frame that the proxy has refused (:class:`~dxpu.fabric.types.Refused`).
+        #: A good frame that the proxy has refused (:class:`~dxpu.fabric.receive.types.Refused`).
         self.refused = self._proxy.refused
         super().__init__({
             "gmii": Out(GmiiSignature()).array(paths),

@@ -8,8 +8,9 @@ from amaranth import *
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..tlp.completion import completion_for, completion_words
-from ..tlp.types import AddressType, CompletionRequest, CompletionStatus, TlpClass
+from dxpu.tlp.completion import completion_for, completion_words
+from dxpu.tlp.types import AddressType, CompletionRequest, CompletionStatus, TlpClass
+
 from .types import ConfigState, Departure, TlpTap
 
 __all__ = ["Completer"]

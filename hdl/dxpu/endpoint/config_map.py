@@ -1,6 +1,6 @@
 """The configuration space of the soft GPU, as plain data.
 
-As :mod:`dxpu.switch.config_map` for the ports of the switch: the registers of
+As :mod:`dxpu.switch.config.port_map` for the ports of the switch: the registers of
 :class:`~dxpu.endpoint.config_space.EndpointConfig`, the golden configuration space of the tests and
 the register page are made from this.
 
@@ -9,10 +9,10 @@ Ref: PCIe Base 5.0, 7.5.1.2 (type 0 header), 7.5.2, 7.5.3, 7.7.1, 7.7.2, 7.7.3, 
 
 from dataclasses import dataclass
 
-from ..switch.config_map import (
-    Field, FunctionMap, Register, link_status_2, secondary_express,
-)
-from ..switch.placeholder_map import memory_bar
+from dxpu.switch.config.fields import Field, FunctionMap, Register
+from dxpu.switch.config.placeholder_map import memory_bar
+from dxpu.switch.config.port_map import link_status_2, secondary_express
+
 from .register_map import (
     CLASS_CODE, DEVICE_ID, MSIX_PENDING, MSIX_TABLE, NAME_SIZE, REGISTER_BAR_SIZE, VECTORS,
     VENDOR_ID,

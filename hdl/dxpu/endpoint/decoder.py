@@ -7,9 +7,10 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketSignature
-from ..tlp.header import RawHeader, decode
-from ..tlp.types import HeaderCommon
+from dxpu.stream import PacketSignature
+from dxpu.tlp.header import RawHeader, decode
+from dxpu.tlp.types import HeaderCommon
+
 from .register_map import REGISTER_BAR_SIZE
 from .types import ConfigState, TlpTap
 

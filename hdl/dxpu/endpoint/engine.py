@@ -7,7 +7,8 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..tlp.types import TlpClass
+from dxpu.tlp.types import TlpClass
+
 from .register_map import COPY_TO_GPU, COPY_TO_HOST, VECTORS
 from .types import ConfigState, Departure, Settings, request_words
 

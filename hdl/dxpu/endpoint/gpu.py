@@ -7,10 +7,11 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from ..attach import PciePort
-from ..stream import connect
-from ..tlp.types import TlpClass
-from ..widths import Widen
+from dxpu.attach import PciePort
+from dxpu.stream import connect
+from dxpu.tlp.types import TlpClass
+from dxpu.widths import Widen
+
 from .completer import Completer
 from .config_map import GpuIdentity
 from .config_space import EndpointConfig

@@ -7,11 +7,11 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..queue import PacketQueue, Queue
-from ..stream import PacketSignature, connect
-from ..tlp.parser import Parser
-from ..tlp.types import TlpClass, TlpInfo
-from ..widths import Narrow
+from dxpu.queue import PacketQueue, Queue
+from dxpu.stream import PacketSignature, connect
+from dxpu.tlp.parser import Parser
+from dxpu.tlp.types import TlpClass, TlpInfo
+from dxpu.widths import Narrow
 
 __all__ = ["Intake"]
 

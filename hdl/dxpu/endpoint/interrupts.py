@@ -8,8 +8,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..priority import first_one
-from ..tlp.types import Fmt, HeaderCommon, MessageCode, MessageHeader1, TlpClass, Type, swap_bytes
+from dxpu.priority import first_one
+from dxpu.tlp.types import (
+    Fmt, HeaderCommon, MessageCode, MessageHeader1, TlpClass, Type, swap_bytes,
+)
+
 from .register_map import VECTORS
 from .types import ConfigState, Departure, request_words
 

@@ -7,7 +7,8 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..tlp.types import MessageCode, TlpClass
+from dxpu.tlp.types import MessageCode, TlpClass
+
 from .types import TlpTap
 
 __all__ = ["Posted"]

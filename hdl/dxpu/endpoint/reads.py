@@ -9,8 +9,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..priority import first_one
-from ..tlp.types import CompletionStatus, TlpClass
+from dxpu.priority import first_one
+from dxpu.tlp.types import CompletionStatus, TlpClass
+
 from .types import ConfigState, Errors, TlpTap
 
 __all__ = ["Reads"]

@@ -7,9 +7,10 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..attach.ingress import CreditLimits
-from ..stream import PacketSignature
-from ..tlp.types import TlpClass
+from dxpu.attach.ingress import CreditLimits
+from dxpu.stream import PacketSignature
+from dxpu.tlp.types import TlpClass
+
 from .types import Departure
 
 __all__ = ["Sender"]

@@ -7,9 +7,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..tlp.types import (
-    Fmt, HeaderCommon, RequestHeader1, TlpClass, TlpInfo, Type, swap_bytes,
-)
+from dxpu.tlp.types import Fmt, HeaderCommon, RequestHeader1, TlpClass, TlpInfo, Type, swap_bytes
 
 __all__ = ["ConfigState", "Departure", "Errors", "MAX_PAYLOAD_DWORDS", "Settings", "TlpTap",
            "request_words"]

@@ -4,9 +4,10 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .. import stream
-from ..cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
-from ..stream import PacketSignature, check_width
+from dxpu import stream
+from dxpu.cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
+from dxpu.stream import PacketSignature, check_width
+
 from .gmii import GmiiSignature
 from .receive import Delivery, OverflowGuard, Receiver, RxWord
 from .transmit import Transmitter

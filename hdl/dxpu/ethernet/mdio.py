@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from ..priority import round_robin
+from dxpu.priority import round_robin
 
 __all__ = ["MDC_HZ", "Mdio", "MdioAccess", "MdioCommand", "MdioPort", "MdioResult", "MdioSharing"]
 

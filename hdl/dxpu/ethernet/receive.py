@@ -5,7 +5,8 @@ from amaranth.lib import crc, data, enum, stream, wiring
 from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketSignature, check_width
+from dxpu.stream import PacketSignature, check_width
+
 from .gmii import MINIMUM, PREAMBLE, SFD, GmiiReceive
 
 __all__ = ["Delivery", "OverflowGuard", "Receiver", "RxStatus", "RxWord"]

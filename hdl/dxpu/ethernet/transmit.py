@@ -5,7 +5,8 @@ from amaranth.lib import crc, wiring
 from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketSignature
+from dxpu.stream import PacketSignature
+
 from .gmii import GAP, MINIMUM, PREAMBLE, SFD, GmiiTransmit
 
 __all__ = ["Transmitter"]

@@ -7,27 +7,29 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arbiter import PacketArbiter
-from ..queue import PacketQueue, Queue
-from ..stream import PacketLayout, PacketSignature, check_width, connect
-from .class_queues import ClassQueues
-from .classifier import Classifier
-from .credits import OVERHEAD_BYTES, CreditAccounts, CreditGrants
-from .depacketizer import Depacketizer
-from .flow import LARGEST
-from .format import CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability, FrameType
-from .gate import RowGate
-from .link import Link
-from .packetizer import CELL_BYTES, Packetizer
-from .piece import TLP_DWORDS
-from .resequencer import Resequencer
-from .retransmit import Retransmitter
-from .selective import SelectiveRetransmitter
-from .session import SessionKeeper, connect_keeper
-from .types import (
-    LIFE_BITS, ClassMeta, Control, Event, Hello, Peer, PeerRow, Refused, SessionView, Setting,
-    TlpMeta,
+from dxpu.arbiter import PacketArbiter
+from dxpu.fabric.arq.resequencer import Resequencer
+from dxpu.fabric.arq.retransmit import Retransmitter
+from dxpu.fabric.arq.selective import SelectiveRetransmitter
+from dxpu.fabric.credit.class_queues import ClassQueues
+from dxpu.fabric.credit.classifier import Classifier
+from dxpu.fabric.credit.credits import OVERHEAD_BYTES, CreditAccounts, CreditGrants
+from dxpu.fabric.credit.sizing import LARGEST
+from dxpu.fabric.receive.depacketizer import Depacketizer
+from dxpu.fabric.receive.types import TLP_DWORDS, Refused
+from dxpu.fabric.send.packetizer import CELL_BYTES, Packetizer
+from dxpu.fabric.session.link import Link
+from dxpu.fabric.session.session import SessionKeeper, connect_keeper
+from dxpu.fabric.session.types import Peer, PeerRow, SessionView, Setting
+from dxpu.fabric.wire.format import (
+    CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability, FrameType,
 )
+from dxpu.fabric.wire.types import Control, Event, Hello
+from dxpu.queue import PacketQueue, Queue
+from dxpu.rows import LIFE_BITS, ClassMeta, TlpMeta
+from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
+
+from .row_gate import RowGate
 
 __all__ = ["ARQ", "FabricEngine"]
 
@@ -65,7 +67,7 @@ class FabricEngine(wiring.Component):
         Of :class:`SessionKeeper`.
     arq : str
         "go-back-n" or "selective" (repeat; not with ``split``). Either end works with both.
-    flow : :class:`~.flow.FlowControl`, optional
+    flow : :class:`~.credit.sizing.FlowControl`, optional
         Without it no limits are granted, and TLPs leave without.
 
     Members
@@ -89,7 +91,7 @@ class FabricEngine(wiring.Component):
         Low bits of the generation of each row.
     receiving : ``rows``
         Bit n: TLPs of row n are taken and credits for them granted, from nought when this rises.
-    released, released_strobe : :class:`~.types.ClassMeta`, 1
+    released, released_strobe : :class:`~dxpu.rows.ClassMeta`, 1
         A TLP that was received has left its queue.
     waiting : ``rows``
         Bit n: a posted TLP or a completion of row n waits for credits. Another one can still be
@@ -115,7 +117,7 @@ class FabricEngine(wiring.Component):
         ``wait`` of the :class:`Retransmitter`.
     packing_limit : 14
         Of :class:`Packetizer`.
-    refused : :class:`~.types.Refused`
+    refused : :class:`~.receive.types.Refused`
         A good frame that the link has refused.
     stat_* : 1
         Pulses; :attr:`stats` names them.

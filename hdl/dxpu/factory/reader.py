@@ -12,7 +12,8 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..crc import CRC32_ETHERNET
+from dxpu.crc import CRC32_ETHERNET
+
 from .record import DEFAULT_MAC, KEY_BYTES, MAGIC, OFFSETS, RECORD_BYTES, VERSION, FactoryState
 
 __all__ = ["FactoryReader"]

@@ -6,10 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dxpu.mapping.types import (
-    Binding, CommitCode, CommitCommand, FenceUpdate, RowChange, RowEvent,
-)
-from dxpu.mapping.windows import check_rows
+from .types import Binding, CommitCode, CommitCommand, FenceUpdate, RowChange, RowEvent
+from .windows import check_rows
 __all__ = ["RowCommit"]
 
 

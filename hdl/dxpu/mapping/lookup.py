@@ -4,11 +4,10 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.mapping.types import (
-    ConfigUpdate, LookupKind, LookupRequest, LookupResult, PortWindows,
-)
-from dxpu.mapping.windows import WindowPairs, check_rows
 from dxpu.priority import encode, first_one, lowest_bit, round_robin
+
+from .types import ConfigUpdate, LookupKind, LookupRequest, LookupResult, PortWindows
+from .windows import WindowPairs, check_rows
 
 __all__ = ["Lookup", "SharedLookup"]
 

@@ -5,7 +5,8 @@ commits and reads back a binding of either kind by the same code.
 """
 
 from dxpu.csr import Block, Field, Register, Rows, word
-from dxpu.mapping.types import CommitCode
+
+from .types import CommitCode
 
 __all__ = ["box_block", "host_block"]
 

@@ -6,14 +6,13 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dxpu.csr import RegisterFile, RegisterPort, connect_ports
-from dxpu.mapping.commit import RowCommit
-from dxpu.mapping.lookup import Lookup, SharedLookup
-from dxpu.mapping.registers import box_block, host_block
-from dxpu.mapping.types import (
-    BoxRow, ConfigUpdate, HostRow, LookupRequest, LookupResult, RowEvent,
-)
-from dxpu.mapping.windows import WindowFollower, WindowMemory, check_rows
 from dxpu.stream import connect
+
+from .commit import RowCommit
+from .lookup import Lookup, SharedLookup
+from .registers import box_block, host_block
+from .types import BoxRow, ConfigUpdate, HostRow, LookupRequest, LookupResult, RowEvent
+from .windows import WindowFollower, WindowMemory, check_rows
 
 __all__ = ["BoxTable", "HostTable"]
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from dxpu.mapping.types import ConfigUpdate, PortWindows
+from .types import ConfigUpdate, PortWindows
 
 __all__ = ["WindowFollower", "WindowMemory", "WindowPairs", "check_rows"]
 

@@ -7,10 +7,11 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import EventCode
-from ..fabric.types import LIFE_BITS, Control
-from ..mapping.types import RowEvent, RowChange
-from ..priority import first_one
+from dxpu.fabric.wire.format import EventCode
+from dxpu.fabric.wire.types import Control
+from dxpu.mapping.types import RowChange, RowEvent
+from dxpu.priority import first_one
+from dxpu.rows import LIFE_BITS
 
 __all__ = ["HostBindings"]
 
@@ -40,7 +41,7 @@ class HostBindings(wiring.Component):
         Strobes: send RESET for a row; ignored while it is not bound.
     hold : ``rows``
         Bit n: the session of row n is not open.
-    control : stream of :class:`~dxpu.fabric.types.Control`
+    control : stream of :class:`~dxpu.fabric.wire.types.Control`
     events_left : 1
         Every event that was handed over has its peer.
     open : ``rows``

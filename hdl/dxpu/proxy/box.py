@@ -7,19 +7,20 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arbiter import PacketArbiter
-from ..attach import CreditLedger, PciePort, SharedEgress, connect_egress, connect_grants
-from ..csr import RegisterPort
-from ..ethernet import GmiiSignature
-from ..fabric.engine import FabricEngine
-from ..fabric.flow import LARGEST, FlowControl, grants_in
-from ..fabric.format import Role
-from ..fabric.gate import RowGate
-from ..fabric.policer import CreditPolicer
-from ..mapping import BoxTable
-from ..queue import PacketQueue
-from ..stream import PacketLayout, connect
-from ..switch.tracking import RowInfo
+from dxpu.arbiter import PacketArbiter
+from dxpu.attach import CreditLedger, PciePort, SharedEgress, connect_egress, connect_grants
+from dxpu.csr import RegisterPort
+from dxpu.ethernet import GmiiSignature
+from dxpu.fabric.credit.policer import CreditPolicer
+from dxpu.fabric.credit.sizing import LARGEST, FlowControl, grants_in
+from dxpu.fabric.engine import FabricEngine
+from dxpu.fabric.row_gate import RowGate
+from dxpu.fabric.wire.format import Role
+from dxpu.mapping import BoxTable
+from dxpu.queue import PacketQueue
+from dxpu.stream import PacketLayout, connect
+from dxpu.switch.tracking.slot_tracking import RowInfo
+
 from .box_slots import BoxSlots
 from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
 from .malformed import MalformedTeller
@@ -106,7 +107,7 @@ class BoxProxy(wiring.Component):
         self.registers = self._registers.map
         #: What is counted: a pulse for each counter, by its name, in ``sync``.
         self.pulses = dict(self._stats)
-        #: A good frame that was refused (:class:`~dxpu.fabric.types.Refused`), in ``sync``.
+        #: A good frame that was refused (:class:`~dxpu.fabric.receive.types.Refused`), in ``sync``.
         self.refused = self._engine.refused
         super().__init__({
             "slot": Out(PciePort(width)).array(slots),

@@ -7,9 +7,10 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import ErrorCode, EventCode
-from ..fabric.types import LIFE_BITS, Control, Event
-from ..priority import first_one
+from dxpu.fabric.wire.format import ErrorCode, EventCode
+from dxpu.fabric.wire.types import Control, Event
+from dxpu.priority import first_one
+from dxpu.rows import LIFE_BITS
 
 __all__ = ["BoxSlots"]
 
@@ -36,7 +37,7 @@ class BoxSlots(wiring.Component):
 
     Members
     -------
-    event : stream of :class:`~dxpu.fabric.types.Event`
+    event : stream of :class:`~dxpu.fabric.wire.types.Event`
     used : ``rows``
     generation : array of 16-bit values
         From the box table.
@@ -48,7 +49,7 @@ class BoxSlots(wiring.Component):
         Strobes: a TLP came for slot n + 1 that no credits had been granted for.
     empty : ``rows``
         Nothing is in the queues of slot n + 1.
-    control : stream of :class:`~dxpu.fabric.types.Control`
+    control : stream of :class:`~dxpu.fabric.wire.types.Control`
         One event at a time, two cycles after its cause.
     open : ``rows``
         Bit n: TLPs of slot n + 1 may pass, both ways.

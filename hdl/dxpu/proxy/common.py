@@ -4,14 +4,15 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.utils import exact_log2
 
-from ..csr import CounterBank, RegisterFile, RegisterMux, connect_ports
-from ..ethernet import Mac
-from ..fabric.format import (
+from dxpu.csr import CounterBank, RegisterFile, RegisterMux, connect_ports
+from dxpu.ethernet import Mac
+from dxpu.fabric.receive.types import TLP_DWORDS
+from dxpu.fabric.session.types import SettingKind
+from dxpu.fabric.wire.format import (
     CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, ArqMode, Capability, SecurityMode,
 )
-from ..fabric.piece import TLP_DWORDS
-from ..fabric.types import SettingKind
-from ..stream import connect
+from dxpu.stream import connect
+
 from .registers import address_map
 
 __all__ = ["ProxyRegisters", "attach_engine", "connect_macs", "make_macs", "stats_of"]

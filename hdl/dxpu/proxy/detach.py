@@ -7,7 +7,7 @@ from amaranth import *
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..switch.hotplug import SlotControl
+from dxpu.switch.hotplug.hotplug import SlotControl
 
 __all__ = ["Detach", "DetachState"]
 
@@ -50,7 +50,7 @@ class Detach(wiring.Component):
         Strobes; ignored while the slot is ASKED or FENCED.
     deadline : 20
         In units of :attr:`UNIT` cycles; up to one more may pass.
-    control : array of :class:`~dxpu.switch.hotplug.SlotControl`
+    control : array of :class:`~dxpu.switch.hotplug.hotplug.SlotControl`
     in_use : ``rows``
         The port passes memory requests down or any requests up, so somebody may use the card.
     open, present, link_active, drained : ``rows``

@@ -7,19 +7,20 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arbiter import PacketArbiter
-from ..attach import CreditLedger, Egress, PciePort, connect_egress, connect_grants
-from ..csr import RegisterPort
-from ..ethernet import GmiiSignature
-from ..fabric.engine import FabricEngine
-from ..fabric.flow import FlowControl, host_grants, space_for
-from ..fabric.format import Role
-from ..mapping import HostTable
-from ..stream import PacketLayout, connect
-from ..switch import Identity, SlotTracking, VirtualSwitch
-from ..switch.types import SlotRow
-from ..tlp.parser import Ingress
-from ..tlp.types import NO_LIMIT
+from dxpu.arbiter import PacketArbiter
+from dxpu.attach import CreditLedger, Egress, PciePort, connect_egress, connect_grants
+from dxpu.csr import RegisterPort
+from dxpu.ethernet import GmiiSignature
+from dxpu.fabric.credit.sizing import FlowControl, host_grants, space_for
+from dxpu.fabric.engine import FabricEngine
+from dxpu.fabric.wire.format import Role
+from dxpu.mapping import HostTable
+from dxpu.stream import PacketLayout, connect
+from dxpu.switch import Identity, SlotTracking, VirtualSwitch
+from dxpu.switch.types import SlotRow
+from dxpu.tlp.parser import Ingress
+from dxpu.tlp.types import NO_LIMIT
+
 from .bindings import HostBindings
 from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
 from .detach import Detach

@@ -7,8 +7,9 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import ErrorCode, EventCode
-from ..fabric.types import LIFE_BITS, Event
+from dxpu.fabric.wire.format import ErrorCode, EventCode
+from dxpu.fabric.wire.types import Event
+from dxpu.rows import LIFE_BITS
 
 __all__ = ["HostLinks"]
 
@@ -32,7 +33,7 @@ class HostLinks(wiring.Component):
 
     Members
     -------
-    event : stream of :class:`~dxpu.fabric.types.Event`
+    event : stream of :class:`~dxpu.fabric.wire.types.Event`
     generation : array of 16-bit values
         Of the rows.
     open, began : ``rows``

@@ -7,13 +7,13 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.class_queues import ClassQueues
-from ..fabric.classifier import Classifier
-from ..fabric.flow import LARGEST
-from ..fabric.policer import CreditPolicer
-from ..fabric.types import ClassMeta, TlpMeta
-from ..stream import PacketSignature, connect
-from ..tlp.types import TlpClass
+from dxpu.fabric.credit.class_queues import ClassQueues
+from dxpu.fabric.credit.classifier import Classifier
+from dxpu.fabric.credit.policer import CreditPolicer
+from dxpu.fabric.credit.sizing import LARGEST
+from dxpu.rows import ClassMeta, TlpMeta
+from dxpu.stream import PacketSignature, connect
+from dxpu.tlp.types import TlpClass
 
 __all__ = ["HostPool"]
 

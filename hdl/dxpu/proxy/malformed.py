@@ -11,10 +11,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.format import ErrorCode, EventCode
-from ..fabric.types import LIFE_BITS, Control, Event
-from ..priority import first_one, round_robin
-from ..switch.error_types import MalformedTlp
+from dxpu.fabric.wire.format import ErrorCode, EventCode
+from dxpu.fabric.wire.types import Control, Event
+from dxpu.priority import first_one, round_robin
+from dxpu.rows import LIFE_BITS
+from dxpu.switch.errors.types import MalformedTlp
 
 __all__ = ["MalformedGatherer", "MalformedTeller"]
 
@@ -36,7 +37,7 @@ class MalformedTeller(wiring.Component):
 
     Members
     -------
-    i, o : streams of :class:`~dxpu.fabric.types.Control`
+    i, o : streams of :class:`~dxpu.fabric.wire.types.Control`
         Other events pass, before reports, one cycle later.
     malformed, row, life, header : 1, 6, number, 4 dwords
         Pulse: a malformed TLP of a slot, and its header in lane order.
@@ -122,7 +123,7 @@ class MalformedGatherer(wiring.Component):
 
     Members
     -------
-    i, o : streams of :class:`~dxpu.fabric.types.Event`
+    i, o : streams of :class:`~dxpu.fabric.wire.types.Event`
         Events of boxes; all that are no reports about open rows pass.
     generation : array of 16-bit values
     open : ``rows``
@@ -135,7 +136,7 @@ class MalformedGatherer(wiring.Component):
         Pulse: a malformed TLP of the host, and its header in lane order.
     below, row, life, below_header : 1, 6, number, 4 dwords
         Pulse: one of a slot, found here.
-    found : stream of :class:`~dxpu.switch.error_types.MalformedTlp`
+    found : stream of :class:`~dxpu.switch.errors.types.MalformedTlp`
         To the switch.
     now : ``rows``
         Pulses: ``below`` is about the life of that slot that is on.

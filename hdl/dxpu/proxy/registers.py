@@ -4,8 +4,9 @@ import re
 
 from amaranth.utils import exact_log2
 
-from ..csr import AddressMap, Block, Field, Register, Rows, counter_block
-from ..mapping import box_block, host_block
+from dxpu.csr import AddressMap, Block, Field, Register, Rows, counter_block
+from dxpu.mapping import box_block, host_block
+
 from .detach import Detach
 
 __all__ = ["CONTROL_BASE", "COUNTERS_BASE", "IDENTITY", "TABLE_BASE", "address_map",

@@ -4,12 +4,12 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..fabric.types import LIFE_BITS
-from ..queue import Queue
-from ..stream import PacketSignature
-from ..switch.tracking import RowInfo
-from ..switch.types import SlotRow
-from ..tlp.parser import Parser
+from dxpu.queue import Queue
+from dxpu.rows import LIFE_BITS
+from dxpu.stream import PacketSignature
+from dxpu.switch.tracking.slot_tracking import RowInfo
+from dxpu.switch.types import SlotRow
+from dxpu.tlp.parser import Parser
 
 __all__ = ["RowParser"]
 
@@ -31,7 +31,7 @@ class RowParser(wiring.Component):
     i : packet stream with meta :class:`~dxpu.switch.types.SlotRow`
     max_payload : array of 3-bit values
         Max_Payload_Size of the rows.
-    o : packet stream with meta :class:`~dxpu.switch.tracking.RowInfo`
+    o : packet stream with meta :class:`~dxpu.switch.tracking.slot_tracking.RowInfo`
     stat_malformed : 1
         Pulse: a malformed TLP came.
     malformed_row, malformed_life, malformed_header : 6, number, 4 dwords

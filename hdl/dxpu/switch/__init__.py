@@ -1,10 +1,10 @@
 """Virtual PCIe switch of the host proxy."""
 
-from dxpu.switch.config_map import Identity
-from dxpu.switch.placeholder_map import PlaceholderOptions
-from dxpu.switch.switch import VirtualSwitch
-from dxpu.switch.tracking import SlotTracking
-from dxpu.switch.types import SlotInfo, SlotMeta
+from dxpu.switch.config.identity import Identity, PlaceholderOptions
+from dxpu.switch.tracking.slot_tracking import SlotTracking
+
+from .switch import VirtualSwitch
+from .types import SlotInfo, SlotMeta
 
 __all__ = ["Identity", "PlaceholderOptions", "SlotInfo", "SlotMeta", "SlotTracking",
            "VirtualSwitch"]

@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.types import LIFE_BITS
 from dxpu.priority import encode, lowest_bit
+from dxpu.rows import LIFE_BITS
 from dxpu.stream import PacketLayout, PacketSignature, check_width
 from dxpu.tlp.completion import CompletionBuilder
 from dxpu.tlp.types import TlpClass

@@ -11,18 +11,19 @@ from amaranth.lib.wiring import In, Out
 from dxpu.mapping.types import ConfigUpdate
 from dxpu.priority import encode, lowest_bit
 from dxpu.stream import connect
+from dxpu.switch.config.fields import (
+    FUNCTION_DWORDS, HIGH, HIGH_DWORDS, HIGH_KEPT, STICKY, STICKY_DPC,
+)
+from dxpu.switch.config.identity import Identity
+from dxpu.switch.config.placeholder_map import HELD, hide, placeholder_map
+from dxpu.switch.config.port_map import DOWNSTREAM, UPSTREAM, function_map
+from dxpu.switch.errors.containment import ContainmentStatus
+from dxpu.switch.errors.types import ContainmentTrigger, LogWrite, StatusRegisters
+from dxpu.switch.hotplug.hotplug import HotPlug, SlotControl, SlotView
+from dxpu.switch.hotplug.placeholder import PlaceholderStatus, Placeholders
+from dxpu.switch.messages.messages import MessageRequest
 from dxpu.tlp.types import TlpClass
 
-from .config_map import (
-    DOWNSTREAM, FUNCTION_DWORDS, HIGH, HIGH_DWORDS, HIGH_KEPT, STICKY, STICKY_DPC, UPSTREAM,
-    Identity, function_map,
-)
-from .containment import ContainmentStatus
-from .error_types import ContainmentTrigger, LogWrite, StatusRegisters
-from .hotplug import HotPlug, SlotControl, SlotView
-from .messages import MessageRequest
-from .placeholder import Placeholders, PlaceholderStatus
-from .placeholder_map import HELD, hide, placeholder_map
 from .types import ConfigRequest, PortState, UpstreamState
 
 __all__ = ["ConfigSpace", "StateMirror"]
@@ -44,26 +45,26 @@ class ConfigSpace(wiring.Component):
     Reset of the upstream port is set, and when it is cleared. Each dword that is filled or changed
     is announced on ``config``, so whoever follows it is always in step, from reset on.
 
-    Dwords from 200h on (:data:`~.config_map.HIGH`) are kept where no capability is, and announced
-    as the dwords of the memory that they are kept in.
+    Dwords from 200h on (:data:`~.config.fields.HIGH`) are kept where no capability is, and
+    announced as the dwords of the memory that they are kept in.
 
     Requests are served in order, one at a time; a response comes 4 cycles after its request. A
     write has taken effect in ``states`` two cycles after ``config`` announced it, that is when its
     response is offered.
 
     Status bits are not in this memory. Those of Slot Status and PME Status of the downstream ports,
-    with Slot Control and the links, are in :class:`~dxpu.switch.hotplug.HotPlug`, which a fill
-    resets too; those of errors are behind ``errors``, and those of containment in
-    :class:`~dxpu.switch.containment.ContainmentStatus`. The logs of errors are in the memory;
-    ``log`` is taken whenever nothing else is written.
+    with Slot Control and the links, are in :class:`~dxpu.switch.hotplug.hotplug.HotPlug`, which a
+    fill resets too; those of errors are behind ``errors``, and those of containment in
+    :class:`~dxpu.switch.errors.containment.ContainmentStatus`. The logs of errors are in the
+    memory; ``log`` is taken whenever nothing else is written.
 
-    With placeholders (``identity.placeholder``), dwords :data:`~.placeholder_map.HELD` and up of a
-    downstream function are the configuration space of the endpoint that stands in its slot; they
-    are filled again whenever its link goes. Who makes requests keeps software from them.
-    With Downstream Port Containment a write that triggers it has set DPC Status when its response
-    is offered.
+    With placeholders (``identity.placeholder``), dwords :data:`~.config.placeholder_map.HELD` and
+    up of a downstream function are the configuration space of the endpoint that stands in its slot;
+    they are filled again whenever its link goes. Who makes requests keeps software from them. With
+    Downstream Port Containment a write that triggers it has set DPC Status when its response is
+    offered.
 
-    Ref: PCIe Base 5.0, chapter 7; all that is data is in :mod:`dxpu.switch.config_map`.
+    Ref: PCIe Base 5.0, chapter 7; all that is data is in :mod:`dxpu.switch.config.port_map`.
 
     Parameters
     ----------
@@ -78,23 +79,23 @@ class ConfigSpace(wiring.Component):
         For functions 0 to ``ports`` only.
     response : stream of 32 bits
         Value read; for writes the new value.
-    errors : :class:`~.error_types.StatusRegisters`
+    errors : :class:`~.errors.types.StatusRegisters`
         Of errors.
-    log : stream of :class:`~.error_types.LogWrite`
+    log : stream of :class:`~.errors.types.LogWrite`
     down : 1
         The link of the upstream port is down: all functions are reset when it goes and when it
         comes, and the slots have no link meanwhile.
     present, link_up, press, intx : ``ports``
-        See :class:`~dxpu.switch.hotplug.HotPlug`.
+        See :class:`~dxpu.switch.hotplug.hotplug.HotPlug`.
     bound : ``ports``
-        See :class:`~dxpu.switch.placeholder.Placeholders`; without them it has no effect.
+        See :class:`~dxpu.switch.hotplug.placeholder.Placeholders`; without them it has no effect.
     refused, refused_cls : arrays
-        ``refused`` and ``cls`` of :class:`~dxpu.switch.placeholder.PlaceholderStatus`.
+        ``refused`` and ``cls`` of :class:`~dxpu.switch.hotplug.placeholder.PlaceholderStatus`.
     msi, msi_taken : ``ports``
         ``request`` and ``taken`` there.
-    pme : stream of :class:`~.messages.MessageRequest`
-        See :class:`~dxpu.switch.hotplug.HotPlug`.
-    slot_control : array of :class:`~dxpu.switch.hotplug.SlotControl`
+    pme : stream of :class:`~.messages.messages.MessageRequest`
+        See :class:`~dxpu.switch.hotplug.hotplug.HotPlug`.
+    slot_control : array of :class:`~dxpu.switch.hotplug.hotplug.SlotControl`
     slot_power : 10
         Captured Slot Power Limit: value [7:0], scale [9:8].
     serial : 32
@@ -111,11 +112,11 @@ class ConfigSpace(wiring.Component):
     held : ``ports``
         The link of a placeholder is active.
     turned_off, orderly, surprise : ``ports``
-        See :class:`~dxpu.switch.hotplug.HotPlug`; with Downstream Port Containment only.
+        See :class:`~dxpu.switch.hotplug.hotplug.HotPlug`; with Downstream Port Containment only.
     malformed : ``ports``
         Pulses: a TLP of the slot is malformed; whether that triggers containment is decided here.
     triggers, announce, announced
-        See :class:`~dxpu.switch.containment.ContainmentStatus`.
+        See :class:`~dxpu.switch.errors.containment.ContainmentStatus`.
     busy : 1
         Memory is being filled.
     """

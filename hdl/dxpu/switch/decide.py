@@ -4,14 +4,14 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.types import LIFE_BITS
 from dxpu.mapping.types import LookupKind, LookupRequest, LookupResult
+from dxpu.rows import LIFE_BITS
 from dxpu.stream import Register, connect
+from dxpu.switch.errors.types import ErrorKind
+from dxpu.switch.tracking.types import request_kind
 from dxpu.tlp.completion import completion_for
 from dxpu.tlp.types import CompletionStatus, MessageCode, Routing, TlpClass
 
-from .error_types import ErrorKind
-from .tracker_types import request_kind
 from .types import PortState, RouterInput, Target, UpstreamState, Verdict
 
 __all__ = ["IGNORED", "Decider", "isa_hole"]

@@ -4,11 +4,11 @@ from amaranth import *
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.types import LIFE_BITS
+from dxpu.rows import LIFE_BITS
+from dxpu.switch.errors.types import ContainmentTrigger, ErrorKind, PolicyPort, TriggerReason
 from dxpu.tlp.types import AddressType, CompletionStatus, MessageCode, Routing, TlpClass
 
 from .decide import IGNORED, Decider
-from .error_types import ContainmentTrigger, ErrorKind, PolicyPort, TriggerReason
 from .types import PortState, Target
 
 __all__ = ["DownstreamDecider"]
@@ -72,10 +72,10 @@ class DownstreamDecider(Decider):
         Pulse: a request was blocked because of its requester ID or address type.
     stat_peer : 1
         Pulse: a TLP goes from slot to slot.
-    trigger : :class:`~.error_types.ContainmentTrigger`
+    trigger : :class:`~.errors.types.ContainmentTrigger`
         A message, or an error of a TLP, triggers containment; if the port is contained already, it
         stays as it is.
-    policy : :class:`~.error_types.PolicyPort`
+    policy : :class:`~.errors.types.PolicyPort`
     stat_fenced : 1
         Pulse: a TLP from a slot whose link is not active was dropped.
     """

@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.queue import Queue
 from dxpu.stream import PacketLayout, PacketSignature, check_width
+from dxpu.switch.errors.header_log import HeaderCapture
+from dxpu.switch.errors.types import ErrorKind, ErrorRecord, HeaderReader
 
-from .error_types import ErrorKind, ErrorRecord, HeaderReader
-from .header_log import HeaderCapture
 from .types import Answer, RouterInput, SlotInfo, Target, Verdict
 
 __all__ = ["Forwarder", "Splitter"]
@@ -93,7 +93,7 @@ class Forwarder(wiring.Component):
         One for each tuple in ``targets``.
     answer : stream of :class:`Answer`
     error : stream of :class:`ErrorRecord`
-    headers : :class:`~.error_types.HeaderReader`
+    headers : :class:`~.errors.types.HeaderReader`
         Of the TLPs in records.
     """
 

@@ -5,25 +5,25 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.arbiter import PacketArbiter
-from dxpu.fabric.types import LIFE_BITS
 from dxpu.mapping.types import ConfigUpdate, LookupRequest, LookupResult
+from dxpu.rows import LIFE_BITS
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
+from dxpu.switch.config.identity import Identity
+from dxpu.switch.errors.reporting import ErrorReporting
+from dxpu.switch.errors.types import MalformedTlp
+from dxpu.switch.hotplug.hotplug import SlotControl
+from dxpu.switch.messages.interrupt import InterruptSender
+from dxpu.switch.messages.latency import LatencyGatherer
+from dxpu.switch.messages.messages import (
+    IntxWires, MessageMerge, MessageSender, PmeGatherer, PowerLimits, SlotMessage,
+)
+from dxpu.switch.tracking.types import tracked_request
 from dxpu.tlp.types import MessageCode, TlpClass, TlpInfo
 
 from .agents import Answerer, Broadcaster, ConfigAgent
-from .config_map import Identity
 from .config_space import ConfigSpace
 from .downstream import DownstreamDecider
-from .error_types import MalformedTlp
-from .errors import ErrorReporting
 from .forward import Forwarder, Splitter
-from .hotplug import SlotControl
-from .interrupt import InterruptSender
-from .latency import LatencyGatherer
-from .messages import (
-    IntxWires, MessageMerge, MessageSender, PmeGatherer, PowerLimits, SlotMessage,
-)
-from .tracker_types import tracked_request
 from .types import SlotInfo, SlotMeta, Target
 from .upstream import UpstreamDecider
 
@@ -84,7 +84,7 @@ class VirtualSwitch(wiring.Component):
         Lower half of the Device Serial Number of all functions.
     internal_error : ``ports``
         Pulse: an uncorrectable internal error of a downstream port, which it reports.
-    malformed : stream of :class:`~dxpu.switch.error_types.MalformedTlp`
+    malformed : stream of :class:`~dxpu.switch.errors.types.MalformedTlp`
         TLPs that were removed on their way here, and are to be reported.
     malformed_now : ``ports``
         Pulses: such a TLP of the slot is removed now. With Downstream Port Containment that may
@@ -116,8 +116,8 @@ class VirtualSwitch(wiring.Component):
     peer_room : 1
         See :class:`DownstreamDecider`.
     placeholder : ``ports``
-        A placeholder (:class:`~dxpu.switch.placeholder.Placeholders`) stands in the slot, and its
-        link is active.
+        A placeholder (:class:`~dxpu.switch.hotplug.placeholder.Placeholders`) stands in the slot,
+        and its link is active.
     late : 1
         TLPs that are due from a slot whose link has ended are still to come. Until they have left,
         no answer to the root complex does: it must not read that the link is down before.
@@ -129,7 +129,7 @@ class VirtualSwitch(wiring.Component):
         Pulse: an MSI of a hot-plug event or an INTx message left.
     stat_unlogged, stat_unsent : 1
         Pulses: an error whose header is not in the log, an error message that was not sent, see
-        :class:`~dxpu.switch.errors.ErrorReporting`.
+        :class:`~dxpu.switch.errors.reporting.ErrorReporting`.
     """
 
     #: All counted events.

@@ -3,11 +3,10 @@
 from amaranth import *
 from amaranth.lib import data, enum
 
-from dxpu.fabric.types import LIFE_BITS
+from dxpu.rows import LIFE_BITS
+from dxpu.switch.errors.types import ErrorNote
+from dxpu.switch.tracking.types import TrackedRequest
 from dxpu.tlp.types import CompletionRequest, TlpClass, TlpInfo
-
-from .error_types import ErrorNote
-from .tracker_types import TrackedRequest
 
 __all__ = ["Answer", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
            "SlotInfo", "SlotMeta", "SlotRow", "Target", "UpstreamState", "Verdict"]

@@ -4,10 +4,10 @@ from amaranth import *
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from dxpu.switch.config.placeholder_map import HELD, HELD_DWORDS
 from dxpu.tlp.types import CompletionStatus, MessageCode, Routing
 
 from .decide import IGNORED, Decider
-from .placeholder_map import HELD, HELD_DWORDS
 from .types import PortState, Target
 
 __all__ = ["UpstreamDecider"]

@@ -11,8 +11,8 @@ from amaranth.lib.wiring import In, Out
 
 from .header import Kind, RawHeader
 from .types import (
-    MAX_NP_DWORDS, NO_LIMIT, AddressType, Fmt, HeaderCommon, Malformed, MessageCode,
-    RequestHeader1, swap_bytes,
+    MAX_NP_DWORDS, NO_LIMIT, AddressType, Fmt, HeaderCommon, Malformed, MessageCode, RequestHeader1,
+    swap_bytes,
 )
 
 __all__ = ["HeaderCheck"]

@@ -7,10 +7,11 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketLayout, PacketSignature
+from dxpu.stream import PacketLayout, PacketSignature
+
 from .types import (
-    CompletionHeader1, CompletionHeader2, CompletionRequest, Fmt, HeaderCommon, TlpInfo,
-    Type, swap_bytes,
+    CompletionHeader1, CompletionHeader2, CompletionRequest, Fmt, HeaderCommon, TlpInfo, Type,
+    swap_bytes,
 )
 
 __all__ = ["CompletionBuilder", "completion_for", "completion_words"]

@@ -10,11 +10,11 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import PacketLayout
+from dxpu.stream import PacketLayout
+
 from .types import (
-    MAX_END_END_PREFIXES, CompletionHeader1, CompletionHeader2, ConfigHeader2, Fmt,
-    HeaderCommon, Malformed, MessageHeader1, RequestHeader1, Routing, TlpClass, TlpInfo, Type,
-    swap_bytes,
+    MAX_END_END_PREFIXES, CompletionHeader1, CompletionHeader2, ConfigHeader2, Fmt, HeaderCommon,
+    Malformed, MessageHeader1, RequestHeader1, Routing, TlpClass, TlpInfo, Type, swap_bytes,
 )
 
 __all__ = ["HeaderCapture", "Kind", "RawHeader", "decode"]

@@ -4,8 +4,9 @@ from amaranth import *
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..queue import PacketQueue
-from ..stream import PacketLayout, PacketSignature, connect
+from dxpu.queue import PacketQueue
+from dxpu.stream import PacketLayout, PacketSignature, connect
+
 from .check import HeaderCheck
 from .header import HeaderCapture, RawHeader, decode
 from .types import NO_LIMIT, Malformed, TlpClass, TlpInfo

@@ -7,7 +7,8 @@ import subprocess
 from collections import deque
 from pathlib import Path
 
-from ..pulse import end_with_parent
+from dxpu_sim.run.pulse import end_with_parent
+
 from .complaints import stalls
 from .images import Images
 from .remote import RemoteDevice

@@ -6,7 +6,8 @@ import time
 import cocotb
 from cocotb.triggers import Event, First, Timer
 
-from ..system import SimulatedSystem
+from dxpu_sim.system.system import SimulatedSystem
+
 from .guest import Guest, GuestFailed, busy
 from .root_port import RootPort
 from .vmd import ConfigTarget, MemoryTarget, Vmd

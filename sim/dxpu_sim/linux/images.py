@@ -11,7 +11,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .. import cache
+from dxpu_tools import cache
+
 from .initramfs import Initramfs
 
 __all__ = ["Images", "ImagesMissing", "get"]

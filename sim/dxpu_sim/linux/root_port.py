@@ -16,10 +16,11 @@ from cocotb.triggers import Event, SimTimeoutError, Timer, with_timeout
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
-from ..gpu import enabled_bytes, request_bytes
-from ..pcie import (
+from dxpu_sim.endpoint.gpu import enabled_bytes, request_bytes
+from dxpu_sim.pcie.ports import (
     CompletionTimeout, DutPort, completion_length, describe, is_message, pack, unpack,
 )
+
 from .config_bytes import ConfigBytes
 
 __all__ = ["INTERRUPTS", "RootPort"]
@@ -90,7 +91,7 @@ class RootPort:
 
     Parameters
     ----------
-    mailbox : :class:`~dxpu_sim.pcie.Mailbox`
+    mailbox : :class:`~dxpu_sim.pcie.ports.Mailbox`
         Of the host proxy's upstream port.
     memory : :class:`~dxpu_sim.linux.remote.GuestMemory`
     interrupt : function

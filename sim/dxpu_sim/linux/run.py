@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from ..operate import Operator
-from ..setup import wait_for_slot
+from dxpu_sim.system.operate import Operator
+from dxpu_sim.system.setup import wait_for_slot
+
 from .host import LinuxHost
 
 __all__ = ["AER_WORDS", "DEVICES", "DOMAIN", "ROOT", "UPSTREAM", "Run", "ScenarioFailed",
@@ -50,7 +51,7 @@ class Run:
         Patterns of kernel messages that the scenarios brought about, and that are no complaints.
     others : list of Run
         The other guests of the machine.
-    operator : :class:`~dxpu_sim.operate.Operator`
+    operator : :class:`~dxpu_sim.system.operate.Operator`
         Who binds GPUs to this guest.
     """
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from cocotb.triggers import Timer
 
-from ..driver import REGISTERS
-from ..gpu import MSIX_TABLE
-from ..setup import wait_for_slot
+from dxpu_sim.endpoint.driver import REGISTERS
+from dxpu_sim.endpoint.gpu import MSIX_TABLE
+from dxpu_sim.system.setup import wait_for_slot
+
 from .acs import WANTED, isolated, parse
 from .run import AER_WORDS, DEVICES, DOMAIN, ROOT, UPSTREAM, Run, gpu_name, port_name, slot_file
 
@@ -21,7 +22,7 @@ class Machine:
     """What differs from one simulation to another: the design, the kernel's options, the fabric."""
 
     text: str
-    #: More arguments of :class:`~dxpu_sim.hdl.system.System`.
+    #: More arguments of :class:`~dxpu_sim.system.design.System`.
     system: dict = field(default_factory=dict)
     kernel: str = ""
     #: Share of frames that every Ethernet switch loses.

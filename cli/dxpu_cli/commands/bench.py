@@ -1,0 +1,228 @@
+"""``dxpu bench``: the figures of the documents, measured."""
+
+import contextlib
+import json
+import tempfile
+import warnings
+from pathlib import Path
+
+from dxpu_cli.main import require
+from dxpu_cli.options import add_seed, file_to_write, given_seed
+from dxpu_cli.output import OutputFolder
+from dxpu_cli.progress import Progress
+from dxpu_tools.children import leave_interrupts_to_us
+from dxpu_tools.errors import Failed, UserError
+from dxpu_tools.files import write_text
+
+__all__ = ["add_arguments", "run"]
+
+#: The contract's limit: payload per byte on the wire for writes with 4-DW headers, preamble and gap
+#: counted, by payload and packing limit (docs/wire-format.md, "Efficiency").
+WIRE_LIMIT = {(64, 0): 0.457, (64, 512): 0.645, (64, 1500): 0.699,
+              (128, 0): 0.627, (128, 512): 0.750, (128, 1500): 0.809,
+              (256, 0): 0.771, (256, 512): 0.771, (256, 1500): 0.879}
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    for name, text in (
+        ("traversal", "cycles of the four traversals of a read through the proxies"),
+        ("wire", "payload per byte on a saturated 1 Gbit/s line, against the contract's table"),
+        ("size", "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed"),
+        ("link", "the same of the fabric engine alone, by peers and streams"),
+        ("clock", "frequency of the engine, by peers and streams, and of each proxy: placed and "
+                  "routed for ECP5, up to hours"),
+    ):
+        sub = what.add_parser(name, help=text)
+        sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
+                         metavar="BITS", help="data bits per beat, or a list with commas")
+        if name in _SIMULATED:
+            add_seed(sub)
+        sub.add_argument("--out", default=None, metavar="FILE", help="write the figures as JSON")
+
+
+def run(arguments) -> int:
+    """Measure and print; returns 0 only if all measurements were made."""
+    from dxpu.stream import WIDTHS
+    try:
+        widths = [int(text) for text in arguments.width.split(",")]
+    except ValueError:
+        widths = []
+    if not widths or not set(widths) <= set(WIDTHS):
+        raise UserError(f"--width must be of {', '.join(map(str, WIDTHS))}, "
+                        f"not {arguments.width!r}")
+    out = file_to_write("--out", arguments.out)
+    require(*["sim"] if arguments.what in _SIMULATED else ["boards", "formal"])
+    if arguments.what in _SIMULATED:
+        result = _simulated(arguments.what, widths, given_seed(arguments))
+    else:
+        measure = {"size": _size, "link": _link, "clock": _clock}[arguments.what]
+        result = {width: measure(width, Progress()) for width in widths}
+    if out is not None:
+        write_text(out, json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def _simulated(what, widths, seed):
+    """Results by width of what is measured in simulations, of which one runs at a time, so that
+    none takes the other's processor."""
+    from dxpu_cli.prepare import prepare
+    progress = Progress()
+    with OutputFolder("", f"build/bench/{what}", room=64 << 20) as folder:
+        prepare({f"{width} bits": _simulator(width) for width in widths}, progress)
+        try:
+            return {width: _SIMULATED[what](width, seed, folder.work / str(width), progress)
+                    for width in widths}
+        except Failed as error:
+            folder.bad()
+            raise Failed(folder.as_kept(str(error))) from None
+
+
+def _simulator(width):
+    """The system that ``dxpu demo`` builds, as it builds it."""
+    from dxpu_cli.prepare import Simulator
+    from dxpu_sim.run.runner import fst_available
+    from .demo import system_design
+    return Simulator(system_design(width), {"waves": "fst" if fst_available() else "vcd"})
+
+
+def simulate(width, case, seed, folder, progress, **options):
+    """Result of test ``case`` of the bench, which runs in ``folder``."""
+    from dxpu_sim.run import runner
+    simulator = _simulator(width)
+    progress.step(f"Simulating at {width} bits")
+    try:
+        progress.run(lambda: runner.simulate(
+            simulator.design, "dxpu_sim.system.benches.measure", testcase=f"{case}$", window=True,
+            seed=seed, folder=folder, **simulator.options, env={"DXPU_MEASURE": json.dumps(
+                {"system": simulator.design.kwargs, **options})}))
+    except runner.SimulationFailed as error:
+        raise Failed(f"the simulation failed: {str(error).splitlines()[0]}") from None
+    progress.done()
+    return json.loads((folder / "result.json").read_text())
+
+
+def _traversal(width, seed, folder, progress):
+    result = simulate(width, "traversal", seed, folder, progress)
+    cycles = result["conversion_cycles"]
+    print(f"{width:4} bits: host to fabric {cycles[0]}, fabric to GPU {cycles[1]}, GPU to fabric "
+          f"{cycles[2]}, fabric to host {cycles[3]} cycles; all {sum(cycles)} "
+          f"({sum(cycles) * 8} ns at 125 MHz), round trip {result['round_trip_ns']:,.0f} ns")
+    return result
+
+
+def _wire(width, seed, folder, progress):
+    sizes, limits = (128, 256), (0, 512, 1500)
+    result = simulate(width, "wire", seed, folder, progress, sizes=sizes, limits=limits,
+                      writes=400)
+    print(f"{'payload':>8} {'packing limit':>14} {'measured':>9} {'contract':>9}")
+    for size in sizes:
+        for limit in limits:
+            print(f"{size:>6} B {limit or 'one a frame':>14} {result[f'{size} {limit}']:>9.1%} "
+                  f"{WIRE_LIMIT[size, limit]:>9.1%}")
+    return result
+
+
+#: What is measured in a simulation.
+_SIMULATED = {"traversal": _traversal, "wire": _wire}
+
+
+@contextlib.contextmanager
+def _netlist(component, what, progress):
+    """Folder with the netlist of a component, as long as it is needed."""
+    from amaranth.back import verilog
+
+    from dxpu_boards import ecp5
+
+    def synthesize():
+        # Converted as a board's design is: the same logic otherwise written has other figures.
+        with warnings.catch_warnings(), leave_interrupts_to_us():
+            warnings.simplefilter("ignore")
+            text = verilog.convert(component, name="top", strip_internal_attrs=True)
+        ecp5.synthesize(text, Path(folder))
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            progress.step(f"Synthesising {what}")
+            progress.run(synthesize)
+            yield Path(folder)
+        except ecp5.ToolFailed as error:
+            progress.done(failed=True)
+            raise Failed(str(error)) from None
+
+
+def _proxy(role, width):
+    """A proxy of eight slots and two paths."""
+    from dxpu.proxy.verilog import PlainPorts
+
+    from .generate import make
+    return PlainPorts(make(role, width=width))
+
+
+def _packed(component, what, progress, device="45k"):
+    """What a component takes of a part, and what that has."""
+    from dxpu_boards import ecp5
+    with _netlist(component, what, progress) as folder:
+        progress.step(f"Packing {what}")
+        used = progress.run(lambda: ecp5.pack(folder, [f"--{device}"]))
+        progress.done()
+    return used
+
+
+def _size(width, progress):
+    from dxpu_boards import ecp5
+    result, device = {}, "45k"
+    for role in ("host", "box"):
+        used = _packed(_proxy(role, width), f"the {role} proxy, {width} bits, 8 slots", progress)
+        result[role] = {name: count for name, (count, _) in used.items()}
+        print(f"  {role}: " + ", ".join(
+            f"{count:,} {name} ({count / there:.0%} of an {ecp5.DEVICES[device]})"
+            for name, (count, there) in used.items()), flush=True)
+    return result
+
+
+def _clock(width, progress):
+    result = {}
+    for peers, streams in ((1, 1), (16, 4)):
+        result[f"{peers} {streams}"] = _routed(
+            _engine(width, peers, streams), f"the engine, {peers} peers, {streams} streams",
+            "um5g-45k", progress)
+    for role in ("host", "box"):  # the host would fill the smaller part to 98%
+        result[role] = _routed(_proxy(role, width), f"the {role} proxy", "um5g-85k", progress)
+    return result
+
+
+def _routed(component, what, device, progress):
+    """MHz of each clock of a component."""
+    from dxpu_boards import ecp5
+    with _netlist(component, what, progress) as folder:
+        progress.step(f"Placing and routing {what}")
+        clocks = progress.run(lambda: ecp5.clocks(folder, device))
+        progress.done()
+    print(f"  {ecp5.DEVICES[device]}, speed 8: " + ", ".join(
+        f"{name} {mhz:.1f} MHz" for name, mhz in clocks.items()), flush=True)
+    return clocks
+
+
+def _engine(width, peers, streams):
+    """The fabric engine of a host proxy."""
+    from dxpu.fabric.credit.sizing import FlowControl, host_grants
+    from dxpu.fabric.engine import FabricEngine
+    return FabricEngine(width, rows=8, paths=2, peers=peers, streams=streams,
+                        flow=FlowControl.of(width, host_grants(width)))
+
+
+def _link(width, progress):
+    result = {}
+    for peers, streams in ((1, 1), (1, 4), (4, 4), (16, 1), (16, 4)):
+        used = _packed(_engine(width, peers, streams),
+                       f"the engine, {peers} peers, {streams} streams", progress)
+        result[f"{peers} {streams}"] = {name: count for name, (count, _) in used.items()}
+    print(f"the fabric engine, {width} bits, 8 rows, 2 paths\n"
+          f"{'peers':>6} {'streams':>8} {'sessions':>9} {'LUT4':>7} {'FF':>7} {'DP16KD':>7}")
+    for shape, used in result.items():
+        peers, streams = map(int, shape.split())
+        print(f"{peers:>6} {streams:>8} {peers * streams:>9} " + " ".join(
+            f"{used[name]:>7,}" for name in ("LUT4", "FF", "DP16KD")), flush=True)
+    return result

@@ -1,0 +1,165 @@
+"""``dxpu generate``: a proxy as one file of plain Verilog, for anybody's flow."""
+
+import re
+from dataclasses import replace
+
+from dxpu.stream import WIDTHS
+from dxpu_cli.options import file_to_write, whole_number
+from dxpu_cli.progress import Progress
+from dxpu_tools.errors import UserError
+from dxpu_tools.files import write_text
+
+__all__ = ["add_arguments", "check_shape", "make", "run"]
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    parser.add_argument("role", choices=("host", "box"), help="which proxy")
+    parser.add_argument("-o", "--output", required=True, help="Verilog file to write")
+    parser.add_argument("--width", type=int, default=64, help="data bits per beat, 32 to 512")
+    parser.add_argument("--slots", type=int, default=8,
+                        help="downstream ports of a host (1 to 32), GPU slots of a box (1 to 16)")
+    parser.add_argument("--paths", type=int, default=2, help="Ethernet ports, 1 to 16")
+    parser.add_argument("--peers", type=int, default=16, help="other nodes it has sessions with")
+    parser.add_argument("--streams", type=int, default=4,
+                        help="sessions with each of them, 1, 2, 4, 8 or 16; at most 64 in all")
+    parser.add_argument("--split", action="store_true",
+                        help="send TLPs in the header/data split form")
+    parser.add_argument("--arq", default="go-back-n",
+                        help="go-back-n or selective (repeat; not with --split)")
+    parser.add_argument("--dpc", action="store_true",
+                        help="host: Downstream Port Containment instead of Hot-Plug Surprise")
+    parser.add_argument("--strict-source", action="store_true",
+                        help="host: block requests of slots with a foreign requester ID even if "
+                             "ACS Source Validation is off")
+    parser.add_argument("--placeholder", action="store_true",
+                        help="empty slots of a host show a placeholder endpoint at boot")
+    parser.add_argument("--placeholder-memory", metavar="SIZE", default=None,
+                        help="its 32-bit BAR (default: 32M)")
+    parser.add_argument("--placeholder-prefetchable", metavar="SIZE", default=None,
+                        help="its 64-bit prefetchable BAR (default: 64G)")
+    parser.add_argument("--serial", metavar="NUMBER", default=None,
+                        help="host: serial number of the switch, 64 bits (EUI-64); another one for "
+                             "each proxy, unless its software sets the lower half by "
+                             "control.serial (default: 0x004458fffe000001)")
+    parser.add_argument("--name", default=None, help="module name (default: dxpu_host or dxpu_box)")
+
+
+def size(option, text):
+    """Bytes of a size such as ``512K``, ``32M`` or ``64G``."""
+    units = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+    match = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text.upper())
+    if not match:
+        raise UserError(f"{option} must be a size such as 32M or 64G, not {text!r}")
+    return int(match[1]) << units[match[2]]
+
+
+def placeholder_options(role, *, stands=False, memory=None, prefetchable=None):
+    """The options of a placeholder, or ``None``; raises :exc:`UserError` on wrong values."""
+    given = {"memory": memory, "prefetchable": prefetchable}
+    sizes = {name: text for name, text in given.items() if text is not None}
+    if sizes and not stands:
+        raise UserError(f"--placeholder-{min(sizes)} needs --placeholder")
+    if not stands:
+        return None
+    if role != "host":
+        raise UserError(f"--placeholder is for a host, not for a {role}")
+    from dxpu.switch import PlaceholderOptions
+    found = PlaceholderOptions()
+    for name, text in sizes.items():
+        option = f"--placeholder-{name}"
+        try:
+            found = replace(found, **{name: size(option, text)})
+        except ValueError as error:
+            limits = str(error).removeprefix(f"{name} ").partition(" in bytes")[0]
+            raise UserError(f"{option} {limits}, not {text!r}") from None
+    return found
+
+
+def check_shape(role, *, width, slots, paths, peers, streams):
+    """Raises :exc:`UserError` unless there are proxies of that shape."""
+    from dxpu.fabric.contexts import MOST
+    limit = {"host": 32, "box": 16}[role]
+    for what, value, allowed, text in (
+        ("--width", width, WIDTHS, "one of 32, 64, 128, 256, 512"),
+        ("--slots", slots, range(1, limit + 1), f"1 to {limit} for a {role}"),
+        ("--paths", paths, range(1, 17), "1 to 16"),
+        ("--streams", streams, (1, 2, 4, 8, 16), "1, 2, 4, 8 or 16"),
+        ("--peers", peers, range(1, 65), "1 to 64"),
+    ):
+        if value not in allowed:
+            raise UserError(f"{what} must be {text}, not {value}")
+    if peers * streams > MOST:
+        raise UserError(f"--peers times --streams must be at most {MOST}, not {peers * streams}")
+
+
+def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
+         placeholder=None, dpc=False, strict_source=False, arq="go-back-n", serial=None):
+    """The proxy component; raises :exc:`UserError` on wrong values."""
+    check_shape(role, width=width, slots=slots, paths=paths, peers=peers, streams=streams)
+    from dxpu.fabric.engine import ARQ
+    if arq not in ARQ:
+        raise UserError(f"--arq must be one of {', '.join(ARQ)}, not {arq!r}")
+    if split and arq == "selective":
+        raise UserError("--arq selective does not go with --split")
+    if dpc and role != "host":
+        raise UserError("--dpc is for a host: only its switch has downstream ports")
+    if serial is not None and role != "host":
+        raise UserError("--serial is for a host: a box has no switch that shows one")
+    if strict_source and role != "host":
+        raise UserError("--strict-source is for a host: only its switch has downstream ports")
+    from dxpu.proxy import BoxProxy, HostProxy
+    from dxpu.switch import Identity
+    from dxpu.switch.config.identity import SlotOptions
+    if role == "host":
+        return HostProxy(width, ports=slots, paths=paths, peers=peers, streams=streams,
+                         split=split, arq=arq,
+                         identity=Identity(placeholder=placeholder, slot=SlotOptions(
+                             surprise=not dpc, dpc=dpc, strict_source=strict_source), **(
+                                 {} if serial is None else {"serial": serial})))
+    return BoxProxy(width, slots=slots, paths=paths, peers=peers, streams=streams,
+                    split=split, arq=arq)
+
+
+def serial_number(text):
+    """What ``--serial`` says; ``None`` if it was not given."""
+    return None if text is None else whole_number("--serial", text, 0, (1 << 64) - 1)
+
+
+def run(arguments):
+    """Write the file, whole or not at all."""
+    name = arguments.name or f"dxpu_{arguments.role}"
+    if not name.isidentifier() or not name.isascii():
+        raise UserError(f"--name must be a Verilog identifier, not {name!r}")
+    from dxpu_tools import verilog_file
+    if name in verilog_file.KEYWORDS:
+        raise UserError(f"--name must be no keyword of Verilog or SystemVerilog, not {name!r}")
+    held = placeholder_options(arguments.role, stands=arguments.placeholder,
+                               memory=arguments.placeholder_memory,
+                               prefetchable=arguments.placeholder_prefetchable)
+    proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
+                 paths=arguments.paths, peers=arguments.peers, streams=arguments.streams,
+                 split=arguments.split, placeholder=held, dpc=arguments.dpc,
+                 strict_source=arguments.strict_source, arq=arguments.arq,
+                 serial=serial_number(arguments.serial))
+    target = file_to_write("--output", arguments.output)
+    from dxpu.proxy.verilog import PlainPorts
+
+    from dxpu_tools.conversion import to_verilog
+    arguments.name = name
+    options = verilog_file.options_text(arguments)
+    print(f"Generating {name}: {arguments.role} proxy, {arguments.width} bit, "
+          f"{arguments.slots} slots, {arguments.paths} paths", flush=True)
+    progress = Progress()
+    progress.step("Writing Verilog")
+    text = progress.run(lambda: to_verilog(PlainPorts(proxy), name=name))
+    progress.done()
+    text = verilog_file.file_text(
+        text, title=f"{name}: DXPU {arguments.role} proxy", identity=verilog_file.identity_text(),
+        command=f"dxpu generate {arguments.role} {options}")
+    try:
+        write_text(target, text)
+    except OSError as error:
+        raise UserError(f"cannot write {arguments.output!r}: {error.strerror}") from None
+    print(f"{target}: {text.count(chr(10))} lines; ports: docs/ports.md")
+    return 0

@@ -1,0 +1,231 @@
+"""``dxpu console``: registers of a board by its serial line (:class:`dxpu.console.Console`)."""
+
+import re
+import time
+
+from dxpu.csr import Access
+from dxpu_boards import registers
+from dxpu_boards.register_line import ConsoleError, NoRegister, RegisterLine
+from dxpu_tools import identity
+from dxpu_tools.errors import UserError
+
+from . import binding, proxy_setup
+
+__all__ = ["ConsoleError", "NoRegister", "RegisterLine", "add_arguments", "map_of", "run"]
+
+BAUD = 115_200
+#: Seconds between two looks at the counters: a day.
+LONGEST = 86_400
+
+
+def map_of(line: RegisterLine):
+    """The register map (:class:`dxpu.csr.AddressMap`) of what is there: of a proxy, and of the
+    board if it is one of ours.
+
+    Raises
+    ------
+    ConsoleError
+        If there is no proxy.
+    """
+    from dxpu.proxy.box import BoxProxy
+    from dxpu.proxy.host import HostProxy
+    from dxpu.proxy.registers import IDENTITY, control_block
+    # These two are at the same place in every proxy.
+    block = control_block("box", rows=1, paths=1, peers=1, streams=1, width=64)
+    identity = line.read(block.address("identity"))
+    if identity != IDENTITY:
+        raise ConsoleError(f"not a DXPU proxy: its identity is {identity:#010x}, not "
+                           f"{IDENTITY:#010x}")
+    shape = block.find("shape").register.unpack(line.read(block.address("shape")))
+    width = 32 * shape["lanes"]
+    common = {"paths": shape["paths"] + 1, "peers": shape["peers"],
+              "streams": 1 << shape["streams"]}
+    if shape["role"] == 1:
+        proxy = HostProxy(width, ports=shape["rows"], **common)
+    else:
+        proxy = BoxProxy(width, slots=shape["rows"], **common)
+    board = _board_of(line)
+    return registers.map_of(proxy, board, width=width) if board else proxy.registers
+
+
+def _board_of(line):
+    """The :class:`~dxpu_boards.board.Board` at the other end; ``None`` if it is none that is
+    known."""
+    from dxpu_boards.registry import named
+    block = registers.board_block("", paths=1)
+    base = registers.BASES["board"]
+    try:
+        identity = line.read(base + block.address("identity"))
+    except NoRegister:
+        return None
+    if identity != registers.IDENTITY:
+        return None
+    return named(line.read(base + block.address("name")))
+
+
+def paths_of(map) -> list[str]:
+    """Paths of all registers, in order of their addresses."""
+    return [f"{name}.{placed.path}" for name, (_, block) in sorted(
+        map.blocks.items(), key=lambda item: item[1][0]) for placed in block.placed]
+
+
+def show(map, path: str, value: int) -> str:
+    """A register as a line of text: its address, its value, and its fields if it has several."""
+    placed, base = map.find(path)
+    fields = placed.register.unpack(value)
+    meaning = []
+    for f in placed.register.fields:
+        name = next((v.name for v in f.values or () if v.value == fields[f.name]), None)
+        meaning.append(f"{f.name}={name or f'{fields[f.name]:#x}'}")
+    text = f"{base + placed.address:04x}  {path:<34} {value:08x}"
+    return text if len(meaning) < 2 else f"{text}  {' '.join(meaning)}"
+
+
+def _number(text, what):
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise UserError(f"{what} must be a number such as 12 or 0x1f, not {text!r}") from None
+    if value < 0:
+        raise UserError(f"{what} must not be negative, not {text!r}")
+    return value
+
+
+def written(register, words: list[str], now) -> int:
+    """Value to write for words such as ``number=5``, or one number for the whole register.
+
+    Fields that are not named keep what they hold, and pulses and flags are 0; ``now`` is a function
+    that reads the register.
+
+    Raises
+    ------
+    UserError
+    """
+    if len(words) == 1 and "=" not in words[0]:
+        value = _number(words[0], "a register's value")
+        if value >> 32:
+            raise UserError(f"a register's value has 32 bits, {words[0]} has more")
+        return value
+    fields = {f.name: f for f in register.fields}
+    values = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not sign or name not in fields:
+            raise UserError(f"{register.name} has no field {name!r}: say one of "
+                            f"{', '.join(f'{n}=...' for n in fields)}")
+        value = _number(text, name)
+        if value >> fields[name].width:
+            raise UserError(f"{name} has {fields[name].width} bits, {text} has more")
+        values[name] = value
+    kept = [n for n, f in fields.items() if f.access is Access.RW and n not in values]
+    if kept:
+        held = register.unpack(now())
+        values |= {name: held[name] for name in kept}
+    return register.pack(**values)
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    parser.add_argument("port", help="serial port such as /dev/ttyUSB1, or a URL of pyserial")
+    parser.add_argument("--baud", type=int, default=BAUD, help="bits per second")
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    job = jobs.add_parser("read", help="show registers")
+    job.add_argument("path", nargs="+", metavar="REGISTER",
+                     help="such as control.node; * stands for anything: 'control.session[0].*'")
+    job = jobs.add_parser("write", help="write a register")
+    job.add_argument("path", metavar="REGISTER")
+    job.add_argument("value", nargs="+", metavar="VALUE",
+                     help="a number, or fields such as number=5; other fields keep theirs")
+    job = jobs.add_parser("counters", help="show the counters that are not 0")
+    job.add_argument("--watch", type=float, metavar="SECONDS", default=None,
+                     help="go on, and show those that rise, as often as this")
+    jobs.add_parser("identity", help="say which board this is, and who made its bitstream")
+    jobs.add_parser("list", help="name all registers of the proxy")
+    proxy_setup.add_jobs(jobs)
+    binding.add_jobs(jobs)
+
+
+def run(arguments) -> int:
+    """Do one job; 1 if the board does not."""
+    import serial
+    if arguments.baud <= 0:
+        raise UserError(f"--baud must be positive, not {arguments.baud}")
+    watch = getattr(arguments, "watch", None)
+    if watch is not None and not 0 < watch <= LONGEST:
+        raise UserError(f"--watch must be above 0 and at most {LONGEST}, not {watch:g}")
+    try:
+        port = serial.serial_for_url(arguments.port, arguments.baud, timeout=0.5)
+    except (serial.SerialException, ValueError, OverflowError, OSError) as error:
+        raise UserError(f"cannot open {arguments.port}: {error}") from None
+    with port:
+        try:
+            line = RegisterLine(port)
+            _JOBS[arguments.job](line, map_of(line), arguments)
+        except (ConsoleError, serial.SerialException, OSError) as error:
+            print(f"dxpu console: {error}")
+            return 1
+    return 0
+
+
+def _found(map, patterns):
+    """Paths that fit one of the patterns; raises :exc:`UserError` for one that none fits."""
+    result = []
+    for pattern in patterns:
+        rule = re.escape(pattern).replace(r"\*", ".*")
+        fits = [path for path in paths_of(map) if re.fullmatch(rule, path)]
+        if not fits:
+            raise UserError(f"no register {pattern}: `list` names all")
+        result += fits
+    return result
+
+
+def _read(line, map, arguments):
+    for path in _found(map, arguments.path):
+        print(show(map, path, line.read(map.address(path))))
+
+
+def _write(line, map, arguments):
+    path, *more = _found(map, [arguments.path])
+    if more:
+        raise UserError(f"{arguments.path} is {1 + len(more)} registers: write one")
+    placed, base = map.find(path)
+    address = base + placed.address
+    value = written(placed.register, arguments.value, lambda: line.read(address))
+    line.write(address, value)
+    print(show(map, path, value))
+
+
+def _counters(line, map, arguments):
+    base, block = map.blocks["counters"]
+
+    def totals():
+        return {p.path: line.read(base + p.address) for p in block.placed}
+
+    before = totals()
+    for name, total in before.items():
+        if total:
+            print(f"{total:>10}  {name}")
+    while arguments.watch:
+        time.sleep(arguments.watch)
+        now = totals()
+        for name, total in now.items():
+            if total != before[name]:
+                print(f"{total:>10}  {name}  +{total - before[name] & 0xFFFFFFFF}", flush=True)
+        before = now
+
+
+def _list(line, map, arguments):
+    for path in paths_of(map):
+        print(f"{map.address(path):04x}  {path}")
+
+
+def _identity(line, map, arguments):
+    def fields(path):
+        return map.find(path)[0].register.unpack(line.read(map.address(path)))
+
+    board = _board_of(line)
+    print("\n".join(identity.lines(fields, board and f"{board.name} ({board.title})")))
+
+
+_JOBS = {"read": _read, "write": _write, "counters": _counters, "list": _list,
+         "identity": _identity,          **proxy_setup.JOBS, **binding.JOBS}

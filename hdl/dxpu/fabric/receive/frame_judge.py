@@ -1,0 +1,245 @@
+"""Brings together all that is known about a frame, and lets it act or drops it."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.fabric.wire.format import (
+    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, FENCE_BYTES, HELLO_BYTES, SACK_COUNT_BYTES,
+    SACK_WORD_BYTES, DropCause, FrameType,
+)
+from dxpu.fabric.wire.frame_fields import credit_fields, hello_fields, natural
+from dxpu.fabric.wire.header_check import CheckedHeader
+from dxpu.fabric.wire.types import Credit, Event, FrameHeader, Hello
+from dxpu.priority import lowest_bit
+from dxpu.stream import check_width
+
+from .types import Committed, Piece, Verdict, Verdicts
+
+__all__ = ["FrameJudge"]
+
+
+class FrameJudge(wiring.Component):
+    """Asks the link about each sound header, waits for the end of the frame, decides, reports.
+
+    One frame at a time: the next header is offered when the frame before it was dropped, or its
+    ``committed`` and ``event`` were taken. An EVENT takes effect only when all TLPs of the frames
+    before it have left. A good frame that is to be held has no effect; it is for somebody else to
+    bring it again.
+
+    Parameters
+    ----------
+    width : int
+        Data bits of a piece.
+    selective : bool
+        Words of SACKs are read.
+
+    Members
+    -------
+    i : stream of :class:`~dxpu.fabric.wire.header_check.CheckedHeader`
+    piece : :class:`~.types.Piece`
+        Bodies are taken from here.
+    result : :class:`~.types.Verdicts`
+    done, bad_record, bad_body
+        From :class:`~.record_check.RecordCheck`.
+    judged, bad, held : 1
+        Pulses: the frame is done with; it was dropped; it is to be held.
+    room : 1
+        It can be held. If not, it is dropped as one that the link has refused.
+    crowded : 1
+        Pulse: that happened to a frame that was good otherwise.
+    misplaced, other_row, oversized : in
+        Of HDR and DATA frames, from :class:`~.open_tlps.OpenTlps`; zero if there are none.
+    now, present : :class:`~dxpu.fabric.wire.types.FrameHeader`, 1
+        The header of the frame in question.
+    took : 1
+        Pulse: the frame takes effect.
+    judge : stream of {keep, row}
+        To :class:`~.tlp_store.TlpStore`.
+    drained : in
+        The store is empty.
+    header, verdict, committed, event
+        See :class:`~.depacketizer.Depacketizer`.
+    credits : array of 3 :class:`~dxpu.fabric.wire.types.Credit`
+        Entries of an ACK; valid with its ``committed``.
+    hello : :class:`~dxpu.fabric.wire.types.Hello`
+        Body of a HELLO or HELLO_ACK; valid with its ``committed``.
+    words, word : 1, 64
+        Of a SACK; valid with its ``committed``.
+    dropped : one bit per :class:`~dxpu.fabric.wire.format.DropCause`
+        Pulse: a frame was dropped.
+    stat_frames : 1
+        Pulse: a frame took effect.
+    """
+
+    def __init__(self, width, *, selective=False):
+        self._lanes = check_width(width) // 32
+        self._selective = selective
+        super().__init__({
+            "i": In(stream.Signature(CheckedHeader)),
+            "piece": In(Piece(width)),
+            "result": In(Verdicts),
+            "done": In(1),
+            "bad_record": In(1),
+            "bad_body": In(1),
+            "judged": Out(1),
+            "bad": Out(1),
+            "held": Out(1),
+            "room": In(1),
+            "crowded": Out(1),
+            "misplaced": In(1),
+            "other_row": In(1),
+            "oversized": In(1),
+            "now": Out(FrameHeader),
+            "present": Out(1),
+            "took": Out(1),
+            "judge": Out(stream.Signature(data.StructLayout({"keep": 1, "row": 6}))),
+            "drained": In(1),
+            "header": Out(stream.Signature(FrameHeader)),
+            "verdict": In(stream.Signature(Verdict)),
+            "committed": Out(stream.Signature(Committed)),
+            "event": Out(stream.Signature(Event)),
+            "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
+            "hello": Out(Hello),
+            "words": Out(1),
+            "word": Out(64),
+            "dropped": Out(len(DropCause)),
+            "stat_frames": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        body = self._capture_body(m)
+        checked, present, verdict = self._ask(m)
+        header = checked.header
+
+        # The end of the frame, checked.
+        ended, bad_record, bad_body = Signal(), Signal(), Signal()
+        with m.If(self.done):
+            m.d.sync += [
+                ended.eq(1), bad_record.eq(self.bad_record), bad_body.eq(self.bad_body)]
+
+        is_ack, is_event = header.type == FrameType.ACK, header.type == FrameType.EVENT
+        is_sack, is_data = header.type == FrameType.SACK, header.type == FrameType.DATA
+        refused = verdict.valid & ~verdict.payload.accept
+        bad_fields = (is_event & natural(body, 1, 1).any()) | ((is_ack | is_sack) & Cat(
+            natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any()) | (
+                is_sack & natural(body, ACK_BYTES + 2, 2).any()) | (
+                (header.type == FrameType.FENCE) & natural(body, 1, FENCE_BYTES - 1).any())
+        words = natural(body, ACK_BYTES, 2)
+        hold, crowded = Signal(), Signal()
+        m.d.comb += [
+            hold.eq(verdict.valid & verdict.payload.hold),
+            crowded.eq(hold & ~self.room),
+            self.words.eq(words[0]),
+        ]
+        if self._selective:
+            m.d.comb += self.word.eq(natural(body, ACK_BYTES + SACK_COUNT_BYTES, SACK_WORD_BYTES))
+        wrong = Signal(len(DropCause))
+        m.d.comb += wrong.eq(Cat({
+            DropCause.FCS: self.result.fcs,
+            DropCause.RUNT: self.result.runt,
+            DropCause.ETHERTYPE: checked.ethertype,
+            DropCause.VERSION: checked.version,
+            DropCause.HCRC: checked.hcrc,
+            DropCause.TYPE: checked.type,
+            DropCause.FIELD: checked.field,
+            DropCause.LENGTH: self.result.length | is_sack & (words > 1),
+            DropCause.PADDING: self.result.padding,
+            # The CRC of DATA runs from its TLP's beginning, which is not known behind a gap.
+            DropCause.RECORD: bad_record & ~self.misplaced & ~(is_data & refused),
+            DropCause.BODY: bad_body | bad_fields,
+            DropCause.OVERFLOW: self.result.overflow | self.oversized,
+            DropCause.REFUSED: refused | crowded,
+            DropCause.UNHANDLED: checked.unhandled,
+        }[cause] for cause in DropCause))
+
+        # A part in the wrong place: only if the link takes it, since a repeated one is in none.
+        stray = self.misplaced | self.other_row
+        good = ~(wrong.any() | stray)
+        m.d.sync += [self.dropped.eq(0), self.stat_frames.eq(0)]
+        m.d.comb += [
+            self.now.eq(header),
+            self.present.eq(present),
+            self.took.eq(self.judge.valid & self.judge.ready & good & ~hold),
+            self.judge.payload.keep.eq(good & ~hold),
+            self.judge.payload.row.eq(verdict.payload.row),
+            self.committed.payload.row.eq(verdict.payload.row),
+            self.committed.payload.header.eq(header),
+            self.event.payload.row.eq(verdict.payload.row),
+            self.event.payload.code.eq(natural(body, 0, 1)),
+            self.event.payload.generation.eq(natural(body, 2, 2)),
+            self.event.payload.argument.eq(natural(body, 4, 4)),
+        ]
+        m.d.comb += [self.credits[n][k].eq(v) for n in range(ACK_ENTRIES)
+                     for k, v in credit_fields(body, n * CREDIT_BYTES).items()]
+        m.d.comb += [self.hello[k].eq(v) for k, v in hello_fields(body).items()]
+        with m.FSM(name="judge"):
+            with m.State("Wait"):
+                with m.If(present & ended & verdict.valid):
+                    m.d.comb += self.judge.valid.eq(~good | hold | ~is_event | self.drained)
+                with m.If(self.judge.valid & self.judge.ready):
+                    m.d.sync += [self.dropped.eq(lowest_bit(wrong)),
+                                 self.stat_frames.eq(good & ~hold)]
+                    with m.If(stray & ~wrong.any()):
+                        m.d.sync += self.dropped.eq(1 << DropCause.LENGTH)
+                    m.d.comb += [
+                        self.held.eq(good & hold),
+                        self.crowded.eq(crowded & (lowest_bit(wrong) == 1 << DropCause.REFUSED)),
+                    ]
+                    with m.If(good & ~hold):
+                        m.d.sync += [self.committed.valid.eq(1), self.event.valid.eq(is_event)]
+                        m.next = "Report"
+                    with m.Else():
+                        m.d.comb += [self.judged.eq(1), self.bad.eq(~good)]
+            with m.State("Report"):
+                with m.If(self.committed.ready):
+                    m.d.sync += self.committed.valid.eq(0)
+                with m.If(self.event.ready):
+                    m.d.sync += self.event.valid.eq(0)
+                with m.If((self.committed.ready | ~self.committed.valid)
+                          & (self.event.ready | ~self.event.valid)):
+                    m.d.comb += self.judged.eq(1)
+                    m.next = "Wait"
+        with m.If(self.judged):
+            m.d.sync += [ended.eq(0), present.eq(0), verdict.valid.eq(0)]
+        return m
+
+    def _ask(self, m):
+        """The present header and the link's verdict on it."""
+        checked, present = Signal(CheckedHeader, reset_less=True), Signal()
+        verdict = stream.Signature(Verdict).create(path=("answer",))
+        asked = Signal()
+        payload = self.i.payload
+        sound = ~(payload.ethertype | payload.version | payload.hcrc | payload.type | payload.field
+                  | payload.unhandled)
+        m.d.comb += [
+            self.i.ready.eq(~present),
+            self.header.payload.eq(checked.header),
+            self.header.valid.eq(present & asked),
+            self.verdict.ready.eq(present & ~verdict.valid),
+        ]
+        with m.If(self.i.valid & self.i.ready):
+            # An unsound header needs no answer.
+            m.d.sync += [checked.eq(payload), present.eq(1), asked.eq(sound),
+                         verdict.valid.eq(~sound), verdict.payload.accept.eq(1)]
+        with m.If(self.header.valid & self.header.ready):
+            m.d.sync += asked.eq(0)
+        with m.If(self.verdict.valid & self.verdict.ready):
+            m.d.sync += [verdict.payload.eq(self.verdict.payload), verdict.valid.eq(1)]
+        return checked, present, verdict
+
+    def _capture_body(self, m):
+        """The body of the frame, without its CRC; zero-filled or cut to the size of the longest
+        that counts."""
+        lanes, piece = self._lanes, self.piece
+        size = max(ACK_BYTES + SACK_COUNT_BYTES + SACK_WORD_BYTES * self._selective, HELLO_BYTES)
+        body = Signal(8 * size, reset_less=True)
+        number, count = Signal(4), Signal(4)
+        m.d.comb += number.eq(Mux(piece.first, 0, count))
+        with m.If(piece.valid & ~piece.record):
+            m.d.sync += count.eq(number + 1)
+            for n in range(size // 4):
+                with m.If(number == n // lanes):
+                    m.d.sync += body.word_select(n, 32).eq(piece.data.word_select(n % lanes, 32))
+        return body

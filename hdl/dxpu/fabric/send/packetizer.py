@@ -1,0 +1,226 @@
+"""From TLPs to DXF frames.
+
+Ref: docs/wire-format.md; DxPU paper, 3.3.2
+"""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.fabric.arq.replay import ReplayMemory
+from dxpu.fabric.arq.retransmit import Repeat, Stored
+from dxpu.fabric.wire.types import Control, Greeting, Hello
+from dxpu.rows import TlpMeta
+from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
+
+from .assembler import Assembler
+from .packer import DwordPacker, FrameBuffer, FramePadder
+from .planner import Planner
+from .preamble import PreambleBuilder
+from .prefix_limit import PrefixLimit
+from .splitter import SegmentQueue
+from .tx_queue import LARGEST_RECORD, TxQueue, check_depth
+from .types import FrameRoute, PathMeta, Reply, RouteRequest
+
+__all__ = ["Packetizer"]
+
+#: Of the replay memory, if nobody says otherwise: a small frame takes a cell.
+CELL_BYTES = 256
+
+
+class Packetizer(wiring.Component):
+    """Sends TLPs in frames, several to a frame where they are queued already, and control frames.
+
+    TLPs leave in the order they came. Consecutive TLPs of one row share a frame as far as
+    ``packing_limit`` allows (31 at most; a larger one travels alone); nothing is ever waited for.
+    Greetings and replies go first, at the next frame boundary, then frames that are sent again,
+    then events. Frames have no FCS.
+
+    Each new frame with a number is kept in the replay memory until ``free`` says that it need not
+    be. When there is no room for another one, TLPs wait, and later events.
+
+    Once a frame has started its beats follow in every cycle that ``o.ready`` allows.
+
+    TLPs and control frames for which the link has no route are dropped and counted, and so are TLPs
+    with more than four prefixes; with ``split`` those without a whole header, too. TLPs that end
+    with ``discard`` are dropped without a trace (not with ``split``, which must not get any).
+    Nothing else is dropped: ``i`` waits for space.
+
+    Latency from the last beat of a TLP to the first of its frame, if nothing else is under way and
+    the link answers in the cycle after the request: 8 cycles at 32 and 64 bits, 10 at 128 and 256,
+    11 at 512. Throughput: a beat per cycle of each TLP, and one to eight cycles a frame for its
+    header; the next frame is prepared meanwhile.
+
+    With ``split`` each TLP takes a HDR frame for its prefixes and header and DATA frames for the
+    rest, whole beats as far as ``packing_limit`` allows and at least one. Every frame asks for a
+    route; a TLP counts as sent or unroutable with its last one.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    split : bool
+        Header and data in frames of their own (DxPU paper, 3.3.2).
+    depth : int
+        Beats of memory for TLPs; see :class:`~dxpu.fabric.send.tx_queue.TxQueue`.
+    selective : bool
+        SACKs may have a word.
+    cells, cell : int
+        Of the :class:`~dxpu.fabric.arq.replay.ReplayMemory`.
+
+    Members
+    -------
+    i : packet stream with :class:`TlpMeta`
+        Whole, well-formed TLPs.
+    control : stream of :class:`Control`
+    reply : stream of :class:`Reply`
+    greeting, about : stream of :class:`Greeting`, :class:`Hello`
+        Of the :class:`~dxpu.fabric.send.preamble.PreambleBuilder`.
+    repeat, repeat_valid, repeat_take, repeat_more, stored, stored_strobe, resent, resent_strobe,
+    free
+        Of the :class:`~dxpu.fabric.arq.retransmit.Retransmitter`.
+    short : 1
+        Less than half of the replay memory is spare.
+    request, route : stream of :class:`RouteRequest` out, :class:`FrameRoute` in
+        One answer per request, in the order of the frames, after any time.
+    packing_limit : 14
+        Bytes of Ethernet payload that a frame of several TLPs may have; may change at any time.
+    o : packet stream with :class:`PathMeta`
+    stat_frames, stat_tlps : 1
+        Pulses: a frame (of any kind), a TLP was sent; TLPs that are sent again do not count.
+    stat_repeated : 1
+        Pulse: a frame is sent again.
+    stat_unroutable : 1
+        Pulse: a TLP or a control frame was dropped.
+    stat_malformed : 1
+        Pulse: a TLP with too many prefixes was dropped.
+    """
+
+    def __init__(self, width, *, split=False, selective=False, depth, cells=64, cell=None):
+        self._width = check_width(width)
+        if not isinstance(split, bool):
+            raise TypeError(f"split must be a bool, not {split!r}")
+        check_depth(width, depth)
+        self._split, self._selective = split, selective
+        self._depth = depth
+        self._cells, self._cell = cells, cell or max(4, 8 * CELL_BYTES // width)
+        beats = 2 * 32 * LARGEST_RECORD // width
+        if self._cells * self._cell < beats:
+            raise ValueError(f"cells * cell must be at least two of the largest TLPs ({beats} "
+                             f"beats), not {self._cells * self._cell}")
+        self._memory = ReplayMemory(width, cells=self._cells, cell=self._cell)
+        super().__init__({
+            "i": In(PacketSignature(width, TlpMeta)),
+            "control": In(stream.Signature(Control)),
+            "reply": In(stream.Signature(Reply)),
+            "greeting": In(stream.Signature(Greeting)),
+            "about": In(Hello),
+            "repeat": In(Repeat(cells)),
+            "repeat_valid": In(1),
+            "repeat_take": Out(1),
+            "repeat_more": In(1),
+            "stored": Out(Stored(cells)),
+            "stored_strobe": Out(1),
+            "resent": Out(Stored(cells)),
+            "resent_strobe": Out(1),
+            "free": In(stream.Signature(range(cells))),
+            "short": Out(1),
+            "request": Out(stream.Signature(RouteRequest)),
+            "route": In(stream.Signature(FrameRoute)),
+            "packing_limit": In(14, init=512),
+            "o": Out(PacketSignature(width, PathMeta)),
+            "stat_frames": Out(1),
+            "stat_tlps": Out(1),
+            "stat_repeated": Out(1),
+            "stat_unroutable": Out(1),
+            "stat_malformed": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        # At 64 bits preambles and padded records are whole beats; only DATA frames are not.
+        full = self._width <= 64 and not self._split
+        if self._split:
+            m.submodules.queue = queue = planner = SegmentQueue(self._width, depth=self._depth)
+            connect(m, wiring.flipped(self.i), queue.i)
+            m.d.comb += self.stat_malformed.eq(queue.stat_malformed)
+        else:
+            m.submodules.queue = queue = TxQueue(self._width, depth=self._depth)
+            m.submodules.planner = planner = Planner()
+            connect(m, queue.descriptors, planner.i)
+            self._limit(m, queue)
+        m.submodules.memory = memory = self._memory
+        m.submodules.preamble = preamble = PreambleBuilder(
+            self._width, cells=self._cells, cell=self._cell, selective=self._selective)
+        m.submodules.assembler = assembler = Assembler(
+            self._width, cells=self._cells, split=self._split)
+        m.submodules.packer = packer = DwordPacker(self._width, full=full)
+        m.submodules.padder = padder = FramePadder(self._width)
+        m.submodules.buffer = buffer = FrameBuffer(self._width, full=full)
+
+        connect(m, wiring.flipped(self.control), preamble.control)
+        connect(m, wiring.flipped(self.reply), preamble.reply)
+        connect(m, wiring.flipped(self.greeting), preamble.greeting)
+        self._keep(m, memory, preamble, assembler)
+        connect(m, preamble.request, wiring.flipped(self.request))
+        connect(m, wiring.flipped(self.route), preamble.route)
+        connect(m, preamble.o, assembler.preamble)
+        connect(m, queue.o, assembler.tlps)
+        connect(m, assembler.o, packer.i)
+        connect(m, packer.o, padder.i)
+        connect(m, padder.o, buffer.i)
+        connect(m, buffer.o, wiring.flipped(self.o))
+        m.d.comb += [
+            planner.packing_limit.eq(self.packing_limit),
+            preamble.plan.eq(planner.plan),
+            preamble.plan_valid.eq(planner.valid),
+            planner.take.eq(preamble.plan_take),
+            preamble.hurry.eq(assembler.hurry),
+            preamble.about.eq(self.about),
+            buffer.first.eq(padder.first),
+            self.stat_frames.eq(assembler.stat_frames),
+            self.stat_tlps.eq(assembler.stat_tlps),
+            self.stat_repeated.eq(assembler.stat_repeated),
+            self.stat_unroutable.eq(assembler.stat_unroutable),
+        ]
+        return m
+
+    def _limit(self, m, queue):
+        """TLPs with too many prefixes end with ``discard``."""
+        i = self.i
+        m.submodules.limit = limit = PrefixLimit(self._width)
+        m.d.comb += [
+            *(limit.beat[k].eq(i.payload[k]) for k, _ in PacketLayout(self._width)),
+            limit.take.eq(i.valid & i.ready),
+            *(queue.i.payload[k].eq(i.payload[k]) for k, _ in i.payload.shape() if k != "discard"),
+            queue.i.payload.discard.eq(i.payload.discard | i.payload.last & limit.exceeded),
+            queue.i.valid.eq(i.valid),
+            i.ready.eq(queue.i.ready),
+            self.stat_malformed.eq(
+                limit.take & i.payload.last & limit.exceeded & ~i.payload.discard),
+        ]
+
+    def _keep(self, m, memory, preamble, assembler):
+        """The replay memory and whoever tells it what to do."""
+        connect(m, preamble.look, memory.look)
+        connect(m, memory.seen, preamble.seen)
+        connect(m, memory.o, assembler.kept)
+        connect(m, wiring.flipped(self.free), memory.free)
+        m.d.comb += [
+            *(getattr(memory, name).eq(getattr(assembler, name)) for name in (
+                "begin", "end", "note", "reserved", "cancel", "write", "data", "dwords", "last",
+                "read", "read_cell", "read_count")),
+            assembler.next.eq(memory.next),
+            assembler.reading.eq(memory.reading),
+            memory.reserve.eq(preamble.reserve),
+            preamble.spare.eq(memory.spare),
+            preamble.stored.eq(assembler.finished),
+            preamble.repeat.eq(self.repeat),
+            preamble.repeat_valid.eq(self.repeat_valid),
+            preamble.repeat_more.eq(self.repeat_more),
+            self.repeat_take.eq(preamble.repeat_take),
+            self.stored.eq(assembler.stored),
+            *(getattr(self, name).eq(getattr(assembler, name))
+              for name in ("stored_strobe", "resent", "resent_strobe")),
+            self.short.eq(memory.spare < self._cells // 2),
+        ]

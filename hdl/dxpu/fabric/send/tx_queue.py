@@ -1,0 +1,122 @@
+"""Queue of TLPs that wait for a frame, each already with its CRC."""
+
+from amaranth import *
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.crc import CrcStream
+from dxpu.fabric.wire.crc_appender import CrcAppender
+from dxpu.queue import PacketQueue
+from dxpu.rows import LIFE_BITS, TlpMeta
+from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, connect
+
+__all__ = ["LARGEST_RECORD", "TlpDescriptor", "TxQueue", "check_depth"]
+
+#: Dwords of the largest TLP (prefixes 4, header 4, data 1024, digest 1) and its CRC.
+LARGEST_RECORD = 1034
+
+
+class TlpDescriptor(data.Struct):
+    """A queued TLP: where it goes, when it was sent, and its dwords with the CRC, padded to two."""
+
+    row: 6
+    life: LIFE_BITS
+    pairs: 10
+
+
+def reserve(width):
+    """Beats that may be under way to the memory."""
+    return CrcStream.LATENCY[width] + 4
+
+
+def check_depth(width, depth):
+    """Raise :exc:`ValueError` unless ``depth`` beats hold the largest TLP and what is under way."""
+    least = -(-LARGEST_RECORD // (width // 32)) + reserve(width)
+    if not isinstance(depth, int) or depth < least or depth & (depth - 1):
+        raise ValueError(f"depth must be a power of two of at least {least}, not {depth!r}")
+
+
+class TxQueue(wiring.Component):
+    """Appends CRCs and stores the TLPs in block RAM, with a descriptor of each beside them.
+
+    A descriptor is offered one cycle after the last beat was taken (two at 256 and 512 bits). That
+    is before the TLP itself can be read, but by a fixed number of cycles: space for all that is
+    under way is held free, so nothing ever waits between ``i`` and the memory. The first beat is
+    offered at most six cycles after the descriptor.
+
+    TLPs that end with ``discard`` have no descriptor and never come out. One larger than
+    :data:`LARGEST_RECORD` must not be sent.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    depth : int
+        Beats of memory; a power of two, enough for the largest TLP and what is under way.
+    tlps : int
+        TLPs it holds at most.
+
+    Members
+    -------
+    i : packet stream with :class:`TlpMeta`
+    descriptors : stream of :class:`TlpDescriptor`
+    o : packet stream
+        The TLPs in the order of the descriptors, each with its CRC as the last dword.
+    """
+
+    def __init__(self, width, *, depth, tlps=64):
+        self._width, self._depth, self._tlps = check_width(width), depth, tlps
+        check_depth(width, depth)
+        super().__init__({
+            "i": In(PacketSignature(width, TlpMeta)),
+            "descriptors": Out(stream.Signature(TlpDescriptor)),
+            "o": Out(PacketSignature(width)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        i = self.i
+        m.submodules.appender = appender = CrcAppender(self._width)
+        m.submodules.queue = queue = PacketQueue(self._width, depth=self._depth)
+        m.submodules.output = output = Register(PacketLayout(self._width))
+        m.submodules.descriptors = descriptors = fifo.SyncFIFO(
+            width=Shape.cast(TlpDescriptor).width, depth=self._tlps)
+        connect(m, appender.o, queue.i)
+        connect(m, queue.o, output.i)
+        connect(m, output.o, wiring.flipped(self.o))
+
+        room = Signal(init=1)
+        m.d.sync += room.eq((queue.level <= self._depth - reserve(self._width))
+                            & (descriptors.level <= self._tlps - 3))
+        fields = ("data", "dwords", "first", "last", "discard")
+        m.d.comb += [
+            appender.i.valid.eq(i.valid & room),
+            i.ready.eq(appender.i.ready & room),
+            *(appender.i.payload[name].eq(i.payload[name]) for name in fields),
+        ]
+
+        before = Signal(11, init=2)  # dwords of the TLP before this beat, and CRC and half a pair
+        now = Signal(TlpDescriptor)
+        taken, strobe = Signal(), Signal()
+        m.d.comb += [
+            taken.eq(i.valid & i.ready),
+            strobe.eq(taken & i.payload.last & ~i.payload.discard),
+            now.row.eq(i.payload.meta.row),
+            now.life.eq(i.payload.meta.life),
+            now.pairs.eq((before + i.payload.dwords) >> 1),
+        ]
+        with m.If(taken):
+            m.d.sync += before.eq(
+                Mux(i.payload.last, before.init, before + i.payload.dwords))
+        if appender.latency > 3:
+            later, later_strobe = Signal(TlpDescriptor, reset_less=True), Signal()
+            m.d.sync += [later.eq(now), later_strobe.eq(strobe)]
+            now, strobe = later, later_strobe
+        m.d.comb += [
+            descriptors.w_data.eq(now),
+            descriptors.w_en.eq(strobe),
+            Value.cast(self.descriptors.payload).eq(descriptors.r_data),
+            self.descriptors.valid.eq(descriptors.r_rdy),
+            descriptors.r_en.eq(self.descriptors.ready),
+        ]
+        return m

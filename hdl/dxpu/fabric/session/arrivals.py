@@ -1,0 +1,377 @@
+"""Whether a frame that came may take effect, and what follows from it when it does.
+
+Ref: docs/wire-format.md; docs/architecture.md, "Link"
+"""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.fabric.arq.early import EarlyMap
+from dxpu.fabric.arq.resequencer import FramePlace
+from dxpu.fabric.arq.retransmit import Acknowledged
+from dxpu.fabric.receive.types import Committed, Verdict
+from dxpu.fabric.wire.format import SEQUENCED, FrameType
+from dxpu.fabric.wire.types import FrameHeader
+from dxpu.priority import encode, first_one
+from dxpu.rows import NO_ROW
+
+from .replies import Cause, CauseKind
+from .routes import find_session
+from .types import Peer, PeerRow, Said, SaidKind
+
+__all__ = ["Arrivals", "is_hello"]
+
+
+def takes_number(frame_type):
+    """Whether a frame of this type consumes a sequence number."""
+    return Cat(frame_type == t for t in sorted(SEQUENCED)).any()
+
+
+def is_hello(frame_type):
+    """Whether a frame of this type is outside of any session."""
+    return (frame_type == FrameType.HELLO) | (frame_type == FrameType.HELLO_ACK)
+
+
+class Arrivals(wiring.Component):
+    """Judges frames by their headers, and books those that took effect.
+
+    A verdict is given three cycles after its header, four if the frame came ahead of its turn. The
+    verdict on a frame is given only when the ``committed`` report of every frame before it was
+    taken. What follows from that is told to others afterwards; the next report waits for it.
+
+    Parameters
+    ----------
+    rows, peers, streams, paths, frames, selective, window
+        Of the :class:`~.link.Link`.
+
+    Members
+    -------
+    node, peers, rows, hold, header, verdict, committed, receiving, rx_tag, candidate, greets,
+    unacked, given_up, said, acked, fresh, words, again, held, crowded, holds, place, due,
+    due_place, settled, stat_*
+        Of the :class:`~.link.Link`.
+    next, newest : 24
+        Of the session ``receiving``: the number of the frame that is expected, and the newest ACK.
+    put_next, put_newest, put_session, new_next, new_newest : 1, 1, number of a session, 24, 24
+        Strobes: these are their new values.
+    took, refused : stream of :class:`~.replies.Cause`
+    quiet : 1
+        No report is being booked, and nothing is left to be told but to the keeper.
+    opened, opened_session : 1, number of a session
+        Strobe: it begins anew.
+    look, looked, seen : 1 in, number of a session in, 1 out
+        That session is looked up for somebody else: pulse, while it is ``receiving``.
+    route_word, routes : 64, number of a session
+        The word of a SACK to that session; only if ``selective``.
+    due_session, due_next : number of a session, 24
+        The number of the frame that is expected in that session; only if ``selective``.
+    """
+
+    def __init__(self, *, rows, peers, streams, paths, frames, selective, window):
+        self._rows, self._streams, self._paths = rows, streams, paths
+        self._window = window
+        sessions = peers * streams
+        self._early = EarlyMap(sessions=sessions, window=window) if selective else None
+        number, amount = range(sessions), range(frames + 1)
+        super().__init__({
+            "node": In(12),
+            "peers": In(data.ArrayLayout(Peer, peers)),
+            "rows": In(data.ArrayLayout(PeerRow, rows)),
+            "hold": In(1),
+            "header": In(stream.Signature(FrameHeader)),
+            "verdict": Out(stream.Signature(Verdict)),
+            "committed": In(stream.Signature(Committed)),
+            "receiving": Out(number),
+            "rx_tag": In(16),
+            "candidate": In(16),
+            "greets": In(1),
+            "unacked": In(amount),
+            "given_up": In(1),
+            "next": In(24),
+            "newest": In(24),
+            "put_next": Out(1),
+            "put_newest": Out(1),
+            "put_session": Out(number),
+            "new_next": Out(24),
+            "new_newest": Out(24),
+            "said": Out(stream.Signature(Said)),
+            "acked": Out(stream.Signature(Acknowledged(frames))),
+            "took": Out(stream.Signature(Cause)),
+            "refused": Out(stream.Signature(Cause)),
+            "fresh": Out(1),
+            "words": In(1),
+            "quiet": Out(1),
+            "opened": In(1),
+            "opened_session": In(number),
+            "look": In(1),
+            "looked": In(number),
+            "seen": Out(1),
+            **({
+                "again": In(1),
+                "held": In(1),
+                "crowded": In(1),
+                "holds": Out(1),
+                "place": Out(FramePlace(sessions, window)),
+                "due": Out(1),
+                "due_place": Out(FramePlace(sessions, window)),
+                "settled": In(sessions),
+                "early": Out(sessions),
+                "coming": Out(sessions),
+                "routes": In(number),
+                "route_word": Out(window),
+                "due_session": Out(number),
+                "due_next": In(24),
+            } if selective else {}),
+            **{f"stat_{name}": Out(1) for name in (
+                "wrong_node", "no_session", "wrong_tag", "duplicate", "gap", "nak", "unsent")},
+        })
+        number = Shape.cast(number)
+        #: Session of the frame that takes effect, and of the one that is judged.
+        self._taken, self._judged = Signal(number), Signal(number)
+        #: What is known of it is looked up.
+        self._looks_taken, self._looks_judged = Signal(), Signal()
+        self._busy = Signal()        #: a report is not booked yet
+        self._far = Signal()         #: the frame that is judged is too far ahead to be held
+        self._place = Signal(range(window))
+        #: The frame that was judged last is to be answered like this.
+        self._refuses = {kind: Signal(name=f"refuses_{kind.name.lower()}") for kind in CauseKind}
+
+    def elaborate(self, platform):
+        m = Module()
+        if self._early is not None:
+            self._attach_early(m)
+        self._take_commits(m)
+        self._judge_headers(m)
+        self._refuse(m)
+        m.d.comb += [
+            self.receiving.eq(Mux(self._looks_taken, self._taken,
+                                  Mux(self._looks_judged, self._judged, self.looked))),
+            self.seen.eq(self.look & ~self._looks_taken & ~self._looks_judged),
+        ]
+        return m
+
+    def _attach_early(self, m):
+        """What came ahead: the words, and which of these frames is to come again."""
+        m.submodules.early = early = self._early
+        m.d.comb += [
+            early.took.eq(Mux(self.put_next, 1 << self._taken, 0)),
+            early.stores.eq(self.held),
+            early.settled.eq(self.settled),
+            early.forget.eq(Mux(self.opened, 1 << self.opened_session, 0)),
+            early.route.eq(self.routes), self.route_word.eq(early.route_word),
+            self.early.eq(early.early), self.coming.eq(early.due),
+            self.due.eq(early.due.any()),
+            self.due_session.eq(first_one(early.due)),
+            self.due_place.session.eq(self.due_session),
+            self.due_place.number.eq(self.due_next),
+        ]
+
+    def _find(self, header):
+        """The session of a frame."""
+        return find_session(self.peers, self._streams, header.src_node, header.stream)
+
+    def _take_commits(self, m):
+        """Book frames that took effect."""
+        committed = self.committed
+        header = committed.payload.header
+        known, own, confirms = Signal(), Signal(), Signal()
+        newest, unacked, fresh = Signal(24), Signal.like(self.unacked), Signal(24)
+        number, there = self._find(header)
+        numbered, greets, fits, is_nak, named, fences = (
+            Signal(name=n) for n in ("is_numbered", "is_hello", "fits", "is_nak", "is_named",
+                                     "is_fence"))
+        said, acked, took = self.said, self.acked, self.took
+        books, changes = Signal(), Signal()
+        tells = Cat(s.valid & ~s.ready for s in (said, acked, took)).any()
+        m.d.comb += [
+            numbered.eq(takes_number(header.type)),
+            greets.eq(is_hello(header.type)),
+            is_nak.eq(header.type == FrameType.SACK),
+            named.eq(is_nak & self.words & (self._early is not None)),
+            fences.eq(header.type == FrameType.FENCE),
+            fresh.eq(header.ack - newest),
+            # A forged acknowledgement of what was never sent has no effect; nor has an old one,
+            # which comes late.
+            fits.eq(own & ~fences & (fresh <= unacked)),
+            self.stat_unsent.eq(books & own & ~fences & ~fits & ~fresh[-1]),
+            self.put_session.eq(self._taken),
+            self.new_next.eq(header.seq + 1),
+            self.new_newest.eq(header.ack),
+        ]
+        for source in (said, acked, took):
+            with m.If(source.valid & source.ready):
+                m.d.sync += source.valid.eq(0)
+        with m.FSM(name="commit") as fsm:
+            with m.State("Idle"):
+                m.d.sync += [self._taken.eq(number), known.eq(there)]
+                with m.If(committed.valid & ~self.hold):
+                    m.next = "Look"
+            with m.State("Look"):
+                m.d.comb += self._looks_taken.eq(1)
+                m.d.sync += [
+                    newest.eq(self.newest), unacked.eq(self.unacked),
+                    own.eq(known & ~greets & (self.rx_tag == header.tag)),
+                    confirms.eq(known & ~greets & ~fences & (self.rx_tag != header.tag)
+                                & (self.candidate == header.tag)),
+                ]
+                m.next = "Book"
+            with m.State("Book"):
+                m.d.comb += books.eq(1)
+                back = fits & is_nak & (fresh != unacked) & ~named
+                m.d.comb += [
+                    self.put_next.eq(own & numbered), self.put_newest.eq(fits),
+                    self.stat_nak.eq(back),
+                ]
+                m.d.sync += [
+                    said.valid.eq(known & greets | own | confirms),
+                    said.payload.kind.eq(Mux(greets, SaidKind.GREETED, Mux(
+                        own, Mux(fences, SaidKind.FENCED, SaidKind.HEARD), SaidKind.CONFIRMED))),
+                    said.payload.session.eq(self._taken),
+                    acked.valid.eq(fits & (back | named | (fresh != 0))),
+                    acked.payload.session.eq(self._taken), acked.payload.count.eq(fresh),
+                    acked.payload.back.eq(back), acked.payload.named.eq(named),
+                    took.valid.eq(own & ~fences & (numbered | header.ar)),
+                    took.payload.kind.eq(CauseKind.TOOK),
+                    took.payload.session.eq(self._taken), took.payload.urgent.eq(header.ar),
+                    took.payload.numbered.eq(numbered),
+                    took.payload.row.eq(committed.payload.row),
+                    took.payload.dst_slot.eq(header.src_slot),
+                    took.payload.src_slot.eq(header.dst_slot),
+                    took.payload.path.eq(header.way_back(self._paths)),
+                ]
+                m.d.sync += changes.eq(confirms | own & fences)
+                m.next = "Tell"
+                with m.If(greets | named):
+                    m.next = "Hold"
+                with m.Else():
+                    m.d.comb += [committed.ready.eq(1), self.fresh.eq(fits)]
+            with m.State("Tell"):
+                with m.If(~tells):
+                    m.next = "Idle"
+            with m.State("Hold"):  # others look at the frame
+                with m.If(~tells):
+                    m.d.comb += [committed.ready.eq(1), self.fresh.eq(fits)]
+                    m.next = "Idle"
+        m.d.comb += [
+            self.quiet.eq(~self._looks_taken & ~books & ~acked.valid & ~took.valid),
+            # A frame that confirms the candidate opens the session for the next one; one that ends
+            # a session ends it for the next.
+            self._busy.eq(committed.valid | ~fsm.ongoing("Idle")
+                          & ~(fsm.ongoing("Tell") & ~changes)),
+        ]
+
+    def _judge_headers(self, m):
+        header = self.header.payload
+        verdict = self.verdict.payload
+        here, known = Signal(), Signal()
+        rows, used = Signal(self._rows), Cat(r.used for r in self.rows)
+        # A released row may still name the peer of another that is in use.
+        one = Signal(self._rows)
+        m.d.comb += one.eq(Mux((rows & used).any(), rows & used, rows))
+        tag, expected, candidate = Signal(16), Signal(24), Signal(16)
+        numbered, ahead, hello, fits = Signal(), Signal(24), Signal(), Signal()
+        copy = Signal()  # the frame that is expected is held, and this is another one of it
+        m.d.comb += [
+            fits.eq(Mux(is_hello(header.type), hello,
+                        (tag != 0) & (tag == header.tag) | ~numbered & (candidate != 0)
+                        & (candidate == header.tag) & (header.type != FrameType.FENCE))),
+            numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected),
+        ]
+        valid = here & known & fits
+        gap = valid & numbered & ~ahead[-1] & (ahead != 0)
+        session, there = self._find(header)
+        with m.FSM(name="verdict"):
+            with m.State("Idle"):
+                m.d.sync += [
+                    here.eq(header.dst_node == self.node),
+                    self._judged.eq(session), known.eq(there),
+                    rows.eq(Cat((r.node == header.src_node) & (r.slot == header.src_slot)
+                                & (r.local_slot == header.dst_slot) & (r.stream == header.stream)
+                                for r in self.rows)),
+                ]
+                with m.If(self.header.valid & ~self._busy & ~self.hold & ~self.refused.valid):
+                    m.next = "Select"
+            with m.State("Select"):
+                m.d.comb += self._looks_judged.eq(1)
+                m.d.sync += [
+                    tag.eq(Mux(self.given_up, 0, self.rx_tag)), candidate.eq(self.candidate),
+                    hello.eq(self.greets), expected.eq(self.next),
+                    verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
+                    verdict.hold.eq(0),
+                ]
+                if self._early is not None:
+                    m.d.sync += copy.eq(self._early.due.bit_select(self._judged, 1) & ~self.again)
+                m.next = "Judge"
+            with m.State("Judge"):
+                with m.If(~here):
+                    m.d.comb += self.stat_wrong_node.eq(1)
+                with m.Elif(~known):
+                    m.d.comb += self.stat_no_session.eq(1)
+                with m.Elif(~fits):
+                    m.d.comb += self.stat_wrong_tag.eq(1)
+                with m.Elif(numbered & (ahead[-1] | copy & (ahead == 0))):
+                    m.d.comb += [self.stat_duplicate.eq(1), self._refuses[CauseKind.OLD].eq(1)]
+                m.next = "Answer"
+                if self._early is None:
+                    with m.If(gap):
+                        m.d.comb += [self.stat_gap.eq(1), self._refuses[CauseKind.GAP].eq(1)]
+                else:
+                    m.d.sync += [self._place.eq(ahead - 1), self._far.eq(ahead >= self._window),
+                                 self.holds.eq(0)]
+                    with m.If(gap):
+                        m.next = "Ahead"
+                m.d.sync += verdict.accept.eq(valid & ~(numbered & ((ahead != 0) | copy)))
+            if self._early is not None:
+                with m.State("Ahead"):
+                    self._judge_ahead(m)
+                    m.next = "Answer"
+            with m.State("Answer"):
+                m.d.comb += self.verdict.valid.eq(1)
+                with m.If(self.verdict.ready):
+                    m.d.comb += self.header.ready.eq(1)
+                    m.next = "Idle"
+        if self._early is not None:
+            self._hold_ahead(m)
+
+    def _judge_ahead(self, m):
+        """Decide about a frame that came ahead."""
+        verdict, early = self.verdict.payload, self._early
+        with m.If(self._far):
+            # No NAK: the peer would repeat all that is on its way.
+            m.d.comb += [self.stat_gap.eq(1), self._refuses[CauseKind.AHEAD].eq(1)]
+        with m.Elif(early.word.bit_select(early.place, 1)):
+            m.d.comb += [self.stat_duplicate.eq(1), self._refuses[CauseKind.AHEAD].eq(1)]
+        with m.Else():
+            m.d.sync += [verdict.accept.eq(1), verdict.hold.eq(1), self.holds.eq(1)]
+
+    def _hold_ahead(self, m):
+        """Where a frame that came ahead is held; what is done when it is, or was not."""
+        early = self._early
+        m.d.comb += [
+            early.place.eq(self._place),
+            early.session.eq(self._judged),
+            self.place.session.eq(early.session),
+            self.place.number.eq(self.header.payload.seq),
+        ]
+        with m.If(self.opened & (self.opened_session == self._judged)):
+            m.d.sync += self.holds.eq(0)  # it is of a session that was
+        with m.If(self.held):
+            m.d.comb += self._refuses[CauseKind.AHEAD].eq(1)
+        with m.Elif(self.crowded):
+            m.d.comb += [self.stat_gap.eq(1), self._refuses[CauseKind.GAP].eq(1)]
+
+    def _refuse(self, m):
+        """Have a frame answered that does not take effect, or not yet."""
+        refused, header = self.refused, self.header.payload
+        p = refused.payload
+        with m.If(refused.valid & refused.ready):
+            m.d.sync += refused.valid.eq(0)
+        for kind, strobe in self._refuses.items():
+            with m.If(strobe):
+                m.d.sync += [
+                    refused.valid.eq(1), p.kind.eq(kind), p.session.eq(self._judged),
+                    p.seq.eq(header.seq), p.row.eq(self.verdict.payload.row),
+                    p.dst_slot.eq(header.src_slot), p.src_slot.eq(header.dst_slot),
+                    p.path.eq(header.way_back(self._paths)),
+                ]

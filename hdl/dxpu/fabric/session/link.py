@@ -1,0 +1,278 @@
+"""Sessions of a proxy: who the peers are, which tags they gave, which frame is next.
+
+Ref: docs/wire-format.md; docs/architecture.md, "Link"
+
+A frame takes effect only if all before it did. One that comes ahead of its turn is refused, and
+asked for with all behind it (go-back-N), or held for later (selective repeat). What is sent again,
+and when, is the :class:`~dxpu.fabric.arq.retransmit.Retransmitter`'s.
+"""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.fabric.arq.early import WINDOW
+from dxpu.fabric.arq.retransmit import About
+from dxpu.fabric.contexts import MOST, Words
+from dxpu.rows import NO_ROW
+from dxpu.stream import connect
+
+from .arrivals import Arrivals
+from .replies import Replies
+from .routes import Routes
+from .types import LinkState
+
+__all__ = ["Link"]
+
+
+class Link(wiring.Component):
+    """Answers what a frame to be sent must carry, and whether a received frame may take effect.
+
+    A route is answered four cycles after its request, a verdict three cycles after its header.
+    Frames are numbered in the order of the requests. There is no route for TLPs of a row that is
+    not bound any more, or of an earlier life of it, so what was queued then never leaves, and none
+    for a session that has failed. The verdict on a frame is given only when the ``committed``
+    report of every frame before it was taken.
+
+    When frames are acknowledged that nothing else acknowledges, and when a NAK (SACK without words)
+    is sent, say :class:`~.replies.Replies`. While a session opens or ends everything waits.
+
+    With ``selective``, good frames up to ``window - 1`` ahead are to be held; there is a NAK only
+    for those that find no room. For each other one that comes ahead of its turn a SACK with a word
+    is sent, as is every other ACK frame while any is held. The one that is due is taken
+    only from where it is held. Frames with a number take the paths that they may in turn, but for
+    those to avoid, and probes the session's path; a route takes a cycle more.
+
+    HELLO and HELLO_ACK of a known peer are taken if its session wants them, and acknowledge
+    nothing; a frame without a number that has the session's ``candidate`` for a tag is taken too,
+    and does nothing but confirm the candidate.
+
+    The numbers of all sessions are in distributed RAM.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the mapping table, 1 to 63.
+    peers, streams : int
+        Sessions: one for each stream of each peer, 64 at most; the latter a power of two up to 16.
+        The session of a stream has the number ``peer * streams + stream``.
+    paths : int
+        Ethernet ports.
+    frames : int
+        Frames that can be unacknowledged.
+    selective, window : bool, int
+        Selective repeat; with so many frames from the expected one on.
+
+    Members
+    -------
+    node : 12
+        Our node number.
+    links : ``paths``
+        Bit n: path n has a link. Frames leave by the others only if they may take no path that has
+        one.
+    ack_delay, nak_delay
+        Of :class:`~.replies.Replies`.
+    peers : array of :class:`Peer`
+    rows : array of :class:`PeerRow`
+    bound : ``rows``
+        Bit n: TLPs of row n may leave.
+    lives : array of numbers
+        Number of the current life of each row.
+    open : stream of numbers of sessions
+        Set the session's state back to frame 0, in both directions. What was asked for before gets
+        no number any more.
+    hold : 1
+        No session is looked up: one of them is being opened, here or elsewhere.
+    sending, tx_tag, down, about : number of a session out, 16 in, 1 in, :class:`About` in
+        What is known of that session, in the same cycle: of the
+        :class:`~dxpu.fabric.session.session.SessionKeeper` and the
+        :class:`~dxpu.fabric.arq.retransmit.Retransmitter`.
+    receiving, rx_tag, candidate, greets, unacked, given_up
+        The same, for frames that come.
+    told, told_session, told_lost : 1, number of a session, 1
+        Of the keeper: a session opens or is lost.
+    said : stream of :class:`Said`
+        For the keeper. A greeting stays in ``committed`` until this is taken.
+    acked : stream of :class:`Acknowledged`
+        For the retransmitter. A SACK with a word stays in ``committed`` until this is taken.
+    look, looked, seen, state, shown, shown_unacked : 1 in, number of a session in, 1 out, ...
+        As long as ``look`` is high it is answered, each time by a pulse of ``seen``, with the
+        :class:`LinkState` of that session, and ``about`` and ``unacked`` of it.
+    request, route : stream of :class:`RouteRequest` in, :class:`FrameRoute` out
+    header, verdict : stream of :class:`FrameHeader` in, :class:`Verdict` out
+    committed : stream of :class:`Committed`
+    reply : stream of :class:`Reply`
+        ACK and SACK frames that nothing else carries.
+    fresh : 1
+        With ``committed`` taken: its acknowledgement is not older than the newest one.
+    numbered, numbered_strobe : :class:`~dxpu.fabric.credit.credits.Numbered`, 1
+        An event that begins a life of a row has got its number.
+    generations : array of 8-bit values
+        Low bits of the generation of each row.
+    granting : ``rows``
+        Limits of row n are told.
+    limit_row, limits, owed, told_limits, told_row, told_mask, want
+        Of the :class:`~dxpu.fabric.credit.credits.CreditGrants`, as ``row``, ``due``, ``told`` and
+        so on.
+    words : 1
+        The SACK in ``committed`` has a word.
+    again, held, crowded, holds, place, due, due_place, settled
+        Only if ``selective``. Of the :class:`~dxpu.fabric.arq.resequencer.Resequencer` and the
+        :class:`~dxpu.fabric.receive.depacketizer.Depacketizer`: the frame that ``header`` belongs
+        to comes again; it was held; it was not for want of room; it may be, as far as the link
+        knows, and where; a frame is to come again, and which; it does not.
+    short : 1
+        New frames are to be acknowledged at once.
+    lost : ``rows``
+        The session of row n has failed or is down. Also for some cycles after row n has got
+        another peer.
+    stat_wrong_node, stat_no_session, stat_wrong_tag, stat_duplicate : 1
+        Pulses: a frame was refused, and why.
+    stat_gap : 1
+        Pulse: a frame was refused because frames before it are missing.
+    stat_nak : 1
+        Pulse: a NAK took effect.
+    stat_unsent : 1
+        Pulse: a frame acknowledged what was never sent; that had no effect.
+    """
+
+    def __init__(self, *, rows, peers=16, streams=4, paths=2, frames=64, selective=False,
+                 window=WINDOW):
+        if rows not in range(1, NO_ROW + 1):
+            raise ValueError(f"rows must be 1 to {NO_ROW}, not {rows!r}")
+        if streams not in (1, 2, 4, 8, 16):
+            raise ValueError(f"streams must be 1, 2, 4, 8 or 16, not {streams!r}")
+        if peers not in range(1, MOST // streams + 1):
+            raise ValueError(f"peers must be 1 to {MOST // streams} with {streams} streams of "
+                             f"each, not {peers!r}")
+        self._sessions, self._selective = peers * streams, selective
+        shape = dict(rows=rows, peers=peers, streams=streams, paths=paths, selective=selective)
+        self._routes = self.ROUTES(**shape)
+        self._arrivals = self.ARRIVALS(**shape, frames=frames, window=window)
+        self._replies = self.REPLIES(sessions=self._sessions, paths=paths)
+        number = range(self._sessions)
+        super().__init__({
+            **{name: member for part in self._parts for name, member in self._shared(part)},
+            "open": In(stream.Signature(number)),
+            "hold": In(1),
+            "look": In(1),
+            "looked": In(number),
+            "seen": Out(1),
+            "state": Out(LinkState),
+            "shown": Out(About(paths)),
+            "shown_unacked": Out(range(frames + 1)),
+        })
+        #: Of each session: the next number to send, the next one expected, the newest ACK.
+        self._seq, self._next, self._newest = (
+            Words(24, depth=self._sessions, reads=reads) for reads in (1, 2 + selective, 1))
+        self._opened = Signal()
+
+    #: What it consists of.
+    ROUTES, ARRIVALS, REPLIES = Routes, Arrivals, Replies
+
+    #: Members of these that are between them, and no members of the link, or its own.
+    _INSIDE = frozenset({
+        "booked", "changed", "coming", "due_next", "due_session", "early", "hold", "look",
+        "looked", "new_newest", "new_next", "newest", "next", "open", "opened", "opened_session",
+        "others", "put", "put_newest", "put_next", "put_seq", "put_session", "quiet", "refused",
+        "route_word", "routes", "say", "seen", "sent", "sent_session", "seq", "took", "whole",
+        "word",
+    })
+
+    @property
+    def _parts(self):
+        return self._routes, self._arrivals, self._replies
+
+    def _shared(self, part):
+        """Members of a part that are members of the link, too."""
+        return [(name, member) for name, member in part.signature.members.items()
+                if name not in self._INSIDE]
+
+    def elaborate(self, platform):
+        m = Module()
+        routes, arrivals, replies = self._parts
+        m.submodules.routes, m.submodules.arrivals = routes, arrivals
+        m.submodules.replies = replies
+        m.submodules.seq, m.submodules.next, m.submodules.newest = (
+            self._seq, self._next, self._newest)
+        for part in self._parts:
+            for name, member in self._shared(part):
+                self._attach(m, getattr(self, name), getattr(part, name), member)
+        hold = Signal()
+        m.d.comb += [
+            hold.eq(self.hold | ~self._seq.ready),
+            routes.hold.eq(hold), arrivals.hold.eq(hold),
+            self._seq.at[0].eq(routes.sending), routes.seq.eq(self._seq.word[0]),
+            self._next.at[0].eq(routes.sending), routes.next.eq(self._next.word[0]),
+            self._next.at[1].eq(arrivals.receiving), arrivals.next.eq(self._next.word[1]),
+            self._newest.at[0].eq(arrivals.receiving), arrivals.newest.eq(self._newest.word[0]),
+            replies.sent.eq(routes.sent), replies.sent_session.eq(routes.sent_session),
+            replies.whole.eq(routes.whole),
+            routes.booked.eq(arrivals.put_next),
+            routes.changed.eq(Mux(self._opened, self.open.payload, arrivals.put_session)),
+            routes.opened.eq(self._opened),
+            arrivals.opened.eq(self._opened), arrivals.opened_session.eq(self.open.payload),
+        ]
+        connect(m, arrivals.took, replies.took)
+        connect(m, arrivals.refused, replies.refused)
+        connect(m, routes.say, replies.others)
+        if self._selective:
+            m.d.comb += [
+                arrivals.routes.eq(routes.sending), routes.word.eq(arrivals.route_word),
+                replies.early.eq(arrivals.early), replies.coming.eq(arrivals.coming),
+                self._next.at[2].eq(arrivals.due_session),
+                arrivals.due_next.eq(self._next.word[2]),
+            ]
+        self._open_sessions(m)
+        self._show(m)
+        return m
+
+    @staticmethod
+    def _attach(m, ours, theirs, member):
+        """Connect a member of the link to that of a part."""
+        if member.is_port:
+            m.d.comb += theirs.eq(ours) if member.flow is In else ours.eq(theirs)
+        elif member.flow is In:
+            connect(m, wiring.flipped(ours), theirs)
+        else:
+            connect(m, theirs, wiring.flipped(ours))
+
+    def _open_sessions(self, m):
+        """The session's numbers are 0 when nobody works with the old ones, and nothing is to be
+        said of them."""
+        routes, arrivals, replies, silent = self._routes, self._arrivals, self._replies, Signal()
+        m.d.comb += [
+            replies.open.valid.eq(self.open.valid & arrivals.quiet & ~silent),
+            replies.open.payload.eq(self.open.payload),
+            self.open.ready.eq(arrivals.quiet & silent & ~routes.put),
+            self._opened.eq(self.open.valid & self.open.ready),
+        ]
+        with m.If(self._opened):
+            m.d.sync += silent.eq(0)
+        with m.Elif(replies.open.valid & replies.open.ready):
+            m.d.sync += silent.eq(1)
+        for words, put, session, new in (
+                (self._seq, routes.put, routes.put_session, routes.put_seq),
+                (self._next, arrivals.put_next, arrivals.put_session, arrivals.new_next),
+                (self._newest, arrivals.put_newest, arrivals.put_session, arrivals.new_newest)):
+            m.d.comb += [
+                words.put.eq(put | self._opened),
+                words.where.eq(Mux(self._opened, self.open.payload, session)),
+                words.new.eq(Mux(self._opened, 0, new)),
+            ]
+
+    def _show(self, m):
+        """What a session is like, for software: what is sent, then what is received."""
+        routes, arrivals, half = self._routes, self._arrivals, Signal()
+        m.d.comb += [
+            routes.look.eq(self.look & ~half), routes.looked.eq(self.looked),
+            arrivals.look.eq(half), arrivals.looked.eq(self.looked),
+            self.seen.eq(half & arrivals.seen),
+            self.state.next.eq(self._next.word[1]), self.state.acked.eq(self._newest.word[0]),
+            self.shown_unacked.eq(self.unacked),
+        ]
+        with m.If(self.look & routes.seen):
+            m.d.sync += [half.eq(1), self.state.seq.eq(self._seq.word[0]),
+                         self.shown.eq(self.about)]
+        with m.If(self.seen | ~self.look):
+            m.d.sync += half.eq(0)

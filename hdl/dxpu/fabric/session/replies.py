@@ -1,0 +1,238 @@
+"""When a peer is told what has arrived, or that something is missing.
+
+Ref: docs/architecture.md, "Link"; docs/wire-format.md, "ACK and SACK"
+"""
+
+from amaranth import *
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.fabric.contexts import Scan, Words
+from dxpu.fabric.send.types import Reply
+from dxpu.fabric.wire.format import FrameType
+
+__all__ = ["Cause", "CauseKind", "Replies"]
+
+
+class CauseKind(enum.Enum, shape=2):
+    """What became of a frame."""
+
+    #: It took effect, and is to be acknowledged.
+    TOOK = 0
+    #: It came before.
+    OLD = 1
+    #: Frames before it are missing; it was dropped.
+    GAP = 2
+    #: It came ahead of its turn.
+    AHEAD = 3
+
+
+class Cause(data.Struct):
+    """A frame of ``session`` came that is to be answered.
+
+    Members
+    -------
+    kind, session : :class:`CauseKind`, 6
+    urgent : 1
+        At once.
+    numbered : 1
+        It has a number, and took effect.
+    seq : 24
+        Its number, if frames before it are missing.
+    row, dst_slot, src_slot, path : 6, 8, 8, 4
+        Of the answer.
+    """
+
+    kind: CauseKind
+    session: 6
+    urgent: 1
+    numbered: 1
+    seq: 24
+    row: 6
+    dst_slot: 8
+    src_slot: 8
+    path: 4
+
+
+class Act(enum.Enum, shape=3):
+    """What happens to a session."""
+
+    SENT = 0
+    TOOK = 1
+    REFUSED = 2
+    OPEN = 3
+    EXAMINED = 4
+
+
+class Replies(wiring.Component):
+    """ACK and SACK frames that nothing else carries.
+
+    A frame is acknowledged by one of ours within ``ack_delay``, or at once if it came before or is
+    urgent, unless another one goes to its session meanwhile. There is one NAK for each missing
+    frame, another one each time that the frames behind it begin anew, since then it was sent again
+    and lost again, and another one if they still do not after ``nak_delay``, since then the NAK was
+    lost. For a frame that came ahead of its turn there is a SACK with a word; so is every other
+    answer while any of these is kept.
+
+    Sessions that have something to be said are looked at in turn; that takes a cycle for each of
+    the others, and three for each of them.
+
+    Parameters
+    ----------
+    sessions, paths : int
+
+    Members
+    -------
+    ack_delay : 16
+        In cycles.
+    nak_delay : 16
+        Cycles after which a NAK is repeated, or up to twice as many, while frames come that do not
+        fit; 0: never.
+    took, refused : stream of :class:`Cause`
+        Frames that took effect, and that did not.
+    sent, sent_session, whole : 1, number of a session, 1
+        Strobe, at most one in four cycles: a frame with our ACK leaves; ``whole``: it acknowledges
+        all that took effect.
+    open : stream of numbers of sessions
+        Nothing is to be said any more.
+    early, coming : ``sessions``
+        Frames are kept for later; one of them is about to take effect, and nobody can say yet that
+        it is not missing.
+    others : stream of :class:`~dxpu.fabric.send.types.Reply`
+        What somebody else wants to be said.
+    reply : stream of :class:`~dxpu.fabric.send.types.Reply`
+    """
+
+    def __init__(self, *, sessions, paths):
+        self._sessions, self._paths = sessions, paths
+        number = range(sessions)
+        super().__init__({
+            "ack_delay": In(16, init=125),
+            "nak_delay": In(16),
+            "took": In(stream.Signature(Cause)),
+            "refused": In(stream.Signature(Cause)),
+            "sent": In(1),
+            "sent_session": In(number),
+            "whole": In(1),
+            "open": In(stream.Signature(number)),
+            "early": In(sessions),
+            "coming": In(sessions),
+            "others": In(stream.Signature(Reply)),
+            "reply": Out(stream.Signature(Reply)),
+        })
+        self._tick = Signal()       #: inverted each time that ``nak_delay`` is over
+        self._word = data.StructLayout({
+            # An ACK is to be sent, when it is `late`, which it is from `until` on; it is on its
+            # way to leave.
+            "pending": 1, "late": 1, "until": 17, "asked": 1,
+            # A NAK, or a SACK with a word, is to be sent.
+            "nak": 1, "sack": 1,
+            # A frame is missing; the newest that came after it; ticks since the last NAK, as of
+            # when `tick` was looked at.
+            "missing": 1, "newest": 24, "age": range(3), "tick": 1,
+            "row": 6, "dst_slot": 8, "src_slot": 8, "path": range(max(2, paths)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.words = words = Words(self._word, depth=self._sessions)
+        m.submodules.scan = scan = Scan(count=self._sessions)
+        session, act, acting = Signal(range(self._sessions)), Signal(Act), Signal()
+        does = {a: Signal(name=f"does_{a.name.lower()}") for a in Act}
+        leaves, left, whole = Signal(), Signal.like(session), Signal()
+        with m.If(self.sent):
+            m.d.sync += [leaves.eq(1), left.eq(self.sent_session), whole.eq(self.whole)]
+        with m.Elif(does[Act.SENT]):
+            m.d.sync += leaves.eq(0)
+        asks = {
+            Act.SENT: (leaves, left),
+            Act.TOOK: (self.took.valid, self.took.payload.session),
+            Act.REFUSED: (self.refused.valid, self.refused.payload.session),
+            Act.OPEN: (self.open.valid, self.open.payload),
+            Act.EXAMINED: (scan.found, scan.at),
+        }
+        m.d.sync += acting.eq(0)
+        with m.If(~acting & words.ready):
+            for n, (kind, (wish, who)) in enumerate(asks.items()):
+                with (m.If if n == 0 else m.Elif)(wish):
+                    m.d.sync += [acting.eq(1), act.eq(kind), session.eq(who)]
+        now, then = Signal(self._word), Signal(self._word)
+        m.d.comb += [
+            *(signal.eq(acting & (act == a)) for a, signal in does.items()),
+            self.took.ready.eq(does[Act.TOOK]), self.refused.ready.eq(does[Act.REFUSED]),
+            self.open.ready.eq(does[Act.OPEN]),
+            scan.put.eq(acting), scan.where.eq(session), scan.skip.eq(does[Act.EXAMINED]),
+            scan.bit.eq(then.pending | then.nak | then.sack | then.missing),
+            words.at[0].eq(session), now.eq(words.word[0]),
+            words.put.eq(acting), words.where.eq(session), words.new.eq(then),
+            then.eq(now),
+        ]
+        with m.If(does[Act.SENT]):
+            m.d.comb += [then.pending.eq(now.pending & ~whole), then.asked.eq(0)]
+        with m.If(does[Act.OPEN]):
+            m.d.comb += then.eq(0)
+        clock = Signal(17)
+        m.d.sync += clock.eq(clock + 1)
+        self._caused(m, does, now, then, clock)
+        self._examine(m, does[Act.EXAMINED], session, now, then, clock)
+        return m
+
+    def _caused(self, m, does, now, then, clock):
+        """A frame came."""
+        cause, kind = Signal(Cause), CauseKind
+        m.d.comb += cause.eq(Mux(does[Act.TOOK], self.took.payload.as_value(),
+                                 self.refused.payload.as_value()))
+        with m.If(does[Act.TOOK] | does[Act.REFUSED]):
+            m.d.comb += [then[name].eq(cause[name])
+                         for name in ("row", "dst_slot", "src_slot", "path")]
+            with m.Switch(cause.kind):
+                with m.Case(kind.TOOK, kind.OLD):
+                    m.d.comb += then.pending.eq(1)
+                    with m.If((cause.kind == kind.OLD) | cause.urgent):
+                        m.d.comb += then.late.eq(1)
+                    with m.Elif(~now.pending):
+                        m.d.comb += [then.until.eq(clock + self.ack_delay), then.late.eq(0)]
+                with m.Case(kind.GAP):
+                    # Behind a gap the numbers rise, until the sender has gone back.
+                    m.d.comb += [then.missing.eq(1), then.newest.eq(cause.seq)]
+                    with m.If(~now.missing | ~(now.newest - cause.seq)[23] | (now.age == 2)):
+                        m.d.comb += [then.nak.eq(1), then.age.eq(0), then.tick.eq(self._tick)]
+                with m.Case(kind.AHEAD):
+                    m.d.comb += then.sack.eq(1)
+            with m.If(cause.numbered):
+                m.d.comb += [then.missing.eq(0), then.nak.eq(0)]
+
+    def _examine(self, m, does, session, now, then, clock):
+        """Whether the session has something to say, and what that is."""
+        reply, others = self.reply, self.others
+        wait, tick = Signal(16), self._tick
+        m.d.sync += wait.eq(Mux(wait == 0, self.nak_delay, wait - 1))
+        with m.If((wait == 1) & (self.nak_delay != 0)):
+            m.d.sync += tick.eq(~tick)
+        says, late, word = Signal(), Signal(), Signal()
+        m.d.comb += [
+            late.eq(now.late | ~(clock - now.until)[16]),
+            says.eq(does & ~reply.valid & ~self.coming.bit_select(session, 1)
+                    & (now.pending & late & ~now.asked | now.nak | now.sack)),
+            word.eq((now.sack | self.early.bit_select(session, 1)) & ~now.nak),
+        ]
+        with m.If(does):
+            m.d.comb += [then.late.eq(late), then.tick.eq(tick)]
+            with m.If((now.tick != tick) & (now.age != 2)):
+                m.d.comb += then.age.eq(now.age + 1)
+        with m.If(says):
+            m.d.comb += [then.asked.eq(1), then.nak.eq(0), then.sack.eq(now.sack & now.nak)]
+            m.d.sync += [
+                reply.valid.eq(1),
+                reply.payload.type.eq(Mux(now.nak | word, FrameType.SACK, FrameType.ACK)),
+                reply.payload.session.eq(session),
+                reply.payload.words.eq(word),
+                *(reply.payload[name].eq(now[name])
+                  for name in ("row", "dst_slot", "src_slot", "path")),
+            ]
+        with m.Elif(reply.valid):
+            with m.If(reply.ready):
+                m.d.sync += reply.valid.eq(0)
+        with m.Elif(others.valid):
+            m.d.comb += others.ready.eq(1)
+            m.d.sync += [reply.valid.eq(1), reply.payload.eq(others.payload)]

@@ -1,0 +1,570 @@
+"""Sessions that open by themselves, and end when the peer is gone or has forgotten them.
+
+Ref: docs/architecture.md, "Sessions"; docs/fabric-spec.md (the scheme, searched completely)
+"""
+
+from amaranth import *
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dxpu.fabric.contexts import UNIT, Sweep, Words
+from dxpu.fabric.wire.format import FenceReason, FrameType, SecurityMode
+from dxpu.fabric.wire.types import FrameHeader, Greeting, Hello
+from dxpu.stream import connect
+
+from .types import Mode, Said, SaidKind, Setting, SettingKind
+
+__all__ = ["Mode", "Phase", "SessionKeeper", "connect_keeper"]
+
+
+class Phase(enum.Enum, shape=3):
+    """How far a session is."""
+
+    #: Not to be opened by HELLO.
+    OFF = 0
+    #: Keeps still after reset or failure.
+    QUIET = 1
+    #: Waits for a HELLO.
+    LISTEN = 2
+    #: Waits for a fresh tag.
+    ASK = 3
+    #: Sends HELLO.
+    HELLO = 4
+    #: Has both tags; the peer has not shown that it has them.
+    CONFIRM = 5
+    OPEN = 6
+
+
+class Candidate(data.Struct):
+    """What the newest HELLO of a session said, ours or one that came."""
+
+    nonce: 32
+    #: Tag of who sent the HELLO, if the other end did.
+    theirs: 16
+    #: Boot counter of the peer.
+    boot: 16
+
+
+#: Polls without an answer after which a session has ended; as often a new session is confirmed.
+POLLS = 4
+#: A poll goes out when nothing was heard for ``wait << IDLE``.
+IDLE = 3
+
+
+class Act(enum.Enum, shape=2):
+    """What happens to a session."""
+
+    SAID = 0
+    SET = 1
+    LOOKED_AT = 2
+    CALLED = 3
+
+
+class Shown(data.Struct):
+    """How far a session is; ``boot`` is the peer's in its last session, 0: there was none."""
+
+    mode: Mode
+    phase: Phase
+    boot: 16
+    rx_tag: 16
+    tx_tag: 16
+
+
+class SessionKeeper(wiring.Component):
+    """Opens sessions by HELLO and HELLO_ACK, and watches them.
+
+    The opening end sends HELLO with a new nonce and a fresh tag until it is answered, and repeats
+    it after ``wait``, twice that and so on up to 16 times that, on one path after the other. The
+    answering end offers a fresh tag for each nonce, and keeps the session that it has until a frame
+    with the offered tag comes. Then it begins anew: what was open before is lost. The opening end
+    takes a HELLO_ACK only for its newest nonce, begins anew, and asks for an acknowledgement with
+    the tag it got; the session is open when a frame with its own tag comes. If none does it begins
+    with another nonce.
+
+    A session that is open and silent for eight times ``wait`` is polled, by an ACK that asks for
+    another; after four polls, with doubling waits, it is lost. A session is also lost if it fails,
+    when the peer opens another, and when software says so (``OPEN``). Then the tags are forgotten,
+    and for ``quiet`` nothing is sent or answered, but for one FENCE, unless something else is just
+    being said: so the peer need not find out by itself. A FENCE of the peer ends the session.
+
+    Tags come from one counter for all sessions. It begins with ``boot``, turned by three bits, and
+    counts up by one with each tag; zero and tags in use are left out. A nonce is ``boot`` and the
+    tag. At most one tag is given out in ``PAUSE`` cycles, so none comes again for 65,536 times
+    that; and none of the last seven boots', if each gave out less than 8192. So ``boot`` must not
+    be put back by a reset. Until it is written no session is opened, and the first value counts.
+
+    What is known of a session is a word in memory. One session is acted upon at a time, in two
+    cycles, or more if it begins or ends. All are called in turn, to see what time it is and to say
+    what is to be said; so times are late by up to a turn of :class:`~dxpu.fabric.contexts.Sweep`.
+
+    Parameters
+    ----------
+    peers, streams : int
+        Sessions: one for each stream of each peer; the latter a power of two. The session of a
+        stream has the number ``peer * streams + stream``.
+    paths : int
+    pause : int
+        Cycles from one tag to the next, at least 2.
+    unit, pace : int
+        Of :class:`~dxpu.fabric.contexts.Sweep`.
+    block : bool
+        What nobody else looks up is in block RAM, three blocks of an ECP5 for 64 sessions, not in
+        distributed RAM.
+
+    Members
+    -------
+    boot : 16
+        Another value after each reset; 0: not known yet.
+    wait : 16
+        First wait for an answer, in units of 64 cycles; 0: for ever.
+    quiet : 20
+        In units of 64 cycles.
+    unfit : 1
+        The peer that ``hello`` is of cannot take what is sent here: it is not answered.
+    valid : ``peers``
+        Bit n: there is such a peer.
+    setting : stream of :class:`~.types.Setting`
+        Taken when it is done. Another mode ends the session. Tags count in mode REGISTERS only.
+    said : stream of :class:`~.types.Said`
+    header, hello : :class:`FrameHeader`, :class:`Hello`
+        Of the frame that was a greeting, while ``said`` says so.
+    asked, failed : number of a session out, 1 in
+        Whether that session has failed, in the same cycle.
+    sending, tx_tag, down : number of a session in, 16 out, 1 out
+        Of that session, in the same cycle: the tag for frames that are sent, 0: there is none; it
+        is not open, though it should be.
+    receiving, rx_tag, candidate, greets : number of a session in, 16 out, 16 out, 1 out
+        The same: the tag of frames that come, 0: none; the one that was offered to the peer and not
+        used yet, 0: none; HELLO and HELLO_ACK are taken.
+    open : stream of numbers of sessions
+        The session begins or ends. Until this is taken its tags are the new ones, and its numbers
+        still the old ones.
+    told, about, lost : 1, number of a session, 1
+        Strobe: a session opens or is lost. ``lost``: if only for a moment.
+    look, looked, seen, shown : 1 in, number of a session in, 1 out, :class:`Shown` out
+        As long as ``look`` is high it is answered, each time by a pulse of ``seen``.
+    o : stream of :class:`Greeting`
+    stat_opened, stat_lost : 1
+        Pulses: a session opened; one that was open is lost.
+    stat_rebooted : 1
+        Pulse: a peer came back with another boot counter.
+    stat_stale : 1
+        Pulse: a HELLO or HELLO_ACK that fits nothing; ignored.
+    stat_unfit : 1
+        Pulse: a HELLO or HELLO_ACK of a peer that is unfit, or has another security mode; ignored.
+    """
+
+    #: Cycles from one tag to the next.
+    PAUSE = 1024
+
+    def __init__(self, *, peers, streams, paths, pause=PAUSE, unit=UNIT, pace=4,
+                 block=True):
+        if not isinstance(pause, int) or pause < 2:
+            raise ValueError(f"pause must be an integer of at least 2, not {pause!r}")
+        self._peers, self._streams, self._paths = peers, streams, paths
+        self._pause, self._block = pause, block
+        self._sessions = peers * streams
+        self._sweep = Sweep(count=self._sessions, unit=unit, pace=pace)
+        number = range(self._sessions)
+        super().__init__({
+            "boot": In(16),
+            "wait": In(16, init=488),
+            "quiet": In(20, init=195_313),
+            "unfit": In(1),
+            "valid": In(peers),
+            "setting": In(stream.Signature(Setting)),
+            "said": In(stream.Signature(Said)),
+            "header": In(FrameHeader),
+            "hello": In(Hello),
+            "asked": Out(number),
+            "failed": In(1),
+            "sending": In(number),
+            "tx_tag": Out(16),
+            "down": Out(1),
+            "receiving": In(number),
+            "rx_tag": Out(16),
+            "candidate": Out(16),
+            "greets": Out(1),
+            "open": Out(stream.Signature(number)),
+            "told": Out(1),
+            "about": Out(number),
+            "lost": Out(1),
+            "look": In(1),
+            "looked": In(number),
+            "seen": Out(1),
+            "shown": Out(Shown),
+            "o": Out(stream.Signature(Greeting)),
+            "stat_opened": Out(1),
+            "stat_lost": Out(1),
+            "stat_rebooted": Out(1),
+            "stat_stale": Out(1),
+            "stat_unfit": Out(1),
+        })
+        # What others look up, too: tags of the session, and of the candidate. And what they do not.
+        shared = {"mode": Mode, "phase": Phase, "rx": 16, "tx": 16, "offered": 16, "boot": 16}
+        own = {
+            # What is to be said: HELLO or HELLO_ACK, and an ACK that asks for one; on which path.
+            "hello": 1, "poll": 1, "way": range(max(2, paths)),
+            # Attempts, and what is left of the time for this one.
+            "tries": range(POLLS + 1), "left": range((1 << 20) + self._sweep.step),
+        }
+        self._shared, self._own = data.StructLayout(shared), data.StructLayout(own)
+        self._word = data.StructLayout(shared | own)
+        #: What is done, to which session, what that knows and is to know; who is next.
+        self._pick = Signal(number)
+        self._session, self._acting, self._act = Signal(number), Signal(), Signal(Act)
+        self._now, self._then = Signal(self._word), Signal(self._word)
+        self._does = {act: Signal(name=f"does_{act.name.lower()}") for act in Act}
+        self._candidate = Signal(Candidate)
+        #: The session begins or ends; its phase and attempts from now on; the time begins anew.
+        self._opens, self._restart = Signal(), Signal()
+        self._phase, self._tries = Signal(Phase), Signal(range(POLLS + 1))
+        #: Its time is over; it says something; that it gives up is said.
+        self._over, self._says, self._fences = Signal(), Signal(), Signal()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.words = words = Words(self._shared, depth=self._sessions, reads=3)
+        m.submodules.own = own = Words(self._own, depth=self._sessions, late=True,
+                                       block=self._block)
+        m.submodules.candidates = candidates = Memory(
+            shape=Candidate, depth=self._sessions, init=[],
+            attrs={"ram_style": "block" if self._block else "distributed"})
+        self._choose(m, words, own)
+        self._fresh(m)
+        self._remember(m, candidates.write_port(), candidates.read_port())
+        self._time(m)
+        self._happens(m)
+        self._speak(m)
+
+        sending, receiving = words.word[1], words.word[2]
+        m.d.comb += [
+            words.at[1].eq(self.sending),
+            self.tx_tag.eq(sending.tx),
+            self.down.eq(self._is_down(sending.mode, sending.phase)),
+            words.at[2].eq(self.receiving),
+            self.rx_tag.eq(receiving.rx),
+            self.candidate.eq(Mux(receiving.mode == Mode.ANSWERS, receiving.offered, 0)),
+            self.greets.eq((receiving.phase == Phase.HELLO) | self._answers(receiving)),
+            self.asked.eq(self._session),
+            self.seen.eq(self._does[Act.LOOKED_AT]),
+            self.shown.mode.eq(self._now.mode), self.shown.phase.eq(self._now.phase),
+            self.shown.boot.eq(self._now.boot),
+            self.shown.rx_tag.eq(self._now.rx), self.shown.tx_tag.eq(self._now.tx),
+        ]
+        return m
+
+    @staticmethod
+    def _is_down(mode, phase):
+        return (mode != Mode.REGISTERS) & (phase != Phase.OPEN)
+
+    @staticmethod
+    def _answers(word):
+        """Whether the session answers HELLOs."""
+        return (word.mode == Mode.ANSWERS) & (
+            (word.phase == Phase.LISTEN) | (word.phase == Phase.OPEN))
+
+    def _choose(self, m, words, own):
+        """Who is acted upon next."""
+        m.submodules.sweep = sweep = self._sweep
+        pick = self._pick
+        asks = {Act.SAID: (self.said.valid, self.said.payload.session),
+                Act.SET: (self.setting.valid, self.setting.payload.session),
+                Act.LOOKED_AT: (self.look, self.looked),
+                Act.CALLED: (sweep.valid, sweep.session)}
+        with m.FSM(name="keep") as fsm:
+            with m.State("Choose"):
+                for n, (act, (wish, session)) in enumerate(asks.items()):
+                    with (m.If if n == 0 else m.Elif)(wish & words.ready):
+                        m.d.comb += pick.eq(session)
+                        m.d.sync += [self._act.eq(act), self._session.eq(pick)]
+                        m.next = "Act"
+            with m.State("Act"):
+                m.next = "Choose"
+                with m.If(self._opens):
+                    m.next = "Open"
+            with m.State("Open"):
+                m.d.comb += self.open.valid.eq(1)
+                with m.If(self.open.ready):
+                    m.next = "Choose"
+        m.d.comb += [
+            self._acting.eq(fsm.ongoing("Act")),
+            *(does.eq(self._acting & (self._act == act)) for act, does in self._does.items()),
+            words.at[0].eq(self._session), own.at[0].eq(pick),
+            *(self._now[name].as_value().eq(words.word[0][name].as_value())
+              if name in ("mode", "phase") else self._now[name].eq(words.word[0][name])
+              for name, _ in self._shared),
+            *(self._now[name].eq(own.word[0][name]) for name, _ in self._own),
+            *(part.put.eq(self._acting) for part in (words, own)),
+            *(part.where.eq(self._session) for part in (words, own)),
+            *(words.new[name].eq(self._then[name]) for name, _ in self._shared),
+            *(own.new[name].eq(self._then[name]) for name, _ in self._own),
+            self.open.payload.eq(self._session),
+            self.said.ready.eq(self._does[Act.SAID]),
+            self.setting.ready.eq(self._does[Act.SET]),
+            sweep.done.eq(self._does[Act.CALLED]),
+        ]
+
+    def _fresh(self, m):
+        """Tags: ``self._tag`` may be taken while ``self._ready``, by the strobe ``self._takes``."""
+        self._tag, self._ready, self._takes = tag, ready, takes = Signal(16), Signal(), Signal()
+        self._booted = booted = Signal(16)
+        pause, asked = Signal(range(self._pause)), Signal(range(self._sessions + 1))
+        calls = self._does[Act.CALLED]
+        # All sessions have been asked whether they use it.
+        m.d.comb += ready.eq((booted != 0) & (pause == 0) & (tag != 0)
+                             & (asked == self._sessions))
+        with m.If(pause != 0):
+            m.d.sync += pause.eq(pause - 1)
+        with m.If(booted == 0):
+            m.d.sync += [booted.eq(self.boot), tag.eq(Cat(self.boot[3:], self.boot[:3]))]
+        with m.Elif(takes):
+            m.d.sync += [tag.eq(tag + 1), asked.eq(0), pause.eq(self._pause - 1)]
+        with m.Elif(calls & (asked != self._sessions)):
+            m.d.sync += asked.eq(asked + 1)
+            with m.If((self._now.rx == tag) | (tag == 0)):
+                m.d.sync += [tag.eq(tag + 1), asked.eq(0)]
+
+    def _remember(self, m, write, read):
+        """The candidate of the session; a fresh tag is for a HELLO of ours, or for one that
+        came."""
+        hello, new = self.hello, write.data
+        m.d.comb += [
+            read.addr.eq(self._pick), self._candidate.eq(read.data),
+            write.addr.eq(self._session), write.en.eq(self._takes),
+            new.boot.eq(hello.boot),
+        ]
+        with m.If(self._does[Act.SAID]):
+            m.d.comb += [new.nonce.eq(hello.nonce), new.theirs.eq(hello.offered)]
+        with m.Else():
+            m.d.comb += new.nonce.eq(Cat(self._tag, self._booted))
+
+    def _time(self, m):
+        """What time it is for the session, and how much it has when that begins anew."""
+        now, step = self._now, self._sweep.step
+        value, phase, tries = Signal(20), self._phase, self._tries
+        runs, ends = Signal(), Signal()  # ``ends``: waits do, ever
+        m.d.sync += ends.eq(self.wait != 0)
+        m.d.comb += [
+            runs.eq(self._does[Act.CALLED] & (ends | (now.phase == Phase.QUIET))),
+            self._over.eq(runs & (now.left <= step)),
+        ]
+        # A session that is open waits long for the first word, and polls like one that asks.
+        with m.If(phase == Phase.QUIET):
+            m.d.comb += value.eq(self.quiet)
+        with m.Elif(phase != Phase.OPEN):
+            m.d.comb += value.eq(self.wait << tries)
+        with m.Elif(tries == 0):
+            m.d.comb += value.eq(self.wait << IDLE)
+        with m.Else():
+            m.d.comb += value.eq(self.wait << (tries - 1)[:2])
+        self._left = Mux(self._restart, value + step,
+                         Mux(runs, Mux(self._over, 0, now.left - step), now.left))
+
+    def _happens(self, m):
+        """What becomes of the session."""
+        now, then, does = self._now, self._then, self._does
+        setting = self.setting.payload
+        mine, opens, ends = Signal(), Signal(), Signal()
+        self._begins = Signal()
+        peer = self._session >> exact_log2(self._streams)
+        m.d.comb += [
+            mine.eq(self.valid.bit_select(peer, 1) & (now.mode != Mode.REGISTERS)
+                    & (self._booted != 0)),
+            opens.eq(now.mode == Mode.OPENS),
+            then.eq(now), then.phase.eq(self._phase), then.tries.eq(self._tries),
+            then.left.eq(self._left),
+            self._phase.eq(now.phase), self._tries.eq(now.tries),
+        ]
+        with m.If(does[Act.CALLED]):
+            self._called(m, mine, opens, ends)
+        with m.If(does[Act.SAID]):
+            self._is_said(m, opens, ends)
+        # Software.
+        with m.If(does[Act.SET]):
+            with m.If(setting.kind == SettingKind.MODE):
+                m.d.comb += [then.mode.eq(setting.mode), ends.eq(setting.mode != now.mode)]
+            with m.Elif(setting.kind == SettingKind.OPEN):
+                m.d.comb += [ends.eq(now.phase != Phase.OFF),
+                             self._opens.eq(now.mode == Mode.REGISTERS)]
+            with m.Elif(now.mode == Mode.REGISTERS):
+                m.d.comb += [then.rx.eq(setting.rx_tag), then.tx.eq(setting.tx_tag)]
+        with m.If(ends):
+            m.d.comb += [
+                self._opens.eq(1), self._restart.eq(1), self.stat_lost.eq(now.phase == Phase.OPEN),
+                then.rx.eq(0), then.tx.eq(0), then.offered.eq(0), then.hello.eq(0),
+                then.poll.eq(0),
+                self._phase.eq(Mux(mine & ~(does[Act.SET] & (setting.kind == SettingKind.MODE)),
+                                   Phase.QUIET, Phase.OFF)),
+            ]
+        m.d.comb += self._fences.eq(ends & ~does[Act.SAID] & (now.tx != 0) & ~self.o.valid & (
+            (now.phase == Phase.OPEN) | (now.phase == Phase.CONFIRM)))
+        # Also for a moment when software begins it anew: what was under way is gone.
+        is_down = self._is_down(then.mode, self._phase)
+        m.d.comb += [
+            self.told.eq(self._acting & (self._opens | (
+                is_down != self._is_down(now.mode, now.phase)))),
+            self.about.eq(self._session),
+            self.lost.eq(self._opens | is_down),
+        ]
+
+    def _again(self, m):
+        """Another attempt, on the next path."""
+        now = self._now
+        m.d.comb += [
+            self._restart.eq(1), self._tries.eq(Mux(now.tries == POLLS, POLLS, now.tries + 1)),
+            self._then.way.eq(Mux(now.way == self._paths - 1, 0, now.way + 1)),
+        ]
+
+    def _called(self, m, mine, opens, ends):
+        """What the session does by itself."""
+        now, then = self._now, self._then
+        up = (now.phase == Phase.OPEN) | (now.phase == Phase.CONFIRM)
+        last = now.tries == POLLS
+        with m.If(self._says):
+            m.d.comb += [then.hello.eq(0), then.poll.eq(now.poll & now.hello)]
+        with m.If(self._over & ((now.phase == Phase.HELLO) | up & ~last)):
+            self._again(m)
+            m.d.comb += [then.hello.eq(now.phase == Phase.HELLO), then.poll.eq(up)]
+        with m.Switch(now.phase):
+            with m.Case(Phase.OFF):
+                with m.If(mine):
+                    m.d.comb += [self._phase.eq(Phase.QUIET), self._restart.eq(1)]
+            with m.Case(Phase.QUIET):
+                with m.If(self._over | (self.quiet == 0)):
+                    m.d.comb += self._phase.eq(Mux(opens, Phase.ASK, Phase.LISTEN))
+            with m.Case(Phase.ASK):
+                with m.If(self._ready):
+                    m.d.comb += [
+                        self._takes.eq(1), self._restart.eq(1), self._phase.eq(Phase.HELLO),
+                        self._tries.eq(0), then.offered.eq(self._tag), then.hello.eq(1),
+                    ]
+            with m.Case(Phase.CONFIRM):
+                with m.If(self._over & last):
+                    m.d.comb += [self._opens.eq(1), self._phase.eq(Phase.ASK),
+                                 then.rx.eq(0), then.tx.eq(0)]
+        with m.If((now.phase != Phase.OFF)
+                  & (~mine | (now.phase == Phase.OPEN) & self._over & last | up & self.failed)):
+            m.d.comb += ends.eq(1)
+
+    def _is_said(self, m, opens, ends):
+        """A frame of the session, or for it, took effect."""
+        now, then = self._now, self._then
+        what = self.said.payload.kind
+        fresh = self._greeted(m, what, opens)
+        confirmed = Signal()
+        m.d.comb += [
+            confirmed.eq((what == SaidKind.CONFIRMED) & self._answers(now)),
+            self._begins.eq(fresh | confirmed),
+        ]
+        with m.If(what == SaidKind.HEARD):
+            with m.If((now.phase == Phase.CONFIRM) | (now.phase == Phase.OPEN)):
+                m.d.comb += [self._phase.eq(Phase.OPEN), self._tries.eq(0), self._restart.eq(1),
+                             self.stat_opened.eq(now.phase == Phase.CONFIRM)]
+        with m.If((what == SaidKind.FENCED)
+                  & ((now.phase == Phase.CONFIRM) | (now.phase == Phase.OPEN))):
+            m.d.comb += ends.eq(1)
+        with m.If(self._begins):
+            # With the tags that both ends know.
+            boot = Mux(fresh, self.hello.boot, self._candidate.boot)
+            m.d.comb += [
+                self._opens.eq(1), self._restart.eq(1), self._tries.eq(0),
+                self._phase.eq(Mux(fresh, Phase.CONFIRM, Phase.OPEN)),
+                then.rx.eq(now.offered),
+                then.tx.eq(Mux(fresh, self.hello.offered, self._candidate.theirs)),
+                then.offered.eq(0), then.hello.eq(0), then.poll.eq(1), then.boot.eq(boot),
+                self.stat_rebooted.eq((now.boot != 0) & (now.boot != boot)),
+                self.stat_opened.eq(confirmed),
+                self.stat_lost.eq(confirmed & (now.phase == Phase.OPEN)),
+            ]
+
+    def _greeted(self, m, what, opens):
+        """Answers a HELLO; returns "a HELLO_ACK is the answer to our HELLO"."""
+        now, then, hello, header = self._now, self._then, self.hello, self.header
+        candidate = self._candidate
+        greeted, fits, known = Signal(), Signal(), Signal()
+        fresh, back = Signal(), header.way_back(self._paths)
+        m.d.comb += [
+            greeted.eq(what == SaidKind.GREETED),
+            self.stat_unfit.eq(greeted & (self.unfit | (hello.security != SecurityMode.NONE))),
+            fits.eq(greeted & (hello.offered != 0) & ~self.stat_unfit),
+            fresh.eq(fits & opens & (now.phase == Phase.HELLO)
+                     & (header.type == FrameType.HELLO_ACK) & (header.tag == now.offered)
+                     & (hello.echoed == now.offered) & (hello.nonce == candidate.nonce)),
+            known.eq((now.offered != 0) & (hello.nonce == candidate.nonce)
+                     & (hello.offered == candidate.theirs)),
+            self.stat_stale.eq(greeted & ~fresh & ~self.stat_unfit),
+        ]
+        with m.If(fits & self._answers(now) & (header.type == FrameType.HELLO)
+                  & (header.tag == 0)):
+            with m.If(known):
+                m.d.comb += [self.stat_stale.eq(0), then.hello.eq(1), then.way.eq(back)]
+            # One of the session that is open comes late.
+            with m.Elif(self._ready & ((now.phase != Phase.OPEN) | (now.tx != hello.offered))):
+                m.d.comb += [self.stat_stale.eq(0), self._takes.eq(1), then.hello.eq(1),
+                             then.way.eq(back), then.offered.eq(self._tag)]
+        with m.If(fresh):
+            m.d.comb += then.way.eq(back)
+        return fresh
+
+    def _speak(self, m):
+        """Say what is to be said by the session that is called."""
+        o, now, candidate = self.o, self._now, self._candidate
+        m.d.comb += self._says.eq(self._does[Act.CALLED] & ~o.valid & (now.hello | now.poll))
+        with m.If(o.valid & o.ready):
+            m.d.sync += o.valid.eq(0)
+        with m.If(self._says):
+            m.d.sync += [
+                o.valid.eq(1),
+                o.payload.type.eq(Mux(now.hello, Mux(now.mode == Mode.OPENS, FrameType.HELLO,
+                                                     FrameType.HELLO_ACK), FrameType.ACK)),
+                o.payload.session.eq(self._session),
+                o.payload.path.eq(now.way),
+                o.payload.tag.eq(candidate.theirs),
+                o.payload.nonce.eq(candidate.nonce),
+                o.payload.offered.eq(now.offered),
+                o.payload.echoed.eq(candidate.theirs),
+            ]
+        with m.If(self._fences):
+            m.d.sync += [
+                o.valid.eq(1),
+                o.payload.type.eq(FrameType.FENCE), o.payload.tag.eq(now.tx),
+                o.payload.session.eq(self._session), o.payload.path.eq(now.way),
+                o.payload.reason.eq(Mux(self._does[Act.SET], FenceReason.MANAGED,
+                                        FenceReason.SESSION_LOST)),
+            ]
+
+
+def connect_keeper(m, keeper, link, retransmitter, header, hello):
+    """Connect a keeper, a link, and whatever has the members of a retransmitter that tell of
+    sessions; the depacketizer has committed ``header``, and ``hello``."""
+    done = Signal()
+    m.d.comb += [
+        # First the link, where nothing is under way after that; until all have opened the session
+        # nobody looks at it.
+        link.open.valid.eq(keeper.open.valid & ~done),
+        link.open.payload.eq(keeper.open.payload),
+        link.hold.eq(keeper.open.valid),
+        retransmitter.open.valid.eq(keeper.open.valid & done),
+        retransmitter.open.payload.eq(keeper.open.payload),
+        keeper.open.ready.eq(retransmitter.open.valid & retransmitter.open.ready),
+        keeper.sending.eq(link.sending), keeper.receiving.eq(link.receiving),
+        *(getattr(link, name).eq(getattr(keeper, name))
+          for name in ("tx_tag", "down", "rx_tag", "candidate", "greets", "told")),
+        link.told_session.eq(keeper.about), link.told_lost.eq(keeper.lost),
+        keeper.valid.eq(Cat(peer.valid for peer in link.peers)),
+        keeper.header.eq(header),
+        keeper.hello.eq(hello),
+        retransmitter.sending.eq(link.sending), link.about.eq(retransmitter.about),
+        retransmitter.receiving.eq(link.receiving),
+        link.unacked.eq(retransmitter.unacked), link.given_up.eq(retransmitter.given_up),
+        retransmitter.asked.eq(keeper.asked), keeper.failed.eq(retransmitter.failed),
+    ]
+    connect(m, link.said, keeper.said)
+    connect(m, link.acked, retransmitter.acked)
+    with m.If(link.open.valid & link.open.ready):
+        m.d.sync += done.eq(1)
+    with m.Elif(keeper.open.ready):
+        m.d.sync += done.eq(0)

@@ -1,0 +1,217 @@
+"""What a module does, by content: one digest over all sources of this project that it may run.
+
+The sources are found by reading them, never by importing: imports at any depth of a module,
+relative and lazy ones too, and strings that are a module's dotted name, as benches and commands are
+named. ``from package import name`` leads to the module that defines the name, so that a package
+which re-exports all its modules does not tie its users to each of them.
+
+A source counts by its meaning: comments, docstrings, layout and line numbers change no digest.
+Files that are not Python and lie beside a module count whole.
+"""
+
+import ast
+import importlib.metadata
+import importlib.util
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache as remember
+from pathlib import Path
+
+from dxpu_tools.cache import digest
+
+__all__ = ["Sources", "packages_digest", "project_sources"]
+
+#: Packages of the project; ``tests`` only where it has been imported.
+PACKAGES = ("dxpu", "dxpu_tools", "dxpu_model", "dxpu_sim", "dxpu_host", "dxpu_boards", "dxpu_cli")
+
+
+@remember
+def packages_digest() -> str:
+    """Digest of the interpreter and of all installed distributions, by name and version."""
+    there = sorted({(d.metadata["Name"], d.version) for d in importlib.metadata.distributions()})
+    return digest(sys.version, there)
+
+
+@remember
+def project_sources() -> "Sources":
+    """Sources of all packages of the project that are installed."""
+    return Sources(*_folders((*PACKAGES, *(["tests"] if "tests" in sys.modules else []))))
+
+
+def _folders(packages):
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        if spec and spec.origin:
+            yield Path(spec.origin).parent
+
+
+class Sources:
+    """All Python sources below some folders of which modules are imported.
+
+    Parameters
+    ----------
+    roots : paths
+        Packages: a file ``b.py`` of package ``a`` is module ``a.b``. Or folders that are on
+        Python's path and no packages: a file ``a/b.py`` of one is module ``a.b``.
+    """
+
+    def __init__(self, *roots: Path):
+        self._files: dict[str, Path] = {}
+        for root in roots:
+            path = root.parent if (root / "__init__.py").exists() else root
+            for file in sorted(root.rglob("*.py")):
+                parts = file.relative_to(path).with_suffix("").parts
+                if parts[-1] == "__init__":
+                    parts = parts[:-1]
+                if parts:
+                    self._files[".".join(parts)] = file
+        self._parsed: dict[str, _Module] = {}
+
+    def name_of(self, file: Path) -> str | None:
+        """Name of the module that ``file`` is, the shortest if it has several; None if of none."""
+        names = [name for name, there in self._files.items() if there.samefile(file)]
+        return min(names, key=len, default=None)
+
+    def reached(self, *modules: str) -> set[str]:
+        """Names of all modules that ``modules`` may run, themselves among them."""
+        seen: set[str] = set()
+        waiting = [(name, None) for name in modules]
+        done = set()
+        while waiting:
+            target = waiting.pop()
+            if target in done:
+                continue
+            done.add(target)
+            module, attribute = target
+            if module not in self._files:
+                continue
+            # The packages around it are run first, for what they do themselves.
+            parts = module.split(".")
+            seen.update(name for i in range(1, len(parts))
+                        if (name := ".".join(parts[:i])) in self._files)
+            seen.add(module)
+            parsed = self._parse(module)
+            if attribute is None or not parsed.is_package:
+                waiting += parsed.uses
+            else:
+                waiting += self._resolve(parsed, attribute)
+        return seen
+
+    def _resolve(self, package, attribute):
+        """Where ``from package import attribute`` leads."""
+        if f"{package.name}.{attribute}" in self._files:
+            return [(f"{package.name}.{attribute}", None)]
+        if attribute in package.names:
+            return [package.names[attribute]]
+        # Its own, or that of a module that it takes whole.
+        return package.uses
+
+    def digest(self, *modules: str, hardware: bool = True) -> str:
+        """Digest of all that ``modules`` may run.
+
+        Parameters
+        ----------
+        hardware : bool
+            Whether what hardware does counts (``elaborate`` and its helpers). Without, the digest
+            is that of programs that run beside hardware whose netlist is known otherwise.
+        """
+        names = sorted(self.reached(*modules))
+        beside = sorted({file for name in names for file in self._files[name].parent.iterdir()
+                         if file.is_file() and file.suffix not in (".py", ".pyc")})
+        return digest(packages_digest(),
+                      *(x for name in names for x in (name, self._parse(name).meaning(hardware))),
+                      *(x for file in beside for x in (file.name, file.read_bytes())))
+
+    def _parse(self, name):
+        if name not in self._parsed:
+            self._parsed[name] = _Module(name, self._files[name], self._files)
+        return self._parsed[name]
+
+
+class _Module:
+    """One source: what it uses, and what it means."""
+
+    def __init__(self, name, file, files):
+        self.name = name
+        self.is_package = file.stem == "__init__"
+        self._files = files
+        self._source = file.read_bytes()
+        self._meanings = {}
+        #: Names that it imports from modules, to ``(module, attribute)``.
+        self.names = {}
+        #: All ``(module, attribute)`` that it uses; attribute None for the whole module.
+        self.uses = []
+        for node in ast.walk(_tree(self._source)):
+            self._look_at(node)
+
+    def _look_at(self, node):
+        if isinstance(node, ast.Import):
+            self.uses += [(alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = self._absolute(node.module or "", node.level)
+            for alias in node.names:
+                target = (base, None if alias.name == "*" else alias.name)
+                self.uses.append(target)
+                self.names[alias.asname or alias.name] = target
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value in self._files and "." in node.value:
+                self.uses.append((node.value, None))
+        elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+            # `f"package.{name}"` may be any module of the package.
+            package, dot, _ = str(node.values[0].value).rpartition(".")
+            if dot and package in self._files:
+                self.uses += [(name, None) for name in self._files
+                              if name.startswith(f"{package}.")]
+
+    def _absolute(self, module, level):
+        if not level:
+            return module
+        parts = self.name.split(".")
+        parts = parts[:len(parts) - level + self.is_package]
+        return ".".join([*parts, module] if module else parts)
+
+    def meaning(self, hardware):
+        """The source without what changes nothing, and without hardware unless it is wanted."""
+        if hardware not in self._meanings:
+            tree = _Bare(hardware).visit(_tree(self._source))
+            self._meanings[hardware] = digest(ast.dump(tree))
+        return self._meanings[hardware]
+
+
+def _tree(source):
+    """Syntax tree of a source.
+
+    CPython 3.11 refuses to make a large one in a thread in which a coroutine was closed while it
+    ran, as the Amaranth simulator's are; so it is made in a thread of its own.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(ast.parse, source).result()
+
+
+class _Bare(ast.NodeTransformer):
+    """Takes out docstrings, and bodies of functions that only make hardware."""
+
+    def __init__(self, hardware):
+        self._hardware = hardware
+
+    def _body(self, node):
+        self.generic_visit(node)
+        first = node.body[0] if node.body else None
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(
+                first.value.value, str):
+            node.body = node.body[1:] or [ast.Pass()]
+        return node
+
+    visit_Module = visit_ClassDef = visit_AsyncFunctionDef = _body
+
+    def visit_FunctionDef(self, node):
+        node = self._body(node)
+        if not self._hardware and _makes_hardware(node):
+            node.body = [ast.Pass()]
+        return node
+
+
+def _makes_hardware(function):
+    """Whether a function is ``elaborate``, or adds to the module ``m`` that it is given."""
+    arguments = [argument.arg for argument in function.args.args]
+    return function.name == "elaborate" or arguments[:1] == ["m"] or arguments[:2] == ["self", "m"]

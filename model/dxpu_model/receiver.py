@@ -1,0 +1,30 @@
+"""What a receiver makes of a frame, whatever its sessions are (docs/wire-format.md).
+
+:func:`~.wire.parse` knows every frame type; a receiver acts upon some, and looks at no more of the
+others than their header.
+"""
+
+from collections.abc import Collection
+
+from dxpu.fabric.wire.format import DropCause, FrameType
+
+from .wire import Frame, FrameError, parse
+
+__all__ = ["HANDLED", "SPLIT", "judge"]
+
+#: Types that every proxy acts upon, and those of the split form.
+HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
+           FrameType.HELLO_ACK, FrameType.FENCE)
+SPLIT = (FrameType.HDR, FrameType.DATA)
+
+
+def judge(data: bytes, handled: Collection[int] = HANDLED) -> Frame | DropCause:
+    """The frame in ``data``, or the cause under which it is dropped."""
+    try:
+        frame = parse(data)
+    except FrameError as error:
+        # Bodies of types that are not handled are not looked at.
+        if error.cause > DropCause.FIELD and data[14] & 15 not in handled:
+            return DropCause.UNHANDLED
+        return error.cause
+    return frame if frame.type in handled else DropCause.UNHANDLED

@@ -1,0 +1,89 @@
+"""Random DXF frames, good and hostile, for the tests of whoever receives them."""
+
+import random
+from typing import Any
+
+from .wire import (
+    Ack, Credit, Data, Event, Fence, Frame, Hello, Mgmt, Sack, Tlps, build, reseal, split,
+)
+
+__all__ = ["credit", "frame", "mutate", "random_tlp"]
+
+
+def random_tlp(rng: random.Random, *, largest: int = 32, prefixes: bool = True) -> bytes:
+    """Anything with the length of a TLP: any Fmt, 0 to 4 prefixes, digest or not; else noise."""
+    count = rng.choice([0, 0, 0, 1, 2, 4]) if prefixes else 0
+    data = b"".join(bytes([0x80 | rng.getrandbits(5)]) + rng.randbytes(3) for _ in range(count))
+    form, td = rng.randrange(4), rng.randrange(4) == 0
+    length = rng.choice([1, 2, 3, 4, 5, 16, rng.randint(1, largest), largest])
+    noise = rng.randbytes(16)
+    data += bytes([form << 5 | noise[0] & 31, noise[1],
+                   td << 7 | noise[2] & 0x7C | length >> 8 & 3, length & 255])
+    data += noise[4:16 if form & 1 else 12]
+    return data + rng.randbytes(4 * (length if form & 2 else 0) + 4 * td)
+
+
+def credit(rng: random.Random, cls: int | None = None) -> Credit:
+    """A credit extension, or the entry of class ``cls``."""
+    u16 = (rng.getrandbits(16) for _ in range(3))
+    return Credit(rng.randrange(3) if cls is None else cls, rng.getrandbits(8), *u16)
+
+
+def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: int = 32,
+          **fields: Any) -> Frame:
+    """A valid frame.
+
+    ``kinds`` is "tlp", "handled" (by the depacketizer: TLP, ACK, EVENT), "hello" (with HELLO_ACK)
+    or "any"; ``most`` and ``largest`` limit the records and their payload dwords; ``fields`` are
+    fixed.
+    """
+    number = {"tlp": 0, "handled": rng.choice([0, 0, 0, 1, 2]), "hello": rng.choice([4, 5]),
+              "any": rng.randrange(10)}[kinds]
+    entries = (credit(rng, 0), credit(rng, 1), credit(rng, 2))
+    count = rng.choice([1, 1, 2, 3, rng.randint(1, most)])
+    body = [
+        lambda: Tlps(tuple(random_tlp(rng, largest=largest) for _ in range(min(count, most)))),
+        lambda: Ack(entries),
+        lambda: Event(rng.getrandbits(8), rng.getrandbits(16), rng.getrandbits(32)),
+        lambda: Sack(entries, tuple(rng.getrandbits(64) for _ in range(rng.randrange(3)))),
+        lambda: Hello(*(rng.getrandbits(8 * size) for _, size in Hello.FIELDS)),
+        lambda: Hello(*(rng.getrandbits(8 * size) for _, size in Hello.FIELDS), answer=True),
+        lambda: Fence(rng.getrandbits(8)),
+        lambda: split(random_tlp(rng), 64)[0],
+        lambda: Data(4 * rng.getrandbits(14), rng.randbytes(4 * rng.randint(1, 16)),
+                     rng.getrandbits(32)),
+        lambda: Mgmt(rng.randbytes(4 * rng.randint(7, 20))),
+    ][number]()
+    numbered = not isinstance(body, Hello | Fence)
+    values = {
+        "dst_node": rng.getrandbits(12), "src_node": rng.getrandbits(12),
+        "dst_slot": rng.getrandbits(8), "src_slot": rng.getrandbits(8),
+        "path": rng.getrandbits(4), "stream": rng.getrandbits(4), "tag": rng.getrandbits(16),
+        "seq": rng.getrandbits(24) * numbered, "ack": rng.getrandbits(24) * numbered,
+        "ar": rng.getrandbits(1) == 1, "credit": rng.choice([None, credit(rng)]),
+    }
+    return Frame(body, **{**values, **fields})
+
+
+def mutate(rng: random.Random, data: bytes) -> bytes:
+    """``data`` with random damage, whole dwords again, often with an HCRC that fits."""
+    damaged = bytearray(data)
+    for _ in range(rng.choice([0, 1, 1, 1, 2, 5])):
+        # Fields that steer the receiver, or anything.
+        where = rng.choice([14, 15, 32, 34, 35, 40, 42, 43, rng.randrange(len(damaged)),
+                            rng.randrange(len(damaged)), len(damaged) - 1 - rng.randrange(12)])
+        damaged[where] = rng.choice([damaged[where] ^ 1 << rng.randrange(8), rng.getrandbits(8)])
+    if rng.random() < 0.3:
+        cut = rng.choice([4, 4, 8, 4 * rng.randint(1, len(damaged) // 4)])
+        damaged = damaged[:max(4, len(damaged) - cut)]
+    elif rng.random() < 0.3:
+        damaged += rng.choice([bytes, rng.randbytes])(4 * rng.choice([1, 2, rng.randint(1, 40)]))
+    if len(damaged) >= 40 and rng.random() < 0.8:
+        return reseal(bytes(damaged))
+    return bytes(damaged)
+
+
+def packed(rng: random.Random, count: int, dwords: int) -> bytes:
+    """A frame of ``count`` writes of ``dwords`` dwords each."""
+    tlp = bytes([0x60, 0, dwords >> 8 & 3, dwords & 255]) + rng.randbytes(12 + 4 * dwords)
+    return build(Frame(Tlps((tlp,) * count)))

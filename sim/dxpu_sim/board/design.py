@@ -1,0 +1,145 @@
+"""The whole top of a board, from its pins on: what `dxpu build` makes a bitstream of."""
+
+from amaranth import *
+from amaranth.hdl import Fragment
+from amaranth.lib import io, wiring
+from amaranth.lib.cdc import ResetSynchronizer
+from amaranth.lib.wiring import In, Out
+
+from dxpu.ethernet import Mac, Rgmii, RgmiiDelays, RgmiiPins
+from dxpu.stream import connect
+from dxpu_boards.board import Shape
+from dxpu_boards.factory import RESOURCE
+from dxpu_boards.registry import BOARDS
+from dxpu_boards.top import Top
+from dxpu_sim.ethernet.ddr import WithDdrModels
+from dxpu_sim.pcie.mailbox import MailboxSignature, TlpPort
+from dxpu_sim.run.clock import SimClock
+from dxpu_sim.run.pins import connect_pins
+
+from .pins import INPUT, PAD, PLL, simulated
+
+__all__ = ["BoardBench"]
+
+#: Outputs and inputs of an RGMII, as the MAC's side names them, and a PHY's pins for each.
+CROSSED = {"txc": "rx_clk", "txd": "rx_data", "tx_ctl": "rx_ctl", "rxd": "tx_data",
+           "rx_ctl": "tx_ctl"}
+
+
+class FarEnd(wiring.Component):
+    """A MAC at the other end of an RGMII: frames in Python on one side, pins on the other.
+
+    Its domains: ``sync``; ``far_tx``, and ``far_txc`` a quarter of a period later; ``far_rx`` of
+    what comes as RXC.
+
+    Members
+    -------
+    py : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
+    txc, txd, tx_ctl, rxd, rx_ctl
+        Pins.
+    """
+
+    def __init__(self, width):
+        self._width = width
+        super().__init__({
+            "py": In(MailboxSignature()), "txc": Out(1), "txd": Out(4), "tx_ctl": Out(1),
+            "rxd": In(4), "rx_ctl": In(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.mac = mac = Mac(self._width, rx_domain="far_rx", tx_domain="far_tx")
+        m.submodules.port = port = TlpPort(self._width, seed=99)
+        connect_pins(m, self.py, port.py)
+        connect(m, port.o, mac.i)
+        connect(m, mac.o, port.i_p)
+        pins = {name: io.SimulationPort("i" if name.startswith("rx") else "o",
+                                        len(getattr(self, name)), name=name) for name in CROSSED}
+        rgmii = Rgmii(RgmiiPins(**pins), delays=RgmiiDelays(tx="fpga"), rx_domain="far_rx",
+                      tx_domain="far_tx", txc_domain="far_txc")
+        m.submodules.rgmii = WithDdrModels(rgmii)
+        wiring.connect(m, mac.gmii, rgmii.gmii)
+        for name, pin in pins.items():
+            ours = getattr(self, name)
+            m.d.comb += pin.i.eq(ours) if name.startswith("rx") else ours.eq(pin.o)
+        return m
+
+
+class BoardBench(wiring.Component):
+    """A stand-alone box on a board, with its PLL, resets, RGMII and lights; nobody writes its
+    registers. On path 0 there is a MAC; no PHY answers by MDIO.
+
+    Parameters
+    ----------
+    board : str
+        One with an ECP5.
+    shape : dict
+        Of :class:`~dxpu_boards.board.Shape`.
+    faster : number
+        Of :class:`~dxpu_boards.top.Top`.
+
+    Members
+    -------
+    ethernet : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
+        Whole frames without FCS (whole dwords) instead of TLPs; what comes is of class 0.
+    button : 1
+        The board's reset is pressed.
+    lights : 4
+        Those that are lit; as of ``Top``.
+    flash_cs, flash_sck, flash_copi, flash_cipo : 1
+        Of the flash, with what nobody drives pulled: not chosen, no clock.
+    state, mac : 3, 48
+        What the board has read of it.
+    """
+
+    #: Models of the cells in it.
+    cells = PLL + PAD + INPUT
+    TOP = Top
+
+    def __init__(self, board="versa-ecp5-5g", shape=None, *, faster=1000):
+        self._board = BOARDS[board]
+        self._shape = Shape(**(shape or {"slots": 1, "peers": 1, "streams": 1}))
+        self._faster = faster
+        super().__init__({"ethernet": In(MailboxSignature()), "button": In(1),
+                          "lights": Out(4), "flash_cs": Out(1), "flash_sck": Out(1),
+                          "flash_copi": Out(1), "flash_cipo": In(1), "state": Out(3),
+                          "mac": Out(48)})
+
+    def elaborate(self, platform):
+        m = Module()
+        board, pins = self._board, simulated(self._board.platform)
+        top = self.TOP(board, "box", self._shape, stand_alone=True, faster=self._faster)
+        m.submodules.top = Fragment.get(top, pins)
+        period = round(1e12 / pins.default_clk_frequency)
+        m.submodules.clock = SimClock("crystal", period_ps=period)
+        m.d.comb += [
+            pins.pins[pins.default_clk, 0].i.eq(ClockSignal("crystal")),
+            pins.pins["uart", 0].rx.i.eq(1),
+        ]
+        button = pins.pins[pins.default_rst, 0]
+        m.d.comb += button.i.eq(self.button ^ button.invert[0])
+        for n in range(4):
+            light = pins.pins["led", n]
+            m.d.comb += self.lights[n].eq(light.o ^ light.invert[0])
+
+        reader, flash = top.factory, pins.pins[RESOURCE, 0]
+        m.d.comb += [
+            self.flash_cs.eq(flash.cs.oe & (flash.cs.o ^ flash.cs.invert[0])),
+            self.flash_copi.eq(flash.copi.o & flash.copi.oe),
+            self.flash_sck.eq(reader.sck & reader.drive), flash.cipo.i.eq(self.flash_cipo),
+            self.state.eq(Value.cast(reader.state)), self.mac.eq(reader.mac),
+        ]
+
+        m.submodules.far_clock = SimClock("far", phase_ps=900)
+        m.submodules.far_tx_clock = SimClock("far_tx", phase_ps=1700)
+        m.submodules.far_txc_clock = SimClock("far_txc", phase_ps=3700)
+        phy = pins.pins["eth_rgmii", board.paths[0]]
+        m.domains.far_rx = ClockDomain()
+        m.d.comb += ClockSignal("far_rx").eq(phy.tx_clk.o)
+        m.submodules.far_reset = ResetSynchronizer(ResetSignal("far"), domain="far_rx")
+        far = FarEnd(self._shape.width)
+        m.submodules.far = DomainRenamer("far")(far)
+        wiring.connect(m, wiring.flipped(self.ethernet), far.py)
+        for ours, theirs in CROSSED.items():
+            pin, near = getattr(phy, theirs), getattr(far, ours)
+            m.d.comb += near.eq(pin.o) if ours.startswith("rx") else pin.i.eq(near)
+        return m

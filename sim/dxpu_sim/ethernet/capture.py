@@ -1,0 +1,67 @@
+"""Captures of what passes an :class:`~dxpu_sim.ethernet.ethernet_switch.EthernetSwitch`."""
+
+from collections.abc import Callable
+
+import cocotb
+from amaranth.lib import data
+from cocotb.triggers import ValueChange
+from cocotb.utils import get_sim_time
+
+from .ethernet_switch import ROW, Arrival
+from .pcap import PcapWriter
+
+__all__ = ["Capture"]
+
+
+class Capture:
+    """Hands every frame that enters a switch to Python: one wake-up per frame.
+
+    The simulation must be built with the switch's module among the ``public`` ones.
+
+    Parameters
+    ----------
+    switch : handle
+        The switch in the design.
+    ports : int
+        Number of its ports.
+    writer : PcapWriter, optional
+        Capture file; gets one interface per port, named ``name`` and the port's number.
+    call : function, optional
+        Called with (port, time in ns of the first byte after the delimiter, frame with FCS,
+        whether it is bad).
+    period_ns : int
+        Clock period of the switch.
+    """
+
+    def __init__(self, switch, writer: PcapWriter | None = None, *, ports: int,
+                 name: str = "port", call: Callable | None = None, period_ns: int = 8):
+        self._switch, self._writer, self._call = switch, writer, call
+        self._period = period_ns
+        self._interfaces = [writer.interface(f"{name}{n}") for n in range(ports)] if writer else []
+        layout = data.Layout.cast(Arrival)
+        self._fields = {name: (layout[name].offset, (1 << layout[name].width) - 1)
+                        for name in ("length", "bad")}
+        self._rows = len(switch.frames) // ports
+        self._task = cocotb.start_soon(self._run())
+
+    async def _run(self):
+        switch = self._switch
+        while True:
+            await ValueChange(switch.tap_toggle)
+            value = switch.tap.value.to_unsigned()
+            length, bad = ((value >> offset) & mask for offset, mask in self._fields.values())
+            port = int(switch.tap_port.value)
+            frame = self._read(int(switch.tap_row.value), port, length)
+            now = round(get_sim_time("ns"))
+            time = now - int(switch.tap_age.value) * self._period
+            if self._writer:
+                self._writer.write(self._interfaces[port], time, frame, "bad" if bad else "")
+            if self._call:
+                self._call(port, time, frame, bool(bad))
+
+    def _read(self, row, port, length):
+        count = -(-length // ROW)
+        rows, memory = self._rows, self._switch.frames
+        numbers = (port * rows + (row + n) % rows for n in range(count))
+        return b"".join(memory[n].value.to_unsigned().to_bytes(ROW, "little")
+                        for n in numbers)[:length]

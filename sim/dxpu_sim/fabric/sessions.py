@@ -1,0 +1,105 @@
+"""What software does with the sessions of an engine, in hardware: sets them up, looks at them."""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.fabric.session.types import Mode, SessionView, Setting, SettingKind
+from dxpu.stream import connect
+
+__all__ = ["SessionWatch", "SetUp", "attach_sessions"]
+
+
+class SetUp(wiring.Component):
+    """Sets all sessions up alike; again when the mode changes.
+
+    Parameters
+    ----------
+    count : int
+        Sessions.
+
+    Members
+    -------
+    mode, tx_tag, rx_tag : :class:`Mode`, 16, 16
+    setting : stream of :class:`Setting`
+    done : 1
+        All are set up.
+    """
+
+    def __init__(self, *, count):
+        self._count = count
+        super().__init__({"mode": In(Mode), "tx_tag": In(16), "rx_tag": In(16), "done": Out(1),
+                          "setting": Out(stream.Signature(Setting))})
+
+    def elaborate(self, platform):
+        m = Module()
+        o, mode = self.setting, Signal(Mode)
+        session, tags = Signal(range(self._count + 1)), Signal()
+        m.d.comb += [
+            o.valid.eq(session != self._count),
+            self.done.eq(~o.valid & (mode == self.mode)),
+            o.payload.session.eq(session),
+            o.payload.kind.eq(Mux(tags, SettingKind.TAGS, SettingKind.MODE)),
+            o.payload.mode.eq(mode),
+            o.payload.tx_tag.eq(self.tx_tag), o.payload.rx_tag.eq(self.rx_tag),
+        ]
+        with m.If(o.valid & o.ready):
+            m.d.sync += [tags.eq(~tags), session.eq(session + tags)]
+        with m.Elif(~o.valid & (mode != self.mode)):
+            m.d.sync += [mode.eq(self.mode), session.eq(0)]
+        return m
+
+
+class SessionWatch(wiring.Component):
+    """Looks at all sessions, one after the other.
+
+    Parameters
+    ----------
+    count : int
+
+    Members
+    -------
+    look, looked, seen, shown
+        Of the :class:`~dxpu.fabric.engine.FabricEngine`.
+    stirs : 1
+        Strobe: a frame leaves, so that nobody knows what is not acknowledged.
+    busy, failed : 1
+        Perhaps not all is acknowledged; some session has failed.
+    """
+
+    def __init__(self, *, count):
+        self._count = count
+        super().__init__({
+            "look": Out(1), "looked": Out(range(count)), "seen": In(1), "shown": In(SessionView),
+            "stirs": In(1), "busy": Out(1, init=1), "failed": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        stirred, busy, failed = Signal(), Signal(), Signal()
+        now = busy | (self.shown.unacked != 0), failed | self.shown.failed
+        m.d.comb += self.look.eq(1)
+        with m.If(self.seen):
+            m.d.sync += [busy.eq(now[0]), failed.eq(now[1]), self.looked.eq(self.looked + 1)]
+            with m.If(self.looked == self._count - 1):
+                m.d.sync += [
+                    self.looked.eq(0), self.busy.eq(now[0] | stirred), self.failed.eq(now[1]),
+                    stirred.eq(0), busy.eq(0), failed.eq(0),
+                ]
+        with m.If(self.stirs):
+            m.d.sync += [stirred.eq(1), self.busy.eq(1)]
+        return m
+
+
+def attach_sessions(m, engine, count, *, mode, tx_tag, rx_tag):
+    """Set the sessions of an engine up; returns what does, and what watches them."""
+    m.submodules.set_up, m.submodules.watch = set_up, watch = SetUp(count=count), SessionWatch(
+        count=count)
+    connect(m, set_up.setting, engine.setting)
+    m.d.comb += [
+        set_up.mode.eq(mode), set_up.tx_tag.eq(tx_tag), set_up.rx_tag.eq(rx_tag),
+        engine.look.eq(watch.look), engine.looked.eq(watch.looked),
+        watch.seen.eq(engine.seen), watch.shown.eq(engine.shown),
+        watch.stirs.eq(engine.stat_tx_frames),
+    ]
+    return set_up, watch

@@ -1,0 +1,106 @@
+"""A guest below a simulated system; scenarios and images come as JSON in ``$DXPU_LINUX``."""
+
+import json
+import os
+import re
+import time
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+
+import cocotb
+from cocotb.utils import get_sim_time
+
+from .complaints import complaints, stalls
+from .guest import Guest, GuestStalled
+from .host import LinuxHost, LinuxSystem, Pump
+from .images import Images
+from .run import Run
+from .scenarios import MACHINES, SCENARIOS, boot
+
+GIVEN = json.loads(os.environ["DXPU_LINUX"])
+FOLDER = Path.cwd()
+
+
+def images():
+    """Images as the command found them."""
+    paths = {"qemu", "kernel", "initramfs"}
+    return Images(**{f.name: Path(GIVEN["images"][f.name]) if f.name in paths
+                     else GIVEN["images"][f.name] for f in fields(Images)})
+
+
+def say(kind, text):
+    """A line for the command, which shows it."""
+    with open(FOLDER / "progress.txt", "a") as file:
+        file.write(f"{kind} {text}\n")
+
+
+async def run_scenarios(dut, guests, machine, result):
+    """Everything from boot to the last check; ``result`` is filled on the way."""
+    system = LinuxSystem(dut, GIVEN["system"], guests, gpu=GIVEN["gpu"])
+    dut.loss.value = round(machine.loss * 65536)
+    await system.prepare()
+    shown = time.monotonic()
+
+    def waiting():
+        nonlocal shown
+        if time.monotonic() - shown > 1:
+            shown = time.monotonic()
+            say("update", f"{sum(h.accesses for h in hosts):,} accesses, "
+                f"{get_sim_time('us') / 1000:.1f} ms simulated")
+
+    hosts = [LinuxHost(guest, system, n) for n, guest in enumerate(guests)]
+    pump = Pump(hosts, on_wait=waiting)
+    say("step", f"Booting Linux ({GIVEN['machine']})")
+    begin = time.monotonic()
+    runs = [Run(host, result["evidence"]) for host in hosts]
+    for run in runs:
+        run.others = [r for r in runs if r is not run]
+        await run.host.boot()
+        await boot(run)
+    for name in GIVEN["scenarios"]:
+        say("step", f"Scenario {name}")
+        result["running"] = name
+        await SCENARIOS[name].run(runs[0])
+        result["scenarios"][name] = True
+    result["running"] = None
+    say("step", "Asking for complaints")
+    for n, run in enumerate(runs):
+        said = await run.host.say("dmesg -r")
+        (FOLDER / f"dmesg{n or ''}.txt").write_text(said + "\n")
+        result["complaints"] += complaints(said, run.expected)
+        result["stalls"] += stalls(said)
+    result["guest_seconds"] = float((await hosts[0].say("cat /proc/uptime")).split()[0])
+    await pump.stop()
+    await system.idle()
+    system.checker.finish()
+    result["counts"] = dict(sum((root.counts for root in system.roots), Counter())) | {
+        "accesses": sum(h.accesses for h in hosts)}
+    result["simulated_ms"] = get_sim_time("us") / 1000
+    result["seconds"] = time.monotonic() - begin
+    if result["complaints"]:
+        first, *others = result["complaints"]
+        raise AssertionError(f"Linux complains: {first}" + (
+            f" (and {len(others)} more, see dmesg.txt)" if others else ""))
+
+
+@cocotb.test()
+async def scenarios(dut):
+    """Boot, then one scenario after the other; what came out is in ``result.json``."""
+    result = {"scenarios": {}, "evidence": {}, "complaints": [], "stalls": [],
+              "stalled": False, "running": "boot"}
+    machine = MACHINES[GIVEN["machine"]]
+    guests = []
+    try:
+        for n in range(machine.guests):
+            guests.append(Guest(images(), FOLDER, options=machine.kernel, number=n))
+        await run_scenarios(dut, guests, machine, result)
+    except BaseException as error:
+        text = str(error) or "an error in the simulation, see the log"
+        result["error"] = re.sub(r"\s*\n\s*", " | ", text)
+        result["stalled"] = isinstance(error, GuestStalled)
+        raise
+    finally:
+        for guest in guests:
+            guest.end()
+        (FOLDER / "result.json").write_text(json.dumps(result, indent=1))

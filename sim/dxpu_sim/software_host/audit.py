@@ -1,0 +1,180 @@
+"""Watches the frames of a host, and says if one breaks a promise of the wire format.
+
+Independent of who makes them: it knows only what the host was given and what it sent.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from dxpu.fabric.wire.format import SEQUENCED, ErrorCode, EventCode, FrameType
+from dxpu.tlp.types import TlpClass
+from dxpu_model.receiver import judge
+from dxpu_model.tlp import Tlp, classify
+from dxpu_model.wire import Ack, Credit, Event, Frame, Hello, Sack, Tlps
+
+__all__ = ["AuditFailed", "HostAudit"]
+
+
+class AuditFailed(AssertionError):
+    """A frame that must not have been sent, or not so."""
+
+
+@dataclass
+class _Life:
+    """A life of a slot: what was granted for it at the most, and used; requests by tag."""
+
+    generation: int
+    limits: dict[int, tuple[int, int]] = field(default_factory=dict)
+    used: dict[int, tuple[int, int]] = field(default_factory=lambda: dict.fromkeys(range(3),
+                                                                                   (0, 0)))
+    requests: dict[int, Tlp] = field(default_factory=dict)
+
+
+class HostAudit:
+    """Give it each frame that reaches the host, and each that it sends, in this order of time.
+
+    Raises :exc:`AuditFailed` if the host
+
+    - sends a frame that a receiver drops, or with a tag that no HELLO_ACK has offered it;
+    - acknowledges a frame that has not come in its turn;
+    - sends a number that is not the next one, or another frame under an old number;
+    - sends a TLP before the box has opened the slot, or without credits for it, counted from the
+      largest limit that it was ever told;
+    - uses a PCIe tag again before its request was completed.
+
+    Numbers are taken not to wrap, nor limits.
+    """
+
+    def __init__(self) -> None:
+        self._tags: dict[int, int] = {}  #: offered by the host: those of the box
+        self._theirs = 0  #: tag of the session that frames are sent in
+        self._mine = 0
+        self._next = 0  #: number of the host's next frame
+        self._bodies: dict[int, object] = {}
+        self._came: set[int] = set()
+        self._prefix = 0  #: numbers that came before this one are all there
+        self._lives: dict[int, _Life] = {}
+        self._ready: set[int] = set()
+        #: TLPs of slots that the host has sent.
+        self.tlps = 0
+        #: How often each kind was seen.
+        self.frames: dict[str, int] = defaultdict(int)
+
+    def came(self, raw: bytes) -> None:
+        """A frame reaches the host."""
+        frame = judge(raw)
+        if not isinstance(frame, Frame):
+            return
+        if isinstance(frame.body, Hello):
+            if frame.type == FrameType.HELLO_ACK:
+                self._tags[frame.tag] = frame.body.tag_offered
+            return
+        if frame.tag != self._mine:
+            if self._tags.get(frame.tag) != self._theirs:
+                return
+            self._mine = frame.tag
+        if frame.type in SEQUENCED:
+            # What was delivered in its turn counts, not what came ahead.
+            if frame.seq == self._prefix:
+                self._prefix += 1
+                self._takes(frame)
+            elif frame.seq > self._prefix:
+                return
+        self._learn(frame)
+
+    def _takes(self, frame: Frame) -> None:
+        body, life = frame.body, self._lives.get(frame.src_slot)
+        if life is None:
+            return
+        if isinstance(body, Event):
+            if body.code == EventCode.RESET_DONE:
+                self._ready.add(frame.src_slot)
+            elif body.code in (EventCode.LINK_DOWN, EventCode.PRESENCE) or (
+                    body.code == EventCode.ERROR and body.argument == ErrorCode.OVERFLOW):
+                life.requests.clear()
+                self._ready.discard(frame.src_slot)
+        elif isinstance(body, Tlps):
+            for raw in body.tlps:
+                if classify(raw).cls is TlpClass.CPL:
+                    self._completed(life, Tlp.unpack(raw))
+
+    @staticmethod
+    def _completed(life: _Life, completion: Tlp) -> None:
+        bytes_here = 4 * completion.length - (completion.lower_address & 3)
+        if completion.status or bytes_here >= completion.byte_count or (
+                not completion.payload):
+            life.requests.pop(completion.tag, None)
+
+    def _learn(self, frame: Frame) -> None:
+        life, body = self._lives.get(frame.src_slot), frame.body
+        entries: tuple[Credit, ...] = (frame.credit,) if frame.credit else ()
+        if isinstance(body, Ack | Sack):
+            entries += body.entries
+        for entry in entries if life else ():
+            if entry.generation == life.generation & 0xFF:
+                old = life.limits.get(entry.cls, (0, 0))
+                life.limits[entry.cls] = (max(old[0], entry.header_limit),
+                                          max(old[1], entry.data_limit))
+
+    def sent(self, raw: bytes) -> None:
+        """The host sends a frame."""
+        frame = judge(raw)
+        if not isinstance(frame, Frame):
+            raise AuditFailed(f"the host sends a frame that is dropped: {frame.name}")
+        self.frames[frame.type.name] += 1
+        if isinstance(frame.body, Hello):
+            return
+        if frame.tag != self._theirs:
+            self._begin(frame.tag)
+        if frame.ack > self._prefix:
+            raise AuditFailed(f"the host acknowledges {frame.ack - 1}; {self._prefix} has not come")
+        if frame.type not in SEQUENCED:
+            return
+        if frame.seq < self._next:
+            if self._bodies[frame.seq] != frame.body:
+                raise AuditFailed(f"frame {frame.seq} is another when it is sent again")
+            return
+        if frame.seq > self._next:
+            raise AuditFailed(f"frame {frame.seq} follows {self._next - 1}")
+        self._next, self._bodies[frame.seq] = self._next + 1, frame.body
+        self._new(frame)
+
+    def _begin(self, tag: int) -> None:
+        if tag not in self._tags.values():
+            raise AuditFailed(f"nobody has offered tag {tag:#06x}")
+        self._theirs, self._mine, self._next, self._prefix = tag, 0, 0, 0
+        self._bodies.clear()
+        self._lives.clear()
+        self._ready.clear()
+
+    def _new(self, frame: Frame) -> None:
+        slot, body = frame.dst_slot, frame.body
+        if isinstance(body, Event):
+            self._ready.discard(slot)
+            if body.code == EventCode.UNBIND:
+                self._lives.pop(slot, None)
+            else:
+                self._lives[slot] = _Life(body.generation)
+            return
+        assert isinstance(body, Tlps)
+        for raw in body.tlps:
+            self.tlps += 1
+            if slot not in self._ready:
+                raise AuditFailed(f"a TLP to slot {slot}, which has no life")
+            self._spend(slot, self._lives[slot], raw)
+
+    @staticmethod
+    def _spend(slot: int, life: _Life, raw: bytes) -> None:
+        info = classify(raw)
+        cls, units = int(info.cls.value), (info.payload_dwords + 3) // 4
+        headers, data = life.used[cls]
+        life.used[cls] = headers + 1, data + units
+        limit = life.limits.get(cls, (0, 0))
+        if headers + 1 > limit[0] or data + units > limit[1]:
+            raise AuditFailed(f"slot {slot} has no credits of class {cls} for {life.used[cls]}: "
+                              f"{limit} granted")
+        if info.cls is TlpClass.NP:
+            tlp = Tlp.unpack(raw)
+            if tlp.tag in life.requests:
+                raise AuditFailed(f"slot {slot}: tag {tlp.tag} is in use")
+            life.requests[tlp.tag] = tlp

@@ -1,0 +1,81 @@
+"""A network of its own for a simulated box and a host: two pairs of veth, a bad wire between them.
+
+::
+
+    host ── host0 ════ wire0 ── bad wires ── wire1 ════ box0 ── simulated box
+
+Run it as a program in a network namespace of its own (``unshare --net``), with a folder, a seed and
+the commands as JSON (see :mod:`dxpu_sim.software_host.network_bench`).
+"""
+
+import json
+import random
+import select
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from dxpu_host import EthernetPort
+from dxpu_sim.run.runner import Design, said, simulate
+
+from .bad_wire import BadWire
+from .box_design import BoxBench
+
+__all__ = ["HOST_INTERFACE", "main"]
+
+HOST_INTERFACE, BOX_INTERFACE = "host0", "box0"
+BAD = {"loss": 0.02, "double": 0.01, "swap": 0.01}
+
+
+def set_up() -> None:
+    """Make the interfaces."""
+    for name, peer in ((HOST_INTERFACE, "wire0"), (BOX_INTERFACE, "wire1")):
+        for words in (f"add {name} type veth peer name {peer}", f"set {name} up",
+                      f"set {peer} up"):
+            subprocess.run(["ip", "link", *words.split()], check=True)
+
+
+class Bridge(threading.Thread):
+    """Carries frames between ``wire0`` and ``wire1`` until it is told to stop.
+
+    Attributes
+    ----------
+    wires : pair of :class:`~.bad_wire.BadWire`
+        To the box, and from it.
+    """
+
+    def __init__(self, rng: random.Random):
+        super().__init__(daemon=True)
+        # A veth hands over all frames, whomever they are for.
+        self._ports = EthernetPort("wire0", 0xFFE), EthernetPort("wire1", 0xFFD)
+        self.wires = tuple(BadWire(random.Random(rng.getrandbits(32)), **BAD) for _ in range(2))
+        self.stop = False
+
+    def run(self):
+        while not self.stop:
+            ready, _, _ = select.select(self._ports, [], [], 0.1)
+            for here, there, wire in zip(self._ports, self._ports[::-1], self.wires, strict=True):
+                while here in ready and (frame := here.receive()) is not None:
+                    for out in wire.carry(frame):
+                        there.send(out)
+
+
+def main(folder: str, seed: str, commands: str) -> int:
+    """Simulate; what all have said and the wires have done is printed, and in ``folder``."""
+    set_up()
+    bridge = Bridge(random.Random(int(seed)))
+    bridge.start()
+    run = simulate(Design(BoxBench, {}), "dxpu_sim.software_host.network_bench",
+                   env={"DXPU_IFACE": BOX_INTERFACE, "DXPU_COMMANDS": commands},
+                   folder=folder, seed=int(seed))
+    bridge.stop = True
+    bridge.join()
+    counts = bridge.wires[0].counts + bridge.wires[1].counts
+    Path(folder, "wires.json").write_text(json.dumps(counts))
+    print(said(run, "software_host_network"), f"wires: {dict(counts)}", sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

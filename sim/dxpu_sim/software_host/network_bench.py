@@ -1,0 +1,52 @@
+"""A simulated box on an Ethernet interface of Linux, at its full speed; programs use it meanwhile.
+
+``$DXPU_IFACE``: the interface. ``$DXPU_COMMANDS``: what is run one after the other, as JSON: a
+list of lists of words. What each has said becomes ``command<n>.out`` and ``.err`` in the folder of
+the run; the first that does not end with 0 fails the test.
+"""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import cocotb
+from cocotb.triggers import Timer
+
+from dxpu_host import EthernetPort
+
+from .box_system import BOX_NODE, BoxSystem
+
+#: How often the simulation looks for frames, and for how long it waits for a command.
+POLL_NS, PATIENCE_S = 2000, 240
+
+
+@cocotb.test()
+async def a_box_on_a_network(dut):
+    """Frames go in and out until all commands have ended."""
+    system = BoxSystem(dut, gpu={"vram_bytes": 1 << 20})
+    port = EthernetPort(os.environ["DXPU_IFACE"], BOX_NODE)
+    system.ethernet.received.append(
+        lambda record: None if record.discard else port.send(record.raw))
+    # Timers as in hardware, but for the quiet time.
+    await system.prepare(wait=488, retry=488)
+    for n, words in enumerate(json.loads(os.environ["DXPU_COMMANDS"])):
+        begin, cycles = time.monotonic(), 0
+        with open(f"command{n}.out", "w") as out, open(f"command{n}.err", "w") as err:
+            command = subprocess.Popen(words, stdout=out, stderr=err)
+        try:
+            while command.poll() is None:
+                assert time.monotonic() < begin + PATIENCE_S, f"{words} has no end"
+                cycles += POLL_NS // 8
+                await Timer(POLL_NS, "ns")
+                while (frame := port.receive()) is not None:
+                    await system.ethernet.send(frame)
+        finally:
+            command.kill()
+            command.wait()
+        took = time.monotonic() - begin
+        print(f"software_host_network: command {n}: status {command.returncode}, {took:.1f} s, "
+              f"{cycles / took:,.0f} cycles a second")
+        assert command.returncode == 0, Path(f"command{n}.err").read_text()
+    port.close()

@@ -1,0 +1,84 @@
+"""What the operator of a simulated system and people at its boxes do to GPUs."""
+
+from cocotb.utils import get_sim_time
+
+from .setup import bind, unbind
+
+__all__ = ["Operator"]
+
+
+class Operator:
+    """Binds and releases GPUs, pulls them and puts them back.
+
+    Parameters
+    ----------
+    system : :class:`~dxpu_sim.system.system.SimulatedSystem`
+    paths : int
+        Paths that bindings may take, as a mask.
+    host : int
+        Number of the host that GPUs are bound to.
+
+    Attributes
+    ----------
+    proxy : :class:`~dxpu_sim.system.setup.Proxy`
+        Of that host.
+    routes : :class:`~dxpu_sim.pcie.switch_route.SwitchRoute`
+        Of its switch.
+    operation : int
+        Number of the newest operation, which is the generation of what it changed.
+    committed_ns : float
+        When the newest binding was committed.
+    """
+
+    def __init__(self, system, *, paths=0b01, host=0):
+        self.system = system
+        self.paths = paths
+        self.proxy, self.routes = system.hosts[host], system.host_routes[host]
+        self.operation = 0
+        self.committed_ns = 0.0
+
+    def place(self, gpu):
+        """Proxy of the box and slot where a GPU stands."""
+        box, slot = self.system.slots[gpu]
+        return self.system.boxes[box], slot
+
+    async def commit(self, gpu, port):
+        """Bind a GPU to a port, and wait for nothing."""
+        (box, slot), name = self.place(gpu), self.system.names[gpu]
+        for routes in self.system.host_routes:
+            routes.slots = {n: other for n, other in routes.slots.items() if other != name}
+            routes.renumber()
+        self.routes.slots[port] = name
+        self.routes.renumber()
+        self.operation += 1
+        await bind(self.proxy, port, box, slot, generation=self.operation,
+                   operation_id=self.operation, paths=self.paths)
+        self.committed_ns = get_sim_time("ns")
+
+    async def release(self, gpu, port=None):
+        """Release both rows, whatever goes on."""
+        port = gpu if port is None else port
+        self.operation += 1
+        self.fault(gpu)
+        await unbind(self.proxy, port, *self.place(gpu), generation=self.operation,
+                     operation_id=self.operation)
+
+    def fault(self, gpu):
+        """From now on TLPs to and from the GPU may be lost."""
+        self.system.checker.fault(self.system.names[gpu])
+
+    async def _tell_presence(self, box, *, without=()):
+        there = sum(1 << slot - 1 for n, (b, slot) in enumerate(self.system.slots)
+                    if self.system.boxes[b] is box and n not in without)
+        await box.write("control.present", slots=there)
+
+    async def pull(self, gpu):
+        """Somebody pulls the GPU from its box."""
+        self.fault(gpu)
+        self.system.links[gpu].pull()
+        await self._tell_presence(self.place(gpu)[0], without=(gpu,))
+
+    async def put_back(self, gpu):
+        """Somebody puts the GPU into its box again."""
+        await self.system.links[gpu].put_back()
+        await self._tell_presence(self.place(gpu)[0])

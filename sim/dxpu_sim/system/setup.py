@@ -1,0 +1,178 @@
+"""What a manager does, for simulations: nodes, sessions, bindings, presence, counters.
+
+Everything goes through the register ports of the proxies, one access at a time.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from cocotb.triggers import Lock, Timer, ValueChange, with_timeout
+
+__all__ = ["Proxy", "RegisterError", "bind", "let_open", "open_session", "slot_state", "unbind",
+           "wait_for_session", "wait_for_slot"]
+
+
+class RegisterError(Exception):
+    """A proxy refused an access or a command; the message says which and why."""
+
+
+@dataclass
+class Proxy:
+    """Register access to one proxy of a simulated system, for many tasks at a time.
+
+    Parameters
+    ----------
+    dut : cocotb handle of the top
+    name : str
+        Prefix of the register mailbox's ports, such as ``host_bus``.
+    map : dxpu.csr.AddressMap
+    node : int
+        Node number it is to have.
+    """
+
+    dut: object
+    name: str
+    map: object
+    node: int
+    #: Of a command, a microsecond apart.
+    TRIES: ClassVar[int] = 50
+    #: Held for an access, and for a command of several accesses.
+    _bus: Lock = field(default_factory=Lock)
+    _commands: Lock = field(default_factory=Lock)
+
+    def _port(self, name):
+        return getattr(self.dut, f"{self.name}__{name}")
+
+    async def _access(self, address, write, data, path):
+        async with self._bus:
+            return await self._access_alone(address, write, data, path)
+
+    async def _access_alone(self, address, write, data, path):
+        self._port("address").value = address
+        self._port("write").value = write
+        self._port("data").value = data
+        self._port("request").value = 1 - int(self._port("answer").value)
+        await with_timeout(ValueChange(self._port("answer")), 100, "us")
+        if int(self._port("error").value):
+            raise RegisterError(f"{self.name}: no register {path} at {address:#06x}, or it cannot "
+                                f"be {'written' if write else 'read'}")
+        return int(self._port("read_data").value)
+
+    async def read(self, path):
+        """Fields of a register, as a dict."""
+        placed, base = self.map.find(path)
+        value = await self._access(base + placed.address, 0, 0, path)
+        return placed.register.unpack(value)
+
+    async def write(self, path, **fields):
+        """Write a register: the named fields, all others 0."""
+        placed, base = self.map.find(path)
+        await self._access(base + placed.address, 1, placed.register.pack(**fields), path)
+
+    async def commit(self, row, *, used, generation, operation_id, node=0, slot=0, stream=0,
+                     paths=0):
+        """Give a mapping table a command; raises :exc:`RegisterError` unless it ends with DONE.
+
+        While the end of the row's last binding is under way, the command is repeated.
+        """
+        from dxpu.mapping.types import CommitCode
+        async with self._commands:
+            await self.write("table.epoch", value=0)
+            await self.write("table.operation_id", value=operation_id)
+            await self.write("table.target", node=node, slot=slot, stream=stream)
+            await self.write("table.paths", mask=paths)
+            for _ in range(self.TRIES):
+                await self.write("table.commit", generation=generation, row=row, used=used)
+                code = CommitCode((await self.read("table.result"))["code"])
+                if code is not CommitCode.DRAINING:
+                    break
+                await Timer(1, "us")
+        if code is not CommitCode.DONE:
+            raise RegisterError(f"{self.name}: commit of row {row} ended with {code.name}")
+
+    @property
+    def streams(self):
+        """Streams of each peer."""
+        placed, _ = self.map.find("control.shape")
+        return 1 << placed.register.unpack(placed.register.reset)["streams"]
+
+    def session(self, peer, stream=0):
+        """Number of the session of that stream of a peer."""
+        if stream >= self.streams:
+            raise RegisterError(f"{self.name}: there is no stream {stream}, only {self.streams}")
+        return peer * self.streams + stream
+
+    async def counters(self):
+        """All counters, name to total."""
+        _, block = self.map.blocks["counters"]
+        return {p.path: (await self.read(f"counters.{p.path}"))["count"] for p in block.placed}
+
+
+async def open_session(a, b, *, peer_a, peer_b, tag_a, tag_b, stream=0):
+    """Set up both ends of a session: ``tag_a`` is what ``a`` wants to receive; to it, ``b`` is the
+    peer ``peer_a``."""
+    for here, there, peer, rx, tx in ((a, b, peer_a, tag_a, tag_b), (b, a, peer_b, tag_b, tag_a)):
+        index = here.session(peer, stream)
+        await here.write("control.node", number=here.node)
+        await here.write(f"control.session[{index}].tags", tx=tx, rx=rx)
+        await here.write(f"control.peer[{peer}].node", number=there.node, valid=1)
+        await here.write(f"control.session[{index}].open", strobe=1)
+
+
+async def let_open(host, box, *, peer_host, peer_box, boot, stream=0, **timers):
+    """Let a host and a box open a session by HELLO. ``boot`` is the boot counter of both;
+    ``timers`` are ``wait`` and ``quiet``, if others than the default ones are wanted."""
+    from dxpu.fabric.session.session import Mode
+    for here, there, peer, mode in ((host, box, peer_host, Mode.OPENS),
+                                    (box, host, peer_box, Mode.ANSWERS)):
+        await here.write("control.node", number=here.node)
+        await here.write("control.boot", counter=boot)
+        if "wait" in timers:
+            await here.write("control.hello", wait=timers["wait"])
+        if "quiet" in timers:
+            await here.write("control.quiet", time=timers["quiet"])
+        await here.write(f"control.peer[{peer}].node", number=there.node, valid=1)
+        await here.write(f"control.session[{here.session(peer, stream)}].mode",
+                         opener=mode.value)
+
+
+async def wait_for_session(proxy, peer, *, stream=0, open=True, timeout_us=1000):
+    """Wait until a session is open, or is not any more; returns what `hello` says of it."""
+    from dxpu.fabric.session.session import Phase
+    index = proxy.session(peer, stream)
+    for _ in range(timeout_us):
+        state = await proxy.read(f"control.session[{index}].hello")
+        if (state["phase"] == Phase.OPEN.value) == open:
+            return state
+        await Timer(1, "us")
+    raise RegisterError(f"{proxy.name}: session {index} is {state} after {timeout_us} us")
+
+
+async def bind(host, port, box, slot, *, generation, operation_id, paths=0b01, stream=0):
+    """Bind slot ``slot`` (from 1) of ``box`` to downstream port ``port`` of ``host``: the box's
+    row first, since the host's commit sends BIND."""
+    await box.commit(slot - 1, used=1, generation=generation, operation_id=operation_id,
+                     node=host.node, stream=stream, paths=paths)
+    await host.commit(port, used=1, generation=generation, operation_id=operation_id,
+                      node=box.node, slot=slot, stream=stream, paths=paths)
+
+
+async def slot_state(host, port):
+    """What the host proxy says of a downstream port: fields of ``control.slot[n].state``."""
+    return await host.read(f"control.slot[{port}].state")
+
+
+async def wait_for_slot(host, port, *, timeout_us=200, **wanted):
+    """Wait until a downstream port is in the state ``wanted``, such as ``link=1``."""
+    for _ in range(timeout_us * 2):
+        state = await slot_state(host, port)
+        if all(state[name] == value for name, value in wanted.items()):
+            return state
+        await Timer(500, "ns")
+    raise RegisterError(f"{host.name}: slot {port} is {state} after {timeout_us} us, not {wanted}")
+
+
+async def unbind(host, port, box, slot, *, generation, operation_id):
+    """Release both rows, the host's first, so that its UNBIND still finds the box's."""
+    for proxy, row in ((host, port), (box, slot - 1)):
+        await proxy.commit(row, used=0, generation=generation, operation_id=operation_id)

@@ -1,0 +1,81 @@
+"""One read through the fabric, taken apart: when it was where, from the probes of the system."""
+
+import cocotb
+from cocotb.utils import get_sim_time
+
+from .design import EVENTS
+
+__all__ = ["CYCLE_NS", "conversions", "take_apart"]
+
+#: Clock of the proxies' cores and of GMII.
+CYCLE_NS = 8
+
+#: Lane, name, probe of the end and kind of each stage between request and completion.
+STAGES = (
+    ("root complex", "request", "host_pcie_in", "PCIe"),
+    ("host proxy", "conversion 1", "host_frame_out", "conversion"),
+    ("host proxy", "send", "host_gmii_tx", "MAC"),
+    ("Ethernet", "switch", "box0_gmii_rx", "Ethernet"),
+    ("box 0 proxy", "receive", "box0_frame_in", "MAC"),
+    ("box 0 proxy", "conversion 2", "box0_pcie_out", "conversion"),
+    ("GPU 0", "read", "box0_pcie_in", "GPU"),
+    ("box 0 proxy", "conversion 3", "box0_frame_out", "conversion"),
+    ("box 0 proxy", "send", "box0_gmii_tx", "MAC"),
+    ("Ethernet", "switch", "host_gmii_rx", "Ethernet"),
+    ("host proxy", "receive", "host_frame_in", "MAC"),
+    ("host proxy", "conversion 4", "host_pcie_out", "conversion"),
+)
+
+
+async def take_apart(system) -> list[dict]:
+    """Read a register of GPU 0, which is alone on the fabric; returns the stages of the read.
+
+    Each is a dict of ``lane``, ``name``, ``start_ns``, ``end_ns`` and ``kind``, as
+    :class:`dxpu_sim.system.timeline.Stage` takes them; each starts where the one before it ended.
+    The four of kind ``conversion`` are the traversals of a proxy, PCIe to frame or frame to PCIe:
+    the first two carry the request, the others the completion. They begin with the first beat of
+    the TLP, or the last of the frame from the MAC, and end with the first beat of what comes out.
+    Control frames may be about as well: a stage ends with the first event after it began.
+
+    Raises
+    ------
+    RuntimeError
+        If there was no such event.
+    """
+    dut = system.dut
+    names = [f"{proxy}_{event}" for proxy in ("host", "box0") for event in EVENTS]
+    events = {name: [] for name in names}
+    begin = get_sim_time("ns")
+    watch = [cocotb.start_soon(_note(dut, name, times)) for name, times in events.items()]
+    await system.drivers[0].read_register("SCRATCH")
+    end = get_sim_time("ns")
+    for task in watch:
+        task.cancel()
+
+    stages, position = [], begin
+    for lane, name, probe, kind in STAGES:
+        until = next((time for time in events[probe] if time >= position), None)
+        if until is None:
+            raise RuntimeError(f"the read was not seen at {probe}")
+        stages.append({"lane": lane, "name": name, "start_ns": position, "end_ns": until,
+                       "kind": kind})
+        position = until
+    stages.append({"lane": "root complex", "name": "completion", "start_ns": position,
+                   "end_ns": end, "kind": "PCIe"})
+    return stages
+
+
+async def _note(dut, name, times):
+    """Append when the probe ``name`` had an event, in ns, to ``times``."""
+    probe = getattr(dut, f"probe_{name}")
+    while True:
+        await probe.value_change
+        # The cycle of the event is the one before the probe shows it.
+        age = (int(dut.cycle.value) - int(probe.value)) & 0xffffffff
+        times.append(get_sim_time("ns") - age * CYCLE_NS)
+
+
+def conversions(stages: list[dict]) -> list[int]:
+    """Cycles of the four traversals in ``stages``."""
+    return [round((s["end_ns"] - s["start_ns"]) / CYCLE_NS) for s in stages
+            if s["kind"] == "conversion"]

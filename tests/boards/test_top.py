@@ -1,0 +1,153 @@
+"""dxpu_boards.top: the whole of each board, without and with its proxy."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from amaranth import *
+from amaranth.build.res import ResourceManager
+from amaranth.hdl import Fragment
+from dxpu.csr import RegisterFile
+from dxpu.proxy.box import BoxProxy
+from dxpu.proxy.host import HostProxy
+from dxpu_boards import factory, registers, top as board_top
+from dxpu_boards.registry import BOARDS
+from dxpu_boards.top import top
+from tests.support.board_top_bench import SMALL, Hollow, HollowHost, Ports, simulate
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_every_board_elaborates(name, monkeypatch):
+    monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
+    board = BOARDS[name]
+    platform, top_ = board.platform(), top(board, "box", SMALL)
+    Fragment.get(top_, platform)
+    asked = {name for name, _ in platform._requested}
+    assert ("sfp" if board.sfp else "eth_rgmii") in asked
+    assert ("uart" in asked) == (("uart", 0) in platform.resources)
+    # One reader, where there is a record; its clock has no pin, but the part's own primitive.
+    reads = board.record is not None
+    assert (factory.RESOURCE in asked) == reads == board.is_open
+    assert top_.factory is None or top_.factory.half == max(2, -(-board.core_mhz // 32))
+
+
+@pytest.mark.parametrize("role", ["box", "host"])
+def test_versa(role):
+    board = BOARDS["versa-ecp5-5g"]
+    platform = board.platform()
+    Fragment.get(top(board, role, SMALL), platform)
+    asked = {name for name, _ in platform._requested}
+    assert asked >= {"eth_rgmii", "uart", "led"}
+    # Pins of the SERDES cannot be constrained.
+    assert ("perst" in asked) == (role == "host") and "pcie" not in asked
+    made = {signal.name: hertz
+            for signal, hertz in ResourceManager.iter_signal_clock_constraints(platform)}
+    assert made.get("pll_pcie") == (62.5e6 if role == "host" else None)
+
+
+def test_the_proxy_gets_the_link_of_each_path(monkeypatch):
+    """Bit n is that of path n, and nothing else that a port says."""
+    made = []
+
+    class States(Ports):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    async def testbench(ctx, top, asker):
+        ports, = made
+        assert len(ports.state) == len(top._proxy.links) == 2
+        for links in (0b00, 0b01, 0b10, 0b11, 0b00):
+            for n, state in enumerate(ports.state):
+                link = links >> n & 1
+                ctx.set(state, {"link": link, **dict.fromkeys(
+                    ("clock", "missing", "unknown", "refused"), not link)})
+            await ctx.delay(1e-9)
+            assert ctx.get(top._proxy.links) == links
+
+    simulate(monkeypatch, testbench, EthernetPorts=States)
+
+
+def test_a_host_has_the_serial_number_of_the_factory_record(monkeypatch):
+    number = Signal(32)
+
+    async def testbench(ctx, top, asker):
+        for value in (0, 0x8765_4321, 7):
+            ctx.set(number, value)
+            await ctx.delay(1e-9)
+            assert ctx.get(top._proxy.serial) == value
+
+    simulate(monkeypatch, testbench, role="host",
+             factory_of=lambda *_: SimpleNamespace(serial=number))
+
+
+@pytest.mark.parametrize("role, made", [("host", "HostProxy"), ("box", "BoxWithGpus")])
+def test_serial_numbers_of_a_build(role, made, monkeypatch):
+    """What is given reaches the switch, or the first GPU; what is not leaves theirs."""
+    found = []
+
+    class Shown(Hollow if role == "box" else HollowHost):
+        def __init__(self, *args, identity=None, **others):
+            super().__init__(*args, **others)
+            found.append(identity and identity.serial)
+
+    monkeypatch.setattr(board_top, made, Shown)
+    for options in ({}, {"serial": 0x0A1B_2CFF_1234_5678}):
+        top(BOARDS["versa-ecp5-5g"], role, SMALL, **options)
+    assert found == [None, 0x0A1B_2CFF_1234_5678]
+
+
+@pytest.mark.parametrize("make, others", [
+    (lambda: HostProxy(64, ports=2, peers=2, streams=1), {"tlp", "pcie", "board", "events"}),
+    (lambda: BoxProxy(64, slots=2, peers=2, streams=1), {"board", "events"})])
+def test_the_map_has_all_blocks(make, others):
+    proxy = make()
+    map = registers.map_of(proxy, BOARDS["versa-ecp5-5g"], width=64)
+    assert set(map.blocks) == {*proxy.registers.blocks, *others}
+    assert all(base >= board_top.PROXY_SPAN for name, (base, _) in map.blocks.items()
+               if name in others)
+    assert all(base + block.size <= board_top.PROXY_SPAN
+               for base, block in proxy.registers.blocks.values())
+    kinds = map.blocks["events"][1].find("entry[0].event").register.fields[1].values
+    assert [k.name.lower() for k in kinds] == registers.event_kinds(2, proxy.pulses)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_boards_without_a_console_are_stand_alone(name, monkeypatch):
+    """If nobody says anything; the register has the value at reset, and the number of the node."""
+    monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
+    board = BOARDS[name]
+    assert board.has_console == (("uart", 0) in board.platform().resources)
+    made = []
+
+    class File(RegisterFile):
+        def __init__(self, block):
+            super().__init__(block)
+            made.append(block)
+
+    monkeypatch.setattr(board_top, "RegisterFile", File)
+    for options, enable, node in (
+            ({}, not board.has_console, 0xFFF), ({"stand_alone": False}, False, 0xFFF),
+            ({"stand_alone": True, "node": 0x102}, True, 0x102)):
+        Fragment.get(top(board, "box", SMALL, **options), board.platform())
+        block, = [block for block in made if block.name == "board"]
+        fields = block.find("standalone").register
+        assert fields.unpack(fields.reset) == {
+            "enable": enable, "state": 0, "node": node, "host": 0}
+        made.clear()
+
+
+def test_only_a_box_is_stand_alone():
+    board = BOARDS["versa-ecp5-5g"]
+    with pytest.raises(ValueError, match="only a box can be stand-alone, not a host"):
+        top(board, "host", SMALL, stand_alone=True)
+    blocks = [registers.map_of(make(), board, width=64).blocks["board"][1] for make in (
+        lambda: HostProxy(64, ports=2, peers=2, streams=1),
+        lambda: BoxProxy(64, slots=2, peers=2, streams=1))]
+    assert ["standalone" in [p.path for p in block.placed] for block in blocks] == [False, True]
+
+
+def test_a_board_without_a_port():
+    board = replace(BOARDS["alinx-ax7325b"], sfp=())
+    with pytest.raises(ValueError, match="Alinx AX7325B: no Ethernet port that a proxy could use"):
+        top(board, "box", SMALL)

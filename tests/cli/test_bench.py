@@ -1,0 +1,62 @@
+"""``dxpu bench``: simulators are prepared together, figures are whole, failures are one line."""
+
+import json
+
+import pytest
+
+from dxpu_cli import main as cli
+from dxpu_cli.output import OutputFolder
+from dxpu_sim.run.runner import SimulationFailed
+
+FIGURES = {"conversion_cycles": [1, 2, 3, 4], "round_trip_ns": 5576}
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """The command where simulations have these results, by width, or end with these errors."""
+    prepared = []
+
+    def run(results, *argv):
+        def simulate(design, bench, *, folder, **others):
+            folder.mkdir(parents=True)
+            result = results[design.kwargs["width"]]
+            if isinstance(result, str):
+                raise SimulationFailed(f"{result}; see {folder / 'run.log'}\nmore")
+            (folder / "result.json").write_text(json.dumps(result))
+
+        monkeypatch.setattr("dxpu_sim.run.runner.simulate", simulate)
+        monkeypatch.setattr("dxpu_cli.prepare.prepare",
+                            lambda simulators, progress: prepared.append(list(simulators)))
+        return cli.main(["bench", "traversal", "--out", "figures.json", *argv])
+
+    monkeypatch.chdir(tmp_path)
+    run.prepared = prepared
+    return run
+
+
+def test_figures_of_all_widths(bench, tmp_path, capsys):
+    assert bench({64: FIGURES, 512: FIGURES}) == 0
+    assert bench.prepared == [["64 bits", "512 bits"]]
+    assert json.loads((tmp_path / "figures.json").read_text()) == {"64": FIGURES, "512": FIGURES}
+    said = capsys.readouterr().out
+    assert "all 10 (80 ns at 125 MHz), round trip 5,576 ns" in said
+    assert "Simulating at 512 bits" in said
+    # Nothing but the figures stays.
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
+
+
+def test_a_failure_leaves_the_last_good_figures(bench, tmp_path, capsys):
+    assert bench({64: FIGURES}, "--width", "64") == 0
+    assert bench({64: FIGURES, 512: "no time"}) == 1
+    assert list(json.loads((tmp_path / "figures.json").read_text())) == ["64"]
+    assert capsys.readouterr().err == (
+        "dxpu bench: error: the simulation failed: no time; see "
+        "build/bench/traversal/failed/512/run.log\n")
+    assert (tmp_path / "build/bench/traversal/failed/64/result.json").exists()
+
+
+def test_two_at_a_time_in_one_place(bench, capsys):
+    with OutputFolder("", "build/bench/traversal"):
+        assert bench({64: FIGURES}, "--width", "64") == 2
+    said = capsys.readouterr().err
+    assert "another run" in said and said.count("\n") == 1

@@ -1,0 +1,120 @@
+"""Contract of dxpu.attach.ingress: all credits that came free are granted again, each once."""
+
+import pytest
+from amaranth import *
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from dxpu.attach.ingress import CreditLedger
+from dxpu.tlp.types import TlpClass, TlpInfo
+from tests.support.formal import ProofFailed, prove
+from tests.support.mutate import mutant
+
+DEPTH = 8
+SPACE = 2048
+
+
+class LedgerContract(wiring.Component):
+    """What was granted first and what was released since is granted, of each class by itself.
+
+    A TLP frees one header and a unit of data for each 16 bytes of its payload, a part of them a
+    whole one. What non-posted requests free while ``hold_np`` is high is granted in the cycle after
+    it has fallen; until then their limits stand.
+
+    Ref: PCIe Base 6.0, 2.6.1 (a data credit is 4 DW; CREDITS_ALLOCATED)
+    """
+
+    released: In(1)
+    hold_np: In(1)
+    info: In(TlpInfo)
+
+    def __init__(self, design=CreditLedger):
+        super().__init__()
+        self._design = design
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self._design(space=SPACE)
+        m.d.comb += [dut.released.eq(self.released), dut.hold_np.eq(self.hold_np),
+                     dut.info.eq(self.info)]
+        dwords = self.info.payload_dwords
+        units = (dwords >> 2) + dwords[:2].any()
+        begun, held = Signal(), Signal()
+        m.d.sync += [begun.eq(1), held.eq(self.hold_np)]
+        m.d.comb += Assume(dwords <= 1024)
+        # A buffer of this size holds no more at a time.
+        m.d.comb += Assume((self.info.cls != TlpClass.NP) | (dwords <= 8))
+        waiting = Signal(8)
+        with m.If(self.hold_np & self.released & (self.info.cls == TlpClass.NP)):
+            m.d.sync += waiting.eq(waiting + 1)
+        with m.Elif(~self.hold_np):
+            m.d.sync += waiting.eq(0)
+        m.d.comb += Assume(waiting < dut._headers)
+        for cls, limits in ((TlpClass.P, dut.p), (TlpClass.NP, dut.np), (TlpClass.CPL, dut.cpl)):
+            first = {name: Signal(16, name=f"first_{name}_{cls.name}")
+                     for name in ("header", "data")}
+            freed = {name: Signal(16, name=f"freed_{name}_{cls.name}") for name in first}
+            with m.If(self.released & (self.info.cls == cls)):
+                m.d.sync += [freed["header"].eq(freed["header"] + 1),
+                             freed["data"].eq(freed["data"] + units)]
+            for name in first:
+                limit, before = getattr(limits, name), Signal(16, name=f"was_{name}_{cls.name}")
+                m.d.sync += before.eq(limit)
+                with m.If(~begun):
+                    m.d.sync += first[name].eq(limit)
+                    m.d.comb += Assert(limit > 0)
+                with m.Elif(held & (cls == TlpClass.NP)):
+                    m.d.comb += Assert(limit == before)
+                with m.Else():
+                    m.d.comb += Assert(limit == (first[name] + freed[name])[:16])
+        self.cover(m, dut, waiting)
+        return m
+
+    def cover(self, m, dut, waiting):
+        """A place for a ``Cover``."""
+
+
+class Reached(LedgerContract):
+    """Two requests are held and granted again."""
+
+    def cover(self, m, dut, waiting):
+        first = Signal(16)
+        begun = Signal()
+        m.d.sync += begun.eq(1)
+        with m.If(~begun):
+            m.d.sync += first.eq(dut.np.header)
+        two = Signal()
+        m.d.sync += two.eq(two | (waiting == 2))
+        m.d.comb += Cover(two & (dut.np.header == first + 2))
+
+
+MUTANTS = {
+    "held credits are lost": ("header.eq(header + kept + freed)", "header.eq(header + freed)"),
+    "held units are lost": (
+        "payload.eq(payload + kept_units + Mux(freed, units, 0))",
+        "payload.eq(payload + Mux(freed, units, 0))"),
+    "held credits are granted twice": ("kept.eq(0), kept_units.eq(0),", "kept_units.eq(0),"),
+    "nothing is held": ("with m.If(self.hold_np):", "with m.If(0):"),
+    "what comes free while the hold ends is lost": (
+        "header.eq(header + kept + freed)", "header.eq(header + kept)"),
+    "one request is held at most": ("kept.eq(kept + freed)", "kept.eq(freed)"),
+    "units of one request are held at most": (
+        "kept_units.eq(kept_units + Mux", "kept_units.eq(Mux"),
+    "a part of a unit is none": ("self.info.payload_dwords + 3", "self.info.payload_dwords"),
+    "each class frees posted credits": (
+        "(self.info.cls == cls)", "((self.info.cls == cls) | (cls == TlpClass.P))"),
+}
+
+
+def test_all_that_comes_free_is_granted_again():
+    prove(LedgerContract(), depth=DEPTH)
+
+
+def test_what_was_held_is_granted():
+    prove(Reached(), depth=DEPTH, mode="cover")
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_contract_catches(name):
+    with pytest.raises(ProofFailed):
+        prove(LedgerContract(mutant(CreditLedger, MUTANTS[name])), depth=DEPTH)

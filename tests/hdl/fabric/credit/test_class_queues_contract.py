@@ -1,0 +1,428 @@
+"""Contracts of dxpu.fabric.credit.class_queues: order and content kept, P and Cpl pass a blocked
+NP."""
+
+from unittest import mock
+
+import pytest
+from amaranth import *
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In
+
+from dxpu.fabric.credit import class_queues
+from dxpu.fabric.credit.class_queues import ClassQueues
+from dxpu.fabric.credit.sizing import beats_for
+from dxpu.priority import first_one
+from dxpu.tlp.types import TlpClass
+from tests.support.formal import ProofFailed, prove
+
+P, NP, CPL = TlpClass
+#: Beats of the longest packet.
+BEATS = 2
+
+
+class Space:
+    """Space of the queues of a row: so many beats each."""
+
+    def __init__(self, beats):
+        self.beats, self.total, self.start = (beats,) * 3, 4 * beats, (0, beats, 2 * beats)
+
+
+class Small(ClassQueues):
+    """With few packets, and empty from the start."""
+
+    PACKETS, STAMP_BITS = 2, 4
+
+    def __init__(self, beats=BEATS, rows=1):
+        super().__init__(32, rows=rows, space=Space(beats))
+
+    def _empty(self, m):
+        m.d.sync += self._clearing.eq(0)
+
+
+class Ordered(wiring.Component):
+    """TLPs of any rows and classes come at any time, and may or may not pass at any time. One of
+    them, any, is watched: it leaves once, as it came; before it no younger one of its row and class
+    leaves, and none at all of its row if it is posted.
+
+    Data tells which packet is the watched one, and which are younger: bits 7 and 6.
+    """
+
+    valid: In(1)
+    last: In(1)
+    row: In(1)
+    cls: In(2)
+    byte: In(6)
+    watch: In(1)
+    i_ok: In(1)
+    head_ok: In(1)
+    ready: In(1)
+
+    def __init__(self, design=Small):
+        super().__init__()
+        self.dut = design()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self.dut
+        i, o = dut.i, dut.o
+        came, value = Signal(), Signal(6)  # the watched one
+        kind = Signal(data.StructLayout({"cls": 2, "row": 1}))
+        inside, place = Signal(), Signal(range(BEATS))
+        mine, now_mine, kept = Signal(), Signal(), Signal(6)
+        younger = came & ~now_mine & (self.row == kind.row)
+        m.d.comb += [
+            now_mine.eq(Mux(inside, mine, self.watch & ~came)),
+            i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
+            i.payload.dwords.eq(1),
+            i.payload.data.eq(Cat(self.byte, younger, now_mine)),
+            Value.cast(i.payload.meta.cls).eq(self.cls), i.payload.meta.row.eq(self.row),
+            i.payload.meta.units.eq(Mux(inside, kept, self.byte)),
+            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(~0),
+            o.ready.eq(self.ready), Assume(self.row < len(dut.wake)),
+            Assume(self.cls < 3), Assume((place != BEATS - 1) | self.last),
+        ]
+        m.d.comb += Assume(~ResetSignal())  # it begins as after one
+        waiting, now = Signal(), Cat(self.last, self.row, self.cls, self.byte, self.watch)
+        before = Signal.like(now)
+        m.d.sync += [waiting.eq(i.valid & ~i.ready), before.eq(now)]
+        with m.If(waiting):
+            m.d.comb += Assume(self.valid & (before == now))
+        packet = Signal.like(kind)
+        with m.If(inside):
+            m.d.comb += Assume((self.cls == packet.cls) & (self.row == packet.row))
+        with m.If(i.valid & i.ready):
+            m.d.sync += [inside.eq(~self.last), place.eq(Mux(self.last, 0, place + 1)),
+                         packet.cls.eq(self.cls), packet.row.eq(self.row), mine.eq(now_mine),
+                         kept.eq(i.payload.meta.units)]
+            with m.If(now_mine):
+                m.d.sync += [came.eq(1), kind.cls.eq(self.cls), kind.row.eq(self.row)]
+                with m.If(~inside):
+                    m.d.sync += value.eq(self.byte)
+
+        left, first = Signal(), Signal(init=1)
+        out, out_class = o.payload.data[:8], Value.cast(o.payload.meta.cls)
+        known_value, known_kind, known_row = Signal(6), Signal(2), Signal()
+        m.d.comb += [  # it may leave in the cycle in which it comes
+            known_value.eq(Mux(came, value, self.byte)),
+            known_kind.eq(Mux(came, kind.cls, self.cls)),
+            known_row.eq(Mux(came, kind.row, self.row)),
+        ]
+        with m.If(o.valid & o.ready):
+            m.d.sync += first.eq(o.payload.last)
+            m.d.comb += Assert(o.payload.first == first)
+            with m.If(first & out[7]):
+                m.d.comb += [Assert(~left), Assert(out[:6] == known_value),
+                             Assert(o.payload.meta.units == known_value),
+                             Assert(out_class == known_kind),
+                             Assert(o.payload.meta.row == known_row)]
+                m.d.sync += left.eq(1)
+            with m.If(first & out[6] & ~left):
+                m.d.comb += Assert((out_class != known_kind) & (known_kind != P.value))
+        m.d.comb += Assert(~dut.stat_overflow)
+        self.cover(m, left, came)
+        return m
+
+    def cover(self, m, left, came):
+        pass
+
+
+class Reached(Ordered):
+    """The watched TLP waits, is passed by a younger one, and leaves."""
+
+    def cover(self, m, left, came):
+        o, passed = self.dut.o, Signal()
+        with m.If(o.valid & o.ready & o.payload.data[6] & came & ~left):
+            m.d.sync += passed.eq(1)
+        m.d.comb += Cover(left & passed)
+
+
+class PassesPosted(Small):
+    """Mutant: what comes passes posted TLPs that wait."""
+
+    def _are_ahead(self, filled, cls):
+        return filled.bit_select(cls, 1)
+
+
+class LeavesBeforePosted(Small):
+    """Mutant: what waits leaves before older posted TLPs."""
+
+    def _are_gone(self, left, older):
+        return 1
+
+
+class Rows(Small):
+    """Of two rows."""
+
+    def __init__(self):
+        super().__init__(rows=2)
+
+
+class OneMemory(Rows):
+    """Mutant: rows write to the same places."""
+
+    def _address(self, row, cls, place):
+        return super()._address(C(0, 1), cls, place)
+
+
+class OtherRow(Rows):
+    """Mutant: of each row that waits is known what the other one has."""
+
+    def _are_ahead(self, filled, cls):
+        return super()._are_ahead(self._filled.word_select(~self.i.payload.meta.row[0], 4), cls)
+
+
+class Overfull(Small):
+    """Mutant: a beat more than fits."""
+
+    def _is_full(self, used, depth, packets):
+        return (used > depth) | (packets >= self.PACKETS)
+
+
+class TooMany(Small):
+    """Mutant: a packet more than can be noted."""
+
+    def __init__(self):
+        super().__init__(2 * BEATS)
+
+    def _is_full(self, used, depth, packets):
+        return (used >= depth) | (packets > self.PACKETS)
+
+
+class Passes(wiring.Component):
+    """While no non-posted TLP may leave, others pass: from when they may, one of their beats leaves
+    or one more comes within :attr:`LIMIT` cycles, as long as there are any.
+
+    Of non-posted TLPs come no more than their queue has room for, as those who send them see to.
+    """
+
+    LIMIT = 18
+
+    valid: In(1)
+    last: In(1)
+    cls: In(2)
+    ok: In(2)
+    flows: In(1)
+
+    def __init__(self, design=Small):
+        super().__init__()
+        self.dut = design()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self.dut
+        i, o = dut.i, dut.o
+        inside, kind, flow, waits = Signal(), Signal(2), Signal(), Signal()
+        before = Signal.like(Cat(self.last, self.cls))
+        free = Signal()
+        m.d.sync += [flow.eq(free), waits.eq(i.valid & ~i.ready),
+                     before.eq(Cat(self.last, self.cls))]
+        m.d.comb += [
+            free.eq(flow | self.flows),
+            i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
+            i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
+            dut.i_ok.eq((self.ok[0] | free) & (self.cls != NP.value)),
+            dut.head_ok.eq((self.ok[1] | free) & (dut.head.cls != NP)),
+            dut.wake.eq(1), o.ready.eq(1),
+            Assume(~ResetSignal()), Assume(self.cls < 3), Assume(~inside | self.last),
+            Assume(~inside | (self.cls == kind)),
+            Assume(~waits | self.valid & (before == Cat(self.last, self.cls))),
+        ]
+        comes, leaves = Signal(), Signal()
+        requests, others = Signal(2), Signal(4)
+        is_request = self.cls == NP.value
+        m.d.comb += [
+            comes.eq(i.valid & i.ready), leaves.eq(o.valid & o.ready),
+            Assume(~(self.valid & is_request) | self.last & (requests < 2)),
+        ]
+        with m.If(comes):
+            m.d.sync += [inside.eq(~self.last), kind.eq(self.cls)]
+        m.d.sync += [requests.eq(requests + (comes & is_request)),
+                     others.eq(others + (comes & ~is_request & self.last)
+                               - (leaves & o.payload.last))]
+        m.d.comb += Assert(~leaves | (o.payload.meta.cls != NP))
+        age = Signal(range(self.LIMIT + 2))
+        with m.If(~free | leaves | comes | ~(i.valid | (others != 0)) | inside & ~i.valid):
+            m.d.sync += age.eq(0)
+        with m.Elif(age <= self.LIMIT):
+            m.d.sync += age.eq(age + 1)
+        m.d.comb += Assert(age <= self.LIMIT)
+        return m
+
+
+class Unfair(Small):
+    """Mutant: asks about the same class again."""
+
+    def elaborate(self, platform):
+        with mock.patch.object(class_queues, "round_robin", lambda some, _: first_one(some)):
+            return super().elaborate(platform)
+
+
+class Aligned(Small):
+    """Mutant: what may not leave waits where it comes in."""
+
+    def _is_full(self, used, depth, packets):
+        return C(1)
+
+
+#: What is granted of each class in the next contract, and bytes of a beat there.
+HEADERS, UNITS, BYTES = 2, 8, 64
+
+
+class Pool(ClassQueues):
+    """Queues that drop what finds no room, as large as what is granted takes; empty at first."""
+
+    PACKETS, STAMP_BITS = HEADERS, 4
+    BEATS = beats_for(8 * BYTES, HEADERS, UNITS)
+
+    def __init__(self):
+        super().__init__(8 * BYTES, rows=1, space=Space(self.BEATS), overflow="drop")
+
+    def _empty(self, m):
+        m.d.sync += self._clearing.eq(0)
+
+
+class HasRoom(wiring.Component):
+    """Nothing is dropped, and nothing waits for room, if what came and has not left is never more
+    than was granted.
+
+    TLPs have as many beats as their data may take, with all prefixes and a digest, or fewer; they
+    come, pass, wait and leave at any time.
+    """
+
+    valid: In(1)
+    last: In(1)
+    cls: In(2)
+    units: In(range(UNITS + 1))
+    i_ok: In(1)
+    head_ok: In(1)
+    ready: In(1)
+
+    def __init__(self, design=Pool):
+        super().__init__()
+        self.dut = design()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self.dut
+        i, o = dut.i, dut.o
+        inside, place, waits = Signal(), Signal(4), Signal()
+        now = Signal(len(Cat(self.cls, self.units)))
+        before, most = Signal.like(now), Signal(4)
+        ended = Signal()
+        m.d.comb += [
+            now.eq(Cat(self.cls, self.units)),
+            most.eq((40 + 16 * self.units + BYTES - 1) // BYTES),
+            i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
+            i.payload.dwords.eq(BYTES // 4), Value.cast(i.payload.meta.cls).eq(self.cls),
+            i.payload.meta.units.eq(self.units),
+            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(1),
+            o.ready.eq(self.ready),
+            Assume(~ResetSignal()), Assume(self.cls < 3), Assume(self.units <= UNITS),
+            Assume(~(inside | waits) | (now == before)),
+            Assume(~waits | self.valid & (self.last == ended)),
+            Assume(~self.valid | self.last | (place + 1 < most)),
+        ]
+        m.d.sync += [waits.eq(i.valid & ~i.ready), ended.eq(self.last)]
+        with m.If(~inside | i.valid):
+            m.d.sync += before.eq(now)
+        with m.If(i.valid & i.ready):
+            m.d.sync += [inside.eq(~self.last), place.eq(Mux(self.last, 0, place + 1))]
+        for n in range(3):
+            headers, units = Signal(3, name=f"headers{n}"), Signal(5, name=f"units{n}")
+            takes = i.valid & ~inside & ~waits & (self.cls == n)
+            gives = (o.valid & o.ready & o.payload.last & (Value.cast(o.payload.meta.cls) == n))
+            # A TLP that goes straight through may leave in the cycle in which it comes.
+            m.d.comb += Assume(~takes | (headers < HEADERS) & (units + self.units <= UNITS))
+            m.d.sync += [
+                headers.eq(headers + takes - gives),
+                units.eq(units + Mux(takes, self.units, 0)
+                         - Mux(gives, o.payload.meta.units, 0)),
+            ]
+        m.d.comb += Assert(~dut.stat_overflow)
+        parked, full = Signal(), Signal(2)
+        m.d.comb += parked.eq(dut.stat_parked)
+        m.d.sync += full.eq(full + parked)
+        self.cover(m, parked & (full == 3))
+        return m
+
+    def cover(self, m, event):
+        pass
+
+
+class Fills(HasRoom):
+    """Four TLPs can wait."""
+
+    def cover(self, m, event):
+        m.d.comb += Cover(event)
+
+
+class Cramped(Pool):
+    """Mutant: a queue with less than it takes for what is granted."""
+
+    BEATS = Pool.BEATS - 2
+
+
+class Few(Pool):
+    """Mutant: a queue that can note fewer TLPs than are granted."""
+
+    def _is_full(self, used, depth, packets):
+        return (used >= depth) | (packets >= HEADERS - 1)
+
+
+#: Depth of the quick proofs of order and room. Their mutants are found, and their covers reached,
+#: within it.
+DEPTH = 11
+
+
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
+def test_order_and_content_are_kept(depth):
+    prove(Ordered(), depth=depth, flat=True)
+
+
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
+def test_order_and_content_are_kept_in_each_row(depth):
+    prove(Ordered(Rows), depth=depth, flat=True)
+
+
+def test_a_tlp_is_passed_and_leaves():
+    prove(Reached(), depth=DEPTH, mode="cover", flat=True)
+
+
+@pytest.mark.parametrize("mutant", [
+    PassesPosted, LeavesBeforePosted, Overfull, pytest.param(TooMany, marks=pytest.mark.long)])
+def test_order_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(Ordered(mutant), depth=DEPTH, flat=True)
+
+
+@pytest.mark.parametrize("mutant", [OneMemory, OtherRow])
+def test_order_in_each_row_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(Ordered(mutant), depth=DEPTH, flat=True)
+
+
+@pytest.mark.parametrize("depth", [26, pytest.param(32, marks=pytest.mark.long)])
+def test_posted_tlps_and_completions_pass(depth):
+    prove(Passes(), depth=depth, flat=True)
+
+
+@pytest.mark.parametrize("mutant", [Unfair, Aligned])
+def test_passing_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(Passes(mutant), depth=26, flat=True)
+
+
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
+def test_what_was_granted_has_room(depth):
+    prove(HasRoom(), depth=depth, flat=True)
+
+
+def test_the_pool_can_fill():
+    prove(Fills(), depth=DEPTH, mode="cover", flat=True)
+
+
+@pytest.mark.parametrize("mutant", [Cramped, pytest.param(Few, marks=pytest.mark.long)])
+def test_room_catches(mutant):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(HasRoom(mutant), depth=DEPTH, flat=True)

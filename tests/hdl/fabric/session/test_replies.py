@@ -1,0 +1,408 @@
+"""dxpu.fabric.session.replies: what is said, and when, against a plain account of what came and
+left."""
+
+import random
+from collections import Counter, defaultdict, deque
+
+import pytest
+
+from dxpu.fabric.session.replies import CauseKind, Replies
+from dxpu.fabric.wire.format import FrameType
+from tests.support.testbench import check_stream, drive_words, seed, simulate
+
+TOOK, OLD, GAP, AHEAD = CauseKind
+ACK, NAK, SACK = (FrameType.ACK, 0), (FrameType.SACK, 0), (FrameType.SACK, 1)
+ACK_DELAY, NAK_DELAY = 100, 300
+SOON = 12       # cycles in which something is said at once
+
+
+class Bench:
+    """Tells what came and left; ``said`` are (cycle, kind, session) of what is said."""
+
+    def __init__(self, sessions=2):
+        self.dut = Replies(sessions=sessions, paths=2)
+        self.said, self.now = [], 0
+
+    async def follow(self, ctx):
+        reply = self.dut.reply
+        ctx.set(reply.ready, 1)
+        async for *_, valid, p in ctx.tick().sample(reply.valid, reply.payload):
+            self.now += 1
+            if valid:
+                self.said.append((self.now, (FrameType(p.type), p.words), p.session))
+
+    async def came(self, ctx, kind, session=0, **cause):
+        stream = self.dut.took if kind is TOOK else self.dut.refused
+        cause = dict(numbered=kind is TOOK) | cause
+        await drive_words(stream, [dict(kind=kind, session=session, **cause)])(ctx)
+
+    async def left(self, ctx, session=0, whole=1):
+        dut = self.dut
+        ctx.set(dut.sent, 1)
+        ctx.set(dut.sent_session, session)
+        ctx.set(dut.whole, whole)
+        await ctx.tick()
+        ctx.set(dut.sent, 0)
+        await ctx.tick().repeat(4)
+
+    async def says(self, ctx, *kinds, first=0, last=SOON):
+        """Exactly these are said from now on, within so many cycles; those of session 0 leave."""
+        self.said.clear()
+        begun = self.now
+        await ctx.tick().repeat(last)
+        assert [kind for _, kind, _ in self.said] == list(kinds)
+        assert all(now - begun >= first for now, *_ in self.said), self.said
+        if kinds:
+            await self.left(ctx)
+
+    def run(self, process):
+        async def all_of_it(ctx):
+            ctx.set(self.dut.ack_delay, ACK_DELAY)
+            ctx.set(self.dut.nak_delay, NAK_DELAY)
+            await ctx.tick().repeat(80)  # all sessions are known
+            await process(ctx)
+            await self.says(ctx, last=3 * ACK_DELAY)
+
+        simulate(self.dut, all_of_it, background=[self.follow, check_stream(self.dut.reply)])
+
+
+def test_an_ack_for_all_that_came_within_its_delay():
+    bench = Bench()
+
+    async def process(ctx):
+        for frames in (1, 7):
+            for _ in range(frames):
+                await bench.came(ctx, TOOK)
+            await bench.says(ctx, ACK, first=ACK_DELAY - 8 * frames, last=ACK_DELAY + SOON)
+            await bench.says(ctx, last=2 * ACK_DELAY)
+
+    bench.run(process)
+
+
+def test_an_ack_that_does_not_leave_is_not_said_again():
+    bench = Bench()
+
+    async def process(ctx):
+        await bench.came(ctx, TOOK)
+        await ctx.tick().repeat(ACK_DELAY + SOON)
+        assert len(bench.said) == 1
+        await bench.came(ctx, OLD)
+        await bench.says(ctx, last=2 * ACK_DELAY)
+        await bench.left(ctx, whole=0)
+        await bench.says(ctx, ACK)
+
+    bench.run(process)
+
+
+def test_a_frame_that_leaves_is_an_answer_if_it_acknowledges_all():
+    bench = Bench()
+
+    async def process(ctx):
+        await bench.came(ctx, TOOK)
+        await ctx.tick().repeat(ACK_DELAY // 2)
+        await bench.left(ctx)
+        await bench.says(ctx, last=2 * ACK_DELAY)
+        # The next delay begins with the next frame.
+        await bench.came(ctx, TOOK)
+        await bench.left(ctx, session=1)
+        await bench.left(ctx, whole=0)
+        await bench.says(ctx, ACK, first=ACK_DELAY - 20, last=ACK_DELAY + SOON)
+
+    bench.run(process)
+
+
+def test_what_came_before_or_is_urgent_is_answered_at_once():
+    bench = Bench()
+
+    async def process(ctx):
+        await bench.came(ctx, OLD)
+        await bench.says(ctx, ACK)
+        for cause in (dict(urgent=1), dict(urgent=1, numbered=0)):
+            await bench.came(ctx, TOOK, **cause)
+            await bench.says(ctx, ACK)
+        await bench.came(ctx, TOOK)
+        await bench.says(ctx, last=SOON)
+        await bench.came(ctx, OLD)
+        await bench.says(ctx, ACK)
+        await bench.came(ctx, TOOK)
+        await bench.says(ctx, ACK, first=ACK_DELAY - SOON, last=ACK_DELAY + SOON)
+
+    bench.run(process)
+
+
+def test_one_nak_for_each_gap_and_again_when_the_numbers_begin_anew():
+    bench = Bench()
+    start = 2**24 - 4   # numbers wrap in between
+
+    async def gaps(ctx, numbers):
+        for n in numbers:
+            await bench.came(ctx, GAP, seq=(start + n) % 2**24)
+
+    async def process(ctx):
+        await gaps(ctx, [0])
+        await bench.says(ctx, NAK)
+        await gaps(ctx, range(1, 9))
+        await bench.says(ctx)
+        await gaps(ctx, [1])        # the one that is missing was lost again
+        await bench.says(ctx, NAK)
+        await gaps(ctx, range(2, 9))
+        await bench.says(ctx)
+        await gaps(ctx, [8])        # the same once more
+        await bench.says(ctx, NAK)
+        await bench.came(ctx, TOOK)
+        await bench.says(ctx, ACK, last=ACK_DELAY + SOON)
+        await gaps(ctx, [9])        # another gap
+        await bench.says(ctx, NAK)
+        await bench.came(ctx, TOOK, numbered=0, urgent=1)
+        await bench.says(ctx, ACK)
+        await gaps(ctx, [10])       # the same gap
+        await bench.says(ctx)
+
+    bench.run(process)
+
+
+def test_a_nak_is_said_again_after_its_delay_while_frames_come():
+    """Whatever the time at which the frame is missed, relative to ours."""
+    rng = random.Random(seed())
+    bench = Bench()
+
+    async def process(ctx):
+        for _ in range(12):
+            await ctx.tick().repeat(rng.randint(1, 2 * NAK_DELAY))
+            bench.said.clear()
+            for n in range(80):
+                await bench.came(ctx, GAP, seq=n)
+                await ctx.tick().repeat(10)
+            times = [now for now, kind, _ in bench.said if kind == NAK]
+            assert len(bench.said) == len(times) >= 2
+            for a, b in zip(times, times[1:], strict=False):
+                assert NAK_DELAY - SOON <= b - a <= 2 * NAK_DELAY + 3 * SOON, times
+            await bench.came(ctx, TOOK)
+            await bench.left(ctx)
+        # Nothing comes, nothing is said.
+        await bench.came(ctx, GAP)
+        await bench.says(ctx, NAK)
+        await bench.says(ctx, last=5 * NAK_DELAY)
+        ctx.set(bench.dut.nak_delay, 0)
+        await ctx.tick().repeat(3 * NAK_DELAY)
+        await bench.came(ctx, TOOK)
+        await bench.left(ctx)
+        await bench.came(ctx, GAP, seq=1)
+        await bench.says(ctx, NAK)
+        for n in range(80):
+            await bench.came(ctx, GAP, seq=2 + n)
+            await ctx.tick().repeat(20)
+        await bench.says(ctx)
+
+    bench.run(process)
+
+
+def test_a_sack_with_a_word_while_frames_are_kept():
+    bench = Bench()
+
+    async def process(ctx):
+        await bench.came(ctx, AHEAD)
+        await bench.says(ctx, SACK)
+        ctx.set(bench.dut.early, 1)
+        await bench.came(ctx, TOOK)
+        await bench.says(ctx, SACK, first=ACK_DELAY - SOON, last=ACK_DELAY + SOON)
+        await bench.came(ctx, OLD)
+        await bench.says(ctx, SACK)
+        await bench.came(ctx, AHEAD)
+        await bench.says(ctx, SACK)
+        await bench.came(ctx, GAP, seq=70)      # finds no room
+        await bench.says(ctx, NAK)
+        ctx.set(bench.dut.early, 0b10)
+        await bench.came(ctx, OLD)
+        await bench.says(ctx, ACK)
+
+    bench.run(process)
+
+
+def test_answers_wait_while_a_kept_frame_is_about_to_take_effect():
+    bench = Bench()
+
+    async def process(ctx):
+        ctx.set(bench.dut.coming, 0b01)
+        await bench.came(ctx, OLD)
+        await bench.came(ctx, AHEAD)
+        await bench.says(ctx, last=2 * ACK_DELAY)
+        await bench.came(ctx, OLD, session=1)
+        await bench.says(ctx, ACK)
+        await bench.left(ctx, session=1)
+        # What left acknowledges all that took effect; it says nothing of the frame ahead.
+        ctx.set(bench.dut.coming, 0)
+        await bench.says(ctx, SACK)
+
+    bench.run(process)
+
+
+def test_nothing_is_said_of_a_session_that_begins_anew():
+    bench = Bench()
+
+    async def begins(ctx, session):
+        await drive_words(bench.dut.open, [session])(ctx)
+
+    async def process(ctx):
+        ctx.set(bench.dut.coming, 0b11)
+        for kind in (TOOK, OLD, GAP, AHEAD):
+            await bench.came(ctx, kind)
+        await bench.came(ctx, OLD, session=1)
+        await begins(ctx, 0)
+        ctx.set(bench.dut.coming, 0)
+        await bench.says(ctx, ACK, last=2 * ACK_DELAY)
+        assert [session for *_, session in bench.said] == [1]
+        await bench.left(ctx, session=1)
+        await bench.came(ctx, GAP, seq=5)   # is the first of its gap
+        await bench.says(ctx, NAK)
+        await begins(ctx, 0)
+        await bench.came(ctx, GAP, seq=6)
+        await bench.says(ctx, NAK)
+
+    bench.run(process)
+
+
+class Account:
+    """What is owed to one session."""
+
+    def __init__(self):
+        self.due = self.newest = None   # cycle from which an ACK is to be said; if one is missing
+        self.asked = self.nak = self.sack = False
+        self.place = None               # of the last frame that came
+
+    def came(self, now, cause):
+        self.place = (cause.row, cause.dst_slot, cause.src_slot, cause.path)
+        kind = CauseKind(cause.kind)
+        if kind in (TOOK, OLD):
+            due = now if kind is OLD or cause.urgent else now + ACK_DELAY
+            self.due = due if self.due is None else min(due, self.due)
+        elif kind is GAP:
+            if self.newest is None or (cause.seq - self.newest - 1) % 2**24 >= 2**23:
+                self.nak = True
+            self.newest = cause.seq
+        else:
+            self.sack = True
+        if cause.numbered:
+            self.newest, self.nak = None, False
+
+    def left(self, whole):
+        self.asked = False
+        if whole:
+            self.due = None
+
+    def owed(self, now, early):
+        """What is to be said, if anything."""
+        ack = self.due is not None and now >= self.due and not self.asked
+        if self.nak:
+            return NAK
+        if self.sack or ack and early:
+            return SACK
+        return ACK if ack else None
+
+    def said(self):
+        self.asked, self.sack, self.nak = True, self.sack and self.nak, False
+
+
+@pytest.mark.parametrize("sessions", [1, 64])
+def test_random_orders(sessions):
+    """All that is owed is said in time, and nothing else; answers leave when they like."""
+    rng = random.Random(seed())
+    dut = Replies(sessions=sessions, paths=2)
+    accounts = [Account() for _ in range(sessions)]
+    since, leaving = defaultdict(int), deque()     # cycle from which something is owed
+    others, wanted, total = [], 40, Counter()
+    busy = True
+
+    async def check(ctx):
+        now, shown = 0, False
+        ports = [dut.reply.valid, dut.reply.ready, dut.reply.payload, dut.sent, dut.sent_session,
+                 dut.whole, dut.early, dut.coming]
+        ports += [x for s in (dut.took, dut.refused, dut.open) for x in (s.valid & s.ready,
+                                                                        s.payload)]
+        left, bits = deque(), (0, 0)    # (cycle, session, whole): known two cycles later
+        async for _, _, *values in ctx.tick().sample(*ports):
+            valid, ready, p, sent, who, whole, early, coming, *streams = values
+            now += 1
+            if valid and not shown:
+                if p.row == 63:
+                    others.append(p.session)
+                else:
+                    kind, account = (FrameType(p.type), p.words), accounts[p.session]
+                    assert kind == account.owed(now - 1, bits[0] >> p.session & 1), now
+                    assert not bits[1] >> p.session & 1
+                    assert (p.row, p.dst_slot, p.src_slot, p.path) == account.place
+                    account.said()
+                    total[kind] += 1
+                    since.pop(p.session, None)
+                    leaving.append((now + rng.randint(1, 200), p.session))
+            shown = valid and not ready
+            while left and left[0][0] == now - 2:
+                accounts[left[0][1]].left(left.popleft()[2])
+            for happens, cause in zip(streams[:4:2], streams[1:4:2], strict=True):
+                if happens:
+                    accounts[cause.session].came(now, cause)
+            if streams[4]:
+                accounts[streams[5]] = Account()
+            bits = early, coming
+            if sent:
+                left.append((now, who, whole))
+            for n, account in enumerate(accounts):
+                if account.owed(now, 0) is None or coming >> n & 1:
+                    since.pop(n, None)
+                elif now - since.setdefault(n, now) > 8 * sessions + 60:
+                    raise AssertionError(f"{now}: nothing is said to {n}")
+
+    def cause(kinds):
+        kind = rng.choice(kinds)
+        return dict(kind=kind, session=rng.randrange(sessions), urgent=rng.random() < 0.1,
+                    numbered=kind is TOOK and rng.random() < 0.8, seq=rng.randrange(2**24),
+                    row=rng.randrange(60), dst_slot=rng.randrange(256),
+                    src_slot=rng.randrange(256), path=rng.randrange(2))
+
+    async def feed(ctx):
+        nonlocal busy
+        ctx.set(dut.ack_delay, ACK_DELAY)
+        await drive_words(dut.took, [cause([TOOK]) for _ in range(300)], rng=rng,
+                          density=0.03)(ctx)
+        busy = False
+        await ctx.tick().repeat(3000)
+
+    async def leave(ctx):
+        while True:
+            session = None
+            if leaving and rng.random() < 0.5:
+                session = leaving.popleft()[1]
+            elif rng.random() < 0.02:
+                session = rng.randrange(sessions)
+            if session is not None:
+                ctx.set(dut.sent, 1)
+                ctx.set(dut.sent_session, session)
+                ctx.set(dut.whole, rng.random() < 0.8 or not busy)
+                await ctx.tick()
+                ctx.set(dut.sent, 0)
+            await ctx.tick().repeat(rng.randint(6, 30))
+
+    async def bits(ctx):
+        while True:
+            ctx.set(dut.reply.ready, rng.random() < 0.8)
+            if rng.random() < 0.01:
+                ctx.set(dut.early, rng.getrandbits(sessions))
+            await ctx.tick()
+
+    async def come(ctx):
+        while True:
+            await ctx.tick().repeat(rng.randint(50, 300))
+            ctx.set(dut.coming, busy * rng.getrandbits(sessions) & rng.getrandbits(sessions))
+            await ctx.tick().repeat(rng.randint(1, 200))
+            ctx.set(dut.coming, 0)
+
+    simulate(dut, feed, drive_words(dut.others, [
+        dict(type=FrameType.ACK, row=63, session=n) for n in range(wanted)], rng=rng,
+        density=0.01), background=[
+            check, leave, bits, come, check_stream(dut.reply),
+            drive_words(dut.refused, [cause([OLD, GAP, AHEAD]) for _ in range(300)], rng=rng,
+                        density=0.03),
+            drive_words(dut.open, [rng.randrange(sessions) for _ in range(20)], rng=rng,
+                        density=0.002)])
+    assert others == list(range(wanted))
+    assert min(total[kind] for kind in (ACK, NAK, SACK)) > 20, total

@@ -1,0 +1,165 @@
+"""Contract of dxpu.proxy.detach: a card goes by agreement, or it is gone already, or it stays."""
+
+import pytest
+from amaranth import *
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from dxpu.proxy.detach import Detach, DetachState
+from dxpu.switch.hotplug.hotplug import SlotControl
+from tests.support.formal import ProofFailed, prove
+from tests.support.mutate import mutant
+
+ROWS = 2
+UNIT = 3
+DEPTH = 13
+#: Power Indicator Control: off. Ref: PCIe Base 6.0, 7.5.3.10
+OFF = 0b11
+
+
+class DetachContract(wiring.Component):
+    """One row, whichever; the others do what they like.
+
+    A start presses the button if the row is open, a card is there and no detach is under way. The
+    card is lost only while it is asked for, and then at once: when it is not there any more, or
+    when the power indicator is off and that means agreement. It does if the indicator has been seen
+    in another state since the press, or was off at the press of a port that nobody used. Without
+    agreement the detach is refused, not before the deadline and at most a unit and two cycles
+    later, and nothing was lost. It is done when card, link and open requests are gone. A row that
+    opens or closes forgets all.
+    """
+
+    start: In(ROWS)
+    deadline: In(20)
+    control: In(SlotControl).array(ROWS)
+    in_use: In(ROWS)
+    open: In(ROWS)
+    present: In(ROWS)
+    link_active: In(ROWS)
+    drained: In(ROWS)
+    row: In(range(ROWS))
+
+    def __init__(self, design=Detach):
+        super().__init__()
+        self._design = design
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self._design(rows=ROWS, unit=UNIT)
+        m.d.comb += [
+            *(getattr(dut, name).eq(getattr(self, name)) for name in (
+                "start", "deadline", "in_use", "open", "present", "link_active", "drained")),
+            *(a.eq(b) for a, b in zip(dut.control, self.control, strict=True)),
+        ]
+        begun, followed, deadline = Signal(), Signal.like(self.row), Signal(20)
+        m.d.sync += [begun.eq(1), followed.eq(self.row), deadline.eq(self.deadline)]
+        m.d.comb += Assume(self.deadline < 2)
+        with m.If(begun):
+            m.d.comb += [Assume(self.row == followed), Assume(self.deadline == deadline)]
+
+        def of(signal):
+            return signal.bit_select(self.row, 1)
+
+        def before(value):
+            kept = Signal()
+            m.d.sync += kept.eq(value)
+            return kept
+
+        start, in_use, opened, present, link, drained = map(of, (
+            self.start, self.in_use, self.open, self.present, self.link_active, self.drained))
+        press, lose, orderly = map(of, (dut.press, dut.lose, dut.orderly))
+        state = Signal(DetachState)
+        m.d.comb += state.eq(Array(dut.state)[self.row])
+        off = Array(control.power_indicator for control in self.control)[self.row] == OFF
+        was = Signal(DetachState)
+        m.d.sync += was.eq(state)
+        asked, fenced = state == DetachState.ASKED, state == DetachState.FENCED
+        changed = before(opened) != opened
+        forgets = before(changed)
+
+        begins = start & opened & ~asked & ~fenced
+        m.d.comb += Assert(press == (begins & present))
+        began, lost = before(begins), before(lose)
+        with m.If(began & ~forgets):
+            m.d.comb += Assert(asked)
+        with m.If(asked & (was != DetachState.ASKED)):
+            m.d.comb += Assert(began)
+
+        agreed = Signal()
+        with m.If(begins):
+            m.d.sync += agreed.eq(~off | ~in_use)
+        with m.Elif(~off):
+            m.d.sync += agreed.eq(1)
+        m.d.comb += Assert(lose == (asked & (~present | off & agreed)))
+
+        waited = Signal(5)
+        m.d.sync += waited.eq(Mux(asked, waited + 1, 0))
+        with m.If(asked):
+            m.d.comb += Assert(waited <= (self.deadline + 1) * UNIT + 2)
+        with m.If((state == DetachState.REFUSED) & (was != DetachState.REFUSED)):
+            m.d.comb += [Assert(was == DetachState.ASKED), Assert(~lost),
+                         Assert(waited >= self.deadline * UNIT)]
+        with m.If(lost & ~forgets):
+            m.d.comb += Assert(fenced)
+        with m.If(fenced & (was != DetachState.FENCED)):
+            m.d.comb += Assert(lost)
+        ends = before(fenced & ~present & ~link & drained)
+        with m.If(ends & ~forgets):
+            m.d.comb += Assert(state == DetachState.DONE)
+        with m.If((state == DetachState.DONE) & (was != DetachState.DONE)):
+            m.d.comb += Assert(ends)
+        with m.If(begun & forgets):
+            m.d.comb += Assert(state == DetachState.NONE)
+        with m.Elif(begun & ~began & (
+                (was == DetachState.DONE) | (was == DetachState.REFUSED))):
+            m.d.comb += Assert(state == was)
+        m.d.comb += Assert(orderly == (fenced | (state == DetachState.DONE)))
+        self.cover(m, state, was)
+        return m
+
+    def cover(self, m, state, was):
+        """A place for a ``Cover``."""
+
+
+class Reached(DetachContract):
+    """Refused, asked again, agreed to and done."""
+
+    def cover(self, m, state, was):
+        refused = Signal()
+        m.d.sync += refused.eq(refused | (state == DetachState.REFUSED))
+        m.d.comb += [Cover(refused & (state == DetachState.DONE)), Assume(self.present.all()
+                     | (state != DetachState.ASKED))]
+
+
+MUTANTS = {
+    "an indicator that is off at the press is agreement": ("off & self.in_use[n]", "0"),
+    "off is never agreement at the press": ("off & self.in_use[n]", "off"),
+    "any use of any port": ("off & self.in_use[n]", "off & self.in_use.any()"),
+    "it is not seen that the indicator came on": ("m.d.sync += tells.eq(1)", "pass"),
+    "the card is lost while the indicator is on": ("off & tells |", "tells |"),
+    "a card that is gone is waited for": ("off & tells | ~self.present[n]", "off & tells"),
+    "refused a unit too early": ("left.eq(self.deadline + 1)", "left.eq(self.deadline)"),
+    "refused late": ("left.eq(self.deadline + 1)", "left.eq(self.deadline + 2)"),
+    "never refused": ("with m.Elif(left == 0):", "with m.Elif(0):"),
+    "lost and refused": ("state.eq(DetachState.REFUSED)", "state.eq(DetachState.FENCED)"),
+    "done before the requests are answered": ("& self.drained[n]", ""),
+    "done while the link is up": ("& ~self.link_active[n]", ""),
+    "pressed though the row is closed": ("self.start[n] & self.open[n]", "self.start[n]"),
+    "pressed without a card": ("self.press[n].eq(self.present[n])", "self.press[n].eq(1)"),
+    "another row's life changes nothing": ("self.open[n] != was_open[n]", "0"),
+    "every row's life forgets": ("self.open[n] != was_open[n]", "self.open != was_open"),
+}
+
+
+def test_a_card_goes_by_agreement_or_stays():
+    prove(DetachContract(), depth=DEPTH)
+
+
+def test_a_second_detach_that_is_agreed_to_is_reached():
+    prove(Reached(), depth=DEPTH, mode="cover")
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_contract_catches(name):
+    with pytest.raises(ProofFailed):
+        prove(DetachContract(mutant(Detach, MUTANTS[name])), depth=DEPTH)

@@ -1,0 +1,209 @@
+"""Contract of dxpu.proxy.bindings: each binding begins with one BIND and ends with one UNBIND."""
+
+import pytest
+from amaranth import *
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from dxpu.fabric.wire.format import EventCode
+from dxpu.mapping.types import RowChange, RowEvent
+from dxpu.proxy.bindings import HostBindings
+from dxpu.rows import LIFE_BITS
+from tests.support.formal import ProofFailed, prove
+from tests.support.mutate import mutant
+
+#: Depth of the proof by the number of rows: with two all that they have to do with one another is
+#: reached, with one that all is said in the end.
+DEPTH = {1: 13, 2: 10}
+
+
+class BindingContract(wiring.Component):
+    """Events of one row, whichever, follow what the table says of it.
+
+    The table binds a row that is free and releases one that is used. BIND is offered only while the
+    row is bound, with a session that was open, the row's generation and the slot's life; one UNBIND
+    with that generation follows each, after the release; RESET comes between them only, and before
+    the release. The row is open from the offer of its BIND to the cycle after its release, and
+    drains from the release until its UNBIND was taken and has left. An offered event stays. When
+    nothing happens any more all rows are told as the table says, within the cycles of two events of
+    each, if they are taken.
+    """
+
+    def __init__(self, rows, design=HostBindings):
+        super().__init__({
+            "committed": In(RowEvent),
+            "generation": In(16),
+            "life": In(LIFE_BITS),
+            "reset": In(rows),
+            "hold": In(rows),
+            "ready": In(1),
+            "events_left": In(1),
+            "row": In(1),
+        })
+        self._rows = rows
+        self._design = design
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self._design(rows=self._rows)
+        m.d.comb += [
+            dut.committed.eq(self.committed), dut.reset.eq(self.reset), dut.hold.eq(self.hold),
+            dut.control.ready.eq(self.ready), dut.events_left.eq(self.events_left),
+            *(dut.generation[n].eq(self.generation) for n in range(self._rows)),
+            *(dut.lives[n].eq(self.life) for n in range(self._rows)),
+        ]
+        m.d.comb += Assume(self.row < self._rows)
+        begun, followed = Signal(), Signal.like(self.row)
+        m.d.sync += [begun.eq(1), followed.eq(self.row)]
+        with m.If(begun):
+            m.d.comb += Assume(self.row == followed)
+
+        # The table.
+        used = Signal(self._rows)
+        change, strobe = self.committed.change, self.committed.strobe
+        was_used = used.bit_select(self.committed.row, 1)
+        with m.If(strobe):
+            m.d.comb += [
+                Assume(self.committed.row < self._rows),
+                Assume(change.as_value() <= RowChange.RELEASED.value),
+                Assume((change != RowChange.BOUND) | ~was_used),
+                Assume((change != RowChange.RELEASED) | was_used),
+            ]
+            with m.If(change != RowChange.UPDATED):
+                m.d.sync += used.bit_select(self.committed.row, 1).eq(change == RowChange.BOUND)
+        mine = strobe & (self.committed.row == self.row)
+        released = mine & (change == RowChange.RELEASED)
+        bound = used.bit_select(self.row, 1)
+
+        # What is offered, and what was there in the cycle of the decision.
+        offered, taken = Signal(), Signal()
+        kept, held, asked = Signal.like(dut.control.payload), Signal(), Signal()
+        generation, life, began = Signal(16), Signal(LIFE_BITS), Signal()
+        m.d.sync += [
+            offered.eq(dut.control.valid), taken.eq(self.ready), kept.eq(dut.control.payload),
+            held.eq(self.hold.bit_select(self.row, 1)), generation.eq(self.generation),
+            life.eq(self.life), began.eq(dut.began.bit_select(self.row, 1)),
+        ]
+        event = dut.control.payload
+        with m.If(offered & ~taken):
+            m.d.comb += [Assert(dut.control.valid),
+                         Assert(event.as_value() == kept.as_value())]
+        fresh = Signal()
+        m.d.comb += fresh.eq(dut.control.valid & (~offered | taken) & (event.row == self.row))
+        binds, resets, unbinds = (
+            fresh & (event.code == code)
+            for code in (EventCode.BIND, EventCode.RESET, EventCode.UNBIND))
+        told, of, released_since = Signal(), Signal(16), Signal()
+        with m.If(fresh):
+            m.d.comb += Assert(binds | resets | unbinds)
+        with m.If(binds):
+            m.d.sync += [told.eq(1), of.eq(event.generation)]
+            m.d.comb += [Assert(~told), Assert(bound), Assert(~held),
+                         Assert(event.generation == generation), Assert(event.argument == life)]
+        m.d.comb += Assert(binds == began)
+        with m.If(resets):
+            m.d.comb += [Assert(told), Assert(bound & ~released_since), Assert(asked),
+                         Assert(event.generation == of), Assert(event.argument == life)]
+        with m.If(unbinds):
+            m.d.sync += told.eq(0)
+            m.d.comb += [Assert(told), Assert(released_since), Assert(event.generation == of)]
+
+        # A RESET needs a request since the last one, while the row was open.
+        opened = dut.open.bit_select(self.row, 1)
+        with m.If(self.reset.bit_select(self.row, 1) & opened):
+            m.d.sync += asked.eq(1)
+        with m.Elif(resets | binds):
+            m.d.sync += asked.eq(0)
+
+        # Open from BIND to release; draining from release to the end of UNBIND.
+        with m.If(released & (told & ~unbinds | binds)):
+            m.d.sync += released_since.eq(1)
+        with m.Elif(unbinds):
+            m.d.sync += released_since.eq(0)
+        m.d.comb += Assert(opened == ((told | binds) & ~released_since))
+        leaving = Signal()
+        ends = dut.control.valid & (event.row == self.row) & (event.code == EventCode.UNBIND)
+        with m.If(ends):
+            m.d.sync += leaving.eq(1)
+        with m.Elif(self.events_left & ~dut.control.valid):
+            m.d.sync += leaving.eq(0)
+        with m.If(released_since | ends | leaving):
+            m.d.comb += Assert(dut.draining.bit_select(self.row, 1))
+        with m.Else():
+            m.d.comb += Assert(~dut.draining.bit_select(self.row, 1))
+
+        # Within a while it is told what is so: an event takes two cycles,
+        # and one may be on its way.
+        limit = 4 * self._rows + 2
+        patience = Signal(range(limit + 1))
+        with m.If((told == bound) & ~released_since | strobe | self.reset.any() | ~self.ready
+                  | self.hold.any()):
+            m.d.sync += patience.eq(0)
+        with m.Else():
+            m.d.sync += patience.eq(patience + 1)
+        m.d.comb += Assert(patience < limit)
+        return m
+
+
+class Reached(BindingContract):
+    """Bound, reset, released and bound again before UNBIND could be sent."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        event, seen = m.submodules.dut.control, Signal(3)
+        codes = [EventCode.BIND, EventCode.RESET, EventCode.UNBIND, EventCode.BIND]
+        for n, code in enumerate(codes):
+            now = event.valid & self.ready & (event.payload.code == code) & (
+                event.payload.row == self.row)
+            if n == 3:
+                m.d.comb += Cover(now & (seen == n))
+            else:
+                with m.If(now & (seen == n)):
+                    m.d.sync += seen.eq(n + 1)
+        return m
+
+
+MUTANTS = {
+    "a BIND leaves in the cycle of the release": (1, ("& ~self.committed.strobe", "")),
+    "a release leaves the BIND": (1, ("bind[n].eq(0), reset[n].eq(0)]", "reset[n].eq(0)]")),
+    "a release leaves the RESET": (1, ("bind[n].eq(0), reset[n].eq(0)]", "bind[n].eq(0)]")),
+    "a second release forgets the first": (
+        1, ("unbind[n] | self.open[n])", "self.open[n])")),
+    "UNBIND of what was never bound": (1, ("unbind[n] | self.open[n])", "C(1))")),
+    "no UNBIND": (1, ("unbind[n] | self.open[n])", "unbind[n])")),
+    "a release leaves the row open": (1, ("[self.open[n].eq(0), unbind", "[unbind")),
+    "BIND without a session": (1, ("bind & ~self.hold", "bind"), ("bind[n] & ~self.hold[n]",
+                                                                 "bind[n]")),
+    "BIND without a session when another row has one": (
+        2, ("bind & ~self.hold", "bind & ~self.hold.all().replicate(self._rows)"),
+        ("bind[n] & ~self.hold[n]", "bind[n]")),
+    "UNBIND with the new generation": (
+        1, ("payload.code.eq(EventCode.UNBIND)",
+            "payload.code.eq(EventCode.UNBIND), payload.generation.eq(self.generation[n])")),
+    "RESET of a row that is not open": (1, ("self.reset[n] & self.open[n]", "self.reset[n]")),
+    "RESET again and again": (
+        1, ("payload.argument.eq(self.lives[n]),\n                         reset[n].eq(0)]",
+            "payload.argument.eq(self.lives[n])]")),
+    "it does not drain": (1, ("Mux(ends, 1 << control.payload.row, 0)", "0")),
+    "it drains until the event is taken": (
+        1, ("self.draining.eq(unbind | leaving |", "self.draining.eq(unbind |")),
+    "BIND does not keep its generation": (
+        1, ("bound[n].eq(self.generation[n]),\n", "")),
+}
+
+
+@pytest.mark.parametrize("rows", DEPTH)
+def test_each_binding_has_a_beginning_and_an_end(rows):
+    prove(BindingContract(rows), depth=DEPTH[rows])
+
+
+def test_all_events_of_two_bindings_are_reached():
+    prove(Reached(1), depth=DEPTH[1], mode="cover")
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_contract_catches(name):
+    """With one row, or by what another row does."""
+    rows, *changes = MUTANTS[name]
+    with pytest.raises(ProofFailed):
+        prove(BindingContract(rows, mutant(HostBindings, *changes)), depth=DEPTH[rows])

@@ -1,0 +1,115 @@
+"""Contract of dxpu.proxy.stall: who waits without end is found, and nobody else."""
+
+import pytest
+from amaranth import *
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from dxpu.proxy.stall import StallWatch
+from tests.support.formal import ProofFailed, prove
+from tests.support.mutate import mutant
+
+ROWS = 2
+#: Fewer intervals than a proxy waits, which are counted in the same way.
+INTERVALS = 2
+FEWER = ("INTERVALS = 8", f"INTERVALS = {INTERVALS}")
+DEPTH = 16
+
+
+class StallContract(wiring.Component):
+    """One row, whichever.
+
+    It is stuck only if it has waited, and nothing has left, for :attr:`INTERVALS` whole intervals
+    since the wait began or it was found last, and if the peer was heard in more of them. It is
+    found in two intervals more if the peer is heard in each cycle. An interval of n takes n + 1
+    cycles; with 0 nobody is ever stuck.
+    """
+
+    waiting: In(ROWS)
+    moved: In(ROWS)
+    told: In(ROWS)
+    row: In(range(ROWS))
+
+    def __init__(self, interval, design):
+        super().__init__()
+        self._interval = interval
+        self._design = design
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self._design(rows=ROWS)
+        m.d.comb += [dut.interval.eq(self._interval), dut.waiting.eq(self.waiting),
+                     dut.moved.eq(self.moved), dut.told.eq(self.told)]
+        begun, followed = Signal(), Signal.like(self.row)
+        m.d.sync += [begun.eq(1), followed.eq(self.row)]
+        with m.If(begun):
+            m.d.comb += Assume(self.row == followed)
+        waiting, moved, told, stuck = (
+            signal.bit_select(self.row, 1)
+            for signal in (self.waiting, self.moved, self.told, dut.stuck))
+        period = self._interval + 1
+
+        waited, heard, attended = Signal(6), Signal(6), Signal(6)
+        with m.If(~waiting | moved | stuck):
+            # What it is told in the cycle in which it is found counts for the next time.
+            m.d.sync += [waited.eq(0), heard.eq(stuck & told), attended.eq(0)]
+        with m.Else():
+            m.d.sync += [waited.eq(waited + 1), heard.eq(heard + told),
+                         attended.eq(Mux(told, attended + 1, 0))]
+        with m.If(stuck):
+            m.d.comb += [
+                Assert(waiting & ~moved),
+                Assert(waited >= INTERVALS * period),
+                Assert(heard > INTERVALS),
+            ]
+        if self._interval:
+            m.d.comb += Assert(attended <= (INTERVALS + 2) * period)
+        else:
+            m.d.comb += Assert(~stuck)
+        self.cover(m, stuck)
+        return m
+
+    def cover(self, m, stuck):
+        """A place for a ``Cover``."""
+
+
+class Reached(StallContract):
+    """A row is found a second time."""
+
+    def cover(self, m, stuck):
+        again = Signal()
+        m.d.sync += again.eq(again | stuck)
+        m.d.comb += Cover(stuck & again)
+
+
+MUTANTS = {
+    "what leaves changes nothing": ("~self.waiting[n] | self.moved[n]", "~self.waiting[n]"),
+    "the end of a wait changes nothing": ("~self.waiting[n] | self.moved[n]", "self.moved[n]"),
+    "any row that moves is all": ("self.moved[n]", "self.moved.any()"),
+    "the peer need not be heard": ("with m.Elif(heard):", "with m.Else():"),
+    "the last interval may be silent": ("heard & (count == self.INTERVALS)",
+                                        "(count == self.INTERVALS)"),
+    "heard once is heard for ever": ("m.d.sync += heard.eq(self.told[n])", "pass"),
+    "another row's peer is heard": ("with m.Elif(self.told[n]):", "with m.Elif(self.told.any()):"),
+    "stuck once is stuck again at once": ("m.d.sync += count.eq(0)", "pass"),
+    "an interval too early": ("count == self.INTERVALS)", "count == self.INTERVALS - 1)"),
+    "never": ("self.stuck[n].eq(1)", "self.stuck[n].eq(0)"),
+    "an interval of 0 counts": (
+        "tick.eq((clock == 1) & (self.interval != 0))", "tick.eq(clock <= 1)"),
+}
+
+
+@pytest.mark.parametrize("interval", [0, 1, 2])
+def test_who_waits_without_end_is_stuck_and_nobody_else(interval):
+    prove(StallContract(interval, mutant(StallWatch, FEWER)), depth=DEPTH)
+
+
+def test_a_row_is_found_twice():
+    prove(Reached(1, mutant(StallWatch, FEWER)), depth=DEPTH, mode="cover")
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_contract_catches(name):
+    interval = 0 if "interval of 0" in name else 1
+    with pytest.raises(ProofFailed):
+        prove(StallContract(interval, mutant(StallWatch, FEWER, MUTANTS[name])), depth=DEPTH)

@@ -1,0 +1,167 @@
+"""dxpu.queue, dxpu.arbiter and dxpu.priority."""
+
+import random
+
+import pytest
+from amaranth import *
+from amaranth.sim import Simulator
+
+from dxpu.arbiter import PacketArbiter
+from dxpu.priority import first_one, one_hot_mux, round_robin
+from dxpu.queue import PacketQueue, Queue
+from tests.support.testbench import (
+    Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets, drive_words,
+    seed, simulate,
+)
+
+
+def packets(rng, count, largest=12, discard=0.0):
+    return [Packet(rng.randbytes(4 * rng.randint(1, largest)), rng.randrange(256),
+                   rng.random() < discard) for _ in range(count)]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 17])
+def test_queue(depth):
+    rng = random.Random(seed())
+    dut = Queue(8, depth=depth)
+    words, got = [rng.randrange(256) for _ in range(200)], []
+    simulate(dut, drive_words(dut.i, words, rng=rng, density=0.7),
+             collect_words(dut.o, len(words), got, rng=rng, density=0.7),
+             background=[check_stream(dut.o)])
+    assert got == words
+
+
+@pytest.mark.parametrize("depth", [0, -1, "4"])
+def test_queue_depth_is_checked(depth):
+    with pytest.raises(ValueError, match="depth must be a positive integer, not"):
+        Queue(8, depth=depth)
+
+
+@pytest.mark.parametrize("width", [32, 64, 512])
+@pytest.mark.parametrize("densities", [(1, 1), (0.5, 1), (1, 0.5), (0.6, 0.6)])
+def test_packets_leave_whole_and_in_order(width, densities):
+    rng = random.Random(seed())
+    dut = PacketQueue(width, depth=16, meta=8)
+    sent, got, stat = packets(rng, 120, discard=0.3), [], {}
+    good = [p for p in sent if not p.discard]
+    simulate(dut, drive_packets(dut.i, sent, rng=rng, density=densities[0]),
+             collect_packets(dut.o, len(good), got, rng=rng, density=densities[1]),
+             background=[check_stream(dut.o), count_pulses(dut, stat)])
+    assert got == good
+    # A packet that ends with discard in the run's last cycles may still be on its way.
+    assert stat["discarded"] in (len(sent) - len(good), len(sent) - len(good) - 1)
+
+
+@pytest.mark.parametrize("overflow", ["wait", "drop"])
+def test_a_packet_larger_than_the_queue_is_dropped(overflow):
+    rng = random.Random(seed())
+    dut = PacketQueue(32, depth=8, meta=8, overflow=overflow)
+    small, exact = Packet(rng.randbytes(12), 1), Packet(rng.randbytes(32), 2)
+    sent = [Packet(rng.randbytes(36), 3), small, Packet(rng.randbytes(400), 4), exact, small]
+    got, stat = [], {}
+    simulate(dut, drive_packets(dut.i, sent, rng=rng, density=0.3),
+             collect_packets(dut.o, 3, got),
+             background=[count_pulses(dut, stat)])
+    assert got == [small, exact, small]
+    assert stat["overflow"] == 2
+
+
+@pytest.mark.parametrize("width", [32, 128])
+def test_a_packet_larger_than_the_queue_is_cut(width):
+    """With ``overflow="cut"`` its first beats leave, however many they are; nothing of it if it
+    ends with ``discard``."""
+    rng = random.Random(seed())
+    dut = PacketQueue(width, depth=8, meta=8, overflow="cut")
+    size = width // 8
+    small, exact = Packet(rng.randbytes(12), 1), Packet(rng.randbytes(8 * size), 2)
+    large = [Packet(rng.randbytes(n), 3) for n in (8 * size + 4, 9 * size, 30 * size)]
+    bad = Packet(rng.randbytes(12 * size), 4, discard=True)
+    sent = [large[0], small, large[1], exact, bad, small, small, large[2], bad, exact]
+    cut = {n: Packet(p.data[:8 * size], p.meta) for n, p in enumerate(sent) if p in large}
+    got, stat = [], {}
+    simulate(dut, drive_packets(dut.i, sent, rng=rng, density=0.7),
+             collect_packets(dut.o, 8, got, rng=rng, density=0.6),
+             background=[check_stream(dut.o), count_pulses(dut, stat)])
+    assert got == [cut.get(n, p) for n, p in enumerate(sent) if p is not bad]
+    assert stat == {"overflow": 3, "discarded": 2}
+
+
+def test_drop_mode_never_holds_the_source_back():
+    rng = random.Random(seed())
+    dut = PacketQueue(64, depth=16, meta=8, overflow="drop")
+    sent, got, stat = packets(rng, 100), [], {}
+
+    async def drive(ctx):
+        await drive_packets(dut.i, sent)(ctx)
+        await ctx.tick().repeat(200)
+
+    simulate(dut, drive, background=[
+        collect_packets(dut.o, 10**6, got, rng=rng, density=0.3), check_stream(dut.o),
+        count_pulses(dut, stat)])
+    assert len(got) + stat["overflow"] == len(sent)
+    assert stat["overflow"] > 10
+    kept = iter(sent)
+    assert all(any(p == q for q in kept) for p in got)
+
+
+def test_latency_and_rate():
+    dut = PacketQueue(64, depth=64)
+    sent, got = [Packet(bytes(64)) for _ in range(20)], []
+    simulate(dut, drive_packets(dut.i, sent), collect_packets(dut.o, 20, got))
+    assert got[-1].last_cycle - got[0].first_cycle == 20 * 8 - 1
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3, 12])
+def test_packet_queue_depth_is_checked(depth):
+    with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not"):
+        PacketQueue(64, depth=depth)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_arbiter_keeps_packets_whole_and_is_fair(count):
+    rng = random.Random(seed())
+    dut = PacketArbiter(64, count=count, meta=8)
+    sent = [[Packet(p.data, n) for p in packets(rng, 30)] for n in range(count)]
+    got = []
+    simulate(dut, *(drive_packets(s, p, rng=rng, density=0.8) for s, p in zip(dut.i, sent,
+                                                                            strict=True)),
+             collect_packets(dut.o, 30 * count, got, rng=rng, density=0.8),
+             background=[check_stream(dut.o)])
+    for n in range(count):
+        assert [p for p in got if p.meta == n] == sent[n]
+
+
+def test_arbiter_takes_turns_without_a_gap():
+    dut = PacketArbiter(32, count=4, meta=8)
+    sent = [[Packet(bytes(8), n)] * 10 for n in range(4)]
+    got = []
+    simulate(dut, *(drive_packets(s, p) for s, p in zip(dut.i, sent, strict=True)),
+             collect_packets(dut.o, 40, got))
+    assert got[-1].last_cycle - got[0].first_cycle == 79
+    order = [p.meta for p in got]
+    assert all(len(set(order[k:k + 4])) == 4 for k in range(0, 40, 4))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 33])
+def test_priority(size):
+    rng = random.Random(seed())
+    request, last = Signal(size), Signal(range(size))
+    values = [Const(n + 1, 8) for n in range(size)]
+    out = {"first": first_one(request), "rr": round_robin(request, last),
+           "mux": one_hot_mux(request, values)}
+
+    async def process(ctx):
+        for _ in range(300):
+            r, k = rng.getrandbits(size) & rng.getrandbits(size), rng.randrange(size)
+            ctx.set(request, r)
+            ctx.set(last, k)
+            bits = [n for n in range(size) if r >> n & 1]
+            assert ctx.get(out["first"]) == (bits[0] if bits else 0)
+            later = [n for n in bits if n > k]
+            assert ctx.get(out["rr"]) == (later or bits or [0])[0]
+            if len(bits) == 1:
+                assert ctx.get(out["mux"]) == bits[0] + 1
+
+    sim = Simulator(Module())
+    sim.add_testbench(process)
+    sim.run()

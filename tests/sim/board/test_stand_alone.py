@@ -1,0 +1,42 @@
+"""The whole top of a board as a stand-alone box, and `dxpu_host` as its only partner."""
+
+import pytest
+from amaranth import *
+
+from dxpu_boards.top import Top
+from dxpu_sim.board.design import BoardBench
+from dxpu_sim.run.runner import Design, SimulationFailed, said, simulate
+
+BENCH = "dxpu_sim.board.bench"
+
+
+@pytest.mark.parametrize("case", [
+    "a_pc_uses_a_box_that_nobody_has_set_up", "the_button_makes_it_anew",
+    "the_address_comes_out_of_the_flash",
+    pytest.param("the_button_at_any_time", marks=pytest.mark.long)])
+def test_versa(case):
+    print(said(simulate(Design(BoardBench, {}), BENCH, testcase=f"{case}$"), "stand_alone"))
+
+
+class BindsToAnother(BoardBench):
+    """Mutant: rows are bound to another node."""
+
+    class TOP(Top):
+        def _stand_alone(self, m, file):
+            port = super()._stand_alone(m, file)
+            sequencer = m.submodules.stand_alone._sequencer
+            program = sequencer._program
+
+            def wrong():
+                words, common = program()
+                return [(path, value ^ (path == "table.target") << 9) for path, value in words
+                        ], common
+
+            sequencer._program = wrong
+            return port
+
+
+@pytest.mark.long
+def test_a_wrong_set_up_is_found():
+    with pytest.raises(SimulationFailed, match="does not answer BIND"):
+        simulate(Design(BindsToAnother, {}), BENCH, testcase="a_pc_uses")
