@@ -1,8 +1,8 @@
 """Counts what makes code easy or hard to change, and prints it as a table.
 
-``python -m tests.tree.count`` counts this tree; ``python -m tests.tree.count FOLDER ...`` counts the
-gateware below other folders, such as another project's, by the same rules. Measured by reading
-sources, never by running them:
+``python -m tests.tree.count`` counts this tree; ``python -m tests.tree.count FOLDER ...`` counts
+the gateware below other folders, such as another project's, by the same rules. Sources are read,
+never run:
 
 - *gateware lines* of a component: ``elaborate`` and its methods that take the module ``m``;
 - *ports*: members of its annotations and of the dict that its constructor hands on;
@@ -129,8 +129,9 @@ def _rooms():
 def _imports():
     tree, may = Tree(*(ROOT / folder for folder in FOLDERS)), table()
     yield "circles of imports", f"{len(tree.circles())}"
-    back = sum(module.partition(".")[0] not in {name.partition(".")[0], *may[name.partition(".")[0]]}
-               for name, imports in tree.imports.items() for module in imports)
+    pairs = [(name.partition(".")[0], module.partition(".")[0])
+             for name, imports in tree.imports.items() for module in imports]
+    back = sum(theirs not in {ours, *may[ours]} for ours, theirs in pairs)
     yield "imports that the table forbids", f"{back}"
 
 
