@@ -1,7 +1,9 @@
-"""Content-addressed cache of what is slow to make (generated Verilog, Verilator builds, proofs).
+"""Content-addressed cache of results that are slow to make (generated Verilog, Verilator builds,
+proofs).
 
-It lives outside the clone, so that a fresh clone of the same sources is as quick as the old one:
-``$DXPU_CACHE``, else ``$XDG_CACHE_HOME/dxpu``, else ``~/.cache/dxpu``. Deleting it is always safe.
+The cache lies outside the clone, so that a fresh clone of the same sources is as quick as the old
+clone: ``$DXPU_CACHE``, else ``$XDG_CACHE_HOME/dxpu``, else ``~/.cache/dxpu``. Deleting the cache is
+always safe.
 """
 
 import contextlib
@@ -20,7 +22,7 @@ __all__ = ["Entry", "cache_root", "digest", "entries", "entry", "holds", "remove
 
 
 def cache_root() -> Path:
-    """Folder of the cache; made if it is not there."""
+    """Folder of the cache; created if missing."""
     root = os.environ.get("DXPU_CACHE")
     if not root:
         root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
@@ -50,20 +52,20 @@ def version(package: str) -> str:
 
 @contextlib.contextmanager
 def entry(kind: str, key: str, waiting: Callable[[], None] = lambda: None):
-    """Folder of the cache entry ``kind``/``key``, and whether it is complete.
+    """Folder of the cache entry ``kind``/``key``, and whether the entry is complete.
 
-    Yields ``(path, done)``. If ``done`` is false the caller fills ``path``; the entry becomes
-    complete when the block is left without an exception, and is emptied otherwise. Only one process
-    at a time is inside for one key, so parallel tests build a design once; ``waiting`` is called
-    before another one is waited for. What others left when they were killed goes when this one
-    begins to fill an entry.
+    Yields ``(path, done)``. If ``done`` is false, the caller fills ``path``. The entry becomes
+    complete when the block ends without an exception, and is emptied otherwise. Only one process at
+    a time is inside the block for one key, so parallel tests build a design once; ``waiting`` is
+    called before waiting for another process. Before a process fills an entry, remains of killed
+    processes are removed.
     """
     path, stamp = _places(kind, key)
     with _locked(kind, key, waiting):
         done = stamp.exists() and path.exists()
         if not done:
             sweep()
-            # Whoever dies while he fills it must not leave it with an old stamp.
+            # A process killed while filling the entry must not leave an old stamp behind.
             stamp.unlink(missing_ok=True)
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir()
@@ -73,7 +75,7 @@ def entry(kind: str, key: str, waiting: Callable[[], None] = lambda: None):
             if not done:
                 shutil.rmtree(path, ignore_errors=True)
             raise
-        # It says when the entry was last of use, too.
+        # The time of the stamp is also the time of last use.
         with contextlib.suppress(*[OSError] if done else []):
             stamp.touch()
 
@@ -86,8 +88,7 @@ def holds(kind: str, key: str) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is in the cache under a kind and a key. ``used`` is when it was last of use, in seconds
-    since the epoch."""
+    """An item of the cache. ``used`` is the time of last use, in seconds since the epoch."""
 
     kind: str
     key: str
@@ -97,8 +98,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """All that is in the cache, and what is left there of builds that were interrupted or still go
-    on."""
+    """All entries of the cache, including those of interrupted or running builds."""
     found = []
     for folder in sorted(path for path in cache_root().iterdir() if path.is_dir()):
         for path in sorted(folder.iterdir()):
@@ -112,7 +112,7 @@ def entries() -> list[Entry]:
 
 
 def remove(entry: Entry) -> bool:
-    """Remove an entry; whether nobody is at it, so that it could be."""
+    """Remove an entry; returns False if a process is using the entry."""
     path, stamp = _places(entry.kind, entry.key)
     try:
         with _locked(entry.kind, entry.key, _refuse) as lock:
@@ -131,7 +131,7 @@ _swept = False
 
 
 def sweep() -> None:
-    """Remove what is left of builds that were killed; once in a process."""
+    """Remove remains of killed builds; only the first call in a process has an effect."""
     global _swept
     if _swept:
         return
@@ -143,8 +143,10 @@ def sweep() -> None:
 
 
 def _unfinished(path):
-    """Whether it is a folder that somebody fills, or died over; what :func:`entry` does not make
-    has no lock."""
+    """Whether ``path`` is a folder that a process is filling, or was killed over.
+
+    Folders that :func:`entry` did not make have no lock.
+    """
     return (path.with_name(f"{path.name}.lock").exists()
             and not path.with_name(f"{path.name}.done").exists() and path.is_dir())
 
@@ -160,7 +162,7 @@ def _refuse():
 
 @contextlib.contextmanager
 def _locked(kind, key, waiting):
-    """Nobody else is at this entry in the block; yields the lock's file, which may be removed."""
+    """Exclusive access to an entry in the block; yields the lock file, which may be removed."""
     path = cache_root() / kind / f"{key}.lock"
     with contextlib.ExitStack() as held:
         while True:
@@ -171,7 +173,7 @@ def _locked(kind, key, waiting):
             except BlockingIOError:
                 waiting()
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            # Whoever had it may have removed the file; then others lock another one.
+            # The former holder may have removed the file; others then lock a new file.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                     break
@@ -180,7 +182,7 @@ def _locked(kind, key, waiting):
 
 
 def _size(path):
-    """Bytes on the disk of a file, or of all below a folder."""
+    """Bytes on the disk, of a file or of all files below a folder."""
     total = path.lstat().st_blocks * 512
     if path.is_dir() and not path.is_symlink():
         for below in path.rglob("*"):

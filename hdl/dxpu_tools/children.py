@@ -1,8 +1,8 @@
-"""Programs that dxpu runs, none of which outlives it.
+"""Child processes of dxpu, all of which end with dxpu.
 
-Each is the leader of a process group of its own: a signal for the terminal's group does not reach
-it, and it ends together with all that it started itself. :func:`ending_with_us` ends whatever runs
-when a signal ends dxpu; nothing is started any more after that.
+Each child leads its own process group. So a signal to the group of the terminal does not reach the
+child, and a child ends together with all processes that it started. :func:`ending_with_us` ends all
+children when a signal ends dxpu; no child is started after that.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from pathlib import Path
 __all__ = ["Task", "Terminated", "child", "end_all", "ending_with_us", "leave_interrupts_to_us",
            "members", "run"]
 
-#: Seconds between two looks at what runs.
+#: Seconds between two calls of ``look`` while a child runs.
 LOOK = 0.2
 _PAUSE = 0.02
-#: Signals that end dxpu, and the one by which a terminal stops it.
+#: Signals that end dxpu.
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _starting = threading.RLock()
@@ -28,7 +28,7 @@ _ending = False
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal ended dxpu; ``number`` is which."""
+    """A signal ended dxpu; ``number`` is the number of the signal."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
@@ -37,10 +37,10 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def child(command: Sequence[object], **options) -> Iterator[subprocess.Popen]:
-    """A program that runs as long as the block, or shorter; ``options`` are those of ``Popen``.
+    """Run a program at most as long as the block; ``options`` are those of ``Popen``.
 
-    If the block ends by an exception the program is ended with all its own; else its end is waited
-    for, and what it left running is ended.
+    If the block ends by an exception, the program and its own children are killed. Otherwise the
+    block waits for the program, and then kills children that the program left running.
     """
     with _starting:
         if _ending:
@@ -50,7 +50,7 @@ def child(command: Sequence[object], **options) -> Iterator[subprocess.Popen]:
     try:
         yield process
         if process.returncode is None:
-            # Not reaped yet, so that nothing else gets the number of its group.
+            # Not reaped yet, so that no other process gets the number of its group.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     finally:
         if process.returncode is None:
@@ -62,17 +62,17 @@ def child(command: Sequence[object], **options) -> Iterator[subprocess.Popen]:
 
 def run(command: Sequence[object], *, look: Callable[[int], None] | None = None,
         **options) -> int:
-    """Run a program to its end; returns its exit status, below 0 for a signal.
+    """Run a program to its end; return its exit status, below 0 for a signal.
 
     Parameters
     ----------
     look : function
-        Called with the number of the process every :data:`LOOK` seconds; what it raises ends the
+        Called every :data:`LOOK` seconds with the process number; an exception of ``look`` ends the
         program.
     """
     with child(command, **options) as process:
         since = time.monotonic()
-        # Not reaped, as its group is still to be ended.
+        # Not reaped, as the group must still be killed.
         while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
             time.sleep(_PAUSE)
             if look is not None and time.monotonic() - since >= LOOK:
@@ -82,7 +82,7 @@ def run(command: Sequence[object], *, look: Callable[[int], None] | None = None,
 
 
 def members(group: int) -> list[int]:
-    """Processes of a group."""
+    """Process numbers of a group."""
     return [pid for pid, _, pgrp in _processes() if pgrp == group]
 
 
@@ -92,7 +92,7 @@ def _processes():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 text = Path("/proc", entry.name, "stat").read_text()
-                # The name before them may have blanks and parentheses of its own.
+                # The process name before these fields may contain blanks and parentheses.
                 state, parent, group = text.rpartition(")")[2].split()[:3]
                 if state not in "ZX":
                     yield int(entry.name), int(parent), int(group)
@@ -104,8 +104,11 @@ def _end_group(group, number=signal.SIGKILL):
 
 
 def _signal_children(number):
-    """To all children: those of :func:`child` with their groups, and others, such as the Yosys that
-    Amaranth starts, alone. Returns their numbers and groups."""
+    """Send a signal to all children; return their numbers and groups.
+
+    Children of :func:`child` are signalled with their groups; other children, such as the Yosys
+    that Amaranth starts, alone.
+    """
     own = os.getpid()
     found = [(pid, group) for pid, parent, group in _processes() if parent == own]
     for pid, group in found:
@@ -118,7 +121,7 @@ def _signal_children(number):
 
 
 def end_all() -> None:
-    """End all children, and start none from now on. When it returns they write no more."""
+    """Kill all children, and start none from now on. On return no child writes any more."""
     global _ending
     with _starting:
         _ending = True
@@ -131,10 +134,10 @@ def end_all() -> None:
 
 @contextlib.contextmanager
 def ending_with_us() -> Iterator[None]:
-    """If a signal ends the block (:exc:`Terminated`), all children are ended before it is raised;
-    while the terminal stops it, they stop. Does nothing but in the main thread.
+    """If a signal ends the block (:exc:`Terminated`), end all children before raising.
 
-    Signals that are ignored stay so, as `nohup` wants it.
+    While the terminal stops dxpu, the children stop as well. Has no effect outside the main thread.
+    Ignored signals stay ignored, as `nohup` needs.
     """
     global _ending
     if threading.current_thread() is not threading.main_thread():
@@ -142,7 +145,7 @@ def ending_with_us() -> Iterator[None]:
         return
 
     def ends(number, frame):
-        if _ending:  # somebody is in a hurry
+        if _ending:  # a second signal: the user is in a hurry
             os._exit(128 + number)
         end_all()
         raise Terminated(number)
@@ -161,7 +164,7 @@ def ending_with_us() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        # A thread may have been about to start one; and none does any more.
+        # Another thread may have been about to start a child; no child starts after this.
         end_all()
         raise
     except Exception:
@@ -177,9 +180,11 @@ def ending_with_us() -> Iterator[None]:
 
 @contextlib.contextmanager
 def leave_interrupts_to_us() -> Iterator[None]:
-    """For programs that somebody else's code starts in the block: a terminal's interrupt does not
-    reach them. They would say so, each in lines of its own. Only for threads beside the main one,
-    which has to hear it."""
+    """Keep a terminal's interrupt from programs that other code starts in the block.
+
+    Each program would report the interrupt in lines of its own. Has no effect in the main thread:
+    the main thread must receive the interrupt.
+    """
     if threading.current_thread() is threading.main_thread():
         yield
         return
@@ -191,7 +196,7 @@ def leave_interrupts_to_us() -> Iterator[None]:
 
 
 class Task(threading.Thread):
-    """A job beside the main thread, which stays free to hear signals and to show progress."""
+    """A job in a second thread, so that the main thread can handle signals and show progress."""
 
     def __init__(self, job: Callable[[], object]):
         super().__init__(daemon=True)
@@ -207,7 +212,7 @@ class Task(threading.Thread):
             self._error = error
 
     def outcome(self):
-        """Result of the job, or what it raised."""
+        """Result of the job; raises the exception of the job."""
         self.join()
         if self._error is not None:
             raise self._error

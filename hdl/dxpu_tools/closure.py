@@ -1,12 +1,12 @@
-"""What a module does, by content: one digest over all sources of this project that it may run.
+"""Digest of the behaviour of a module: one digest over all project sources that the module may run.
 
-The sources are found by reading them, never by importing: imports at any depth of a module,
-relative and lazy ones too, and strings that are a module's dotted name, as benches and commands are
-named. ``from package import name`` leads to the module that defines the name, so that a package
-which re-exports all its modules does not tie its users to each of them.
+The sources are found by reading, never by importing: imports at any depth of a module, relative and
+lazy imports too, and strings that are a module's dotted name, as benches and commands are named.
+``from package import name`` leads to the module that defines the name, so a package that re-exports
+all its modules does not tie its users to each of them.
 
 A source counts by its meaning: comments, docstrings, layout and line numbers change no digest.
-Files that are not Python and lie beside a module count whole.
+Files beside a module that are not Python count whole.
 """
 
 import ast
@@ -21,7 +21,7 @@ from dxpu_tools.cache import digest
 
 __all__ = ["Sources", "packages_digest", "project_sources"]
 
-#: Packages of the project; ``tests`` only where it has been imported.
+#: Packages of the project; ``tests`` only if imported before.
 PACKAGES = ("dxpu", "dxpu_tools", "dxpu_model", "dxpu_sim", "dxpu_host", "dxpu_boards", "dxpu_cli")
 
 
@@ -46,13 +46,13 @@ def _folders(packages):
 
 
 class Sources:
-    """All Python sources below some folders of which modules are imported.
+    """All Python sources below some folders from which modules are imported.
 
     Parameters
     ----------
     roots : paths
-        Packages: a file ``b.py`` of package ``a`` is module ``a.b``. Or folders that are on
-        Python's path and no packages: a file ``a/b.py`` of one is module ``a.b``.
+        Packages: a file ``b.py`` of package ``a`` is module ``a.b``. Or folders on Python's path
+        that are no packages: a file ``a/b.py`` of such a folder is module ``a.b``.
     """
 
     def __init__(self, *roots: Path):
@@ -68,12 +68,13 @@ class Sources:
         self._parsed: dict[str, _Module] = {}
 
     def name_of(self, file: Path) -> str | None:
-        """Name of the module that ``file`` is, the shortest if it has several; None if of none."""
+        """Module name of ``file``, the shortest if there are several; None if ``file`` is no
+        module."""
         names = [name for name, there in self._files.items() if there.samefile(file)]
         return min(names, key=len, default=None)
 
     def reached(self, *modules: str) -> set[str]:
-        """Names of all modules that ``modules`` may run, themselves among them."""
+        """Names of all modules that ``modules`` may run, including ``modules``."""
         seen: set[str] = set()
         waiting = [(name, None) for name in modules]
         done = set()
@@ -85,7 +86,7 @@ class Sources:
             module, attribute = target
             if module not in self._files:
                 continue
-            # The packages around it are run first, for what they do themselves.
+            # The packages around a module are run first, for effects of their own.
             parts = module.split(".")
             seen.update(name for i in range(1, len(parts))
                         if (name := ".".join(parts[:i])) in self._files)
@@ -98,22 +99,22 @@ class Sources:
         return seen
 
     def _resolve(self, package, attribute):
-        """Where ``from package import attribute`` leads."""
+        """Targets of ``from package import attribute``."""
         if f"{package.name}.{attribute}" in self._files:
             return [(f"{package.name}.{attribute}", None)]
         if attribute in package.names:
             return [package.names[attribute]]
-        # Its own, or that of a module that it takes whole.
+        # Defined in the package, or in a module that the package imports by star.
         return package.uses
 
     def digest(self, *modules: str, hardware: bool = True) -> str:
-        """Digest of all that ``modules`` may run.
+        """Digest of all sources that ``modules`` may run.
 
         Parameters
         ----------
         hardware : bool
-            Whether what hardware does counts (``elaborate`` and its helpers). Without, the digest
-            is that of programs that run beside hardware whose netlist is known otherwise.
+            Include the hardware (``elaborate`` and its helpers). Without, the digest fits programs
+            that run beside hardware whose netlist is known otherwise.
         """
         names = sorted(self.reached(*modules))
         beside = sorted({file for name in names for file in self._files[name].parent.iterdir()
@@ -129,7 +130,7 @@ class Sources:
 
 
 class _Module:
-    """One source: what it uses, and what it means."""
+    """One source: the modules it uses, and its meaning."""
 
     def __init__(self, name, file, files):
         self.name = name
@@ -137,9 +138,9 @@ class _Module:
         self._files = files
         self._source = file.read_bytes()
         self._meanings = {}
-        #: Names that it imports from modules, to ``(module, attribute)``.
+        #: Names imported from modules, to ``(module, attribute)``.
         self.names = {}
-        #: All ``(module, attribute)`` that it uses; attribute None for the whole module.
+        #: All ``(module, attribute)`` that are used; attribute None for the whole module.
         self.uses = []
         for node in ast.walk(_tree(self._source)):
             self._look_at(node)
@@ -171,7 +172,8 @@ class _Module:
         return ".".join([*parts, module] if module else parts)
 
     def meaning(self, hardware):
-        """The source without what changes nothing, and without hardware unless it is wanted."""
+        """Digest of the source without comments and docstrings, and without hardware unless
+        wanted."""
         if hardware not in self._meanings:
             tree = _Bare(hardware).visit(_tree(self._source))
             self._meanings[hardware] = digest(ast.dump(tree))
@@ -179,17 +181,17 @@ class _Module:
 
 
 def _tree(source):
-    """Syntax tree of a source.
+    """Syntax tree of a source, made in a thread of its own.
 
-    CPython 3.11 refuses to make a large one in a thread in which a coroutine was closed while it
-    ran, as the Amaranth simulator's are; so it is made in a thread of its own.
+    CPython 3.11 cannot parse a large source in a thread in which a coroutine was closed while
+    running, as happens in the Amaranth simulator.
     """
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(ast.parse, source).result()
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes out docstrings, and bodies of functions that only make hardware."""
+    """Removes docstrings, and bodies of functions that only make hardware."""
 
     def __init__(self, hardware):
         self._hardware = hardware
@@ -212,6 +214,7 @@ class _Bare(ast.NodeTransformer):
 
 
 def _makes_hardware(function):
-    """Whether a function is ``elaborate``, or adds to the module ``m`` that it is given."""
+    """Whether a function is ``elaborate``, or adds to a module ``m`` that it takes as an
+    argument."""
     arguments = [argument.arg for argument in function.args.args]
     return function.name == "elaborate" or arguments[:1] == ["m"] or arguments[:2] == ["self", "m"]

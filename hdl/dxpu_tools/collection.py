@@ -1,4 +1,4 @@
-"""How often Python looks for garbage."""
+"""Frequency of Python's garbage collection."""
 
 import gc
 
@@ -6,9 +6,10 @@ __all__ = ["collect_rarely"]
 
 
 def collect_rarely() -> None:
-    """Look for cycles of garbage after 100,000 new objects, not after 700.
+    """Collect cyclic garbage after 100,000 new objects instead of 700.
 
-    A design is some million objects that all stay, and Python would go through them again and again
-    while they are made. The Verilog of the demo's system takes 34 s so, and 50 s otherwise.
+    A design is some million objects that all stay, and Python would scan them again and again
+    during elaboration. The Verilog of the demo's system takes 34 s with this setting, and 50 s
+    without.
     """
     gc.set_threshold(100_000, 10, 5)

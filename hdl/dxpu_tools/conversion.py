@@ -1,17 +1,19 @@
 """From an Amaranth component to Verilog that every simulator understands alike.
 
-Amaranth's own conversion leaves combinational logic in blocks ``always @*``. Such a block runs when
-a signal that it reads changes, and not before. At time 0 nothing changes, so Yosys gives each a
-register to read, ``reg t = 0``, and counts on that value to come while the block already waits for
-it. Verilog-2005 has it so, more or less; SystemVerilog gives a variable its value before any block
-begins (IEEE 1800-2017, 6.8), so the block is never run, and a state machine whose next state it
-makes stays X for ever. Blocks that read constants only have not even that register.
+Amaranth's own conversion leaves combinational logic in blocks ``always @*``. Such a block runs only
+when a signal that it reads changes. At time 0 nothing changes, so Yosys adds a register ``reg t =
+0`` that each block reads, and relies on the initial assignment happening while the block already
+waits. Verilog-2005 more or less guarantees this order. SystemVerilog initialises variables before
+any block begins (IEEE 1800-2017, 6.8), so the block never runs, and a state machine whose next
+state comes from the block stays X for ever. Blocks that read only constants do not even have the
+register.
 
-Here all blocks become continuous assignments, which are evaluated at time 0 by either standard
-(IEEE 1364-2005, 6.1; IEEE 1800-2017, 10.3). Verilator simulates that a quarter faster, too.
+This conversion turns all blocks into continuous assignments, which both standards evaluate at time
+0 (IEEE 1364-2005, 6.1; IEEE 1800-2017, 10.3). Verilator also simulates continuous assignments a
+quarter faster.
 
 A memory's read port shows 0 until its first read, as in Amaranth's own simulator, and not X. The
-output registers of block RAM begin with that, so it costs no logic.
+output registers of block RAM start with 0, so this costs no logic.
 """
 
 import re
@@ -28,8 +30,8 @@ from .children import leave_interrupts_to_us
 
 __all__ = ["to_verilog"]
 
-#: As Amaranth's (``amaranth.back.verilog``), but for ``proc``, which there is told to leave
-#: processes as they are, and for attributes of cases, of which none are left.
+#: As the script of ``amaranth.back.verilog``, with two differences: `proc` converts all processes,
+#: and no attributes of cases are handled, as no cases are left.
 SCRIPT = """\
 proc -norom
 memory_collect
@@ -39,15 +41,15 @@ write_verilog -norename
 """
 ATTRIBUTES = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding", "full_case",
               "parallel_case")
-#: The Yosys that comes with Amaranth is newer; this is what Amaranth asks of others.
+#: Oldest Yosys that Amaranth accepts; the Yosys that comes with Amaranth is newer.
 YOSYS = (0, 40)
 
 
 def to_verilog(component, *, name: str) -> str:
-    """Verilog text of a component, top module ``name``.
+    """Verilog text of a component, with top module ``name``.
 
-    It is Verilog-2005 and SystemVerilog, and means the same in both. It depends on the component
-    only: neither on where the sources are, so it names no lines of theirs, nor on the order in
+    The text is both Verilog-2005 and SystemVerilog, with the same meaning. The text depends on the
+    component only, not on the folder of the sources (it names no source lines) or on the order in
     which Python hashes strings.
     """
     with warnings.catch_warnings():
@@ -64,9 +66,9 @@ def to_verilog(component, *, name: str) -> str:
 
 
 def _fragment(component):
-    """The component and its ports, clocks and resets that it does not make itself the last.
+    """The component and its ports, with the clocks and resets that it does not make itself last.
 
-    Amaranth adds those of its own accord, in the order of a set of their names.
+    Amaranth would add these clocks and resets itself, in the order of a set of names.
     """
     ports = []
     for path, member, value in component.signature.flatten(component):
@@ -86,10 +88,10 @@ def _fragment(component):
 
 
 def _tidy(text):
-    """What Yosys has no option for.
+    """Corrections for which Yosys has no option.
 
-    Vectors of no bits, which nothing reads, would be declared as of the bits 0 and -1. A function
-    whose name begins with a dollar sign is one of the simulator, in the eyes of Icarus Verilog.
+    Yosys declares zero-width vectors, which nothing reads, with bits 0 and -1. Icarus Verilog takes
+    a function whose name begins with a dollar sign for a system function.
     """
     text = re.sub(r"^(?: *\(\*.*\*\)\n)*  (?:wire|reg) \[-1:0\] \S+ ?;\n", "", text,
                   flags=re.MULTILINE)

@@ -1,11 +1,11 @@
-"""Errors that end a command with one line."""
+"""Errors that end a command with a single line of text."""
 
 __all__ = ["Failed", "UserError"]
 
 
 class UserError(Exception):
-    """A mistake of the user; the message is one line that says what is wrong and what to do."""
+    """A mistake of the user; the message is a line with mistake and remedy."""
 
 
 class Failed(Exception):
-    """What was asked for was right, and could not be done; the message is one line."""
+    """A correct request could not be carried out; the message is a line."""

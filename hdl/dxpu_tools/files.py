@@ -9,24 +9,28 @@ __all__ = ["try_to_write", "write_bytes", "write_text"]
 
 
 def try_to_write(path: Path) -> None:
-    """Raises the :exc:`OSError` of a folder in which :func:`write_text` could not write ``path``;
-    leaves nothing behind."""
+    """Test whether :func:`write_text` can write ``path``; raises the :exc:`OSError` if not.
+
+    Leaves nothing behind.
+    """
     with _beside(path, delete=True):
         pass
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``; on any error ``path`` is as it was before."""
+    """Write ``text`` to ``path``; on any error ``path`` stays unchanged."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, data: bytes, *, mode=0o644, replace=True) -> None:
-    """As :func:`write_text`, with such permissions; nobody without them sees any of it meanwhile.
+    """Write ``data`` to ``path`` as :func:`write_text` does, with permissions ``mode``.
+
+    The data is never readable with wider permissions, not even during the write.
 
     Raises
     ------
     FileExistsError
-        If not to ``replace`` what is there.
+        If ``path`` exists and ``replace`` is false.
     """
     with _beside(path, delete=False) as file:
         try:
@@ -43,13 +47,13 @@ def write_bytes(path: Path, data: bytes, *, mode=0o644, replace=True) -> None:
 
 
 def _move_if_free(source, path):
-    """As ``os.replace``, but for :exc:`FileExistsError` if there is a file already."""
+    """Like ``os.replace``, but raises :exc:`FileExistsError` if ``path`` exists."""
     try:
         os.link(source, path)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
             raise
-        # A file system without links, as that of a memory stick: take the name, then fill it.
+        # A file system without links, such as a memory stick: reserve the name, then fill the file.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         try:
             os.replace(source, path)
@@ -61,6 +65,6 @@ def _move_if_free(source, path):
 
 
 def _beside(path, *, delete):
-    """A file in the same folder, which can take the other's place."""
+    """A temporary file in the same folder, so that it can replace ``path``."""
     return tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}-",
                                        delete=delete)

@@ -1,4 +1,4 @@
-"""Who made a bitstream or a Verilog file: version, commit and options."""
+"""Origin of a bitstream or a Verilog file: version, commit and options."""
 
 import enum
 import subprocess
@@ -8,14 +8,14 @@ from pathlib import Path
 
 __all__ = ["Goal", "Identity", "commit_text", "of_source", "release"]
 
-#: What of the source tree makes a bitstream; changes elsewhere do not count.
+#: Parts of the source tree that determine a bitstream; changes elsewhere do not count.
 SOURCES = ("hdl", "boards", "requirements.txt", "pyproject.toml")
-#: Seconds that git may take.
+#: Time limit of git, in seconds.
 PATIENCE = 10
 
 
 class Goal(enum.IntEnum):
-    """What synthesis was to save."""
+    """Goal of synthesis."""
 
     UNKNOWN = 0
     SPEED = 1
@@ -24,17 +24,17 @@ class Goal(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Identity:
-    """What a bitstream was made from and how.
+    """Sources and options of a bitstream.
 
     Parameters
     ----------
     commit : int
-        First 32 bits of the commit; 0 if it is not known.
+        First 32 bits of the commit; 0 if unknown.
     dirty : bool
-        The sources were not those of the commit.
+        The sources differ from the commit.
     goal : Goal
     seed : int
-        Of the first placing that was tried; 31 bits.
+        Seed of the first placement that was tried; 31 bits.
     """
 
     commit: int = 0
@@ -48,7 +48,7 @@ class Identity:
 
 
 def release() -> tuple[int, ...]:
-    """Version of this package as three numbers; zeros if it is not installed."""
+    """Version of this package as three numbers; zeros if the package is not installed."""
     try:
         return tuple(int(n) for n in version("dxpu").split(".")[:3])
     except (PackageNotFoundError, ValueError):
@@ -56,7 +56,7 @@ def release() -> tuple[int, ...]:
 
 
 def commit_text(commit: int, dirty: bool) -> str:
-    """How a commit is written."""
+    """Text of a commit."""
     if not commit:
         return "commit unknown"
     return f"commit {commit:08x}{' with changes' if dirty else ''}"
@@ -64,21 +64,21 @@ def commit_text(commit: int, dirty: bool) -> str:
 
 def of_source(goal: str, seed: int, root: Path = Path(__file__).parents[2], *,
               sources: tuple[str, ...] = SOURCES) -> Identity:
-    """The identity of what is built from ``sources`` in the source tree at ``root``.
+    """Identity of a build from ``sources`` in the source tree at ``root``.
 
-    The commit is unknown without git, or if git does not keep this tree: an installed package may
-    lie in a tree of something else.
+    The commit is unknown without git, or if this tree is not under git: an installed package may
+    lie in the tree of another project.
     """
     ours = root / "boards" / "dxpu_boards" / "board.py"
     known = _git(root, "ls-files", "--error-unmatch", str(ours)) is not None
     commit = (_git(root, "rev-parse", "HEAD") if known else None) or "0"
     changes = _git(root, "status", "--porcelain", "--", *sources) if known else ""
-    # Without an answer nobody knows that the sources are those of the commit.
+    # Without an answer of git the sources count as changed.
     return Identity(int(commit[:8], 16), changes is None or bool(changes), Goal[goal.upper()], seed)
 
 
 def _git(root, *words):
-    """What git says, or ``None`` if it fails or is not there."""
+    """Output of git, or ``None`` if git fails or is missing."""
     try:
         done = subprocess.run(["git", "--no-optional-locks", "-C", str(root), *words], text=True,
                               capture_output=True, timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""Room on disks: what is there, and what is needed."""
+"""Free room on disks."""
 
 import shutil
 from pathlib import Path
@@ -9,7 +9,8 @@ __all__ = ["check_room", "size_text"]
 
 
 def check_room(path: Path, room: int, what: str, remedy: str) -> None:
-    """Raises :exc:`UserError` unless so many bytes are free where ``path`` is, or will be."""
+    """Raise :exc:`UserError` unless ``room`` bytes are free at ``path``, which need not exist
+    yet."""
     while not path.exists():
         path = path.absolute().parent
     free = shutil.disk_usage(path).free
@@ -19,7 +20,7 @@ def check_room(path: Path, room: int, what: str, remedy: str) -> None:
 
 
 def size_text(size: int) -> str:
-    """Bytes as a person says them."""
+    """Size in bytes, as text with a unit."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.0f} {unit}"

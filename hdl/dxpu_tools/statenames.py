@@ -8,11 +8,11 @@ __all__ = ["StateNames"]
 
 
 class StateNames(Elaboratable):
-    """``component``, its FSMs' state signals carrying their states' names as an enum's do.
+    """Wrapper of ``component`` that attaches the names of FSM states to the state signals.
 
-    Amaranth writes an enum's members as attributes ``enum_value_<bits>`` into the Verilog, where a
-    wave viewer's tables can be made from them (:mod:`dxpu_sim.waves.gtkwave`); an FSM's states it
-    does not.
+    Amaranth writes the members of an enum as attributes ``enum_value_<bits>`` into the Verilog,
+    from which tables for wave viewers are made (:mod:`dxpu_sim.waves.gtkwave`), but not the states
+    of an FSM. The wrapper adds the same attributes for FSM states.
     """
 
     def __init__(self, component):

@@ -1,12 +1,12 @@
-"""What a file of generated Verilog says besides: who made it, and what lint tools need not say."""
+"""Text around the modules of a generated Verilog file: origin, and waivers for lint tools."""
 
 from .identity import Identity, of_source, release
 
 __all__ = ["KEYWORDS", "file_text", "identity_text", "options_text", "without_header"]
 
-#: What the Verilog depends on; changes elsewhere do not count.
+#: Parts of the source tree that determine the Verilog; changes elsewhere do not count.
 SOURCES = ("hdl", "sim", "requirements.txt", "pyproject.toml")
-#: What Verilator is not to say of the file, and why not.
+#: Warnings that Verilator shall not give for the file, with reasons.
 WAIVERS = {
     "WIDTH": "operands and conditions of unequal widths are meant",
     "CASEOVERLAP": "the cases of a function are bits of which one is set",
@@ -18,14 +18,14 @@ WAIVERS = {
 
 
 def identity_text(identity: Identity | None = None) -> str:
-    """Version and commit of the sources; a package that is installed is of no commit."""
+    """Version and commit of the sources; an installed package has no commit."""
     if identity is None:
         identity = of_source("unknown", 0, sources=SOURCES)
     return str(identity) if identity.commit else f"DXPU {'.'.join(map(str, release()))}, release"
 
 
 def options_text(arguments) -> str:
-    """The options of a command that count, defaults too, as they are written."""
+    """Options of a command with an effect on its result, including defaults, as text."""
     words = []
     for name, value in vars(arguments).items():
         if name in ("role", "output", "run") or value is None or value is False:
@@ -35,11 +35,12 @@ def options_text(arguments) -> str:
 
 
 def file_text(text: str, *, title: str, command: str, identity: str) -> str:
-    """The file, of the text of its modules.
+    """Text of the file, from the text of its modules.
 
-    The header is the lines that begin with ``//``, of which there are no others. Verilator's
-    waivers end with the file. Simulators warn, or refuse, if some modules have a timescale and
-    others none; most benches have one, and the sources of those who use Verilator often do not.
+    The header is the lines that begin with ``//``; no other lines begin so. Verilator's waivers are
+    limited to the file. The file has a timescale because most benches have one, and simulators
+    warn, or refuse, if some modules have a timescale and others none; Verilator gets none, as many
+    sources written for Verilator have none.
     """
     header = [
         f"// {title}; generated, do not edit", f"// {identity}", f"// {command}",
@@ -52,7 +53,7 @@ def file_text(text: str, *, title: str, command: str, identity: str) -> str:
 
 
 def without_header(text: str) -> str:
-    """What to compare of two files."""
+    """The text without its header, to compare two files."""
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("//"))
 
 

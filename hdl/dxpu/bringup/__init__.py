@@ -1,4 +1,4 @@
-"""A box that sets itself up for the first host that greets it."""
+"""Stand-alone mode of a box: the box binds its slots to the first host that sends a HELLO."""
 
 from .boot import BootCounter
 from .listener import Greeted, HelloListener

@@ -1,4 +1,4 @@
-"""A boot counter where there is no memory that outlives the configuration of an FPGA."""
+"""A boot counter for boards without non-volatile memory for one."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -8,26 +8,27 @@ __all__ = ["BootCounter"]
 
 
 class BootCounter(wiring.Component):
-    """Makes the value of ``control.boot``: 16 bits, never 0, another after each reset.
+    """Generates the value of ``control.boot``: 16 bits, never 0, a new value after each reset.
 
-    The first value is the number of cycles since configuration, modulo 2^16, when it is asked for;
-    each further one, after a reset, is the one before plus one. Neither register is reset.
+    The first value is the number of cycles since configuration, modulo 2^16, at the first ``take``.
+    After each further reset the value goes up by one. Neither register is reset.
 
-    What that guarantees: values of resets without a new configuration count up as those of somebody
-    who counts boots, so the tags of seven in a row differ (:class:`~dxpu.fabric.SessionKeeper`).
+    Guaranteed: over resets without a new configuration the values count up like those of a real
+    boot counter, so the tags of seven boots in a row differ
+    (:class:`~dxpu.fabric.session.session.SessionKeeper`).
 
-    What it does not: after a new configuration the value may be any. It comes from when a frame of
-    somebody else arrived, which repeats to the cycle with a chance of about 1 in 65,535, and tags
-    may be among those of an earlier configuration more often than that. No old frame fits all the
-    same, as long as ``control.quiet`` is longer than a frame can live: by the time at which this
-    end offers its first tag all frames from before the reset are gone.
+    Not guaranteed: after a new configuration the value may be any. The value depends on the arrival
+    time of a frame from elsewhere, which repeats to the cycle with a chance of about 1 in 65,535;
+    overlaps with the tags of an earlier configuration are more frequent. Still no old frame is
+    accepted, as long as ``control.quiet`` is longer than the life of a frame: all frames from
+    before the reset are gone by the time this end offers its first tag.
 
     Members
     -------
     take : 1
-        Strobe. The first one after a reset takes a value; others do nothing.
+        Strobe. The first strobe after a reset takes a new value; further strobes do nothing.
     boot : 16
-        From the cycle after it on. 0 before, after a configuration.
+        Valid from the cycle after ``take`` on. After a configuration 0 until then.
     """
 
     take: In(1)
@@ -41,7 +42,7 @@ class BootCounter(wiring.Component):
         m.d.sync += cycles.eq(cycles + 1)
         m.d.comb += [
             self.boot.eq(boot),
-            # 0: never asked since configuration.
+            # 0: no value was taken since configuration.
             value.eq(Mux(boot == 0, cycles, boot + 1)),
         ]
         with m.If(self.take & ~taken):

@@ -1,4 +1,4 @@
-"""Hears the HELLO of a host to a box that nobody has set up.
+"""Detects the HELLO of a host to a box that is not set up.
 
 Ref: docs/wire-format.md, "HELLO and HELLO_ACK"; docs/boards.md, "Stand-alone"
 """
@@ -14,7 +14,7 @@ __all__ = ["Greeted", "HelloListener"]
 
 
 class Greeted(data.Struct):
-    """What a HELLO says of who is to talk to whom, and how."""
+    """Parties and route of a HELLO: host, box, stream and path."""
 
     host: 12
     node: 12
@@ -23,35 +23,35 @@ class Greeted(data.Struct):
 
 
 class HelloListener(wiring.Component):
-    """Picks the HELLOs of hosts out of the frames that the link refuses.
+    """Filters the HELLOs of hosts out of the frames that the link refuses.
 
     A proxy without a node number refuses every frame, but only after the MAC and the depacketizer
-    have found it good: FCS, length, EtherType, version, both CRCs. So nothing is parsed twice, no
-    frame waits for this, and what it hears is what the proxy would have answered, had it been set
-    up. A HELLO counts if
+    have found the frame good: FCS, length, EtherType, version, both CRCs. So nothing is parsed
+    twice, no frame is delayed, and the listener sees exactly the HELLOs that a proxy with a node
+    number would have answered. A HELLO counts if
 
-    - its role is host, its security mode none, it offers a tag, and its session tag is 0;
-    - both nodes are numbers that a node may have (0x001 to 0xFFE), and differ;
-    - there are such a stream and such a path here. The path is that of the header, as answers take
-      that one.
+    - its role is host, its security mode none, its offered tag not 0, and its session tag 0;
+    - both nodes have valid numbers (0x001 to 0xFFE), and differ;
+    - its stream and its path exist here. The path is taken from the header, as answers use that
+      path.
 
     Latency one cycle.
 
     Parameters
     ----------
     paths, streams : int
-        That the proxy has.
+        Numbers of paths and streams of the proxy.
 
     Members
     -------
     refused : :class:`~dxpu.fabric.receive.types.Refused`
-        Of the proxy.
+        Frames that the proxy refuses.
     wanted : 12
-        Node number that HELLOs must be for; 0xFFF: any.
+        Node number that a HELLO must be addressed to; 0xFFF: any.
     heard : 1
-        Strobe: there is such a HELLO.
+        Strobe: a HELLO that counts.
     who : :class:`Greeted`
-        With ``heard``.
+        Sender and route of the HELLO; valid with ``heard``.
     """
 
     def __init__(self, *, paths, streams):

@@ -1,4 +1,4 @@
-"""Writes the registers of a box as a console would, for one host."""
+"""Writes the registers of a box, as a console would, for one host."""
 
 from dataclasses import dataclass
 
@@ -17,17 +17,17 @@ __all__ = ["SetUpSequencer", "StandAloneState", "Waits"]
 
 
 class StandAloneState(enum.Enum, shape=3):
-    """How far the set-up is."""
+    """Progress of the set-up."""
 
-    #: Not wanted.
+    #: The stand-alone mode is off.
     OFF = 0
-    #: Waits for a HELLO.
+    #: The box waits for a HELLO.
     LISTENS = 1
-    #: Writes registers.
+    #: Registers are being written.
     WRITES = 2
     #: All slots are bound to the host.
     BOUND = 3
-    #: A register was not there, or a commit was refused (`table.result`).
+    #: A register was missing, or a commit was refused (`table.result`).
     FAILED = 4
 
 
@@ -38,7 +38,7 @@ class Waits:
     Raises
     ------
     ValueError
-        If one is 0 or does not fit its register.
+        If a value is 0 or does not fit its register.
     """
 
     retry: int
@@ -54,57 +54,59 @@ class Waits:
 
     @classmethod
     def for_pc(cls, hz, *, faster=1):
-        """Those for a host that is a PC: 20 ms, 20 ms, 100 ms (docs/host.md, "The box's timers";
+        """Values for a host that is a PC: 20 ms, 20 ms, 100 ms (docs/host.md, "The box's timers";
         docs/architecture.md, "Sessions").
 
         Parameters
         ----------
         hz : number
-            Frequency of the core.
+            Clock frequency of the core, in hertz.
         faster : number
-            What the times are divided by; for simulations.
+            Divisor of the times; for simulations.
         """
         return cls(*(max(1, -int(-seconds * hz // (64 * faster))) for seconds in (
             20e-3, 20e-3, 100e-3)))
 
 
 class SetUpSequencer(wiring.Component):
-    """Binds all slots of a box to the first host that is heard, by writing the proxy's registers.
+    """Binds all slots of a box to the first host heard, by writes to the proxy's registers.
 
-    When a HELLO is heard and ``control.node`` is still 0xFFF, it writes: node number, the host as
-    peer 0, the waits, boot counter, the session's mode (the peer opens it), all slots present, and
-    for each slot a commit to that host, stream and path. If ``control.node`` is another number,
-    somebody else has set the box up, or does so now: nothing is written, and nothing ever undone.
+    When a HELLO is heard and ``control.node`` is still 0xFFF, the sequencer writes: node number,
+    the host as peer 0, the waits, boot counter, session mode 2 (the host opens the session), all
+    slots present, and for each slot a commit to that host, stream and path. Any other value of
+    ``control.node`` means that somebody else sets the box up: the sequencer then writes nothing,
+    and undoes nothing.
 
-    ``again`` undoes what was set up (rows released, peer not valid, mode 0, no node number), after
-    which the next host may come. The first bindings have generation 1, each further one the next,
-    as rows want it.
+    ``again`` undoes the set-up (rows released, peer not valid, mode 0, no node number); then the
+    next host may come. The first bindings have generation 1, and the generation goes up by one with
+    each further set-up, as the rows require.
 
-    A set-up takes 8 writes, and 5 accesses for each slot: some ten cycles each. It is wrong to
-    write the same registers at the same time by the console.
+    A set-up takes 8 writes and 5 accesses for each slot, some ten cycles each. The console must not
+    write the same registers at the same time.
 
     Parameters
     ----------
     map : :class:`~dxpu.csr.AddressMap`
         Registers of the box proxy.
     slots, streams : int
-        That it has.
+        Numbers of slots and streams of the box proxy.
     waits : :class:`Waits`
 
     Members
     -------
     bus : Out :class:`~dxpu.csr.RegisterPort`
     enable : 1
-        HELLOs count. What is set up stays when this falls.
+        React to HELLOs. A fall of ``enable`` does not undo a set-up.
     again : 1
-        Strobe: undo. One that comes while registers are being written acts after that.
+        Strobe: undo the set-up. A strobe while registers are being written acts after the last
+        write.
     heard, who : 1, :class:`~.listener.Greeted`
-        Of the :class:`~.listener.HelloListener`.
+        HELLO from the :class:`~.listener.HelloListener`.
     boot, boot_take : 16, 1
-        Of the :class:`~.boot.BootCounter`.
+        Boot number from the :class:`~.boot.BootCounter`, and the strobe that takes it.
     state : :class:`StandAloneState`
     host : 12
-        Node of the host that the slots are, or were, bound to; 0: there was none.
+        Node of the host that the slots are, or were last, bound to; 0 before the first host.
     """
 
     def __init__(self, map: AddressMap, *, slots, streams, waits: Waits):
@@ -115,10 +117,10 @@ class SetUpSequencer(wiring.Component):
             "state": Out(StandAloneState), "host": Out(12),
         })
         self._who, self._generation, self._row = Signal(Greeted), Signal(16, init=1), Signal(6)
-        self._binds = Signal()  # not: undoes
+        self._binds = Signal()  # 1: set up, 0: undo
 
     def _value(self, path, **values):
-        """A register's value from those of some fields."""
+        """Value of a register, from the values of some fields."""
         register, word = self._map.find(path)[0].register, Const(0, 32)
         fields = {f.name: f for f in register.fields}
         for name, value in values.items():
@@ -127,7 +129,8 @@ class SetUpSequencer(wiring.Component):
         return word[:32]
 
     def _program(self):
-        """What is written: path of each register, value; how many are the same for all slots."""
+        """Writes of a set-up: path and value of each register; number of writes common to all
+        slots."""
         who, binds, waits = self._who, self._binds, self._waits
         operation = Cat(binds, self._row, self._generation)
         once = {
@@ -150,7 +153,8 @@ class SetUpSequencer(wiring.Component):
         return words, len(once)
 
     def _address(self, path):
-        """Where a register is; that of the host's session, if it is one's."""
+        """Address of a register; for a register of session 0, the same register of the host's
+        session."""
         address = self._map.address(path)
         if not path.startswith("control.session[0]") or self._streams == 1:
             return address
@@ -162,7 +166,7 @@ class SetUpSequencer(wiring.Component):
         m = Module()
         bus, request = self.bus, self.bus.request.p
         program, common = self._program()
-        # Behind the program the result of the commit is read.
+        # The step behind the program reads the result of the commit.
         step = Signal(range(len(program) + 1))
         asks, bound, failed, undo = Signal(), Signal(), Signal(), Signal()
         answer, judged = self.bus.response.p, Signal()
@@ -203,7 +207,7 @@ class SetUpSequencer(wiring.Component):
                     m.next = "Request"
                     m.d.sync += asks.eq(0)
                     with m.If(asks):
-                        # Somebody has set it up, or may go on.
+                        # Somebody else has set the box up, and may still be at it.
                         with m.If(answer.error | (answer.data[:12] != NODE_UNASSIGNED)):
                             m.next = "Idle"
                         with m.Else():

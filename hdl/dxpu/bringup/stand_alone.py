@@ -1,4 +1,4 @@
-"""The stand-alone mode of a box: no manager, no console.
+"""Stand-alone mode of a box: no manager, no console.
 
 This file only wires. Ref: docs/boards.md, "Stand-alone"
 """
@@ -19,27 +19,29 @@ __all__ = ["StandAlone"]
 
 
 class StandAlone(wiring.Component):
-    """Sets a box up for the first host that greets it: :class:`~.listener.HelloListener`,
-    :class:`~.boot.BootCounter` and :class:`~.sequencer.SetUpSequencer`.
+    """Sets a box up for the first host that sends a HELLO.
+
+    Consists of :class:`~.listener.HelloListener`, :class:`~.boot.BootCounter` and
+    :class:`~.sequencer.SetUpSequencer`.
 
     Parameters
     ----------
     map : :class:`~dxpu.csr.AddressMap`
         Registers of the box proxy.
     slots, paths, streams : int
-        That it has.
+        Numbers of slots, paths and streams of the box proxy.
     waits : :class:`~.sequencer.Waits`
 
     Members
     -------
     bus : Out :class:`~dxpu.csr.RegisterPort`
-        To the proxy.
+        Registers of the proxy.
     refused : In :class:`~dxpu.fabric.receive.types.Refused`
-        From the proxy.
+        Frames that the proxy refuses.
     wanted
-        As of the listener.
+        Port of the listener.
     enable, again, state, host
-        As of the sequencer.
+        Ports of the sequencer.
     """
 
     def __init__(self, map, *, slots, paths, streams, waits):

@@ -1,4 +1,5 @@
-"""Registers by a serial line: what a board is asked with before anything else works."""
+"""Console: access to registers over a serial line, for bring-up without a manager, a host or
+PCIe."""
 
 from .console import Console
 from .events import EventRing

@@ -1,4 +1,4 @@
-"""Lines of text that read and write registers."""
+"""Reads and writes registers by lines of text."""
 
 from amaranth import *
 from amaranth.lib import crc, enum, stream, wiring
@@ -11,7 +11,7 @@ __all__ = ["Console"]
 
 
 class _Part(enum.Enum, shape=3):
-    """What the last character of a line was part of."""
+    """Part of a line to which the last character belongs."""
 
     NOTHING = 0
     COMMAND = 1
@@ -25,7 +25,7 @@ class _Part(enum.Enum, shape=3):
 
 
 class Console(wiring.Component):
-    """Reads and writes registers as lines of text say, one line at a time.
+    """Executes register accesses given as lines of text, one line at a time.
 
     ======================  =========================  ==========================================
     line                    answer
@@ -36,25 +36,27 @@ class Console(wiring.Component):
     of anything else        ``?*SSSS``                 the whole line was dropped
     ======================  =========================  ==========================================
 
-    Numbers are hexadecimal, in either case; an address has one to four digits, data one to eight;
-    spaces separate, and may be more than one. A line ends with CR or LF; an empty one is ignored,
-    so CR LF will do. ``*`` and four digits at the end of a line are the CRC-16 of all
-    characters before (polynomial 0x1021, initial value 0xFFFF, not reflected: CRC-16/CCITT-FALSE);
-    it is checked. Who types may go without; a program says ``R`` and ``W`` instead of ``r`` and
-    ``w``, and such a line is refused without it. Answers have it always, and end with CR LF.
+    Numbers are hexadecimal, in either case. An address has one to four digits, data one to eight.
+    One or more spaces separate the parts. A line ends with CR or LF; empty lines are ignored, so CR
+    LF works as well.
 
-    Characters that come while an answer is made, up to a cycle after its last one was taken, are
-    lost, and all lines that they were of are answered by one ``?`` behind it. So whoever waits for
-    each answer loses nothing, and whoever does not is told.
+    ``*`` and four digits at the end of a line are the CRC-16 of all characters before (polynomial
+    0x1021, initial value 0xFFFF, not reflected: CRC-16/CCITT-FALSE), and are checked. The CRC is
+    optional for ``r`` and ``w``, the commands for people, and mandatory for ``R`` and ``W``, the
+    commands for programs. Answers always have the CRC, and end with CR LF.
 
-    The first character of an answer is offered one cycle after the answer of the register.
+    Characters that come during an answer, up to a cycle after its last character was taken, are
+    lost. All lines that lost characters are answered by one ``?`` behind that answer. A sender that
+    waits for each answer loses nothing; a sender that does not wait gets the ``?``.
+
+    Latency: one cycle from the response of the register to the first character of the answer.
 
     Members
     -------
     i : In(8), i_valid : In(1)
-        Characters that come.
+        Received characters.
     o : Out stream of 8 bits
-        Characters that go.
+        Characters to be sent.
     bus : Out :class:`~dxpu.csr.RegisterPort`
     stat_refused : Out(1)
         One cycle for each ``?``.
@@ -72,7 +74,7 @@ class Console(wiring.Component):
         part, write, strict, bad = Signal(_Part), Signal(), Signal(), Signal()
         address, value, given = Signal(16), Signal(32), Signal(16)
         count = Signal(range(9))
-        #: Characters of a line that has not ended are lost; a line that is to be refused.
+        #: ``lost``: characters of a line that has not ended are lost. ``owed``: a ``?`` is due.
         lost, owed = Signal(), Signal()
         kind = Signal(8)
 
@@ -129,7 +131,7 @@ class Console(wiring.Component):
         return m
 
     def _take(self, m, part, write, strict, bad, address, value, heard, given, count):
-        """One character of a line, but for its end."""
+        """Take one character of a line, other than the end of the line."""
         character = self.i
         lower = character | 0x20
         figure = (character >= ord("0")) & (character <= ord("9"))
@@ -137,7 +139,7 @@ class Console(wiring.Component):
         m.d.comb += digit.eq(Mux(figure, character[:4], character[:4] + 9))
         m.d.comb += heard.valid.eq((part != _Part.SUM) & (character != ord("*")))
 
-        m.d.sync += bad.eq(1)  # unless what follows knows better
+        m.d.sync += bad.eq(1)  # overridden below for valid characters
         fine = bad.eq(bad)
         with m.If(character == ord(" ")):
             with m.Switch(part):
@@ -180,8 +182,10 @@ class Console(wiring.Component):
                         m.d.sync += fine
 
     def _answer(self, m, kind, address, value):
-        """Offer the characters of an answer; returns when its last one is taken. ``address`` and
-        ``value`` turn once round."""
+        """Offer the characters of an answer; return the condition that the last one is taken.
+
+        ``address`` and ``value`` rotate once around.
+        """
         o = self.o
         # = 0 0 1 0   f f f 0 0 f f f  *  4  a  0  b CR LF
         # 0 1 2 - 5 6 7 - - - - - - 14 15 16 17 18 19 20 21
@@ -226,5 +230,5 @@ class Console(wiring.Component):
 
     @staticmethod
     def _figure(nibble):
-        """The hexadecimal digit of a nibble."""
+        """Hexadecimal digit of a nibble."""
         return Mux(nibble < 10, nibble + ord("0"), nibble + (ord("a") - 10))

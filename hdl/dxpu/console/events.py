@@ -1,4 +1,4 @@
-"""A memory of the last things that happened, with their times."""
+"""A memory of the last events, with their times."""
 
 import enum
 
@@ -12,7 +12,7 @@ from dxpu.priority import encode, lowest_bit
 
 __all__ = ["EventRing", "event_block"]
 
-#: Events that are kept.
+#: Number of events kept.
 DEPTH = 64
 
 
@@ -37,12 +37,12 @@ def event_block(kinds, *, unit):
 
 
 class EventRing(wiring.Component):
-    """Keeps the last 64 events, one a cycle; of several in one cycle the first kind comes first.
+    """Keeps the last 64 events; records one per cycle, the lowest kind first.
 
-    An event waits until it is recorded, so none is lost for coming together with others; one that
-    comes while another of its kind still waits is the same event, and counted in ``merged``.
+    An event waits until it is recorded, so simultaneous events are not lost. An event whose kind is
+    still waiting is merged with the waiting event and counted in ``merged``.
 
-    From an event that waits for no other to its entry: 2 cycles.
+    Latency from an event to its entry: 2 cycles if no other event waits.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class EventRing(wiring.Component):
     unit : int
         Clock cycles of a unit of time.
     unit_name : str
-        What that is, for documentation.
+        Name of the unit, for documentation.
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""TLPs by registers: what stands at a PCIe port of a proxy while no PCIe does."""
+"""TLPs by registers: software at the PCIe port of a proxy without PCIe."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -52,29 +52,28 @@ def mailbox_block(width):
 
 
 class TlpMailbox(wiring.Component):
-    """The other end of a proxy's PCIe port, in the hands of software.
+    """Device side of a proxy's PCIe port, operated by software.
 
-    Software makes a TLP beat by beat; it is sent as a whole when the credits that the proxy grants
-    allow it, so a TLP that waits for credits waits with all behind it. What the proxy sends is
-    kept, in the order in which it is taken, until software has read it; if it does not, the proxy
-    waits.
+    Software builds a TLP beat by beat. The mailbox sends the TLP as a whole when the proxy's
+    credits allow; TLPs behind a waiting TLP wait, too. TLPs from the proxy are kept, in the order
+    in which they are taken, until software has read them; when the memory is full, the proxy waits.
 
-    It checks nothing but what it needs: class and payload of a TLP are those of its first dword.
-    One that claims more payload than the proxy ever grants waits until the link goes down.
+    The mailbox takes class and payload of a TLP from its first dword, and checks nothing else. A
+    TLP that claims more payload than the proxy ever grants waits until the link goes down.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     depth : int
-        Beats of memory, each way; a power of two. What the proxy sends must fit: 552 bytes with
-        512 of payload.
+        Beats of memory in each direction; a power of two. The largest TLP of the proxy must fit:
+        552 bytes with 512 bytes of payload.
 
     Members
     -------
     port : In :class:`~dxpu.attach.PciePort`
     hold : In(1)
-        The link must not be up; it goes down as if software had wanted it.
+        Forces the link down, as if software had cleared ``up``.
     bus : In :class:`~dxpu.csr.RegisterPort`
         Registers of :func:`mailbox_block`.
     """
@@ -108,12 +107,12 @@ class TlpMailbox(wiring.Component):
             beat.dwords.eq(file.send.dwords), beat.first.eq(first), beat.last.eq(file.send.last),
             beat.discard.eq(spoilt | ~wanted),
         ]
-        # A beat that finds the memory full is taken a cycle later.
+        # A beat is taken a cycle later if the memory is full.
         m.d.sync += made.eq(file.send.written | made & ~queue.i.ready)
         with m.If(made & queue.i.ready):
             m.d.sync += [first.eq(file.send.last), spoilt.eq((spoilt | ~wanted) & ~beat.last)]
 
-        # Class, and data in units of four dwords, of the TLP at the head.
+        # Class of the TLP at the head, and its data in units of four dwords.
         header = HeaderCommon(queue.o.payload.data[:32])
         kind = Kind.of(m, header.fmt, header.type)
         length = Cat(header.length_low, header.length_high)
@@ -121,7 +120,7 @@ class TlpMailbox(wiring.Component):
         m.d.comb += units.eq(Mux(header.fmt[1], Cat(length, length == 0) + 3 >> 2, 0))
 
         may, begins, ends = Signal(), Signal(), Signal()
-        passing, within = Signal(), Signal()  # a TLP is sent; one is sent or dropped
+        passing, within = Signal(), Signal()  # a TLP is being sent; a TLP is being sent or dropped
         o, rx = queue.o, self.port.rx
         m.d.comb += [
             begins.eq(o.valid & may & up & wanted & ~passing),
@@ -158,7 +157,8 @@ class TlpMailbox(wiring.Component):
         m.submodules.arbiter = ResetInserter(~up)(arbiter)
         m.submodules.receives = ResetInserter(~up)(queue)
         for source, i in zip((port.tx_p, port.tx_np, port.tx_cpl), arbiter.i, strict=True):
-            # What has begun while the link was down, or ended with it, is dropped to its end.
+            # A TLP that began while the link was down, or was cut by the end of the link, is
+            # dropped to its end.
             within, skip, take = Signal(), Signal(init=1), Signal()
             m.d.comb += [take.eq(up & ~(skip & within)), i.payload.eq(source.payload),
                          i.valid.eq(source.valid & take), source.ready.eq(i.ready | ~take)]

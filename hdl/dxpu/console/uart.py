@@ -12,9 +12,8 @@ def divisor(clock_hz, baud):
     """Clock cycles per bit.
 
     Raises
-    ------
     ValueError
-        If no divisor comes within 2 % of ``baud``: the two ends of a line may differ by some 5 %
+        If no divisor comes within 2 % of ``baud``. The two ends of a line may differ by some 5 %
         over the ten bits of a byte, and the other end has an error of its own.
     """
     cycles = round(clock_hz / baud)
@@ -27,9 +26,9 @@ def divisor(clock_hz, baud):
 class UartReceiver(wiring.Component):
     """Bytes from a serial line.
 
-    A start bit is looked at again in its middle, and so is each bit; a pulse shorter than half a
-    bit is none. A byte whose stop bit is 0 is dropped, and nothing is taken until the line is 1
-    again, so a line that is held at 0 (break, no cable) is one error.
+    A start bit is sampled again in its middle, as is each data bit; a pulse shorter than half a bit
+    is ignored. A byte whose stop bit is 0 is dropped, and the receiver waits until the line is 1
+    again. So a line held at 0 (break, no cable) counts as one error.
 
     Latency from the middle of the stop bit to ``o_valid``: 4 cycles, three of them in the
     synchroniser.
@@ -42,9 +41,9 @@ class UartReceiver(wiring.Component):
     Members
     -------
     rx : In(1)
-        The line, from another clock domain.
+        Serial line; asynchronous.
     o : Out(8), o_valid : Out(1)
-        A byte, and one cycle when there is one. It cannot be held back.
+        ``o_valid`` is high for one cycle per byte; the byte cannot be held back.
     stat_framing : Out(1)
         One cycle for each byte without a stop bit.
     """
@@ -84,7 +83,7 @@ class UartReceiver(wiring.Component):
 
 
 class UartTransmitter(wiring.Component):
-    """Bytes to a serial line; one is taken every ten bit times.
+    """Bytes to a serial line; takes a byte every ten bit times.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ class UartTransmitter(wiring.Component):
     -------
     i : In stream of 8 bits
     tx : Out(1)
-        The line; a register.
+        Serial line; a register.
     """
 
     def __init__(self, divisor):

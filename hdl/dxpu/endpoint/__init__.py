@@ -1,1 +1,6 @@
-"""An endpoint in hardware for the slots of a box: a small GPU (docs/endpoint.md)."""
+"""PCIe endpoint in hardware for the slots of a box: a small GPU with registers, video memory, a
+copy engine and interrupts.
+
+docs/endpoint.md describes the endpoint as software sees it. :class:`~dxpu.endpoint.gpu.SoftGpu` is
+the endpoint, :class:`~dxpu.endpoint.box.BoxWithGpus` a box proxy with an endpoint in each slot.
+"""

@@ -1,4 +1,4 @@
-"""A box that needs no PCIe: a box proxy with a soft GPU in each slot.
+"""A box without PCIe hardware: a box proxy with a soft GPU in each slot.
 
 This file only wires.
 """
@@ -20,26 +20,27 @@ __all__ = ["BoxWithGpus"]
 
 
 class BoxWithGpus(wiring.Component):
-    """Box proxy whose slots hold soft GPUs; only Ethernet and registers are outside.
+    """Box proxy whose slots hold soft GPUs; only Ethernet and registers are ports.
 
-    The GPU of slot n + 1 has the serial number of ``identity`` plus n. The manager tells the proxy
-    that the slots are present, as with other GPUs.
+    The GPU of slot n + 1 has the serial number of ``identity`` plus n. The manager marks the slots
+    as present in the registers, as for other GPUs.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     slots, paths : int
-        As of :class:`~dxpu.proxy.box.BoxProxy`; further keywords go there.
+        Numbers of slots and of Ethernet paths. Further keywords go to
+        :class:`~dxpu.proxy.box.BoxProxy`.
     identity : :class:`~.config_map.GpuIdentity`, optional
-        Of the first GPU.
+        Identity of the first GPU.
     gpu : dict, optional
         Further arguments of :class:`~.gpu.SoftGpu`.
 
     Members
     -------
     gmii, links, bus
-        As of the box proxy.
+        Same ports as the box proxy: GMII and link state of each path, register bus.
     """
 
     def __init__(self, width, *, slots=8, paths=2, identity=None, gpu=None, **proxy):
@@ -49,9 +50,9 @@ class BoxWithGpus(wiring.Component):
                               **(gpu or {})) for n in range(slots)]
         #: The register map of the proxy (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._proxy.registers
-        #: What the proxy counts.
+        #: Events that the proxy counts.
         self.pulses = self._proxy.pulses
-        #: A good frame that the proxy has refused (:class:`~dxpu.fabric.receive.types.Refused`).
+        #: A good frame that the proxy refused (:class:`~dxpu.fabric.receive.types.Refused`).
         self.refused = self._proxy.refused
         super().__init__({
             "gmii": Out(GmiiSignature()).array(paths),

@@ -17,7 +17,7 @@ __all__ = ["Completer"]
 
 
 class _Kind(enum.Enum, shape=unsigned(3)):
-    """What becomes of a request."""
+    """How a request is handled."""
 
     REFUSED = 0
     CONFIG_READ = 1
@@ -29,19 +29,20 @@ class _Kind(enum.Enum, shape=unsigned(3)):
 
 
 class Completer(wiring.Component):
-    """Answers one non-posted request at a time; the next may come when ``answered`` has said so.
+    """Answers non-posted requests one at a time; the next may come after ``answered``.
 
-    Configuration requests of Type 0 to function 0 are done. Memory reads are answered from BAR 2,
-    whatever their bytes are, and from BAR 0 if they ask for one or two whole dwords that are there;
-    a read of no bytes (a flush) from anywhere within the BARs. All others end in UR, and are told
-    on ``refused``: I/O, Type 1, locked and atomic requests, translation requests, poisoned
-    configuration writes, other addresses. Completions are as large as Max_Payload_Size allows and
-    are split at multiples of 128 bytes.
+    The completer carries out Type 0 configuration requests to function 0. Reads of BAR 2 are
+    answered whatever their byte enables are. Reads of BAR 0 are answered if they ask for one or two
+    whole dwords that exist. A read of no bytes (a flush) is answered anywhere within the BARs.
+
+    All other requests end in UR and pulse ``refused``: I/O, Type 1, locked and atomic requests,
+    translation requests, poisoned configuration writes, other addresses. Completions are as large
+    as Max_Payload_Size allows and are split at multiples of 128 bytes.
 
     Parameters
     ----------
     address_bits : int
-        Of a byte address in the video memory.
+        Bits of a byte address in the video memory.
 
     Members
     -------
@@ -54,15 +55,16 @@ class Completer(wiring.Component):
         The write of the cycle before asked for a Function Level Reset.
     register_address : 16
     register_data, readable : 32, 1
-        To :class:`~.registers.Registers`.
+        Read port of :class:`~.registers.Registers`.
     reads_register : 1
         ``register_data`` is used in this cycle.
     answered : 1
         Pulse: the request was answered.
     reset_due : 1
-        The same, until a reset, of a request for a Function Level Reset.
+        Level: the request was answered and asked for a Function Level Reset. Ends with the reset;
+        replaces ``answered``.
     refused, poisoned : 1
-        Pulses.
+        Pulses: the request ended in UR; the request was poisoned.
     o : :class:`~.types.Departure`
     """
 
@@ -83,7 +85,7 @@ class Completer(wiring.Component):
         m = Module()
         o, request = self.o, Signal(CompletionRequest, reset_less=True)
         kind, good, resets = Signal(_Kind), Signal(), Signal()
-        # What is left to be sent, in dwords, and where that begins.
+        # Dwords that remain to be sent, and the byte address of the first.
         left, piece = Signal(11), Signal(8)
         address, second = (Signal(max(16, self._bits), reset_less=True) for _ in range(2))
         reads_second = Signal()
@@ -132,7 +134,7 @@ class Completer(wiring.Component):
                         address.eq(address + (piece << 2)),
                         request.byte_count.eq(request.byte_count - (piece << 2)
                                               + request.lower_address[:2]),
-                        # Further ones begin at a multiple of 128.
+                        # Further completions begin at a multiple of 128 bytes.
                         request.lower_address.eq(0),
                     ]
                     m.next = "Cut"
@@ -147,7 +149,7 @@ class Completer(wiring.Component):
         return m
 
     def _take(self, m, request, kind, left, address):
-        """A request has come whole: what is it?"""
+        """Classify a request when its last dword has come."""
         tap, info = self.tap, self.tap.info
         mine, reads, flush = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -158,7 +160,7 @@ class Completer(wiring.Component):
             self.poisoned.eq(tap.end & mine & info.ep & info.payload_dwords.any()),
         ]
         with m.If(tap.strobe & mine):
-            # Of those with data only configuration writes are done, which have one dword.
+            # Only configuration writes among the requests with data are carried out: one dword.
             m.d.sync += request.data.eq(tap.data)
         with m.If(tap.end & mine):
             m.d.sync += [
@@ -182,7 +184,7 @@ class Completer(wiring.Component):
             m.next = "First"
 
     def _words(self, m, request, kind, good):
-        """Header, and the data that is not in the video memory."""
+        """Header, and data from outside the video memory."""
         o, answer, value = self.o, Signal(CompletionRequest), Signal(32)
         m.d.comb += [
             answer.eq(request),

@@ -1,8 +1,8 @@
 """The configuration space of the soft GPU, as plain data.
 
-As :mod:`dxpu.switch.config.port_map` for the ports of the switch: the registers of
-:class:`~dxpu.endpoint.config_space.EndpointConfig`, the golden configuration space of the tests and
-the register page are made from this.
+Three things are made from this description, as from :mod:`dxpu.switch.config.port_map` for the
+ports of the switch: the registers of :class:`~dxpu.endpoint.config_space.EndpointConfig`, the
+golden configuration space of the tests, and the register page.
 
 Ref: PCIe Base 5.0, 7.5.1.2 (type 0 header), 7.5.2, 7.5.3, 7.7.1, 7.7.2, 7.7.3, 7.9.3
 """
@@ -23,14 +23,14 @@ __all__ = ["MAX_PAYLOAD", "GpuIdentity", "gpu_map"]
 #: Code of the largest Max_Payload_Size: 512 bytes.
 MAX_PAYLOAD = 2
 
-# Capabilities, in the order of their pointers, and those in extended space.
+# Offsets of the capabilities, in the order of their pointers, and of the extended capabilities.
 PM, MSI, MSIX, EXPRESS = 0x40, 0x48, 0x58, 0x64
 DSN, SECONDARY = 0x100, 0x10C
 
 
 @dataclass(frozen=True)
 class GpuIdentity:
-    """Who the GPU says it is.
+    """Identifiers by which software recognises the GPU.
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ class GpuIdentity:
     name : str
         Up to 64 ASCII characters, read through BAR 0.
     vendor, device, revision, subsystem_vendor : int
-        The default identifiers are of nobody: whoever ships hardware puts their own here. The
-        Subsystem ID is the low half of the serial number.
+        Identifiers of the type 0 header. The default values are registered to nobody: a maker of
+        hardware sets its own. The Subsystem ID is the low half of the serial number.
     link_speed, link_width : int
-        Of the link that the registers tell of; there is none.
+        Speed code and number of lanes in the link registers; there is no physical link.
     """
 
     serial: int = 1

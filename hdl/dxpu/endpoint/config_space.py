@@ -30,7 +30,7 @@ class EndpointConfig(wiring.Component):
 
     A dword is read combinationally; a write has taken effect in the next cycle. An error sets its
     bits even if software clears them in the same cycle. A reset of this component is a Function
-    Level Reset; what outlives that is reset by ``cold``.
+    Level Reset; ``cold`` resets the registers that survive a Function Level Reset.
 
     Parameters
     ----------
@@ -41,21 +41,22 @@ class EndpointConfig(wiring.Component):
     Members
     -------
     register : 10
-        Dword number.
+        Number of the dword that is read or written.
     value : 32
-        That dword.
+        Content of dword ``register``.
     write, enables, data : 1, 4, 32
-        Strobe: write the enabled bytes of it.
+        Strobe: write the enabled bytes of ``data`` to dword ``register``.
     target_id : 16
-        With ``write``: whom the request was for; captured.
+        Bus, device and function number that a configuration write was addressed to; captured with
+        ``write``.
     errors : :class:`~.types.Errors`
     pending : 1
         Reads are open.
     cold : 1
-        Everything is reset.
+        Resets everything.
     state : :class:`~.types.ConfigState`
     function_reset : 1
-        Pulse: a Function Level Reset was asked for by the write of the cycle before.
+        Pulse: the write of the cycle before asked for a Function Level Reset.
     """
 
     def __init__(self, identity, *, vram_bytes):
@@ -87,7 +88,7 @@ class EndpointConfig(wiring.Component):
         return m
 
     def _field(self, m, register, field):
-        """Value of a field, with whatever changes it."""
+        """Value of a field, with the logic that changes the field."""
         if field.access == "RO":
             return C(field.reset, field.width)
         if (register.name, field.name) == ("Device Status", "Transactions Pending"):
@@ -120,7 +121,7 @@ class EndpointConfig(wiring.Component):
         return value
 
     def _report(self, m, fields):
-        """What the hardware wants to know."""
+        """Connect the fields that other hardware reads."""
         state = self.state
         on = fields["Power Management Control/Status", "Power State"] == 0
         payload = fields["Device Control", "Max_Payload_Size"]

@@ -1,4 +1,4 @@
-"""From the queue of TLPs to a header that is decoded, and data dword by dword.
+"""Decodes TLPs from a queue: a parsed header, then data dword by dword.
 
 Ref: PCIe Base 5.0, 2.2.1 (general format), 7.5.1.2.1 (base addresses)
 """
@@ -20,7 +20,8 @@ __all__ = ["Decoder"]
 class Decoder(wiring.Component):
     """Reads TLPs, decodes their headers and compares their addresses with the BARs.
 
-    A TLP takes its dwords and three cycles. A digest is left out: there is no ECRC check.
+    A TLP takes one cycle per dword and three more. The decoder drops a digest, as there is no ECRC
+    check.
 
     Parameters
     ----------

@@ -16,41 +16,45 @@ __all__ = ["Engine"]
 
 
 class Engine(wiring.Component):
-    """Carries out commands, one after the other, while there are some.
+    """Carries out the commands of the ring, one after the other.
 
-    A command is read from its place in the ring. A copy to the GPU is reads of the host, with
-    at most :class:`~.reads.Reads`' limit in flight; each ends at a multiple of its size, which is
-    the smaller of the register ``READ_SIZE`` and Max_Read_Request_Size. A copy to the host is
-    writes that end at multiples of Max_Payload_Size. So neither crosses a multiple of 4 KiB.
+    The engine reads a command from its place in the ring. A copy to the GPU is a series of reads
+    from the host; :class:`~.reads.Reads` limits how many are in flight. Each read ends at a
+    multiple of its size, which is the smaller of the register ``READ_SIZE`` and
+    Max_Read_Request_Size. A copy to the host is a series of writes, each ending at a multiple of
+    Max_Payload_Size. So no request crosses a multiple of 4 KiB.
 
-    Then ``finished`` comes, with ``failed`` if the command could not be read or carried out to its
-    end: it is none that is known, it leaves the video memory, a read failed, or requests were not
-    allowed. If the command was read, its cookie is written to the fence, and its interrupt raised.
+    ``finished`` ends a command, together with ``failed`` if the command could not be read or not be
+    carried out to its end: unknown command, transfer beyond the video memory, failed read, requests
+    not allowed. Afterwards, if the command was read, the engine writes the command's cookie to the
+    fence and raises the command's interrupt.
 
-    Three cycles for each request beside the time for which it waits.
+    A request takes three cycles besides the time that it waits.
 
     Parameters
     ----------
     vram_bytes : int
+        Size of the video memory.
 
     Members
     -------
     settings : :class:`~.types.Settings`
     state : :class:`~.types.ConfigState`
     fetching : 1
-        What is read is a command: data goes to ``command_index``, ...
+        The open read is the read of a command; its data goes to ``command_index``,
+        ``command_data``.
     command_index, command_data, command_write : 3, 32, 1
         Strobe: a dword of the command.
     free, tag, begins, position, size, lower
-        To :class:`~.reads.Reads`.
+        Ports of the same names at :class:`~.reads.Reads`.
     pending, read_failed : 1
-        From there.
+        ``pending`` and ``failed`` of :class:`~.reads.Reads`.
     busy : 1
         A command is under way.
     finished, failed : 1
-        Pulses.
+        Pulses: a command has ended; the command failed.
     vectors : ``VECTORS``
-        Pulses: raise these.
+        Pulses: raise the interrupt of this vector.
     o : :class:`~.types.Departure`
     """
 
@@ -75,7 +79,7 @@ class Engine(wiring.Component):
         state, settings, o = self.state, self.settings, self.o
         command = Signal(self._command, reset_less=True)
 
-        # What is left of the transfer: from or to `host`, `left` bytes.
+        # Rest of the transfer: `left` bytes from or to the address `host`.
         host, left = Signal(64, reset_less=True), Signal(self._bits + 1)
         position = Signal(self._bits + 1, reset_less=True)
         writes, fences, failed = Signal(), Signal(), Signal()
@@ -152,8 +156,11 @@ class Engine(wiring.Component):
         return m
 
     def _keep(self, m, command, host, left, position):
-        """The dwords of a command come when its read has been sent: the transfer is then free. What
-        comes before is none that is to be trusted."""
+        """Keep the dwords of a command.
+
+        The dwords come after the read of the command was sent, when the registers of the transfer
+        are free. Earlier data is ignored.
+        """
         data, limit = self.command_data, self._bits + 1
         with m.If(~self.fetching):
             m.d.sync += command.wide.eq(0)
@@ -179,19 +186,19 @@ class Engine(wiring.Component):
                     m.d.sync += command.cookie.eq(data)
 
     def _cut(self, m, host, left, writes):
-        """Bytes of the next request: to a multiple of its size, or to the end."""
+        """Bytes of the next request: up to a multiple of the request size, or to the end."""
         mask, rest = Signal(12), Signal(13)
         payload = Cat(C(127, 7), *(self.state.max_payload > n for n in range(2)))
         reads = self.settings.read_mask & self.state.read_mask
         m.d.comb += [
-            # A command is read at once.
+            # A command is read by one request of 32 bytes.
             mask.eq(Mux(writes, payload, Mux(self.fetching, 31, reads))),
             rest.eq((~host[:12] & mask) + 1),
         ]
         return Mux(left < rest, left, rest)
 
     def _request(self, m, host, size, position, writes, fences, command):
-        """The TLP of a request."""
+        """Build the TLP of a request."""
         o, skipped, tag = self.o, host[:2], Signal(5)
         end, length = Signal(14), Signal(11)
         first, last = Signal(4), Signal(4)

@@ -33,10 +33,11 @@ __all__ = ["SoftGpu"]
 class SoftGpu(wiring.Component):
     """A PCIe endpoint for a slot of a box proxy, or for any other :class:`~dxpu.attach.PciePort`.
 
-    What software sees, what it does and what not is in docs/endpoint.md. Inside it works with 32
-    bits at every width: a dword per cycle in, one out. A write of a dword is done 15 cycles after
-    its last beat was taken; the first beat of a register's value is offered after 19 to 22 cycles,
-    by width. 5,267 LUT4, 1,962 flip-flops and 9 block RAMs of an ECP5 at 64 bits, as packed.
+    docs/endpoint.md says which functions software sees, and which are missing. The GPU works
+    internally with 32 bits at every ``width``: one dword per cycle in, one out. A write of a dword
+    is done 15 cycles after its last beat was taken. The first beat of a register's value is offered
+    after 19 to 22 cycles, depending on ``width``. Packed for an ECP5 at 64 bits: 5,267 LUT4, 1,962
+    flip-flops and 9 block RAMs.
 
     Parameters
     ----------
@@ -53,9 +54,9 @@ class SoftGpu(wiring.Component):
     Members
     -------
     port : :class:`~dxpu.attach.PciePort`
-        The other end of it.
+        Device side of the port.
     reset : 1
-        Level: hot reset. The link goes down, and comes up when this has fallen.
+        Level: hot reset. The link goes down, and comes up after ``reset`` has fallen.
     """
 
     def __init__(self, width, *, identity=None, vram_bytes=16384, tags=8, timeout=1_250_000):
@@ -86,7 +87,8 @@ class SoftGpu(wiring.Component):
         m.submodules.sender = sender = self._sender
         m.submodules.widen = self._widen
         m.submodules.memory = memory = self._memory
-        # With the link goes what is in the middle of a TLP; a function's reset is none for it.
+        # Loss of the link ends a TLP in the middle, so it resets the decoder; a function reset does
+        # not.
         m.submodules.decoder = ResetInserter(lifetime.down)(self._decoder)
         for name in ("config", "registers", "posted", "completer", "reads", "engine",
                      "interrupts"):
@@ -123,7 +125,7 @@ class SoftGpu(wiring.Component):
         return m
 
     def _attach(self, m):
-        """The streams of the port."""
+        """Connect the streams of the port."""
         intake, sender, port = self._intake, self._sender, self.port
         for cls in TlpClass:
             name = cls.name.lower()
@@ -137,7 +139,7 @@ class SoftGpu(wiring.Component):
             wiring.connect(m, source.o, sender.i[n])
 
     def _attach_requests(self, m):
-        """What the host asks for."""
+        """Connect the parts that handle the host's requests."""
         tap, completer, posted = self._decoder.o, self._completer, self._posted
         config, registers = self._config, self._registers
         for part in (completer, posted, self._reads):
@@ -161,7 +163,7 @@ class SoftGpu(wiring.Component):
         ]
 
     def _attach_engine(self, m):
-        """What the GPU does by itself."""
+        """Connect the parts that act by themselves: copy engine, reads, interrupts."""
         tap, memory, interrupts = self._decoder.o, self._memory, self._interrupts
         posted, reads, engine = self._posted, self._reads, self._engine
         registers = self._registers

@@ -1,4 +1,4 @@
-"""TLPs from the proxy: three class streams become one queue of whole, good TLPs.
+"""Merges the three class streams of a proxy's port into one queue of whole, well-formed TLPs.
 
 Ref: PCIe Base 5.0, 2.2.10 (prefixes), 2.3 (malformed TLPs), 2.4.1 (ordering)
 """
@@ -17,33 +17,33 @@ __all__ = ["Intake"]
 
 
 class Intake(wiring.Component):
-    """Takes the TLPs of a port, and drops what is malformed.
+    """Takes the TLPs of a port, and drops malformed TLPs.
 
-    The classes take turns, whole TLPs at a time, a cycle or two apart; the other end offers a
-    non-posted request or a completion only when older posted requests were taken, so this order is
-    right. Posted requests and completions are always taken. A non-posted request is taken only when
-    the one before it was answered: so it never stands in the way of others, and whoever answers
-    need not queue.
+    The classes take turns, a whole TLP at a time, one or two cycles apart. This order is correct
+    because the proxy offers a non-posted request or a completion only after older posted requests
+    were taken. Posted requests and completions are always taken. A non-posted request is taken only
+    after the previous non-posted request was answered, so the completer needs no queue and
+    non-posted requests block no other class.
 
-    It is a completer, so AtomicOps have the size and alignment of an operand. Malformed is also a
-    TLP with a prefix, as none are supported, and one of another class than the stream it came on.
-    A dword per cycle.
+    The endpoint is a completer, so AtomicOps have the size and alignment of an operand. TLPs with
+    prefixes count as malformed, as no prefix is supported; so do TLPs whose class is not the class
+    of their stream. Throughput is one dword per cycle.
 
     Parameters
     ----------
     width : int
         Data bits per beat of the port.
     depth : int
-        Dwords of the queue; a power of two. It must hold the largest TLP.
+        Dwords of the queue; a power of two. The queue must hold the largest TLP.
 
     Members
     -------
     p, np, cpl : packet streams of ``width`` bits
     down : 1
-        The link is down: everything is taken and dropped, to the end of TLPs that have begun. What
-        follows behind is to be reset meanwhile.
+        The link is down. All beats are taken and dropped, also the rest of TLPs that have begun.
+        The logic behind ``o`` must be in reset meanwhile.
     max_payload : 3
-        As of :class:`~dxpu.tlp.parser.Parser`.
+        Max_Payload_Size, coded as at :class:`~dxpu.tlp.parser.Parser`.
     answered : 1
         Pulse: the non-posted request that came out was answered.
     o : packet stream of 32 bits
@@ -86,7 +86,8 @@ class Intake(wiring.Component):
         return m
 
     def _merge(self, m, merged, answered):
-        """Connect a class to ``merged`` for a whole TLP, then look at the next; returns which."""
+        """Connect one class to ``merged`` for a whole TLP, then the next; return the present
+        class."""
         cls, inside, busy = Signal(TlpClass), Signal(), Signal()
         begins, ends = Signal(), Signal()
         m.d.comb += ends.eq(merged.valid & merged.ready & merged.payload.last)
@@ -99,7 +100,7 @@ class Intake(wiring.Component):
                 stream, drop = streams[each], drops[each]
                 may = ~drop & ~self.down
                 with m.Case(each):
-                    # A non-posted request is inside, or not answered yet.
+                    # Wait while a non-posted request is inside or not answered.
                     m.d.comb += [
                         begins.eq(stream.valid & may & ~(busy & (each is TlpClass.NP))),
                         merged.payload.eq(stream.payload),
@@ -113,8 +114,8 @@ class Intake(wiring.Component):
         return cls
 
     def _drop(self, m, stream):
-        """Whether the rest of a TLP is dropped, of which a part came while the link was down or was
-        lost with it."""
+        """Whether to drop the rest of a TLP: a part came while the link was down, or was lost
+        then."""
         inside, drop = Signal(), Signal()
         taken = stream.valid & stream.ready
         with m.If(taken):
@@ -127,21 +128,19 @@ class Intake(wiring.Component):
 
 
 class _Judge(wiring.Component):
-    """Marks what the parser lets pass and this endpoint does not take, and strips the side
+    """Discards TLPs that the parser passes but the endpoint does not accept, and strips the side
     information.
 
     Members
     -------
-    came : :class:`~dxpu.tlp.types.TlpClass`
-        Stream on which the TLP came whose first dword is taken by the parser,
-    begins : 1
-        in this cycle.
+    came, begins : :class:`~dxpu.tlp.types.TlpClass`, 1
+        Strobe: the parser takes the first dword of a TLP of the stream ``came``.
     i : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
     o : packet stream
     lost_np : 1
         Pulse: a TLP of the non-posted stream is dropped.
     stat_refused : 1
-        Pulse: a TLP was marked here.
+        Pulse: a TLP was marked as discarded here.
     """
 
     came: In(TlpClass)
@@ -153,7 +152,7 @@ class _Judge(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # One for each TLP in the parser, which holds 17 beats at most.
+        # An entry for each TLP in the parser, which holds 17 beats at most.
         m.submodules.classes = classes = Queue(TlpClass, depth=32)
         beat, info = self.i.payload, self.i.payload.meta
         refused, ends = Signal(), Signal()

@@ -20,31 +20,32 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts(wiring.Component):
-    """Remembers vectors until they are sent, and holds the MSI-X table.
+    """Keeps raised vectors until they are sent, and holds the MSI-X table.
 
-    A vector that is raised while neither MSI nor MSI-X is enabled is lost. With MSI-X one that is
-    masked stays pending; with MSI the vectors are taken modulo those that are enabled. A vector
-    that is raised again before it was sent is sent once.
+    A vector raised while neither MSI nor MSI-X is enabled is lost. With MSI-X, a masked vector
+    stays pending. With MSI, vector numbers are taken modulo the number of enabled vectors. A vector
+    raised again before the first message was sent causes one message.
 
-    Addresses and data of the table keep their values over a reset, when all vectors are masked.
+    Address and data of the table entries survive a reset; the mask bits return to 1.
 
     Parameters
     ----------
     address_bits : int
-        As of :class:`~.types.Departure`.
+        Width of :class:`~.types.Departure`.
 
     Members
     -------
     vectors : ``VECTORS``
-        Pulses: raise these.
+        Pulses: raise the interrupt of this vector.
     turn_off : 1
         Pulse: PME_Turn_Off came.
     state : :class:`~.types.ConfigState`
     table_write, table_index, table_data : 1, 5, 32
-        Strobe: write that dword of the table.
+        Strobe: write dword ``table_index`` of the table.
     reading, read_index, read_data : 1, 5, 32
         Read a dword of the table; combinational, valid while ``reading``.
     pending : ``VECTORS``
+        Vectors raised, and not sent yet.
     o : :class:`~.types.Departure`
     """
 
@@ -85,7 +86,8 @@ class Interrupts(wiring.Component):
                 with m.Elif(ready.any()):
                     m.next = "Load"
             with m.State("Load"):
-                # The vector takes the place of as many bits as there are vectors for.
+                # The vector number replaces the low bits of the message data: log2 of the enabled
+                # vectors.
                 low = Cat(Mux(on, v, d) for on, v, d in zip(
                     state.msi_vectors, vector, state.msi_data, strict=False))
                 m.d.comb += word.eq(Mux(state.msix, table.data, Array((
@@ -114,7 +116,7 @@ class Interrupts(wiring.Component):
         return m
 
     def _table(self, m, masked):
-        """The MSI-X table; returns its read port."""
+        """Make the MSI-X table; return its read port."""
         m.submodules.table = table = Memory(shape=32, depth=4 * VECTORS, init=[])
         write, read = table.write_port(), table.read_port(domain="comb")
         control = self.table_index[:2] == 3
@@ -129,7 +131,7 @@ class Interrupts(wiring.Component):
         return read
 
     def _words(self, m, message, acknowledges):
-        """The TLP: a write of one dword, or PME_TO_Ack."""
+        """Build the TLP: a write of one dword, or PME_TO_Ack."""
         o = self.o
         common, second = Signal(HeaderCommon), Signal(MessageHeader1)
         long = message[1].any()

@@ -1,4 +1,4 @@
-"""When the endpoint is reset, and whether its link is up.
+"""Resets of the endpoint, and the state of its link.
 
 Ref: PCIe Base 5.0, 6.6.1 (hot reset), 6.6.2 (Function Level Reset)
 """
@@ -11,10 +11,11 @@ __all__ = ["Lifetime"]
 
 
 class Lifetime(wiring.Component):
-    """Ends what is under way, then resets.
+    """Lets the TLP that is being sent end, then resets.
 
-    Hot reset: the link goes down when the TLP that is being sent has ended, and comes up in the
-    cycle after ``reset`` has fallen. A Function Level Reset is a pulse that waits for the same.
+    Hot reset: the link goes down after the last TLP has ended, and comes up in the cycle after
+    ``reset`` has fallen. A Function Level Reset waits for the end of the TLP as well, and lasts one
+    cycle.
 
     Members
     -------
@@ -25,12 +26,12 @@ class Lifetime(wiring.Component):
     idle : 1
         No TLP is being sent.
     hold : 1
-        Begin none.
+        The sender must not begin a TLP.
     link_up : 1
     down : 1
-        Not ``link_up``: all but the credits is reset.
+        Inverse of ``link_up``: resets everything but the credit counts.
     clear : 1
-        The function is reset: while the link is down, or by a Function Level Reset.
+        Resets the function: high while the link is down, and for a Function Level Reset.
     """
 
     reset: In(1)

@@ -9,11 +9,11 @@ __all__ = ["ByteMemory"]
 
 
 class ByteMemory(wiring.Component):
-    """Block RAM that takes and gives four bytes in a row at any byte address.
+    """Block RAM that reads and writes four consecutive bytes at any byte address.
 
-    Four memories of bytes stand side by side; the bytes that lie beyond the end of a word are at
-    the next address of theirs. The last address is followed by the first. A write is seen by reads
-    of later cycles. A reset leaves the content as it is.
+    Four byte-wide memories stand side by side. An access that crosses the end of a word uses the
+    next address in the lanes beyond the end. The address wraps around at the end. A read sees the
+    writes of earlier cycles. A reset leaves the content unchanged.
 
     Parameters
     ----------
@@ -24,12 +24,13 @@ class ByteMemory(wiring.Component):
     -------
     write_address : byte address
     write_data, write_enables : 32, 4
-        Byte n goes to ``write_address`` + n if its enable is set; those are its strobes.
+        Strobes: write byte n of ``write_data`` to ``write_address`` + n if enable n is set.
     read_address : byte address
     read_enable : 1
         Strobe.
     read_data : 32
-        From the cycle after ``read_enable`` to the next one: the bytes from ``read_address`` on.
+        Bytes from ``read_address`` on; valid from the cycle after ``read_enable`` to the next
+        strobe.
     """
 
     def __init__(self, size):
@@ -54,7 +55,7 @@ class ByteMemory(wiring.Component):
         for lane in range(4):
             m.submodules[f"lane{lane}"] = memory = Memory(shape=8, depth=self._words, init=[])
             w, r = memory.write_port(), memory.read_port()
-            # The byte of the access that is in this lane: `lane - address`, modulo 4.
+            # Number of the access's byte that is in this lane: `lane - address`, modulo 4.
             source = (lane - self.write_address[:2])[:2]
             m.d.comb += [
                 w.addr.eq(Mux(self.write_address[:2] > lane, after_write,

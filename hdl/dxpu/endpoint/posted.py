@@ -13,39 +13,40 @@ from .types import TlpTap
 
 __all__ = ["Posted"]
 
-#: Messages that change nothing here, and are no errors (2.2.8.1.. 2.2.8.10).
+#: Messages without effect on the endpoint, which are no errors either (2.2.8.1 to 2.2.8.10).
 IGNORED = (MessageCode.UNLOCK, MessageCode.PM_ACTIVE_STATE_NAK, MessageCode.SET_SLOT_POWER_LIMIT,
            MessageCode.VENDOR_DEFINED_1,
            *(code for code in MessageCode if code.name.startswith("IGNORED")))
 
 
 class Posted(wiring.Component):
-    """Does what posted requests ask for, as their data comes.
+    """Carries out posted requests while their data comes.
 
-    The video memory takes any bytes. Registers take one or two whole dwords, each for itself.
-    Poisoned writes have no effect (2.7.2.1), and are told. What is not supported is dropped and
-    told: writes to other addresses, of other sizes or to registers that do not take them, messages
-    that mean nothing to an endpoint.
+    The video memory takes any bytes. A register write consists of one or two whole dwords, each
+    written separately. Poisoned writes have no effect (2.7.2.1) and pulse ``poisoned``. Unsupported
+    requests are dropped and pulse ``refused``: writes to other addresses, of other sizes or to
+    registers that do not take the value, and messages without a meaning for an endpoint.
 
     Parameters
     ----------
     address_bits : int
-        Of a byte address in the video memory.
+        Bits of a byte address in the video memory.
 
     Members
     -------
     tap : :class:`~.types.TlpTap`
     address : byte address
     enables : 4
-        Strobes: write these bytes of the tap's data to the video memory.
+        Strobes: write these bytes of the tap's data to the video memory at ``address``.
     register_address : 16
     register_write : 1
-        Strobe: write the tap's data to a register. Only if ``writable``.
+        Strobe, only if ``writable``: write the tap's data to a register.
     writable : 1
+        The register takes the value.
     turn_off : 1
         Pulse: PME_Turn_Off came.
     refused, poisoned : 1
-        Pulses.
+        Pulses: an unsupported request was dropped; the data of a poisoned request was dropped.
     """
 
     def __init__(self, address_bits):

@@ -1,4 +1,4 @@
-"""Reads in flight: their tags, their completions, and how long they have waited.
+"""Reads in flight: tags, completions, timeouts.
 
 Ref: PCIe Base 5.0, 2.2.9 (completions), 2.3.1.1 (data return), 2.3.2 (completion handling),
 2.7.2.2 (poisoned completions), 2.8 (completion timeout)
@@ -16,53 +16,56 @@ from .types import ConfigState, Errors, TlpTap
 
 __all__ = ["Reads"]
 
-#: Ticks after which a read has waited too long.
+#: A read fails after this number of ticks.
 TICKS = 4
 
 
 class Reads(wiring.Component):
-    """Knows which reads are open, takes their completions and writes the data where it belongs.
+    """Keeps the open reads, takes their completions and addresses their data.
 
-    Completions of different reads may come in any order, those of one in the order of addresses,
-    cut at any dword. A completion is used if its tag and requester ID are those of an open read,
-    and byte count, lower address and length fit what is left of it. All others are dropped, change
-    nothing, and are told as ``unexpected``. A read fails if it is completed with an error or with
-    poisoned data, or not within ``timeout`` cycles; what came of it before stays written, what
-    comes later is unexpected.
+    Completions of different reads may come in any order. The completions of one read come in the
+    order of addresses, cut at any dword. A completion is used if its tag and requester ID are those
+    of an open read, and if byte count, lower address and length fit the rest of the read. All other
+    completions are dropped and counted as ``unexpected``; they change nothing.
 
-    A tag is the number of its place and a count of how often that was given away, modulo 4: so what
-    is late is not taken for another read.
+    A read fails by a completion with an error or with poisoned data, or when it is not complete
+    after ``timeout`` cycles. Data that came before the failure stays written; completions after the
+    failure are unexpected.
+
+    A tag consists of the number of the entry and a use count of the entry, modulo 4. So a late
+    completion does not match the next read in the same entry.
 
     Parameters
     ----------
     tags : int
         Reads in flight, 1 to 8.
     address_bits : int
-        Of a byte address in the target.
+        Bits of a byte address in the target.
     timeout : int
-        Cycles; the read fails at most a third later. 16 or more.
+        Cycles, 16 or more; a read fails after ``timeout`` to 4/3 of ``timeout`` cycles.
 
     Members
     -------
     limit : 4
         Reads in flight that are allowed now.
     free, tag : 1, 5
-        One more read may begin, with this tag.
+        Another read may begin, with this tag.
     begins : 1
-        Strobe, while ``free``: it begins.
+        Strobe, while ``free``: the read begins.
     position, size, lower : byte address, 13, 7
-        With ``begins``: where the first byte of its first dword would be written, how many bytes
-        are asked for, and the low bits of the address of the first of them in the host.
+        With ``begins``. ``position``: where the first byte of the first dword goes. ``size``: bytes
+        of the read. ``lower``: low bits of the host address of the first byte.
     tap : :class:`~.types.TlpTap`
     state : :class:`~.types.ConfigState`
     address, enables : byte address, 4
-        Write these bytes of the tap's data there. Need not be a multiple of 4.
+        Strobes: write these bytes of the tap's data at ``address``, which need not be a multiple of
+        4.
     pending : 1
         Reads are open.
     failed : 1
         Pulse: a read failed.
     errors : :class:`~.types.Errors`
-        Those of reads.
+        Errors of reads; the other bits are 0.
     """
 
     def __init__(self, *, tags, address_bits, timeout):
@@ -86,14 +89,14 @@ class Reads(wiring.Component):
         tags = self._tags
         open_, ended, expired = Signal(tags), Signal(tags), Signal(tags)
         count, place = Signal(range(tags + 1)), Signal(range(tags))
-        # Outlives a Function Level Reset, as late completions do.
+        # A Function Level Reset keeps this: late completions survive the reset, too.
         given = Signal(data.ArrayLayout(2, tags), reset_less=True)
         m.submodules.entries = entries = Memory(shape=self._entry, depth=8, init=[])
         write, read = entries.write_port(), entries.read_port(domain="comb")
         m.d.comb += [
             place.eq(first_one(~open_)),
             count.eq(sum(open_)),
-            # Not while the entry of another is written.
+            # Not in the cycle in which the entry of another read is written.
             self.free.eq((count < self.limit) & ~open_.all() & ~self.tap.end),
             self.tag.eq(Cat(place, C(0, 3 - len(place)), given[place])),
             self.pending.eq(open_.any()),
@@ -112,7 +115,7 @@ class Reads(wiring.Component):
         return m
 
     def _age(self, m, open_, expired):
-        """At each tick all reads are looked at, one in a cycle, and none while a TLP comes."""
+        """Age the open reads at each tick: one per cycle, none while a TLP comes."""
         left = Signal(range(self._period), init=self._period - 1)
         turn, busy = Signal(range(self._tags + 1), init=self._tags), Signal()
         done = turn == self._tags
@@ -139,12 +142,13 @@ class Reads(wiring.Component):
         m.d.comb += self.errors.timeout.eq(expired.any())
 
     def _complete(self, m, found, write, open_, given, ended):
-        """Takes a completion."""
+        """Take a completion."""
         tap, info = self.tap, self.tap.info
         entry, named = Signal(self._entry), Signal()
         fits, good, bad = Signal(), Signal(), Signal()
         skipped, dwords = entry.lower[:2], Signal(11)
-        # Bytes due, counted from the beginning of the dword; below 0 if its end is not needed.
+        # Bytes due, counted from the start of the dword; negative if part of the dword is not
+        # needed.
         due, first, lower = Signal(signed(15)), Signal(), Signal(5)
         slot = info.tag[:3]
         m.d.sync += [

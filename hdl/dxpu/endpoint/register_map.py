@@ -1,6 +1,6 @@
-"""What software sees of a GPU in BAR 0, and its commands, as plain data: the one definition.
+"""Registers of BAR 0 and commands of the GPU as plain data: the single definition.
 
-The RTL (:mod:`dxpu.endpoint.registers`), the GPU model of the benches and its driver use it.
+The gateware (:mod:`dxpu.endpoint.registers`), the GPU model of the benches and its driver use this.
 """
 
 __all__ = ["CLASS_CODE", "COPY_TO_GPU", "COPY_TO_HOST", "COUNTERS", "DEVICE_ID", "MAGIC",
@@ -28,18 +28,18 @@ REGISTERS = {
     "READ_SIZE": 0x24,  # bytes of one read; read and write
     "VRAM_MIB": 0x28,
     "RING_LOW": 0x40, "RING_HIGH": 0x44,  # host address of the command ring
-    "RING_SIZE": 0x48,  # commands that it holds
+    "RING_SIZE": 0x48,  # capacity in commands
     "HEAD": 0x4c,  # commands finished, modulo 2^32; a write sets it while the engine is idle
     "DOORBELL": 0x50,  # commands queued, modulo 2^32
     "FENCE_LOW": 0x58, "FENCE_HIGH": 0x5c,  # host address of the fence word; 0 for none
     "INTERRUPT": 0x60,  # a write raises the vector written
 }
-#: Registers that only the soft GPU has: numbers of TLPs, each cleared by a write.
+#: Registers that only the soft GPU has. Each is a number of TLPs, and is cleared by a write.
 COUNTERS = {
     "MALFORMED": 0x80,  # dropped
-    "POISONED": 0x84,  # data that was not used
+    "POISONED": 0x84,  # data not used
     "UNEXPECTED": 0x88,  # completions dropped
-    "TIMEOUTS": 0x8c,  # reads that were not completed in time
+    "TIMEOUTS": 0x8c,  # reads not completed in time
 }
 MAGIC = int.from_bytes(b"DXPG", "little")
 #: The GPU's name in ASCII.

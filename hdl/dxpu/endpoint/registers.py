@@ -12,7 +12,7 @@ from .types import Errors, Settings
 __all__ = ["Registers"]
 
 OFFSETS = REGISTERS | COUNTERS
-#: Registers that software writes as they are, and their bits.
+#: Registers that keep what software writes, with a mask of their bits.
 PLAIN = {
     "SCRATCH": 0xffff_ffff, "DOORBELL": 0xffff_ffff, "RING_LOW": 0xffff_ffe0,
     "RING_HIGH": 0xffff_ffff, "FENCE_LOW": 0xffff_fffc, "FENCE_HIGH": 0xffff_ffff,
@@ -26,16 +26,17 @@ COUNT_BITS = 8
 
 
 class Registers(wiring.Component):
-    """The register file, with the numbers of errors, and the way to the MSI-X table.
+    """Register file of BAR 0, with error counters, and the access to the MSI-X table.
 
-    Reading is combinational. A write has taken effect in the next cycle.
+    Reads are combinational. A write has taken effect in the next cycle.
 
     Parameters
     ----------
     identity : :class:`~.config_map.GpuIdentity`
     vram_bytes : int
+        Size of the video memory.
     tags : int
-        Reads that may be in flight, 1 to 8.
+        Largest number of reads in flight, 1 to 8.
 
     Members
     -------
@@ -43,25 +44,25 @@ class Registers(wiring.Component):
         Multiple of 4.
     read_data : 32
     readable : 1
-        There is such a register.
+        A register exists at ``read_address``.
     write_address, write_data : 16, 32
     writable : 1
-        There is such a register, and it takes this value now.
+        A register exists at ``write_address`` and takes ``write_data`` now.
     write : 1
         Strobe; only if ``writable``.
     vectors : ``VECTORS``
-        One pulse: the interrupt was written to ``INTERRUPT``.
+        Pulse at the bit of the vector number that was written to ``INTERRUPT``.
     table_write : 1
-        Strobe: the write is one to the MSI-X table, whose dword is in ``write_address`` [6:2].
+        Strobe: the write goes to the MSI-X table, to dword ``write_address`` [6:2].
     table_data : 32
-        Dword ``read_address`` [6:2] of that table.
+        Dword ``read_address`` [6:2] of the MSI-X table.
     pending : ``VECTORS``
         Pending bits of MSI-X.
     errors : :class:`~.types.Errors`
     finished, failed : 1
-        Pulses: a command was finished; it failed.
+        Pulses: a command was finished; the command failed.
     busy : 1
-        A command is executed.
+        A command is being executed.
     settings : :class:`~.types.Settings`
     """
 
@@ -159,7 +160,7 @@ class Registers(wiring.Component):
 
 
 def _power(mask):
-    """``mask + 1`` of a power of two less one."""
+    """``mask + 1``, for a mask that is a power of two less one."""
     return Cat(C(1, 1), mask) & ~Cat(mask, C(0, 1))
 
 

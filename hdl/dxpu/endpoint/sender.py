@@ -1,4 +1,4 @@
-"""TLPs from the endpoint: one after the other, as the credits allow.
+"""Sends the TLPs of the endpoint one after the other, as credits allow.
 
 Ref: PCIe Base 5.0, 2.4.1 (ordering), 2.6.1 (flow control)
 """
@@ -15,36 +15,36 @@ from .types import Departure
 
 __all__ = ["Sender"]
 
-#: Bits of credits that count, as in flow control packets (2.6.1).
+#: Significant bits of header and data credits, as in flow control packets (2.6.1).
 HEADER_BITS, DATA_BITS = 8, 12
 
 
 class Sender(wiring.Component):
-    """Looks at its sources in turn, and lets the one at which it looks send a TLP if there are
-    credits for it; else goes on to the next.
+    """Looks at its sources in turn; a source with a TLP and credits for that TLP sends the TLP.
 
-    So no class waits for credits of another. A TLP that has begun is sent to its end, and only
-    then counted. A dword per cycle; two cycles between TLPs, and one for each source in between
-    that may not send. The counts outlive resets of the link, as the limits do.
+    No class waits for credits of another class. A TLP is sent to its end without a pause for other
+    sources, and counted then. Throughput is one dword per cycle, with two cycles between TLPs and
+    one more for each source that is passed over. The counts survive resets of the link, as the
+    limits do.
 
     Parameters
     ----------
     count : int
-        Sources.
+        Number of sources.
     address_bits : int
-        As of :class:`~.types.Departure`.
+        Width of :class:`~.types.Departure`.
 
     Members
     -------
     i : array of :class:`~.types.Departure`
     p, np, cpl : :class:`~dxpu.attach.CreditLimits`
-        What may have been sent since reset.
+        Credit limits since reset.
     hold : 1
         Begin no TLP.
     idle : 1
-        None is under way.
+        No TLP is under way.
     read_address, read_enable, read_data
-        The read port of the video memory.
+        Read port of the video memory.
     o : packet stream of 32 bits
     """
 
@@ -88,7 +88,7 @@ class Sender(wiring.Component):
             last.eq(Mux(data_phase, left == 1, (index == 2 + chosen.long) & ~chosen.payload.any())),
             done.eq(taken & last),
         ]
-        # The first dword of data is read while the header is sent.
+        # The first dword of data is read from memory while the header is sent.
         with m.FSM():
             with m.State("Look"):
                 m.d.comb += self.idle.eq(1)
@@ -116,13 +116,14 @@ class Sender(wiring.Component):
                     with m.If(last):
                         m.next = "Settle"
             with m.State("Settle"):
-                # The account follows.
+                # Wait a cycle for the account.
                 m.d.sync += turn.eq(Mux(turn == self._count - 1, 0, turn + 1))
                 m.next = "Look"
         return m
 
     def _account(self, m, chosen, done, allowed):
-        """Credits that are left, a cycle behind, and whether they suffice."""
+        """Credits left, with a latency of one cycle, and whether they suffice for the chosen
+        TLP."""
         units = (chosen.payload + 3)[2:]
         for cls in TlpClass:
             name = cls.name.lower()

@@ -1,4 +1,4 @@
-"""What the parts of the endpoint tell each other.
+"""Structures and interfaces between the parts of the endpoint.
 
 Ref: PCIe Base 5.0, 2.2.5, 2.2.7 (memory requests)
 """
@@ -12,12 +12,12 @@ from dxpu.tlp.types import Fmt, HeaderCommon, RequestHeader1, TlpClass, TlpInfo,
 __all__ = ["ConfigState", "Departure", "Errors", "MAX_PAYLOAD_DWORDS", "Settings", "TlpTap",
            "request_words"]
 
-#: Dwords of data in a TLP that the endpoint sends, at most: 512 bytes.
+#: Most data of a TLP from the endpoint, in dwords: 512 bytes.
 MAX_PAYLOAD_DWORDS = 128
 
 
 class ConfigState(data.Struct):
-    """What the configuration space says to the hardware.
+    """Fields of the configuration space that control hardware.
 
     ``memory`` and ``master`` are 0 outside D0.
     """
@@ -39,11 +39,11 @@ class ConfigState(data.Struct):
 
 
 class Errors(data.Struct):
-    """Pulses: what the status registers and counters keep."""
+    """Pulses for status registers and error counters."""
 
     malformed: 1         #: a TLP was malformed, and dropped
-    poisoned: 1          #: a poisoned TLP came, whose data was not used
-    poisoned_read: 1     #: it was a completion
+    poisoned: 1          #: a poisoned TLP came; its data was not used
+    poisoned_read: 1     #: the poisoned TLP was a completion
     unexpected: 1        #: a completion was unexpected, and dropped
     timeout: 1           #: a read was not completed in time
     target_abort: 1      #: a read was completed with CA
@@ -53,18 +53,18 @@ class Errors(data.Struct):
 
 
 class Settings(data.Struct):
-    """What the registers of BAR 0 say to the copy engine."""
+    """Registers of BAR 0 that control the copy engine."""
 
     tags: 4              #: reads in flight, 1 or more
     read_mask: 12        #: bytes of one read, a power of two, less one
     ring: 64             #: multiple of 32
     fence: 64            #: multiple of 4; 0 for none
     slot: 16             #: place of the next command in the ring
-    waiting: 1           #: there is one
+    waiting: 1           #: the ring has a next command
 
 
 class TlpTap(wiring.Signature):
-    """A TLP dword by dword, seen from who reads it from the queue; nobody can hold it back.
+    """A TLP dword by dword, from the reader of the queue; without flow control.
 
     Members
     -------
@@ -88,31 +88,32 @@ class TlpTap(wiring.Signature):
 
 
 class Departure(wiring.Signature):
-    """A TLP that wants to leave, seen from who makes it; :class:`~.sender.Sender` is the other end.
+    """A TLP to be sent, seen from its source; :class:`~.sender.Sender` is the other end.
 
     Everything but ``ask`` and ``word`` is stable from ``go`` to ``done``.
 
     Parameters
     ----------
     address_bits : int
-        Of a byte address in the video memory.
+        Bits of a byte address in the video memory.
 
     Members
     -------
     ask : 1
-        A TLP is there. It may be withdrawn while ``go`` is low.
+        A TLP is available. ``ask`` may fall again while ``go`` is low.
     cls : :class:`~dxpu.tlp.types.TlpClass`
     long : 1
         The header has four dwords.
     payload : 8
         Dwords of data, at most :data:`MAX_PAYLOAD_DWORDS`.
     stored : 1
-        The data is in the video memory from byte ``address`` on, which need not be a multiple of 4;
-        else ``word`` has it.
+        The data is in the video memory from byte ``address`` on, which need not be a multiple of 4.
+        Otherwise the source supplies the data on ``word``.
     index, word : 3, 32
-        ``word`` is to be dword ``index`` of header and data, in lane order, in the same cycle.
+        The source puts dword ``index`` of header and data, in lane order, on ``word`` in the same
+        cycle.
     go, done : 1
-        Pulses: the TLP begins, its last dword was taken.
+        Pulses: the TLP begins; its last dword was taken.
     """
 
     def __init__(self, address_bits):

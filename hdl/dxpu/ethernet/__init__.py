@@ -1,4 +1,4 @@
-"""Ethernet: the MAC and its GMII; RGMII and the PHY behind it."""
+"""Gigabit Ethernet: MAC with GMII, RGMII, MDIO master and PHY bring-up."""
 
 from .gmii import GmiiReceive, GmiiSignature, GmiiTransmit
 from .inband import InBandStatus, LinkSpeed, LinkStatus

@@ -1,4 +1,6 @@
-"""Link status between frames (RGMII 2.0, section 3.4.1, table 4): debounce, and way to the core."""
+"""In-band link status between RGMII frames (RGMII 2.0, section 3.4.1, table 4): debounce, and clock
+crossing to the core.
+"""
 
 from amaranth import *
 from amaranth.lib import data, enum, wiring
@@ -18,40 +20,40 @@ class LinkSpeed(enum.Enum, shape=2):
 
 
 class LinkStatus(data.Struct):
-    """State of a link; fields as RXD[3:0] between frames, the first one least significant."""
+    """State of a link. Fields as RXD[3:0] between frames, the first field least significant."""
 
-    #: There is a link.
+    #: The link is up.
     link: 1
-    #: Its bit rate.
+    #: Bit rate of the link.
     speed: LinkSpeed
-    #: It is full duplex.
+    #: The link is full duplex.
     duplex: 1
 
     def usable(self):
-        """Whether the MAC can use the link: there is one, at 1 Gb/s, full duplex."""
+        """Whether the MAC can use the link: up, 1 Gb/s, full duplex."""
         return self.link & (self.speed == LinkSpeed.M1000) & self.duplex
 
 
 class InBandStatus(wiring.Component):
-    """Takes the status that a PHY sends between frames to ``sync``.
+    """Debounces the status words that a PHY sends between frames, and passes them to ``sync``.
 
-    A status counts when :attr:`EQUAL` words of it were received in a row, not counting what comes
-    between in frames. Every :attr:`BEAT` cycles of ``rx_domain`` what counts is sent to ``sync``.
-    If nothing comes for ``timeout`` cycles of ``sync``, the receive clock stands still: ``alive``
-    falls and ``status`` is zero until it runs again.
+    A status is accepted after :attr:`EQUAL` equal words in a row between frames; bytes of frames
+    are not counted. Every :attr:`BEAT` cycles of ``rx_domain`` the accepted status is sent to
+    ``sync``. Without an update for ``timeout`` cycles of ``sync``, the receive clock counts as
+    stopped: ``alive`` falls, and ``status`` is zero until the clock runs again.
 
     Latency: at most ``EQUAL`` words between frames, ``BEAT`` + 1 cycles of ``rx_domain`` and five
-    of ``sync``. ``BEAT`` cycles of ``rx_domain`` must be longer than four of ``sync``, and shorter
-    than ``timeout``: at 125 MHz (2.5 MHz) ``sync`` must be faster than 16 MHz (slower than 640
-    MHz with the default).
+    of ``sync``. ``BEAT`` cycles of ``rx_domain`` must be longer than four cycles of ``sync``, and
+    shorter than ``timeout``: with ``rx_domain`` at 125 MHz, ``sync`` must be faster than 16 MHz; at
+    2.5 MHz, slower than 640 MHz with the default timeout.
 
     Parameters
     ----------
     rx_domain : str
         Clock domain of ``word`` and ``gap``.
     timeout : int
-        Cycles of ``sync``; at least 8.
-
+        Cycles of ``sync`` without an update after which the receive clock counts as stopped; at
+        least 8.
     Members
     -------
     word : In(4)
@@ -59,14 +61,14 @@ class InBandStatus(wiring.Component):
     gap : In(1)
         No frame and no error: ``word`` is a status.
     status : Out(LinkStatus)
-        In ``sync``.
+        Accepted status; in ``sync``.
     alive : Out(1)
         The receive clock runs; in ``sync``.
     """
 
-    #: Equal words until a status counts; more than a gap of 12 bytes has.
+    #: Equal words until a status is accepted; more than a gap of 12 bytes has.
     EQUAL = 16
-    #: Cycles of the receive clock from one word to ``sync`` to the next.
+    #: Cycles of the receive clock between two updates of ``sync``.
     BEAT = 32
 
     word: In(4)
@@ -96,7 +98,7 @@ class InBandStatus(wiring.Component):
             with m.Else():
                 rx += counted.eq(heard)
 
-        # `sent` stands still while `beat` crosses: a bus needs no more than that.
+        # `sent` stands still while `beat` crosses, so its bits need no handshake of their own.
         cycle, beat = Signal(range(self.BEAT)), Signal()
         rx += cycle.eq(cycle + 1)
         with m.If(cycle == self.BEAT - 1):
@@ -105,7 +107,7 @@ class InBandStatus(wiring.Component):
         arrived, word = Signal(), Signal(4)
         m.submodules.beat = FFSynchronizer(beat, arrived)
         m.submodules.word = FFSynchronizer(sent, word)
-        # A cycle later than `beat`, all bits of the word have arrived.
+        # All bits of the word have arrived one cycle after `beat`.
         seen, taken = Signal(), Signal()
         left = Signal(range(self._timeout))
         m.d.sync += [seen.eq(arrived), taken.eq(seen)]

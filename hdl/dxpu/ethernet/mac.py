@@ -18,21 +18,25 @@ __all__ = ["Mac"]
 class Mac(wiring.Component):
     """Full-duplex MAC at 1 Gb/s: frames without FCS on the core side, GMII on the other.
 
-    Both directions are cut-through. To be sent: a frame starts when its first beat has crossed into
-    the transmit domain; from then on its source must offer a beat whenever ``i.ready`` is high, and
-    ``width`` times the core clock must be at least 1.25 Gb/s. Frames below 60 bytes are padded. A
-    frame that could not be fed is ended with TX_ER (``stat_tx_underrun``), as is one that ends with
-    ``discard`` (``stat_tx_aborted``). Back to back the gap is exactly 12 byte times.
+    Both directions are cut-through.
 
-    Received: beats appear as they arrive; the last one has ``discard`` if the frame was bad. Bad
-    are, counted by the first that applies: RX_ER, longer than ``max_frame``, shorter than 64 bytes
-    with FCS or no frame at all, wrong FCS, not a whole number of dwords. Frames of which nothing
-    but the FCS or less came only count. If ``o`` is not taken in time, a frame that finds the queue
-    full is discarded whole (``stat_rx_overflow``).
+    Transmit: a frame starts when its first beat has crossed into the transmit domain. From then on
+    the source must offer a beat whenever ``i.ready`` is high, and ``width`` times the core clock
+    must be at least 1.25 Gb/s. Frames below 60 bytes are padded. TX_ER ends a frame whose data came
+    too late (``stat_tx_underrun``), and a frame that ends with ``discard`` (``stat_tx_aborted``).
+    Back to back the gap is exactly 12 byte times.
 
-    Latency with all clocks at 125 MHz and width 64, measured: from the first beat on ``i`` to its
-    first byte on GMII (behind the preamble) 14 cycles; from the last byte of the FCS on GMII to the
-    last beat on ``o`` 7 cycles; up to one cycle less in each if the clocks differ in phase.
+    Receive: beats appear as they arrive. The last beat of a bad frame has ``discard``. A bad frame
+    is counted by its first cause in this order: RX_ER, longer than ``max_frame``, shorter than 64
+    bytes with FCS or without a start frame delimiter, wrong FCS, not a whole number of dwords. A
+    frame without a byte besides its FCS is counted but yields no beats. A frame that finds the
+    receive queue full, because ``o`` is not taken in time, is discarded whole
+    (``stat_rx_overflow``).
+
+    Latency with all clocks at 125 MHz and width 64, measured: 14 cycles from the first beat on
+    ``i`` to the first byte behind the preamble on GMII; 7 cycles from the last byte of the FCS on
+    GMII to the last beat on ``o``. Clocks that differ in phase save up to one cycle in each
+    direction.
 
     Parameters
     ----------
@@ -41,9 +45,9 @@ class Mac(wiring.Component):
     max_frame : int
         Largest frame that is received, in bytes without FCS.
     tx_depth, rx_depth : int
-        Beats in the two crossings; powers of two. By default ``rx_depth`` is 2 KiB, whatever the
-        width: 16 us at line rate; ``tx_depth`` is 128 bytes, or 4 beats if that is more. A frame
-        that waits there takes no more TLPs; so what does not have to be there should not be.
+        Beats in the two crossings; powers of two. By default ``rx_depth`` is 2 KiB at every width:
+        16 us at line rate. By default ``tx_depth`` is 128 bytes, at least 4 beats. A deeper
+        transmit crossing would hold frames that can no longer take more TLPs, so it is kept short.
     rx_domain, tx_domain : str
         Clock domains of ``gmii.rx`` and ``gmii.tx``, at 125 MHz.
 
@@ -55,10 +59,10 @@ class Mac(wiring.Component):
         Frames received, without FCS.
     gmii : Out(GmiiSignature)
     stat_tx_good, stat_tx_underrun, stat_tx_aborted : Out(1)
-        One cycle in ``sync`` per frame sent, starved, given up by its source.
+        One cycle in ``sync`` for each frame sent, starved, discarded by its source.
     stat_rx_good, stat_rx_error, stat_rx_giant, stat_rx_runt, stat_rx_bad_fcs,
     stat_rx_not_dwords, stat_rx_overflow : Out(1)
-        One cycle in ``sync`` per frame received, of exactly one of them.
+        One cycle in ``sync`` for each frame received; exactly one output pulses per frame.
     """
 
     def __init__(self, width, *, max_frame=4400, tx_depth=None, rx_depth=None,

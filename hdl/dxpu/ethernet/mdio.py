@@ -9,41 +9,41 @@ from dxpu.priority import round_robin
 
 __all__ = ["MDC_HZ", "Mdio", "MdioAccess", "MdioCommand", "MdioPort", "MdioResult", "MdioSharing"]
 
-#: Fastest MDC that every PHY takes (22.2.2.13: a period of 400 ns).
+#: Fastest MDC that every PHY supports (22.2.2.13: a period of 400 ns).
 MDC_HZ = 2_500_000
 
 
 class MdioCommand(data.Struct):
-    """A register of a PHY to be read or written; the first field is the least significant."""
+    """A read or write of a PHY register; the first field is the least significant."""
 
-    #: Written; ignored by a read.
+    #: Data to be written; ignored by a read.
     data: 16
     #: Number of the register.
     register: 5
     #: Address of the PHY.
     phy: 5
-    #: Write; else read.
+    #: 1 for a write, 0 for a read.
     write: 1
 
 
 class MdioResult(data.Struct):
     """Answer to a command; the first field is the least significant."""
 
-    #: Read; undefined after a write.
+    #: Data that was read; undefined after a write.
     data: 16
-    #: Nobody drove the second bit of a read's turnaround (22.2.4.5.5). Never set by a write.
+    #: No PHY drove the second bit of a read's turnaround (22.2.4.5.5). Never set by a write.
     error: 1
 
 
 class MdioPort(wiring.Signature):
-    """Commands and their results, seen from who asks; a result must be taken before the next
-    command is offered.
+    """Commands and results, seen from the requester. A result must be taken before the next command
+    is offered.
 
     Members
     -------
     command : Out(stream of MdioCommand)
     result : In(stream of MdioResult)
-        One for each command, writes too.
+        One result for each command, writes too.
     """
 
     def __init__(self):
@@ -52,10 +52,10 @@ class MdioPort(wiring.Signature):
 
 
 class MdioAccess:
-    """Commands out of the states of an FSM in ``m``, over ``port``.
+    """Commands over ``port`` from the states of an FSM in ``m``.
 
-    Called in a state, it holds the command until its result comes, and returns the condition that
-    it is there in this cycle, in ``answer``.
+    A call in a state offers the command until its result comes. The call returns the condition that
+    the result is valid in this cycle, in ``answer``.
     """
 
     def __init__(self, m, port):
@@ -79,31 +79,31 @@ class MdioAccess:
 
 
 class Mdio(wiring.Component):
-    """Clause 22 master: takes a command, sends the frame, gives its result.
+    """Clause 22 master: takes a command, sends the frame, gives the result.
 
-    Every frame has its preamble of 32 ones. MDC stands at 0 between frames. MDIO changes when MDC
-    falls, half a period before the rising edge at which a PHY takes it and half a period after the
-    one before; and is sampled at the rising edge. A frame ends with a period in
-    which nobody drives, as a PHY may take 300 ns to let go.
+    Every frame has a preamble of 32 ones. MDC is 0 between frames. MDIO changes at the falling edge
+    of MDC, half a period before and after the rising edges at which a PHY samples, and is itself
+    sampled at the rising edge. A frame ends with a period in which nobody drives MDIO, as a PHY may
+    take 300 ns to release the pin.
 
-    A command takes 65 periods of MDC and three cycles; the next one is taken when its result was.
+    A command takes 65 periods of MDC and three cycles. The next command is taken after the result.
 
     Parameters
     ----------
     clock_hz : number
         Frequency of ``sync``, in hertz.
     mdc_hz : number
-        MDC is not faster than this, in hertz; at most 2.5 MHz. Its period is an even number of
-        cycles, at least six.
+        Upper limit of the frequency of MDC, in hertz; at most 2.5 MHz. The period of MDC is an even
+        number of cycles, at least six.
 
     Members
     -------
     port : In(MdioPort)
     mdc : Out(1)
     mdio_o, mdio_oe : Out(1)
-        What is driven, and whether it is. Both are registers.
+        Driven value and output enable of MDIO; both are registers.
     mdio_i : In(1)
-        The pin, which a resistor pulls up. Asynchronous.
+        Level of the MDIO pin, which needs a pull-up resistor. Asynchronous.
     """
 
     port: In(MdioPort())
@@ -163,7 +163,7 @@ class Mdio(wiring.Component):
                             m.d.sync += frame.eq(frame << 1)
                         with m.If(bit == 64):
                             m.next = "Result"
-                # Two cycles later, this is what the pin was when MDC rose.
+                # This is the level of the pin at the rising edge of MDC, two cycles ago.
                 with m.If(self.mdc & (left == self.half - 2) & ~bit[6]):
                     m.d.sync += received.eq(Cat(pin, received))
                     with m.If((bit == turnaround + 1) & ~write):
@@ -176,13 +176,14 @@ class Mdio(wiring.Component):
 
 
 class MdioSharing(wiring.Component):
-    """Several who ask one :class:`Mdio`, in turn; each gets the results of its own commands.
+    """Round-robin sharing of one :class:`Mdio`; each source gets the results of its own commands.
 
-    Latency: one cycle until a command is offered, none for its result.
+    Latency: one cycle from a command to ``o``, none for the result.
 
     Parameters
     ----------
     sources : int
+        Number of requesters.
 
     Members
     -------

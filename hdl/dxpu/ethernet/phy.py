@@ -1,4 +1,6 @@
-"""Brings a PHY up over MDIO, and keeps it so (IEEE 802.3, 22.2.4, 28, 40.5)."""
+"""Brings a PHY up over MDIO, and repairs the set-up when the PHY loses it (IEEE 802.3, 22.2.4, 28,
+40.5).
+"""
 
 from amaranth import *
 from amaranth.lib import enum, wiring
@@ -17,11 +19,11 @@ RENEGOTIATE, SOFT_RESET = 0x1340, 0x8000
 
 
 class PhyState(enum.Enum, shape=2):
-    """What a :class:`PhyBringUp` is about."""
+    """Phase of a :class:`PhyBringUp`."""
 
-    #: The PHY is held in reset, or given time after it.
+    #: The PHY is held in reset, or settles after the reset.
     RESET = 0
-    #: No PHY has answered in the last round, or it is in a reset of its own.
+    #: No PHY answered in the last round, or the PHY is in a software reset.
     SEARCH = 1
     #: Registers were written in the last round; the PHY negotiates.
     SET_UP = 2
@@ -30,41 +32,43 @@ class PhyState(enum.Enum, shape=2):
 
 
 class PhyBringUp(wiring.Component):
-    """Sequencer that resets a PHY, identifies it, sets it up, and reports its link.
+    """Sequencer that resets a PHY, identifies it, writes its settings, and reports the link.
 
-    It pulses ``reset``, waits, and then does the same round for ever, every ``poll_us``:
+    The sequencer pulses ``reset``, waits ``settle_us``, and then repeats the same round every
+    ``poll_us``:
 
-    1. Is there a PHY (its control register can be read, and no reset is under way in it)? If none
-       answers, and no ``address`` is given, the next address is tried in the next round.
-    2. Which one is it? Its identifier says which settings it needs; one that is not known gets
-       those of the standard only.
-    3. Every register that matters is read, and written if it is not as it must be.
-    4. If anything was written, autonegotiation begins anew, after a software reset if the PHY needs
-       one for its settings, and the round ends. Otherwise link, speed and duplex are read.
+    1. Look for a PHY: its control register can be read, and the PHY is in no software reset.
+    Without an answer, and without a fixed ``address``, the next round tries the next address.
+    2. Read the identifier, which selects the settings. An unknown PHY gets the settings of the
+    standard only.
+    3. Read every register of the settings, and write each that differs.
+    4. After a write, restart autonegotiation, preceded by a software reset if the settings of the
+    PHY need one; the round ends. Otherwise read link, speed and duplex.
 
-    So a PHY that was reset behind our back, or unplugged, is set up again within two rounds after
-    it answers, and nothing that a PHY does stops the sequencer. After :attr:`MISSES` rounds in a
-    row without a PHY, ``reset`` is pulsed again. If registers had to be written in three rounds in
-    a row, the PHY does not keep them: ``refused`` rises, and its link is reported as it is.
+    A PHY that was reset from outside, or unplugged, is set up again within two rounds after the PHY
+    answers. No behaviour of a PHY stops the sequencer. After :attr:`MISSES` rounds in a row without
+    a PHY, ``reset`` is pulsed again. If registers had to be written in three rounds in a row, the
+    PHY does not keep the settings: ``refused`` rises, and the link is reported unchanged.
 
-    A round takes up to some 70 frames of MDIO, of 26 us each, besides ``poll_us``. A failed link is
-    noticed within a round, and never missed.
+    A round takes up to some 70 MDIO frames of 26 us each, besides ``poll_us``. Every failure of the
+    link is noticed, within a round.
 
     Parameters
     ----------
     clock_hz : number
         Frequency of ``sync``, in hertz; at least 1 MHz.
     phys : sequence of Phy
-        Those that the board may carry.
+        PHYs that the board may carry.
     delays : RgmiiDelays
-        The board's; the same object that its :class:`~dxpu.ethernet.rgmii.Rgmii` has.
+        Delays of the board: the object that also goes to its :class:`~dxpu.ethernet.rgmii.Rgmii`.
     address : int or None
         MDIO address, 0 to 31. None looks for the first PHY that answers.
     reset_us, settle_us, poll_us : int
         Length of the reset, time from its end to the first frame, time between rounds, in
         microseconds. The defaults are longer than any PHY here needs.
     shared_reset : bool
-        The pin resets other PHYs, too: pulse it at the start and when asked, but never again.
+        The reset pin resets other PHYs, too. ``reset`` is then pulsed only at the start and by
+        ``restart``.
 
     Members
     -------
@@ -74,26 +78,26 @@ class PhyBringUp(wiring.Component):
     restart : In(1)
         Begin from the reset; a pulse is enough.
     in_band_up : In(1)
-        ``link_up`` of :class:`~dxpu.ethernet.rgmii.Rgmii`: counts if the PHY that was found sends
-        its status in band. It falls faster than MDIO is polled.
+        ``link_up`` of :class:`~dxpu.ethernet.rgmii.Rgmii`. Used if the PHY sends its status in
+        band, as the in-band status falls faster than MDIO is polled.
     link_up : Out(1)
         The MAC may use the link: 1 Gb/s, full duplex.
     status : Out(LinkStatus)
-        Link as read by MDIO; zero while there is none, or no PHY, or it was just set up.
+        Link as read by MDIO. Zero without a link, without a PHY, and just after the set-up.
     state : Out(PhyState)
     address : Out(5)
-        Where the PHY is, or is looked for.
+        MDIO address of the PHY, or the address that is being tried.
     identifier : Out(32)
-        Registers 2 (upper half) and 3, of the last PHY that answered.
+        Registers 2 (upper half) and 3 of the last PHY that answered.
     missing : Out(1)
         No PHY answered in the last round.
     unknown : Out(1)
-        The identifier is of none of ``phys``; delays were not set.
+        No PHY of ``phys`` has this identifier; delays were not set.
     refused : Out(1)
-        The PHY does not keep what is written.
+        The PHY does not keep the settings written.
     """
 
-    #: Rounds in a row without a PHY until it is reset again.
+    #: Rounds in a row without a PHY until the PHY is reset again.
     MISSES = 64
     #: Rounds in a row in which registers are written and autonegotiation begins anew.
     REPAIRS = 2
@@ -211,7 +215,9 @@ class PhyBringUp(wiring.Component):
         return m
 
     def _timer(self, m):
-        """Condition that the time is up, and what goes to a state and sets its time."""
+        """Make the timer: condition that the time is up, and a function that enters a state and
+        loads its time.
+        """
         cycles = Signal(range(self._cycles_per_us), init=self._cycles_per_us - 1)
         left = Signal(range(max(self._times.values()) + 1), init=self._times["Reset"])
         m.d.sync += cycles.eq(cycles - 1)
@@ -224,7 +230,8 @@ class PhyBringUp(wiring.Component):
         return left == 0, wait
 
     def _identify(self, m):
-        """Whether the model in ``identifier`` needs a software reset, and sends its status."""
+        """Whether the model in ``identifier`` needs a software reset, and whether it sends in-band
+        status."""
         soft_reset, in_band = Signal(), Signal()
         m.d.comb += self._settings.which.eq(len(self._phys))
         for n, phy in enumerate(self._phys):

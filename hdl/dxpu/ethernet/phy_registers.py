@@ -1,4 +1,4 @@
-"""Registers of a PHY: those that must have a value, and those that tell of its link."""
+"""Registers of a PHY: settings that must hold, and the state of the link."""
 
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -17,8 +17,8 @@ __all__ = ["CONTROL", "IDENTIFIER", "LinkReader", "SettingsWriter"]
 CONTROL, STATUS, IDENTIFIER = 0, 1, 2
 OFFERED, PARTNER, GIGABIT_OFFERED, GIGABIT_PARTNER = 4, 5, 9, 10
 
-#: What every PHY is told: to offer 1000BASE-T full duplex and nothing else (no flow control, as
-#: the MAC has none), by autonegotiation; not reset, looped back, powered down or isolated.
+#: Settings of every PHY: autonegotiation that offers 1000BASE-T full duplex only (no flow control,
+#: which the MAC lacks); not reset, looped back, powered down or isolated.
 STANDARD = (
     Setting(OFFERED, 0x0FE0, 0),
     Setting(GIGABIT_OFFERED, 0xE300, 0x0200),
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 def steps(settings, home):
-    """Rows for ``settings``, then ``home``, then what every PHY is told."""
+    """Rows for ``settings``, then ``home``, then the settings of every PHY (:data:`STANDARD`)."""
     rows = []
     for s in settings:
         rows += [Step(register, 0, value, 0, 0, 0) for register, value in s.select]
@@ -54,9 +54,10 @@ def steps(settings, home):
 
 
 class SettingsWriter(wiring.Component):
-    """Reads every register that matters to a PHY, and writes those that are not as they must be.
+    """Reads every register of the settings, and writes each that differs.
 
-    It goes through to the end even if a frame is not answered, so that no page stays selected.
+    The writer goes through to the end even if a frame is not answered, so that no page stays
+    selected.
 
     Parameters
     ----------
@@ -69,14 +70,14 @@ class SettingsWriter(wiring.Component):
     start : In(1)
         Pulse while not busy.
     which : In(range(len(phys) + 1))
-        With ``start``: index in ``phys``; behind the last one stands for a PHY of unknown model,
-        which is told what every one is.
+        Index in ``phys``, with ``start``. ``len(phys)`` stands for a PHY of unknown model, which
+        gets the settings of every PHY only.
     phy : In(5)
         MDIO address; must not change while busy.
     done : Out(1)
         One cycle at the end; the other outputs hold until the next start.
     changed : Out(1)
-        Something had to be written.
+        At least one register was written.
     failed : Out(1)
         A frame was not answered.
     """
@@ -133,11 +134,11 @@ class SettingsWriter(wiring.Component):
 
 
 class LinkReader(wiring.Component):
-    """Reads whether there is a link, and what both ends agreed on, from the standard's registers.
+    """Reads the link and the common abilities of both ends from the standard's registers.
 
-    The link is up if autonegotiation has ended and the link has not failed since the last look
-    (bit 1.2 keeps that). Speed and duplex are the best that both ends offer (28B.3, 40.5.1). Five
-    frames of MDIO.
+    The link is up if autonegotiation has ended and the link has not failed since the last read (bit
+    1.2 is sticky). Speed and duplex are the best that both ends offer (28B.3, 40.5.1). A read takes
+    five MDIO frames.
 
     Members
     -------
@@ -161,7 +162,7 @@ class LinkReader(wiring.Component):
     status: Out(LinkStatus)
     failed: Out(1)
 
-    #: What both ends offer, best first: bits of ``common`` below, speed, full duplex.
+    #: Abilities of both ends, best first: bit of ``common`` below, speed, full duplex.
     ORDER = ((7, LinkSpeed.M1000, 1), (6, LinkSpeed.M1000, 0), (3, LinkSpeed.M100, 1),
              (4, LinkSpeed.M100, 0), (2, LinkSpeed.M100, 0), (1, LinkSpeed.M10, 1),
              (0, LinkSpeed.M10, 0))
@@ -172,7 +173,7 @@ class LinkReader(wiring.Component):
         answer = access.answer
         link = Signal()
         # Abilities of both ends: 10BASE-T half and full duplex, 100BASE-TX half and full, -T4,
-        # (pause, which nobody asks,) 1000BASE-T half and full; the same order in all registers.
+        # (pause, unused,) 1000BASE-T half and full; the same order in all registers.
         common = Signal(8)
 
         @contextmanager

@@ -1,7 +1,7 @@
-"""What tells apart the Ethernet PHYs that boards carry: identifiers, and bits of RGMII delays.
+"""Models of Ethernet PHYs: identifiers, and register bits of RGMII delays.
 
-None of it has been confirmed on silicon by this project. The source of each value stands with it;
-"driver" means that a data sheet was not at hand and that public drivers for the PHY agree.
+This project has not confirmed any of these values on silicon. The source of each value is given
+beside it; "driver" means that no data sheet was at hand and that public drivers for the PHY agree.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Setting:
     register : int
         0 to 31.
     mask, value : int
-        Bits that matter, and what they must be. The others keep what is read.
+        Bits of the setting, and their value. The other bits keep their present value.
     select : pairs of register and data
-        Written before every access, to reach a page.
+        Writes before every access, to select a page.
     strobe : int
-        Bits that are set in every write, whatever is read: write enables.
+        Bits that are 1 in every write, such as write enables.
     """
 
     register: int
@@ -49,19 +49,19 @@ class Phy:
     ----------
     name : str
     identifier, mask : int
-        Registers 2 (upper half) and 3, and the bits that matter; the lowest four are a revision.
+        Registers 2 (upper half) and 3, and their significant bits; the lowest four are a revision.
     tx_delay, rx_delay : tuples of settings
-        Make the PHY delay TXC (RXC) against the data.
+        Settings with which the PHY delays TXC (RXC) against the data.
     no_tx_delay, no_rx_delay : tuples of settings
-        Make it not do so.
+        Settings without a delay.
     always : tuple of settings
-        Needed whatever the delays.
+        Settings for every choice of delays.
     home : pairs of register and data
-        Written after all settings: back to the page of the standard's registers.
+        Writes after all settings, back to the page of the standard's registers.
     soft_reset : bool
-        Settings act after a software reset only (bit 0.15), which keeps them.
+        Settings take effect only by a software reset (bit 0.15), which preserves them.
     in_band : bool
-        Sends its status between frames without being told to.
+        The PHY sends its status between frames by default.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Phy:
     in_band: bool = False
 
     def settings(self, delays: RgmiiDelays) -> tuple[Setting, ...]:
-        """All that this PHY needs on a board with ``delays``."""
+        """All settings of this PHY on a board with ``delays``."""
         return (*self.always,
                 *(self.tx_delay if delays.tx == "phy" else self.no_tx_delay),
                 *(self.rx_delay if delays.rx == "phy" else self.no_rx_delay))
@@ -115,7 +115,7 @@ def _ksz9031_skew(*, clock_shift, clock, data_register, control_shift, data):
 _KSZ9031_TX = dict(clock_shift=5, data_register=6, control_shift=0)
 _KSZ9031_RX = dict(clock_shift=0, data_register=5, control_shift=4)
 # Skews in steps of 60 ps in registers 4, 5, 6, 8 of MMD 2. TXC has no delay of its own, and 1.38 ns
-# at most, which is enough, but no margin: better delay it in the FPGA. RXC has 1.2 ns of its own:
+# at most: enough, but without margin, so a delay in the FPGA is better. RXC has 1.2 ns of its own:
 # 1.8 ns with 10 steps more, 0 with 15 less and its data 5 later. In-band status is always there
 # (3.9.4). MMD 0, registers 4 and 3: fast link pulses every 16 ms, as some partners need (figure
 # 7-3). Source: Microchip DS00002117 (KSZ9031RNX data sheet), 3.9, 7.1; drivers.
@@ -128,9 +128,9 @@ KSZ9031RNX = Phy(
     always=(_mmd(0, 4, 0xFFFF, 0x0006), _mmd(0, 3, 0xFFFF, 0x1A80)),
     in_band=True)
 
-# Register 0x1C, shadow 3: bit 9 delays TXC; bit 15 writes. Register 0x18, shadow 7 (to be read it
-# is named in bits 14 to 12): bit 8 delays RXC; bit 15 writes. Source: drivers of the family
-# (BCM5461x, B50612E), and others' Colorlight boards for register 0x1C. The identifier is that of
+# Register 0x1C, shadow 3: bit 9 delays TXC; bit 15 writes. Register 0x18, shadow 7 (selected for a
+# read by bits 14 to 12): bit 8 delays RXC; bit 15 writes. Source: drivers of the family
+# (BCM5461x, B50612E), and others' Colorlight boards for register 0x1C. The identifier comes from
 # Broadcom's own sources for a BCM50612. No in-band status was seen by others.
 _TX_ON, _TX_OFF = _switch(0x1C, 9, select=((0x1C, 3 << 10),), strobe=0x8000 | 3 << 10)
 _RX_ON, _RX_OFF = _switch(0x18, 8, select=((0x18, 7 << 12 | 7),), strobe=0x8000 | 7)
@@ -156,5 +156,5 @@ RTL8211F = Phy(
     tx_delay=_TX_ON, no_tx_delay=_TX_OFF, rx_delay=_RX_ON, no_rx_delay=_RX_OFF,
     home=((31, 0xA42),))
 
-#: All of them; boards of one name have carried different PHYs.
+#: All models. Boards of one name have carried different PHYs.
 ALL = (MV88E1512, KSZ9031RNX, B50612D, RTL8211E, RTL8211F)

@@ -13,7 +13,7 @@ __all__ = ["Delivery", "OverflowGuard", "Receiver", "RxStatus", "RxWord"]
 
 
 class RxStatus(enum.Enum, shape=3):
-    """What became of a frame; exactly one holds, the first that applies from ERROR downwards."""
+    """Outcome of a frame: the first that applies, from ERROR downwards."""
 
     #: Delivered.
     GOOD = 0
@@ -34,8 +34,8 @@ class RxStatus(enum.Enum, shape=3):
 def RxWord(width):
     """Layout of a received beat on its way to the core.
 
-    As :class:`~dxpu.stream.PacketLayout`, but with ``status`` (valid with ``last``) in the place of
-    ``discard``; a frame none of whose bytes were kept is a single beat with ``dwords`` = 0.
+    As :class:`~dxpu.stream.PacketLayout`, but with ``status`` (valid with ``last``) in place of
+    ``discard``. A frame without a kept byte is a single beat with ``dwords`` = 0.
     """
     return data.StructLayout({
         "data": check_width(width), "dwords": range(width // 32 + 1), "first": 1, "last": 1,
@@ -46,13 +46,13 @@ def RxWord(width):
 class Receiver(wiring.Component):
     """Finds frames on GMII and yields their bytes without FCS, with a verdict on the last beat.
 
-    A frame begins after the start frame delimiter, either right at the beginning of the carrier or
-    after at least one preamble byte (35.2.3.2.2: a PHY may shorten the preamble). Anything
-    else before it is skipped, so a frame after garbage is found. It ends where RX_DV falls, or when
-    it has more than ``max_frame`` bytes. The source cannot wait: ``o`` has no ``ready``.
+    A frame begins after the start frame delimiter, either at the very beginning of the carrier or
+    after at least one preamble byte (35.2.3.2.2: a PHY may shorten the preamble). Other bytes
+    before the frame are skipped, so a frame after garbage is found. A frame ends when RX_DV falls,
+    or when it has more than ``max_frame`` bytes. GMII cannot wait, so ``o`` has no ``ready``.
 
-    Latency from the last byte of a beat on ``gmii`` to ``o``: 6 cycles; from the first cycle
-    without RX_DV to the last beat: 1.
+    Latency: 6 cycles from the last byte of a beat on ``gmii`` to ``o``; 1 cycle from the first
+    cycle without RX_DV to the last beat.
 
     Parameters
     ----------
@@ -87,8 +87,10 @@ class Receiver(wiring.Component):
             byte.eq(self.gmii.rxd), carrier.eq(self.gmii.rx_dv), error.eq(self.gmii.rx_er),
         ]
 
-        # The last four bytes of a frame are the FCS, so a byte is kept when four more have come.
-        # A full beat waits in `word` for one more kept byte, or for the end, which makes it last.
+        # The last four bytes of a frame are the FCS, so a byte is kept when four more have come. A
+        # full
+        # beat waits in `word` for one more kept byte, or for the end of the frame, which makes it
+        # last.
         lanes = self._width // 8
         delay = Signal(data.ArrayLayout(8, 4), reset_less=True)
         word = Signal(data.ArrayLayout(8, lanes), reset_less=True)
@@ -171,9 +173,9 @@ class Receiver(wiring.Component):
 class OverflowGuard(wiring.Component):
     """Turns a source that cannot wait into a stream: a frame that meets a full sink is cut.
 
-    A frame any beat of which finds no room is lost as a whole and counted once. If some of it was
-    already taken, the sink gets a last beat with status ``OVERFLOW`` as soon as it has room; frames
-    that begin before that are lost, too.
+    A frame with a beat that finds no room is lost as a whole and counted once. If the sink had
+    taken a part of the frame, the sink gets a last beat with status ``OVERFLOW`` as soon as there
+    is room. Frames that begin before that beat are lost, too.
 
     Latency one cycle. Holds one beat.
 
@@ -200,8 +202,8 @@ class OverflowGuard(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # A frame is open when the sink took its first beats; the rest of it may be lost; the sink
-        # is then owed a last beat.
+        # `opened`: the sink took the first beats of a frame. `lost`: the rest of the frame is lost.
+        # `owed`: the sink must still get the last beat.
         opened, lost, owed, room, take = (
             Signal(name=name) for name in ("opened", "lost", "owed", "room", "take"))
         m.d.comb += [
@@ -232,9 +234,9 @@ class OverflowGuard(wiring.Component):
 class Delivery(wiring.Component):
     """Last stage of reception, in the core's domain: verdicts become ``discard`` and counts.
 
-    Frames of which nothing was kept only count. A frame cut in the middle by a reset of the other
-    domain is ended with ``discard``; the rest of one cut by a reset of this domain is swallowed.
-    Combinational. ``stat_*`` pulse as the last beat is taken.
+    A frame without a kept byte is only counted. A frame cut in the middle by a reset of the receive
+    domain is ended with ``discard``. The rest of a frame cut by a reset of this domain is dropped.
+    Combinational. ``stat_*`` pulse when the last beat is taken.
 
     Parameters
     ----------
@@ -247,6 +249,7 @@ class Delivery(wiring.Component):
     o : Out(PacketSignature(width))
         Bad frames end with ``discard``.
     stat_good, stat_error, stat_giant, stat_runt, stat_bad_fcs, stat_not_dwords : Out(1)
+        One cycle for each frame with this status.
     """
 
     def __init__(self, width):
@@ -277,7 +280,8 @@ class Delivery(wiring.Component):
             m.d.comb += [self.o.valid.eq(self.i.valid), self.i.ready.eq(self.o.ready)]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += opened.eq(~self.o.payload.last)
-        # Beats without first outside a frame are the rest of one that was cut: never counted.
+        # Beats without `first` outside a frame are the rest of a frame cut by a reset: never
+        # counted.
         with m.If(self.i.valid & self.i.ready & word.last & (opened | word.first)):
             for status in RxStatus:
                 if status is not RxStatus.OVERFLOW:

@@ -15,7 +15,8 @@ __all__ = ["Rgmii", "RgmiiDelays", "RgmiiPins", "ddr_input", "ddr_output"]
 
 @dataclass(frozen=True)
 class RgmiiPins:
-    """Ports of an RGMII, as of a platform's request with ``dir="-"``; RXC belongs to the board."""
+    """Ports of an RGMII, as requested from a platform with ``dir="-"``; RXC belongs to the
+    board."""
 
     txc: io.PortLike
     txd: io.PortLike
@@ -44,24 +45,24 @@ def ddr_output(port, *, domain):
 
 @dataclass(frozen=True)
 class RgmiiDelays:
-    """Who delays each clock against its data by a quarter of a period; one object per board.
+    """Side that delays each clock against its data by a quarter of a period; one object per board.
 
-    A clock's edges must lie in the middle of the data that they sample, 1.0 ns or more from both
-    ends (2.0 nominal; table 2). For each direction exactly one side has to see to that. The same
-    object goes to :class:`Rgmii` and to :class:`~dxpu.ethernet.phy.PhyBringUp`, which
-    switches the PHY's delays on and off accordingly.
+    The edges of a clock must lie in the middle of the data, 1.0 ns or more from both ends (2.0
+    nominal; table 2). For each direction exactly one side must provide the delay. The same object
+    goes to :class:`Rgmii` and to :class:`~dxpu.ethernet.phy.PhyBringUp`, which switches the delays
+    of the PHY on and off accordingly.
 
     Parameters
     ----------
     tx : "phy" or "fpga"
-        Who delays TXC. "fpga": by its own clock domain, 90 degrees behind that of the data
-        (``txc_domain`` of :class:`Rgmii`), or by a delay element in ``txc_buffer``.
+        Side that delays TXC. "fpga": TXC has its own clock domain, 90 degrees behind the data
+        (``txc_domain`` of :class:`Rgmii`), or a delay element in ``txc_buffer``.
     rx : "phy" or "fpga"
-        Who delays RXC. "fpga": the board, in what it makes ``rx_domain`` of (PLL or delay).
+        Side that delays RXC. "fpga": the board derives ``rx_domain`` from RXC by a PLL or delay.
     rx_buffer, txc_buffer : callables, of port and ``domain``
-        Make the DDR buffers of RXD and RX_CTL, and of TXC. Whatever they make has the signature of
-        ``io.DDRBuffer``. Boards put delay elements there, which only their vendor has;
-        ``rx_buffer`` also makes up for the delay of a clock tree behind RXC.
+        Make the DDR buffers of RXD and RX_CTL, and of TXC, with the signature of ``io.DDRBuffer``.
+        Boards insert vendor-specific delay elements here; ``rx_buffer`` also compensates the delay
+        of a clock tree behind RXC.
     """
 
     tx: str = "phy"
@@ -76,37 +77,37 @@ class RgmiiDelays:
 
 
 class Rgmii(wiring.Component):
-    """Connects a MAC's GMII to RGMII pins at 1 Gb/s, and tells what the PHY says between frames.
+    """Connects a MAC's GMII to RGMII pins at 1 Gb/s, and reports the in-band status of the PHY.
 
-    Low nibbles lie around the rising edge, high ones around the falling edge (table 1). TX_CTL and
-    RX_CTL carry the valid bit at the rising edge, and the valid bit XOR the error bit at the
-    falling edge (3.4). All else of the timing is in :class:`RgmiiDelays`.
+    Low nibbles lie around the rising edge, high nibbles around the falling edge (table 1). TX_CTL
+    and RX_CTL carry the valid bit at the rising edge, and the valid bit XOR the error bit at the
+    falling edge (3.4). :class:`RgmiiDelays` covers the rest of the timing.
 
-    At 10 and 100 Mb/s the MAC finds no frame in what comes, and what it sends is none; ``link_up``
-    is 0 then. If RXC stands still nothing is received, ``alive`` and ``link_up`` fall, and all else
-    goes on.
+    At 10 and 100 Mb/s ``link_up`` is 0: the MAC finds no frames in the received data, and the PHY
+    finds none in the transmitted data. If RXC stands still, nothing is received, ``alive`` and
+    ``link_up`` fall, and everything else goes on.
 
-    Latency besides that of the DDR buffers, which the vendor sets (``io.DDRBuffer``: at least one
-    cycle): 1 cycle from pins to ``gmii.rx``, none from ``gmii.tx`` to pins. All buffers keep the
-    order of the edges: a byte is a rising edge and the falling edge behind it.
+    Latency: 1 cycle from pins to ``gmii.rx``, none from ``gmii.tx`` to pins, besides the latency of
+    the DDR buffers, which depends on the vendor (``io.DDRBuffer``: at least one cycle). All buffers
+    keep the order of the edges: a byte is a rising edge and the falling edge behind it.
 
     Parameters
     ----------
     pins : RgmiiPins
     delays : RgmiiDelays
     rx_domain, tx_domain : str
-        Clock domains of ``gmii``, at 125 MHz. The board makes ``rx_domain`` of RXC.
+        Clock domains of ``gmii``, at 125 MHz. The board derives ``rx_domain`` from RXC.
     txc_domain : str
         Clock domain of TXC, 90 degrees behind ``tx_domain``; by default ``tx_domain`` itself.
     timeout : int
-        Cycles of ``sync`` after which RXC stands still, as of :class:`InBandStatus`.
+        Cycles of ``sync`` after which RXC counts as stopped; see :class:`InBandStatus`.
 
     Members
     -------
     gmii : In(GmiiSignature)
-        The other end of the MAC's.
+        PHY side of the MAC's GMII.
     status : Out(LinkStatus)
-        What the PHY said last; in ``sync``. Zero if it says nothing between frames.
+        Last in-band status of the PHY; in ``sync``. Zero for a PHY without in-band status.
     link_up : Out(1)
         ``status`` is a link at 1 Gb/s, full duplex; in ``sync``.
     alive : Out(1)
@@ -137,7 +138,8 @@ class Rgmii(wiring.Component):
 
     @staticmethod
     def decode(rising, falling):
-        """Byte, valid and error of what :meth:`encode` made."""
+        """Byte, valid and error from data and control of the two edges: the inverse of
+        :meth:`encode`."""
         return Cat(rising[:4], falling[:4]), rising[4], rising[4] ^ falling[4]
 
     def elaborate(self, platform):

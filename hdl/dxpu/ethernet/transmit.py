@@ -16,14 +16,14 @@ class Transmitter(wiring.Component):
     """Sends frames: preamble, delimiter, the frame, padding to the minimum size, FCS, gap.
 
     Cut-through: a frame starts as soon as its first beat is there, and the preamble gives the rest
-    of it 8 cycles of head start. From then on a beat must be there whenever the one before has
-    been sent (every ``width // 8`` cycles). If it is not, or if a new frame begins before the last
-    beat of this one, the frame is ended at once with TX_ER and counted (``stat_underrun``); what is
-    left of it is swallowed. A frame whose last beat has ``discard`` is ended with TX_ER, too
-    (``stat_aborted``). Either way no receiver accepts it.
+    of the frame 8 cycles of head start. From then on the next beat must be there whenever a beat
+    has been sent (every ``width // 8`` cycles). If the beat is missing, or if a new frame begins
+    before the last beat of this frame, TX_ER ends the frame at once (``stat_underrun``) and the
+    rest of the frame is dropped. TX_ER also ends a frame whose last beat has ``discard``
+    (``stat_aborted``). Either way no receiver accepts the frame.
 
-    Back to back, exactly 12 byte times lie between two frames (4.4.2, 96 bits); a reset, which may
-    cut a frame off, is followed by at least as many.
+    Back to back, exactly 12 byte times lie between two frames (4.4.2, 96 bits). After a reset,
+    which may cut a frame off, the gap is at least as long.
 
     Latency from the first beat (``i.valid``) to the first preamble byte: 2 cycles; the first data
     byte follows 8 cycles later. All outputs are registers.
@@ -68,8 +68,9 @@ class Transmitter(wiring.Component):
         last, discard = Signal(reset_less=True), Signal(reset_less=True)
         sent = Signal(range(MINIMUM + 1), reset_less=True)
         step = Signal(4)
-        # A beat leaves its source a cycle after it was taken, which keeps the path to there short;
-        # it is sent for four cycles at least.
+        # The source sees `ready` a cycle after the beat was taken, which keeps that path short;
+        # sending a
+        # beat takes at least four cycles.
         take, taken = Signal(), Signal()
         m.d.sync += taken.eq(take)
 
@@ -81,7 +82,7 @@ class Transmitter(wiring.Component):
                 m.d.sync += sent.eq(sent + 1)
 
         m.d.sync += step.eq(step + 1)
-        # A reset may have cut a frame off, and a gap belongs behind that as well.
+        # A reset may have cut a frame off, and a gap must follow that frame as well.
         with m.FSM(init="Gap"):
             with m.State("Idle"):
                 m.d.comb += enable.eq(0)
@@ -100,7 +101,7 @@ class Transmitter(wiring.Component):
                         m.d.comb += take.eq(1)
                         m.next = "Data"
                     with m.Else():
-                        # Only if the queue was reset.
+                        # The beat is missing only if the queue was reset.
                         m.d.comb += self.stat_underrun.eq(1)
                         m.next = "Abort"
             with m.State("Data"):

@@ -1,4 +1,4 @@
-"""Who a device is from its making on: address, serial number and key, out of its flash."""
+"""Factory data of a device, from its flash: MAC address, serial number and key."""
 
 from .reader import FactoryReader
 from .record import (

@@ -1,7 +1,7 @@
 """Reads the factory record out of an SPI flash.
 
-Ref: docs/boards.md, "Factory record". Commands 0xAB (release from power-down) and 0x03 (read) are
-those of all serial flashes with 24-bit addresses.
+Ref: docs/boards.md, "Factory record". All serial flashes with 24-bit addresses have the commands
+0xAB (release from power-down) and 0x03 (read).
 """
 
 import math
@@ -18,14 +18,14 @@ from .record import DEFAULT_MAC, KEY_BYTES, MAGIC, OFFSETS, RECORD_BYTES, VERSIO
 
 __all__ = ["FactoryReader"]
 
-#: Commands.
+#: SPI commands: release from power-down, read.
 RELEASE, READ = 0xAB, 0x03
-#: Hz that the clock of the flash may have.
+#: Highest clock frequency of the flash, in hertz.
 FASTEST = 16e6
 
 
 class Phase(enum.Enum, shape=3):
-    """Of a reading; the first lasts as long as 4 bytes, the third as 64, without a clock."""
+    """Phases of a reading. SETTLE lasts 4 byte times, REST 64, both without a clock."""
 
     SETTLE = 0
     WAKE = 1
@@ -35,48 +35,49 @@ class Phase(enum.Enum, shape=3):
 
 
 class FactoryReader(wiring.Component):
-    """Reads the record after a reset, and whenever it is told to; says what it found.
+    """Reads the record after a reset and on request, and shows the result.
 
-    SPI mode 0 at 16 MHz or less. First the flash is left alone for 2 us or more, so it does not
-    matter what was before; then released from power-down, left alone for 32 us or more (it may take
-    30 us to wake up), and read. That takes 80 to 170 us and ends in any case, as nothing is waited
-    for: a flash that does not answer reads as all ones, or zeros.
+    SPI mode 0 at 16 MHz or less. The reader first leaves the flash alone for 2 us or more, which
+    ends any earlier access; then releases it from power-down, waits 32 us or more (wake-up may take
+    30 us), and reads. A reading takes 80 to 170 us and always ends, as the reader waits for
+    nothing: a flash that does not answer reads as all ones, or zeros.
 
-    Whole or nothing: bytes of address, serial number and fingerprint go to a shadow, those of the
-    key to the half of its memory that is not shown, while the checks run. In the cycle in which
-    ``state`` ends to be ``READING``, all of it is shown at once, or else the default: ``mac``
-    :data:`~.record.DEFAULT_MAC`, no serial number, no key. Until then all is as before.
+    A reading takes effect whole or not at all. While the checks run, the bytes of address, serial
+    number and fingerprint go to a shadow register, and those of the key to the hidden half of the
+    key memory. In the cycle in which ``state`` leaves ``READING``, all values change at once: to
+    the record, or to the default (``mac`` :data:`~.record.DEFAULT_MAC`, no serial number, no key).
+    Until then the former values stay.
 
-    ``cipo`` follows our own clock, but with the delays of two chips, so it is synchronised. It is
-    sampled as the clock falls: what it was two cycles earlier, and so at least one period of
-    ``sck`` less two cycles after the flash changed it (32 ns or more).
+    ``cipo`` follows ``sck``, but with the delays of two chips, so it is synchronised. The sample at
+    the falling edge of ``sck`` is the level of two cycles earlier, which is at least one period of
+    ``sck`` less two cycles after the flash changed the level (32 ns or more).
 
     Parameters
     ----------
     address : int
-        Of the record, in bytes; 24 bits.
+        Byte address of the record in the flash; 24 bits.
     hz : number
-        Frequency of ``sync``.
+        Frequency of ``sync``, in hertz.
 
     Members
     -------
     again : In(1)
-        Strobe: read again; nothing while a reading runs.
+        Strobe: read again; ignored during a reading.
     sck, cs, copi : Out(1)
-        To the flash; ``cs`` is high while it is chosen.
+        Pins of the flash; ``cs`` is high while the flash is selected.
     drive : Out(1)
-        The three are to be driven. Otherwise somebody else may use the flash.
+        Output enable of the three pins. While 0, others may use the flash.
     cipo : In(1)
-        From the flash.
+        Data from the flash.
     state : Out(:class:`~.record.FactoryState`)
     mac : Out(48)
-        First byte uppermost.
+        MAC address, first byte uppermost.
     serial, fingerprint : Out(32)
     has_key : Out(1)
     key_address : In(5)
-        Byte of the key that is asked for.
+        Byte number in the key.
     key : Out(8)
-        A cycle later; 0 if there is no key. For whoever authenticates, and nobody else.
+        Byte ``key_address`` of the key, a cycle later; 0 without a key. For authentication only.
     """
 
     again: In(1)
@@ -99,7 +100,7 @@ class FactoryReader(wiring.Component):
                              f"not {address!r}")
         super().__init__()
         self._address = address
-        #: Cycles of half a period of `sck`; with two or more, `cipo` has time to come.
+        #: Cycles of half a period of `sck`; at least two, so that `cipo` can settle.
         self.half = max(2, math.ceil(hz / (2 * FASTEST)))
 
     def elaborate(self, platform):
@@ -107,9 +108,9 @@ class FactoryReader(wiring.Component):
         cipo = Signal()
         m.submodules.cipo = FFSynchronizer(self.cipo, cipo)
         phase, tick = Signal(Phase), Signal(range(2 * self.half))
-        # Counts bytes of a phase; those of the record from 0, after four of the command.
+        # Byte number in a phase. In the record from 0, after the four bytes of the command.
         place, bit = Signal(6, init=60), Signal(3)
-        # After eight bits come eight cycles in which the byte is looked at.
+        # After eight bits come eight cycles in which the byte is examined.
         look = Signal()
         sample, last = Signal(), Signal()
         m.d.comb += [sample.eq(~look & (tick == 2 * self.half - 1)),
@@ -160,7 +161,9 @@ class FactoryReader(wiring.Component):
         return m
 
     def _pins(self, m, phase, tick, place, bit, look):
-        """Chosen a cycle after the phase begins, and let go driven for one after it ends."""
+        """Drive the pins: `cs` rises a cycle after the phase begins; the pins stay driven for one
+        cycle after it ends.
+        """
         chosen = (phase == Phase.WAKE) | (phase == Phase.READ)
         command = Const(READ << 24 | self._address, 32)
         says = Mux(phase == Phase.WAKE, Const(RELEASE, 8)[::-1].bit_select(bit, 1),
@@ -172,8 +175,9 @@ class FactoryReader(wiring.Component):
         ]
 
     def _bits(self, m, begins, taken, value, place, bit):
-        """Looks at bits as they come; returns what they are, but for the CRC, and whether there is
-        a key."""
+        """Examine bits as they come; return the resulting state, without the CRC's part, and
+        whether the record has a key.
+        """
         ones, zeros, foreign, other, wrong, keyed = (
             Signal(name=name) for name in ("ones", "zeros", "foreign", "other", "wrong", "keyed"))
         header = Const(int.from_bytes(MAGIC + bytes([VERSION]), "big"), 40)[::-1]
@@ -186,7 +190,7 @@ class FactoryReader(wiring.Component):
                 with m.Case(OFFSETS["version"]):
                     m.d.sync += other.eq(other | differs)
                 with m.Case(OFFSETS["flags"]):
-                    # The last bit is the flag.
+                    # The last bit is the key flag.
                     m.d.sync += [keyed.eq(value), wrong.eq(wrong | value & (bit != 7))]
                 with m.Case(OFFSETS["mac"]):
                     m.d.sync += wrong.eq(wrong | value & (bit == 7))
@@ -206,8 +210,11 @@ class FactoryReader(wiring.Component):
         return state, keyed
 
     def _crc(self, m, begins, looks, byte, place, bit):
-        """Bit by bit, as each byte turns; returns whether it is wrong. Its own bytes are compared
-        with the upper eight bits, which move up."""
+        """Compute the CRC bit by bit while each byte rotates; return whether it is wrong.
+
+        The bytes of the CRC itself are compared with the upper eight bits of the register, which
+        shift up.
+        """
         crc, broken = Signal(32), Signal()
         polynomial = Const(int(f"{CRC32_ETHERNET.polynomial:032b}"[::-1], 2), 32)
         with m.If(looks & (place < OFFSETS["crc"])):
@@ -219,8 +226,11 @@ class FactoryReader(wiring.Component):
         return broken
 
     def _results(self, m, first, over, byte, place, found, keyed):
-        """Shadow, key, and what is shown. The key begins at byte 16, so that its addresses are
-        those of the record with one bit turned over."""
+        """Shadow register, key memory and the values shown.
+
+        The key begins at byte 16, so its addresses are byte numbers of the record with one bit
+        inverted.
+        """
         assert OFFSETS["key"] == 16 and OFFSETS["fingerprint"] == 48
         shadow = Signal(112)
         of_key = place[4] ^ place[5]

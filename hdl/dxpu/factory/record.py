@@ -1,4 +1,5 @@
-"""The factory record: what gateware, tools and docs (docs/boards.md, "Factory record") share."""
+"""The factory record: format shared by gateware, tools and docs (docs/boards.md, "Factory record").
+"""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -14,13 +15,13 @@ __all__ = ["DEFAULT_MAC", "FIELDS", "KEY_BYTES", "MAGIC", "OFFSETS", "RECORD_BYT
 MAGIC = b"DXPF"
 VERSION = 1
 KEY_BYTES = 32
-#: Address of a device without a record: locally administered, of a node (docs/wire-format.md) that
-#: there cannot be.
+#: MAC address of a device without a record: locally administered, with a node number that no node
+#: has (docs/wire-format.md).
 DEFAULT_MAC = bytes.fromhex("024458ffffff")
 
 
 class Field(NamedTuple):
-    """``size`` bytes, big endian, behind the field before."""
+    """A field of ``size`` bytes, big endian, behind the field before."""
 
     name: str
     size: int
@@ -37,26 +38,27 @@ FIELDS = (
     Field("fingerprint", 4, "first bytes of the SHA-256 of the key; zeros if there is none"),
     Field("crc", 4, "CRC-32 (IEEE 802.3) of all before it"),
 )
-#: Where each field begins, by name.
+#: Byte offset of each field, by name.
 OFFSETS = {f.name: sum(g.size for g in FIELDS[:n]) for n, f in enumerate(FIELDS)}
 RECORD_BYTES = sum(f.size for f in FIELDS)
 
 
 class FactoryState(enum.Enum, shape=3):
-    """What became of the last reading."""
+    """Result of the last reading."""
 
-    #: The record is being read; all else is that of the reading before, or the default.
+    #: A reading is under way; the other outputs keep the result of the reading before, or the
+    #: default.
     READING = 0
     VALID = 1
-    #: All ones or all zeros: flash is erased, does not answer, or is not there.
+    #: All ones or all zeros: the flash is erased, does not answer, or is missing.
     ABSENT = 2
     DAMAGED = 3
-    #: Made by tools of another version.
+    #: The record was written by tools of another version.
     VERSION = 4
 
 
 class RecordError(ValueError):
-    """It is no good record; one line. ``state`` is what the gateware says of it."""
+    """The data is no good record; the message is one line. ``state`` is the gateware's verdict."""
 
     def __init__(self, state, message):
         super().__init__(message)
@@ -64,36 +66,37 @@ class RecordError(ValueError):
 
 
 def fingerprint_of(key: bytes | None) -> int:
-    """Tells which key it is, and nothing else of it; 0 for none."""
+    """Identifies a key without revealing it; 0 without a key."""
     return int.from_bytes(hashlib.sha256(key).digest()[:4], "big") if key else 0
 
 
 def mac_text(mac: bytes) -> str:
-    """How an address is written."""
+    """Text of a MAC address."""
     return mac.hex(":")
 
 
 def is_record(data: bytes) -> bool:
-    """Whether it begins as a record does, damaged or not."""
+    """Whether the data begins with the magic number of a record, damaged or not."""
     return data.startswith(MAGIC)
 
 
 @dataclass(frozen=True)
 class FactoryRecord:
-    """What a record says.
+    """Content of a record.
 
     Parameters
     ----------
     mac : bytes
-        Six; not of a group.
+        Six bytes; no group address.
     serial : int
-        32 bits; 0 is none.
+        32 bits; 0 for none.
     key : bytes, optional
-        32; never shown.
+        32 bytes; never displayed.
 
     Raises
     ------
     ValueError
+        If a value does not fit its field.
     """
 
     mac: bytes
@@ -110,11 +113,11 @@ class FactoryRecord:
 
     @property
     def fingerprint(self) -> int:
-        """Of the key."""
+        """Fingerprint of the key (:func:`fingerprint_of`)."""
         return fingerprint_of(self.key)
 
     def to_bytes(self) -> bytes:
-        """As it is in flash."""
+        """Bytes of the record in flash."""
         values = {"magic": MAGIC, "version": VERSION, "flags": self.key is not None,
                   "mac": self.mac, "serial": self.serial, "key": self.key or bytes(KEY_BYTES),
                   "fingerprint": self.fingerprint}
@@ -124,8 +127,10 @@ class FactoryRecord:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "FactoryRecord":
-        """Of the first bytes of ``data``; raises :exc:`RecordError`. The gateware judges alike, but
-        for the fingerprint, which it cannot check."""
+        """Parse a record at the beginning of ``data``; raises :exc:`RecordError`.
+
+        The gateware applies the same checks, except for the fingerprint, which it cannot compute.
+        """
         data = data[:RECORD_BYTES]
         if data in (bytes(len(data)), b"\xFF" * len(data)):
             raise RecordError(FactoryState.ABSENT, "there is no record")
