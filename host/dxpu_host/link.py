@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from dxpu.fabric.wire.format import SEQUENCED, SLOT_HOST, TAG_NONE, FenceReason
+from dxpu.fabric.wire.format import SLOT_HOST, TAG_NONE, FenceReason
+from dxpu.fabric.wire.frame_types import SEQUENCED
 from dxpu_model.wire import Ack, Body, Credit, Event, Fence, Frame, Hello, Sack, Tlps, build
 
 from .arq import Receiver, Sender, Sent, Verdict

@@ -8,7 +8,8 @@ Ref: docs/architecture.md, "Sessions"; docs/fabric-spec.md (the scheme, searched
 import random
 from enum import Enum
 
-from dxpu.fabric.wire.format import TAG_NONE, ArqMode, FrameType, Role, SecurityMode
+from dxpu.fabric.wire.format import TAG_NONE, ArqMode, Role, SecurityMode
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu_model.wire import Frame, Hello
 
 from .timers import Timers

@@ -6,16 +6,16 @@ others than their header.
 
 from collections.abc import Collection
 
-from dxpu.fabric.wire.format import DropCause, FrameType
+from dxpu.fabric.wire.format import DropCause
+from dxpu.fabric.wire.frame_types import handled as handled_types
 
 from .wire import Frame, FrameError, parse
 
 __all__ = ["HANDLED", "SPLIT", "judge"]
 
 #: Types that every proxy acts upon, and those of the split form.
-HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
-           FrameType.HELLO_ACK, FrameType.FENCE)
-SPLIT = (FrameType.HDR, FrameType.DATA)
+HANDLED = handled_types(split=False)
+SPLIT = tuple(kind for kind in handled_types(split=True) if kind not in HANDLED)
 
 
 def judge(data: bytes, handled: Collection[int] = HANDLED) -> Frame | DropCause:

@@ -2,7 +2,8 @@
 
 :func:`build` makes the bytes of a :class:`Frame`, :func:`parse` gives the frame back or raises
 :exc:`FrameError` with the cause under which a receiver counts it. Both know every frame type.
-Numbers come from :mod:`dxpu.fabric.wire.format`.
+Numbers come from :mod:`dxpu.fabric.wire.format`, the layouts of bodies from
+:mod:`dxpu.fabric.wire.frame_types`.
 
 What the contract leaves open, and what holds here:
 
@@ -37,7 +38,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dxpu.fabric.wire import format as fmt
-from dxpu.fabric.wire.format import DropCause, FrameType, binding_word, node_mac
+from dxpu.fabric.wire.format import DropCause, binding_word, node_mac
+from dxpu.fabric.wire.frame_types import Body as Layout
+from dxpu.fabric.wire.frame_types import End, FrameType, Numbering
 
 from .crc import crc16_ccitt_false, crc32c, fcs
 
@@ -189,12 +192,8 @@ class Hello:
     answer: bool = False
 
     #: Field names and sizes in bytes, in wire order.
-    FIELDS: ClassVar[tuple[tuple[str, int], ...]] = (
-        ("nonce", 4), ("tag_offered", 2), ("tag_echoed", 2), ("role", 1), ("slots", 1),
-        ("arq_mode", 1), ("security_mode", 1), ("largest_frame", 2), ("window", 2),
-        ("smallest_timer", 2), ("give_up_timer", 2), ("capabilities", 2), ("boot_counter", 2),
-        ("table_generation", 4),
-    )
+    FIELDS: ClassVar[tuple[tuple[str, int], ...]] = tuple(
+        (name.replace(" ", "_"), size) for name, size in Layout.HELLO.fields)
 
     @property
     def kind(self) -> FrameType:
@@ -355,28 +354,25 @@ def _records(data: bytes, count: int) -> Iterator[tuple[int, int]]:
 
 def _body_end(kind: FrameType, data: bytes, count: int) -> int:
     """Length of the body that starts ``data``."""
-    if kind == FrameType.TLP:
+    layout = kind.body
+    if layout.end == End.RECORDS:
         end = [start + size for start, size in _records(data, count)][-1] + fmt.RECORD_CRC_BYTES
         return end + (-end % fmt.RECORD_ALIGN if count > 1 else 0)
-    if kind == FrameType.HDR:
+    if layout.end == End.HEADER:
         return header_length(data) + fmt.BODY_CRC_BYTES
-    if kind == FrameType.DATA:
+    if layout.end == End.LENGTH:
         offset, size = _u(data, 0, 2), _u(data, 2, 2)
         if offset % 4 or size not in range(4, fmt.DATA_BYTES_MAX + 1, 4):
             raise FrameError(DropCause.LENGTH, f"{size} bytes at offset {offset}")
         return 4 + size + fmt.RECORD_CRC_BYTES
-    if kind == FrameType.SACK:
-        words = _u(data, fmt.ACK_BYTES, 2)
+    if layout.end == End.WORDS:
+        words = _u(data, *layout.find("count"))
         if words > 1:
             raise FrameError(DropCause.LENGTH, f"{words} words")
-        return fmt.ACK_BYTES + 4 + 8 * words + fmt.BODY_CRC_BYTES
-    if kind == FrameType.MGMT:
+        return layout.size + fmt.SACK_WORD_BYTES * words + fmt.BODY_CRC_BYTES
+    if layout.end == End.FRAME:
         return len(data)
-    return fmt.BODY_CRC_BYTES + {
-        FrameType.HELLO: fmt.HELLO_BYTES, FrameType.HELLO_ACK: fmt.HELLO_BYTES,
-        FrameType.ACK: fmt.ACK_BYTES,
-        FrameType.EVENT: fmt.EVENT_BYTES, FrameType.FENCE: fmt.FENCE_BYTES,
-    }[kind]
+    return layout.size + fmt.BODY_CRC_BYTES
 
 
 def _entries(data: bytes) -> tuple[Credit, Credit, Credit]:
@@ -386,9 +382,12 @@ def _entries(data: bytes) -> tuple[Credit, Credit, Credit]:
     return p, np, cpl
 
 
-def _zero(value: int) -> None:
-    if value:
+def _fields(layout: Layout, data: bytes) -> dict[str, int]:
+    """Values of the fields that ``data`` starts with."""
+    values = {name: _u(data, *layout.find(name)) for name, _ in layout.fields}
+    if values.pop("zero", 0):
         raise FrameError(DropCause.BODY, "zero field")
+    return values
 
 
 def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
@@ -418,17 +417,18 @@ def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
         return Hello.unpack(data, kind == FrameType.HELLO_ACK)
     if kind == FrameType.HDR:
         return Hdr(data)
+    fields = _fields(kind.body, data)
     if kind == FrameType.ACK:
         return Ack(_entries(data))
     if kind == FrameType.SACK:
-        _zero(_u(data, fmt.ACK_BYTES + 2, 2))
-        return Sack(_entries(data), tuple(_u(data, n, 8)
-                                          for n in range(fmt.ACK_BYTES + 4, len(data), 8)))
+        words = range(kind.body.size, len(data), fmt.SACK_WORD_BYTES)
+        return Sack(_entries(data), tuple(_u(data, n, fmt.SACK_WORD_BYTES) for n in words))
     if kind == FrameType.FENCE:
-        _zero(_u(data, 1, 7))
-        return Fence(data[0])
-    _zero(data[1])
-    return Event(data[0], _u(data, 2, 2), _u(data, 4, 4))
+        return Fence(**fields)
+    return Event(**fields)
+
+
+_TYPES = {int(kind): kind for kind in FrameType}
 
 
 def parse(data: bytes, *, with_fcs: bool = False) -> Frame:
@@ -452,16 +452,16 @@ def parse(data: bytes, *, with_fcs: bool = False) -> Frame:
     start = fmt.HEADER_BYTES + (fmt.CREDIT_BYTES if data[15] & 0x80 else 0)
     if crc16_ccitt_false(data[14:30] + data[32:start]) != _u(data, 30, 2):
         raise FrameError(DropCause.HCRC)
-    if data[14] & 15 not in set(FrameType):
+    if data[14] & 15 not in _TYPES:
         raise FrameError(DropCause.TYPE, str(data[14] & 15))
-    kind, count = FrameType(data[14] & 15), data[15] & 31
+    kind, count = _TYPES[data[14] & 15], data[15] & 31
     seq, ack, tag = _u(data, 24, 3), _u(data, 27, 3), _u(data, 22, 2)
     credit = Credit.unpack(data[32:40]) if data[15] & 0x80 else None
-    if data[15] & 0x20 or bool(count) != (kind == FrameType.TLP):
+    if data[15] & 0x20 or bool(count) != (kind.body.end == End.RECORDS):
         raise FrameError(DropCause.FIELD, f"byte 15 is 0x{data[15]:02x}")
     if credit and credit.cls > 2:
         raise FrameError(DropCause.FIELD, f"credit class {credit.cls}")
-    if kind in (FrameType.HELLO, FrameType.HELLO_ACK, FrameType.FENCE) and (seq or ack):
+    if kind.numbering == Numbering.NONE and (seq or ack):
         raise FrameError(DropCause.FIELD, f"SEQ or ACK of a {kind.name}")
     rest = data[start:]
     end = _body_end(kind, rest, count)

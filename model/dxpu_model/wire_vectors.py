@@ -3,7 +3,7 @@
 from typing import Any
 
 from dxpu.fabric.wire import format as fmt
-from dxpu.fabric.wire.format import DropCause, FrameType
+from dxpu.fabric.wire.format import DropCause
 
 from .crc import crc32c
 from .wire import Ack, Credit, Event, Fence, Frame, Hello, Sack, Tlps, build, reseal
@@ -68,8 +68,7 @@ def edit(frame: Frame, *changes: tuple[int, int], seal: bool = True) -> bytes:
 def _resealed_body(frame: Frame, *changes: tuple[int, int]) -> bytes:
     """As :func:`edit`, but the CRC-32C of a fixed-size body is made to fit instead."""
     data = bytearray(edit(frame, *changes))
-    size = {FrameType.ACK: 24, FrameType.EVENT: 8, FrameType.FENCE: 8, FrameType.SACK: 28}[
-        frame.type]
+    size = frame.type.body.size
     data[32 + size:36 + size] = crc32c(bytes(data[32:32 + size])).to_bytes(4, "little")
     return bytes(data)
 

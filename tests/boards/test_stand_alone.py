@@ -2,7 +2,8 @@
 
 from amaranth import *
 from dxpu.bringup import StandAloneState
-from dxpu.fabric.wire.format import FrameType, Role
+from dxpu.fabric.wire.format import Role
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.mapping.types import CommitCode
 from dxpu.proxy.registers import IDENTITY
 from dxpu_boards.board import Shape

@@ -3,6 +3,7 @@
 import pytest
 
 from dxpu.fabric.wire import format as fmt
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu_cli.commands.bench import WIRE_LIMIT
 from dxpu_cli.pages import wire_format as wire_docs
 
@@ -28,7 +29,7 @@ def test_header_fields_cover_every_bit_once():
 def test_every_open_value_is_on_the_page():
     page = wire_docs.PAGE.read_text()
     for kind in (fmt.EventCode, fmt.FenceReason, fmt.Role, fmt.ArqMode, fmt.SecurityMode,
-                 fmt.Capability, fmt.DropCause, fmt.FrameType):
+                 fmt.Capability, fmt.DropCause, FrameType):
         for member in kind:
             assert f"| {int(member)} | {member.name} |" in page
 

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from dxpu.fabric.wire.format import ErrorCode, EventCode, FrameType
+from dxpu.fabric.wire.format import ErrorCode, EventCode
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu_host import SessionLost, SlotLost
 from dxpu_host.bindings import Binding, Change, State
 from dxpu_host.box import Box, SlotDown, SlotReady, TlpCame

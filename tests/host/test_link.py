@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from dxpu.fabric.wire.format import SEQUENCED, FenceReason, FrameType, Role
+from dxpu.fabric.wire.format import FenceReason, Role
+from dxpu.fabric.wire.frame_types import SEQUENCED, FrameType
 from dxpu_host.arq import MODULUS, Receiver, Sender, Verdict, ahead
 from dxpu_host.link import Address, Closed, Link, Opened, TlpsCame
 from dxpu_host.session import Phase, TagSource

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dxpu.fabric.wire import format as fmt
-from dxpu.fabric.wire.format import DropCause, FrameType
+from dxpu.fabric.wire.format import DropCause
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu_model import wire
 from dxpu_model.crc import crc16_ccitt_false, crc32c, fcs
 from dxpu_model.wire import (

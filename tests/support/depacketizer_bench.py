@@ -3,7 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dxpu.fabric.wire.format import DropCause, FrameType
+from dxpu.fabric.wire.format import DropCause
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu_model import receiver
 from dxpu_model.receiver import HANDLED, SPLIT
 from dxpu_model.wire import Ack, Event, Frame, FrameError, Hello, Sack, Tlps

@@ -6,7 +6,8 @@ well, and the part must then be where the model's end is.
 
 import random
 
-from dxpu.fabric.wire.format import FenceReason, FrameType
+from dxpu.fabric.wire.format import FenceReason
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu_host.arq import MODULUS, Receiver, Sender, Verdict
 from dxpu_host.credits import Accounts, Grants
 from dxpu_host.link import Address, Link, TlpsCame

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In
 from dxpu.fabric.arq.retransmit import Retransmitter
 from dxpu.fabric.session.link import Link
 from dxpu.fabric.session.session import Mode, Phase, SessionKeeper, connect_keeper
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import Hello
 from tests.support.engine_bench import open_anew, set_mode
 

@@ -1,4 +1,5 @@
-"""Bit drawings and tables of ``docs/wire-format.md``, made from :mod:`dxpu.fabric.wire.format`.
+"""Bit drawings and tables of ``docs/wire-format.md``, made from :mod:`dxpu.fabric.wire.format`
+and :mod:`dxpu.fabric.wire.frame_types`.
 
 ``python -m dxpu_cli.pages.wire_format`` brings the page up to date; a test checks that it is.
 """
@@ -8,7 +9,7 @@ import inspect
 from pathlib import Path
 
 from dxpu.fabric.wire import format as fmt
-from dxpu_model.wire import Hello
+from dxpu.fabric.wire.frame_types import Body, FrameType
 from dxpu_model.wire_vectors import VECTORS
 
 __all__ = ["PAGE", "generated", "updated"]
@@ -17,7 +18,7 @@ __all__ = ["PAGE", "generated", "updated"]
 PAGE = Path(__file__).parents[3] / "docs" / "wire-format.md"
 
 _SHORT = {"CRX": "C", "AR": "A", "zero": "0", "destination slot": "dst slot"}
-_OPEN = (fmt.FrameType, fmt.CreditClass, fmt.EventCode, fmt.ErrorCode,
+_OPEN = (fmt.CreditClass, fmt.EventCode, fmt.ErrorCode,
          fmt.FenceReason, fmt.Role, fmt.ArqMode, fmt.SecurityMode, fmt.Capability, fmt.DropCause)
 
 
@@ -79,11 +80,33 @@ def _enumeration(kind, documents) -> str:
     return "\n".join(rows)
 
 
+def _types() -> str:
+    """A row for each frame type, by number."""
+    rows = ["### FrameType", "", _plain(FrameType.__doc__), "",
+            "| value | name | meaning | SEQ and ACK | acted upon by |", "|---|---|---|---|---|"]
+    rows += [f"| {int(kind)} | {kind.name} | {kind.text} | {kind.numbering.value} | "
+             f"{kind.handler.value} |" for kind in sorted(FrameType)]
+    return "\n".join(rows)
+
+
+def _bodies() -> str:
+    """A row for each body, with the types that have it."""
+    rows = ["| type | fields (bytes) | end | |", "|---|---|---|---|"]
+    for body in Body:
+        types = ", ".join(kind.name for kind in sorted(FrameType) if kind.body is body)
+        fields = ", ".join(f"{name} ({size})" for name, size in body.fields)
+        if body is Body.HELLO:
+            fields = f"{body.size} bytes"
+        crc = ", then CRC-32C" if body.sealed else ""
+        rows.append(f"| {types} | {fields or '-'} | {body.end.value}{crc} | {body.text} |")
+    return "\n".join(rows)
+
+
 def _hello() -> str:
     rows, offset = ["| bytes | field |", "|---|---|"], 0
-    for name, size in Hello.FIELDS:
+    for name, size in Body.HELLO.fields:
         where = f"{offset}-{offset + size - 1}" if size > 1 else f"{offset}"
-        rows.append(f"| {where} | {name.replace('_', ' ')} |")
+        rows.append(f"| {where} | {name} |")
         offset += size
     rows.append(f"| {offset}-{offset + 3} | CRC-32C over the bytes before |")
     return "\n".join(rows)
@@ -116,9 +139,11 @@ def generated() -> dict[str, str]:
     return {
         "header": _drawing(fmt.HEADER_FIELDS),
         "credit": _drawing(fmt.CREDIT_FIELDS, fmt.HEADER_BYTES),
+        "bodies": _bodies(),
         "hello": _hello(),
         "efficiency": _efficiency(),
-        "values": "\n\n".join(_enumeration(kind, documents) for kind in _OPEN),
+        "values": "\n\n".join(
+            [_types(), *(_enumeration(kind, documents) for kind in _OPEN)]),
         "vectors": "\n".join(f"- {name}: `{text}`" for name, (_, text) in VECTORS.items()),
     }
 

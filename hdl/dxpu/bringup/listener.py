@@ -8,7 +8,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.receive.types import Refused
-from dxpu.fabric.wire.format import NODE_UNASSIGNED, TAG_NONE, FrameType, Role, SecurityMode
+from dxpu.fabric.wire.format import NODE_UNASSIGNED, TAG_NONE, Role, SecurityMode
+from dxpu.fabric.wire.frame_types import FrameType
 
 __all__ = ["Greeted", "HelloListener"]
 

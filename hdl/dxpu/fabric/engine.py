@@ -21,9 +21,9 @@ from dxpu.fabric.send.packetizer import CELL_BYTES, Packetizer
 from dxpu.fabric.session.link import Link
 from dxpu.fabric.session.session import SessionKeeper, connect_keeper
 from dxpu.fabric.session.types import Peer, PeerRow, SessionView, Setting
-from dxpu.fabric.wire.format import (
-    CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability, FrameType,
-)
+from dxpu.fabric.wire.format import CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability
+from dxpu.fabric.wire.frame_fields import any_of
+from dxpu.fabric.wire.frame_types import LIMITED
 from dxpu.fabric.wire.types import Control, Event, Hello
 from dxpu.queue import PacketQueue, Queue
 from dxpu.rows import LIFE_BITS, ClassMeta, TlpMeta
@@ -292,7 +292,7 @@ class FabricEngine(wiring.Component):
         connect(m, tlps, classifier.i)
         connect(m, classifier.o, queues.i)
         header, limits = link.committed.payload.header, accounts.limits
-        is_reply = (header.type == FrameType.ACK) | (header.type == FrameType.SACK)
+        is_reply = any_of(header.type, LIMITED)
         # A cycle later: which sessions are lost is known late in the cycle, and whether a TLP may
         # leave is needed early. One that leaves in between might have left a cycle before.
         lost = Signal(self._rows)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from dxpu.fabric.engine import ARQ
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 
 __all__ = ["ARQ", "GOODPUT_LOSSES", "Case", "campaign", "every", "goodput"]
 

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dxpu.fabric.wire.format import MIN_FRAME_BYTES, SEQUENCED, DropCause, FrameType, node_mac
+from dxpu.fabric.wire.format import MIN_FRAME_BYTES, DropCause, node_mac
+from dxpu.fabric.wire.frame_types import SEQUENCED, SESSIONLESS, FrameType
 from dxpu_model import wire_random
 from dxpu_model.receiver import judge
 from dxpu_model.wire import Ack, Credit, Frame, Sack, Tlps, build, reseal
@@ -18,7 +19,6 @@ __all__ = ["KINDS", "LARGEST", "Intruder", "Peer", "Target"]
 
 #: Bytes without FCS of the largest frame that the MAC of a proxy lets in.
 LARGEST = 4400
-HELLOS = {FrameType.HELLO, FrameType.HELLO_ACK}
 MODULUS = 1 << 24
 #: Sessions that a proxy has with each of its peers, open or not.
 STREAMS = 4
@@ -90,7 +90,7 @@ class Target:
         if node not in {p.node for p in self.peers} or stream >= STREAMS:
             return "fabric_link_no_session"
         peer = next((p for p in self.peers if (p.node, p.stream) == (node, stream)), None)
-        if peer is None or kind in HELLOS or number(22, 2) != peer.tag:
+        if peer is None or kind in SESSIONLESS or number(22, 2) != peer.tag:
             return "fabric_link_wrong_tag"
         if kind not in SEQUENCED:
             return None
@@ -145,7 +145,7 @@ class Intruder:
         drawn = wire_random.frame(rng, kinds, most=rng.choice([1, 4, 20]), **values)
         while isinstance(drawn.body, Sack) and drawn.body.words:
             drawn = wire_random.frame(rng, kinds, **values)
-        if drawn.type in HELLOS:
+        if drawn.type in SESSIONLESS:
             values["ack"] = 0
         elif "seq" not in fields:
             values["seq"] = self._behind()

@@ -6,7 +6,8 @@ Independent of who makes them: it knows only what the host was given and what it
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from dxpu.fabric.wire.format import SEQUENCED, ErrorCode, EventCode, FrameType
+from dxpu.fabric.wire.format import ErrorCode, EventCode
+from dxpu.fabric.wire.frame_types import SEQUENCED, FrameType
 from dxpu.tlp.types import TlpClass
 from dxpu_model.receiver import judge
 from dxpu_model.tlp import Tlp, classify

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from dxpu.fabric.wire.format import CreditClass, EventCode, FrameType
+from dxpu.fabric.wire.format import CreditClass, EventCode
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.tlp.types import CompletionStatus, Fmt, Type
 
 from .gtkwave import Group, Row

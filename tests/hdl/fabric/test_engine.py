@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In
 
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.session.session import Mode, Phase
-from dxpu.fabric.wire.format import Capability, EventCode, FenceReason, FrameType
+from dxpu.fabric.wire.format import Capability, EventCode, FenceReason
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.stream import connect
 from dxpu_model.wire import Fence, parse
 from tests.support.engine_bench import look_at, open_anew, set_mode, set_tags

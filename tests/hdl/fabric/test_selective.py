@@ -7,7 +7,8 @@ import pytest
 from amaranth import Module
 
 from dxpu.fabric.engine import FabricEngine
-from dxpu.fabric.wire.format import EventCode, FrameType
+from dxpu.fabric.wire.format import EventCode
+from dxpu.fabric.wire.frame_types import FrameType
 from tests.hdl.fabric.test_engine import BOX, HOST, ROWS, rows_of, write
 from tests.support.engine_bench import look_at, set_tags
 from tests.support.testbench import (

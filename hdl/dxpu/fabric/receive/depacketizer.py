@@ -30,9 +30,9 @@ class Depacketizer(wiring.Component):
 
     Every rule of the wire format is checked before the frame's ACK, credits, event or TLPs act:
     EtherType, version, HCRC, type, zero fields, count, credit class, exact length, padding, the
-    CRC-32C of each record (with its binding word) or of the body, and the link's verdict. All types
-    but MGMT are acted upon (SACK with a word or none), HDR and DATA only with ``split``; the others
-    are dropped and counted (``stat_unhandled``) after the check of their header.
+    CRC-32C of each record (with its binding word) or of the body, and the link's verdict. Frames of
+    types that :func:`~dxpu.fabric.wire.frame_types.handled` does not name are dropped and counted
+    (``stat_unhandled``) after the check of their header.
 
     With ``split``, TLPs of ``assemblies`` peers and streams are put together at a time, in between
     any other frames. A DATA frame takes effect only if it goes on where the TLP of its peer and

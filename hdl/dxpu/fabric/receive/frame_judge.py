@@ -1,14 +1,15 @@
 """Brings together all that is known about a frame, and lets it act or drops it."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.wire.format import (
-    ACK_BYTES, ACK_ENTRIES, CREDIT_BYTES, FENCE_BYTES, HELLO_BYTES, SACK_COUNT_BYTES,
-    SACK_WORD_BYTES, DropCause, FrameType,
-)
-from dxpu.fabric.wire.frame_fields import credit_fields, hello_fields, natural
+from dxpu.fabric.wire.format import ACK_ENTRIES, CREDIT_BYTES, SACK_WORD_BYTES, DropCause
+from dxpu.fabric.wire.frame_fields import body_field, credit_fields, hello_fields, natural
+from dxpu.fabric.wire.frame_types import LIMITED, Body, FrameType, types_with
 from dxpu.fabric.wire.header_check import CheckedHeader
 from dxpu.fabric.wire.types import Credit, Event, FrameHeader, Hello
 from dxpu.priority import lowest_bit
@@ -119,14 +120,13 @@ class FrameJudge(wiring.Component):
             m.d.sync += [
                 ended.eq(1), bad_record.eq(self.bad_record), bad_body.eq(self.bad_body)]
 
-        is_ack, is_event = header.type == FrameType.ACK, header.type == FrameType.EVENT
-        is_sack, is_data = header.type == FrameType.SACK, header.type == FrameType.DATA
+        is_a = {t: header.type == t for t in FrameType}
+        is_event, is_sack, is_data = (
+            reduce(or_, (is_a[t] for t in types_with(kind)))
+            for kind in (Body.EVENT, Body.SACK, Body.DATA))
         refused = verdict.valid & ~verdict.payload.accept
-        bad_fields = (is_event & natural(body, 1, 1).any()) | ((is_ack | is_sack) & Cat(
-            natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any()) | (
-                is_sack & natural(body, ACK_BYTES + 2, 2).any()) | (
-                (header.type == FrameType.FENCE) & natural(body, 1, FENCE_BYTES - 1).any())
-        words = natural(body, ACK_BYTES, 2)
+        bad_fields = reduce(or_, self._wrong_fields(body, is_a))
+        words = body_field(body, Body.SACK, "count")
         hold, crowded = Signal(), Signal()
         m.d.comb += [
             hold.eq(verdict.valid & verdict.payload.hold),
@@ -134,7 +134,7 @@ class FrameJudge(wiring.Component):
             self.words.eq(words[0]),
         ]
         if self._selective:
-            m.d.comb += self.word.eq(natural(body, ACK_BYTES + SACK_COUNT_BYTES, SACK_WORD_BYTES))
+            m.d.comb += self.word.eq(natural(body, Body.SACK.size, SACK_WORD_BYTES))
         wrong = Signal(len(DropCause))
         m.d.comb += wrong.eq(Cat({
             DropCause.FCS: self.result.fcs,
@@ -167,9 +167,8 @@ class FrameJudge(wiring.Component):
             self.committed.payload.row.eq(verdict.payload.row),
             self.committed.payload.header.eq(header),
             self.event.payload.row.eq(verdict.payload.row),
-            self.event.payload.code.eq(natural(body, 0, 1)),
-            self.event.payload.generation.eq(natural(body, 2, 2)),
-            self.event.payload.argument.eq(natural(body, 4, 4)),
+            *(self.event.payload[name].eq(body_field(body, Body.EVENT, name))
+              for name in ("code", "generation", "argument")),
         ]
         m.d.comb += [self.credits[n][k].eq(v) for n in range(ACK_ENTRIES)
                      for k, v in credit_fields(body, n * CREDIT_BYTES).items()]
@@ -229,11 +228,22 @@ class FrameJudge(wiring.Component):
             m.d.sync += [verdict.payload.eq(self.verdict.payload), verdict.valid.eq(1)]
         return checked, present, verdict
 
+    def _wrong_fields(self, body, is_a):
+        """What is wrong with the fields of a body: an entry's class is not that of its place, or a
+        field is not zero."""
+        for kind in dict.fromkeys(t.body for t in FrameType):
+            if kind == Body.LIMITS:  # and of SACK, which begins with the same
+                yield reduce(or_, (is_a[t] for t in LIMITED)) & Cat(
+                    natural(body, n * CREDIT_BYTES, 1) != n for n in range(ACK_ENTRIES)).any()
+            if any(field.name == "zero" for field in kind.fields):
+                yield reduce(or_, (is_a[t] for t in types_with(kind))) & (
+                    body_field(body, kind, "zero").any())
+
     def _capture_body(self, m):
         """The body of the frame, without its CRC; zero-filled or cut to the size of the longest
         that counts."""
         lanes, piece = self._lanes, self.piece
-        size = max(ACK_BYTES + SACK_COUNT_BYTES + SACK_WORD_BYTES * self._selective, HELLO_BYTES)
+        size = max(Body.SACK.size + SACK_WORD_BYTES * self._selective, Body.HELLO.size)
         body = Signal(8 * size, reset_less=True)
         number, count = Signal(4), Signal(4)
         m.d.comb += number.eq(Mux(piece.first, 0, count))

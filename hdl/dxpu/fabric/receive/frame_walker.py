@@ -3,15 +3,15 @@
 Ref: docs/wire-format.md, "TLP records", "HDR and DATA"; PCIe Base 5.0, 2.2.1
 """
 
+from itertools import groupby
+
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.wire.format import (
-    ACK_BYTES, BODY_CRC_BYTES, EVENT_BYTES, HELLO_BYTES, MIN_FRAME_BYTES, SACK_COUNT_BYTES,
-    SACK_WORD_BYTES, FrameType,
-)
-from dxpu.fabric.wire.frame_fields import header_field, natural
+from dxpu.fabric.wire.format import MIN_FRAME_BYTES, SACK_WORD_BYTES
+from dxpu.fabric.wire.frame_fields import any_of, header_field, natural
+from dxpu.fabric.wire.frame_types import Body, End, types_with
 from dxpu.priority import encode, one_hot_mux
 from dxpu.stream import check_width
 
@@ -21,13 +21,17 @@ __all__ = ["FrameWalker"]
 
 #: Dwords of the fixed header, and with the credit extension.
 _PLAIN, _EXTENDED = 8, 10
-#: Dwords of the bodies that are looked at, their CRC-32C included.
-_ACK = (ACK_BYTES + BODY_CRC_BYTES) // 4
-_EVENT = (EVENT_BYTES + BODY_CRC_BYTES) // 4
-_HELLO = (HELLO_BYTES + BODY_CRC_BYTES) // 4
-#: Without words; where their number is, and the dwords of one.
-_SACK = (ACK_BYTES + SACK_COUNT_BYTES + BODY_CRC_BYTES) // 4
-_SACK_COUNT, _SACK_WORD = ACK_BYTES // 4, SACK_WORD_BYTES // 4
+#: Dwords of a SACK without words; where their number is, and the dwords of one.
+_SACK, _SACK_COUNT, _SACK_WORD = Body.SACK.dwords, Body.SACK.find("count")[0] // 4, (
+    SACK_WORD_BYTES // 4)
+
+
+def _bodies_of_known_size():
+    """Types, and the dwords of their bodies with the CRC: without the words of a SACK, which are
+    found on the way. Bodies that are alike here are one."""
+    known = (body for body in Body if body.end in (End.FIXED, End.WORDS))
+    for (_, dwords), alike in groupby(known, lambda body: (body.end, body.dwords)):
+        yield types_with(*alike), dwords
 
 
 class FrameWalker(wiring.Component):
@@ -197,29 +201,21 @@ class FrameWalker(wiring.Component):
         m.d.sync += [
             self._records.eq(1), self._shared.eq(0), self._parity.eq(0),
             self._body.eq(1), self._plain.eq(1), self._hold.eq(1), self._part.eq(0),
-            self._sack.eq(kind == FrameType.SACK),
+            self._sack.eq(any_of(kind, types_with(Body.SACK))),
         ]
-        with m.If((kind == FrameType.TLP) & (count != 0)):
+        with m.If(any_of(kind, types_with(Body.RECORDS)) & (count != 0)):
             m.d.sync += [self._records.eq(count), self._shared.eq(count > 1), self._body.eq(0),
                          self._plain.eq(0), self._hold.eq(0)]
             m.next = "Head"
-        with m.Elif(kind == FrameType.ACK):
-            m.d.sync += self._remaining.eq(_ACK)
-            m.next = "Body"
-        with m.Elif((kind == FrameType.EVENT) | (kind == FrameType.FENCE)):
-            m.d.sync += self._remaining.eq(_EVENT)
-            m.next = "Body"
-        with m.Elif(kind == FrameType.SACK):
-            m.d.sync += self._remaining.eq(_SACK)
-            m.next = "Body"
-        with m.Elif((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK)):
-            m.d.sync += self._remaining.eq(_HELLO)
-            m.next = "Body"
+        for types, dwords in _bodies_of_known_size():
+            with m.Elif(any_of(kind, types)):
+                m.d.sync += self._remaining.eq(dwords)
+                m.next = "Body"
         if self._split:
-            with m.Elif(kind == FrameType.HDR):
+            with m.Elif(any_of(kind, types_with(Body.HEADER))):
                 m.d.sync += [self._plain.eq(0), self._part.eq(1)]
                 m.next = "Head"
-            with m.Elif(kind == FrameType.DATA):
+            with m.Elif(any_of(kind, types_with(Body.DATA))):
                 m.d.sync += [self._body.eq(0), self._plain.eq(0), self._part.eq(1)]
                 m.next = "Place"
         with m.Else():

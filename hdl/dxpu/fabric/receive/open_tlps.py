@@ -7,7 +7,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import FrameHeader
 from dxpu.priority import lowest_bit, one_hot_mux
 from dxpu.stream import check_width

@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.wire.format import COUNT_MAX, CREDIT_BYTES, HEADER_BYTES, FrameType
+from dxpu.fabric.wire.format import COUNT_MAX, CREDIT_BYTES, HEADER_BYTES
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.rows import LIFE_BITS
 
 from .tx_queue import TlpDescriptor

@@ -9,9 +9,10 @@ from dxpu.fabric.arq.replay import FrameNote, cells_for
 from dxpu.fabric.arq.retransmit import Repeat
 from dxpu.fabric.wire.control_body import ControlBody, credit_bytes, wire
 from dxpu.fabric.wire.format import (
-    BODY_CRC_BYTES, CREDIT_BYTES, ETHERTYPE, EVENT_BYTES, HCRC_OFFSET, HCRC_START, HEADER_BYTES,
-    MAC_PREFIX, VERSION, EventCode, FrameType,
+    CREDIT_BYTES, ETHERTYPE, HCRC_OFFSET, HCRC_START, HEADER_BYTES, MAC_PREFIX, VERSION, EventCode,
 )
+from dxpu.fabric.wire.frame_fields import any_of
+from dxpu.fabric.wire.frame_types import LIMITED, UNNUMBERED, Body, FrameType
 from dxpu.fabric.wire.types import EPOCH_BITS, Control, Greeting, Hello
 from dxpu.rows import NO_ROW
 from dxpu.stream import check_width
@@ -109,7 +110,7 @@ class PreambleBuilder(wiring.Component):
         self._body = ControlBody(selective=selective)
         # Of control frames only EVENTs have a credit extension, and they are short.
         self._bytes = HEADER_BYTES + max(4 * self._body.most,
-                                         CREDIT_BYTES + EVENT_BYTES + BODY_CRC_BYTES)
+                                         CREDIT_BYTES + 4 * Body.EVENT.dwords)
         super().__init__({
             "plan": In(FramePlan),
             "plan_valid": In(1),
@@ -153,9 +154,8 @@ class PreambleBuilder(wiring.Component):
         ]
 
         # Outside of the numbers of any session.
-        is_hello = ~again & ((kind == FrameType.HELLO) | (kind == FrameType.HELLO_ACK)
-                             | (kind == FrameType.FENCE))
-        is_reply = is_hello | ~again & ((kind == FrameType.ACK) | (kind == FrameType.SACK))
+        is_hello = ~again & any_of(kind, UNNUMBERED)
+        is_reply = is_hello | ~again & any_of(kind, LIMITED)
         greets = Signal()  # the reply is a greeting
         inside = Signal(2)  # new frames that have a number and are not stored
         begins = Signal()
@@ -354,7 +354,7 @@ class PreambleBuilder(wiring.Component):
         plain = list(body.dwords)
         plain[0] |= Mux(is_data, place, 0)
         moved = [extension.word_select(n, 32) for n in range(more)]
-        moved += plain[:(EVENT_BYTES + BODY_CRC_BYTES) // 4]
+        moved += plain[:Body.EVENT.dwords]
         rest = [Mux(route.crx, b, a) for a, b in zip(plain, moved, strict=False)]
         rest += plain[len(moved):] or moved[len(plain):]
         words = Signal(8 * self._bytes)

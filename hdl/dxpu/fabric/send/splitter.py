@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dxpu.crc import CrcStream
-from dxpu.fabric.wire.format import BODY_CRC_BYTES, FrameType
+from dxpu.fabric.wire.format import BODY_CRC_BYTES
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.queue import PacketQueue
 from dxpu.rows import LIFE_BITS, TlpMeta
 from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, connect

@@ -11,7 +11,8 @@ from dxpu.fabric.arq.early import EarlyMap
 from dxpu.fabric.arq.resequencer import FramePlace
 from dxpu.fabric.arq.retransmit import Acknowledged
 from dxpu.fabric.receive.types import Committed, Verdict
-from dxpu.fabric.wire.format import SEQUENCED, FrameType
+from dxpu.fabric.wire.frame_fields import any_of
+from dxpu.fabric.wire.frame_types import SEQUENCED, SESSIONLESS, FrameType
 from dxpu.fabric.wire.types import FrameHeader
 from dxpu.priority import encode, first_one
 from dxpu.rows import NO_ROW
@@ -25,12 +26,12 @@ __all__ = ["Arrivals", "is_hello"]
 
 def takes_number(frame_type):
     """Whether a frame of this type consumes a sequence number."""
-    return Cat(frame_type == t for t in sorted(SEQUENCED)).any()
+    return Cat(frame_type == t for t in SEQUENCED).any()
 
 
 def is_hello(frame_type):
     """Whether a frame of this type is outside of any session."""
-    return (frame_type == FrameType.HELLO) | (frame_type == FrameType.HELLO_ACK)
+    return any_of(frame_type, SESSIONLESS)
 
 
 class Arrivals(wiring.Component):

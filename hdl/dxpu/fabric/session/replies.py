@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.contexts import Scan, Words
 from dxpu.fabric.send.types import Reply
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 
 __all__ = ["Cause", "CauseKind", "Replies"]
 

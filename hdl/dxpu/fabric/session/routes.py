@@ -11,7 +11,8 @@ from amaranth.utils import exact_log2
 from dxpu.fabric.arq.retransmit import About
 from dxpu.fabric.credit.credits import Numbered, closed_generation
 from dxpu.fabric.send.types import FrameRoute, Reply, RouteRequest
-from dxpu.fabric.wire.format import ACK_ENTRIES, FrameType
+from dxpu.fabric.wire.format import ACK_ENTRIES
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import Limit
 from dxpu.priority import encode, first_one, lowest_bit, one_hot_mux
 from dxpu.rows import LIFE_BITS

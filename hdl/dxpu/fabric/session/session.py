@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dxpu.fabric.contexts import UNIT, Sweep, Words
-from dxpu.fabric.wire.format import FenceReason, FrameType, SecurityMode
+from dxpu.fabric.wire.format import FenceReason, SecurityMode
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import FrameHeader, Greeting, Hello
 from dxpu.stream import connect
 

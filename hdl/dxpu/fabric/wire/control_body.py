@@ -9,10 +9,9 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.crc import CRC32C, state_matrix, xor_tree
 
-from .format import (
-    ACK_BYTES, ACK_ENTRIES, BODY_CRC_BYTES, EVENT_BYTES, FENCE_BYTES, HELLO_BYTES, HELLO_SIZES,
-    SACK_COUNT_BYTES, SACK_WORD_BYTES, FrameType,
-)
+from .format import ACK_ENTRIES, BODY_CRC_BYTES, SACK_WORD_BYTES
+from .frame_fields import any_of
+from .frame_types import Body, FrameType, types_with
 from .types import Control, Credit, Greeting, Hello
 
 __all__ = ["ControlBody", "credit_bytes", "wire"]
@@ -30,6 +29,12 @@ def credit_bytes(credit):
     """A credit extension or an entry of an ACK."""
     return Cat(wire(credit.cls, 1), wire(credit.generation, 1), wire(credit.header_limit, 2),
                wire(credit.data_limit, 2), wire(credit.echo, 2))
+
+
+def body_bytes(body, **values):
+    """The bytes of a :class:`~.frame_types.Body` with these values of its fields."""
+    return Cat(wire(Const(0) if field.name == "zero" else values[field.name], field.size)
+               for field in body.fields)
 
 
 class ControlBody(wiring.Component):
@@ -51,7 +56,7 @@ class ControlBody(wiring.Component):
         Strobes; ``done`` is the last cycle in which ``dwords`` are not complete.
     clear : 1
         Strobe: there is no body, all ``dwords`` are zero.
-    kind : :class:`~.format.FrameType`
+    kind : :class:`~.frame_types.FrameType`
     control, credits, greeting, about
         What EVENT, ACK and SACK, HELLO and HELLO_ACK say; the latter two.
     word, with_word : 64, 1
@@ -63,7 +68,7 @@ class ControlBody(wiring.Component):
 
     def __init__(self, *, selective=False):
         self._selective = selective
-        longest = max(HELLO_BYTES, ACK_BYTES + SACK_COUNT_BYTES + SACK_WORD_BYTES * selective)
+        longest = max(Body.HELLO.size, Body.SACK.size + SACK_WORD_BYTES * selective)
         #: Of the longest body with its CRC.
         self.most = (longest + BODY_CRC_BYTES) // 4
         super().__init__({
@@ -84,10 +89,10 @@ class ControlBody(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bodies = {
-            (FrameType.EVENT,): self._event(),
-            (FrameType.ACK, FrameType.SACK): self._limits(),
-            (FrameType.HELLO, FrameType.HELLO_ACK): self._hello(),
-            (FrameType.FENCE,): self._fence(),
+            types_with(Body.EVENT): self._event(),
+            types_with(Body.LIMITS, Body.SACK): self._limits(),
+            types_with(Body.HELLO): self._hello(),
+            types_with(Body.FENCE): body_bytes(Body.FENCE, reason=self.greeting.reason),
         }
         # One list of all bodies: where that of a kind begins, and its length.
         dwords = [body.word_select(n, 32) for body in bodies.values()
@@ -102,8 +107,9 @@ class ControlBody(wiring.Component):
                 with m.Case(*kinds):
                     m.d.comb += [first.eq(begin), length.eq(len(body) // 32)]
                 begin += len(body) // 32
-        with m.If((self.kind == FrameType.ACK) | (self.kind == FrameType.SACK) & ~self._has_word()):
-            m.d.comb += length.eq(ACK_BYTES // 4 + (self.kind == FrameType.SACK))
+        is_sack = any_of(self.kind, types_with(Body.SACK))
+        with m.If(any_of(self.kind, types_with(Body.LIMITS)) | is_sack & ~self._has_word()):
+            m.d.comb += length.eq(Body.LIMITS.size // 4 + is_sack)
         m.d.comb += [dword.eq(Cat(dwords).word_select(source, 32)), last.eq(index == length),
                      self.done.eq(busy & last)]
         with m.If(self.start | self.clear):
@@ -121,33 +127,24 @@ class ControlBody(wiring.Component):
                     m.d.sync += place.eq(Mux(last, ~state, dword))
         return m
 
-    def _fence(self):
-        """The body of a FENCE."""
-        return Cat(wire(self.greeting.reason, 1), Const(0, 8 * (FENCE_BYTES - 1)))
-
     def _has_word(self):
         return self.with_word & self._selective
 
     def _event(self):
-        control = self.control
-        body = Cat(wire(control.code, 1), wire(Const(0, 8), 1), wire(control.generation, 2),
-                   wire(control.argument, 4))
-        assert len(body) == 8 * EVENT_BYTES
-        return body
+        return body_bytes(Body.EVENT, **{
+            name: self.control[name] for name in ("code", "generation", "argument")})
 
     def _limits(self):
         """The body of a SACK with a word, if there are such; those of ACK and SACK are shorter."""
         entries = Cat(credit_bytes(credit) for credit in self.credits)
-        assert len(entries) == 8 * ACK_BYTES
+        assert len(entries) == 8 * Body.LIMITS.size
         if not self._selective:
-            return Cat(entries, Const(0, 8 * SACK_COUNT_BYTES))
+            return Cat(entries, Const(0, 8 * (Body.SACK.size - Body.LIMITS.size)))
         return Cat(entries, wire(self.with_word, 2), Const(0, 16), wire(self.word, 8))
 
     def _hello(self):
         """The body of HELLO and HELLO_ACK."""
         fields = {k: self.about[k] for k, _ in data.Layout.cast(Hello)}
         fields |= {k: self.greeting[k] for k in ("nonce", "offered", "echoed")}
-        body = Cat(wire(value, size)
-                   for value, size in zip(fields.values(), HELLO_SIZES, strict=True))
-        assert len(body) == 8 * HELLO_BYTES
-        return body
+        return Cat(wire(value, field.size)
+                   for value, field in zip(fields.values(), Body.HELLO.fields, strict=True))

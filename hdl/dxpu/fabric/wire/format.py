@@ -1,4 +1,5 @@
-"""DXF v1, the frames between two proxies: every constant of the format, defined once.
+"""DXF v1, the frames between two proxies: every constant of the format, defined once. What a frame
+type is says :mod:`~.frame_types`.
 
 Pure Python without Amaranth, so that the RTL, the golden model, the dissector, the manager and the
 documentation (``docs/wire-format.md``) all read the same numbers. Offsets are in bytes from the
@@ -9,14 +10,12 @@ from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
 __all__ = [
-    "ACK_BYTES", "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS",
-    "DATA_BYTES_MAX", "ETHERTYPE", "EVENT_BYTES", "FENCE_BYTES", "HCRC_INIT", "HCRC_OFFSET",
-    "HCRC_POLY", "HCRC_START", "HEADER_BYTES", "HEADER_FIELDS", "HELLO_BYTES", "HELLO_SIZES",
-    "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER", "NODE_UNASSIGNED", "RECORD_ALIGN",
-    "RECORD_CRC_BYTES", "SACK_COUNT_BYTES", "SACK_WORD_BYTES", "SEQUENCED", "SLOT_HOST",
-    "TAG_NONE", "UNNUMBERED", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause",
-    "ErrorCode", "EventCode", "FenceReason", "Field", "FrameType", "Role", "SecurityMode",
-    "binding_word", "node_mac",
+    "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS",
+    "DATA_BYTES_MAX", "ETHERTYPE", "HCRC_INIT", "HCRC_OFFSET", "HCRC_POLY", "HCRC_START",
+    "HEADER_BYTES", "HEADER_FIELDS", "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER",
+    "NODE_UNASSIGNED", "RECORD_ALIGN", "RECORD_CRC_BYTES", "SACK_WORD_BYTES", "SLOT_HOST",
+    "TAG_NONE", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode",
+    "EventCode", "FenceReason", "Field", "Role", "SecurityMode", "binding_word", "node_mac",
 ]
 
 ETHERTYPE = 0x88B5
@@ -42,18 +41,11 @@ RECORD_ALIGN = 8
 #: Data and digest of the largest TLP.
 DATA_BYTES_MAX = 4096 + 4
 
-#: Bodies of fixed size, without the CRC-32C that ends each.
+#: Entries of ACK and SACK: one for each class.
 ACK_ENTRIES = 3
-ACK_BYTES = ACK_ENTRIES * CREDIT_BYTES
-HELLO_BYTES = 28
-#: Bytes of the fields of HELLO, in the order of :class:`~.types.Hello`.
-HELLO_SIZES = (4, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 4)
-#: Follows the entries in a SACK: number of words, zero.
-SACK_COUNT_BYTES = 4
-#: Then the words; more than one is not used.
+#: Follows the fields of a SACK, if its count is 1; more than one is not used.
 SACK_WORD_BYTES = 8
-EVENT_BYTES = 8
-FENCE_BYTES = 8
+#: CRC-32C that ends a body.
 BODY_CRC_BYTES = 4
 
 NODE_MANAGER = 0x000
@@ -106,27 +98,6 @@ CREDIT_FIELDS = (
     Field("data limit", 4, 2, 15, 0),
     Field("echo", 6, 2, 15, 0),
 )
-
-
-class FrameType(IntEnum):
-    """Low nibble of byte 14. All other values: the frame is dropped."""
-
-    HELLO = 0
-    HELLO_ACK = 1
-    TLP = 2
-    HDR = 3
-    DATA = 4
-    ACK = 5
-    SACK = 6
-    EVENT = 8
-    FENCE = 9
-    MGMT = 10
-
-
-#: Types outside of the numbers of a session: their SEQ and ACK are 0.
-UNNUMBERED = frozenset({FrameType.HELLO, FrameType.HELLO_ACK, FrameType.FENCE})
-#: Types that consume a sequence number; the others carry the next one and consume none.
-SEQUENCED = frozenset({FrameType.TLP, FrameType.HDR, FrameType.DATA, FrameType.EVENT})
 
 
 class CreditClass(IntEnum):
@@ -228,7 +199,7 @@ class DropCause(IntEnum):
     HCRC = 4
     """Header CRC wrong."""
     TYPE = 5
-    """Type not in :class:`FrameType`."""
+    """Type not in :class:`~.frame_types.FrameType`."""
     FIELD = 6
     """Zero bit set, count not fit for the type, credit class above 2, or SEQ or ACK of a HELLO,
     HELLO_ACK or FENCE not zero."""

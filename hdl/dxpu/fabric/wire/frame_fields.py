@@ -1,12 +1,17 @@
 """Fields of a frame's header as values in natural order, taken from the lanes of a stream."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import *
 from amaranth.lib import data
 
-from .format import CREDIT_FIELDS, HEADER_BYTES, HEADER_FIELDS, HELLO_SIZES
+from .format import CREDIT_FIELDS, HEADER_BYTES, HEADER_FIELDS
+from .frame_types import Body
 from .types import Hello
 
-__all__ = ["credit_fields", "header_field", "header_fields", "hello_fields", "natural"]
+__all__ = ["any_of", "body_field", "credit_fields", "header_field", "header_fields",
+           "hello_fields", "natural"]
 
 _HEADER = {field.name: field for field in HEADER_FIELDS}
 
@@ -22,6 +27,16 @@ _CREDIT_MEMBERS = ("cls", "generation", "header_limit", "data_limit", "echo")
 def natural(bits, offset, size):
     """The big-endian field of ``size`` bytes at byte ``offset`` of ``bits`` (byte 0 lowest)."""
     return Cat(bits[8 * n:8 * n + 8] for n in reversed(range(offset, offset + size)))
+
+
+def any_of(frame_type, types):
+    """Whether ``frame_type`` is one of ``types``."""
+    return reduce(or_, (frame_type == t for t in types))
+
+
+def body_field(bits, body, name):
+    """The field ``name`` of a :class:`~.frame_types.Body`; ``bits`` starts the body."""
+    return natural(bits, *body.find(name))
 
 
 def header_field(bits, name):
@@ -46,7 +61,6 @@ def header_fields(bits):
 
 def hello_fields(body):
     """Members of a :class:`~.types.Hello`; ``body`` is that of the frame."""
-    starts = [sum(HELLO_SIZES[:n]) for n in range(len(HELLO_SIZES))]
     members = [member for member, _ in data.Layout.cast(Hello)]
-    return {member: natural(body, start, size)
-            for member, start, size in zip(members, starts, HELLO_SIZES, strict=True)}
+    return {member: body_field(body, Body.HELLO, field.name)
+            for member, field in zip(members, Body.HELLO.fields, strict=True)}

@@ -7,18 +7,13 @@ from amaranth.lib.wiring import In, Out
 from dxpu.crc import CRC16_CCITT_FALSE, data_matrix, fixed_crc, state_matrix, xor_tree
 
 from .format import (
-    ACK_ENTRIES, CREDIT_BYTES, ETHERTYPE, HCRC_OFFSET, HCRC_START, HEADER_BYTES, UNNUMBERED,
-    VERSION, FrameType,
+    ACK_ENTRIES, CREDIT_BYTES, ETHERTYPE, HCRC_OFFSET, HCRC_START, HEADER_BYTES, VERSION,
 )
-from .frame_fields import header_field, header_fields
+from .frame_fields import any_of, header_field, header_fields
+from .frame_types import UNNUMBERED, Body, FrameType, handled, types_with
 from .types import FrameHeader
 
 __all__ = ["CheckedHeader", "HeaderCheck"]
-
-#: Types that the depacketizer acts upon, and those of the split form.
-HANDLED = (FrameType.TLP, FrameType.ACK, FrameType.SACK, FrameType.EVENT, FrameType.HELLO,
-           FrameType.HELLO_ACK, FrameType.FENCE)
-SPLIT = (FrameType.HDR, FrameType.DATA)
 
 
 class CheckedHeader(data.Struct):
@@ -57,7 +52,7 @@ class HeaderCheck(wiring.Component):
 
     def __init__(self, *, split=False):
         super().__init__()
-        self._handled = HANDLED + SPLIT * split
+        self._handled = handled(split=split)
 
     def elaborate(self, platform):
         m = Module()
@@ -79,17 +74,17 @@ class HeaderCheck(wiring.Component):
         header = o.header
         m.d.comb += [header[k].eq(v) for k, v in header_fields(raw).items() if k != "credit"]
         m.d.comb += [header.credit[k].eq(v) for k, v in header_fields(raw)["credit"].items()]
-        is_tlp = header.type == FrameType.TLP
-        outside = Cat(header.type == t for t in sorted(UNNUMBERED)).any()
+        has_records = any_of(header.type, types_with(Body.RECORDS))
+        outside = Cat(header.type == t for t in UNNUMBERED).any()
         m.d.comb += [
             self.o.valid.eq(steps[1]),
             self.taken.eq(self.o.valid & self.o.ready),
             o.ethertype.eq(header_field(raw, "EtherType") != ETHERTYPE),
             o.version.eq(header_field(raw, "version") != VERSION),
             o.hcrc.eq(header_field(raw, "HCRC") != extended),
-            o.type.eq(~Cat(header.type == t for t in FrameType).any()),
+            o.type.eq(~Cat(header.type == t for t in sorted(FrameType)).any()),
             o.field.eq(header_field(raw, "zero")
-                       | ((header.count != 0) != is_tlp)
+                       | ((header.count != 0) != has_records)
                        | (header.crx & (header.credit.cls >= ACK_ENTRIES))
                        | (outside & (header.seq.any() | header.ack.any()))),
             o.unhandled.eq(~Cat(header.type == t for t in self._handled).any()),

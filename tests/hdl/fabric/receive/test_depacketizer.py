@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from dxpu.fabric.receive.depacketizer import Depacketizer
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.stream import WIDTHS
 from dxpu_model import wire_random
 from dxpu_model.wire import Event, Frame, Tlps, build

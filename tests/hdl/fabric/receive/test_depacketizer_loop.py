@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 
 from dxpu.fabric.receive.depacketizer import Depacketizer
 from dxpu.fabric.send.packetizer import Packetizer
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.stream import PacketSignature, connect
 from tests.support.testbench import (
     Packet, check_stream, collect_packets, collect_words, drive_packets, drive_words, seed,

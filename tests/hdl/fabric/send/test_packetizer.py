@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from dxpu.fabric.send.packetizer import Packetizer
-from dxpu.fabric.wire import format as fmt
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import SEQUENCED, FrameType
 from dxpu.stream import WIDTHS
 from dxpu_model import wire
 from tests.support.testbench import (
@@ -297,7 +296,7 @@ def check(got, totals, tlps, controls, link, limit, *, refused=0):
     for (row, consumes, route), packet in zip(asked, got, strict=True):
         parsed = wire.parse(packet.data)
         assert packet.meta.path == route["path"]
-        assert consumes == (parsed.type in fmt.SEQUENCED)
+        assert consumes == (parsed.type in SEQUENCED)
         if route["seq"] in bodies and consumes:
             body = bodies[route["seq"]]
         elif parsed.type == FrameType.TLP:

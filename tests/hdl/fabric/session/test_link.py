@@ -6,7 +6,7 @@ import pytest
 
 from dxpu.fabric.row_gate import RowGate
 from dxpu.fabric.session.link import Link
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.rows import NO_ROW
 from tests.support.link_bench import Bench, open_session, state_of
 from tests.support.mutate import mutant

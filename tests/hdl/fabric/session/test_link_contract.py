@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In
 from dxpu.fabric.session.arrivals import Arrivals, is_hello
 from dxpu.fabric.session.link import Link
 from dxpu.fabric.session.types import SaidKind
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import FrameHeader
 from tests.support.formal import ProofFailed, prove
 from tests.support.link_mutants import Eager, Repetitive

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 import pytest
 
 from dxpu.fabric.session.replies import CauseKind, Replies
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 from tests.support.testbench import check_stream, drive_words, seed, simulate
 
 TOOK, OLD, GAP, AHEAD = CauseKind

@@ -8,7 +8,7 @@ import pytest
 from amaranth.lib import data
 from dxpu.fabric.contexts import UNIT
 from dxpu.fabric.session.session import POLLS, Mode, Phase, SessionKeeper
-from dxpu.fabric.wire.format import HELLO_SIZES, FrameType
+from dxpu.fabric.wire.frame_types import Body, FrameType
 from dxpu.fabric.wire.types import Hello
 from dxpu_model.spec.session import Sessions
 from tests.support.engine_bench import open_anew, set_mode, set_tags
@@ -28,7 +28,7 @@ async def settle(play, frames, alive=lambda frame: True):
 
 
 def test_the_layout_of_a_hello_is_that_of_the_wire():
-    assert [8 * size for size in HELLO_SIZES] == [
+    assert [8 * size for _, size in Body.HELLO.fields] == [
         field.width for _, field in data.Layout.cast(Hello)]
 
 

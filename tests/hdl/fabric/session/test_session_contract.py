@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In
 
 from dxpu.fabric.session.session import Act, Mode, SessionKeeper
 from dxpu.fabric.session.types import SaidKind, SettingKind
-from dxpu.fabric.wire.format import FrameType
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import FrameHeader, Hello
 from tests.support.formal import ProofFailed, prove
 

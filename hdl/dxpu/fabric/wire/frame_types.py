@@ -1,0 +1,173 @@
+"""The frame types of DXF v1: one row for each, from which everything that knows types is made.
+
+Pure Python without Amaranth, like :mod:`~.format`. The walk over received frames, the checks of
+headers and bodies, the numbers of sessions, the bodies of sent frames, the golden model and the
+tables of ``docs/wire-format.md`` read these rows.
+"""
+
+from enum import Enum, IntEnum, unique
+from typing import NamedTuple
+
+from .format import BODY_CRC_BYTES, CREDIT_BYTES, CreditClass
+
+__all__ = ["LIMITED", "SEQUENCED", "SESSIONLESS", "UNNUMBERED", "Body", "BodyField", "End",
+           "FrameType", "Handler", "Numbering", "handled", "types_with"]
+
+
+class BodyField(NamedTuple):
+    """A field of a body, ``size`` bytes. One that is named ``zero`` must be zero."""
+
+    name: str
+    size: int
+
+
+class End(Enum):
+    """How a receiver finds the end of a body."""
+
+    RECORDS = "the header's count of TLP records"
+    FIXED = "fixed size"
+    WORDS = "the number of words, in field `count`"
+    HEADER = "the TLP's own Fmt"
+    LENGTH = "field `length`"
+    FRAME = "the end of the frame"
+
+
+#: Entries of ACK and SACK, one for each class, in the form of the credit extension.
+_ENTRIES = tuple((cls.name, CREDIT_BYTES) for cls in CreditClass)
+
+
+@unique
+class Body(Enum):
+    """Layouts of bodies: how the end is found, the fields from the first byte on, what else there
+    is. A receiver looks for them in this order.
+    """
+
+    RECORDS = (End.RECORDS, (), "1 to 31 TLP records, see above; each has its own CRC")
+    LIMITS = (End.FIXED, _ENTRIES, "an entry of each class, in this order")
+    EVENT = (End.FIXED, (("code", 1), ("zero", 1), ("generation", 2), ("argument", 4)),
+             "the generation is that of the row")
+    FENCE = (End.FIXED, (("reason", 1), ("zero", 7)),
+             "the sender has given the session up. Slots of the header are 0, the tag is the "
+             "session's")
+    SACK = (End.WORDS, (*_ENTRIES, ("count", 2), ("zero", 2)),
+            "the entries of ACK; behind them nothing if the count is 0, which asks for go-back-N, "
+            "or a 64-bit word if it is 1: frame ACK + 1 + i came if bit i is set, least "
+            "significant 0")
+    HELLO = (End.FIXED, (
+        ("nonce", 4), ("tag offered", 2), ("tag echoed", 2), ("role", 1), ("slots", 1),
+        ("arq mode", 1), ("security mode", 1), ("largest frame", 2), ("window", 2),
+        ("smallest timer", 2), ("give up timer", 2), ("capabilities", 2), ("boot counter", 2),
+        ("table generation", 4)), "see below")
+    HEADER = (End.HEADER, (), "prefixes and header of a TLP")
+    DATA = (End.LENGTH, (("offset", 2), ("length", 2)),
+            "the offset from the first data byte, and that many bytes; then, in place of a CRC "
+            "over the body, CRC-32C of the whole TLP up to here, with the binding word of this "
+            "frame")
+    OPAQUE = (End.FRAME, (), "opaque on this level, up to the end of the frame, without CRC")
+
+    def __init__(self, end: End, fields: tuple[tuple[str, int], ...], text: str) -> None:
+        self.end = end
+        self.fields = tuple(BodyField(*field) for field in fields)
+        self.text = text
+
+    @property
+    def size(self) -> int:
+        """Bytes of the fields; no CRC, and nothing that follows the fields."""
+        return sum(field.size for field in self.fields)
+
+    @property
+    def sealed(self) -> bool:
+        """A CRC-32C over the bytes of the body ends it."""
+        return self.end in (End.FIXED, End.WORDS, End.HEADER)
+
+    @property
+    def dwords(self) -> int:
+        """Dwords of the fields and of the CRC that ends them."""
+        return (self.size + BODY_CRC_BYTES * self.sealed) // 4
+
+    def find(self, name: str) -> tuple[int, int]:
+        """Byte offset and size of a field."""
+        offset = 0
+        for field in self.fields:
+            if field.name == name:
+                return offset, field.size
+            offset += field.size
+        raise KeyError(f"{self.name} has no field {name!r}")
+
+
+class Numbering(Enum):
+    """What SEQ and ACK of a header are."""
+
+    CONSUMES = "consumes a sequence number"
+    CARRIES = "carries the next number and consumes none"
+    NONE = "outside of the numbers: SEQ and ACK are 0"
+
+
+class Handler(Enum):
+    """Who acts upon a frame that was found good. A receiver compares types in this order."""
+
+    ROW = "the row that the slots name"
+    LINK = "the link and its credit accounts"
+    BINDING = "the binding of the row"
+    KEEPER = "the keeper of sessions"
+    ASSEMBLY = "the assembly of TLPs, in a build with the split form"
+    NOBODY = "nobody"
+
+
+@unique
+class FrameType(IntEnum):
+    """Low nibble of byte 14. All other values: the frame is dropped."""
+
+    body: Body
+    numbering: Numbering
+    handler: Handler
+    #: The frame belongs to a session that is open, or being opened.
+    in_session: bool
+    text: str
+
+    def __new__(cls, number: int, body: Body, numbering: Numbering, handler: Handler,
+                in_session: bool, text: str) -> "FrameType":
+        """A row of the table."""
+        row = int.__new__(cls, number)
+        row._value_ = number
+        row.body, row.numbering, row.handler = body, numbering, handler
+        row.in_session, row.text = in_session, text
+        return row
+
+    TLP = (2, Body.RECORDS, Numbering.CONSUMES, Handler.ROW, True, "TLPs of a row.")
+    HDR = (3, Body.HEADER, Numbering.CONSUMES, Handler.ASSEMBLY, True,
+           "Begins a TLP in the split form.")
+    DATA = (4, Body.DATA, Numbering.CONSUMES, Handler.ASSEMBLY, True,
+            "Goes on with a TLP in the split form.")
+    EVENT = (8, Body.EVENT, Numbering.CONSUMES, Handler.BINDING, True,
+             "Something happened to a row, or shall.")
+    ACK = (5, Body.LIMITS, Numbering.CARRIES, Handler.LINK, True,
+           "Acknowledges frames and tells credits.")
+    SACK = (6, Body.SACK, Numbering.CARRIES, Handler.LINK, True,
+            "An ACK that asks for frames to be repeated.")
+    MGMT = (10, Body.OPAQUE, Numbering.CARRIES, Handler.NOBODY, True, "Management.")
+    HELLO = (0, Body.HELLO, Numbering.NONE, Handler.KEEPER, False, "Opens a session.")
+    HELLO_ACK = (1, Body.HELLO, Numbering.NONE, Handler.KEEPER, False, "Answers a HELLO.")
+    FENCE = (9, Body.FENCE, Numbering.NONE, Handler.KEEPER, True, "Ends a session.")
+
+
+def types_with(*bodies: Body) -> tuple[FrameType, ...]:
+    """The types that have one of these bodies."""
+    return tuple(kind for kind in FrameType if kind.body in bodies)
+
+
+def handled(*, split: bool) -> tuple[FrameType, ...]:
+    """The types that a receiver acts upon, built with the split form or without."""
+    without = {Handler.NOBODY} if split else {Handler.NOBODY, Handler.ASSEMBLY}
+    return tuple(kind for handler in Handler if handler not in without
+                 for kind in FrameType if kind.handler == handler)
+
+
+#: Types that consume a sequence number.
+SEQUENCED = tuple(kind for kind in FrameType if kind.numbering == Numbering.CONSUMES)
+#: Types whose SEQ and ACK are 0.
+UNNUMBERED = tuple(kind for kind in FrameType if kind.numbering == Numbering.NONE)
+#: Types that belong to no session.
+SESSIONLESS = tuple(kind for kind in FrameType if not kind.in_session)
+#: Types with entries of credits.
+LIMITED = types_with(Body.LIMITS, Body.SACK)
