@@ -1,4 +1,4 @@
-"""What :class:`dxpu.console.Console` answers to a line."""
+"""Golden model of :class:`dxpu.console.Console`: the answer to a line."""
 
 import re
 from collections.abc import MutableMapping
@@ -12,13 +12,15 @@ _LINE = re.compile(r" *(?:r +([0-9a-f]{1,4})|w +([0-9a-f]{1,4}) +([0-9a-f]{1,8})
 
 
 def summed(text: str) -> str:
-    """``text`` with its sum."""
+    """``text`` with its CRC."""
     return f"{text}*{crc16_ccitt_false(text.encode('latin-1')):04x}"
 
 
 def answer(line: str, registers: MutableMapping[int, int]) -> str | None:
-    """The answer to a line without its end; ``None`` if there is none. A write changes
-    ``registers``, byte address to value."""
+    """The answer to a line, without the line end; ``None`` if there is no answer.
+
+    A write changes ``registers``, a mapping of byte addresses to values.
+    """
     if not line.strip(" "):
         return None
     match = _LINE.fullmatch(line)

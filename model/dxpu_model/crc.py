@@ -1,6 +1,6 @@
 """The three CRCs of DXF, bit by bit from their published parameters.
 
-Deliberately unlike the gateware: no matrices, no tables but the one of bytes.
+Deliberately unlike the gateware: no matrices, and no table except a table of bytes.
 """
 
 import zlib

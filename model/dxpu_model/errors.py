@@ -9,7 +9,7 @@ from .tlp import Tlp
 __all__ = ["ACS_VIOLATION", "ATOMIC_BLOCKED", "INTERNAL", "MALFORMED", "POISONED",
            "PREFIX_BLOCKED", "SURPRISE_DOWN", "UNEXPECTED", "UNSUPPORTED", "GoldenErrors"]
 
-# Names of the fields of the AER registers.
+# Field names of the AER registers.
 POISONED = "Poisoned TLP Received"
 UNEXPECTED = "Unexpected Completion"
 MALFORMED = "Malformed TLP"
@@ -24,23 +24,25 @@ ERR_COR, ERR_NONFATAL, ERR_FATAL = 0x30, 0x31, 0x33
 
 
 class GoldenErrors:
-    """What the bridges of a switch note about the TLPs that they see, and what they say of it.
+    """Errors that the bridges of a switch record, and their error messages.
 
-    ``switch`` is the :class:`~dxpu_model.switch.GoldenSwitch`; ``messages`` collects the error
-    messages of its own ports that leave upstream.
+    ``switch`` is the :class:`~dxpu_model.switch.GoldenSwitch`. ``messages`` collects the error
+    messages of the switch's own ports that leave upstream.
     """
 
     def __init__(self, switch: Any):
         self.switch = switch
         self.messages: list[bytes] = []
 
-    # Status bits of the way of a TLP (7.5.1.1.4 and 7.5.1.3.7).
+    # Status bits set by passing TLPs (7.5.1.1.4 and 7.5.1.3.7).
 
     def passes(self, raw: bytes, info: Any, entry: Any, exit: Any) -> None:
-        """``raw`` comes in at bridge ``entry`` and leaves by bridge ``exit``, if that is one.
+        """``raw`` comes in at bridge ``entry`` and leaves by bridge ``exit``, unless ``exit`` is
+        None.
 
-        From the link of the upstream port a TLP goes down, from a slot up to the bus inside, from
-        there up through the upstream port or down through another one.
+        From the link of the upstream port a TLP goes down. From a slot a TLP goes up to the
+        internal bus, and from there up through the upstream port or down through another downstream
+        port.
         """
         up = self.switch.up
         self._receives(entry, entry is up, raw, info)
@@ -55,7 +57,7 @@ class GoldenErrors:
 
     @staticmethod
     def _poisoned(raw: bytes, info: Any) -> bool:
-        """EP means something only where there is data (2.7.2.1)."""
+        """EP has a meaning only for TLPs with data (2.7.2.1)."""
         return bool(info.ep and info.payload_dwords)
 
     @staticmethod
@@ -70,7 +72,8 @@ class GoldenErrors:
             self._note(bridge, primary, "Detected Parity Error")
             if completion and self._watches_parity(bridge, primary):
                 self._note(bridge, primary, "Master Data Parity Error")
-        # Those of the secondary side are about own requests, of which there are none (7.5.1.3.7).
+        # The bits of the secondary side are about requests of the bridge itself; it has none
+        # (7.5.1.3.7).
         if completion and primary and info.status == 4:
             self._note(bridge, primary, "Received Target Abort")
         elif completion and primary and info.status not in (0, 2):
@@ -84,7 +87,8 @@ class GoldenErrors:
     # Error messages that pass a bridge from below (6.2.6; 7.5.1.1.3, 7.5.1.3.12).
 
     def lets_up(self, bridge: Any, code: int) -> bool:
-        """Whether the bridge passes an error message of that code on; it notes what it has seen."""
+        """Whether the bridge forwards an error message with this code; sets the bridge's status
+        bits."""
         severe = code != ERR_COR
         if severe:
             self._note(bridge, False, "Received System Error")
@@ -103,14 +107,14 @@ class GoldenErrors:
         serr = code != ERR_COR and bridge.get("Command", "SERR# Enable")
         return bool(serr or bridge.get("Device Control", f"{enable} Error Reporting Enable"))
 
-    # Errors that a port finds itself: the flow chart of 6.2.5.
+    # Errors detected by a port itself: the flow chart of 6.2.5.
 
     def report(self, bridge: Any, error: str, *, advisory: bool, header: bytes = b"",
                prefixes: bytes = b"") -> None:
-        """An uncorrectable error.
+        """Report an uncorrectable error.
 
-        ``advisory``: the cases of 6.2.3.2.4, which count only for non-fatal severity. ``prefixes``
-        are the end-to-end ones before ``header``.
+        ``advisory``: one of the cases of 6.2.3.2.4, which apply only to non-fatal severity.
+        ``prefixes``: the end-to-end prefixes before ``header``.
         """
         fatal = bridge.get("Uncorrectable Error Severity", error)
         advisory = advisory and not fatal
@@ -142,7 +146,7 @@ class GoldenErrors:
         self._send(bridge, code)
 
     def _send(self, bridge: Any, code: int) -> None:
-        """A message of the port itself, which passes the upstream port as one from below."""
+        """Send a message of a port; the upstream port treats it like a message from below."""
         up = self.switch.up
         if bridge is not up and not self.lets_up(up, code):
             return
@@ -154,7 +158,7 @@ class GoldenErrors:
 
     @staticmethod
     def triggers(bridge: Any, code: int) -> bool:
-        """Whether an error that would be signalled so, or a message received, contains the port."""
+        """Whether a detected error or a received message with this code contains the port."""
         if not bridge.has_dpc:
             return False
         enable = bridge.get("DPC Control", "DPC Trigger Enable")
@@ -162,14 +166,14 @@ class GoldenErrors:
                     or enable == 2 and code in (ERR_FATAL, ERR_NONFATAL))
 
     def contain(self, bridge: Any, *, reason: int, source: int = 0, extension: int = 0) -> None:
-        """The port enters containment."""
+        """Put the port into containment."""
         bridge.fields |= {
             ("DPC Status", "DPC Trigger Status"): 1,
             ("DPC Status", "DPC Trigger Reason"): reason,
             ("DPC Status", "DPC Trigger Reason Extension"): extension,
             ("DPC Error Source ID", "DPC Error Source ID"): source,
         }
-        # Not an error of its own: no bit of Device Status (6.2.10.2).
+        # Containment is no error of its own: no bit of Device Status (6.2.10.2).
         if (bridge.get("DPC Control", "DPC ERR_COR Enable")
                 and bridge.get("Device Control", "Correctable Error Reporting Enable")):
             self._send(bridge, ERR_COR)
@@ -177,7 +181,8 @@ class GoldenErrors:
             bridge.set_status("DPC Status", "DPC Interrupt Status")
 
     def received(self, bridge: Any, code: int, requester: int) -> None:
-        """A message from the slot to the root: if it triggers, it ends here."""
+        """Handle a message from a slot to the root; a message that triggers containment ends
+        here."""
         if self.triggers(bridge, code):
             self._note(bridge, False, "Received System Error")
             if not bridge.in_dpc():
@@ -185,11 +190,11 @@ class GoldenErrors:
                              source=requester)
 
     def _log(self, bridge: Any, error: str, header: bytes, prefixes: bytes) -> None:
-        """Status bit; First Error Pointer and logs, unless it is masked or they are frozen.
+        """Set the status bit; set First Error Pointer and logs unless masked or frozen.
 
-        They are frozen from the first unmasked error on until software clears its status bit
-        (6.2.4.2); that the bit is set again by a masked error does not count. A pointer to a bit
-        that no error has says that nothing is logged.
+        Pointer and logs are frozen from the first unmasked error on, until software clears the
+        status bit of that error (6.2.4.2). A masked error that sets the bit again has no influence.
+        A pointer to a bit without an error means that nothing is logged.
         """
         fields = bridge.map.by_name["Uncorrectable Error Status"].fields
         control = "Advanced Error Capabilities and Control"

@@ -4,15 +4,16 @@ __all__ = ["conglomerate"]
 
 
 def _nanoseconds(latency: int) -> int | None:
-    """What a field of 16 bits requires; ``None``: nothing, or a scale that is not permitted."""
+    """Latency required by a 16-bit field; ``None`` without a requirement or with a reserved
+    scale."""
     scale = latency >> 10 & 7
     return (latency & 0x3FF) * 32**scale if latency >> 15 and scale < 6 else None
 
 
 def conglomerate(latencies: list[int], own: int) -> int:
-    """The field of a switch that adds ``own`` nanoseconds, from those of its slots.
+    """Latency field of a switch that adds ``own`` nanoseconds, from the fields of its slots.
 
-    The finest scale that has room is taken; what it cannot say is rounded down.
+    The result has the finest scale with enough range; the value is rounded down.
     """
     required = [ns for latency in latencies if (ns := _nanoseconds(latency)) is not None]
     if not required:

@@ -15,8 +15,7 @@ OFF = 3
 
 
 class _Switch(Protocol):
-    """What the placeholders have to know of the switch; see
-    :class:`~dxpu_model.switch.GoldenSwitch`."""
+    """Part of the switch used by the placeholders; see :class:`~dxpu_model.switch.GoldenSwitch`."""
 
     identity: Identity
     present: list[bool]
@@ -27,10 +26,10 @@ class _Switch(Protocol):
 
 
 class GoldenPlaceholders:
-    """Who has the slots of a switch: the placeholder at first, then nobody, then the GPU.
+    """Owner of each slot of a switch: first the placeholder, then nobody, then the GPU.
 
-    Without placeholders the GPU has all of them. Time does not pass here: a slot is left for as
-    long as software has not done its part.
+    Without placeholders the GPU owns all slots. The model has no time: a slot belongs to nobody
+    until software has done its part.
     """
 
     def __init__(self, switch: _Switch, ports: int, fmap: RegisterMap):
@@ -43,15 +42,15 @@ class GoldenPlaceholders:
         self._linked = [False] * ports
 
     def free(self, port: int) -> bool:
-        """The slot is the GPU's."""
+        """Whether the GPU owns the slot."""
         return self.place[port] == "gpu"
 
     def held(self, port: int) -> bool:
-        """The placeholder stands and has a link."""
+        """Whether the placeholder owns the slot and has a link."""
         return self.place[port] == "placeholder" and self.switch.opens(port)
 
     def reset(self) -> None:
-        """Conventional reset of the switch: where nobody wants the slot, the placeholder is."""
+        """Conventional reset of the switch: unwanted slots go back to the placeholder."""
         if self.switch.identity.placeholder:
             self.place = ["gpu" if self._wanted(n) else "placeholder"
                           for n in range(len(self.place))]
@@ -59,7 +58,7 @@ class GoldenPlaceholders:
                 self._renew(port)
 
     def step(self, port: int) -> None:
-        """The slot is wanted, or its link has gone; :meth:`software` follows."""
+        """Update a slot that is wanted now, or whose link is lost; :meth:`software` follows."""
         if self.place[port] == "placeholder" and self._wanted(port):
             self.place[port] = "nobody"
         if self._linked[port] and not self.held(port):
@@ -67,7 +66,7 @@ class GoldenPlaceholders:
         self._linked[port] = self.held(port)
 
     def software(self, port: int) -> bool:
-        """Whether software has just shown that it knows that the slot is empty."""
+        """Whether software has just acknowledged that the slot is empty."""
         f = self.switch.down[port]
         known = (self.place[port] == "nobody" and f.get("Slot Control",
                                                         "Power Indicator Control") == OFF
@@ -78,7 +77,7 @@ class GoldenPlaceholders:
         return known
 
     def takes(self, port: int, raw: bytes) -> bytes | None:
-        """The completion of a request that it carries out; ``None`` if it does not support it."""
+        """Carry out a request, and return its completion; ``None`` for an unsupported request."""
         info, request = classify(raw), Tlp.unpack(raw)
         if not self._supports(info):
             return None
@@ -89,14 +88,14 @@ class GoldenPlaceholders:
             function.write(info.register, request.first_be,
                            int.from_bytes(request.payload, "little"))
         else:
-            # Its link is that of the port.
+            # The placeholder shows the link of the port.
             function.live["Link Status", "Current Link Speed"] = self.switch.down[port].speed
             data = function.read(info.register).to_bytes(4, "little")
         status: Any = CompletionStatus.SC
         return complete(request, status, self.captured[port], data).pack()
 
     def refuses(self, port: int, info: Info) -> None:
-        """It does not support a TLP, and notes that (6.2.3.2.4, 7.5.3.5)."""
+        """Record an unsupported TLP as an error (6.2.3.2.4, 7.5.3.5)."""
         if info.message_code == 0x7F:
             return  # Vendor_Defined Type 1 is no error (2.2.8.6)
         kind = info.cls.name

@@ -1,7 +1,7 @@
-"""What a receiver of the split form makes of frames of many peers (docs/wire-format.md).
+"""Golden reassembly of TLPs in the split form, from frames of many peers (docs/wire-format.md).
 
-:class:`~.wire.Joiner` joins one stream in which nothing is missing. This one decides what happens
-if something is: which frames take effect, which TLPs come out, which are given up.
+:class:`~.wire.Joiner` joins the frames of one complete stream. This model also covers missing
+frames: it decides which frames take effect, which TLPs come out, and which TLPs are given up.
 """
 
 from collections import OrderedDict
@@ -25,22 +25,23 @@ class _Open:
 
 
 class Reassembly:
-    """TLPs that are under way, for up to ``count`` pairs of peer and stream.
+    """TLPs in reassembly, for up to ``count`` pairs of peer and stream.
 
-    ``largest`` is the most bytes that a TLP in the split form may have.
+    ``largest`` is the largest size of a TLP in the split form, in bytes.
     """
 
     def __init__(self, *, count: int, largest: int = 4132) -> None:
         self._count = count
         self._largest = largest
         self._open: OrderedDict[tuple[int, int], _Open] = OrderedDict()
-        #: TLPs given up.
+        #: Number of TLPs given up.
         self.abandoned = 0
 
     def take(self, frame: Frame, row: int, accept: bool = True) -> list[bytes]:
-        """TLPs that leave because of ``frame``, which the link (does not) ``accept`` for ``row``.
+        """TLPs that come out because of ``frame``, accepted or refused (``accept``) by the link for
+        ``row``.
 
-        Raises :exc:`~.wire.FrameError`, and has changed nothing, if the frame has no effect.
+        Raises :exc:`~.wire.FrameError` if the frame has no effect; the state is then unchanged.
         """
         key, body = (frame.src_node, frame.stream), frame.body
         tlp, fits = self._open.get(key), False
@@ -51,7 +52,7 @@ class Reassembly:
         if isinstance(body, Data) and tlp:
             fits = (tlp.tag == frame.tag and body.offset == tlp.offset
                     and len(body.data) <= tlp.missing)
-            # Behind a gap it may be of another TLP than the one that is open.
+            # After a gap the frame may belong to a TLP other than the open TLP.
             if accept and fits and crc32c(tlp.bytes + body.data) != body.crc:
                 raise FrameError(DropCause.RECORD)
         if not accept:

@@ -1,7 +1,7 @@
-"""What a receiver makes of a frame, whatever its sessions are (docs/wire-format.md).
+"""Verdict of a receiver on a frame, without regard to sessions (docs/wire-format.md).
 
-:func:`~.wire.parse` knows every frame type; a receiver acts upon some, and looks at no more of the
-others than their header.
+:func:`~.wire.parse` knows every frame type. A receiver handles some types, and examines only the
+header of other types.
 """
 
 from collections.abc import Collection
@@ -13,17 +13,17 @@ from .wire import Frame, FrameError, parse
 
 __all__ = ["HANDLED", "SPLIT", "judge"]
 
-#: Types that every proxy acts upon, and those of the split form.
+#: Types that every proxy handles; types of the split form.
 HANDLED = handled_types(split=False)
 SPLIT = tuple(kind for kind in handled_types(split=True) if kind not in HANDLED)
 
 
 def judge(data: bytes, handled: Collection[int] = HANDLED) -> Frame | DropCause:
-    """The frame in ``data``, or the cause under which it is dropped."""
+    """The frame in ``data``, or the cause for which a receiver drops it."""
     try:
         frame = parse(data)
     except FrameError as error:
-        # Bodies of types that are not handled are not looked at.
+        # Bodies of unhandled types are not examined.
         if error.cause > DropCause.FIELD and data[14] & 15 not in handled:
             return DropCause.UNHANDLED
         return error.cause

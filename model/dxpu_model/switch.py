@@ -1,8 +1,8 @@
 """Golden virtual switch: plain Python from the PCI Express specification.
 
-Which registers there are is handed in, as data; what they do (:mod:`.switch_function`) and where
-TLPs go is written here from PCIe Base 5.0 (chapters 2, 6.12, 7) and the PCI-to-PCI bridge
-architecture specification, independently of the hardware.
+The list of registers is an argument, as data. The behaviour of registers (:mod:`.switch_function`)
+and the routing of TLPs are written from PCIe Base 5.0 (chapters 2, 6.12, 7) and the PCI-to-PCI
+bridge architecture specification, independently of the hardware.
 """
 
 from collections import Counter
@@ -23,13 +23,13 @@ from .tlp import Info, Tlp, classify, complete
 
 __all__ = ["UP", "GoldenSwitch", "SwitchMaps"]
 
-#: A member of an enumeration of :mod:`dxpu.tlp.types` (whose members mypy takes for integers).
+#: A member of an enumeration of :mod:`dxpu.tlp.types`; mypy takes such members for integers.
 Code = Any
 
-#: Where a TLP leaves: upstream; slots are 0 and up.
+#: Exit of a TLP: upstream. Numbers from 0 on are slots.
 UP = -1
 
-#: Largest broadcast message that is repeated: 4 prefixes, header, 512 bytes, digest, in dwords.
+#: Largest broadcast message forwarded: 4 prefixes, header, 512 bytes, digest; in dwords.
 BROADCAST_LIMIT = 4 + 4 + 128 + 1
 
 #: Local messages without effect: Ignored Messages and Vendor_Defined Type 1 (2.2.8.6, 2.2.8.7).
@@ -37,10 +37,10 @@ IGNORED = (0x40, 0x41, 0x43, 0x44, 0x45, 0x47, 0x48, 0x7F)
 
 
 class _Refused(Exception):
-    """Nobody takes the TLP; ``port`` is the last one that it came to, and ``error`` it reports.
+    """No function takes the TLP. ``port`` is the last port reached, and reports ``error``.
 
-    ``who``: the identifier of another that it came to last. ``aborts``: that asks for Completer
-    Abort.
+    ``who``: identifier of the last function reached, if that is not ``port``. ``aborts``: the
+    completion status is Completer Abort.
     """
 
     def __init__(self, port: int, error: str | None = UNSUPPORTED, who: int | None = None, *,
@@ -62,9 +62,9 @@ class SwitchMaps:
 
 
 class GoldenSwitch:
-    """A PCIe switch. Feed it TLPs; it says what leaves where, and keeps counts.
+    """A PCIe switch: takes TLPs, returns the TLPs that leave, and counts.
 
-    Where ports overlap by a mistake of the software, the lowest one takes the TLP.
+    If software has given overlapping windows to ports, the lowest port takes the TLP.
     """
 
     def __init__(self, ports: int, maps: SwitchMaps, identity: Identity | None = None):
@@ -72,7 +72,7 @@ class GoldenSwitch:
         self.down = [GoldenFunction(n, maps.down, identity) for n in range(ports)]
         self.present = [False] * ports
         self.link_up = [True] * ports
-        # What interrupts depend on: see :meth:`interrupts`.
+        # State of the interrupt logic: see :meth:`interrupts`.
         self.orderly = [False] * ports  # the GPU leaves by agreement
         self._told_off: set[int] = set()  # slots that got PME_Turn_Off
         self._cleared = [False] * ports
@@ -82,12 +82,12 @@ class GoldenSwitch:
         self._wires = [False] * 4
         self._pins = [[False] * 4 for _ in range(ports)]
         self._acks_due: set[int] | None = None  # slots that have not answered PME_Turn_Off
-        self.turn_offs = 0  # PME_Turn_Offs that came
+        self.turn_offs = 0  # PME_Turn_Off messages received
         self._latencies: dict[int, tuple[int, int]] = {}  # of slots: snooped, not snooped
         self._told_latency = [0, 0]
         self._messages: list[bytes] = []
         self._msis: list[bytes] = []
-        self.captured = 0  # bus and device, as upper bits of a function's identifier
+        self.captured = 0  # bus and device number, as the upper bits of an ID
         self.counts: Counter[str] = Counter()
         self.errors = GoldenErrors(self)
         self.limits: list[tuple[int, bytes]] = []  # Set_Slot_Power_Limit to slots
@@ -113,7 +113,7 @@ class GoldenSwitch:
         return self.up.buses()[0] << 8 | port << 3
 
     def set_live(self) -> None:
-        """Bring presence and links up to date."""
+        """Update presence and link state of all slots."""
         for port in range(len(self.down)):
             if self._linked[port] and not self.link_active(port):
                 self._lose(port)
@@ -140,14 +140,15 @@ class GoldenSwitch:
                                  self.places.held(port) or self.link_active(port))
 
     def _lose(self, port: int) -> None:
-        """The link goes: Surprise Down, or one of the cases in which it is not (3.2.1)."""
+        """A link is lost: Surprise Down, or one of the exceptions (3.2.1)."""
         expected = port in self._told_off or self.orderly[port] or not self.opens(port)
         self._told_off.discard(port)
         if self.identity.slot.dpc and not expected:
             self.errors.report(self.down[port], SURPRISE_DOWN, advisory=False)
 
     def _limit(self, port: int) -> None:
-        """A port tells its slot the power limit when the link comes up or it is written (6.9)."""
+        """Send Set_Slot_Power_Limit to a slot, when the link comes up or the limit is written
+        (6.9)."""
         f = self.down[port]
         data = bytes([f.get("Slot Capabilities", "Slot Power Limit Value"),
                       f.get("Slot Capabilities", "Slot Power Limit Scale"), 0, 0])
@@ -158,11 +159,11 @@ class GoldenSwitch:
     # Hot-plug interrupts (6.7.3.4, 6.1.4, 2.2.8.1).
 
     def press(self, port: int) -> None:
-        """Someone presses the attention button of a slot."""
+        """Press the attention button of a slot."""
         self.down[port].set_status("Slot Status", "Attention Button Pressed")
 
     def interrupts(self) -> tuple[list[bytes], list[bytes]]:
-        """INTx messages and MSIs that are due; call this after each single step."""
+        """INTx messages and MSIs that are due; to be called after each single step."""
         self.set_live()
         self._signal()
         out = self._messages + self.errors.messages, self._msis
@@ -170,12 +171,12 @@ class GoldenSwitch:
         return out
 
     def malformed(self, header: bytes, port: int = UP) -> None:
-        """A malformed TLP that came to a port was removed; from a slot only if its link is up."""
+        """Report a malformed TLP received by a port; at a slot only if the link is up."""
         if port == UP or self.link_active(port):
             self.errors.report(self._bridge(port), MALFORMED, header=header, advisory=False)
 
     def max_payload(self, port: int) -> int:
-        """Bytes of data that a port takes in a TLP."""
+        """Largest payload that a port accepts, in bytes."""
         return 128 << self._bridge(port).get("Device Control", "Max_Payload_Size")
 
     def internal_error(self, port: int) -> None:
@@ -189,7 +190,8 @@ class GoldenSwitch:
         self._msis += [self._msi(n) for n in range(len(self.down)) for _ in range(self._due(n))]
 
     def _report_latency(self) -> None:
-        """What all slots tolerate goes up when it changes (6.18); time does not pass here."""
+        """Send the latency tolerance of all slots upstream when it changes (6.18); without
+        delay."""
         if not self.up.get("Device Control 2", "LTR Mechanism Enable"):
             self._told_latency = [0, 0]
             return
@@ -203,7 +205,7 @@ class GoldenSwitch:
             self._messages.append(bytes(raw))
 
     def _wake_up(self) -> None:
-        """PM_PME goes up when a port begins to ask for it; time does not pass here."""
+        """Send PM_PME when a port begins to request a wake-up; without delay."""
         for port, f in enumerate(self.down):
             if f.asks_for_wake_up() and not self._awakes[port]:
                 self._messages.append(Tlp(Fmt.HEADER_4, Type.MESSAGE_TO_ROOT, message_code=0x18,
@@ -211,8 +213,11 @@ class GoldenSwitch:
             self._awakes[port] = f.asks_for_wake_up()
 
     def _due(self, port: int) -> int:
-        """MSIs that are due: when everything has become true for hot-plug, for containment or for
-        the link's bandwidth; and if a clear of a hot-plug event leaves it true."""
+        """Number of MSIs due.
+
+        An MSI is due when all conditions of hot-plug, of containment or of link bandwidth have
+        become true, and when a hot-plug condition remains true after software cleared an event.
+        """
         f, before, cleared = self.down[port], self._armed[port], self._cleared[port]
         self._cleared[port] = False
         possible = (f.masters() and self.up.masters()
@@ -220,7 +225,7 @@ class GoldenSwitch:
         now = (possible and f.wants_interrupt(), possible and f.wants_dpc_interrupt(),
                possible and f.wants_bandwidth_interrupt())
         self._armed[port] = now
-        # All have one vector. If several begin to ask at once, one message is enough.
+        # All causes share one vector: when MSIs become possible, one message covers all causes.
         begins = (now[0] and (cleared or not before[0]), now[1] and not before[1],
                   now[2] and not before[2])
         enabled = possible and not self._possible[port]
@@ -237,7 +242,7 @@ class GoldenSwitch:
                    payload=f.get("MSI Message Data", "Data").to_bytes(4, "little")).pack()
 
     def _signal_wires(self) -> None:
-        """The pins of the ports are swizzled by device number, and tied together.
+        """Swizzle the INTx pins of the ports by device number, and combine them.
 
         Table 2-19: below a bridge with device number d, pin p is pin (p + d) mod 4 above.
         """
@@ -256,14 +261,14 @@ class GoldenSwitch:
 
     @property
     def wires(self) -> list[bool]:
-        """Interrupt wires of the upstream port, as last told upstream."""
+        """INTx wires of the upstream port, as last signalled upstream."""
         return list(self._wires)
 
-    # The end of power (5.3.3.2.1).
+    # Power-down (5.3.3.2.1).
 
     @property
     def asked_to_turn_off(self) -> bool:
-        """Whether a PME_Turn_Off waits for answers of slots."""
+        """Whether a PME_Turn_Off still lacks answers of slots."""
         return self._acks_due is not None
 
     @property
@@ -272,7 +277,7 @@ class GoldenSwitch:
         return sorted(self._acks_due or ())
 
     def _gather(self) -> None:
-        """When all slots that have a link and were asked have answered, one PME_TO_Ack goes up."""
+        """Send one PME_TO_Ack up when all asked slots with a link have answered."""
         if self._acks_due is not None and not self._acks_due:
             self._acks_due = None
             self._messages.append(Tlp(Fmt.HEADER_4, Type.MESSAGE_GATHER, message_code=0x1B,
@@ -323,7 +328,7 @@ class GoldenSwitch:
         if port is not None and dword == 0x70 // 4 and enables & 1 and data[0] & 0x20 and (
                 not data[0] & 0x10):
             function.retrain()
-        self._signal()  # links follow what was written a moment later
+        self._signal()  # links follow the write a moment later
         # Secondary Bus Reset of the upstream port resets everything below it.
         if (before or bus_reset()) and function is self.up and dword == 0x3C // 4:
             for f in self.down:
@@ -362,7 +367,7 @@ class GoldenSwitch:
     def _to_slot(self, port: int, raw: bytes, info: Info) -> list[tuple[int, bytes]]:
         f = self.down[port]
         if not self.link_active(port) and not self.places.held(port):
-            # No error of anyone; containment says what the status is (2.9.1, 2.9.3).
+            # No port reports an error; containment selects the completion status (2.9.1, 2.9.3).
             raise _Refused(port, None, aborts=f.in_dpc() and not f.get(
                 "DPC Control", "DPC Completion Control"))
         if (error := f.blocks(info)) is not None:
@@ -393,7 +398,8 @@ class GoldenSwitch:
 
     def _answer(self, raw: bytes, info: Info, port: int, status: Code, back: int,
                 who: int | None = None) -> list[tuple[int, bytes]]:
-        """The completion of port ``port``, or of ``who``, if the TLP wants one."""
+        """Completion of a non-posted TLP by port ``port``, or by ``who``; nothing for other
+        TLPs."""
         if info.cls is not TlpClass.NP:
             return []
         if who is None:
@@ -401,9 +407,10 @@ class GoldenSwitch:
         return [(back, complete(Tlp.unpack(raw), status, who).pack())]
 
     def _lost(self, port: int, error: str, raw: bytes, info: Info) -> None:
-        """A TLP ends with an error, advisory where the requester knows or nobody waits (6.2.3.2.4).
+        """End a TLP with an error, advisory for non-posted requests and unexpected completions
+        (6.2.3.2.4).
 
-        What is also poisoned is not advisory: the port is its ultimate receiver.
+        The error of a poisoned TLP is not advisory: the port is the ultimate receiver.
         """
         advisory = info.cls is TlpClass.NP or error == UNEXPECTED
         header, prefixes = self._header(raw, info)
@@ -412,23 +419,23 @@ class GoldenSwitch:
 
     @staticmethod
     def _header(raw: bytes, info: Info) -> tuple[bytes, bytes]:
-        """Header and prefixes, as they are logged (6.2.4.4)."""
+        """Header and prefixes, as logged (6.2.4.4)."""
         at = 4 * info.prefix_dwords
         return raw[at:at + 4 * info.header_dwords], raw[:at]
 
     def _arrives(self, port: int, raw: bytes, info: Info, way: int | None, lost: bool) -> None:
-        """A TLP came in at ``port`` and leaves by ``way``: what the bridges note of that."""
+        """Record in the bridges that a TLP came in at ``port`` and leaves by ``way``."""
         bridge = self._bridge(port)
         self.errors.passes(raw, info, bridge, None if way is None else self._bridge(way))
         if info.ep and info.payload_dwords and not lost:
-            # Not its receiver: advisory (6.2.3.2.4.2).
+            # A port on the way is not the receiver: advisory (6.2.3.2.4.2).
             header, prefixes = self._header(raw, info)
             self.errors.report(bridge, POISONED, header=header, prefixes=prefixes, advisory=True)
 
     # From the root complex.
 
     def from_upstream(self, raw: bytes) -> list[tuple[int, bytes]]:
-        """What leaves when ``raw`` comes in at the upstream port."""
+        """TLPs that leave because ``raw`` came in at the upstream port."""
         info = classify(raw)
         try:
             out = self._down(raw, info)
@@ -477,7 +484,7 @@ class GoldenSwitch:
             elif info.message_code not in IGNORED:
                 raise _Refused(UP)
             return []
-        raise _Refused(UP)  # messages that only travel upstream, or by address
+        raise _Refused(UP)  # messages that travel only upstream, or by address
 
     def _is_own(self, identifier: int) -> bool:
         """Whether a port of the switch has this identifier, as seen from above."""
@@ -487,10 +494,10 @@ class GoldenSwitch:
         return identifier == self.captured & 0xFFF8
 
     def _claimer(self, info: Info) -> int | None:
-        """The downstream port that claims a memory or I/O request.
+        """Downstream port that claims a memory or I/O request.
 
-        A window is opened by its enable; the ISA hole and the power state are looked at in the
-        first port that has the address.
+        The enable bit opens a window. ISA hole and power state are checked only in the first port
+        whose window contains the address.
         """
         for port, bridge in enumerate(self.down):
             isa = bridge.fields["Bridge Control", "ISA Enable"]
@@ -504,7 +511,7 @@ class GoldenSwitch:
     # From the slots.
 
     def from_slot(self, port: int, raw: bytes) -> list[tuple[int, bytes]]:
-        """What leaves when ``raw`` comes in from a slot."""
+        """TLPs that leave because ``raw`` came in from a slot."""
         info = classify(raw)
         if not self.link_active(port):
             self.counts["fenced"] += 1
@@ -514,7 +521,8 @@ class GoldenSwitch:
         def acs(name: str) -> bool:
             return bool(bridge.get("ACS Control", f"ACS {name} Enable"))
 
-        # What is blocked counts as that only (6.12.1.1). By who asks nothing else is blocked:
+        # A blocked TLP counts only as an ACS violation (6.12.1.1). The requester ID blocks nothing
+        # else:
         # requests are routed by address or by their route field (2.2.4, 2.2.8).
         if info.cls is not TlpClass.CPL:
             assert info.requester_id is not None
@@ -559,7 +567,7 @@ class GoldenSwitch:
             assert info.target_id is not None
             bus = info.target_id >> 8
             target = next((n for n, b in enumerate(self.down) if b.has_bus(bus)), None)
-            # The switch makes no requests: what names its upstream port ends there (2.3.2).
+            # The switch makes no requests: completions for its upstream port end there (2.3.2).
             inside = self.up.has_bus(bus) or (
                 info.target_id == self.captured and self.captured >> 8 != 0)
             redirected = acs("P2P Request Redirect")
@@ -600,7 +608,7 @@ class GoldenSwitch:
                 redirected: bool) -> list[tuple[int, bytes]]:
         """Peer, upstream or nowhere (6.12.1 to 6.12.3)."""
         if target == port:
-            # Comes back where it came from: only Upstream Forwarding makes that legal.
+            # Back to the port of origin: legal only with Upstream Forwarding.
             if self.down[port].get("ACS Control", "ACS Upstream Forwarding Enable"):
                 return self._out(raw, info)
             raise _Refused(port)

@@ -1,8 +1,8 @@
-"""Golden function of a switch: what its registers do, from PCIe Base 5.0, chapters 5 to 7, and
+"""Golden function of a switch: behaviour of its registers, from PCIe Base 5.0, chapters 5 to 7, and
 PCI-to-PCI Bridge 1.2.
 
-Which registers a function has, where, and what their fields are called is handed in, as data;
-nothing here knows the hardware's own tables.
+The list of registers, their offsets and their field names are an argument, as data; this module
+does not use the tables of the hardware.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,13 +50,13 @@ class RegisterMap(Protocol):
     def by_name(self) -> Mapping[str, _Register]: ...
 
     def sticky(self, dword: int) -> bool:
-        """Whether a reset of the functions leaves that dword as it is (7.4)."""
+        """Whether the dword survives a reset of the function (7.4)."""
 
 
 class GoldenFunction:
     """Configuration space of one port, register by register and bit by bit.
 
-    ``port`` is ``None`` for the upstream port, ``fmap`` are the registers that the function has.
+    ``port`` is ``None`` for the upstream port. ``fmap`` lists the registers of the function.
     ``live`` holds fields that follow the hardware, by (register, field).
     """
 
@@ -65,19 +65,19 @@ class GoldenFunction:
         self.identity = identity or Identity()
         self.map = fmap
         self.live: dict[tuple[str, str], int] = {}
-        self.speed, self.equalized = 0, False  # of the link
+        self.speed, self.equalized = 0, False  # link speed code, equalization done
         self.fields: dict[tuple[str, str], int] = {}
         self.reset()
 
     def reset(self, hot: bool = False) -> None:
-        """All fields to their reset values; a link is down, but presence is not for a reset.
+        """Reset all fields to their initial values; the link is down, presence stays.
 
-        A ``hot`` reset leaves sticky fields as they are (7.4).
+        A ``hot`` reset preserves sticky fields (7.4).
         """
         self.live.pop(("Link Status", "Data Link Layer Link Active"), None)
         self.speed = 0
         if not hot:
-            self.first_error: str | None = None  #: whose header is in the log (6.2.4.2)
+            self.first_error: str | None = None  #: error whose header is logged (6.2.4.2)
         for r in self.map.registers:
             if hot and self.map.sticky(r.offset // 4):
                 continue
@@ -113,7 +113,7 @@ class GoldenFunction:
                         value = value & ~(1 << bit) | one << bit
                     elif f.access == "RW1C" and one:
                         value &= ~(1 << bit)
-                # A state that is not supported is discarded (PCIe Base 5.0, 7.5.2.2).
+                # Unsupported power states are discarded (PCIe Base 5.0, 7.5.2.2).
                 if f.name == "Power State" and value in (1, 2):
                     value = old
                 self.fields[r.name, f.name] = value
@@ -125,7 +125,7 @@ class GoldenFunction:
                             (control, "TLP Prefix Log Present"): 0}
 
     def set_status(self, register: str, field: str) -> None:
-        """Hardware sets a status bit. An enabled event can wake up a port (6.7.3.4)."""
+        """Set a status bit by hardware. An enabled event can wake up a port (6.7.3.4)."""
         before = self.fields[register, field]
         self.fields[register, field] = 1
         pm = "Power Management Control/Status"
@@ -135,7 +135,7 @@ class GoldenFunction:
             self.fields[pm, "PME Status"] = 1
 
     def asks_for_wake_up(self) -> bool:
-        """PME Status and PME Enable are set (7.5.2.2)."""
+        """Whether PME Status and PME Enable are set (7.5.2.2)."""
         pm = "Power Management Control/Status"
         return bool(self.get(pm, "PME Enable") and self.get(pm, "PME Status"))
 
@@ -143,7 +143,7 @@ class GoldenFunction:
 
     @property
     def has_dpc(self) -> bool:
-        """Whether there are such registers."""
+        """Whether the function has DPC registers."""
         return "DPC Status" in self.map.by_name
 
     def in_dpc(self) -> bool:
@@ -151,14 +151,14 @@ class GoldenFunction:
         return self.has_dpc and self.get("DPC Status", "DPC Trigger Status") == 1
 
     def wants_dpc_interrupt(self) -> bool:
-        """An interrupt about containment is enabled, and its status set (6.2.10.1)."""
+        """Whether the DPC interrupt is enabled, and its status set (6.2.10.1)."""
         return self.has_dpc and bool(self.get("DPC Control", "DPC Interrupt Enable")
                                      and self.get("DPC Status", "DPC Interrupt Status"))
 
-    # What a slot is (7.5.3.8 to 7.5.3.11, 6.7.3).
+    # The slot (7.5.3.8 to 7.5.3.11, 6.7.3).
 
     def set_slot(self, present: bool, active: bool) -> None:
-        """Presence of an adapter, and whether the link to it is active."""
+        """Set presence of an adapter and state of the link; changes set status bits."""
         slot = ("Slot Status", "Presence Detect State")
         link = ("Link Status", "Data Link Layer Link Active")
         if self.live.get(slot, 0) != present:
@@ -178,36 +178,37 @@ class GoldenFunction:
             self.wants_any_interrupt() and not self.get("MSI Message Control", "MSI Enable"))
 
     def _train(self) -> None:
-        """Target Link Speed is the upper limit (7.5.3.19); from 8.0 GT/s on links equalize."""
+        """Train the link: Target Link Speed is the limit (7.5.3.19); links from 8.0 GT/s on
+        equalize."""
         target = self.get("Link Control 2", "Target Link Speed")
         self.speed = min(max(target, 1), self.identity.link_speed)
         self.equalized = self.equalized or self.speed >= 3
 
     def show_speed(self, speed: int, equalized: bool) -> None:
-        """What the link registers say of the speed (7.5.3.8, 7.5.3.20)."""
+        """Show a speed in the link registers (7.5.3.8, 7.5.3.20)."""
         self.live["Link Status", "Current Link Speed"] = speed
         for name in ("Complete", *(f"Phase {n} Successful" for n in (1, 2, 3))):
             self.live["Link Status 2", f"Equalization 8.0 GT/s {name}"] = int(equalized)
 
     def retrain(self) -> None:
-        """1 was written to Retrain Link (7.5.3.7, 7.5.3.8)."""
+        """Handle a write of 1 to Retrain Link (7.5.3.7, 7.5.3.8)."""
         if self.live.get(("Link Status", "Data Link Layer Link Active")):
             self._train()
             self.set_status("Link Status", "Link Bandwidth Management Status")
 
     def wants_bandwidth_interrupt(self) -> bool:
-        """Link Bandwidth Management Status is set and its interrupt enabled (7.5.3.7)."""
+        """Whether Link Bandwidth Management Status is set and its interrupt enabled (7.5.3.7)."""
         return bool(self.port is not None and self.fields[
             "Link Control", "Link Bandwidth Management Interrupt Enable"] and self.fields[
             "Link Status", "Link Bandwidth Management Status"])
 
     def wants_any_interrupt(self) -> bool:
-        """Hot-plug, containment or the link's bandwidth asks for one."""
+        """Whether hot-plug, containment or link bandwidth requests an interrupt."""
         return (self.wants_interrupt() or self.wants_dpc_interrupt()
                 or self.wants_bandwidth_interrupt())
 
     def wants_interrupt(self) -> bool:
-        """Hot-plug interrupts are enabled, and so is an event that has happened (6.7.3.4)."""
+        """Whether hot-plug interrupts are enabled, and an enabled event is pending (6.7.3.4)."""
         def control(name: str) -> int:
             return self.fields.get(("Slot Control", name), 0)
 
@@ -218,7 +219,7 @@ class GoldenFunction:
                 ("Command Completed Interrupt Enable", "Command Completed"),
                 ("Data Link Layer State Changed Enable", "Data Link Layer State Changed"))))
 
-    # What a type 1 header says as a bridge (PCI-to-PCI Bridge 1.2, chapters 3 and 4).
+    # Type 1 header as a bridge (PCI-to-PCI Bridge 1.2, chapters 3 and 4).
 
     def buses(self) -> tuple[int, int]:
         """Secondary and subordinate bus number; an unconfigured bridge has (0, 0)."""
@@ -246,7 +247,7 @@ class GoldenFunction:
         return ends[0] <= address <= ends[1] + 0xFFFFF
 
     def in_io_window(self, address: int) -> bool:
-        """Whether the enabled I/O window holds ``address`` and ISA Enable does not except it."""
+        """Whether the enabled I/O window contains ``address``, outside the holes of ISA Enable."""
         if not self.get("Command", "I/O Space Enable"):
             return False
         ends = []
@@ -259,12 +260,13 @@ class GoldenFunction:
         return not (isa and address < 0x10000 and address % 0x400 >= 0x100)
 
     def in_window(self, info: Info) -> bool:
-        """Whether the bridge claims this memory, I/O or AtomicOp request from its primary side."""
+        """Whether the bridge claims a memory, I/O or AtomicOp request from its primary side."""
         assert info.address is not None
         return (self.in_io_window if info.is_io else self.in_memory_window)(info.address)
 
     def in_d0(self) -> bool:
-        """Bridges pass memory and I/O requests in D0 only (PCIe Base 5.0, 5.3.1.4)."""
+        """Whether the bridge is in D0; bridges pass memory and I/O requests only there
+        (5.3.1.4)."""
         return self.get("Power Management Control/Status", "Power State") == 0
 
     def masters(self) -> bool:
@@ -272,7 +274,7 @@ class GoldenFunction:
         return self.in_d0() and self.get("Command", "Bus Master Enable") == 1
 
     def blocks(self, info: Info) -> str | None:
-        """AtomicOp Egress Blocking (6.15.3) and End-End TLP Prefix Blocking (2.2.10.2)."""
+        """Cause of a block: AtomicOp Egress (6.15.3), End-End TLP Prefix (2.2.10.2); else None."""
         if info.is_atomic and self.get("Device Control 2", "AtomicOp Egress Blocking"):
             return ATOMIC_BLOCKED
         if info.prefix_dwords and self.get("Device Control 2", "End-End TLP Prefix Blocking"):

@@ -1,7 +1,7 @@
-"""Transaction layer packets as bytes: the reference that the RTL is measured against.
+"""Transaction layer packets as bytes: the reference for the gateware.
 
 Written from the text of the PCI Express Base Specification 5.0, section 2.2. Only the names of the
-encodings come from :mod:`dxpu.tlp.types`. All functions take any bytes, hostile ones included.
+encodings come from :mod:`dxpu.tlp.types`. All functions take any bytes, including hostile bytes.
 """
 
 import random
@@ -12,7 +12,7 @@ from dxpu.tlp.types import CompletionStatus, Fmt, Malformed, MessageCode, Routin
 
 __all__ = ["Info", "Tlp", "classify", "complete", "malformed", "random_tlp"]
 
-#: A member of an enumeration of :mod:`dxpu.tlp.types` (whose members mypy takes for integers).
+#: A member of an enumeration of :mod:`dxpu.tlp.types`; mypy takes such members for integers.
 Code = Any
 
 MEMORY = (Type.MEMORY, Type.MEMORY_LOCKED)
@@ -20,7 +20,8 @@ ATOMIC = (Type.FETCH_ADD, Type.SWAP, Type.CAS)
 CONFIG = (Type.CONFIG_0, Type.CONFIG_1)
 COMPLETION = (Type.COMPLETION, Type.COMPLETION_LOCKED)
 
-#: Every defined pair of Fmt and Type but prefixes, by its name in 2.2.1. Of messages one routing.
+#: Every defined pair of Fmt and Type except prefixes, by its name in 2.2.1; one routing of
+#: messages.
 KINDS: dict[str, tuple[int, int]] = {
     "MRd32": (0, 0b00000), "MRd64": (1, 0b00000),
     "MRdLk32": (0, 0b00001), "MRdLk64": (1, 0b00001),
@@ -36,15 +37,16 @@ KINDS: dict[str, tuple[int, int]] = {
     "CAS32": (2, 0b01110), "CAS64": (3, 0b01110),
 }
 
-#: Messages that must have traffic class 0, and whose receivers must check it: locked transactions,
-#: power management, INTx, errors, slot power limit (2.2.8.1 to 2.2.8.5). LTR too (2.2.8.8), by
-#: those who implement it. Of OBFF and PTM the same is said (2.2.8.9, 2.2.8.10); nobody has them.
+#: Messages that must have traffic class 0, which receivers must check: locked transactions, power
+#: management, INTx, errors, slot power limit (2.2.8.1 to 2.2.8.5). Also LTR (2.2.8.8) at receivers
+#: with LTR. OBFF and PTM have the same rule (2.2.8.9, 2.2.8.10); no receiver here implements them.
 TC0_MESSAGES = frozenset({
     0x00, 0x14, 0x18, 0x19, 0x1B, *range(0x20, 0x28), 0x30, 0x31, 0x33, 0x50,
 })
 LTR = 0x10
 
-#: End-to-end prefixes of a TLP (2.2.10.2), and dwords of data of a non-posted one: 16 bytes twice.
+#: Most end-to-end prefixes of a TLP (2.2.10.2); most dwords of data of a non-posted TLP: 2 x 16
+#: bytes.
 MAX_PREFIXES, MAX_NP_DWORDS = 4, 8
 
 
@@ -52,12 +54,13 @@ MESSAGE_CODES = sorted(code for name, code in vars(MessageCode).items() if name.
 
 
 def is_message(type: int) -> bool:
-    """Messages have 0b10 in the upper type bits; all eight routing codes are defined (2.2.8)."""
+    """Whether a type is a message: 0b10 in the upper bits. All routing codes are defined
+    (2.2.8)."""
     return type >> 3 == 0b10
 
 
 def defined(fmt: int, type: int) -> bool:
-    """Whether the table of 2.2.1 has this Fmt and Type (prefixes are no TLP of their own)."""
+    """Whether the table of 2.2.1 has this Fmt and Type; prefixes are no TLP of their own."""
     if is_message(type):
         return fmt in (1, 3)
     return (fmt, type) in KINDS.values()
@@ -65,7 +68,7 @@ def defined(fmt: int, type: int) -> bool:
 
 @dataclass
 class Tlp:
-    """One TLP with all its fields in natural order; what its kind does not have is ignored."""
+    """A TLP with all its fields in natural order; fields missing in its kind are ignored."""
 
     fmt: int
     type: int
@@ -105,7 +108,7 @@ class Tlp:
         return "reserved"
 
     def pack(self) -> bytes:
-        """The TLP as it goes over the wire."""
+        """Bytes of the TLP on the wire."""
         if any(len(p) != 4 for p in self.prefixes) or len(self.digest or bytes(4)) != 4:
             raise ValueError("prefixes and digest must be 4 bytes each")
         tag_high = self.tag >> 9 & 1, self.tag >> 8 & 1
@@ -186,7 +189,7 @@ class Tlp:
 
 @dataclass
 class Info:
-    """The members of :class:`dxpu.tlp.types.TlpInfo`; ``None`` where the TLP has no such thing."""
+    """The members of :class:`dxpu.tlp.types.TlpInfo`; ``None`` where the TLP has no such field."""
 
     cls: Code      #: TlpClass
     routing: Code  #: Routing
@@ -238,7 +241,7 @@ def _u16(raw: bytes, offset: int) -> int:
 
 
 def _prefixes(raw: bytes) -> int:
-    """Leading prefix dwords, no more than four: what follows is then taken for the header."""
+    """Number of leading prefix dwords, at most four; any further prefix is taken for the header."""
     n = 0
     while n < MAX_PREFIXES and 4 * n < len(raw) and raw[4 * n] >> 5 == Fmt.PREFIX:
         n += 1
@@ -246,7 +249,7 @@ def _prefixes(raw: bytes) -> int:
 
 
 def classify(raw: bytes) -> Info:
-    """What the header says. ``raw`` must hold a whole header of a defined Fmt and Type."""
+    """Fields of the header. ``raw`` must hold a whole header of a defined Fmt and Type."""
     prefixes = _prefixes(raw)
     raw = raw[4 * prefixes:]
     fmt, type = raw[0] >> 5, raw[0] & 31
@@ -307,10 +310,11 @@ def classify(raw: bytes) -> Info:
 
 
 def malformed(raw: bytes, max_payload: int = 4096, *, completer: bool = False) -> Code:
-    """Which rule of 2.2 and 2.3 a TLP breaks; of several the first in order of the codes.
+    """The rule of 2.2 and 2.3 that a TLP breaks; of several rules the first in the order of the
+    codes.
 
-    ``max_payload``: bytes of data that the port takes, its Max_Payload_Size. ``completer``: for one
-    that is to complete the request, and no switch.
+    ``max_payload``: Max_Payload_Size of the port, in bytes. ``completer``: the receiver is the
+    completer of the request, not a switch.
     """
     prefixes = _prefixes(raw)
     body = raw[4 * prefixes:]
@@ -323,7 +327,7 @@ def malformed(raw: bytes, max_payload: int = 4096, *, completer: bool = False) -
     if not defined(fmt, type):
         return Malformed.FORMAT
     info = classify(raw)
-    # Attr[2] is reserved in them.
+    # Attr[2] is reserved in these TLPs.
     if type in (Type.IO, *CONFIG) and (info.length != 1 or info.tc or info.attr & 3 or info.at):
         return Malformed.FIXED
     length = info.length or 1024
@@ -331,8 +335,8 @@ def malformed(raw: bytes, max_payload: int = 4096, *, completer: bool = False) -
         return Malformed.ATOMIC
     if info.first_be is not None and not _byte_enables_legal(info, length):
         return Malformed.BYTE_ENABLE
-    # Neither counts the Length of a CAS the bytes that it accesses, nor has a translation request
-    # an address within a page. An AtomicOp that is aligned does not cross.
+    # The Length of a CAS is not the number of bytes accessed, and a translation request has no
+    # address within a page. An aligned AtomicOp does not cross a page.
     translation = info.at == 1 and not fmt & 2
     if type in MEMORY and not translation:
         assert info.address is not None
@@ -349,7 +353,9 @@ def malformed(raw: bytes, max_payload: int = 4096, *, completer: bool = False) -
 
 
 def _operands_legal(info: Info, length: int, completer: bool) -> bool:
-    """2.2.7.1: size and natural alignment, by completers; at a port only the size of queues."""
+    """Operand rules of AtomicOps: size and natural alignment at completers (2.2.7.1); at a port
+    only a size that fits the queues.
+    """
     if not completer:
         return length <= MAX_NP_DWORDS
     cas = info.type == Type.CAS
@@ -359,7 +365,7 @@ def _operands_legal(info: Info, length: int, completer: bool) -> bool:
 
 
 def _byte_enables_legal(info: Info, length: int) -> bool:
-    """2.2.5, First/Last DW Byte Enables Rules."""
+    """First/Last DW Byte Enables Rules (2.2.5)."""
     first, last = info.first_be or 0, info.last_be or 0
     if length == 1:
         return last == 0
@@ -411,7 +417,9 @@ def complete(request: Tlp, status: CompletionStatus, completer_id: int,
 
 def random_tlp(rng: random.Random, *, max_payload: int = 32,
                kinds: tuple[str, ...] | None = None) -> Tlp:
-    """A random well-formed TLP, all kinds alike, with up to ``max_payload`` dwords of payload."""
+    """A random well-formed TLP, all kinds equally likely, with up to ``max_payload`` dwords of
+    payload.
+    """
     fmt, type = KINDS[rng.choice(kinds or tuple(KINDS))]
     tlp = Tlp(fmt, type, requester_id=rng.getrandbits(16), tag=rng.getrandbits(10),
               tc=rng.getrandbits(3), attr=rng.getrandbits(3), ep=rng.getrandbits(1),

@@ -1,10 +1,10 @@
-"""The completion tracker as a list: the reference that the RTL is measured against.
+"""Golden completion tracker, as a list: the reference for the gateware.
 
-Written from the PCI Express Base Specification 5.0: what makes a completion belong to a request
-(2.2.9: requester ID and tag), which completions a request has (2.3.1.1), and what a completion made
-in place of the completer must say (2.2.9). What else is wrong with a completion is for its
-requester to judge (2.3.2), not for a switch on the way. Byte addresses are whole, nothing is
-packed. Only the names of the causes come from :mod:`dxpu.switch.tracking.types`.
+Written from the PCI Express Base Specification 5.0: the match of a completion and its request
+(2.2.9: requester ID and tag), the completions of a request (2.3.1.1), and the fields of a
+completion made in place of the completer (2.2.9). Other errors of a completion are for the
+requester to judge (2.3.2), not for a switch on the way. The model keeps whole byte addresses and
+packs nothing. Only the names of the causes come from :mod:`dxpu.switch.tracking.types`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from .tlp import Tlp, complete
 
 __all__ = ["Open", "Tracker", "key_of", "split"]
 
-#: A member of an enumeration (which mypy takes for an integer).
+#: A member of an enumeration; mypy takes such members for integers.
 Code = Any
 SC: Code = CompletionStatus.SC
 UR: Code = CompletionStatus.UR
@@ -35,19 +35,19 @@ class Open:
     dead: bool
     request: Tlp
     since: int
-    address: int   #: byte address of the next byte that comes
-    left: int      #: bytes that are still to come, as Byte Count counts them
-    splits: bool
-    data: bool     #: success comes with data
+    address: int   #: byte address of the next byte expected
+    left: int      #: bytes still expected, counted like Byte Count
+    splits: bool   #: the answer may consist of several completions
+    data: bool     #: successful completions carry data
 
     @property
     def dwords(self) -> int:
-        """Dwords that carry the bytes left."""
+        """Dwords needed for the bytes left."""
         return (self.address + self.left - 1) // 4 - self.address // 4 + 1 if self.data else 0
 
 
 def key_of(slot: int, tlp: Tlp) -> Key:
-    """What makes a request and its completions belong together."""
+    """Key that a request and its completions share."""
     return slot, tlp.requester_id, tlp.tag
 
 
@@ -57,33 +57,36 @@ class Tracker:
     Parameters
     ----------
     status
-        Of the completions made for fenced slots.
+        Status of the completions made for fenced slots.
     bus
-        Bus of the downstream ports, which are the completers then: device n is the port of slot n.
+        Bus number of the downstream ports, the completers of such completions: device n is the port
+        of slot n.
     """
 
     def __init__(self, *, status: Code = UR, bus: int = 0) -> None:
         self.open: dict[Key, Open] = {}
-        self.irregular = 0              # completions that passed and were not as they should be
+        self.irregular = 0              # irregular completions that passed
         self.status = status
         self.aborted: set[int] = set()  # slots whose answers say Completer Abort
         self.bus = bus
 
     def request(self, slot: int, generation: int, dead: bool, tlp: Tlp, now: int = 0) -> bool:
-        """A request leaves for a slot; false if it must wait for an older one of its name. A dead
-        one is for a life of the slot that is over."""
+        """A request leaves for a slot; returns False if an older request has the same key.
+
+        ``dead``: the request belongs to a former life of the slot.
+        """
         key = key_of(slot, tlp)
         if key in self.open:
             return False
-        first = complete(tlp, UR, 0)  # refuses what is not completed
+        first = complete(tlp, UR, 0)  # raises for TLPs without a completion
         splits = tlp.kind.startswith("MRd")
-        # Of the address only the low bits ever show, in Lower Address.
+        # Only the low address bits are visible, in Lower Address.
         self.open[key] = Open(slot, generation, dead, tlp, now, first.lower_address,
                               first.byte_count, splits, "Wr" not in tlp.kind)
         return True
 
     def completion(self, slot: int, generation: int, tlp: Tlp, *, fenced: bool = False) -> Code:
-        """A completion comes from a slot: why it is dropped, or ``DropCause.NONE``."""
+        """Drop cause of a completion from a slot, or ``DropCause.NONE``."""
         if fenced:
             return DropCause.FENCED
         entry = self.open.get(key_of(slot, tlp))
@@ -102,12 +105,13 @@ class Tracker:
 
     @staticmethod
     def regular(entry: Open, tlp: Tlp) -> bool:
-        """Whether a completion is what its request must get next (2.2.9, 2.3.1.1)."""
+        """Whether a completion is the next completion that its request must get (2.2.9,
+        2.3.1.1)."""
         if tlp.status != SC.value:
             return not tlp.payload
         if not entry.splits:
             return len(tlp.payload) == 4 * entry.dwords
-        # A bridge to PCI-X sets BCM where Byte Count is of this completion alone (2.2.9).
+        # A bridge to PCI-X sets BCM if Byte Count covers this completion only (2.2.9).
         return (0 < len(tlp.payload) <= 4 * entry.dwords
                 and (bool(tlp.bcm) or tlp.byte_count == entry.left)
                 and tlp.lower_address == entry.address % 128)
@@ -116,9 +120,9 @@ class Tracker:
     def ends(entry: Open, tlp: Tlp) -> bool:
         """Whether a completion is the last of its request.
 
-        It is if it is unsuccessful or has no data, and of all but memory reads. Else it is when
-        Byte Count says that nothing is to come behind its data, or when everything has come that
-        was asked for.
+        Unsuccessful completions and completions without data are last, and so is any completion of
+        a request other than a memory read. A completion with data of a memory read is last if Byte
+        Count leaves nothing behind its data, or if all requested bytes have come.
         """
         if tlp.status != SC.value or not tlp.payload or not entry.splits:
             return True
@@ -126,7 +130,7 @@ class Tracker:
         return came >= entry.left or not tlp.bcm and tlp.byte_count <= came
 
     def answer(self, key: Key) -> Tlp:
-        """The completion made for an open request, which ends it."""
+        """The completion made in place of the completer for an open request; ends the request."""
         entry = self.open.pop(key)
         status = CA if entry.slot in self.aborted else self.status
         tlp = complete(entry.request, status, self.bus << 8 | entry.slot << 3)
@@ -135,15 +139,15 @@ class Tracker:
         return tlp
 
     def overdue(self, now: int, deadline: int) -> list[Key]:
-        """Requests that have been open for longer than the deadline."""
+        """Requests open for longer than the deadline."""
         return [key for key, entry in self.open.items() if now - entry.since > deadline]
 
 
 def split(request: Tlp, completer_id: int, sizes: list[int], boundary: int = 64) -> list[Tlp]:
     """Successful completions of a memory read, cut at multiples of the read completion boundary.
 
-    ``sizes`` gives the boundaries crossed by each part, in turn (2.3.1.1); when it ends, the rest
-    comes whole.
+    ``sizes`` gives the number of boundaries that each part crosses, in turn (2.3.1.1); after the
+    last entry the rest comes whole.
     """
     whole = complete(request, SC, completer_id)
     address, left = request.address & ~127 | whole.lower_address, whole.byte_count

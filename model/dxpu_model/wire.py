@@ -1,36 +1,35 @@
 """DXF v1 frames: build and parse, straight from the wire contract (docs/wire-format.md).
 
-:func:`build` makes the bytes of a :class:`Frame`, :func:`parse` gives the frame back or raises
-:exc:`FrameError` with the cause under which a receiver counts it. Both know every frame type.
-Numbers come from :mod:`dxpu.fabric.wire.format`, the layouts of bodies from
-:mod:`dxpu.fabric.wire.frame_types`.
+:func:`build` makes the bytes of a :class:`Frame`. :func:`parse` returns the frame, or raises
+:exc:`FrameError` with the cause that a receiver counts. Both know every frame type. Numbers come
+from :mod:`dxpu.fabric.wire.format`, the layouts of bodies from :mod:`dxpu.fabric.wire.frame_types`.
 
-What the contract leaves open, and what holds here:
+Choices where the contract is open:
 
 HDR
-    Its body is the TLP's prefixes and header, then the CRC-32C of exactly these bytes, least
-    significant byte first and without binding (tag and SEQ are guarded by HCRC).
+    The body is the TLP's prefixes and header, then the CRC-32C of exactly these bytes, least
+    significant byte first and without binding (HCRC guards tag and SEQ).
 DATA
-    Offset and length are multiples of four, the length is 4 to 4100 (LENGTH else).
-    Ends in the running CRC, bound with this frame's tag and SEQ; that takes the place of a CRC
-    over the body. Offset and length need no CRC: a receiver knows both beforehand, from the bytes
-    it has and from the length of the frame. The digest counts as the last data bytes, in offset
-    and in length; so a TLP with a digest but no data has one DATA frame of four bytes at offset 0.
-    A TLP with neither has none. Frames of the split form have count 0.
+    Offset and length are multiples of four; the length is 4 to 4100 (LENGTH else). The body ends
+    with the running CRC, bound to tag and SEQ of this frame, in place of a CRC over the body.
+    Offset and length need no CRC: a receiver knows both beforehand, from the bytes received so far
+    and from the length of the frame. The digest counts as the last data bytes, in offset and in
+    length, so a TLP with a digest but no data has one DATA frame of four bytes at offset 0. A TLP
+    with neither has no DATA frame. Frames of the split form have count 0.
 MGMT
-    Opaque here: the body is everything after the header, padding included. Its own layer knows
-    its length and checks it.
+    The body is opaque: everything after the header, padding included. The management layer knows
+    and checks the length.
 Entries of ACK and SACK
-    The class byte of each must be that of its place (0, 1, 2).
+    The class byte of an entry must equal its position (0, 1, 2).
 SACK
     The zero field must be zero; the length must fit the count.
 HELLO, HELLO_ACK
-    SEQ and ACK must be zero. The values of the body are for the link to judge.
+    SEQ and ACK must be zero. The link judges the values of the body.
 MAC addresses
     Not checked.
 Order of the causes
-    That of :class:`~dxpu.fabric.wire.format.DropCause`: a frame that is wrong in several ways is
-    counted once.
+    As in :class:`~dxpu.fabric.wire.format.DropCause`: a frame with several mistakes is counted
+    once.
 """
 
 from collections.abc import Iterator
@@ -50,7 +49,7 @@ __all__ = ["Ack", "Body", "Credit", "Data", "Event", "Fence", "Frame", "FrameErr
 
 
 class FrameError(ValueError):
-    """A frame that a receiver drops; ``cause`` says where it is counted."""
+    """A receiver drops the frame; ``cause`` is the counter of the drop."""
 
     def __init__(self, cause: DropCause, detail: str = "") -> None:
         super().__init__(f"{cause.name}{': ' if detail else ''}{detail}")
@@ -62,7 +61,7 @@ class FrameError(ValueError):
 def header_length(data: bytes, offset: int = 0) -> int:
     """Bytes of prefixes and header of the TLP at ``offset`` (PCIe Base 5.0, 2.2.1).
 
-    Raises :exc:`FrameError` (LENGTH) if they cannot be told.
+    Raises :exc:`FrameError` (LENGTH) if the bytes do not tell.
     """
     start = offset
     while True:
@@ -77,11 +76,13 @@ def header_length(data: bytes, offset: int = 0) -> int:
 
 
 def tlp_length(data: bytes, offset: int = 0) -> int:
-    """Bytes of the whole TLP at ``offset``, prefixes and digest included; as above."""
+    """Bytes of the whole TLP at ``offset``, prefixes and digest included; raises like
+    :func:`header_length`.
+    """
     size = header_length(data, offset)
     while data[offset] >> 5 == 4:
         offset += 4
-    if offset + 4 > len(data):  # pragma: no cover (header_length has looked there)
+    if offset + 4 > len(data):  # pragma: no cover (header_length has checked)
         raise FrameError(DropCause.LENGTH)
     if data[offset] >> 6 & 1:
         size += 4 * (((data[offset + 2] & 3) << 8 | data[offset + 3]) or 1024)
@@ -97,7 +98,7 @@ def _sealed(body: bytes) -> bytes:
 
 
 def _unsealed(data: bytes, size: int) -> bytes:
-    """The ``size`` bytes of a body that its CRC-32C follows."""
+    """The first ``size`` bytes of a body, checked by the CRC-32C behind them."""
     if crc32c(data[:size]) != int.from_bytes(data[size:size + 4], "little"):
         raise FrameError(DropCause.BODY, "CRC-32C")
     return data[:size]
@@ -132,7 +133,7 @@ class Credit:
 
 @dataclass(frozen=True)
 class Tlps:
-    """1 to 31 TLPs, each the bytes that PCIe carries between its sequence number and LCRC."""
+    """1 to 31 TLPs, each with the bytes that PCIe carries between sequence number and LCRC."""
 
     tlps: tuple[bytes, ...]
     kind: ClassVar[FrameType] = FrameType.TLP
@@ -148,7 +149,7 @@ class Tlps:
 
 @dataclass(frozen=True)
 class Ack:
-    """Credit limits of all classes; the frame's ACK does the rest."""
+    """Credit limits of all classes; the acknowledgement is in the frame's header."""
 
     entries: tuple[Credit, Credit, Credit]
     kind: ClassVar[FrameType] = FrameType.ACK
@@ -159,8 +160,10 @@ class Ack:
 
 @dataclass(frozen=True)
 class Sack:
-    """An ACK with a bitmap of the frames behind ACK that are there, in one word; none: go-back-N
-    NAK. A frame with more is wrong."""
+    """An ACK with a bitmap of the stored frames behind ACK, in one word.
+
+    Without a word: the NAK of go-back-N. A frame with more words is wrong.
+    """
 
     entries: tuple[Credit, Credit, Credit]
     words: tuple[int, ...] = ()
@@ -226,7 +229,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Fence:
-    """The sender has given the session up; see :class:`dxpu.fabric.wire.format.FenceReason`."""
+    """The sender has given up the session; see :class:`dxpu.fabric.wire.format.FenceReason`."""
 
     reason: int
     kind: ClassVar[FrameType] = FrameType.FENCE
@@ -237,7 +240,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Hdr:
-    """First frame of a TLP in the split form: its prefixes and header."""
+    """First frame of a TLP in the split form: prefixes and header."""
 
     header: bytes
     kind: ClassVar[FrameType] = FrameType.HDR
@@ -251,7 +254,7 @@ class Data:
     """Data bytes (and digest) of a TLP in the split form.
 
     ``crc`` is the CRC-32C of the TLP from its byte 0 up to the last byte of this frame, without
-    binding. A single frame cannot be checked; :class:`Joiner` does it.
+    binding. A single frame cannot be checked alone; :class:`Joiner` checks the sequence.
     """
 
     offset: int
@@ -266,7 +269,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Mgmt:
-    """A management frame's body as it is, padding included."""
+    """Body of a management frame, unparsed, padding included."""
 
     data: bytes
     kind: ClassVar[FrameType] = FrameType.MGMT
@@ -282,9 +285,9 @@ Body = Tlps | Ack | Sack | Hello | Event | Fence | Hdr | Data | Mgmt
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame: the body, and the fields of the header. The type is that of the body.
+    """A frame: body and header fields. The type follows from the body.
 
-    MAC addresses of ``None`` are those of the nodes on the path.
+    MAC addresses of ``None`` are derived from the nodes and the path.
     """
 
     body: Body
@@ -314,7 +317,7 @@ class Frame:
 def build(frame: Frame, *, with_fcs: bool = False) -> bytes:
     """The bytes of ``frame`` from the destination MAC on, padded to 60 bytes.
 
-    Nothing is judged: a test may build frames that :func:`parse` refuses.
+    Nothing is checked: a test may build frames that :func:`parse` refuses.
     """
     extension = frame.credit.pack() if frame.credit else b""
     guarded = bytes([
@@ -333,14 +336,14 @@ def build(frame: Frame, *, with_fcs: bool = False) -> bytes:
 
 
 def reseal(data: bytes) -> bytes:
-    """``data`` (without FCS) with the HCRC that fits its header: for hostile frames in tests."""
+    """``data`` (without FCS) with a matching HCRC: for hostile frames in tests."""
     end = 40 if data[15] & 0x80 else 32
     hcrc = crc16_ccitt_false(data[14:30] + data[32:end])
     return data[:30] + _p((hcrc, 2)) + data[32:]
 
 
 def _records(data: bytes, count: int) -> Iterator[tuple[int, int]]:
-    """Start and length of the TLP of each record in a body; the walk of every receiver."""
+    """Start and length of the TLP of each record in a body, as every receiver finds them."""
     offset = 0
     for _ in range(count):
         size = tlp_length(data, offset)
@@ -353,7 +356,7 @@ def _records(data: bytes, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _body_end(kind: FrameType, data: bytes, count: int) -> int:
-    """Length of the body that starts ``data``."""
+    """Length of the body at the beginning of ``data``."""
     layout = kind.body
     if layout.end == End.RECORDS:
         end = [start + size for start, size in _records(data, count)][-1] + fmt.RECORD_CRC_BYTES
@@ -391,7 +394,7 @@ def _fields(layout: Layout, data: bytes) -> dict[str, int]:
 
 
 def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
-    """The body of a frame whose length is right."""
+    """The body of a frame of correct length."""
     if kind == FrameType.TLP:
         tlps, bad_crc, bad_padding = [], False, False
         for start, size in _records(data, count):
@@ -437,7 +440,7 @@ def parse(data: bytes, *, with_fcs: bool = False) -> Frame:
     Raises
     ------
     FrameError
-        If a receiver must drop it. (It may have reasons of its own: node, session, sequence.)
+        If a receiver must drop the frame. Node, session and sequence are not checked here.
     """
     if with_fcs:
         if len(data) < 4 or fcs(data[:-4]) != data[-4:]:
@@ -483,7 +486,8 @@ def parse(data: bytes, *, with_fcs: bool = False) -> Frame:
 # Split form ---------------------------------------------------------------------------------------
 
 def split(tlp: bytes, largest: int) -> list[Hdr | Data]:
-    """``tlp`` in the split form, with at most ``largest`` data bytes (a multiple of 4) a frame."""
+    """``tlp`` in the split form, with at most ``largest`` data bytes (a multiple of 4) in a
+    frame."""
     if largest < 4 or largest % 4:
         raise ValueError(f"largest must be a positive multiple of 4, not {largest!r}")
     start = header_length(tlp)
@@ -495,7 +499,7 @@ def split(tlp: bytes, largest: int) -> list[Hdr | Data]:
 
 
 class Joiner:
-    """Puts TLPs in the split form together again, one stream's frames in order.
+    """Joins TLPs in the split form, from the frames of one stream in order.
 
     A frame that does not continue the open TLP raises :exc:`FrameError` and changes nothing.
     """
@@ -505,7 +509,7 @@ class Joiner:
         self._start = 0
 
     def take(self, body: Hdr | Data) -> bytes | None:
-        """The whole TLP, if ``body`` completes one."""
+        """The whole TLP if ``body`` is its last part, else None."""
         if isinstance(body, Hdr):
             if self._tlp:
                 raise FrameError(DropCause.LENGTH, "HDR before the last TLP's end")

@@ -1,4 +1,4 @@
-"""Random DXF frames, good and hostile, for the tests of whoever receives them."""
+"""Random DXF frames, good and hostile, for tests of receivers."""
 
 import random
 from typing import Any
@@ -11,7 +11,9 @@ __all__ = ["credit", "frame", "mutate", "random_tlp"]
 
 
 def random_tlp(rng: random.Random, *, largest: int = 32, prefixes: bool = True) -> bytes:
-    """Anything with the length of a TLP: any Fmt, 0 to 4 prefixes, digest or not; else noise."""
+    """A random TLP of consistent length: any Fmt, 0 to 4 prefixes, with or without digest; else
+    noise.
+    """
     count = rng.choice([0, 0, 0, 1, 2, 4]) if prefixes else 0
     data = b"".join(bytes([0x80 | rng.getrandbits(5)]) + rng.randbytes(3) for _ in range(count))
     form, td = rng.randrange(4), rng.randrange(4) == 0
@@ -34,8 +36,8 @@ def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: in
     """A valid frame.
 
     ``kinds`` is "tlp", "handled" (by the depacketizer: TLP, ACK, EVENT), "hello" (with HELLO_ACK)
-    or "any"; ``most`` and ``largest`` limit the records and their payload dwords; ``fields`` are
-    fixed.
+    or "any". ``most`` and ``largest`` limit the number of records and their payload dwords.
+    ``fields`` fixes fields of the frame.
     """
     number = {"tlp": 0, "handled": rng.choice([0, 0, 0, 1, 2]), "hello": rng.choice([4, 5]),
               "any": rng.randrange(10)}[kinds]
@@ -66,10 +68,10 @@ def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: in
 
 
 def mutate(rng: random.Random, data: bytes) -> bytes:
-    """``data`` with random damage, whole dwords again, often with an HCRC that fits."""
+    """``data`` with random damage, still whole dwords, often with a matching HCRC."""
     damaged = bytearray(data)
     for _ in range(rng.choice([0, 1, 1, 1, 2, 5])):
-        # Fields that steer the receiver, or anything.
+        # Positions that steer the receiver, or random positions.
         where = rng.choice([14, 15, 32, 34, 35, 40, 42, 43, rng.randrange(len(damaged)),
                             rng.randrange(len(damaged)), len(damaged) - 1 - rng.randrange(12)])
         damaged[where] = rng.choice([damaged[where] ^ 1 << rng.randrange(8), rng.getrandbits(8)])

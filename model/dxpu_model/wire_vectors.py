@@ -1,4 +1,4 @@
-"""Known DXF frames: the check vectors of the wire contract, and frames with one mistake each."""
+"""Known DXF frames: the check vectors of the wire contract, and frames with a single mistake."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ _HELLO = Hello(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def edit(frame: Frame, *changes: tuple[int, int], seal: bool = True) -> bytes:
-    """Bytes of ``frame`` with ``(offset, value)`` XORed in, HCRC made to fit."""
+    """Bytes of ``frame`` with each ``(offset, value)`` XORed in, and a matching HCRC."""
     data = bytearray(build(frame))
     for offset, value in changes:
         data[offset] ^= value
@@ -66,14 +66,14 @@ def edit(frame: Frame, *changes: tuple[int, int], seal: bool = True) -> bytes:
 
 
 def _resealed_body(frame: Frame, *changes: tuple[int, int]) -> bytes:
-    """As :func:`edit`, but the CRC-32C of a fixed-size body is made to fit instead."""
+    """As :func:`edit`, but also with a matching CRC-32C of a fixed-size body."""
     data = bytearray(edit(frame, *changes))
     size = frame.type.body.size
     data[32 + size:36 + size] = crc32c(bytes(data[32:32 + size])).to_bytes(4, "little")
     return bytes(data)
 
 
-#: Frames (no FCS) that a receiver must drop, and the cause.
+#: Frames (no FCS) that a receiver must drop, with the cause.
 MISTAKES: dict[str, tuple[bytes, DropCause]] = {
     "runt": (build(ONE)[:56], DropCause.RUNT),
     "empty": (b"", DropCause.RUNT),

@@ -1,17 +1,17 @@
 """Retransmission inside one session: go-back-N and selective repeat, window against modulus.
 
 Frames are numbered; only the number modulo ``modulus`` travels. The sender keeps a frame in its
-replay memory until an ACK passes it, and may send each again at any time (a timer, a NAK, another
-path: the model does not ask why). The receiver commits the next frame and acknowledges what it has
-committed. What comes early is stored and named in a SACK (selective repeat) or refused (go-back-N);
-what comes late is acknowledged again.
+replay memory until an ACK passes the frame, and may send each frame again at any time (a timer, a
+NAK, another path: the model needs no reason). The receiver commits the next frame and acknowledges
+all frames committed. Early frames are stored and named in a SACK (selective repeat) or refused
+(go-back-N). Late frames are acknowledged again.
 
 The network drops, doubles and reorders. A copy of frame n may be on its way until the sender has
-sent ``life`` frames more, and not longer: this is the frame lifetime, in frames. Selective repeat
-then needs ``modulus >= life + window``, go-back-N ``modulus > life``.
+sent ``life`` frames more, and not longer: ``life`` is the frame lifetime, in frames. Selective
+repeat then needs ``modulus >= life + window``, go-back-N ``modulus > life``.
 
-All numbers are relative to the oldest unacknowledged frame. So there are finitely many states for
-traffic without end, and the search covers every number of frames and every wrap of the counter.
+All numbers are relative to the oldest unacknowledged frame. So infinite traffic has finitely many
+states, and the search covers every number of frames and every wrap of the counter.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from .search import Model, can_reach
 
 __all__ = ["FLAWS", "Arq"]
 
-#: What a flawed design does.
+#: Flawed designs: name and behaviour.
 FLAWS = {
     "ACK before commit": "a frame is acknowledged when it arrives, and may still be refused after",
     "ACK read as the last one taken": "the sender frees the frame that the receiver asks for",
@@ -32,12 +32,12 @@ DATA, ACK = 0, 1
 
 
 class State(NamedTuple):
-    """Both ends and the network; frame 0 is the oldest that is not acknowledged."""
+    """Both ends and the network. Frame 0 is the oldest frame without an acknowledgement."""
 
-    sent: int = 0  #: frames after frame 0 that were sent, itself included
+    sent: int = 0  #: frames sent from frame 0 on
     taken: int = 0  #: next frame that the receiver commits
-    stored: frozenset = frozenset()  #: frames that came early
-    named: frozenset = frozenset()  #: frames that a SACK has named: not sent again
+    stored: frozenset = frozenset()  #: early frames
+    named: frozenset = frozenset()  #: frames named by a SACK: not sent again
     wire: frozenset = frozenset()  #: (DATA, number, content), (ACK, next, frames stored)
     fault: str | None = None
 
@@ -50,9 +50,9 @@ class Arq(Model):
     selective : bool
         Selective repeat; else go-back-N.
     window, modulus, life : int
-        See the module.
+        Numbers of frames, as the docstring of the module explains.
     flaw : str
-        None or one of :data:`FLAWS`.
+        None or a key of :data:`FLAWS`.
     """
 
     def __init__(self, *, selective, window, modulus, life, flaw=None):
@@ -94,7 +94,7 @@ class Arq(Model):
         return self._put(state, (DATA, number, content))
 
     def _put(self, state, frame):
-        """A frame more on the wire; those beyond their lifetime are gone."""
+        """Put a frame on the wire; frames beyond their lifetime vanish."""
         oldest = state.sent - self.life
         return state._replace(wire=frozenset(f for f in state.wire | {frame} if f[1] >= oldest))
 
@@ -104,7 +104,7 @@ class Arq(Model):
         if self.flaw == "ACK read as the last one taken":
             passed = (number + 1) % self.modulus
         if passed > state.sent:
-            return name, state  # an old one
+            return name, state  # an old ACK
         named = state.named | {n for n in ((passed + e - number) for e in early) if n < state.sent}
         wrong = [n for n in named if n >= state.taken and n not in state.stored]
         if wrong and self.flaw is None:

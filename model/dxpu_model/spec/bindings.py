@@ -1,17 +1,19 @@
-"""Bindings: a slot has one life after another, and nothing of one reaches the next.
+"""Bindings: a slot has one life after another, and nothing of one life reaches the next.
 
 A slot of a box is bound to a host, released, bound again, to the same host or to another. The
-manager writes the row of the box and the rows of the hosts, each row at its own time; that it waits
-for anything is not assumed. The rows of one life carry the same generation, each life a new one.
+manager writes the row of the box and the rows of the hosts, each at any time; the model does not
+assume that the manager waits for anything. The rows of one life carry the same generation, each
+life a new generation.
 
 A host's row sends EVENT BIND with the generation, and UNBIND, in the same numbered stream as its
-TLPs. The box takes a TLP only between the two, and only if the generation in BIND is that of its
-own row. It answers READY in the stream towards the host, which takes the slot's TLPs only if the
-generation in READY is that of *its* row. What waits in the box for the GPU goes when the row does.
-Credit limits of the box are in no stream: they may come late, and often. They name the generation.
+TLPs. The box takes a TLP only between the two events, and only if the generation in BIND equals the
+generation of the box's own row. The box answers READY in the stream to the host. The host takes the
+slot's TLPs only if the generation in READY equals the generation of the *host's* row. TLPs that
+wait in the box for the GPU are dropped with the row. Credit limits of the box are outside the
+streams: they may come late, and repeatedly. Each limit names the generation.
 
-Streams lose nothing and keep order; that is what :mod:`.session` and :mod:`.arq` are about. In the
-model a TLP carries the life in which it was made: the generation of the row of whoever made it.
+Streams lose nothing and keep order, as :mod:`.session` and :mod:`.arq` show. In the model a TLP
+carries the life in which it was made: the generation of its maker's row.
 """
 
 from typing import NamedTuple
@@ -20,7 +22,7 @@ from .search import Model, can_reach
 
 __all__ = ["FLAWS", "Bindings"]
 
-#: What a flawed design does.
+#: Flawed designs: name and behaviour.
 FLAWS = {
     "no generation": "BIND, UNBIND and READY say nothing about which life they begin or end",
     "1-bit generation": "the generation is modulo 2",
@@ -35,14 +37,14 @@ HOSTS = ("host A", "host B")
 
 
 class State(NamedTuple):
-    """Rows, streams, and what each end has been told."""
+    """Rows, streams, and the knowledge of each end."""
 
     written: tuple[int, int, int] = (0, 0, 0)  #: commands done so far on rows of box, A, B
     told_box: tuple[int, int] = (0, 0)  #: generation of the last BIND from each host
     told_host: tuple[int, int] = (0, 0)  #: generation of the last READY at each host
     down: tuple[tuple, tuple] = ((), ())  #: from each host: ("BIND", 1), ("TLP", 1), ...
     up: tuple[tuple, tuple] = ((), ())  #: to each host
-    queue: tuple[int, ...] = ()  #: lives of the TLPs that wait for the GPU
+    queue: tuple[int, ...] = ()  #: lives of the TLPs waiting for the GPU
     ready: bool = False  #: READY was sent in this life
     limits: tuple[frozenset, frozenset] = (frozenset(), frozenset())  #: under way to each host
     fault: str | None = None
@@ -54,11 +56,12 @@ class Bindings(Model):
     Parameters
     ----------
     owners : str
-        The host of each life, such as ``"ABA"``.
-    room : int
-        Frames that a stream holds.
-    flaw : str
-        None or one of :data:`FLAWS`.
+        owners : str
+            Host of each life, such as ``"ABA"``.
+        room : int
+            Capacity of a stream, in frames.
+        flaw : str
+            None or a key of :data:`FLAWS`.
     """
 
     def __init__(self, *, owners, room=3, flaw=None):
@@ -67,7 +70,7 @@ class Bindings(Model):
         if flaw is not None and flaw not in FLAWS:
             raise ValueError(f"flaw must be None or one of {', '.join(FLAWS)}, not {flaw!r}")
         self.owners, self.room, self.flaw = owners, room, flaw
-        # the lives that each row sees: the box all of them, a host its own
+        # lives that each row sees: the box all lives, a host its own lives
         lives = range(1, len(owners) + 1)
         self.lives = [list(lives), *([n for n in lives if owners[n - 1] == host] for host in "AB")]
         self._opens: dict[State, bool] = {}
@@ -76,7 +79,7 @@ class Bindings(Model):
         return State()
 
     def row(self, state, which):
-        """Life in a row: commands bind and release in turns. 0 if it is not bound."""
+        """Life in a row; 0 if unbound. Commands bind and release in turns."""
         done = state.written[which]
         return self.lives[which][done // 2] if done % 2 else 0
 
@@ -167,7 +170,7 @@ class Bindings(Model):
         return name, state
 
     def _take_limits(self, state, host):
-        """A limit that names the host's own generation acts; that is right and changes nothing."""
+        """Take a limit with the host's own generation: correct, so the state stays the same."""
         row = self.row(state, host + 1)
         for life in sorted(state.limits[host]):
             if row not in (0, life) and self.flaw == "limit without generation":
@@ -187,7 +190,8 @@ class Bindings(Model):
     # Streams
 
     def _send(self, state, way, host, frame):
-        """Append; a TLP behind one of the same life says nothing new, and a full stream waits."""
+        """Append a frame. A TLP behind a TLP of the same life adds no state; a full stream
+        waits."""
         streams = getattr(state, way)
         stream = streams[host]
         if len(stream) >= self.room or (stream and stream[-1] == frame and frame[0] == "TLP"):
@@ -195,7 +199,7 @@ class Bindings(Model):
         return state._replace(**{way: _set(streams, host, (*stream, frame))})
 
     def _arriving(self, stream):
-        """What may arrive next: the first frame; for the flaw, any that is not a TLP, too."""
+        """Frames that may arrive next: the first; with the flaw, also any that is not a TLP."""
         for place, frame in enumerate(stream):
             if place == 0 or (self.flaw == "BIND not in the stream" and (
                     frame[0] != "TLP" or all(f[0] != "TLP" for f in stream[:place]))):
@@ -215,7 +219,7 @@ class Bindings(Model):
         return state.fault
 
     def _can_open(self, state):
-        """Where box and host have rows of one life: whether both get to take each other's TLPs."""
+        """Whether box and host, with rows of one life, reach a state in which both take TLPs."""
         life = self.row(state, 0)
         host = "AB".index(self.owners[life - 1]) if life else 0
         if not life or self.row(state, host + 1) != life:
@@ -228,7 +232,7 @@ class Bindings(Model):
 
 
 class _Unmanaged(Model):
-    """The same, but nobody writes rows any more and nobody makes TLPs."""
+    """The same model without manager and without new TLPs."""
 
     def __init__(self, model):
         self.model = model

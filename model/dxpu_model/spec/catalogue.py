@@ -1,4 +1,4 @@
-"""Which models are searched, at which size, and what must come out."""
+"""Catalogue of searches: model, size, expected outcome."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ __all__ = ["MODELS", "SIZES", "Case", "cases"]
 #: Sizes of a search: half a minute for all cases, or some minutes.
 SIZES = ("quick", "full")
 
-#: Name of a model and what it is about.
+#: Names of the models, with their subjects.
 MODELS = {
     "session": "three-way open, fresh tags, resets and old frames",
     "quiet": "how long a node keeps still after a reset, if its tags begin anew",
@@ -31,16 +31,16 @@ MODELS = {
 
 
 class Case(NamedTuple):
-    """One search."""
+    """One search with its expected outcome."""
 
-    model: str  #: of :data:`MODELS`
+    model: str  #: key of :data:`MODELS`
     name: str
-    breaks: str | None  #: None if it must hold, else part of what the search must say is wrong
+    breaks: str | None  #: None if the model must hold, else part of the fault to be found
     make: Callable[[], Model]
 
 
 def cases(size: str = "quick") -> list[Case]:
-    """All searches: of each model what was chosen first, then what must be found broken."""
+    """All searches: for each model first the chosen design, then the flawed designs."""
     if size not in SIZES:
         raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
     full = size == "full"

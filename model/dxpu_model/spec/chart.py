@@ -1,4 +1,4 @@
-"""Message charts of what breaks a session: two time lines, and an arrow for each frame."""
+"""Message charts of a session's fault: two time lines, and an arrow for each frame."""
 
 from xml.sax.saxutils import escape
 
@@ -12,10 +12,10 @@ _STEP, _TOP = 30, 60
 
 
 def chart(model: Sessions) -> str:
-    """An SVG of the shortest way into the fault of ``model``.
+    """SVG of the shortest way into the fault of ``model``.
 
-    An arrow begins where its frame was first sent and ends where it was taken: a long one is an old
-    frame. A frame without an end is not taken in this story.
+    An arrow begins where its frame was first sent and ends where the frame was taken, so a long
+    arrow is an old frame. A frame without an end is not taken in this trace.
     """
     result = search(model)
     if result.fault is None:
@@ -47,7 +47,7 @@ def chart(model: Sessions) -> str:
 
 
 def _step(model, state, step):
-    """The frame that the step named ``step`` takes, if any, and the state after it."""
+    """The frame taken by the step named ``step``, if any, and the state after the step."""
     for frame in model.wire.frames(state.wire):
         for name, after in model.take(state, *frame):
             if name == step:

@@ -1,16 +1,18 @@
-"""Credits of one slot and class: what the receiver has room for, told by frames that may get lost.
+"""Credits of one slot and class: the receiver's room, announced by frames that may get lost.
 
-TLPs are not lost (that is the session's work); limits are. They are not repeated, so they have to
-heal by themselves. A limit is absolute: the number of TLPs that the receiver can take in all, since
-BIND. It travels modulo ``modulus`` with the number of TLPs that have arrived (the ACK of the same
-frame), and acts only if that is not older than the newest that acted. It is told when room becomes
-free and, as nothing else would heal a loss, again when there is nothing else to tell.
+TLPs are not lost (the session guarantees that); limits are. Limits are not repeated, so a loss must
+heal by later limits. A limit is absolute: the number of TLPs that the receiver can take in all,
+since BIND. A limit travels modulo ``modulus``, together with the number of TLPs that have arrived
+(the ACK of the same frame), and acts only if this ACK is not older than the newest ACK that acted.
+A limit is sent when room becomes free and, to heal losses, again whenever there is nothing else to
+send.
 
 The network drops, doubles and reorders. A limit may be on its way until the sender has sent
-``life`` TLPs more. Of two limits with one ACK the older may win, for a while: the limit shrinks. So
-the sender reads the difference between limit and sent as a signed number; below 0 is no room.
+``life`` TLPs more. Of two limits with the same ACK the older may win for a while, so the limit may
+shrink. Therefore the sender reads the difference between limit and sent as a signed number; a
+negative number means no room.
 
-Numbers are relative to the TLPs sent so far, so the search covers traffic without end.
+Numbers are relative to the TLPs sent so far, so the search covers infinite traffic.
 """
 
 from typing import NamedTuple
@@ -19,7 +21,7 @@ from .search import Model, can_reach
 
 __all__ = ["FLAWS", "Credits", "RelativeCredits"]
 
-#: What a flawed design does.
+#: Flawed designs: name and behaviour.
 FLAWS = {
     "never refreshed": "a limit is told once, when room becomes free",
     "unsigned": "a limit below what was sent is read as much room",
@@ -27,11 +29,11 @@ FLAWS = {
 
 
 class State(NamedTuple):
-    """Numbers of TLPs; the last one that was sent is number 0."""
+    """Numbers of TLPs, relative to the last TLP sent, which is number 0."""
 
     flying: int = 0  #: sent, not yet arrived
     stored: int = 0  #: arrived, not yet drained
-    limit: int = 0  #: the sender may send up to this one
+    limit: int = 0  #: last TLP that the sender may send
     newest: int = 0  #: ACK of the limit that acted last
     wire: frozenset = frozenset()  #: (ACK, limit)
 
@@ -42,15 +44,15 @@ class Credits(Model):
     Parameters
     ----------
     room : int
-        TLPs that the receiver can hold.
+        Capacity of the receiver, in TLPs.
     modulus : int
-        Limits and ACKs travel modulo this: ``2 * max(room, life) + 1`` or more is enough.
+        Modulus of limits and ACKs; ``2 * max(room, life) + 1`` or more is enough.
     life : int
-        See the module.
+        Lifetime of a limit, in TLPs of the sender.
     aged : bool
-        Whether limits with an old ACK are refused.
+        Refuse limits with an old ACK.
     flaw : str
-        None or one of :data:`FLAWS`.
+        None or a key of :data:`FLAWS`.
     """
 
     def __init__(self, *, room, modulus, life, aged=True, flaw=None):
@@ -61,11 +63,11 @@ class Credits(Model):
         self.ways_on: dict[State, bool] = {}
 
     def initial(self):
-        return State(limit=self.room)  # the first limits follow BIND and are told until they act
+        return State(limit=self.room)  # the first limits follow BIND, repeated until they act
 
     def actions(self, state):
         if self.allowed(state) > 0:
-            # numbers count from the last TLP sent, so all others go down by one
+            # numbers count from the last TLP sent, so all other numbers go down by one
             yield "sender: TLP", state._replace(
                 flying=state.flying + 1, limit=state.limit - 1, newest=state.newest - 1,
                 wire=frozenset((ack - 1, limit - 1) for ack, limit in state.wire
@@ -82,7 +84,7 @@ class Credits(Model):
                        state._replace(limit=limit, newest=ack))
 
     def allowed(self, state):
-        """How many TLPs the sender believes it may send."""
+        """Number of TLPs that the sender believes it may send."""
         return state.limit % self.modulus if self.flaw == "unsigned" else self._signed(state.limit)
 
     def _signed(self, number):
@@ -109,14 +111,14 @@ class RelativeState(NamedTuple):
 
 
 class RelativeCredits(Model):
-    """The scheme that was not chosen: a frame brings one more credit.
+    """The rejected scheme: a frame brings one more credit.
 
     Parameters
     ----------
     room : int
-        TLPs that the receiver can hold.
+        Capacity of the receiver, in TLPs.
     harm : "none", "loss" or "double"
-        What the network does to credits.
+        Fault of the network for credits.
     """
 
     def __init__(self, *, room, harm):
@@ -147,19 +149,19 @@ class RelativeCredits(Model):
 
     @staticmethod
     def allowed(state):
-        """How many TLPs the sender may send."""
+        """Number of TLPs that the sender may send."""
         return state.limit
 
     def wrong(self, state):
         if state.stored > self.room:
             return "a TLP arrives for which there is no room"
         if sum(state) > self.room:
-            return None  # more credits than room; a TLP that finds none is not far
+            return None  # more credits than room; a TLP without room follows soon
         return _goes_on(RelativeCredits(room=self.room, harm="none"), state)
 
 
 def _goes_on(model, start):
-    """Whether there is a way to where all is drained and the sender knows it."""
+    """Whether a sequence of actions drains everything and returns all credits to the sender."""
     known = model.ways_on.get(start)
     if known is None:
         known = model.ways_on[start] = can_reach(model, start, lambda s: (

@@ -1,8 +1,8 @@
-"""Order at the egress of a slot: nothing passes P; P and C pass an N that the device refuses.
+"""Order at the egress of a slot: nothing passes P; P and C pass an N refused by the device.
 
-TLPs of one slot arrive in order and leave to a PCIe device that may refuse N for as long as it
-likes. With a queue for each class, N and C have to know how many older P are still there: each
-carries that number, and it goes down as P leave.
+TLPs of one slot arrive in order and leave to a PCIe device, which may refuse N for any time. With a
+queue for each class, N and C must know how many older P are still there: each N and C carries this
+number, which goes down as P leave.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from .search import Model
 
 __all__ = ["FLAWS", "Egress"]
 
-#: What a flawed egress does.
+#: Flawed egresses: name and behaviour.
 FLAWS = {
     "one queue": "all classes wait in one queue",
     "no order": "a queue for each class, and no memory of which TLP is older",
@@ -22,19 +22,19 @@ FLAWS = {
 
 
 class State(NamedTuple):
-    """TLPs that wait, the oldest first: class, and for the flaw the stamp."""
+    """Waiting TLPs, the oldest first: class, and the stamp for the flaw."""
 
     waiting: tuple[tuple[str, int], ...] = ()
-    arrived: int = 0  #: P so far, modulo 4
-    left: int = 0  #: P so far, modulo 4
+    arrived: int = 0  #: number of P arrived, modulo 4
+    left: int = 0  #: number of P that have left, modulo 4
     fault: str | None = None
 
 
 class Egress(Model):
     """Class queues with ``room`` TLPs each, towards one PCIe device.
 
-    What may leave is derived from the whole history in ``waiting``; what *does* leave, from what
-    the flawed or the right egress knows.
+    The TLPs that may leave are derived from the whole history in ``waiting``. The TLPs that *do*
+    leave depend on the limited knowledge of the correct or flawed egress.
     """
 
     def __init__(self, *, room, flaw=None):
@@ -64,7 +64,7 @@ class Egress(Model):
         return state if self.flaw == "stamp that wraps" else state._replace(arrived=0, left=0)
 
     def _offered(self, state):
-        """Places in ``waiting`` of the TLPs that are offered to the device."""
+        """Places in ``waiting`` of the TLPs offered to the device."""
         heads = {}
         for place, (kind, _) in enumerate(state.waiting):
             heads.setdefault(kind, place)

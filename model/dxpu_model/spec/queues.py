@@ -1,15 +1,15 @@
-"""Deadlock: why receive pools, transmit space and bypass must each be there for every class.
+"""Deadlock: the need for receive pools, transmit space and bypass for every class.
 
-Two PCIe devices, a root complex and a GPU, with the fabric between them. In each direction TLPs
+Two PCIe devices, a root complex and a GPU, have the fabric between them. In each direction TLPs
 wait in a transmit queue, travel to a receive pool at the far side, and leave to the far device.
 Only classes matter here: P(osted), N(on-posted), C(ompletion). A transmit queue is a string, the
 oldest TLP first.
 
-PCIe obliges a device to take P and C at any time. It may refuse N as long as it has no room for the
-completion, which goes into its own transmit queue (PCIe Base Specification, 2.4.1).
+PCIe obliges a device to take P and C at any time. A device may refuse N as long as its own transmit
+queue has no room for the completion (PCIe Base Specification, 2.4.1).
 
-Devices make as many requests as they like, or none: so a state in which something waits, and
-nothing can move but a device that makes more, is a deadlock.
+Devices make any number of requests, or none. So a state with waiting TLPs in which only new
+requests can happen is a deadlock.
 """
 
 from typing import NamedTuple
@@ -34,13 +34,13 @@ class Queues(Model):
     Parameters
     ----------
     pools : bool
-        Each class has a receive pool of its own; else all share one queue.
+        Each class has its own receive pool; else all classes share one queue.
     spaces : bool
-        Each class has space of its own in the transmit queue; else they share it.
+        Each class has its own space in the transmit queue; else all classes share the space.
     bypass : bool
-        P and C may pass N, and C may pass N, in the transmit queue; else it is in order.
+        In the transmit queue P and C may pass N; else the queue is in order.
     transmit_room, receive_room : dict
-        TLPs of space for each class; the sum of it where classes share.
+        Space for each class, in TLPs; where classes share, the sum counts.
     """
 
     def __init__(self, *, pools=True, spaces=True, bypass=True, transmit_room=None,
@@ -65,13 +65,13 @@ class Queues(Model):
         return None
 
     def _moves(self, state):
-        """What happens without new requests."""
+        """Actions without new requests."""
         for device, name in enumerate(DEVICES):
             yield from self._travel(state, device, name)
             yield from self._take(state, device, name)
 
     def _travel(self, state, device, name):
-        """A TLP goes from the device's transmit queue to the receive pool at the far side."""
+        """Move a TLP from the device's transmit queue to the receive pool at the far side."""
         queue, pool = state.transmit[device], state.receive[device]
         for place, kind in enumerate(queue):
             before = queue[:place]
@@ -85,7 +85,7 @@ class Queues(Model):
                 receive=_set(state.receive, device, after))
 
     def _take(self, state, device, name):
-        """The device takes a TLP that came from the other one."""
+        """Let the device take a TLP of the other device."""
         pool = state.receive[1 - device]
         for kind in dict.fromkeys(pool if self.pools else pool[:1]):
             after = state._replace(

@@ -1,13 +1,13 @@
-"""Quiet time: how long a node that was reset has to keep still, if its tags begin anew.
+"""Quiet time: silence needed after the reset of a node whose tags begin anew.
 
-:mod:`.session` says that tags never repeat. A node that was reset knows no more which tags it has
-used, so it may repeat one if they are not random. Then everything with the old tag must be gone
-before the first answer. This model has a clock, and asks how long that takes.
+:mod:`.session` assumes that tags never repeat. A node that was reset no longer knows its used tags,
+so it may repeat a tag unless tags are random. Then all frames with the old tag must be gone before
+the first answer. This model has a clock, and determines the time needed.
 
-The box is reset once, at any time. What it sent before may reach the host up to one lifetime later
-and make it believe that the box is there. The host gives up when it has heard nothing for
-``give_up`` ticks, and until then it may send frames with the old tag, which live for one more
-lifetime. So it takes two lifetimes and the time to give up.
+The box is reset once, at any time. Frames that the box sent before may reach the host up to one
+lifetime later, and make the host believe that the box is there. The host gives up after ``give_up``
+ticks of silence; until then it may send frames with the old tag, which live for one more lifetime.
+So the quiet time must be two lifetimes plus the time to give up.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from .search import Model
 
 __all__ = ["FLAWS", "Quiet"]
 
-#: What a flawed host does.
+#: Flawed hosts: name and behaviour.
 FLAWS = {
     "idle hosts wait": "a host that has nothing under way does not notice that the box is silent",
 }
@@ -25,15 +25,15 @@ HELLO_1, DATA_1, ACK_1, HELLO_2 = range(4)
 
 
 class State(NamedTuple):
-    """Host and box begin in session 1, with tag 1."""
+    """State of host and box; both begin in session 1, with tag 1."""
 
-    host: int = 1  #: its session
-    silence: int = 0  #: ticks since it heard the box in session 1
+    host: int = 1  #: session of the host
+    silence: int = 0  #: ticks since the host last heard the box in session 1
     was_reset: bool = False
-    quiet: int = 0  #: ticks that the box will still keep still
-    tag: int = 1  #: that the box has offered, or has open
-    offered: int = 0  #: nonce it was offered for, since the reset
-    lives: tuple[int, ...] = (0, 0, 0, 0)  #: ticks that the youngest copy of each frame has left
+    quiet: int = 0  #: ticks of quiet time left at the box
+    tag: int = 1  #: tag that the box has offered, or has open
+    offered: int = 0  #: nonce of that offer, since the reset
+    lives: tuple[int, ...] = (0, 0, 0, 0)  #: ticks left for the youngest copy of each frame
     opened: bool = False  #: session 2 is open
     fault: str | None = None
 
@@ -44,12 +44,12 @@ class Quiet(Model):
     Parameters
     ----------
     lifetime, give_up, quiet : int
-        In ticks: how long a frame may be under way; how long a host waits for a sign of the box;
-        how long the box keeps still after a reset.
+        In ticks: lifetime of a frame; time that a host waits for a sign of the box; quiet time of
+        the box after a reset.
     fresh : bool
-        Whether the box never offers a tag again that it has used before the reset.
+        The box never offers a tag used before the reset.
     flaw : str
-        None or one of :data:`FLAWS`.
+        None or a key of :data:`FLAWS`.
     """
 
     def __init__(self, *, lifetime, give_up, quiet, fresh=False, flaw=None):
@@ -83,7 +83,7 @@ class Quiet(Model):
                 lives=tuple(max(0, left - 1) for left in state.lives))
 
     def _answer(self, state):
-        """The box after its quiet time."""
+        """Actions of the box after its quiet time."""
         for frame, nonce in ((HELLO_1, 1), (HELLO_2, 2)):
             if state.lives[frame] and state.offered != nonce:
                 tag = 1 + (self.fresh and 1)

@@ -1,4 +1,4 @@
-"""Breadth-first search of every state that a model can reach, with the shortest way to a fault."""
+"""Breadth-first search of all reachable states of a model, with the shortest way to a fault."""
 
 import time
 from collections.abc import Callable, Hashable, Iterable
@@ -10,55 +10,55 @@ State = Hashable
 
 
 class Model:
-    """What a search asks. States are values that hash; a model itself never changes.
+    """Interface of a model for the search. States are hashable values; a model never changes.
 
-    The actions of a state are everything that may happen next, whoever does it: both ends, the
-    network, an operator. The search takes no side: what must hold, holds in whatever order.
+    The actions of a state are all events that may happen next: of both ends, of the network, of an
+    operator. The search prefers no order: a property that holds, holds in every order.
     """
 
     def initial(self) -> State:
-        """Where everything begins."""
+        """Initial state."""
         raise NotImplementedError
 
     def actions(self, state) -> Iterable[tuple[str, State]]:
-        """What may happen: name and next state. An action that changes nothing may be given."""
+        """Possible actions: name and next state. An action may leave the state unchanged."""
         raise NotImplementedError
 
     def wrong(self, state) -> str | None:
-        """What is wrong in this state, if anything. Always asked, once for each state."""
+        """Fault of this state, or None; called once for each state."""
         return None
 
     def at_rest(self, state) -> bool:
-        """Whether it is right that nothing more can happen; asked where there is no action."""
+        """Whether the state may be final; called for states without actions."""
         return True
 
 
 class Result(NamedTuple):
     """Outcome of a search."""
 
-    states: int  #: different states that were reached
-    depth: int  #: actions from the start to the farthest of them
-    complete: bool  #: whether every state that can be reached was looked at
-    fault: str | None  #: what is wrong in the last state of ``trace``
-    trace: tuple[str, ...]  #: the fewest actions that lead from the start to the fault
+    states: int  #: number of different states reached
+    depth: int  #: actions from the start to the farthest state
+    complete: bool  #: every reachable state was examined
+    fault: str | None  #: fault of the last state of ``trace``
+    trace: tuple[str, ...]  #: shortest sequence of actions from the start to the fault
     seconds: float
 
     @property
     def holds(self) -> bool:
-        """Whether all was searched and nothing was wrong."""
+        """Whether the search was complete and found no fault."""
         return self.complete and self.fault is None
 
 
 def search(model: Model, *, max_states: int | None = None, max_depth: int | None = None,
            tick: Callable[[int, int], None] | None = None) -> Result:
-    """Visit all states in the order of their distance; stop at the first that is wrong.
+    """Visit all states in the order of their distance; stop at the first fault.
 
     Parameters
     ----------
     max_states, max_depth : int
-        Give up (``complete`` is then false) beyond so many states or actions.
+        Limits of states and actions; beyond a limit the search ends with ``complete`` false.
     tick : function
-        Called now and then with the states and the depth reached so far.
+        Called now and then with the numbers of states and of actions reached so far.
     """
     begin = time.perf_counter()
     start = model.initial()
@@ -103,7 +103,7 @@ def search(model: Model, *, max_states: int | None = None, max_depth: int | None
 
 
 def can_reach(model: Model, start: State, goal: Callable[[State], bool]) -> bool:
-    """Whether some sequence of actions leads from ``start`` to a state that is a goal."""
+    """Whether some sequence of actions leads from ``start`` to a goal state."""
     seen, frontier = {start}, [start]
     while frontier:
         state = frontier.pop()
@@ -117,7 +117,7 @@ def can_reach(model: Model, start: State, goal: Callable[[State], bool]) -> bool
 
 
 def _trace(model, came_from, last):
-    """Names of the actions from the start to ``last``; they are not kept, but found again."""
+    """Names of the actions from the start to ``last``, found again by comparing states."""
     names = []
     while (before := came_from[last]) is not None:
         names.append(next(name for name, after in model.actions(before) if after == last))

@@ -1,18 +1,18 @@
-"""Sessions: how two ends that forget agree on where numbering begins, whatever old frames come.
+"""Sessions: two ends that lose their state agree on the start of numbering, despite old frames.
 
-The host opens: HELLO with a nonce that is new each time, and which is also the tag that it wants
-to see in frames to it. The box answers HELLO_ACK with a *fresh* tag of its own for each nonce. This
-is only a candidate: the box keeps its session until a frame with the offered tag arrives, since a
-HELLO may be an old one. From then on every frame carries its receiver's tag. An end that was reset
-knows nothing any more; an end that gives up reports what is not acknowledged to its PCIe side, and
-only then opens anew.
+The host opens by a HELLO with a nonce that is new each time. The nonce is also the tag of frames to
+the host. The box answers each nonce with a HELLO_ACK with a *fresh* tag of its own. This tag is
+only a candidate: as the HELLO may be an old frame, the box keeps its session until a frame with the
+offered tag arrives. From then on every frame carries its receiver's tag. A reset end has forgotten
+everything. An end that gives up reports its unacknowledged TLPs to its PCIe side, and only then
+opens anew.
 
-TLPs are numbered over all sessions as they are handed to the link. That number, and ``born`` (the
-host's session in which a frame was sent), are known to the model only. With them it is plain to say
-what must hold; see :meth:`Sessions.wrong`.
+TLPs are numbered over all sessions as they are handed to the link. Only the model knows this
+number, and ``born`` (the host's session in which a frame was sent). The properties in
+:meth:`Sessions.wrong` use both.
 
-Inside a session this model accepts frames strictly in order; :mod:`.arq` looks into that. Frames
-live for ever and tags never repeat; :mod:`.quiet` looks into why that may be said.
+Inside a session this model accepts frames strictly in order; :mod:`.arq` examines ARQ. Frames live
+for ever and tags never repeat; :mod:`.quiet` justifies this assumption.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ __all__ = ["SCHEMES", "Sessions"]
 HOST, BOX = 0, 1
 NAMES = ("host", "box")
 
-#: What a scheme does instead of the right thing.
+#: Flawed schemes: name and behaviour.
 SCHEMES = {
     "no tag": "DATA and ACK carry no tag: every frame is of the session that is open",
     "no tag in ACK": "DATA carries the tag, ACK does not",
@@ -41,49 +41,49 @@ SCHEMES = {
 
 
 class Session(NamedTuple):
-    """One end of a session."""
+    """State of one end of a session."""
 
     mine: int  #: tag in frames to this end
     theirs: int  #: tag in frames to the other end
-    born: int  #: at the host the number of its HELLO; at the box that of the frame that opened it
+    born: int  #: host: number of its HELLO; box: ``born`` of the frame that opened the session
     again: bool  #: the box has had another session with frames of the same ``born``
-    first: int  #: number of the TLP that has SEQ 0
+    first: int  #: number of the TLP with SEQ 0
     sent: int = 0  #: next SEQ to send
-    acked: int = 0  #: below this the other end has committed
+    acked: int = 0  #: all SEQ below are committed at the other end
     taken: int = 0  #: next SEQ to be committed here
 
 
 class State(NamedTuple):
-    """Both ends, the network, and what the PCIe sides have seen."""
+    """Both ends, the network, and the events at the PCIe sides."""
 
     ends: tuple[Session | None, Session | None] = (None, None)
-    hello: tuple[int, int] | None = None  #: the host waits for an answer to (nonce, born)
+    hello: tuple[int, int] | None = None  #: (nonce, born) for which the host awaits an answer
     candidate: tuple[int, int] | None = None  #: the box offered (nonce, tag)
     wire: int = 0
     made: tuple[int, int] = (0, 0)  #: TLPs handed to the link at host, box
-    got: tuple[tuple, tuple] = ((), ())  #: TLPs that came out of the link at host, box
+    got: tuple[tuple, tuple] = ((), ())  #: TLPs out of the link at host, box
     lost: tuple[frozenset, frozenset] = (frozenset(), frozenset())  #: reported as failed
-    hellos: int = 0  #: opened so far
-    offers: int = 0  #: tags that the box has offered
+    hellos: int = 0  #: sessions opened so far
+    offers: int = 0  #: tags offered by the box so far
     resets: tuple[int, int] = (0, 0)
     gave_up: tuple[int, int] = (0, 0)
-    newest: int = 0  #: the host's last session of which the box has taken a frame
+    newest: int = 0  #: newest session of the host from which the box has taken a frame
     fault: str | None = None
 
 
 class Sessions(Model):
-    """A host, a box, and a network that replays every frame that was ever sent.
+    """A host, a box, and a network that replays every frame ever sent.
 
     Parameters
     ----------
     scheme : str
-        None for the right one, or one of :data:`SCHEMES`.
+        None for the correct scheme, or a key of :data:`SCHEMES`.
     tlps, resets, gave_up : (int, int)
-        How many TLPs the host and the box send, how often they are reset and give up.
+        Numbers of TLPs sent, of resets, and of sessions given up, by host and box.
     window : int
-        Frames that may be unacknowledged.
+        Largest number of unacknowledged frames.
     offers : int
-        Tags that the box may offer in all (each costs a replayed HELLO).
+        Largest number of tags that the box offers (each costs a replayed HELLO).
     """
 
     def __init__(self, scheme=None, *, tlps=(2, 0), resets=(1, 1), gave_up=(1, 0), window=2,
@@ -98,7 +98,7 @@ class Sessions(Model):
     def initial(self):
         return State()
 
-    # What may happen
+    # Actions
 
     def actions(self, state):
         if state.ends[HOST] is None and state.hello is None:
@@ -159,7 +159,8 @@ class Sessions(Model):
         return after._replace(hello=None) if end == HOST else after._replace(candidate=None)
 
     def take(self, state, kind, end, tag, number, tlp, born):
-        """One frame arrives. The last four: nonce or SEQ or ACK, and what the model knows."""
+        """Deliver one frame. ``number`` is its nonce, SEQ or ACK; only the model knows ``tlp``,
+        ``born``."""
         name = f"{NAMES[end]} takes {kind}"
         if kind == "HELLO":
             yield f"{name}(nonce {number})", self._take_hello(state, number, born)
@@ -202,7 +203,7 @@ class Sessions(Model):
         return self._confirm(after, born) if self.scheme == "two-way open" else after
 
     def _confirm(self, state, born):
-        """A frame of the host's session ``born`` makes the candidate the box's session."""
+        """A frame of the host's session ``born`` turns the candidate into the box's session."""
         old, host = state.ends[BOX], state.ends[HOST]
         state = self._report(state, BOX)
         nonce, tag = state.candidate
@@ -230,7 +231,7 @@ class Sessions(Model):
             return self._with(state, end, s._replace(acked=number)) \
                 if s.acked < number <= s.sent else state
         if number > s.taken:
-            return state  # a gap; comes again
+            return state  # a gap: the frame comes again
         if number == s.taken:
             state = state._replace(got=_set(state.got, end, (*state.got[end], tlp)))
             if s.again:
@@ -251,14 +252,14 @@ class Sessions(Model):
 
     @staticmethod
     def _report(state, end):
-        """What ``end`` has sent and not seen acknowledged is failed to its PCIe side."""
+        """Report the unacknowledged TLPs of ``end`` to its PCIe side as failed."""
         s = state.ends[end]
         if s is None or s.sent == s.acked:
             return state
         failed = state.lost[end] | set(range(s.first + s.acked, s.first + s.sent))
         return state._replace(lost=_set(state.lost, end, failed))
 
-    # What must hold
+    # Properties
 
     def wrong(self, state):
         for sender in (HOST, BOX):
@@ -278,9 +279,9 @@ class Sessions(Model):
         return state.fault
 
     def _way_back(self, state):
-        """Whether the ends alone, over a network that is good from now on, get into one session.
+        """Whether the ends alone get into one session, over a network without further faults.
 
-        Of timers only one is needed for that: the host's, that gives up.
+        The only timer needed is the give-up timer of the host.
         """
         ends, hello, candidate = _renamed(state)
         start = State(ends, hello, candidate, made=self.tlps, hellos=8, offers=8)
@@ -292,7 +293,7 @@ class Sessions(Model):
         return known
 
     def _resend(self, state):
-        """All that timers send again, at once; only needed where frames do not live for ever."""
+        """Send again all frames that have timers; only needed where frames do not live for ever."""
         frames = []
         if state.hello:
             frames += [("HELLO", BOX, 0, state.hello[0], 0, state.hello[1])]
@@ -315,9 +316,9 @@ def _set(pair, end, value):
 
 
 def _renamed(state):
-    """Ends, HELLO and candidate, with tags numbered as they appear and TLPs counted from 0.
+    """Ends, HELLO and candidate, with tags renumbered by first appearance and TLPs counted from 0.
 
-    Only whether two tags are equal matters for what can happen next. There are few such situations.
+    The next actions depend only on the equality of tags, so few different situations remain.
     """
     host, box = state.ends
     nonces: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""A network that may do anything with a frame: lose it, double it, delay it, deliver it late."""
+"""A network with any fault: frames get lost, doubled, delayed, delivered late."""
 
 from collections.abc import Hashable
 
@@ -6,11 +6,11 @@ __all__ = ["Wire"]
 
 
 class Wire:
-    """The set of all frames that were ever sent, as the bits of an integer.
+    """The set of all frames ever sent, as the bits of an integer.
 
-    Any of them may be delivered at any time, and stays: so it may come again, before or after any
-    other. A loss is a frame that is never delivered. So this one set has every network in it that
-    does not make frames up.
+    Any frame of the set may be delivered at any time, and stays in the set: so a frame may come
+    again, before or after any other frame. A lost frame is never delivered. So the set covers every
+    network that does not invent frames.
     """
 
     def __init__(self):
@@ -19,7 +19,7 @@ class Wire:
         self._sets: dict[int, tuple] = {0: ()}
 
     def put(self, on_wire: int, *frames: Hashable) -> int:
-        """The set with these frames, too."""
+        """The set extended by ``frames``."""
         for frame in frames:
             number = self._numbers.get(frame)
             if number is None:
@@ -29,7 +29,7 @@ class Wire:
         return on_wire
 
     def frames(self, on_wire: int) -> tuple:
-        """The frames of a set, oldest kind first."""
+        """Frames of a set, oldest kind first."""
         known = self._sets.get(on_wire)
         if known is None:
             top = on_wire.bit_length() - 1
