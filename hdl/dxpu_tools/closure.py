@@ -10,6 +10,7 @@ Files beside a module that are not Python count whole.
 """
 
 import ast
+import gc
 import importlib.metadata
 import importlib.util
 import sys
@@ -184,10 +185,17 @@ def _tree(source):
     """Syntax tree of a source, made in a thread of its own.
 
     CPython 3.11 cannot parse a large source in a thread in which a coroutine was closed while
-    running, as happens in the Amaranth simulator.
+    running, as happens in the Amaranth simulator. The collector of garbage closes them in any
+    thread, so it has to wait.
     """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(ast.parse, source).result()
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(ast.parse, source).result()
+    finally:
+        if collects:
+            gc.enable()
 
 
 class _Bare(ast.NodeTransformer):
