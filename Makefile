@@ -24,9 +24,11 @@ test: $(STAMP) lint
 test-long: $(STAMP) lint
 	DXPU_SEED=$(SEED) $(PYTEST) -m long $(if $(AGAIN),--again) tests
 
-# Pages that are made from descriptions: registers, configuration spaces, ports.
+# The pages that are made from descriptions (registers, configuration spaces, ports) in build/docs,
+# and the site with these and those of docs/ in build/site/html.
 docs: $(STAMP)
 	$(BIN)/dxpu docs
+	$(BIN)/python docs/make_site.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check --quiet hdl model sim host boards cli tests docs

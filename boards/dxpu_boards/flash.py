@@ -54,8 +54,8 @@ def command(board: Board, file: Path, *, cable: str | None = None, volatile: boo
                 f"{board.record:#x}", str(file)]
     if board.boot_loader and not (volatile or overwrite):
         raise FlashFailed(f"the flash of {board.name} begins with its boot loader, which this "
-                          "would overwrite; give --volatile, use the boot loader (docs/boards.md), "
-                          "or give --overwrite-boot-loader")
+                          "would overwrite; give --volatile, use the boot loader "
+                          "(docs/reference/boards.md), or give --overwrite-boot-loader")
     return [LOADER, *options, *([] if volatile else ["--write-flash"]), str(file)]
 
 

@@ -1,6 +1,6 @@
 """What an operator does to a proxy by its registers: settings, and rows of its mapping table.
 
-Ref: docs/mapping.md, "Commit"
+Ref: docs/reference/mapping.md, "Commit"
 """
 
 import secrets

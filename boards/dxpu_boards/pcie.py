@@ -15,7 +15,7 @@ __all__ = ["LINK_WIDTH", "Upstream", "clocks_of", "pcie_block", "upstream_blocks
 
 #: Bits per beat of a data link layer at 62.5 MHz: 2 Gb/s, as many as 8b/10b leaves of 2.5 GT/s.
 LINK_WIDTH = 32
-#: For which an upstream link is down at least, in seconds. Ref: docs/ports.md
+#: For which an upstream link is down at least, in seconds. Ref: docs/reference/ports.md
 SETTLE = 64e-6
 
 

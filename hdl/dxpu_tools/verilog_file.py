@@ -44,7 +44,7 @@ def file_text(text: str, *, title: str, command: str, identity: str) -> str:
     """
     header = [
         f"// {title}; generated, do not edit", f"// {identity}", f"// {command}",
-        "// SPDX-License-Identifier: Apache-2.0", "// Its ports: docs/ports.md"]
+        "// SPDX-License-Identifier: Apache-2.0", "// Its ports: docs/reference/ports.md"]
     waivers = [f"/* {why}: */\n/* verilator lint_off {name} */" for name, why in WAIVERS.items()]
     return "\n".join([
         *header, "", "/* verilator lint_save */", *waivers,

@@ -1,6 +1,6 @@
 """A host in software: devices in the slots of DXPU boxes, from a PC with an ordinary network card.
 
-See docs/host.md.
+See docs/reference/host.md.
 """
 
 from .device import Bar, Device

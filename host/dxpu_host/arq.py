@@ -2,7 +2,7 @@
 
 No sockets and no clocks: every function is told what time it is, in seconds.
 
-Ref: docs/wire-format.md; docs/architecture.md, "Retransmission"
+Ref: docs/reference/wire-format.md; docs/architecture.md, "Retransmission"
 """
 
 from collections import deque

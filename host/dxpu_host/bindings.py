@@ -1,6 +1,6 @@
 """The bindings of slots and their lives: which events a box is sent, and what its answers mean.
 
-Ref: docs/architecture.md, "Bindings" and "Lives"; docs/hot-plug.md
+Ref: docs/architecture.md, "Bindings" and "Lives"; docs/howto/hot-plug.md
 """
 
 from enum import Enum

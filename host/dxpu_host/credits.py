@@ -4,7 +4,7 @@ Limits are absolute and count from the beginning of a life of the slot, modulo 2
 to what was used is signed, so one that is lost, doubled or late does no harm that the next does not
 heal. Data counts in units of 16 bytes; prefixes and digest count with the header.
 
-Ref: docs/wire-format.md, "Credit extension"; docs/architecture.md, "Flow control"
+Ref: docs/reference/wire-format.md, "Credit extension"; docs/architecture.md, "Flow control"
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """A host in software: sessions with boxes, slots, devices, memory.
 
-Ref: docs/host.md
+Ref: docs/reference/host.md
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 No sockets and no clocks: frames and the time go in, frames and what happened come out.
 
-Ref: docs/wire-format.md; docs/architecture.md, "Link"
+Ref: docs/reference/wire-format.md; docs/architecture.md, "Link"
 """
 
 from collections import Counter

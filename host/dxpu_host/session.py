@@ -2,7 +2,8 @@
 
 No sockets and no clocks, as in :mod:`.arq`.
 
-Ref: docs/architecture.md, "Sessions"; docs/fabric-spec.md (the scheme, searched completely)
+Ref: docs/architecture.md, "Sessions"; docs/reference/fabric-spec.md (the scheme,
+searched completely)
 """
 
 import random

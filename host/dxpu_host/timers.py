@@ -10,7 +10,7 @@ class Timers:
     """All times are in seconds, of whatever clock the host is given.
 
     The defaults suit a network card and a box with the timers of hardware. A process may be stopped
-    for longer than a box is patient (7.5 ms): see docs/host.md, "The box's timers".
+    for longer than a box is patient (7.5 ms): see docs/reference/host.md, "The box's timers".
 
     Attributes
     ----------

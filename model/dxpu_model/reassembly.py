@@ -1,4 +1,5 @@
-"""Golden reassembly of TLPs in the split form, from frames of many peers (docs/wire-format.md).
+"""Golden reassembly of TLPs in the split form, from frames of many peers
+(docs/reference/wire-format.md).
 
 :class:`~.wire.Joiner` joins the frames of one complete stream. This model also covers missing
 frames: it decides which frames take effect, which TLPs come out, and which TLPs are given up.

@@ -1,4 +1,4 @@
-"""Verdict of a receiver on a frame, without regard to sessions (docs/wire-format.md).
+"""Verdict of a receiver on a frame, without regard to sessions (docs/reference/wire-format.md).
 
 :func:`~.wire.parse` knows every frame type. A receiver handles some types, and examines only the
 header of other types.

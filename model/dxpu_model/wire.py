@@ -1,4 +1,4 @@
-"""DXF v1 frames: build and parse, straight from the wire contract (docs/wire-format.md).
+"""DXF v1 frames: build and parse, straight from the wire contract (docs/reference/wire-format.md).
 
 :func:`build` makes the bytes of a :class:`Frame`. :func:`parse` returns the frame, or raises
 :exc:`FrameError` with the cause that a receiver counts. Both know every frame type. Numbers come

@@ -24,7 +24,7 @@ from dxpu_cli.commands.generate import check_shape
 from dxpu_cli.console.command import paths_of
 from tests.support.board_standin import StandIn
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/reference"
 OPEN = [name for name, board in BOARDS.items() if board.is_open]
 VENDOR = [name for name in BOARDS if name not in OPEN]
 
@@ -254,7 +254,7 @@ def test_registers_that_pages_name_exist(page):
     for name in re.findall(rf"\b(?:{blocks})\.[a-z*][\w.*\[\]]*", text):
         rule = re.escape(name.replace("[n]", "[0]")).replace(r"\*", ".*")
         found = [(map, path) for map in maps for path in paths_of(map) if re.fullmatch(rule, path)]
-        assert found, f"docs/{page} names {name}"
+        assert found, f"docs/reference/{page} names {name}"
         fields |= {f.name for map, path in found for f in map.find(path)[0].register.fields}
     assert fields.issuperset(re.findall(r"\b([a-z_]+)=[\dA-Z]", text))
 

@@ -280,7 +280,7 @@ def test_flash_runs_the_program(tmp_path, capsys, monkeypatch):
     assert not heard.exists()
     assert capsys.readouterr().err == (
         "dxpu flash: the flash of butterstick begins with its boot loader, which this would "
-        "overwrite; give --volatile, use the boot loader (docs/boards.md), or give "
+        "overwrite; give --volatile, use the boot loader (docs/reference/boards.md), or give "
         "--overwrite-boot-loader\n")
     monkeypatch.setenv("STATUS", "3")
     assert cli.main(["flash", "versa-ecp5-5g", str(file)]) == 1

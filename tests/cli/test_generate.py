@@ -1,4 +1,4 @@
-"""``dxpu generate``: Verilog that tools accept, with the ports that docs/ports.md promises."""
+"""``dxpu generate``: Verilog that tools accept, with the ports of docs/reference/ports.md."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from dxpu_cli.commands import generate
 from dxpu_sim.run.verilate import lint
 from dxpu_tools import files
 
-PAGE = Path(__file__).parents[2] / "docs/ports.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/ports.md"
 
 
 def documented(role, *, width=64, slots=8, paths=2):
@@ -33,7 +33,7 @@ def documented(role, *, width=64, slots=8, paths=2):
                 names = [n.replace(sign, str(v)) for n in names for v in values] \
                     if sign in name else names
             for n in names:
-                assert n not in result, f"{n} is in docs/ports.md twice"
+                assert n not in result, f"{n} is in docs/reference/ports.md twice"
                 result[n] = flow, int(bits.get(size, size))
     return result
 

@@ -116,7 +116,7 @@ def test_first_writes_are_those_of_the_register_map():
                 continue
             placed, base = registers.find(name)
             assert base + placed.address == address, \
-                f"docs/ports.md: {name} is at {base + placed.address:04X}h, not {address:04X}h"
+                f"{PAGE.name}: {name} is at {base + placed.address:04X}h, not {address:04X}h"
             assert placed.register.pack(**wanted) == value, name
     assert not fields
     page = PAGE.read_text()
@@ -125,7 +125,7 @@ def test_first_writes_are_those_of_the_register_map():
                               ("control.slot[0].state", None, "1:0")):
         placed, base = maps()[1].find(name)
         said = re.search(rf"bits\s+{bits}\s+of\s+`{re.escape(name)}`\s+\((?:host, )?(\w+)h\)", page)
-        assert said and int(said[1], 16) == base + placed.address, f"docs/ports.md: {name}"
+        assert said and int(said[1], 16) == base + placed.address, f"{PAGE.name}: {name}"
         if field:
             assert placed.register.unpack(0x7FFFFFFF)[field] == (1 << int(bits[0]) + 1) - 1
 

@@ -1,4 +1,4 @@
-"""docs/wire-format.md says what dxpu.fabric.wire.format says."""
+"""docs/reference/wire-format.md says what dxpu.fabric.wire.format says."""
 
 import pytest
 

@@ -83,7 +83,7 @@ def test_nothing_is_repeated_for_a_nak_when_all_is_acknowledged():
 
 
 def test_waits_double_and_end():
-    """Ref: docs/wire-format.md, waits of one path"""
+    """Ref: docs/reference/wire-format.md, waits of one path"""
     sender, now = frames(1), 0.0
     for _ in range(Sender.ROUNDS):
         for n in range(Sender.TRANSMISSIONS):

@@ -1,6 +1,8 @@
-"""`dxpu host` and the example of docs/host.md as processes, over veth and AF_PACKET, to a simulated
-box; frames get lost on the way. A network namespace of its own keeps this machine's interfaces out
-of it."""
+"""`dxpu host` and the example of docs/reference/host.md as processes.
+
+They reach a simulated box over veth and AF_PACKET; frames get lost on the way. A network namespace
+of its own keeps this machine's interfaces out of it.
+"""
 
 import json
 import os
@@ -36,8 +38,9 @@ def missing():
 
 
 def example():
-    """The program in docs/host.md."""
-    text, = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/host.md").read_text(), re.M | re.S)
+    """The program in docs/reference/host.md."""
+    page = (ROOT / "docs/reference/host.md").read_text()
+    text, = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     assert len(text.splitlines()) <= 10
     return text
 

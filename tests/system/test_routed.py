@@ -115,7 +115,7 @@ def test_every_board_with_open_tools_is_stored_with_its_shape():
     assert there == {name: stored["shape"] for name, stored in STORED.items()}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/boards.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/boards.md"])
 def test_the_pages_have_the_stored_figures(page):
     text = Path(page).read_text()
     for name, stored in STORED.items():

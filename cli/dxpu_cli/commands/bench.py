@@ -17,7 +17,7 @@ from dxpu_tools.files import write_text
 __all__ = ["add_arguments", "run"]
 
 #: The contract's limit: payload per byte on the wire for writes with 4-DW headers, preamble and gap
-#: counted, by payload and packing limit (docs/wire-format.md, "Efficiency").
+#: counted, by payload and packing limit (docs/reference/wire-format.md, "Efficiency").
 WIRE_LIMIT = {(64, 0): 0.457, (64, 512): 0.645, (64, 1500): 0.699,
               (128, 0): 0.627, (128, 512): 0.750, (128, 1500): 0.809,
               (256, 0): 0.771, (256, 512): 0.771, (256, 1500): 0.879}

@@ -102,7 +102,7 @@ def beside(proxy):
 
 def _ports(title, proxies):
     lines = [f"# {title}", "", "What the ports mean and how they behave in time is in "
-             "`docs/ports.md` of the sources."]
+             "`docs/reference/ports.md` of the sources."]
     for role, proxy in proxies.items():
         lines += ["", f"## `dxpu_{role}`", "", "| port | direction | bits |", "|---|---|---|"]
         lines += [f"| `{name}` | {flow} | {bits} |" for name, flow, bits in _all_ports(proxy)]

@@ -161,5 +161,5 @@ def run(arguments):
         write_text(target, text)
     except OSError as error:
         raise UserError(f"cannot write {arguments.output!r}: {error.strerror}") from None
-    print(f"{target}: {text.count(chr(10))} lines; ports: docs/ports.md")
+    print(f"{target}: {text.count(chr(10))} lines; ports: docs/reference/ports.md")
     return 0

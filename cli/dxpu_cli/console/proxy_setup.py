@@ -1,6 +1,6 @@
 """``dxpu console PORT setup``: a proxy that was just configured gets all that it needs to be used.
 
-Ref: docs/boards.md, "A box for a PC"
+Ref: docs/reference/boards.md, "A box for a PC"
 """
 
 import math

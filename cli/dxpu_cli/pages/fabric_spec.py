@@ -1,4 +1,4 @@
-"""Tables and traces of ``docs/fabric-spec.md``.
+"""Tables and traces of ``docs/reference/fabric-spec.md``.
 
 ``python -m dxpu_cli.pages.fabric_spec`` searches at both sizes (some minutes) and brings the page
 up to date; ``python -m dxpu_cli.pages.fabric_spec quick`` does that for the quick size and the
@@ -18,7 +18,7 @@ from dxpu_tools.files import write_text
 __all__ = ["FIGURES", "PAGE", "table", "trace", "traces", "updated"]
 
 #: The page, in a source tree.
-PAGE = Path(__file__).parents[3] / "docs" / "fabric-spec.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/fabric-spec.md"
 
 
 #: Pictures on the page, and which scheme they show.
@@ -39,7 +39,7 @@ def table(results) -> str:
 def trace(case, result) -> str:
     """What is wrong in a scheme that breaks, and the shortest way there."""
     steps = (f"{number:>3}  {step}" for number, step in enumerate(result.trace, 1))
-    return "\n".join([f"**{case.name}**: {result.fault}.", "", "```", *steps, "```"])
+    return "\n".join([f"**{case.name}**: {result.fault}.", "", "```text", *steps, "```"])
 
 
 def traces(results) -> str:

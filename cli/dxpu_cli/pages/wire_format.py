@@ -1,5 +1,6 @@
-"""Bit drawings and tables of ``docs/wire-format.md``, made from :mod:`dxpu.fabric.wire.format`
-and :mod:`dxpu.fabric.wire.frame_types`.
+"""Bit drawings and tables of ``docs/reference/wire-format.md``.
+
+They are made from :mod:`dxpu.fabric.wire.format` and :mod:`dxpu.fabric.wire.frame_types`.
 
 ``python -m dxpu_cli.pages.wire_format`` brings the page up to date; a test checks that it is.
 """
@@ -15,7 +16,7 @@ from dxpu_model.wire_vectors import VECTORS
 __all__ = ["PAGE", "generated", "updated"]
 
 #: The page, in a source tree.
-PAGE = Path(__file__).parents[3] / "docs" / "wire-format.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/wire-format.md"
 
 _SHORT = {"CRX": "C", "AR": "A", "zero": "0", "destination slot": "dst slot"}
 _OPEN = (fmt.CreditClass, fmt.EventCode, fmt.ErrorCode,
@@ -46,7 +47,7 @@ def _drawing(fields, first: int = 0) -> str:
             text += label[:room].center(room) + "|"
             bit = end
         rows += [text, line]
-    return "```\n" + "\n".join(rows) + "\n```"
+    return "```text\n" + "\n".join(rows) + "\n```"
 
 
 def _documents() -> dict[tuple[str, str], str]:

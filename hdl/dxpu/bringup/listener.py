@@ -1,6 +1,6 @@
 """Detects the HELLO of a host to a box that is not set up.
 
-Ref: docs/wire-format.md, "HELLO and HELLO_ACK"; docs/boards.md, "Stand-alone"
+Ref: docs/reference/wire-format.md, "HELLO and HELLO_ACK"; docs/reference/boards.md, "Stand-alone"
 """
 
 from amaranth import *

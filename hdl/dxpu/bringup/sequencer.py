@@ -54,8 +54,8 @@ class Waits:
 
     @classmethod
     def for_pc(cls, hz, *, faster=1):
-        """Values for a host that is a PC: 20 ms, 20 ms, 100 ms (docs/host.md, "The box's timers";
-        docs/architecture.md, "Sessions").
+        """Values for a host that is a PC: 20 ms, 20 ms, 100 ms (docs/reference/host.md, "The box's
+        timers"; docs/architecture.md, "Sessions").
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Stand-alone mode of a box: no manager, no console.
 
-This file only wires. Ref: docs/boards.md, "Stand-alone"
+This file only wires. Ref: docs/reference/boards.md, "Stand-alone"
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """The soft GPU: an endpoint with registers, video memory, a copy engine and interrupts.
 
-This file only wires. Ref: docs/endpoint.md
+This file only wires. Ref: docs/reference/endpoint.md
 """
 
 from amaranth import *
@@ -33,11 +33,11 @@ __all__ = ["SoftGpu"]
 class SoftGpu(wiring.Component):
     """A PCIe endpoint for a slot of a box proxy, or for any other :class:`~dxpu.attach.PciePort`.
 
-    docs/endpoint.md says which functions software sees, and which are missing. The GPU works
-    internally with 32 bits at every ``width``: one dword per cycle in, one out. A write of a dword
-    is done 15 cycles after its last beat was taken. The first beat of a register's value is offered
-    after 19 to 22 cycles, depending on ``width``. Packed for an ECP5 at 64 bits: 5,267 LUT4, 1,962
-    flip-flops and 9 block RAMs.
+    docs/reference/endpoint.md says which functions software sees, and which are missing. The GPU
+    works internally with 32 bits at every ``width``: one dword per cycle in, one out. A write of a
+    dword is done 15 cycles after its last beat was taken. The first beat of a register's value is
+    offered after 19 to 22 cycles, depending on ``width``. Packed for an ECP5 at 64 bits: 5,267
+    LUT4, 1,962 flip-flops and 9 block RAMs.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Reads the factory record out of an SPI flash.
 
-Ref: docs/boards.md, "Factory record". All serial flashes with 24-bit addresses have the commands
-0xAB (release from power-down) and 0x03 (read).
+Ref: docs/reference/boards.md, "Factory record". All serial flashes with 24-bit addresses have the
+commands 0xAB (release from power-down) and 0x03 (read).
 """
 
 import math

@@ -1,4 +1,5 @@
-"""The factory record: format shared by gateware, tools and docs (docs/boards.md, "Factory record").
+"""The factory record: format shared by gateware, tools and docs (docs/reference/boards.md, "Factory
+record").
 """
 
 import hashlib
@@ -16,7 +17,7 @@ MAGIC = b"DXPF"
 VERSION = 1
 KEY_BYTES = 32
 #: MAC address of a device without a record: locally administered, with a node number that no node
-#: has (docs/wire-format.md).
+#: has (docs/reference/wire-format.md).
 DEFAULT_MAC = bytes.fromhex("024458ffffff")
 
 

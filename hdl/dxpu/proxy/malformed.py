@@ -3,7 +3,7 @@
 A box removes what its slots send malformed; the downstream port that reports it is in the host. So
 the box tells it in events: the dwords of the header, then the error.
 
-Ref: PCIe Base 5.0, 6.2.3 and 6.2.4 (error logging); docs/virtual-switch.md, "Errors"
+Ref: PCIe Base 5.0, 6.2.3 and 6.2.4 (error logging); docs/reference/virtual-switch.md, "Errors"
 """
 
 from amaranth import *

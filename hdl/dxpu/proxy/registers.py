@@ -89,7 +89,7 @@ _COUNTERS = [
     (r"fabric_rx_fcs", "Stays 0: frames with a wrong FCS are dropped, and counted, by the MAC."),
     (r"fabric_rx_abandoned", "TLPs in the split form that were given up before they were whole."),
     (r"fabric_rx_(\w+)", "Frames dropped; the cause is that name in DropCause "
-     "(docs/wire-format.md)."),
+     "(docs/reference/wire-format.md)."),
     (r"fabric_link_wrong_node", "Frames refused: for another node."),
     (r"fabric_link_no_session", "Frames refused: no session with their source and stream."),
     (r"fabric_link_wrong_tag", "Frames refused: not of this session."),

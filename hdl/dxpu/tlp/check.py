@@ -2,7 +2,7 @@
 
 Ref: PCIe Base 5.0, 2.2.2 (payload), 2.2.5 (byte enables), 2.2.7 (memory, I/O, configuration
 and AtomicOp requests), 2.2.8 (messages), 2.2.10 (prefixes), 2.3 (malformed TLPs);
-docs/tlp-checks.md (who checks what)
+docs/reference/tlp-checks.md (who checks what)
 """
 
 from amaranth import *

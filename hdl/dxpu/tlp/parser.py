@@ -32,7 +32,7 @@ class Parser(wiring.Component):
     ``o``; throughput one beat per cycle at every width, also for packets of one beat.
 
     A TLP may carry four end-to-end prefixes of any type, and no local one. What is a rule for
-    whom stands in docs/tlp-checks.md.
+    whom stands in docs/reference/tlp-checks.md.
 
     Parameters
     ----------

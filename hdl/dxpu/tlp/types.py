@@ -171,7 +171,7 @@ class Malformed(enum.IntEnum, shape=unsigned(4)):
     ``BYTE_ENABLE``: PCIe Base 5.0, 2.2.5. ``BOUNDARY``: memory request across a multiple of 4 KiB.
     ``TRAFFIC_CLASS``: message that must have traffic class 0. ``PAYLOAD``: more data than the
     Max_Payload_Size of the port that it came to. ``LENGTH``: size differs from what prefixes, Fmt,
-    Length and TD say. Which port checks what: docs/tlp-checks.md.
+    Length and TD say. Which port checks what: docs/reference/tlp-checks.md.
     """
 
     NONE = 0

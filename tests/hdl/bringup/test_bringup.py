@@ -61,7 +61,7 @@ class Proxy:
 
 
 def expected(who=WHO, *, generation=1, binds=1):
-    """The writes that docs/boards.md has for a console, and those that undo them."""
+    """The writes that docs/reference/boards.md has for a console, and those that undo them."""
     words = [
         ("control.node", {"number": who["node"] if binds else 0xFFF}),
         ("control.peer[0].node", {"number": who["host"], "valid": binds}),
@@ -220,8 +220,8 @@ def test_what_goes_wrong_is_shown(proxy, last):
 
 
 def test_waits_are_times():
-    """20 ms, 20 ms and 100 ms at any clock; those of docs/host.md and of the register at 125 MHz.
-    """
+    """20 ms, 20 ms and 100 ms at any clock; at 125 MHz those of docs/reference/host.md and of the
+    register."""
     at_125 = Waits.for_pc(125e6)
     assert at_125 == Waits(retry=39063, hello=39063, quiet=195313)
     assert Waits.for_pc(31.25e6) == Waits(retry=9766, hello=9766, quiet=48829)

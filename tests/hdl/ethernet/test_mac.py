@@ -130,7 +130,7 @@ class Heard(wiring.Component):
 @pytest.mark.parametrize("mhz, enough", [(2.72, True), (2.5, False)])
 def test_clock_that_512_bits_need_to_receive(mhz, enough):
     """1.25 Gb/s by 512 bits, which is 2.44 MHz, is too little: the last of two beats is nearly
-    empty. Ref: docs/ports.md"""
+    empty. Ref: docs/reference/ports.md"""
     frame, count = random.Random(seed()).randbytes(68), 60
     line = 8 + 68 + 4 + 12
     assert round(2 / (line * 8e-9) / 1e6, 2) == 2.72 and 1250 / 512 < 2.5

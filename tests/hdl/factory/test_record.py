@@ -15,7 +15,7 @@ from dxpu.factory import (
 from tests.support.testbench import seed
 
 MAC, KEY = bytes.fromhex("001122334455"), bytes(range(32))
-DOCS = Path(__file__).parents[3] / "docs" / "boards.md"
+DOCS = Path(__file__).parents[3] / "docs/reference/boards.md"
 
 
 @pytest.mark.parametrize("key", [KEY, None])

@@ -1,4 +1,4 @@
-"""docs/tlp-checks.md: each rule of its table is checked by whom it says, and by nobody else."""
+"""Each rule of docs/reference/tlp-checks.md is checked by whom it says, and by nobody else."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from dxpu.tlp.types import Malformed, TlpClass
 from dxpu_model import tlp as golden
 from tests.support.testbench import Packet, drive_packets, simulate
 
-PAGE = Path(__file__).parents[3] / "docs/tlp-checks.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/tlp-checks.md"
 COLUMNS = ["rule", "section", "who checks", "breaks it", "cause", "upstream", "downstream", "GPU"]
 MAX_PAYLOAD = 128
 

@@ -1,6 +1,7 @@
 """Credits across the fabric: what the peer granted and we used, what we granted.
 
-Ref: docs/wire-format.md, credit extension; docs/fabric-spec.md, credits and bindings
+Ref: docs/reference/wire-format.md, credit extension; docs/reference/fabric-spec.md, credits and
+bindings
 
 Limits are absolute, counted from the beginning of a life of the row. So one that is lost, doubled
 or late does no harm that the next one does not heal. The difference between a limit and what was

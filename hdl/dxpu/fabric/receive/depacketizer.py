@@ -1,6 +1,6 @@
 """From received frames to TLPs, events and reports to the link.
 
-Ref: docs/wire-format.md
+Ref: docs/reference/wire-format.md
 """
 
 from amaranth import *

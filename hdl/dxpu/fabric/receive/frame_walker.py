@@ -1,6 +1,6 @@
 """Walks over the dwords of received frames and takes them apart.
 
-Ref: docs/wire-format.md, "TLP records", "HDR and DATA"; PCIe Base 5.0, 2.2.1
+Ref: docs/reference/wire-format.md, "TLP records", "HDR and DATA"; PCIe Base 5.0, 2.2.1
 """
 
 from itertools import groupby

@@ -1,6 +1,6 @@
 """Which TLPs in the split form are under way, and what their next part must be.
 
-Ref: docs/wire-format.md, "HDR and DATA, the split form"
+Ref: docs/reference/wire-format.md, "HDR and DATA, the split form"
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """Puts the parts of TLPs together.
 
-Ref: docs/wire-format.md, "HDR and DATA, the split form"
+Ref: docs/reference/wire-format.md, "HDR and DATA, the split form"
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """From TLPs to DXF frames.
 
-Ref: docs/wire-format.md; DxPU paper, 3.3.2
+Ref: docs/reference/wire-format.md; DxPU paper, 3.3.2
 """
 
 from amaranth import *

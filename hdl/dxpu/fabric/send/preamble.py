@@ -73,7 +73,7 @@ class PreambleBuilder(wiring.Component):
     its preamble will be needed soon, so that it may grow until then. Latency from plan, event or
     reply to the first beat: three cycles and what the link takes for its answer.
 
-    Ref: docs/wire-format.md, header and credit extension
+    Ref: docs/reference/wire-format.md, header and credit extension
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The split form: headers and data of TLPs in frames of their own.
 
-Ref: docs/wire-format.md, HDR and DATA; DxPU paper, 3.3.2
+Ref: docs/reference/wire-format.md, HDR and DATA; DxPU paper, 3.3.2
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """What a frame to be sent must carry: addresses, path, tag, numbers, limits.
 
-Ref: docs/wire-format.md; docs/architecture.md, "Link"
+Ref: docs/reference/wire-format.md; docs/architecture.md, "Link"
 """
 
 from amaranth import *

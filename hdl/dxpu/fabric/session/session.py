@@ -1,6 +1,7 @@
 """Sessions that open by themselves, and end when the peer is gone or has forgotten them.
 
-Ref: docs/architecture.md, "Sessions"; docs/fabric-spec.md (the scheme, searched completely)
+Ref: docs/architecture.md, "Sessions"; docs/reference/fabric-spec.md (the scheme,
+searched completely)
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """Bodies of control frames, each with its CRC.
 
-Ref: docs/wire-format.md, control frames
+Ref: docs/reference/wire-format.md, control frames
 """
 
 from amaranth import *

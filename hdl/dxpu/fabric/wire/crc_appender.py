@@ -18,7 +18,7 @@ class CrcAppender(wiring.Component):
     ``discard`` stay so. Latency that of :class:`~dxpu.crc.CrcStream`: two cycles at 32 and 64 bits,
     three at 128, four above.
 
-    Ref: docs/wire-format.md, TLP records
+    Ref: docs/reference/wire-format.md, TLP records
 
     Parameters
     ----------

@@ -2,8 +2,9 @@
 type is says :mod:`~.frame_types`.
 
 Pure Python without Amaranth, so that the RTL, the golden model, the dissector, the manager and the
-documentation (``docs/wire-format.md``) all read the same numbers. Offsets are in bytes from the
-destination MAC; multi-byte fields are big endian unless said otherwise; sizes exclude the FCS.
+documentation (``docs/reference/wire-format.md``) all read the same numbers. Offsets are in bytes
+from the destination MAC; multi-byte fields are big endian unless said otherwise; sizes exclude the
+FCS.
 """
 
 from enum import IntEnum, IntFlag

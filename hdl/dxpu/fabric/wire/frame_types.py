@@ -2,7 +2,7 @@
 
 Pure Python without Amaranth, like :mod:`~.format`. The walk over received frames, the checks of
 headers and bodies, the numbers of sessions, the bodies of sent frames, the golden model and the
-tables of ``docs/wire-format.md`` read these rows.
+tables of ``docs/reference/wire-format.md`` read these rows.
 """
 
 from enum import Enum, IntEnum, unique

@@ -2,7 +2,7 @@
 
 Values are in natural (host) order here; wire order exists only inside the packetizer and the
 depacketizer. The first field of a structure is the least significant. Field meanings are those of
-DXF v1 (docs/wire-format.md), numbers those of :mod:`dxpu.fabric.wire.format`.
+DXF v1 (docs/reference/wire-format.md), numbers those of :mod:`dxpu.fabric.wire.format`.
 """
 
 from amaranth.hdl import Mux
