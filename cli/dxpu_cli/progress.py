@@ -1,5 +1,7 @@
-"""Progress of a long command: one line that changes on a terminal; elsewhere one line per step, and
-one now and then while a step takes long."""
+"""Progress of a long command: on a terminal a line that changes, elsewhere a line per step.
+
+Elsewhere a long step also gives a line from time to time.
+"""
 
 import sys
 import threading
@@ -11,19 +13,19 @@ from dxpu_tools.children import Task
 
 __all__ = ["Notices", "Progress"]
 
-#: Seconds of a step after which a line says that it goes on; then each so many seconds.
+#: Seconds after the start of a step at which a line says that the step goes on; then an interval.
 NOTICES = (5.0, 30.0)
 LATER = 60.0
 
 
 class Notices:
-    """When to say of something that takes long that it goes on."""
+    """Times at which to report that a long step goes on."""
 
     def __init__(self):
         self._count = 0
 
     def due(self, seconds: float) -> bool:
-        """Whether it is time, so many seconds after the beginning; once for each time."""
+        """Whether a report is due ``seconds`` after the beginning; true once for each report."""
         late = self._count - len(NOTICES)
         if seconds < (NOTICES[self._count] if late < 0 else NOTICES[-1] + (late + 1) * LATER):
             return False
@@ -32,21 +34,20 @@ class Notices:
 
 
 class Progress:
-    """Shows which step runs, how long it takes and what it says.
+    """Shows the current step, its duration and its messages.
 
-    On a terminal the current step is one line that is rewritten. Everywhere else (files, continuous
-    integration) there is one plain line per finished step, and one after :data:`NOTICES` and each
-    :data:`LATER` seconds of one that goes on. Several threads may use it.
+    On a terminal the current step is one line that is rewritten. Elsewhere (files, continuous
+    integration) each finished step gives a plain line, and a step that goes on gives a line after
+    :data:`NOTICES` and each :data:`LATER` seconds. Safe for several threads.
 
     Parameters
     ----------
     stream
-        Where to write; default standard output.
+        Output; by default standard output.
     terminal : bool
-        Default whether ``stream`` is a terminal.
+        By default whether ``stream`` is a terminal.
     brief : bool
-        Nothing is shown of steps that are over before their first notice: for commands that mostly
-        take no time.
+        Hide steps that end before their first notice: for commands that mostly take no time.
     clock : function
         Returns seconds.
     """
@@ -73,14 +74,14 @@ class Progress:
             self.refresh()
 
     def update(self, detail: str) -> None:
-        """Say what the current step is doing, or what has come out of it."""
+        """Show the activity of the current step, or its result."""
         self._detail = detail
         self.refresh()
 
     def follow(self, path: Path, lines: int) -> int:
-        """Show what a bench adds to ``path`` after its first ``lines`` whole lines.
+        """Show lines that a bench adds to ``path`` after its first ``lines`` whole lines.
 
-        A line is ``step NAME`` or ``update DETAIL``. Returns how many there are now.
+        A line is ``step NAME`` or ``update DETAIL``. Returns the number of lines so far.
         """
         try:
             text = path.read_text().split("\n")[:-1]
@@ -93,7 +94,7 @@ class Progress:
         return max(lines, len(text))
 
     def refresh(self) -> None:
-        """Show the time that has passed, where there is something to show."""
+        """Show the elapsed time, unless there is no step to show."""
         with self._lock:
             if not self._step or self._is_hidden():
                 return
@@ -107,8 +108,11 @@ class Progress:
         return self._brief and self._clock() - self._begin < NOTICES[0]
 
     def run(self, job: Callable[[], object], poll: Callable[[], None] = lambda: None):
-        """Result of ``job``, which runs beside this thread, so that the time is shown and a signal
-        is heard; ``poll`` is called meanwhile. If one of them fails, so has the current step."""
+        """Result of ``job``, run in a second thread, while this thread shows the time and receives
+        signals.
+
+        ``poll`` is called meanwhile. An exception of ``job`` or ``poll`` fails the current step.
+        """
         task = Task(job)
         try:
             while task.is_alive():
@@ -124,7 +128,7 @@ class Progress:
             raise
 
     def _leave(self):
-        """Nothing more of the step; what follows begins a line of its own."""
+        """Leave the line of the current step, so that further output begins a new line."""
         with self._lock:
             if self._terminal and self._step and not self._is_hidden():
                 self._stream.write("\n")

@@ -1,4 +1,4 @@
-"""``dxpu bench``: the figures of the documents, measured."""
+"""``dxpu bench``: measures the figures of the documents."""
 
 import contextlib
 import json
@@ -65,8 +65,9 @@ def run(arguments) -> int:
 
 
 def _simulated(what, widths, seed):
-    """Results by width of what is measured in simulations, of which one runs at a time, so that
-    none takes the other's processor."""
+    """Results of the simulations by width; simulations run one at a time, so that each has the
+    whole processor.
+    """
     from dxpu_cli.prepare import prepare
     progress = Progress()
     with OutputFolder("", f"build/bench/{what}", room=64 << 20) as folder:
@@ -80,7 +81,7 @@ def _simulated(what, widths, seed):
 
 
 def _simulator(width):
-    """The system that ``dxpu demo`` builds, as it builds it."""
+    """The simulator of ``dxpu demo``, with the same options."""
     from dxpu_cli.prepare import Simulator
     from dxpu_sim.run.runner import fst_available
     from .demo import system_design
@@ -88,7 +89,7 @@ def _simulator(width):
 
 
 def simulate(width, case, seed, folder, progress, **options):
-    """Result of test ``case`` of the bench, which runs in ``folder``."""
+    """Result of test ``case`` of the bench, run in ``folder``."""
     from dxpu_sim.run import runner
     simulator = _simulator(width)
     progress.step(f"Simulating at {width} bits")
@@ -124,19 +125,19 @@ def _wire(width, seed, folder, progress):
     return result
 
 
-#: What is measured in a simulation.
+#: Measurements made by simulation.
 _SIMULATED = {"traversal": _traversal, "wire": _wire}
 
 
 @contextlib.contextmanager
 def _netlist(component, what, progress):
-    """Folder with the netlist of a component, as long as it is needed."""
+    """Folder with the netlist of a component, for the time of the block."""
     from amaranth.back import verilog
 
     from dxpu_boards import ecp5
 
     def synthesize():
-        # Converted as a board's design is: the same logic otherwise written has other figures.
+        # Converted like a board's design: the same logic in other Verilog has other figures.
         with warnings.catch_warnings(), leave_interrupts_to_us():
             warnings.simplefilter("ignore")
             text = verilog.convert(component, name="top", strip_internal_attrs=True)
@@ -161,7 +162,7 @@ def _proxy(role, width):
 
 
 def _packed(component, what, progress, device="45k"):
-    """What a component takes of a part, and what that has."""
+    """Resources of a part used by a component, and resources of the part."""
     from dxpu_boards import ecp5
     with _netlist(component, what, progress) as folder:
         progress.step(f"Packing {what}")

@@ -1,4 +1,4 @@
-"""``dxpu build``: a proxy for a board, as a bitstream with a report of its timing."""
+"""``dxpu build``: a proxy for a board, as a bitstream with a timing report."""
 
 import argparse
 import difflib
@@ -13,16 +13,17 @@ from dxpu_tools.errors import UserError
 
 __all__ = ["add_arguments", "find_board", "run"]
 
-#: Bytes that a build may write; netlists are most of it.
+#: Room needed by a build, in bytes; mostly netlists.
 ROOM = 512 << 20
-#: Mb/s of a core whose MACs are fed in time. Ref: dxpu.ethernet.Mac
+#: Rate of the core in Mb/s (width times clock) at which the MACs never starve. Ref:
+#: dxpu.ethernet.Mac
 LEAST_RATE = 1250
 
 
 def add_arguments(parser):
     """Options of the command."""
     def option(name, text, **others):
-        # What is not given is the board's, so there is no default to show.
+        # Options left out take the value of the board, so there is no default to show.
         parser.add_argument(name, help=text, default=argparse.SUPPRESS, **others)
 
     parser.add_argument("board", nargs="?", default=argparse.SUPPRESS, help="name of a board")
@@ -49,7 +50,7 @@ def add_arguments(parser):
 
 
 def find_board(name):
-    """The board of that name; raises :exc:`UserError`."""
+    """The board of a name; raises :exc:`UserError`."""
     from dxpu_boards.registry import BOARDS
     if name not in BOARDS:
         alike = difflib.get_close_matches(name, BOARDS, n=1) or [
@@ -61,8 +62,7 @@ def find_board(name):
 
 
 def _board_and_role(given):
-    """The board and the role of it that are wanted; raises :exc:`UserError` that says what is
-    missing."""
+    """The board and the role chosen; raises :exc:`UserError` with the missing option."""
     if "board" not in given:
         raise UserError("name a board: `dxpu build --list` names all" if "role" in given else
                         "name a board (`dxpu build --list` names all) and its --role, host or box")
@@ -78,7 +78,7 @@ def _board_and_role(given):
 
 
 def run(arguments) -> int:
-    """Build; returns 1 if a tool fails or the design is not good on the board."""
+    """Build; returns 1 if a tool fails or the design does not work on the board."""
     if arguments.list:
         _list()
         return 0
@@ -109,7 +109,7 @@ def _check(role, board, shape):
 
 
 def _placing(board, given):
-    """What the open tools go by."""
+    """Options for placement by the open tools."""
     for name in ("goal", "seed", "tries"):
         if name in given and not board.is_open:
             raise UserError(f"--{name} is for the open tools; {board.name} is built with the "
@@ -120,7 +120,7 @@ def _placing(board, given):
 
 
 def _stand_alone(role, board, given):
-    """Options of the top about the stand-alone mode."""
+    """Options of the top for the stand-alone mode."""
     options = {"stand_alone": given["stand_alone"]} if "stand_alone" in given else {}
     if options.get("stand_alone") and role == "host":
         raise UserError("--stand-alone is for a box only; a host is set up by its console")
@@ -133,7 +133,7 @@ def _stand_alone(role, board, given):
 
 
 def _serial(role, shape, given):
-    """The option of the top about the serial number."""
+    """Option of the top for the serial number."""
     if "serial" not in given:
         return {}
     most = (1 << 64) - (1 if role == "host" else shape.slots)

@@ -1,4 +1,4 @@
-"""``dxpu cache``: how large the cache is, and room where it was."""
+"""``dxpu cache``: shows the size of the cache, and frees room."""
 
 import re
 import time
@@ -10,7 +10,7 @@ from dxpu_tools.room import size_text
 
 __all__ = ["add_arguments", "run"]
 
-#: Kinds of entries, and what they are.
+#: Kinds of cache entries, with a description.
 KINDS = {
     "verilog": "designs as Verilog", "verilator": "simulators", "runtime": "Verilator's library",
     "netlist": "netlists for simulation", "formal": "proofs", "runs": "simulations that passed",
@@ -31,7 +31,7 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    """Show it, or clean it."""
+    """Show the cache, or clean it."""
     if arguments.job == "clean":
         return _clean(_age(arguments.unused))
     found = cache.entries()

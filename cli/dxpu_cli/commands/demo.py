@@ -1,4 +1,4 @@
-"""``dxpu demo``: a host boots with GPUs behind an Ethernet and uses them; all is measured."""
+"""``dxpu demo``: a host boots with GPUs behind an Ethernet, uses and measures them."""
 
 import json
 import re
@@ -21,23 +21,23 @@ PORTS = 8
 MAX_BOXES = 4
 MAX_SIZE = 16 << 20
 CYCLE_NS = 8
-#: Bytes that a run writes beside its wave, and of a cycle in that: in VCD 4,200 at 64 bits. A run
-#: that takes more, as wider ones do, is ended before the disk is full.
+#: Room needed by a run without its wave, and by a cycle in the wave (4,200 bytes in VCD at 64
+#: bits). A run that needs more, as at larger widths, is ended before the disk is full.
 ROOM = 32 << 20
 CYCLE_BYTES = {"vcd": 6_000, "fst": 600}
 #: Cycles of a whole run.
 CYCLES = 620_000
-#: Names in the folder for results that belong together.
+#: Files of the result folder that belong together.
 RESULTS = ("report.json", "timeline.svg", "timeline.png", "wave.vcd", "wave.fst", "wave.gtkw",
            "wave-enums")
-#: The paper's figures for the same split: Table 6, nanoseconds of a read of a GPU by its host.
+#: The paper's figures for the same split: Table 6, nanoseconds of a host's read of a GPU.
 PAPER_ROUND_TRIP_NS = 6800
 PAPER_CONVERSION_NS = 3700
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a run is made of; checked values."""
+    """Checked options of a run."""
 
     #: GPUs in each box.
     boxes: tuple[int, ...]
@@ -46,9 +46,9 @@ class Options:
     #: Bytes of the large copy.
     size: int
     wave: str
-    #: Cycles in the wave, around the read that is taken apart.
+    #: Cycles in the wave, around the read that is split into stages.
     wave_cycles: int
-    #: Reads whose round trip is measured, beside that one.
+    #: Reads whose round trip is measured, besides that read.
     reads: int
     out: Path
 
@@ -251,7 +251,7 @@ class _Demo:
             wave_groups.system_groups(self.options.boxes), names=wave_groups.NAMES,
             marker_ps=round(start * 1e3), start_ps=round((start - margin) * 1e3),
             span_ps=round((end - start + 2 * margin) * 1e3))
-        # It names files by where they are going to be.
+        # The message names files by their final place.
         write_text(save, save.read_text().replace(str(self.out.work.absolute()),
                                                   str(self.out.path.absolute())))
         files["waves"] = save.name
@@ -259,8 +259,8 @@ class _Demo:
 
 
 def wave_span(result: dict) -> tuple[float, float]:
-    """Begin and end in ns of what the wave is opened on: the read that was taken apart; if it never
-    came to that, what was last."""
+    """Start and end of the view in the wave, in ns: the read split into stages, else the last
+    event."""
     if stages := result.get("stages"):
         return stages[0]["start_ns"], stages[-1]["end_ns"]
     end = result.get("wave_to_ns", 10_000)

@@ -1,4 +1,4 @@
-"""``dxpu docs``: the pages that are made from descriptions: registers, configuration, ports."""
+"""``dxpu docs``: pages generated from descriptions: registers, configuration spaces, ports."""
 
 from dxpu_cli.output import OutputFolder
 from dxpu_cli.progress import Progress
@@ -7,9 +7,9 @@ from dxpu_tools.files import write_text
 
 __all__ = ["add_arguments", "pages", "run"]
 
-#: What the pages show: the default shape of ``dxpu generate``.
+#: Shape of the proxies on the pages: the defaults of ``dxpu generate``.
 SHAPE = {"width": 64, "slots": 8, "paths": 2, "peers": 16, "streams": 4}
-#: Whose registers beside the proxies' they show: of the boards, the one that has them all.
+#: Board whose registers are shown besides the proxies' registers: the board that has all of them.
 BOARD = "versa-ecp5-5g"
 
 
@@ -20,7 +20,7 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    """Write all pages; files of other names in the folder are left alone."""
+    """Write all pages; other files in the folder stay unchanged."""
     progress = Progress()
     with OutputFolder("--out", arguments.out) as out:
         progress.step("Making the pages")
@@ -86,7 +86,7 @@ def pages() -> dict[str, str]:
 
 
 def beside(proxy):
-    """The registers that a board has beside its proxy's (:class:`dxpu.csr.AddressMap`)."""
+    """Registers of a board besides its proxy's registers (:class:`dxpu.csr.AddressMap`)."""
     from dxpu.csr import AddressMap
     from dxpu_boards.registers import map_of
     from dxpu_boards.registry import BOARDS

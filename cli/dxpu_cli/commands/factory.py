@@ -1,4 +1,4 @@
-"""``dxpu factory``: the record that tells a board its address, serial number and key."""
+"""``dxpu factory``: the factory record with a board's MAC address, serial number and key."""
 
 import argparse
 import re
@@ -32,7 +32,7 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    """Make or show one."""
+    """Make or show a record."""
     given = vars(arguments)
     making = [name for name in ("mac", "serial", "key") if name in given]
     making += ["new-key"] * arguments.new_key + ["force"] * arguments.force
@@ -78,7 +78,7 @@ def _key(given):
 
 
 def _bytes(name, most):
-    """The first bytes of a file, one more than ``most`` if there are."""
+    """The first bytes of a file, up to ``most`` + 1."""
     try:
         with Path(name).open("rb") as file:
             return file.read(most + 1)

@@ -20,14 +20,14 @@ from dxpu_tools.files import write_text
 
 __all__ = ["add_arguments", "run"]
 
-#: TLPs at least, of a case of weight 1: with less it may happen to see no fault.
+#: Fewest TLPs of a case of weight 1; a shorter case may by chance see no fault.
 LEAST_TLPS = 1000
-#: A case of weight 1 with as many that shows nothing has failed; with less it is skipped.
+#: With so many TLPs, a case of weight 1 without a fault has failed; with fewer it is skipped.
 ENOUGH_TLPS = 3000
-#: The contract: goodput kept at a loss; judged where so many TLPs make chance small.
+#: The contract: least goodput at a loss; judged from so many TLPs on, where chance is small.
 LEAST_GOODPUT = {"go-back-n": {0.01: 0.94}, "selective": {0.01: 0.98}}
 GOODPUT_TLPS = 10_000
-#: Bytes that a campaign may write, and names in its folder for what a good one leaves.
+#: Room needed by a campaign, in bytes; files left by a good campaign.
 ROOM = 64 << 20
 RESULTS = tuple(f"goodput{mode}.{kind}" for mode in ("", "-selective") for kind in ("svg", "png"))
 _ROW = "{:<25} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}"
@@ -54,8 +54,11 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    """Run the campaign; 0 only if no TLP was lost, doubled, out of order or changed, every frame
-    is explained, and the goodput is what the contract says."""
+    """Run the campaign; returns 0 only if it found no error.
+
+    No TLP may be lost, doubled, out of order or changed, every frame must be explained, and the
+    goodput must meet the contract.
+    """
     modes = cases.ARQ if arguments.arq == "all" else (arguments.arq,)
     known = {case.name: case for mode in modes for case in cases.every(mode)}
     for name in arguments.case or ():
@@ -79,7 +82,7 @@ class _Campaign:
     def __init__(self, chosen, tlps, seed, jobs, out, file):
         self._chosen, self._seed, self._jobs = chosen, seed, jobs
         self._out, self._file = out, file
-        # Those of cases that lose some, as they must, do not count.
+        # Cases that lose TLPs on purpose do not count.
         weight = sum(case.weight for case in chosen if not case.reboot_us)
         share = max(tlps / weight if weight else tlps, LEAST_TLPS)
         self._short = share < ENOUGH_TLPS
@@ -176,7 +179,7 @@ class _Campaign:
                 raise
 
     def _follow(self, case, running, progress):
-        """Show a case until it has ended."""
+        """Show the progress of a case until its end."""
         progress.step(case.name)
         while not running.done():
             progress.update(f"{self._arrived(case):,} of {self._tlps[case.name]:,} TLPs")
@@ -188,7 +191,7 @@ class _Campaign:
         progress.done(failed=bool(self._problems(case)))
 
     def _problems(self, case):
-        """What is wrong with a case: also that it shows nothing, if it had the TLPs for that."""
+        """Errors of a case. A case with enough TLPs in which no fault occurred is an error, too."""
         judged = self._scores[case.name]
         return judged.problems + (() if self._short else tuple(
             f"{name}: none, so the case shows nothing" for name in judged.silent))
@@ -201,18 +204,18 @@ class _Campaign:
         return self._out.work / "runs" / case.name.replace(" ", "-").replace("%", "")
 
     def _arrived(self, case):
-        """TLPs that have arrived in a case that runs."""
+        """TLPs that have arrived so far in a running case."""
         try:
             return int((self._folder(case) / "progress.txt").read_text().split()[-1])
         except (OSError, IndexError, ValueError):
             return 0
 
     def _case(self, design, case):
-        """Run one case in a folder of its own; returns what the bench counted."""
+        """Run a case in a folder of its own; returns the counts of the bench."""
         from dxpu_sim.run.runner import SimulationFailed, simulate
         folder = self._folder(case)
         settings = json.dumps({**asdict(case), "tlps": self._tlps[case.name]})
-        # Cases with equal faults must not see equal ones.
+        # Cases with equal fault rates must not get equal faults.
         seed = (self._seed * 1_000_003 + sum(map(ord, case.name))) % (1 << 32)
         try:
             simulate(design, f"dxpu_sim.fabric.{'incast' if case.hosts else 'fault'}_bench",
@@ -236,12 +239,12 @@ class _Campaign:
             ", ".join(wrong) or ("skipped" if self._is_skipped(case) else "-"))
 
     def _goodput_cases(self, mode):
-        """Loss to the case that measures it."""
+        """Map each loss to the case that measures its goodput."""
         return dict(zip(cases.GOODPUT_LOSSES, cases.every(mode)[-len(cases.GOODPUT_LOSSES):],
                         strict=True))
 
     def _goodput(self, mode):
-        """Loss to the part that is kept of the goodput without loss."""
+        """Map each loss to its goodput, relative to the goodput without loss."""
         measured = {loss: goodput(self._results[case.name])
                     for loss, case in self._goodput_cases(mode).items()
                     if case.name in self._results}

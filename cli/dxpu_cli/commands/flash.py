@@ -1,4 +1,4 @@
-"""``dxpu flash``: a bitstream or a factory record into a board, by openFPGALoader."""
+"""``dxpu flash``: writes a bitstream or a factory record into a board, by openFPGALoader."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    """Write it; returns 1 if that fails."""
+    """Write the file; returns 1 on failure."""
     from dxpu_boards.flash import FlashFailed, flash
     board, file = find_board(arguments.board), Path(arguments.file)
     record = _is_record(file, arguments.factory)
@@ -43,7 +43,7 @@ def run(arguments) -> int:
 
 
 def _is_record(file, must):
-    """Whether it is a factory record, which has to be a good one."""
+    """Whether a file is a factory record; raises :exc:`UserError` for a bad record."""
     from dxpu.factory import RECORD_BYTES, FactoryRecord, RecordError, is_record
     try:
         with file.open("rb") as opened:

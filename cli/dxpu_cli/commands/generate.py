@@ -1,4 +1,4 @@
-"""``dxpu generate``: a proxy as one file of plain Verilog, for anybody's flow."""
+"""``dxpu generate``: a proxy as one file of plain Verilog, for any tool flow."""
 
 import re
 from dataclasses import replace
@@ -55,7 +55,7 @@ def size(option, text):
 
 
 def placeholder_options(role, *, stands=False, memory=None, prefetchable=None):
-    """The options of a placeholder, or ``None``; raises :exc:`UserError` on wrong values."""
+    """Options of the placeholders, or ``None``; raises :exc:`UserError` on wrong values."""
     given = {"memory": memory, "prefetchable": prefetchable}
     sizes = {name: text for name, text in given.items() if text is not None}
     if sizes and not stands:
@@ -77,7 +77,7 @@ def placeholder_options(role, *, stands=False, memory=None, prefetchable=None):
 
 
 def check_shape(role, *, width, slots, paths, peers, streams):
-    """Raises :exc:`UserError` unless there are proxies of that shape."""
+    """Raise :exc:`UserError` unless a proxy can have this shape."""
     from dxpu.fabric.contexts import MOST
     limit = {"host": 32, "box": 16}[role]
     for what, value, allowed, text in (
@@ -122,7 +122,7 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
 
 
 def serial_number(text):
-    """What ``--serial`` says; ``None`` if it was not given."""
+    """Value of ``--serial``; ``None`` without the option."""
     return None if text is None else whole_number("--serial", text, 0, (1 << 64) - 1)
 
 

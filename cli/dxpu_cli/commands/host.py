@@ -1,4 +1,4 @@
-"""``dxpu host``: what is in the slots of a box, from a PC with an ordinary network card."""
+"""``dxpu host``: shows the devices in a box, from a PC with an ordinary network card."""
 
 import argparse
 import json
@@ -57,7 +57,7 @@ def _factor(text: str) -> float:
 
 @dataclass
 class _Port:
-    """Stands for a slot in the tree, as a root port does."""
+    """Slot in the tree, shown like a root port."""
 
     device_num: int
     subordinate: Bus
@@ -66,7 +66,7 @@ class _Port:
 
 @dataclass
 class _Root:
-    """The bus that all slots are behind."""
+    """Bus above all slots."""
 
     last_bus_num: int
     bus_num: int = 0
@@ -90,7 +90,7 @@ def _facts(device: Device) -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Bind the slots, enumerate, say what is there, give the slots back."""
+    """Bind the slots, enumerate, show the devices, release the slots."""
     last = NODE_UNASSIGNED - 1
     node = whole_number("--node", arguments.node, 1, last)
     box = whole_number("--box", arguments.box, 1, last)

@@ -16,10 +16,10 @@ from .demo import system_design
 
 __all__ = ["add_arguments", "run"]
 
-#: Bytes that a run may write.
+#: Room needed by a run, in bytes.
 ROOM = 64 << 20
 
-#: BARs of devices behind a VMD are below 4 GiB, and QEMU leaves two windows of 256 MiB.
+#: BARs behind a VMD must lie below 4 GiB, where QEMU leaves two windows of 256 MiB.
 GPU = {"vram_bytes": 16 << 20}
 
 
@@ -49,8 +49,10 @@ def _chosen(names):
 
 
 def run(arguments) -> int:
-    """Run the scenarios; 0 only if every check held and Linux had nothing to complain about, 3 if
-    the machine was too busy for the guest to find out."""
+    """Run the scenarios; returns 0 only if every check held and Linux complained of nothing.
+
+    Returns 3 if the machine was too busy for a verdict.
+    """
     from dxpu_sim.linux.scenarios import SCENARIOS
     chosen = _chosen(arguments.scenario)
     if arguments.list:
@@ -95,7 +97,7 @@ class _Runs:
         from dxpu_sim.linux.scenarios import MACHINES
         from dxpu_sim.run.runner import Design, fst_available
         design = system_design()
-        # Compiled with waves as the demo is, so that both need one build.
+        # Compiled with waves like the demo, so that both share one build.
         return Simulator(Design(design.factory, {**design.kwargs, **MACHINES[machine].system}),
                          {"waves": "fst" if fst_available() else "vcd"})
 
@@ -132,7 +134,7 @@ class _Runs:
                       "stalled": False, "error": self._out.as_kept(str(failure[0]).splitlines()[0])
                       if failure else "no result"}
         result["ok"] = not failure
-        folder.mkdir(parents=True, exist_ok=True)  # it is not there if nothing could be started
+        folder.mkdir(parents=True, exist_ok=True)  # missing if nothing could be started
         write_text(folder / "words.txt", "".join(
             f"== {what}\n{said}\n\n" for what, said in result["evidence"].items()))
         if failure:

@@ -36,7 +36,8 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    """Search; 0 only if each model that must hold holds, and each other is found broken."""
+    """Search; returns 0 only if every correct model holds, and every flawed model is found
+    broken."""
     for option, value in (("--states", arguments.states), ("--depth", arguments.depth)):
         if value is not None and value < 1:
             raise UserError(f"{option} must be 1 or more, not {value}")
@@ -68,7 +69,7 @@ def run(arguments) -> int:
 
 
 def found(result: Result) -> str:
-    """``holds``, ``broken``, or ``open`` if the search was ended before its end."""
+    """``holds``, ``broken``, or ``open`` if the search stopped early."""
     return "broken" if result.fault else "holds" if result.complete else "open"
 
 

@@ -7,15 +7,15 @@ from dxpu_tools.errors import UserError
 
 __all__ = ["JOBS", "add_jobs", "add_way", "mask_of"]
 
-#: What a session's mode is called.
+#: Names of session modes.
 MODES = {Mode.REGISTERS.value: "registers", Mode.OPENS.value: "asks",
          Mode.ANSWERS.value: "answers"}
-#: How far it is.
+#: Names of session phases.
 PHASES = {phase.value: phase.name.lower() for phase in Phase}
 
 
 def add_jobs(jobs):
-    """The subcommands."""
+    """Add the subcommands."""
     job = jobs.add_parser("bind", help="bind a row of the mapping table")
     job.add_argument("row", metavar="ROW", help="of a host: its downstream port; of a box: slot n "
                      "is row n - 1")
@@ -31,7 +31,7 @@ def add_jobs(jobs):
 
 
 def add_way(job):
-    """Options that say how a peer is reached."""
+    """Options for the way to a peer."""
     job.add_argument("--stream", default="0", metavar="N", help="stream (default: 0)")
     job.add_argument("--path", nargs="+", default=["0"], metavar="N",
                      help="paths that may be used (default: 0)")
@@ -49,7 +49,8 @@ def _generation(arguments, default):
 
 
 def _row(proxy, text):
-    """The row of that number; if there is none, an empty one: the table is to refuse it."""
+    """The row of a number; without such a row an empty row, so that the table refuses the
+    commit."""
     number = whole_number("ROW", text, 0, 63)
     return proxy.row(number) if number < proxy.rows else Row(number, False, 0, 0, 0, 0, 0, 0)
 
@@ -66,7 +67,7 @@ def _bind(line, map, arguments):
             raise UserError(f"row {row.number} of a box is slot {row.number + 1}, not {slot}")
     node = whole_number("--node", arguments.node, 0, 0xFFF)
     stream = whole_number("--stream", arguments.stream, 0, 15)
-    # To have other paths a binding keeps its generation.
+    # A binding whose paths alone change keeps its generation.
     kept = row.used and row.target == (node, slot, stream)
     generation = _generation(arguments, row.generation + (not kept))
     proxy.commit(row.number, used=1, generation=generation, node=node, slot=slot, stream=stream,
@@ -99,12 +100,12 @@ def _bindings(line, map, arguments):
 
 
 def _table(heads, rows):
-    """Print columns as wide as they have to be."""
+    """Print columns of minimal width."""
     lines = [heads, *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
-#: Subcommand to function of line, register map and arguments.
+#: Function of each subcommand, with arguments line, register map, options.
 JOBS = {"bind": _bind, "unbind": _unbind, "bindings": _bindings}

@@ -1,4 +1,4 @@
-"""``dxpu console``: registers of a board by its serial line (:class:`dxpu.console.Console`)."""
+"""``dxpu console``: registers of a board over its serial line (:class:`dxpu.console.Console`)."""
 
 import re
 import time
@@ -14,23 +14,22 @@ from . import binding, proxy_setup
 __all__ = ["ConsoleError", "NoRegister", "RegisterLine", "add_arguments", "map_of", "run"]
 
 BAUD = 115_200
-#: Seconds between two looks at the counters: a day.
+#: Longest interval of ``--watch``, in seconds: a day.
 LONGEST = 86_400
 
 
 def map_of(line: RegisterLine):
-    """The register map (:class:`dxpu.csr.AddressMap`) of what is there: of a proxy, and of the
-    board if it is one of ours.
+    """Register map (:class:`dxpu.csr.AddressMap`) of the proxy, and of the board if it is known.
 
     Raises
     ------
     ConsoleError
-        If there is no proxy.
+        If no proxy answers.
     """
     from dxpu.proxy.box import BoxProxy
     from dxpu.proxy.host import HostProxy
     from dxpu.proxy.registers import IDENTITY, control_block
-    # These two are at the same place in every proxy.
+    # These two registers have the same address in every proxy.
     block = control_block("box", rows=1, paths=1, peers=1, streams=1, width=64)
     identity = line.read(block.address("identity"))
     if identity != IDENTITY:
@@ -49,8 +48,7 @@ def map_of(line: RegisterLine):
 
 
 def _board_of(line):
-    """The :class:`~dxpu_boards.board.Board` at the other end; ``None`` if it is none that is
-    known."""
+    """The :class:`~dxpu_boards.board.Board` at the other end; ``None`` for an unknown board."""
     from dxpu_boards.registry import named
     block = registers.board_block("", paths=1)
     base = registers.BASES["board"]
@@ -70,7 +68,7 @@ def paths_of(map) -> list[str]:
 
 
 def show(map, path: str, value: int) -> str:
-    """A register as a line of text: its address, its value, and its fields if it has several."""
+    """A register as a line of text: address, value, and the fields if there are several."""
     placed, base = map.find(path)
     fields = placed.register.unpack(value)
     meaning = []
@@ -92,10 +90,10 @@ def _number(text, what):
 
 
 def written(register, words: list[str], now) -> int:
-    """Value to write for words such as ``number=5``, or one number for the whole register.
+    """Value to write, from words such as ``number=5`` or one number for the whole register.
 
-    Fields that are not named keep what they hold, and pulses and flags are 0; ``now`` is a function
-    that reads the register.
+    Fields without a word keep their value; pulses and flags become 0. ``now`` is a function that
+    reads the register.
 
     Raises
     ------
@@ -146,7 +144,7 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    """Do one job; 1 if the board does not."""
+    """Do one job; returns 1 if the board fails to do it."""
     import serial
     if arguments.baud <= 0:
         raise UserError(f"--baud must be positive, not {arguments.baud}")
@@ -168,7 +166,8 @@ def run(arguments) -> int:
 
 
 def _found(map, patterns):
-    """Paths that fit one of the patterns; raises :exc:`UserError` for one that none fits."""
+    """Paths that match one of the patterns; raises :exc:`UserError` for a pattern without a
+    match."""
     result = []
     for pattern in patterns:
         rule = re.escape(pattern).replace(r"\*", ".*")

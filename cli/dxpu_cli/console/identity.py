@@ -1,4 +1,4 @@
-"""What a board says of itself, for people."""
+"""Identity of a board, as text for people."""
 
 from dxpu.factory import FactoryState, mac_text
 from dxpu_tools.identity import Goal, commit_text
@@ -7,14 +7,14 @@ __all__ = ["lines"]
 
 
 def lines(read, title: str | None) -> list[str]:
-    """What a board says of itself, for people.
+    """Identity of a board, as lines of text.
 
     Parameters
     ----------
     read
-        Returns the fields of the register of a path, as a dict.
+        Function from the path of a register to its fields, as a dict.
     title : str or None
-        Name of the board; ``None`` if it is none that is known, so that it has no registers.
+        Name of the board; ``None`` for an unknown board, whose own registers are not read.
     """
     shape = read("control.shape")
     role = "host" if shape["role"] == 1 else "box"
@@ -35,14 +35,14 @@ def lines(read, title: str | None) -> list[str]:
     return [f"{name:<8} {text}" for name, text in (("board", title or "unknown"), *rows)]
 
 
-#: What the console says of a record that is not valid.
+#: Text for each state of the factory record other than valid.
 NO_RECORD = {FactoryState.READING: "being read", FactoryState.ABSENT: "no record",
              FactoryState.DAMAGED: "record damaged", FactoryState.VERSION: "record of another "
              "version"}
 
 
 def _factory(read):
-    """Address, serial number and key, or why there are none."""
+    """MAC address, serial number and key, or the reason for their absence."""
     record = read("board.factory")
     mac = read("board.mac_high")["value"] << 32 | read("board.mac_low")["value"]
     address = mac_text(mac.to_bytes(6, "big"))

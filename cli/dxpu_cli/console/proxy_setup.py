@@ -1,4 +1,4 @@
-"""``dxpu console PORT setup``: a proxy that was just configured gets all that it needs to be used.
+"""``dxpu console PORT setup``: makes a newly configured proxy ready for use.
 
 Ref: docs/reference/boards.md, "A box for a PC"
 """
@@ -16,9 +16,9 @@ from .binding import add_way, mask_of
 
 __all__ = ["JOBS", "add_jobs", "wait_units"]
 
-#: Milliseconds that a box waits for a PC.
+#: Wait of a box for a PC, in milliseconds.
 PATIENT = "20"
-#: Cycles of the core clock that `control.retry` and `control.hello` count in.
+#: Unit of `control.retry` and `control.hello`, in cycles of the core clock.
 UNIT = 64
 
 
@@ -39,12 +39,12 @@ def add_jobs(jobs):
 
 
 def wait_units(ms: float, mhz: float) -> int:
-    """Value of `control.retry.wait` and `control.hello.wait` for a wait of at least so long.
+    """Value of `control.retry.wait` and `control.hello.wait` for a wait of at least ``ms``.
 
     Raises
     ------
     UserError
-        If there is none.
+        If no value of the register fits.
     """
     exact = round(ms * mhz * 1000 / UNIT, 6)
     units = math.ceil(exact) if math.isfinite(exact) else 0
@@ -62,7 +62,7 @@ def _number(option, text):
 
 
 def _mhz(proxy, text):
-    """Core clock, as the user or the board's name has it."""
+    """Core clock in MHz, from the option or from the board."""
     from dxpu_boards.registry import named
     if text is not None:
         mhz = _number("--clock", text)
@@ -83,7 +83,7 @@ def _slots(text, most):
 
 
 class _Setup:
-    """Looks at everything before anything is written."""
+    """Set-up of a proxy; checks everything before the first write."""
 
     def __init__(self, proxy, arguments):
         self._proxy = proxy
@@ -119,7 +119,7 @@ class _Setup:
         return min(free)
 
     def _find_rows(self, slots):
-        """Rows to bind, each with the slot of the box."""
+        """Rows to bind, each with its slot of the box."""
         proxy = self._proxy
         rows = [proxy.row(n) for n in range(proxy.rows)]
         if not proxy.is_host:
@@ -139,7 +139,7 @@ class _Setup:
         return found
 
     def write(self):
-        """Registers in an order in which nothing begins before all that it needs is there."""
+        """Write the registers; nothing begins before everything that it needs is set."""
         proxy = self._proxy
         proxy.change("control.node", number=self.node)
         proxy.change(f"control.peer[{self._peer}].node", number=self.peer_node, valid=1)
@@ -147,7 +147,7 @@ class _Setup:
             proxy.change("control.retry", wait=self.wait)
             proxy.change("control.hello", wait=self.wait)
         if not proxy.read("control.boot")["counter"]:
-            # Another one each time: seconds of 18 hours.
+            # A new value each time: the seconds, modulo some 18 hours.
             proxy.change("control.boot", counter=1 + int(time.time()) % 0xFFFF)
         session = self._peer * proxy.streams + self.stream
         mode = Mode.OPENS if proxy.is_host else Mode.ANSWERS
@@ -159,7 +159,7 @@ class _Setup:
         return {slot: self._bind(row, slot) for row, slot in self._rows}
 
     def _bind(self, row, slot):
-        """Returns the generation."""
+        """Bind a slot; returns the generation."""
         if row.used and row.mask == self.mask:
             return row.generation
         generation = row.generation if row.used else row.generation + 1 & 0xFFFF
@@ -190,5 +190,5 @@ def _setup(line, map, arguments):
               f"--slots {slots}{more}")
 
 
-#: Subcommand to function of line, register map and arguments.
+#: Function of each subcommand, with arguments line, register map, options.
 JOBS = {"setup": _setup}

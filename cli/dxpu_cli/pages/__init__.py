@@ -1,0 +1,1 @@
+"""Generators of parts of the pages in ``docs``, which tests compare with the pages."""

@@ -1,8 +1,8 @@
 """Tables and traces of ``docs/reference/fabric-spec.md``.
 
-``python -m dxpu_cli.pages.fabric_spec`` searches at both sizes (some minutes) and brings the page
-up to date; ``python -m dxpu_cli.pages.fabric_spec quick`` does that for the quick size and the
-traces only. Tests check that the page is what the searches give.
+``python -m dxpu_cli.pages.fabric_spec`` searches at both sizes (some minutes) and updates the page;
+``python -m dxpu_cli.pages.fabric_spec quick`` updates the quick size and the traces only. Tests
+check the page against the searches.
 """
 
 import re
@@ -21,7 +21,7 @@ __all__ = ["FIGURES", "PAGE", "table", "trace", "traces", "updated"]
 PAGE = Path(__file__).parents[3] / "docs/reference/fabric-spec.md"
 
 
-#: Pictures on the page, and which scheme they show.
+#: Pictures on the page, with their schemes.
 FIGURES = {
     PAGE.parent / "figures" / "spec-fail-over.svg": "new space at fail-over",
     PAGE.parent / "figures" / "spec-candidates.svg": "one tag for two candidates",
@@ -29,7 +29,7 @@ FIGURES = {
 
 
 def table(results) -> str:
-    """A row for each case that holds; results are pairs of case and result."""
+    """Table with a row for each case that holds; results are pairs of case and result."""
     rows = ["| model | case | states | actions to the farthest |", "|---|---|---|---|"]
     rows += [f"| {case.model} | {case.name} | {result.states:,} | {result.depth} |"
              for case, result in results if case.breaks is None]
@@ -37,13 +37,13 @@ def table(results) -> str:
 
 
 def trace(case, result) -> str:
-    """What is wrong in a scheme that breaks, and the shortest way there."""
+    """Fault of a flawed scheme, and the shortest way to it."""
     steps = (f"{number:>3}  {step}" for number, step in enumerate(result.trace, 1))
     return "\n".join([f"**{case.name}**: {result.fault}.", "", "```text", *steps, "```"])
 
 
 def traces(results) -> str:
-    """:func:`trace` of each, by model."""
+    """:func:`trace` of each flawed scheme, by model."""
     parts = []
     for model in MODELS:
         parts.append(f"### {model}")
@@ -54,7 +54,7 @@ def traces(results) -> str:
 
 
 def updated(page: str, **parts: str) -> str:
-    """The page with other text between ``<!-- generated: name -->`` and ``<!-- end -->``."""
+    """The page with new text between ``<!-- generated: name -->`` and ``<!-- end -->``."""
     for name, text in parts.items():
         page, count = re.subn(
             rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)",
@@ -65,7 +65,7 @@ def updated(page: str, **parts: str) -> str:
 
 
 def main(sizes=SIZES):
-    """Search and write."""
+    """Search and write the page."""
     page = PAGE.read_text()
     for size in sizes:
         results = []

@@ -2,7 +2,7 @@
 
 They are made from :mod:`dxpu.fabric.wire.format` and :mod:`dxpu.fabric.wire.frame_types`.
 
-``python -m dxpu_cli.pages.wire_format`` brings the page up to date; a test checks that it is.
+``python -m dxpu_cli.pages.wire_format`` updates the page; a test checks the page.
 """
 
 import ast
@@ -51,7 +51,7 @@ def _drawing(fields, first: int = 0) -> str:
 
 
 def _documents() -> dict[tuple[str, str], str]:
-    """The strings below the members of the enumerations, and below their class lines."""
+    """Strings below the members of the enumerations, and below their class lines."""
     found = {}
     for node in ast.parse(inspect.getsource(fmt)).body:
         if isinstance(node, ast.ClassDef):
@@ -64,7 +64,7 @@ def _documents() -> dict[tuple[str, str], str]:
 
 
 def _plain(text: str) -> str:
-    """Without the marks of the docstrings' language."""
+    """A docstring without reStructuredText marks."""
     words = []
     for word in " ".join(text.split()).split(" "):
         if word.startswith(":"):
@@ -116,7 +116,7 @@ def _hello() -> str:
 def efficiency(payload: int, limit: int) -> float:
     """Payload per byte on the wire of back to back writes with 4-dword headers.
 
-    ``limit`` is the packing limit in bytes of Ethernet payload; 0 for one TLP a frame. Preamble
+    ``limit`` is the packing limit in bytes of Ethernet payload; 0 for one TLP per frame. Preamble
     and start delimiter are 8 bytes, FCS 4, gap 12.
     """
     record = 16 + payload + 4
@@ -150,7 +150,7 @@ def generated() -> dict[str, str]:
 
 
 def updated(page: str) -> str:
-    """``page`` with every generated part made anew."""
+    """``page`` with new text in every generated part."""
     for name, text in generated().items():
         start, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
         head, _, rest = page.partition(start)
