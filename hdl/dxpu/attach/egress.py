@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.queue import PacketQueue
 from dxpu.stream import PacketSignature, payload_shape
 from dxpu.tlp.types import TlpClass
@@ -55,7 +56,8 @@ class Egress(wiring.Component):
             "cpl": Out(PacketSignature(width)),
             "empty": Out(1),
             "np_few": Out(1),
-            "stat_overflow": Out(1),
+            "stat_overflow": Out(Counted(
+                "TLPs to PCIe that were larger than their queue; dropped.")),
         })
         self._width = width
         self._depth = depth

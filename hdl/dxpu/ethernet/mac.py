@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from dxpu.counted import counted
 from dxpu import stream
 from dxpu.cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
 from dxpu.stream import PacketSignature, check_width
@@ -82,13 +83,23 @@ class Mac(wiring.Component):
             "i": In(PacketSignature(width)),
             "o": Out(PacketSignature(width)),
             "gmii": Out(GmiiSignature()),
-            **{f"stat_{name}": Out(1) for name in self.STATISTICS},
+            **counted({f"stat_{name}": text for name, text in self.STATISTICS.items()}),
         })
         self._width = width
 
-    #: Names of the events, without ``stat_``.
-    STATISTICS = ("tx_good", "tx_underrun", "tx_aborted", "rx_good", "rx_error", "rx_giant",
-                  "rx_runt", "rx_bad_fcs", "rx_not_dwords", "rx_overflow")
+    #: Names of the events, without ``stat_``, and what each counts.
+    STATISTICS = {
+        "tx_good": "Frames sent{on_path}.",
+        "tx_underrun": "Frames{on_path} ended with an error because data came too late.",
+        "tx_aborted": "Frames{on_path} that their source gave up.",
+        "rx_good": "Good frames received{on_path}.",
+        "rx_error": "Frames{on_path} with RX_ER; dropped.",
+        "rx_giant": "Frames{on_path} that were too long; dropped.",
+        "rx_runt": "Frames{on_path} shorter than 64 bytes; dropped.",
+        "rx_bad_fcs": "Frames{on_path} with a wrong FCS; dropped.",
+        "rx_not_dwords": "Frames{on_path} that were no whole dwords; dropped.",
+        "rx_overflow": "Good frames{on_path} that found the MAC's queue full; dropped.",
+    }
 
     def elaborate(self, platform):
         m = Module()

@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import counted, texts_of
 from dxpu.arbiter import PacketArbiter
 from dxpu.fabric.arq.resequencer import Resequencer
 from dxpu.fabric.arq.retransmit import Retransmitter
@@ -173,20 +174,18 @@ class FabricEngine(wiring.Component):
                 width, sessions=sessions, cells=cells, cell=max(4, 8 * CELL_BYTES // width))
         #: Name of each counter pulse, without its ``stat_``, to what it counts.
         self.stats = {
-            "tx_unbound": "TLPs to be sent for a row that is not bound or whose life is over; "
-                          "dropped",
-            **({"tx_large": "TLPs to be sent with more data than may be; dropped",
-                "tx_waited": "TLPs that had to wait for credits",
-                "tx_refused": "Credits that were refused"} if flow else {}),
-            "rx_tlps": "TLPs received, for any row",
-            "rx_unbound": "TLPs received for a row that is not bound; dropped",
-            **{f"rx_overflow{n}": f"frames received on path {n} that did not fit its buffer"
-               for n in range(paths)},
+            "tx_unbound": "TLPs to be sent for a row that is not bound, or whose life is over; "
+                          "dropped.",
+            **({"tx_large": texts_of(self._classifier)["large"],
+                "tx_waited": texts_of(self._queues)["parked"],
+                "tx_refused": texts_of(self._accounts)["refused"]} if flow else {}),
+            "rx_tlps": "TLPs received, for any row.",
+            "rx_unbound": "TLPs received for a row that is not bound; dropped.",
+            **{f"rx_overflow{n}": f"Frames received on path {n} that did not fit its buffer; "
+                                  "dropped." for n in range(paths)},
         }
         for prefix, part in self._parts.items():
-            for name in part.signature.members:
-                if name.startswith("stat_"):
-                    self.stats[f"{prefix}_{name.removeprefix('stat_')}"] = ""
+            self.stats |= {f"{prefix}_{name}": text for name, text in texts_of(part).items()}
         super().__init__({
             "tlp_i": In(PacketSignature(width, TlpMeta)),
             "tlp_o": Out(PacketSignature(width, TlpMeta)),
@@ -225,7 +224,7 @@ class FabricEngine(wiring.Component):
                 "largest": 0xFFFF, "capabilities": Capability.SPLIT * split}),
             "lost": Out(rows),
             "refused": Out(Refused),
-            **{f"stat_{name}": Out(1) for name in self.stats},
+            **counted({f"stat_{name}": text for name, text in self.stats.items()}),
         })
 
     def elaborate(self, platform):

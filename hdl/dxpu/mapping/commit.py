@@ -6,6 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dxpu.counted import counted
+
 from .types import Binding, CommitCode, CommitCommand, FenceUpdate, RowChange, RowEvent
 from .windows import check_rows
 __all__ = ["RowCommit"]
@@ -70,6 +72,14 @@ class RowCommit(wiring.Component):
         One pulse for each command by result; ``refused`` is any code but DONE and FENCED.
     """
 
+    #: All counted events, and what each counts.
+    STATS = {
+        "stat_committed": "Commands that changed a row.",
+        "stat_repeated": "Commands that repeat one that was done.",
+        "stat_fenced": "Commands of an old epoch, and attempts to lower the fence epoch.",
+        "stat_refused": "Commands refused for any other reason.",
+    }
+
     def __init__(self, *, rows, with_slot, paths=16, streams=16):
         self._count = check_rows("rows", rows)
         self._with_slot, self._paths = bool(with_slot), paths
@@ -87,7 +97,7 @@ class RowCommit(wiring.Component):
             "code_row": Out(6),
             "code_operation_id": Out(32),
             "committed": Out(RowEvent),
-            **{f"stat_{name}": Out(1) for name in ("committed", "repeated", "fenced", "refused")},
+            **counted(self.STATS),
         })
 
     def elaborate(self, platform):

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dxpu.counted import counted
 from dxpu.csr import RegisterFile, RegisterPort, connect_ports
 from dxpu.stream import connect
 
@@ -15,8 +16,6 @@ from .types import BoxRow, ConfigUpdate, HostRow, LookupRequest, LookupResult, R
 from .windows import WindowFollower, WindowMemory, check_rows
 
 __all__ = ["BoxTable", "HostTable"]
-
-_STATS = ("stat_committed", "stat_repeated", "stat_fenced", "stat_refused")
 
 
 class HostTable(wiring.Component):
@@ -69,7 +68,7 @@ class HostTable(wiring.Component):
             "rows": Out(data.ArrayLayout(HostRow, ports)),
             "draining": In(ports),
             "committed": Out(RowEvent),
-            **{stat: Out(1) for stat in _STATS},
+            **counted(RowCommit.STATS),
         }
         for n in range(lookups):
             members[f"lookup{n}"] = In(stream.Signature(LookupRequest))
@@ -154,7 +153,7 @@ class BoxTable(wiring.Component):
             "rows": Out(data.ArrayLayout(BoxRow, slots)),
             "draining": In(slots),
             "committed": Out(RowEvent),
-            **{stat: Out(1) for stat in _STATS},
+            **counted(RowCommit.STATS),
         })
 
     def elaborate(self, platform):
@@ -196,7 +195,7 @@ def _managed(m, table, *, with_slot, **shape):
         file.result.row.eq(commit.code_row),
         file.result_operation_id.value.eq(commit.code_operation_id),
         table.committed.eq(commit.committed),
-        *(getattr(table, stat).eq(getattr(commit, stat)) for stat in _STATS),
+        *(getattr(table, stat).eq(getattr(commit, stat)) for stat in commit.STATS),
     ]
     return file, commit
 

@@ -22,7 +22,7 @@ from dxpu.stream import PacketLayout, connect
 from dxpu.switch.tracking.slot_tracking import RowInfo
 
 from .box_slots import BoxSlots
-from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
+from .common import CounterList, ProxyRegisters, attach_engine, connect_macs, make_macs
 from .malformed import MalformedTeller
 from .row_parser import RowParser
 
@@ -87,26 +87,32 @@ class BoxProxy(wiring.Component):
                         for _ in range(slots)]
         self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
         self._macs = make_macs(width, paths)
-        self._stats = {
-            **stats_of("fabric_", self._engine), **stats_of("binding_", self._bindings),
-            **stats_of("to_slots_", self._gate), **stats_of("to_slots_", self._policer),
-            **stats_of("table_", self._table),
-        }
+        counters = CounterList()
+        counters.add_all("fabric_", self._engine)
+        counters.add_all("binding_", self._bindings)
+        counters.add("to_slots_dropped", self._gate.stat_dropped,
+                     "TLPs to slots that were closed or reset meanwhile; dropped.")
+        counters.add_all("to_slots_", self._policer)
+        counters.add_all("table_", self._table)
         for name, parser in self._parsers.items():
-            self._stats |= stats_of(f"{name}_", parser)
-        for n, queue in enumerate(self._queues):
-            self._stats |= stats_of(f"slot{n + 1}_", queue)
-            self._stats[f"egress{n + 1}_overflow"] = self._egress.overflow[n]
+            counters.add_all(f"{name}_", parser)
+        for n, queue in enumerate(self._queues, 1):
+            counters.add(f"slot{n}_discarded", queue.stat_discarded,
+                         f"TLPs from slot {n} that their source discarded.")
+            counters.add(f"slot{n}_overflow", queue.stat_overflow,
+                         f"TLPs from slot {n} that were larger than the buffer; dropped, and "
+                         "counted as malformed or as too large, too.")
+            counters.add(f"egress{n}_overflow", self._egress.overflow[n - 1],
+                         f"Stays 0: TLPs to slot {n} that found no room though they had credits; "
+                         "dropped, and the slot is fenced.")
         for n, mac in enumerate(self._macs):
-            self._stats |= stats_of(f"mac{n}_", mac)
+            counters.add_all(f"mac{n}_", mac, on_path=f" on path {n}")
         self._registers = ProxyRegisters(
-            "box", dict.fromkeys(self._stats, ""), rows=slots, paths=paths, peers=peers,
-            streams=streams,
-            width=width)
+            "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: What is counted: a pulse for each counter, by its name, in ``sync``.
-        self.pulses = dict(self._stats)
+        self.pulses = dict(counters.pulses)
         #: A good frame that was refused (:class:`~dxpu.fabric.receive.types.Refused`), in ``sync``.
         self.refused = self._engine.refused
         super().__init__({
@@ -123,7 +129,7 @@ class BoxProxy(wiring.Component):
         m.submodules.engine = engine = self._engine
         m.submodules.bindings = bindings = self._bindings
         connect_macs(m, self._macs, engine, self.gmii)
-        self._registers.wire(m, self.bus, table.bus, self._stats)
+        self._registers.wire(m, self.bus, table.bus)
         file = self._registers.file
         attach_engine(m, engine, file, role=Role.BOX, links=self.links,
                       commits=table.stat_committed)

@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.fabric.wire.format import ErrorCode, EventCode
 from dxpu.fabric.wire.types import Control, Event
 from dxpu.priority import first_one
@@ -77,7 +78,9 @@ class BoxSlots(wiring.Component):
             "open": Out(rows),
             "lives": Out(data.ArrayLayout(LIFE_BITS, rows)),
             "reset": Out(rows),
-            "stat_refused": Out(1),
+            "stat_refused": Out(Counted(
+                "Events that changed nothing: their row is not bound here, or its generation is "
+                "another.")),
         })
         # Bound, and waiting for the link; what the host is to be told.
         self._bound, self._waiting, self._done, self._over, self._down = (

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.utils import exact_log2
 
+from dxpu.counted import texts_of
 from dxpu.csr import CounterBank, RegisterFile, RegisterMux, connect_ports
 from dxpu.ethernet import Mac
 from dxpu.fabric.receive.types import TLP_DWORDS
@@ -15,7 +16,7 @@ from dxpu.stream import connect
 
 from .registers import address_map
 
-__all__ = ["ProxyRegisters", "attach_engine", "connect_macs", "make_macs", "stats_of"]
+__all__ = ["CounterList", "ProxyRegisters", "attach_engine", "connect_macs", "make_macs"]
 
 
 #: A frame with one TLP, the largest there is.
@@ -28,18 +29,20 @@ class ProxyRegisters:
     Parameters
     ----------
     role : "host" or "box"
+    counters : :class:`CounterList`
     shape : dict
         ``rows``, ``paths``, ``peers``, ``streams``, ``width``.
     """
 
     def __init__(self, role, counters, **shape):
-        self.map = address_map(role, counters=counters, **shape)
+        self.pulses = counters.pulses
+        self.map = address_map(role, counters=counters.texts, **shape)
         self.file = RegisterFile(self.map.blocks["control"][1])
         self.bank = CounterBank(self.map.blocks["counters"][1])
         self._mux = RegisterMux(self.map.windows)
 
-    def wire(self, m, bus, table_bus, pulses):
-        """Connect ``bus`` to all blocks, and ``pulses`` (name to signal) to the counters."""
+    def wire(self, m, bus, table_bus):
+        """Connect ``bus`` to all blocks, and the pulses to the counters."""
         m.submodules.register_mux = mux = self._mux
         m.submodules.registers = self.file
         m.submodules.counters = self.bank
@@ -47,13 +50,25 @@ class ProxyRegisters:
         connect_ports(m, mux.control, self.file.bus)
         connect_ports(m, mux.counters, self.bank.bus)
         connect_ports(m, mux.table, table_bus)
-        m.d.comb += [getattr(self.bank.pulse, name).eq(signal) for name, signal in pulses.items()]
+        m.d.comb += [getattr(self.bank.pulse, name).eq(signal)
+                     for name, signal in self.pulses.items()]
 
 
-def stats_of(prefix, part):
-    """Counter pulses of a component: name (with ``prefix``) to signal."""
-    return {f"{prefix}{name.removeprefix('stat_')}": getattr(part, name)
-            for name in part.signature.members if name.startswith("stat_")}
+class CounterList:
+    """What a proxy counts, in the order of its registers: a signal and a text for each name."""
+
+    def __init__(self):
+        self.pulses, self.texts = {}, {}
+
+    def add(self, name, pulse, text):
+        """Count a pulse."""
+        self.pulses[name], self.texts[name] = pulse, text
+
+    def add_all(self, prefix, part, **words):
+        """Count all pulses of a component under its names with ``prefix``; ``words`` as for
+        :func:`~dxpu.counted.texts_of`."""
+        for name, text in texts_of(part, **words).items():
+            self.add(f"{prefix}{name}", getattr(part, f"stat_{name}"), text)
 
 
 def connect_macs(m, macs, engine, gmii):

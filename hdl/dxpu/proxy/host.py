@@ -22,7 +22,7 @@ from dxpu.tlp.parser import Ingress
 from dxpu.tlp.types import NO_LIMIT
 
 from .bindings import HostBindings
-from .common import ProxyRegisters, attach_engine, connect_macs, make_macs, stats_of
+from .common import CounterList, ProxyRegisters, attach_engine, connect_macs, make_macs
 from .detach import Detach
 from .host_links import HostLinks
 from .host_pool import HostPool
@@ -104,23 +104,21 @@ class HostProxy(wiring.Component):
         self._egress = Egress(width, depth=self._depth)
         self._parser = RowParser(width, limits=ports)
         self._macs = make_macs(width, paths)
-        self._stats = {
-            **stats_of("pcie_", self._ingress), **stats_of("egress_", self._egress),
-            **stats_of("switch_", self._switch), **stats_of("tracking_", self._tracking),
-            **stats_of("link_", self._links), **stats_of("fabric_", self._engine),
-            **stats_of("pool_", self._pool),
-            **stats_of("tlp_", self._parser), **stats_of("table_", self._table),
-        }
+        counters = CounterList()
+        for prefix, part in (
+                ("pcie_", self._ingress), ("egress_", self._egress), ("switch_", self._switch),
+                ("tracking_", self._tracking), ("link_", self._links), ("fabric_", self._engine),
+                ("pool_", self._pool), ("tlp_", self._parser), ("table_", self._table)):
+            counters.add_all(prefix, part)
         for n, mac in enumerate(self._macs):
-            self._stats |= stats_of(f"mac{n}_", mac)
+            counters.add_all(f"mac{n}_", mac, on_path=f" on path {n}")
         self._registers = ProxyRegisters(
-            "host", dict.fromkeys(self._stats, ""), rows=ports, paths=paths, peers=peers,
-            streams=streams,
-            width=width, serial=(identity or Identity()).serial & 0xFFFF_FFFF)
+            "host", counters, rows=ports, paths=paths, peers=peers, streams=streams, width=width,
+            serial=(identity or Identity()).serial & 0xFFFF_FFFF)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: What is counted: a pulse for each counter, by its name, in ``sync``.
-        self.pulses = dict(self._stats)
+        self.pulses = dict(counters.pulses)
         #: Lower half of the switch's serial number, driven by a board that knows its own; 0: that
         #: of the register ``control.serial``.
         self.serial = Signal(32)
@@ -140,7 +138,7 @@ class HostProxy(wiring.Component):
         m.submodules.engine = engine = self._engine
         m.submodules.egress = self._egress
         connect_macs(m, self._macs, engine, self.gmii)
-        self._registers.wire(m, self.bus, table.bus, self._stats)
+        self._registers.wire(m, self.bus, table.bus)
         attach_engine(m, engine, self._registers.file, role=Role.HOST, links=self.links,
                       commits=table.stat_committed)
 

@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.fabric.wire.format import ErrorCode, EventCode
 from dxpu.fabric.wire.types import Event
 from dxpu.rows import LIFE_BITS
@@ -77,7 +78,7 @@ class HostLinks(wiring.Component):
             "lost": Out(rows),
             "reset": Out(rows),
             "fenced": Out(rows),
-            "stat_ignored": Out(1),
+            "stat_ignored": Out(Counted("Events of boxes that changed nothing.")),
         })
 
     def elaborate(self, platform):

@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted, counted_by
 from dxpu.fabric.credit.class_queues import ClassQueues
 from dxpu.fabric.credit.classifier import Classifier
 from dxpu.fabric.credit.policer import CreditPolicer
@@ -77,9 +78,8 @@ class HostPool(wiring.Component):
             "released": Out(ClassMeta),
             "released_strobe": Out(1),
             "overflow": Out(rows),
-            "stat_waited": Out(1),
-            "stat_overflow": Out(1),
-            "stat_large": Out(1),
+            "stat_waited": Out(Counted("TLPs from boxes that had to wait for the switch.")),
+            **counted_by(self._policer),
         })
 
     def elaborate(self, platform):

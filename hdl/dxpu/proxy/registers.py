@@ -1,7 +1,5 @@
 """Register map of a proxy, host or box: one description for RTL, software and documentation."""
 
-import re
-
 from amaranth.utils import exact_log2
 
 from dxpu.csr import AddressMap, Block, Field, Register, Rows, counter_block
@@ -10,7 +8,7 @@ from dxpu.mapping import box_block, host_block
 from .detach import Detach
 
 __all__ = ["CONTROL_BASE", "COUNTERS_BASE", "IDENTITY", "TABLE_BASE", "address_map",
-           "control_block", "counter_text"]
+           "control_block"]
 
 #: Value of the register ``control.identity``: "DXPU".
 IDENTITY = 0x44585055
@@ -25,119 +23,6 @@ SESSIONS = 0x800
 SERIAL = 0x7FC
 
 _ROLES = {"host": 1, "box": 2}
-
-#: Names of counters as patterns, and what they count; the first that fits.
-_COUNTERS = [
-    (r"pcie_malformed", "TLPs from the host that were malformed; dropped."),
-    (r"pcie_discarded", "TLPs from the host that were dropped, malformed or discarded by their "
-     "source."),
-    (r"pcie_overflow", "TLPs from PCIe that were larger than the buffer; dropped."),
-    (r"slot(\d+)_overflow", "TLPs from slot \\1 that were larger than the buffer; dropped, and "
-     "counted as malformed or as too large, too."),
-    (r"slot(\d+)_discarded", "TLPs from slot \\1 that their source discarded."),
-    (r"egress_overflow", "TLPs to PCIe that were larger than their queue; dropped."),
-    (r"egress(\d+)_overflow", "Stays 0: TLPs to slot \\1 that found no room though they had "
-     "credits; dropped, and the slot is fenced."),
-    (r"switch_config", "Configuration reads and writes of the switch's own ports and "
-     "placeholders."),
-    (r"switch_unsupported0", "Non-posted requests from the host answered with UR."),
-    (r"switch_unsupported1", "Non-posted requests from slots answered with UR."),
-    (r"switch_unclaimed0", "Posted requests and messages from the host that nobody claims; "
-     "dropped."),
-    (r"switch_unclaimed1", "Posted requests and messages from slots that nobody claims; dropped."),
-    (r"switch_unexpected0", "Completions from the host that nobody waits for; dropped."),
-    (r"switch_unexpected1", "Completions from slots that nobody waits for; dropped."),
-    (r"switch_blocked", "Requests from slots that ACS blocks, or of a foreign requester in a build "
-     "with strict sources."),
-    (r"switch_peer", "TLPs from slot to slot."),
-    (r"switch_interrupt", "MSIs of hot-plug events and INTx messages that left towards the host."),
-    (r"switch_unlogged", "Uncorrectable errors that are not masked, but whose header is not in the "
-     "log of their port: it holds an earlier one, or too many came at a time."),
-    (r"switch_unsent", "Error messages of ports that were not sent, as the same one was waiting."),
-    (r"switch_fenced", "TLPs from slots whose link is not active; dropped by the switch."),
-    (r"tracking_closed", "TLPs from slots whose link is not active; dropped."),
-    (r"tracking_answered", "Requests to slots that were answered with UR in their place."),
-    (r"tracking_expired", "Requests that were open for longer than the deadline."),
-    (r"tracking_fenced", "Completions of slots that are fenced; dropped."),
-    (r"tracking_unexpected", "Completions without a request: late, doubled, made up; dropped."),
-    (r"tracking_stale", "Completions for a request of an earlier binding; dropped."),
-    (r"tracking_irregular", "Completions of slots that were passed on with another byte count, "
-     "lower address or amount of data than their requests were due."),
-    (r"link_ignored", "Events of boxes that changed nothing."),
-    (r"fabric_tx_unbound", "TLPs to be sent for a row that is not bound, or whose life is over; "
-     "dropped."),
-    (r"fabric_tx_large", "TLPs to be sent with more than 512 bytes of data; dropped."),
-    (r"fabric_tx_waited", "TLPs that had to wait for credits of the peer."),
-    (r"fabric_tx_refused", "Credits refused: of another generation, or before the life they are "
-     "for began."),
-    (r"pool_waited", "TLPs from boxes that had to wait for the switch."),
-    (r"(pool|to_slots)_overflow", "TLPs from the fabric that no credits had been granted for; "
-     "dropped, and their slot is fenced."),
-    (r"(pool|to_slots)_large", "TLPs from the fabric with more than 512 bytes of data; dropped."),
-    (r"fabric_rx_unbound", "TLPs received for a row that is not bound; dropped."),
-    (r"fabric_rx_tlps", "TLPs received, for any row."),
-    (r"fabric_rx_frames", "Frames that took effect."),
-    (r"fabric_rx_overflow(\d+)", "Frames received on path \\1 that did not fit its buffer; "
-     "dropped."),
-    (r"fabric_tx_frames", "Frames sent."),
-    (r"fabric_tx_tlps", "TLPs sent in frames, for the first time."),
-    (r"fabric_tx_repeated", "Frames sent again."),
-    (r"fabric_tx_unroutable", "TLPs and control frames without a session to send them in, and "
-     "TLPs whose life or binding was over when it was their turn; dropped."),
-    (r"fabric_tx_malformed", "Stays 0, as there are parsers before: TLPs to be sent with more "
-     "than four prefixes; dropped."),
-    (r"fabric_rx_fcs", "Stays 0: frames with a wrong FCS are dropped, and counted, by the MAC."),
-    (r"fabric_rx_abandoned", "TLPs in the split form that were given up before they were whole."),
-    (r"fabric_rx_(\w+)", "Frames dropped; the cause is that name in DropCause "
-     "(docs/reference/wire-format.md)."),
-    (r"fabric_link_wrong_node", "Frames refused: for another node."),
-    (r"fabric_link_no_session", "Frames refused: no session with their source and stream."),
-    (r"fabric_link_wrong_tag", "Frames refused: not of this session."),
-    (r"fabric_link_duplicate", "Frames refused: they took effect before."),
-    (r"fabric_link_gap", "Frames refused: frames before them are missing."),
-    (r"fabric_link_nak", "NAKs that took effect: the frames behind are sent again."),
-    (r"fabric_link_unsent", "Acknowledgements of frames that were never sent; ignored."),
-    (r"fabric_retry_unsent", "SACKs that name frames that were never sent; ignored."),
-    (r"fabric_early_stored", "Frames that came ahead of their turn and were kept for it."),
-    (r"fabric_retry_timeout", "Waits for an acknowledgement that ended without one."),
-    (r"fabric_retry_failed", "Sessions that failed: no acknowledgement on any path."),
-    (r"fabric_session_opened", "Sessions opened by HELLO."),
-    (r"fabric_session_lost", "Open sessions that ended: failed, silent, replaced by the peer, or "
-     "ended by software."),
-    (r"fabric_session_rebooted", "Sessions opened by a peer that has another boot counter than "
-     "before."),
-    (r"fabric_session_stale", "HELLO and HELLO_ACK that fit nothing, old ones mostly; ignored."),
-    (r"fabric_session_unfit", "HELLO and HELLO_ACK of peers that cannot take what is sent here, "
-     "ignored: their largest frame is less than fabric.packing_limit and 14 bytes, or than a TLP "
-     "needs; or they do not take the split form, or have another security mode."),
-    (r"to_slots_dropped", "TLPs to slots that were closed or reset meanwhile; dropped."),
-    (r"(tlp|from_slots|to_slots)_malformed", "Malformed TLPs found by the parser; dropped."),
-    (r"binding_refused", "Events that changed nothing: their row is not bound here, or its "
-     "generation is another."),
-    (r"table_committed", "Commands that changed a row."),
-    (r"table_repeated", "Commands that repeat one that was done."),
-    (r"table_fenced", "Commands of an old epoch, and attempts to lower the fence epoch."),
-    (r"table_refused", "Commands refused for any other reason."),
-    (r"mac(\d+)_tx_good", "Frames sent on path \\1."),
-    (r"mac(\d+)_tx_underrun", "Frames on path \\1 ended with an error because data came too late."),
-    (r"mac(\d+)_tx_aborted", "Frames on path \\1 that their source gave up."),
-    (r"mac(\d+)_rx_good", "Good frames received on path \\1."),
-    (r"mac(\d+)_rx_error", "Frames on path \\1 with RX_ER; dropped."),
-    (r"mac(\d+)_rx_giant", "Frames on path \\1 that were too long; dropped."),
-    (r"mac(\d+)_rx_runt", "Frames on path \\1 shorter than 64 bytes; dropped."),
-    (r"mac(\d+)_rx_bad_fcs", "Frames on path \\1 with a wrong FCS; dropped."),
-    (r"mac(\d+)_rx_not_dwords", "Frames on path \\1 that were no whole dwords; dropped."),
-    (r"mac(\d+)_rx_overflow", "Good frames on path \\1 that found the MAC's queue full; dropped."),
-]
-
-
-def counter_text(name):
-    """What the counter of that name counts; empty if nobody has said."""
-    for pattern, text in _COUNTERS:
-        match = re.fullmatch(pattern, name)
-        if match:
-            return match.expand(text)
-    return ""
 
 
 def control_block(role, *, rows, paths, peers, streams, width, serial=0):
@@ -298,9 +183,7 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
 
 
 def address_map(role, *, rows, paths, peers, streams, width, counters, serial=0):
-    """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`, an empty text is
-    replaced by that of :func:`counter_text`."""
-    counters = {name: text or counter_text(name) for name, text in counters.items()}
+    """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`."""
     table = host_block(rows) if role == "host" else box_block(rows)
     return AddressMap(f"{role}_proxy", {
         "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, peers=peers,

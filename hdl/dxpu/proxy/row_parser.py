@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.queue import Queue
 from dxpu.rows import LIFE_BITS
 from dxpu.stream import PacketSignature
@@ -46,7 +47,7 @@ class RowParser(wiring.Component):
             "i": In(PacketSignature(width, SlotRow)),
             "o": Out(PacketSignature(width, RowInfo)),
             "max_payload": In(data.ArrayLayout(3, limits)),
-            "stat_malformed": Out(1),
+            "stat_malformed": Out(Counted("Malformed TLPs found by the parser; dropped.")),
             "malformed_row": Out(6),
             "malformed_life": Out(LIFE_BITS),
             "malformed_header": Out(data.ArrayLayout(32, 4)),

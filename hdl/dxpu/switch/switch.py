@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import counted
 from dxpu.arbiter import PacketArbiter
 from dxpu.mapping.types import ConfigUpdate, LookupRequest, LookupResult
 from dxpu.rows import LIFE_BITS
@@ -132,10 +133,25 @@ class VirtualSwitch(wiring.Component):
         :class:`~dxpu.switch.errors.reporting.ErrorReporting`.
     """
 
-    #: All counted events.
-    STATS = ("stat_config", "stat_unsupported0", "stat_unclaimed0", "stat_unexpected0",
-             "stat_unsupported1", "stat_unclaimed1", "stat_unexpected1", "stat_blocked",
-             "stat_peer", "stat_fenced", "stat_interrupt", "stat_unlogged", "stat_unsent")
+    #: All counted events, and what each counts.
+    STATS = {
+        "stat_config": "Configuration reads and writes of the switch's own ports and placeholders.",
+        "stat_unsupported0": "Non-posted requests from the host answered with UR.",
+        "stat_unclaimed0": "Posted requests and messages from the host that nobody claims; "
+                           "dropped.",
+        "stat_unexpected0": "Completions from the host that nobody waits for; dropped.",
+        "stat_unsupported1": "Non-posted requests from slots answered with UR.",
+        "stat_unclaimed1": "Posted requests and messages from slots that nobody claims; dropped.",
+        "stat_unexpected1": "Completions from slots that nobody waits for; dropped.",
+        "stat_blocked": "Requests from slots that ACS blocks, or of a foreign requester in a build "
+                        "with strict sources.",
+        "stat_peer": "TLPs from slot to slot.",
+        "stat_fenced": "TLPs from slots whose link is not active; dropped by the switch.",
+        "stat_interrupt": "MSIs of hot-plug events and INTx messages that left towards the host.",
+        "stat_unlogged": "Uncorrectable errors that are not masked, but whose header is not in the "
+                         "log of their port: it holds an earlier one, or too many came at a time.",
+        "stat_unsent": "Error messages of ports that were not sent, as the same one was waiting.",
+    }
 
     def __init__(self, width, *, ports=8, identity=None):
         self._width = check_width(width)
@@ -174,7 +190,7 @@ class VirtualSwitch(wiring.Component):
             "peer_room": In(1, init=1),
             "late": In(1),
             "placeholder": Out(ports),
-        } | dict.fromkeys(self.STATS, Out(1)))
+        } | counted(self.STATS))
 
     def elaborate(self, platform):
         m = Module()

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.queue import PacketQueue
 from dxpu.stream import PacketLayout, PacketSignature, connect
 
@@ -203,14 +204,16 @@ class Ingress(wiring.Component):
             "i": In(PacketSignature(width)),
             "max_payload": In(3, init=NO_LIMIT),
             "o": Out(PacketSignature(width, TlpInfo)),
-            "stat_malformed": Out(1),
+            "stat_malformed": Out(Counted("TLPs from the host that were malformed; dropped.")),
             "malformed_cause": Out(Malformed),
             "malformed_header": Out(data.ArrayLayout(32, 4)),
             "released": Out(1),
             "released_cls": Out(TlpClass),
             "released_dwords": Out(11),
-            "stat_discarded": Out(1),
-            "stat_overflow": Out(1),
+            "stat_discarded": Out(Counted(
+                "TLPs from the host that were dropped, malformed or discarded by their source.")),
+            "stat_overflow": Out(Counted(
+                "TLPs from PCIe that were larger than the buffer; dropped.")),
         })
 
     def elaborate(self, platform):

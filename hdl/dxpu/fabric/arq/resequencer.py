@@ -9,6 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dxpu.counted import Counted
 from dxpu.priority import encode, lowest_bit
 from dxpu.stream import PacketSignature, check_width
 
@@ -99,7 +100,8 @@ class Resequencer(wiring.Component):
             "settled": Out(sessions),
             "forget": In(sessions),
             "forgetting": Out(sessions, init=~0),
-            "stat_stored": Out(1),
+            "stat_stored": Out(Counted(
+                "Frames that came ahead of their turn and were kept for it.")),
         })
         number = range(cells)
         self._chain = data.StructLayout({"first": number, "last": number})

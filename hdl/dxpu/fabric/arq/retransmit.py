@@ -8,6 +8,7 @@ from amaranth.lib import data, enum, fifo, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.fabric.contexts import Scan, Sweep, Words
 from dxpu.fabric.wire.types import EPOCH_BITS
 
@@ -154,8 +155,8 @@ class Retransmitter(wiring.Component):
             "repeat_take": In(1),
             "repeat_more": Out(1),
             "free": Out(stream.Signature(range(cells))),
-            "stat_timeout": Out(1),
-            "stat_failed": Out(1),
+            "stat_timeout": Out(Counted("Waits for an acknowledgement that ended without one.")),
+            "stat_failed": Out(Counted("Sessions that failed: no acknowledgement on any path.")),
             **self._more(),
         })
         cell = range(cells)

@@ -9,6 +9,8 @@ from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
+
 from .early import WINDOW
 from .retransmit import Act, Retransmitter, Stored
 
@@ -72,7 +74,8 @@ class SelectiveRetransmitter(Retransmitter):
 
     def _more(self):
         return {"word": In(WINDOW), "resent": In(Stored(self._cells)), "resent_strobe": In(1),
-                "stat_unsent": Out(1)}
+                "stat_unsent": Out(Counted(
+                    "SACKs that name frames that were never sent; ignored."))}
 
     def _fields(self):
         return {

@@ -8,6 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.priority import round_robin
 from dxpu.rows import LIFE_BITS, UNIT_BITS, ClassMeta
 from dxpu.stream import PacketLayout, PacketSignature, check_width
@@ -127,8 +128,8 @@ class ClassQueues(wiring.Component):
             "np_waits": Out(rows),
             "np_room": Out(rows, init=(1 << rows) - 1),
             "moved": Out(rows),
-            "stat_parked": Out(1),
-            "stat_overflow": Out(1),
+            "stat_parked": Out(Counted("TLPs that had to wait for credits of the peer.")),
+            "stat_overflow": Out(Counted("TLPs that found no room; dropped.")),
         })
 
     def elaborate(self, platform):

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.priority import lowest_bit, one_hot_mux
 from dxpu.rows import ClassMeta, TlpMeta
 from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, connect
@@ -52,7 +53,8 @@ class Classifier(wiring.Component):
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
-            "stat_large": Out(1),
+            "stat_large": Out(Counted(
+                "TLPs to be sent with more than 512 bytes of data; dropped.")),
         })
 
     def elaborate(self, platform):

@@ -13,6 +13,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.fabric.wire.format import ACK_ENTRIES
 from dxpu.fabric.wire.types import Credit, Limit
 from dxpu.rows import LIFE_BITS, ClassMeta
@@ -189,7 +190,8 @@ class CreditAccounts(wiring.Component):
             "spent": In(ClassMeta),
             "spent_strobe": In(1),
             "wake": Out(rows),
-            "stat_refused": Out(1),
+            "stat_refused": Out(Counted(
+                "Credits refused: of another generation, or before the life they are for began.")),
         })
         #: By row: the event that begins its life was numbered; there are limits.
         self._begun, self._heard = Signal(rows, name="begun"), Signal(rows, name="heard")

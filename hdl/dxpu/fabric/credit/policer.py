@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.rows import ClassMeta
 from dxpu.stream import PacketSignature, check_width
 
@@ -140,8 +141,11 @@ class CreditPolicer(wiring.Component):
             "overflow": Out(rows),
             "dropped": Out(1),
             "dropped_row": Out(6),
-            "stat_overflow": Out(1),
-            "stat_large": Out(1),
+            "stat_overflow": Out(Counted(
+                "TLPs from the fabric that no credits had been granted for; dropped, and their "
+                "slot is fenced.")),
+            "stat_large": Out(Counted(
+                "TLPs from the fabric with more than 512 bytes of data; dropped.")),
         })
 
     def elaborate(self, platform):

@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.fabric.wire.format import ACK_ENTRIES, DropCause
 from dxpu.fabric.wire.header_check import HeaderCheck
 from dxpu.fabric.wire.types import Credit, Event, FrameHeader, Hello
@@ -23,6 +24,14 @@ from .tlp_store import TlpStore
 from .types import TLP_DWORDS, Committed, Verdict
 
 __all__ = ["Depacketizer"]
+
+
+def _dropped(cause):
+    """Frames that were dropped for a cause."""
+    if cause == DropCause.FCS:
+        return Counted("Stays 0: frames with a wrong FCS are dropped, and counted, by the MAC.")
+    return Counted("Frames dropped; the cause is that name in DropCause "
+                   "(docs/reference/wire-format.md).")
 
 
 class Depacketizer(wiring.Component):
@@ -139,9 +148,11 @@ class Depacketizer(wiring.Component):
             "held": Out(1),
             "room": In(1),
             "crowded": Out(1),
-            "stat_frames": Out(1),
-            **{f"stat_{cause.name.lower()}": Out(1) for cause in DropCause},
-            **({"stat_abandoned": Out(1)} if split else {}),
+            "stat_frames": Out(Counted("Frames that took effect.")),
+            **{f"stat_{cause.name.lower()}": Out(_dropped(cause)) for cause in DropCause},
+            **({"stat_abandoned": Out(Counted(
+                "TLPs in the split form that were given up before they were whole."))}
+               if split else {}),
         })
 
     def elaborate(self, platform):

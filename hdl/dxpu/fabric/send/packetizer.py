@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.fabric.arq.replay import ReplayMemory
 from dxpu.fabric.arq.retransmit import Repeat, Stored
 from dxpu.fabric.wire.types import Control, Greeting, Hello
@@ -129,11 +130,15 @@ class Packetizer(wiring.Component):
             "route": In(stream.Signature(FrameRoute)),
             "packing_limit": In(14, init=512),
             "o": Out(PacketSignature(width, PathMeta)),
-            "stat_frames": Out(1),
-            "stat_tlps": Out(1),
-            "stat_repeated": Out(1),
-            "stat_unroutable": Out(1),
-            "stat_malformed": Out(1),
+            "stat_frames": Out(Counted("Frames sent.")),
+            "stat_tlps": Out(Counted("TLPs sent in frames, for the first time.")),
+            "stat_repeated": Out(Counted("Frames sent again.")),
+            "stat_unroutable": Out(Counted(
+                "TLPs and control frames without a session to send them in, and TLPs whose life or "
+                "binding was over when it was their turn; dropped.")),
+            "stat_malformed": Out(Counted(
+                "Stays 0, as there are parsers before: TLPs to be sent with more than four "
+                "prefixes; dropped.")),
         })
 
     def elaborate(self, platform):

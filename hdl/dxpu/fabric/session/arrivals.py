@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import Counted
 from dxpu.fabric.arq.early import EarlyMap
 from dxpu.fabric.arq.resequencer import FramePlace
 from dxpu.fabric.arq.retransmit import Acknowledged
@@ -124,8 +125,15 @@ class Arrivals(wiring.Component):
                 "due_session": Out(number),
                 "due_next": In(24),
             } if selective else {}),
-            **{f"stat_{name}": Out(1) for name in (
-                "wrong_node", "no_session", "wrong_tag", "duplicate", "gap", "nak", "unsent")},
+            "stat_wrong_node": Out(Counted("Frames refused: for another node.")),
+            "stat_no_session": Out(Counted(
+                "Frames refused: no session with their source and stream.")),
+            "stat_wrong_tag": Out(Counted("Frames refused: not of this session.")),
+            "stat_duplicate": Out(Counted("Frames refused: they took effect before.")),
+            "stat_gap": Out(Counted("Frames refused: frames before them are missing.")),
+            "stat_nak": Out(Counted("NAKs that took effect: the frames behind are sent again.")),
+            "stat_unsent": Out(Counted(
+                "Acknowledgements of frames that were never sent; ignored.")),
         })
         number = Shape.cast(number)
         #: Session of the frame that takes effect, and of the one that is judged.

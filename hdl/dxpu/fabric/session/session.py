@@ -10,6 +10,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dxpu.counted import Counted
 from dxpu.fabric.contexts import UNIT, Sweep, Words
 from dxpu.fabric.wire.format import FenceReason, SecurityMode
 from dxpu.fabric.wire.frame_types import FrameType
@@ -198,11 +199,18 @@ class SessionKeeper(wiring.Component):
             "seen": Out(1),
             "shown": Out(Shown),
             "o": Out(stream.Signature(Greeting)),
-            "stat_opened": Out(1),
-            "stat_lost": Out(1),
-            "stat_rebooted": Out(1),
-            "stat_stale": Out(1),
-            "stat_unfit": Out(1),
+            "stat_opened": Out(Counted("Sessions opened by HELLO.")),
+            "stat_lost": Out(Counted(
+                "Open sessions that ended: failed, silent, replaced by the peer, or ended by "
+                "software.")),
+            "stat_rebooted": Out(Counted(
+                "Sessions opened by a peer that has another boot counter than before.")),
+            "stat_stale": Out(Counted(
+                "HELLO and HELLO_ACK that fit nothing, old ones mostly; ignored.")),
+            "stat_unfit": Out(Counted(
+                "HELLO and HELLO_ACK of peers that cannot take what is sent here, ignored: their "
+                "largest frame is less than fabric.packing_limit and 14 bytes, or than a TLP "
+                "needs; or they do not take the split form, or have another security mode.")),
         })
         # What others look up, too: tags of the session, and of the candidate. And what they do not.
         shared = {"mode": Mode, "phase": Phase, "rx": 16, "tx": 16, "offered": 16, "boot": 16}

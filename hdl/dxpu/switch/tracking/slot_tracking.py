@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.counted import counted
 from dxpu.arbiter import PacketArbiter
 from dxpu.rows import LIFE_BITS, TlpMeta
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
@@ -97,7 +98,9 @@ class SlotTracking(wiring.Component):
         Of the tracker.
     """
 
-    STATS = ("stat_closed", *CompletionTracker.STATS)
+    #: All counted events, and what each counts.
+    STATS = {"stat_closed": "TLPs from slots whose link is not active; dropped.",
+             **CompletionTracker.STATS}
 
     def __init__(self, width, *, ports, depth, requests, entries=256, granule=4096):
         self._width = check_width(width)
@@ -123,7 +126,7 @@ class SlotTracking(wiring.Component):
             "up_room": Out(1),
             "up_few": Out(1),
             "late": Out(1),
-        } | dict.fromkeys(self.STATS, Out(1)))
+        } | counted(self.STATS))
 
     def elaborate(self, platform):
         m = Module()

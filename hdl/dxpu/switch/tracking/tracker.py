@@ -24,6 +24,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dxpu.counted import counted
 from dxpu.priority import lowest_bit, one_hot_mux
 from dxpu.tlp.types import CompletionStatus
 
@@ -144,9 +145,16 @@ class CompletionTracker(wiring.Component):
         Pulse: a completion passed that is not what is due next.
     """
 
-    #: All counted events.
-    STATS = ("stat_answered", "stat_expired", "stat_fenced", "stat_unexpected", "stat_stale",
-             "stat_irregular")
+    #: All counted events, and what each counts.
+    STATS = {
+        "stat_answered": "Requests to slots that were answered with UR in their place.",
+        "stat_expired": "Requests that were open for longer than the deadline.",
+        "stat_fenced": "Completions of slots that are fenced; dropped.",
+        "stat_unexpected": "Completions without a request: late, doubled, made up; dropped.",
+        "stat_stale": "Completions for a request of an earlier binding; dropped.",
+        "stat_irregular": "Completions of slots that were passed on with another byte count, lower "
+                          "address or amount of data than their requests were due.",
+    }
 
     def __init__(self, *, ports=8, entries=256, ways=2, granule=4096, status=CompletionStatus.UR):
         if not isinstance(ports, int) or not 1 <= ports <= 32:
@@ -176,7 +184,7 @@ class CompletionTracker(wiring.Component):
             "bus": In(8),
             "expired": Out(Expired),
             "held": Out(1),
-        } | dict.fromkeys(self.STATS, Out(1)))
+        } | counted(self.STATS))
 
         # The pipeline: operations and their sets, stage by stage.
         self._stage = [Signal(Operation, name=f"stage{n}") for n in range(4)]
