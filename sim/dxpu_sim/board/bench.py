@@ -1,6 +1,6 @@
-"""A PC uses the GPU of a box on a board that nobody has set up, through the pins of its RGMII.
+"""A PC uses the GPU of a box on a stand-alone board, through the RGMII pins of the board.
 
-The host is `dxpu_host`, with simulated time and short timers; nothing else is connected.
+The host is `dxpu_host`, with simulated time and short timers. Nothing else is connected.
 """
 
 import os
@@ -26,14 +26,14 @@ from dxpu_sim.software_host.box_system import BOX_NODE, HOST_NODE, SimulatedPort
 from .spi_flash import SpiFlash
 
 VRAM = 16384
-#: Of the board's button, at random times.
+#: Number of presses of the board's button, at random times.
 PRESSES = 20
-#: Lights.
+#: Bits of the lights.
 SESSION, FAULT = 1, 2
 
 
 class Port(SimulatedPort):
-    """That keeps what the box has said of itself; ``cut``: a reset may end its frames too early."""
+    """Port that records the HELLOs of the box. ``cut``: a reset may cut frames off."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -97,13 +97,13 @@ class Run:
 
 
 async def powered():
-    """Until PLL and resets are through."""
+    """Wait for the PLL and the end of the resets."""
     await Timer(20, "us")
 
 
 @cocotb.test()
 async def a_pc_uses_a_box_that_nobody_has_set_up(dut):
-    """After frames that must not set it up: HELLOs of a box, of other types, to everybody."""
+    """Frames that must not set the box up come first: HELLO of a box, other types, broadcasts."""
     run = Run(dut)
     await powered()
     other = Hello(nonce=1, tag_offered=2, tag_echoed=0, role=Role.HOST, slots=0, arq_mode=0,
@@ -139,8 +139,9 @@ async def a_pc_uses_a_box_that_nobody_has_set_up(dut):
 
 @cocotb.test()
 async def the_button_makes_it_anew(dut):
-    """What waits ends in SessionLost; then another session opens by itself, from another boot
-    value, and all works again."""
+    """A press of the button ends waiting accesses in SessionLost. Then another session opens by
+    itself, with another boot value, and everything works again.
+    """
     run = Run(dut)
     await powered()
 
@@ -178,8 +179,9 @@ async def the_button_makes_it_anew(dut):
 
 @cocotb.test()
 async def the_button_at_any_time(dut):
-    """Short presses and long ones in the middle of whatever goes on: HELLOs, binding, enumeration,
-    copies. After each all works again, with other boot values each time."""
+    """Short and long presses in the middle of HELLOs, binding, enumeration and copies. After each
+    press everything works again, with other boot values each time.
+    """
     run, pressed = Run(dut), []
     run.port.cut = True
     await powered()
@@ -196,7 +198,7 @@ async def the_button_at_any_time(dut):
     def job():
         driver, used, last, tries = None, [], 0, 0
         with run.host:
-            # The last use begins behind the last press.
+            # The last use begins after the last press.
             while len(pressed) < PRESSES or last < PRESSES:
                 before = len(pressed)
                 try:
@@ -214,7 +216,7 @@ async def the_button_at_any_time(dut):
     cocotb.start_soon(press())
     used = await job()
     boots = [hello.boot_counter for hello in run.port.hellos]
-    # As often as it was seen to begin anew, and in order.
+    # Boot values are distinct and in order, one for each restart seen.
     assert len(set(boots)) > PRESSES // 2 and 0 not in boots
     assert all((b - a) % 0xFFFF <= PRESSES for a, b in zip(boots, boots[1:], strict=False))
     print(f"stand_alone: {get_sim_time('us'):.0f} us, {PRESSES} presses, used {len(used)} times "
@@ -222,19 +224,19 @@ async def the_button_at_any_time(dut):
 
 
 async def serve(dut, flash):
-    """A flash at the board's pins."""
+    """Serve a flash at the board's pins."""
     pins = dut.flash_cs, dut.flash_sck, dut.flash_copi
     while True:
         now = get_sim_time("ns")
         flash.step(now, *(int(pin.value) for pin in pins))
-        # What comes is there before the next edge.
+        # The output is valid before the next edge.
         dut.flash_cipo.value = flash.output(now + 30)
         await First(*map(Edge, pins))
 
 
 @cocotb.test()
 async def the_address_comes_out_of_the_flash(dut):
-    """By the pins of the board; after a reset from what it then is."""
+    """The board reads its MAC address over the pins; after a reset from the new content."""
     quiet()
     dut.button.value, dut.flash_cipo.value = 0, 1
     mac, place = bytes.fromhex("001122334455"), BOARDS["versa-ecp5-5g"].record

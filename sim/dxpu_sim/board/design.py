@@ -1,4 +1,5 @@
-"""The whole top of a board, from its pins on: what `dxpu build` makes a bitstream of."""
+"""The whole top of a board, from its pins on: the design of which `dxpu build` makes a
+bitstream."""
 
 from amaranth import *
 from amaranth.hdl import Fragment
@@ -21,7 +22,7 @@ from .pins import INPUT, PAD, PLL, simulated
 
 __all__ = ["BoardBench"]
 
-#: Outputs and inputs of an RGMII, as the MAC's side names them, and a PHY's pins for each.
+#: Pins of an RGMII by their names at the MAC, with the names at a PHY.
 CROSSED = {"txc": "rx_clk", "txd": "rx_data", "tx_ctl": "rx_ctl", "rxd": "tx_data",
            "rx_ctl": "tx_ctl"}
 
@@ -29,14 +30,14 @@ CROSSED = {"txc": "rx_clk", "txd": "rx_data", "tx_ctl": "rx_ctl", "rxd": "tx_dat
 class FarEnd(wiring.Component):
     """A MAC at the other end of an RGMII: frames in Python on one side, pins on the other.
 
-    Its domains: ``sync``; ``far_tx``, and ``far_txc`` a quarter of a period later; ``far_rx`` of
-    what comes as RXC.
+    Clock domains: ``sync``; ``far_tx``; ``far_txc``, a quarter of a period later; ``far_rx``,
+    clocked by the received RXC.
 
     Members
     -------
     py : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
     txc, txd, tx_ctl, rxd, rx_ctl
-        Pins.
+        RGMII pins.
     """
 
     def __init__(self, width):
@@ -65,33 +66,35 @@ class FarEnd(wiring.Component):
 
 
 class BoardBench(wiring.Component):
-    """A stand-alone box on a board, with its PLL, resets, RGMII and lights; nobody writes its
-    registers. On path 0 there is a MAC; no PHY answers by MDIO.
+    """A stand-alone box on a board, with PLL, resets, RGMII and lights; nobody writes its
+    registers.
+
+    Path 0 has a MAC at its other end. No PHY answers over MDIO.
 
     Parameters
     ----------
     board : str
-        One with an ECP5.
+        Name of a board with an ECP5.
     shape : dict
-        Of :class:`~dxpu_boards.board.Shape`.
+        Arguments of :class:`~dxpu_boards.board.Shape`.
     faster : number
-        Of :class:`~dxpu_boards.top.Top`.
+        Divisor of times, as for :class:`~dxpu_boards.top.Top`.
 
     Members
     -------
     ethernet : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
-        Whole frames without FCS (whole dwords) instead of TLPs; what comes is of class 0.
+        Whole frames without FCS (whole dwords) instead of TLPs; received frames have class 0.
     button : 1
-        The board's reset is pressed.
+        The board's reset button is pressed.
     lights : 4
-        Those that are lit; as of ``Top``.
+        Lights that are on, as at ``Top``.
     flash_cs, flash_sck, flash_copi, flash_cipo : 1
-        Of the flash, with what nobody drives pulled: not chosen, no clock.
+        Pins of the flash; undriven pins have their pull: not selected, no clock.
     state, mac : 3, 48
-        What the board has read of it.
+        Result of reading the flash.
     """
 
-    #: Models of the cells in it.
+    #: Models of the cells in the design.
     cells = PLL + PAD + INPUT
     TOP = Top
 

@@ -1,4 +1,4 @@
-"""A board's platform in a simulation: pins that a bench drives, models for buffers and the PLL."""
+"""A board's platform in a simulation: pins for the bench, models of buffers and PLL."""
 
 from types import SimpleNamespace
 
@@ -9,8 +9,8 @@ from dxpu_sim.ethernet.ddr import DdrModel
 
 __all__ = ["INPUT", "PAD", "PLL", "simulated"]
 
-#: The PLL of ECP5: the frequencies and phases that its parameters say, from the measured period of
-#: its input. Locks after some cycles; the clocks run before that. Ref: Lattice FPGA-TN-02200
+#: The PLL of ECP5: frequencies and phases follow from its parameters and the measured period of the
+#: input. Locks after some cycles; the clocks run before that. Ref: Lattice FPGA-TN-02200
 PLL = """\
 module EHXPLLL #(
     parameter CLKI_DIV = 1, CLKFB_DIV = 1, FEEDBK_PATH = "CLKOP",
@@ -49,8 +49,8 @@ endmodule
 """
 
 
-#: Inputs at both clock edges, with their delay: none, as the tree of their clock has none here.
-#: Both bits appear at the next rising edge. Ref: Lattice FPGA-TN-02035
+#: Inputs at both clock edges, with a delay of zero, as the clock tree has none here either. Both
+#: bits appear at the next rising edge. Ref: Lattice FPGA-TN-02035
 INPUT = """\
 module DELAYG #(parameter DEL_MODE = "USER_DEFINED", DEL_VALUE = 0) (input A, output Z);
   assign Z = A;
@@ -68,7 +68,7 @@ endmodule
 """
 
 
-#: The clock of the flash has no pin here: a bench takes it from what drives this.
+#: The clock of the flash has no pin here: a bench takes the clock from the driver of this cell.
 PAD = """\
 module USRMCLK (input USRMCLKI, USRMCLKTS);
 endmodule
@@ -76,19 +76,19 @@ endmodule
 
 
 class _Port(io.SimulationPort):
-    #: Constraints name it; here there are none.
+    #: Constraints name this attribute; a simulation has no constraints.
     io = None
 
 
 def simulated(platform):
-    """A platform of that class for a simulation, in everything else as it is.
+    """A platform of a class for simulation; all other properties stay.
 
-    ``platform.pins`` has what was requested, by name and number: ``io.SimulationPort``, or a
-    namespace of these. Their ``i`` and ``o`` are what is at the pins: inverted, if the pins are.
-    Buffers at both clock edges are :class:`~dxpu_sim.ethernet.ddr.DdrModel`, but for those that are
-    late, for whose cells :data:`INPUT` has models. The PLL stays an instance of ``EHXPLLL``, for
-    which :data:`PLL` is the model, and the pad of the flash's clock one of ``USRMCLK``, for which
-    that is :data:`PAD`.
+    ``platform.pins`` holds the requested pins, by name and number: ``io.SimulationPort``, or a
+    namespace of such ports. Their ``i`` and ``o`` are the levels at the pins, so inverted for
+    inverted pins. Buffers at both clock edges are :class:`~dxpu_sim.ethernet.ddr.DdrModel`, except
+    delayed buffers, for whose cells :data:`INPUT` has models. The PLL stays an instance of
+    ``EHXPLLL``, with the model :data:`PLL`, and the pad of the flash's clock an instance of
+    ``USRMCLK``, with the model :data:`PAD`.
     """
     class Simulated(platform):
         def __init__(self):
@@ -113,7 +113,7 @@ def simulated(platform):
 
 
 def _ports(resource, name):
-    """What a request of a resource, or of a part of one, gives."""
+    """Ports returned by a request of a resource, or of a part of a resource."""
     pins = resource.ios[0]
     if isinstance(pins, Subsignal):
         return SimpleNamespace(**{part.name: _ports(part, f"{name}_{part.name}")

@@ -1,21 +1,21 @@
-"""A serial flash at its pins: answers two commands, and says what its data sheet forbids.
+"""A serial flash at its pins: answers two commands, and reports violations of its data sheet.
 
-The limits are those that all flashes of the boards keep with room to spare (Winbond W25Q32JV,
-Spansion S25FL256S, Macronix MX25L128).
+All flashes of the boards keep these limits with a margin (Winbond W25Q32JV, Spansion S25FL256S,
+Macronix MX25L128).
 """
 
 import random
 
 __all__ = ["FlashAbused", "SpiFlash"]
 
-#: ns: of a period, of each of its halves; from choice to clock and back; not chosen between two
-#: commands; data before and after a rising edge; from a falling edge to what comes out; to wake up.
+#: Times in ns: clock period; each half of a period; select to clock and back; unselected between
+#: two commands; data before a rising edge; data after; falling edge to output; wake-up.
 PERIOD, HALF, CHOICE, PAUSE, SETUP, HOLD, OUTPUT, WAKE = 62.5, 25, 8, 100, 5, 5, 20, 30_000
 RELEASE, READ = 0xAB, 0x03
 
 
 class FlashAbused(AssertionError):
-    """What the pins do is not allowed; one line."""
+    """The pins violate the data sheet; the message is one line."""
 
 
 def must(what, why):
@@ -24,19 +24,21 @@ def must(what, why):
 
 
 class SpiFlash:
-    """At power-on it is in deep power-down.
+    """The flash; in deep power-down at power-on.
 
     Parameters
     ----------
     data : dict
-        Bytes by address; all others are 0xFF. May be changed, also while it is read.
+        Bytes by address; missing bytes are 0xFF. May change at any time, also during a read.
     rng : random.Random
-        Of what is at the output while it is nobody's business.
+        Source of the output level while the output is undefined.
 
     Attributes
     ----------
     reads : list of int
-        Addresses of all reads, and ``read``: how many bytes the last one gave.
+        Addresses of all reads.
+    read : int
+        Number of bytes given by the last read.
     aborted : int
         Commands that ended within a byte.
     """
@@ -51,20 +53,20 @@ class SpiFlash:
         self.reads, self.read, self.aborted = [], 0, 0
 
     def output(self, ns) -> int:
-        """What comes out at that time, if no pin changes until then."""
+        """Output level at time ``ns``, if no pin changes until then."""
         if self._out is None or ns - self._now["fall"] < OUTPUT:
             return self._rng.getrandbits(1)
         return self._out
 
     def step(self, ns, cs, sck, copi):
-        """Pins as they are from now on; ``cs`` is high if it is chosen."""
+        """Set the pins from time ``ns`` on; ``cs`` is high when the flash is selected."""
         if cs != self._cs:
             self._choose(ns, cs, sck)
         if copi != self._copi:
             must(not cs or ns - self._now["rise"] >= HOLD, "data changes too soon after a clock")
             self._copi, self._now["copi"] = copi, ns
         if sck != self._sck:
-            # With the choice it may end, too, in a reset.
+            # In a reset the clock may end together with the select.
             must(cs or ns == self._now["cs"] and not sck, "a clock while it is not chosen")
             self._sck = sck
             if cs:

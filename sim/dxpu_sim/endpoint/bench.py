@@ -1,4 +1,4 @@
-"""A soft GPU below the library's root complex: the driver of the GPU model drives it."""
+"""A soft GPU below the library's root complex, used by the driver of the GPU model."""
 
 import os
 import random
@@ -13,15 +13,15 @@ from .driver import DriverError, find_gpus
 from .gpu import MSIX_TABLE
 
 VRAM = 16384
-#: Registers in configuration space.
+#: Offsets in configuration space.
 COMMAND, BARS, MSI, MSIX, EXPRESS = 0x04, (0x10, 0x18, 0x1c), 0x48, 0x58, 0x64
 DEVICE_CONTROL, DEVICE_STATUS = EXPRESS + 8, EXPRESS + 10
-#: Credits that the GPU has at first: TLPs and units of 16 bytes of each class.
+#: Initial credits of the GPU: TLPs and units of 16 bytes, for each class.
 PLENTY = ((8, 64), (8, 16), (8, 64))
 
 
 def give_credits(dut, credits=PLENTY):
-    """What the GPU may send before anything has left the queues of the port."""
+    """Set the GPU's initial credits, before any TLP has left the queues of the port."""
     for n, (headers, units) in enumerate(credits):
         getattr(dut, f"headers{n}").value = headers
         getattr(dut, f"units{n}").value = units
@@ -50,7 +50,7 @@ class System:
         return driver
 
     async def hot_reset(self, cycles=20):
-        """Reset the GPU, as the end of a life does."""
+        """Reset the GPU, as at the end of a life."""
         self.dut.hot_reset.value = 1
         await until(lambda: not int(self.dut.link.value), "link down", timeout_ns=20_000,
                     poll_ns=8)
@@ -59,18 +59,18 @@ class System:
         await until(lambda: int(self.dut.link.value), "link up", timeout_ns=1000, poll_ns=8)
 
     async def saved(self, dev):
-        """What an operating system keeps of a function that it is going to reset."""
+        """Registers that an operating system saves before it resets a function."""
         return [(n, await dev.config_read_dword(n)) for n in (
             *BARS, DEVICE_CONTROL, *range(MSI + 4, MSI + 16, 4), MSI, MSIX, COMMAND)]
 
     async def restore(self, dev, saved):
-        """Write it back."""
+        """Write saved registers back."""
         for register, value in saved:
             await dev.config_write_dword(register, value & 0xffff if register in (
                 COMMAND, DEVICE_CONTROL) else value)
 
     async def copy_both_ways(self, driver, length, *, vector=0):
-        """Copy random bytes to the GPU and back, at any addresses; nothing else is written."""
+        """Copy random bytes to the GPU and back, at random addresses; no other byte may change."""
         rng = self.rng
         data = rng.randbytes(length)
         offset, back_offset = rng.randrange(4096), rng.randrange(4096)
@@ -86,7 +86,7 @@ class System:
             self.rc.free_region(address)
 
     def finish(self):
-        """Nothing was sent without credits, or over a link that was down."""
+        """Check that no TLP was sent without credits, or over a link in the state down."""
         assert int(self.dut.overrun.value) == 0
 
 
@@ -116,7 +116,7 @@ async def enumerate_and_registers(dut):
 
 @cocotb.test()
 async def copies(dut):
-    """Copies of any length at any address; each raises its vector, by MSI-X."""
+    """Copies of any length at any address; each copy raises its vector by MSI-X."""
     system = System(dut)
     driver = await system.start()
     lengths = [0, 1, 3, 4, 129, VRAM, system.rng.randrange(2000), system.rng.randrange(6000)]
@@ -146,7 +146,7 @@ async def msi_and_settings(dut):
         await driver.write_register("TAGS", rng.randrange(1, 9))
         for length in (300, rng.randrange(1, 3000)):
             await system.copy_both_ways(driver, length, vector=code)
-    # Fewer vectors than there are.
+    # Fewer vectors enabled than implemented.
     control = await dev.config_read_word(MSI + 2)
     await dev.config_write_word(MSI + 2, control & ~0x70 | 1 << 4)
     before = list(driver.interrupts)
@@ -158,7 +158,7 @@ async def msi_and_settings(dut):
 
 @cocotb.test()
 async def few_credits(dut):
-    """Credits for one TLP of each class, idle cycles everywhere, classes that stand still."""
+    """Credits for one TLP of each class, idle cycles everywhere, stalled classes."""
     system = System(dut, credits=((1, 32), (1, 0), (1, 32)))
     driver = await system.start()
     driver.timeout_ns = 3_000_000
@@ -184,16 +184,16 @@ async def few_credits(dut):
 
 @cocotb.test()
 async def wrong_accesses(dut):
-    """What the GPU does not support is answered with UR, bit exact, and does no harm."""
+    """Unsupported requests are answered with UR, bit exact, and do no harm."""
     system = System(dut)
     driver = await system.start()
     registers, vram = (driver.dev.bar_addr[n] for n in (0, 2))
     wrong = [
-        (TlpType.MEM_READ, registers + 0x1000, {}, 4, 0),  # no such register
-        (TlpType.MEM_READ, registers + 0x64, {"length": 2, "last_be": 15}, 8, 0x64),  # nor these
+        (TlpType.MEM_READ, registers + 0x1000, {}, 4, 0),  # no register
+        (TlpType.MEM_READ, registers + 0x64, {"length": 2, "last_be": 15}, 8, 0x64),  # no registers
         (TlpType.MEM_READ, registers + 0x60, {"length": 2, "last_be": 15}, 8, 0x60),
-        (TlpType.MEM_READ, registers + 0x10, {"first_be": 0b0110}, 2, 0x11),  # part of one
-        (TlpType.MEM_READ, registers, {"length": 4, "last_be": 15}, 16, 0),  # four at once
+        (TlpType.MEM_READ, registers + 0x10, {"first_be": 0b0110}, 2, 0x11),  # part of a register
+        (TlpType.MEM_READ, registers, {"length": 4, "last_be": 15}, 16, 0),  # four registers
         (TlpType.MEM_READ_LOCKED, registers, {}, 4, 0),
         (TlpType.MEM_READ_LOCKED_64, vram + 0x40, {"length": 2, "last_be": 1}, 5, 0x40),
         (TlpType.FETCH_ADD, registers + 0x10, {"data": bytes(4)}, 4, 0),
@@ -223,7 +223,7 @@ async def wrong_accesses(dut):
     assert await driver.dev.config_read_word(DEVICE_STATUS) == 0
     await driver.write_register("UNSUPPORTED", 0)
     assert await driver.read_register("UNSUPPORTED") == 0
-    # With Memory Space Enable off nothing in the BARs answers; nor in D3hot.
+    # With Memory Space Enable off, or in D3hot, the BARs do not answer.
     for register, off, on in ((COMMAND, 0x4, 0x6), (0x44, 3, 0)):
         await driver.dev.config_write_word(register, off)
         for kind, address in ((TlpType.MEM_READ, registers), (TlpType.MEM_READ_64, vram)):
@@ -240,7 +240,7 @@ async def wrong_accesses(dut):
     assert await driver.read_register("ERROR") == 1
     assert await driver.read_register("STATUS") == 2
     await driver.dev.config_write_word(COMMAND, 0x6)
-    await driver.wait_interrupt(3, 0)  # it was only late
+    await driver.wait_interrupt(3, 0)  # the interrupt was only delayed
     await driver.write_register("ERROR", 0)
     assert await driver.read_register("STATUS") == 0
     system.finish()
@@ -248,7 +248,7 @@ async def wrong_accesses(dut):
 
 @cocotb.test()
 async def masked_vectors(dut):
-    """A vector that is masked stays pending, and is sent when it is not any more."""
+    """A masked vector stays pending, and is sent when unmasked."""
     system = System(dut)
     driver = await system.start()
     window = driver.dev.bar_window[0]
@@ -262,7 +262,7 @@ async def masked_vectors(dut):
     await window.write_dword(MSIX_TABLE + 16 * 5 + 12, 0)
     await driver.wait_interrupt(5, 0)
     assert await window.read_dword(0xc000) == 0 and await window.read_dword(0xc004) == 0
-    # All of them, by the function's mask.
+    # All vectors, by the Function Mask.
     control = await driver.dev.config_read_word(MSIX + 2)
     await driver.dev.config_write_word(MSIX + 2, control | 1 << 14)
     for vector in range(8):
@@ -277,8 +277,11 @@ async def masked_vectors(dut):
 
 @cocotb.test()
 async def resets(dut):
-    """Hot resets and Function Level Resets in the middle of copies: all is as after power-up, but
-    the video memory and, for the latter, Max_Payload_Size; and the next copy is right."""
+    """Hot resets and Function Level Resets in the middle of copies, then a correct copy.
+
+    The state is as after power-up, except for the video memory and, after a Function Level Reset,
+    Max_Payload_Size.
+    """
     system = System(dut)
     driver = await system.start()
     dev, rng = driver.dev, system.rng
@@ -307,7 +310,7 @@ async def resets(dut):
 
 
 async def reopen(driver):
-    """The driver's part after a reset: ring, fence and unmasked vectors."""
+    """Repeat the driver's set-up after a reset: ring, fence and unmasked vectors."""
     window = driver.dev.bar_window[0]
     for n in range(8):
         await window.write_dword(MSIX_TABLE + 16 * n + 12, 0)
@@ -319,7 +322,7 @@ async def reopen(driver):
 
 @cocotb.test()
 async def messages(dut):
-    """PME_Turn_Off is acknowledged; Set_Slot_Power_Limit is taken; others are not supported."""
+    """PME_Turn_Off is acknowledged; Set_Slot_Power_Limit is accepted; others are unsupported."""
     system = System(dut)
     driver = await system.start()
     for code, length in ((0x50, 1), (0x19, 0), (0x7f, 0), (0x12, 0)):
@@ -339,7 +342,7 @@ async def messages(dut):
 
 @cocotb.test()
 async def failed_copies(dut):
-    """A copy from where nothing is, and commands that make no sense, fail; the next one goes on."""
+    """Copies from unmapped addresses and invalid commands fail; the next copy succeeds."""
     system = System(dut)
     driver = await system.start()
     await system.copy_both_ways(driver, 100)

@@ -1,4 +1,4 @@
-"""A soft GPU between a mailbox and what a proxy has at its PCIe port: queues by class, credits."""
+"""A soft GPU between a mailbox and the parts of a proxy's PCIe port: class queues and credits."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -35,14 +35,15 @@ def units_of(dword):
 
 
 class EndpointBench(wiring.Component):
-    """Mailbox, soft GPU, and the port that a proxy would have; brings its clock.
+    """Mailbox, soft GPU, and the equivalent of a proxy's PCIe port; has its own clock.
 
-    Towards the GPU an :class:`~dxpu.attach.Egress`. What it sends goes into a queue for each class,
-    and credits come back when a TLP has left that: they are the limits, and are policed.
+    TLPs to the GPU pass an :class:`~dxpu.attach.Egress`. TLPs of the GPU go into a queue for each
+    class. Credits return when a TLP leaves its queue; they are the credit limits, and are policed.
 
     Parameters
     ----------
     width : int
+        Data bits per beat.
     gpu : dict
         Further arguments of :class:`~dxpu.endpoint.gpu.SoftGpu`.
 
@@ -52,16 +53,16 @@ class EndpointBench(wiring.Component):
     hot_reset : 1
         Level.
     headers0, ..., units0, ... : 16
-        Credits of each class that the GPU has at first: TLPs, and units of 16 bytes. Constant from
-        before the end of the reset.
+        Initial credits of the GPU for each class: TLPs, and units of 16 bytes. Constant from before
+        the end of the reset.
     link : 1
         ``link_up`` of the GPU.
     overrun : 4
-        Sticky. Bit n: class n was sent without credits. Bit 3: something was sent while the link
-        was down.
+        Sticky. Bit n: a TLP of class n was sent without credits. Bit 3: a TLP was sent while the
+        link was down.
     """
 
-    #: Beats of a queue.
+    #: Depth of a queue, in beats.
     DEPTH = 512
 
     def __init__(self, width=64, *, gpu=None):

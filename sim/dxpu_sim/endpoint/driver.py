@@ -1,4 +1,4 @@
-"""The software side: what a driver does with a GPU, through the root complex and nothing else."""
+"""Driver software of a GPU; accesses the GPU through the root complex only."""
 
 import struct
 
@@ -15,11 +15,11 @@ __all__ = ["DriverError", "GpuDriver", "find_devices", "find_gpus"]
 
 
 class DriverError(Exception):
-    """The GPU did not do what its driver asked for."""
+    """The GPU did not carry out a request of its driver."""
 
 
 def find_devices(rc: RootComplex, vendor: int | None = None, device: int | None = None) -> list:
-    """Enumerated PCI functions, in bus order; only those of ``vendor`` and ``device`` if given."""
+    """Enumerated PCI functions, in bus order; optionally only of ``vendor`` and ``device``."""
     found = []
 
     def walk(bus):
@@ -34,7 +34,7 @@ def find_devices(rc: RootComplex, vendor: int | None = None, device: int | None 
 
 
 def find_gpus(rc: RootComplex) -> "list[GpuDriver]":
-    """A driver for each GPU that was enumerated, in bus order."""
+    """A driver for each enumerated GPU, in bus order."""
     return [GpuDriver(rc, dev) for dev in find_devices(rc, VENDOR_ID, DEVICE_ID)]
 
 
@@ -49,7 +49,7 @@ class GpuDriver:
     timeout_ns : int
         Longest wait for an interrupt, in nanoseconds of simulated time.
     ns_per_byte : float
-        Added to it for each byte that is copied.
+        Additional wait for each byte copied.
     """
 
     RING_COMMANDS = 16
@@ -60,7 +60,7 @@ class GpuDriver:
         self.dev = dev
         self.timeout_ns = timeout_ns
         self.ns_per_byte = ns_per_byte
-        #: Interrupts taken, per vector.
+        #: Number of interrupts taken, per vector.
         self.interrupts: list[int] = []
         self._raised = Event()
         self._queued = 0
@@ -71,7 +71,7 @@ class GpuDriver:
         return self.dev.pcie_id
 
     async def open(self, *, interrupts: str = "msix") -> None:
-        """Enable the device, take its interrupts by ``"msix"`` or ``"msi"``, set up the ring."""
+        """Enable the device, set up its interrupts (``"msix"`` or ``"msi"``) and its ring."""
         await self.dev.enable_device()
         await self.dev.set_master()
         if interrupts == "msix":
@@ -141,7 +141,7 @@ class GpuDriver:
                 raise DriverError(f"GPU {self.pcie_id}: no interrupt {vector} within {limit} ns")
 
     async def trigger_interrupt(self, vector: int) -> None:
-        """Let the GPU raise ``vector``, and wait for it."""
+        """Let the GPU raise ``vector``, and wait for the interrupt."""
         before = self.interrupts[vector]
         await self.write_register("INTERRUPT", vector)
         await self.wait_interrupt(vector, before)
@@ -173,14 +173,15 @@ class GpuDriver:
         await self.copy(COPY_TO_HOST, host, vram, length, vector=vector)
 
     async def copy_there_and_back(self, data: bytes, vram: int, *, vector: int = 0) -> bytes:
-        """Copy ``data`` to video memory at ``vram`` and back elsewhere; returns what came back."""
+        """Copy ``data`` to video memory at ``vram`` and back to another buffer; returns the
+        result."""
         source, memory = self.rc.alloc_region(len(data))
         target, back = self.rc.alloc_region(len(data))
         memory[:len(data)] = data
         await self.copy_to_gpu(source, vram, len(data), vector=vector)
         await self.copy_to_host(target, vram, len(data), vector=vector)
         result = bytes(back[:len(data)])
-        # Not if a copy failed: the GPU may still use them then.
+        # Not after a failed copy: the GPU may still use the buffers then.
         for address in (source, target):
             self.rc.free_region(address)
         return result

@@ -1,20 +1,20 @@
-"""A GPU as its driver sees it: registers, video memory, a copy engine and interrupts.
+"""Model of a GPU as seen by its driver: registers, video memory, a copy engine and interrupts.
 
-The PCI function below is a device of cocotbext-pcie, so it can stand behind any link of the library
-or, through :class:`dxpu_sim.pcie.ports.DutPort`, behind a design.
+The PCI function is a device of cocotbext-pcie, so it can stand behind any link of the library or,
+through :class:`dxpu_sim.pcie.ports.DutPort`, behind a design.
 
 BAR 0 (64 KiB, 32-bit): :data:`REGISTERS`, from 0x100 the name in ASCII (64 bytes), from 0x8000 the
-MSI-X table, from 0xC000 its pending bits. Aligned accesses of 4 or 8 bytes only. BAR 2 (64-bit,
+MSI-X table, from 0xC000 its pending bits. Only aligned accesses of 4 or 8 bytes. BAR 2 (64-bit,
 prefetchable): the video memory, any access.
 
-Everything else is answered as a device must (PCIe Base 5.0, 2.3.1): UR for I/O, locked, atomic and
-Type 1 requests, for addresses outside of the BARs, for registers that do not exist and for accesses
-of a wrong size; such posted writes are dropped. All of them are counted in ``UNSUPPORTED``.
+All other requests are answered as PCIe Base 5.0, 2.3.1 demands: UR for I/O, locked, atomic and Type
+1 requests, for addresses outside the BARs, for registers that do not exist and for accesses of a
+wrong size. Such posted writes are dropped. ``UNSUPPORTED`` counts all of these requests.
 
-The copy engine takes commands of 32 bytes from a ring in host memory (:class:`Command`): it keeps
-up to ``TAGS`` reads of ``READ_SIZE`` bytes in flight, accepts split completions, those of different
-reads in any order, and writes with the largest payload that was configured. After a command it
-writes the command's cookie to ``FENCE`` (if set) and raises an interrupt (if asked for).
+The copy engine takes commands of 32 bytes from a ring in host memory (:class:`Command`). It keeps
+up to ``TAGS`` reads of ``READ_SIZE`` bytes in flight, accepts split completions, and completions of
+different reads in any order. Its writes have the largest payload configured. After a command the
+engine writes the command's cookie to ``FENCE`` (if set) and raises an interrupt (if requested).
 """
 
 import struct
@@ -58,18 +58,18 @@ class Command:
     SIZE = 32
 
     def pack(self) -> bytes:
-        """The command as the ring holds it."""
+        """The command as stored in the ring."""
         return struct.pack(self.FORMAT, self.opcode, self.flags, self.host, self.vram, self.length,
                            self.cookie)
 
     @classmethod
     def unpack(cls, raw: bytes) -> "Command":
-        """The command that the ring holds."""
+        """A command from its bytes in the ring."""
         return cls(*struct.unpack(cls.FORMAT, raw))
 
 
 class SparseMemory:
-    """``size`` bytes of memory that costs only what is written; unwritten bytes read as 0."""
+    """``size`` bytes of memory; only written pages take room, unwritten bytes read as 0."""
 
     PAGE = 4096
 
@@ -145,7 +145,7 @@ class _Read:
     """A read in flight."""
 
     left: int
-    #: Where the next byte goes, and the function that takes it there.
+    #: Position of the next byte, and the function that stores data there.
     position: int
     deliver: object
     #: Called when the last byte has come, or when the read failed.
@@ -153,9 +153,9 @@ class _Read:
 
 
 class GpuFunction(Endpoint):
-    """The one PCI function of a :class:`Gpu`."""
+    """The PCI function of a :class:`Gpu`."""
 
-    #: From the completion of the write that asks for a Function Level Reset to the reset.
+    #: Time from the completion of the write for a Function Level Reset to the reset, in ns.
     RESET_NS = 100
 
     def __init__(self, *, serial, name, vram, tags, read_size, max_payload, reset):
@@ -190,7 +190,7 @@ class GpuFunction(Endpoint):
         self.name = name.encode("ascii").ljust(NAME_SIZE, b"\0")
         self.msix_table = bytearray((b"\0" * 12 + b"\1\0\0\0") * VECTORS)
         self.msix_pending = 0
-        #: Largest number of reads that were in flight at once.
+        #: Largest number of reads in flight so far.
         self.most_reads = 0
         self._reads: dict[int, _Read] = {}
         self._next_tag = 0
@@ -207,7 +207,7 @@ class GpuFunction(Endpoint):
             tlp.release_fc()
             self._complete_read(tlp)
         elif tlp.is_nonposted():
-            # Completions wait for credits, so they are made aside: nothing blocks behind them.
+            # Completions wait for credits, so another task makes them: nothing blocks behind them.
             await self._requests.put(tlp)
         else:
             tlp.release_fc()
@@ -236,13 +236,14 @@ class GpuFunction(Endpoint):
         cocotb.start_soon(finish())
 
     def die(self):
-        """The function is reset: a new one takes its place, and what this one does has no end."""
+        """Stop this function after a reset; a new function replaces it, and open activities never
+        end."""
         self._dead = True
 
     async def upstream_send(self, tlp):
         if self._dead:
             await Event().wait()
-        # The library leaves the byte count 0, which means 4096, where the spec wants 4.
+        # The library leaves the byte count 0, which means 4096; the specification demands 4.
         if tlp.fmt_type == TlpType.CPL and not tlp.byte_count:
             tlp.byte_count = 4
         await super().upstream_send(tlp)
@@ -260,7 +261,7 @@ class GpuFunction(Endpoint):
         await self.upstream_send(completion)
 
     def _target(self, tlp):
-        """BAR and offset that ``tlp`` addresses, or ``None``."""
+        """BAR and offset addressed by ``tlp``, or ``None``."""
         return self.match_bar(tlp.address) if self.memory_space_enable else None
 
     async def _memory_read(self, tlp):
@@ -350,7 +351,7 @@ class GpuFunction(Endpoint):
         return True
 
     async def message(self, code, *, kind=TlpType.MSG_TO_RC):
-        """Send message ``code`` without data, to the root complex unless ``kind`` says other."""
+        """Send message ``code`` without data, by default to the root complex."""
         tlp = Tlp()
         tlp.fmt_type = kind
         tlp.requester_id = self.pcie_id
@@ -360,7 +361,8 @@ class GpuFunction(Endpoint):
     # Interrupts.
 
     async def interrupt(self, vector):
-        """Raise ``vector`` by MSI-X or MSI, whichever is enabled; MSI-X remembers masked ones."""
+        """Raise ``vector`` by MSI-X or MSI, whichever is enabled; masked MSI-X vectors stay
+        pending."""
         if self.msix_cap.msix_enable:
             self.msix_pending |= 1 << vector
             await self._send_pending()
@@ -405,7 +407,7 @@ class GpuFunction(Endpoint):
                 await self.interrupt(command.flags >> 8 & 0xff)
 
     async def _fetch(self, slot):
-        """Command in ``slot`` of the ring, or ``None`` if it cannot be read."""
+        """Command in ``slot`` of the ring, or ``None`` if the read fails."""
         raw = bytearray(Command.SIZE)
 
         def put(position, data):
@@ -441,7 +443,7 @@ class GpuFunction(Endpoint):
             start += n
 
     async def _read_host(self, address, length, deliver, position):
-        """Read host memory with many requests in flight; false if one of them failed.
+        """Read host memory with many requests in flight; returns False if a request failed.
 
         ``deliver(position, data)`` is called with each piece as it comes, in any order.
         """
@@ -475,7 +477,8 @@ class GpuFunction(Endpoint):
         return good
 
     async def _claim_tag(self):
-        """A free tag; 32 to 256 of them by the Extended Tag Field Enable, and at most ``TAGS``."""
+        """Wait for a free tag: of 32 or 256 (Extended Tag Field Enable), at most ``TAGS`` in
+        use."""
         tags = 256 if self.pcie_cap.extended_tag_field_enable else 32
         while len(self._reads) >= max(1, min(tags, self.registers["TAGS"])):
             self._read_ended.clear()
@@ -518,7 +521,7 @@ class Gpu(Device):
     vram_bytes : int
         Size of the video memory; a power of two.
     tags, read_size : int
-        Reads in flight and bytes of each; a driver may change them. The library's tags end at 256.
+        Reads in flight and bytes of each; a driver may change both. The library has 256 tags.
     max_payload : int
         Largest payload supported, in bytes.
     """
@@ -538,18 +541,18 @@ class Gpu(Device):
         self._options = {"serial": serial, "name": name, "tags": tags, "read_size": read_size,
                          "max_payload": max_payload, "reset": self.function_reset}
         self.function = GpuFunction(vram=self.vram, **self._options)
-        #: Hot resets, and Function Level Resets, since the start.
+        #: Numbers of hot resets, and of Function Level Resets, since the start.
         self.resets = self.function_resets = 0
         super().__init__(self.function)
 
     def hot_reset(self) -> None:
-        """Everything but the video memory is as after power-up; nothing that was begun goes on."""
+        """Reset everything but the video memory; activities under way end."""
         self._bus_num = 0
         self._renew()
         self.resets += 1
 
     def function_reset(self) -> None:
-        """The same by Function Level Reset (6.6.2): the link and the bus number stay."""
+        """Function Level Reset (6.6.2): as a hot reset, but link and bus number stay."""
         self._renew()
         self.function_resets += 1
 
@@ -560,8 +563,11 @@ class Gpu(Device):
         self.append_function(self.function)
 
     async def upstream_recv(self, tlp):
-        """Take a TLP from the link. What is for no other function is for the GPU's, which answers
-        everything, wrong requests too."""
+        """Take a TLP from the link.
+
+        TLPs for no other function go to the GPU's function, which answers all requests, wrong
+        requests too.
+        """
         if tlp.fmt_type in {TlpType.CFG_READ_0, TlpType.CFG_WRITE_0}:
             self.bus_num = tlp.completer_id.bus
         others = [] if is_message(tlp) else [

@@ -1,7 +1,7 @@
-"""A soft GPU and a host that says anything: each TLP is made here, right or wrong.
+"""A soft GPU and a host that sends arbitrary TLPs, right or wrong, built by the bench.
 
-The host is plain Python on the golden TLPs. It holds every TLP of the GPU against the rules, and
-answers its reads in any order and in any pieces.
+The host is plain Python on the golden TLPs. It checks every TLP of the GPU against the rules, and
+answers the GPU's reads in any order and in any pieces.
 """
 
 import os
@@ -21,7 +21,7 @@ from .bench import COMMAND, DEVICE_CONTROL, DEVICE_STATUS, EXPRESS, MSI, PLENTY,
 from .gpu import COPY_TO_GPU, COPY_TO_HOST, Command
 
 SC, UR, CA = CompletionStatus.SC, CompletionStatus.UR, CompletionStatus.CA
-#: Where everything is.
+#: IDs and addresses.
 GPU, ROOT = 5 << 8, 0x10
 BAR0, BAR2 = 0xe000_0000, 0x40_0000_0000
 MEMORY, MEMORY_SIZE, RING, FENCE, MESSAGES = 0x1_8765_0000, 0x20000, 0x9000_0000, 0x9000_1000, \
@@ -30,7 +30,7 @@ NAMES = REGISTERS | COUNTERS
 
 
 class Host:
-    """A root complex that tests make do what they want."""
+    """A root complex under direct control of the tests."""
 
     def __init__(self, dut, *, credits=PLENTY, seed=0):
         self.dut = dut
@@ -46,7 +46,7 @@ class Host:
         self.messages: list[int] = []
         self.completions: dict[int, list[Tlp]] = {}
         self.reads: list[Tlp] = []
-        #: Reads that were not answered to the end.
+        #: Reads without their last completion.
         self.open: dict[int, Tlp] = {}
         self.arrived = Event()
         self.acknowledged = 0
@@ -58,7 +58,7 @@ class Host:
         await Timer(1, "us")
         self.dut.hot_reset.value = 1
         await until(lambda: not int(self.dut.link.value), "link", timeout_ns=20_000, poll_ns=8)
-        # What had left arrives, and what was on its way to the GPU is dropped.
+        # TLPs of the GPU still arrive; TLPs to the GPU are dropped.
         await Timer(3, "us")
         self.dut.hot_reset.value = 0
         for left in (self.open, self.reads, self.messages, self.completions):
@@ -73,7 +73,7 @@ class Host:
         for name, value in (("RING_LOW", RING), ("RING_SIZE", 16), ("FENCE_LOW", FENCE)):
             await self.write(name, value)
 
-    # What the GPU sends.
+    # TLPs of the GPU.
 
     def _receive(self, record):
         tlp = Tlp.unpack(record.raw)
@@ -116,10 +116,10 @@ class Host:
                 assert MEMORY <= tlp.address + n < MEMORY + MEMORY_SIZE
                 self.memory[tlp.address + n - MEMORY] = tlp.payload[n]
 
-    # What the host sends.
+    # TLPs of the host.
 
     async def send(self, tlp):
-        """Send a TLP as it is, or bytes."""
+        """Send a TLP, given as an object or as bytes."""
         await self.mailbox.send(tlp if isinstance(tlp, bytes) else tlp.pack())
 
     async def request(self, tlp, *, timeout_ns=100_000):
@@ -135,13 +135,13 @@ class Host:
         return self.completions.pop(tlp.tag)
 
     def whole(self, tlp):
-        """Whether a request was answered to the end."""
+        """Whether all completions of a request have come."""
         last = self.completions.get(tlp.tag, [None])[-1]
         return last is not None and (last.status != 0 or tlp.kind[:3] != "MRd" or (
             last.byte_count <= 4 * last.length - (last.lower_address & 3)))
 
     async def config(self, register, value=None, **fields):
-        """Read a dword of configuration space, or write it; returns the dword or the status."""
+        """Read or write a dword of configuration space; returns the dword or the status."""
         write = value is not None
         tlp = Tlp(*KINDS["CfgWr0" if write else "CfgRd0"], length=1, first_be=15, target_id=GPU,
                   register=register // 4, payload=value.to_bytes(4, "little") if write else b"",
@@ -160,7 +160,7 @@ class Host:
         self.max_payload, self.max_read = 128 << payload, 128 << read
 
     async def read(self, name):
-        """A register."""
+        """Value of a register."""
         tlp = Tlp(*KINDS["MRd32"], length=1, first_be=15, address=BAR0 + NAMES[name])
         completion, = await self.request(tlp)
         assert completion.status == 0 and completion.length == 1
@@ -176,7 +176,7 @@ class Host:
             self.tags = value
 
     async def counts(self):
-        """All counters that are not 0."""
+        """All counters other than 0."""
         found = {name: await self.read(name) for name in ("ERROR", "UNSUPPORTED", *COUNTERS)}
         return {name: count for name, count in found.items() if count}
 
@@ -191,7 +191,7 @@ class Host:
         await self.write("DOORBELL", self.head)
 
     async def done(self, *, timeout_ns=400_000):
-        """The interrupt of the last command has come, and its fence before."""
+        """Wait for the interrupt of the last command; its fence must have come before."""
         await until(lambda: self.messages, "an interrupt", timeout_ns=timeout_ns, poll_ns=200)
         assert self.messages and self.fence == self.head, (self.messages, self.fence, self.head)
         return self.messages.pop(0)
@@ -208,7 +208,7 @@ class Host:
         return answer(read, self.held, self.rng, completer_id=ROOT, max_payload=self.max_payload)
 
     async def serve(self, *, order=True, noise=None):
-        """Answer reads for ever, in any order; ``noise`` sends something in between."""
+        """Answer reads for ever, in any order; ``noise`` sends TLPs in between."""
         flows = []
         while True:
             while self.reads:
@@ -218,7 +218,7 @@ class Host:
                 self.arrived.clear()
                 if not self.reads:
                     await self.arrived.wait()
-                # Let some come together.
+                # Let several reads come together.
                 await Timer(self.rng.choice([8, 300, 1500]), "ns")
                 continue
             n = self.rng.randrange(len(flows)) if order else 0
@@ -231,7 +231,7 @@ class Host:
             await self.send(pieces.pop(0))
 
     async def copies(self, count, *, longest=3000, meanwhile=None):
-        """Random copies; what they move is compared with a model."""
+        """Make random copies, and compare their effects with a model."""
         model = bytearray(await self.vram())
         for n in range(count):
             length = self.rng.choice([0, 1, 2, 5, self.rng.randrange(200),
@@ -253,7 +253,7 @@ class Host:
         assert await self.vram() == bytes(model)
 
     async def vram(self):
-        """All of the video memory, through its BAR."""
+        """Content of the video memory, read through its BAR."""
         found = b""
         for address in range(BAR2, BAR2 + VRAM, 4096):
             pieces = await self.request(Tlp(*KINDS["MRd64"], length=1024, first_be=15, last_be=15,
@@ -262,7 +262,7 @@ class Host:
         return found
 
     def finish(self):
-        """Nothing is left, and nothing was sent without credits."""
+        """Check that nothing is left over, and that nothing was sent without credits."""
         assert not self.completions and not self.messages and not self.reads and not self.open
         assert int(self.dut.overrun.value) == 0
 
@@ -285,7 +285,7 @@ async def copies_in_any_order(dut):
 
 @cocotb.test()
 async def forged_completions(dut):
-    """Completions that are almost those that are due: all are dropped and counted."""
+    """Completions that differ slightly from expected completions: all are dropped and counted."""
     host = Host(dut, seed=1)
     await host.start()
     sent = 0
@@ -294,7 +294,7 @@ async def forged_completions(dut):
         nonlocal sent
         wrong = Tlp.unpack(piece.pack())
         what = host.rng.randrange(8)
-        if what == 0:  # its place is taken, so no other read can have this tag
+        if what == 0:  # the entry is in use, so no other read can have this tag
             wrong.tag ^= 1 << host.rng.randrange(3, 10)
         elif what == 1:
             wrong.requester_id ^= 1 << host.rng.randrange(16)
@@ -303,7 +303,7 @@ async def forged_completions(dut):
         elif what == 3:
             wrong.lower_address ^= 1 << host.rng.randrange(7)
         elif what == 4:
-            wrong.type |= 1  # of a locked read
+            wrong.type |= 1  # completion of a locked read
         elif what == 5:
             wrong.fmt, wrong.length, wrong.payload = 0, 0, b""  # successful, without data
         elif what == 6:
@@ -394,14 +394,15 @@ async def poison(dut):
 
 @cocotb.test()
 async def time_is_up(dut):
-    """A read without answer fails its command; what comes late is dropped; the next one goes on."""
+    """A read without answer fails its command; late completions are dropped; later copies
+    succeed."""
     host = Host(dut, seed=4)
     await host.start()
     late = []
     for n in range(5):
         await host.command(COPY_TO_GPU, MEMORY, 0, 100)
         await until(lambda: host.reads, "a read", timeout_ns=60_000, poll_ns=80)
-        if n != 1:  # nor the command
+        if n != 1:  # n == 1: the command itself is not answered
             read = host.reads.pop(0)
             del host.open[read.tag]
             for piece in host.pieces(read):
@@ -423,7 +424,7 @@ async def time_is_up(dut):
         await host.send(piece)
     assert await host.counts() == counts | {"UNEXPECTED": len(late)}
     assert await host.vram() == before
-    # Not if it is switched off.
+    # No timeout if disabled.
     await host.config(EXPRESS + 0x28, 1 << 4)
     await host.command(COPY_TO_GPU, MEMORY, 0, 100)
     await until(lambda: host.reads, "a read", timeout_ns=10_000, poll_ns=80)
@@ -440,8 +441,9 @@ async def time_is_up(dut):
 
 @cocotb.test()
 async def nothing_waits_for_completions_or_reads(dut):
-    """With no credits for completions, or none for reads, posted requests are taken and interrupts
-    leave; completions pass a read that is blocked."""
+    """Without credits for completions, or for reads, posted requests are taken and interrupts
+    leave; completions pass a blocked read.
+    """
     host = Host(dut, credits=((4, 64), (1, 0), (1, 32)), seed=5)
     await host.start()
     await host.write("SCRATCH", 7)
@@ -461,7 +463,7 @@ async def nothing_waits_for_completions_or_reads(dut):
     assert host.completions.pop(905)[0].payload[0] == 139
     for read in reads[:-1]:
         del host.completions[read.tag]
-    # Reads are blocked: after two of them no third one leaves.
+    # Reads are blocked: after two reads no third read leaves.
     host.mailbox.stall(1, True)
     await host.command(COPY_TO_GPU, MEMORY, 0, 1000)
     await Timer(3, "us")
@@ -479,8 +481,9 @@ async def nothing_waits_for_completions_or_reads(dut):
 
 @cocotb.test()
 async def hostile_traffic(dut):
-    """Anything: requests that are well-formed are answered once, exactly, all else leaves no trace
-    but numbers, and copies go on meanwhile."""
+    """Arbitrary requests: well-formed requests are answered once, exactly; all other TLPs only
+    change counters, and copies go on meanwhile.
+    """
     host = Host(dut, seed=6)
     await host.start()
     source = HostileSource(host.rng, Aim(
@@ -492,7 +495,7 @@ async def hostile_traffic(dut):
         nonlocal bad
         for _ in range(100):
             hostile = source.draw()
-            if len(hostile.raw) > 2048:  # the queues of the bench would not let it pass
+            if len(hostile.raw) > 2048:  # too large for the queues of the bench
                 continue
             fault = malformed(hostile.raw, host.max_payload, completer=True) != Malformed.NONE
             info = None if fault else classify(hostile.raw)
@@ -531,8 +534,9 @@ async def hostile_traffic(dut):
 
 @cocotb.test()
 async def resets_at_any_time(dut):
-    """Hot resets in the middle of TLPs both ways, with idle cycles everywhere: each life begins
-    anew, and nothing of an older one does harm in it."""
+    """Hot resets in the middle of TLPs in both directions, with idle cycles everywhere. Each life
+    begins anew, undisturbed by remains of former lives.
+    """
     host = Host(dut, seed=7)
     host.mailbox.gaps(send=0.2, receive=0.2)
     for n in range(25):

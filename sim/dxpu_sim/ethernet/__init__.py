@@ -1,0 +1,1 @@
+"""Ethernet in simulations: models of switch and DDR buffers, captures, benches of MAC and RGMII."""

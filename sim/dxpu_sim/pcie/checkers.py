@@ -1,17 +1,17 @@
-"""Checks that are always on at the PCIe ends of a design: what went in comes out, once, in order.
+"""Permanent checks at the PCIe ends of a design: every TLP comes out, once, in order.
 
-One line in a bench, ``checker = watch({"host": mailbox, ...})``, and ``checker.finish()`` at its
-end give:
+A line in a bench, ``checker = watch({"host": mailbox, ...})``, and ``checker.finish()`` at its end
+check:
 
-- a byte-exact log: every TLP that entered leaves where it must, nothing is lost, doubled, changed
-  (except Type 1 to Type 0 configuration where the route says so) or invented;
+- a byte-exact log: every TLP that entered leaves at the right port; no TLP is lost, doubled,
+  changed (except Type 1 to Type 0 configuration where the route demands) or invented;
 - order: nothing passes a posted request, and the completions of one request keep their order (PCIe
-  Base 5.0, 2.4.1; relaxed ordering is not made use of);
-- completions: each belongs to an open request of that requester and tag, carries the bytes that are
-  due, and at the end no request is open.
+  Base 5.0, 2.4.1; relaxed ordering is not used);
+- completions: each belongs to an open request with the same requester and tag, carries the expected
+  bytes, and at the end no request is open.
 
-Everything here is plain Python on bytes, written from the PCIe specification; it shares no code
-with the models that make the traffic or the hardware that moves it.
+All checks are plain Python on bytes, written from the PCIe specification, and share no code with
+the models that generate traffic or with the hardware.
 """
 
 import logging
@@ -28,12 +28,12 @@ CLASS_NAMES = ("posted", "non-posted", "completion")
 
 
 class CheckFailed(AssertionError):
-    """The design broke a rule; the message says which, and where."""
+    """The design broke a rule; the message gives rule and place."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the checks look at in a TLP (PCIe Base 5.0, 2.2.1 to 2.2.9)."""
+    """Fields of a TLP that the checks use (PCIe Base 5.0, 2.2.1 to 2.2.9)."""
 
     raw: bytes
     cls: int
@@ -43,7 +43,7 @@ class Header:
     length: int
     requester_id: int
     tag: int
-    #: Configuration and messages by ID: who is meant. Completions: the completer.
+    #: Target ID of configuration requests and messages by ID; completer ID of completions.
     other_id: int
     address: int
     first_be: int
@@ -54,7 +54,7 @@ class Header:
 
     @classmethod
     def parse(cls, raw: bytes) -> "Header":
-        """The header of ``raw``, past its prefixes."""
+        """The header of ``raw``, behind its prefixes."""
         h = raw
         while h and h[0] >> 5 == 4:
             h = h[4:]
@@ -84,32 +84,32 @@ class Header:
 
     @property
     def is_config(self) -> bool:
-        """A configuration request."""
+        """Whether this is a configuration request."""
         return self.type in (0x04, 0x05)
 
     @property
     def is_memory(self) -> bool:
-        """A memory request, locked and atomic ones too."""
+        """Whether this is a memory request, including locked and atomic requests."""
         return self.type in (0x00, 0x01, 0x0c, 0x0d, 0x0e)
 
     @property
     def is_memory_read(self) -> bool:
-        """A memory read, locked ones too."""
+        """Whether this is a memory read, including locked reads."""
         return self.type in (0x00, 0x01) and not self.fmt & 2
 
     @property
     def is_message(self) -> bool:
-        """A message."""
+        """Whether this is a message."""
         return self.type & 0x18 == 0x10
 
     @property
     def register(self) -> int:
-        """Byte address that a configuration request names."""
+        """Byte address of the register in a configuration request."""
         return self.address & 0xffc
 
     @property
     def read_bytes(self) -> tuple[int, int]:
-        """Bytes that a memory read asks for, and the address of the first."""
+        """Number of bytes requested by a memory read, and the address of the first."""
         if self.length == 1 and not self.first_be:
             return 1, self.address
         first = next((n for n in range(4) if self.first_be >> n & 1), 0)
@@ -131,13 +131,14 @@ class Header:
 
 
 def type0(raw: bytes) -> bytes:
-    """Type 1 configuration request ``raw`` as the Type 0 request that leaves on its bus."""
+    """Type 1 configuration request ``raw`` as the Type 0 request that leaves on its target bus."""
     return bytes([raw[0] & ~1]) + raw[1:]
 
 
 @dataclass
 class Crossing:
-    """A TLP that entered at ``source`` and left at ``destination``; cycles of its beats."""
+    """A TLP that entered at ``source`` and left at ``destination``, with the cycles of its
+    beats."""
 
     source: Hashable
     destination: Hashable
@@ -146,15 +147,15 @@ class Crossing:
     last_in: int
     first_out: int = -1
     last_out: int = -1
-    #: A fault may have hit it: it may be lost.
+    #: A fault may have hit the TLP: it may be lost.
     at_risk: bool = False
-    #: How often the links at both ends had been mended.
+    #: Number of repairs so far of the links at both ends.
     life: int = 0
 
 
 @dataclass
 class _Open:
-    """A request that waits for completions."""
+    """A request without its last completion."""
 
     request: Header
     left: int
@@ -163,13 +164,13 @@ class _Open:
 
 
 class _Lane:
-    """What is on its way from one port to another, in the order of entry."""
+    """TLPs on their way from one port to another, in the order of entry."""
 
     def __init__(self):
         self._next = 0
         self._pending: dict[int, Crossing] = {}
         self._by_bytes: dict[bytes, deque[int]] = {}
-        #: Newest life of which something has arrived.
+        #: Newest life of which a TLP has arrived.
         self.life = 0
 
     def put(self, expected: bytes, crossing: Crossing) -> None:
@@ -178,11 +179,11 @@ class _Lane:
         self._next += 1
 
     def take(self, raw: bytes) -> tuple[Crossing, list[Crossing]] | None:
-        """The oldest TLP that should leave as ``raw``, and all that it passes."""
+        """The oldest TLP that should leave as ``raw``, and all TLPs that it passes."""
         numbers = self._by_bytes.get(raw)
         if not numbers:
             return None
-        # Of equal ones from before and after a fault it is the latter, as far as we can see.
+        # Of equal TLPs from before and after a fault, assume the later TLP.
         number = next((n for n in numbers if not self._pending[n].at_risk), numbers[0])
         numbers.remove(number)
         if not numbers:
@@ -196,7 +197,7 @@ class _Lane:
         return crossing, passed
 
     def give_up(self) -> list[bytes]:
-        """Forget what is at risk, and return it as it should have left."""
+        """Forget the TLPs at risk, and return them as they should have left."""
         lost = []
         for raw, numbers in list(self._by_bytes.items()):
             for number in [n for n in numbers if self._pending[n].at_risk]:
@@ -212,7 +213,7 @@ class _Lane:
 
 
 def _other_port(ports):
-    """Route of a design with two ports, which only passes on."""
+    """Route of a design with two ports that only forwards."""
     a, b = ports
 
     def route(source, header):
@@ -223,24 +224,23 @@ def _other_port(ports):
 
 @dataclass
 class TlpChecker:
-    """See the module.
+    """Checker of the TLPs at the ports of a design; the module lists the rules.
 
     Parameters
     ----------
     ports : iterable
         Names of the design's ports.
     route : callable
-        ``route(source, header)`` gives the ``(port, bytes)`` at which, and as which, the TLP must
-        leave; none if the design itself takes it. May be left out if there are two ports.
+        ``route(source, header)`` returns pairs ``(port, bytes)``: where, and with which bytes, the
+        TLP must leave. No pair: the design consumes the TLP. Optional for designs with two ports.
     originates : callable
         ``originates(port, header)``: whether the design itself may be the author of a TLP that
         leaves at ``port``. Default never.
     exact : bool
-        Hold the byte count and lower address of completions that the design makes to the request,
-        errors too.
+        Compare byte count and lower address of the design's own completions with the request, also
+        for errors.
     fatal : bool
         Raise at the first violation, and not only in :meth:`finish`.
-
     Attributes
     ----------
     violations : list of str
@@ -277,8 +277,9 @@ class TlpChecker:
         self._lives: Counter = Counter()
 
     def fault(self, port: Hashable) -> None:
-        """``port`` loses its link now: until :meth:`mended`, TLPs to or from it may get lost, and
-        its requests stay without completion. Requests to it still need one."""
+        """``port`` loses its link. Until :meth:`mended`, TLPs to or from ``port`` may get lost, and
+        its requests may stay without completion. Requests to ``port`` still need a completion.
+        """
         self._faulty.add(port)
         self._reborn.discard(port)
         for ends, lane in self._lanes.items():
@@ -290,16 +291,19 @@ class TlpChecker:
                 entry.at_risk = True
 
     def mended(self, port: Hashable) -> None:
-        """``port`` has a link again: what enters from now on does not get lost. Of what was on its
-        way before nothing may arrive behind it."""
+        """``port`` has a link again: TLPs that enter from now on do not get lost. TLPs from before
+        must not arrive behind them.
+        """
         self._faulty.discard(port)
         if port not in self._reborn:
             self._lives[port] += 1
 
     def reborn(self, port: Hashable) -> None:
-        """``port`` was reset, and its link comes up now, after a :meth:`fault`: nothing that was
-        sent to it may arrive from now on, and none of its requests may be answered. What enters may
-        still get lost until it is :meth:`mended`."""
+        """``port`` was reset after a :meth:`fault`, and its link comes up now.
+
+        From now on no older TLP to ``port`` may arrive, and no older request of ``port`` may be
+        answered. New TLPs may still get lost until :meth:`mended`.
+        """
         self._reborn.add(port)
         self._lives[port] += 1
         for (_, destination), lane in self._lanes.items():
@@ -315,7 +319,7 @@ class TlpChecker:
             raise CheckFailed(text)
 
     def entered(self, port: Hashable, raw: bytes, first: int = -1, last: int = -1) -> None:
-        """A TLP entered the design at ``port``, its first and last beat in these cycles."""
+        """A TLP entered the design at ``port``, with the cycles of its first and last beat."""
         header = Header.parse(raw)
         if header.cls == NP:
             key = (port, header.requester_id, header.tag)
@@ -334,7 +338,7 @@ class TlpChecker:
 
     def left(self, port: Hashable, raw: bytes, first: int = -1, last: int = -1,
              cls: int | None = None) -> None:
-        """A TLP left the design at ``port``, on the stream of class ``cls`` if that is known."""
+        """A TLP left the design at ``port``, on the stream of class ``cls`` if known."""
         header = Header.parse(raw)
         if cls is not None and cls != header.cls:
             self._violation(f"{port}: left on the stream of class {CLASS_NAMES[cls]}: {header}")
@@ -389,7 +393,8 @@ class TlpChecker:
                                 f"places: {mine} before {other}")
 
     def _check_completion(self, port, cpl, exact):
-        """Account for a completion; ``exact`` if the design made it and can be held to it all."""
+        """Account for a completion; ``exact`` for completions of the design with all fields
+        checked."""
         key = (port, cpl.requester_id, cpl.tag)
         entry = self._open.get(key)
         if entry is None:
@@ -418,7 +423,7 @@ class TlpChecker:
             entry.position += carried
 
     def outstanding(self) -> list[str]:
-        """What is still on its way or unanswered."""
+        """TLPs still on their way, and requests without answer."""
         return [f"{source} to {destination}: lost: {c.header}"
                 for (source, destination), lane in self._lanes.items() for c in lane.pending()
                 if not c.at_risk
@@ -426,14 +431,15 @@ class TlpChecker:
                      for (port, *_), entry in self._open.items() if not entry.at_risk]
 
     def forget(self) -> list[str]:
-        """Give up what is :meth:`outstanding`, and return it; for a bench that made it get lost."""
+        """Forget all TLPs that are :meth:`outstanding`, and return them; for benches that cause
+        losses."""
         lost = self.outstanding()
         self._lanes.clear()
         self._open.clear()
         return lost
 
     def finish(self) -> None:
-        """Everything must have arrived and every request must be answered.
+        """Check that every TLP has arrived and every request is answered.
 
         Raises
         ------
@@ -447,9 +453,9 @@ class TlpChecker:
 
 
 def watch(mailboxes: dict, **options) -> TlpChecker:
-    """Check the traffic of ``mailboxes``: the name of each port and its mailbox.
+    """Check the traffic of ``mailboxes``: port names and their mailboxes.
 
-    ``options`` are those of :class:`TlpChecker`; the first violation ends the test.
+    ``options`` go to :class:`TlpChecker`; the first violation ends the test.
     """
     checker = TlpChecker(mailboxes, **{"fatal": True, **options})
 

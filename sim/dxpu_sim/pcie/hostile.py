@@ -1,7 +1,7 @@
-"""Hostile TLPs: what a broken or malicious PCIe device or host may send, from a seed.
+"""Hostile TLPs, as a broken or malicious PCIe device or host may send them, from a seed.
 
-Most are made from a well-formed TLP by breaking one thing, so that they get as far as possible.
-Plain Python; what should become of them is for a golden model to say.
+Most are well-formed TLPs with one broken property, so that they get as far as possible. Plain
+Python; a golden model must say how a design should react.
 """
 
 import random
@@ -17,7 +17,7 @@ __all__ = ["Aim", "Hostile", "HostileSource"]
 
 @dataclass(frozen=True)
 class Hostile:
-    """A TLP, its source's verdict on it, and what was done to it."""
+    """A TLP, the verdict of its source, and the kind of damage."""
 
     raw: bytes
     discard: bool
@@ -26,18 +26,19 @@ class Hostile:
 
 @dataclass
 class Aim:
-    """Where TLPs are to be aimed at: mostly near the borders of what is there.
+    """Targets of TLPs, mostly near the borders of existing targets.
 
     Attributes
     ----------
     addresses : list of int
-        Of memory, one below 4 GiB at least; a TLP goes to the page of one, or to a neighbour.
+        Memory addresses, at least one below 4 GiB; a TLP goes to the same page or to a neighbouring
+        page.
     ports : list of int
         I/O addresses.
     identifiers : list of int
-        Of functions, for everything routed by ID.
+        IDs of functions, for TLPs routed by ID.
     requesters : list of int
-        Requester IDs that are believed.
+        Accepted requester IDs.
     """
 
     addresses: list[int] = field(default_factory=lambda: [0])
@@ -47,19 +48,19 @@ class Aim:
 
 
 class HostileSource:
-    """Makes hostile TLPs.
+    """Generator of hostile TLPs.
 
     Parameters
     ----------
     rng : random.Random
     aim : :class:`Aim`
     writes : bool
-        Configuration writes are among them.
+        Include configuration writes.
     discards : float
-        Share that the source itself calls bad.
+        Share of TLPs marked as bad by the source itself.
     """
 
-    #: Names and weights of what is done.
+    #: Kinds of TLPs, with weights.
     KINDS = {
         "fair": 12, "bit": 8, "noise": 4, "reserved": 4, "truncated": 4, "overlong": 4,
         "length": 4, "prefixes": 4, "crossing": 3, "enables": 4, "message": 8, "completion": 6,
@@ -74,10 +75,10 @@ class HostileSource:
         self._kinds = tuple(k for k in KINDS if writes or not k.startswith("CfgWr"))
 
     def draw(self) -> Hostile:
-        """The next one."""
+        """The next TLP."""
         kind, = self.rng.choices(list(self.KINDS), list(self.KINDS.values()))
         raw = getattr(self, f"_{kind}")()
-        while not self._writes and self._is_config_write(raw):  # what was broken became one
+        while not self._writes and self._is_config_write(raw):  # damage turned it into a write
             raw = getattr(self, f"_{kind}")()
         return Hostile(raw, self.rng.random() < self._discards, kind)
 
@@ -91,13 +92,13 @@ class HostileSource:
     # Aiming
 
     def identifier(self) -> int:
-        """A function's identifier, or one near it."""
+        """Identifier of a function, or a value near it."""
         rng = self.rng
         chosen = rng.choice(self.aim.identifiers)
         return (chosen + rng.choice([0, 0, 0, 0, 0x100, -0x100, 1, 8, rng.getrandbits(8)])) & 0xFFFF
 
     def aimed(self, tlp: Tlp, *, spoofed: bool = False) -> Tlp:
-        """``tlp`` with address, target and requester ID that lead somewhere."""
+        """``tlp`` with a plausible address, target and requester ID."""
         rng = self.rng
         if tlp.type in (*MEMORY, *ATOMIC):
             space = 1 << (64 if tlp.fmt & 1 else 32)
@@ -124,7 +125,7 @@ class HostileSource:
     def _of(self, *kinds: str) -> tuple[str, ...]:
         return tuple(k for k in self._kinds if k.startswith(kinds))
 
-    # What is done; each returns bytes, a whole number of dwords.
+    # Kinds; each method returns bytes, a whole number of dwords.
 
     def _fair(self) -> bytes:
         return self._one(max_payload=self.rng.choice([1, 4, 40])).pack()
@@ -154,7 +155,7 @@ class HostileSource:
             0, tlp.length + 1, max(tlp.length - 1, 0), self.rng.getrandbits(10)])}).pack()
 
     def _prefixes(self) -> bytes:
-        """Up to nine of them; of half of the TLPs all are end-to-end ones."""
+        """Up to nine prefixes; in half of the TLPs all prefixes are end-to-end."""
         tlp = self._one(max_payload=4)
         local = self.rng.random() < 0.5
         tlp.prefixes = tuple(
@@ -181,7 +182,7 @@ class HostileSource:
         tlp.type = tlp.type & 0x18 | self.rng.randrange(8)
         tlp.message_code = self.rng.choice([tlp.message_code, self.rng.randrange(256)])
         if self.rng.random() < 0.5:
-            # One of those that switches act upon, routed as it should be.
+            # A message that switches handle, correctly routed.
             routing, code = self.rng.choice(
                 [(4, 0x20 + self.rng.randrange(8)), (3, 0x19), (5, 0x1B), (4, 0x50), (0, 0x30)])
             tlp.type, tlp.message_code, tlp.tc = tlp.type & 0x18 | routing, code, 0

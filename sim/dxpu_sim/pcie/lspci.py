@@ -1,15 +1,15 @@
-"""Prints an enumerated PCI tree as ``lspci -tv`` (pciutils) does."""
+"""Prints an enumerated PCI tree like ``lspci -tv`` (pciutils)."""
 
 from collections.abc import Callable
 
 __all__ = ["describe", "tree"]
 
-#: Names of the devices that occur in a simulation, by vendor and device; numbers for all others.
+#: Names of simulated devices, by vendor and device ID; other devices are shown by numbers.
 NAMES = {(0x1234, 0xd0a0): "DXPU model GPU"}
 
 
 def describe(device) -> str:
-    """Name of an endpoint and its numbers."""
+    """Name and IDs of an endpoint."""
     ids = f"[{device.vendor_id:04x}:{device.device_id:04x}]"
     return f"{NAMES.get((device.vendor_id, device.device_id), 'Device')} {ids}"
 
@@ -20,16 +20,16 @@ def tree(bus, name: Callable[[object], str] = describe, domain: int = 0) -> str:
     Parameters
     ----------
     bus
-        Has ``bus_num``, ``last_bus_num`` (the last one below it) and ``devices``; a device has
+        Has ``bus_num``, ``last_bus_num`` (the last bus below) and ``devices``. A device has
         ``device_num``, ``function_num`` and ``subordinate``: ``None``, or the bus behind a bridge.
     name : function
-        Text to show after a device that is no bridge.
+        Text to show for a device other than a bridge.
     """
     return "\n".join(_bus(bus, f"-[{domain:04x}:{bus.bus_num:02x}]-", name))
 
 
 def _bus(bus, line, name):
-    """Lines of ``bus``, whose first begins with ``line``."""
+    """Lines of ``bus``; the first line begins with ``line``."""
     devices = sorted(bus.devices, key=lambda d: (d.device_num, d.function_num))
     if not devices:
         yield line
@@ -37,7 +37,7 @@ def _bus(bus, line, name):
         last = n == len(devices) - 1
         joint = "--" if len(devices) == 1 else "\\-" if last else "+-"
         yield from _device(device, line + joint, name)
-        # Later lines repeat only the strokes that go on below.
+        # Later lines repeat only the strokes that continue below.
         line = "".join("|" if c in "+|" else " " for c in line)
 
 

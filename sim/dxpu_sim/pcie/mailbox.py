@@ -1,11 +1,12 @@
 """Mailbox between a PCIe model in Python and a TLP port in hardware; simulation only.
 
-Python is woken once per TLP, never per cycle: it writes a whole TLP into wide registers and toggles
-a request; the hardware streams it out beat by beat, and collects what comes back the same way.
+Python wakes up once per TLP, never per cycle: Python writes a whole TLP into wide registers and
+toggles a request; the hardware sends the TLP beat by beat, and collects TLPs of the design in the
+same way.
 
 Every signal of :class:`MailboxSignature` must be a port of the simulation's top module, because VPI
-sees nothing below it: the top has a member ``In(MailboxSignature())`` for each mailbox and connects
-it to :attr:`TlpPort.py`. The other end is :class:`dxpu_sim.pcie.ports.Mailbox`.
+sees nothing below the top: the top has a member ``In(MailboxSignature())`` for each mailbox,
+connected to :attr:`TlpPort.py`. The Python end is :class:`dxpu_sim.pcie.ports.Mailbox`.
 """
 
 from amaranth import *
@@ -18,10 +19,10 @@ from .monitor import PacketMonitor
 
 __all__ = ["CHUNKS", "CHUNK_BITS", "CLASSES", "MailboxSignature", "TlpPort"]
 
-#: Width of one data register, and how many there are: a TLP of up to 384 bytes is one transfer.
+#: Width and number of the data registers: a TLP of up to 384 bytes is one transfer.
 CHUNK_BITS = 1024
 CHUNKS = 3
-#: Dwords that one transfer can carry.
+#: Largest number of dwords in one transfer.
 TRANSFER_DWORDS = CHUNKS * CHUNK_BITS // 32
 #: Traffic classes in the order of their numbers in ``rx_info`` and ``rx_stall``.
 CLASSES = ("p", "np", "cpl")
@@ -30,7 +31,7 @@ CLASSES = ("p", "np", "cpl")
 class MailboxSignature(wiring.Signature):
     """Wires between Python and one :class:`TlpPort`, seen from Python.
 
-    A TLP that is longer than one transfer takes several, each but the last with ``end`` = 0.
+    A TLP longer than one transfer takes several transfers, all but the last with ``end`` = 0.
 
     Members
     -------
@@ -39,30 +40,31 @@ class MailboxSignature(wiring.Signature):
     tx_control : 9
         Bit 0 request (toggle), bit 1 end of the TLP, bits 8:2 dwords of this transfer.
     tx_gap, rx_gap : 8
-        Share (of 256) of idle cycles to insert between beats that are sent, and of cycles in which
-        no beat is taken; pseudo-random.
+        Share (of 256) of idle cycles between beats into the design, and of cycles in which no beat
+        is taken from the design; pseudo-random.
     tx_accept : 1
         Follows the request when the data registers may be written again.
     tx_taken : 16
-        Whole TLPs that the design has taken; changes with ``tx_info``.
+        Whole TLPs that the design has taken; changes together with ``tx_info``.
     tx_info : 64
-        Cycle in which the first (bits 31:0) and last (63:32) beat of the last of them was taken.
+        Cycles of the first (bits 31:0) and last (63:32) beat of the last TLP taken.
     rx_data0, rx_data1, ... : 1024
         Bytes of the transfer received.
     rx_count : 16
-        Transfers received; data and info are to be read in the time step in which it changes.
+        Transfers received. Data and info must be read in the time step in which ``rx_count``
+        changes.
     rx_info : 75
         Cycle of the TLP's first (bits 31:0) and of this transfer's last beat (63:32), dwords
         (70:64), class (72:71), end of TLP (73), discard (74).
     rx_broken : 12
-        Sticky, four bits per class: rules of the stream that the design broke
+        Sticky, four bits per class: stream rules broken by the design
         (:data:`dxpu_sim.pcie.monitor.RULES`).
     rx_stall : 3
         Per class: take no further TLP.
     link_up : 1
         The link of the PCIe side works.
     reset : 1
-        The design asks for a hot reset of the PCIe side.
+        The design requests a hot reset of the PCIe side.
     """
 
     def __init__(self):
@@ -106,10 +108,10 @@ class Gaps(wiring.Component):
 
 
 class Sender(wiring.Component):
-    """Streams transfers written by Python as packets, in order.
+    """Sends transfers written by Python as packets, in order.
 
-    Holds 16 rows of 1024 bits, so that a TLP is ready when the one before it ends. Throughput one
-    beat per cycle.
+    A buffer of 16 rows of 1024 bits holds the next TLP ready when a TLP ends. Throughput one beat
+    per cycle.
 
     Parameters
     ----------
@@ -137,7 +139,7 @@ class Sender(wiring.Component):
         return m
 
     def _load(self, m, rows):
-        """Copies the chunks of a requested transfer into rows, one a cycle."""
+        """Copy the chunks of a requested transfer into rows, one per cycle."""
         chunk = Signal(range(CHUNKS))
         left = Signal(range(-TRANSFER_DWORDS, TRANSFER_DWORDS + 1))
         lanes = CHUNK_BITS // 32
@@ -190,9 +192,9 @@ class Sender(wiring.Component):
 class Receiver(wiring.Component):
     """Merges the three class streams of an egress and collects each TLP for Python.
 
-    Whole TLPs; of the classes that offer one and are not stalled the next after the last served is
-    taken, so that no class waits behind another. Throughput one beat per cycle; what is collected
-    is overwritten from the next cycle on.
+    Whole TLPs are taken. The classes with a TLP that are not stalled are served in turn, so no
+    class waits behind another. Throughput one beat per cycle; collected data is overwritten from
+    the next cycle on.
 
     Parameters
     ----------
@@ -221,7 +223,7 @@ class Receiver(wiring.Component):
         return m
 
     def _police(self, m):
-        """A monitor on each of the design's outputs."""
+        """Add a monitor to each output of the design."""
         broken = []
         for name in CLASSES:
             stream = getattr(self, f"i_{name}")
@@ -232,7 +234,8 @@ class Receiver(wiring.Component):
         m.d.comb += self.rx_broken.eq(Cat(broken))
 
     def _merge(self, m, merged):
-        """Connects one class to ``merged`` for a whole TLP at a time; returns its number."""
+        """Connect one class to ``merged`` for a whole TLP at a time; return the number of the
+        class."""
         m.submodules.gaps = gaps = Gaps(self._seed)
         inputs = [getattr(self, f"i_{name}") for name in CLASSES]
         choice, last, cls = Signal(2), Signal(2), Signal(2)
@@ -293,10 +296,10 @@ class Receiver(wiring.Component):
 
 
 class TlpPort(wiring.Component):
-    """Mailbox for one PCIe port of a design: one stream of TLPs into it, one per class out of it.
+    """Mailbox for one PCIe port of a design: one stream of TLPs in, one stream per class out.
 
-    What is sent keeps its order. What comes out is taken a whole TLP at a time, from the classes in
-    turn, and any class passes a stalled one. Nothing is dropped. Latency from a request to the
+    TLPs into the design keep their order. TLPs out of the design are taken whole, from the classes
+    in turn; any class passes a stalled class. Nothing is dropped. Latency from a request to the
     first beat two cycles; throughput one beat per cycle in each direction.
 
     Parameters
@@ -311,9 +314,9 @@ class TlpPort(wiring.Component):
     py : :class:`MailboxSignature`
         To be connected to ports of the simulation's top.
     o : stream of packets
-        Into the design.
+        TLPs into the design.
     i_p, i_np, i_cpl : streams of packets
-        Out of the design: posted requests, non-posted requests, completions.
+        TLPs out of the design: posted requests, non-posted requests, completions.
     link_up, reset : 1
         To and from the design, as in the mailbox.
     """

@@ -1,7 +1,7 @@
-"""The switch model of cocotbext-pcie, with wires at its ports; nobody here wrote how it routes.
+"""The switch model of cocotbext-pcie, with wires at its ports: an independent routing reference.
 
-It is given neighbours, never edited. It knows no messages, AtomicOps and locked reads when it comes
-to the worst: where nobody takes one it raises an exception. Here it is dropped then.
+The model gets neighbours, but is never edited. It does not know messages, AtomicOps and locked
+reads: if no port takes such a TLP, the model raises an exception. Here such a TLP is dropped.
 """
 
 from cocotbext.pcie.core import Switch
@@ -13,26 +13,28 @@ __all__ = ["ModelSwitch", "Wire"]
 
 
 class Wire:
-    """One end of a wire between two ports; looks like a :class:`~dxpu_sim.pcie.ports.Mailbox`."""
+    """One end of a wire between two ports, with the interface of a
+    :class:`~dxpu_sim.pcie.ports.Mailbox`.
+    """
 
     def __init__(self, other=None):
         self.sent, self.received = [], []
         self.other = other or Wire(self)
 
     async def send(self, raw, token=None):
-        """Deliver at the other end at once."""
+        """Deliver a TLP at the other end, without delay."""
         record = TlpRecord(raw, token=token)
         for callback in (*self.sent, *self.other.received):
             callback(record)
 
 
 def _unknown(tlp):
-    """Whether the model raises an exception when nobody takes ``tlp``."""
+    """Whether the model raises an exception if no port takes ``tlp``."""
     return is_message(tlp) or tlp.type in (0x01, 0x0C, 0x0D, 0x0E)
 
 
 class _Sink:
-    """Takes what no port takes and the model does not know."""
+    """Port for TLPs that no other port takes and the model does not know."""
 
     upstream_tx_handler = None
 
@@ -52,7 +54,7 @@ class ModelSwitch:
     Attributes
     ----------
     wires : dict
-        The outer end of the wire at each port: "host" and the numbers of the slots.
+        Outer end of the wire at each port: "host" and the numbers of the slots.
     """
 
     def __init__(self, ports: int):

@@ -1,4 +1,4 @@
-"""Watches a packet stream in hardware, so that a long simulation is policed in every cycle."""
+"""Monitor of a packet stream in hardware, so that a long simulation is checked in every cycle."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -8,13 +8,13 @@ from dxpu.stream import PacketLayout
 
 __all__ = ["RULES", "PacketMonitor"]
 
-#: What bit n of :attr:`PacketMonitor.broken` means.
+#: Rule of each bit of :attr:`PacketMonitor.broken`.
 RULES = ("valid fell before the beat was taken", "payload changed before the beat was taken",
          "first beat inside a packet, or none at its start", "wrong number of dwords in a beat")
 
 
 class PacketMonitor(wiring.Component):
-    """Checks the rules of streams (:mod:`dxpu.stream`) on beats that go from others to others.
+    """Checks the rules of streams (:mod:`dxpu.stream`) on a stream between two other components.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class PacketMonitor(wiring.Component):
 
     Members
     -------
-    payload, valid, ready
+    Watched stream.
         The stream watched.
     broken : 4
         Sticky: rule n of :data:`RULES` was broken.

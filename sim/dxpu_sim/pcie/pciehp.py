@@ -1,10 +1,10 @@
-"""A hot-plug driver for the slots of a switch, in the shape of an operating system's.
+"""A hot-plug driver for the slots of a switch, structured like an operating system's driver.
 
-Written from the PCI Express Base Specification 5.0, 6.7.3 and 7.5.3.10 to 7.5.3.11, and from what
-documentation says that Linux' pciehp does: an interrupt only reads Slot Status and clears what it
-saw; the work is done elsewhere, on what the events say, and looks at the slot as it is then.
+Written from the PCI Express Base Specification 5.0, 6.7.3 and 7.5.3.10 to 7.5.3.11, and from the
+documentation of Linux' pciehp. An interrupt only reads Slot Status and clears the events found. A
+separate task handles the events, and looks at the state of the slot at that time.
 
-What a person would see in seconds takes microseconds here (:class:`Times`).
+Delays of seconds in a real system are microseconds here (:class:`Times`).
 """
 
 from collections.abc import Callable
@@ -47,11 +47,11 @@ class Times:
     Members
     -------
     button : float
-        In which a second press of the button takes the first one back (5 s).
+        Time in which a second press of the button cancels the first (5 s).
     link : float
-        For which the link may take to come up (1 s).
+        Longest time for the link to come up (1 s).
     settle : float
-        Between an active link and the first configuration request (100 ms).
+        Time between an active link and the first configuration request (100 ms).
     """
 
     button: float = 5_000
@@ -61,8 +61,10 @@ class Times:
 
 async def enumerate_with_room(rc: RootComplex, *, memory: int = 1 << 20,
                               prefetchable: int = 256 << 20) -> None:
-    """Enumerate, leaving each empty hot-plug slot memory space for a GPU of that size: what
-    ``pci=hpmmiosize,hpmmioprefsize`` does. Every port gets a bus number anyway."""
+    """Enumerate, and leave each empty hot-plug slot memory space for a GPU of that size.
+
+    This is the effect of ``pci=hpmmiosize,hpmmioprefsize``. Every port gets a bus number anyway.
+    """
     bridge = rc.host_bridge
 
     def leave_room(bus):
@@ -110,10 +112,10 @@ class Slot:
     on : bool
         The slot is in use, its power indicator is on.
     log : list of str
-        What happened.
+        Events so far.
     added, removed : list of callables
-        Called with the device when it was brought up and when it has gone; ``removed`` with a
-        second argument, whether it went by surprise.
+        Called with the device after it was brought up and after it has gone. ``removed`` gets a
+        second argument: whether the removal was a surprise.
     """
 
     def __init__(self, rc, port, *, times: Times | None = None):
@@ -125,7 +127,7 @@ class Slot:
         self.added: list[Callable] = []
         self.removed: list[Callable] = []
         self.interrupts = 0
-        self._seen = 0            # events that the interrupt has cleared, for the work
+        self._seen = 0            # events cleared by the interrupt, for the task
         self._work = Event()
         self._changed = Event()
         self._deadline: float | None = None
@@ -135,7 +137,7 @@ class Slot:
         return await self.port.capability_read_word(PciCapId.EXP, SLOT_STATUS)
 
     async def _control(self, **fields) -> None:
-        """Set the power indicator or the enables of Slot Control, leaving the rest."""
+        """Set the power indicator or the enables of Slot Control; other fields stay."""
         value = await self.port.capability_read_word(PciCapId.EXP, SLOT_CONTROL)
         if "enables" in fields:
             value |= fields["enables"]
@@ -144,17 +146,17 @@ class Slot:
         await self.port.capability_write_word(PciCapId.EXP, SLOT_CONTROL, value)
 
     async def start(self) -> None:
-        """Clear what is old, enable interrupts, look at the slot once."""
+        """Clear old events, enable interrupts, look at the slot once."""
         capabilities = await self.port.capability_read_dword(PciCapId.EXP, SLOT_CAPABILITIES)
         if not capabilities & HOT_PLUG:
             raise ValueError(f"{self.port.pcie_id} has no hot-plug slot")
-        await self.port.enable_bridge()  # its MSIs pass the ports above, too
+        await self.port.enable_bridge()  # the port's MSIs pass the ports above, too
         if await self.port.enable_msi_range(1, 1) != 1:
             raise RuntimeError(f"{self.port.pcie_id}: no MSI")
         self.port.request_irq(0, self._interrupt)
         cocotb.start_soon(self._run())
         await self.port.capability_write_word(PciCapId.EXP, SLOT_STATUS, EVENTS)
-        found = self.port.subordinate.devices  # by the enumeration
+        found = self.port.subordinate.devices  # found by the enumeration
         self.device, self.on = (found[0], True) if found else (None, False)
         await self._control(indicator=ON if self.on else OFF,
                             enables=HOT_PLUG_INTERRUPT | LINK_ENABLE | (
@@ -166,7 +168,7 @@ class Slot:
         self._work.set()
 
     async def _interrupt(self):
-        """Read the events and clear them; again while there are new ones, as MSIs are edges."""
+        """Read the events and clear them; repeat while there are new events, as MSIs are edges."""
         self.interrupts += 1
         while events := await self._status() & EVENTS:
             await self.port.capability_write_word(PciCapId.EXP, SLOT_STATUS, events)
@@ -201,7 +203,8 @@ class Slot:
             await self._control(indicator=BLINK)
 
     async def _look(self, events):
-        """Presence or link have changed: whatever it is now, what was in the slot has gone."""
+        """Handle a change of presence or link: the device that was in the slot has gone in any
+        case."""
         if self.on:
             self._deadline = None
             await self._remove(True)
@@ -212,7 +215,7 @@ class Slot:
             await self._bring_up()
 
     async def _bring_up(self):
-        """Wait for the link, look at it, enumerate."""
+        """Wait for the link, check the link, enumerate."""
         waited = 0
         while not (link := await self.port.capability_read_word(
                 PciCapId.EXP, LINK_STATUS)) & LINK_ACTIVE:
@@ -243,7 +246,7 @@ class Slot:
             self.log.append("nobody there")
             return
         self.device, self.on = bus.devices[0], True
-        self._seen &= BUTTON  # it is there: how it came is of no interest any more
+        self._seen &= BUTTON  # the device is there; older presence and link events do not matter
         await self._control(indicator=ON)
         self.log.append("added")
         for callback in self.added:
@@ -255,14 +258,14 @@ class Slot:
         for callback in self.removed:
             callback(device, surprise)
         if not surprise:
-            # The driver lets go, then the slot may be emptied.
+            # The driver releases the device; then the slot may be emptied.
             command = await device.config_read_word(0x04)
             await device.config_write_word(0x04, command & ~0b110)
         await self._control(indicator=OFF)
         self.log.append("gone" if surprise else "removed")
 
     async def until(self, condition: Callable[[], bool], timeout_ns: int = 2_000_000) -> None:
-        """Wait until ``condition()`` holds after some work was done."""
+        """Wait until ``condition()`` holds after an event was handled."""
         end = get_sim_time("ns") + timeout_ns
         while not condition():
             self._changed.clear()
@@ -274,6 +277,6 @@ class Slot:
 
     @property
     def has_gpu(self) -> bool:
-        """One of our GPUs is in the slot and was brought up."""
+        """Whether a DXPU GPU is in the slot and was brought up."""
         return (self.device is not None
                 and (self.device.vendor_id, self.device.device_id) == (VENDOR_ID, DEVICE_ID))

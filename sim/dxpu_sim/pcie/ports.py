@@ -1,14 +1,14 @@
-"""Attaches cocotbext-pcie's models to TLP ports of a design, and closes the holes they have.
+"""Attaches models of cocotbext-pcie to TLP ports of a design, and adds features that they lack.
 
 A :class:`Mailbox` is the Python end of :class:`dxpu_sim.pcie.mailbox.TlpPort`. A :class:`DutPort`
-is a link partner for any port of the library: what the library sends enters the design, what leaves
-the design is sent to the library. The library is subclassed, never edited:
+is a link partner for any port of the library: TLPs of the library enter the design, TLPs that leave
+the design go to the library. The library is subclassed, never edited:
 
-- its completions are matched by tag alone, so :class:`RootComplex` refuses one that nobody waits
-  for, and every request ends in a completion or in an error that says which request hangs;
-- its pack, unpack and routing know no messages; :func:`pack` and :func:`unpack` do;
-- its links have one queue for all classes, so a blocked non-posted request would block posted ones;
-  a :class:`DutPort` lets them pass.
+- the library matches completions by tag alone, so :class:`RootComplex` refuses unexpected
+  completions, and every request ends in a completion or in an error that names the hanging request;
+- pack, unpack and routing of the library do not know messages; :func:`pack` and :func:`unpack` do;
+- links of the library have one queue for all classes, so a blocked non-posted request would block
+  posted requests; a :class:`DutPort` lets posted requests pass.
 
 The model has at most 256 tags, no prefixes and no digest (ECRC).
 """
@@ -45,7 +45,7 @@ _MEMORY_READS = {TlpType.MEM_READ, TlpType.MEM_READ_64} | _LOCKED_READS
 
 
 class CompletionTimeout(Exception):
-    """A request was not completed in time; the message says which."""
+    """A request was not completed in time; the message names the request."""
 
 
 class DesignHangs(Exception):
@@ -57,11 +57,11 @@ class StreamBroken(Exception):
 
 
 class UnexpectedCompletion(Exception):
-    """A completion arrived that no request waits for."""
+    """A completion arrived without an open request."""
 
 
 def quiet(level: int = logging.ERROR) -> None:
-    """Stop the library from writing several lines per TLP, and one per empty slot of bus 0."""
+    """Suppress the library's log: several lines per TLP, and a line per empty slot of bus 0."""
     logging.getLogger("cocotb.pcie").setLevel(level)
 
 
@@ -71,10 +71,11 @@ def is_message(tlp: Tlp) -> bool:
 
 
 def pack(tlp: Tlp) -> bytes:
-    """Bytes of ``tlp`` in wire order; messages too.
+    """Bytes of ``tlp`` in wire order, also for messages.
 
-    A message has its code where other requests have their byte enables, and eight free bytes where
-    a 64-bit address is: ``last_be``, ``first_be`` and ``address``, ``ph`` hold them.
+    A message has its code in place of the byte enables of other requests, and eight free bytes in
+    place of a 64-bit address. Here ``last_be``, ``first_be`` hold the code and ``address``, ``ph``
+    the free bytes.
     """
     if not is_message(tlp):
         return bytes(tlp.pack())
@@ -86,7 +87,7 @@ def pack(tlp: Tlp) -> bytes:
 
 
 def unpack(raw: bytes) -> Tlp:
-    """The library's TLP of ``raw``; the inverse of :func:`pack`."""
+    """The library's TLP for ``raw``; the inverse of :func:`pack`."""
     if raw[0] & 0x18 != 0x10:
         return Tlp.unpack(bytearray(raw))
     shadow = Tlp.unpack(bytearray([raw[0] & 0x60, *raw[1:]]))
@@ -99,7 +100,7 @@ def unpack(raw: bytes) -> Tlp:
 
 
 def describe(tlp: Tlp) -> str:
-    """One short line about ``tlp``."""
+    """Description of ``tlp`` in one short line."""
     what = tlp.fmt_type.name.lower().replace("_", " ")
     if tlp.is_completion():
         return (f"{what} {tlp.status.name} to {tlp.requester_id} tag {tlp.tag} from "
@@ -114,7 +115,7 @@ def describe(tlp: Tlp) -> str:
 
 
 def completion_length(tlp: Tlp) -> int:
-    """Bytes of the request's data that completion ``tlp`` carries."""
+    """Bytes of the request's data in completion ``tlp``."""
     return min(tlp.byte_count, tlp.length * 4 - (tlp.lower_address & 3)) if tlp.has_data() else 0
 
 
@@ -124,14 +125,15 @@ class TlpRecord:
 
     #: Bytes in wire order.
     raw: bytes
-    #: Cycles in which its first and last beat crossed.
+    #: Cycles of the first and last beat at the port.
     first_cycle: int = -1
     last_cycle: int = -1
-    #: Class stream it left on (0 posted, 1 non-posted, 2 completion); -1 for one that entered.
+    #: Class stream of a TLP that left (0 posted, 1 non-posted, 2 completion); -1 for TLPs that
+    #: entered.
     cls: int = -1
-    #: The design marked it as bad.
+    #: The design marked the TLP as bad.
     discard: bool = False
-    #: What the sender wants to find again.
+    #: Data of the sender, kept with the record.
     token: object = None
 
 
@@ -145,13 +147,14 @@ class Mailbox:
     name : str
         Name of the top's :class:`~dxpu_sim.pcie.mailbox.MailboxSignature` member.
     patience_ns : int
-        The design may refuse to take a TLP for so long; then the test ends in :exc:`DesignHangs`.
+        Longest time for which the design may refuse a TLP; then the test ends in
+        :exc:`DesignHangs`.
 
     Attributes
     ----------
     sent, received : lists of callables
-        Called with the :class:`TlpRecord` of each TLP, in the order in which they crossed, when the
-        design has taken the last beat of it, and when the design has delivered it.
+        Called with the :class:`TlpRecord` of each TLP, in order: ``sent`` when the design has taken
+        the last beat, ``received`` when the design has delivered the TLP.
     tlps_sent, tlps_received : int
         Totals.
     """
@@ -181,34 +184,35 @@ class Mailbox:
         cocotb.start_soon(self._watch_rules())
 
     def gaps(self, *, send: float = 0.0, receive: float = 0.0) -> None:
-        """Share of idle cycles between beats into the design, and of cycles that take no beat."""
+        """Set the share of idle cycles between beats into the design, and of cycles that take no
+        beat."""
         self._tx_gap.value = round(send * 256)
         self._rx_gap.value = round(receive * 256)
 
     def stall(self, cls: int, stalled: bool) -> None:
-        """Take no further TLPs of class ``cls`` from the design, or take them again."""
+        """Stop taking TLPs of class ``cls`` from the design, or take them again."""
         mask = self._stalled | 1 << cls if stalled else self._stalled & ~(1 << cls)
         if mask != self._stalled:
             self._stalled = mask
             self._rx_stall.value = mask
 
     def link(self, up: bool) -> None:
-        """Tell the design whether the link works."""
+        """Set the link state seen by the design."""
         self._link_up.value = int(up)
 
     async def until_reset(self) -> None:
-        """Wait until the design asks for a hot reset."""
+        """Wait until the design requests a hot reset."""
         while not int(self._reset.value):
             await ValueChange(self._reset)
 
     async def until_released(self) -> None:
-        """Wait until the design asks for no hot reset."""
+        """Wait until the design no longer requests a hot reset."""
         while int(self._reset.value):
             await ValueChange(self._reset)
 
     async def keep_link(self, training_ns: int = 500) -> None:
-        """Play a link without a device: up, and down for a while when the design asks for a reset.
-        Without end."""
+        """Simulate a link without a device, for ever: up, and down for a while after a reset
+        request."""
         while True:
             self.link(True)
             await self.until_reset()
@@ -218,11 +222,11 @@ class Mailbox:
 
     @property
     def idle(self) -> bool:
-        """Whether the design has taken everything that was sent."""
+        """Whether the design has taken all TLPs sent."""
         return not self._in_flight
 
     async def send(self, raw: bytes, token: object = None) -> TlpRecord:
-        """Send a TLP; returns as soon as the next one may be sent."""
+        """Send a TLP; returns as soon as the next TLP may be sent."""
         if not raw or len(raw) % 4:
             raise ValueError(f"a TLP must be whole dwords, not {len(raw)} bytes")
         record = TlpRecord(raw, token=token)
@@ -298,17 +302,17 @@ class Mailbox:
 
 
 class DutPort(SimPort):
-    """Link partner that puts a design's TLP port at the end of a link of the library.
+    """Link partner with a design's TLP port at the end of a link of the library.
 
     ``root_complex.make_port().connect(port)`` on the host side and
-    ``port.connect(device.upstream_port)`` on the device side. Flow control credits go back to the
-    library only when the design has taken the TLP. Towards the library, TLPs keep the order in
-    which they left the design, except that posted requests and completions pass a non-posted
-    request without credits, and posted requests pass a completion without.
+    ``port.connect(device.upstream_port)`` on the device side. Flow control credits return to the
+    library only after the design has taken the TLP. Towards the library, TLPs keep the order in
+    which they left the design, with two exceptions: posted requests and completions pass a
+    non-posted request without credits, and posted requests pass a completion without credits.
 
-    The link is up from the start, goes down for :attr:`TRAINING_NS` when the design asks for a hot
-    reset, and can be pulled. What is on its way over the link then is lost; while it is down the
-    design sends into nothing.
+    The link is up from the start, goes down for :attr:`TRAINING_NS` when the design requests a hot
+    reset, and can be pulled. TLPs on the link at that time are lost. While the link is down, TLPs
+    of the design are dropped.
 
     Parameters
     ----------
@@ -316,16 +320,16 @@ class DutPort(SimPort):
     queue : int
         TLPs of one class that may wait for credits here before the class is stalled in the design.
     up : bool
-        The link is up at first; else it waits for :meth:`put_back`.
+        Initial state of the link; a link that is down waits for :meth:`put_back`.
 
     Attributes
     ----------
     up : bool
     resets, ups : lists of callables
-        Called when the link has gone down, and when it comes up again.
+        Called after the link has gone down, and when the link comes up again.
     """
 
-    #: How long a link takes to come up; much less than a real one, which tests would wait for.
+    #: Time for a link to come up; much shorter than in reality, as tests would have to wait.
     TRAINING_NS = 500
 
     def __init__(self, mailbox: Mailbox, *, queue: int = 8, up: bool = True):
@@ -355,7 +359,7 @@ class DutPort(SimPort):
     def _down(self):
         self.up = False
         self.mailbox.link(False)
-        for cls in range(len(CLASSES)):  # what is offered to a link that is down is taken
+        for cls in range(len(CLASSES)):  # TLPs offered to a link that is down are taken
             self.mailbox.stall(cls, False)
         self._waiting.clear()
         for callback in self.resets:
@@ -381,12 +385,12 @@ class DutPort(SimPort):
             await Timer(100, "ns")
 
     def pull(self) -> None:
-        """The other end is gone: the link goes down and stays so."""
+        """Remove the other end: the link goes down and stays down."""
         self._pulled = True
         self._down()
 
     async def put_back(self) -> None:
-        """The other end is there again; the link comes up."""
+        """Put the other end back; the link comes up."""
         self._pulled = False
         await self._train()
 
@@ -414,7 +418,7 @@ class DutPort(SimPort):
         self._arrival.set()
 
     def hold(self, cls: int, held: bool = True) -> None:
-        """Take no more TLPs of class ``cls`` from the design, or take them again."""
+        """Stop taking TLPs of class ``cls`` from the design, or take them again."""
         (self._held.add if held else self._held.discard)(cls)
         self._update_stall(cls)
 
@@ -450,10 +454,10 @@ class DutPort(SimPort):
 
 
 class DirectPort:
-    """Takes the place of a port of the library, with the design right behind it: no link between.
+    """Port of the library with the design directly behind it, without a link in between.
 
-    Several times as fast as a :class:`DutPort`, because nothing is simulated of a link layer: no
-    credits, no delay, and what leaves the design is always taken.
+    Several times as fast as a :class:`DutPort`, because no link layer is simulated: no credits, no
+    delay, and TLPs of the design are always taken.
 
     Parameters
     ----------
@@ -462,7 +466,7 @@ class DirectPort:
 
     def __init__(self, mailbox: Mailbox):
         self.mailbox = mailbox
-        # The library's device or bridge sets these when it is given the port.
+        # Device or bridge of the library set these when they get the port.
         self.log = log
         self.parent = None
         self.rx_handler = None
@@ -471,7 +475,7 @@ class DirectPort:
         cocotb.start_soon(self._run_out_of_design())
 
     async def send(self, tlp):
-        """Called by the library: ``tlp`` is to leave it here."""
+        """Called by the library when ``tlp`` leaves the library here."""
         tlp.release_fc()
         await self.mailbox.send(pack(tlp))
 
@@ -485,9 +489,9 @@ class DirectPort:
 
 
 def attach_host(rc: "RootComplex", mailbox: Mailbox, *, link: bool = True):
-    """Give ``rc`` a root port with the design behind ``mailbox`` below it; returns the root port.
+    """Give ``rc`` a root port with the design behind ``mailbox`` below; return the root port.
 
-    With ``link`` there is a simulated link with credits between (:class:`DutPort`), else none
+    With ``link`` there is a simulated link with credits (:class:`DutPort`) in between, else none
     (:class:`DirectPort`).
     """
     bridge = rc.make_port()
@@ -499,7 +503,7 @@ def attach_host(rc: "RootComplex", mailbox: Mailbox, *, link: bool = True):
 
 
 def attach_device(device: Device, mailbox: Mailbox, *, link: bool = True) -> None:
-    """Put ``device`` below the design behind ``mailbox``; ``link`` as of :func:`attach_host`."""
+    """Put ``device`` below the design behind ``mailbox``; ``link`` as for :func:`attach_host`."""
     if link:
         DutPort(mailbox).connect(device.upstream_port)
     else:
@@ -507,10 +511,10 @@ def attach_device(device: Device, mailbox: Mailbox, *, link: bool = True) -> Non
 
 
 def replace_port(owner, side: str, port) -> None:
-    """Give a bridge or device of the library ``port`` on its ``side``, in place of its own.
+    """Replace the port on ``side`` of a bridge or device of the library by ``port``.
 
-    The old port is kept from starting its link, since it has no other end. Only before any time
-    has passed.
+    The old port must not start its link, as it has no other end. Only before simulated time has
+    passed.
     """
     getattr(owner, f"{side}_port").fc_initialized = True
     setter = "set_port" if isinstance(owner, Device) else f"set_{side}_port"
@@ -518,7 +522,8 @@ def replace_port(owner, side: str, port) -> None:
 
 
 def _tolerate(bridge):
-    """Let ``bridge`` route messages, atomics and locked reads, which the library's refuses."""
+    """Let ``bridge`` route messages, atomics and locked reads, which the library's bridge
+    refuses."""
     match, match_secondary = bridge.match_tlp, bridge.match_tlp_secondary
 
     def as_memory(tlp):
@@ -558,26 +563,26 @@ class RootComplex(LibraryRootComplex):
         _tolerate(self.upstream_bridge)
 
     def make_port(self, bridge=None, port=None):
-        """A root port, to be connected to a :class:`DutPort`."""
+        """Make a root port, to be connected to a :class:`DutPort`."""
         bridge = super().make_port(bridge, port)
         _tolerate(bridge)
         return bridge
 
     def power_off(self) -> None:
-        """Nothing that software has begun goes on: requests without a completion wait for ever."""
+        """Stop all software activities: requests without a completion wait for ever."""
         self._off = True
 
     def alloc_region(self, size):
         """Address and memory of ``size`` bytes of host memory, in whole pages.
 
-        A read of the last bytes reads the dword that they are in, so half a dword will not do.
+        A read of the last bytes reads their whole dword, so the size must be whole dwords.
         """
         return super().alloc_region(-(-size // 4096) * 4096)
 
     def free_region(self, address: int) -> None:
-        """Give back what :meth:`alloc_region` returned as ``address``; nobody may use it any more.
+        """Free the region at ``address`` from :meth:`alloc_region`; it must not be in use any more.
 
-        Regions that are kept make every access of a device slower, as all are looked through.
+        Unused regions slow down every access of a device, as each access searches all regions.
         """
         pool = self.mem_pool
         pool.allocator.free(address)
@@ -586,7 +591,7 @@ class RootComplex(LibraryRootComplex):
     async def perform_nonposted_operation(self, req, timeout=0, timeout_unit="ns"):
         """Perform ``req``; the library's own timeouts are not used."""
         kind = req.fmt_type
-        # In a task of its own, so that the tag is freed even if whoever asked is stopped.
+        # In a task of its own, so that the tag is freed even if the calling task is cancelled.
         completions = await cocotb.start_soon(
             super().perform_nonposted_operation(req, self.timeout_ns, "ns"))
         if self._off:
@@ -602,10 +607,10 @@ class RootComplex(LibraryRootComplex):
     async def request(self, kind: TlpType, address: int = 0, *, length: int = 1,
                       first_be: int = 15, last_be: int = 0, data: bytes = b"",
                       target: PcieId | None = None, port=None) -> list[Tlp]:
-        """Perform a non-posted request with any fields, right or wrong; returns the completions.
+        """Perform a non-posted request with any fields, right or wrong; return the completions.
 
-        It is routed as all others, or sent out of root port ``port`` as it is (then only its first
-        completion is returned).
+        The request is routed like all others, or sent unchanged out of root port ``port`` (then
+        only its first completion is returned).
         """
         tlp = Tlp()
         tlp.fmt_type = kind
@@ -648,7 +653,7 @@ class RootComplex(LibraryRootComplex):
 
 async def until(condition: Callable[[], bool], what: str, *, timeout_ns: int,
                 poll_ns: int = 1000) -> None:
-    """Wait until ``condition()``, and no longer than ``timeout_ns``; ``what`` is for the log."""
+    """Wait until ``condition()``, at most ``timeout_ns``; ``what`` is for the log."""
     waited = 0
     while not condition():
         if waited >= timeout_ns:

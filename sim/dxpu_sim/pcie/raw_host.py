@@ -1,4 +1,4 @@
-"""What a host does with memory requests, on golden TLPs: legal answers, and whether one is legal.
+"""Memory requests at a host, on golden TLPs: generates legal completions, and checks completions.
 
 Ref: PCIe Base 5.0, 2.2.5 (byte enables), 2.3.1.1 (data return)
 """
@@ -22,7 +22,7 @@ def answer(read: Tlp, held: Callable[[int, int], bytes], rng: random.Random, *,
            completer_id: int, max_payload: int, boundary: int = 64) -> Iterator[Tlp]:
     """Completions of a read of at least a byte, cut at random multiples of ``boundary`` bytes.
 
-    ``held(address, length)`` gives the bytes of memory.
+    ``held(address, length)`` returns the bytes of memory.
     """
     left = byte_count(read.first_be, read.last_be, read.length)
     here = read.address + enabled(read).index(True)
@@ -41,7 +41,7 @@ def answer(read: Tlp, held: Callable[[int, int], bytes], rng: random.Random, *,
 
 
 def check_answer(read: Tlp, pieces: Sequence[Tlp], data: bytes, *, max_payload: int) -> None:
-    """Assert that these are legal completions of a read whose dwords are ``data``."""
+    """Assert that ``pieces`` are legal completions of a read whose dwords are ``data``."""
     count = byte_count(read.first_be, read.last_be, read.length)
     skipped = next((n for n, on in enumerate(enabled(read)) if on), 0)
     here = read.address + skipped

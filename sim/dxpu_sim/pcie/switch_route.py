@@ -1,9 +1,9 @@
-"""Where a PCIe switch must send a TLP: the route that :class:`~dxpu_sim.pcie.checkers.TlpChecker`
-needs.
+"""Route of a TLP through a PCIe switch, for :class:`~dxpu_sim.pcie.checkers.TlpChecker`.
 
-It follows the configuration writes that enter at the upstream port, as the switch does, and decides
-from the Type 1 headers alone (PCIe Base 5.0, 2.2.4, 2.2.8, 7.5.1.3). It is a second opinion on the
-virtual switch, written from the specification: plain Python, one TLP at a time, no queues.
+The route follows the configuration writes that enter at the upstream port, as the switch does, and
+depends on the Type 1 headers alone (PCIe Base 5.0, 2.2.4, 2.2.8, 7.5.1.3). This is a second
+implementation of the virtual switch's routing, written from the specification: plain Python, one
+TLP at a time, no queues.
 """
 
 from collections.abc import Hashable
@@ -12,7 +12,7 @@ from .checkers import CPL, Header, type0
 
 __all__ = ["BridgeHeader", "SwitchRoute"]
 
-#: Writable bits of the registers of a Type 1 header that decide about routes.
+#: Writable bits of the routing registers of a Type 1 header.
 _WRITABLE = {0x04: 0x0000_0547, 0x18: 0x00ff_ffff, 0x1c: 0x0000_f0f0, 0x20: 0xfff0_fff0,
              0x24: 0xfff0_fff0, 0x28: 0xffff_ffff, 0x2c: 0xffff_ffff, 0x30: 0xffff_ffff}
 
@@ -24,7 +24,7 @@ class BridgeHeader:
         self.registers = dict.fromkeys(_WRITABLE, 0)
 
     def write(self, register: int, data: bytes, enables: int) -> None:
-        """A configuration write with these four bytes and byte enables."""
+        """Apply a configuration write of these four bytes with these byte enables."""
         if register not in _WRITABLE:
             return
         mask = _WRITABLE[register] & sum(0xff << 8 * n for n in range(4) if enables >> n & 1)
@@ -33,17 +33,17 @@ class BridgeHeader:
 
     @property
     def io_enable(self) -> bool:
-        """I/O requests are passed down."""
+        """Whether I/O requests are passed down."""
         return bool(self.registers[0x04] & 1)
 
     @property
     def memory_enable(self) -> bool:
-        """Memory requests are passed down."""
+        """Whether memory requests are passed down."""
         return bool(self.registers[0x04] & 2)
 
     @property
     def master_enable(self) -> bool:
-        """Memory and I/O requests are passed up."""
+        """Whether memory and I/O requests are passed up."""
         return bool(self.registers[0x04] & 4)
 
     @property
@@ -70,7 +70,7 @@ class BridgeHeader:
             r[0x30] & 0xffff0000 | r[0x1c] & 0xf000 | 0xfff)
 
     def claims(self, h: Header) -> bool:
-        """Whether a request by address goes to the bus below: window and enable."""
+        """Whether window and enable let a request by address go to the bus below."""
         if h.type == 0x02:
             return self.io_enable and self.in_io(h.address)
         return self.memory_enable and self.in_memory(h.address)
@@ -84,9 +84,9 @@ class SwitchRoute:
     host : hashable
         Name of the upstream port.
     slots : dict
-        Name of the port behind each downstream port, by its device number.
+        Name of the port behind each downstream port, by device number.
     ports : int, optional
-        Downstream ports there are, if some have no port behind them.
+        Number of downstream ports, if some have no port behind them.
     placeholders : bool, optional
         The switch may answer for an endpoint in a slot.
 
@@ -114,11 +114,11 @@ class SwitchRoute:
         self.downstream = {n: BridgeHeader() for n in self._ports}
 
     def renumber(self):
-        """To be called when ``slots`` has changed."""
+        """Update the numbers after a change of ``slots``."""
         self._numbers = {name: n for n, name in self.slots.items()}
 
     def __call__(self, source: Hashable, h: Header):
-        """Where TLP ``h`` that came from ``source`` must go, and as which bytes."""
+        """Port and bytes with which TLP ``h`` from ``source`` must leave."""
         if source == self.host:
             return self._down(h)
         return self._up(self._numbers[source], h)
@@ -132,16 +132,17 @@ class SwitchRoute:
         return number in (self.bus << 8, self._addressed << 8)
 
     def originates(self, port: Hashable, h: Header) -> bool:
-        """Whether the switch may be the author of ``h``: its ID says so."""
+        """Whether the ID in ``h`` allows the switch to be its author."""
         if h.is_message and h.type & 7 == 4 and port != self.host:
-            # A slot gets its power limit with the link, maybe before the bus has this number.
+            # A slot gets its power limit together with the link, maybe before the bus has this
+            # number.
             return not h.requester_id & 7 and self.slots.get(h.requester_id >> 3 & 31) == port
         if self.placeholders and h.cls == CPL and self._is_placeholder(h.other_id):
             return True
         return self.is_own(h.other_id if h.cls == CPL else h.requester_id)
 
     def _is_placeholder(self, number: int) -> bool:
-        """Whether a completer ID is that of an endpoint in a slot; 0 before the first write."""
+        """Whether a completer ID belongs to an endpoint in a slot; 0 before the first write."""
         return number == 0 or any(number == bridge.secondary << 8
                                   for n, bridge in self.downstream.items()
                                   if n not in self.present)
@@ -189,7 +190,7 @@ class SwitchRoute:
             return []
         if bus != self.downstream[number].secondary:
             return self._to(number, h)
-        # Without ARI there is only device 0 on the bus of a slot.
+        # Without ARI the bus of a slot has only device 0.
         return [(self.slots[number], type0(h.raw))] if device == 0 else []
 
     def _up(self, number, h):

@@ -1,0 +1,1 @@
+"""Building and running simulations: Verilog, Verilator, caches, clocks, traces, watchdog."""

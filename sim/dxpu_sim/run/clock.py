@@ -1,10 +1,10 @@
-"""Clocks made inside the simulation, so that no Python runs per cycle."""
+"""Clocks generated inside the simulation, so that no Python runs per cycle."""
 
 from amaranth import *
 
 __all__ = ["SimClock", "VERILOG"]
 
-#: The module that :class:`SimClock` instantiates; the runner hands it to Verilator.
+#: Module instantiated by :class:`SimClock`; the runner passes it to Verilator.
 VERILOG = """\
 module dxpu_sim_clock #(parameter PERIOD_PS = 8000, PHASE_PS = 0, RESET_CYCLES = 8)
     (output reg clk = 0, output reg rst = 1);
@@ -27,7 +27,7 @@ class SimClock(Elaboratable):
     Parameters
     ----------
     domain : str
-        Domain to make and drive, in the whole design below the parent.
+        Domain to create and drive, in the whole design below the parent.
     period_ps, phase_ps : int
         Period, and delay of the first edge, in picoseconds.
     """

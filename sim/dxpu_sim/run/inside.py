@@ -1,4 +1,4 @@
-"""First of the modules that a simulation loads, before its bench: it has no tests of its own."""
+"""First module that a simulation loads, before its bench; contains no tests."""
 
 from dxpu_tools.collection import collect_rarely
 

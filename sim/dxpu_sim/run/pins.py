@@ -8,8 +8,8 @@ __all__ = ["connect_pins"]
 def connect_pins(m, pins, inner):
     """Connect a member of the top (``pins``, as In) to ``inner``, which has the same signature.
 
-    What Python sets is sampled by a register first: Verilator evaluates all logic that hangs on an
-    input at every change of any clock, edge or not.
+    A register samples the inputs set by Python: Verilator evaluates all logic behind an input at
+    every change of any clock, edge or not.
     """
     for path, member, value in inner.signature.flatten(inner):
         pin = pins

@@ -1,6 +1,7 @@
-"""Inside a simulator: says how far its time has come, and ends it with the program that started it.
+"""Part of the watchdog inside a simulator: reports simulated time, and ends with the parent
+process.
 
-Ref: :mod:`.watchdog`, which listens.
+Ref: :mod:`.watchdog`, the listener.
 """
 
 import ctypes
@@ -13,18 +14,18 @@ from .watchdog import NAME, PULSE, VARIABLE
 
 __all__ = ["begin", "end_with_parent", "take_name"]
 
-#: Seconds between two pulses.
+#: Seconds between two reports.
 PERIOD = 0.5
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def end_with_parent() -> None:
-    """The calling process is killed when the thread that started it ends, even by a kill."""
+    """Let the kernel kill this process when the thread that started it ends, even by a kill."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def begin() -> None:
-    """Begin with it, if somebody listens."""
+    """Start the reports, if a watchdog listens."""
     descriptor = os.environ.pop(VARIABLE, None)
     if descriptor is None:
         return
@@ -33,7 +34,7 @@ def begin() -> None:
 
 
 def take_name() -> None:
-    """The calling thread is the one with the pulses, whose work is none of the simulation's."""
+    """Name the calling thread, so that the watchdog does not count its work as the simulation's."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, NAME.encode())
 
 
@@ -47,6 +48,6 @@ def _pulses(descriptor):
         try:
             os.write(descriptor, PULSE.pack(high << 32 | low))
         except BlockingIOError:
-            pass  # nobody has read the last ones yet, so nobody misses this one
+            pass  # the last reports are still unread, so nobody misses this one
         except OSError:
             return

@@ -1,14 +1,14 @@
-"""What passed is remembered by content, so that long tests are run again only if something changed.
+"""Memory of passed runs by content: long tests run again only after a change.
 
-Two memories, in the cache beside the builds:
+There are two memories, in the cache beside the builds:
 
-- *runs*: what a simulation left in its folder, by its Verilated program (so by netlist, options and
-  tools), the sources of its bench, its parameters and its seed (:func:`simulation`);
-- *passed*: tests that passed, by all sources that they may run (:mod:`.closure`), the seed, and the
-  files of the tree that they read (:class:`Passed`).
+- *runs*: the folder of a simulation. Key: its Verilated program (so netlist, options and tools),
+  the sources of its bench, its parameters and its seed (:func:`simulation`);
+- *passed*: tests that passed. Key: all sources that the test may run (:mod:`dxpu_tools.closure`),
+  the seed, and the files of the tree that it reads (:class:`Passed`).
 
-Nothing that failed is remembered. Both are asked only while :func:`remembering` is entered, as
-``make test-long`` does for each long test, so that ``make test`` and the commands always run all.
+Failures are never remembered. Both memories are used only inside :func:`remembering`, as ``make
+test-long`` does for each long test, so ``make test`` and the commands always run everything.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from dxpu_tools.closure import Sources, packages_digest, project_sources
 
 __all__ = ["Passed", "remembering", "simulation"]
 
-#: Bytes of a run's folder that is worth keeping; larger ones are run again.
+#: Largest folder of a run that is kept, in bytes; larger runs are repeated.
 _LARGEST = 64 << 20
 _ACTIVE = False
 
 
 @contextlib.contextmanager
 def remembering(wanted: bool = True):
-    """Simulations of the block are taken from memory if they are there, and kept if they pass."""
+    """Take simulations in the block from memory if known, and keep them if they pass."""
     global _ACTIVE
     before, _ACTIVE = _ACTIVE, wanted
     try:
@@ -41,27 +41,27 @@ def remembering(wanted: bool = True):
 
 @contextlib.contextmanager
 def simulation(folder: Path, built: str, bench: str, *parameters: object):
-    """A simulation that writes into ``folder``; yields whether it has to be run.
+    """A simulation that writes into ``folder``; yields whether it must be run.
 
-    If it has not, ``folder`` holds what the same run left when it passed. If the block is left by
-    an exception nothing is kept.
+    If not, ``folder`` holds the files of the same run that passed before. A block left by an
+    exception keeps nothing.
 
     Parameters
     ----------
     folder : path
-        There, and empty.
+        Existing and empty.
     built : str
         Key of the Verilated program in the cache.
     bench : str
         Module of the cocotb tests.
     parameters : objects
-        All else that the run depends on; compared by ``repr``.
+        All other dependencies of the run; compared by ``repr``.
     """
     sources = project_sources() if _ACTIVE else None
     if sources is None or not sources.reached(bench):
         yield True
         return
-    # The netlist is in `built`, so how the design is described does not count.
+    # `built` covers the netlist, so the description of the hardware does not count.
     key = cache.digest(built, sources.digest(bench, hardware=False), *parameters)
     with contextlib.suppress(_TooLarge), cache.entry("runs", key) as (kept, done):
         if done:
@@ -76,7 +76,7 @@ def simulation(folder: Path, built: str, bench: str, *parameters: object):
 
 
 class _TooLarge(Exception):
-    """A run's folder is not kept."""
+    """The folder of a run is too large to keep."""
 
 
 class Passed:
@@ -85,9 +85,9 @@ class Passed:
     Parameters
     ----------
     root : path
-        The tree.
+        Root of the source tree.
     roots : paths
-        Its folders of which modules are imported.
+        Folders of the tree from which modules are imported.
     """
 
     def __init__(self, root: Path, roots: list[Path]):
@@ -97,7 +97,7 @@ class Passed:
         sys.addaudithook(self._watch)
 
     def key(self, file: Path, test: str, *parameters: object) -> str:
-        """Key of a test: of what ``file`` may run, its name, and what else it depends on."""
+        """Key of a test: sources that ``file`` may run, name of the test, other dependencies."""
         module = self._sources.name_of(file)
         if module is None:
             raise ValueError(f"{file} must be below one of the folders of sources")
@@ -107,7 +107,7 @@ class Passed:
                             sorted(settings.items()), *parameters)
 
     def known(self, key: str) -> bool:
-        """Whether the test of this key passed, and what it read then is unchanged."""
+        """Whether the test with this key passed, and the files it read are unchanged."""
         try:
             reads = json.loads(self._file(key).read_text())
         except (FileNotFoundError, json.JSONDecodeError):
@@ -116,7 +116,7 @@ class Passed:
 
     @contextlib.contextmanager
     def watch(self, key: str):
-        """Run a test in this block: it is remembered under ``key`` unless an exception leaves."""
+        """Run a test in this block; without an exception the test is remembered under ``key``."""
         self._reads = set()
         try:
             yield

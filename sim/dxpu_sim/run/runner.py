@@ -17,12 +17,12 @@ __all__ = ["BuildFailed", "Design", "SimulationFailed", "build", "fst_available"
            "lint", "said", "simulate", "verilog"]
 
 
-#: Loaded before each bench.
+#: Module loaded before each bench.
 INSIDE = "dxpu_sim.run.inside"
 
 
 class SimulationFailed(Exception):
-    """A cocotb test failed; the message names it and gives its log file."""
+    """A cocotb test failed; the message gives its name and log file."""
 
 
 def simulate(design: Design, bench: str, *, testcase: str | None = None, env: dict | None = None,
@@ -35,16 +35,16 @@ def simulate(design: Design, bench: str, *, testcase: str | None = None, env: di
     Parameters
     ----------
     testcase : str
-        Regular expression; only tests that match it are run. Default all.
+        Regular expression that selects tests. Default: all tests.
     env : dict
         Environment variables that the bench reads (its parameters), as strings.
     waves, args, public
-        As of :func:`build`. The trace of the whole run is ``dump.vcd`` or ``dump.fst``.
+        Options of :func:`build`. The trace of the whole run is ``dump.vcd`` or ``dump.fst``.
     window : bool
-        The bench itself traces a part of the run (:class:`dxpu_sim.run.trace.Trace`), nothing else
-        is.
+        The bench traces a part of the run by itself (:class:`dxpu_sim.run.trace.Trace`); there is
+        no other trace.
     folder : path
-        Where the run writes (log, results, waves). Default ``build/sim/<bench>-<digest>``.
+        Folder of the run (log, results, waves). Default ``build/sim/<bench>-<digest>``.
     seed : int
         Default ``$DXPU_SEED``, else 1. Printed in the log; the same seed gives the same run.
 
@@ -104,7 +104,7 @@ def _run(built, bench, folder, seed, *, log, extra_env, **options):
 
 
 def said(folder: Path, name: str) -> str:
-    """What a bench printed in its run in ``folder``: the lines that begin with ``name`` and a
+    """Output of a bench in its run in ``folder``: the lines that begin with ``name`` and a
     colon."""
     return "\n".join(line for line in (folder / "run.log").read_text().splitlines()
                      if line.startswith(f"{name}:"))

@@ -7,12 +7,12 @@ __all__ = ["Trace"]
 
 
 class Trace:
-    """Trace file of a running simulation; for the bench's side, in a build with waves.
+    """Trace file of a running simulation, controlled by the bench, in a build with waves.
 
     Parameters
     ----------
     path : path
-        File to write; its format is the one compiled in.
+        File to write; the format is compiled in.
     """
 
     def __init__(self, path: str | Path):
@@ -25,5 +25,5 @@ class Trace:
             raise OSError(f"cannot write the trace {self.path}, or another one is open")
 
     def stop(self) -> None:
-        """Complete the file; does nothing if it is complete."""
+        """Complete the file; no effect on a complete file."""
         self._program.dxpu_trace_close()

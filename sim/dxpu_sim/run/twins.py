@@ -1,7 +1,7 @@
-"""Two of a component get the same inputs, and their outputs never differ.
+"""Two instances of a component with the same inputs; their outputs must never differ.
 
-``$DXPU_CYCLES``: cycles to run. The design makes the inputs itself; it has the outputs ``differ``,
-which stays high, and ``changes``, how often the outputs changed.
+``$DXPU_CYCLES``: cycles to run. The design generates the inputs. It has the outputs ``differ``,
+which stays high after a difference, and ``changes``, the number of changes of the outputs.
 """
 
 import os
@@ -14,7 +14,7 @@ CYCLES = int(os.environ.get("DXPU_CYCLES", "20000"))
 
 @cocotb.test()
 async def never_differ(dut):
-    """They do not differ in any cycle, and do something."""
+    """The outputs do not differ in any cycle, and change often enough."""
     await Timer(8 * CYCLES, "ns")
     assert int(dut.changes.value) > CYCLES // 10
     assert not int(dut.differ.value)

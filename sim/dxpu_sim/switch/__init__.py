@@ -1,0 +1,1 @@
+"""Simulations of the virtual switch: comparisons with models, hostile hosts, PCIe passthrough."""

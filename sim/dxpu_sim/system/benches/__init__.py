@@ -1,0 +1,1 @@
+"""Benches of the whole system: demo, hot-plug, reboots, fuzz, sessions, containment."""
