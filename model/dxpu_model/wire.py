@@ -32,19 +32,19 @@ Order of the causes
     once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dxpu.fabric.wire import format as fmt
 from dxpu.fabric.wire.format import DropCause, binding_word, node_mac
 from dxpu.fabric.wire.frame_types import Body as Layout
-from dxpu.fabric.wire.frame_types import End, FrameType, Numbering
+from dxpu.fabric.wire.frame_types import End, FrameType, Numbering, types_with
 
 from .crc import crc16_ccitt_false, crc32c, fcs
 
-__all__ = ["Ack", "Body", "Credit", "Data", "Event", "Fence", "Frame", "FrameError", "Hdr",
-           "Hello", "Joiner", "Mgmt", "Sack", "Tlps", "build", "header_length", "parse",
+__all__ = ["BODIES", "Ack", "Body", "Credit", "Data", "Event", "Fence", "Frame", "FrameError",
+           "Hdr", "Hello", "Joiner", "Mgmt", "Sack", "Tlps", "build", "header_length", "parse",
            "reseal", "split", "tlp_length"]
 
 
@@ -205,14 +205,6 @@ class Hello:
     def pack(self, tag: int, seq: int) -> bytes:
         return _sealed(_p(*((getattr(self, name), size) for name, size in self.FIELDS)))
 
-    @classmethod
-    def unpack(cls, data: bytes, answer: bool) -> "Hello":
-        values, offset = {}, 0
-        for name, size in cls.FIELDS:
-            values[name] = _u(data, offset, size)
-            offset += size
-        return cls(**values, answer=answer)
-
 
 @dataclass(frozen=True)
 class Event:
@@ -279,6 +271,12 @@ class Mgmt:
 
 
 Body = Tlps | Ack | Sack | Hello | Event | Fence | Hdr | Data | Mgmt
+
+#: The class of each type's body.
+BODIES: dict[FrameType, Callable[..., Body]] = {
+    **{kind: Hello for kind in types_with(Layout.HELLO)},
+    **{cls.kind: cls for cls in (Tlps, Ack, Sack, Event, Fence, Hdr, Data, Mgmt)},
+}
 
 
 # Frames -------------------------------------------------------------------------------------------
@@ -387,7 +385,7 @@ def _entries(data: bytes) -> tuple[Credit, Credit, Credit]:
 
 def _fields(layout: Layout, data: bytes) -> dict[str, int]:
     """Values of the fields that ``data`` starts with."""
-    values = {name: _u(data, *layout.find(name)) for name, _ in layout.fields}
+    values = {name.replace(" ", "_"): _u(data, *layout.find(name)) for name, _ in layout.fields}
     if values.pop("zero", 0):
         raise FrameError(DropCause.BODY, "zero field")
     return values
@@ -413,11 +411,9 @@ def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
         body = data[4:4 + _u(data, 2, 2)]
         crc = int.from_bytes(data[4 + len(body):][:4], "little") ^ binding_word(tag, seq)
         return Data(_u(data, 0, 2), body, crc)
-    if kind == FrameType.MGMT:
+    if kind.body.end == End.FRAME:
         return Mgmt(data)
     data = _unsealed(data, _body_end(kind, data, count) - fmt.BODY_CRC_BYTES)
-    if kind in (FrameType.HELLO, FrameType.HELLO_ACK):
-        return Hello.unpack(data, kind == FrameType.HELLO_ACK)
     if kind == FrameType.HDR:
         return Hdr(data)
     fields = _fields(kind.body, data)
@@ -426,9 +422,9 @@ def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
     if kind == FrameType.SACK:
         words = range(kind.body.size, len(data), fmt.SACK_WORD_BYTES)
         return Sack(_entries(data), tuple(_u(data, n, fmt.SACK_WORD_BYTES) for n in words))
-    if kind == FrameType.FENCE:
-        return Fence(**fields)
-    return Event(**fields)
+    if kind == FrameType.HELLO_ACK:
+        return Hello(**fields, answer=True)
+    return BODIES[kind](**fields)
 
 
 _TYPES = {int(kind): kind for kind in FrameType}

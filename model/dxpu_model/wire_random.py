@@ -3,8 +3,11 @@
 import random
 from typing import Any
 
+from dxpu.fabric.wire.frame_types import Body as Layout
+from dxpu.fabric.wire.frame_types import FrameType, Numbering
+
 from .wire import (
-    Ack, Credit, Data, Event, Fence, Frame, Hello, Mgmt, Sack, Tlps, build, reseal, split,
+    BODIES, Ack, Body, Credit, Data, Frame, Mgmt, Sack, Tlps, build, reseal, split,
 )
 
 __all__ = ["credit", "frame", "mutate", "random_tlp"]
@@ -31,6 +34,18 @@ def credit(rng: random.Random, cls: int | None = None) -> Credit:
     return Credit(rng.randrange(3) if cls is None else cls, rng.getrandbits(8), *u16)
 
 
+#: The first of these are drawn as ``handled``.
+_KINDS = (FrameType.TLP, FrameType.ACK, FrameType.EVENT, FrameType.SACK, FrameType.HELLO,
+          FrameType.HELLO_ACK, FrameType.FENCE, FrameType.HDR, FrameType.DATA, FrameType.MGMT)
+
+
+def _fields(rng: random.Random, kind: FrameType) -> Body:
+    """A body that is nothing but its fields."""
+    values = {name.replace(" ", "_"): rng.getrandbits(8 * size)
+              for name, size in kind.body.fields if name != "zero"}
+    return BODIES[kind](**values, **({"answer": True} if kind == FrameType.HELLO_ACK else {}))
+
+
 def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: int = 32,
           **fields: Any) -> Frame:
     """A valid frame.
@@ -39,24 +54,23 @@ def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: in
     or "any". ``most`` and ``largest`` limit the number of records and their payload dwords.
     ``fields`` fixes fields of the frame.
     """
-    number = {"tlp": 0, "handled": rng.choice([0, 0, 0, 1, 2]), "hello": rng.choice([4, 5]),
-              "any": rng.randrange(10)}[kinds]
+    types = (*_KINDS, *(kind for kind in FrameType if kind not in _KINDS))
+    kind = types[{"tlp": 0, "handled": rng.choice([0, 0, 0, 1, 2]), "hello": rng.choice([4, 5]),
+                  "any": rng.randrange(len(types))}[kinds]]
     entries = (credit(rng, 0), credit(rng, 1), credit(rng, 2))
     count = rng.choice([1, 1, 2, 3, rng.randint(1, most)])
-    body = [
-        lambda: Tlps(tuple(random_tlp(rng, largest=largest) for _ in range(min(count, most)))),
-        lambda: Ack(entries),
-        lambda: Event(rng.getrandbits(8), rng.getrandbits(16), rng.getrandbits(32)),
-        lambda: Sack(entries, tuple(rng.getrandbits(64) for _ in range(rng.randrange(3)))),
-        lambda: Hello(*(rng.getrandbits(8 * size) for _, size in Hello.FIELDS)),
-        lambda: Hello(*(rng.getrandbits(8 * size) for _, size in Hello.FIELDS), answer=True),
-        lambda: Fence(rng.getrandbits(8)),
-        lambda: split(random_tlp(rng), 64)[0],
-        lambda: Data(4 * rng.getrandbits(14), rng.randbytes(4 * rng.randint(1, 16)),
-                     rng.getrandbits(32)),
-        lambda: Mgmt(rng.randbytes(4 * rng.randint(7, 20))),
-    ][number]()
-    numbered = not isinstance(body, Hello | Fence)
+    body = {
+        Layout.RECORDS: lambda: Tlps(tuple(random_tlp(rng, largest=largest)
+                                           for _ in range(min(count, most)))),
+        Layout.LIMITS: lambda: Ack(entries),
+        Layout.SACK: lambda: Sack(entries, tuple(rng.getrandbits(64)
+                                                 for _ in range(rng.randrange(3)))),
+        Layout.HEADER: lambda: split(random_tlp(rng), 64)[0],
+        Layout.DATA: lambda: Data(4 * rng.getrandbits(14), rng.randbytes(4 * rng.randint(1, 16)),
+                                  rng.getrandbits(32)),
+        Layout.OPAQUE: lambda: Mgmt(rng.randbytes(4 * rng.randint(7, 20))),
+    }.get(kind.body, lambda: _fields(rng, kind))()
+    numbered = kind.numbering != Numbering.NONE
     values = {
         "dst_node": rng.getrandbits(12), "src_node": rng.getrandbits(12),
         "dst_slot": rng.getrandbits(8), "src_slot": rng.getrandbits(8),

@@ -1,7 +1,7 @@
 """Brings together all that is known about a frame, and lets it act or drops it."""
 
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -110,6 +110,8 @@ class FrameJudge(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        #: Types whose body leaves by a stream of its own, with the row that the verdict named.
+        handed = {FrameType.EVENT: self.event}
         body = self._capture_body(m)
         checked, present, verdict = self._ask(m)
         header = checked.header
@@ -166,10 +168,13 @@ class FrameJudge(wiring.Component):
             self.judge.payload.row.eq(verdict.payload.row),
             self.committed.payload.row.eq(verdict.payload.row),
             self.committed.payload.header.eq(header),
-            self.event.payload.row.eq(verdict.payload.row),
-            *(self.event.payload[name].eq(body_field(body, Body.EVENT, name))
-              for name in ("code", "generation", "argument")),
         ]
+        for kind, out in handed.items():
+            m.d.comb += [
+                out.payload.row.eq(verdict.payload.row),
+                *(out.payload[field.name].eq(body_field(body, kind.body, field.name))
+                  for field in kind.body.fields if field.name != "zero"),
+            ]
         m.d.comb += [self.credits[n][k].eq(v) for n in range(ACK_ENTRIES)
                      for k, v in credit_fields(body, n * CREDIT_BYTES).items()]
         m.d.comb += [self.hello[k].eq(v) for k, v in hello_fields(body).items()]
@@ -187,17 +192,17 @@ class FrameJudge(wiring.Component):
                         self.crowded.eq(crowded & (lowest_bit(wrong) == 1 << DropCause.REFUSED)),
                     ]
                     with m.If(good & ~hold):
-                        m.d.sync += [self.committed.valid.eq(1), self.event.valid.eq(is_event)]
+                        m.d.sync += [self.committed.valid.eq(1), *(
+                            out.valid.eq(is_a[kind]) for kind, out in handed.items())]
                         m.next = "Report"
                     with m.Else():
                         m.d.comb += [self.judged.eq(1), self.bad.eq(~good)]
             with m.State("Report"):
-                with m.If(self.committed.ready):
-                    m.d.sync += self.committed.valid.eq(0)
-                with m.If(self.event.ready):
-                    m.d.sync += self.event.valid.eq(0)
-                with m.If((self.committed.ready | ~self.committed.valid)
-                          & (self.event.ready | ~self.event.valid)):
+                outs = (self.committed, *handed.values())
+                for out in outs:
+                    with m.If(out.ready):
+                        m.d.sync += out.valid.eq(0)
+                with m.If(reduce(and_, (out.ready | ~out.valid for out in outs))):
                     m.d.comb += self.judged.eq(1)
                     m.next = "Wait"
         with m.If(self.judged):
