@@ -17,7 +17,7 @@ from dxpu_tools import children
 from dxpu_tools.collection import collect_rarely
 from dxpu_tools.errors import Failed, UserError
 
-__all__ = ["main", "require"]
+__all__ = ["main", "parse", "require"]
 
 #: Module and help line of each subcommand. A module has ``add_arguments(parser)`` and
 #: ``run(arguments)``, which returns the exit status.
@@ -177,20 +177,28 @@ def _drop_output():
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(argv):
-    collect_rarely()
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The options of a command line; calling their ``run`` with them does the command.
+
+    Ends the process with status 2 and one line if they are wrong.
+    """
     parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
                      "explains a command's options.")
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, (module, text) in COMMANDS.items():
+        sub = commands.add_parser(name, help=text)
+        if name in argv[:1]:
+            command = importlib.import_module(module)
+            command.add_arguments(sub)
+            sub.set_defaults(run=command.run)
+    return parser.parse_args(argv)
+
+
+def _run(argv):
+    collect_rarely()
     try:
-        for name, (module, text) in COMMANDS.items():
-            sub = commands.add_parser(name, help=text)
-            if name in argv[:1]:
-                command = importlib.import_module(module)
-                command.add_arguments(sub)
-                sub.set_defaults(run=command.run)
-        arguments = parser.parse_args(argv)
+        arguments = parse(argv)
         return arguments.run(arguments) or 0
     except (UserError, Failed) as error:
         print(f"dxpu {argv[0]}: error: {error}", file=sys.stderr)

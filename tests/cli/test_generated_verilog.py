@@ -27,7 +27,7 @@ DXPU = "import sys\nfrom dxpu_cli.main import main\nsys.exit(main())"
 def folder(tmp_path_factory):
     """The files that the page's commands make, and its example."""
     page, place = PAGE.read_text(), tmp_path_factory.mktemp("generated")
-    commands = dict.fromkeys(re.findall(r"^    dxpu (generate .*)$", page, re.M))
+    commands = dict.fromkeys(re.findall(r"^dxpu (generate .*)$", page, re.M))
     before = os.getcwd()
     os.chdir(place)
     try:
@@ -232,7 +232,7 @@ def test_header(folder):
 
 def test_equal_options_give_equal_bytes(folder, tmp_path):
     """Whatever the seed of hashes. The header is no part of it: somebody may commit meanwhile."""
-    command = next(line for line in re.findall(r"^    dxpu (generate .*)$", PAGE.read_text(), re.M)
+    command = next(line for line in re.findall(r"^dxpu (generate .*)$", PAGE.read_text(), re.M)
                    if " box " in line)
     seed = 1 if os.environ.get("PYTHONHASHSEED") != "1" else 2
     subprocess.run([sys.executable, "-c", DXPU, *command.split()], cwd=tmp_path, check=True,
