@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.examples import pages
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -36,7 +38,18 @@ def test_every_test_file_is_in_the_test_plan():
 
 
 def test_links_in_documents_lead_somewhere():
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    """Headings of pages, too, with the anchors that forges and the site make of them."""
+    for page in pages():
+        text = re.sub(r"^( *)(`{3,}).*?^\1\2$", "", page.read_text(), flags=re.M | re.S)
+        for target, _, heading in re.findall(r"\]\(([^)#\s]*)(#([^)\s]+))?\)", text):
+            if "://" in target:
+                continue
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} links to {target}"
+            if heading and there.suffix == ".md":
+                assert heading in anchors(there), f"{page.name} links to {target}#{heading}"
+
+
+def anchors(page):
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

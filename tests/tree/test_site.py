@@ -68,7 +68,7 @@ def _prose(page):
             yield number, line
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CHANGELOG.md",
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")),
                                   *sorted(DOCS.rglob("*.md"))],
                          ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_prose_wraps_at_100(page):
