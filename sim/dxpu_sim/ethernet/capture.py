@@ -1,4 +1,4 @@
-"""Captures of what passes an :class:`~dxpu_sim.ethernet.ethernet_switch.EthernetSwitch`."""
+"""Captures of the frames in an :class:`~dxpu_sim.ethernet.ethernet_switch.EthernetSwitch`."""
 
 from collections.abc import Callable
 
@@ -14,21 +14,21 @@ __all__ = ["Capture"]
 
 
 class Capture:
-    """Hands every frame that enters a switch to Python: one wake-up per frame.
+    """Passes every frame that enters a switch to Python: one wake-up per frame.
 
-    The simulation must be built with the switch's module among the ``public`` ones.
+    The switch's module must be among the ``public`` modules of the build.
 
     Parameters
     ----------
     switch : handle
         The switch in the design.
     ports : int
-        Number of its ports.
+        Number of ports of the switch.
     writer : PcapWriter, optional
         Capture file; gets one interface per port, named ``name`` and the port's number.
     call : function, optional
-        Called with (port, time in ns of the first byte after the delimiter, frame with FCS,
-        whether it is bad).
+        Called with (port, time in ns of the first byte after the delimiter, frame with FCS, whether
+        the frame is bad).
     period_ns : int
         Clock period of the switch.
     """

@@ -1,8 +1,7 @@
-"""Models of vendors' I/O buffers at both clock edges, for ``io.SimulationPort``.
+"""Models of I/O buffers at both clock edges, for ``io.SimulationPort``.
 
-Amaranth's ``io.DDRBuffer`` becomes what the vendor of a platform has, and does not simulate. A
-design that uses it is put into a simulation by :class:`WithDdrModels`, which answers in the place
-of the platform.
+Amaranth's ``io.DDRBuffer`` becomes the buffer of the platform's vendor, which does not simulate.
+:class:`WithDdrModels` puts a design with such buffers into a simulation, in place of the platform.
 """
 
 from amaranth import *
@@ -13,11 +12,11 @@ __all__ = ["WithDdrModels"]
 
 
 class DdrModel(Elaboratable):
-    """Behaves as ``io.DDRBuffer``'s docstring promises, with latencies of one cycle.
+    """Model with the behaviour documented for ``io.DDRBuffer``, with latencies of one cycle.
 
-    Input: ``i[0]`` is what the port was at a rising edge, ``i[1]`` at the falling edge behind it;
-    both appear at the next rising edge. Output: what ``o`` was before a rising edge is driven
-    behind it, ``o[0]`` while the clock is high, ``o[1]`` while it is low.
+    Input: ``i[0]`` is the level of the port at a rising edge, ``i[1]`` at the falling edge behind;
+    both appear at the next rising edge. Output: the value of ``o`` before a rising edge is driven
+    behind that edge, ``o[0]`` while the clock is high, ``o[1]`` while it is low.
     """
 
     def __init__(self, buffer):
@@ -43,7 +42,7 @@ class DdrModel(Elaboratable):
 
 
 class _Models:
-    """What a platform is to a component that has pins."""
+    """Platform for a component with pins: supplies buffer models."""
 
     def get_io_buffer(self, buffer):
         if isinstance(buffer, io.DDRBuffer):
@@ -52,7 +51,8 @@ class _Models:
 
 
 class WithDdrModels(Elaboratable):
-    """``component`` with models for its I/O buffers, to be a submodule; its ports are its own."""
+    """``component`` with models for its I/O buffers, to be a submodule; has the component's
+    ports."""
 
     def __init__(self, component):
         self._component = component

@@ -1,6 +1,6 @@
-"""An Ethernet switch for simulations: learns, floods, queues and delays like a real one.
+"""An Ethernet switch for simulations: learns, floods, queues and delays like a real switch.
 
-Everything runs in one 125 MHz domain, at a byte per cycle and port; no Python runs per cycle.
+The whole switch runs in one 125 MHz domain, at a byte per cycle and port; no Python runs per cycle.
 """
 
 from amaranth import *
@@ -11,13 +11,13 @@ from dxpu.ethernet.gmii import GAP, MINIMUM, PREAMBLE, SFD, GmiiReceive, GmiiSig
 
 __all__ = ["EthernetSwitch"]
 
-#: Bytes per row of the frame memory, and bits of a position in it. (Each row costs a line of
-#: Verilog, so they are wide.)
+#: Bytes per row of the frame memory, and bits of a position in a row. Rows are wide because each
+#: row costs a line of Verilog.
 ROW = 32
 POSITION = 5
 #: Rows of the address table; DXF addresses are spread by their node number.
 TABLE = 1024
-#: Largest frame with FCS that a port takes.
+#: Largest frame with FCS that a port accepts.
 LARGEST = 16_000
 #: Totals of each port; see :class:`EthernetSwitch`.
 TOTALS = ("rx_frames", "rx_bytes", "rx_bad", "rx_dropped", "rx_filtered", "tx_frames", "tx_bytes",
@@ -34,14 +34,14 @@ def _crc_table():
     return table
 
 
-#: What is left in the reflected CRC after a frame with its FCS.
+#: Residue of the reflected CRC after a frame with its FCS.
 RESIDUE = 0xDEBB20E3
 
 
 class Arrival(data.Struct):
-    """A frame that a port has received: where it lies, and what decides where it goes."""
+    """A frame received by a port: its place in memory, and the fields for forwarding."""
 
-    #: First row in the port's part of the memory; counts on beyond it, so that age shows.
+    #: First row in the port's part of the memory; not wrapped at the end, so that age shows.
     start: 24
     #: Bytes with FCS.
     length: 14
@@ -59,7 +59,7 @@ class Departure(data.Struct):
     port: 4
     start: 24
     length: 14
-    #: Cycle from which it may leave.
+    #: Earliest cycle of departure.
     release: 32
 
 
@@ -133,17 +133,17 @@ class Output(wiring.Component):
     now: In(32)
     entry: In(Departure)
     push: In(1)
-    #: Frame that is being sent: where the next byte lies.
+    #: Frame that is being sent: place of the next byte.
     port: Out(4)
     row: Out(24)
     word: In(8 * ROW)
-    #: The memory holds the first frame of the queue no more.
+    #: The memory no longer holds the first frame of the queue.
     stale: In(1)
     start: Out(24)
     sent: Out(1)
     length: Out(14)
     overflow: Out(1)
-    #: Bytes that may wait here; those that do, and the most that did.
+    #: Limit of waiting bytes; waiting bytes now, and their maximum so far.
     room: In(24)
     waiting: Out(24)
     peak: Out(24)
@@ -217,16 +217,17 @@ class Output(wiring.Component):
 class EthernetSwitch(wiring.Component):
     """Store-and-forward switch with a fixed delay.
 
-    A frame leaves every port it is for, unchanged, as soon as that port is free and ``delay``
-    cycles have passed since its end: ``delay`` lies between the first cycle without TX_EN at its
-    entry and the first preamble byte at its exit. The order between two ports is kept.
+    A frame leaves every port of its destination unchanged, as soon as that port is free and
+    ``delay`` cycles have passed since the frame's end. ``delay`` is the time from the first cycle
+    without TX_EN at the entry to the first preamble byte at the exit. The order between two ports
+    is kept.
 
-    Addresses of ``nodes`` go to their port; others are learned from source addresses (the table
-    is indexed by the low 10 bits of the address, so that two may displace each other); broadcast,
-    multicast and unknown ones go to all ports but their own. Bad frames (FCS, TX_ER, size) end
-    here, as does a frame whose destination is at the port it came from. A frame is lost only if a
-    port's queue is full (of frames, or of ``room`` bytes) or the memory was overwritten before it
-    could leave, and is counted.
+    Addresses of ``nodes`` go to their port. Other addresses are learned from source addresses; the
+    table is indexed by the low 10 bits of the address, so two addresses may displace each other.
+    Broadcast, multicast and unknown addresses go to all ports except the entry. Bad frames (FCS,
+    TX_ER, size) end here, as does a frame whose destination is at its entry. A frame is lost, and
+    counted, only if a port's queue is full (of frames, or of ``room`` bytes) or if the memory was
+    overwritten before the frame could leave.
 
     Parameters
     ----------
@@ -237,40 +238,39 @@ class EthernetSwitch(wiring.Component):
     path : int
         PP in these addresses.
     queue : int
-        Frames that wait at each output; a power of two.
+        Frames that may wait at each output; a power of two.
     memory_bytes : int
-        Memory of each input; a power of two. Holds as much as arrived there last.
+        Memory of each input; a power of two. Holds the last bytes received.
     seed : int
-        Of the choice which frames are lost.
+        Seed of random losses.
 
     Members
     -------
     port0, port1, ... : In(GmiiSignature())
-        Connect each to the ``gmii`` of a MAC.
+        Each to be connected to the ``gmii`` of a MAC.
     delay : In(16)
         Cycles; at least ``ports`` + 4.
     drop0, drop1, ... : In(16)
-        Fault: frames (good ones) to be dropped at this entry since reset, in all. To lose the next
-        frame, add one.
+        Fault: total number of good frames to be dropped at this entry since reset. An increment by
+        one loses the next frame.
     loss : In(16)
-        Fault: the chance of every good frame to be dropped, in 1/65536.
+        Fault: probability that a good frame is dropped, in 1/65536.
     dead : In(1)
         Fault: all frames are dropped.
     room : In(24)
-        Bytes that may wait at each output, the frame that leaves included; no limit if nobody sets
-        it.
+        Bytes that may wait at each output, including the frame being sent; no limit if not set.
     port0_rx_frames, ... : Out(32)
         Totals of each port: ``rx_frames`` and ``rx_bytes`` (good, with FCS), ``rx_bad``,
-        ``rx_dropped`` (by fault), ``rx_filtered`` (for nobody else), ``tx_frames``, ``tx_bytes``,
-        ``tx_overflow`` (lost, no room).
+        ``rx_dropped`` (by fault), ``rx_filtered`` (destination at the entry), ``tx_frames``,
+        ``tx_bytes``, ``tx_overflow`` (lost, no room).
     port0_peak, ... : Out(24)
-        The most bytes that have waited at each output.
+        Maximum of waiting bytes at each output so far.
     tap_toggle : Out(1)
-        Inverted for each frame that came to its end at an entry, bad and dropped ones included.
+        Inverted for each frame that ended at an entry, including bad and dropped frames.
     tap : Out(Arrival), tap_port : Out(4), tap_age : Out(32)
-        That frame; cycles since its first byte (the one after the start frame delimiter) was on
-        the wire. Its bytes are in the memory ``frames`` of this module, from row
-        ``tap_row`` on, 32 a row.
+        That frame, its entry, and cycles since its first byte (after the start frame delimiter) was
+        on the wire. The bytes of the frame are in the memory ``frames`` of this module, from row
+        ``tap_row`` on, 32 per row.
     tap_row : Out(range(rows))
     """
 
@@ -299,7 +299,7 @@ class EthernetSwitch(wiring.Component):
         super().__init__(members)
 
     def _table(self):
-        """Address table, with the fixed addresses in it; returns the memory and its row layout."""
+        """Make the address table with the fixed addresses; return the memory and its row layout."""
         layout = data.StructLayout({"address": 48, "port": 4, "valid": 1, "fixed": 1})
         init = [{"address": 0, "port": 0, "valid": 0, "fixed": 0} for _ in range(TABLE)]
         for node, port in self._nodes.items():
@@ -349,14 +349,14 @@ class EthernetSwitch(wiring.Component):
         m.d.sync += total.eq(total + amount)
 
     def _forward(self, m, now, inputs, outputs):
-        """One entry a cycle, in turn: look up, learn, queue, count, show to the tap."""
+        """Handle one entry per cycle, in turn: look up, learn, queue, count, show to the tap."""
         turn = Signal(range(self._ports))
         m.d.sync += turn.eq(Mux(turn == self._ports - 1, 0, turn + 1))
         m.submodules.table = table = self._table()
         find, check, learn = (table.read_port(domain="comb"), table.read_port(domain="comb"),
                               table.write_port())
         arrival, pending, dropping = Signal(Arrival), Signal(), Signal()
-        # A Galois register; frames are far enough apart for their draws to be unlike.
+        # A Galois shift register; frames are far enough apart for independent draws.
         draw, unlucky = Signal(32, init=0x9E3779B9 * (2 * self._seed + 1) & 0xFFFFFFFF), Signal()
         m.d.sync += draw.eq(draw >> 1 ^ Mux(draw[0], 0xA3000000, 0))
         m.d.comb += unlucky.eq(self.dead | (draw[:16] < self.loss))

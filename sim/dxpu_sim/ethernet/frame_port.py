@@ -1,7 +1,7 @@
 """Whole packets between Python and packet streams: one wake-up per packet, none per cycle.
 
-The bytes lie in a memory of wide rows, which the bench reads and writes by name: a register of a
-whole frame would take Yosys minutes.
+The bytes lie in a memory of wide rows, which the bench accesses by name: a register for a whole
+frame would take Yosys minutes.
 """
 
 from amaranth import *
@@ -17,9 +17,9 @@ ROW_BYTES = 64
 
 
 class FrameSource(wiring.Component):
-    """Plays packets that Python writes; a beat per cycle, two idle cycles between.
+    """Plays packets written by Python: a beat per cycle, two idle cycles between packets.
 
-    Python writes the memory ``rows`` and ``length``, then inverts ``send``; when ``done`` follows,
+    Python writes the memory ``rows`` and ``length``, then inverts ``send``. When ``done`` follows,
     the last beat was taken and the next packet may be written.
 
     Parameters
@@ -73,9 +73,9 @@ class FrameSource(wiring.Component):
 
 
 class FrameSink(wiring.Component):
-    """Collects packets for Python, which wakes on ``toggle``; always ready, unless told otherwise.
+    """Collects packets for Python, which wakes on ``toggle``; always ready, unless stalled.
 
-    A packet stays in the memory ``rows`` until the next one begins to arrive.
+    A packet stays in the memory ``rows`` until the next packet begins to arrive.
 
     Parameters
     ----------

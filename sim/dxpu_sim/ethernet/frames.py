@@ -1,4 +1,4 @@
-"""Python's end of :mod:`dxpu_sim.ethernet.frame_port`."""
+"""Python end of :mod:`dxpu_sim.ethernet.frame_port`."""
 
 import cocotb
 from cocotb.queue import Queue
@@ -10,13 +10,13 @@ __all__ = ["FramePort", "read_rows", "write_rows"]
 
 
 def write_rows(rows, frame: bytes) -> None:
-    """Write ``frame`` to the memory ``rows`` from its beginning."""
+    """Write ``frame`` to the memory ``rows``, from row 0 on."""
     for n in range(0, len(frame), ROW_BYTES):
         rows[n // ROW_BYTES].value = int.from_bytes(frame[n:n + ROW_BYTES], "little")
 
 
 def read_rows(rows, length: int, first: int = 0) -> bytes:
-    """The first ``length`` bytes of the memory ``rows`` from row ``first`` on."""
+    """The first ``length`` bytes of the memory ``rows``, from row ``first`` on."""
     count = -(-length // ROW_BYTES)
     return b"".join(rows[first + n].value.to_unsigned().to_bytes(ROW_BYTES, "little")
                     for n in range(count))[:length]
@@ -25,7 +25,7 @@ def read_rows(rows, length: int, first: int = 0) -> bytes:
 class FramePort:
     """Sends and collects whole packets through a ``FrameSource`` and a ``FrameSink``.
 
-    ``tx`` and ``rx`` prefix the names of their ports in ``dut``; ``source`` and ``sink`` are their
+    ``tx`` and ``rx`` are prefixes of port names in ``dut``; ``source`` and ``sink`` are the
     memories. ``received`` is a queue of (bytes, discard) pairs.
     """
 
@@ -35,14 +35,14 @@ class FramePort:
         self._rx = {name: getattr(dut, f"{rx}_{name}")
                     for name in ("length", "discard", "toggle", "violations")}
         self._source, self._sink = source, sink
-        # What an earlier port sent last stays the state of rest.
+        # The state left by an earlier port is the idle state.
         self._send = int(self._tx["done"].value)
         self._tx["send"].value = self._send
         self.received: Queue = Queue()
         self._task = cocotb.start_soon(self._collect())
 
     async def send(self, frame: bytes, *, discard: bool = False) -> None:
-        """Returns when the last beat was taken."""
+        """Send a packet; returns when the last beat was taken."""
         write_rows(self._source, frame)
         self._tx["length"].value = len(frame)
         self._tx["discard"].value = discard
@@ -58,7 +58,7 @@ class FramePort:
             self.received.put_nowait((frame, bool(int(self._rx["discard"].value))))
 
     def check(self):
-        """Fails if a beat of a received packet broke the framing rules."""
+        """Check that no beat of a received packet broke the framing rules."""
         assert int(self._rx["violations"].value) == 0
 
     def take(self):

@@ -23,7 +23,7 @@ MAX_FRAME = 4400
 
 
 class TB:
-    """Models at both ends of the MAC, and its counters as they were at the start of the test."""
+    """Models at both ends of the MAC, and the counters at the start of the test."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -34,7 +34,7 @@ class TB:
         dut.rx_stall.value = 0
 
     def models(self, dut):
-        """Source and sink of frames on the side of the line."""
+        """Source and sink of frames on the line side."""
         return (GmiiSource(dut.gmii__rx__rxd, dut.gmii__rx__rx_er, dut.gmii__rx__rx_dv,
                            dut.rx_clock),
                 GmiiSink(dut.gmii__tx__txd, dut.gmii__tx__tx_er, dut.gmii__tx__tx_en,
@@ -54,7 +54,7 @@ class TB:
         return {name: int(getattr(self.dut, f"total_{name}").value) for name in Mac.STATISTICS}
 
     def counts(self):
-        """Events since the start that happened at all."""
+        """Events since the start, without zeros."""
         after = self._totals()
         return {name: after[name] - n for name, n in self._before.items() if after[name] != n}
 
@@ -77,11 +77,11 @@ class TB:
 
 
 def check_sent(tb, frames):
-    """Every frame whole, with preamble, padding and FCS, and exactly 12 bytes apart."""
+    """Check each frame: whole, with preamble, padding and FCS, and exactly 12 bytes apart."""
     previous = None
     for sent in frames:
         frame = tb.sink.recv_nowait()
-        # The sink notes when the first byte comes, but does not keep it.
+        # The sink records the time of the first byte, but not the byte.
         assert bytes(frame.get_preamble()) == b"\x55" * 6 + b"\xd5"
         assert (frame.sim_time_sfd - frame.sim_time_start) == 8 * 8000
         assert frame.check_fcs()
@@ -108,7 +108,7 @@ async def line_rate(dut):
         await tb.port.send(frame)
     await tb.settle()
 
-    # The source itself kept the line busy: what it calls a gap of 12 is 12.
+    # The source kept the line busy: its gap of 12 is really 12.
     assert len(ends) == FRAMES
     assert {(b[0] - a[1]) // RX_PERIOD_PS for a, b in zip(ends, ends[1:], strict=False)} == {13}
     assert tb.port.take() == [(frame, False) for frame in down]
@@ -188,7 +188,8 @@ def damaged(tb):
 
 @cocotb.test
 async def bad_frames(dut):
-    """Each bad frame between two good ones: none gets through, no good one is lost, all count."""
+    """Each bad frame between two good frames: bad frames are dropped and counted, good frames
+    pass."""
     tb = TB(dut)
     await tb.start()
     cases = list(damaged(tb))
@@ -209,7 +210,7 @@ async def bad_frames(dut):
 
 @cocotb.test
 async def overflow(dut):
-    """The core stops taking: whole frames are lost and counted, the rest is intact."""
+    """The core stops taking frames: whole frames are lost and counted, the rest is intact."""
     tb = TB(dut)
     await tb.start()
     frames = [n.to_bytes(2, "big") + tb.frame(tb.rng.choice([62, 298, 1010])) for n in range(60)]

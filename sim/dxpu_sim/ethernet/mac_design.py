@@ -23,25 +23,25 @@ class MacBench(wiring.Component):
     rx_period_ps : int
         Clock period of GMII reception; transmission has 8 ns.
     max_frame : int
-        As of the MAC.
+        Largest frame that the MAC receives, in bytes without FCS.
     rx_bytes : int
-        Size of the MAC's receive queue; small, so that it overflows at any width.
+        Size of the MAC's receive queue; small, so that the queue overflows at any width.
 
     Members
     -------
     gmii : Out(GmiiSignature)
     rx_clock, tx_clock : Out(1)
-        Inverted, for the models: what they sample and drive at the edge of a clock that is made in
-        HDL would race.
+        Inverted clocks for the models: sampling and driving at the edge of a clock generated in HDL
+        would race.
     tx_length, tx_discard, tx_send, tx_done
-        As of :class:`FrameSource`.
+        Ports of :class:`FrameSource`.
     rx_stall, rx_length, rx_discard, rx_toggle, rx_violations
-        As of :class:`FrameSink`.
+        Ports of :class:`FrameSink`.
     total_* : Out(16)
         Number of pulses of each ``stat_`` output of the MAC.
     """
 
-    #: Members on the side of the line.
+    #: Members on the line side.
     LINE = {"gmii": Out(GmiiSignature()), "rx_clock": Out(1), "tx_clock": Out(1)}
 
     def __init__(self, width, *, rx_period_ps=8000, max_frame=4400, rx_bytes=1024):
@@ -78,7 +78,7 @@ class MacBench(wiring.Component):
         return m
 
     def _line(self, m, gmii):
-        """Clocks, and what is between the MAC's ``gmii`` and the models."""
+        """Make the clocks, and connect the MAC's ``gmii`` to the models."""
         m.submodules.rx_clock = SimClock("gmii_rx", period_ps=self._rx_period_ps, phase_ps=2300)
         m.submodules.tx_clock = SimClock("gmii_tx", phase_ps=5100)
         connect(m, flipped(self.gmii), gmii)

@@ -21,22 +21,22 @@ def _option(code: int, value: bytes) -> bytes:
 class PcapWriter:
     """A capture file of Ethernet frames from several interfaces.
 
-    Every interface and packet is on disk as a whole block, so a capture that was cut short can be
-    read up to there once the file is flushed.
+    Every interface and packet is a whole block on disk, so an unfinished capture can be read up to
+    the last flush.
 
     Parameters
     ----------
     path : path
-        File to make.
+        File to create.
     fcs : bool
-        Whether the frames end with their FCS (told to the reader).
+        Frames end with their FCS (a note for the reader).
     """
 
     def __init__(self, path: str | Path, *, fcs: bool = True):
         self._file = open(path, "wb")  # noqa: SIM115
         self._fcs = fcs
         self._interfaces = 0
-        #: Packets written.
+        #: Number of packets written.
         self.packets = 0
         # Section header: byte-order magic, version 1.0, length of the section unknown.
         self._block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
@@ -57,7 +57,7 @@ class PcapWriter:
         return self._interfaces - 1
 
     def write(self, interface: int, time_ns: int, frame: bytes, comment: str = "") -> None:
-        """Append a frame that was on ``interface`` at ``time_ns``."""
+        """Append a frame seen on ``interface`` at ``time_ns``."""
         if not 0 <= interface < self._interfaces:
             raise ValueError(f"interface must be one that was described, not {interface!r}")
         body = struct.pack("<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(frame),
@@ -68,7 +68,7 @@ class PcapWriter:
         self.packets += 1
 
     def flush(self) -> None:
-        """Hand everything written so far to the system."""
+        """Pass everything written so far to the operating system."""
         self._file.flush()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""MAC and RGMII against cocotbext-eth's RGMII PHY, whose clocks are skewed and which has a status.
+"""MAC and RGMII against cocotbext-eth's RGMII PHY, extended by clock skew and in-band status.
 
-Environment: ``FRAMES`` (per direction), ``CORE_PERIOD_PS``, ``RX_PERIOD_PS``; ``RX_SKEW_PS``, from
-where RXD and RX_CTL change to the edge of RXC; ``TX_DELAY_PS``, by which the PHY delays TXC.
+Environment: ``FRAMES`` (per direction), ``CORE_PERIOD_PS``, ``RX_PERIOD_PS``; ``RX_SKEW_PS``, time
+from a change of RXD and RX_CTL to the edge of RXC; ``TX_DELAY_PS``, delay of TXC in the PHY.
 """
 
 import os
@@ -19,10 +19,10 @@ CODES = {10e6: 0, 100e6: 1, 1000e6: 2}
 
 
 class StatusPins:
-    """RXD and RX_CTL for the model's source, which knows of no status between frames.
+    """RXD and RX_CTL for the model's source, which sends no status between frames.
 
-    It writes data, then control, low nibble (valid) and high nibble (valid XOR error) in turn.
-    ``data`` and ``control`` are what it takes for pins.
+    The source writes data, then control, low nibble (valid) and high nibble (valid XOR error) in
+    turn. ``data`` and ``control`` stand in for the pins of the source.
     """
 
     class Pin:
@@ -62,9 +62,10 @@ class StatusPins:
 
 
 class Phy(RgmiiPhy):
-    """The model, with RXC behind the data by ``RX_SKEW_PS``.
+    """The PHY model, with RXC behind the data by ``RX_SKEW_PS``.
 
-    Its source changes the data with ``phy_rxc`` (falling: low nibble), which nobody else sees.
+    The source changes the data with ``phy_rxc`` (falling edge: low nibble), a clock without other
+    users.
     """
 
     def __init__(self, dut):
@@ -112,7 +113,7 @@ class RgmiiTB(TB):
         return value & 1, value >> 1 & 3, value >> 3
 
     async def link(self, up, *, us=20):
-        """Waits until the link is ``up`` or down."""
+        """Wait until the link is ``up`` or down."""
         for _ in range(20 * us):
             if int(self.dut.link_up.value) == up:
                 return
@@ -121,7 +122,7 @@ class RgmiiTB(TB):
 
 
 def check_sent(tb, frames):
-    """Every frame whole, with preamble, padding and FCS, and exactly 12 bytes apart."""
+    """Check each frame: whole, with preamble, padding and FCS, and exactly 12 bytes apart."""
     previous = None
     for sent in frames:
         frame = tb.sink.recv_nowait()
@@ -137,7 +138,7 @@ def check_sent(tb, frames):
 
 @cocotb.test
 async def line_rate(dut):
-    """Both directions back to back at once, the highest frame rate among it: byte exact, gap 12."""
+    """Both directions back to back at once, also at the highest frame rate: byte exact, gap 12."""
     tb = RgmiiTB(dut)
     await tb.start()
     up, down = [[tb.frame(60) for _ in range(FRAMES)] + [tb.frame() for _ in range(FRAMES)]
@@ -155,7 +156,7 @@ async def line_rate(dut):
 
 @cocotb.test
 async def errors(dut):
-    """RX_ER on any byte, a wrong bit, and frames that the core gives up, among good ones."""
+    """RX_ER on any byte, a wrong bit, and frames discarded by the core, among good frames."""
     tb = RgmiiTB(dut)
     await tb.start()
     expected, good = {"rx_good": 0, "rx_error": 0, "rx_bad_fcs": 0}, []
@@ -186,7 +187,7 @@ async def errors(dut):
 
 @cocotb.test
 async def speeds(dut):
-    """10 and 100 Mb/s: shown, not up, and nothing of their frames arrives. Then 1 Gb/s again."""
+    """10 and 100 Mb/s: status shown, link not up, no frame arrives. Then 1 Gb/s again."""
     tb = RgmiiTB(dut)
     await tb.start()
     await tb.link(1)
@@ -210,7 +211,7 @@ async def speeds(dut):
 
 @cocotb.test
 async def status_changes(dut):
-    """While frames come back to back: each change is shown, and no frame is lost."""
+    """Status changes while frames come back to back: each change is shown, and no frame is lost."""
     tb = RgmiiTB(dut)
     await tb.start()
     frames = [tb.frame(60) for _ in range(4 * FRAMES)]
@@ -229,7 +230,7 @@ async def status_changes(dut):
 
 @cocotb.test
 async def clock_stops(dut):
-    """RXC stops in a frame: the link falls, frames are sent all the same, and all comes back."""
+    """RXC stops in a frame: the link falls, transmission goes on, and reception resumes later."""
     tb = RgmiiTB(dut)
     await tb.start()
     await tb.link(1)

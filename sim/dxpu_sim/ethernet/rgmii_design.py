@@ -17,15 +17,15 @@ __all__ = ["RgmiiBench"]
 class RgmiiBench(MacBench):
     """A :class:`~dxpu.ethernet.Mac` behind a :class:`~dxpu.ethernet.Rgmii`.
 
-    RXC makes the receive domain as on a board. TXC has its own domain, 90 degrees late, or is
-    aligned with its data for a PHY that delays it.
+    RXC clocks the receive domain, as on a board. TXC has its own domain, 90 degrees late, or is
+    aligned with its data for a PHY with a TXC delay.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     tx_delay : "fpga" or "phy"
-        Who delays TXC.
+        Side that delays TXC.
 
     Members
     -------
@@ -34,12 +34,12 @@ class RgmiiBench(MacBench):
     txc, tx_ctl : Out(1)
     txd : Out(4)
     phy_rxc, phy_txc : In(1)
-        The PHY model's own clocks, connected to nothing.
+        Clocks of the PHY model; unconnected.
     status : Out(LinkStatus)
     link_up, alive : Out(1)
-        As of ``Rgmii``.
+        Outputs of ``Rgmii``.
     tx_*, rx_*, total_*
-        As of :class:`MacBench`.
+        Members of :class:`MacBench`.
     """
 
     LINE = {

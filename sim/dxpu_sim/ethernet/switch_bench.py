@@ -76,7 +76,7 @@ class TB:
 
 @cocotb.test
 async def delay(dut):
-    """From the end of a frame at its entry to the first byte at its exit: exactly the delay."""
+    """The time from the end of a frame at its entry to the first byte at its exit is the delay."""
     tb = TB(dut)
     await tb.start()
     for cycles in (8, 9, 20, 100, 1000):
@@ -98,7 +98,7 @@ async def delay(dut):
 
 @cocotb.test
 async def traffic(dut):
-    """All ports to all others at once, captured: every frame once, in order, byte exact."""
+    """All ports send to all others at once, captured: every frame once, in order, byte exact."""
     tb = TB(dut)
     await tb.start()
     seen = []
@@ -129,7 +129,7 @@ async def traffic(dut):
     for n in range(PORTS):
         assert [frame for port, _, frame, _ in seen if port == n] == [fcs(f) for _, f in sent[n]]
         times = [time for port, time, _, _ in seen if port == n]
-        # On the wire one after the other: frame, FCS, gap, preamble.
+        # On the wire in sequence: frame, FCS, gap, preamble.
         for (first, second), (_, frame) in zip(zip(times, times[1:], strict=False), sent[n],
                                                strict=False):
             assert second - first >= 8 * (len(frame) + 4 + 12 + 8)
@@ -138,7 +138,7 @@ async def traffic(dut):
 
 @cocotb.test
 async def learning(dut):
-    """Unknown addresses flood, known ones do not; broadcast always does; never back."""
+    """Unknown addresses flood, known addresses do not; broadcasts always flood; never back."""
     tb = TB(dut)
     await tb.start()
     a, b = b"\x02\x00\x00\x00\x10\x0a", b"\x02\x00\x00\x00\x10\x0b"
@@ -156,7 +156,7 @@ async def learning(dut):
     # Host a moves to port 2, and is found there.
     await carry(2, tb.frame(b, a), {1})
     await carry(1, tb.frame(a, b), {2})
-    # Fixed addresses are not learned anew.
+    # Fixed addresses are never learned.
     await carry(0, tb.frame(address(3), address(2)), {2})
     await carry(2, tb.frame(address(2), address(3)), {1})
     tb.check_clean()
@@ -187,7 +187,7 @@ async def drop(dut):
 
 @cocotb.test
 async def overload(dut):
-    """Two ports fill a third: what does not fit is lost as a whole and counted."""
+    """Two ports overload a third: excess frames are lost as a whole and counted."""
     tb = TB(dut)
     await tb.start()
     sent = [[tb.frame(address(3), address(n + 1), 1500) for _ in range(60)] for n in range(2)]

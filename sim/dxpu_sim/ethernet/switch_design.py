@@ -17,19 +17,20 @@ __all__ = ["SwitchBench"]
 class SwitchBench(wiring.Component):
     """An :class:`EthernetSwitch` with a :class:`~dxpu.ethernet.Mac` at each port.
 
-    Everything is in one clock domain at 125 MHz, so latencies are exact.
+    The whole design is in one clock domain at 125 MHz, so latencies are exact.
 
     Parameters
     ----------
     ports : int
+        Number of ports.
     nodes, memory_bytes, queue
-        As of the switch; ``nodes`` as a tuple of pairs.
+        Arguments of the switch; ``nodes`` as a tuple of pairs.
 
     Members
     -------
-    delay, drop0, ... : as of the switch
+    delay, drop0, ... : members of the switch
     tx0_length, ..., rx0_length, ...
-        As of :class:`FrameSource` and :class:`FrameSink`.
+        Ports of :class:`FrameSource` and :class:`FrameSink`.
     tx_en, rx_dv : Out(ports)
         GMII of the ports, seen from the MACs.
     errors : Out(32)

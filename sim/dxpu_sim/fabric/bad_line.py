@@ -1,7 +1,7 @@
 """An Ethernet line that loses, doubles, delays, reorders and changes frames; simulation only.
 
-It takes and gives frames as the fabric engine does, without FCS. A frame that a MAC would refuse is
-a lost one; a changed one is what a switch makes whose memory errs before it computes the FCS anew.
+Frames are those of the fabric engine, without FCS. A frame that a MAC would refuse counts as lost.
+A changed frame corresponds to a switch with a memory error before it computes the FCS anew.
 """
 
 from amaranth import *
@@ -15,42 +15,44 @@ from .chance import Chance
 
 __all__ = ["BadLine", "Faults", "LineTotals"]
 
-#: Byte times of a frame beside its bytes: preamble and start delimiter, FCS, gap (802.3, 3.1.1 and
+#: Byte times of a frame besides its bytes: preamble and start delimiter, FCS, gap (802.3, 3.1.1 and
 #: 4.4.2).
 OVERHEAD = 8 + 4 + 12
-#: Changes begin behind the MAC addresses, which no receiver checks.
+#: First byte that may change: no receiver checks the MAC addresses.
 FIRST_CHANGED = 12
-#: Beats that may be written while a frame leaves, and those of that frame.
+#: Beats that may be written while a frame leaves, including the beats of that frame.
 SPARE = 1024
-#: Where changes hit: bytes from EtherType to the header's CRC, or all behind them.
+#: End of the header's CRC: changes hit the bytes from EtherType to here, or the bytes behind.
 HEADER_END = 32
-#: Byte with the type of a frame in its low four bits.
+#: Byte whose low four bits are the frame type.
 TYPE_BYTE = 14
 
 
 class Faults(data.Struct):
-    """What a line does to frames. Chances are in 1/65536 for each frame.
+    """Faults of a line. Probabilities are in 1/65536 for each frame.
 
     Members
     -------
     types : 16
-        Bit n set: frames of type n suffer from all that follows but ``script``.
+        Bit n: frames of type n are subject to all faults except ``script``.
     loss : 16
+        Probability of a loss.
     burst, relief : 16
-        Chance that a burst of losses begins, and that it ends, with this frame. All frames within
-        are lost.
+        Probabilities that a burst of losses begins, and ends, with this frame. All frames of a
+        burst are lost.
     change : 16
-        A byte behind the MAC addresses gets another value.
+        Probability that a byte behind the MAC addresses changes.
     place : 2
-        That byte is anywhere (0), in the header (1), behind it (2).
+        Place of that byte: anywhere (0), in the header (1), behind the header (2).
     twice : 16
-        The frame arrives, and again later.
+        Probability that the frame arrives twice, the second time later.
     late : 16
-        It arrives late, behind others.
+        Probability that the frame arrives late, behind others.
     lateness : 32
-        Mask of the random number of cycles that it is late.
+        Mask of the random delay of a late frame, in cycles.
     script_type, script_first, script_count : 4, 16, 16
-        Of all frames of this type, counted from 0, this one and those behind it are lost.
+        Of the frames of this type, counted from 0, ``script_count`` frames from ``script_first`` on
+        are lost.
     """
 
     types: 16
@@ -68,10 +70,10 @@ class Faults(data.Struct):
 
 
 class LineTotals(data.Struct):
-    """Frames that came, of these lost (by chance, by script, on a dead line, and old ones whose
-    bytes the line has forgotten), doubled, late, changed; and those that left.
+    """Numbers of frames: received, lost, doubled, late, changed, delivered.
 
-    When nothing is on the line: ``frames`` + ``twice`` = ``lost`` + ``delivered``.
+    Losses are by chance, by script, on a dead line, and of late frames whose bytes the line has
+    overwritten. When the line is empty: ``frames`` + ``twice`` = ``lost`` + ``delivered``.
     """
 
     frames: 32
@@ -83,7 +85,7 @@ class LineTotals(data.Struct):
 
 
 class Flight(data.StructLayout):
-    """A frame on the line: where its beats are, when it arrives, and what is changed in it."""
+    """A frame on the line: place of its beats, time of arrival, change of its content."""
 
     def __init__(self, lanes):
         super().__init__({
@@ -93,23 +95,25 @@ class Flight(data.StructLayout):
 
 
 class Entry(wiring.Component):
-    """Takes frames at the rate of the line, and each has its time on it.
+    """Takes frames at the rate of the line, so that each occupies the line for its length.
 
     Members
     -------
     i : packet stream
     now : 32
+        Present cycle.
     row, write : 24, 1
-        Number of this cycle's beat since reset; it is to be written.
+        Strobe: write this cycle's beat; ``row`` counts beats since reset.
     end : 1
-        With the last beat of a frame; then the following hold.
+        Strobe with the last beat of a frame; the following members are then valid.
     start, beats : 24, 12
+        First row and number of beats.
     kind, size : 4, 14
         Frame type; bytes.
     left : 32
-        Cycle in which its last byte has left.
+        Cycle in which the last byte has left.
     busy : 1
-        A frame is coming.
+        A frame is coming in.
     """
 
     def __init__(self, width):
@@ -143,20 +147,21 @@ class Entry(wiring.Component):
         with m.If(self.write):
             m.d.sync += [self.row.eq(self.row + 1), start.eq(self.start), size.eq(self.size),
                          kind.eq(self.kind), coming.eq(~payload.last)]
-            # A byte per cycle, as a MAC takes them from its queue.
+            # A byte per cycle, the rate at which a MAC empties its queue.
             m.d.sync += free.eq(Mux(payload.last, self.left, self.now + self._width // 8))
         return m
 
 
 class Fate(wiring.Component):
-    """What becomes of a frame of type ``kind`` and ``size`` bytes that comes to its ``end`` now.
+    """Decides the fate of a frame of type ``kind`` and ``size`` bytes at its ``end``.
 
     Members
     -------
     end, kind, size, faults, salt : in
     lost, late, twice, change : 1
+        Fate of the frame.
     byte, pattern : 14, 8
-        With ``change``: which one, and what it is XORed with.
+        With ``change``: number of the changed byte, and the XOR pattern.
     """
 
     def __init__(self, *, seed):
@@ -203,34 +208,35 @@ class Fate(wiring.Component):
 
 
 class BadLine(wiring.Component):
-    """One direction of a line of 1 Gbit/s, if the clock has 125 MHz.
+    """One direction of a line of 1 Gbit/s, at a clock of 125 MHz.
 
     ``i`` takes a byte per cycle. Frames leave in the order in which they came, when their last byte
-    is through and ``delay`` cycles have passed, at a beat per cycle; late ones when it is their
-    time.
+    has passed and ``delay`` cycles more, at a beat per cycle. Late frames leave at their own time.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     seed : int
+        Seed of the random faults.
     beats : int
-        Memory, a power of two. A frame that is still late when it was overwritten is lost.
+        Memory in beats, a power of two. A late frame is lost if its beats are overwritten.
     places : int
-        Frames that can be late at a time; others are in time.
+        Largest number of late frames at a time; further frames are in time.
 
     Members
     -------
     i, o : packet streams
     delay : 16
+        Cycles.
     dead : 1
         All frames are lost.
     faults : :class:`Faults`
     salt : 32
-        Of all that is random (:class:`~.chance.Chance`).
+        Restarts the random numbers (:class:`~.chance.Chance`).
     totals : :class:`LineTotals`
     idle : 1
-        Nothing is on the line.
+        The line is empty.
     """
 
     def __init__(self, width, *, seed, beats=8192, places=8):
@@ -275,7 +281,7 @@ class BadLine(wiring.Component):
             flight.pattern.eq(fate.pattern << ((fate.byte % (4 * lanes)) << 3)),
         ]
 
-        # Late frames, and copies that come later, have a place each.
+        # Late frames and late copies have an entry each.
         late = [Signal(layout, name=f"late{n}", reset_less=True) for n in range(self._places)]
         taken, due, gone, place = (Signal(self._places, name=name)
                                    for name in ("taken", "due", "gone", "place"))
@@ -309,7 +315,8 @@ class BadLine(wiring.Component):
         return m
 
     def _deliver(self, m, rows, now, written, on_time, late, due, gone):
-        """Send what has arrived; returns "a frame is being sent", "one has been overwritten"."""
+        """Send frames that have arrived; return "a frame is being sent", "a frame was
+        overwritten"."""
         read, o = rows.read_port(domain="comb"), self.o
         layout = Flight(self._width // 32)
         frame, first = Signal(layout, reset_less=True), data.View(layout, on_time.r_data)

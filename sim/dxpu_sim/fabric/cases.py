@@ -1,4 +1,4 @@
-"""The cases of the campaign: what the lines do, and what the ends send meanwhile."""
+"""Cases of the campaign: faults of the lines, and traffic of the ends."""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,19 +7,19 @@ from dxpu.fabric.wire.frame_types import FrameType
 
 __all__ = ["ARQ", "GOODPUT_LOSSES", "Case", "campaign", "every", "goodput"]
 
-#: Loss rates whose goodput is measured.
+#: Loss rates at which goodput is measured.
 GOODPUT_LOSSES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 ALL = 0xFFFF
 CONTROL = 1 << FrameType.ACK | 1 << FrameType.SACK
-#: Lateness up to 33 us and up to 524 us; the latter stands for the frame lifetime, since a line
-#: must keep the bytes so long.
+#: Masks of lateness: up to 33 us, and up to 524 us. The latter stands for the frame lifetime, as a
+#: line must keep the bytes so long.
 SHORT, LIFETIME = (1 << 12) - 1, (1 << 16) - 1
-#: Bytes that a switch holds in its queue to the box: less than eight hosts may have under way.
+#: Bytes in the queue of a switch to the box; eight hosts may have more under way.
 SHORT_QUEUE = 40 << 10
 
 
 def share(part: float) -> int:
-    """A chance as the hardware takes it, in 1/65536."""
+    """A probability in 1/65536, as the hardware takes it."""
     return round(part * 65536)
 
 
@@ -27,16 +27,16 @@ def share(part: float) -> int:
 class Case:
     """Settings of :class:`~dxpu_sim.fabric.fault_design.FaultBench` for one run; times in cycles.
 
-    ``retry_wait`` is in units of 64 cycles; where a case needs many timeouts, it is shorter than
-    the default of 488 (250 us), so that the simulation need not wait for them.
+    ``retry_wait`` is in units of 64 cycles. Cases that need many timeouts have a shorter wait than
+    the default of 488 (250 us), which shortens the simulation.
     """
 
     name: str
     text: str
     faults: dict = field(default_factory=dict)
-    #: Ends that send.
+    #: Ends with a source of TLPs.
     senders: tuple[str, ...] = ("host", "box")
-    #: Payload dwords of each TLP, all posted and for one slot; 0: anything.
+    #: Payload dwords of each TLP, all posted and for one slot; 0: random traffic.
     fixed: int = 0
     packing_limit: int = 512
     ack_delay: int = 125
@@ -44,41 +44,42 @@ class Case:
     delay: int = 125
     pause: int = 0
     stall: int = 0
-    #: Longest time that a path is dead, and that an end takes nothing.
+    #: Longest time of a dead path, and of an end that takes no TLPs; microseconds.
     flap_us: int = 0
     shut_us: int = 0
-    #: Class of which both ends take nothing from some rows, and longest time of that.
+    #: Class that both ends do not take from some rows, and the longest time of such a stop.
     starve: str = ""
     starve_us: int = 400
-    #: Posted TLPs of 128 bytes that each row grants beyond what a proxy does.
+    #: Posted TLPs of 128 bytes that each row grants in addition to a proxy's grants.
     surplus: int = 0
-    #: Sessions open by HELLO (else by registers), and longest time from one reset of an end to the
-    #: next. What is under way then is lost, and not counted as wrong.
+    #: Sessions open by HELLO (else by registers); longest time between two resets of an end. TLPs
+    #: under way at a reset are lost, and are no errors.
     hello: bool = False
     reboot_us: int = 0
     #: Waits of :class:`~dxpu.fabric.session.session.SessionKeeper`, in units of 64 cycles. Frames
-    #: live for 524 us here, so 1.05 ms of quiet instead of 100 ms.
+    #: live for 524 us here, so the quiet time is 1.05 ms instead of 100 ms.
     hello_wait: int = 40
     quiet: int = 2048
-    #: Hosts that send to one box through a switch, whose port to it holds so many bytes
-    #: (:class:`~dxpu_sim.fabric.incast_design.IncastBench`, which has no other faults). What must
-    #: come of it: part of the line that is payload, part of an equal share that each host gets, and
+    #: Number of hosts that send to one box through a switch, and bytes in the switch's queue to the
+    #: box (:class:`~dxpu_sim.fabric.incast_design.IncastBench`, without other faults).
+    #: Requirements: share of payload on the line, least part of an equal share for each host,
     #: whether frames may be dropped.
     hosts: int = 0
     queue_bytes: int = 0
     least_goodput: float = 0.0
     least_share: float = 0.0
     drops: bool = False
-    #: Part of a campaign's TLPs, relative to other cases: less for those that take long.
+    #: Share of a campaign's TLPs, relative to other cases; less for slow cases.
     weight: float = 1.0
     #: Link mode of both engines.
     arq: str = ARQ[0]
-    #: What must have happened, else the case shows nothing: names of :data:`~.score.HAPPENED`.
+    #: Faults that must have occurred, else the case shows nothing: names of
+    #: :data:`~.score.HAPPENED`.
     shows: tuple[str, ...] = ()
 
 
 def hit(types: int = ALL, **chances: float) -> dict:
-    """Faults of frames of ``types``, chances as parts of 1."""
+    """Faults of frames of ``types``, with probabilities from 0 to 1."""
     return {"types": types, **{name: share(part) for name, part in chances.items()}}
 
 
@@ -137,7 +138,7 @@ def campaign() -> list[Case]:
 
 
 def incast() -> list[Case]:
-    """Eight hosts send to one box, all at the full rate of their lines, and go back N."""
+    """Eight hosts send to one box, all at the full rate of their lines, with go-back-N."""
     one = Case("incast", "8 hosts to one box at full rate; the switch holds all that they send",
                hosts=8, fixed=32, packing_limit=1500, queue_bytes=64 << 10, weight=0.3,
                least_goodput=0.62, least_share=0.95)
@@ -148,7 +149,7 @@ def incast() -> list[Case]:
 
 
 def every(arq: str) -> list[Case]:
-    """All cases in a link mode; all but those of the first mode have it in their names."""
+    """All cases in a link mode; names of all but the first mode include the mode."""
     if arq == ARQ[0]:
         return [*campaign(), *incast(), *goodput()]
     return [replace(case, name=f"{arq} {case.name}", arq=arq)
@@ -156,8 +157,11 @@ def every(arq: str) -> list[Case]:
 
 
 def goodput() -> list[Case]:
-    """Writes of 128 bytes one way, packed to 1500, at several loss rates; with more credits than a
-    proxy gives a slot, so that it is the link that is measured."""
+    """Cases that measure goodput: writes of 128 bytes one way, packed to 1500, at several loss
+    rates.
+
+    They have more credits than a proxy gives a slot, so that the link is the limit.
+    """
     return [Case(f"goodput {part:.1%}", f"host to box at full rate, {part:.1%} of all frames lost",
                  hit(loss=part) if part else {}, senders=("host",), fixed=32, packing_limit=1500,
                  surplus=90, weight=0.2 if part > 0.03 else 0.5)

@@ -8,17 +8,17 @@ __all__ = ["Chance"]
 
 
 class Chance(wiring.Component):
-    """A 64-bit number that is another one in each cycle (xorshift by 13, 7, 17).
+    """A 64-bit random number, new in each cycle (xorshift by 13, 7, 17).
 
     Parameters
     ----------
     seed : int
-        Generators with different seeds have nothing to do with each other.
+        Generators with different seeds are independent.
 
     Members
     -------
     salt : 32
-        While it is not 0 the numbers begin anew, others for each salt.
+        While not 0, the sequence restarts, with another sequence for each salt.
     value : 64
     """
 
@@ -27,7 +27,7 @@ class Chance(wiring.Component):
 
     def __init__(self, *, seed):
         super().__init__()
-        # Small seeds differ in few bits, and xorshift takes its time to spread them.
+        # Small seeds differ in few bits, which xorshift spreads only slowly.
         self._init = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % (1 << 64) or 1
 
     def elaborate(self, platform):

@@ -1,7 +1,8 @@
-"""The simulation behind ``dxpu faults``: TLPs both ways over lines that do what a case says.
+"""The simulation behind ``dxpu faults``: TLPs in both directions over lines with the faults of a
+case.
 
-The case comes as JSON in ``$DXPU_FAULTS`` (:class:`dxpu_sim.fabric.cases.Case`, and ``tlps``); what
-was counted goes to ``result.json`` in the run's folder, even if the run got stuck.
+The case comes as JSON in ``$DXPU_FAULTS`` (:class:`dxpu_sim.fabric.cases.Case`, and ``tlps``). The
+counts go to ``result.json`` in the run's folder, even if the run got stuck.
 """
 
 import json
@@ -19,19 +20,19 @@ from .bad_line import Faults
 from .fault_design import ENDS, SETTINGS, FaultBench, fault_name, fields
 from .flows import CLASSES
 
-#: How often the totals are looked at.
+#: Interval at which the totals are read.
 LOOK_NS = 100_000
-#: Without a TLP for so long, a run is stuck; longer than a session lives without an answer.
+#: A run without a TLP for so long is stuck; longer than a session lives without an answer.
 PATIENCE_NS = 30_000_000
-#: With resets, a run is over when nothing came for so long after the last TLP was made.
+#: With resets, a run ends when no TLP came for so long after the last TLP was made.
 PAUSE_NS = 3_000_000
-#: Samples of lines that are idle, and their distance, which is shorter than a frame. What they
-#: delivered before has been counted then.
+#: Number of samples of idle lines, and their distance, which is shorter than a frame. By then all
+#: delivered frames have been counted.
 IDLE, IDLE_NS = 10, 500
 
 
 async def quiet(dut):
-    """Whether nothing is under way, and nothing was for the last samples."""
+    """Whether nothing is under way, in all of the last samples."""
     for _ in range(IDLE):
         if not int(dut.idle.value):
             return False
@@ -55,7 +56,7 @@ class Run:
         return int(getattr(self.dut, name).value)
 
     async def run(self):
-        """Send all TLPs, wait for them and for what may come late, write down what was counted."""
+        """Send all TLPs, wait for them and for late frames, write down the counts."""
         dut, case, begin = self.dut, self.case, time.perf_counter()
         for name in SETTINGS:
             getattr(dut, name).value = case[name]
@@ -100,7 +101,7 @@ class Run:
                 if taken != before:
                     before, since = taken, now
                 made = sum(self.read(f"{end}_made") for end in ENDS)
-                # What was under way at a reset does not come.
+                # TLPs under way at a reset do not arrive.
                 done = made == most and now - since > PAUSE_NS if reboots else taken >= most
                 if done and await quiet(self.dut):
                     return
@@ -111,7 +112,7 @@ class Run:
                     return
 
     async def _flap(self):
-        """Paths die in turn, and come back before the other one dies."""
+        """Kill paths in turn; each path comes back before the next dies."""
         longest = self.case["flap_us"]
         while longest:
             for path in range(len(self.dut.dead)):
@@ -121,7 +122,7 @@ class Run:
                 self.dut.dead.value = 0
 
     async def _reboot(self):
-        """An end is reset; only its boot counter is another one then."""
+        """Reset one end; afterwards only its boot counter differs."""
         longest, boots = self.case["reboot_us"], dict.fromkeys(ENDS, 1)
         while longest:
             await Timer(self.rng.randint(longest // 2, 2 * longest), "us")
@@ -133,7 +134,7 @@ class Run:
             getattr(self.dut, f"{end}_reset").value = 0
 
     async def _shut(self):
-        """An end takes nothing for a while."""
+        """Let an end take no TLPs for a while."""
         longest = self.case["shut_us"]
         while longest:
             end = self.rng.choice(ENDS)
@@ -143,7 +144,7 @@ class Run:
             getattr(self.dut, f"{end}_shut").value = 0
 
     async def _starve(self, end):
-        """An end takes nothing of a class from some rows, for a while."""
+        """Let an end take no TLPs of a class from some rows, for a while."""
         cls, longest = self.case["starve"], self.case["starve_us"]
         closed = getattr(self.dut, f"{end}_closed")
         rows = len(closed) // 3
@@ -157,5 +158,5 @@ class Run:
 
 @cocotb.test()
 async def campaign(dut):
-    """One case of the campaign; the caller judges."""
+    """One case of the campaign; the calling program judges the counts."""
     await Run(dut).run()

@@ -21,7 +21,7 @@ __all__ = ["ENDS", "SETTINGS", "FaultBench", "fault_name", "fields", "grants_of"
 
 ENDS = ("host", "box")
 NODES = {"host": 0x001, "box": 0x101}
-#: Tags of the frames that each end receives.
+#: Session tags of the frames that each end receives.
 TAGS = {"host": 0x4321, "box": 0x1234}
 #: Inputs for both engines, with their widths.
 SETTINGS = {"ack_delay": 16, "packing_limit": 14, "retry_wait": 16, "hello_wait": 16, "quiet": 20}
@@ -39,21 +39,21 @@ def grants_of(end, width):
 
 
 def fault_name(end, field):
-    """Port for a field of :class:`~.bad_line.Faults` on the lines that lead to ``end``."""
+    """Port for a field of :class:`~.bad_line.Faults`, for all lines to ``end``."""
     return f"to_{end}_{field}"
 
 
 def total_name(end, what, path=None):
-    """Port for a total of what comes to ``end``: of a path's line, or of the TLPs."""
+    """Port for a total of the frames on a path's line to ``end``, or of the TLPs to ``end``."""
     return f"to_{end}_total_{what}" if path is None else f"to_{end}_path{path}_{what}"
 
 
 class FaultBench(wiring.Component):
-    """A host's and a box's engine; the bench sets faults and reads totals, once in a while.
+    """Engines of a host and a box; the bench sets faults and reads totals from time to time.
 
-    Both have flow control, and grant what their proxies do. A source sends as a proxy lets it:
-    nothing of a row of which a posted TLP or a completion waits for credits, and no more
-    non-posted ones than the engine has room for.
+    Both engines have flow control, and grant as much as their proxies do. A source obeys the rules
+    of a proxy: no TLP of a row with a posted TLP or completion that waits for credits, and no more
+    non-posted TLPs than the engine has room for.
 
     Parameters
     ----------
@@ -62,50 +62,51 @@ class FaultBench(wiring.Component):
     rows : int
         Slots of the box, all bound.
     paths : int
+        Number of paths.
     split : bool
         Header/data split form of frames.
     arq : str
-        Of both engines.
+        Link mode of both engines.
 
     Members
     -------
     ack_delay, packing_limit, retry_wait, hello_wait, quiet : in
-        Of both engines.
+        Settings of both engines.
     hello : 1
-        Sessions open by HELLO; else they are set by registers.
+        Sessions open by HELLO; else registers set them.
     <end>_boot, <end>_reset : 16, 1
         Boot counter of an engine, and its reset. A source sends only in an open session, and when
         all rows are bound.
     delay : 16
-        Of all lines, in cycles.
+        Delay of all lines, in cycles.
     dead : one bit per path
     to_<end>_<fault> : in
-        As in :class:`~.bad_line.Faults`: what happens on all lines to this end.
+        Fields of :class:`~.bad_line.Faults` for all lines to this end.
     <end>_enable, <end>_most, <end>_pause : 1, 32, 16
-        Of this end's :class:`~.flows.FlowSource`.
+        Inputs of this end's :class:`~.flows.FlowSource`.
     <end>_stall, <end>_shut : 16, 1
-        Of its :class:`~.flows.FlowSink`.
+        Inputs of this end's :class:`~.flows.FlowSink`.
     <end>_closed : three bits per row
     surplus : 8
-        Of the :class:`~.inbox.Inbox` of an end, and of both.
+        Inputs of the :class:`~.inbox.Inbox` of an end, and of both.
     fixed : 8
-        Of all sources and sinks.
+        Input of all sources and sinks.
     salt : 32
-        Of all that is random, to be set for some cycles (:class:`~.chance.Chance`).
+        Restart of all random numbers, to be set for some cycles (:class:`~.chance.Chance`).
     <end>_made : 32
     to_<end>_path<p>_<total>, to_<end>_total_<total> : out
         :class:`~.bad_line.LineTotals` and :class:`~.flows.SinkTotals`.
     <end>_<counter> : 32
-        Counts of each pulse of the engine (:attr:`stats`).
+        Number of pulses of each event of the engine (:attr:`stats`).
     to_<end>_excess, to_<end>_starved_<class> : 32
-        Of its inbox: TLPs that were not granted, and cycles in which what a closed row and class
-        has granted is used up.
+        Counts of this end's inbox: TLPs without credits, and cycles in which a closed row and class
+        has used up its credits.
     to_<end>_beside : 32
-        TLPs that came while another one of the other end waited for credits.
+        TLPs that came while another TLP of the other end waited for credits.
     <end>_failed : 1
         The session has failed.
     idle : 1
-        Nothing is on a line, and each end knows that its frames have arrived.
+        All lines are empty, and each end has acknowledgements of all its frames.
     cycle : 32
     """
 
@@ -138,7 +139,7 @@ class FaultBench(wiring.Component):
         m = Module()
         m.submodules.clock = SimClock("sync")
         m.d.sync += self.cycle.eq(self.cycle + 1)
-        # Verilator evaluates what hangs on an input at each step of time, not once a clock.
+        # Verilator evaluates the logic behind an input at each time step, not once per clock.
         self._inputs = {name: Signal(member.shape, name=f"{name}_now")
                         for name, member in self.signature.members.items() if member.flow is In}
         m.d.sync += [now.eq(getattr(self, name)) for name, now in self._inputs.items()]

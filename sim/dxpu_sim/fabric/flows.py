@@ -1,8 +1,9 @@
-"""TLPs without end and what must come out of them; simulation only.
+"""Endless TLPs with predictable content, and their check; simulation only.
 
 A *flow* is the TLPs of one class of one row. Each TLP carries its number in its flow, and the
-number of posted TLPs of its row before it; all else follows from these. So the far end knows each
-byte, and counts what is lost, doubled, out of order, or changed, with no log of what was sent.
+number of posted TLPs of its row before it; all other content follows from these. So the far end
+knows each byte, and counts lost, doubled, reordered and changed TLPs without a log of the TLPs
+sent.
 """
 
 from amaranth import *
@@ -20,12 +21,12 @@ __all__ = ["CLASSES", "FlowSink", "FlowSource", "SinkTotals", "flow_dword", "flo
 #: read, completion with data (PCIe Base 5.0, 2.2.1), all with headers of three dwords.
 CLASSES = {"p": 0x40, "np": 0x00, "cpl": 0x4A}
 HEADER = 3
-#: TLPs before the expected one of which it is known whether they have come.
+#: Number of TLPs before the expected TLP whose arrival is remembered.
 WINDOW = 64
 
 
 def _hash(m, flow, number, index, name):
-    """32 bits that depend on all bits of a TLP's flow, its number and an index in it."""
+    """32 bits that depend on all bits of a TLP's flow and number, and of an index."""
     a, b, c = (Signal(32, name=f"{name}_{k}") for k in "abc")
     m.d.comb += [
         a.eq(number * 0x9E3779B1 + index * 0x85EBCA77 + flow * 0xC2B2AE3D),
@@ -36,7 +37,7 @@ def _hash(m, flow, number, index, name):
 
 
 def flow_size(m, flow, cls, number, fixed, name):
-    """Payload dwords of a TLP: 1, 32, or anything to 64; ``fixed`` if that is not 0; reads none."""
+    """Payload dwords of a TLP: 1, 32, or random up to 64; ``fixed`` if not 0; reads have none."""
     h, size = _hash(m, flow, number, 0x3FF, name), Signal(8, name=f"{name}_size")
     with m.If(cls == list(CLASSES).index("np")):
         m.d.comb += size.eq(0)
@@ -74,14 +75,14 @@ def flow_dword(m, *, flow, cls, number, posted, size, index, name):
 
 
 class FlowSource(wiring.Component):
-    """Sends TLPs of all flows, chosen at random, while ``enable``.
+    """Sends TLPs of randomly chosen flows, while ``enable``.
 
     Parameters
     ----------
     width : int
         Data bits per beat, 64 or more.
     rows : int
-        Rows; there are three flows for each.
+        Number of rows; each has three flows.
     seed : int
 
     Members
@@ -89,7 +90,7 @@ class FlowSource(wiring.Component):
     o : packet stream with :class:`~dxpu.rows.TlpMeta`
     enable : 1
     most : 32
-        TLPs to send in all.
+        Total number of TLPs to send.
     lives : array of numbers
         Current life of each row.
     hold : three bits per row
@@ -97,13 +98,13 @@ class FlowSource(wiring.Component):
     first : 8
         Number of the first row at the other end.
     fixed : 8
-        Payload dwords of each TLP; all are posted and of row 0 then. 0: anything.
+        Payload dwords of each TLP; then all TLPs are posted and of row 0. 0: random traffic.
     pause : 16
-        Chance, in 1/65536, of each cycle between TLPs to pass without one.
+        Probability, in 1/65536, of an idle cycle, for each cycle between TLPs.
     salt : 32
-        Of all that is random (:class:`~.chance.Chance`).
+        Restarts the random numbers (:class:`~.chance.Chance`).
     abort : 1
-        The TLP under way ends where it is; it counts as made.
+        Ends the TLP under way at once; the TLP counts as made.
     made : 32
     """
 
@@ -171,11 +172,11 @@ class FlowSource(wiring.Component):
 
 
 class SinkTotals(data.Struct):
-    """What has come: TLPs, their payload dwords; and what was wrong.
+    """Numbers of TLPs, payload dwords and errors.
 
-    ``lost`` are numbers that were left out and have not come since, ``reordered`` such that came
-    later, ``passed`` non-posted TLPs and completions that were there before a posted one that was
-    sent before them. ``cycle`` is that of the last one, counted from reset.
+    ``lost``: TLP numbers left out that have not come since. ``reordered``: TLPs that came after a
+    later number. ``passed``: non-posted TLPs and completions that came before an earlier posted
+    TLP. ``cycle``: cycle of the last TLP, counted from reset.
     """
 
     tlps: 32
@@ -189,25 +190,25 @@ class SinkTotals(data.Struct):
 
 
 class FlowSink(wiring.Component):
-    """Takes the TLPs of a :class:`FlowSource` and checks each dword of them.
+    """Takes the TLPs of a :class:`FlowSource` and checks each dword.
 
-    One that does not come to its end, since the engine was reset, is not there.
+    A TLP cut by a reset of the engine does not count.
 
     Parameters
     ----------
     width, rows
-        Those of the source.
+        As for the source.
     seed : int
 
     Members
     -------
     i : packet stream with :class:`~dxpu.rows.TlpMeta`
     fixed : 8
-        As of the source.
+        As for the source.
     stall : 16
-        Chance, in 1/65536, of each cycle to take nothing.
+        Probability, in 1/65536, of a cycle in which no beat is taken.
     shut : 1
-        Nothing is taken.
+        No beat is taken.
     salt : 32
     totals : :class:`SinkTotals`
     """
@@ -228,7 +229,7 @@ class FlowSink(wiring.Component):
         windows = [Signal(WINDOW, name=f"window{n}", init=-1) for n in range(3 * self._rows)]
         totals = self.totals
 
-        # Who this TLP says it is, in its first beat and later.
+        # Flow and number of this TLP, from its first beat and kept for later beats.
         payload, row = i.payload, i.payload.meta.row
         old_cls, old_number, old_wrong, beat = Signal(2), Signal(32), Signal(), Signal(8)
         cls, number, flow = Signal(2), Signal(32), Signal(range(3 * self._rows))
@@ -248,7 +249,7 @@ class FlowSink(wiring.Component):
         at, lane = divmod(2, lanes)
         m.d.comb += stamp.eq(Mux(position == at, payload.data.word_select(lane, 32), old_stamp))
         for n in range(lanes):
-            # The posted number is judged by itself.
+            # The posted number is checked separately.
             value = flow_dword(m, flow=flow, cls=cls, number=number, posted=stamp, size=size,
                                index=(index + n)[:10], name=f"lane{n}")
             m.d.comb += wrong[n].eq((payload.data.word_select(n, 32) != value)
@@ -264,7 +265,7 @@ class FlowSink(wiring.Component):
             m.d.sync += [old_cls.eq(cls), old_number.eq(number), old_wrong.eq(bad),
                          old_stamp.eq(stamp), beat.eq(position + 1)]
 
-        # Its place in its flow.
+        # Position of the TLP in its flow.
         ahead, window, back = Signal(32), Signal(WINDOW), Signal(32)
         known, is_p = Signal(), cls == 0
         m.d.comb += [

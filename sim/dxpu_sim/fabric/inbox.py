@@ -1,4 +1,4 @@
-"""What an engine has received and the flows' sink has not taken yet; simulation only."""
+"""Received TLPs between an engine and the sink of the flows; simulation only."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -15,29 +15,29 @@ from .flows import CLASSES
 
 __all__ = ["SURPLUS_UNITS", "Inbox"]
 
-#: Data units with each header that is granted beyond the usual: writes of 128 bytes.
+#: Data units granted with each surplus header: writes of 128 bytes.
 SURPLUS_UNITS = 8
-#: Beats of the queue before the sink, and of these such that a TLP may still begin to leave.
+#: Depth in beats of the queue before the sink, and the level below which a TLP may enter it.
 LEAVING, ROOM = 256, 64
 
 
 class _Queues(ClassQueues):
-    """Queues for more TLPs than a proxy's, for those of the surplus."""
+    """Queues for more TLPs than a proxy's queues, because of the surplus."""
 
     PACKETS = 128
 
 
 class Inbox(wiring.Component):
-    """Takes all that is granted, and hands on what is not closed.
+    """Takes all TLPs with credits, and passes on the TLPs of rows and classes that are not closed.
 
-    Counts what was not granted, and for how long all that was granted for what is closed is used
-    up: a header is missing, or data for the largest TLP.
+    Counts TLPs without credits. Also counts the cycles in which a closed row and class has used up
+    its credits: no header is left, or not enough data for the largest TLP.
 
     Parameters
     ----------
     width, rows : int
     grants : three pairs of int
-        Headers and units that a row has of each class.
+        Headers and units of a row, for each class.
 
     Members
     -------
@@ -45,16 +45,16 @@ class Inbox(wiring.Component):
     open : ``rows``
         Row n has a life.
     surplus : 8
-        Headers that each row grants for posted TLPs beyond ``grants``, 64 at most, with
+        Additional headers that each row grants for posted TLPs, 64 at most, with
         :data:`SURPLUS_UNITS` of data each; from the next life on.
     closed : three bits per row
-        Nothing is taken of this row and class.
+        No TLP of this row and class is passed on.
     empty : ``rows``
     released, released_strobe : :class:`~dxpu.rows.ClassMeta`, 1
     excess : 32
-        TLPs that came beyond what was granted, or found no room.
+        TLPs without credits, or without room.
     starved : array of 32-bit values
-        By class: cycles in which a closed row has used up what was granted.
+        By class: cycles in which a closed row has used up its credits.
     """
 
     def __init__(self, width, *, rows, grants):
@@ -115,7 +115,8 @@ class Inbox(wiring.Component):
         return m
 
     def _grant_surplus(self, m, left, extra):
-        """In a new life of a row posted TLPs seem to leave that have never come."""
+        """Grant the surplus at the start of a row's life, by releasing posted TLPs that never
+        came."""
         row, before, given = Signal(range(self._rows)), Signal(self._rows), Signal(ClassMeta)
         owed = [Signal(8, name=f"owed{n}") for n in range(self._rows)]
         m.d.sync += before.eq(self.open)
@@ -134,7 +135,7 @@ class Inbox(wiring.Component):
         return given
 
     def _watch(self, m, queues, left):
-        """What is inside, against what was granted."""
+        """Compare the TLPs inside with the credits granted."""
         came, gone, i = Signal(), queues.o.payload.meta, queues.i.payload.meta
         m.d.comb += came.eq(queues.i.valid & queues.i.ready & queues.i.payload.last)
         over, empty = Signal(3 * self._rows), []

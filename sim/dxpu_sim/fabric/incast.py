@@ -1,4 +1,4 @@
-"""What a run of an incast case shows: each TLP once; how the hosts share the line to the box."""
+"""Judgement of a run of an incast case: each TLP once; fair shares of the line to the box."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ __all__ = ["Shares", "problems", "shares"]
 
 @dataclass(frozen=True)
 class Shares:
-    """How the hosts got on until the first of them was done.
+    """Shares of the hosts until the first host was done.
 
-    ``goodput`` is payload as a part of what the line to the box carries in all, ``least`` and
-    ``most`` are what single hosts got as parts of an equal share, ``waited`` is the most bytes that
-    waited for that line, ``dropped`` the frames that found no room there in the whole run.
+    ``goodput``: payload as a part of the capacity of the line to the box. ``least``, ``most``:
+    smallest and largest share of a host, relative to an equal share. ``waited``: maximum of bytes
+    waiting for that line. ``dropped``: frames without room there, in the whole run.
     """
 
     goodput: float
@@ -22,7 +22,7 @@ class Shares:
 
 
 def shares(case, result: dict) -> Shares:
-    """See :class:`Shares`; TLPs of a case without ``fixed`` have no size to be told here."""
+    """The :class:`Shares` of a run; only for cases with ``fixed``, whose TLPs have a known size."""
     came = [result[f"share{n}"] for n in range(case.hosts)]
     cycles = result["first_done"] - result["started"]
     fair = sum(came) / case.hosts or 1
@@ -31,8 +31,7 @@ def shares(case, result: dict) -> Shares:
 
 
 def problems(case, result: dict, fates: tuple[str, ...]) -> list[str]:
-    """What does not add up of the frames; ``fates`` are the counters of an engine that each stand
-    for one received frame."""
+    """Frames that do not add up; ``fates`` are counters of an engine, one per received frame."""
     if result["stuck"]:
         return []
     found = []

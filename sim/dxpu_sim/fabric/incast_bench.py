@@ -1,7 +1,7 @@
 """The simulation behind the incast cases of ``dxpu faults``: many hosts send to one box.
 
-The case comes as JSON in ``$DXPU_FAULTS`` (:class:`dxpu_sim.fabric.cases.Case`, and ``tlps``); what
-was counted goes to ``result.json`` in the run's folder, even if the run got stuck.
+The case comes as JSON in ``$DXPU_FAULTS`` (:class:`dxpu_sim.fabric.cases.Case`, and ``tlps``). The
+counts go to ``result.json`` in the run's folder, even if the run got stuck.
 """
 
 import json
@@ -21,7 +21,7 @@ from .incast_design import SETTINGS, IncastBench
 
 @cocotb.test()
 async def campaign(dut):
-    """One case of the campaign; the caller judges."""
+    """One case of the campaign; the calling program judges the counts."""
     case, begin = json.loads(os.environ["DXPU_FAULTS"]), time.perf_counter()
     rng, hosts = random.Random(int(os.environ["DXPU_SEED"])), case["hosts"]
     outputs = [name for name, member in

@@ -37,9 +37,9 @@ def _engine(width, end, rows, arq):
 
 
 def _set_up(m, engine, settings, *, node, peers, slots):
-    """Settings, MAC and bindings of an engine; returns these two, and what watches its sessions.
+    """Connect settings, MAC and bindings of an engine; return MAC, bindings and session watch.
 
-    Row n belongs to ``peers[n]`` and ``slots[n]``, which is here if there are several.
+    Row n belongs to ``peers[n]`` and ``slots[n]``; the slots are here if there are several peers.
     """
     box = len(peers) > 1
     m.submodules.engine = engine
@@ -88,15 +88,15 @@ class IncastHost(wiring.Component):
     index : 8
         Number of this host.
     ack_delay, packing_limit, retry_wait, most, fixed, salt : in
-        As of :class:`IncastBench`.
+        Inputs of :class:`IncastBench`.
     enable : 1
     made : 32
     ready : 1
         The slot is bound.
     failed, busy : 1
-        The session has failed; not all that was sent is acknowledged.
+        The session has failed; acknowledgements are missing.
     stat_* : 1
-        Of the engine.
+        Events of the engine.
     """
 
     def __init__(self, width, *, arq):
@@ -123,7 +123,7 @@ class IncastHost(wiring.Component):
             engine.tlp_o.ready.eq(1),
             source.most.eq(self.most),
             source.fixed.eq(self.fixed),
-            # Hosts of one salt must not send alike.
+            # Hosts with the same salt must send different traffic.
             source.salt.eq(Mux(self.salt != 0, self.salt ^ (self.index + 1) << 20, 0)),
             source.first.eq(self.index),
             source.enable.eq(self.enable),
@@ -140,7 +140,7 @@ class IncastHost(wiring.Component):
 
 
 class IncastBox(wiring.Component):
-    """The box's engine and MAC, a slot for each host, and the check of what comes.
+    """The box's engine and MAC, a slot for each host, and the check of received TLPs.
 
     Parameters
     ----------
@@ -151,14 +151,14 @@ class IncastBox(wiring.Component):
     -------
     gmii : Out(GmiiSignature())
     ack_delay, packing_limit, retry_wait, most, fixed, salt : in
-        As of :class:`IncastBench`.
+        Inputs of :class:`IncastBench`.
     totals : :class:`~.flows.SinkTotals`
     excess : 32
-        Of the inbox.
+        TLPs without credits, counted by the inbox.
     taken : ``hosts``
         Strobes: a TLP of host n has come.
     ready, failed, busy, stat_*
-        As of :class:`IncastHost`.
+        As for :class:`IncastHost`.
     """
 
     def __init__(self, width, *, hosts, arq):
@@ -206,27 +206,28 @@ class IncastBox(wiring.Component):
 class IncastBench(wiring.Component):
     """Engines of hosts, each with one slot of the box, their MACs and the switch between them.
 
-    Everything is at 125 MHz; each port of the switch has 1 Gbit/s. Sessions are set by registers.
-    The hosts send; what the box sends is acknowledgements and credits.
+    The whole design runs at 125 MHz; each port of the switch has 1 Gbit/s. Registers set the
+    sessions. The hosts send TLPs; the box sends acknowledgements and credits.
 
     Parameters
     ----------
     width : int
         Data bits per beat, 64 or more.
     hosts : int
+        Number of hosts.
     arq : str
-        Of all engines.
+        Link mode of all engines.
 
     Members
     -------
     ack_delay, packing_limit, retry_wait : in
-        Of all engines.
+        Settings of all engines.
     delay, queue_bytes : 16, 24
         ``delay`` and ``room`` of the switch.
     enable, most, fixed, salt
-        Of each :class:`~.flows.FlowSource`; all begin when all slots are bound.
+        Inputs of each :class:`~.flows.FlowSource`; all sources begin when all slots are bound.
     host<n>_made, host<n>_came : 32
-        TLPs that a host's source made, and that came to its slot.
+        TLPs made by a host's source, and TLPs that came to its slot.
     started : 32
         Cycle in which the sources began.
     first_done : 32
@@ -234,21 +235,22 @@ class IncastBench(wiring.Component):
     share<n> : 32
         TLPs of a host that had come by then.
     to_box_total_<total>, to_box_excess
-        Of the sink and the inbox.
+        Counts of the sink and the inbox.
     box_<counter>, host_<counter> : 32
-        Counts of each pulse of the box's engine, and of all hosts' (:attr:`stats`).
+        Number of pulses of each event, of the box's engine and of all hosts' engines
+        (:attr:`stats`).
     box_port_<total>, host_port_<total>, box_port_peak : 32
-        Of the switch's port to the box, and of all others.
+        Totals of the switch's port to the box, and of all other ports.
     failed : 1
     idle : 1
-        Each end knows that its frames have arrived.
+        Each end has acknowledgements of all its frames.
     cycle : 32
     """
 
     def __init__(self, width=64, *, hosts=8, arq="go-back-n"):
         self._hosts = hosts
         self._box = IncastBox(width, hosts=hosts, arq=arq)
-        #: A module of its own, so that it need not be translated for each host.
+        #: A separate module, so that it is translated once for all hosts.
         self.parts = {"incast_host": IncastHost(width, arq=arq)}
         #: Names of the engines' counters.
         self.stats = tuple(name.removeprefix("stat_") for name in self._box.signature.members
@@ -269,7 +271,7 @@ class IncastBench(wiring.Component):
         m = Module()
         m.submodules.clock = SimClock("sync")
         m.d.sync += self.cycle.eq(self.cycle + 1)
-        # Verilator evaluates what hangs on an input at each step of time, not once a clock.
+        # Verilator evaluates the logic behind an input at each time step, not once per clock.
         inputs = {name: Signal(member.shape, name=f"{name}_now")
                   for name, member in self.signature.members.items() if member.flow is In}
         m.d.sync += [now.eq(getattr(self, name)) for name, now in inputs.items()]
@@ -277,7 +279,7 @@ class IncastBench(wiring.Component):
         nodes = [BOX_NODE, *(HOST_NODE + n for n in range(self._hosts))]
         m.submodules.switch = switch = EthernetSwitch(
             ports=len(nodes), nodes={node: port for port, node in enumerate(nodes)},
-            # More than there are credits for; bytes are what is bounded.
+            # More frames than credits allow; only bytes are limited.
             queue=2048, memory_bytes=1 << 16)
         m.d.comb += [switch.delay.eq(inputs["delay"]), switch.room.eq(inputs["queue_bytes"])]
         hosts = []
@@ -294,7 +296,8 @@ class IncastBench(wiring.Component):
         return m
 
     def _follow(self, m, box, hosts, inputs):
-        """When all begin, and how much of each has come when the first is done."""
+        """Start all sources together, and record the share of each host when the first host is
+        done."""
         ready, done = Signal(), Signal(self._hosts)
         m.d.comb += [
             ready.eq(inputs["enable"] & box.ready & Cat(host.ready for host in hosts).all()),

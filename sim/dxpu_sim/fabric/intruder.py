@@ -1,7 +1,7 @@
-"""Frames of a bad neighbour in the Ethernet, and what a proxy has to make of each.
+"""Frames of a bad neighbour in the Ethernet, with the expected reaction of a proxy to each.
 
-What is expected follows from the wire format (:mod:`dxpu_model.wire`) and from what the
-sessions are, not from what a proxy does.
+Expectations follow from the wire format (:mod:`dxpu_model.wire`) and from the state of the
+sessions, not from the behaviour of a proxy.
 """
 
 import random
@@ -17,17 +17,18 @@ from dxpu_model.wire import Ack, Credit, Frame, Sack, Tlps, build, reseal
 
 __all__ = ["KINDS", "LARGEST", "Intruder", "Peer", "Target"]
 
-#: Bytes without FCS of the largest frame that the MAC of a proxy lets in.
+#: Largest frame that the MAC of a proxy accepts, in bytes without FCS.
 LARGEST = 4400
 MODULUS = 1 << 24
-#: Sessions that a proxy has with each of its peers, open or not.
+#: Sessions of a proxy with each of its peers, open or not.
 STREAMS = 4
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A session of a proxy: the peer's node, the stream, the tag in frames from there, and slot
-    pairs (there, here) that are bound."""
+    """A session of a proxy: the peer's node, the stream, the tag in frames of the peer, and bound
+    pairs of slots (there, here).
+    """
 
     node: int
     stream: int
@@ -42,11 +43,11 @@ class Target:
     Attributes
     ----------
     expected : Counter
-        Counters that must have risen by so much.
+        Expected increments of counters.
     refused_bad : int
-        Frames that the link refuses, and that are wrong in themselves: counted by that cause.
+        Frames that are refused by the link and also malformed; counted by the cause of the latter.
     accepted : int
-        Frames that are valid and have no effect.
+        Valid frames without effect.
     """
 
     name: str
@@ -57,11 +58,11 @@ class Target:
     accepted: int = 0
 
     def judge(self, data: bytes) -> None:
-        """Count what must become of the frame ``data``, which has no FCS yet."""
+        """Count the expected fate of the frame ``data``, which has no FCS yet."""
         if len(data) > LARGEST:
             self.expected["mac0_rx_giant"] += 1
             return
-        data = data.ljust(MIN_FRAME_BYTES, b"\0")  # as the MAC of the sender does
+        data = data.ljust(MIN_FRAME_BYTES, b"\0")  # padding by the MAC of the sender
         verdict, link = judge(data), None
         cause = verdict if isinstance(verdict, DropCause) else None
         if cause is None or cause > DropCause.FIELD and cause != DropCause.UNHANDLED:
@@ -73,13 +74,13 @@ class Target:
             self.refused_bad += link is not None
         elif not link:
             self.accepted += 1
-            # The session is young, and acknowledgements that are made here are far from its own.
+            # The session is young, and acknowledgements made here are far from its own.
             if 0 < int.from_bytes(data[27:30], "big") < MODULUS // 2:
                 self.expected["fabric_link_unsent"] += 1
 
     def _link(self, data):
-        """Counter of the link that says why it refuses a frame with this header; None: it does
-        not."""
+        """Link counter for the reason of a refusal of a frame with this header; None if
+        accepted."""
         def number(start, size):
             return int.from_bytes(data[start:start + size], "big")
 
@@ -94,27 +95,27 @@ class Target:
             return "fabric_link_wrong_tag"
         if kind not in SEQUENCED:
             return None
-        # The session is young, and what is made here is far from its numbers, or its first one.
+        # The session is young; numbers made here are far from its numbers, or 0, its first number.
         old = number(24, 3) >= MODULUS // 2 or not number(24, 3)
         return "fabric_link_duplicate" if old else "fabric_link_gap"
 
 
 class Intruder:
-    """Makes frames for ``targets``; each is judged by the one whose address it has."""
+    """Makes frames for ``targets``; the target with the frame's address judges the frame."""
 
     def __init__(self, rng: random.Random, targets: list[Target]):
         self._rng, self._targets = rng, targets
         self._nodes = {t.node for t in targets} | {p.node for t in targets for p in t.peers}
-        #: Frames made, by kind.
+        #: Number of frames made, by kind.
         self.made: Counter = Counter()
 
     def draw(self) -> bytes:
         """A frame of a random kind, without FCS; a whole number of dwords."""
-        # The largest would take most of the time.
+        # Giant frames would take most of the time.
         name = self._rng.choices(list(KINDS), [0.1 if k == "giant" else 1 for k in KINDS])[0]
         target = self._rng.choice(self._targets)
         data = KINDS[name](self, target)
-        # Both addresses at least: one that is cut short would go to all.
+        # At least both addresses: a shorter frame would go to all proxies.
         data = (node_mac(0, target.node) + data[6:]).ljust(12, b"\0")
         data = data[:len(data) & ~3]
         target.judge(data)
@@ -133,7 +134,7 @@ class Intruder:
         return self._rng.choice([self._behind, self._ahead])()
 
     def frame(self, target, kinds="any", *, make=None, **fields):
-        """A valid frame as of a peer of ``target``, with its tag, and numbers far behind."""
+        """A valid frame of a peer of ``target``, with the right tag, and numbers far behind."""
         rng, peer = self._rng, self._rng.choice(target.peers)
         there, here = rng.choice(peer.slots)
         values = {"src_node": peer.node, "dst_node": target.node, "dst_slot": here,
@@ -152,7 +153,7 @@ class Intruder:
         return Frame(drawn.body, **{"seq": drawn.seq, **values})
 
     def credit(self, cls=None):
-        """Credits of the right or a wrong generation that take back what was granted."""
+        """Credits of the right or a wrong generation that revoke granted credits."""
         rng = self._rng
         headers, units = (rng.choice([0, rng.getrandbits(16)]) for _ in range(2))
         return Credit(rng.randrange(3) if cls is None else cls,

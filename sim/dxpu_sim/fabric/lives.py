@@ -1,4 +1,4 @@
-"""Begins the lives of rows as the bindings of host and box do, all at a time; simulation only."""
+"""Begins the lives of all rows at once, as the bindings of host and box do; simulation only."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -10,21 +10,22 @@ from dxpu.rows import LIFE_BITS
 
 __all__ = ["GENERATION", "Lives"]
 
-#: Of all rows.
+#: Generation of all rows.
 GENERATION = 0x1207
-#: Cycles between the end of a life and the next one, in which what is under way passes.
+#: Cycles between the end of a life and the next, in which frames under way pass.
 PAUSE = 40
 
 
 class Lives(wiring.Component):
-    """Opens all rows of an engine whenever its session is up, and closes them when it is not.
+    """Opens all rows of an engine while its session is up, and closes them otherwise.
 
-    A host sends BIND for each row, with the number of a new life; a box answers with RESET_DONE
-    when nothing of the row's old life is left in its queue.
+    A host sends BIND for each row, with the number of a new life. A box answers with RESET_DONE
+    when its queue holds nothing of the row's old life.
 
     Parameters
     ----------
     rows : int
+        Number of rows.
     host : bool
         This is the host's end.
 
@@ -33,11 +34,11 @@ class Lives(wiring.Component):
     up : 1
         The session is open.
     event, control : stream of :class:`~dxpu.fabric.wire.types.Event` in, `Control` out
-        Of the engine.
+        Streams of the engine.
     empty : ``rows``
-        The row's queue is.
+        The row's queue is empty.
     open, lives, receiving
-        Of the engine.
+        Inputs of the engine.
     ready : 1
         TLPs of all rows may be sent.
     """

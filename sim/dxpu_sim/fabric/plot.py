@@ -7,13 +7,13 @@ __all__ = ["draw"]
 
 def draw(measured: dict[float, float], theory, least: dict[float, float],
          paths: list[Path], *, mode: str) -> None:
-    """Draw what was kept of the goodput without loss.
+    """Draw the goodput relative to the goodput without loss.
 
     Parameters
     ----------
-    measured : loss to part
+    measured : loss to relative goodput
     theory : function of the loss
-    least : loss to the part that the contract asks for
+    least : loss to the relative goodput that the contract demands
     paths : files; the suffix is the format
     mode : link mode
     """

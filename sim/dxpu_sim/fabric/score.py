@@ -1,4 +1,5 @@
-"""What a run of the campaign shows: each TLP once, in order and unchanged; each frame explained."""
+"""Judgement of a run of the campaign: each TLP once, in order and unchanged; each frame
+explained."""
 
 from dataclasses import dataclass
 
@@ -9,10 +10,10 @@ from .fault_design import ENDS
 
 __all__ = ["ERRORS", "HAPPENED", "Score", "goodput", "goodput_in_theory", "score"]
 
-#: Errors of TLPs, and the sink's total that counts them.
+#: Errors of TLPs, with the total of the sink for each.
 ERRORS = {"lost": "lost", "duplicated": "doubled", "reordered": "reordered", "passed": "passed",
           "changed": "changed"}
-#: What a case may have to show: name to counters, whose sum is over both ends.
+#: Faults that a case may have to show: name and counter, summed over both ends.
 HAPPENED = {
     "lost": "to_{end}_path{path}_lost", "twice": "to_{end}_path{path}_twice",
     "late": "to_{end}_path{path}_late", "changed": "to_{end}_path{path}_changed",
@@ -24,16 +25,16 @@ HAPPENED = {
     "starved p": "to_{end}_starved_p", "starved np": "to_{end}_starved_np",
     "starved cpl": "to_{end}_starved_cpl",
 }
-#: Counters of an engine, each of which stands for one received frame: taken, or dropped and why.
+#: Counters of an engine, one increment per received frame: taken, or the cause of the drop.
 _FATES = ("rx_frames", "rx_fcs", "rx_runt", "rx_ethertype", "rx_version", "rx_hcrc", "rx_type",
           "rx_field", "rx_length", "rx_padding", "rx_record", "rx_body", "rx_refused",
           "rx_unhandled")
-#: Of these, what becomes of a frame that was changed.
+#: Causes in ``_FATES`` that a changed frame can have.
 _CHANGED = ("rx_ethertype", "rx_version", "rx_hcrc", "rx_type", "rx_field", "rx_length",
             "rx_padding", "rx_record", "rx_body")
-#: And of these, what is found behind the header.
+#: Causes in ``_CHANGED`` found behind the header.
 _BODIES = ("rx_length", "rx_padding", "rx_record", "rx_body")
-#: Why the link refuses a frame.
+#: Reasons of the link for a refusal.
 _REFUSED = ("link_wrong_node", "link_no_session", "link_wrong_tag", "link_duplicate", "link_gap")
 PATHS = 2
 CYCLES_PER_S = 125e6
@@ -43,9 +44,9 @@ CYCLES_PER_S = 125e6
 class Score:
     """Judgement of one run.
 
-    ``errors`` are counts by name of :data:`ERRORS`, ``happened`` by name of :data:`HAPPENED`;
-    ``problems`` are lines for people, none if all is well; ``silent`` is what the case is there for
-    and did not happen, so that it shows nothing.
+    ``errors``: counts by name of :data:`ERRORS`. ``happened``: counts by name of :data:`HAPPENED`.
+    ``problems``: lines for people, none for a good run. ``silent``: faults that the case must show,
+    but that did not occur.
     """
 
     tlps: int
@@ -61,7 +62,7 @@ def _total(result: dict, pattern: str) -> int:
 
 
 def score(case: Case, result: dict) -> Score:
-    """Judge what the bench counted in a run of ``case``."""
+    """Judge the counts of the bench in a run of ``case``."""
     if case.hosts:
         return _score_incast(case, result)
     problems = [result["stuck"]] if result["stuck"] else []
@@ -72,10 +73,10 @@ def score(case: Case, result: dict) -> Score:
         tlps += came
         for name, total in ERRORS.items():
             errors[name] += result[f"to_{end}_total_{total}"]
-        # Those behind the last one that came leave no gap; gaps are counted already.
+        # TLPs lost behind the last received TLP leave no gap; gaps are counted already.
         errors["lost"] += max(0, sent - came + result[f"to_{end}_total_doubled"]
                               - result[f"to_{end}_total_lost"])
-        if not case.reboot_us:  # with its reset an engine forgets frames, too
+        if not case.reboot_us:  # a reset makes an engine forget frames, too
             problems += _frames(end, peer, result)
         if excess := result[f"to_{end}_excess"]:
             problems.append(f"{excess:,} TLPs came to the {end} without credits")
@@ -110,7 +111,7 @@ def _score_incast(case, result):
 
 
 def _frames(end, peer, result):
-    """What does not add up of the frames to ``end``; nothing while some are on their way."""
+    """Frames to ``end`` that do not add up; nothing for a stuck run, with frames on their way."""
     if result["stuck"]:
         return []
 
@@ -129,7 +130,7 @@ def _frames(end, peer, result):
         "delivered and counted by cause": (line("delivered"), engine(_FATES) + dropped),
     }
     refused, causes, bad = (engine(names) for names in (["rx_refused"], _REFUSED, _BODIES))
-    # The link counts when it has seen the header; the rest of the frame may be bad as well.
+    # The link counts after the header; the rest of the frame may be bad as well.
     if not refused <= causes <= refused + bad:
         sums["refused by the link and by cause"] = (refused, causes)
     if not line("twice") and not line("late") and not dropped:
@@ -144,11 +145,11 @@ def goodput(result: dict) -> float:
 
 
 def goodput_in_theory(loss: float, *, frame: int, delay: int, nak: int = 64) -> float:
-    """Part of the goodput without loss that go-back-N keeps if frames are lost at random.
+    """Part of the goodput without loss that go-back-N keeps at random losses of frames.
 
-    A loss costs what is sent from the lost frame to the moment when its NAK is there: the frame
-    itself, the next one (which shows the gap), the way there and back, the NAK, and on average half
-    a frame more, since the one under way is not broken off. All of that is sent again.
+    A loss costs all frames sent from the lost frame to the arrival of its NAK: the frame itself,
+    the next frame (which shows the gap), the delay in both directions, the NAK, and on average half
+    a frame more, as the frame under way is not interrupted. All of these are sent again.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ def goodput_in_theory(loss: float, *, frame: int, delay: int, nak: int = 64) -> 
     frame, nak : int
         Bytes of a frame, without preamble, FCS and gap.
     delay : int
-        Byte times of the line and all else on one way.
+        Delay in one direction, in byte times.
     """
     time = frame + OVERHEAD
     window = 1 + (time + 2 * delay + nak + OVERHEAD + time / 2) / time

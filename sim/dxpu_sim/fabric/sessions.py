@@ -1,4 +1,4 @@
-"""What software does with the sessions of an engine, in hardware: sets them up, looks at them."""
+"""Software's handling of an engine's sessions, in hardware: sets them up, watches their state."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -11,19 +11,19 @@ __all__ = ["SessionWatch", "SetUp", "attach_sessions"]
 
 
 class SetUp(wiring.Component):
-    """Sets all sessions up alike; again when the mode changes.
+    """Sets all sessions up alike, and again when the mode changes.
 
     Parameters
     ----------
     count : int
-        Sessions.
+        Number of sessions.
 
     Members
     -------
     mode, tx_tag, rx_tag : :class:`Mode`, 16, 16
     setting : stream of :class:`Setting`
     done : 1
-        All are set up.
+        All sessions are set up.
     """
 
     def __init__(self, *, count):
@@ -51,20 +51,21 @@ class SetUp(wiring.Component):
 
 
 class SessionWatch(wiring.Component):
-    """Looks at all sessions, one after the other.
+    """Reads the state of all sessions, one after the other.
 
     Parameters
     ----------
     count : int
+        Number of sessions.
 
     Members
     -------
     look, looked, seen, shown
-        Of the :class:`~dxpu.fabric.engine.FabricEngine`.
+        Ports of the :class:`~dxpu.fabric.engine.FabricEngine`.
     stirs : 1
-        Strobe: a frame leaves, so that nobody knows what is not acknowledged.
+        Strobe: a frame leaves, so the last result about acknowledgements is void.
     busy, failed : 1
-        Perhaps not all is acknowledged; some session has failed.
+        Acknowledgements may be missing; some session has failed.
     """
 
     def __init__(self, *, count):
@@ -92,7 +93,7 @@ class SessionWatch(wiring.Component):
 
 
 def attach_sessions(m, engine, count, *, mode, tx_tag, rx_tag):
-    """Set the sessions of an engine up; returns what does, and what watches them."""
+    """Set the sessions of an engine up; return the set-up and the watch."""
     m.submodules.set_up, m.submodules.watch = set_up, watch = SetUp(count=count), SessionWatch(
         count=count)
     connect(m, set_up.setting, engine.setting)

@@ -1,6 +1,6 @@
-"""What a bad host can do to the virtual switch alone: every answer and every counter is checked.
+"""Attacks of a bad host on the virtual switch alone; every answer and every counter is checked.
 
-Each test has a run of its own, so that it begins with a reset. The oracle is the golden switch.
+Each test has a simulation of its own, so each begins with a reset. The golden switch is the oracle.
 """
 
 import os
@@ -23,36 +23,36 @@ from .design import SwitchTop
 from .golden import golden_switch
 
 PORTS = 3
-#: Bytes of the buffers at the ports.
+#: Size of the buffers at the ports, in bytes.
 BUFFER = 4096
 FIRST_BUS, INSIDE = 5, 6
-#: Counters of errors, which depend on which one comes first and how many at a time.
+#: Error counters that depend on the order and simultaneity of errors.
 OF_ERRORS = ("unlogged", "unsent")
 COMMAND, BUSES, BRIDGE_CONTROL, POWER, LINK, SLOT = 1, 6, 0xF, 0x44 // 4, 0x70 // 4, 0x78 // 4
 
 
 class Oracle:
-    """The golden switch behind parsers that let only well-formed TLPs in."""
+    """The golden switch behind parsers that pass only well-formed TLPs."""
 
     def __init__(self):
         self.switch = golden_switch(PORTS)
         self.counts = Counter()
 
     def interrupt_seen(self):
-        """Interrupts are counted as they are seen."""
+        """Count an interrupt when it is seen."""
         self.counts["interrupt"] += 1
 
     def power_limit_seen(self, slot):
-        """They are not counted."""
+        """Power limits are not counted."""
 
     def totals(self):
-        """Every counter that is not zero."""
+        """All counters other than zero."""
         own = {n: count for n, count in self.switch.counts.items()
                if n not in ("interrupt", *OF_ERRORS)}
         return +(self.counts + Counter(own))
 
     def enter(self, side, hostile):
-        """What leaves when ``hostile`` enters at ``side``."""
+        """TLPs that leave because ``hostile`` enters at ``side``."""
         bad = malformed(hostile.raw, self.switch.max_payload(side)) is not Malformed.NONE
         self.counts["malformed"] += bad and not hostile.discard
         if bad or hostile.discard:
@@ -65,7 +65,7 @@ class Oracle:
 
 
 class Bench(Traffic):
-    """The switch with a mailbox at each port; devices are in all slots but the last."""
+    """The switch with a mailbox at each port; all slots except the last have devices."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -90,17 +90,17 @@ class Bench(Traffic):
         await self.settle()
 
     def to(self, function, register, value=None, **options):
-        """A request to function 0, the upstream port, or n, downstream port n - 1."""
+        """A configuration request to function 0, the upstream port, or n, downstream port n - 1."""
         if function == 0:
             return config(FIRST_BUS << 8, register, value, type1=False, **options)
         inside = self.golden.up.buses()[0]
         return config(inside << 8 | function - 1 << 3, register, value, **options)
 
     async def quiet(self):
-        """Wait until the switch has done everything, then check the messages that it makes."""
+        """Wait until the switch is idle, then check its own messages."""
         await self.acknowledge(range(PORTS))
         for slot in range(PORTS):
-            # Leaves or is counted, so that it is known when all before it was done.
+            # Leaves or is counted, which shows that all earlier TLPs were handled.
             bus = self.golden.down[slot].buses()[0]
             await self.fair(slot, Tlp(*KINDS["Cpl"], requester_id=bus << 8, byte_count=4))
         await self.drain(1000)
@@ -112,7 +112,7 @@ class Bench(Traffic):
         self.compare_messages()
 
     def wrong_counters(self):
-        """Counters with what they should be, where they are not."""
+        """Wrong counters, each with its value and the expected value."""
         expected = self.oracle.totals()
         totals = {name: int(getattr(self.dut, f"count_{name}").value)
                   for name in SwitchTop.COUNTERS}
@@ -120,7 +120,7 @@ class Bench(Traffic):
                 if total != expected[name] & 0xFFFF and name not in OF_ERRORS}
 
     async def finish(self):
-        """Nothing is left, the messages and all counters are right."""
+        """Check that nothing is left, and that messages and all counters are right."""
         await self.quiet()
         if wrong := self.wrong_counters():
             raise CheckFailed(f"counters, and what was expected: {wrong}")
@@ -129,8 +129,9 @@ class Bench(Traffic):
 
 @cocotb.test()
 async def every_register(dut):
-    """Every dword: reads in every function, values and byte enables of all kinds in some, and
-    back."""
+    """Every dword of configuration space: reads in every function; writes of various values and
+    byte enables in some functions, then reads.
+    """
     bench = Bench(dut)
     rng = bench.rng
     await bench.start()
@@ -139,7 +140,7 @@ async def every_register(dut):
         await bench.host(*(bench.to(function, register) for register in range(1024)))
     registers = [*range(FUNCTION_DWORDS), *range(HIGH, HIGH + HIGH_DWORDS),
                  *rng.sample(range(FUNCTION_DWORDS, 1024), 30)]
-    #: How many of the functions each of these registers is written in.
+    #: Number of functions in which each of these registers is written.
     some = int(os.environ.get("DXPU_FUNCTIONS", "2"))
     for register in registers:
         for function in rng.sample(range(PORTS + 1), some):
@@ -151,9 +152,9 @@ async def every_register(dut):
                 await bench.host(bench.to(function, register, value, enables=enables),
                                  bench.to(function, register, enables=rng.getrandbits(4)))
                 if function == 0 and register in (BUSES, BRIDGE_CONTROL):
-                    # What this hid or reset is not what is tested here.
+                    # Undo hiding and resets, which other tests cover.
                     await bench.host(bench.to(0, BUSES, 0xFF << 16 | INSIDE << 8 | FIRST_BUS))
-    # Nothing has stuck where it must not.
+    # No bit has changed that must not.
     for function in range(PORTS + 1):
         await bench.host(*(bench.to(function, register) for register in range(FUNCTION_DWORDS)))
     assert bench.oracle.totals()["config"] >= (1024 + FUNCTION_DWORDS) * (
@@ -203,7 +204,7 @@ async def malformed_and_misdirected_requests(dut):
 
 @cocotb.test()
 async def before_anything_is_configured(dut):
-    """After reset: hostile TLPs at all ports of a switch without numbers and windows."""
+    """Hostile TLPs at all ports after reset, of a switch without bus numbers and windows."""
     bench = Bench(dut)
     await bench.start(0b111)
     for _ in range(20):
@@ -215,7 +216,7 @@ async def before_anything_is_configured(dut):
 
 
 async def hostile_traffic(bench, aim, count):
-    """Hostile TLPs into all ports at once; nothing that writes a configuration space."""
+    """Send hostile TLPs into all ports at once, without configuration writes."""
     async def stream(side):
         source = HostileSource(bench.rng, aim, discards=0)
         for _ in range(count // 2 if side == UP else count // 2 // PORTS):
@@ -234,7 +235,7 @@ async def hostile_traffic(bench, aim, count):
 
 @cocotb.test()
 async def nonsense_configurations(dut):
-    """Bus numbers backwards and twice, windows upside down, enables and power states at random."""
+    """Reversed and duplicate bus numbers, inverted windows, random enables and power states."""
     bench = Bench(dut)
     await bench.start(0b111)
     for _ in range(int(os.environ.get("DXPU_ROUNDS", "40"))):
@@ -246,11 +247,11 @@ async def nonsense_configurations(dut):
 
 
 async def misconfigure(bench):
-    """Random values in everything that decides about routes; where TLPs could be aimed at then."""
+    """Set random values in all routing registers; return useful targets of TLPs."""
     rng = bench.rng
     aim = Aim([0x1000_0000], [0], [0], [0])
     few = [rng.randrange(256) for _ in range(4)]
-    # The upstream port last: before, it leads to the others.
+    # The upstream port last, as the way to the other ports leads through it.
     await bench.host(bench.to(0, BUSES, 0xFF << 16 | INSIDE << 8 | FIRST_BUS))
     for function in (*range(1, PORTS + 1), 0):
         secondary, subordinate = sorted(rng.choices([0, 3, 9, 255, *few], k=2))
@@ -278,7 +279,7 @@ async def misconfigure(bench):
             7: (io[1] & 15) << 12 | (io[0] & 15) << 4, 12: (io[1] >> 4) << 16 | io[0] >> 4,
             COMMAND: rng.choice([7, 7, 7, rng.getrandbits(16) & 0x547]),
             POWER: rng.choice([0, 0, 0, 0, 1, 2, 3]), BRIDGE_CONTROL: options,
-            # Without LTR, whose messages take their time.
+            # Without LTR: its messages are delayed.
             0x88 // 4: rng.choice([0, 0, 1 << 5, 1 << 7, 1 << 15, rng.getrandbits(16) & 0xFBFF]),
         }
         if function:

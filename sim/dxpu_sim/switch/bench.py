@@ -1,7 +1,7 @@
-"""The virtual switch below a root complex that nobody here wrote, with GPU models in its slots.
+"""The virtual switch below the library's root complex, with GPU models in its slots.
 
-The library's enumeration must find the tree; the checkers compare every TLP at every port with a
-route model of a switch that was written from the specification.
+The library's enumeration must find the tree. The checkers compare every TLP at every port with a
+route model written from the specification.
 """
 
 import os
@@ -39,12 +39,12 @@ class System:
         dut.present.value = sum(1 << n for n in slots)
 
     async def idle(self):
-        """Wait until everything has arrived."""
+        """Wait until all TLPs have arrived."""
         await until(lambda: not self.checker.outstanding(), "all TLPs have arrived",
                     timeout_ns=100_000)
 
     async def finish(self):
-        """Let everything arrive, and ask the checkers and the counters."""
+        """Wait until all TLPs have arrived, then check checkers and counters."""
         await self.idle()
         self.checker.finish()
         for name in ("blocked", "unexpected0", "unexpected1", "fenced", "malformed"):
@@ -53,7 +53,7 @@ class System:
 
 @cocotb.test()
 async def empty_switch(dut):
-    """Enumeration of a switch with nothing in its slots: upstream port and downstream ports."""
+    """Enumeration of a switch with empty slots: upstream port and downstream ports."""
     system = System(dut, [])
     await Timer(20, "us")
     await system.rc.enumerate()
@@ -85,7 +85,7 @@ async def three_gpus(dut):
     # Peer to peer: the copy engine of GPU 0 writes the video memory of GPU 2, and reads it.
     peer = drivers[2].dev.bar_addr[2]
     await drivers[0].copy_to_host(peer + 0x5000, 0, 3000)
-    # The interrupt goes to the host and may be there before the writes are at the peer.
+    # The interrupt goes to the host and may arrive before the writes reach the peer.
     await system.idle()
     assert system.gpus[2].vram.read(0x5000, 3000) == system.gpus[0].vram.read(0, 3000)
     await drivers[0].copy_to_gpu(peer + 0x5000, 0x9000, 3000)
@@ -93,7 +93,7 @@ async def three_gpus(dut):
     lanes = {(c.source, c.destination) for c in system.checker.crossings}
     assert lanes == {(a, b) for n in range(3) for a, b in (("host", n), (n, "host"))} | {
         (0, 2), (2, 0)}
-    # What nobody claims is answered by the switch.
+    # The switch answers requests without a target.
     inside = drivers[0].dev.bus.bridge.pcie_id.bus
     completion, = await system.rc.request(TlpType.CFG_READ_1, target=PcieId(inside, 9, 0))
     assert completion.status == CplStatus.UR
@@ -121,12 +121,12 @@ async def empty_slot_between_full_ones(dut):
 
 @cocotb.test()
 async def legacy_interrupts(dut):
-    """INTx of GPUs reach the host swizzled and folded; each GPU is told its slot's power limit."""
+    """INTx of GPUs reach the host swizzled and folded; each GPU gets its slot's power limit."""
     def codes(messages):
         return [m.last_be << 4 | m.first_be for m in messages]
 
     dut.present.value = 0
-    await Timer(1, "us")  # the links of the test before go
+    await Timer(1, "us")  # the links of the test before go down
     system = System(dut, [0, 1, 2])
     await Timer(20, "us")
     await system.rc.enumerate()

@@ -17,14 +17,14 @@ __all__ = ["SwitchTop"]
 
 
 class SwitchTop(wiring.Component):
-    """Host table and virtual switch with a mailbox at each port; brings its clock.
+    """Host table and virtual switch with a mailbox at each port; has its own clock.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     ports : int
-        Downstream ports.
+        Number of downstream ports.
     placeholder : tuple of int, optional
         Arguments of :class:`~dxpu.switch.PlaceholderOptions`.
 
@@ -32,11 +32,11 @@ class SwitchTop(wiring.Component):
     -------
     host, device0, device1, ... : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
     present : ``ports``
-        Devices in the slots.
+        Presence of devices in the slots.
     count_config, count_unsupported0, ... : 16
         Counters, one for each of :attr:`VirtualSwitch.STATS`.
     count_malformed, count_discarded, count_overflow : 16
-        Counters of TLPs that did not get into the switch, all ports together.
+        Counters of TLPs that did not enter the switch, all ports together.
     """
 
     #: Counters besides those of the switch.
@@ -92,7 +92,7 @@ class SwitchTop(wiring.Component):
         return m
 
     def _port(self, m, name, seed, ingresses):
-        """Mailbox, ingress and egress of a port."""
+        """Make mailbox, ingress and egress of a port."""
         m.submodules[name] = box = TlpPort(self._width, seed=seed)
         m.submodules[f"{name}_in"] = ingress = Ingress(self._width, depth=self._depth)
         m.submodules[f"{name}_out"] = egress = Egress(self._width, depth=self._depth)
@@ -105,7 +105,7 @@ class SwitchTop(wiring.Component):
         return ingress.o, egress.i
 
     def _beats(self, m, source, sink, chosen=1):
-        """Connect all but the side information."""
+        """Connect two streams without their side information."""
         m.d.comb += [
             *(sink.p[k].eq(source.p[k]) for k, _ in PacketLayout(self._width)),
             sink.valid.eq(source.valid & chosen),

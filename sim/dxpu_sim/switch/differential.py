@@ -1,13 +1,15 @@
-"""The virtual switch and the switch model of cocotbext-pcie, same configuration, same TLPs.
+"""Differential test: virtual switch and the switch model of cocotbext-pcie, with equal
+configurations and TLPs.
 
-For each TLP the routing decisions are compared: at which ports it leaves, byte for byte, or who
-completes it with which status. They may differ only where a rule of :data:`RULES` says that the
-model does not do what the specification asks for; then the virtual switch must do what the golden
-switch does. Each rule must have been needed.
+For each TLP the routing decisions are compared: the ports at which the TLP leaves, byte for byte,
+or the completer and its status. Decisions may differ only where a rule of :data:`RULES` names a
+deviation of the model from the specification; then the virtual switch must behave as the golden
+switch. Every rule must have been needed.
 
-Not compared, because the model leaves it out: byte count, lower address and type of completions
-(2.2.9), registers read (another switch has others), prefixes, digests, tags above 255, and answers
-to requests whose requester ID is not of their slot, which DXPU sends to the slot all the same.
+Not compared, because the model lacks them: byte count, lower address and type of completions
+(2.2.9), values of registers (the switches have different registers), prefixes, digests, tags above
+255, and answers to requests whose requester ID is not of their slot, which DXPU sends to the slot
+all the same.
 """
 
 import os
@@ -58,7 +60,7 @@ class Case:
         return bool(self.info.is_memory or self.info.is_io)
 
     def holds(self, bridge: GoldenFunction, **fields: int) -> bool:
-        """Whether a window of ``bridge`` has the address, with some fields as if they were so."""
+        """Whether a window of ``bridge`` contains the address, if ``fields`` had these values."""
         names = {"io": ("Command", "I/O Space Enable"),
                  "memory": ("Command", "Memory Space Enable"),
                  "isa": ("Bridge Control", "ISA Enable")}
@@ -71,7 +73,7 @@ class Case:
 
 
 def disabled(case: Case) -> bool:
-    """A window that the TLP is in, or the way up, is shut by an enable."""
+    """An enable closes a window with the address, or the way up."""
     if not case.by_address:
         return False
     masters = [] if case.side == UP else [case.golden.up, case.golden.down[case.side]]
@@ -92,14 +94,14 @@ def isa(case: Case) -> bool:
 
 
 def no_such_device(case: Case) -> bool:
-    """Right below a downstream port there is only device 0 without ARI."""
+    """Without ARI, only device 0 exists directly below a downstream port."""
     target = case.info.target_id or 0
     return bool(case.info.is_type1) and bool(target & 0xF8) and any(
         b.buses()[0] == target >> 8 for b in case.golden.down)
 
 
 def unnumbered(case: Case) -> bool:
-    """Bus 0, and a port that has not been given a bus number."""
+    """Bus 0, and a port without a bus number."""
     return (case.info.routing is Routing.ID and (case.info.target_id or 0) >> 8 == 0
             and any(b.buses() == (0, 0) for b in case.bridges))
 
@@ -110,7 +112,7 @@ def message(routing: Routing) -> Callable[[Case], bool]:
 
 
 def error_message(case: Case) -> bool:
-    """An error message, and a bridge on its way that is not enabled to pass it."""
+    """An error message, and a bridge on its way without the enable to pass it."""
     ways = [] if case.side == UP else [case.golden.up, case.golden.down[case.side]]
     return case.info.message_code in (0x30, 0x31, 0x33) and not all(
         b.get("Bridge Control", "SERR# Enable") and (
@@ -123,13 +125,13 @@ def poisoned(case: Case) -> bool:
 
 
 def other_device(case: Case) -> bool:
-    """Type 0, for the upstream port by a device number other than 0."""
+    """A Type 0 request to the upstream port with a device number other than 0."""
     return (bool(case.info.is_config) and not case.info.is_type1 and case.side == UP
             and bool((case.info.target_id or 0) & 0xF8))
 
 
 def to_the_switch(case: Case) -> bool:
-    """A message by ID that names the upstream port."""
+    """A message by ID with the ID of the upstream port."""
     return bool(case.info.is_message) and case.info.target_id == case.golden.captured
 
 
@@ -138,8 +140,8 @@ def beyond_the_model(case: Case) -> bool:
     return bool(case.info.is_atomic or (case.info.is_locked and case.info.is_memory))
 
 
-#: Where the model is wrong: what it leaves out, where the specification asks for it, for which
-#: TLPs. PCIe Base 5.0, or P2P: PCI-to-PCI Bridge 1.2.
+#: Deviations of the model: name, section of the specification, condition on a TLP. PCIe Base 5.0,
+#: or P2P: PCI-to-PCI Bridge 1.2.
 RULES: tuple[tuple[str, str, Callable[[Case], bool]], ...] = (
     ("enables", "7.5.1.1.3", disabled),
     ("power state", "5.3.1.4", asleep),
@@ -158,7 +160,7 @@ RULES: tuple[tuple[str, str, Callable[[Case], bool]], ...] = (
 
 
 class Differential:
-    """Our switch, the model, and the golden switch, side by side."""
+    """The virtual switch, the model, and the golden switch, side by side."""
 
     def __init__(self, dut):
         quiet()
@@ -179,7 +181,7 @@ class Differential:
         self.used, self.ways = Counter(), Counter()
 
     async def play(self, side, raw):
-        """One TLP through all three; returns what left ours."""
+        """Send one TLP through all three; return the TLPs that left the virtual switch."""
         case = Case(self.golden, side, classify(raw))
         rules = [name for name, _, applies in RULES if applies(case)]
         golden = (self.golden.from_upstream(raw) if side == UP
@@ -197,7 +199,7 @@ class Differential:
         what = f"{Tlp.unpack(raw)} at {side}\nours  {ours}\nmodel {theirs}\nspec  {right}"
         if ours != right:
             raise CheckFailed(f"not what the specification says: {what}")
-        # Messages that a switch makes itself, of which the model has none.
+        # Messages of the switch itself; the model sends none.
         routed = [way for way in ours if way[0] != "told"]
         if routed != theirs:
             if not rules:
@@ -211,7 +213,7 @@ class Differential:
 
     @staticmethod
     def _decision(side, raw, out):
-        """What is compared of a TLP that left."""
+        """Comparable part of a TLP that left."""
         to, data = out
         info = classify(data)
         if lane(side, raw, data)[0] == side:
@@ -221,17 +223,17 @@ class Differential:
         return ("completed", to, info.status, info.completer_id, info.requester_id, info.tag)
 
     async def start(self):
-        """Let everybody wake up."""
+        """Start all three switches."""
         await Timer(20, "us")
         self.dut.present.value = (1 << PORTS) - 1
         await Timer(1, "us")
         self.golden.interrupts()
         self.golden.limits = []
-        # The upstream port's number is captured by a write; the model takes it from reads too.
+        # The switch captures the upstream port's number from writes; the model also from reads.
         await self.play(UP, config(FIRST_BUS << 8, 3, 0, type1=False).pack())
 
     async def configure(self):
-        """The same random tree for all; returns where to aim at in it."""
+        """Configure the same random tree in all three; return targets in it."""
         rng = self.rng
         aim = Aim([0x1000, 0x1000_0000, 0xFFFF_F000], [0, 0xFFFC], [0, FIRST_BUS << 8], [0])
         inside = rng.randint(2, 9)
@@ -265,9 +267,9 @@ class Differential:
                 return config(FIRST_BUS << 8, register, value, type1=False)
             return config(inside << 8 | n << 3, register, value)
 
-        # With the old numbers nothing is reached but the upstream port, hence first.
+        # The old numbers reach only the upstream port, hence first.
         for n in (UP, *range(PORTS)):
-            # What the last round left in a port that this one leaves alone.
+            # Clear values of the last round in registers that this round leaves alone.
             clean = {1: 0, 6: 0, 7: 0, 8: 0, 9: 0, 10: 0, 11: 0, 12: 0, 0xF: 0, 0x44 // 4: 0,
                      0x88 // 4: 0}
             for register, value in (clean | writes[n]).items():
@@ -297,7 +299,7 @@ class Differential:
         }
 
     def stimulus(self, aim):
-        """A random well-formed TLP that the model's classes can hold, and where it enters."""
+        """A random well-formed TLP that the model can represent, and its entry."""
         rng = self.rng
         while True:
             side = rng.choice([UP, UP, *range(PORTS)])
@@ -321,7 +323,7 @@ class Differential:
                 if side == UP and not tlp.type & 1:
                     tlp.target_id = FIRST_BUS << 8 | rng.choice([0, 0, 1, 0x10])
                 if tlp.fmt & 2:
-                    # Nothing that would change a route.
+                    # Writes must not change a route.
                     tlp.register, tlp.first_be = 3, 1
                     if not tlp.type & 1:
                         tlp.target_id = FIRST_BUS << 8
@@ -362,7 +364,7 @@ async def same_decisions(dut):
     await run.start()
     sent = 0
     while sent < COUNT:
-        # First of all, nothing is configured.
+        # In the first round nothing is configured.
         aim = await run.configure() if sent else Aim(
             [0, 0x1000, 0xF_F000, 0x10_0000], [0, 0x1000], [0, 0, 0x100], [])
         for _ in range(125):

@@ -1,4 +1,4 @@
-"""The golden switch with the registers of ours."""
+"""The golden switch with the registers of the virtual switch."""
 
 from dxpu.switch.config.identity import Identity
 from dxpu.switch.config.placeholder_map import placeholder_map
@@ -10,7 +10,7 @@ __all__ = ["golden_function", "golden_switch"]
 
 
 def golden_switch(ports: int, identity: Identity | None = None) -> GoldenSwitch:
-    """A golden switch with so many downstream ports."""
+    """A golden switch with ``ports`` downstream ports."""
     return GoldenSwitch(ports, SwitchMaps(
         function_map(UPSTREAM, identity), function_map(DOWNSTREAM, identity),
         placeholder_map(identity)), identity)

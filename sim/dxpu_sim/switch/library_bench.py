@@ -1,7 +1,7 @@
 """Root complex and three GPUs around the library's own switch model, with all checkers on.
 
-No hardware takes part. This is the differential reference of the virtual switch, and shows that the
-route model and the checkers agree with a switch that nobody here wrote before they judge ours.
+Without hardware. This bench is the reference of the differential test: route model and checkers
+must agree with an independent switch before they judge the virtual switch.
 """
 
 import os
@@ -45,12 +45,12 @@ class System:
             attach_device(gpu, wires[n], link=False)
 
     async def idle(self):
-        """Wait until everything has arrived."""
+        """Wait until all TLPs have arrived."""
         await until(lambda: not self.checker.outstanding(), "all TLPs have arrived",
                     timeout_ns=100_000)
 
     async def finish(self):
-        """Let everything arrive, and ask the checkers."""
+        """Wait until all TLPs have arrived, then check the checkers."""
         await self.idle()
         self.checker.finish()
 
@@ -83,7 +83,7 @@ async def three_gpus(dut):
     # Peer to peer: the copy engine of GPU 0 writes the video memory of GPU 2, and reads it.
     peer = drivers[2].dev.bar_addr[2]
     await drivers[0].copy_to_host(peer + 0x5000, 0, 3000)
-    # The interrupt goes to the host and may be there before the writes are at the peer.
+    # The interrupt goes to the host and may arrive before the writes reach the peer.
     await system.idle()
     assert system.gpus[2].vram.read(0x5000, 3000) == system.gpus[0].vram.read(0, 3000)
     await drivers[0].copy_to_gpu(peer + 0x5000, 0x9000, 3000)
@@ -91,7 +91,7 @@ async def three_gpus(dut):
     lanes = {(c.source, c.destination) for c in system.checker.crossings}
     assert lanes == {(a, b) for n in range(3) for a, b in (("host", n), (n, "host"))} | {
         (0, 2), (2, 0)}
-    # What nobody claims is answered by the switch.
+    # The switch answers requests without a target.
     before = sum(system.checker.originated.values())
     completion, = await system.rc.request(TlpType.CFG_READ_1, target=PcieId(
         drivers[0].dev.bus.bridge.pcie_id.bus, 9, 0))

@@ -1,6 +1,6 @@
-"""Root complex and GPU model through two mailboxes with nothing but queues between.
+"""Root complex and GPU model connected by two mailboxes and queues.
 
-Tests the PCIe-side models themselves, and measures what the simulation costs.
+Tests the models of the PCIe side themselves, and measures the cost of simulation.
 """
 
 import os
@@ -20,7 +20,7 @@ from dxpu_sim.pcie.ports import Mailbox, RootComplex, attach_device, attach_host
 
 
 class System:
-    """One host, one GPU; ``$DXPU_LINK`` is 0 to leave the library's link layer out."""
+    """One host, one GPU; without the library's link layer if ``$DXPU_LINK`` is 0."""
 
     def __init__(self, dut, **gpu):
         link = os.environ.get("DXPU_LINK", "1") == "1"
@@ -42,7 +42,7 @@ class System:
         return driver
 
     async def finish(self):
-        """Let everything arrive, and ask the checkers."""
+        """Wait until all TLPs have arrived, then check the checkers."""
         await until(lambda: not self.checker.outstanding(), "all TLPs have arrived",
                     timeout_ns=100_000)
         self.checker.finish()
@@ -98,7 +98,7 @@ async def copy_with_msix(dut):
 
 @cocotb.test()
 async def copy_with_msi(dut):
-    """The same by MSI, with every register vector raised once."""
+    """Copies with MSI; every register vector raised once."""
     system = System(dut)
     driver = await system.start(interrupts="msi")
     await copy_both_ways(system, driver, 4 << 10, vector=1)
@@ -111,7 +111,8 @@ async def copy_with_msi(dut):
 @cocotb.test()
 async def gaps_stalls_and_odd_copies(dut):
     """Idle cycles everywhere, each class stalled now and then, completions split at each 64 bytes,
-    copies of odd lengths at odd addresses."""
+    copies of odd lengths at odd addresses.
+    """
     system = System(dut, tags=24, read_size=512)
     driver = await system.start()
     system.rc.split_on_all_rcb = True
@@ -139,14 +140,14 @@ async def gaps_stalls_and_odd_copies(dut):
 
 @cocotb.test()
 async def wrong_accesses(dut):
-    """What the GPU does not support is answered with UR, bit exact, and does no harm."""
+    """Unsupported requests are answered with UR, bit exact, and do no harm."""
     system = System(dut)
     driver = await system.start()
     registers, vram = (driver.dev.bar_addr[n] for n in (0, 2))
     wrong = [
-        (TlpType.MEM_READ, registers + 0x1000, {}, 4, 0),  # no such register
-        (TlpType.MEM_READ, registers + 0x10, {"first_be": 0b0110}, 2, 0x11),  # part of one
-        (TlpType.MEM_READ, registers, {"length": 4, "last_be": 15}, 16, 0),  # four at once
+        (TlpType.MEM_READ, registers + 0x1000, {}, 4, 0),  # no register
+        (TlpType.MEM_READ, registers + 0x10, {"first_be": 0b0110}, 2, 0x11),  # part of a register
+        (TlpType.MEM_READ, registers, {"length": 4, "last_be": 15}, 16, 0),  # four registers
         (TlpType.MEM_READ_LOCKED, registers, {}, 4, 0),
         (TlpType.MEM_READ_LOCKED_64, vram + 0x40, {"length": 2, "last_be": 1}, 5, 0x40),
         (TlpType.FETCH_ADD, registers + 0x10, {"data": bytes(4)}, 4, 0),
@@ -170,11 +171,11 @@ async def wrong_accesses(dut):
     assert await driver.read_register("SCRATCH") == before
     await driver.write_register("UNSUPPORTED", 0)
     assert await driver.read_register("UNSUPPORTED") == 0
-    # Another function of the same bus is not there.
+    # The same bus has no other function.
     bus = driver.pcie_id.bus
     completion, = await system.rc.request(TlpType.CFG_READ_1, target=PcieId(bus, 0, 1))
     assert completion.status == CplStatus.UR and completion.byte_count == 4
-    # With Memory Space Enable off nothing in the BARs answers.
+    # With Memory Space Enable off the BARs do not answer.
     await driver.dev.config_write_word(0x04, 0x4)
     for kind, address in ((TlpType.MEM_READ, registers), (TlpType.MEM_READ_64, vram)):
         completion, = await system.rc.request(kind, address)
@@ -193,7 +194,7 @@ async def wrong_accesses(dut):
 
 @cocotb.test()
 async def messages(dut):
-    """Messages go both ways."""
+    """Messages in both directions."""
     system = System(dut)
     driver = await system.start()
     for code in (0x20, 0x24, 0x18, 0x31):  # INTx, PME, an error

@@ -1,4 +1,4 @@
-"""A mailbox on each side and queues between: what the PCIe-side models are tested against first."""
+"""A mailbox on each side and queues between: the first test of the PCIe-side models."""
 
 from amaranth import *
 from amaranth.lib import fifo, wiring
@@ -14,8 +14,7 @@ __all__ = ["Passthrough"]
 class ClassQueues(Elaboratable):
     """Takes the TLPs of ``source`` and offers them to the class inputs of ``sink``, in order.
 
-    One queue in front of the classes, so a stalled class stops the others: no ordering is left to
-    be got wrong.
+    All classes share one queue, so a stalled class stops the others, and the order cannot be wrong.
     """
 
     def __init__(self, width, source, sink, *, depth, broken=False):
@@ -59,7 +58,7 @@ class ClassQueues(Elaboratable):
 
 
 class Passthrough(wiring.Component):
-    """Host mailbox and device mailbox, connected by a queue in each direction; brings its clock.
+    """Host mailbox and device mailbox, connected by a queue in each direction; has its own clock.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ class Passthrough(wiring.Component):
     depth : int
         Beats per queue.
     broken : bool
-        Let the design break a rule of streams towards the host, for the test that it is noticed.
+        Break a stream rule towards the host, for the test of the monitor.
 
     Members
     -------

@@ -1,6 +1,6 @@
-"""What a bench sees of a design that hangs or is broken.
+"""Detection of designs that hang or are broken.
 
-One test per simulation, because each leaves a mess behind.
+One test per simulation, because each test leaves open activities behind.
 """
 
 import cocotb
@@ -13,7 +13,7 @@ from .passthrough_bench import System
 
 @cocotb.test()
 async def hang_is_named(dut):
-    """A request that is never answered ends in an error that says which it is."""
+    """A request without answer ends in an error that names the request."""
     system = System(dut)
     driver = await system.start()
     system.rc.timeout_ns = 20_000
@@ -29,7 +29,8 @@ async def hang_is_named(dut):
 
 @cocotb.test(expect_error=CompletionTimeout)
 async def hang_of_a_register_read_ends_the_test(dut):
-    """So does a read of a BAR, which the library performs in a task of its own."""
+    """A hanging read of a BAR, which the library performs in a task of its own, also ends the
+    test."""
     system = System(dut)
     driver = await system.start()
     system.rc.timeout_ns = 20_000
@@ -39,7 +40,7 @@ async def hang_of_a_register_read_ends_the_test(dut):
 
 @cocotb.test(expect_error=DesignHangs)
 async def hang_of_the_design_ends_the_test(dut):
-    """A design that takes no more TLPs is noticed though nobody waits for an answer."""
+    """A design that takes no more TLPs is noticed even if no task waits for an answer."""
     system = System(dut)
     system.mailboxes[0].patience_ns = 20_000
     driver = await system.start()
@@ -50,5 +51,5 @@ async def hang_of_the_design_ends_the_test(dut):
 
 @cocotb.test(expect_error=StreamBroken)
 async def broken_stream_ends_the_test(dut):
-    """A design that breaks a rule of streams is noticed in the cycle in which it does."""
+    """A violation of a stream rule is noticed in the same cycle."""
     await System(dut).start()

@@ -1,6 +1,6 @@
-"""Placeholders in the slots of the virtual switch, below a root complex that knows nothing of them.
+"""Placeholders in the slots of the virtual switch, below a root complex without support for them.
 
-Firmware's part is the library's enumeration, once, at boot: it must leave bus numbers and windows
+The library's enumeration plays the firmware, once, at boot: it must leave bus numbers and windows
 for GPUs on every port. A hot-plug driver does the rest, and nothing above a slot changes again.
 Sizes of the placeholders come as JSON in ``$DXPU_PLACEHOLDER``.
 """
@@ -24,7 +24,7 @@ CLASS_CODE = 0xFF0000
 
 
 class Bridge:
-    """What a type 1 header gives to the bus below, as it is in hardware."""
+    """Windows and buses that a type 1 header, as read from hardware, opens to the bus below."""
 
     def __init__(self, words):
         buses, memory, prefetchable, base, limit = words
@@ -36,17 +36,17 @@ class Bridge:
 
     @classmethod
     async def read(cls, device):
-        """Of an enumerated bridge."""
+        """Read the header of an enumerated bridge."""
         return cls([await device.config_read_dword(4 * n) for n in (6, 8, 9, 10, 11)])
 
 
 def holds(window, address, size):
-    """Whether a window has all of a BAR."""
+    """Whether a window contains the whole BAR."""
     return address in window and address + size - 1 in window
 
 
 async def boot(dut, slots=()):
-    """Empty slots, then enumeration; GPUs of ``slots`` wait outside."""
+    """Boot with empty slots, and enumerate; GPUs of ``slots`` wait outside."""
     dut.present.value = 0
     await Timer(1, "us")
     system = System(dut, slots, PORTS)
@@ -86,7 +86,7 @@ async def every_empty_slot_has_room(dut):
                 assert completion.completer_id == place.pcie_id
             await place.bar_window[bar].write_dword(0x100, 0xDEAD_BEEF)
     await system.idle()
-    await Timer(1, "us")  # the last write is on its way to nowhere
+    await Timer(1, "us")  # the last write is still on its way
     assert int(dut.count_unclaimed0.value) == 2 * PORTS
     assert len(buses) == PORTS
     assert all(a.stop <= b.start or b.stop <= a.start
@@ -96,7 +96,7 @@ async def every_empty_slot_has_room(dut):
 
 @cocotb.test()
 async def gpus_take_the_places(dut):
-    """GPUs bound one after the other work in the windows of the boot; nothing above changes."""
+    """GPUs bound in turn work in the windows of the boot; nothing above the slots changes."""
     system = await boot(dut, range(PORTS))
     bridges = [d for d in find_devices(system.rc) if d.subordinate]
     before = [(await Bridge.read(d)).words for d in bridges]
@@ -123,7 +123,7 @@ async def gpus_take_the_places(dut):
         assert await driver.copy_there_and_back(data, 0x2000) == data
         assert await driver.read_vram(0x2000, 100) == data[:100]
     assert [(await Bridge.read(d)).words for d in bridges] == before
-    # Pulled, a GPU leaves an empty slot: the placeholder does not come back.
+    # A pulled GPU leaves an empty slot: the placeholder does not come back.
     await system.idle()
     system.route.present.discard(1)
     dut.present.value = 0b01
