@@ -1,10 +1,10 @@
-"""Whether Linux would give a function to a virtual machine alone: its rule for IOMMU groups.
+"""Linux' rule for IOMMU groups: whether a function could be given to a virtual machine alone.
 
-Behind a VMD all functions share a group, whatever their ACS says, so the rule is applied to what
-``lspci`` shows. It is what ``drivers/pci/pci.c`` documents above ``pci_acs_enabled`` and
-``pci_acs_path_enabled``: every downstream port on the way up, and every function of a device with
-several, must have the isolation turned on; a kind of isolation that a port has no capability for
-is taken as one that it does not need, except egress control.
+Behind a VMD all functions share a group, regardless of their ACS, so the rule is applied to the
+output of ``lspci``. The rule is documented in ``drivers/pci/pci.c`` above ``pci_acs_enabled`` and
+``pci_acs_path_enabled``: every downstream port on the way up, and every function of a multifunction
+device, must have the isolation turned on. A kind of isolation missing in a port's capability counts
+as not needed, except egress control.
 """
 
 import re
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 __all__ = ["WANTED", "Function", "isolated", "parse"]
 
-#: ACS Capability and Control (PCIe Base 5.0, 7.7.8.2), by the names that ``lspci`` has for them.
+#: Bits of ACS Capability and Control (PCIe Base 5.0, 7.7.8.2), by their names in ``lspci``.
 FLAGS = {"SrcValid": 0x01, "TransBlk": 0x02, "ReqRedir": 0x04, "CmpltRedir": 0x08,
          "UpstreamFwd": 0x10, "EgressCtrl": 0x20, "DirectTrans": 0x40}
-#: What an IOMMU group of its own takes.
+#: Bits needed for an IOMMU group of its own.
 WANTED = (FLAGS["SrcValid"] | FLAGS["ReqRedir"] | FLAGS["CmpltRedir"] | FLAGS["UpstreamFwd"])
 
 
 @dataclass(frozen=True)
 class Function:
-    """A PCI Express function: its type as ``lspci`` has it, and its ACS registers."""
+    """A PCI Express function: type as in ``lspci``, and ACS registers."""
 
     type: str
     #: ``None`` without an ACS capability.
@@ -37,7 +37,7 @@ def _flags(text):
 
 
 def parse(said: str) -> Function:
-    """The function that ``lspci -vvv`` describes; of a device with one function."""
+    """The function described by ``lspci -vvv``; of a device with one function."""
     kind = re.search(r"Express \(v2\) ([^(,]+?) *[(,]", said)
     if not kind:
         raise ValueError(f"no PCI Express function in {said!r}")
@@ -55,8 +55,10 @@ def _enabled(function, wanted):
 
 
 def isolated(path: Iterable[Function], wanted: int = WANTED) -> bool:
-    """Whether the first function of ``path`` is isolated from all others; the bridges above it
-    follow, up to where the rule ends."""
+    """Whether the first function of ``path`` is isolated from all others.
+
+    The bridges above the function follow in ``path``, up to the end of the rule.
+    """
     return all(_enabled(f, wanted)
                for f in path
                if f.type in ("Downstream Port", "Root Port") or f.multifunction)

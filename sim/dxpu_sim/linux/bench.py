@@ -23,20 +23,20 @@ FOLDER = Path.cwd()
 
 
 def images():
-    """Images as the command found them."""
+    """Images as found by the command."""
     paths = {"qemu", "kernel", "initramfs"}
     return Images(**{f.name: Path(GIVEN["images"][f.name]) if f.name in paths
                      else GIVEN["images"][f.name] for f in fields(Images)})
 
 
 def say(kind, text):
-    """A line for the command, which shows it."""
+    """Write a line for the command to show."""
     with open(FOLDER / "progress.txt", "a") as file:
         file.write(f"{kind} {text}\n")
 
 
 async def run_scenarios(dut, guests, machine, result):
-    """Everything from boot to the last check; ``result`` is filled on the way."""
+    """Run everything from boot to the last check; fill ``result`` on the way."""
     system = LinuxSystem(dut, GIVEN["system"], guests, gpu=GIVEN["gpu"])
     dut.loss.value = round(machine.loss * 65536)
     await system.prepare()
@@ -86,7 +86,7 @@ async def run_scenarios(dut, guests, machine, result):
 
 @cocotb.test()
 async def scenarios(dut):
-    """Boot, then one scenario after the other; what came out is in ``result.json``."""
+    """Boot, then one scenario after the other; the outcome is in ``result.json``."""
     result = {"scenarios": {}, "evidence": {}, "complaints": [], "stalls": [],
               "stalled": False, "running": "boot"}
     machine = MACHINES[GIVEN["machine"]]

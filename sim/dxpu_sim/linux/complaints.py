@@ -1,8 +1,8 @@
-"""What Linux may complain about: everything else at level "warning" or worse is an error.
+"""Permitted complaints of Linux: any other message at level "warning" or worse is an error.
 
-A report of the kernel is its first line, with what it dumps below (registers, a call trace).
-Reports that the guest had no processor for long are no complaints about the design: the machine
-was busy, or an access took long to simulate.
+A report of the kernel is its first line, with the dump below (registers, a call trace). Reports of
+processor stalls are no complaints about the design: the machine was busy, or an access took long to
+simulate.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 __all__ = ["ALLOWED", "STALLS", "complaints", "stalls"]
 
-#: Pattern, and why it is no fault of the design.
+#: Pattern, with the reason why the message is no fault of the design.
 ALLOWED = {
     r"tsc: |TSC|APIC calibration|clocksource|hpet|Performance Events|unchecked MSR|x86/cpu"
     r"|Speculat|Spectre|RETBleed|MDS|kvm|RAS: ":
@@ -21,11 +21,11 @@ ALLOWED = {
     r"|workqueue: .* hogged CPU|clocksource: ":
         "the guest's clock goes on while an access of its is simulated",
 }
-#: How a report begins that a processor was away for long.
+#: Beginning of a report about a stalled processor.
 STALLS = re.compile(r"\b(rcu\w*: INFO: \w+ (self-)?detected (expedited )?stalls?"
                     r"|INFO: rcu\w* (self-)?detected (expedited )?stalls?"
                     r"|BUG: soft lockup|watchdog: CPU\d+: hard LOCKUP)")
-#: What a report goes on with.
+#: Continuation lines of a report.
 _DUMP = re.compile(
     r"\s|\(detected by|\(t=\d+ jiffies|Sending NMI|NMI backtrace|CPU: \d+ |Hardware name:"
     r"|Modules linked in:|RIP: |RSP: |R[A-D]X: |RBP: |R\d\d: |[FCG]S: |CR\d: |DR\d: |PKRU: |EFLAGS"
@@ -49,13 +49,15 @@ def _reports(dmesg):
 
 
 def complaints(dmesg: str, expected: Iterable[str] = ()) -> list[str]:
-    """First lines of the reports of ``dmesg -r`` that are neither in :data:`ALLOWED` nor
-    ``expected`` nor :data:`STALLS`."""
+    """First lines of the unexpected reports in the output of ``dmesg -r``.
+
+    Reports in :data:`ALLOWED`, in ``expected`` and in :data:`STALLS` are left out.
+    """
     patterns = [*ALLOWED, *expected]
     return [report for report in _reports(dmesg)
             if not STALLS.search(report) and not any(re.search(p, report) for p in patterns)]
 
 
 def stalls(said: str) -> list[str]:
-    """Lines of a kernel's log, or of its console, that say that a processor was away for long."""
+    """Lines about stalled processors in a kernel's log or console."""
     return [line.strip() for line in said.splitlines() if STALLS.search(line)]

@@ -1,15 +1,15 @@
-"""Configuration spaces of the few PCI functions that are outside of the design."""
+"""Configuration spaces of the few PCI functions outside the design."""
 
 __all__ = ["ConfigBytes"]
 
 
 class ConfigBytes:
-    """A configuration space as bytes, each with the bits that can be written or cleared.
+    """A configuration space as bytes, with masks of writable and RW1C bits.
 
     Parameters
     ----------
     size : int
-        Bytes: 256 or 4096.
+        Size in bytes: 256 or 4096.
     """
 
     def __init__(self, size: int):
@@ -19,8 +19,7 @@ class ConfigBytes:
 
     def place(self, offset: int, value: int, size: int, *, writable: int = 0,
               clears: int = 0) -> None:
-        """Put a register of ``size`` bytes: its value, the bits that software can write, and those
-        that it clears by writing 1 (RW1C)."""
+        """Add a register of ``size`` bytes: value, bits writable by software, RW1C bits."""
         for store, number in ((self._value, value), (self._writable, writable),
                               (self._clears, clears)):
             store[offset:offset + size] = number.to_bytes(size, "little")
@@ -30,7 +29,7 @@ class ConfigBytes:
         return int.from_bytes(self._value[offset:offset + size], "little")
 
     def write(self, offset: int, value: int, size: int) -> None:
-        """What a configuration write does."""
+        """Carry out a configuration write."""
         for n, new in enumerate(value.to_bytes(size, "little")):
             at = offset + n
             if at >= len(self._value):
@@ -39,10 +38,10 @@ class ConfigBytes:
             self._value[at] = (old & ~may | new & may) & ~(new & self._clears[at])
 
     def set_bits(self, offset: int, bits: int, size: int) -> None:
-        """The function itself sets bits of a register."""
+        """Set bits of a register, as hardware."""
         self._value[offset:offset + size] = (self.read(offset, size) | bits).to_bytes(
             size, "little")
 
     def assign(self, offset: int, value: int, size: int) -> None:
-        """The function itself gives a register a value."""
+        """Set a register, as hardware."""
         self._value[offset:offset + size] = value.to_bytes(size, "little")

@@ -1,4 +1,4 @@
-"""Runs QEMU: starts it, gives its shell lines to run, brings interrupts, ends it."""
+"""QEMU: start, shell commands, interrupts, end."""
 
 import os
 import re
@@ -15,42 +15,45 @@ from .remote import RemoteDevice
 
 __all__ = ["Guest", "GuestFailed", "GuestStalled", "busy"]
 
-#: Kernel command line: hot-plug, AER and DPC are the kernel's, windows are left for GPUs to come.
+#: Kernel command line: the kernel handles hot-plug, AER and DPC, and leaves windows for later GPUs.
 COMMAND_LINE = ("console=ttyS0 panic=-1 pcie_ports=native "
                 "pci=realloc,hpmmiosize=24M,hpmmioprefsize=2M,hpiosize=0")
 
 
-#: How many may want a processor before a guest that is late may have had too little of it.
+#: Load per processor from which a late guest may have had too little processor time.
 BUSY = 2.0
 
 
 class GuestFailed(Exception):
-    """The guest or QEMU ended, or a line failed in the guest; the message says which."""
+    """The guest or QEMU ended, or a shell command failed in the guest; the message gives
+    details."""
 
 
 class GuestStalled(GuestFailed):
-    """Something took too long on a machine that had no time for the guest, so that nothing is known
-    about the design; the message says what."""
+    """A wait took too long on a busy machine, so there is no verdict on the design.
+
+    The message names the wait.
+    """
 
 
 def busy() -> float:
-    """How many want a processor of this machine, for each that it has; at least 1."""
+    """Load of this machine per processor; at least 1."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 class Guest:
-    """A virtual machine whose PCI device at 00:05.0 is ours.
+    """A virtual machine whose PCI device at 00:05.0 is simulated.
 
     Parameters
     ----------
     images : :class:`~dxpu_sim.linux.images.Images`
     folder : path
-        Sockets, the console (``console.log``) and QEMU's own words (``qemu.log``) go here.
+        Folder for sockets, the console (``console.log``) and the output of QEMU (``qemu.log``).
     options : str
         Further words of the kernel's command line.
     memory_mib : int
     number : int
-        Of several guests in one folder; part of the names of files if it is not 0.
+        Number among several guests in one folder; part of file names if not 0.
 
     Attributes
     ----------
@@ -71,7 +74,7 @@ class Guest:
         self._partial = ""
         self._ends: list[tuple[list[str], int]] = []
         self._said: list[str] = []
-        # QEMU gets ends of socket pairs, so there are no names to clash or to be left over.
+        # QEMU gets ends of socket pairs, so no names can clash or be left over.
         shell, shell_theirs = socket.socketpair()
         self._test, test_theirs = socket.socketpair()
         self._shell = shell
@@ -99,11 +102,11 @@ class Guest:
         self._test.setblocking(False)
 
     def waits_on(self):
-        """What to wait for with ``select``: the device, the shell, interrupts' answers."""
+        """Objects for ``select``: the device, the shell, answers to interrupts."""
         return [self.device, self._shell, self._test]
 
     def check(self, ended: bool = False) -> None:
-        """Raises :exc:`GuestFailed` if QEMU has ended, or has closed its end of a socket."""
+        """Raise :exc:`GuestFailed` if QEMU has ended, or has closed its end of a socket."""
         if ended or self.process.poll() is not None:
             self.process.wait()
             words = self.output.read_text(errors="replace").strip() or "it said nothing"
@@ -116,8 +119,10 @@ class Guest:
         return " / ".join(text.strip().splitlines()[-lines:]) or "none"
 
     def late(self, what: str) -> GuestFailed:
-        """The error that something did not come in time; whether it is the guest's fault is for its
-        console and the machine to say."""
+        """Error for a wait that took too long.
+
+        The guest's console and the load of the machine decide whether the guest is to blame.
+        """
         text = f"{what}; the guest's last words: {self.last_words()}"
         if found := stalls(self.console.read_text(errors="replace")
                            if self.console.exists() else ""):
@@ -127,11 +132,11 @@ class Guest:
         return GuestFailed(text)
 
     def interrupt(self, address: int, data: int) -> None:
-        """A write to the interrupt range, as of MSI. Does not wait until it is done."""
+        """Write to the interrupt range, as an MSI does; returns at once."""
         self._test.send(f"writel {address:#x} {data:#x}\n".encode())
 
     def poll(self) -> None:
-        """Read what the shell and QEMU have said."""
+        """Read the output of the shell and of QEMU."""
         for s in (self._shell, self._test):
             try:
                 data = s.recv(1 << 16)
@@ -152,7 +157,7 @@ class Guest:
                 self._said.append(line)
 
     def begin(self, line: str) -> None:
-        """Let the guest's shell run a line, which must not have a line break."""
+        """Let the guest's shell run a line, which must not contain a line break."""
         if "\n" in line:
             raise ValueError(f"one line, not {line!r}")
         self._shell.setblocking(True)
@@ -160,14 +165,14 @@ class Guest:
         self._shell.setblocking(False)
 
     def ended(self) -> tuple[str, int] | None:
-        """Output and exit status of the oldest line that has ended; ``None`` if there is none."""
+        """Output and exit status of the oldest finished line; ``None`` if there is none."""
         if not self._ends:
             return None
         said, status = self._ends.pop(0)
         return "\n".join(said), status
 
     def end(self) -> None:
-        """Stop QEMU, whatever it does."""
+        """Kill QEMU."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

@@ -1,4 +1,4 @@
-"""Guests whose PCIe hierarchy is a simulated system: lets all go on, one for the other."""
+"""Guests whose PCIe hierarchy is a simulated system: lets guests and simulation go on together."""
 
 import select
 import time
@@ -15,7 +15,7 @@ from .vmd import ConfigTarget, MemoryTarget, Vmd
 __all__ = ["LinuxHost", "LinuxSystem", "Pump"]
 
 
-#: How much longer a wait may be on a busy machine.
+#: Factor by which a wait may be longer on a busy machine.
 _LONGEST = 5.0
 
 
@@ -41,7 +41,7 @@ class LinuxSystem(SimulatedSystem):
             self.roots.append(root)
 
     def _host_down(self, n):
-        """A reset of the bus below the root port takes the whole switch and all GPUs in it."""
+        """A reset of the bus below the root port resets the whole switch and all its GPUs."""
         for name in (self.host_names[n], *self.host_routes[n].slots.values()):
             self.checker.fault(name)
 
@@ -55,14 +55,14 @@ class LinuxSystem(SimulatedSystem):
 
 
 class LinuxHost:
-    """A guest on a host proxy of a system, as a user sees it who has its console.
+    """A guest on a host proxy of a system, as seen by a user of its console.
 
     Parameters
     ----------
     guest : :class:`~dxpu_sim.linux.guest.Guest`
     system : :class:`LinuxSystem`
     number : int
-        Of the host proxy.
+        Number of the host proxy.
     """
 
     def __init__(self, guest: Guest, system: LinuxSystem, number: int = 0):
@@ -70,9 +70,9 @@ class LinuxHost:
         self.number, self.root = number, system.roots[number]
         self._vmd = Vmd()
         self._answers: list[tuple[Event, list]] = []
-        #: Accesses of the guest to the child domain.
+        #: Number of accesses of the guest to the child domain.
         self.accesses = 0
-        #: One of them is being simulated.
+        #: An access is being simulated.
         self.serving = False
         #: Set by :class:`Pump`.
         self.pump: Pump
@@ -104,12 +104,12 @@ class LinuxHost:
         self.pump.served.set()
 
     def waits_on(self) -> list:
-        """What to wait for with ``select``."""
+        """Objects for ``select``."""
         device, *others = self.guest.waits_on()
         return others if self.serving else [device, *others]
 
     def take(self, ready: list) -> None:
-        """Deal with what is ``ready``: begin an access, read what the guest said."""
+        """Handle the objects that are ``ready``: begin an access, read the guest's output."""
         if self.guest.device in ready:
             try:
                 access = self.guest.device.receive()
@@ -137,7 +137,7 @@ class LinuxHost:
             await Timer(Pump.STEP_NS, "ns")
 
     async def run(self, line: str, *, timeout_s: float = 120.0) -> tuple[str, int]:
-        """Output and exit status of a line of shell in the guest."""
+        """Output and exit status of a shell line in the guest."""
         event, box = Event(), []
         self._answers.append((event, box))
         self.guest.begin(line)
@@ -145,14 +145,14 @@ class LinuxHost:
         return box[0]
 
     async def say(self, line: str, **options) -> str:
-        """Output of a line that must succeed."""
+        """Output of a shell line that must succeed."""
         said, status = await self.run(line, **options)
         if status:
             raise GuestFailed(f"`{line}` ended with status {status}: {said}")
         return said
 
     async def wait_for(self, line: str, what: str, *, timeout_s: float = 60.0) -> str:
-        """Repeat a line until it succeeds; returns its output."""
+        """Repeat a shell line until it succeeds; returns its output."""
         begin = time.monotonic()
         while True:
             said, status = await self.run(line)
@@ -164,30 +164,33 @@ class LinuxHost:
             await self.run("sleep 0.2")
 
     async def hurry(self, work):
-        """Await ``work``, which waits for simulated time; that goes as fast as it can meanwhile."""
+        """Await ``work``, which waits for simulated time; the simulation runs at full speed
+        meanwhile."""
         return await self.pump.hurry(work)
 
 
 class Pump:
     """Lets guests and simulation go on together.
 
-    While nothing crosses the PCIe ports the simulation goes slowly, so that the guests have the
-    processor; an access of a guest, and everything that follows from it, goes as fast as it can.
+    Without traffic at the PCIe ports the simulation runs slowly, so that the guests get the
+    processor. During a guest's access, with all its consequences, the simulation runs at full
+    speed.
 
     Parameters
     ----------
     hosts : list of :class:`LinuxHost`
     on_wait : function
-        Called now and then while the guests run.
+        Called from time to time while the guests run.
     """
 
-    #: Simulated time between two looks at the guests.
+    #: Simulated time between two checks of the guests.
     STEP_NS = 1000
-    #: Wall time to wait for guests in each step where nothing is under way.
+    #: Wall time to wait for guests in each idle step.
     IDLE_S = 0.01
     #: Steps after the last TLP that still count as busy.
     SETTLE = 20
-    #: Wall time to wait for the next access after one: a scan of the bus makes thousands.
+    #: Wall time to wait for the next access after an access: a bus scan makes thousands of
+    #: accesses.
     NEXT_S = 0.0005
 
     def __init__(self, hosts: list[LinuxHost], *, on_wait=lambda: None):
@@ -195,7 +198,7 @@ class Pump:
         self._system = hosts[0].system
         self._hurries = 0
         self._stopped = False
-        #: An access of a guest has been answered.
+        #: Set when an access of a guest has been answered.
         self.served = Event()
         for host in hosts:
             host.pump = self
@@ -225,7 +228,7 @@ class Pump:
             wait = 0 if busy else self.IDLE_S
 
     async def hurry(self, work):
-        """Await ``work`` as in :meth:`LinuxHost.hurry`."""
+        """Await ``work`` at full speed, see :meth:`LinuxHost.hurry`."""
         self._hurries += 1
         try:
             return await work

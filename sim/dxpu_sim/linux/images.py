@@ -1,6 +1,6 @@
 """QEMU, a Debian kernel and a few programs for the guest, from Debian's packages.
 
-What the machine has is used; everything else is downloaded by ``apt-get`` and unpacked into the
+Installed programs are used. Missing programs are downloaded by ``apt-get`` and unpacked into the
 cache, which needs no root. Nothing is installed.
 """
 
@@ -20,20 +20,20 @@ __all__ = ["Images", "ImagesMissing", "get"]
 _KERNEL = "linux-image-amd64"
 _PROGRAMS = ("qemu-system-x86", "busybox-static", "pciutils")
 _GUEST = Path(__file__).parent / "guest"
-#: What is unpacked of a kernel's package, which has thousands of other modules.
+#: Files unpacked from a kernel's package, which has thousands of other modules.
 _KERNEL_PARTS = ("./boot/vmlinuz-*", "*/drivers/pci/controller/vmd.ko")
 
 
 class ImagesMissing(Exception):
-    """QEMU or the kernel is not here and cannot be got; the message says what to do."""
+    """QEMU or the kernel is missing and cannot be downloaded; the message gives the remedy."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """What a guest is started with."""
+    """Files and options with which a guest is started."""
 
     qemu: Path
-    #: Arguments and environment that make it find its own files.
+    #: Arguments and environment with which QEMU finds its own files.
     arguments: list[str]
     kernel: Path
     initramfs: Path
@@ -49,7 +49,7 @@ class Images:
 
 
 def _run(*command, cwd=None):
-    """Standard output of a command; raises :exc:`ImagesMissing` if it fails."""
+    """Standard output of a command; raises :exc:`ImagesMissing` on failure."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=cwd,
                               env={**os.environ, "LC_ALL": "C"})
@@ -66,7 +66,7 @@ def _run(*command, cwd=None):
 
 
 def _packages() -> list[str]:
-    """Names and versions, as ``apt-get`` wants them, of all that has to be unpacked."""
+    """Names and versions, in the form of ``apt-get``, of all packages to be unpacked."""
     kernel = re.search(r"Depends: (linux-image-\S+)", _run("apt-cache", "depends", _KERNEL))
     if not kernel:
         raise ImagesMissing(f"Debian's package {_KERNEL} is unknown here; try `apt-get update`, "
@@ -74,7 +74,7 @@ def _packages() -> list[str]:
     listed = _run("apt-get", "--simulate", "--no-install-recommends", "install", *_PROGRAMS,
                   "-o", "Debug::NoLocking=1")
     names = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+)", listed, re.MULTILINE)
-    # What is installed already is not listed.
+    # Packages that are installed already are not listed.
     version = re.search(r"Candidate: (\S+)", _run("apt-cache", "policy", kernel[1]))
     return [f"{name}={v}" for name, v in names] + [f"{kernel[1]}={version[1]}"]
 
@@ -91,7 +91,7 @@ def _unpack(archive: Path, target: Path) -> None:
 
 
 def _root() -> Path:
-    """Folder with everything that is not installed, unpacked."""
+    """Folder with the unpacked packages that are not installed."""
     packages = _packages()
     with cache.entry("linux", cache.digest(packages)) as (path, done):
         if not done:
@@ -113,14 +113,14 @@ def _program(root: Path, name: str) -> Path:
 
 
 def _libraries(program: Path, environment) -> dict[str, Path]:
-    """Shared libraries of a program, by the path at which it looks for them."""
+    """Shared libraries of a program, by the path at which the loader looks for them."""
     said = subprocess.run(["ldd", program], capture_output=True, text=True, env=environment).stdout
     return {path.lstrip("/"): Path(path)
             for path in re.findall(r"(?:=> )?(/\S+) \(0x", said)}
 
 
 def _dynamic(files: Initramfs, root: Path, name: str, environment) -> None:
-    """A program and its libraries, which go where the guest's loader looks for them."""
+    """Add a program and its libraries at the places where the guest's loader looks for them."""
     program = _program(root, name)
     files.add(f"bin/{name}", program.read_bytes())
     for place, library in _libraries(program, environment).items():
@@ -129,7 +129,7 @@ def _dynamic(files: Initramfs, root: Path, name: str, environment) -> None:
 
 
 def _compiled(source: Path) -> bytes:
-    """A program of ours, compiled and linked statically."""
+    """A guest program of this package, compiled and linked statically."""
     with cache.entry("guest", cache.digest(source.read_bytes())) as (path, done):
         if not done:
             if not shutil.which("g++"):
@@ -166,7 +166,7 @@ def _initramfs(root: Path, environment) -> Path:
 
 
 def get() -> Images:
-    """All that a guest needs; downloads what is missing.
+    """Images for a guest; downloads missing packages.
 
     Raises
     ------

@@ -11,7 +11,7 @@ __all__ = ["Initramfs"]
 
 
 class Initramfs:
-    """Files and folders, to be packed."""
+    """Files and folders to be packed."""
 
     def __init__(self):
         self._entries: dict[str, tuple[int, bytes]] = {}
@@ -23,12 +23,12 @@ class Initramfs:
                 self._entries.setdefault(name, (stat.S_IFDIR | 0o755, b""))
 
     def add(self, path: str, data: bytes, mode: int = 0o755) -> None:
-        """A file at ``path``, which has no leading slash."""
+        """Add a file at ``path``, without a leading slash."""
         self._folders(path)
         self._entries[path] = (stat.S_IFREG | mode, data)
 
     def folder(self, path: str) -> None:
-        """An empty folder."""
+        """Add an empty folder."""
         self._folders(f"{path}/x")
 
     def pack(self) -> bytes:

@@ -1,8 +1,8 @@
-"""The far end of QEMU's ``x-pci-proxy-dev``: a PCI device of the guest that lives in this process.
+"""The far end of QEMU's ``x-pci-proxy-dev``: a PCI device of the guest in this process.
 
-QEMU passes on every access to the device's configuration space and BARs, and shares the guest's
-memory. Messages are those of QEMU's ``hw/remote/mpqemu-link.h`` (7.2), little endian: a header of
-command, padding and size, then that many bytes.
+QEMU forwards every access to the device's configuration space and BARs, and shares the guest's
+memory. The messages are defined in QEMU's ``hw/remote/mpqemu-link.h`` (7.2), little endian: a
+header of command, padding and size, then ``size`` bytes.
 """
 
 import mmap
@@ -23,7 +23,7 @@ _REGIONS = struct.Struct(f"<{_MAX_FDS}Q{_MAX_FDS}Q{_MAX_FDS}q")
 
 
 class RemoteError(Exception):
-    """QEMU sent what this version of the protocol does not know."""
+    """QEMU sent a message unknown in this version of the protocol."""
 
 
 class _Command(IntEnum):
@@ -41,8 +41,8 @@ class _Command(IntEnum):
 class Access:
     """An access of the guest that waits for :meth:`RemoteDevice.answer`.
 
-    ``config`` tells the device's own configuration space from its BARs; there ``address`` is the
-    guest's physical one. ``value`` is what is written.
+    ``config``: access to the device's own configuration space, otherwise to a BAR, with the guest's
+    physical ``address``. ``value``: data of a write.
     """
 
     config: bool
@@ -60,14 +60,16 @@ class _Region:
 
 
 class GuestMemory:
-    """The guest's physical memory, as far as a device may use it."""
+    """The part of the guest's physical memory that a device may use."""
 
     def __init__(self):
         self._regions: list[_Region] = []
 
     def replace(self, parts) -> None:
-        """Take other regions: guest address, size, file descriptor and offset of each. The
-        descriptors are closed."""
+        """Replace the regions: guest address, size, file descriptor and offset of each.
+
+        The descriptors are closed.
+        """
         self.close()
         for start, size, fd, offset in parts:
             try:
@@ -76,7 +78,7 @@ class GuestMemory:
                 os.close(fd)
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Unmap all memory."""
         for region in self._regions:
             region.memory.close()
         self._regions.clear()
@@ -88,12 +90,12 @@ class GuestMemory:
         return None
 
     def read(self, address: int, size: int) -> bytes | None:
-        """``size`` bytes; ``None`` if there is no memory."""
+        """``size`` bytes; ``None`` outside of memory."""
         found = self._find(address, size)
         return None if found is None else found[0][found[1]:found[1] + size]
 
     def write(self, address: int, data: bytes) -> bool:
-        """Write ``data``; whether there is memory."""
+        """Write ``data``; returns whether the address is in memory."""
         found = self._find(address, len(data))
         if found is None:
             return False
@@ -103,13 +105,13 @@ class GuestMemory:
 
 
 class RemoteDevice:
-    """The device's end of the socket that QEMU has the other end of.
+    """The device's end of the socket to QEMU.
 
     Attributes
     ----------
     memory : :class:`GuestMemory`
     resets : int
-        How often QEMU reset the device.
+        Number of resets of the device by QEMU.
     """
 
     def __init__(self, connection: socket.socket):
@@ -135,12 +137,12 @@ class RemoteDevice:
         return data
 
     def receive(self) -> Access | None:
-        """The next message, which must be there or on its way; ``None`` if it is dealt with.
+        """Receive the next message, which must be on its way; ``None`` if it needs no answer.
 
         Raises
         ------
         EOFError
-            QEMU is gone.
+            QEMU has ended.
         RemoteError
         """
         fds: list[int] = []
@@ -157,7 +159,7 @@ class RemoteDevice:
                 (addresses[n], addresses[_MAX_FDS + n], fd, addresses[2 * _MAX_FDS + n])
                 for n, fd in enumerate(fds))
             return None
-        for fd in fds:  # INTx, which this device has none of
+        for fd in fds:  # of INTx, which this device does not have
             os.close(fd)
         if command is _Command.RESET:
             self.resets += 1
@@ -174,10 +176,10 @@ class RemoteDevice:
         return None
 
     def answer(self, value: int) -> None:
-        """End the :class:`Access` under way: with the value read, or 0."""
+        """End the :class:`Access` under way, with the value of a read, or 0."""
         self._socket.sendall(_HEADER.pack(_Command.RETURN, 0, _ANSWER.size) + _ANSWER.pack(value))
 
     def close(self) -> None:
-        """End the connection, and give the guest's memory back."""
+        """Close the connection, and unmap the guest's memory."""
         self.memory.close()
         self._socket.close()

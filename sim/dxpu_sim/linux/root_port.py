@@ -1,9 +1,9 @@
-"""A PCIe root port in Python: what is between a guest's accesses and the host proxy's TLPs.
+"""A PCIe root port in Python, between a guest's accesses and the host proxy's TLPs.
 
-Its registers are those of a root port without a slot: Type 1 header, PCI Express capability, MSI,
-AER with the root error registers. Downwards it makes TLPs of accesses and waits for completions;
-upwards it serves memory from the guest's, turns writes to the interrupt range into interrupts, and
-keeps what error messages say (PCIe Base 5.0, 6.2.4, 7.8.4).
+Registers of a root port without a slot: Type 1 header, PCI Express capability, MSI, AER with the
+root error registers. Downwards, the port turns accesses into TLPs and waits for completions.
+Upwards, the port serves memory requests from the guest's memory, turns writes to the interrupt
+range into interrupts, and records error messages (PCIe Base 5.0, 6.2.4, 7.8.4).
 """
 
 import logging
@@ -33,7 +33,7 @@ INTERRUPTS = range(0xfee0_0000, 0xfef0_0000)
 _MSI, _EXPRESS, _AER = 0x80, 0x40, 0x100
 _ERR_COR, _ERR_NONFATAL, _ERR_FATAL = 0x30, 0x31, 0x33
 _PM_PME, _PME_TO_ACK = 0x18, 0x1b
-#: Read Completion Boundary: where completions of one read may be split.
+#: Read Completion Boundary: multiples at which completions of one read may be split.
 _RCB = 64
 _NOTHING = (1 << 64) - 1
 
@@ -92,22 +92,23 @@ class RootPort:
     Parameters
     ----------
     mailbox : :class:`~dxpu_sim.pcie.ports.Mailbox`
-        Of the host proxy's upstream port.
+        Mailbox of the host proxy's upstream port.
     memory : :class:`~dxpu_sim.linux.remote.GuestMemory`
     interrupt : function
         Called with address and data of each interrupt.
     timeout_ns : int
-        Completion timeout in simulated time. A proxy answers every request, so one is an error.
+        Completion timeout in simulated time. As a proxy answers every request, a timeout is an
+        error.
 
     Attributes
     ----------
     counts : Counter
-        What happened: ``reads``, ``writes``, ``bytes read``, ``bytes written`` (by devices),
+        Events: ``reads``, ``writes``, ``bytes read``, ``bytes written`` (by devices),
         ``interrupts``, ``unsupported``, messages by name.
     up : bool
-        The link works; it does not during a Secondary Bus Reset or Link Disable.
+        The link works; false during a Secondary Bus Reset or Link Disable.
     downs, ups : lists of functions
-        Called when the link has gone down, and when it comes up again.
+        Called after the link has gone down, and when the link comes up again.
     """
 
     def __init__(self, mailbox, memory, interrupt: Callable[[int, int], None], *,
@@ -156,7 +157,7 @@ class RootPort:
 
     @property
     def _in_reset(self):
-        """Secondary Bus Reset, or Link Disable."""
+        """Whether Secondary Bus Reset or Link Disable is set."""
         return bool(self.registers.read(0x3e, 2) & 0x40
                     or self.registers.read(_EXPRESS + 0x10, 2) & 0x10)
 
@@ -182,7 +183,7 @@ class RootPort:
 
     async def config_read(self, bus: int, device: int, function: int, register: int,
                           size: int) -> int:
-        """What the guest reads; all ones where nobody answers."""
+        """Value of a configuration read by the guest; all ones without an answer."""
         if bus == 0:
             return (self.registers.read(register, size) if not device and not function
                     else _NOTHING >> 64 - 8 * size)
@@ -194,7 +195,7 @@ class RootPort:
 
     async def config_write(self, bus: int, device: int, function: int, register: int, size: int,
                            value: int) -> None:
-        """What the guest writes; returns when it is done."""
+        """Carry out a configuration write of the guest; returns after its completion."""
         if bus == 0:
             if not device and not function:
                 self._write_own(register, value, size)
@@ -210,7 +211,7 @@ class RootPort:
         if bus != self._secondary:
             tlp.type |= 1
         elif device:
-            return None  # one device at the other end of a link
+            return None  # a link has one device at its other end
         tlp.completer_id = PcieId(bus, device, function)
         tlp.set_addr_be(register, size)
         if value is not None:
@@ -229,7 +230,7 @@ class RootPort:
             await Timer(1, "us")
 
     async def memory_read(self, address: int, size: int) -> int:
-        """What the guest reads at an address; all ones where nobody answers."""
+        """Value of a memory read by the guest; all ones without an answer."""
         if not self.up or not self._claims(address):
             return _NOTHING >> 64 - 8 * size
         tlp = Tlp()
@@ -243,7 +244,8 @@ class RootPort:
         return int.from_bytes(data[address & 3:(address & 3) + size], "little")
 
     async def memory_write(self, address: int, size: int, value: int) -> None:
-        """What the guest writes; posted: returns when the request is on its way."""
+        """Carry out a memory write of the guest; posted, so returns when the request is on its
+        way."""
         if not self.up or not self._claims(address):
             return
         tlp = Tlp()
@@ -270,7 +272,7 @@ class RootPort:
                                     f"{self.timeout_ns} ns") from None
         return self._waiting.pop(tlp.tag)[1]
 
-    # What comes up.
+    # TLPs from below.
 
     def _received(self, record):
         if record.discard or not self.up:
@@ -281,7 +283,7 @@ class RootPort:
         elif is_message(tlp):
             self._message(tlp)
         else:
-            # One queue: a read may not pass a write, and both are served in their order.
+            # One queue: a read must not pass a write, and both are served in order.
             self._requests.put_nowait(tlp)
 
     def _complete(self, tlp):
@@ -300,7 +302,7 @@ class RootPort:
         self.counts[names.get(code, f"message {code:#04x}")] += 1
         source = int(tlp.requester_id)
         if code in (_ERR_COR, _ERR_NONFATAL, _ERR_FATAL):
-            if self.registers.read(0x3e, 2) & 2:  # SERR# Enable passes them on
+            if self.registers.read(0x3e, 2) & 2:  # SERR# Enable forwards them
                 self._log_error(code, source)
         elif code == _PM_PME:
             self.registers.assign(_EXPRESS + 0x20, source | 1 << 16, 4)
@@ -308,7 +310,8 @@ class RootPort:
                 self._raise()
 
     def _log_error(self, code, source):
-        """Root Error Status, Error Source Identification, and an interrupt if it is wanted."""
+        """Record an error in Root Error Status and Error Source Identification; interrupt if
+        enabled."""
         status = self.registers.read(_AER + 0x30, 4)
         if code == _ERR_COR:
             if not status & 1:

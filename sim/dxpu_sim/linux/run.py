@@ -1,4 +1,4 @@
-"""What scenarios do with a guest that has booted: lines of its shell, GPUs that come and go."""
+"""Helpers of scenarios for a booted guest: shell lines, GPUs that come and go."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ ROOT, UPSTREAM = f"{DOMAIN}:00:00.0", f"{DOMAIN}:01:00.0"
 DEVICES = "/sys/bus/pci/devices"
 
 
-#: How Linux tells of an error of port 0 that a scenario brought about.
+#: Kernel messages about an error of port 0 caused by a scenario.
 AER_WORDS = r"AER|DPC|PCIe Bus Error|TLP Header|pcieport 10000:02:00\.0: +(device|\[)"
 
 
@@ -26,33 +26,33 @@ def port_name(port):
 
 
 def gpu_name(port):
-    """Name of the function in a slot: buses are given out in the order of ports."""
+    """Name of the function in a slot: bus numbers follow the order of ports."""
     return f"{DOMAIN}:{3 + port:02x}:00.0"
 
 
 def slot_file(port, name):
-    """A file of a slot in sysfs."""
+    """Path of a slot's file in sysfs."""
     return f"/sys/bus/pci/slots/{port + 1}/{name}"
 
 
 class ScenarioFailed(Exception):
-    """A check did not hold; the message says which, with the guest's words."""
+    """A check did not hold; the message names the check, with output of the guest."""
 
 
 @dataclass
 class Run:
-    """A guest that has booted, and what came out of it so far.
+    """A booted guest, and its results so far.
 
     Attributes
     ----------
     evidence : dict
-        The guest's own words, by what they show.
+        Output of the guest, by topic.
     expected : list of str
-        Patterns of kernel messages that the scenarios brought about, and that are no complaints.
+        Patterns of kernel messages caused by the scenarios, which are no complaints.
     others : list of Run
         The other guests of the machine.
     operator : :class:`~dxpu_sim.system.operate.Operator`
-        Who binds GPUs to this guest.
+        Operator who binds GPUs to this guest.
     """
 
     host: LinuxHost
@@ -65,7 +65,7 @@ class Run:
         self.operator = Operator(self.system, host=self.host.number)
 
     def check(self, held: bool, what: str) -> None:
-        """Ends the scenario unless ``held``."""
+        """End the scenario unless ``held``."""
         if not held:
             raise ScenarioFailed(what)
 
@@ -75,15 +75,17 @@ class Run:
         return said
 
     async def lspci(self, options: str, what: str = "") -> str:
-        """Output of ``lspci``; kept as evidence of ``what``. (The guest has no list of modules,
-        which it would complain about.)"""
+        """Output of ``lspci``; kept as evidence of ``what``.
+
+        Errors are dropped: the guest has no list of modules, of which ``lspci`` would complain.
+        """
         said = await self.host.say(f"lspci {options} 2>/dev/null")
         if what:
             self.evidence[f"{what} (lspci {options.split()[0]})"] = said
         return said
 
     async def messages_since(self, begin: int, what: str, pattern: str = "") -> str:
-        """Kernel messages after the first ``begin`` lines, as evidence of ``what``."""
+        """Kernel messages after the first ``begin`` lines, kept as evidence of ``what``."""
         line = f"dmesg | tail -n +{begin + 1}" + f" | grep -E '{pattern}'" * bool(pattern)
         return await self.keep(f"{what} (dmesg)", line)
 
@@ -92,8 +94,10 @@ class Run:
         return int(await self.host.say("dmesg | wc -l"))
 
     async def bind(self, gpu: int, port: int) -> str:
-        """Bind a GPU, wait until the kernel has it, and let it answer and write to memory, as a
-        driver would; returns the beginning of its BARs' names."""
+        """Bind a GPU, wait for the kernel, and enable memory and bus mastering, as a driver would.
+
+        Returns the beginning of the names of its BARs' files.
+        """
         await self.host.hurry(self.arrive(gpu, port))
         await self.found(port)
         # In a VMD's domain Linux leaves the indicators to user space (as ledmon does): power on.
@@ -102,7 +106,7 @@ class Run:
         return f"{DEVICES}/{gpu_name(port)}/resource"
 
     async def found(self, port: int) -> None:
-        """Wait until the kernel has a device in a slot, and its BARs."""
+        """Wait until the kernel has found a device in a slot, with its BARs."""
         await self.host.wait_for(f"test -e {DEVICES}/{gpu_name(port)}/resource2",
                                  f"a device in slot {port + 1}")
 
@@ -113,22 +117,22 @@ class Run:
         self.mended(gpu, port)
 
     def mended(self, gpu: int, port: int) -> None:
-        """TLPs to and from a GPU do not get lost from now on."""
+        """TLPs to and from a GPU no longer get lost."""
         self.system.checker.mended(self.system.names[gpu])
         self.operator.routes.present.add(port)
 
     async def gone(self, port: int) -> None:
-        """Wait until the kernel has let go of a slot."""
+        """Wait until the kernel has released a slot."""
         await self.host.wait_for(f"test ! -e {DEVICES}/{gpu_name(port)}",
                                  f"no device in slot {port + 1}")
 
     async def power_off(self, port: int) -> None:
-        """The guest's administrator turns a slot off."""
+        """Turn a slot off, as the guest's administrator."""
         await self.host.say(f"echo 0 > {slot_file(port, 'power')}")
         await self.gone(port)
 
     async def release(self, gpu: int, port: int) -> None:
-        """The operator takes the GPU back."""
+        """Release the GPU, as the operator."""
         async def work():
             await self.operator.release(gpu, port)
             await wait_for_slot(self.operator.proxy, port, link=0, drained=1, timeout_us=2000)
@@ -136,16 +140,16 @@ class Run:
         self.operator.routes.present.discard(port)
 
     async def unbind(self, gpu: int, port: int) -> None:
-        """A GPU that nobody uses goes."""
+        """Power off and release an unused GPU."""
         await self.power_off(port)
         await self.release(gpu, port)
 
     async def pull(self, gpu: int) -> None:
-        """Somebody pulls a GPU from its box, whatever goes on."""
+        """Pull a GPU from its box, during any activity."""
         await self.host.hurry(self.operator.pull(gpu))
 
     async def put_back(self, gpu: int, port: int) -> None:
-        """The slot is free again, and the GPU is in its box, bound to nothing."""
+        """Release the slot, and put the GPU back into its box, unbound."""
         self.operator.routes.present.discard(port)
         await self.release(gpu, port)
         await self.host.hurry(self.operator.put_back(gpu))

@@ -1,5 +1,7 @@
-"""What is tried with a guest. Each scenario begins and ends with empty slots, on a guest that has
-booted; what it shows are the guest's own words."""
+"""Scenarios for a booted guest.
+
+Each scenario begins and ends with empty slots; its evidence is the output of the guest.
+"""
 
 import re
 from collections.abc import Callable
@@ -19,13 +21,13 @@ __all__ = ["MACHINES", "SCENARIOS", "Machine", "Scenario", "boot"]
 
 @dataclass(frozen=True)
 class Machine:
-    """What differs from one simulation to another: the design, the kernel's options, the fabric."""
+    """Differences between simulations: design, kernel options, fabric."""
 
     text: str
     #: More arguments of :class:`~dxpu_sim.system.design.System`.
     system: dict = field(default_factory=dict)
     kernel: str = ""
-    #: Share of frames that every Ethernet switch loses.
+    #: Share of frames lost by every Ethernet switch.
     loss: float = 0.0
     guests: int = 1
 
@@ -42,27 +44,27 @@ MACHINES = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """One thing that is tried."""
+    """A test of a guest."""
 
     name: str
-    #: Of :data:`MACHINES`.
+    #: Key of :data:`MACHINES`.
     machine: str
     run: Callable
-    #: One of those that are run by default.
+    #: Run by default.
     default: bool
 
     @property
     def text(self) -> str:
-        """What it shows, in one line."""
+        """Description in one line: the docstring of the scenario."""
         return " ".join(self.run.__doc__.split())
 
 
-#: By name, in the order in which they are run.
+#: Scenarios by name, in the order in which they are run.
 SCENARIOS: dict[str, Scenario] = {}
 
 
 def scenario(machine: str = "plain", *, default: bool = False):
-    """Decorator: makes a coroutine function that takes a :class:`Run` a scenario."""
+    """Decorator: turns a coroutine function with a :class:`Run` as argument into a scenario."""
     def register(function):
         SCENARIOS[function.__name__] = Scenario(function.__name__, machine, function, default)
         return function
@@ -305,7 +307,7 @@ async def acs(run: Run) -> None:
 
 
 async def _pass_errors_on(run):
-    """Firmware sets SERR# Enable of bridges; nobody does behind a VMD."""
+    """Set SERR# Enable of all bridges, as firmware does; nobody does so behind a VMD."""
     for name in (ROOT, UPSTREAM, *(port_name(p) for p in range(run.system.ports))):
         await run.host.say(f"setpci -s {name} BRIDGE_CONTROL=0x2:0x2")
 
@@ -318,12 +320,12 @@ async def error(run: Run) -> None:
     await run.bind(0, 0)
     await _pass_errors_on(run)
     await host.say(f"setpci -s {port_name(0)} ECAP_ACS+6.w=1:1")  # Source Validation
-    # Malformed TLPs are not fatal, else Linux would reset the port.
+    # Malformed TLPs must not be fatal, or Linux would reset the port.
     await host.say(f"setpci -s {port_name(0)} ECAP_AER+0xc.l=0:0x40000")
     begin = await run.messages()
     run.operator.fault(0)
     run.expected.append(AER_WORDS)
-    # The length of one is 2; the requester ID of the other is of no bus there.
+    # The length field of the first is 2; the requester ID of the second belongs to no bus there.
     short, foreign = "40000002 030000ff 00100000 deadbeef", "40000001 0700000f 00100000 deadbeef"
     for raw, bit in ((short, "MalfTLP"), (foreign, "ACSViol")):
         await host.hurry(system.mailboxes[system.names[0]].send(bytes.fromhex(raw)))
@@ -414,7 +416,7 @@ async def handover(run: Run) -> None:
     other, = run.others
     operation = run.operator.operation
     for guest, told in ((run, "the first guest"), (other, "the second guest"), (run, "again")):
-        # Generations go on from one host to the next: they are of the box's row as well.
+        # Generations go on from one host to the next: the box's row has them, too.
         guest.operator.operation = operation = operation + 2
         bar = await guest.bind(0, 0)
         magic = await guest.host.say(f"gpu read {bar}0 {REGISTERS['MAGIC']}")

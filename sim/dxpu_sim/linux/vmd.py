@@ -1,9 +1,9 @@
-"""An Intel Volume Management Device, behind which Linux makes a PCI domain of its own.
+"""An Intel Volume Management Device, behind which Linux creates a separate PCI domain.
 
-Linux' driver ``vmd`` takes BAR 0 as the configuration spaces of a child domain (ECAM: 1 MiB per
-bus, 4 KiB per function, PCI Base 5.0, 7.2.2) and BARs 2 and 4 as its memory windows. Offsets
-40h to 77h of this model are 0: no shadow of the windows, no offset of bus numbers, interrupts of
-child devices not remapped.
+Linux' driver ``vmd`` uses BAR 0 as the configuration spaces of a child domain (ECAM: 1 MiB per bus,
+4 KiB per function, PCI Base 5.0, 7.2.2) and BARs 2 and 4 as memory windows. Offsets 40h to 77h of
+this model are 0: no shadow of the windows, no offset of bus numbers, interrupts of child devices
+not remapped.
 """
 
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ class ConfigTarget:
 
 @dataclass(frozen=True)
 class MemoryTarget:
-    """An address of the child domain; it is the guest's as well."""
+    """An address in the child domain, equal to the guest's address."""
 
     address: int
 
 
 class Vmd:
-    """The device: its configuration space, and what an access to its BARs means."""
+    """The device: its configuration space, and the targets of accesses to its BARs."""
 
     def __init__(self):
         self.config = config = ConfigBytes(256)
@@ -49,7 +49,7 @@ class Vmd:
             config.place(offset, 0, 4, writable=(1 << 32) - size)
 
     def target(self, address: int) -> ConfigTarget | MemoryTarget | None:
-        """What the guest's physical address ``address`` means; ``None`` for nothing."""
+        """Target of the guest's physical address ``address``; ``None`` without a target."""
         for offset, size in _BARS.items():
             base = self.config.read(offset, 4)
             if base <= address < base + size:

@@ -1,6 +1,6 @@
-"""Watches the frames of a host, and says if one breaks a promise of the wire format.
+"""Watches the frames of a host, and reports violations of the wire format.
 
-Independent of who makes them: it knows only what the host was given and what it sent.
+Independent of the host's code: the audit knows only the frames that the host received and sent.
 """
 
 from collections import defaultdict
@@ -17,12 +17,12 @@ __all__ = ["AuditFailed", "HostAudit"]
 
 
 class AuditFailed(AssertionError):
-    """A frame that must not have been sent, or not so."""
+    """The host sent a wrong frame."""
 
 
 @dataclass
 class _Life:
-    """A life of a slot: what was granted for it at the most, and used; requests by tag."""
+    """A life of a slot: largest credits granted, credits used, requests by tag."""
 
     generation: int
     limits: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -32,37 +32,38 @@ class _Life:
 
 
 class HostAudit:
-    """Give it each frame that reaches the host, and each that it sends, in this order of time.
+    """Checker of all frames that reach the host, and of all frames that the host sends, in this
+    order of time.
 
     Raises :exc:`AuditFailed` if the host
 
-    - sends a frame that a receiver drops, or with a tag that no HELLO_ACK has offered it;
+    - sends a frame that a receiver drops, or with a tag that no HELLO_ACK has offered;
     - acknowledges a frame that has not come in its turn;
-    - sends a number that is not the next one, or another frame under an old number;
-    - sends a TLP before the box has opened the slot, or without credits for it, counted from the
-      largest limit that it was ever told;
+    - sends a number other than the next, or another frame under an old number;
+    - sends a TLP before the box has opened the slot, or without credits, counted from the largest
+      limit received so far;
     - uses a PCIe tag again before its request was completed.
 
-    Numbers are taken not to wrap, nor limits.
+    Numbers and limits must not wrap.
     """
 
     def __init__(self) -> None:
-        self._tags: dict[int, int] = {}  #: offered by the host: those of the box
-        self._theirs = 0  #: tag of the session that frames are sent in
+        self._tags: dict[int, int] = {}  #: tags offered by the host, to tags of the box
+        self._theirs = 0  #: tag of the session in which frames are sent
         self._mine = 0
         self._next = 0  #: number of the host's next frame
         self._bodies: dict[int, object] = {}
         self._came: set[int] = set()
-        self._prefix = 0  #: numbers that came before this one are all there
+        self._prefix = 0  #: all numbers before this number have come
         self._lives: dict[int, _Life] = {}
         self._ready: set[int] = set()
-        #: TLPs of slots that the host has sent.
+        #: Number of TLPs of slots sent by the host.
         self.tlps = 0
-        #: How often each kind was seen.
+        #: Number of frames of each kind.
         self.frames: dict[str, int] = defaultdict(int)
 
     def came(self, raw: bytes) -> None:
-        """A frame reaches the host."""
+        """Check a frame that reaches the host."""
         frame = judge(raw)
         if not isinstance(frame, Frame):
             return
@@ -75,7 +76,7 @@ class HostAudit:
                 return
             self._mine = frame.tag
         if frame.type in SEQUENCED:
-            # What was delivered in its turn counts, not what came ahead.
+            # Frames count when they come in their turn, not ahead.
             if frame.seq == self._prefix:
                 self._prefix += 1
                 self._takes(frame)
@@ -118,7 +119,7 @@ class HostAudit:
                                           max(old[1], entry.data_limit))
 
     def sent(self, raw: bytes) -> None:
-        """The host sends a frame."""
+        """Check a frame that the host sends."""
         frame = judge(raw)
         if not isinstance(frame, Frame):
             raise AuditFailed(f"the host sends a frame that is dropped: {frame.name}")

@@ -7,13 +7,13 @@ __all__ = ["BadWire"]
 
 
 class BadWire:
-    """What becomes of frames of one direction; give each to :meth:`carry`.
+    """Faults of frames in one direction; each frame goes through :meth:`carry`.
 
     Parameters
     ----------
     rng : random.Random
     loss, double, swap : float
-        Chance of a frame to be lost, to come twice, to come after the next one.
+        Probabilities that a frame is lost, comes twice, comes after the next frame.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class BadWire:
         self._held: list[bytes] = []
 
     def carry(self, frame: bytes) -> list[bytes]:
-        """The frames that come out now."""
+        """Frames that come out now."""
         self.counts["frames"] += 1
         lost, doubled, swapped = (self._rng.random() < share for share in (
             self._loss, self._double, self._swap))

@@ -1,6 +1,6 @@
-"""`dxpu_host` uses GPUs behind a box proxy: frames get lost, come twice and overtake each other.
+"""`dxpu_host` uses GPUs behind a box proxy, over wires that lose, double and reorder frames.
 
-The host runs in a thread of its own that the simulation waits for, with simulated time and short
+The host runs in a thread of its own, for which the simulation waits, with simulated time and short
 timers (first waits of 40 us, 31 us in the box). ``$DXPU_BOX``: options of the design, as JSON.
 """
 
@@ -30,7 +30,7 @@ BAD = {"loss": 0.03, "double": 0.03, "swap": 0.03}
 
 
 class Driver:
-    """Driver of a model GPU, on nothing but the API of `dxpu_host`."""
+    """Driver of a model GPU, on the API of `dxpu_host` only."""
 
     RING = 16
 
@@ -52,7 +52,8 @@ class Driver:
         self.device.bar[0].write(REGISTERS[name], struct.pack("<I", value))
 
     def copy(self, opcode, address, vram, length, vector=0):
-        """Returns when the engine has raised its interrupt; the fence must have come before."""
+        """Run a copy; returns after the interrupt of the engine, before which the fence must have
+        come."""
         before = self.device.interrupts[vector]
         slot = self.queued % self.RING * Command.SIZE
         self.queued += 1
@@ -66,7 +67,7 @@ class Driver:
         assert not self.read("STATUS") & 2
 
     def there_and_back(self, data, vram):
-        """Copy ``data`` into video memory and out of it by DMA; returns what came back."""
+        """Copy ``data`` to video memory and back by DMA; returns the result."""
         source, target = (self.host.memory.allocate(len(data)) for _ in range(2))
         source.data[:] = data
         self.copy(COPY_TO_GPU, source.start, vram, len(data), vector=1)
@@ -91,7 +92,7 @@ class Run:
                          rng=random.Random(self.rng.getrandbits(32)))
 
     def wire(self):
-        """What the two wires have done."""
+        """Sum of the counts of both wires."""
         return self.port.wires[0].counts + self.port.wires[1].counts
 
     def pause(self, us):
@@ -101,7 +102,7 @@ class Run:
             self.host.poll(end - self.port.now())
 
     def use(self, driver, size=3000):
-        """Registers, video memory, DMA and interrupts, with data that nobody expects."""
+        """Use registers, video memory, DMA and interrupts, with random data."""
         rng, device = self.rng, driver.device
         value = rng.getrandbits(32)
         driver.write("SCRATCH", value)
@@ -114,7 +115,7 @@ class Run:
 
 
 def begin(run, slots=(1, 2)):
-    """Bind slots, enumerate; a driver for each."""
+    """Bind slots, enumerate; return a driver for each."""
     for slot in slots:
         run.host.bind(BOX_NODE, slot)
     devices = [d for d in run.host.enumerate() if d.device_id == DEVICE_ID]
@@ -128,7 +129,7 @@ def begin(run, slots=(1, 2)):
 
 @cocotb.test()
 async def gpus_are_used_over_a_bad_wire(dut):
-    """All of a driver's work with two GPUs; then they are given back, and bound once more."""
+    """All functions of a driver with two GPUs; then the GPUs are released, and bound once more."""
     run = Run(dut)
     await run.system.prepare()
 
@@ -173,7 +174,7 @@ async def gpus_are_used_over_a_bad_wire(dut):
 
 
 def unsupported(run, driver):
-    """Registers that are not there, and memory that is nobody's."""
+    """Access registers and memory that do not exist."""
     for access in (lambda: driver.device.bar[0].read(0x700, 4),
                    lambda: driver.device.bar[0].read(REGISTERS["SCRATCH"], 1)):
         try:
@@ -194,7 +195,7 @@ def unsupported(run, driver):
 
 
 def interrupts(run, driver):
-    """Each vector, to a handler that uses the device."""
+    """Raise each vector, with a handler that uses the device."""
     seen = []
 
     def handler(vector):
@@ -212,7 +213,8 @@ def interrupts(run, driver):
 
 
 def handlers(run, driver):
-    """DMA to memory that a function plays; one that fails is Completer Abort to the device."""
+    """DMA to memory backed by functions; a failing function causes Completer Abort at the
+    device."""
     written, bad = {}, []
 
     def read(address, length):
@@ -242,14 +244,17 @@ def handlers(run, driver):
 
 @cocotb.test()
 async def a_box_that_is_reset(dut):
-    """In the middle of its work: what waits ends in SessionLost; then all is bound again. And one
-    that forgets its session only, and an Ethernet that dies."""
+    """A box is reset in the middle of its work: waiting accesses end in SessionLost, then all is
+    bound again.
+
+    The same for a box that only forgets its session, and for an Ethernet that dies.
+    """
     run = Run(dut, bad={"loss": 0.01})
     system = run.system
     await system.prepare()
 
     def lost(driver):
-        """Use the device until it says that it is lost."""
+        """Use the device until an access reports its loss."""
         end = run.port.now() + 20e-3
         while run.port.now() < end:
             try:
@@ -260,7 +265,7 @@ async def a_box_that_is_reset(dut):
         raise AssertionError("the device is still there")
 
     def back():
-        """The session opens by itself; slots are bound again."""
+        """Wait for the new session, and bind the slots again."""
         for slot in (1, 2):
             for _ in range(20):
                 try:
@@ -296,7 +301,9 @@ async def a_box_that_is_reset(dut):
 
 @cocotb.test()
 async def a_gpu_that_is_pulled_and_put_back(dut):
-    """Its requests end, its DMA stops, the other one works on; put back, it is another device."""
+    """A GPU is pulled: its requests end, its DMA stops, the other GPU works on. Put back, it is a
+    new device.
+    """
     run = Run(dut, bad={"loss": 0.01})
     await run.system.prepare()
 
@@ -327,7 +334,7 @@ async def a_gpu_that_is_pulled_and_put_back(dut):
 
 @cocotb.test()
 async def nobody_answers(dut):
-    """A box without a row for us, and one that is not there."""
+    """Binding to a box without a row for this host, and to a missing box."""
     run = Run(dut, bad={})
     await run.system.prepare(generation=5)
 

@@ -1,4 +1,4 @@
-"""A box proxy whose Ethernet is frames in Python: what a host in software is tested against."""
+"""A box proxy whose Ethernet frames are in Python, for tests of a host in software."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -16,25 +16,27 @@ __all__ = ["BoxBench"]
 
 
 class BoxBench(wiring.Component):
-    """A :class:`~dxpu.proxy.BoxProxy` with one path, at 125 MHz, and a MAC at the other end of it.
+    """A :class:`~dxpu.proxy.BoxProxy` with one path, at 125 MHz, and a MAC at the other end of the
+    path.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     slots : int
+        Number of slots.
     peers, streams : int
         Sessions of the box.
 
     Members
     -------
     ethernet : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
-        Whole frames without FCS (whole dwords) instead of TLPs; what comes is of class 0.
+        Whole frames without FCS (whole dwords) instead of TLPs; received frames have class 0.
     gpu0, gpu1, ... : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
         PCIe ports of the slots.
     bus : :class:`~dxpu_sim.system.regbox.RegisterBoxSignature`
     restart : 1
-        Reset of the box; its MAC's sides included.
+        Reset of the box, including both sides of its MAC.
     """
 
     def __init__(self, width=64, *, slots=2, peers=2, streams=1):

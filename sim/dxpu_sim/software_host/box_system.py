@@ -1,9 +1,9 @@
-"""Python side of :class:`dxpu_sim.software_host.box_design.BoxBench`: a box with GPUs, and who uses
-it.
+"""Python side of :class:`dxpu_sim.software_host.box_design.BoxBench`: a box with GPUs, and its
+user.
 
-:class:`BoxSystem` does the manager's part and plays the GPUs; frames are left to whoever is at the
-other end of its Ethernet. :class:`SimulatedPort` puts a :class:`dxpu_host.Host` there that has the
-simulation's time.
+:class:`BoxSystem` does the manager's part and plays the GPUs. The user at the other end of the
+Ethernet sends and receives the frames: :class:`SimulatedPort` connects a :class:`dxpu_host.Host`
+that runs in simulated time.
 """
 
 import os
@@ -35,10 +35,9 @@ class BoxSystem:
     ----------
     dut : cocotb handle
     options : dict
-        Arguments of :class:`~dxpu_sim.software_host.box_design.BoxBench` that the design was made
-        with.
+        Arguments of :class:`~dxpu_sim.software_host.box_design.BoxBench` for this design.
     gpu : dict
-        Arguments of every :class:`~dxpu_sim.endpoint.gpu.Gpu`, beside serial number and name.
+        Arguments of every :class:`~dxpu_sim.endpoint.gpu.Gpu`, besides serial number and name.
 
     Attributes
     ----------
@@ -66,11 +65,11 @@ class BoxSystem:
             self.links.append(link)
 
     async def prepare(self, *, boot=1, wait=60, quiet=100, retry=60, generation=1, hosts=None):
-        """What a manager writes: who the hosts are, that they open the sessions, a row for each
-        slot. ``hosts`` are the nodes of the rows; default all the same.
+        """Write the manager's registers: hosts, sessions opened by the hosts, a row for each slot.
 
-        ``wait``, ``quiet`` and ``retry`` are those of the registers ``hello``, ``quiet`` and
-        ``retry``, in units of 64 cycles; the default ones are 31 us, 51 us, 31 us.
+        ``hosts`` are the nodes of the rows, by default all the same. ``wait``, ``quiet`` and
+        ``retry`` go to the registers ``hello``, ``quiet`` and ``retry``, in units of 64 cycles; the
+        defaults are 31 us, 51 us, 31 us.
         """
         from dxpu.fabric.session.session import Mode
         box = self.box
@@ -92,18 +91,18 @@ class BoxSystem:
                              paths=1)
 
     async def restart(self, **options):
-        """Reset the box, and :meth:`prepare` it with other options: at least another ``boot``."""
+        """Reset the box, and :meth:`prepare` it with other options: at least a new ``boot``."""
         self.dut.restart.value = 1
         await Timer(1, "us")
         self.dut.restart.value = 0
         await self.prepare(**options)
 
     async def session(self, *, open=True, timeout_us=2000):
-        """Wait until the session is open, or is not."""
+        """Wait until the session is open, or closed."""
         return await wait_for_session(self.box, 0, open=open, timeout_us=timeout_us)
 
     async def rises(self, counter, *, timeout_us=500):
-        """Wait until a counter is not 0; returns it."""
+        """Wait until a counter is not 0; returns the counter."""
         for _ in range(timeout_us):
             total = (await self.box.read(f"counters.{counter}"))["count"]
             if total:
@@ -113,23 +112,23 @@ class BoxSystem:
 
 
 class SimulatedPort:
-    """A :class:`dxpu_host.Port` for a host in a thread of :func:`cocotb.task.bridge`; its time is
-    that of the simulation.
+    """A :class:`dxpu_host.Port` in simulated time, for a host in a thread of
+    :func:`cocotb.task.bridge`.
 
     Parameters
     ----------
     mailbox : :class:`~dxpu_sim.pcie.ports.Mailbox`
     there, back : :class:`~.bad_wire.BadWire`
-        To the box, and from it.
+        Wires to the box, and from the box.
     audit : :class:`~.audit.HostAudit`
-        Is shown each frame at the host's end of the wires.
+        Checks each frame at the host's end of the wires.
 
     Attributes
     ----------
     wires : pair of :class:`~.bad_wire.BadWire`
     """
 
-    #: Frames of the host leave so long after it has sent them.
+    #: Delay of the frames of the host.
     DELAY_NS = 500
 
     def __init__(self, mailbox: Mailbox, there: BadWire, back: BadWire, audit: HostAudit):
@@ -147,12 +146,12 @@ class SimulatedPort:
         return self._time
 
     def send(self, frame: bytes) -> None:
-        """As of :class:`dxpu_host.Port`."""
+        """Send a frame; see :class:`dxpu_host.Port`."""
         self._audit.sent(frame)
         self._outgoing.extend(self.wires[0].carry(frame))
 
     def receive(self) -> bytes | None:
-        """As of :class:`dxpu_host.Port`."""
+        """Receive a frame; see :class:`dxpu_host.Port`."""
         if not self._incoming:
             return None
         frame = self._incoming.popleft()
@@ -160,11 +159,11 @@ class SimulatedPort:
         return frame
 
     def wait(self, timeout: float) -> None:
-        """As of :class:`dxpu_host.Port`: the simulation goes on."""
+        """Wait for a frame while the simulation goes on; see :class:`dxpu_host.Port`."""
         self.run(self._wait(timeout))
 
     def close(self) -> None:
-        """As of :class:`dxpu_host.Port`: all that was sent leaves."""
+        """Close the port after all frames have left; see :class:`dxpu_host.Port`."""
         self.wait(1e-6)
         self._mailbox.received.remove(self._receive)
 
@@ -180,7 +179,7 @@ class SimulatedPort:
     async def _wait(self, timeout):
         if not self._incoming:
             self._came.clear()
-            # An hour for "no timer": nothing is that slow.
+            # At most an hour, in place of "no timer".
             await First(self._came.wait(), Timer(max(1, round(min(timeout, 3600) * 1e9)), "ns"))
 
     def _receive(self, record):

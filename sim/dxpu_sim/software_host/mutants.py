@@ -1,6 +1,6 @@
-"""Hosts with one part that is wrong do not get far: :mod:`dxpu_sim.software_host.audit` finds them.
+"""Hosts with one wrong part, to be detected by :mod:`dxpu_sim.software_host.audit`.
 
-``$DXPU_MUTANT``: which one, of :data:`MUTANTS`.
+``$DXPU_MUTANT``: name of a class in :data:`MUTANTS`.
 """
 
 import os
@@ -21,7 +21,7 @@ from .bench import Run, begin
 
 
 class AcksTooEarly(Host):
-    """Acknowledges what it has not taken."""
+    """Acknowledges frames not yet taken."""
 
     class BOX(Box):
         class LINK(Link):
@@ -34,7 +34,7 @@ class AcksTooEarly(Host):
 
 
 class IgnoresCredits(Host):
-    """Sends whatever there is."""
+    """Sends all TLPs, regardless of credits."""
 
     class BOX(Box):
         class ACCOUNTS(Accounts):
@@ -53,14 +53,14 @@ class ReusesTags(Host):
                 return request
 
 
-#: What is said of each.
+#: Expected report for each mutant.
 MUTANTS = {AcksTooEarly: "the host acknowledges", IgnoresCredits: "has no credits",
            ReusesTags: "is in use"}
 
 
 @cocotb.test()
 async def a_mutant_is_found(dut):
-    """It reads video memory; the wire loses frames."""
+    """The mutant reads video memory; the wire loses frames."""
     mutant = globals()[os.environ["DXPU_MUTANT"]]
     run = Run(dut, mutant, bad={"loss": 0.05})
     await run.system.prepare()

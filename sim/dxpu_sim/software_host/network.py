@@ -1,10 +1,10 @@
-"""A network of its own for a simulated box and a host: two pairs of veth, a bad wire between them.
+"""A separate network for a simulated box and a host: two pairs of veth, a bad wire between them.
 
 ::
 
     host ── host0 ════ wire0 ── bad wires ── wire1 ════ box0 ── simulated box
 
-Run it as a program in a network namespace of its own (``unshare --net``), with a folder, a seed and
+Run as a program in a network namespace of its own (``unshare --net``), with a folder, a seed and
 the commands as JSON (see :mod:`dxpu_sim.software_host.network_bench`).
 """
 
@@ -29,7 +29,7 @@ BAD = {"loss": 0.02, "double": 0.01, "swap": 0.01}
 
 
 def set_up() -> None:
-    """Make the interfaces."""
+    """Create the interfaces."""
     for name, peer in ((HOST_INTERFACE, "wire0"), (BOX_INTERFACE, "wire1")):
         for words in (f"add {name} type veth peer name {peer}", f"set {name} up",
                       f"set {peer} up"):
@@ -37,17 +37,17 @@ def set_up() -> None:
 
 
 class Bridge(threading.Thread):
-    """Carries frames between ``wire0`` and ``wire1`` until it is told to stop.
+    """Carries frames between ``wire0`` and ``wire1`` until stopped.
 
     Attributes
     ----------
     wires : pair of :class:`~.bad_wire.BadWire`
-        To the box, and from it.
+        Wires to the box, and from the box.
     """
 
     def __init__(self, rng: random.Random):
         super().__init__(daemon=True)
-        # A veth hands over all frames, whomever they are for.
+        # A veth delivers all frames, for any destination.
         self._ports = EthernetPort("wire0", 0xFFE), EthernetPort("wire1", 0xFFD)
         self.wires = tuple(BadWire(random.Random(rng.getrandbits(32)), **BAD) for _ in range(2))
         self.stop = False
@@ -62,7 +62,8 @@ class Bridge(threading.Thread):
 
 
 def main(folder: str, seed: str, commands: str) -> int:
-    """Simulate; what all have said and the wires have done is printed, and in ``folder``."""
+    """Simulate; print the output of all programs and the counts of the wires, also into
+    ``folder``."""
     set_up()
     bridge = Bridge(random.Random(int(seed)))
     bridge.start()

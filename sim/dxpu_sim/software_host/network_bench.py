@@ -1,8 +1,8 @@
-"""A simulated box on an Ethernet interface of Linux, at its full speed; programs use it meanwhile.
+"""A simulated box on an Ethernet interface of Linux, at full speed, while programs use the box.
 
-``$DXPU_IFACE``: the interface. ``$DXPU_COMMANDS``: what is run one after the other, as JSON: a
-list of lists of words. What each has said becomes ``command<n>.out`` and ``.err`` in the folder of
-the run; the first that does not end with 0 fails the test.
+``$DXPU_IFACE``: the interface. ``$DXPU_COMMANDS``: commands to run in sequence, as JSON: a list of
+lists of words. The output of each command goes to ``command<n>.out`` and ``.err`` in the folder of
+the run. The first command with an exit status other than 0 fails the test.
 """
 
 import json
@@ -18,18 +18,18 @@ from dxpu_host import EthernetPort
 
 from .box_system import BOX_NODE, BoxSystem
 
-#: How often the simulation looks for frames, and for how long it waits for a command.
+#: Interval at which the simulation looks for frames, and the longest wait for a command.
 POLL_NS, PATIENCE_S = 2000, 240
 
 
 @cocotb.test()
 async def a_box_on_a_network(dut):
-    """Frames go in and out until all commands have ended."""
+    """Carry frames in and out until all commands have ended."""
     system = BoxSystem(dut, gpu={"vram_bytes": 1 << 20})
     port = EthernetPort(os.environ["DXPU_IFACE"], BOX_NODE)
     system.ethernet.received.append(
         lambda record: None if record.discard else port.send(record.raw))
-    # Timers as in hardware, but for the quiet time.
+    # Timers as in hardware, except for the quiet time.
     await system.prepare(wait=488, retry=488)
     for n, words in enumerate(json.loads(os.environ["DXPU_COMMANDS"])):
         begin, cycles = time.monotonic(), 0

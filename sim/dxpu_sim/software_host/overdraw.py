@@ -1,8 +1,8 @@
-"""A host that sends without credits loses its slot, and nobody else notices.
+"""A host that sends without credits loses its slot, without effect on other hosts.
 
-Two hosts share a box with two slots. One keeps to its credits and asks the GPU of slot 2 all the
-time; the other floods slot 1 whatever it was granted. Both are :class:`dxpu_host.box.Box`, which
-has neither sockets nor clocks, so both live in the simulation's time.
+Two hosts share a box with two slots. The good host keeps to its credits and reads from the GPU of
+slot 2 all the time. The bad host floods slot 1 regardless of its credits. Both are
+:class:`dxpu_host.box.Box`, which has neither sockets nor clocks, so both live in simulated time.
 """
 
 import random
@@ -27,25 +27,25 @@ from .box_system import BOX_NODE, BoxSystem
 
 P, NP, CPL = range(3)
 GOOD, BAD = 0x001, 0x002
-#: As long as the box waits by its registers (:meth:`BoxSystem.prepare`): a session that is dead is
-#: lost within 1 ms.
+#: Same waits as the box's registers (:meth:`BoxSystem.prepare`): a dead session is lost within 1
+#: ms.
 TIMERS = Timers(retry=40e-6, hello=40e-6, quiet=60e-6, refresh=100e-6, completion=5e-3,
                 attach=2e-3)
-#: Answers come within this; while the line carries a flood of so many writes of 512 bytes, 4.7 us
-#: each, within that.
+#: Longest time to an answer; number of writes of 512 bytes in a flood, 4.7 us each; longest time to
+#: an answer during a flood.
 PATIENCE_US, FLOOD = 40, 30
 FLOOD_US = PATIENCE_US + 4.7 * FLOOD
 
 
 class Boundless(Accounts):
-    """Sends whatever there is."""
+    """Sends all TLPs, regardless of credits."""
 
     def allows(self, cls, units):
         return True
 
 
 class Greedy(Box):
-    """A host that knows no credits."""
+    """A host without regard for credits."""
 
     ACCOUNTS = Boundless
 
@@ -72,7 +72,7 @@ class Node:
             self._wake.set()
 
     async def run(self):
-        """Without end."""
+        """Run for ever."""
         while True:
             came, self._came = self._came, []
             for frame in came:
@@ -100,7 +100,7 @@ class Node:
         await until(lambda: self.ready, 500, "RESET_DONE")
 
     async def ask(self, tag):
-        """Read the vendor ID of the GPU; returns microseconds until the answer came."""
+        """Read the vendor ID of the GPU; returns microseconds until the answer."""
         start = get_sim_time("ns")
         self.box.send(self.slot, Tlp(*KINDS["CfgRd0"], length=1, first_be=15, tag=tag,
                                      requester_id=0x0008, target_id=0x0100).pack())
@@ -119,13 +119,13 @@ async def until(condition, us, what):
 
 
 def write(units, address=0x10000):
-    """A write of so many times 16 bytes."""
+    """A write of ``units`` times 16 bytes."""
     return Tlp(*KINDS["MWr32"], length=4 * units, payload=bytes(16 * units), address=address,
                first_be=15, last_be=15, requester_id=0x0008).pack()
 
 
 async def start(dut):
-    """Two hosts whose slots are ready."""
+    """Start two hosts, and wait until their slots are ready."""
     system = BoxSystem(dut)
     await system.prepare(hosts=[BAD, GOOD])
     good, bad = Node(system, GOOD, 2), Node(system, BAD, 1, Greedy)
@@ -138,7 +138,7 @@ async def start(dut):
 
 
 async def asks(good, times, patience=PATIENCE_US):
-    """The other host goes on, in time."""
+    """Check that the good host gets answers in time."""
     slowest = 0
     for n in range(times):
         slowest = max(slowest, await good.ask(n % 32))
@@ -149,8 +149,9 @@ async def asks(good, times, patience=PATIENCE_US):
 
 @cocotb.test()
 async def a_host_that_sends_without_credits_loses_its_slot_alone(dut):
-    """The GPU of slot 1 takes no posted TLP, and its host sends 30 writes of 512 bytes; then it
-    asks for a reset, which comes in, and keeps to its credits."""
+    """The GPU of slot 1 takes no posted TLP, and its host sends 30 writes of 512 bytes. Then the
+    host requests a reset, which arrives, and keeps to its credits.
+    """
     system, good, bad = await start(dut)
     system.links[0].hold(P)
     for _ in range(FLOOD):
@@ -160,14 +161,14 @@ async def a_host_that_sends_without_credits_loses_its_slot_alone(dut):
     totals = await system.box.counters()
     assert totals["to_slots_overflow"] >= 1 and totals["egress1_overflow"] == 0
     assert totals["fabric_rx_tlps"] >= FLOOD
-    # The host took the event for the end of a life, and asked for another: RESET came in.
+    # The host took the event for the end of a life, and requested another life: RESET came in.
     assert len(bad.downs) == 1 and "credits" in bad.downs[0].reason
     await until(lambda: bad.ready == 2, 500, "RESET_DONE")
-    # With BIND, by the box itself, with RESET.
+    # Resets with BIND, by the box itself, with RESET.
     assert system.gpus[0].resets == 3 and bad.box.open
     system.links[0].hold(P, False)
     assert await bad.ask(2) < PATIENCE_US
-    # It sends what it may have under way at a time, and nothing happens.
+    # The host sends as much as may be under way at a time, without consequences.
     for n in range(40):
         bad.box.send(1, write(8))
         if n % 8 == 7:
@@ -182,13 +183,14 @@ async def a_host_that_sends_without_credits_loses_its_slot_alone(dut):
 
 @cocotb.test()
 async def a_tlp_above_the_largest_payload_is_dropped_and_costs_nobody_anything(dut):
-    """A write of 4096 bytes, for which there were credits: the GPU never sees it, and its credits
-    come back, however often."""
+    """Writes of 4096 bytes, with credits: the GPU never sees such a write, and the credits come
+    back each time.
+    """
     system, good, bad = await start(dut)
     before = (await system.box.counters())["to_slots_large"]
     for n in range(8):
         bad.box.send(1, write(256))
-        assert await bad.ask(n) < PATIENCE_US + 34  # on the line
+        assert await bad.ask(n) < PATIENCE_US + 34  # time on the line
     await asks(good, 3)
     totals = await system.box.counters()
     assert totals["to_slots_large"] - before == 8

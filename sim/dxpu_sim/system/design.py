@@ -22,10 +22,10 @@ from .regbox import RegisterBox, RegisterBoxSignature
 
 __all__ = ["BOX_NODE", "HOST_NODE", "System"]
 
-#: Node number of the first host, and of the first box; the others follow.
+#: Node numbers of the first host and of the first box; further nodes follow.
 HOST_NODE, BOX_NODE = 0x001, 0x101
 
-#: Events of a proxy that have a probe, in the order in which a frame passes them, out and in.
+#: Probed events of a proxy, in the order in which a frame passes them, out and in.
 EVENTS = ("pcie_in", "frame_out", "gmii_tx", "gmii_rx", "frame_in", "pcie_out")
 
 
@@ -37,7 +37,7 @@ class System(wiring.Component):
     width : int
         Data bits per beat of all proxies.
     boxes : tuple of int
-        GPUs in each box, 1 or more; they stand in slots 1, 2, ...
+        GPUs in each box, 1 or more, in slots 1, 2, ...
     ports : int
         Downstream ports of the host proxy.
     paths : int
@@ -45,38 +45,38 @@ class System(wiring.Component):
     split : bool
         Header/data split form on the wire.
     dpc : bool
-        The host proxy has Downstream Port Containment.
+        Downstream Port Containment in the host proxy.
     period_ps : int
-        Core clock. The Ethernet side has its own clock of 8 ns.
+        Core clock period. The Ethernet side has its own clock of 8 ns.
     delay : int
-        Ethernet clock cycles that each switch keeps a frame.
+        Delay of a frame in each switch, in Ethernet clock cycles.
     placeholder : sequence of int, optional
         Arguments of :class:`~dxpu.switch.PlaceholderOptions`.
     hosts : int
-        Host proxies, all alike.
+        Number of host proxies, all alike.
 
     Members
     -------
     host, gpu0, gpu1, ... : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
-        PCIe ports: upstream of the host proxy, and the slots, counted through all boxes. With
-        further hosts ``host1``, ... as well.
+        PCIe ports: upstream port of the host proxy, and the slots, counted through all boxes.
+        Further hosts are ``host1``, ...
     intruder : :class:`~dxpu_sim.pcie.mailbox.MailboxSignature`
-        An Ethernet port on path 0 that belongs to no proxy: sends whole frames without FCS (whole
-        dwords) instead of TLPs, and collects what comes to it, as of class 0.
+        An additional Ethernet port on path 0: sends whole frames without FCS (whole dwords) instead
+        of TLPs, and collects received frames as class 0.
     host_bus, box0_bus, ... : :class:`~dxpu_sim.system.regbox.RegisterBoxSignature`
     spoil : one bit per proxy
         While bit n is high, proxy n receives a wrong bit in each byte of path 0.
     loss : 16
-        Chance of every frame to be lost in an Ethernet switch, in 1/65536.
+        Probability of a loss of every frame in an Ethernet switch, in 1/65536.
     dead : one bit per path
         All frames of path n are lost.
     lost : 32
-        Frames that were lost in this way.
+        Number of frames lost by ``loss`` and ``dead``.
     cycle : 32
         Core clock cycles since reset.
     probe_<proxy>_<event> : 32
-        Cycle of the newest event; :data:`EVENTS` says which. ``frame_in`` is the last beat of a
-        frame from the MAC, all others are the first of theirs. Those of box b count all its slots.
+        Cycle of the newest event of :data:`EVENTS`. ``frame_in`` is the last beat of a frame from
+        the MAC; all other events are first beats. The probes of box b cover all its slots.
     """
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
@@ -88,9 +88,9 @@ class System(wiring.Component):
             raise ValueError(f"hosts must be 1 to 4, not {hosts!r}")
         #: GPUs in each box.
         self.boxes = tuple(boxes)
-        #: Host proxies.
+        #: Number of host proxies.
         self.hosts = hosts
-        #: Names of all proxies, the hosts' first, and their node numbers.
+        #: Names of all proxies, hosts first, and their node numbers.
         self.names = [*(f"host{n or ''}" for n in range(hosts)),
                       *(f"box{n}" for n in range(len(boxes)))]
         self.nodes = [*range(HOST_NODE, HOST_NODE + hosts),
@@ -99,7 +99,7 @@ class System(wiring.Component):
         self.ports = ports
         self._period_ps, self._delay = period_ps, delay
         common = {"paths": paths, "split": split}
-        if split:  # has memory for a TLP of each session
+        if split:  # the split form needs memory for a TLP of each session
             common |= {"peers": max(4, len(boxes), hosts), "streams": 1}
         held = None if placeholder is None else PlaceholderOptions(*placeholder)
         #: Empty slots show placeholders at boot.
@@ -109,7 +109,7 @@ class System(wiring.Component):
                       for _ in range(hosts)]
         self._box = [BoxProxy(width, slots=n, **common) for n in boxes]
         self._proxies = [*self._host, *self._box]
-        #: Register map of each proxy, the hosts' first.
+        #: Register map of each proxy, hosts first.
         self.maps = [proxy.registers for proxy in self._proxies]
         members = {"cycle": Out(32), "spoil": In(len(self._proxies)),
                    "loss": In(16), "dead": In(paths), "lost": Out(32),

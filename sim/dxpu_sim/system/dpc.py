@@ -1,9 +1,9 @@
-"""A driver of Downstream Port Containment, in the shape of an operating system's.
+"""A driver of Downstream Port Containment, structured like an operating system's driver.
 
-Written from the PCI Express Base Specification 5.0, 6.2.10 and 7.9.15, and from what documentation
-says that Linux' dpc driver does: the interrupt reads DPC Status and clears Interrupt Status; the
-work reads why, clears the error that was it, waits until the link is inactive, clears Trigger
-Status and waits for the link.
+Written from the PCI Express Base Specification 5.0, 6.2.10 and 7.9.15, and from the documentation
+of Linux' dpc driver. The interrupt reads DPC Status and clears Interrupt Status. The handler then
+reads the reason, clears the error, waits until the link is inactive, clears Trigger Status and
+waits for the link.
 """
 
 import cocotb
@@ -19,7 +19,7 @@ FIRST, AER_ID, DPC_ID = 0x100, 0x0001, 0x001D
 UNCORRECTABLE = 0x04
 CAPABILITY, CONTROL, STATUS, SOURCE = 0x04, 0x06, 0x08, 0x0A
 
-# DPC Control: fatal errors trigger; the status of completions; the interrupt.
+# DPC Control: trigger on fatal errors; completion status; interrupt.
 FATAL, REFUSE, INTERRUPT, SOFTWARE = 1 << 0, 1 << 2, 1 << 3, 1 << 6
 # DPC Status.
 TRIGGER, INTERRUPTED = 1 << 0, 1 << 3
@@ -31,16 +31,16 @@ class Containment:
     Parameters
     ----------
     slot : :class:`~dxpu_sim.pcie.pciehp.Slot`
-        The hot-plug driver of the same port, started.
+        Hot-plug driver of the same port, started.
     refuse : bool
-        Completions are to say Unsupported Request, not Completer Abort.
+        Completion status Unsupported Request instead of Completer Abort.
 
     Attributes
     ----------
     log : list of (reason, extension, Error Source ID, uncorrectable errors)
-        Each time that the port was contained.
+        One entry for each containment of the port.
     recovered : list of bool
-        Whether the link was active again in the end.
+        For each containment, whether the link became active again.
     """
 
     def __init__(self, slot: Slot, *, refuse: bool = False):
@@ -52,7 +52,7 @@ class Containment:
         self._handling = Lock()  # an interrupt does not interrupt its own handler
 
     async def start(self) -> None:
-        """Find the registers, and enable."""
+        """Find the registers, and enable containment."""
         at, found = FIRST, {}
         while at:
             header = await self.port.config_read_dword(at)
@@ -71,7 +71,7 @@ class Containment:
         await self.port.config_write_word(self._at + CONTROL, control | SOFTWARE)
 
     async def _interrupt(self):
-        """The vector is the one of hot-plug: see whether it is ours."""
+        """Handle an interrupt; hot-plug shares the vector, so check the status first."""
         async with self._handling:
             status = await self.port.config_read_word(self._at + STATUS)
             if status & INTERRUPTED:

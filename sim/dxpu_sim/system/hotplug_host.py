@@ -1,4 +1,4 @@
-"""A host whose GPUs come and go: what its hot-plug driver, its manager and people at boxes do."""
+"""A host whose GPUs come and go: its hot-plug driver, its manager and people at boxes."""
 
 import cocotb
 from cocotb.triggers import Event
@@ -15,12 +15,12 @@ __all__ = ["Copier", "HotPlugHost", "Reader"]
 
 
 class HotPlugHost(Operator):
-    """A simulated system whose host boots with empty slots, and the operator who fills them.
+    """A simulated system whose host boots with empty slots, and an operator who fills them.
 
     Attributes
     ----------
     slots : list of :class:`~dxpu_sim.pcie.pciehp.Slot`
-        After :meth:`boot`; by downstream port.
+        Drivers of the slots, by downstream port; set by :meth:`boot`.
     visited : set of int
         Ports that have had a GPU.
     """
@@ -32,13 +32,15 @@ class HotPlugHost(Operator):
         self.visited = set()
 
     async def boot(self, **options):
-        """Fabric, enumeration, hot-plug drivers; no GPU is bound. ``options`` are those of
-        :meth:`~dxpu_sim.system.system.SimulatedSystem.prepare`."""
+        """Start fabric, enumeration, hot-plug drivers, without a binding.
+
+        ``options`` go to :meth:`~dxpu_sim.system.system.SimulatedSystem.prepare`.
+        """
         await self.system.prepare(**options)
         await self.start()
 
     async def start(self):
-        """Enumeration and hot-plug drivers, whatever is in the slots."""
+        """Start enumeration and hot-plug drivers, with any GPUs in the slots."""
         system = self.system
         if system.routes.placeholders:
             await system.rc.enumerate()
@@ -52,7 +54,7 @@ class HotPlugHost(Operator):
                 await slot.until(lambda slot=slot: slot.on)
 
     async def bind(self, gpu, port=None):
-        """Bind GPU ``gpu``, wait until the host has it, and open its driver."""
+        """Bind GPU ``gpu``, wait until the host has found it, and open its driver."""
         port = gpu if port is None else port
         await self.arrive(gpu, port)
         return await self.open(gpu, port)
@@ -79,7 +81,7 @@ class HotPlugHost(Operator):
         await slot.until(lambda: slot.has_gpu)
         if system.routes.placeholders and port not in self.visited:
             assert slot.log == ["found", "gone", "added"]
-            del slot.log[:2]  # the placeholder's part
+            del slot.log[:2]  # entries of the placeholder
         self.visited.add(port)
 
     async def gone(self, port):
@@ -92,7 +94,7 @@ class HotPlugHost(Operator):
 
 
 class Copier:
-    """A driver that copies there and back until it is told to stop, or its GPU goes."""
+    """A driver that copies there and back until stopped, or until its GPU goes."""
 
     def __init__(self, bench, driver, *, size=1500):
         self.driver, self.bench, self.size = driver, bench, size
@@ -109,7 +111,7 @@ class Copier:
             vram = self.bench.rng.randrange(1 << 16)
             try:
                 back = await self.driver.copy_there_and_back(data, vram)
-            except Exception:  # whatever a driver says of a read that is not answered
+            except Exception:  # any error of a driver for an unanswered read
                 if not self.lost:
                     raise
             if self.lost:
@@ -124,7 +126,7 @@ class Copier:
 
 
 class Reader:
-    """Reads a register of a GPU for ever and keeps what happened."""
+    """Reads a register of a GPU for ever and keeps the statuses."""
 
     def __init__(self, bench, driver):
         self.rc, self.driver = bench.system.rc, driver
@@ -142,7 +144,7 @@ class Reader:
                 self.first_ur_ns = get_sim_time("ns")
 
     async def stop(self, order=(CplStatus.SC, CplStatus.UR)):
-        """Stop, and check that statuses came in that order, each as often as it did."""
+        """Stop, and check that the statuses came in this order, each any number of times."""
         self._stop = True
         await self.task
         assert set(self.statuses) <= set(order)

@@ -1,4 +1,4 @@
-"""What the operator of a simulated system and people at its boxes do to GPUs."""
+"""Actions of the operator of a simulated system, and of people at its boxes."""
 
 from cocotb.utils import get_sim_time
 
@@ -14,20 +14,20 @@ class Operator:
     ----------
     system : :class:`~dxpu_sim.system.system.SimulatedSystem`
     paths : int
-        Paths that bindings may take, as a mask.
+        Mask of paths for bindings.
     host : int
-        Number of the host that GPUs are bound to.
+        Number of the host to which GPUs are bound.
 
     Attributes
     ----------
     proxy : :class:`~dxpu_sim.system.setup.Proxy`
-        Of that host.
+        Proxy of that host.
     routes : :class:`~dxpu_sim.pcie.switch_route.SwitchRoute`
-        Of its switch.
+        Routes of that host's switch.
     operation : int
-        Number of the newest operation, which is the generation of what it changed.
+        Number of the newest operation, also used as generation.
     committed_ns : float
-        When the newest binding was committed.
+        Time of the commit of the newest binding.
     """
 
     def __init__(self, system, *, paths=0b01, host=0):
@@ -38,12 +38,12 @@ class Operator:
         self.committed_ns = 0.0
 
     def place(self, gpu):
-        """Proxy of the box and slot where a GPU stands."""
+        """Proxy of the box, and slot, of a GPU."""
         box, slot = self.system.slots[gpu]
         return self.system.boxes[box], slot
 
     async def commit(self, gpu, port):
-        """Bind a GPU to a port, and wait for nothing."""
+        """Bind a GPU to a port, without waiting."""
         (box, slot), name = self.place(gpu), self.system.names[gpu]
         for routes in self.system.host_routes:
             routes.slots = {n: other for n, other in routes.slots.items() if other != name}
@@ -56,7 +56,7 @@ class Operator:
         self.committed_ns = get_sim_time("ns")
 
     async def release(self, gpu, port=None):
-        """Release both rows, whatever goes on."""
+        """Release both rows, also during traffic."""
         port = gpu if port is None else port
         self.operation += 1
         self.fault(gpu)
@@ -64,7 +64,7 @@ class Operator:
                      operation_id=self.operation)
 
     def fault(self, gpu):
-        """From now on TLPs to and from the GPU may be lost."""
+        """Allow the loss of TLPs to and from the GPU from now on."""
         self.system.checker.fault(self.system.names[gpu])
 
     async def _tell_presence(self, box, *, without=()):
@@ -73,12 +73,12 @@ class Operator:
         await box.write("control.present", slots=there)
 
     async def pull(self, gpu):
-        """Somebody pulls the GPU from its box."""
+        """Pull the GPU from its box."""
         self.fault(gpu)
         self.system.links[gpu].pull()
         await self._tell_presence(self.place(gpu)[0], without=(gpu,))
 
     async def put_back(self, gpu):
-        """Somebody puts the GPU into its box again."""
+        """Put the GPU into its box again."""
         await self.system.links[gpu].put_back()
         await self._tell_presence(self.place(gpu)[0])

@@ -1,4 +1,4 @@
-"""Probes: the cycle in which something last happened, readable by the bench at any time."""
+"""Probes: the cycle of the last event, readable by the bench at any time."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -13,13 +13,13 @@ class Probe(wiring.Component):
     Parameters
     ----------
     edge : bool
-        Take rising edges of ``event``, not each cycle in which it is high.
+        Use rising edges of ``event``, instead of each cycle in which ``event`` is high.
 
     Members
     -------
     event : In(1)
     cycle : In(32)
-        The bench's cycle counter.
+        Cycle counter of the bench.
     newest : Out(32)
     """
 

@@ -15,9 +15,9 @@ class RegisterBoxSignature(wiring.Signature):
     Members
     -------
     request : 1
-        Toggle: do the access that ``address``, ``write`` and ``data`` describe.
+        Toggle: carry out the access described by ``address``, ``write`` and ``data``.
     answer : 1
-        Follows ``request`` when it is done; then ``read_data`` and ``error`` hold.
+        Follows ``request`` after the access; ``read_data`` and ``error`` are then valid.
     """
 
     def __init__(self):
@@ -28,7 +28,7 @@ class RegisterBoxSignature(wiring.Signature):
 
 
 class RegisterBox(wiring.Component):
-    """Does one register access per toggle of ``py.request``.
+    """Carries out one register access per toggle of ``py.request``.
 
     Members
     -------

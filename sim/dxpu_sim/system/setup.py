@@ -1,6 +1,6 @@
-"""What a manager does, for simulations: nodes, sessions, bindings, presence, counters.
+"""The manager's part in simulations: nodes, sessions, bindings, presence, counters.
 
-Everything goes through the register ports of the proxies, one access at a time.
+All operations use the register ports of the proxies, one access at a time.
 """
 
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ __all__ = ["Proxy", "RegisterError", "bind", "let_open", "open_session", "slot_s
 
 
 class RegisterError(Exception):
-    """A proxy refused an access or a command; the message says which and why."""
+    """A proxy refused an access or a command; the message gives the reason."""
 
 
 @dataclass
 class Proxy:
-    """Register access to one proxy of a simulated system, for many tasks at a time.
+    """Register access to one proxy of a simulated system, shared by several tasks.
 
     Parameters
     ----------
@@ -27,16 +27,16 @@ class Proxy:
         Prefix of the register mailbox's ports, such as ``host_bus``.
     map : dxpu.csr.AddressMap
     node : int
-        Node number it is to have.
+        Node number for the proxy.
     """
 
     dut: object
     name: str
     map: object
     node: int
-    #: Of a command, a microsecond apart.
+    #: Attempts of a command, a microsecond apart.
     TRIES: ClassVar[int] = 50
-    #: Held for an access, and for a command of several accesses.
+    #: Locks for an access, and for a command of several accesses.
     _bus: Lock = field(default_factory=Lock)
     _commands: Lock = field(default_factory=Lock)
 
@@ -71,7 +71,7 @@ class Proxy:
 
     async def commit(self, row, *, used, generation, operation_id, node=0, slot=0, stream=0,
                      paths=0):
-        """Give a mapping table a command; raises :exc:`RegisterError` unless it ends with DONE.
+        """Give a command to a mapping table; raises :exc:`RegisterError` unless the result is DONE.
 
         While the end of the row's last binding is under way, the command is repeated.
         """
@@ -92,12 +92,12 @@ class Proxy:
 
     @property
     def streams(self):
-        """Streams of each peer."""
+        """Number of streams of each peer."""
         placed, _ = self.map.find("control.shape")
         return 1 << placed.register.unpack(placed.register.reset)["streams"]
 
     def session(self, peer, stream=0):
-        """Number of the session of that stream of a peer."""
+        """Number of the session of a peer's stream."""
         if stream >= self.streams:
             raise RegisterError(f"{self.name}: there is no stream {stream}, only {self.streams}")
         return peer * self.streams + stream
@@ -109,8 +109,10 @@ class Proxy:
 
 
 async def open_session(a, b, *, peer_a, peer_b, tag_a, tag_b, stream=0):
-    """Set up both ends of a session: ``tag_a`` is what ``a`` wants to receive; to it, ``b`` is the
-    peer ``peer_a``."""
+    """Set up both ends of a session.
+
+    ``a`` receives with ``tag_a`` and knows ``b`` as peer ``peer_a``; the other way round for ``b``.
+    """
     for here, there, peer, rx, tx in ((a, b, peer_a, tag_a, tag_b), (b, a, peer_b, tag_b, tag_a)):
         index = here.session(peer, stream)
         await here.write("control.node", number=here.node)
@@ -120,8 +122,11 @@ async def open_session(a, b, *, peer_a, peer_b, tag_a, tag_b, stream=0):
 
 
 async def let_open(host, box, *, peer_host, peer_box, boot, stream=0, **timers):
-    """Let a host and a box open a session by HELLO. ``boot`` is the boot counter of both;
-    ``timers`` are ``wait`` and ``quiet``, if others than the default ones are wanted."""
+    """Let a host and a box open a session by HELLO.
+
+    ``boot`` is the boot counter of both; ``timers`` may be ``wait`` and ``quiet``, to replace the
+    defaults.
+    """
     from dxpu.fabric.session.session import Mode
     for here, there, peer, mode in ((host, box, peer_host, Mode.OPENS),
                                     (box, host, peer_box, Mode.ANSWERS)):
@@ -137,7 +142,7 @@ async def let_open(host, box, *, peer_host, peer_box, boot, stream=0, **timers):
 
 
 async def wait_for_session(proxy, peer, *, stream=0, open=True, timeout_us=1000):
-    """Wait until a session is open, or is not any more; returns what `hello` says of it."""
+    """Wait until a session is open, or closed; returns its register `hello`."""
     from dxpu.fabric.session.session import Phase
     index = proxy.session(peer, stream)
     for _ in range(timeout_us):
@@ -149,8 +154,10 @@ async def wait_for_session(proxy, peer, *, stream=0, open=True, timeout_us=1000)
 
 
 async def bind(host, port, box, slot, *, generation, operation_id, paths=0b01, stream=0):
-    """Bind slot ``slot`` (from 1) of ``box`` to downstream port ``port`` of ``host``: the box's
-    row first, since the host's commit sends BIND."""
+    """Bind slot ``slot`` (from 1) of ``box`` to downstream port ``port`` of ``host``.
+
+    The box's row comes first, since the host's commit sends BIND.
+    """
     await box.commit(slot - 1, used=1, generation=generation, operation_id=operation_id,
                      node=host.node, stream=stream, paths=paths)
     await host.commit(port, used=1, generation=generation, operation_id=operation_id,
@@ -158,7 +165,7 @@ async def bind(host, port, box, slot, *, generation, operation_id, paths=0b01, s
 
 
 async def slot_state(host, port):
-    """What the host proxy says of a downstream port: fields of ``control.slot[n].state``."""
+    """State of a downstream port in the host proxy: fields of ``control.slot[n].state``."""
     return await host.read(f"control.slot[{port}].state")
 
 
@@ -173,6 +180,6 @@ async def wait_for_slot(host, port, *, timeout_us=200, **wanted):
 
 
 async def unbind(host, port, box, slot, *, generation, operation_id):
-    """Release both rows, the host's first, so that its UNBIND still finds the box's."""
+    """Release both rows, the host's first, so that its UNBIND still finds the box's row."""
     for proxy, row in ((host, port), (box, slot - 1)):
         await proxy.commit(row, used=0, generation=generation, operation_id=operation_id)

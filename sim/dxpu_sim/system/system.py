@@ -16,7 +16,7 @@ from .setup import Proxy, bind, let_open, open_session, wait_for_session, wait_f
 
 __all__ = ["LOSS_COUNTERS", "SimulatedSystem"]
 
-#: Counters that rise in a clean run; all others must stay zero.
+#: Counters that may rise in a clean run; all others must stay zero.
 TRAFFIC_COUNTERS = ("fabric_tx_frames", "fabric_tx_tlps", "fabric_rx_frames", "fabric_rx_tlps",
                     "fabric_tx_waited", "pool_waited",
                     "tx_good", "rx_good", "table_committed", "switch_config",
@@ -24,11 +24,11 @@ TRAFFIC_COUNTERS = ("fabric_tx_frames", "fabric_tx_tlps", "fabric_rx_frames", "f
                     "switch_interrupt",
                     # From one GPU to another.
                     "switch_peer",
-                    # A bus scan asks for devices that are not there.
+                    # A bus scan reads devices that do not exist.
                     "switch_unsupported0")
 
 
-#: Counters that rise where the Ethernet loses frames.
+#: Counters that rise when the Ethernet loses frames.
 LOSS_COUNTERS = ("fabric_link_gap", "fabric_link_nak", "fabric_link_duplicate",
                  "fabric_retry_timeout", "fabric_tx_repeated", "fabric_rx_refused")
 
@@ -36,46 +36,46 @@ LOSS_COUNTERS = ("fabric_link_gap", "fabric_link_nak", "fabric_link_duplicate",
 class SimulatedSystem:
     """A host with its GPUs behind proxies, ready to be used.
 
-    The manager's part is done through registers, all traffic is checked at its ends (see
-    :mod:`dxpu_sim.pcie.checkers`). Which slot is bound to which downstream port: GPU n to port n.
+    Registers are used for the manager's part; all traffic is checked at its ends (see
+    :mod:`dxpu_sim.pcie.checkers`). GPU n is bound to downstream port n.
 
     Parameters
     ----------
     dut : cocotb handle
     options : dict
-        Arguments of :class:`~dxpu_sim.system.design.System` that the design was made with.
+        Arguments of :class:`~dxpu_sim.system.design.System` for this design.
     gpu : dict
-        Arguments of every :class:`~dxpu_sim.endpoint.gpu.Gpu`, beside serial number and name.
+        Arguments of every :class:`~dxpu_sim.endpoint.gpu.Gpu`, besides serial number and name.
     behind : dict
-        For some GPUs, by number: a function that takes the GPU and returns the port of the library
-        that is to be in the slot.
+        For some GPUs, by number: a function from the GPU to the port of the library that is put
+        into the slot.
 
     Attributes
     ----------
     rc : RootComplex
-        The one that is on, or was last.
+        The present root complex, or the last one before a power-off.
     root_port
-        Its port of the library.
+        Root port of ``rc``.
     host_link : :class:`~dxpu_sim.pcie.ports.DutPort`
-        The link to that.
+        Link to the root port.
     gpus : list of :class:`~dxpu_sim.endpoint.gpu.Gpu`
     links : list of :class:`~dxpu_sim.pcie.ports.DutPort`
-        The PCIe link of each.
+        PCIe link of each GPU.
     drivers : list of :class:`~dxpu_sim.endpoint.driver.GpuDriver`
-        After :meth:`start`; in the order of ``gpus``.
+        Drivers in the order of ``gpus``; set by :meth:`start`.
     hosts, boxes : list of :class:`~dxpu_sim.system.setup.Proxy`
     host : :class:`~dxpu_sim.system.setup.Proxy`
-        The first host, to which all other attributes belong where there are several.
+        The first host; with several hosts, all other attributes belong to the first.
     host_names : list of str
         Names of the hosts' PCIe ports.
     host_routes : list of :class:`~dxpu_sim.pcie.switch_route.SwitchRoute`
-        Of each host's switch.
+        Routes of each host's switch.
     routes : :class:`~dxpu_sim.pcie.switch_route.SwitchRoute`
-        The first of them.
+        Routes of the first host's switch.
     slots : list of (box, slot)
-        Where each GPU stands.
+        Place of each GPU.
     titles : list of str
-        The name that each GPU gives itself.
+        Name of each GPU, as in its registers.
     ports : int
         Downstream ports of the host proxy.
     """
@@ -122,7 +122,7 @@ class SimulatedSystem:
         self.root_port.connect(self.host_link)
 
     def _owner(self, port):
-        """Routes of the switch that a PCIe port belongs to now; ``None`` for a GPU in no slot."""
+        """Routes of the switch to which a PCIe port belongs now; ``None`` for a GPU in no slot."""
         return next((r for r in self.host_routes if port == r.host or port in r.slots.values()),
                     None)
 
@@ -132,7 +132,7 @@ class SimulatedSystem:
 
     def _originates(self, port, header):
         owner = self._owner(port)
-        # Into a link that is down a switch that was reset may send under its new name.
+        # Into a link that is down, a switch after a reset may send under its new ID.
         return (owner is not None and owner.originates(port, header)
                 or port in self.host_names and not self._link_is_up(port))
 
@@ -140,16 +140,20 @@ class SimulatedSystem:
         return self.host_link.up
 
     def power_off(self):
-        """The host loses its power, in the middle of whatever it does: nothing that was sent before
-        may reach it when it is on again."""
+        """Cut the host's power, in the middle of any activity.
+
+        Nothing sent before may reach the host after it is on again.
+        """
         self.rc.power_off()
         self.host_link.retire()
         for name in (*self.host_names, *self.names):
             self.checker.fault(name)
 
     async def power_on(self):
-        """The host is on again, with a root complex that knows nothing; it waits for the link. TLPs
-        to the GPUs may get lost until the checker is told that they are mended."""
+        """Switch the host on, with a new root complex, and wait for the link.
+
+        TLPs to the GPUs may get lost until the checker knows that they are mended.
+        """
         self._make_host(up=False)
         self.host_link.ups.append(self._host_up)
         await self.host_link.put_back()
@@ -160,10 +164,10 @@ class SimulatedSystem:
         self.routes.reset()
 
     async def prepare(self, *, packing_limit=512, retry_wait=None, hello=None):
-        """What the manager does before it binds: nodes, sessions, which slots hold a GPU.
+        """Do the manager's part before bindings: nodes, sessions, presence of GPUs.
 
-        ``retry_wait`` is that of the register ``control.retry``, if another is wanted. Sessions are
-        set up by registers, or opened by HELLO if ``hello`` has the arguments of
+        ``retry_wait`` replaces the default of register ``control.retry``. Sessions are set up by
+        registers, or opened by HELLO if ``hello`` holds arguments of
         :func:`~dxpu_sim.system.setup.let_open`.
         """
         await Timer(1, "us")
@@ -183,7 +187,7 @@ class SimulatedSystem:
             await box.write("control.present", slots=there)
 
     async def connect(self, *, paths=0b01, **options):
-        """What the manager does: all of :meth:`prepare`, then all bindings, over ``paths``."""
+        """Do the manager's part: :meth:`prepare`, then all bindings, over ``paths``."""
         await self.prepare(**options)
         for port, (b, slot) in enumerate(self.slots):
             await bind(self.host, port, self.boxes[b], slot, generation=1, operation_id=port + 1,
@@ -214,9 +218,10 @@ class SimulatedSystem:
                 for proxy in (*self.hosts, *self.boxes)}
 
     async def finish(self, *, allow=()):
-        """Let everything arrive, and ask checkers and counters; returns the counters.
+        """Wait until everything has arrived, then check checkers and counters; returns the
+        counters.
 
-        Those whose names end with one of ``allow`` may have risen.
+        Counters whose names end with an element of ``allow`` may have risen.
         """
         await self.idle()
         self.checker.finish()

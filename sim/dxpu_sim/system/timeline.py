@@ -1,4 +1,4 @@
-"""Draws where a transaction was when: one lane per place, one bar per stage, as SVG and PNG."""
+"""Draws the stages of a transaction: one lane per place, one bar per stage, as SVG and PNG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 __all__ = ["KINDS", "Stage", "draw", "totals"]
 
-#: What a stage is, and its colour (distinguishable with colour blindness, and in grey).
+#: Kinds of stages, with colours (distinguishable with colour blindness, and in grey).
 KINDS = {
     "PCIe": "#9aa5b1",
     "conversion": "#e07a1f",
@@ -18,23 +18,23 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the way."""
+    """A stage of the transaction."""
 
     lane: str
     name: str
     start_ns: float
     end_ns: float
-    #: One of :data:`KINDS`.
+    #: Key of :data:`KINDS`.
     kind: str
 
     @property
     def ns(self) -> float:
-        """How long it took."""
+        """Duration of the stage."""
         return self.end_ns - self.start_ns
 
 
 def totals(stages: Sequence[Stage]) -> dict[str, float]:
-    """Nanoseconds per kind, in the order of :data:`KINDS`; kinds that do not occur are left out."""
+    """Nanoseconds per kind, in the order of :data:`KINDS`, without unused kinds."""
     return {kind: sum(s.ns for s in stages if s.kind == kind) for kind in KINDS
             if any(s.kind == kind for s in stages)}
 
@@ -46,13 +46,13 @@ def draw(stages: Sequence[Stage], lanes: Sequence[str], paths: Sequence[str | Pa
     Parameters
     ----------
     stages
-        In the order in which they happen.
+        Stages in the order of time.
     lanes
         Names of the lanes, from the top.
     title : str
         Headline.
     cycle_ns : float
-        Period of the clock in whose cycles times are given too.
+        Period of the clock for durations in cycles.
     """
     if not stages:
         raise ValueError("a timeline needs at least one stage")
@@ -63,7 +63,7 @@ def draw(stages: Sequence[Stage], lanes: Sequence[str], paths: Sequence[str | Pa
             raise ValueError(f"lane must be one of {', '.join(lanes)}, not {stage.lane!r}")
         if stage.end_ns < stage.start_ns:
             raise ValueError(f"stage {stage.name!r} ends before it starts")
-    # Imported here: it takes a second, and only this function needs it.
+    # Imported here, because the import takes a second and only this function needs matplotlib.
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -111,7 +111,7 @@ class _Picture:
         axes.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=12)
 
     def _bars(self):
-        #: Per lane, for each line of labels the position up to which it is taken.
+        #: Per lane, for each line of labels, the position up to which it is taken.
         taken = {lane: [] for lane in self.lanes}
         for stage in sorted(self.stages, key=lambda s: s.start_ns):
             lane = self.lanes.index(stage.lane)
@@ -121,7 +121,7 @@ class _Picture:
             self._label(stage, lane, left + stage.ns / 2, taken[stage.lane])
 
     def _label(self, stage, lane, center, lines):
-        """Put the label above the bar, in the lowest line that has room for it."""
+        """Put the label above the bar, in the lowest line with enough room."""
         text = f"{stage.name}  {stage.ns:,.0f} ns"
         if stage.kind in ("conversion", "MAC"):
             text += f" · {stage.ns / self.cycle_ns:.0f} cycles"

@@ -1,7 +1,8 @@
-"""Traffic of any kind, hostile or not, through a switch whose every reaction was computed before.
+"""Any traffic, hostile or not, through a switch, with the expected reaction of the switch to each
+TLP.
 
-For benches of cocotb whose design has a :class:`~dxpu_sim.pcie.ports.Mailbox` at each PCIe port and
-is, seen from there, a PCIe switch.
+For cocotb benches whose design has a :class:`~dxpu_sim.pcie.ports.Mailbox` at each PCIe port and
+behaves there as a PCIe switch.
 """
 
 from collections import Counter, deque
@@ -22,7 +23,7 @@ __all__ = ["CANARY_TAG", "Traffic", "config", "lane", "made_by_switch", "shows_e
 #: Requests with this tag are answered with success.
 CANARY_TAG = 0xAA
 PME_TO_ACK = 0x1B
-#: Name of the lane of error messages of the ports, which leave in any order.
+#: Lane of the ports' error messages, which leave in any order.
 ERROR = "error message"
 #: Dwords of configuration space with status bits and logs of errors.
 ERROR_REGISTERS = (1, 7, 0x68 // 4, *range(0x104 // 4, 0x148 // 4))
@@ -36,17 +37,19 @@ def config(target, register, value=None, *, type1=True, enables=15):
 
 
 def lane(source, raw, out):
-    """Name of what keeps its order: TLPs of one class and source, or answers to one source."""
+    """Name of a lane, in which order is kept: TLPs of one class and source, or answers to one
+    source.
+    """
     prefixes = classify(raw).prefix_dwords * 4
     forwarded = (out[:prefixes], out[prefixes + 1:]) == (raw[:prefixes], raw[prefixes + 1:])
     return (source if forwarded else f"answers to {source}", classify(out).cls)
 
 
 def made_by_switch(messages, msis):
-    """What :meth:`GoldenSwitch.interrupts` gave, as TLPs to be expected at the host.
+    """Result of :meth:`GoldenSwitch.interrupts`, as TLPs expected at the host.
 
-    Interrupt wires and PME_TO_Ack are left out: :meth:`Traffic.compare_messages` is about them. It
-    looks at error messages as well, as one that waits already is not sent twice.
+    Without interrupt wires and PME_TO_Ack: :meth:`Traffic.compare_messages` checks those, and also
+    error messages, as an error message that waits already is not sent twice.
     """
     errors = [raw for raw in messages if classify(raw).routing is Routing.TO_ROOT]
     return [(UP, (name, TlpClass.P), raw)
@@ -54,30 +57,31 @@ def made_by_switch(messages, msis):
 
 
 def shows_errors(raw):
-    """Whether a well-formed TLP reads registers in which errors of other ports' TLPs show."""
+    """Whether a well-formed TLP reads registers that show errors of other ports' TLPs."""
     info = classify(raw)
     return bool(info.is_config) and info.register in ERROR_REGISTERS
 
 
 class Traffic:
-    """Sends TLPs at all ports, and compares what leaves with what must.
+    """Sends TLPs at all ports, and compares the TLPs that leave with the expectation.
 
-    Requests that leave are answered, most of them with success, as devices would.
+    Requests that leave are answered as devices would, most of them with success.
 
     Parameters
     ----------
     boxes : dict
         Mailbox of each port: ``UP`` and the numbers of slots.
     oracle
-        ``oracle.enter(side, hostile)`` gives what must leave: (side, lane, bytes). Its ``switch``
-        is the :class:`~dxpu_model.switch.GoldenSwitch` inside; its ``interrupt_seen()`` is
-        called for each message of an interrupt, ``power_limit_seen(slot)`` for each
-        Set_Slot_Power_Limit.
+        ``oracle.enter(side, hostile)`` returns the TLPs that must leave: (side, lane, bytes).
+        ``oracle.switch`` is the :class:`~dxpu_model.switch.GoldenSwitch` inside.
+        ``interrupt_seen()`` is called for each interrupt message, ``power_limit_seen(slot)`` for
+        each Set_Slot_Power_Limit.
     rng : random.Random
 
     Attributes
     ----------
     problems : list of str
+        Differences so far.
     """
 
     def __init__(self, boxes, oracle, rng):
@@ -86,26 +90,27 @@ class Traffic:
         self._expected = {side: {} for side in boxes}
         # TLPs that wait to be sent, in the order in which the oracle saw them.
         self._queues = {side: Queue(4) for side in boxes}
-        #: TLPs that must still leave.
+        #: Number of TLPs that must still leave.
         self.left = 0
         self._arrived = Event()
-        # Interrupt wires as the host sees them, what PME_Turn_Off led to, and who may have said it.
+        # Interrupt wires seen by the host; PME_Turn_Off and PME_TO_Ack so far; possible IDs of the
+        # latter.
         self._wires = [False] * 4
         self._asked, self._acknowledged = 0, 0
         self._identifiers = set()
-        # Error messages of the ports that may still come, and those that came.
+        # Error messages of the ports still to come, and those that came.
         self._errors, self._told = Counter(), set()
         for side, box in boxes.items():
             box.received.append(lambda record, side=side: self._received(side, record))
             cocotb.start_soon(self._sender(side))
 
     async def send(self, side, hostile):
-        """Send a TLP and expect what the oracle says."""
+        """Send a TLP and expect the reaction of the oracle."""
         switch = self.oracle.switch
         before, turn_offs = switch.captured, switch.turn_offs
         leaving = self.oracle.enter(side, hostile)
         self._identifiers = {before, switch.captured}
-        # Without any link it goes nowhere, and is answered all the same.
+        # Without any link a PME_Turn_Off goes nowhere, and is answered all the same.
         self._asked += switch.turn_offs - turn_offs
         for to, name, raw in leaving:
             if name[0] == ERROR:
@@ -116,7 +121,7 @@ class Traffic:
         await self._queues[side].put(hostile)
 
     async def fair(self, side, tlp):
-        """Send a TLP that is none of the hostile ones."""
+        """Send a well-formed TLP of the bench itself."""
         await self.send(side, Hostile(tlp.pack(), False, "fair"))
 
     async def _sender(self, side):
@@ -129,7 +134,7 @@ class Traffic:
 
     @staticmethod
     def _by_switch(side, record):
-        """A message that the switch makes, at a time that nobody predicts."""
+        """Whether the switch made this message by itself, at an unpredictable time."""
         return record.raw[0] in (0x34, 0x35) if side == UP else record.raw[0] == 0x74
 
     def _received(self, side, record):
@@ -166,11 +171,10 @@ class Traffic:
             self._arrived.set()
 
     def _made_by_switch(self, record):
-        """Interrupt wires, and the answer to PME_Turn_Off.
+        """Check interrupt wires, and the answer to PME_Turn_Off.
 
-        Both depend on the order in which TLPs of several ports meet. Wires alternate, and have a
-        certain state in the end; of the answers there is one at least, and no more than there were
-        questions.
+        Both depend on the order in which TLPs of several ports meet. Wires must alternate, and have
+        the right state in the end. The number of answers is from one to the number of PME_Turn_Off.
         """
         tlp = Tlp.unpack(record.raw)
         code = tlp.message_code
@@ -188,7 +192,8 @@ class Traffic:
             self.problems.append(f"a wrong message at the host: {record.raw.hex()}")
 
     def _slot_power_limit(self, slot, raw):
-        """A port tells its slot when the link comes up; when exactly is not looked at here."""
+        """Check a port's power limit for its slot; its time, when the link comes up, is not
+        checked."""
         tlp, function = Tlp.unpack(raw), self.oracle.switch.down[slot]
         data = bytes([function.get("Slot Capabilities", "Slot Power Limit Value"),
                       function.get("Slot Capabilities", "Slot Power Limit Scale"), 0, 0])
@@ -205,15 +210,16 @@ class Traffic:
             self._arrived.set()
 
     def _completions(self, side, request):
-        """What a device, or a root complex, says to a request."""
+        """Answer of a device, or a root complex, to a request."""
         me = 0 if side == UP else self.oracle.switch.down[side].buses()[0] << 8
         refused = request.tag != CANARY_TAG and self.rng.random() < 0.3
-        # Of an AtomicOp that no completer takes nobody would hear any more: its slot would be lost.
+        # UR for an irregular AtomicOp: a real completer would not answer, and the slot would be
+        # lost.
         irregular = malformed(request.pack(), completer=True) is Malformed.ATOMIC
         if refused or irregular or request.length > 64:
             return [complete(request, CompletionStatus.UR, me)]
         if request.kind.startswith("MRd"):
-            # A part with more than its port takes is dropped, and the request stays open.
+            # A completion larger than the port accepts is dropped, and its request stays open.
             boundaries = self.oracle.switch.max_payload(side) // 64
             return split(request, me, [boundaries] * request.length)
         count = complete(request, CompletionStatus.SC, me).byte_count
@@ -221,7 +227,7 @@ class Traffic:
         return [complete(request, CompletionStatus.SC, me, data)]
 
     async def settle(self):
-        """Wait until everything that is expected has come, answers to answers included."""
+        """Wait until all expected TLPs have come, including answers to answers."""
         while self.left and not self.problems:
             self._arrived.clear()
             try:
@@ -235,7 +241,7 @@ class Traffic:
         self.check()
 
     async def drain(self, ns):
-        """Wait until the design has taken everything, then for what leaves, and ``ns`` more."""
+        """Wait until the design has taken everything, then for TLPs that leave, and ``ns`` more."""
         while any(queue.qsize() for queue in self._queues.values()) or not all(
                 box.idle for box in self.boxes.values()):
             await Timer(200, "ns")
@@ -244,7 +250,7 @@ class Traffic:
         await self.settle()
 
     async def diagnose(self):
-        """What else is to be said when TLPs do not leave."""
+        """Further findings when TLPs do not leave."""
         return []
 
     def check(self):
@@ -253,8 +259,8 @@ class Traffic:
             raise CheckFailed("\n".join(self.problems[:10]))
 
     async def acknowledge(self, slots):
-        """Answer PME_Turn_Off from all ``slots``, so that no question stays open."""
-        # When this read is answered, all questions were asked.
+        """Answer PME_Turn_Off from all ``slots``, so that no PME_Turn_Off stays open."""
+        # When this read is answered, all PME_Turn_Off have left.
         captured = self.oracle.switch.captured
         await self.fair(UP, config(captured & 0xFFF8, 0, type1=False))
         await self.settle()
@@ -264,14 +270,13 @@ class Traffic:
                                       requester_id=bus << 8))
 
     def compare_messages(self):
-        """Fail if interrupt wires are wrong, a PME_Turn_Off had wrong answers, or a port has not
-        told of its errors.
+        """Fail if interrupt wires, answers to PME_Turn_Off, or error messages are wrong.
 
         Only when nothing is on its way, and after :meth:`acknowledge`.
         """
         if self._wires != self.oracle.switch.wires:
             self.problems.append(f"interrupt wires: {self._wires}, not {self.oracle.switch.wires}")
-        # A slot whose requester ID is blocked cannot answer: then the question stays open.
+        # A slot whose requester ID is blocked cannot answer: then the PME_Turn_Off stays open.
         open = self.oracle.switch.asked_to_turn_off
         if not (self._asked > 0 and not open) <= self._acknowledged <= self._asked:
             self.problems.append(f"{self._acknowledged} PME_TO_Ack for {self._asked} PME_Turn_Off")

@@ -1,4 +1,4 @@
-"""One read through the fabric, taken apart: when it was where, from the probes of the system."""
+"""Stages of one read through the fabric, with times from the probes of the system."""
 
 import cocotb
 from cocotb.utils import get_sim_time
@@ -10,7 +10,7 @@ __all__ = ["CYCLE_NS", "conversions", "take_apart"]
 #: Clock of the proxies' cores and of GMII.
 CYCLE_NS = 8
 
-#: Lane, name, probe of the end and kind of each stage between request and completion.
+#: Each stage between request and completion: lane, name, probe of the end, kind.
 STAGES = (
     ("root complex", "request", "host_pcie_in", "PCIe"),
     ("host proxy", "conversion 1", "host_frame_out", "conversion"),
@@ -28,14 +28,14 @@ STAGES = (
 
 
 async def take_apart(system) -> list[dict]:
-    """Read a register of GPU 0, which is alone on the fabric; returns the stages of the read.
+    """Read a register of GPU 0 on an idle fabric; return the stages of the read.
 
-    Each is a dict of ``lane``, ``name``, ``start_ns``, ``end_ns`` and ``kind``, as
-    :class:`dxpu_sim.system.timeline.Stage` takes them; each starts where the one before it ended.
-    The four of kind ``conversion`` are the traversals of a proxy, PCIe to frame or frame to PCIe:
-    the first two carry the request, the others the completion. They begin with the first beat of
-    the TLP, or the last of the frame from the MAC, and end with the first beat of what comes out.
-    Control frames may be about as well: a stage ends with the first event after it began.
+    Each stage is a dict of ``lane``, ``name``, ``start_ns``, ``end_ns`` and ``kind``, the arguments
+    of :class:`dxpu_sim.system.timeline.Stage`; each stage starts where the stage before ended. The
+    four stages of kind ``conversion`` are the traversals of a proxy, PCIe to frame or frame to
+    PCIe: the first two carry the request, the others the completion. They begin with the first beat
+    of the TLP, or the last beat of the frame from the MAC, and end with the first beat of the
+    output. As control frames may also pass, a stage ends with the first event after its start.
 
     Raises
     ------
@@ -66,11 +66,11 @@ async def take_apart(system) -> list[dict]:
 
 
 async def _note(dut, name, times):
-    """Append when the probe ``name`` had an event, in ns, to ``times``."""
+    """Append the times of the events of probe ``name``, in ns, to ``times``."""
     probe = getattr(dut, f"probe_{name}")
     while True:
         await probe.value_change
-        # The cycle of the event is the one before the probe shows it.
+        # The cycle of the event is the cycle before the probe shows it.
         age = (int(dut.cycle.value) - int(probe.value)) & 0xffffffff
         times.append(get_sim_time("ns") - age * CYCLE_NS)
 

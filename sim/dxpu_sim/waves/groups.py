@@ -1,4 +1,4 @@
-"""What to show of a :class:`~dxpu_sim.system.design.System` in a wave: the way of one read."""
+"""Rows of a :class:`~dxpu_sim.system.design.System` in a wave viewer: the way of one read."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from .gtkwave import Group, Row
 
 __all__ = ["NAMES", "WAY", "system_groups"]
 
-#: Names of values that the Verilog has as plain numbers.
+#: Enums for values that are plain numbers in the Verilog.
 NAMES = {
     r".*\.(header(__payload)?|note)\.type": FrameType,
     r".*\.credit\.cls": CreditClass,
@@ -20,8 +20,8 @@ NAMES = {
     r".*\.meta\.(info\.)?status": CompletionStatus,
 }
 
-#: A read by the host of the GPU in slot 1 of box 0, and its completion: a signal that is high when
-#: it is there, for each step of the way. The host's frames leave by path 0 as long as it is there.
+#: A read by the host of the GPU in slot 1 of box 0, and its completion: for each step of the way a
+#: signal that is high at that step. The host's frames leave by path 0 while that path works.
 WAY = (
     Row(r"host\.upstream__rx__valid", "host: TLP from PCIe"),
     Row(r"host\.ingress\.o__valid", "host: parsed"),
@@ -52,15 +52,15 @@ WAY = (
     Row(r"host\.upstream__tx_cpl__valid", "host: completion to PCIe"),
 )
 
-#: Beats of a packet.
+#: Fields of a packet's beats.
 _PACKET = ("first", "last", "dwords", "data")
-#: What a parser says of a TLP.
+#: Fields of a parsed TLP.
 _TLP = ("cls", "fmt", "type", "length", "address", "target_id", "requester_id", "tag", "first_be",
         "last_be", "status", "byte_count", "lower_address")
-#: What the header of a frame says.
+#: Fields of a frame's header.
 _HEADER = ("type", "count", "src_node", "src_slot", "dst_node", "dst_slot", "path", "stream", "tag",
            "seq", "ack", "crx")
-#: A credit extension.
+#: Fields of a credit extension.
 _CREDIT = (r"credit\.cls", r"credit\.header_limit", r"credit\.data_limit")
 
 
@@ -77,7 +77,7 @@ def _fields(prefix: str, fields: Sequence[str]) -> list[str]:
 
 
 def _engine(proxy: str) -> list[Group]:
-    """Blocks between TLP and Ethernet, which both kinds of proxies have."""
+    """Blocks between TLP and Ethernet, common to both kinds of proxies."""
     e = rf"{proxy}\.engine"
     return [
         Group(f"{proxy}: TLPs to be sent, and their credits", (
@@ -166,8 +166,10 @@ def _box(proxy: str, slots: int) -> list[Group]:
 
 
 def system_groups(boxes: Sequence[int]) -> list[Group]:
-    """What to show of a system with ``boxes`` (GPUs in each): the way of a read, step by step, and
-    folded the blocks that it passes, in their order, and all states."""
+    """Groups for a system with ``boxes`` (GPUs in each).
+
+    The way of a read, step by step; then, folded, the blocks on the way, in order, and all states.
+    """
     proxies = ["host", *(f"box{n}" for n in range(len(boxes)))]
     return [
         Group("The way of a read", WAY),

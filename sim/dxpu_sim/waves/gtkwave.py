@@ -1,14 +1,15 @@
-"""Save files that make GTKWave open a trace on what matters.
+"""GTKWave save files that open a trace at the important rows.
 
-How GTKWave 3.3 reads them, where its manual leaves it open:
+Behaviour of GTKWave 3.3 where its manual leaves it open:
 
-* Its zoom is the binary logarithm, negated, of the time units in 200 pixels.
-* A row is called what stands behind the last dot of its alias.
-* A name with a dot in a VCD file is an escaped one (``top.\\a.b[3:0]``); in an FST file it is not.
-* The value names of a table are shown for vectors only, so a single bit with names must become one.
-* Where the trace and the tables are is taken relative to the ``[savefile]`` that was written down,
-  if that stands before them; so the folder may be moved.
-* It takes 128 tables at most.
+* The zoom is the binary logarithm, negated, of the time units in 200 pixels.
+* The name of a row is the text behind the last dot of its alias.
+* A name with a dot is escaped in a VCD file (``top.\\a.b[3:0]``), but not in an FST file.
+* Value names of a table are shown for vectors only, so a single bit with names must become a
+vector.
+* Paths of the trace and the tables are relative to the ``[savefile]`` recorded before them, so the
+folder may be moved.
+* At most 128 tables are allowed.
 """
 
 import math
@@ -23,12 +24,12 @@ from .nets import Net, nets, parse
 
 __all__ = ["MAX_TABLES", "Group", "Row", "alias", "reference", "save_file", "unmatched"]
 
-#: Window and column of names and values, in pixels; both fit a small screen.
+#: Size of the window and width of the column of names and values, in pixels; fit a small screen.
 WINDOW = (1280, 900)
 NAMES_PIXELS = 400
-#: What is left for waves when the tree of modules is folded, less a reserve for other fonts.
+#: Pixels left for waves when the tree of modules is folded, less a reserve for other fonts.
 WAVE_PIXELS = 780
-#: Pixels that the zoom is about.
+#: Number of pixels to which the zoom refers.
 ZOOM_PIXELS = 200
 MAX_TABLES = 128
 
@@ -38,7 +39,7 @@ class Row(NamedTuple):
 
     #: Regular expression of whole paths (:attr:`~.nets.Net.path`).
     pattern: str
-    #: What the row is called, if it is one; by default the path says it.
+    #: Name of the row, for a single row; by default made from the path.
     label: str | None = None
 
 
@@ -48,7 +49,7 @@ class Group:
 
     title: str
     rows: tuple[Row, ...]
-    #: Shown folded.
+    #: Show the group folded.
     closed: bool = False
 
 
@@ -62,7 +63,7 @@ def reference(net: Net, trace: str | Path) -> str:
 
 
 def alias(net: Net) -> str:
-    """What the row of ``net`` is called: words without a dot."""
+    """Name of the row of ``net``: words without a dot."""
     return re.sub(r"\.|__", " ", re.sub(r"__payload\b", "", net.path))
 
 
@@ -85,14 +86,13 @@ def save_file(path: str | Path, trace: str | Path, verilog: str, groups: Sequenc
     trace : path
         Trace file, which must be in the folder of ``path`` or below; its suffix is its format.
     verilog : str
-        Text that was simulated.
+        Verilog text of the simulation.
     groups
-        What to show. A pattern that matches nothing is passed over (:func:`unmatched`).
+        Groups to show. Patterns without a match are skipped (:func:`unmatched`).
     names
-        Names of the values of signals that have none in the Verilog, by regular expression of
-        whole paths.
+        Enums for signals without value names in the Verilog, by regular expression of whole paths.
     marker_ps, start_ps, span_ps : int
-        Where to put the marker, where to begin, and how much time to fit into the window.
+        Position of the marker, start of the view, and time to fit into the window.
     """
     from vcd.gtkw import GTKWSave
     path, trace = Path(path).absolute(), Path(trace).absolute()
@@ -117,8 +117,10 @@ def save_file(path: str | Path, trace: str | Path, verilog: str, groups: Sequenc
 
 
 def _choose(groups, verilog, names):
-    """Groups that show something, each with its rows: pairs of label and net. No two of all rows
-    are called the same, unless they show the same."""
+    """Groups with at least one row, each with its rows: pairs of label and net.
+
+    Two rows have the same label only if they show the same signal.
+    """
     everything = [(net.path, net) for net in nets(parse(verilog))]
     labels, result = {}, []
     for group in groups:
@@ -155,7 +157,7 @@ def _show(save, label, net, trace, tables):
 
 
 class _Tables:
-    """Files with the names of values, one for all signals that have the same."""
+    """Files with the names of values, one for all signals with the same names."""
 
     def __init__(self, folder):
         self._folder = folder

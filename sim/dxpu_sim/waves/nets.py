@@ -19,7 +19,7 @@ class Signal:
 
 @dataclass
 class Module:
-    """What a module of the generated Verilog holds."""
+    """Signals and instances of a module in generated Verilog."""
 
     signals: dict[str, Signal] = field(default_factory=dict)
     #: Module name by instance name.
@@ -36,8 +36,10 @@ class Net:
 
     @property
     def path(self) -> str:
-        """Path below the top module. An instance has the name that the source gives it, without
-        the number that Amaranth adds when a signal is called the same."""
+        """Path below the top module, with the instance names of the source.
+
+        The number that Amaranth appends to an instance with the name of a signal is removed.
+        """
         return ".".join((*(re.sub(r"\$\d+$", "", scope) for scope in self.scopes[1:]),
                          self.signal.name))
 
@@ -48,7 +50,7 @@ _ATTRIBUTE = re.compile(r'\s*\(\* enum_value_([01]+) = "(.*)" \*\)')
 _SIGNAL = re.compile(rf"\s*(?:(?:input|output|inout|wire|reg|signed)\s+)+(?:\[(\d+):0\]\s+)?{_NAME}"
                      r"\s*(?:=.*)?;")
 _INSTANCE = re.compile(rf"\s*{_NAME}\s+(?:#\(|{_NAME}\s*\()")
-#: What a module computes by; its arguments are no signals.
+#: Functions; their arguments are no signals.
 _FUNCTION = re.compile(r"^  function .*?^  endfunction$", re.MULTILINE | re.DOTALL)
 _INSTANCE_END = re.compile(rf"\s*\)\s+{_NAME}\s*\(")
 _KEYWORDS = {"module", "assign", "always", "if", "else", "case", "casez", "begin", "end", "initial",
@@ -56,7 +58,7 @@ _KEYWORDS = {"module", "assign", "always", "if", "else", "case", "casez", "begin
 
 
 def parse(verilog: str) -> dict[str, Module]:
-    """Modules of Verilog as Yosys writes it, by name; nameless intermediate values are left out."""
+    """Modules of Verilog as Yosys writes it, by name, without nameless intermediate values."""
     modules: dict[str, Module] = {}
     module, values, pending = Module(), {}, None
     for line in _FUNCTION.sub("", verilog).splitlines():
@@ -68,7 +70,7 @@ def parse(verilog: str) -> dict[str, Module]:
         elif match := _SIGNAL.match(line):
             name = _name(match, 2)
             if not name.startswith("$"):
-                # A port has two lines, and its attributes only stand before the first.
+                # A port has two lines, with attributes only before the first.
                 known = module.signals.get(name)
                 module.signals[name] = Signal(name, int(match[1] or 0) + 1,
                                               values or (known.values if known else {}))

@@ -1,8 +1,8 @@
 """The simulation behind ``dxpu demo``: boot, use and measure GPUs behind a fabric.
 
-Options come as JSON in ``$DXPU_DEMO`` (:class:`dxpu_cli.commands.demo.Options`); the outcome goes
-to ``result.json`` in the run's folder, even if something failed, and the progress to
-``progress.txt``: lines ``step TEXT`` and ``detail TEXT``.
+Options come as JSON in ``$DXPU_DEMO`` (:class:`dxpu_cli.commands.demo.Options`). The outcome goes
+to ``result.json`` in the run's folder, even after a failure, and the progress to ``progress.txt``:
+lines ``step TEXT`` and ``detail TEXT``.
 """
 
 import json
@@ -22,7 +22,7 @@ from dxpu_sim.system.hotplug_host import Copier, HotPlugHost, Reader
 from dxpu_sim.system.system import SimulatedSystem
 from dxpu_sim.system.traversal import CYCLE_NS, conversions, take_apart
 
-#: What must hold, in the order in which it is found out.
+#: Checks, in the order of the run.
 CHECKS = ("empty_slots", "hot_plug", "tree", "names", "registers", "video_memory", "interrupts",
           "round_trip", "copy_to_gpu", "copy_to_host", "copies_together", "tlps_exact",
           "fabric_lossless", "counters_clean", "bad_fabric", "dead_path", "surprise_removal",
@@ -30,15 +30,15 @@ CHECKS = ("empty_slots", "hot_plug", "tree", "names", "registers", "video_memory
 
 #: Simulated time without traffic before a measurement.
 QUIET_NS = 5_000
-#: Part of all frames that get lost on the bad fabric.
+#: Share of frames lost on the bad fabric.
 LOSS = 0.01
 #: First wait for an acknowledgement on the bad fabric, in units of 64 cycles: 20 us instead of
-#: 250 us, so that the simulation need not wait long for a path to be given up.
+#: 250 us, so that the simulation soon gives up a path.
 RETRY_WAIT = 40
 
 
 class Demo:
-    """One run; ``result`` grows while it goes on."""
+    """One run; ``result`` grows during the run."""
 
     def __init__(self, dut):
         self.options = json.loads(os.environ["DXPU_DEMO"])
@@ -54,14 +54,14 @@ class Demo:
         self._begin = time.perf_counter()
         cocotb.start_soon(self._tick())
 
-    # Telling.
+    # Progress.
 
     def step(self, text):
-        """Say what happens next."""
+        """Report the next step."""
         self._progress.write(f"step {text}\n")
 
     def detail(self, text):
-        """Say what came out of it."""
+        """Report a result of the step."""
         self._progress.write(f"detail {text}\n")
 
     async def _tick(self):
@@ -71,7 +71,7 @@ class Demo:
             self.detail(f"{get_sim_time('us'):,.0f} us simulated, {tlps:,} TLPs")
 
     def hold(self, name, condition=True, text=""):
-        """Check ``name`` held; if it did not, the run ends."""
+        """Record that check ``name`` held; otherwise end the run."""
         if not condition:
             raise AssertionError(f"{name}: {text}")
         self.result["checks"][name] = True
@@ -79,7 +79,7 @@ class Demo:
     # Steps.
 
     async def run(self):
-        """Everything, in order."""
+        """Run all steps, in order."""
         await self.boot()
         await self.use()
         await self.measure_round_trip()
@@ -122,7 +122,7 @@ class Demo:
         return f"{lspci.describe(device)} {size} MiB, box {box} slot {slot}"
 
     async def use(self):
-        """Drivers open their GPUs and try everything that software may do with them."""
+        """Drivers open their GPUs and use all of their functions."""
         system = self.system
         self.step("Opening drivers")
         for n, driver in enumerate(system.drivers):
@@ -143,7 +143,7 @@ class Demo:
         values = {driver: self.rng.getrandbits(32) for driver in system.drivers}
         for driver, value in values.items():
             await driver.write_register("SCRATCH", value)
-        # Read only when all are written: each GPU must have its own.
+        # Read only after all writes: each GPU must have its own register.
         for driver, value in values.items():
             read = await driver.read_register("SCRATCH")
             self._same("registers", driver, read, value)
@@ -190,7 +190,7 @@ class Demo:
             self.trace = None
 
     async def measure_round_trip(self):
-        """Reads of four bytes on an idle fabric; the last one is taken apart."""
+        """Reads of four bytes on an idle fabric; the last read is split into stages."""
         self.step("Measuring the round trip of a read")
         driver, samples = self.system.drivers[0], []
         for _ in range(self.options["reads"]):
@@ -216,14 +216,14 @@ class Demo:
             "stages": stages,
             "conversion_cycles": cycles,
         }
-        # Whole stages, in order, and nothing between them.
+        # Whole stages, in order, without gaps.
         gaps = [b["start_ns"] - a["end_ns"] for a, b in zip(stages, stages[1:], strict=False)]
         self.hold("round_trip", len(cycles) == 4 and not any(gaps)
                   and all(s["end_ns"] >= s["start_ns"] for s in stages),
                   f"the stages of the read do not follow each other: {stages}")
 
     async def copy(self):
-        """One large copy each way, timed."""
+        """One large copy in each direction, timed."""
         size = self.options["size"]
         driver, gpu = self.system.drivers[0], self.system.gpus[0]
         data = self.rng.randbytes(size)
@@ -245,14 +245,14 @@ class Demo:
         self.hold("copy_to_host", bytes(back[:size]) == data, "host memory differs")
 
     async def copy_together(self):
-        """All GPUs copy at the same time, each its own data."""
+        """All GPUs copy at the same time, each with different data."""
         size = min(self.options["size"], 4096)
         self.step(f"All GPUs copying {size:,} bytes each way at once")
         failed = await self._copy_all(size)
         self.hold("copies_together", not failed, f"host memory differs: {', '.join(failed)}")
 
     async def _copy_all(self, size):
-        """All GPUs copy there and back; returns those whose data came back wrong."""
+        """All GPUs copy there and back; returns the GPUs whose data came back wrong."""
         failed = []
 
         async def both_ways(driver):
@@ -267,7 +267,7 @@ class Demo:
         return failed
 
     async def finish(self):
-        """Nothing may be left over, lost or counted as wrong."""
+        """Check that nothing is left over, lost or counted as wrong."""
         self.step("Checking every TLP and counter")
         await self.system.idle()
         self.system.checker.finish()
@@ -287,11 +287,11 @@ class Demo:
         self.hold("counters_clean")
 
     async def copy_through_a_bad_fabric(self):
-        """Frames get lost; then the path that all of them take dies in the middle of copies."""
+        """Frames get lost; then the path in use dies in the middle of copies."""
         system, size = self.system, min(self.options["size"], 2048)
         proxies = (system.host, *system.boxes)
         before = await system.counters()
-        system.rc.timeout_ns = 10_000_000  # as hosts have it at least
+        system.rc.timeout_ns = 10_000_000  # the shortest timeout of real hosts
         for proxy in proxies:
             await proxy.write("control.retry", wait=RETRY_WAIT)
         self.step(f"The same with {LOSS:.0%} of all frames lost, and path 0 dying")
@@ -322,7 +322,7 @@ class Demo:
         self.dut.loss.value = self.dut.dead.value = 0
 
     async def pull(self):
-        """The last GPU is pulled in the middle of a copy."""
+        """Pull the last GPU in the middle of a copy."""
         system, lost = self.system, len(self.system.gpus) - 1
         slot, state = self.host.slots[lost], {}
         self.step(f"Somebody pulls GPU {lost} while it copies")
@@ -352,7 +352,7 @@ class Demo:
         self.hold("others_unharmed")
 
     def write(self):
-        """Write down what is known."""
+        """Write the results so far to ``result.json``."""
         self._stop_trace()
         seconds = time.perf_counter() - self._begin
         cycles = get_sim_time("ns") / CYCLE_NS

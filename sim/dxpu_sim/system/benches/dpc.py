@@ -1,6 +1,6 @@
 """Downstream Port Containment in the whole system, below drivers of hot-plug and of containment.
 
-Options of the design come as JSON in ``$DXPU_SYSTEM``; it has ``dpc`` and two GPUs or more.
+Options of the design come as JSON in ``$DXPU_SYSTEM``; they must have ``dpc`` and two GPUs or more.
 """
 
 import json
@@ -31,7 +31,7 @@ async def boot(dut, *, refuse):
 
 
 async def finish(bench, drivers, others):
-    """Nobody else has noticed anything, and nothing is left over."""
+    """Check that the other slots noticed nothing, and that nothing is left over."""
     for other in others:
         before = other.rounds
         while other.rounds == before:
@@ -45,7 +45,7 @@ async def finish(bench, drivers, others):
 
 
 async def pulled(dut, *, refuse):
-    """A GPU is pulled in the middle of a copy; then another one is bound to the slot."""
+    """A GPU is pulled in the middle of a copy; then another GPU is bound to the slot."""
     bench, drivers = await boot(dut, refuse=refuse)
     status = CplStatus.UR if refuse else CplStatus.CA
     others = [Copier(bench, await bench.bind(1))]
@@ -60,7 +60,7 @@ async def pulled(dut, *, refuse):
         await bench.slots[0].until(lambda n=round: len(drivers[0].recovered) > n)
         await reader.stop((CplStatus.SC, CplStatus.CA, CplStatus.UR))
         copier.task.cancel()
-        # From the first one on, as Completion Control says; afterwards the slot is just empty.
+        # The first failed read has the status of Completion Control; later the slot is just empty.
         assert next(s for s in reader.statuses if s != CplStatus.SC) == status
         assert (CplStatus.CA in reader.statuses) != refuse
         assert drivers[0].log[round:] == [(0, 0, 0, SURPRISE_DOWN)]
@@ -96,7 +96,7 @@ async def pulled_with_unsupported_request(dut):
 
 @cocotb.test()
 async def a_contained_gpu_recovers(dut):
-    """ERR_FATAL of a GPU, then software: the GPU is reset, and the host has it again."""
+    """ERR_FATAL of a GPU, then software: the GPU is reset, and the host can use the GPU again."""
     bench, drivers = await boot(dut, refuse=False)
     system, slot = bench.system, bench.slots[0]
     others = [Copier(bench, await bench.bind(1))]

@@ -1,14 +1,14 @@
-"""Hostile TLPs into every PCIe side of the whole system, each one accounted for.
+"""Hostile TLPs into every PCIe side of the whole system, each accounted for.
 
-What must become of a TLP is computed before it is sent: the buffers and parsers at the ports in
-:class:`~dxpu_sim.system.benches.fuzz_oracle.Oracle`, everything behind them by the golden switch.
-Each TLP must leave where and as what was computed, or be answered exactly so; or it is dropped and
-the counter that says why rises by one (all counters of all proxies are compared). After each batch
-well-formed requests must be answered in full in both directions by every slot, and by the switch
-itself. From time to time slots are reset, pulled and bound anew meanwhile
+The fate of a TLP is computed before it is sent: for the buffers and parsers at the ports in
+:class:`~dxpu_sim.system.benches.fuzz_oracle.Oracle`, for the logic behind them in the golden
+switch. Each TLP must leave at the computed port with the computed bytes, or be answered exactly as
+computed; or it is dropped and the counter of the cause rises by one (all counters of all proxies
+are compared). After each batch, every slot and the switch must answer well-formed requests in full,
+in both directions. From time to time slots are also reset, pulled and bound anew
 (:mod:`dxpu_sim.system.benches.upheaval`).
 
-``$DXPU_SYSTEM``: options of the design, as JSON. ``$DXPU_FUZZ``: hostile TLPs to send.
+``$DXPU_SYSTEM``: options of the design, as JSON. ``$DXPU_FUZZ``: number of hostile TLPs.
 """
 
 import json
@@ -36,12 +36,12 @@ from .fuzz_oracle import HOST_BUFFER, SLOT_BUFFER, Oracle
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 COUNT = int(os.environ.get("DXPU_FUZZ", "1000"))
 
-#: Counters that say how traffic was carried, and nothing about what became of a TLP.
+#: Counters of transport, without information on the fate of a TLP.
 CARRIED = ("fabric_tx_frames", "fabric_rx_frames", "mac0_tx_good", "mac0_rx_good", "mac1_tx_good",
            "mac1_rx_good", "table_committed", "fabric_tx_waited", "pool_waited",
-           # Of errors: which comes first, and how many at a time.
+           # Errors: depend on the order and simultaneity of errors.
            "switch_unlogged", "switch_unsent")
-#: Ends that hostile TLPs come to, by the counter that tells.
+#: Fates of hostile TLPs, by counter.
 ENDS = {"pcie_malformed", "pcie_discarded", "pcie_overflow", "from_slots_malformed",
         "tlp_malformed",
         "slot1_overflow", "switch_config", "switch_unsupported0",
@@ -61,7 +61,7 @@ def buses(port):
 
 
 class Fuzz(Traffic):
-    """The system, its oracle, and what is on its way."""
+    """The system, its oracle, and the TLPs on their way."""
 
     def __init__(self, dut):
         design = System(**OPTIONS)
@@ -74,15 +74,15 @@ class Fuzz(Traffic):
         self.proxies = [Proxy(dut, f"{name}_bus", map, node) for name, map, node in
                         zip(design.names, design.maps, design.nodes, strict=True)]
         self.sent = Counter()
-        #: Counters beyond what the oracle knows of, and what goes on if it is not asked.
+        #: Counts unknown to the oracle; the upheaval under way, which replaces the oracle.
         self.base, self.upheaval = Counter(), None
         self.operation, self.deck = 100, []
-        #: Slots whose GPUs are not in their places; links that somebody took away; that work.
+        #: Slots whose GPUs are absent; slots whose links work.
         self.absent, self.up = set(), set()
         self._pulled = {slot: Event() for slot in range(len(self.slots))}
 
     async def _play_link(self, slot):
-        """The link of a slot: down for a while when the design asks for a reset, or if pulled."""
+        """Simulate the link of a slot: down for a while after a reset request, and while pulled."""
         box, pulled = self.boxes[slot], self._pulled[slot]
         while True:
             while pulled.is_set() or not box.idle:
@@ -100,30 +100,30 @@ class Fuzz(Traffic):
         (self._pulled[slot].set if pulled else self._pulled[slot].clear)()
 
     async def tell_presence(self):
-        """The boxes say which GPUs are in place."""
+        """Update the presence of GPUs in the registers of the boxes."""
         for n, box in enumerate(self.proxies[1:]):
             await box.write("control.present", slots=sum(
                 1 << s - 1 for slot, (owner, s) in enumerate(self.slots)
                 if owner == n and slot not in self.absent))
 
     def place(self, slot):
-        """The host, the box of a slot, and its number there."""
+        """The host, the box of a slot, and the slot's number there."""
         box, number = self.slots[slot]
         return self.proxies[0], self.proxies[1 + box], number
 
     def route(self, slot):
-        """Neighbours in a box have a stream and a path of their own, if there are as many."""
+        """Stream and path of a slot; neighbours in a box differ, if there are enough of both."""
         number = self.slots[slot][1]
         streams = min(2, self.proxies[0].streams)
         return {"paths": 1 << (number - 1) % self.paths, "stream": (number - 1) % streams}
 
     @staticmethod
     def buffer(side):
-        """Bytes of the largest TLP that is taken."""
+        """Size of the largest TLP accepted, in bytes."""
         return HOST_BUFFER if side == UP else SLOT_BUFFER
 
     async def enqueue(self, side, hostile):
-        """Send a TLP, whatever may become of it."""
+        """Send a TLP without an expectation."""
         await self._queues[side].put(hostile)
 
     async def _transmit(self, side, hostile):
@@ -138,7 +138,7 @@ class Fuzz(Traffic):
             self.upheaval.received(side, record.raw)
 
     async def connect(self):
-        """What the manager does."""
+        """Do the manager's part: nodes, sessions, bindings."""
         self.boxes[UP].link(True)
         for slot in range(len(self.slots)):
             cocotb.start_soon(self._play_link(slot))
@@ -160,7 +160,7 @@ class Fuzz(Traffic):
         self.oracle.switch.interrupts()
 
     async def canaries(self):
-        """The system still works, in every direction, and has done all that came before."""
+        """Check that the system works in every direction, and has handled all earlier TLPs."""
         await self.acknowledge(range(len(self.slots)))
         for port in range(len(self.slots)):
             offset = 4 * self.rng.randrange(1024 - 8)
@@ -182,13 +182,13 @@ class Fuzz(Traffic):
                 for counter, total in (await proxy.counters()).items()}
 
     def _known(self):
-        """Counters as they should be."""
+        """Expected values of the counters."""
         known = Counter(self.base)
         known.update(self.oracle.totals())
         return known
 
     async def diagnose(self):
-        """Counters that are not what the oracle counted."""
+        """Counters that differ from the counts of the oracle."""
         totals = {name: total for name, total in (await self.totals()).items()
                   if total and not name.endswith(CARRIED)}
         expected = {name: total for name, total in self._known().items() if total}
@@ -197,18 +197,21 @@ class Fuzz(Traffic):
                 if totals.get(name, 0) != expected.get(name, 0)]
 
     async def counters(self):
-        """All counters must be what the oracle counted."""
+        """Check that all counters equal the counts of the oracle."""
         await Timer(3, "us")
         self.problems += await self.diagnose()
         self.check()
 
     async def until_told(self):
-        """The ports know what their slots sent malformed: boxes tell that slowly."""
+        """Wait until the ports know of malformed TLPs of their slots: boxes report them slowly."""
         await Timer(MalformedTeller.PAUSE * 8 * (len(self.slots) + 1) + 20_000, "ns")
 
     async def agree(self):
-        """Bring the golden switch and the other one to the same state: interrupt wires, messages
-        that end in the switch, events and errors; and the counters."""
+        """Bring golden switch and virtual switch to the same state.
+
+        The state consists of interrupt wires, messages that end in the switch, events, errors and
+        counters.
+        """
         await self.until_told()
         self._asked = self._acknowledged = 0
         slots, switch = range(len(self.slots)), self.oracle.switch
@@ -226,7 +229,7 @@ class Fuzz(Traffic):
                 if mask:
                     await self.fair(UP, self.write_to(function, dword,
                                                       f.read(dword) & kept[dword] | mask))
-        # What ends in the switch, as PME_TO_Ack, shows nowhere: time for the way there.
+        # TLPs that end in the switch, such as PME_TO_Ack, show nowhere: wait for them to arrive.
         await self.drain(10_000)
         known, totals = self._known(), await self.totals()
         self.base.update({name: total - known[name] for name, total in totals.items()
@@ -242,7 +245,7 @@ class Fuzz(Traffic):
         return config(FIRST_BUS << 8, dword, value, type1=False)
 
     def configuration(self):
-        """The writes that make the tree."""
+        """The writes that configure the tree."""
         def up(register, value):
             return config(FIRST_BUS << 8, register, value, type1=False)
 
@@ -276,20 +279,20 @@ class Fuzz(Traffic):
             yield down(1, 7)
 
     async def configure(self):
-        """Make the tree."""
+        """Configure the tree."""
         for write in self.configuration():
             await self.fair(UP, write)
         await self.settle()
 
     def writable(self):
-        """What software can have written: the writable bits of each dword of each function."""
+        """Writable bits of each dword of each function, with their values."""
         return {(function, dword): (f.read(dword) & mask)
                 for function, f in enumerate((self.oracle.switch.up, *self.oracle.switch.down))
                 for dword, mask in enumerate(f.map.access_image("RW")) if mask}
 
     async def restore(self, before):
-        """Bring all that is writable back to ``before``."""
-        # The bus numbers of the upstream port lead to the others.
+        """Set all writable bits back to ``before``."""
+        # The bus numbers of the upstream port first: they lead to the other ports.
         for place in sorted(before, key=lambda place: (place[0], place[1] != 6)):
             function, dword = place
             if before[place] != self.writable()[place] or place == (0, 6):
@@ -298,7 +301,7 @@ class Fuzz(Traffic):
         assert self.writable() == before
 
     def aim(self):
-        """Where hostile TLPs are aimed at."""
+        """Targets of hostile TLPs."""
         inside = range(len(self.slots) + 1)
         windows = [MEMORY + (n << 20) for n in inside] + [WIDE + (n << 28) for n in inside]
         return Aim(
@@ -308,7 +311,7 @@ class Fuzz(Traffic):
                          *(bus << 8 for n in inside for bus in buses(n))])
 
     def hostiles(self, side):
-        """Endless hostile TLPs for a port; none of them changes a configuration space."""
+        """Endless hostile TLPs for a port, without changes of configuration space."""
         aim = self.aim()
         if side == UP:
             aim.requesters = [0x0000, 0x0008]
@@ -322,18 +325,18 @@ class Fuzz(Traffic):
                 if side == UP and info.is_config and (info.is_write
                                                       or shows_errors(hostile.raw)):
                     continue
-                # So that nothing depends on which comes first: a request, or what looks like its
-                # completion.
+                # A request and the apparent completion of a request must not meet: the result would
+                # depend on their order.
                 if (info.tag >= 512) != (info.cls is TlpClass.CPL) and info.cls is not TlpClass.P:
                     continue
             yield hostile
 
     def configs(self):
-        """Endless configuration requests to whatever there is, right and wrong, mostly writes."""
+        """Endless configuration requests to any target, right and wrong, mostly writes."""
         rng = self.rng
         source = HostileSource(rng, self.aim(), writes=True)
         writable = sorted({dword for _, dword in self.writable()})
-        # Secondary Bus Reset and Link Disable would take time to be taken back.
+        # Secondary Bus Reset and Link Disable would take too long to undo.
         spared = {(15, 1 << 22), (0x70 // 4, 1 << 4)}
         while True:
             target = rng.choice([source.identifier(), *source.aim.identifiers])
@@ -342,14 +345,14 @@ class Fuzz(Traffic):
             register = rng.choice([*rng.sample(writable, 4), rng.randrange(128),
                                    rng.randrange(1024)])
             if register in range(0x118 // 4, 0x12C // 4):
-                continue  # first error and its header: of several ports' TLPs, whichever came first
+                continue  # first error and its header depend on the order of several ports' TLPs
             for dword, bits in spared:
                 if value is not None and register == dword:
                     value &= ~bits
             tlp = config(target, register, value, type1=not own,
                          enables=rng.choice([15, 15, rng.getrandbits(4)]))
             if rng.random() < 0.1:
-                # Interrupts of the events of a slot that is in use, without clearing them.
+                # Interrupt enables of a slot in use, without clearing events.
                 tlp = config(INSIDE << 8 | rng.randrange(len(self.slots)) << 3, 0x78 // 4,
                              rng.getrandbits(16), enables=3)
             tlp.requester_id, tlp.tag = rng.getrandbits(16), rng.getrandbits(9)
@@ -365,7 +368,7 @@ class Fuzz(Traffic):
 
 
 async def misconfigure(fuzz, configs, count):
-    """Hostile configuration requests from the host, one after the other; then all is repaired."""
+    """Send hostile configuration requests from the host, one after the other; then repair."""
     await fuzz.until_told()
     before = fuzz.writable()
     for _ in range(count):
@@ -374,17 +377,17 @@ async def misconfigure(fuzz, configs, count):
         reached = fuzz.oracle.totals()["host.fabric_tx_tlps"]
         await fuzz.send(UP, hostile)
         await fuzz.settle()
-        # The error of what was dropped without an answer must not meet the next change.
+        # The error of a TLP dropped without an answer must not meet the next change.
         await Timer(1, "us")
         if fuzz.oracle.totals()["host.fabric_tx_tlps"] != reached:
-            # The answer of a slot may end in the switch, and must not meet the next change.
+            # A slot's answer may end in the switch, and must not meet the next change.
             await Timer(10, "us")
     await fuzz.restore(before)
     await fuzz.canaries()
 
 
 async def batch(fuzz, sources, count):
-    """Hostile TLPs into all ports at once."""
+    """Send hostile TLPs into all ports at once."""
     rng = fuzz.rng
     for box in fuzz.boxes.values():
         box.gaps(send=rng.choice([0, 0, 0.5]), receive=rng.choice([0, 0, 0.5]))
@@ -430,7 +433,7 @@ async def fuzz(dut):
     print(f"fuzz: {dict(run.sent)}, {dict(moves)}")
     totals = await run.totals()
     print("fuzz:", {name: n for name, n in totals.items() if n})
-    # None of the ways in which a TLP can end may be left out.
+    # Every fate of a TLP must have occurred.
     ends = {name.partition(".")[2] for name, n in totals.items() if n}
     assert ends >= ENDS, ENDS - ends
     assert set(moves) == set(upheaval.MOVES)

@@ -1,4 +1,4 @@
-"""What becomes of any TLP that enters a system of proxies, and what is counted."""
+"""Expected fate of any TLP that enters a system of proxies, and the expected counts."""
 
 from collections import Counter
 
@@ -14,24 +14,24 @@ __all__ = ["HOST_BUFFER", "SLOT_BUFFER", "Oracle"]
 
 #: Bytes of the buffers at the PCIe ports of a host proxy and of a box proxy.
 HOST_BUFFER, SLOT_BUFFER = 4096, 2048
-#: Dwords of data that cross the fabric in one TLP.
+#: Largest payload of a TLP that crosses the fabric, in dwords.
 LARGEST = 128
 
 
 def is_large(raw):
-    """Whether there can be no credits for a TLP."""
+    """Whether a TLP is too large for any credits."""
     return classify(raw).payload_dwords > LARGEST
 
 
 class Oracle:
-    """What a system of proxies does with a TLP; counts what it should count.
+    """Model of a system of proxies: fate of a TLP, and counts.
 
     Parameters
     ----------
     ports : int
         Downstream ports of the host proxy.
     slots : list of (box, slot)
-        What is bound to the first ports.
+        Slots bound to the first ports.
     """
 
     def __init__(self, ports, slots):
@@ -39,27 +39,28 @@ class Oracle:
         self.slots = slots
         self.counts = Counter()
         self.tracker = Tracker()
-        # Requests whose names are in use. What waits holds up no other source, and the order in
-        # which sources meet is not known here: so each waits for its own name alone.
+        # Requests whose names are in use. A waiting request blocks no other source, and the order
+        # in which sources meet is unknown here: so each request waits for its own name alone.
         self._waiting = []
 
     def power_limit_seen(self, slot):
-        """A message to a slot, which the switch makes when the link comes up."""
+        """Count a power limit message from the switch to a slot, sent when the link comes up."""
         self.counts["host.fabric_tx_tlps"] += 1
         self.counts[f"box{self.slots[slot][0]}.fabric_rx_tlps"] += 1
 
     def totals(self):
-        """Every counter that is not zero, by proxy and name."""
+        """All counters other than zero, by proxy and name."""
         return self.counts + Counter({f"host.switch_{name}": n
                                       for name, n in self.switch.counts.items()
                                       if name not in ("interrupt", "unlogged")})
 
     def interrupt_seen(self):
-        """An MSI or INTx message left; how many depends on what meets in the switch."""
+        """Count an MSI or INTx message; their number depends on timing in the switch."""
         self.counts["host.switch_interrupt"] += 1
 
     def enter(self, port, hostile):
-        """What leaves when ``hostile`` enters at ``port`` (UP or a slot), and whose TLP it is."""
+        """TLPs that leave because ``hostile`` enters at ``port`` (UP or a slot), with their
+        lanes."""
         return self._enter(port, hostile) + made_by_switch(*self.switch.interrupts())
 
     def _enter(self, port, hostile):
@@ -68,7 +69,7 @@ class Oracle:
             bad = malformed(hostile.raw, limit) is not Malformed.NONE
             if bad and not hostile.discard:
                 self.counts["host.pcie_malformed"] += 1
-                self.switch.malformed(bytes(16))  # nobody will read the log
+                self.switch.malformed(bytes(16))  # the log is not read
             if len(hostile.raw) > HOST_BUFFER:
                 self.counts["host.pcie_overflow"] += 1
             elif bad or hostile.discard:
@@ -77,7 +78,7 @@ class Oracle:
                 return self._out(port, hostile.raw, self.switch.from_upstream(hostile.raw))
             return []
         box, slot = self.slots[port]
-        # One that is larger than the buffer reaches the parser without its end.
+        # A TLP larger than the buffer reaches the parser without its end.
         bad = malformed(hostile.raw[:SLOT_BUFFER]) is not Malformed.NONE
         if hostile.discard:
             self.counts[f"box{box}.slot{slot}_discarded"] += 1
@@ -87,12 +88,12 @@ class Oracle:
         if bad:
             self.counts[f"box{box}.from_slots_malformed"] += 1
             self.switch.malformed(bytes(16), port)
-        elif is_large(hostile.raw):  # for which there can be no credits
+        elif is_large(hostile.raw):  # credits for such a TLP cannot exist
             self.counts[f"box{box}.fabric_tx_large"] += 1
         else:
             self.counts[f"box{box}.fabric_tx_tlps"] += 1
             self.counts["host.fabric_rx_tlps"] += 1
-            if malformed(hostile.raw, limit) is not Malformed.NONE:  # as the host's parser says
+            if malformed(hostile.raw, limit) is not Malformed.NONE:  # verdict of the host's parser
                 self.counts["host.tlp_malformed"] += 1
                 self.switch.malformed(bytes(16), port)
                 return []
@@ -102,7 +103,7 @@ class Oracle:
         return []
 
     def _expected(self, slot, raw):
-        """What the tracker says of a completion of a slot."""
+        """Whether the tracker passes a completion of a slot; counts dropped completions."""
         cause = self.tracker.completion(slot, 1, Tlp.unpack(raw))
         if cause is not DropCause.NONE:
             self.counts[f"host.tracking_{cause.name.lower()}"] += 1
@@ -112,7 +113,7 @@ class Oracle:
         return cause is DropCause.NONE
 
     def _out(self, source, raw, leaving):
-        """Buffers on the way out, and which TLPs keep their order: those of one queue here."""
+        """Apply the buffers on the way out, and name the lanes in which TLPs keep their order."""
         result = []
         for side, out in leaving:
             name = lane(source, raw, out)

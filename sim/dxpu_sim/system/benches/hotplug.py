@@ -1,7 +1,7 @@
 """GPUs come and go while the host runs: the whole system, below a hot-plug driver.
 
-Options of the design come as JSON in ``$DXPU_SYSTEM``. All traffic is checked at its ends; the root
-complex ends the test if a completion comes that nobody waits for, or none in time.
+Options of the design come as JSON in ``$DXPU_SYSTEM``. All traffic is checked at its ends. The root
+complex ends the test at an unexpected completion, and at a completion timeout.
 """
 
 import json
@@ -20,7 +20,7 @@ from dxpu_sim.system.setup import slot_state, wait_for_slot
 from dxpu_sim.system.system import SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
-#: Lives of GPUs in :func:`cycles_on_all_slots`.
+#: Number of lives of GPUs in :func:`cycles_on_all_slots`.
 CYCLES = int(os.environ.get("DXPU_CYCLES", "8"))
 
 # Bridge Control, and Link and Device Control in the PCI Express capability.
@@ -30,14 +30,14 @@ DEVICE_CONTROL, FUNCTION_RESET = 0x08, 1 << 15
 
 
 async def settle(bench):
-    """All traffic has ended; nothing is left over anywhere."""
+    """Wait for the end of all traffic; check that nothing is left over."""
     await bench.system.idle()
     bench.system.checker.finish()
 
 
 @cocotb.test()
 async def managed_bind_and_unbind(dut):
-    """A GPU arrives, is used, is asked to leave, and serves in another slot; each in one step."""
+    """A GPU arrives, is used, leaves by agreement, and serves in another slot."""
     bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     for port in (0, 1, 0):
@@ -65,7 +65,7 @@ async def managed_bind_and_unbind(dut):
 
 @cocotb.test()
 async def detach_is_refused_or_taken_back(dut):
-    """A press that is taken back, and a system that does not answer, change nothing."""
+    """A cancelled press of the button, and a host that ignores the press, change nothing."""
     bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     driver = await bench.bind(0)
@@ -86,7 +86,8 @@ async def detach_is_refused_or_taken_back(dut):
 
 @cocotb.test()
 async def surprise_removal_under_traffic(dut):
-    """A GPU goes at any time of any traffic: its requests end in UR, nobody else notices."""
+    """A GPU is pulled in the middle of traffic: its requests end in UR, other slots notice
+    nothing."""
     bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     system = bench.system
@@ -124,7 +125,7 @@ async def surprise_removal_under_traffic(dut):
 
 @cocotb.test()
 async def resets_under_traffic(dut):
-    """Secondary Bus Reset and Link Disable reset the GPU and leave nothing of before behind."""
+    """Secondary Bus Reset and Link Disable reset the GPU, without remains of its former life."""
     bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     system, slot = bench.system, bench.slots[0]
@@ -164,8 +165,11 @@ async def resets_under_traffic(dut):
 
 @cocotb.test()
 async def function_level_reset_is_passed_through(dut):
-    """A Function Level Reset is the GPU's own matter: its slot sees no event, and once its
-    configuration is restored it works again. Reads behind the reset are answered by the GPU."""
+    """A Function Level Reset concerns the GPU alone: its slot sees no event.
+
+    The GPU works again once its configuration is restored. The GPU itself answers reads behind the
+    reset.
+    """
     bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     system, slot = bench.system, bench.slots[0]
@@ -180,7 +184,7 @@ async def function_level_reset_is_passed_through(dut):
     await dev.capability_write_word(PciCapId.EXP, DEVICE_CONTROL, control | FUNCTION_RESET)
     await Timer(1, "us")
     assert (system.gpus[0].function_resets, system.gpus[0].resets) == (1, 1)
-    # Its BARs are 0 now; who reads where they were is told so.
+    # The GPU's BARs are 0 now, so reads at their former addresses end in UR.
     completion, = await system.rc.request(TlpType.MEM_READ, dev.bar_addr[0])
     assert completion.status == CplStatus.UR
     assert completion.completer_id == dev.pcie_id
@@ -216,7 +220,7 @@ async def deadline_costs_the_slot_its_card(dut):
     counters = (await system.counters())["host"]
     assert counters["tracking_expired"] == counters["tracking_answered"] == 1
     await other.stop()
-    # Only another binding brings the card back.
+    # Only another binding brings the GPU back.
     system.mailboxes[system.names[0]].stall(1, False)
     await bench.release(0)
     await bench.gone(0)
@@ -227,13 +231,13 @@ async def deadline_costs_the_slot_its_card(dut):
 
 @cocotb.test()
 async def cycles_on_all_slots(dut):
-    """Every slot on its own: bind, copy for a while, and leave by agreement or by surprise."""
+    """Every slot independently: bind, copy for a while, leave by agreement or by surprise."""
     bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
     await bench.boot()
     host, rng, ends = bench.system.host, bench.rng, Counter()
 
     async def leave(gpu, copier):
-        """One way to go; what is copied must be right until then."""
+        """Leave in a random way; copies must be correct until then."""
         how = rng.choice(("detach", "release", "pull"))
         ends[how] += 1
         if how == "detach":

@@ -1,11 +1,10 @@
-"""Frames of a bad neighbour into proxies that are in use: each is counted by its cause, none has an
-effect.
+"""Frames of a bad neighbour into proxies in use: each is counted by its cause, none has an effect.
 
-All GPUs copy, and are asked for registers, as long as the frames come. What they do is checked as
-ever (every byte, every TLP at both ends); every counter must have risen by just what the frames
-that came are worth.
+All GPUs copy, and their registers are read, as long as the frames come. Their traffic is checked as
+usual (every byte, every TLP at both ends). Every counter must rise exactly by the expectation for
+the frames sent.
 
-``$DXPU_SYSTEM``: options of the design, as JSON. ``$DXPU_FRAMES``: frames to send.
+``$DXPU_SYSTEM``: options of the design, as JSON. ``$DXPU_FRAMES``: number of frames.
 """
 
 import json
@@ -22,10 +21,10 @@ from dxpu_sim.system.system import SimulatedSystem
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 COUNT = int(os.environ.get("DXPU_FRAMES", "1000"))
 
-#: A frame that seems to be ahead is answered by a NAK, and that lets the peer repeat what is under
-#: way; so these are what the frames are worth, or more.
+#: A frame apparently ahead causes a NAK, after which the peer repeats frames under way; so these
+#: counters may rise by more than the expectation.
 MORE = ("fabric_link_nak", "fabric_tx_repeated", "fabric_link_duplicate")
-#: Ends that frames must have come to, so that the bench shows something.
+#: Fates of frames that must occur, so that the bench shows something.
 ENDS = {"mac0_rx_giant", *(f"fabric_rx_{cause}" for cause in (
     "ethertype", "version", "hcrc", "type", "field", "length", "padding", "record", "body",
     "unhandled", "refused")), *(f"fabric_link_{cause}" for cause in (
@@ -33,7 +32,7 @@ ENDS = {"mac0_rx_giant", *(f"fabric_rx_{cause}" for cause in (
 
 
 async def targets_of(system):
-    """Sessions as the proxies have them, and who is bound to whom."""
+    """Targets: sessions and bindings as the proxies have them."""
     tags = [await system.host.read(f"control.session[{system.host.session(n)}].tags")
             for n in range(len(system.boxes))]
     slots = [tuple((slot, 0) for b, slot in system.slots if b == n)
@@ -48,7 +47,7 @@ async def targets_of(system):
 
 
 async def use(system, driver, done):
-    """Copies and register accesses until ``done``; returns how many bytes were copied."""
+    """Copies and register accesses until ``done``; returns the number of bytes copied."""
     copied = 0
     while not done:
         data = system.rng.randbytes(system.rng.randint(100, 1500))
@@ -63,7 +62,7 @@ async def use(system, driver, done):
 
 @cocotb.test()
 async def bad_neighbours(dut):
-    """Frames of all kinds between those of the sessions."""
+    """Frames of all kinds between the frames of the sessions."""
     system = SimulatedSystem(dut, OPTIONS)
     await system.start()
     mailbox, heard = Mailbox(dut, "intruder"), []

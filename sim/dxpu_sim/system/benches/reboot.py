@@ -1,10 +1,10 @@
 """The host is reset or loses its power, at any moment of any traffic, and boots again.
 
-To the host proxy that is a link to the root complex that goes down and comes up (PCIe Base 5.0,
-6.6.1). All traffic is checked at its ends, across the break too: from the moment in which a link
-comes up, nothing that was sent to its end before may arrive there.
+For the host proxy this is a link to the root complex that goes down and comes up (PCIe Base 5.0,
+6.6.1). All traffic is checked at its ends, also across the break: once a link has come up, no older
+TLP may arrive at its end.
 
-Options of the design come as JSON in ``$DXPU_SYSTEM``, reboots to do in ``$DXPU_REBOOTS``.
+Options of the design come as JSON in ``$DXPU_SYSTEM``, the number of reboots in ``$DXPU_REBOOTS``.
 """
 
 import json
@@ -28,8 +28,9 @@ from .hotplug import BRIDGE_CONTROL, BRIDGE_RESET
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 REBOOTS = int(os.environ.get("DXPU_REBOOTS", "8"))
 
-#: Counters of what ends with a life, beside those that rise anyway: TLPs that are dropped before
-#: and behind the fabric, requests that get an answer, events and credits that come too late.
+#: Counters of TLPs, requests, events and credits that end with a life, besides the counters of
+#: normal traffic: TLPs dropped before and behind the fabric, requests answered in place of a GPU,
+#: late events and credits.
 ENDS = ("tracking_closed", "tracking_fenced", "tracking_answered", "switch_fenced",
         "switch_unclaimed0", "switch_unexpected0", "switch_unsupported1", "switch_unclaimed1",
         "fabric_tx_unroutable", "fabric_tx_unbound", "fabric_rx_unbound", "to_slots_dropped",
@@ -37,9 +38,9 @@ ENDS = ("tracking_closed", "tracking_fenced", "tracking_answered", "switch_fence
 
 
 class Operator:
-    """What may be under way at a GPU when the host goes down."""
+    """Operations under way at a GPU when the host goes down."""
 
-    #: By the state of the slot before; those of software end with it.
+    #: Operations by the former state of the slot; operations of software end with the host.
     FULL = ("nothing", "nothing", "release", "detach", "pull", "reset", "bridge_reset")
     EMPTY = ("nothing", "bind", "bind")
 
@@ -47,31 +48,31 @@ class Operator:
         self.bench, self.host = bench, bench.system.host
 
     async def nothing(self, gpu):
-        """The slot stays as it is."""
+        """Leave the slot unchanged."""
 
     async def bind(self, gpu):
-        """The row is bound to an empty slot."""
+        """Bind the row to an empty slot."""
         await self.bench.commit(gpu, gpu)
 
     async def release(self, gpu):
-        """The row is released by force."""
+        """Release the row by force."""
         await self.bench.release(gpu)
 
     async def detach(self, gpu):
-        """The operating system is asked to let go."""
+        """Ask the operating system to release the GPU."""
         await self.host.write("control.detach", ports=1 << gpu)
 
     async def pull(self, gpu):
-        """Somebody pulls the GPU."""
+        """Pull the GPU."""
         await self.bench.pull(gpu)
 
     async def reset(self, gpu):
-        """The manager resets the slot."""
+        """Reset the slot, as a manager."""
         self.bench.fault(gpu)
         await self.host.write("control.reset", ports=1 << gpu)
 
     async def bridge_reset(self, gpu):
-        """The operating system sets Secondary Bus Reset, and does not live to clear it."""
+        """Set Secondary Bus Reset, as an operating system that ends before clearing it."""
         self.bench.fault(gpu)
         port = self.bench.slots[gpu].port
         control = await port.config_read_word(BRIDGE_CONTROL)
@@ -79,14 +80,14 @@ class Operator:
 
 
 async def copy_to_peer(rng, driver, peer):
-    """Copies from GPU to GPU, without end."""
+    """Copy from GPU to GPU, for ever."""
     while True:
         await driver.copy_to_host(peer.dev.bar_addr[2] + 4 * rng.randrange(1 << 16), 0,
                                   rng.randint(1, 1500))
 
 
 async def write_registers(driver):
-    """Writes a register that is 0 after a reset, without end."""
+    """Write a register whose reset value is 0, for ever."""
     value = 0
     while True:
         value += 1
@@ -95,20 +96,20 @@ async def write_registers(driver):
 
 
 class Machine:
-    """A host that reboots, and what is in its slots: GPU n in slot n."""
+    """A host that reboots, with GPU n in slot n."""
 
     def __init__(self, dut):
         self.bench = HotPlugHost(SimulatedSystem(dut, OPTIONS))
         self.system, self.rng = self.bench.system, self.bench.rng
         self.operator = Operator(self.bench)
         self.count = len(self.system.gpus)
-        #: GPUs that are bound, in their boxes, and not lost.
+        #: GPUs bound, in their boxes, and not lost.
         self.bound = set()
         self.drivers = {}
         self.under_way = Counter()
 
     async def boot(self):
-        """Everything is on, all GPUs are bound and work."""
+        """Switch everything on, bind all GPUs, and check them."""
         await self.bench.boot()
         for gpu in range(self.count):
             await self.bench.commit(gpu, gpu)
@@ -116,7 +117,7 @@ class Machine:
         await self.all_work([0] * self.count)
 
     def traffic(self):
-        """Copies to the host, or from GPU to GPU; registers are read and written all the time."""
+        """Start copies to the host, or from GPU to GPU, and register accesses all the time."""
         tasks = []
         for gpu, driver in sorted(self.drivers.items()):
             others = [other for n, other in self.drivers.items() if n != gpu]
@@ -130,8 +131,10 @@ class Machine:
         return tasks
 
     async def break_down(self, down_ns):
-        """With traffic, and something under way at each slot, the host is off for a while; returns
-        what was under way, and how often each GPU had been reset."""
+        """Switch the host off for a while, during traffic and an operation at each slot.
+
+        Returns the operations, and the number of resets of each GPU before.
+        """
         rng, system = self.rng, self.system
         tasks = self.traffic()
         await Timer(rng.randint(1, 30_000), "ns")
@@ -165,8 +168,9 @@ class Machine:
         return chosen, resets
 
     async def functions_are_reset(self):
-        """Every writable bit of the upstream port has its reset value, and some registers of each
-        downstream port. (A reset of this kind spares sticky ones, 7.4.)"""
+        """Check the reset values of every writable bit of the upstream port, and of some registers
+        of each downstream port. (This kind of reset spares sticky bits, 7.4.)
+        """
         async def access(kind, function, register, **data):
             target = PcieId(2, function - 1, 0) if function else PcieId(1, 0, 0)
             completion, = await self.system.rc.request(
@@ -191,12 +195,12 @@ class Machine:
                     raise CheckFailed(f"function {function}: dword {n:#x} is {value:#x}, not "
                                       f"{reset[n] & masks[n]:#x}")
             if not function:
-                # So that the others can be reached.
+                # So that the other functions can be reached.
                 await access(TlpType.CFG_WRITE_0, 0, fmap.dword("Primary Bus Number"),
                              data=(1 | 2 << 8 | 2 << 16).to_bytes(4, "little"))
 
     async def recover(self, chosen, resets):
-        """The host boots; what is bound is there again, was reset, and works."""
+        """Boot the host; all bound GPUs must be there again, reset and working."""
         bench, host = self.bench, self.system.host
         for gpu, what in enumerate(chosen):
             if what in ("release", "detach", "pull"):
@@ -204,7 +208,7 @@ class Machine:
             elif what == "bind":
                 self.bound.add(gpu)
             if what == "detach":
-                # A port that was reset shows the power indicator off.
+                # A port after a reset shows the power indicator off.
                 await wait_for_slot(host, gpu, detach=3)
         if self.rng.random() < 0.5:
             for gpu in sorted(self.bound):
@@ -227,13 +231,14 @@ class Machine:
                 await bench.gone(gpu)
 
     async def all_work(self, resets):
-        """All GPUs that are bound work."""
+        """Check that all bound GPUs work."""
         tasks = [cocotb.start_soon(self.works(gpu, resets[gpu])) for gpu in sorted(self.bound)]
         for task in tasks:
             await task
 
     async def works(self, gpu, resets):
-        """The GPU comes up in its slot, was reset more than ``resets`` times, and copies."""
+        """Wait for the GPU in its slot; it must have been reset more than ``resets`` times, and
+        copy."""
         await self.bench.up(gpu, gpu)
         assert self.system.gpus[gpu].resets > resets, f"GPU {gpu} was not reset"
         self.drivers[gpu] = driver = await self.bench.open(gpu, gpu)
@@ -243,7 +248,7 @@ class Machine:
         assert await driver.read_register("SCRATCH") == 0
 
     async def finish(self):
-        """All has arrived, and no counter says that anything was lost."""
+        """Check that everything has arrived, and that no counter shows a loss."""
         await self.system.idle()
         self.system.checker.finish()
         counters = await self.system.counters()

@@ -1,8 +1,8 @@
 """Sessions that are lost while GPUs are in use, and open again by themselves: the whole system.
 
 Options of the design come as JSON in ``$DXPU_SYSTEM``; all GPUs of the first box are used. Timers
-of retransmission and polls are an eighth of the default, or as they are in hardware with
-``$DXPU_TIMERS=default``; the quiet time, which comes after a loss, is always scaled.
+of retransmission and polls are an eighth of the default, or the default with
+``$DXPU_TIMERS=default``; the quiet time after a loss is always scaled.
 """
 
 import json
@@ -21,14 +21,14 @@ OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 #: First waits in units of 64 cycles: 250 us, or 31 us; quiet for 51 us instead of 100 ms.
 WAIT = 488 if os.environ.get("DXPU_TIMERS") == "default" else 60
 QUIET = 100
-#: In us: both ends have found out, and the session is open again, at the latest.
+#: Longest time until both ends have noticed a loss, and until the session is open again; us.
 PATIENCE = 50 * WAIT
-#: A host waits for a completion for 10 ms at least.
+#: The shortest completion timeout of hosts: 10 ms.
 COMPLETION_NS = 10_000_000
 
 
 class Run:
-    """A host with GPUs at work behind sessions that were opened by HELLO."""
+    """A host with GPUs at work behind sessions opened by HELLO."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -55,7 +55,7 @@ class Run:
         await Timer(self.bench.rng.randint(0, 60_000), "ns")
 
     async def lost(self):
-        """The host sees all slots empty; how long that took."""
+        """Wait until the host sees all slots empty; print the time."""
         begin = get_sim_time("ns")
         for copier in self.copiers:
             copier.lost = True
@@ -76,7 +76,7 @@ class Run:
         print(f"sessions: the host sees empty slots after {took / 1e6:.2f} ms")
 
     async def come_back(self):
-        """The session opens by itself; the manager binds the GPUs again, and they work."""
+        """The session opens by itself; the manager binds the GPUs again; check the GPUs."""
         for proxy in (self.system.host, self.box):
             await wait_for_session(proxy, 0, timeout_us=PATIENCE)
         for gpu in self.gpus:
@@ -97,12 +97,13 @@ class Run:
 
 @cocotb.test()
 async def an_ethernet_that_dies_and_comes_back(dut):
-    """No frame passes, in the middle of copies: slots go, requests end in UR; then all is well."""
+    """No frame passes, in the middle of copies: slots go, requests end in UR; later all works
+    again."""
     run = Run(dut)
     await run.begin()
     dut.dead.value = (1 << len(dut.dead)) - 1
     await run.lost()
-    # Both ends find out; the box resets its GPUs.
+    # Both ends notice; the box resets its GPUs.
     await wait_for_session(run.box, 0, open=False, timeout_us=PATIENCE)
     dut.dead.value = 0
     await run.come_back()
@@ -110,7 +111,7 @@ async def an_ethernet_that_dies_and_comes_back(dut):
 
 @cocotb.test()
 async def an_ethernet_that_dies_while_nobody_speaks(dut):
-    """No frame passes, and none was to: slots go as well, since their sessions are polled."""
+    """No frame passes, without traffic: polls of the sessions notice, and the slots go as well."""
     run = Run(dut)
     await run.begin(busy=False)
     dut.dead.value = (1 << len(dut.dead)) - 1
@@ -122,7 +123,7 @@ async def an_ethernet_that_dies_while_nobody_speaks(dut):
 
 @cocotb.test()
 async def a_box_that_forgets_its_sessions(dut):
-    """It knows no tag any more, so nothing of the host fits; but it says so, by a FENCE."""
+    """The box no longer accepts the host's tag, but announces the loss by a FENCE."""
     run = Run(dut)
     await run.begin()
     await run.box.write("control.session[0].open", strobe=1)

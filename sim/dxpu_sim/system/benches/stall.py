@@ -1,6 +1,6 @@
-"""Slots that take nothing of a class: what that costs the others, and how long it may last.
+"""Slots that take no TLPs of a class: effect on other slots, and time limit.
 
-Options of the design come as JSON in ``$DXPU_SYSTEM``; it has two GPUs or more.
+Options of the design come as JSON in ``$DXPU_SYSTEM``; they must have two GPUs or more.
 """
 
 import json
@@ -15,12 +15,12 @@ from dxpu_sim.system.system import SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 P, NP, CPL = range(3)
-#: 5 ms, and up to half as much again, as time counts in intervals in which the box is heard.
+#: Limit of a stall: 5 ms, up to half as much again, as the box measures in coarse intervals.
 STALL_US = 5_000, 8_000
 
 
 async def work(system):
-    """Traffic of GPU 0, both ways and of all classes; returns how long it takes, in ns."""
+    """Traffic of GPU 0, in both directions and of all classes; returns its duration in ns."""
     driver, start = system.drivers[0], get_sim_time("ns")
     for n in range(6):
         data = system.rng.randbytes(1000)
@@ -32,12 +32,12 @@ async def work(system):
 
 
 async def stalled(dut, cls, begin):
-    """What ``begin`` gives GPU 1 to do waits in class ``cls``, and GPU 0 does not notice."""
+    """TLPs caused by ``begin`` at GPU 1 wait in class ``cls``; GPU 0 must not notice."""
     system = SimulatedSystem(dut, OPTIONS)
     await system.start()
     await work(system)
     alone = await work(system)
-    # Longer than GPU 1 stands still, and shorter than the deadline of requests.
+    # Longer than the stall of GPU 1, and shorter than the deadline of requests.
     system.rc.timeout_ns = system.drivers[1].timeout_ns = 8_000_000
     system.links[1].hold(cls)
     tasks = [cocotb.start_soon(task) for task in begin(system)]
@@ -66,7 +66,7 @@ async def reads_that_are_not_taken(dut):
 
 @cocotb.test()
 async def writes_that_are_not_taken(dut):
-    """Writes that the box has room for, and a read behind them."""
+    """Writes within the box's room, and a read behind them."""
     def begin(system):
         async def write():
             data = system.rng.randbytes(3000)
@@ -91,7 +91,7 @@ async def completions_that_are_not_taken(dut):
 
 @cocotb.test()
 async def a_slot_that_takes_no_posted_tlp_loses_its_card(dut):
-    """More writes than there is room for: they hold back the host's, for 5 ms."""
+    """More writes than the box has room for: they hold back the host's writes, for 5 ms."""
     system = SimulatedSystem(dut, OPTIONS)
     system.mailboxes["host"].patience_ns = 20_000_000
     await system.start()

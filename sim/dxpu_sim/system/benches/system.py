@@ -1,7 +1,7 @@
 """The whole system: root complex, host proxy, Ethernet, box proxies, GPUs.
 
-Everything is done from the driver's side, through the root complex. Options of the design come as
-JSON in ``$DXPU_SYSTEM``; it has two GPUs or more.
+All operations are the driver's, through the root complex. Options of the design come as JSON in
+``$DXPU_SYSTEM``; they must have two GPUs or more.
 """
 
 import json
@@ -23,7 +23,7 @@ OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 
 @cocotb.test()
 async def empty_switch(dut):
-    """Before anything is bound the root complex finds the switch and no GPU."""
+    """Before the first binding the root complex finds the switch and no GPU."""
     system = SimulatedSystem(dut, OPTIONS)
     await Timer(1, "us")
     await system.rc.enumerate()
@@ -34,7 +34,7 @@ async def empty_switch(dut):
 
 @cocotb.test()
 async def registers_and_video_memory(dut):
-    """Every GPU is found, tells its own name, and keeps what is written to it."""
+    """Every GPU is found, returns its own name, and keeps written data."""
     system = SimulatedSystem(dut, OPTIONS)
     await system.start()
     for n, (driver, gpu) in enumerate(zip(system.drivers, system.gpus, strict=True)):
@@ -54,7 +54,7 @@ async def registers_and_video_memory(dut):
 
 @cocotb.test()
 async def copies_of_all_gpus_at_once(dut):
-    """Copy engines read and write host memory, all at a time, with other packing limits too."""
+    """Copy engines read and write host memory, all at a time, also with other packing limits."""
     system = SimulatedSystem(dut, OPTIONS)
     await system.start(interrupts="msi")
 
@@ -78,9 +78,9 @@ async def copies_of_all_gpus_at_once(dut):
         share[limit] = ((after["fabric_tx_tlps"] - before["fabric_tx_tlps"])
                         / (after["fabric_tx_frames"] - before["fabric_tx_frames"]))
     # The writes of a copy wait for the line, so they (in the split form, their data) share frames
-    # if they may. Where beats are wide almost all that have credits are in frames already, each
-    # alone: two frames and four beats before a line that is as slow at all widths. How many a frame
-    # takes at these widths is the business of tests/hdl/fabric/send/test_packetizer.py.
+    # if allowed. With wide beats almost all writes with credits are in frames of their own already:
+    # two frames and four beats wait before a line that is equally slow at all widths. The number of
+    # TLPs per frame at these widths is tested in tests/hdl/fabric/send/test_packetizer.py.
     least = 1 if OPTIONS.get("width", 64) > 128 else 1.2
     assert share[0] <= 1 and share[1500] > least * share[0], share
 
@@ -95,7 +95,7 @@ async def gpu_to_gpu(dut):
     system.gpus[0].vram.write(0, data)
     peer = last.dev.bar_addr[2]
     await first.copy_to_host(peer + 0x5000, 0, len(data))
-    # The interrupt goes to the host and may be there before the writes are at the peer.
+    # The interrupt goes to the host and may arrive before the writes reach the peer.
     await system.idle()
     assert system.gpus[-1].vram.read(0x5000, len(data)) == data
     await first.copy_to_gpu(peer + 0x5000, 0x9000, len(data))
@@ -131,7 +131,7 @@ async def msix(dut):
 
 @cocotb.test()
 async def wrong_accesses_are_unsupported(dut):
-    """What nobody claims is completed as Unsupported Request, by the switch or the GPU."""
+    """Unclaimed requests are completed as Unsupported Request, by the switch or the GPU."""
     system = SimulatedSystem(dut, OPTIONS)
     await system.start()
     driver = system.drivers[0]
@@ -150,15 +150,18 @@ async def wrong_accesses_are_unsupported(dut):
 
 @cocotb.test()
 async def malformed_tlps_are_errors_of_the_port_they_came_to(dut):
-    """A GPU sends what no device may, once found by its box, once by the host: the GPU's port, and
-    no other, reports Malformed TLP with the header; all that is well-formed passes as before."""
-    status, log = 0x104, 0x11C  # of AER
+    """A GPU sends malformed TLPs, found by its box or by the host.
+
+    The GPU's port, and no other, reports Malformed TLP with the header; well-formed TLPs pass as
+    before.
+    """
+    status, log = 0x104, 0x11C  # AER registers
     system = SimulatedSystem(dut, OPTIONS)
     await system.start()
     driver, other = system.drivers[:2]
     requester = int(driver.pcie_id)
     write = {"address": 0x1000_0000, "requester_id": requester, "last_be": 15}
-    long = system.rc.max_payload_size  # its code; a dword more than that
+    long = system.rc.max_payload_size  # code of the limit; a dword more is malformed
     for tlp in (
             # Byte enables of two dwords that are not contiguous.
             Tlp(*KINDS["MWr32"], **write, length=3, first_be=5, payload=bytes(12)),
@@ -176,7 +179,7 @@ async def malformed_tlps_are_errors_of_the_port_they_came_to(dut):
         await port_of(driver).config_write_dword(status, 1 << 18)
         data = system.rng.randbytes(700)
         assert await driver.copy_there_and_back(data, 0) == data
-        await Timer(20, "us")  # a box tells of one after the other
+        await Timer(20, "us")  # a box reports one TLP after the other
     counters = await system.finish(allow=("from_slots_malformed", "tlp_malformed"))
     assert (counters["box0"]["from_slots_malformed"], counters["host"]["tlp_malformed"]) == (1, 1)
 
@@ -188,7 +191,7 @@ def port_of(driver):
 
 @cocotb.test()
 async def spoiled_frames_are_dropped_counted_and_sent_again(dut):
-    """A frame with a wrong bit has no effect but on counters; it comes again."""
+    """A frame with a wrong bit only raises counters, and is sent again."""
     system = SimulatedSystem(dut, OPTIONS)
     await system.start()
     await system.finish()
@@ -208,10 +211,10 @@ async def spoiled_frames_are_dropped_counted_and_sent_again(dut):
         dut.spoil.value = 0
         await Timer(5, "us")
         if gpu.vram.read(0x100, 16) == data:
-            continue  # that was one with limits, which come at any time
+            continue  # the spoiled frame carried limits, which come at any time
         hits += 1
         assert gpu.vram.read(0x100, 16) == old
-        # The next frame shows that one is missing, or the wait for its acknowledgement does.
+        # The next frame shows the gap, or the missing acknowledgement does.
         if system.rng.getrandbits(1):
             assert await driver.read_vram(0x100, 16) == data
         else:
@@ -223,15 +226,15 @@ async def spoiled_frames_are_dropped_counted_and_sent_again(dut):
     assert counters["fabric_rx_tlps"] - clean["fabric_rx_tlps"] >= rounds
 
 
-#: First waits for an acknowledgement, in units of 64 cycles, instead of 250 us: 31 us, so that a
-#: path is given up soon; 164 us, not less than a full replay memory takes to leave.
+#: First waits for an acknowledgement, in units of 64 cycles, instead of 250 us. 31 us: a path is
+#: given up soon. 164 us: not less than a full replay memory takes to leave.
 SHORT_WAIT, LONG_WAIT = 60, 320
-#: Hosts wait for completions for 10 ms at least.
+#: The shortest completion timeout of hosts: 10 ms.
 COMPLETION_NS = 10_000_000
 
 
 async def copy_all(system, length):
-    """Copies with all GPUs at once, each right at its end."""
+    """Copy with all GPUs at once, and check each copy at its end."""
     async def copy(driver, gpu):
         data = system.rng.randbytes(length)
         assert await driver.copy_there_and_back(data, 0) == data
@@ -245,7 +248,7 @@ async def copy_all(system, length):
 
 @cocotb.test()
 async def an_ethernet_that_loses_frames_costs_time_and_nothing_else(dut):
-    """From the bindings on, 2 % of all frames are lost, acknowledgements too."""
+    """From the bindings on, 2 % of all frames are lost, including acknowledgements."""
     system = SimulatedSystem(dut, OPTIONS)
     dut.loss.value = 65536 * 2 // 100
     system.rc.timeout_ns = COMPLETION_NS
@@ -260,7 +263,7 @@ async def an_ethernet_that_loses_frames_costs_time_and_nothing_else(dut):
 
 @cocotb.test()
 async def a_path_that_dies_is_left_for_the_other(dut):
-    """In the middle of copies nothing comes through path 0 any more; path 1 takes over."""
+    """Path 0 dies in the middle of copies; path 1 takes over."""
     system = SimulatedSystem(dut, OPTIONS)
     system.rc.timeout_ns = COMPLETION_NS
     await system.start(paths=0b11, retry_wait=SHORT_WAIT)  # given up after 460 us
@@ -291,14 +294,14 @@ def with_audio(gpu):
 
 
 def below_a_switch(gpu):
-    """A card with a switch of its own, and the GPU below that."""
+    """A card with a switch, and the GPU below the switch."""
     switch = Switch()
     switch.make_port().connect(gpu.upstream_port)
     port = switch.upstream_bridge.upstream_port
     route = port.rx_handler
 
     async def receive(tlp):
-        if is_message(tlp):  # which the library's switch cannot route
+        if is_message(tlp):  # the library's switch cannot route messages
             tlp.release_fc()
         else:
             await route(tlp)
@@ -309,7 +312,7 @@ def below_a_switch(gpu):
 
 @cocotb.test()
 async def functions_and_switches_behind_slots(dut):
-    """A card of two functions, and one with a switch: bus numbers beyond the slot's own."""
+    """A card of two functions, and a card with a switch: more bus numbers than the slot's own."""
     system = SimulatedSystem(dut, OPTIONS, behind={0: with_audio, 1: below_a_switch})
     await system.start()
     buses = [driver.pcie_id.bus for driver in system.drivers]

@@ -1,10 +1,10 @@
 """Slots that are reset, pulled and bound anew in the middle of hostile TLPs.
 
-What becomes of each TLP then depends on the cycle, so nothing is predicted here. Laws must hold
-instead: each request from the host, and from a slot that is left alone, has exactly one final
-completion; what enters and leaves the fabric is counted without rest; nothing else is counted but
-the ends that an end of a life can have. Afterwards the golden switch and the real one are brought
-to the same state again, for :mod:`dxpu_sim.system.benches.fuzz` to go on.
+The fate of each TLP then depends on the cycle, so nothing is predicted here. Instead, laws must
+hold: each request from the host, and from an undisturbed slot, has exactly one final completion;
+all TLPs into and out of the fabric are counted; no other counters rise than those for ends of
+lives. Afterwards golden switch and virtual switch are brought to the same state again, and
+:mod:`dxpu_sim.system.benches.fuzz` goes on.
 """
 
 import re
@@ -26,10 +26,10 @@ BRIDGE_CONTROL, BUS_RESET = 0x3C // 4, 1 << 22
 LINK_CONTROL, LINK_DISABLE = 0x70 // 4, 1 << 4
 SLOT_CONTROL, POWER_BLINKS, POWER_OFF = 0x78 // 4, 2 << 8, 3 << 8
 
-#: Requester IDs of the host's own.
+#: Requester IDs of the host itself.
 HOST_IDS = (0x0000, 0x0008)
 
-#: Counters that hostile TLPs and ends of lives may raise. All others must stay. A row cannot be
+#: Counters that may rise by hostile TLPs and ends of lives. All others must stay. A row cannot be
 #: bound anew until the end of its last binding has left, so commands are refused and repeated.
 MAY_RISE = re.compile(r"""\w+\.(
     pcie_(malformed|discarded|overflow) | (slot|egress)\d*_overflow | \w+_slots_malformed
@@ -44,18 +44,18 @@ MAY_RISE = re.compile(r"""\w+\.(
 
 
 class Upheaval:
-    """One time of trouble.
+    """One period of disturbances.
 
     Parameters
     ----------
     fuzz : :class:`~dxpu_sim.system.benches.fuzz.Fuzz`
     touched : set of int
-        Slots that things happen to.
+        Disturbed slots.
 
     Attributes
     ----------
     moves : Counter
-        What happened.
+        Disturbances so far, by kind.
     """
 
     def __init__(self, fuzz, touched):
@@ -68,7 +68,7 @@ class Upheaval:
     # Traffic
 
     async def send(self, side, hostile):
-        """Send a TLP, and remember that it asks for a completion."""
+        """Send a TLP; record whether it needs a completion."""
         limit = self.fuzz.buffer(side)
         if malformed(hostile.raw) is Malformed.NONE and len(hostile.raw) <= limit and not (
                 hostile.discard) and classify(hostile.raw).cls is TlpClass.NP:
@@ -77,7 +77,7 @@ class Upheaval:
         await self.fuzz.enqueue(side, hostile)
 
     def received(self, side, raw):
-        """A TLP has left; requests are answered."""
+        """Handle a TLP that has left: record completions, answer requests."""
         header = Header.parse(raw)
         info = classify(raw)
         if info.cls is TlpClass.CPL:
@@ -92,20 +92,21 @@ class Upheaval:
             await self.fuzz.enqueue(side, Hostile(completion.pack(), False, "answer"))
 
     def missing(self):
-        """Requests that have too few or too many final completions."""
+        """Requests with too few or too many final completions."""
         problems = []
         for side in self.expected:
             if side in self.touched:
                 continue
             for key in self.expected[side] | self.ended[side]:
-                # Who asks in another's name gets no completion; the other one does.
+                # A request under another's requester ID gets no completion; the owner of the ID
+                # does.
                 borrowed = any(key in asked for other, asked in self.expected.items()
                                if other != side)
                 if side == UP:
-                    # Completions for a foreign requester ID go there, if anywhere.
+                    # Completions for a foreign requester ID go to the host, if anywhere.
                     certain = key[0] in HOST_IDS and not borrowed
                 else:
-                    # The host's unasked completions have the other tags, and may go to a slot.
+                    # Unexpected completions of the host have the other tags, and may go to a slot.
                     own = self.fuzz.oracle.switch.down[side].has_bus(key[0] >> 8)
                     certain = own and key[1] < 512 and not borrowed
                 wanted, got = self.expected[side][key], self.ended[side][key]
@@ -114,7 +115,7 @@ class Upheaval:
                                     f"{key[0]:#06x} tag {key[1]:#x}")
         return problems
 
-    # What happens to slots
+    # Disturbances of slots
 
     async def _write(self, slot, dword, value):
         write = self.fuzz.write_to(slot + 1, dword, value)
@@ -136,7 +137,7 @@ class Upheaval:
         await self._level(slot, LINK_CONTROL, LINK_DISABLE)
 
     async def pull(self, slot):
-        """Somebody pulls the GPU, and puts it back."""
+        """Pull the GPU, and put it back."""
         fuzz = self.fuzz
         fuzz.pull(slot, True)
         fuzz.absent.add(slot)
@@ -147,13 +148,13 @@ class Upheaval:
         await fuzz.tell_presence()
 
     async def flap(self, slot):
-        """The link of the GPU goes down for a while."""
+        """Take the link of the GPU down for a while."""
         self.fuzz.pull(slot, True)
         await Timer(self.rng.randint(100, 6000), "ns")
         self.fuzz.pull(slot, False)
 
     async def manager_reset(self, slot):
-        """The manager resets it, at the host or at the box."""
+        """Reset the slot, as a manager, at the host or at the box."""
         host, box, place = self.fuzz.place(slot)
         if self.rng.random() < 0.5:
             await host.write("control.reset", ports=1 << slot)
@@ -161,7 +162,7 @@ class Upheaval:
             await box.write("control.reset", slots=1 << place - 1)
 
     async def rebind(self, slot):
-        """Released by force, and bound again."""
+        """Release the slot by force, and bind it again."""
         host, box, place = self.fuzz.place(slot)
         for command, options in ((unbind, {}), (bind, self.fuzz.route(slot))):
             self.fuzz.operation += 1
@@ -170,9 +171,9 @@ class Upheaval:
             await Timer(self.rng.randint(1, 6000), "ns")
 
     async def detach(self, slot):
-        """Detached, released and bound again. The power indicator is off but for a moment."""
+        """Detach, release and bind the slot. The power indicator is off for a moment only."""
         host, _, _ = self.fuzz.place(slot)
-        while not (await slot_state(host, slot))["detach"]:  # BIND may not have left yet
+        while not (await slot_state(host, slot))["detach"]:  # BIND may still be on its way
             await host.write("control.detach", ports=1 << slot)
             await Timer(1, "us")
         value = self.fuzz.writable()[slot + 1, SLOT_CONTROL]
@@ -182,7 +183,7 @@ class Upheaval:
         await self.rebind(slot)
 
     async def trouble(self, slot):
-        """Some moves at a slot, one after the other."""
+        """Disturb a slot several times in turn."""
         for _ in range(self.rng.randint(1, 3)):
             await Timer(self.rng.randint(1, 8000), "ns")
             if not self.fuzz.deck:
@@ -192,7 +193,7 @@ class Upheaval:
             await getattr(self, move)(slot)
 
 
-#: What can happen to a slot.
+#: Kinds of disturbances.
 MOVES = ("bus_reset", "link_disable", "pull", "flap", "manager_reset", "rebind", "detach")
 
 
@@ -216,8 +217,10 @@ async def _still(fuzz):
 
 
 async def run(fuzz, sources, count):
-    """``count`` hostile TLPs into all ports, while things happen to some slots; then all is well
-    again. Returns what happened."""
+    """Send ``count`` hostile TLPs into all ports during disturbances of some slots; then repair.
+
+    Returns the disturbances.
+    """
     rng, host = fuzz.rng, fuzz.proxies[0]
     await fuzz.counters()
     slots = range(len(fuzz.slots))
@@ -253,7 +256,7 @@ async def run(fuzz, sources, count):
 
 
 def laws(fuzz, after, before, crossed):
-    """What the counters must have in common, whatever happened."""
+    """Laws among the counters that hold for all disturbances; returns violations."""
     rose = Counter({name: after[name] - before[name] for name in after})
     problems = []
 
