@@ -9,7 +9,8 @@ read, never run:
 - *set while elaborating*: attributes that no constructor sets, but a method that takes part in
   elaboration;
 - *pronouns*: their share of all words in the docstrings of modules, classes and functions. A text
-  that names its subjects has few (amaranth-soc and Sentinel: some 2.5 %).
+  that names its subjects has few (amaranth-soc and Sentinel: some 2.5 %);
+- *files touched*: by the diffs of the tutorial's first changes.
 """
 
 import ast
@@ -19,6 +20,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.pages import touched
 from tests.tree.test_imports import FOLDERS, ROOT, Tree, table
 
 __all__ = ["PRONOUNS", "Component", "components", "main", "pronouns", "share"]
@@ -26,6 +28,12 @@ __all__ = ["PRONOUNS", "Component", "components", "main", "pronouns", "share"]
 PRONOUNS = frozenset((
     "it", "its", "that", "this", "these", "those", "who", "whom", "which", "what", "they", "them",
     "their", "he", "she", "one", "ones"))
+
+#: First changes of the tutorial: what is added, and how many files it may take.
+CHANGES = {
+    "first-change-register": ("a register", 5),
+    "first-change-board": ("a board", 4),
+}
 
 
 @dataclass
@@ -173,12 +181,18 @@ def _imports():
     yield "imports that the table forbids", f"{back}"
 
 
+def _changes():
+    for name, (what, _) in CHANGES.items():
+        diff = ROOT / "docs/tutorial" / f"{name}.diff"
+        yield f"files touched: {what}", f"{len(touched(diff))}"
+
+
 def main(folders: list[str]) -> None:
     """Print the table."""
     chosen = [Path(folder) for folder in folders]
     rows = list(_gateware(chosen or [ROOT / "hdl/dxpu"]))
     if not folders:
-        rows += [*_rooms(), *_imports()]
+        rows += [*_rooms(), *_imports(), *_changes()]
     rows += _texts(chosen or _packages())
     for what, count in rows:
         print(f"| {what} | {count} |")
