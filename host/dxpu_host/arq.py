@@ -1,6 +1,6 @@
-"""Numbers of frames: what is kept until it is acknowledged, and what comes next (go-back-N).
+"""Frame numbers of go-back-N: frames kept until acknowledged, and the next frame expected.
 
-No sockets and no clocks: every function is told what time it is, in seconds.
+No sockets and no clocks: every function gets the present time, in seconds.
 
 Ref: docs/reference/wire-format.md; docs/architecture.md, "Retransmission"
 """
@@ -17,13 +17,13 @@ MODULUS = 1 << 24
 
 
 def ahead(number: int, base: int) -> int:
-    """How far ``number`` is ahead of ``base``; half of :data:`MODULUS` and more means behind."""
+    """Distance of ``number`` ahead of ``base``; half of :data:`MODULUS` and more means behind."""
     return (number - base) % MODULUS
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A frame with a number, as it is kept."""
+    """A numbered frame, as kept for retransmission."""
 
     seq: int
     slot: int
@@ -31,27 +31,28 @@ class Sent:
 
 
 class Sender:
-    """Frames that were sent and are not acknowledged.
+    """Frames sent, but not acknowledged.
 
-    After a NAK all of them are sent again. When nothing was acknowledged for ``wait`` the oldest is
-    sent again, as a probe that asks for an acknowledgement; when that comes, so are the others.
-    The wait doubles with each of :data:`TRANSMISSIONS`; after so many rounds of that the sender has
-    ``failed``, for ever.
+    After a NAK all of these frames are sent again. When nothing was acknowledged for ``wait``, the
+    oldest frame is sent again, as a probe that asks for an acknowledgement; when the
+    acknowledgement comes, the other frames follow. The wait doubles with each of
+    :data:`TRANSMISSIONS`. After :data:`ROUNDS` such rounds the sender has ``failed``, for ever.
 
     Parameters
     ----------
     wait : float
+        First wait for an acknowledgement, in seconds.
     window : int
-        Frames that may be unacknowledged.
+        Largest number of unacknowledged frames.
     """
 
     TRANSMISSIONS = 4
-    #: Round on one path: an Ethernet switch that is full may drop so many.
+    #: Rounds of transmissions on one path: a full Ethernet switch may drop a whole round.
     ROUNDS = 2
 
     def __init__(self, wait: float, window: int) -> None:
         self._wait, self._window = wait, window
-        #: Number of the next new frame, and of the oldest that is not acknowledged.
+        #: Number of the next new frame, and of the oldest unacknowledged frame.
         self.next = self.oldest = 0
         self.failed = False
         self._kept: deque[Sent] = deque()
@@ -74,11 +75,12 @@ class Sender:
         return sent
 
     def has(self, seq: int) -> bool:
-        """Whether frame ``seq`` is not acknowledged."""
+        """Whether frame ``seq`` lacks an acknowledgement."""
         return ahead(seq, self.oldest) < len(self._kept)
 
     def acknowledged(self, ack: int, now: float) -> bool:
-        """All before ``ack`` arrived. Whether that is not old news, and no forgery."""
+        """Handle an ACK: all frames before ``ack`` arrived. Returns False for old or forged
+        ACKs."""
         count = ahead(ack, self.oldest)
         if count > len(self._kept):
             return False
@@ -92,11 +94,11 @@ class Sender:
         return True
 
     def back(self) -> None:
-        """A NAK: send all again."""
+        """Handle a NAK: send all frames again."""
         self._rewind = bool(self._kept)
 
     def again(self, now: float) -> list[tuple[Sent, bool]]:
-        """What is to be sent again now, in order, and whether it is a probe."""
+        """Frames to be sent again now, in order, each with a flag for a probe."""
         if self.failed:
             return []
         if self._rewind:
@@ -116,43 +118,43 @@ class Sender:
         return [(self._kept[0], True)]
 
     def deadline(self) -> float | None:
-        """When :meth:`again` is to be asked, if nothing comes before."""
+        """Time of the next call of :meth:`again`, if nothing comes before."""
         return self._until if self._kept and not self.failed else None
 
 
 class Verdict(Enum):
-    """What becomes of a frame with a number."""
+    """Verdict on a numbered frame."""
 
-    NEXT = 0  #: takes effect
-    OLD = 1  #: took effect before
-    GAP = 2  #: frames before it are missing
+    NEXT = 0  #: the frame takes effect
+    OLD = 1  #: the frame took effect before
+    GAP = 2  #: earlier frames are missing
 
 
 class Receiver:
-    """What came in its turn, and what the peer is to be told of that.
+    """Frames received in order, and the acknowledgements due.
 
-    There is one NAK for each missing frame, another one each time that the frames behind it begin
-    anew, and another one if they do not after ``nak``, since then the NAK was lost.
+    Each missing frame causes one NAK. Another NAK follows whenever the frames behind the gap begin
+    anew, and after ``nak`` seconds if they do not, since the NAK was then lost.
 
     Parameters
     ----------
     ack, nak : float
-        How long an acknowledgement may wait; when a NAK is repeated.
+        Longest delay of an acknowledgement; time until a NAK is repeated. In seconds.
     """
 
     def __init__(self, ack: float, nak: float) -> None:
         self._ack, self._nak = ack, nak
-        #: Number of the next frame.
+        #: Number of the next frame expected.
         self.expected = 0
-        self._owed: float | None = None  #: an acknowledgement, not later than that
-        self._slot = 0  #: of the frame to be answered
+        self._owed: float | None = None  #: latest time of the acknowledgement due
+        self._slot = 0  #: slot of the frame to be answered
         self._wants_nak = False
-        #: While a frame is missing: the newest after it, and when it was asked for.
+        #: While a frame is missing: the newest frame behind the gap, and the time of the NAK.
         self._newest: int | None = None
         self._asked = 0.0
 
     def take(self, seq: int, slot: int, urgent: bool, now: float) -> Verdict:
-        """A frame with a number came."""
+        """Handle a numbered frame; returns the verdict."""
         distance = ahead(seq, self.expected)
         if distance == 0:
             self.expected = (seq + 1) % MODULUS
@@ -170,17 +172,17 @@ class Receiver:
         return Verdict.GAP
 
     def owe(self, slot: int, urgent: bool, now: float) -> None:
-        """A frame of ``slot`` is to be acknowledged."""
+        """Note that a frame of ``slot`` must be acknowledged."""
         self._slot = slot
         until = now if urgent else now + self._ack
         self._owed = until if self._owed is None else min(self._owed, until)
 
     def told(self) -> None:
-        """A frame that leaves acknowledges all that came."""
+        """Note that a frame with the present ACK leaves."""
         self._owed = None
 
     def reply(self, now: float) -> tuple[int, bool] | None:
-        """Slot of the answer that is due, and whether it is a NAK; asked until there is none."""
+        """Slot of the answer due, and whether it is a NAK; to be called until None."""
         if self._wants_nak:
             self._wants_nak = False
             return self._slot, True
@@ -189,5 +191,5 @@ class Receiver:
         return None
 
     def deadline(self) -> float | None:
-        """When :meth:`reply` is to be asked, if nothing comes before."""
+        """Time of the next call of :meth:`reply`, if nothing comes before."""
         return self._owed

@@ -1,4 +1,4 @@
-"""The bindings of slots and their lives: which events a box is sent, and what its answers mean.
+"""Bindings of slots and their lives: events to the box, and effects of the box's events.
 
 Ref: docs/architecture.md, "Bindings" and "Lives"; docs/howto/hot-plug.md
 """
@@ -14,7 +14,7 @@ LIVES = 1 << 8
 
 
 class State(Enum):
-    """Of a slot."""
+    """State of a slot."""
 
     UNBOUND = 0
     WAITING = 1  #: BIND or RESET is on its way: the box resets the device
@@ -22,21 +22,21 @@ class State(Enum):
 
 
 class Change(Enum):
-    """What an event of the box has changed."""
+    """Change caused by an event of the box."""
 
     NOTHING = 0
     READY = 1
-    DOWN = 2  #: the life is over
-    GONE = 3  #: the same: the device is gone
-    FENCED = 4  #: the same: the box had TLPs for the slot that it had granted no credits for
+    DOWN = 2  #: end of the life: link down
+    GONE = 3  #: end of the life: device gone
+    FENCED = 4  #: end of the life: TLPs without credits came to the box
 
 
 class Binding:
-    """Follows one slot.
+    """State of one slot.
 
-    A binding has one life after another. Each begins with a reset of the device that the host asks
-    for, by BIND or RESET with the number of the life that begins, and TLPs pass from the RESET_DONE
-    that repeats the number until the life ends.
+    A binding has one life after another. Each life begins with a reset of the device, which the
+    host requests by BIND or RESET with the number of the new life. TLPs pass from the RESET_DONE
+    with the same number until the end of the life.
     """
 
     def __init__(self) -> None:
@@ -60,11 +60,11 @@ class Binding:
         return Event(EventCode.UNBIND, self.generation, 0)
 
     def lose(self) -> None:
-        """The session is gone, and the binding with it; nobody is told."""
+        """End the binding because the session is lost, without an event."""
         self.state = State.UNBOUND
 
     def take(self, event: Event) -> Change:
-        """An event of the box."""
+        """Handle an event of the box."""
         if self.state is State.UNBOUND or event.generation != self.generation:
             return Change.NOTHING
         if event.code == EventCode.RESET_DONE:

@@ -1,6 +1,6 @@
-"""All that a host keeps of one box: the link to it, and the slots that are bound.
+"""State of one box at a host: the link to the box, and its bound slots.
 
-No sockets and no clocks: frames, commands and the time go in, frames and what happened come out.
+No sockets and no clocks: input are frames, commands and the time, output are frames and events.
 """
 
 from collections import deque
@@ -33,8 +33,9 @@ class SlotReady:
 
 @dataclass(frozen=True)
 class SlotDown:
-    """The life is over. ``lost``: with the session, and the binding too; else the box says when the
-    device is there again."""
+    """A life is over. ``lost``: the session and the binding are over as well; otherwise the box
+    reports when the device is back.
+    """
 
     slot: int
     reason: str
@@ -43,15 +44,16 @@ class SlotDown:
 
 @dataclass(frozen=True)
 class TlpCame:
-    """A TLP of the slot. ``done()`` is to be called when it was dealt with: until then it takes
-    room that is granted to the box."""
+    """A TLP of the slot has come. ``done()`` must be called after it was handled: until then the
+    TLP occupies credits granted to the box.
+    """
 
     slot: int
     tlp: bytes
     done: Callable[[], None]
 
 
-#: Why a life is over.
+#: Reasons for the end of a life.
 _REASONS = {
     Change.DOWN: "its link is down", Change.GONE: "the device is gone",
     Change.FENCED: "the box has reset it, as TLPs came that it had granted no credits for",
@@ -62,7 +64,7 @@ BoxEvent = SlotReady | SlotDown | TlpCame
 
 @dataclass
 class Slot:
-    """A slot that is or was bound."""
+    """A slot with a present or former binding."""
 
     number: int
     accounts: Accounts
@@ -74,7 +76,8 @@ class Slot:
 class Box:
     """A session with a box, and the slots behind it.
 
-    In each turn :meth:`receive` what came, then :meth:`turn`, then send what :meth:`take` returns.
+    In each turn: :meth:`receive` the frames that came, then :meth:`turn`, then send the frames of
+    :meth:`take`.
 
     Parameters
     ----------
@@ -82,21 +85,23 @@ class Box:
     timers : :class:`~.timers.Timers`
     tags : :class:`~.session.TagSource`
     boot : int
+        Boot counter of HELLO.
     now : float
+        Present time, in seconds.
     packing : int
         Largest Ethernet payload, in bytes, up to which TLPs share a frame.
     grants : three pairs of int
-        Headers and units of 16 bytes that each slot may have under way to us, for each class.
+        Headers and units of 16 bytes that each slot may have under way to the host, for each class.
     """
 
-    #: What it consists of.
+    #: Classes of the parts, for tests.
     LINK, ACCOUNTS = Link, Accounts
 
     def __init__(self, address: Address, *, timers: Timers, tags: TagSource, boot: int, now: float,
                  packing: int = 1500, grants: Sequence[tuple[int, int]] = GRANTS) -> None:
         self._timers, self._packing, self._initial = timers, packing, grants
         self.slots: dict[int, Slot] = {}
-        #: TLPs of slots that have no life, and beyond what was granted; dropped.
+        #: Number of TLPs dropped: of slots without a life, or without credits.
         self.dropped = 0
         self._commands: deque[tuple[Slot, Event]] = deque()
         self._last_command: int | None = None  #: number of its frame
@@ -111,12 +116,12 @@ class Box:
     # Limits, for the link.
 
     def extension(self, slot: int) -> Credit | None:
-        """A limit of the slot that the next frame is to carry."""
+        """A limit of the slot for the next frame."""
         known = self.slots.get(slot)
         return known.grants.extension() if known else None
 
     def entries(self, slot: int) -> Entries:
-        """All limits of a slot; of none, what nobody takes for limits."""
+        """All limits of a slot; without the slot, entries that no receiver accepts as limits."""
         known = self.slots.get(slot)
         if known is None:
             return Credit(0), Credit(1), Credit(2)
@@ -126,7 +131,7 @@ class Box:
     # Commands.
 
     def bind(self, number: int, generation: int) -> None:
-        """Send BIND; :class:`SlotReady` says that it is done.
+        """Send BIND; :class:`SlotReady` follows.
 
         Raises
         ------
@@ -142,19 +147,19 @@ class Box:
         self._commands.append((slot, slot.binding.bind(generation)))
 
     def unbind(self, number: int) -> None:
-        """Send UNBIND, and take no more TLPs; :meth:`settled` says when it has arrived."""
+        """Send UNBIND, and take no more TLPs; :meth:`settled` tells when UNBIND has arrived."""
         slot = self._bound(number)
         self._end_life(slot)
         self._commands.append((slot, slot.binding.unbind()))
 
     def reset(self, number: int) -> None:
-        """Send RESET: the device is reset, and :class:`SlotReady` follows."""
+        """Send RESET: the box resets the device, and :class:`SlotReady` follows."""
         slot = self._bound(number)
         self._end_life(slot)
         self._commands.append((slot, slot.binding.reset()))
 
     def send(self, number: int, tlp: bytes, sent: Callable[[], None] | None = None) -> None:
-        """Send a TLP to a slot when there are credits; ``sent`` is called when it has left.
+        """Send a TLP to a slot as soon as credits allow; ``sent`` is called when the TLP has left.
 
         Raises
         ------
@@ -172,7 +177,7 @@ class Box:
         return slot is not None and slot.binding.state is not State.UNBOUND
 
     def settled(self) -> bool:
-        """Whether all commands have arrived at the box, whatever else is on its way."""
+        """Whether all commands have arrived at the box."""
         return not self._commands and (self._last_command is None
                                        or not self.link.sender.has(self._last_command))
 
@@ -194,10 +199,10 @@ class Box:
         slot.grants.end()
         slot.queues.clear()
 
-    # What comes.
+    # Input.
 
     def receive(self, frame: Frame, now: float) -> list[BoxEvent]:
-        """A frame of this box and stream, good in itself."""
+        """Handle a valid frame of this box and stream; returns events."""
         return [event for happened in self.link.receive(frame, now)
                 for event in self._happens(happened, now)]
 
@@ -255,10 +260,10 @@ class Box:
             self.reset(slot.number)
             yield SlotDown(slot.number, f"{self._name(slot.number)}: {_REASONS[change]}", False)
 
-    # What leaves.
+    # Output.
 
     def turn(self, now: float) -> list[BoxEvent]:
-        """Let timers act, and make frames of what is due."""
+        """Let timers act, and build the frames that are due; returns events."""
         events = [event for happened in self.link.tick(now)
                   for event in self._happens(happened, now)]
         while self._commands and self.link.room:
@@ -277,7 +282,7 @@ class Box:
         return events
 
     def _send_tlps(self, now: float) -> None:
-        """Frames of one slot after the other, while there is anything that may leave."""
+        """Build frames, one slot after the other, while TLPs may leave."""
         slots = list(self.slots.values())
         idle = 0
         while slots and idle < len(slots) and self.link.room:
@@ -289,7 +294,7 @@ class Box:
                 self.link.send(slot.number, Tlps(tlps), now)
 
     def _pack(self, slot: Slot) -> tuple[bytes, ...]:
-        """TLPs of the slot for one frame; one that is larger than others may be goes alone."""
+        """TLPs of the slot for one frame; a TLP above the packing limit goes alone."""
         tlps: list[bytes] = []
         left = min(self._packing, LARGEST_FRAME - 14) - (HEADER_BYTES - 14) - CREDIT_BYTES
         while len(tlps) < COUNT_MAX:
@@ -310,7 +315,7 @@ class Box:
         return self.link.take()
 
     def deadline(self) -> float:
-        """When the next turn is to be, if nothing comes before."""
+        """Time of the next turn, if nothing comes before."""
         parts = [self.link.deadline()]
         if self.open:
             parts += [when for slot in self.slots.values()

@@ -1,8 +1,8 @@
-"""Credits of a slot: what its box granted us, and what we grant the box.
+"""Credits of a slot, in both directions: granted by the box, and granted to the box.
 
-Limits are absolute and count from the beginning of a life of the slot, modulo 2^16; the difference
-to what was used is signed, so one that is lost, doubled or late does no harm that the next does not
-heal. Data counts in units of 16 bytes; prefixes and digest count with the header.
+Limits are absolute and count from the beginning of a life of the slot, modulo 2^16. The difference
+between limit and use is signed, so the next limit heals a lost, doubled or late limit. Data counts
+in units of 16 bytes; prefixes and digest count with the header.
 
 Ref: docs/reference/wire-format.md, "Credit extension"; docs/architecture.md, "Flow control"
 """
@@ -17,7 +17,7 @@ from .arq import MODULUS, ahead
 __all__ = ["CLASSES", "GRANTS", "Accounts", "Entries", "Grants"]
 
 CLASSES = range(ACK_ENTRIES)
-#: Headers and units that each slot is granted at first: posted, non-posted, completions.
+#: Initial headers and units of each slot: posted, non-posted, completions.
 GRANTS = ((32, 160), (16, 16), (32, 160))
 
 Entries = tuple[Credit, Credit, Credit]
@@ -29,9 +29,9 @@ def _left(limit: int, used: int) -> int:
 
 
 class Accounts:
-    """What the box granted for a slot, less what was used.
+    """Credits granted by the box for a slot, less the credits used.
 
-    When the event that begins a life (BIND, RESET) gets its number all credits are gone. Limits
+    All credits end when the event that begins a life (BIND, RESET) gets its number. New limits
     count from the first frame on that acknowledges this event, and only with the generation of the
     binding.
     """
@@ -41,22 +41,22 @@ class Accounts:
         self._begun = self._heard = False
         self._limits: dict[int, tuple[int, int]] = {}
         self._used = {cls: (0, 0) for cls in CLASSES}
-        #: Entries that did not count.
+        #: Number of entries that did not count.
         self.refused = 0
 
     def begin(self, generation: int, seq: int) -> None:
-        """The event that begins a life has the number ``seq``."""
+        """Begin a life with an event of number ``seq``."""
         self.end()
         self._begun, self._generation, self._first = True, generation & 0xFF, seq + 1
 
     def end(self) -> None:
-        """All credits are gone."""
+        """Drop all credits."""
         self._begun = self._heard = False
         self._limits = {}
         self._used = {cls: (0, 0) for cls in CLASSES}
 
     def learn(self, ack: int, entries: Iterable[Credit]) -> None:
-        """Limits of a frame with this ACK, which was not older than the newest one."""
+        """Take the limits of a frame whose ACK is not older than the newest ACK."""
         if not self._begun or not (
                 self._heard or ahead(ack, self._first) < MODULUS // 2):
             return
@@ -64,27 +64,28 @@ class Accounts:
             if entry.generation == self._generation:
                 self._heard = True
                 self._limits[entry.cls] = entry.header_limit, entry.data_limit
-            elif entry.generation != ~self._generation & 0xFF:  # which says: no life yet
+            elif entry.generation != ~self._generation & 0xFF:  # the inverse means: no life yet
                 self.refused += 1
 
     def allows(self, cls: int, units: int) -> bool:
-        """Whether a TLP with so many units of data may be sent."""
+        """Whether a TLP with ``units`` units of data may be sent."""
         if cls not in self._limits:
             return False
         limits, used = self._limits[cls], self._used[cls]
         return _left(limits[0], used[0]) > 0 and _left(limits[1], used[1]) >= units
 
     def spend(self, cls: int, units: int) -> None:
-        """It is sent."""
+        """Use credits for a TLP."""
         headers, data = self._used[cls]
         self._used[cls] = (headers + 1) & 0xFFFF, (data + units) & 0xFFFF
 
 
 class Grants:
-    """What we granted the box for a slot, and whether it has to be told.
+    """Credits granted to the box for a slot, and the limits due to be sent.
 
-    A limit that has changed goes with the next frame for the slot, and is told once more after
-    ``again``, since that may have been lost; all limits are told again after ``refresh``.
+    A limit that has changed goes with the next frame for the slot, and once more after an eighth of
+    ``refresh`` (:data:`AGAIN`), as the frame may have been lost. All limits are sent again after
+    ``refresh``.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class Grants:
         self._again = self._all = 0.0
 
     def begin(self, generation: int, now: float) -> None:
-        """A life begins: tell all limits."""
+        """Begin a life: all limits are due."""
         self._generation, self.open = generation & 0xFF, True
         self._limits = list(self._initial)
         self._used = [(0, 0) for _ in CLASSES]
@@ -115,12 +116,12 @@ class Grants:
         self._again = now + self._refresh * self.AGAIN
 
     def end(self) -> None:
-        """The life is over."""
+        """End the life."""
         self.open = False
         self._due.clear()
 
     def take(self, cls: int, units: int) -> bool:
-        """A TLP came; whether it was granted."""
+        """Count a TLP that came; returns whether it had credits."""
         (headers, data), (limit, most) = self._used[cls], self._limits[cls]
         if _left(limit, headers) < 1 or _left(most, data) < units:
             return False
@@ -128,21 +129,21 @@ class Grants:
         return True
 
     def release(self, cls: int, units: int, now: float) -> None:
-        """It was dealt with: there is room for another."""
+        """Return the credits of a handled TLP."""
         headers, data = self._limits[cls]
         self._limits[cls] = (headers + 1) & 0xFFFF, (data + units) & 0xFFFF
         self._due.add(cls)
         self._again = now + self._refresh * self.AGAIN
 
     def entries(self) -> Entries:
-        """All limits, for an ACK; while there is no life, what nobody takes for one."""
+        """All limits, for an ACK; without a life, entries that no receiver accepts as limits."""
         generation = self._generation if self.open else ~self._generation & 0xFF
         p, np, cpl = (Credit(cls, generation, *(self._limits[cls] if self.open else (0, 0)))
                       for cls in CLASSES)
         return p, np, cpl
 
     def extension(self) -> Credit | None:
-        """A limit to be told with a frame of the slot; it counts as told."""
+        """A due limit for a frame of the slot; no longer due afterwards."""
         if not self._due:
             return None
         cls = min(self._due)
@@ -150,11 +151,11 @@ class Grants:
         return self.entries()[cls]
 
     def told(self) -> None:
-        """All limits are in a frame."""
+        """Note that a frame carries all limits."""
         self._due.clear()
 
     def due(self, now: float) -> bool:
-        """Whether something is to be told now."""
+        """Whether a limit is due now."""
         if self.open and now >= self._all:
             self._due = set(CLASSES)
             self._again, self._all = 0.0, now + self._refresh
@@ -163,7 +164,7 @@ class Grants:
         return bool(self._due)
 
     def deadline(self) -> float | None:
-        """When :meth:`due` is to be asked, if nothing comes before."""
+        """Time of the next call of :meth:`due`, if nothing comes before."""
         if not self.open:
             return None
         return min(self._all, self._again) if self._again else self._all

@@ -1,4 +1,4 @@
-"""A PCI function in a slot of a box, as its driver sees it.
+"""A PCI function in a slot of a box, as an interface for its driver.
 
 Ref: PCI Local Bus 3.0, 6.2.5 (BARs), 6.8 (MSI); PCI Express Base Specification 5.0, 7.5
 """
@@ -21,7 +21,7 @@ _MSI = 0x05
 
 
 class Access(Protocol):
-    """What devices need of the host; see :class:`~.host.Host`."""
+    """Part of the host used by devices; see :class:`~.host.Host`."""
 
     @property
     def max_read(self) -> int: ...
@@ -52,7 +52,7 @@ class Bar:
     address, size : int
         In bytes.
     wide, prefetchable : bool
-        It has 64 bits; reads have no side effects.
+        The BAR has 64 bits; reads have no side effects.
     """
 
     device: "Device"
@@ -68,7 +68,7 @@ class Bar:
         Raises
         ------
         ValueError
-            They are not all in the BAR.
+            Some bytes are outside the BAR.
         Unsupported, Aborted, Timeout, SlotLost, SessionLost
         """
         self._check(offset, length)
@@ -77,9 +77,10 @@ class Bar:
             self.address + offset, length, device.host.max_read), device.life))
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write ``data`` from ``offset`` on; returns when all is on its way to the device.
+        """Write ``data`` from ``offset`` on; returns when all writes are on their way to the
+        device.
 
-        Writes are posted: nobody says what has become of them. Raises as :meth:`read`, but for
+        Writes are posted, so their result is unknown. Raises the exceptions of :meth:`read` except
         ``Unsupported`` and ``Aborted``; ``Timeout`` if the device takes nothing.
         """
         self._check(offset, len(data))
@@ -96,8 +97,8 @@ class Bar:
 class Device:
     """A function, in one life of its slot.
 
-    Made by :meth:`Host.bind` and :meth:`Host.enumerate`. When the slot's device was reset or went
-    away all uses raise :exc:`SlotLost`; enumerate again.
+    Returned by :meth:`Host.bind` and :meth:`Host.enumerate`. After a reset or removal of the slot's
+    device all uses raise :exc:`SlotLost`; enumerate again.
 
     Attributes
     ----------
@@ -105,11 +106,11 @@ class Device:
         Bus, device and function number: 8, 5 and 3 bits.
     vendor_id, device_id, class_code : int
     header_type : int
-        0 an endpoint, 1 a bridge.
+        0 for an endpoint, 1 for a bridge.
     bar : dict of int to :class:`Bar`
-        Those of memory, once the host was enumerated.
+        Memory BARs; filled by an enumeration.
     interrupts : Counter
-        How often each vector was raised.
+        Number of interrupts of each vector.
     subordinate
         The bus behind a bridge; ``None`` for an endpoint.
     """
@@ -154,19 +155,19 @@ class Device:
 
     @property
     def present(self) -> bool:
-        """Whether it is still there: the slot is in the life in which it was found."""
+        """Whether the slot is still in the life in which the device was found."""
         return self.slot.error is None and self.slot.lives == self.life
 
     # Configuration space.
 
     def config_read(self, offset: int, size: int = 4) -> int:
-        """A register of 1, 2 or 4 bytes; raises as :meth:`Bar.read`."""
+        """A register of 1, 2 or 4 bytes; raises the exceptions of :meth:`Bar.read`."""
         data = self.host.configure(self.slot, config_request(
             self.identifier, offset, None, size=size, forward=self._forward), self.life)
         return int.from_bytes(data[offset & 3:(offset & 3) + size], "little")
 
     def config_write(self, offset: int, value: int, size: int = 4) -> None:
-        """Write a register of 1, 2 or 4 bytes, and wait until that is done."""
+        """Write a register of 1, 2 or 4 bytes, and wait for the completion."""
         self.host.configure(self.slot, config_request(
             self.identifier, offset, value, size=size, forward=self._forward), self.life)
 
@@ -187,14 +188,14 @@ class Device:
         return next((offset for found, offset in self.capabilities() if found == number), None)
 
     def enable(self, *, memory: bool = True, master: bool = True) -> None:
-        """Let it answer to its BARs, and use DMA and interrupts."""
+        """Enable the BARs, and DMA with interrupts."""
         command = self.config_read(_COMMAND, 2) & ~6
         self.config_write(_COMMAND, command | memory << 1 | master << 2, 2)
 
     # Interrupts.
 
     def enable_msi(self, vectors: int = 1) -> int:
-        """Turn MSI on, with up to so many vectors; returns how many there are.
+        """Enable MSI, with at most ``vectors`` vectors; returns their number.
 
         Raises
         ------
@@ -215,11 +216,11 @@ class Device:
         return 1 << log2
 
     def on_interrupt(self, handler: Callable[[int], None] | None) -> None:
-        """Call ``handler(vector)`` for each interrupt; it may use the host."""
+        """Call ``handler(vector)`` for each interrupt; the handler may use the host."""
         self._handler = handler
 
     def interrupted(self, vector: int) -> None:
-        """Called by the host."""
+        """Count an interrupt and call the handler; called by the host."""
         self.interrupts[vector] += 1
         if self._handler is not None:
             self._handler(vector)
@@ -238,20 +239,20 @@ class Device:
         self.check()
 
     def check(self) -> None:
-        """Raise what has ended the device's life, if something has."""
+        """Raise the exception that has ended the device's life, if any."""
         self.slot.check(self.life)
 
 
 @dataclass
 class Bus:
-    """A bus, with what was found on it."""
+    """A bus, with the devices found on it."""
 
     bus_num: int
     last_bus_num: int
     devices: list[Device] = field(default_factory=list)
 
     def walk(self) -> Iterator[Device]:
-        """All devices, those behind bridges too."""
+        """All devices, including devices behind bridges."""
         for device in self.devices:
             yield device
             if device.subordinate is not None:

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions. The message of each is one line."""
+"""Exceptions of this package. Every message is one line."""
 
 __all__ = ["Aborted", "HostError", "PortError", "SessionLost", "SlotLost", "Timeout",
            "Unsupported"]
@@ -9,16 +9,18 @@ class HostError(Exception):
 
 
 class PortError(HostError):
-    """The Ethernet interface cannot be used; says why, and what to do."""
+    """The Ethernet interface cannot be used; the message gives reason and remedy."""
 
 
 class SessionLost(HostError):
-    """The session with the box is not open, or ended before this was done. It opens again by
-    itself; slots behind it must be bound again."""
+    """The session with the box is not open, or ended during the operation.
+
+    It opens again by itself; slots behind it must be bound again.
+    """
 
 
 class SlotLost(HostError):
-    """The slot is not bound, or its device was reset or went away before this was done."""
+    """The slot is not bound, or its device was reset or went away during the operation."""
 
 
 class Timeout(HostError, TimeoutError):

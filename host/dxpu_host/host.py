@@ -35,43 +35,43 @@ log = logging.getLogger("dxpu.host")
 class Host(Loop):
     """Uses devices in slots of boxes over a port.
 
-    A context manager: at its end all slots are unbound and the port is closed. Whatever waits
-    (bind, registers, memory) lets everything else go on meanwhile: DMA is served, interrupts are
-    delivered. While nothing waits somebody has to call :meth:`poll` now and then, or :meth:`start`
-    a thread that does.
+    A context manager: at the end all slots are unbound and the port is closed. During all waiting
+    calls (bind, registers, memory) everything else goes on: DMA is served, interrupts are
+    delivered. Between such calls the program must call :meth:`poll` from time to time, or
+    :meth:`start` a thread once.
 
     Parameters
     ----------
     port : :class:`~.port.Port`
     node : int
-        Our node number.
+        Node number of this host.
     path : int
-        What frames say of the path that they take.
+        Path number in the frames.
     timers : :class:`~.timers.Timers`
     max_payload, max_read : int
-        Bytes of payload of a TLP, and of a read request: powers of two, from 128 to 512 and to
-        4096.
+        Largest payload of a TLP, and largest read request, in bytes: powers of two, from 128 to 512
+        and to 4096.
     packing : int
         Largest Ethernet payload, in bytes, up to which TLPs share a frame.
     boot : int
-        Boot counter, that boxes may tell a restarted host by; default random.
+        Boot counter, by which boxes may recognise a restarted host; default random.
     now : function
         Returns seconds.
     rng : random.Random
-        Of tags and nonces; default the system's.
+        Source of tags and nonces; default the system's.
 
     Attributes
     ----------
     memory : :class:`~.memory.Memory`
     counters : Counter
-        As of :class:`~.loop.Loop`.
+        See :class:`~.loop.Loop`.
     """
 
-    #: What it consists of.
+    #: Classes of the parts, for tests.
     BOX, SLOT = Box, HostSlot
-    #: Bus numbers of each slot; the first slot begins with 1.
+    #: Number of bus numbers for each slot; the first slot begins with 1.
     BUSES = 8
-    #: Requests of one access that are under way at a time.
+    #: Largest number of requests of one access under way at a time.
     IN_FLIGHT = 32
 
     def __init__(self, port: Port, *, node: int = 1, path: int = 0, timers: Timers | None = None,
@@ -89,7 +89,7 @@ class Host(Loop):
         rng = rng or random.SystemRandom()
         self._tags, self._boot = TagSource(rng), boot or rng.randrange(1, 1 << 16)
         self.memory = Memory([Windows.NARROW, Windows.WIDE, INTERRUPTS])
-        #: What was found in slots, and in which life of each.
+        #: Bus tree of each slot, with the life in which it was found.
         self._found: dict[HostSlot, tuple[int, Bus]] = {}
 
     def __enter__(self) -> "Host":
@@ -100,10 +100,10 @@ class Host(Loop):
         self.close()
 
     def close(self) -> None:
-        """Unbind all slots, and close the port. Errors of that do not matter any more."""
+        """Unbind all slots, and close the port; errors are ignored."""
         bound = [slot for slot in list(self._slots.values()) if slot.box.bound(slot.number)]
         try:
-            # All are told, also if one of their boxes is too slow to say that it knows.
+            # Send UNBIND to all boxes, even if one box is slow to acknowledge.
             for step in (self._give_up, self._wait_unbound):
                 for slot in bound:
                     try:
@@ -132,9 +132,11 @@ class Host(Loop):
                         self.timers.attach + self.timers.quiet)
 
     def link_counters(self, box: int, stream: int = 0) -> Counter[str]:
-        """Of the link with a box: frames ``sent``, ``repeated``, ``taken``, refused by cause; TLPs
-        ``dropped`` because their slot has no life, or beyond what was granted; limits of
-        another generation, ``stray_limit``."""
+        """Counters of the link with a box.
+
+        Frames ``sent``, ``repeated``, ``taken``, refused by cause; TLPs ``dropped`` because their
+        slot has no life, or without credits; limits of another generation, ``stray_limit``.
+        """
         found = self._boxes[box, stream]
         return found.link.counters + Counter(dropped=found.dropped, stray_limit=sum(
             slot.accounts.refused for slot in list(found.slots.values())))
@@ -149,16 +151,16 @@ class Host(Loop):
             return self._boxes[key]
 
     def bind(self, box: int, slot: int, *, generation: int = 1, stream: int = 0) -> Device:
-        """Bind a slot of a box, which resets its device; returns function 0 of that.
+        """Bind a slot of a box, which resets its device; returns function 0 of the device.
 
         Parameters
         ----------
         box : int
             Node number.
         slot : int
-            From 1.
+            Number from 1.
         generation, stream : int
-            Those of the box's row for the slot, which names our node.
+            Values in the box's row for the slot; the row also names this host's node.
 
         Raises
         ------
@@ -193,7 +195,7 @@ class Host(Loop):
         return Device(self, handle, handle.buses.start << 8)
 
     def unbind(self, slot: Device | HostSlot) -> None:
-        """Give a slot back; returns when the box knows."""
+        """Release a slot; returns when the box has acknowledged."""
         slot = slot.slot if isinstance(slot, Device) else slot
         self._give_up(slot)
         self._wait_unbound(slot)
@@ -209,7 +211,7 @@ class Host(Loop):
                         f"slot {slot.number}: the box does not acknowledge UNBIND")
 
     def reset(self, device: Device) -> Device:
-        """Reset what is in the slot of ``device``; returns its function 0 in the new life."""
+        """Reset the device in the slot of ``device``; returns function 0 in the new life."""
         slot = device.slot
         with self._lock:
             slot.check(device.life)
@@ -219,8 +221,7 @@ class Host(Loop):
         return self.wait_ready(device)
 
     def wait_ready(self, device: Device) -> Device:
-        """Wait until the slot of ``device``, which is bound, has a device again; returns function 0
-        of that."""
+        """Wait until the bound slot of ``device`` has a device again; returns its function 0."""
         slot = device.slot
         self.wait_until(lambda: slot.error is None or isinstance(slot.error, SessionLost),
                         f"slot {slot.number} has no device", self.timers.attach)
@@ -228,12 +229,14 @@ class Host(Loop):
         return Device(self, slot, slot.buses.start << 8)
 
     def enumerate(self) -> list[Device]:
-        """All functions in all slots that are ready, in the order of their bus numbers. What was
-        not set up in this life gets bus numbers and addresses (:func:`~.scan.scan`)."""
+        """All functions in all ready slots, in the order of their bus numbers.
+
+        Slots not yet set up in this life get bus numbers and addresses (:func:`~.scan.scan`).
+        """
         return [device for bus in self.buses() for device in bus.walk()]
 
     def buses(self) -> list[Bus]:
-        """The same as a tree: the bus of each slot."""
+        """Result of :meth:`enumerate` as a tree: the bus of each slot."""
         return [self._bus(slot) for slot in list(self._slots.values()) if slot.error is None]
 
     def bus(self, device: Device) -> Bus:
@@ -247,12 +250,12 @@ class Host(Loop):
             return known[1]
         bus = scan(self, slot, self._windows)
         with self._lock:
-            slot.check(life)  # what was found in another one is gone
+            slot.check(life)  # the result of another life is void
             self._found[slot] = life, bus
         return bus
 
     def found(self, device: Device) -> None:
-        """Keep a function with its slot; raises :exc:`SlotLost` if its life is over by now."""
+        """Record a function with its slot; raises :exc:`SlotLost` if its life is over by now."""
         with self._lock:
             device.check()
             device.slot.devices[device.identifier] = device
@@ -260,15 +263,18 @@ class Host(Loop):
     def on_dma(self, start: int, size: int, *, read: Callable[[int, int], bytes],
                write: Callable[[int, bytes], None]) -> Region:
         """Let ``read(address, length)`` and ``write(address, data)`` serve the DMA of devices at
-        these addresses. They must not wait for the host; an exception answers a read with Completer
-        Abort, and loses a write."""
+        these addresses.
+
+        The functions must not wait for the host. An exception answers a read with Completer Abort,
+        and loses a write.
+        """
         with self._lock:
             return self.memory.add_region(Region(start, size, read, write))
 
     # Accesses of devices; see :class:`~.device.Device`.
 
     def transact(self, slot: HostSlot, tlps: Iterable[Tlp], life: int) -> list[bytes]:
-        """Send non-posted requests, some at a time; returns the data of each."""
+        """Send non-posted requests, several at a time; returns the data of each."""
         results, source = [], iter(tlps)
         while part := list(islice(source, self.IN_FLIGHT)):
             requests = []
@@ -286,11 +292,11 @@ class Host(Loop):
                             f"slot {slot.number}: no tag is free")
             with self._lock:
                 slot.check(life)
-                if slot.requests.free:  # another thread may have had it
+                if slot.requests.free:  # another thread may have taken the tag
                     return slot.request(tlp, self._now() + self.timers.completion)
 
     def configure(self, slot: HostSlot, tlp: Tlp, life: int) -> bytes:
-        """A configuration request, again as long as the device says Retry."""
+        """Send a configuration request, again as long as the device answers Retry."""
         deadline = self._now() + self.timers.attach
         while True:
             try:

@@ -1,6 +1,6 @@
-"""One stream of one peer: frames of a session, in both directions.
+"""Link over one stream to one peer: frames of a session, in both directions.
 
-No sockets and no clocks: frames and the time go in, frames and what happened come out.
+No sockets and no clocks: input are frames and the time, output are frames and events.
 
 Ref: docs/reference/wire-format.md; docs/architecture.md, "Link"
 """
@@ -25,7 +25,7 @@ __all__ = ["Address", "Closed", "EventCame", "Happened", "Limits", "LimitsCame",
 
 @dataclass(frozen=True)
 class Address:
-    """Whose link it is: our node, the peer's, the stream, and the path that frames take."""
+    """Ends of a link: own node, peer's node, stream, and path of the frames."""
 
     node: int
     peer: int
@@ -34,13 +34,13 @@ class Address:
 
 
 class Limits(Protocol):
-    """Knows the limits that the peer is to be told of a slot."""
+    """Source of the limits of a slot for the peer."""
 
     def extension(self, slot: int) -> Credit | None:
-        """One that has not been told; it counts as told."""
+        """A limit not yet sent; counts as sent afterwards."""
 
     def entries(self, slot: int) -> Entries:
-        """All of them; they count as told."""
+        """All limits; count as sent afterwards."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Closed:
-    """The session that was open is not any more."""
+    """The open session has ended."""
 
     reason: str
 
@@ -73,7 +73,7 @@ class EventCame:
 
 @dataclass(frozen=True)
 class LimitsCame:
-    """Limits of a slot, in a frame with this ACK, which is not older than the newest one."""
+    """Limits of a slot, from a frame with this ACK, which is not older than the newest ACK."""
 
     slot: int
     ack: int
@@ -84,10 +84,11 @@ Happened = Opened | Closed | TlpsCame | EventCame | LimitsCame
 
 
 class Link:
-    """Opens the session, numbers and repeats frames, and lets each that comes act once, in order.
+    """Opens the session, numbers and repeats frames, and accepts each received frame once, in
+    order.
 
-    In each turn: :meth:`receive` what came, :meth:`tick`, :meth:`send` while there is :attr:`room`,
-    :meth:`reply`; then send what :meth:`take` returns.
+    In each turn: :meth:`receive` the frames that came, :meth:`tick`, :meth:`send` while there is
+    :attr:`room`, :meth:`reply`; then send the frames of :meth:`take`.
 
     Parameters
     ----------
@@ -98,6 +99,7 @@ class Link:
         Boot counter of HELLO.
     limits : :class:`Limits`
     now : float
+        Present time, in seconds.
 
     Attributes
     ----------
@@ -105,7 +107,7 @@ class Link:
         Frames sent, repeated, taken, and refused by cause.
     """
 
-    #: What it consists of.
+    #: Classes of the parts, for tests.
     SENDER, RECEIVER = Sender, Receiver
 
     def __init__(self, address: Address, *, timers: Timers, tags: TagSource, boot: int,
@@ -125,7 +127,7 @@ class Link:
 
     @property
     def open(self) -> bool:
-        """Whether frames with a number may be sent and come."""
+        """Whether numbered frames may be sent and received."""
         return self.session.phase is Phase.OPEN
 
     @property
@@ -134,7 +136,7 @@ class Link:
         return self.open and self.sender.room
 
     def receive(self, frame: Frame, now: float) -> list[Happened]:
-        """A frame came, which is good in itself, for our node and from the peer and stream."""
+        """Handle a valid frame for this node, from the peer and stream."""
         if isinstance(frame.body, Hello):
             if self.session.greeted(frame, now):
                 self._begin()
@@ -159,7 +161,7 @@ class Link:
         return self._taken(frame, now)
 
     def _taken(self, frame: Frame, now: float) -> list[Happened]:
-        """A frame takes effect."""
+        """Let a frame take effect."""
         happened: list[Happened] = [Opened()] if self.session.heard(now) else []
         body = frame.body
         credits: tuple[Credit, ...] = (frame.credit,) if frame.credit else ()
@@ -178,7 +180,7 @@ class Link:
         return happened
 
     def tick(self, now: float) -> list[Happened]:
-        """Let timers act; repeat what is to be."""
+        """Let timers act; repeat frames if due."""
         was_open, tag = self.open, self.session.tx_tag
         say = self.session.tick(now)
         if was_open and not self.open:
@@ -196,7 +198,7 @@ class Link:
         return []
 
     def close(self, reason: str, now: float) -> list[Happened]:
-        """End the session, and say so; after the quiet time another one opens."""
+        """End the session with a FENCE; after the quiet time another session opens."""
         if self.session.up:
             self._put(SLOT_HOST, Fence(FenceReason.SESSION_LOST))
         return self._end(reason, now)
@@ -218,7 +220,7 @@ class Link:
         return sent
 
     def reply(self, now: float) -> None:
-        """Acknowledge what no other frame has."""
+        """Send acknowledgements due, unless another frame carried them."""
         while self.session.up and (answer := self.receiver.reply(now)) is not None:
             slot, is_nak = answer
             entries = self._limits.entries(slot)
@@ -233,7 +235,7 @@ class Link:
 
     def _put(self, slot: int, body: Body, *, seq: int | None = None, ar: bool = False,
              credit: Credit | None = None, tag: int | None = None) -> None:
-        """Make a frame. ACK, tag and limits are those of now."""
+        """Build a frame with the present ACK, tag and limits."""
         a, outside = self.address, isinstance(body, Hello | Fence)
         if isinstance(body, Hello):
             tag = TAG_NONE
@@ -252,7 +254,7 @@ class Link:
         return out
 
     def deadline(self) -> float:
-        """When the next turn is to be, if nothing comes before."""
+        """Time of the next turn, if nothing comes before."""
         parts: Iterable[float | None] = [self.session.deadline()]
         if self.session.up:
             parts = (*parts, self.sender.deadline(), self.receiver.deadline())

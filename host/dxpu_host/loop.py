@@ -1,4 +1,5 @@
-"""What lets sessions, slots and timers go on: the port, turns, a thread if wanted, and waiting."""
+"""Main loop of a host: the port, turns of sessions, slots and timers, an optional thread,
+waiting."""
 
 import logging
 import threading
@@ -34,13 +35,13 @@ class Loop:
     Attributes
     ----------
     counters : Counter
-        Of the TLPs of slots (see :class:`~.slots.HostSlot`), and frames that came and were dropped:
-        by the name of the cause, ``other_node``, ``no_session``.
+        Counts of the TLPs of slots (see :class:`~.slots.HostSlot`), and of dropped frames: by the
+        name of the cause, ``other_node``, ``no_session``.
     """
 
-    #: Frames that are taken in one turn.
+    #: Largest number of frames taken in one turn.
     FRAMES = 256
-    #: Seconds that the thread of :meth:`start` may be late with what others have begun.
+    #: Delay in seconds after which the thread of :meth:`start` notices work begun by other threads.
     PAUSE = 0.01
 
     def __init__(self, port: Port, *, node: int, timers: Timers,
@@ -78,15 +79,15 @@ class Loop:
                 return
 
     def end(self) -> None:
-        """Stop the thread, if there is one, and close the port."""
+        """Stop the thread, if any, and close the port."""
         self._stop = True
         if self._thread not in (None, threading.current_thread()):
             self._thread.join()
         self._port.close()
 
     def poll(self, timeout: float = 0.0) -> None:
-        """Take what comes within ``timeout`` seconds, or before the next timer; send what is due;
-        deliver interrupts.
+        """Take frames for ``timeout`` seconds, or until the next timer; send due frames; deliver
+        interrupts.
 
         Raises
         ------
@@ -102,7 +103,7 @@ class Loop:
             try:
                 device, vector = self._interrupts.popleft()
             except IndexError:
-                return  # delivered, some perhaps by another thread
+                return  # all delivered, some perhaps by another thread
             try:
                 device.interrupted(vector)
             except Exception:
@@ -111,7 +112,7 @@ class Loop:
                 self._changed.notify_all()
 
     def _turn(self) -> float:
-        """One turn of everything; returns the seconds until a timer wants the next one."""
+        """Do one turn of everything; returns the seconds until the next timer."""
         if self._in_turn:
             raise RuntimeError("a DMA handler must not wait for the host")
         self._in_turn = True
@@ -164,12 +165,12 @@ class Loop:
 
     def wait_until(self, done: Callable[[], bool], what: str,
                    timeout: float | None = None) -> None:
-        """Let all go on until ``done()``.
+        """Let everything go on until ``done()``.
 
         Raises
         ------
         Timeout
-            ``what``, if it takes longer than ``timeout`` seconds; default the completion timeout.
+            With the text ``what``, after ``timeout`` seconds; default the completion timeout.
         PortError
         """
         timeout = self.timers.completion if timeout is None else timeout

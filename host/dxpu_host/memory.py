@@ -1,4 +1,4 @@
-"""Host memory: what devices may read and write."""
+"""Host memory that devices may read and write."""
 
 import threading
 from bisect import bisect_right
@@ -9,14 +9,14 @@ __all__ = ["Memory", "Region", "Space"]
 
 
 class Space:
-    """Addresses to be given out: first fit, aligned.
+    """Allocator of addresses: first fit, aligned.
 
     Parameters
     ----------
     start, end : int
-        ``end`` is the first address behind it.
+        First address, and first address behind the space.
     taken : pairs of int
-        Starts and ends of what is not free.
+        Starts and ends of occupied parts.
     """
 
     def __init__(self, start: int, end: int, taken: Iterable[tuple[int, int]] = ()) -> None:
@@ -37,7 +37,7 @@ class Space:
         return place
 
     def give_back(self, start: int) -> None:
-        """What was taken at ``start`` is free."""
+        """Free the part taken at ``start``."""
         self._taken = [taken for taken in self._taken if taken[0] != start]
 
 
@@ -45,8 +45,8 @@ class Space:
 class Region:
     """Memory, or handlers, at ``size`` bytes from address ``start`` on.
 
-    ``data`` is the memory, of which no slice may be kept longer than :meth:`Memory.remove`; empty
-    where handlers are.
+    ``data`` is the memory; its slices must not be kept beyond :meth:`Memory.remove`. Empty for
+    handlers.
     """
 
     start: int
@@ -61,17 +61,17 @@ def _start(region: Region) -> int:
 
 
 class Memory:
-    """Regions that devices reach by DMA; everything else is answered with Unsupported Request.
+    """Regions that devices reach by DMA; all other addresses are answered with Unsupported Request.
 
-    Any thread may change it while devices use it.
+    Any thread may change the regions while devices use them.
 
     Parameters
     ----------
     reserved : list of (start, end)
-        Addresses that are no host memory: windows of BARs, interrupts.
+        Addresses other than host memory: windows of BARs, interrupts.
     """
 
-    #: Where :meth:`allocate` takes from.
+    #: Address range of :meth:`allocate`.
     POOL = (0x0100_0000, 0x8000_0000)
 
     def __init__(self, reserved: list[tuple[int, int]]) -> None:
@@ -80,7 +80,7 @@ class Memory:
         self._lock = threading.RLock()
 
     def allocate(self, size: int, *, align: int = 4096) -> Region:
-        """``size`` new bytes, zero, somewhere; ``align`` is a power of two.
+        """``size`` new bytes, zero, at any address; ``align`` is a power of two.
 
         Raises
         ------
@@ -97,12 +97,12 @@ class Memory:
         return [(r.start, r.start + r.size) for r in self._regions] + self._reserved
 
     def add(self, start: int, buffer: bytearray | memoryview) -> Region:
-        """Let devices use ``buffer``, which can be written, as memory from ``start`` on.
+        """Let devices use ``buffer``, which must be writable, as memory from ``start`` on.
 
         Raises
         ------
         ValueError
-            Something is there already.
+            The addresses are occupied.
         """
         data = memoryview(buffer).cast("B")
         if data.readonly:
@@ -117,7 +117,7 @@ class Memory:
         return self.add_region(Region(start, len(data), read, write, data))
 
     def add_region(self, region: Region) -> Region:
-        """Let devices use a region with any handlers; as :meth:`add`."""
+        """Let devices use a region with any handlers; raises the errors of :meth:`add`."""
         start, end = region.start, region.start + region.size
         if region.size < 1 or start < 0 or end > 1 << 64:
             raise ValueError(f"a region must have at least a byte of 64-bit addresses, not "
@@ -129,14 +129,14 @@ class Memory:
         return region
 
     def remove(self, region: Region) -> None:
-        """Devices may not use it any more."""
+        """End the use of a region by devices."""
         with self._lock:
             regions = list(self._regions)
             regions.remove(region)
             self._regions = regions
 
     def find(self, address: int, length: int) -> Region | None:
-        """The region that has all these bytes."""
+        """The region that contains all these bytes."""
         regions = self._regions
         place = bisect_right(regions, address, key=_start) - 1
         if place < 0:

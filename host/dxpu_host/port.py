@@ -1,4 +1,4 @@
-"""Where frames go and come from: an Ethernet interface of Linux, or anything with its methods."""
+"""Ports for frames: an Ethernet interface of Linux, or any object with the same methods."""
 
 import errno
 import fcntl
@@ -15,7 +15,7 @@ from .errors import PortError
 
 __all__ = ["EthernetPort", "Port"]
 
-#: Of linux/if_packet.h and linux/sockios.h.
+#: Constants of linux/if_packet.h and linux/sockios.h.
 _SOL_PACKET, _ADD_MEMBERSHIP, _MR_UNICAST = 263, 1, 3
 _GET_FLAGS, _IFF_UP = 0x8913, 1
 _LARGEST = 16384
@@ -25,35 +25,35 @@ class Port(Protocol):
     """Sends and receives whole frames without FCS, from the destination MAC on."""
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, or lose it: nothing waits for room. Raises :exc:`PortError`."""
+        """Send a frame, or lose it: never waits for room. Raises :exc:`PortError`."""
 
     def receive(self) -> bytes | None:
-        """The next frame that came; ``None`` if there is none now. Raises :exc:`PortError`."""
+        """The next received frame; ``None`` if there is none now. Raises :exc:`PortError`."""
 
     def wait(self, timeout: float) -> None:
         """Wait until a frame may have come, for ``timeout`` seconds at most."""
 
     def close(self) -> None:
-        """Nothing is sent or received any more."""
+        """Stop sending and receiving."""
 
 
 class EthernetPort:
-    """An interface of Linux, by AF_PACKET: frames of EtherType 0x88B5 and no others.
+    """An interface of Linux, by AF_PACKET: only frames of EtherType 0x88B5.
 
-    The interface is told to take frames to the node's address; it need not be promiscuous, and it
-    keeps its own address and all its other traffic.
+    The interface also accepts frames to the node's address. It need not be promiscuous, and keeps
+    its own address and all its other traffic.
 
     Parameters
     ----------
     interface : str
-        Such as ``eth0``.
+        Name, such as ``eth0``.
     node, path : int
-        Whose address it is to take.
+        Node number and path of the accepted address.
 
     Raises
     ------
     PortError
-        The system is not Linux, there is no such interface, it is down, or the process has not the
+        The system is not Linux, the interface is missing or down, or the process lacks the
         capability CAP_NET_RAW.
     """
 
@@ -104,17 +104,17 @@ class EthernetPort:
         return self._socket.fileno()
 
     def send(self, frame: bytes) -> None:
-        """As of :class:`Port`."""
+        """Send a frame; see :class:`Port`."""
         try:
             self._socket.send(frame)
         except BlockingIOError:
-            pass  # a queue is full: lost, as on any Ethernet
+            pass  # a queue is full: the frame is lost, as on any Ethernet
         except OSError as error:
             if error.errno != errno.ENOBUFS:
                 raise self._broken(error) from None
 
     def receive(self) -> bytes | None:
-        """As of :class:`Port`."""
+        """Receive a frame; see :class:`Port`."""
         while True:
             try:
                 frame, address = self._socket.recvfrom(_LARGEST)
@@ -129,9 +129,9 @@ class EthernetPort:
         return PortError(f"interface {self._interface!r}: {os.strerror(error.errno or 0)}")
 
     def wait(self, timeout: float) -> None:
-        """As of :class:`Port`."""
+        """Wait for a frame; see :class:`Port`."""
         select.select([self._socket], [], [], max(0.0, timeout))
 
     def close(self) -> None:
-        """As of :class:`Port`."""
+        """Close the port; see :class:`Port`."""
         self._socket.close()

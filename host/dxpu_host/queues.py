@@ -1,6 +1,6 @@
-"""TLPs of a slot that wait for credits, and which of them may pass which.
+"""TLPs of a slot that wait for credits, and their order.
 
-Nothing passes a posted TLP; posted TLPs and completions pass a non-posted one that waits, and each
+Nothing passes a posted TLP. Posted TLPs and completions pass a waiting non-posted TLP, and each
 other as PCIe allows (PCIe Base 5.0, 2.4.1; docs/architecture.md, "Order").
 """
 
@@ -15,7 +15,7 @@ __all__ = ["ClassQueues", "Waiting", "class_of", "units_of"]
 
 
 def class_of(tlp: bytes) -> int:
-    """Number of the class of a TLP, as credits count them."""
+    """Credit class of a TLP."""
     return int(classify(tlp).cls.value)
 
 
@@ -26,7 +26,7 @@ def units_of(tlp: bytes) -> int:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A TLP to be sent. ``sent`` is called when it has left."""
+    """A TLP to be sent. ``sent`` is called when the TLP has left."""
 
     tlp: bytes
     cls: int
@@ -36,7 +36,7 @@ class Waiting:
 
 
 class ClassQueues:
-    """What waits, in the order in which it came and by class."""
+    """Waiting TLPs, by class and in the order of arrival."""
 
     def __init__(self) -> None:
         self._queues: dict[int, deque[Waiting]] = {cls: deque() for cls in CreditClass}
@@ -56,7 +56,7 @@ class ClassQueues:
         self._number += 1
 
     def first(self, may: Callable[[int, int], bool]) -> Waiting | None:
-        """The oldest that may leave: ``may(class, units)`` says whether there are credits."""
+        """The oldest TLP that may leave; ``may(class, units)`` tells whether credits suffice."""
         posted = self._queues[CreditClass.P]
         barrier = posted[0].number if posted else self._number
         heads = [queue[0] for queue in self._queues.values() if queue]
@@ -65,12 +65,12 @@ class ClassQueues:
         return min(allowed, key=lambda head: head.number, default=None)
 
     def take(self, head: Waiting) -> None:
-        """``head``, which was the first, leaves."""
+        """Remove ``head``, the result of :meth:`first`, and report its departure."""
         self._queues[head.cls].popleft()
         if head.sent is not None:
             head.sent()
 
     def clear(self) -> None:
-        """Nothing waits any more."""
+        """Remove all waiting TLPs."""
         for queue in self._queues.values():
             queue.clear()

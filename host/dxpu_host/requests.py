@@ -1,4 +1,4 @@
-"""Requests to a slot that wait for their completions.
+"""Requests to a slot, waiting for their completions.
 
 Ref: PCI Express Base Specification 5.0, 2.2.9 (completions), 2.8 (completion timeout)
 """
@@ -28,39 +28,39 @@ def _describe(tlp: Tlp) -> str:
 
 @dataclass
 class Request:
-    """One that was sent, or waits to be."""
+    """A request sent, or waiting to be sent."""
 
     tlp: Tlp
     deadline: float
-    #: What came so far; of a memory read in the order of addresses.
+    #: Data so far; of a memory read in the order of addresses.
     data: bytearray = field(default_factory=bytearray)
     done: bool = False
     error: HostError | None = None
-    #: Nobody waits for it any more; its tag is not free yet.
+    #: No caller waits for the request any more, but its tag is not free yet.
     abandoned: bool = False
 
     def result(self) -> bytes:
-        """The data of a request that is done.
+        """The data of a finished request.
 
         Raises
         ------
         HostError
-            Why there is none.
+            Reason why there is no data.
         """
         if self.error is not None:
             raise self.error
         return bytes(self.data)
 
     def end(self, error: HostError | None = None) -> None:
-        """It is done."""
+        """Finish the request."""
         self.done, self.error = True, error
 
 
 class Requests:
-    """Tags, and what they stand for.
+    """Open requests by tag.
 
-    The tag of a request that was given up stays taken until its completion comes or the slot's life
-    ends, so that a late completion never answers another request. Tags are given out in turn.
+    The tag of an abandoned request stays taken until its completion comes or the slot's life ends,
+    so that a late completion never answers another request. Tags are given out in turn.
     """
 
     TAGS = 256
@@ -71,11 +71,11 @@ class Requests:
 
     @property
     def free(self) -> bool:
-        """Whether there is a tag for another request."""
+        """Whether a tag is free for another request."""
         return len(self._open) < self.TAGS
 
     def add(self, tlp: Tlp, deadline: float) -> Request:
-        """Give ``tlp`` a tag; only while one is :attr:`free`."""
+        """Give ``tlp`` a tag; only while a tag is :attr:`free`."""
         while self._next in self._open:
             self._next = (self._next + 1) % self.TAGS
         tlp.tag, self._next = self._next, (self._next + 1) % self.TAGS
@@ -83,7 +83,7 @@ class Requests:
         return request
 
     def complete(self, completion: Tlp) -> bool:
-        """A completion came. Whether a request waits for it, and it fits; else it is dropped."""
+        """Handle a completion; returns False, and drops it, if it fits no open request."""
         request = self._open.get(completion.tag)
         if request is None or not self._fits(request, completion):
             return False
@@ -103,9 +103,10 @@ class Requests:
 
     @staticmethod
     def _fits(request: Request, completion: Tlp) -> bool:
-        """Whether it goes on where the last one ended, and has the data that was asked for.
+        """Whether a completion continues the request and carries the expected data.
 
-        This is the requester, who may judge that (2.3.2); switches pass on what has its tag.
+        Only the requester may judge this (2.3.2); switches forward every completion with an open
+        tag.
         """
         tlp = request.tlp
         if completion.requester_id != tlp.requester_id:
@@ -134,20 +135,20 @@ class Requests:
         return Unsupported(f"{_describe(tlp)} ended in Unsupported Request")
 
     def expire(self, now: float) -> None:
-        """Give up what has waited for too long."""
+        """Abandon requests that have waited for too long."""
         for request in self._open.values():
             if not request.abandoned and now >= request.deadline:
                 request.abandoned = True
                 request.end(Timeout(f"{_describe(request.tlp)}: no completion in time"))
 
     def fail(self, error: HostError) -> None:
-        """The slot's life is over: nothing comes any more."""
+        """End all requests, as the slot's life is over."""
         for request in self._open.values():
             if not request.abandoned:
                 request.end(error)
         self._open.clear()
 
     def deadline(self) -> float | None:
-        """When :meth:`expire` is to be asked, if nothing comes before."""
+        """Time of the next call of :meth:`expire`, if nothing comes before."""
         return min((request.deadline for request in self._open.values()
                     if not request.abandoned), default=None)

@@ -1,7 +1,7 @@
-"""Finds what is in a slot, and gives it bus numbers and addresses.
+"""Enumerates a slot, and assigns bus numbers and addresses.
 
-A slot is like the link below a root port: device 0, its functions, and what is behind its bridges.
-I/O BARs and expansion ROMs get no address.
+A slot is like the link below a root port: device 0, its functions, and everything behind its
+bridges. I/O BARs and expansion ROMs get no address.
 
 Ref: PCI Local Bus 3.0, 6.2.5; PCI-to-PCI Bridge Architecture 1.2, 3.2.5; PCIe Base 5.0, 7.5
 """
@@ -17,17 +17,17 @@ from .slots import HostSlot
 __all__ = ["Windows", "scan"]
 
 _COMMAND, _BARS, _BUSES, _EXPRESS = 0x04, 0x10, 0x18, 0x10
-#: Of bridges: registers of the memory window and the prefetchable one.
+#: Bridge registers of the memory window and the prefetchable window.
 _WINDOW, _WIDE_WINDOW = 0x20, 0x24
 _MEBIBYTE = 1 << 20
-#: Device/Port Type of ports with more than one device behind them.
+#: Device/Port Types of ports with more than one device behind them.
 _UPSTREAM_PORT, _TO_PCI = 5, 7
 
 
 class Windows:
-    """Addresses for BARs: below 4 GiB, and above for those that are prefetchable and 64 bits wide.
+    """Addresses for BARs: below 4 GiB, and above 4 GiB for prefetchable 64-bit BARs.
 
-    What a slot has taken goes back as a whole.
+    The addresses of a slot are freed together.
     """
 
     NARROW, WIDE = (0x8000_0000, 0xE000_0000), (0x80_0000_0000, 0x100_0000_0000)
@@ -37,12 +37,12 @@ class Windows:
         self._taken: dict[HostSlot, list[tuple[bool, int]]] = {}
 
     def take(self, slot: HostSlot, wide: bool, size: int, align: int) -> int:
-        """Room for all of one kind that a slot has.
+        """Room for all BARs of one kind in a slot.
 
         Raises
         ------
         HostError
-            There is none.
+            There is no room.
         """
         start = self._spaces[wide].take(size, align)
         if start is None:
@@ -51,7 +51,7 @@ class Windows:
         return start
 
     def give_back(self, slot: HostSlot) -> None:
-        """Nothing of it is used any more."""
+        """Free all addresses of a slot."""
         for wide, start in self._taken.pop(slot, ()):
             self._spaces[wide].give_back(start)
 
@@ -59,8 +59,8 @@ class Windows:
 def scan(host: Access, slot: HostSlot, windows: Windows) -> Bus:
     """Find and set up all functions of a slot.
 
-    Payload and read request sizes are the largest that all of them and the host can have. BARs are
-    on, bus mastering is off.
+    Payload and read request sizes are the largest supported by all functions and the host. BARs are
+    enabled, bus mastering is disabled.
     """
     windows.give_back(slot)
     bus = Bus(slot.buses.start, slot.buses.start)
@@ -98,7 +98,7 @@ def _find(host: Access, slot: HostSlot, bus: Bus, numbers: range) -> None:
 
 
 def _set_up(host: Access, slot: HostSlot, bus: Bus, device: Device) -> None:
-    """Size the BARs of a function; go on behind it if it is a bridge."""
+    """Size the BARs of a function; for a bridge, go on behind it."""
     device.config_write(_COMMAND, 0, 2)
     bus.devices.append(device)
     device.bar = dict(_bars(device, 2 if device.header_type else 6))
@@ -117,7 +117,7 @@ def _set_up(host: Access, slot: HostSlot, bus: Bus, device: Device) -> None:
 
 
 def _bars(device: Device, count: int) -> Iterator[tuple[int, Bar]]:
-    """The memory BARs that there are; they have no address yet."""
+    """Memory BARs of a function, without addresses yet."""
     index = 0
     while index < count:
         offset = _BARS + 4 * index
@@ -137,7 +137,7 @@ def _bars(device: Device, count: int) -> Iterator[tuple[int, Bar]]:
 
 @dataclass
 class _Need:
-    """Something that wants ``size`` bytes at a multiple of ``align``; ``place`` puts it there."""
+    """A need of ``size`` bytes at a multiple of ``align``; ``place`` assigns the address."""
 
     size: int
     align: int
@@ -145,7 +145,7 @@ class _Need:
 
 
 def _needs(bus: Bus, wide: bool) -> list[_Need]:
-    """What of a bus wants addresses above 4 GiB (``wide``), or below."""
+    """Needs of a bus for addresses above 4 GiB (``wide``), or below."""
     needs = []
     for device in bus.devices:
         for bar in device.bar.values():
@@ -163,7 +163,7 @@ def _needs(bus: Bus, wide: bool) -> list[_Need]:
 
 
 def _layout(needs: list[_Need], start: int | None) -> tuple[int, int]:
-    """Size and alignment of all together; with ``start`` they are put there."""
+    """Size and alignment of all needs together; with ``start`` addresses are assigned."""
     position, align = 0, 1
     for need in sorted(needs, key=lambda need: -need.align):
         align = max(align, need.align)
@@ -193,7 +193,7 @@ def _bridge_placer(bridge: Device, wide: bool, size: int,
 
 
 def _set_window(bridge: Device, wide: bool, first: int, last: int) -> None:
-    """Set a window of a bridge; one whose first address is above the last is closed."""
+    """Set a window of a bridge; ``first`` above ``last`` closes the window."""
     closed = first > last
     low, high = (0xFFF0, 0) if closed else (first >> 16 & 0xFFF0, last >> 16 & 0xFFF0)
     bridge.config_write(_WIDE_WINDOW if wide else _WINDOW, high << 16 | low)
@@ -203,7 +203,7 @@ def _set_window(bridge: Device, wide: bool, first: int, last: int) -> None:
 
 
 def _set_sizes(host: Access, slot: HostSlot, devices: list[Device]) -> None:
-    """Max_Payload_Size, the same for all; Max_Read_Request_Size."""
+    """Set the same Max_Payload_Size in all devices, and Max_Read_Request_Size."""
     express = {device: offset for device in devices
                if (offset := device.find_capability(_EXPRESS)) is not None}
     supported = [128 << (device.config_read(offset + 4) & 7)

@@ -2,8 +2,8 @@
 
 No sockets and no clocks, as in :mod:`.arq`.
 
-Ref: docs/architecture.md, "Sessions"; docs/reference/fabric-spec.md (the scheme,
-searched completely)
+Ref: docs/architecture.md, "Sessions"; docs/reference/fabric-spec.md (the scheme, searched
+completely)
 """
 
 import random
@@ -17,17 +17,17 @@ from .timers import Timers
 
 __all__ = ["LARGEST_FRAME", "WINDOW", "Phase", "Say", "Session", "TagSource"]
 
-#: What HELLO says: the largest frame that is taken, frames that may be unacknowledged.
+#: Values in HELLO: largest frame accepted, window of unacknowledged frames.
 LARGEST_FRAME = 1514
 WINDOW = 64
 
 
 class TagSource:
-    """Tags and nonces that do not come again while an old frame may be under way.
+    """Tags and nonces that are not repeated while an old frame may be under way.
 
-    Tags count up from a random number, so 65,534 sessions of this process have others. What an
-    earlier process has sent fits with a chance of 1 in 65,535, and only for the time that a frame
-    can live; the quiet time covers that.
+    Tags count up from a random number, so 65,534 sessions of this process have different tags. A
+    frame of an earlier process matches with a probability of 1 in 65,535, and only within the
+    lifetime of a frame; the quiet time covers this.
 
     Parameters
     ----------
@@ -51,56 +51,57 @@ class TagSource:
 
 
 class Phase(Enum):
-    """How far a session is."""
+    """Phase of a session."""
 
-    QUIET = 0  #: keeps still
-    HELLO = 1  #: sends HELLO
-    CONFIRM = 2  #: has both tags; the peer has not shown that it has them
+    QUIET = 0  #: nothing is sent
+    HELLO = 1  #: HELLO is being sent
+    CONFIRM = 2  #: both tags are known here; the peer has not confirmed them
     OPEN = 3
 
 
 class Say(Enum):
-    """What is to be sent now."""
+    """Message to be sent now."""
 
     HELLO = 0
-    POLL = 1  #: an ACK that asks for another
+    POLL = 1  #: an ACK that requests an ACK
 
 
 class Session:
     """Phases, tags and polls of one session.
 
-    HELLO goes out with a new nonce and a fresh tag until it is answered, again after ``hello``,
-    twice that and so on up to 16 times that. Then an ACK with the peer's tag asks for another;
-    with that the session is open. If none comes all begins with another nonce. A session that is
-    open and silent for eight times ``hello`` is polled, four times, and then is over.
+    HELLO is sent with a new nonce and a fresh tag until answered, after ``hello``, twice ``hello``
+    and so on up to 16 times ``hello``. Then an ACK with the peer's tag requests an ACK, which opens
+    the session. Without that ACK everything begins again with another nonce. An open session that
+    is silent for eight times ``hello`` is polled, four times, and then is over.
 
     Parameters
     ----------
     timers : :class:`~.timers.Timers`
     tags : :class:`TagSource`
     boot : int
-        What HELLO says as boot counter; not 0.
+        Boot counter of HELLO; not 0.
     now : float
+        Present time, in seconds.
     """
 
-    #: Polls without an answer after which the session is over; as often it is confirmed.
+    #: Polls without an answer after which the session is over; also attempts of a confirmation.
     POLLS = 4
-    #: A poll goes out when nothing was heard for ``hello << IDLE``.
+    #: A poll is sent when nothing was received for ``hello << IDLE``.
     IDLE = 3
 
     def __init__(self, timers: Timers, tags: TagSource, *, boot: int, now: float) -> None:
         self._timers, self._tags, self._boot = timers, tags, boot
         self.phase = Phase.QUIET
-        #: Tags of frames that come, and of those that are sent; 0: there is none.
+        #: Tags of received frames, and of sent frames; 0: none.
         self.rx_tag = self.tx_tag = TAG_NONE
-        #: What the peer said of itself, in the newest HELLO_ACK that fitted.
+        #: Body of the newest matching HELLO_ACK of the peer.
         self.peer: Hello | None = None
         self._offered = self._nonce = self._tries = 0
         self._until = now + timers.quiet
 
     @property
     def up(self) -> bool:
-        """Whether frames with our tag are taken."""
+        """Whether frames with this end's tag are accepted."""
         return self.phase in (Phase.CONFIRM, Phase.OPEN)
 
     def end(self, now: float) -> None:
@@ -109,7 +110,7 @@ class Session:
         self.phase, self._until = Phase.QUIET, now + self._timers.quiet
 
     def tick(self, now: float) -> Say | None:
-        """What is to be sent now. If the session is over by that its phase is QUIET after it."""
+        """Message to be sent now. If this ends the session, its phase is QUIET afterwards."""
         if now < self._until:
             return None
         last = self._tries == self.POLLS
@@ -126,8 +127,10 @@ class Session:
         return Say.HELLO if self.phase is Phase.HELLO else Say.POLL
 
     def greeted(self, frame: Frame, now: float) -> bool:
-        """A HELLO or HELLO_ACK came. Whether it is the answer to our HELLO: then both ends begin
-        with frame 0, and a poll is to be sent."""
+        """Handle a HELLO or HELLO_ACK; returns whether it answers this end's HELLO.
+
+        Then both ends begin with frame 0, and a poll must be sent.
+        """
         body = frame.body
         if not (isinstance(body, Hello) and frame.type == FrameType.HELLO_ACK
                 and self.phase is Phase.HELLO and frame.tag == body.tag_echoed == self._offered
@@ -139,13 +142,13 @@ class Session:
         return True
 
     def heard(self, now: float) -> bool:
-        """A frame with our tag came; whether the session is open by that."""
+        """Handle a frame with this end's tag; returns whether it opens the session."""
         opens = self.phase is Phase.CONFIRM
         self._begin(Phase.OPEN, now)
         return opens
 
     def hello(self) -> Hello:
-        """Our HELLO."""
+        """HELLO of this end."""
         def microseconds(time: float) -> int:
             return min(0xFFFF, round(time * 1e6))
 
@@ -158,7 +161,7 @@ class Session:
             boot_counter=self._boot, table_generation=0)
 
     def deadline(self) -> float:
-        """When :meth:`tick` is to be asked, if nothing comes before."""
+        """Time of the next call of :meth:`tick`, if nothing comes before."""
         return self._until
 
     def _begin(self, phase: Phase, now: float) -> None:

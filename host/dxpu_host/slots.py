@@ -1,4 +1,4 @@
-"""What a slot's device asks of the host, and what the host asks of it, TLP by TLP.
+"""Requests of a slot's device to the host, and of the host to the device, TLP by TLP.
 
 No sockets and no clocks. Ref: PCI Express Base Specification 5.0, 2.2 and 2.3
 """
@@ -20,59 +20,59 @@ __all__ = ["INTERRUPTS", "Function", "HostSlot", "interrupt_address"]
 
 log = logging.getLogger("dxpu.host")
 
-#: Addresses that an MSI is written to: from here to the second.
+#: Address range of MSIs: first address, and first address behind.
 INTERRUPTS = (0xFEE0_0000, 0xFEF0_0000)
 
 
 def interrupt_address(identifier: int) -> int:
-    """Where the function with this bus, device and function number writes its MSIs."""
+    """Address to which the function with this bus, device and function number writes its MSIs."""
     return INTERRUPTS[0] | identifier << 4
 
 
 class Function(Protocol):
-    """A function in a slot, as far as a slot knows it; see :class:`~.device.Device`."""
+    """Part of a function used by a slot; see :class:`~.device.Device`."""
 
     @property
     def address(self) -> str:
         """Bus, device and function as ``bb:dd.f``."""
 
     def interrupted(self, vector: int) -> None:
-        """An MSI came."""
+        """Handle an MSI."""
 
 
 class HostSlot:
-    """A slot that is or was bound: its device's DMA, interrupts and completions.
+    """A slot with a present or former binding: DMA, interrupts and completions of its device.
 
     Parameters
     ----------
     box : :class:`~.box.Box`
     number : int
     buses : range
-        Bus numbers for what is in the slot.
+        Bus numbers for the devices in the slot.
     memory : :class:`~.memory.Memory`
     interrupts : deque
         Gets a pair of device and vector for each interrupt.
     counters : Counter
-        ``dma_read``, ``dma_write``, ``interrupt``, ``message``, and why something was refused or
-        dropped: ``malformed``, ``blocked`` (a requester ID that is not of the slot), ``unclaimed``
-        (no such memory), ``poisoned``, ``failed`` (a handler raised an exception), ``unexpected``
-        (a completion that no request waits for, or that does not fit it).
+        ``dma_read``, ``dma_write``, ``interrupt``, ``message``, and causes of refused or dropped
+        TLPs: ``malformed``, ``blocked`` (requester ID of another slot), ``unclaimed`` (no such
+        memory), ``poisoned``, ``failed`` (a handler raised an exception), ``unexpected`` (a
+        completion that fits no open request).
 
     Attributes
     ----------
     max_payload : int
-        Bytes of payload that the device takes in a TLP.
+        Largest payload that the device accepts in a TLP, in bytes.
     devices : dict
-        What was found in the slot in this life, by bus, device and function number.
+        Devices found in the slot in this life, by bus, device and function number.
     bus
-        The same as a tree, once it was set up.
+        The devices as a tree; set by the set-up.
     error
-        Why the slot is not ready; ``None`` if it is.
+        Reason why the slot is not ready; ``None`` if it is ready.
     lives : int
-        How many have begun.
+        Number of lives begun so far.
     """
 
-    #: What it consists of.
+    #: Classes of the parts, for tests.
     REQUESTS = Requests
 
     def __init__(self, box: Box, number: int, buses: range, memory: Memory,
@@ -86,25 +86,26 @@ class HostSlot:
         self.lives = 0
 
     def ready(self) -> None:
-        """A life has begun."""
+        """Begin a life."""
         self.error, self.max_payload = None, 128
         self.lives += 1
 
     def down(self, error: HostError) -> None:
-        """The life is over, because of ``error``."""
+        """End the life, because of ``error``."""
         self.error = error
         self.requests.fail(error)
         self.devices = {}
 
     def check(self, life: int | None = None) -> None:
-        """Raise what :attr:`error` is, or that ``life``, the number of one, is over."""
+        """Raise :attr:`error`, if any, or :exc:`SlotLost` if the life with number ``life`` is
+        over."""
         if self.error is not None:
             raise self.error
         if life is not None and life != self.lives:
             raise SlotLost(f"slot {self.number} of box {self.box.link.address.peer:#05x} was reset "
                            "since its device was found; enumerate again")
 
-    # What the host asks.
+    # Requests of the host.
 
     def request(self, tlp: Tlp, deadline: float) -> Request:
         """Send a non-posted request; a tag must be free."""
@@ -118,10 +119,10 @@ class HostSlot:
         self.check()
         self.box.send(self.number, tlp.pack())
 
-    # What the device asks.
+    # Requests of the device.
 
     def came(self, event: TlpCame) -> None:
-        """A TLP came."""
+        """Handle a TLP of the device."""
         if malformed(event.tlp, completer=True) is not Malformed.NONE:
             self.counters["malformed"] += 1
             event.done()
@@ -145,7 +146,7 @@ class HostSlot:
         event.done()
 
     def _read(self, tlp: Tlp) -> tuple[bytes | None, Any]:
-        """What a request gets: data, and the status that it gets if there is none."""
+        """Answer to a request: data, or the status to be sent without data."""
         region = None
         if tlp.type == Type.MEMORY:
             address, length = requested_bytes(tlp)
@@ -169,7 +170,7 @@ class HostSlot:
         return data, Status.SC
 
     def _answer(self, tlp: Tlp, data: bytes | None, status: Any, event: TlpCame) -> None:
-        """Send completions; the request counts as dealt with when the last has left."""
+        """Send completions; the request counts as handled when the last completion has left."""
         parts = list(completions(tlp, data, self.max_payload, status=status))
         for part in parts:
             self.box.send(self.number, part, event.done if part is parts[-1] else None)

@@ -1,4 +1,4 @@
-"""How long to wait for what."""
+"""Waiting times of a host."""
 
 from dataclasses import dataclass, replace
 
@@ -7,31 +7,32 @@ __all__ = ["Timers"]
 
 @dataclass(frozen=True)
 class Timers:
-    """All times are in seconds, of whatever clock the host is given.
+    """All times are in seconds, of the clock given to the host.
 
     The defaults suit a network card and a box with the timers of hardware. A process may be stopped
-    for longer than a box is patient (7.5 ms): see docs/reference/host.md, "The box's timers".
+    for longer than a box waits (7.5 ms): see docs/reference/host.md, "The box's timers".
 
     Attributes
     ----------
     retry : float
         First wait for an acknowledgement. It doubles with each of four transmissions, twice over;
-        then the session fails: after 30 times this.
+        then the session fails, after 30 times ``retry``.
     hello : float
         First wait for an answer to HELLO or a poll; it doubles up to four times. A session that is
-        silent for eight times this is polled, and lost after 15 times this more.
+        silent for eight times ``hello`` is polled, and lost after 15 times ``hello`` more.
     quiet : float
-        How long nothing is sent or answered at first, and after a session was lost: twice the
+        Time without sending or answering at first, and after the loss of a session: twice the
         longest life of a frame.
     ack : float
-        How long a frame that came may wait for one of ours that carries its acknowledgement; 0: to
-        the end of the turn in which it came.
+        Longest time that an acknowledgement waits for a frame to carry it; 0: until the end of the
+        turn in which the frame came.
     refresh : float
-        All limits of a slot are told again after this; a change once more after an eighth of it.
+        All limits of a slot are sent again after this time; a changed limit once more after an
+        eighth.
     completion : float
-        How long a request may be without completion.
+        Longest time until the completion of a request.
     attach : float
-        How long a box may take to answer HELLO, and then a slot to answer BIND.
+        Longest time until a box answers HELLO, and then until a slot answers BIND.
     """
 
     retry: float = 0.005
@@ -48,5 +49,5 @@ class Timers:
                 raise ValueError(f"{name} must be a positive time, not {value!r}")
 
     def slower(self, factor: float) -> "Timers":
-        """The same for a box that runs so many times slower, such as a simulated one."""
+        """The same timers for a box that is slower by ``factor``, such as a simulated box."""
         return replace(self, **{name: value * factor for name, value in vars(self).items()})

@@ -1,4 +1,4 @@
-"""TLPs as a host makes and answers them; the codec is :class:`dxpu_model.tlp.Tlp`.
+"""TLPs made and answered by a host; the codec is :class:`dxpu_model.tlp.Tlp`.
 
 Ref: PCI Express Base Specification 5.0, 2.2 and 2.3
 """
@@ -12,7 +12,7 @@ from dxpu_model.tlp import Tlp, byte_count, complete, lower_address
 __all__ = ["Status", "completed_bytes", "completions", "config_request", "enabled_runs",
            "memory_reads", "memory_writes", "requested_bytes"]
 
-#: An enumeration whose members mypy takes for integers.
+#: An enumeration; mypy takes its members for integers.
 Status: Any = CompletionStatus
 
 
@@ -43,8 +43,10 @@ def config_request(target: int, register: int, value: int | None, *, size: int =
 
 
 def _pieces(address: int, length: int, most: int) -> Iterator[tuple[int, int]]:
-    """``length`` bytes from ``address`` in pieces of up to ``most`` bytes that end at multiples of
-    that, so that none crosses 4 KiB; ``most`` is a power of two."""
+    """Pieces of ``length`` bytes from ``address``, of up to ``most`` bytes each.
+
+    Pieces end at multiples of ``most``, a power of two, so that none crosses 4 KiB.
+    """
     end = address + length
     while address < end:
         stop = min(end, (address // most + 1) * most)
@@ -81,8 +83,9 @@ def memory_writes(address: int, data: bytes, most: int, requester: int = 0) -> I
 
 
 def requested_bytes(read: Tlp) -> tuple[int, int]:
-    """Address of the first byte that a memory read asks for, and how many to the last; for a read
-    of zero length one byte."""
+    """Address of the first byte requested by a memory read, and number of bytes up to the last; for
+    a read of zero length one byte.
+    """
     first = lower_address(0, read.first_be) & 3
     return read.address + first, byte_count(read.first_be, read.last_be, read.length)
 
@@ -104,17 +107,19 @@ def enabled_runs(write: Tlp) -> Iterator[tuple[int, bytes]]:
 
 def completions(request: Tlp, data: bytes | None, most: int, *, completer: int = 0,
                 status: Any = Status.UR) -> Iterator[bytes]:
-    """What answers a non-posted request.
+    """Completions of a non-posted request.
 
     Parameters
     ----------
     data : bytes
-        What a memory read gets, from its first byte to its last; ``None`` for no success.
+        Data of a memory read, from its first byte to its last; ``None`` for an unsuccessful
+        request.
     most : int
-        Bytes of payload in one completion, a power of two of at least 128. All but the last end at
-        multiples of that, so at multiples of the Read Completion Boundary (2.3.1.1).
+        Bytes of payload in one completion, a power of two of at least 128. All completions but the
+        last end at multiples of ``most``, so at multiples of the Read Completion Boundary
+        (2.3.1.1).
     status
-        What there is instead of data.
+        Completion status without data.
     """
     if data is None:
         yield complete(request, status, completer).pack()
@@ -134,6 +139,6 @@ def completions(request: Tlp, data: bytes | None, most: int, *, completer: int =
 
 
 def completed_bytes(completion: Tlp) -> bytes:
-    """The bytes of a memory read that a successful completion brings."""
+    """Bytes of a memory read carried by a successful completion."""
     first = completion.lower_address & 3
     return completion.payload[first:first + completion.byte_count]

@@ -6,9 +6,9 @@ Behaviour of GTKWave 3.3 where its manual leaves it open:
 * The name of a row is the text behind the last dot of its alias.
 * A name with a dot is escaped in a VCD file (``top.\\a.b[3:0]``), but not in an FST file.
 * Value names of a table are shown for vectors only, so a single bit with names must become a
-vector.
+  vector.
 * Paths of the trace and the tables are relative to the ``[savefile]`` recorded before them, so the
-folder may be moved.
+  folder may be moved.
 * At most 128 tables are allowed.
 """
 
