@@ -1,4 +1,4 @@
-"""Boards, and the way from a design to a bitstream for them.
+"""Boards, and the way from a design to a bitstream.
 
-One file per board holds what is particular to it; :mod:`~dxpu_boards.registry` knows them all.
+One file per board describes the board; :mod:`~dxpu_boards.registry` lists all boards.
 """

@@ -1,9 +1,9 @@
 """Alinx AX7325B, with a Kintex-7 325T: PCIe x8, four SFP+, QSFP+. For the vendor's tools.
 
-Where hard PCIe and a path of 10 Gb/s would run; DXPU has no MAC for that yet, so one SFP+ cage is a
-path of 1 Gb/s. Its transceiver takes the reference clock of the quad beside it, which is the
-QSFP+'s: 1000BASE-X wants 125 MHz, the SFP+ quad has 156.25 MHz. Pins are amaranth-boards'. The I/O
-standards of clock and UART, in banks of 1.5 V and 2.5 V, are those of `projects/common/ax7325b` in
+The board could have hard PCIe and a path of 10 Gb/s; DXPU has no MAC for 10 Gb/s yet, so one SFP+
+cage is a path of 1 Gb/s. The cage's transceiver takes the reference clock of the neighbouring quad
+(QSFP+): 1000BASE-X needs 125 MHz, and the SFP+ quad has 156.25 MHz. Pins are amaranth-boards'. The
+I/O standards of clock and UART, in banks of 1.5 V and 2.5 V, come from `projects/common/ax7325b` in
 github.com/dmitrodem/analogdevicesinc_hdl; upstream has others.
 """
 
@@ -19,7 +19,9 @@ __all__ = ["BOARD", "Platform"]
 
 
 class Platform(AX7325BPlatform):
-    """With other I/O standards of the clock and the UART, none at the transceivers' clock."""
+    """Upstream's platform with other I/O standards of clock and UART, and none at the transceivers'
+    clock.
+    """
 
     resources = with_resources(
         AX7325BPlatform.resources,

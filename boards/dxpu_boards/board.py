@@ -1,4 +1,4 @@
-"""What a board is to the rest: part, clocks, Ethernet ports, and what it can be used for."""
+"""Description of a board: part, clocks, Ethernet ports, and roles."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -15,9 +15,9 @@ __all__ = ["ONE_SLOT", "Board", "Rgmii", "Shape", "request_rgmii", "with_resourc
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of a proxy: what fits a board in one of its roles.
+    """Size of a proxy that fits a board in a role.
 
-    ``width`` in bits; ``slots`` are downstream ports of a host, GPU slots of a box.
+    ``width`` is in bits; ``slots`` are downstream ports of a host, GPU slots of a box.
     """
 
     width: int = 64
@@ -26,52 +26,52 @@ class Shape:
     streams: int = 4
 
 
-#: What meets its clocks in an ECP5.
+#: Shape that meets its clocks in an ECP5.
 ONE_SLOT = Shape(slots=1, peers=1, streams=1)
 
 
 @dataclass(frozen=True)
 class Board:
-    """A board: an Amaranth platform and what DXPU has to know beyond it.
+    """A board: an Amaranth platform with the additional facts that DXPU needs.
 
     Parameters
     ----------
     name : str
-        As users write it.
+        Name in commands.
     title : str
+        Name in documents.
     platform : type
-        Of :class:`amaranth.vendor.LatticePlatform` or ``XilinxPlatform``, with pins that upstream
-        lacks; its default clock is the PLL's input.
+        Subclass of :class:`amaranth.vendor.LatticePlatform` or ``XilinxPlatform``, with pins
+        missing upstream; its default clock is the input of the PLL.
     clocks : tuple of Clock
-        Domains that :class:`~dxpu_boards.clocks.Clocks` makes; ``sync`` is the core, ``tx`` and
-        ``tx90`` (a quarter later) are for RGMII.
+        Domains made by :class:`~dxpu_boards.clocks.Clocks`; ``sync`` is the core, ``tx`` and
+        ``tx90`` (a quarter period later) are for RGMII.
     paths : tuple of int
         Number of the resource ``eth_rgmii`` of each Ethernet path.
     sfp : tuple of int
         Number of the resource ``sfp`` of each path, on boards whose paths are SFP cages
         (:mod:`.sfp`).
     roles : mapping of str to Shape
-        ``host``, ``box``: the shape that is built if the user says nothing else.
+        Default shape for each of the roles ``host``, ``box``.
     pcie : str
-        Where PCIe is, or empty.
+        Kind of PCIe connection, or empty.
     pcie_clock : Clock, optional
         Domain of a PCIe data link layer above a host; for boards with a resource ``perst``. The PLL
-        makes it as long as no SERDES does.
+        makes this clock as long as no SERDES does.
     loader : tuple of str
-        Options for openFPGALoader that name the board or its cable; empty if the cable is the
-        user's own.
+        Options of openFPGALoader for the board or its cable; empty if the cable is the user's own.
     boot_loader : bool
-        The flash begins with a boot loader that a bitstream from address 0 would overwrite.
+        The flash begins with a boot loader, which a bitstream from address 0 would overwrite.
     record : int, optional
-        Byte address in flash of the factory record (:mod:`.factory`): the beginning of 64 KiB that
-        no bitstream and no boot loader needs, as they are erased with it. ``None`` if none is read.
+        Byte address in flash of the factory record (:mod:`.factory`): the beginning of 64 KiB
+        without bitstream or boot loader, as the whole block is erased. ``None``: no record is read.
     notes : tuple of str
-        What is not there, not confirmed or does not fit; a line each.
+        Missing, unconfirmed or unfitting features; a line each.
     rx_buffer : function
-        Input buffers of RXD and RX_CTL, as of :class:`dxpu.ethernet.RgmiiDelays`: they are late by
-        as much as the tree of the clock that the PHY has put in the middle of them.
+        Input buffers of RXD and RX_CTL for :class:`dxpu.ethernet.RgmiiDelays`: delayed by as much
+        as the tree of the receive clock, whose edges the PHY centres in the data.
     rx_reference : str, optional
-        Domain of 200 MHz for :class:`~.io_delay.Series7DelayControl`, where ``rx_buffer`` needs it.
+        Domain of 200 MHz for :class:`~.io_delay.Series7DelayControl`, if ``rx_buffer`` needs one.
     pll : Family
     """
 
@@ -94,7 +94,7 @@ class Board:
 
     @property
     def part(self) -> str:
-        """As the vendor writes it."""
+        """Name of the part in the vendor's spelling."""
         part = self.platform
         if self.is_open:
             return f"{part.device}-{part.speed}{part.package}"
@@ -102,35 +102,35 @@ class Board:
 
     @property
     def path_count(self) -> int:
-        """Ethernet paths, whatever they are."""
+        """Number of Ethernet paths of any kind."""
         return len(self.paths) + len(self.sfp)
 
     @property
     def medium(self) -> str:
-        """What the paths are: ``SFP`` or ``RGMII``."""
+        """Kind of the paths: ``SFP`` or ``RGMII``."""
         return "SFP" if self.sfp else "RGMII"
 
     @property
     def core_mhz(self) -> float:
-        """Clock of the core."""
+        """Clock of the core, in MHz."""
         return next(clock.mhz for clock in self.clocks if clock.domain == "sync")
 
     @property
     def has_console(self) -> bool:
-        """Whether there is a UART, so that somebody can write registers."""
+        """Whether the board has a UART, through which registers can be written."""
         return any(resource.name == "uart" for resource in self.platform.resources)
 
     @property
     def is_open(self) -> bool:
-        """Whether the tools that make its bitstream are open and come as packages."""
+        """Whether open tools, available as packages, make the bitstream."""
         return issubclass(self.platform, LatticePlatform)
 
 
 @dataclass(frozen=True)
 class Rgmii:
-    """Ports of a PHY (:mod:`amaranth.lib.io`), whatever the platform calls them.
+    """Ports of a PHY (:mod:`amaranth.lib.io`), independent of the names in the platform.
 
-    ``rst``, ``mdc`` and ``mdio`` are ``None`` if the PHY has none, or shares those of path 0.
+    ``rst``, ``mdc`` and ``mdio`` are ``None`` if the PHY lacks them, or shares those of path 0.
     """
 
     tx_clk: io.PortLike
@@ -143,7 +143,7 @@ class Rgmii:
     mdc: io.PortLike | None = None
     mdio: io.PortLike | None = None
 
-#: What some platforms call pins of a PHY.
+#: Other names of a PHY's pins in some platforms.
 ALIASES = {"tx_ctl": "tx_ctrl", "rx_ctl": "rx_ctrl"}
 #: Receive clock of RGMII at 1 Gb/s, in Hz.
 RECEIVE_CLOCK = 125e6

@@ -1,7 +1,7 @@
 """From a board and a design to a bitstream and a report, or to files for the vendor's tools.
 
-The platform only gives pins, constraints and Verilog; the rest is ours (:mod:`dxpu_boards.ecp5`),
-as crossings are looked at in the middle of it.
+The platform supplies pins, constraints and Verilog only. :mod:`dxpu_boards.ecp5` runs the tools, as
+crossings are examined between their steps.
 """
 
 import time
@@ -19,47 +19,48 @@ __all__ = ["BuildFailed", "build", "prepare", "write_sources"]
 
 
 class BuildFailed(RuntimeError):
-    """The design is not good on this board; one line that says where."""
+    """The design does not work on this board; the message is one line with the place."""
 
 
-#: How nextpnr's log says that a stage begins.
+#: Lines of nextpnr's log at the beginning of a stage.
 STAGES = {"Info: Creating initial": "placement", "Info: Routing globals": "routing"}
-#: What share of its frequency a clock may lack, for another placing to be tried: the same netlist
-#: came out at 61.8 and 70.9 MHz.
+#: Largest shortfall of a clock, as a share of its frequency, for which another placement is tried:
+#: one netlist came out at 61.8 and 70.9 MHz.
 LUCK = 0.15
 
 
 def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progress,
           seed: int = 1, tries: int = 1, goal: str = "speed",
           identity: Identity = Identity()) -> report.BuildReport:
-    """Build ``design`` for a board of which all tools are open; minutes for a proxy.
+    """Build ``design`` for a board with open tools; takes minutes for a proxy.
 
     Leaves in ``folder``: ``BOARD-ROLE.bit`` (for flash and part), ``.svf`` (JTAG vectors), the
-    netlist (``netlist.json``), ``report.json``, ``report.txt``, logs and what the tools read. If
-    a clock is too slow, the report is there and the bitstream is not.
+    netlist (``netlist.json``), ``report.json``, ``report.txt``, logs and input files of the tools.
+    If a clock is too slow, there is a report but no bitstream.
 
     Parameters
     ----------
     design : Elaboratable
-        For the board's platform, with all its clocks.
+        Design for the board's platform, with all its clocks.
     seed, tries : int
-        If a clock is too slow, but by less than :data:`LUCK`, it is placed and routed again with
-        the next seed, until that many have been tried. The report is that of the last.
+        If a clock is too slow, but by less than :data:`LUCK`, the design is placed and routed again
+        with the next seed, up to ``tries`` times. The report is of the last try.
     goal : str
-        Of :func:`~dxpu_boards.ecp5.synthesize`.
+        Goal of :func:`~dxpu_boards.ecp5.synthesize`.
     identity : Identity
-        That of ``design``, for the reports.
+        Identity of ``design``, for the reports.
     progress
-        Has ``step(name)``, ``update(detail)``, ``refresh()`` and ``done(failed=False)``.
+        Object with ``step(name)``, ``update(detail)``, ``refresh()`` and ``done(failed=False)``.
 
     Raises
     ------
     BuildFailed
-        It does not fit; a clock is too slow or has no constraint; a signal crosses clocks unsafely.
+        The design does not fit; a clock is too slow or has no constraint; a signal crosses clocks
+        unsafely.
     ~dxpu_boards.ecp5.ToolFailed
         A tool failed.
     ~dxpu_boards.crossings.CrossingError
-        The design has cells whose clocks are not known.
+        The design has cells whose clocks are unknown.
     """
     name, began = f"{board.name}-{role}", time.monotonic()
     part = ecp5.part_options(board.platform.device, board.platform.package, board.platform.speed)
@@ -111,7 +112,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
 
 
 def write_sources(board: Board, design, folder: Path) -> list[Path]:
-    """Verilog, constraints and a Tcl script for the vendor's tools; nothing is run.
+    """Write Verilog, constraints and a Tcl script for the vendor's tools; runs no tool.
 
     Raises
     ------
@@ -127,10 +128,13 @@ def write_sources(board: Board, design, folder: Path) -> list[Path]:
 
 
 def prepare(board: Board, design, constraints: str | None = None) -> dict[str, str]:
-    """What the platform makes of a design, by name of file: ``top.v``, and ``top.lpf`` or
-    ``top.xdc``, ``top.tcl``; and ``clocks.xdc``, if ``constraints`` are given for that."""
+    """Files made by the platform for a design, by name.
+
+    ``top.v``, and ``top.lpf`` or ``top.xdc``, ``top.tcl``; with ``constraints`` also
+    ``clocks.xdc``.
+    """
     class Platform(board.platform):
-        # That of Lattice makes no Verilog for the open tools.
+        # Lattice's platform makes no Verilog for the open tools.
         file_templates = property(lambda self: {
             **super().file_templates, "{{name}}.v": "{{emit_verilog()}}"})
 
@@ -145,8 +149,11 @@ def prepare(board: Board, design, constraints: str | None = None) -> dict[str, s
 
 
 def _asynchronous(board):
-    """What tells the vendor's tool that clocks are unrelated, as every crossing is a queue or a
-    synchroniser: those of the PLL, but for the later ones of a clock, and those of the PHYs."""
+    """Constraint for the vendor's tool: unrelated clocks, as every crossing is a queue or a
+    synchroniser.
+
+    The clocks are those of the PLL, without phase-shifted copies, and those of the PHYs.
+    """
     groups = []
     for n, clock in enumerate(board.clocks):
         if not clock.phase:
@@ -162,8 +169,11 @@ def _asynchronous(board):
 
 
 def _arrival(board):
-    """What tells the vendor's tool when RXD and RX_CTL come: the PHY has put the edges of RXC in
-    the middle of them, 1.0 ns or more from both ends. Ref: RGMII 2.0, table 2"""
+    """Constraint for the vendor's tool: arrival of RXD and RX_CTL.
+
+    The PHY centres the edges of RXC in the data, 1.0 ns or more from both ends. Ref: RGMII 2.0,
+    table 2
+    """
     half = 1e9 / RECEIVE_CLOCK / 2
     text = ""
     for number in board.paths:

@@ -1,12 +1,12 @@
 """ButterStick r1.0, with an ECP5-5G of 85 k LUTs: one RGMII PHY, SERDES at a SYZYGY connector.
 
-Pins are amaranth-boards'; MDIO is pulled up by the FPGA. The voltages of the SYZYGY
-ports are off, which the proxies do not need.
+Pins are amaranth-boards'; the FPGA pulls MDIO up. The voltages of the SYZYGY ports, which the
+proxies do not need, are off.
 
-Its flash has 16 MB (butterstick-hardware, `hardware/ButterStick_r1.0`). The boot loader, from 0,
+The flash has 16 MB (butterstick-hardware, `hardware/ButterStick_r1.0`). The boot loader, from 0,
 puts images at 0x400000 and 0x800000 by its source, at 0x100000 and 0x400000 by its strings
-(butterstick-bootloader, `firmware`): either way none of 85 k LUTs comes near the end. The last
-64 KiB are left alone, as an ECP5 may have a jump command in them.
+(butterstick-bootloader, `firmware`): either way no image of 85 k LUTs comes near the end. The last
+64 KiB are left alone, as they may hold a jump command of the ECP5.
 """
 
 from amaranth_boards.butterstick import ButterStickPlatform

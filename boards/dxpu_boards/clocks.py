@@ -14,17 +14,17 @@ __all__ = ["Clock", "Clocks", "Resets", "plan"]
 
 @dataclass(frozen=True)
 class Clock:
-    """A clock domain that a board makes.
+    """A clock domain made by a board.
 
     Parameters
     ----------
     domain : str
     mhz : number
     phase : number
-        Degrees by which it is later than the others.
+        Delay against the other clocks, in degrees.
     margin : number
-        What routing must have left for a build to count as good, as a part of the frequency: a
-        clock of 100 MHz with a margin of 0.1 must be able to run at 110 MHz.
+        Reserve that a good build must have after routing, as a part of the frequency: a clock of
+        100 MHz with a margin of 0.1 must be able to run at 110 MHz.
     """
 
     domain: str
@@ -34,7 +34,7 @@ class Clock:
 
 
 def plan(family, mhz, clocks) -> Plan:
-    """The PLL of those :class:`Clock`, which have to be exact; raises
+    """PLL for these :class:`Clock`, with exact frequencies; raises
     :exc:`~dxpu_boards.pll.PllError`."""
     return solve(family, mhz, [Output(clock.mhz, clock.phase) for clock in clocks])
 
@@ -42,10 +42,10 @@ def plan(family, mhz, clocks) -> Plan:
 class Resets(wiring.Component):
     """Resets of all clock domains of a board, from one cause.
 
-    ``cause`` may come at any time and for any length; it sets ``reset`` at once, without a clock.
+    ``cause`` may come at any time and for any length, and sets ``reset`` at once, without a clock.
     ``reset`` ends ``CYCLES`` cycles of ``oscillator`` after ``cause``, so even the shortest cause
-    resets every domain for long. The reset of each of ``domains`` follows ``reset``: it begins
-    at once and ends two of its own cycles later, in step with its clock. A domain whose clock
+    gives every domain a long reset. The reset of each of ``domains`` follows ``reset``: it begins
+    at once and ends two cycles of the domain later, in step with its clock. A domain whose clock
     stands still stays in reset.
 
     Parameters
@@ -57,7 +57,7 @@ class Resets(wiring.Component):
     cause : In(1)
         Asynchronous.
     reset : Out(1)
-        Asynchronous; for the domains that others make (receive clocks of PHYs).
+        Asynchronous; for domains made elsewhere (receive clocks of PHYs).
     """
 
     #: 10 us at 25 MHz, 1.3 us at 200 MHz: every domain sees many cycles.
@@ -72,7 +72,7 @@ class Resets(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Its reset begins without a clock as well, so `reset` needs not wait for an edge.
+        # The reset of `oscillator` begins without a clock as well, so `reset` needs no edge.
         m.submodules.oscillator = ResetSynchronizer(self.cause, domain="oscillator")
         count = Signal(range(self.CYCLES))
         over = Signal()
@@ -84,19 +84,19 @@ class Resets(wiring.Component):
 
 
 class Clocks(wiring.Component):
-    """The board's oscillator, a PLL, and what drives a clock domain for each output.
+    """The board's oscillator, a PLL, and a clock domain for each output of the PLL.
 
-    Requests the platform's default clock and, if it has one, its default reset (a button). The
-    top has to define the domains: ``m.domains += clocks.domains()``. All are in reset until the
+    Requests the platform's default clock and, if present, its default reset (a button). The top
+    must define the domains: ``m.domains += clocks.domains()``. All domains are in reset until the
     PLL has locked, when the lock is lost, while the button is pressed, and by ``cause``
-    (:class:`Resets`); the clocks run on meanwhile. Each clock has a constraint: for ECP5 here, for
-    7 series the tool derives it from that of the oscillator.
+    (:class:`Resets`); the clocks run on meanwhile. Each clock has a constraint: for ECP5 from here;
+    for 7 series the tool derives the constraint from that of the oscillator.
 
     Parameters
     ----------
     clocks : list of Clock
     family : Family
-        Of the PLL.
+        Family of the PLL.
 
     Members
     -------
@@ -105,7 +105,7 @@ class Clocks(wiring.Component):
     locked : Out(1)
         Asynchronous.
     reset : Out(1)
-        As of :class:`Resets`.
+        ``reset`` of :class:`Resets`.
     """
 
     cause: In(1)
@@ -127,7 +127,7 @@ class Clocks(wiring.Component):
         m.d.comb += ClockSignal("oscillator").eq(pin.i)
 
         settings = plan(self._family, platform.default_clk_frequency / 1e6, self._clocks)
-        # The constraints name them, so their names have to outlive synthesis.
+        # The constraints use these names, so the names must survive synthesis.
         outputs = [Signal(name=f"pll_{clock.domain}", attrs={"keep": 1})
                    for clock in self._clocks]
         primitive = _ehxplll if self._family.through_output else _series7
@@ -153,8 +153,10 @@ EHXPLLL = ("CLKOP", "CLKOS", "CLKOS2", "CLKOS3")
 
 
 def _ehxplll(m, plan, source, outputs, locked):
-    """Ref: Lattice FPGA-TN-02200. An output is late by CPHASE less its divider plus one whole
-    periods and FPHASE eighths."""
+    """Make an EHXPLLL. Ref: Lattice FPGA-TN-02200
+
+    An output is late by CPHASE less its divider plus one whole periods, and FPHASE eighths.
+    """
     outputs = list(outputs)
     if len(outputs) < len(plan.outputs):
         outputs.append(Signal(name="pll_feedback"))
@@ -169,7 +171,7 @@ def _ehxplll(m, plan, source, outputs, locked):
         }
     m.submodules.pll = Instance(
         "EHXPLLL",
-        # Charge pump and loop filter: Project Trellis' settings, which its ECP5 designs use.
+        # Charge pump and loop filter: Project Trellis' settings, used by its ECP5 designs.
         a_ICP_CURRENT="12", a_LPF_RESISTOR="8", a_MFG_ENABLE_FILTEROPAMP="1",
         a_MFG_GMCREF_SEL="2",
         p_PLLRST_ENA="DISABLED", p_INTFB_WAKE="DISABLED", p_STDBY_ENABLE="DISABLED",
@@ -186,7 +188,7 @@ def _ehxplll(m, plan, source, outputs, locked):
 
 
 def _series7(m, plan, source, outputs, locked):
-    """Ref: AMD UG472, UG953."""
+    """Make a PLL of 7 series. Ref: AMD UG472, UG953"""
     real = plan.family.primitive == "MMCME2_BASE"
     feedback, fed_back = Signal(), Signal()
     arguments = {("p_CLKFBOUT_MULT_F" if real else "p_CLKFBOUT_MULT"):

@@ -1,9 +1,9 @@
 """Colorlight 5A-75B, hardware 7.0 and 8.0, with an ECP5 of 24 k LUTs, speed 6: two RGMII PHYs.
 
 LED receiver cards. Pins of 7.0 are amaranth-boards', those of 8.0 chubby75's
-(`5a-75b/hardware_V8.0.md`, https://github.com/q3k/chubby75), found out by others from the boards.
-On both, the PHYs have reset, MDC and MDIO in common, so these are path 0's;
-MDIO is pulled up by the FPGA. Their flash has 4 MB, that of older ones 2 MB (chubby75).
+(`5a-75b/hardware_V8.0.md`, https://github.com/q3k/chubby75), reverse-engineered by others from the
+boards. On both, the PHYs share reset, MDC and MDIO, so these pins belong to path 0; the FPGA pulls
+MDIO up. The flash has 4 MB, that of older cards 2 MB (chubby75).
 """
 
 from amaranth.build import Attrs, Clock as Oscillator, Pins, PinsN, Resource, Subsignal
@@ -31,7 +31,7 @@ def _phy(number, tx_clk, tx_ctl, tx_data, rx_clk, rx_ctl, rx_data, *common):
 
 
 class Platform70(Colorlight_5A75B_R70Platform):
-    """Upstream has the pins that the PHYs share at both, so that only one could be used."""
+    """Upstream lists the pins shared by the PHYs for both, so that only one PHY could be used."""
 
     resources = with_resources(
         mdio_pulled_up(Colorlight_5A75B_R70Platform.resources),
@@ -39,8 +39,11 @@ class Platform70(Colorlight_5A75B_R70Platform):
 
 
 class Platform80(LatticeECP5Platform):
-    """What a proxy needs. The FPGA's clock comes from a PHY, so their reset (R6) is left alone:
-    who drives it stops the clock."""
+    """The resources that a proxy needs.
+
+    The FPGA's clock comes from a PHY, so the PHYs' reset (R6) is left alone: driving it stops the
+    clock.
+    """
 
     device, package, speed = "LFE5U-25F", "BG256", "6"
     default_clk = "clk25"

@@ -1,12 +1,12 @@
-"""Every way of a signal from one clock to another in an ECP5 netlist, and why it is safe.
+"""All clock domain crossings of signals in an ECP5 netlist, each with the reason why it is safe.
 
-A crossing is safe as one of ``KINDS``; all others are errors of the design. The netlist is that of
-Yosys, flat, with all registers and memories as they are placed; the logic between them may be LUTs
-or still gates. The clocks of a PLL count as unrelated.
+``KINDS`` lists the safe crossings; all others are errors of the design. The netlist comes from
+Yosys, flat, with all registers and memories as placed; the logic between them may be LUTs or still
+gates. The clocks of a PLL count as unrelated.
 
-Registers and memories are seen, protocols are not: that a memory is that of a queue, that several
-bits which cross side by side are a Gray code, and that logic before an asynchronous reset changes
-by one of its inputs at a time, is for reviews.
+The check sees registers and memories, but not protocols. Reviews must show that a memory belongs to
+a queue, that several bits crossing side by side are a Gray code, and that logic before an
+asynchronous reset changes by one input at a time.
 """
 
 import re
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 __all__ = ["KINDS", "Crossing", "CrossingError", "Netlist", "find", "unexplained"]
 
-#: What makes a crossing safe.
+#: Kinds of safe crossings.
 KINDS = {
     "synchroniser": "the first register of an `FFSynchronizer`, fed by one register",
     "reset": "the asynchronous input of a `ResetSynchronizer` or `AsyncFFSynchronizer`",
     "queue": "memory of an asynchronous queue, whose counts cross by synchronisers",
 }
-#: Registers: clock, inputs and outputs by the beginning of their names. A memory has two sides,
-#: and what is read asynchronously comes from the writer's.
+#: Registers: clock, inputs and outputs by the beginning of their pin names. A memory has two sides;
+#: data read asynchronously comes from the writer's side.
 CELLS = {
     "TRELLIS_FF": [("CLK", ("DI", "M", "CE", "LSR"), ("Q",))],
     "TRELLIS_DPR16X4": [("WCK", ("DI", "WAD", "WRE"), ("DO",))],
@@ -31,17 +31,18 @@ CELLS = {
     "DP16KD": [(f"CLK{s}", tuple(f"{pin}{s}" for pin in (
         "DI", "AD", "CE", "OCE", "WE", "CS", "RST")), (f"DO{s}",)) for s in "AB"],
 }
-#: A block RAM of 36 bits: side A writes with the data pins of both, B reads. Ref: FPGA-TN-02204
+#: A block RAM of 36 bits: side A writes with the data pins of both sides, B reads. Ref:
+#: FPGA-TN-02204
 WIDE = [("CLKA", ("DIA", "DIB", "ADA", "CEA", "WEA", "CSA"), ()),
         ("CLKB", ("ADB", "CEB", "OCEB", "CSB", "RSTB"), ("DOA", "DOB"))]
 #: Read address of a memory that is read without a clock.
 ASYNCHRONOUS = {"TRELLIS_DPR16X4": ("RAD",)}
 MEMORIES = {"TRELLIS_DPR16X4", "DP16KD"}
-#: Multipliers as Yosys uses them: without registers, so without clocks.
+#: Logic. Yosys uses multipliers without registers, so without clocks.
 LOGIC = {"LUT4", "CCU2C", "PFUMX", "L6MUX21", "MULT18X18D", "DELAYG", "DELAYF", "$lut",
          *(f"$_{gate}_" for gate in ("BUF", "NOT", "AND", "NAND", "OR", "NOR", "XOR", "XNOR",
                                      "ANDNOT", "ORNOT", "MUX", "NMUX"))}
-#: Nothing crosses there: pads, clocks, notes. USRMCLK is the pad of the flash's clock.
+#: Cells without crossings: pads, clocks, notes. USRMCLK is the pad of the flash's clock.
 OTHER = {"TRELLIS_IO", "USRMCLK", "EHXPLLL", "DCCA", "$scopeinfo"}
 #: Registers of Amaranth's synchronisers.
 STAGE = re.compile(r"(?:^|\.)stage\d+(?:\[\d+\])?$")
@@ -49,13 +50,16 @@ FIRST_STAGE = re.compile(r"(?:^|\.)stage0(?:\[\d+\])?$")
 
 
 class CrossingError(RuntimeError):
-    """The netlist has something that is not known here; one line."""
+    """The netlist has an unknown cell; the message is one line."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """``count`` bits that cross in a way, from clock to clock; ``kind`` is empty if nothing makes
-    them safe. ``example`` is one of them, from register to register."""
+    """``count`` bits that cross from clock to clock in the same way.
+
+    ``kind`` is empty for unsafe crossings. ``example`` is one of the bits, from register to
+    register.
+    """
 
     source: str
     target: str
@@ -65,7 +69,7 @@ class Crossing:
 
 
 class Netlist:
-    """A flat netlist for questions.
+    """A flat netlist, prepared for queries.
 
     Parameters
     ----------
@@ -75,13 +79,13 @@ class Netlist:
     Raises
     ------
     CrossingError
-        If it has cells that are not known here.
+        If the netlist has unknown cells.
     """
 
     def __init__(self, module):
         self.module = module
         self._names, self._inputs = {}, {}
-        #: Registers: cell name, type, clock bit, input pins, output pins; those that have a clock.
+        #: Registers with a clock: cell name, type, clock bit, input pins, output pins.
         self.registers = []
         for name, net in module["netnames"].items():
             for index, bit in enumerate(net["bits"]):
@@ -89,10 +93,10 @@ class Netlist:
                     f"{name}[{index}]" if len(net["bits"]) > 1 else name)
         for name, cell in module["cells"].items():
             self._add(name, cell)
-        #: Register and clock that drive a bit: clock bit, type of cell.
+        #: For each bit driven by a register: clock bit, and type of the cell.
         self.launch = {bit: (clock, kind) for _, kind, clock, _, outputs in self.registers
                        for bit in outputs.values()}
-        # The clocks that reach a bit, as a set of bits in a number: cheap to keep for all.
+        # The clocks that reach a bit, as a bit set in an integer: cheap to keep for all bits.
         order = sorted({clock for _, _, clock, _, _ in self.registers})
         self._own = {bit: 1 << order.index(clock) for bit, (clock, _) in self.launch.items()}
         self._alone = {clock: 1 << n for n, clock in enumerate(order)}
@@ -117,7 +121,7 @@ class Netlist:
                     self._inputs[bit] = behind
 
     def names(self, bit) -> list[str]:
-        """All names of a net, with an index if it is of a vector."""
+        """All names of a net, with an index for bits of vectors."""
         return self._names.get(bit, [f"net {bit}"])
 
     def name(self, bit) -> str:
@@ -125,12 +129,12 @@ class Netlist:
         return min(self.names(bit), key=lambda name: (len(name), name))
 
     def clock_name(self, bit) -> str:
-        """The shortest name of a clock's net that says that it is a clock."""
+        """The shortest name of a clock's net that ends with "clk"."""
         return min((name for name in self.names(bit) if name.endswith("clk")), key=len,
                    default=self.name(bit))
 
     def through_pad(self, port: str) -> int:
-        """The net inside of the pad of an input."""
+        """The net inside the pad of an input."""
         bit = self.module["ports"][port]["bits"][0]
         return next((cell["connections"]["O"][0] for cell in self.module["cells"].values()
                      if cell["type"] == "TRELLIS_IO" and cell["connections"].get("B") == [bit]),
@@ -143,7 +147,7 @@ class Netlist:
             now = todo.pop()
             waiting = [i for i in self._inputs.get(now, ()) if i not in self._reached]
             if waiting and now not in self._reached:
-                # A loop of logic, if there were one, is not waited for.
+                # Does not wait for loops of logic, if any.
                 self._reached[now] = 0
                 todo += [now, *waiting]
             else:
@@ -153,7 +157,7 @@ class Netlist:
         return bool(self._reached[bit] & ~self._alone[clock])
 
     def sources(self, bit) -> list[int]:
-        """Outputs of the registers that reach this bit through logic, itself included."""
+        """Outputs of the registers that reach this bit through logic, including the bit itself."""
         seen, todo = set(), [bit]
         while todo:
             now = todo.pop()
@@ -164,7 +168,7 @@ class Netlist:
 
 
 def _pins(cell):
-    """Bit of each pin; those of a vector with an index."""
+    """Bit of each pin; pins of a vector with an index."""
     return {f"{port}[{index}]" if len(bits) > 1 else port: bit
             for port, bits in cell["connections"].items() for index, bit in enumerate(bits)}
 
@@ -175,7 +179,7 @@ def _port(pin):
 
 
 def _those(pins, ports):
-    """Of pins, those of such ports that are not constant."""
+    """Pins of the given ports that are not constant."""
     return {pin: bit for pin, bit in pins.items() if _port(pin) in ports and isinstance(bit, int)}
 
 
@@ -185,7 +189,7 @@ def find(netlist: Netlist, clocks: dict) -> list[Crossing]:
     Parameters
     ----------
     clocks : dict
-        Name of each clock by its net; others have that of the net.
+        Name of each clock by its net; other clocks get the name of their net.
 
     Raises
     ------
@@ -214,8 +218,9 @@ def find(netlist: Netlist, clocks: dict) -> list[Crossing]:
 
 
 def _kind(netlist, name, kind, pin, sources, stages, origin):
-    """Why a signal of so many registers is safe at a pin of a register whose outputs have the
-    names ``stages``; or an empty string."""
+    """Kind of the crossing from these source registers to a pin of a register whose outputs are
+    named ``stages``; empty if unsafe.
+    """
     if kind == "TRELLIS_FF":
         parameters = netlist.module["cells"][name]["parameters"]
         if pin == "LSR" and parameters.get("SRMODE") == "ASYNC" and any(map(STAGE.search, stages)):
@@ -226,7 +231,7 @@ def _kind(netlist, name, kind, pin, sources, stages, origin):
 
 
 def _inside_memories(netlist, note):
-    """Block RAMs whose sides have clocks of their own."""
+    """Crossings inside block RAMs whose sides have different clocks."""
     sides = {}
     for name, kind, *side in netlist.registers:
         if kind in MEMORIES:
@@ -240,10 +245,10 @@ def _inside_memories(netlist, note):
 
 
 def _register(netlist, name, outputs):
-    """What to call a register: its net, rather than its cell."""
+    """Name of a register: its net, rather than its cell."""
     return netlist.name(next(iter(outputs.values()))) if outputs else name
 
 
 def unexplained(crossings) -> list[Crossing]:
-    """Those that nothing makes safe."""
+    """Unsafe crossings."""
     return [crossing for crossing in crossings if not crossing.kind]

@@ -1,6 +1,6 @@
 """LambdaConcept ECPIX-5, with an ECP5-5G of 45 k or 85 k LUTs: one RGMII PHY.
 
-Pins are amaranth-boards'; MDIO is pulled up by the FPGA. The flash has 32 MB
+Pins are amaranth-boards'; the FPGA pulls MDIO up. The flash has 32 MB
 (https://docs.lambdaconcept.com/ecpix-5).
 """
 

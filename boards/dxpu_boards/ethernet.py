@@ -1,4 +1,4 @@
-"""The Ethernet ports of a board: RGMII, receive clock, and the PHY's management."""
+"""Ethernet ports of a board: RGMII, receive clock, and PHY management."""
 
 from amaranth import *
 from amaranth.lib import data, io, wiring
@@ -16,13 +16,13 @@ __all__ = ["EthernetPorts", "PortState"]
 
 
 class PortState(data.Struct):
-    """How a port is; in ``sync``."""
+    """State of a port; in ``sync``."""
 
     #: The MAC may use the link: 1 Gb/s, full duplex.
     link: 1
     #: The receive clock runs.
     clock: 1
-    #: No PHY answers; one answers that is not known; one does not keep what is written.
+    #: No PHY answers; the PHY is unknown; the PHY does not keep its settings.
     missing: 1
     unknown: 1
     refused: 1
@@ -35,23 +35,23 @@ class PortState(data.Struct):
 class EthernetPorts(wiring.Component):
     """All Ethernet ports of a board, with their pins requested from the platform.
 
-    The clock domains ``tx`` and ``tx90`` are the board's; ``rx0``, ``rx1``, ... are made here, and
-    defined where this component is a submodule of the top (``m.domains += ports.domains()``).
+    The board makes the clock domains ``tx`` and ``tx90``. This component makes ``rx0``, ``rx1``,
+    ...; its parent must define them (``m.domains += ports.domains()``).
 
-    A PHY without MDC of its own is managed over that of the ports before it, at the address that
-    is its path's number; so are these, then. Where no port has MDC, nothing is brought up, and the
-    link is what the PHY says between frames.
+    A PHY without its own MDC is managed over the MDC of the ports before; then each of these PHYs
+    has the number of its path as address. If no port has MDC, there is no bring-up, and the link
+    state is the in-band status of the PHY.
 
     Parameters
     ----------
     board : Board
     hz : number
-        Frequency of ``sync``.
+        Frequency of ``sync``, in hertz.
 
     Members
     -------
     gmii : array of In(GmiiSignature)
-        The other ends of the MACs'; in the domains ``rx<n>`` and ``tx``.
+        PHY side of the MACs' GMII; in the domains ``rx<n>`` and ``tx``.
     reset : In(1)
         Asynchronous, for the receive domains.
     state : array of Out(PortState)
@@ -62,7 +62,7 @@ class EthernetPorts(wiring.Component):
     def __init__(self, board, *, hz):
         self._board, self._hz = board, hz
         paths = len(board.paths)
-        #: TXC is delayed here, by its own clock domain; RXC by the PHY.
+        #: The FPGA delays TXC, by a clock domain of its own; the PHY delays RXC.
         self._delays = RgmiiDelays(tx="fpga", rx="phy", rx_buffer=board.rx_buffer)
         super().__init__({
             "gmii": In(GmiiSignature()).array(paths), "reset": In(1),

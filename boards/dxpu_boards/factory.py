@@ -1,10 +1,10 @@
-"""The factory record of a board: from the flash that the FPGA is configured from, to registers.
+"""The factory record of a board: from the configuration flash to registers.
 
-The pins are fixed by the part, which reads its bitstream through them: MOSI, MISO and chip select
-are pins like others once it runs, and the clock, MCLK, is none; only the primitive USRMCLK reaches
-it. Ref: Lattice FPGA-TN-02039 (sysCONFIG), FPGA-SC-02032 and its like (pinout); Project Trellis'
-data base has the same. Some of amaranth-boards' platforms have MOSI and MISO the other way round,
-so this does without their `spi_flash`.
+The part fixes the pins, through which it reads its bitstream. MOSI, MISO and chip select are
+ordinary pins once the part runs; the clock, MCLK, is no pin, and only the primitive USRMCLK drives
+it. Ref: Lattice FPGA-TN-02039 (sysCONFIG), FPGA-SC-02032 and similar (pinout); Project Trellis'
+data base agrees. Some platforms of amaranth-boards have MOSI and MISO swapped, so their `spi_flash`
+is not used here.
 """
 
 from amaranth import *
@@ -15,8 +15,8 @@ from dxpu.factory import DEFAULT_MAC, FactoryReader, FactoryState
 
 __all__ = ["PINS", "RESOURCE", "factory_of"]
 
-#: Chip select, MOSI, MISO by package; then WP# and HOLD# of the flash, if they are at the part:
-#: they are held high while it is read.
+#: Chip select, MOSI, MISO by package; then WP# and HOLD# of the flash, if connected to the part:
+#: they are held high during a reading.
 PINS = {
     "BG256": ("N8", "T8", "T7", ""),
     "BG381": ("R2", "W2", "V2", "Y2 W1"),
@@ -26,8 +26,10 @@ RESOURCE = "configuration_flash"
 
 
 def factory_of(m, platform, board, file, hz):
-    """Make the reader of a board's record, with its pins, and show what it found in the registers
-    ``file``. On a board without a record, these say so.
+    """Make the reader of a board's record, with its pins, and show the result in the registers
+    ``file``.
+
+    On a board without a record the registers show its absence.
 
     Returns
     -------
@@ -51,7 +53,7 @@ def factory_of(m, platform, board, file, hz):
 
 
 def _pins(m, platform, reader):
-    """Driven only while a record is read: otherwise JTAG may have the flash."""
+    """Request the pins, driven only during a reading: otherwise JTAG may use the flash."""
     cs, copi, cipo, high = PINS[platform.package]
     platform.add_resources([Resource(
         RESOURCE, 0, Subsignal("cs", PinsN(cs, dir="oe")), Subsignal("copi", Pins(copi, dir="oe")),

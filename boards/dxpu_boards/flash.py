@@ -1,4 +1,4 @@
-"""A bitstream or a factory record into a board, by openFPGALoader.
+"""Writes a bitstream or a factory record into a board, by openFPGALoader.
 
 Ref: openFPGALoader, doc/guide/advanced.rst ("Writing to an arbitrary address in flash memory")
 """
@@ -11,28 +11,28 @@ from .board import Board
 
 __all__ = ["LOADER", "FlashFailed", "command", "flash"]
 
-#: The program; no package registry for Python has it.
+#: Name of the program; no Python package contains it.
 LOADER = "openFPGALoader"
 
 
 class FlashFailed(RuntimeError):
-    """What was to be written is not in the board; one line."""
+    """The file could not be written into the board; the message is one line."""
 
 
 def command(board: Board, file: Path, *, cable: str | None = None, volatile: bool = False,
             overwrite: bool = False, record: bool = False):
-    """What is run, as a list.
+    """Command line of openFPGALoader, as a list.
 
     Parameters
     ----------
     cable : str
         openFPGALoader's name of a cable, instead of the board's own.
     volatile : bool
-        Into the part itself instead of its flash.
+        Write into the part itself instead of its flash.
     overwrite : bool
-        Into the flash although that begins with a boot loader.
+        Write into the flash even if it begins with a boot loader.
     record : bool
-        It is a factory record, for its place in the flash: other blocks of it are left alone.
+        The file is a factory record, for its place in the flash; other blocks stay unchanged.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def command(board: Board, file: Path, *, cable: str | None = None, volatile: boo
     if not options:
         raise FlashFailed(f"{board.name} has no cable of its own; name yours, as {LOADER} calls it")
     if not board.is_open:
-        # It writes their flash through the part, for which it has to know the part.
+        # openFPGALoader writes their flash through the part, so it must know the part.
         platform = board.platform
         options = (*options, "--fpga-part", f"{platform.device}{platform.package}")
     if record:
@@ -60,7 +60,7 @@ def command(board: Board, file: Path, *, cable: str | None = None, volatile: boo
 
 
 def flash(board: Board, file: Path, **options) -> None:
-    """Run it; what it says goes to the terminal.
+    """Run openFPGALoader; its output goes to the terminal.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Digilent Genesys 2, with a Kintex-7 325T: one RGMII PHY. For the vendor's tools.
 
-Pins are amaranth-boards'; litex-boards has the same for Ethernet, clock and reset. MDIO
-is pulled up by the FPGA.
+Pins are amaranth-boards'; litex-boards agrees for Ethernet, clock and reset. The FPGA pulls MDIO
+up.
 """
 
 from amaranth_boards.genesys2 import Genesys2Platform

@@ -1,12 +1,12 @@
-"""I/O buffers at both clock edges with delay elements, which Amaranth's ``io`` does not have.
+"""I/O buffers at both clock edges with delay elements, which Amaranth's ``io`` lacks.
 
-Each has the signature of ``io.DDRBuffer`` and its contract (the rising edge is ``[0]``), so that it
-can stand in :class:`dxpu.ethernet.RgmiiDelays`; latencies are those of ``io.DDRBuffer``::
+Each buffer has the signature of ``io.DDRBuffer`` and its contract (the rising edge is ``[0]``), so
+it fits :class:`dxpu.ethernet.RgmiiDelays`; latencies equal those of ``io.DDRBuffer``::
 
     RgmiiDelays(rx_buffer=partial(Ecp5DelayedInput, taps=40))
 
-None has been measured on a board by this project; how many taps a board needs depends on its clock
-tree. Ref: Lattice FPGA-TN-02035 (ECP5 high-speed I/O), 5.9; AMD UG471 (7 series SelectIO), 2;
+This project has measured none of them on a board; the number of taps for a board depends on its
+clock tree. Ref: Lattice FPGA-TN-02035 (ECP5 high-speed I/O), 5.9; AMD UG471 (7 series SelectIO), 2;
 Gowin UG289 (GPIO), IODELAY
 """
 
@@ -31,9 +31,9 @@ class _Delayed(wiring.Component):
         Steps of the delay, from 0 to ``TAPS``.
     """
 
-    #: "i" or "o".
+    #: Direction: "i" or "o".
     DIRECTION = "i"
-    #: Most steps.
+    #: Largest number of steps.
     TAPS = 127
 
     def __init__(self, port, *, domain, taps):
@@ -114,7 +114,7 @@ class Series7DelayControl(wiring.Component):
     Parameters
     ----------
     domain : str
-        Its domain; the reset must last 60 ns.
+        Clock domain; its reset must last 60 ns.
 
     Members
     -------
@@ -148,9 +148,9 @@ class GowinDelayedInput(_Delayed):
                         o_Q0=rising, o_Q1=falling)
 
 
-#: Data as late as a clock of its own that is in its middle at the pins, and goes to the registers
-#: by the global network (GDDRX1_RX.SCLK.Centered): what nextpnr sets for DEL_MODE SCLK_CENTERED,
-#: 39 steps, some 1 ns.
+#: Data delayed by as much as its own clock, which is centred in the data at the pins and reaches
+#: the registers by the global network (GDDRX1_RX.SCLK.Centered): nextpnr's value for DEL_MODE
+#: SCLK_CENTERED, 39 steps, some 1 ns.
 ECP5_INPUT = partial(Ecp5DelayedInput, taps=39)
-#: The same behind IBUF and BUFG: 2 ns, as LiteEth has it for boards with Kintex-7.
+#: The same behind IBUF and BUFG: 2 ns, as in LiteEth for boards with Kintex-7.
 SERIES7_INPUT = partial(Series7DelayedInput, taps=26)

@@ -1,11 +1,11 @@
 """LogicBone, with an ECP5-5G of 45 k LUTs: one RGMII PHY, two SERDES lanes at connectors.
 
-Pins are amaranth-boards'. The reset of its PHY is not wired to the FPGA. MDIO has no pull-up
-but the FPGA's, which its maker found too weak (a report in oskirby/logicbone).
+Pins are amaranth-boards'. The reset of the PHY is not wired to the FPGA. MDIO has only the pull-up
+of the FPGA, which the board's maker found too weak (a report in oskirby/logicbone).
 
-Its flash has 16 MB. The boot loader has partitions: 1 or 2 MB from 0 for itself, then 2 or 3 MB for
-an image; the rest is for data (tinydfu-bootloader, `boards/logicbone_ecp5/boardinfo.vh`), of which
-the record takes the last 64 KiB but one. In the very last an ECP5 may have a jump command.
+The flash has 16 MB. The boot loader has partitions: 1 or 2 MB from 0 for itself, then 2 or 3 MB for
+an image; the rest is for data (tinydfu-bootloader, `boards/logicbone_ecp5/boardinfo.vh`). The
+record takes the last 64 KiB but one of the data; the very last may hold a jump command of the ECP5.
 """
 
 from amaranth_boards.logicbone import LogicbonePlatform

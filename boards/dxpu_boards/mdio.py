@@ -1,8 +1,8 @@
-"""MDIO is pulled up by the FPGA on every board: the default of an ECP5's pin is a pull-down.
+"""Pull-up of MDIO by the FPGA, on every board: the default of an ECP5's pin is a pull-down.
 
-IEEE 802.3, clause 22, wants a pull-up of 1.5 kOhm at the station, so that a PHY that is not there
-reads as ones. That of a pin is weaker. It helps where the board has its own resistor, or the PHY
-drives ones; a PHY that leaves them to the resistor may need one on the board.
+IEEE 802.3, clause 22, demands a pull-up of 1.5 kOhm at the station, so that a missing PHY reads as
+ones. The pull-up of a pin is weaker. It suffices where the board has its own resistor, or the PHY
+drives ones; a PHY that relies on the resistor may need a resistor on the board.
 """
 
 from amaranth.build import Attrs, Resource, Subsignal
@@ -16,9 +16,9 @@ def mdio_pulled_up(resources, **attrs):
     Parameters
     ----------
     resources : list of Resource
-        Left as they are.
+        Not changed.
     attrs
-        What the vendor's tools call it; without, that of ECP5.
+        The pull-up attribute of the vendor's tools; by default that of ECP5.
     """
     attrs = Attrs(**attrs or {"PULLMODE": "UP"})
     return [_with(resource, attrs) if resource.name == "eth_rgmii" else resource

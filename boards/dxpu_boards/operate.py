@@ -1,4 +1,4 @@
-"""What an operator does to a proxy by its registers: settings, and rows of its mapping table.
+"""An operator's actions on a proxy through its registers: settings, and rows of its mapping table.
 
 Ref: docs/reference/mapping.md, "Commit"
 """
@@ -14,18 +14,18 @@ from .register_line import ConsoleError
 
 __all__ = ["Proxy", "Row"]
 
-#: Seconds for which a command is repeated while the row's last binding ends.
+#: Longest time in seconds for which a command is repeated while the row's last binding ends.
 PATIENCE = 3.0
-#: Seconds between two of these.
+#: Seconds between two attempts.
 PAUSE = 0.1
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a row of the table says; one that is not used keeps its last peer.
+    """Content of a row of the table; an unused row keeps its last peer.
 
-    ``slot`` is that of the box, from 1; ``mask`` has bit n set for path n; ``operation`` is 0 if
-    none wrote the row since reset.
+    ``slot`` is the slot of the box, from 1. ``mask`` has bit n set for path n. ``operation`` is 0
+    if no operation has written the row since reset.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def paths(self) -> list[int]:
-        """Numbers of the paths that may be used."""
+        """Numbers of the permitted paths."""
         return [n for n in range(16) if self.mask >> n & 1]
 
     def __str__(self):
@@ -63,9 +63,9 @@ class Proxy:
     ----------
     is_host : bool
     rows, paths, peers, streams : int
-        How many it has.
+        Numbers of each in the proxy.
     done : list of str
-        What was changed so far, a line each.
+        Changes so far, a line each.
     """
 
     def __init__(self, line, map):
@@ -87,8 +87,10 @@ class Proxy:
         self._line.write(base + placed.address, placed.register.pack(**fields))
 
     def change(self, path: str, **fields) -> None:
-        """Write a register and show it, unless it holds these fields; others keep theirs. Raises
-        :exc:`ConsoleError`."""
+        """Set fields of a register, and record the change; other fields keep their values.
+
+        Does nothing if the fields have these values. Raises :exc:`ConsoleError`.
+        """
         held = self.read(path)
         if held == {**held, **fields}:
             return
@@ -100,25 +102,27 @@ class Proxy:
         self.done.append(what)
 
     def row(self, number: int) -> Row:
-        """That row of the table; raises :exc:`ConsoleError`."""
+        """A row of the table; raises :exc:`ConsoleError`."""
         state, binding, operation = (self.read(f"table.row[{number}].{name}")
                                      for name in ("state", "binding", "operation_id"))
         return Row(number, bool(state["used"]), state["node"], state["slot"], state["stream"],
                    binding["paths"], binding["generation"], operation["value"])
 
     def peer_nodes(self) -> dict:
-        """Peers that there are, number to node; raises :exc:`ConsoleError`."""
+        """Valid peers, number to node; raises :exc:`ConsoleError`."""
         nodes = {n: self.read(f"control.peer[{n}].node") for n in range(self.peers)}
         return {n: node["number"] for n, node in nodes.items() if node["valid"]}
 
     def commit(self, row: int, *, used, generation, node=0, slot=0, stream=0, mask=0) -> None:
-        """Bind or release a row, and say so. While the row's last binding ends this is tried again,
-        for up to ``PATIENCE`` seconds.
+        """Bind or release a row, and record the change.
+
+        While the row's last binding ends, the command is repeated, for up to :data:`PATIENCE`
+        seconds.
 
         Raises
         ------
         ConsoleError
-            Also if the table refuses; it says why and what to do.
+            Also if the table refuses; the message gives reason and remedy.
         """
         with _adding(f"row {row} is as it was"):
             self.write("table.operation_id", value=1 + secrets.randbelow(0xFFFF_FFFF))
@@ -138,7 +142,7 @@ class Proxy:
                   else f"row {row} is free")
 
     def _refusal(self, code, row, generation):
-        """Why the table has refused a command, and what to do."""
+        """Reason why the table has refused a command, and the remedy."""
         match code:
             case CommitCode.FENCED:
                 fence = self.read("table.fence_epoch")["value"]
@@ -164,7 +168,7 @@ class Proxy:
 
 @contextmanager
 def _adding(words):
-    """Errors of the line get these words more."""
+    """Append these words to errors of the line."""
     try:
         yield
     except ConsoleError as error:

@@ -1,4 +1,5 @@
-"""What stands above a host proxy: TLPs by hand, behind the edge where PCIe will be attached."""
+"""The PCIe side of a host proxy on a board: TLPs by software, behind the edge for a later PCIe
+PHY."""
 
 from amaranth import *
 from amaranth.lib import io, wiring
@@ -13,9 +14,9 @@ from dxpu.csr import (
 
 __all__ = ["LINK_WIDTH", "Upstream", "clocks_of", "pcie_block", "upstream_blocks"]
 
-#: Bits per beat of a data link layer at 62.5 MHz: 2 Gb/s, as many as 8b/10b leaves of 2.5 GT/s.
+#: Bits per beat of a data link layer at 62.5 MHz: 2 Gb/s, the net rate of 2.5 GT/s with 8b/10b.
 LINK_WIDTH = 32
-#: For which an upstream link is down at least, in seconds. Ref: docs/reference/ports.md
+#: Shortest time for which an upstream link stays down, in seconds. Ref: docs/reference/ports.md
 SETTLE = 64e-6
 
 
@@ -45,10 +46,11 @@ def upstream_blocks(board, width):
 
 
 class Upstream(wiring.Component):
-    """A :class:`~dxpu.console.TlpMailbox`; on boards with PCIe in the place of its data link layer:
-    in the domain ``pcie``, behind a :class:`~dxpu.attach.PcieEdge`, which PERST# takes down.
+    """A :class:`~dxpu.console.TlpMailbox` at the upstream port of a host.
 
-    A data link layer takes the mailbox's place; the edge stays as it is.
+    On boards with PCIe the mailbox stands in for the data link layer: it is in the domain ``pcie``,
+    behind a :class:`~dxpu.attach.PcieEdge`, which PERST# takes down. A data link layer would
+    replace the mailbox and keep the edge.
 
     Parameters
     ----------
@@ -56,13 +58,13 @@ class Upstream(wiring.Component):
     width : int
         Data bits per beat of the proxy.
     hz : number
-        Frequency of ``sync``.
+        Frequency of ``sync``, in hertz.
 
     Members
     -------
     port : In :class:`~dxpu.attach.PciePort`
     tlp, pcie : In :class:`~dxpu.csr.RegisterPort`
-        Of :func:`upstream_blocks`; ``pcie`` only if the board has PCIe.
+        Registers of :func:`upstream_blocks`; ``pcie`` only on boards with PCIe.
     """
 
     def __init__(self, board, width, *, hz):
@@ -99,7 +101,8 @@ class Upstream(wiring.Component):
         m.submodules.file = file = RegisterFile(self.blocks["pcie"])
         connect_ports(m, wiring.flipped(self.pcie), file.bus)
         before, downs, dropped = Signal(), Signal(16), Signal(16)
-        # A cycle later: that a TLP ends and finds the link down is known late in the cycle.
+        # A cycle later: the drop of a TLP that finds the link down at its end is known late in the
+        # cycle.
         found = Signal.like(edge.stat_dropped)
         up = edge.port.link_up
         m.d.sync += [

@@ -1,9 +1,9 @@
-"""Plans for PLLs: from the frequencies that are wanted to the numbers of the primitive.
+"""Plans for PLLs: from the desired frequencies to the parameters of the primitive.
 
-Exact arithmetic (fractions) throughout, all settings that the part has are tried.
+Exact arithmetic (fractions) throughout; all settings of the part are tried.
 
-Ref: Lattice FPGA-DS-02012, 3.19 (ECP5, sysCLOCK PLL timing) and FPGA-TN-02200 (ECP5 PLL usage);
-AMD UG472 (7 series clocking), DS182 (Kintex-7 switching characteristics, speed grade -2).
+Ref: Lattice FPGA-DS-02012, 3.19 (ECP5, sysCLOCK PLL timing) and FPGA-TN-02200 (ECP5 PLL usage); AMD
+UG472 (7 series clocking), DS182 (Kintex-7 switching characteristics, speed grade -2).
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ __all__ = ["ECP5", "MMCME2", "PLLE2", "Family", "Output", "Plan", "PllError", "S
 
 
 class PllError(ValueError):
-    """No plan, or wrong arguments; one line."""
+    """There is no plan, or an argument is wrong; the message is one line."""
 
 
 @dataclass(frozen=True)
 class Family:
     """Limits of a primitive; frequencies in MHz, pairs are least and most.
 
-    The oscillator runs at input / input divider x multiplier. If ``through_output``, one of the
-    outputs is fed back, and the multiplier is its divider times the feedback divider. An output
-    is the oscillator, divided, and late by a number of eighths of the oscillator's period;
-    a counter of whole periods goes up to ``periods``, and if ``counts_divider``, it begins at the
-    divider less one.
+    The oscillator runs at input / input divider x multiplier. With ``through_output``, one of the
+    outputs is fed back, and the multiplier is its divider times the feedback divider. An output is
+    the oscillator's clock, divided, and delayed by a number of eighths of the oscillator's period.
+    A counter of whole periods goes up to ``periods``; with ``counts_divider`` the counter begins at
+    the divider less one.
     """
 
     primitive: str
@@ -42,7 +42,7 @@ class Family:
     counts_divider: bool
 
     def most_eighths(self, divider: int) -> int:
-        """How late an output of that divider can be, in eighths of the oscillator's period."""
+        """Largest delay of an output with this divider, in eighths of the oscillator's period."""
         periods = self.periods - (divider - 1 if self.counts_divider else 0)
         return min(8 * periods + 7, 8 * divider - 1)
 
@@ -63,17 +63,17 @@ PLLE2 = Family("PLLE2_BASE", 6, _range(19, 933), _range(19, 500), _range(800, 18
 
 @dataclass(frozen=True)
 class Output:
-    """What is wanted of an output.
+    """Desired properties of an output.
 
     Parameters
     ----------
     mhz : number
     phase : number
-        Degrees by which it is late, 0 to below 360.
+        Delay in degrees, 0 to below 360.
     tolerance : number
-        Of the frequency, as a part of it: 50e-6 is 50 ppm.
+        Permitted error of the frequency, relative: 50e-6 is 50 ppm.
     phase_tolerance : number
-        Degrees.
+        Permitted error of the phase, in degrees.
     """
 
     mhz: float
@@ -84,7 +84,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Setting:
-    """An output: oscillator / ``divider``, late by ``eighths`` of the oscillator's period."""
+    """An output: oscillator / ``divider``, delayed by ``eighths`` of the oscillator's period."""
 
     divider: int
     eighths: int
@@ -94,10 +94,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """All numbers of a PLL; frequencies in MHz.
+    """All parameters of a PLL; frequencies in MHz.
 
-    ``outputs`` are as they were asked for; where ``feedback_output`` is one more than those, it is
-    an output that only feeds back. It is ``None`` if the feedback has a way of its own.
+    ``outputs`` have the order of the request. ``feedback_output`` is the index of the output that
+    is fed back; an index one beyond the request is an additional output for feedback only.
+    ``None``: the feedback has its own path.
     """
 
     family: Family
@@ -179,7 +180,7 @@ def _outside(family, what, limits, value):
 
 
 def _plan(family, source, divider, multiplier, wanted):
-    """Rank and plan for that oscillator, or ``None``."""
+    """Rank and plan for this oscillator, or ``None``."""
     oscillator = source / divider * multiplier
     choices = [_settings(family, oscillator, output) for output in wanted]
     if not all(choices):
@@ -196,7 +197,7 @@ def _plan(family, source, divider, multiplier, wanted):
 
 
 def _settings(family, oscillator, output):
-    """Errors (of frequency, of phase) and setting for each divider that will do, best first."""
+    """Errors (of frequency, of phase) and setting for each suitable divider, best first."""
     least = ceil(oscillator / (output.mhz * (1 + output.tolerance)))
     most = floor(oscillator / (output.mhz * (1 - output.tolerance)))
     found = []
@@ -206,7 +207,7 @@ def _settings(family, oscillator, output):
             continue
         limit = family.most_eighths(divider)
         nearest = round(output.phase * divider / 45) % (8 * divider)
-        # Where the nearest is too late, the latest or the earliest is the next.
+        # If the nearest delay is too late, the latest or the earliest delay is next.
         off, eighths = min((_apart(Fraction(45 * n, divider), output.phase), n)
                            for n in {min(nearest, limit), 0})
         if off <= output.phase_tolerance:
@@ -216,13 +217,14 @@ def _settings(family, oscillator, output):
 
 
 def _apart(a, b):
-    """Degrees from phase to phase, the short way."""
+    """Distance of two phases in degrees, the short way."""
     return min(abs(a - b), 360 - abs(a - b))
 
 
 def _feedback(family, oscillator, multiplier, choices):
-    """Ways to feed back: index of the output, feedback divider, choice for each output, outputs
-    that are only for that."""
+    """Possible feedbacks: index of the output, feedback divider, choice for each output, outputs
+    for feedback only.
+    """
     least, most = family.feedback_divider
     first = [choice[0] for choice in choices]
     if not family.through_output:

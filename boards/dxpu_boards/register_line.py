@@ -1,4 +1,4 @@
-"""Registers at the other end of a serial line, as :class:`dxpu.console.Console` answers there."""
+"""Registers at the other end of a serial line, served by :class:`dxpu.console.Console`."""
 
 import binascii
 import re
@@ -12,31 +12,31 @@ __all__ = ["ConsoleError", "NoRegister", "RegisterLine"]
 
 
 class ConsoleError(Exception):
-    """The board did not do what it was asked for; one line."""
+    """The board failed to carry out a request; the message is one line."""
 
 
 class NoRegister(ConsoleError):
-    """There is no such register, or it cannot be written."""
+    """The register does not exist, or cannot be written."""
 
 
 def summed(text: str) -> str:
-    """``text`` with its CRC-16, as every line has it that is sent here."""
+    """``text`` with its CRC-16, as sent in every line."""
     return f"{text}*{binascii.crc_hqx(text.encode('ascii'), 0xFFFF):04x}"
 
 
 class RegisterLine:
     """Registers at the other end of a serial line.
 
-    A line that was damaged on the way there is sent again. So is a read whose answer did not come,
-    or was damaged; a write is not, as it may have been done.
+    A line damaged on the way there is sent again. A read without an answer, or with a damaged
+    answer, is also sent again; a write is not, as it may have been carried out.
 
     Parameters
     ----------
     port
-        With ``write(bytes)``, ``read_until(b"\\n")`` which returns after a time even if nothing
-        comes, and ``reset_input_buffer()``: a ``serial.Serial``.
+        Object with ``write(bytes)``, ``read_until(b"\\n")``, which returns after a time even
+        without input, and ``reset_input_buffer()``: a ``serial.Serial``.
     tries : int
-        How often a line is sent at most.
+        Largest number of times that a line is sent.
     """
 
     def __init__(self, port, *, tries: int = 4):
@@ -57,7 +57,7 @@ class RegisterLine:
         Raises
         ------
         ConsoleError
-            Also if it is not known whether it was written.
+            Also if it is unknown whether the register was written.
         """
         self._ask(f"W {address:04x} {value:08x}", address, again=False)
 

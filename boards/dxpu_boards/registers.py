@@ -1,4 +1,4 @@
-"""Registers of a board, beside those of its proxy: who it is, its Ethernet ports, its events."""
+"""Registers of a board besides its proxy's registers: identity, Ethernet ports, events."""
 
 from zlib import crc32
 
@@ -16,21 +16,21 @@ __all__ = ["BASES", "IDENTITY", "PULSES", "board_block", "event_kinds", "map_of"
 
 #: Value of the register ``board.identity``: "DXPB".
 IDENTITY = 0x44585042
-#: Where the blocks of a board are; its proxy's begin at 0.
+#: Base addresses of a board's blocks; the blocks of its proxy begin at 0.
 BASES = {"board": 0x8000, "events": 0x9000, "tlp": 0xA000, "pcie": 0xB000}
-#: Counters of a proxy whose pulses are events.
+#: Counters of a proxy whose pulses are recorded as events.
 PULSES = ("fabric_session_opened", "fabric_session_lost", "fabric_retry_failed",
           "binding_refused", "table_committed")
 
 
 def event_kinds(paths, counters):
-    """Names of what a board's event ring keeps, in order; ``counters`` are the proxy's."""
+    """Names of the events in a board's event ring, in order; ``counters`` are the proxy's."""
     return [*(f"path{n}_{what}" for n in range(paths) for what in ("up", "down")),
             *(name for name in PULSES if name in counters), "line_refused"]
 
 
 def stand_alone(enable=False, node=NODE_UNASSIGNED):
-    """The register of the stand-alone mode, with the values that it has after a reset."""
+    """The register of the stand-alone mode, with its values after a reset."""
     return Register("standalone", (
         Field("enable", 1, "rw", reset=int(enable), doc="The first host that says HELLO gets all "
               "slots, if nobody has set `control.node`. Any write of this register undoes that "
@@ -43,7 +43,7 @@ def stand_alone(enable=False, node=NODE_UNASSIGNED):
 
 
 def board_block(name, *, paths, identity=Identity(), extra=()):
-    """Registers of the board of that name itself, and those that not all of its roles have."""
+    """Registers of the board itself, and registers that only some roles have (``extra``)."""
     major, minor, patch = release()
     return Block("board", (
         Register("identity", (Field("value", 32, "const", reset=IDENTITY, doc='"DXPB".'),),

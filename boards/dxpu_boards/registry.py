@@ -8,7 +8,7 @@ from . import (
 
 __all__ = ["BOARDS", "named"]
 
-#: In the order in which they are listed.
+#: Boards in the order of lists.
 BOARDS = {board.name: board for board in (
     versa_ecp5_5g.BOARD,
     *ecpix_5.BOARDS,
@@ -21,5 +21,5 @@ BOARDS = {board.name: board for board in (
 
 
 def named(crc: int):
-    """The :class:`~.board.Board` whose name has that CRC-32; ``None`` if there is none."""
+    """The :class:`~.board.Board` whose name has the CRC-32 ``crc``; ``None`` if there is none."""
     return next((board for name, board in BOARDS.items() if crc32(name.encode()) == crc), None)

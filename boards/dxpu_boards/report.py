@@ -1,4 +1,4 @@
-"""What a build says of itself: clocks, what is used of the part, critical paths, crossings."""
+"""Report of a build: clocks, resources used, critical paths, crossings."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from .ecp5 import CONSTRAINTS, NETLIST, REPORT, RESOURCES
 __all__ = ["BuildReport", "ClockFigures", "LongestPath", "constraints", "crossings_of",
            "netlist_of", "read"]
 
-#: A clock's constraint as Amaranth writes it: of a net, or of a pin.
+#: A clock constraint as written by Amaranth: of a net, or of a pin.
 CONSTRAINT = re.compile(r'^FREQUENCY (NET|PORT) "([^"]+)" ([\d.e+]+) HZ;', re.MULTILINE)
 
 
@@ -28,8 +28,11 @@ class LongestPath:
 
 @dataclass(frozen=True)
 class ClockFigures:
-    """A clock, all in MHz: its constraint, what it must be able to run at (with the board's
-    margin), what it reaches (``None``: nothing goes from register to register)."""
+    """Figures of a clock, all in MHz.
+
+    Constraint; frequency that it must reach, with the board's margin; frequency that it reaches
+    (``None``: no path from register to register).
+    """
 
     name: str
     constraint: float
@@ -43,11 +46,11 @@ class ClockFigures:
 
     @property
     def lacks(self) -> float:
-        """Share of the frequency that is wanted."""
+        """Shortfall, as a share of the frequency that must be reached."""
         return 0 if self.achieved is None else max(0, 1 - self.achieved / self.wanted)
 
     def __str__(self):
-        """Why it is not met, in one line."""
+        """Shortfall and longest path, in one line."""
         share = self.wanted / self.constraint - 1
         margin = f" ({self.constraint:g} MHz and {share:.0%} margin)" if share > 1e-3 else ""
         return (f"clock {self.name} reaches {self.achieved:.1f} MHz and must reach "
@@ -59,9 +62,9 @@ class ClockFigures:
 class BuildReport:
     """Figures of a build.
 
-    ``seed`` is that of its placing; the one of ``identity``, of the first that was tried.
-    ``seconds`` are those from the beginning to the report, with all placings that were tried;
-    ``delays`` are nextpnr's longest ways from clock to clock, in ns.
+    ``seed`` belongs to the placement reported; the seed in ``identity`` to the first placement
+    tried. ``seconds`` is the time from the beginning to the report, with all placements tried.
+    ``delays`` are nextpnr's longest delays from clock to clock, in ns.
     """
 
     board: str
@@ -79,11 +82,11 @@ class BuildReport:
 
     @property
     def failures(self) -> list[str]:
-        """What makes the build fail, a line each; none is good."""
+        """Reasons of a failed build, a line each; none for a good build."""
         return [str(clock) for clock in self.clocks if not clock.met]
 
     def write(self, folder: Path) -> None:
-        """``report.json`` and ``report.txt``."""
+        """Write ``report.json`` and ``report.txt``."""
         (folder / "report.json").write_text(json.dumps(self.as_json(), indent=2) + "\n")
         (folder / "report.txt").write_text(self.as_text())
 
@@ -133,10 +136,10 @@ class BuildReport:
 
 
 def constraints(folder: Path, netlist: cdc.Netlist) -> dict[int, tuple[str, float]]:
-    """Name and MHz of each clock that is constrained, by its net.
+    """Name and MHz of each constrained clock, by its net.
 
-    A clock of :class:`~dxpu_boards.clocks.Clocks` is called by its domain, one that comes from
-    outside by its pin. Clocks that drive nothing may be gone.
+    A clock of :class:`~dxpu_boards.clocks.Clocks` has the name of its domain, an external clock the
+    name of its pin. Clocks without a load may be missing.
     """
     found = {}
     for what, name, hertz in CONSTRAINT.findall((folder / CONSTRAINTS).read_text()):
@@ -153,13 +156,12 @@ def constraints(folder: Path, netlist: cdc.Netlist) -> dict[int, tuple[str, floa
 
 
 def netlist_of(folder: Path, file: str = NETLIST) -> cdc.Netlist:
-    """What the synthesis left."""
+    """Netlist made by the synthesis."""
     return cdc.Netlist(json.loads((folder / file).read_text())["modules"]["top"])
 
 
 def crossings_of(netlist: cdc.Netlist, clocks: dict) -> tuple[list[cdc.Crossing], list[str]]:
-    """Crossings, and what is wrong: crossings that nothing makes safe, and clocks without a
-    constraint."""
+    """Crossings, and errors: unsafe crossings, and clocks without a constraint."""
     named = {bit: name for bit, (name, _) in clocks.items()}
     bare = {clock for _, _, clock, _, _ in netlist.registers} - named.keys()
     wrong = [f"clock {netlist.clock_name(clock)} has no constraint" for clock in sorted(bare)]
@@ -171,12 +173,12 @@ def crossings_of(netlist: cdc.Netlist, clocks: dict) -> tuple[list[cdc.Crossing]
 
 
 def read(report: BuildReport, folder: Path, netlist: cdc.Netlist, clocks: dict, margins: dict):
-    """Fill ``report`` with the figures that nextpnr left.
+    """Fill ``report`` with the figures of nextpnr.
 
     Parameters
     ----------
     margins : dict
-        Of clocks that have one, by name.
+        Margins of clocks, by name; clocks without a margin are missing.
     """
     figures = json.loads((folder / REPORT).read_text())
     nets = {name: net["bits"][0] for name, net in netlist.module["netnames"].items()}
@@ -205,5 +207,5 @@ def read(report: BuildReport, folder: Path, netlist: cdc.Netlist, clocks: dict, 
 
 
 def _place(pin):
-    """A register as the design calls it: cells are named after their nets."""
+    """Name of a register in the design: cells are named after their nets."""
     return re.sub(r"_(TRELLIS_FF|TRELLIS_DPR16X4|DP16KD)_.*$", "", pin["cell"])

