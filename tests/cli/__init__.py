@@ -1,0 +1,1 @@
+"""Tests of the commands: options, messages, files."""

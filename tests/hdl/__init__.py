@@ -1,0 +1,1 @@
+"""Tests of the gateware, a folder for each room of ``hdl/dxpu``."""

@@ -1,0 +1,1 @@
+"""Tests of the golden models, and of the executable specification."""

@@ -1,0 +1,1 @@
+"""Helpers of the tests: test-bench parts, golden comparisons, proofs, mutants, stand-ins."""

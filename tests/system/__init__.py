@@ -1,0 +1,1 @@
+"""Tests of the whole system, and of the commands that simulate it."""

@@ -1,0 +1,1 @@
+"""Tests of the source tree: imports, counts, documents, skipped tests."""

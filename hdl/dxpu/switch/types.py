@@ -1,4 +1,4 @@
-"""What the parts of the virtual switch tell each other."""
+"""Structures between the parts of the virtual switch."""
 
 from amaranth import *
 from amaranth.lib import data, enum
@@ -15,27 +15,27 @@ __all__ = ["Answer", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
 class SlotRow(data.Struct):
     """Side information of a TLP from the fabric, before it is parsed."""
 
-    row: 6           #: the slot
-    life: LIFE_BITS  #: of the slot, when the TLP came in
-    made: 1          #: a completion that was made in place of the slot's
+    row: 6           #: row of the slot
+    life: LIFE_BITS  #: life of the slot when the TLP came in
+    made: 1          #: a completion made in place of the slot's completion
 
 
 class SlotInfo(data.Struct):
-    """Side information of a TLP that comes from a slot."""
+    """Side information of a TLP from a slot."""
 
     port: 5
-    life: LIFE_BITS  #: of the slot, when the TLP came in
-    due: 1           #: came while the link was active, or is made for a request of that time
+    life: LIFE_BITS  #: life of the slot when the TLP came in
+    due: 1           #: came while the link was active, or answers a request of that time
     info: TlpInfo
 
 
 class SlotMeta(data.Struct):
-    """Side information of a TLP that goes to a slot."""
+    """Side information of a TLP to a slot."""
 
     port: 5
-    life: LIFE_BITS          #: of the slot, when it was decided that the TLP goes there
+    life: LIFE_BITS          #: life of the slot when the TLP was routed there
     cls: TlpClass
-    request: TrackedRequest  #: of non-posted requests
+    request: TrackedRequest  #: only for non-posted requests
 
 
 class ConfigRequest(data.Struct):
@@ -49,7 +49,7 @@ class ConfigRequest(data.Struct):
 
 
 class PortState(data.Struct):
-    """What the configuration space of a port says about traffic. All 0 after reset."""
+    """Fields of a port's configuration space that control traffic. All 0 after reset."""
 
     io: 1               #: I/O Space Enable
     memory: 1           #: Memory Space Enable
@@ -73,7 +73,7 @@ class PortState(data.Struct):
     msi: 1              #: MSI Enable
     max_payload: 3      #: Max_Payload_Size
     ltr: 1              #: LTR Mechanism Enable
-    ari: 1              #: ARI Forwarding Enable (downstream only, as all that follow)
+    ari: 1              #: ARI Forwarding Enable (downstream only, as all fields from here on)
     disable: 1          #: Link Disable
     validate: 1         #: ACS Source Validation
     translation: 1      #: ACS Translation Blocking
@@ -85,7 +85,7 @@ class PortState(data.Struct):
     bandwidth_interrupt: 1  #: Link Bandwidth Management Interrupt Enable
     bandwidth: 1        #: Link Bandwidth Management Status
     pme_enable: 1       #: PME Enable
-    trigger: 2          #: DPC Trigger Enable (this and all that follow: 0 without DPC)
+    trigger: 2          #: DPC Trigger Enable (0 without DPC, as all fields from here on)
     refuse: 1           #: DPC Completion Control: UR
     dpc_interrupt: 1    #: DPC Interrupt Enable
     dpc_correctable: 1  #: DPC ERR_COR Enable
@@ -95,11 +95,11 @@ class PortState(data.Struct):
     surprise_fatal: 1   #: Uncorrectable Error Severity: Surprise Down
     malformed_masked: 1  #: Uncorrectable Error Mask: Malformed TLP
     malformed_fatal: 1  #: Uncorrectable Error Severity: Malformed TLP
-    abort: 1            #: completions in place of the slot say Completer Abort
+    abort: 1            #: completions in place of the slot have the status Completer Abort
 
 
 class UpstreamState(data.Struct):
-    """Windows of the upstream port; bases and limits without the bits that are always 0 or 1."""
+    """Windows of the upstream port; bases and limits without their constant bits."""
 
     memory_base: 12
     memory_limit: 12
@@ -110,7 +110,7 @@ class UpstreamState(data.Struct):
 
 
 class Target(enum.Enum, shape=unsigned(3)):
-    """Where a TLP goes."""
+    """Destination of a TLP."""
 
     NOWHERE = 0
     SLOT = 1
@@ -122,31 +122,31 @@ class Target(enum.Enum, shape=unsigned(3)):
 
 
 class RouterInput(data.Struct):
-    """A TLP to be decided about."""
+    """A TLP to be routed."""
 
-    port: 5          #: slot it comes from
-    life: LIFE_BITS  #: of the slot, when the TLP came in
-    due: 1           #: its way is open, whatever the link does now
+    port: 5          #: slot of origin
+    life: LIFE_BITS  #: life of the slot when the TLP came in
+    due: 1           #: may pass whatever the present state of the link
     end_prefix: 1    #: has an end-to-end prefix
     info: TlpInfo
 
 
 class Verdict(data.Struct):
-    """What becomes of a TLP."""
+    """Routing decision for a TLP."""
 
     target: Target
-    port: 5               #: slot it goes to, or whose configuration space it accesses
-    life: LIFE_BITS       #: of the slot that it, or the answer to it, goes to
+    port: 5               #: destination slot, or slot whose configuration space is accessed
+    life: LIFE_BITS       #: life of the destination slot, or of the slot that gets the answer
     cls: TlpClass
     to_type0: 1           #: change type 1 to type 0 on the way
     prefix_dwords: 3
     respond: 1            #: answer with ``completion`` when the TLP is gone
-    source: 5             #: slot it came from
-    function: 6           #: with ``CONFIG``
+    source: 5             #: slot of origin
+    function: 6           #: function that is accessed, with ``CONFIG``
     register: 10
     write: 1
     enables: 4
-    code: 8               #: of a message
+    code: 8               #: message code
     completion: CompletionRequest
     note: ErrorNote
     splits: 1             #: as in :class:`TrackedRequest`
@@ -158,12 +158,12 @@ class ConfigTask(data.Struct):
 
     request: ConfigRequest
     completion: CompletionRequest
-    power: 1              #: no request: the payload is a Set_Slot_Power_Limit
-    position: 4           #: of the payload dword in the TLP
+    power: 1              #: not a request: the payload is a Set_Slot_Power_Limit
+    position: 4           #: position of the payload dword in the TLP
 
 
 class Answer(data.Struct):
-    """A completion that the switch makes, and where it goes."""
+    """A completion made by the switch, and its destination."""
 
     port: 5
     life: LIFE_BITS

@@ -1,0 +1,1 @@
+"""Transaction layer packets: encodings, parser, ingress checks, completions."""

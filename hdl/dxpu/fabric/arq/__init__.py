@@ -1,0 +1,1 @@
+"""Retransmission: replay memory, go-back-N, selective repeat, frames that came early."""

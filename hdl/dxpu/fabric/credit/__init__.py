@@ -1,0 +1,1 @@
+"""Flow control: credits, class queues, and the policer of TLPs without credits."""

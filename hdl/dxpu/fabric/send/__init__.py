@@ -1,0 +1,1 @@
+"""The packetizer: TLPs and control events become frames."""

@@ -1,0 +1,1 @@
+"""Sessions with peers: opening and polling, routes, acknowledgements, the link."""

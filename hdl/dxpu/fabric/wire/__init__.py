@@ -1,0 +1,1 @@
+"""The wire format DXF v1: numbers, fields, frame types, header check, bodies of control frames."""

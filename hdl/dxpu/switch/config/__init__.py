@@ -1,0 +1,1 @@
+"""Configuration spaces of the switch as plain data: registers, options, memory images."""

@@ -1,9 +1,10 @@
-"""Registers of configuration spaces as plain data, and the memory images that are made from them.
+"""Registers of configuration spaces as plain data, and memory images made from them.
 
-Access of a field: ``RO`` reads its reset value, or what hardware wrote; ``RW``; ``RW1C`` is
-cleared by writing ones; ``W1`` reads 0, and writing a one does something; ``LIVE`` is read-only and
-follows the hardware (see the names in :class:`~dxpu.switch.config_space.ConfigSpace`). A reset of
-``"port"`` is the number of the downstream port (0 for the upstream port), ``"slot"`` that plus one.
+Access of a field: ``RO`` reads its reset value, or a value written by hardware. ``RW``. ``RW1C`` is
+cleared by writing ones. ``W1`` reads 0, and writing a one has an effect. ``LIVE`` is read-only and
+follows the hardware (see the names in :class:`~dxpu.switch.config_space.ConfigSpace`). A reset
+value ``"port"`` is the number of the downstream port (0 for the upstream port), ``"slot"`` that
+number plus one.
 
 Ref: PCIe Base 5.0, 7.4 (register attributes)
 """
@@ -13,18 +14,18 @@ from dataclasses import dataclass
 __all__ = ["AER", "DPC", "FUNCTION_DWORDS", "HIGH", "HIGH_DWORDS", "HIGH_KEPT", "STICKY",
            "STICKY_DPC", "Field", "FunctionMap", "Register", "kept_at", "render_map"]
 
-#: Dwords of a function in the memory. Configuration space that is not kept there reads 0 and
-#: ignores writes.
+#: Dwords of a function in the memory. Configuration space outside the memory reads 0 and ignores
+#: writes.
 FUNCTION_DWORDS = 128
 
-#: The first dword of configuration space, and how many, that are kept where no capability below
-#: 100h is: from this one on.
+#: First dword and number of dwords of the upper configuration space; their place in the memory,
+#: where no capability below 100h is.
 HIGH, HIGH_DWORDS, HIGH_KEPT = 0x200 // 4, 16, 0xC0 // 4
 
-#: Where the capabilities with sticky bits are.
+#: Offsets of the capabilities with sticky bits.
 AER, DPC = 0x100, 0x170
-#: Dwords that a reset of the downstream functions by the upstream port leaves as they are, as their
-#: bits are sticky (7.4): the registers of AER; with DPC its status and Error Source ID.
+#: Dwords with sticky bits, which survive a reset of the downstream functions by the upstream port
+#: (7.4): the registers of AER; with DPC its status and Error Source ID.
 STICKY = range(AER // 4 + 1, AER // 4 + 18)
 STICKY_DPC = DPC // 4 + 2
 
@@ -42,13 +43,13 @@ class Field:
 
     @property
     def mask(self) -> int:
-        """Bits of the field, in place."""
+        """Mask of the field's bits, in place."""
         return ((1 << self.width) - 1) << self.lsb
 
     def value(self, port: int | None) -> int:
         """Reset value, in place, in the function of downstream port ``port``.
 
-        ``None`` leaves out what depends on the port.
+        ``None`` leaves out values that depend on the port.
         """
         reset = self.reset
         if isinstance(reset, str):
@@ -66,12 +67,12 @@ class Register:
     fields: tuple[Field, ...]
 
     def mask(self, access: str) -> int:
-        """Bits with this kind of access."""
+        """Mask of the bits with this kind of access."""
         return sum(f.mask for f in self.fields if f.access == access)
 
 
 def kept_at(dword: int) -> int | None:
-    """The dword of the memory that holds a dword of configuration space; ``None`` if none does."""
+    """Dword of the memory for a dword of configuration space; ``None`` outside the memory."""
     if HIGH <= dword < HIGH + HIGH_DWORDS:
         return HIGH_KEPT + dword - HIGH
     hidden = dword >= FUNCTION_DWORDS or HIGH_KEPT <= dword < HIGH_KEPT + HIGH_DWORDS
@@ -79,7 +80,7 @@ def kept_at(dword: int) -> int | None:
 
 
 class FunctionMap:
-    """The registers of one function, and the images made from them: dwords of the memory."""
+    """Registers of one function, and images made from them, as dwords of the memory."""
 
     def __init__(self, kind: str, registers: tuple[Register, ...]):
         self.kind = kind
@@ -95,7 +96,7 @@ class FunctionMap:
         return image
 
     def access_image(self, access: str) -> list[int]:
-        """Bits of each dword with this kind of access."""
+        """Mask of the bits with this kind of access, for each dword."""
         return self._image(lambda r: r.mask(access))
 
     def reset_image(self, port: int | None = None) -> list[int]:
@@ -103,11 +104,11 @@ class FunctionMap:
         return self._image(lambda r: sum(f.value(port) for f in r.fields if f.access != "LIVE"))
 
     def dword(self, register: str) -> int:
-        """Number of the dword that holds ``register``."""
+        """Number of the dword with ``register``."""
         return self.by_name[register].offset // 4
 
     def sticky(self, dword: int) -> bool:
-        """Whether a reset of the functions leaves that dword as it is."""
+        """Whether a reset of the functions preserves the dword."""
         return dword in STICKY or dword == STICKY_DPC and "DPC Status" in self.by_name
 
     def pack(self, register: str, values: dict):
@@ -115,13 +116,13 @@ class FunctionMap:
         return sum(value << self.bit(register, name) for name, value in values.items())
 
     def bit(self, register: str, name: str) -> int:
-        """Position of field ``name`` in the dword that holds ``register``."""
+        """Position of field ``name`` in the dword with ``register``."""
         r = self.by_name[register]
         return 8 * (r.offset % 4) + next(f.lsb for f in r.fields if f.name == name)
 
 
 def render_map(fmap: FunctionMap, title: str, source: str) -> str:
-    """The register page of a function that is described in ``source``, in Markdown."""
+    """Register page of a function described in ``source``, in Markdown."""
     out = [f"# Configuration space: {title}", "",
            f"Made from `hdl/dxpu/{source}`; edit that, not this. Everything that is not "
            "listed reads 0 and ignores writes.", ""]

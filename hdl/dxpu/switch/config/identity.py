@@ -1,4 +1,4 @@
-"""Who the switch says it is, and what its slots have: the options of its configuration spaces."""
+"""Options of the configuration spaces: identity of the switch, equipment of its slots."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ MIB, TIB = 1 << 20, 1 << 40
 
 @dataclass(frozen=True)
 class PlaceholderOptions:
-    """What an empty slot asks firmware for, and how long it waits when the first GPU comes.
+    """Resources that an empty slot requests from firmware, and waits when the first GPU comes.
 
-    Sizes in bytes, powers of two. The windows of a bridge have steps of 1 MiB, so less says
-    nothing. The defaults suit a GPU with a 32-bit BAR of 16 MiB, an expansion ROM, and up to 32 GiB
-    of video memory in a BAR, with smaller prefetchable BARs beside it.
+    Sizes are in bytes, powers of two. Bridge windows have steps of 1 MiB, so smaller sizes have no
+    use. The defaults suit a GPU with a 32-bit BAR of 16 MiB, an expansion ROM, and up to 32 GiB of
+    video memory in a BAR, besides smaller prefetchable BARs.
 
     Parameters
     ----------
@@ -22,10 +22,12 @@ class PlaceholderOptions:
     prefetchable : int
         64-bit BAR, prefetchable: 1 MiB to 128 TiB.
     rest : int
-        Cycles for which a slot stays empty at least when software has seen that the placeholder is
-        gone; twice that at most. By default 100 ms at 125 MHz, as long as a card takes to be ready.
+        Cycles for which a slot stays empty after software has seen the placeholder go: at least
+        ``rest``, at most twice ``rest``. By default 100 ms at 125 MHz, the time that a card takes
+        to be ready.
     patience : int
-        Times ``rest`` after which the GPU appears though software has shown nothing; 2 or more.
+        Multiple of ``rest`` after which the GPU appears even without a reaction of software; 2 or
+        more.
     """
 
     memory: int = 32 * MIB
@@ -49,14 +51,14 @@ class PlaceholderOptions:
 
 @dataclass(frozen=True)
 class SlotOptions:
-    """What the slots have besides an attention button and a power indicator.
+    """Equipment of the slots besides an attention button and a power indicator.
 
     ``surprise``: a GPU may leave without notice (Hot-Plug Surprise). ``command_completed``: each
-    write to Slot Control is answered by an event. ``power_controller``: software can switch the
-    power of the slot, and with it the link. ``dpc``: a lost link is a Surprise Down error, and
-    Downstream Port Containment is there for it and others; not together with ``surprise``, which
-    says that a lost link is no error. ``strict_source``: requests from a slot whose requester ID is
-    on none of its port's buses never pass, whether or not software has ACS Source Validation on.
+    write to Slot Control causes an event. ``power_controller``: software can switch the power of
+    the slot, and with it the link. ``dpc``: a lost link is a Surprise Down error, and Downstream
+    Port Containment handles this and other errors; excludes ``surprise``, by which a lost link is
+    no error. ``strict_source``: requests from a slot with a requester ID outside its port's buses
+    never pass, even with ACS Source Validation disabled.
     """
 
     surprise: bool = True
@@ -73,16 +75,15 @@ class SlotOptions:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who the switch says it is, how fast, and what its slots have.
+    """Identifiers and link properties of the switch, and options of its slots.
 
-    The default identifiers are of nobody: whoever ships hardware puts their own here. ``serial`` is
-    an EUI-64, whose lower half can be set when the hardware runs. Links inside
-    the fabric have no PCIe speed of their own; what they show is what a driver will look for. A
-    speed of 16.0 GT/s (4) or more would need capabilities that the ports do not have.
-    ``placeholder``: what empty slots show at boot, if anything. ``latency``: nanoseconds that the
-    way to a GPU adds to a request's, by which what GPUs tolerate is less upstream; by default those
-    of a read at 1 Gb/s, there and back. ``latency_spacing``: cycles between two LTR messages; by
-    default two in 500 us at 125 MHz.
+    The default identifiers are registered to nobody: a maker of hardware sets its own. ``serial``
+    is an EUI-64, whose lower half can be set at run time. Links inside the fabric have no PCIe
+    speed of their own; they show the values that a driver expects. A speed of 16.0 GT/s (4) or more
+    would need capabilities that the ports lack. ``placeholder``: placeholders of empty slots at
+    boot, if any. ``latency``: delay of the way to a GPU, in nanoseconds, by which the latency
+    tolerance of GPUs is reduced upstream; by default that of a read at 1 Gb/s, both ways.
+    ``latency_spacing``: cycles between two LTR messages; by default two in 500 us at 125 MHz.
     """
 
     vendor: int = 0x1234

@@ -1,8 +1,8 @@
 """The configuration space of the placeholder endpoint, as plain data.
 
-As :mod:`~.port_map` for the ports: reset images, write masks and register page are made from this.
-The registers are kept in dwords :data:`HELD` and up of the configuration space of the port above,
-where no software sees them.
+Reset images, write masks and register page are made from this description, as from
+:mod:`~.port_map` for the ports. The registers are kept in the configuration space of the port
+above, in dwords :data:`HELD` and up, which software cannot see there.
 
 Ref: PCIe Base 5.0, 7.5.1.2 (type 0 header), 7.5.2, 7.5.3
 """
@@ -17,11 +17,11 @@ PLACEHOLDER = "placeholder"
 
 #: Dwords of a placeholder's configuration space with a memory behind them.
 HELD_DWORDS = 32
-#: The first of them in the configuration space of its port.
+#: First of these dwords in the configuration space of the port.
 HELD = FUNCTION_DWORDS - HELD_DWORDS
 
 #: Base class, sub-class, programming interface: "device does not fit in any defined class". No
-#: driver binds to that by class, in contrast to 12h, processing accelerator, which some graphics
+#: driver binds by this class, in contrast to 12h, processing accelerator, which some graphics
 #: drivers claim for all devices of a vendor.
 CLASS_CODE = 0xFF0000
 
@@ -142,7 +142,7 @@ def _express(ident: Identity):
 
 
 def placeholder_map(identity: Identity | None = None) -> FunctionMap:
-    """The configuration space of a placeholder; its options are the defaults if there are none."""
+    """The configuration space of a placeholder; without options, the default options apply."""
     ident = identity or Identity()
     options = ident.placeholder or PlaceholderOptions()
     return FunctionMap(PLACEHOLDER, (
@@ -150,7 +150,7 @@ def placeholder_map(identity: Identity | None = None) -> FunctionMap:
 
 
 def hide(port: list[int], placeholder: list[int]) -> list[int]:
-    """An image of a downstream port with that of a placeholder where it is kept."""
+    """An image of a downstream port, with the image of its placeholder inserted at :data:`HELD`."""
     if any(port[HELD:]) or any(placeholder[HELD_DWORDS:]):
         raise ValueError("the registers of port and placeholder must fit side by side")
     return port[:HELD] + placeholder[:HELD_DWORDS]

@@ -1,6 +1,6 @@
-"""The configuration spaces of the switch's ports, as plain data: the one definition of them.
+"""The configuration spaces of the switch's ports, as plain data: the single definition.
 
-Everything about a register that is not behaviour is here: offset, fields, access, reset. The block
+The tables hold offset, fields, access and reset of every register, but no behaviour. The block
 memories of :class:`~dxpu.switch.config_space.ConfigSpace` and the register pages of the
 documentation (:func:`render`) are made from these tables.
 
@@ -16,7 +16,7 @@ __all__ = ["ACS_BITS", "DOWNSTREAM", "UPSTREAM", "function_map", "link_status_2"
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"
 
 
-# Capabilities of one link, in the order of their pointers.
+# Offsets of the capabilities, in the order of their pointers, and of the extended capabilities.
 PM, MSI, SSVID, EXPRESS = 0x40, 0x48, 0x58, 0x60
 DSN, ACS, SECONDARY = 0x150, 0x160, 0x200
 
@@ -300,7 +300,7 @@ def _express(kind: str, ident: Identity):
 
 
 def link_status_2(offset: int, *, live: bool):
-    """Link Status 2 (7.5.3.20) of a link that has been equalized, or may have been."""
+    """Link Status 2 (7.5.3.20): equalization is complete; ``live`` fields follow the hardware."""
     return (Register(offset, 16, "Link Status 2", tuple(
         Field(f"Equalization 8.0 GT/s {name}", bit, 1, "LIVE" if live else "RO",
               0 if live else 1, "the link has been at 8.0 GT/s since it became active" if live
@@ -342,7 +342,7 @@ def _errors(kind: str):
 
 
 def _after(ident: Identity, *, dpc: bool = False) -> int:
-    """The capability that follows one that not all functions have others after."""
+    """Offset of the first capability behind those of all functions; 0 for none."""
     return DPC if dpc and ident.slot.dpc else SECONDARY if ident.link_speed >= 3 else 0
 
 
@@ -407,10 +407,10 @@ def _containment(ident: Identity):
 
 
 def secondary_express(offset: int, lanes: int, *, down: bool):
-    """Secondary PCI Express (7.7.3): what a link of 8.0 GT/s has, without any effect here.
+    """Secondary PCI Express (7.7.3): registers required for links of 8.0 GT/s, without effect here.
 
-    Presets and hints are those of a link that was told none (all ones). Those of the far end's
-    transmitter are reserved in an upstream port that never is the other end.
+    Presets and hints have the value for "none received" (all ones). Presets of the far transmitter
+    are reserved in an upstream port, which is never the downstream end of a link.
     """
     F = Field
     preset = {"Downstream Port 8.0 GT/s Transmitter Preset": (0, 4),

@@ -1,4 +1,4 @@
-"""What the parts of the virtual switch tell each other about errors."""
+"""Structures and interfaces for errors, between the parts of the virtual switch."""
 
 from amaranth import *
 from amaranth.lib import data, enum, wiring
@@ -8,10 +8,10 @@ __all__ = ["HEADERS_KEPT", "ContainmentTrigger", "ErrorKind", "ErrorNote", "Erro
            "ErrorRecord", "ErrorReport", "HeaderReader", "LogWrite", "MalformedTlp", "PREFIXES",
            "PolicyPort", "StatusRegisters", "TriggerReason"]
 
-#: Slots for headers of TLPs of one direction, until they are in the log.
+#: Capacity for TLP headers of one direction that are not yet in the log.
 HEADERS_KEPT = 8
 
-#: End-to-end prefixes that a TLP may have (Max End-End TLP Prefixes).
+#: Largest number of end-to-end prefixes of a TLP (Max End-End TLP Prefixes).
 PREFIXES = 4
 
 
@@ -31,25 +31,25 @@ class ErrorKind(enum.IntEnum, shape=unsigned(5)):
 
 
 class ErrorNote(data.Struct):
-    """What the ports on the way of a TLP have to remember of it; 0 if nothing."""
+    """Effects of a TLP on the status of the ports on its way; 0 without an effect."""
 
-    exists: 1      #: there is something to do
+    exists: 1      #: there is an effect
     kind: ErrorKind
-    advisory: 1    #: if not fatal, it is signalled as correctable (6.2.3.2.4)
+    advisory: 1    #: if not fatal, signalled as correctable (6.2.3.2.4)
     reporter: 6    #: function that found the error
     source: 6      #: function at which the TLP came in
-    target: 6      #: function by which it leaves,
-    crossed: 1     #: if it does
+    target: 6      #: function by which the TLP leaves, if ``crossed``
+    crossed: 1     #: the TLP leaves by another function
     poisoned: 1
     completion: 1
-    abort: 2       #: a completion with status UR, CA
+    abort: 2       #: the TLP is a completion with status UR, CA
     aborted: 1     #: the request is answered with Completer Abort
-    message: 2     #: ERR_NONFATAL, ERR_FATAL from a slot
-    sent: 1        #: that leaves the switch; else it is stopped at ``target``
+    message: 2     #: the TLP is an ERR_NONFATAL, ERR_FATAL from a slot
+    sent: 1        #: the message leaves the switch; otherwise it stops at ``target``
 
 
 class ErrorRecord(data.Struct):
-    """A note, and where the header of the TLP is kept meanwhile."""
+    """An error note, and the place of the TLP's header until it is logged."""
 
     note: ErrorNote
     kept: 1                  #: in ``slot`` of the direction's :class:`.header_log.HeaderCapture`
@@ -58,11 +58,11 @@ class ErrorRecord(data.Struct):
 
 
 class ErrorOrigin(enum.Enum, shape=unsigned(2)):
-    """Where an error was found, and so where its header is kept."""
+    """Origin of an error, which determines where its header is kept."""
 
     HOST = 0   #: in a TLP from the root complex
     SLOT = 1   #: in a TLP from a slot
-    OTHER = 2  #: in a TLP that was removed before the switch, or in none
+    OTHER = 2  #: in a TLP removed before the switch, or without a TLP
 
 
 class ErrorReport(data.Struct):
@@ -78,14 +78,14 @@ class ErrorReport(data.Struct):
 
 
 class MalformedTlp(data.Struct):
-    """A TLP that was removed before it came to the switch."""
+    """A TLP that was removed before it reached the switch."""
 
-    function: 6                      #: that it came to, and that reports it
-    header: data.ArrayLayout(32, 4)  #: in lane order, behind prefixes; 0 if it is not known
+    function: 6                      #: function that received the TLP, and reports it
+    header: data.ArrayLayout(32, 4)  #: in lane order, behind prefixes; 0 if unknown
 
 
 class LogWrite(data.Struct):
-    """A dword for a register that only hardware writes."""
+    """A write of a dword to a register that only hardware writes."""
 
     function: 6
     register: 10
@@ -102,20 +102,21 @@ class TriggerReason(enum.Enum, shape=unsigned(2)):
 
 
 class ContainmentTrigger(data.Struct):
-    """A downstream port is to be contained, now."""
+    """Request to contain a downstream port now."""
 
     strobe: 1
     port: 5
     reason: TriggerReason
-    requester_id: 16  #: of the message
+    requester_id: 16  #: requester ID of the message
 
 
 class StatusRegisters(wiring.Signature):
-    """Status bits that are kept outside the memory of the configuration spaces, seen from there.
+    """Status bits outside the memory of the configuration spaces, seen from the configuration
+    spaces.
 
-    ``value`` is about the dword ``register`` of ``function``, combinationally. ``ones`` and
-    ``reset`` go with a strobe of :class:`~dxpu.mapping.ConfigUpdate`: bits of its dword that
-    software clears, or that it takes its reset value.
+    ``value`` belongs to the dword ``register`` of ``function``, combinationally. ``ones`` and
+    ``reset`` come with a strobe of :class:`~dxpu.mapping.ConfigUpdate`: bits of its dword that
+    software clears, or reset of the dword to its initial value.
     """
 
     def __init__(self):
@@ -129,10 +130,10 @@ class StatusRegisters(wiring.Signature):
 
 
 class PolicyPort(wiring.Signature):
-    """What AER of a function says about an error, seen from who asks; combinational.
+    """AER settings of a function for an error, seen from the requester; combinational.
 
-    ``masked`` and ``fatal`` are Uncorrectable Error Mask and Severity of ``kind``, ``muted`` is the
-    mask of advisory non-fatal errors.
+    ``masked`` and ``fatal`` are the bits of ``kind`` in Uncorrectable Error Mask and Severity.
+    ``muted`` is the mask of advisory non-fatal errors.
     """
 
     def __init__(self):
@@ -146,11 +147,11 @@ class PolicyPort(wiring.Signature):
 
 
 class HeaderReader(wiring.Signature):
-    """Reads a kept header, seen from the reader.
+    """Read port of the kept headers, seen from the reader.
 
     ``word`` is dword ``dword`` of the TLP in ``slot``, prefixes included, in lane order,
-    combinationally. ``free`` are strobes, by slot: the TLP that begins there is not needed any
-    more.
+    combinationally. ``free`` are strobes, by slot: the TLP that begins in the slot is no longer
+    needed.
     """
 
     def __init__(self):

@@ -1,0 +1,1 @@
+"""Hot-plug of the downstream ports: slot events, link speed, placeholders, wake-up."""

@@ -1,0 +1,1 @@
+"""Messages of the switch: INTx, MSI, PME handshake, latency tolerance (LTR)."""

@@ -1,4 +1,4 @@
-"""What the completion tracker is told, and what it says.
+"""Inputs and outputs of the completion tracker.
 
 Ref: PCIe Base 5.0, 2.2.9 (completion headers), 2.3.1.1 (byte count and lower address).
 """
@@ -13,26 +13,26 @@ __all__ = ["DropCause", "Expired", "TrackedAnswer", "TrackedCompletion", "Tracke
 
 
 class DropCause(enum.Enum, shape=unsigned(2)):
-    """Why a completion is dropped. Of several causes the first in this order is reported."""
+    """Cause of the drop of a completion. Of several causes, the first in this order is reported."""
 
-    NONE = 0        #: it passes
-    FENCED = 1      #: its slot is fenced
-    UNEXPECTED = 2  #: the slot has no such request open: late, duplicate, made up
-    STALE = 3       #: the request is of another generation of the slot's row
+    NONE = 0        #: the completion passes
+    FENCED = 1      #: the slot is fenced
+    UNEXPECTED = 2  #: the slot has no such open request: late, duplicate, made up
+    STALE = 3       #: the request belongs to another generation of the slot's row
 
 
 class TrackedRequest(data.Struct):
     """A non-posted request on its way to a slot, in natural (host) order."""
 
     slot: 5
-    generation: 16       #: of the slot's row
-    dead: 1              #: the slot was fenced before the request got here: to be answered at once
+    generation: 16       #: generation of the slot's row
+    dead: 1              #: the slot was fenced before the request came: answer at once
     requester_id: 16
     tag: 10
     tc: 3
     attr: 3
-    byte_count: 12       #: of the first completion; 0 is 4096
-    lower_address: 7     #: of the first completion
+    byte_count: 12       #: Byte Count of the first completion; 0 is 4096
+    lower_address: 7     #: Lower Address of the first completion
     locked: 1            #: MRdLk: answered with CplLk
     splits: 1            #: memory read: may have several completions
     returns: 1           #: a successful completion has data
@@ -42,27 +42,27 @@ class TrackedCompletion(data.Struct):
     """A completion that came from a slot, in natural (host) order."""
 
     slot: 5
-    generation: 16       #: of the slot's row when the frame was accepted
+    generation: 16       #: generation of the slot's row when the frame was accepted
     requester_id: 16
     tag: 10
     status: 3            #: any code
     byte_count: 12       #: 0 is 4096
     lower_address: 7
-    bcm: 1               #: the byte count is of this completion alone
-    dwords: 11           #: of payload
+    bcm: 1               #: Byte Count Modified: the byte count covers this completion only
+    dwords: 11           #: dwords of payload
 
 
 class TrackerVerdict(data.Struct):
-    """What becomes of a completion."""
+    """Verdict on a completion."""
 
-    accept: 1            #: it is passed on as it is, else dropped
+    accept: 1            #: the completion passes unchanged; otherwise it is dropped
     cause: DropCause
 
 
 class TrackedAnswer(data.Struct):
-    """A completion that the tracker makes instead of a fenced slot."""
+    """A completion made by the tracker in place of a fenced slot."""
 
-    slot: 5              #: the slot that does not answer any more
+    slot: 5              #: slot that no longer answers
     completion: CompletionRequest
 
 
@@ -79,18 +79,18 @@ def request_kind(info):
 
 
 def tracked_request(completion, splits, returns, *, slot):
-    """What is to be remembered of a non-posted request, as a :class:`TrackedRequest` view.
+    """Tracked fields of a non-posted request, as a :class:`TrackedRequest` view.
 
     Wires only. Generation and ``dead`` are 0.
 
     Parameters
     ----------
     completion : :class:`~dxpu.tlp.types.CompletionRequest` view
-        Of :func:`~dxpu.tlp.completion.completion_for`, with any status and completer.
+        Result of :func:`~dxpu.tlp.completion.completion_for`, with any status and completer.
     splits, returns : value of 1 bit
-        Of :func:`request_kind`.
+        Result of :func:`request_kind`.
     slot : value of 5 bits
-        Where the request goes.
+        Slot to which the request goes.
     """
     c = completion
     # In the order of the members of TrackedRequest.
@@ -100,13 +100,13 @@ def tracked_request(completion, splits, returns, *, slot):
 
 
 def tracked_completion(info, *, slot, generation):
-    """What the tracker looks at in a completion, as a :class:`TrackedCompletion` view. Wires only.
+    """Tracked fields of a completion, as a :class:`TrackedCompletion` view. Wires only.
 
     Parameters
     ----------
     info : :class:`~dxpu.tlp.types.TlpInfo` view
     slot : value of 5 bits
-        Where the completion came from.
+        Slot from which the completion came.
     generation : value of 16 bits
     """
     if getattr(info, "shape", lambda: None)() is not TlpInfo:
