@@ -1,4 +1,4 @@
-"""Names of a bench's cocotb tests, without running it: it can be imported by a simulation only."""
+"""Names of a bench's cocotb tests, without importing the bench, which needs a simulation."""
 
 import importlib.util
 import re
@@ -8,6 +8,6 @@ __all__ = ["bench_cases"]
 
 
 def bench_cases(bench: str, pattern: str = r"^async def (\w+)\(dut\)") -> list[str]:
-    """What ``pattern`` finds in the source of a module."""
+    """Matches of ``pattern`` in the source of a module."""
     source = Path(importlib.util.find_spec(bench).origin).read_text()
     return re.findall(pattern, source, re.MULTILINE)

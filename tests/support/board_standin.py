@@ -16,9 +16,9 @@ class StandIn(Elaboratable):
     ----------
     board : Board
     bits : int
-        Of the counters: what decides how fast they can be.
+        Width of the counters, which limits their speed.
     rams : int
-        Block RAMs, besides.
+        Number of block RAMs.
     careless : bool
         Let two bits of different domains meet without synchronisers.
     """
@@ -84,7 +84,7 @@ class StandIn(Elaboratable):
         return domain
 
     def led(self, m, platform):
-        """What lights the board's LED, or one of them."""
+        """Choose the LED, or an LED of the board, and connect the counters."""
         name, pin = next((name, pin) for name, pin in (
             ("led", None), ("rgb_led", "r"), ("rgb_leds_muxed", "leds")) if (name, 0)
             in platform.resources)

@@ -1,5 +1,4 @@
-"""Stand-ins for the parts of a board's top: the top itself, without what takes long or is not to
-be simulated."""
+"""Stand-ins for the slow parts of a board's top, and for parts that cannot be simulated."""
 
 from dataclasses import replace
 
@@ -26,7 +25,7 @@ SMALL = Shape(slots=1, peers=1, streams=1)
 
 
 class Hollow(wiring.Component):
-    """Has the interface of a box with GPUs and nothing inside, which takes long to elaborate."""
+    """Interface of a box with GPUs, without its content, which takes long to elaborate."""
 
     def __init__(self, width, *, slots, paths, peers, streams):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
@@ -42,7 +41,7 @@ class Hollow(wiring.Component):
 
 
 class HollowHost(wiring.Component):
-    """Has the interface of a host proxy and nothing inside."""
+    """Interface of a host proxy, without its content."""
 
     def __init__(self, width, *, ports, paths, peers, streams):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
@@ -68,7 +67,7 @@ class HollowUpstream(wiring.Component):
 
 
 class Clocks(wiring.Component):
-    """Resets of clocks that the simulator makes."""
+    """Resets of clocks made by the simulator."""
 
     def __init__(self, *_):
         super().__init__({"cause": In(1), "reset": Out(1)})
@@ -84,7 +83,7 @@ class Clocks(wiring.Component):
 
 
 class Ports(wiring.Component):
-    """Ethernet ports on which nothing happens."""
+    """Ethernet ports without traffic."""
 
     def __init__(self, board, *, hz):
         super().__init__({"gmii": In(GmiiSignature()).array(2), "reset": In(1),
@@ -98,8 +97,9 @@ class Ports(wiring.Component):
 
 
 class Platform:
-    """A board with nothing on it; its oscillator makes ``default_clk_frequency`` cycles a second of
-    the watchdog's."""
+    """A board without resources. Its oscillator has ``default_clk_frequency`` cycles per second of
+    the watchdog.
+    """
 
     resources = {}
     default_clk_frequency = 1000
@@ -109,7 +109,7 @@ class Platform:
 
 
 class Asker(wiring.Component):
-    """In place of the console."""
+    """Stand-in for the console."""
 
     bus: Out(RegisterPort())
 
@@ -117,7 +117,7 @@ class Asker(wiring.Component):
         return Module()
 
     async def read(self, ctx, address, write=None):
-        """Ask; returns what is answered."""
+        """Access a register; returns the data."""
         data, error = await access(ctx, self.bus, address, write)
         assert not error
         return data
@@ -125,16 +125,16 @@ class Asker(wiring.Component):
 
 def simulate(monkeypatch, testbench, *, role="box", box=Hollow, shape=SMALL, background=(),
              **parts):
-    """The top of the Versa without its flash, ``box`` or :class:`HollowHost` in the place of its
+    """Simulate the top of the Versa without its flash, with ``box`` or :class:`HollowHost` as its
     proxy.
 
     Parameters
     ----------
     role : "box" or "host"
     testbench : async function of the context, the top, and an :class:`Asker` for its registers
-    background : those that end with it; of the context and the top
+    background : async functions of the context and the top, which end with the test bench
     parts
-        What else of :mod:`dxpu_boards.top` is replaced.
+        Further replacements in :mod:`dxpu_boards.top`.
     """
     asker = Asker()
 

@@ -1,4 +1,4 @@
-"""Drives a depacketizer and says what the golden model expects of it."""
+"""Drives a depacketizer, and gives the expectation of the golden model."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ HELLO = ("nonce", "offered", "echoed", "role", "slots", "arq", "security", "larg
 
 
 def judge(packet, handled=HANDLED):
-    """What the golden model says of a received frame: the frame, or a cause."""
+    """Verdict of the golden model on a received frame: the frame, or a cause."""
     return DropCause.FCS if packet.discard else receiver.judge(packet.data, handled)
 
 
 @dataclass
 class Outcome:
-    """All that left a depacketizer."""
+    """Everything that left a depacketizer."""
 
     tlps: list = field(default_factory=list)
     packets: list = field(default_factory=list)
     events: list = field(default_factory=list)
     committed: list = field(default_factory=list)
-    #: Of each SACK: its words, if it has one.
+    #: Bitmap word of each SACK, if it has one.
     words: list = field(default_factory=list)
     headers: int = 0
     stats: Counter = field(default_factory=Counter)
@@ -64,13 +64,13 @@ def credit_values(credit):
 def expected(packets, verdicts=None, assembly=None):
     """The :class:`Outcome` of ``packets`` if verdict ``(accept, row)`` n answers sound header n.
 
-    HDR and DATA are for ``assembly``, a :class:`~dxpu_model.reassembly.Reassembly`, if given.
+    HDR and DATA go to ``assembly``, a :class:`~dxpu_model.reassembly.Reassembly`, if given.
     """
     out = Outcome()
     handled = HANDLED + SPLIT * (assembly is not None)
     for packet in packets:
         frame = judge(packet, handled)
-        # The header is asked about before the body is known.
+        # The link judges the header before the body is known.
         sound = judge_header(packet, handled)
         if sound:
             accept, row = verdicts(out.headers) if verdicts else (1, 0)
@@ -106,10 +106,11 @@ def expected(packets, verdicts=None, assembly=None):
 
 
 def judge_header(packet, handled):
-    """Whether the link is asked about this frame (the golden model knows whole frames only)."""
+    """Whether the link must judge this frame's header (the golden model knows whole frames
+    only)."""
     data = packet.data
     if len(data) < 60:
-        # Asked if the header is there and nothing but the length is wrong.
+        # The link judges a frame with a whole header whose only fault is its length.
         data = data.ljust(60, b"\0") if len(data) >= (40 if data[15:16] >= b"\x80" else 32) else b""
     cause = judge(Packet(data), handled)
     return cause not in (DropCause.RUNT, DropCause.ETHERTYPE, DropCause.VERSION, DropCause.HCRC,
@@ -118,7 +119,7 @@ def judge_header(packet, handled):
 
 def run(dut, packets, *, verdicts=None, rng=None, i=1.0, o=1.0, slow=0, want=None,
         deadline=500_000):
-    """Send ``packets`` through ``dut``; everything that comes out, until nothing moves."""
+    """Send ``packets`` through ``dut``; returns everything that comes out, until nothing moves."""
     out = Outcome()
     want = want or expected(packets, verdicts)
 

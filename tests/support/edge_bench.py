@@ -1,4 +1,4 @@
-"""A proxy and a data link layer (DLL) in Python, and between them a PcieEdge, which is judged."""
+"""A proxy and a data link layer (DLL) in Python, with the PcieEdge under test in between."""
 
 import warnings
 from collections import deque
@@ -10,16 +10,19 @@ from dxpu.attach import PcieEdge
 from tests.support.testbench import Packet, beats
 
 CLASSES = ("p", "np", "cpl")
-#: Limits after reset, of each class: TLPs, units of 16 bytes.
+#: Limits of each class after reset: TLPs, units of 16 bytes.
 INITIAL = {"p": (6, 40), "np": (5, 12), "cpl": (6, 40)}
 SETTLE = 64
 
 
 @dataclass
 class Plan:
-    """What happens: shares of busy cycles of the four who drive and take, and of the DLL when it
-    takes while the link is down; how many cycles of its clock it keeps the link up, how often a TLP
-    of it is bad; after how many ns PERST# comes, and how long it stays."""
+    """Plan of a run.
+
+    Shares of busy cycles of the four drivers and takers, and of the DLL when it takes while the
+    link is down; cycles of its clock for which the DLL keeps the link up; probability of a bad TLP
+    of the DLL; delay before PERST# in ns, and its length.
+    """
 
     send: float = 1.0
     take: float = 1.0
@@ -32,7 +35,7 @@ class Plan:
 
 
 class Bench:
-    """Checks of what every test wants, while TLPs pass both ways.
+    """General checks, while TLPs pass in both directions.
 
     ``sent`` are (class, bytes) of the proxy in order, ``passed`` those of the DLL.
     """
@@ -40,22 +43,22 @@ class Bench:
     def __init__(self, rng, width, link_width, plan, clocks=(16, 16, 0)):
         self.rng, self.plan, self.clocks = rng, plan, clocks
         self.dut = PcieEdge(width, link_width=link_width, settle=SETTLE)
-        self.life = self.near_life = 0  # of the DLL; the one that the proxy sees
+        self.life = self.near_life = 0  # life of the DLL; life seen by the proxy
         self.up = self.near_up = False
-        self.limits = {c: list(INITIAL[c]) for c in CLASSES}  # of the proxy
-        self.used = {c: [0, 0] for c in CLASSES}  # by the DLL
+        self.limits = {c: list(INITIAL[c]) for c in CLASSES}  # limits of the proxy
+        self.used = {c: [0, 0] for c in CLASSES}  # credits used by the DLL
         self.born, self.whole, self.arrived, self.ended = {}, [], [], 0
-        self.to_dll = {c: [] for c in CLASSES}  # what was offered while the link was up
+        self.to_dll = {c: [] for c in CLASSES}  # TLPs offered while the link was up
         self.dll_got = {c: [] for c in CLASSES}
         self.older, self.posted, self.posted_taken = {}, 0, 0
         self.refused = self.dropped = self.cut = self.early = 0
         self.kept_life = {}
         self.left = 0
-        #: Numbers of two TLPs; and the cycles from the end of one to that of the other.
+        #: Numbers of two TLPs; cycles from the end of the first to the end of the second.
         self.watch, self.paces = (), {}
 
     def tlps(self, count, largest=20, classes=CLASSES):
-        """TLPs that are all different."""
+        """TLPs that all differ."""
         return [(self.rng.choice(classes), n.to_bytes(4, "little") + self.rng.randbytes(
             4 * self.rng.randint(2, largest))) for n in range(count)]
 
@@ -65,7 +68,8 @@ class Bench:
     # The proxy.
 
     def offer(self, cls, tlps):
-        """Sends those of a class; others than posted ones when all older posted ones were taken."""
+        """Sends the TLPs of a class; non-posted TLPs and completions only after all older posted
+        TLPs."""
         stream = getattr(self.dut.port, f"tx_{cls}")
 
         async def process(ctx):
@@ -101,7 +105,7 @@ class Bench:
         return process
 
     async def take(self, ctx):
-        """Takes what comes from the DLL, whole or ended, and grants again what it took."""
+        """Takes TLPs of the DLL, whole or cut, and returns their credits."""
         stream, port = self.dut.port.rx, self.dut.port
         tlp, held, waiting, cycle, ends = None, None, deque(), 0, []
         for c in CLASSES:
@@ -143,7 +147,7 @@ class Bench:
     # The DLL.
 
     async def control(self, ctx):
-        """Raises the link when it may, and lowers it when it must or the plan says so."""
+        """Raises the link when allowed, and lowers it when demanded or planned."""
         dut, lives = self.dut, iter(self.plan.lives)
         rest = next(lives, None)
         while True:
@@ -160,7 +164,7 @@ class Bench:
             ctx.set(dut.link.link_up, self.up)
 
     def dll_send(self, tlps):
-        """Passes TLPs as credits allow; what the end of a life cuts is not passed again."""
+        """Passes TLPs as credits allow; a TLP cut by the end of a life is not repeated."""
         stream, link = self.dut.link.rx, self.dut.link
 
         async def process(ctx):
@@ -235,7 +239,7 @@ class Bench:
     # Both.
 
     async def resets(self, ctx):
-        """PERST#, at any time."""
+        """Asserts PERST#, at any time."""
         for pause, length in self.plan.perst:
             await ctx.delay(pause * 1e-9)
             ctx.set(self.dut.perst, 1)
@@ -245,7 +249,7 @@ class Bench:
             ctx.set(self.dut.perst, 0)
 
     def run(self, sent, passed, limit_us=600):
-        """Until all was sent and passed, and all that is under way has arrived; then judges."""
+        """Run until all TLPs were sent and have arrived; then judge."""
         self.class_of = {tlp: cls for cls, tlp in passed}
         self.proxy_posted = 0
         streams, older = {c: [] for c in CLASSES}, 0
@@ -269,7 +273,7 @@ class Bench:
                 sim.advance()
                 assert sim._engine.now < limit_us * 1e9, "the hardware hangs"
                 if until is None and not self.left:
-                    # Slow takers included.
+                    # Allow for slow takers.
                     until = sim._engine.now + 400 * max(near, far) * 1e6
         self.judge()
 
@@ -279,7 +283,7 @@ class Bench:
             self.paces[what] = cycle - ends[self.watch[0] - 1]
 
     def judge(self):
-        """Nothing was lost, doubled, cut or put in another order; credits are what they were."""
+        """Check that no TLP was lost, doubled, cut or reordered, and that credits are complete."""
         assert self.arrived == self.whole
         assert self.dll_got == self.to_dll
         assert self.ended == self.cut

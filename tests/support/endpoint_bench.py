@@ -19,7 +19,7 @@ SC = CompletionStatus.SC
 
 
 def mutated(module, name, right, wrong):
-    """Class ``name`` of ``module`` with one piece of its source changed."""
+    """Class ``name`` of ``module`` with one change in its source."""
     file = Path(module.__file__)
     source = file.read_text()
     assert source.count(right) == 1, f"{file.name} has not just one {right!r}"
@@ -36,12 +36,12 @@ class GpuBench:
     rng : random.Random
     width : int
     credits : dict
-        By class: TLPs and units of 16 bytes that the GPU may send at first. They come back
-        ``RETURN`` cycles after a TLP was taken.
+        By class: initial credits of the GPU, TLPs and units of 16 bytes. They return ``RETURN``
+        cycles after a TLP was taken.
     ready : float
         Share of cycles in which a beat is taken.
     forged : float
-        Share of answers to reads before which a wrong one is sent.
+        Share of answers to reads that follow a wrong answer.
     """
 
     VRAM = 4096
@@ -53,7 +53,7 @@ class GpuBench:
         self.port = self.dut.port
         self._credits = credits or dict.fromkeys(TlpClass, (8, 64))
         self._ready, self._forged = ready, forged
-        #: Wrong answers that were sent.
+        #: Number of wrong answers sent.
         self.forgeries = 0
         self._queue: list[Tlp] = []
         self.completions: dict[int, list[Tlp]] = {}
@@ -62,7 +62,7 @@ class GpuBench:
         self._tag = 0
         self.head = 0
         self.max_payload, self.max_read = 128, 512
-        #: Completions of each read that are to be sent.
+        #: Completions of each read still to be sent.
         self._answers: list[list[Tlp]] = []
 
     def run(self, scenario, *, deadline=60_000):
@@ -102,7 +102,7 @@ class GpuBench:
                 ctx.set(stream.valid, 0)
 
     def _forge(self, right):
-        """A completion that is almost ``right``."""
+        """A completion that differs slightly from ``right``."""
         wrong, rng = Tlp.unpack(right.pack()), self.rng
         kind = rng.randrange(5)
         if kind == 0:
@@ -185,7 +185,7 @@ class GpuBench:
         return await self.finish(ctx, self.begin(tlp))
 
     async def finish(self, ctx, tlp):
-        """The completions of a request that was sent."""
+        """Wait for the completions of a request."""
         while True:
             await ctx.tick()
             last = self.completions.get(tlp.tag, [None])[-1]
@@ -203,7 +203,7 @@ class GpuBench:
         return int.from_bytes(completion.payload, "little")
 
     async def start(self, ctx, *, payload=0):
-        """Bus number, BARs, ring."""
+        """Set up bus number, BARs, ring."""
         for register, value in ((0x10, BAR0), (0x18, BAR2 & 0xffff_ffff), (0x1c, BAR2 >> 32),
                                 (0x6c, payload << 5 | 2 << 12), (0x04, 6)):
             await self.config(ctx, register, value)
@@ -227,7 +227,7 @@ class GpuBench:
         return int.from_bytes(completion.payload, "little")
 
     async def vram(self, ctx):
-        """All of the video memory."""
+        """Content of the video memory."""
         pieces = await self.request(ctx, Tlp(*KINDS["MRd64"], length=1024, first_be=15, last_be=15,
                                              address=BAR2))
         return b"".join(piece.payload for piece in pieces)

@@ -1,4 +1,4 @@
-"""What software does with the sessions of an engine."""
+"""Software's handling of the sessions of an engine."""
 
 from dxpu.fabric.session.types import SettingKind
 
@@ -13,7 +13,7 @@ async def _set(ctx, engine, **setting):
 
 
 async def set_tags(ctx, engine, tx, rx, *, session=0):
-    """Set a session up that software opens."""
+    """Set up a session that software opens."""
     await _set(ctx, engine, kind=SettingKind.TAGS, session=session, tx_tag=tx, rx_tag=rx)
 
 

@@ -29,12 +29,12 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """All documents that are written by hand."""
+    """All handwritten documents."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path, text: str | None = None) -> list[Block]:
-    """Blocks of a page, indented ones too: those that begin behind an empty line outside a list."""
+    """Blocks of a page, including indented blocks: those behind an empty line outside a list."""
     found, fence, note, empty, listed = [], "", "", True, False
     name = page.relative_to(ROOT) if page.is_relative_to(ROOT) else page
     for number, line in enumerate((page.read_text() if text is None else text).splitlines(), 1):
@@ -59,9 +59,11 @@ def blocks(page: Path, text: str | None = None) -> list[Block]:
 
 
 def commands(text: str) -> list[list[str]]:
-    """The commands of a block as words: continued lines joined, without comments, ``sudo``, and
-    variables that are set for one command; those of a line that are joined by ``&&``, ``;`` or
-    ``|`` one by one."""
+    """Commands of a block, as words.
+
+    Continued lines are joined. Comments, ``sudo`` and variables set for one command are left out.
+    Commands joined by ``&&``, ``;`` or ``|`` are separated.
+    """
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars="();&|")
@@ -80,8 +82,10 @@ def commands(text: str) -> list[list[str]]:
 
 
 def inline_commands(page: Path) -> list[tuple[str, str]]:
-    """Place and text of each piece of code in the text that is a whole command of dxpu or make: it
-    says neither ``...`` nor, in capitals, what has to stand there."""
+    """Place and text of each code span in the text that is a whole command of dxpu or make.
+
+    Spans with ``...`` or with a placeholder in capitals are left out.
+    """
     text = re.sub(r"^( *)(`{3,}).*?^\1\2$", lambda block: "\n" * block[0].count("\n"),
                   page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return [(f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}",

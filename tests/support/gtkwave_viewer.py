@@ -1,4 +1,4 @@
-"""GTKWave itself, without a screen: what it makes of a save file."""
+"""GTKWave itself, without a screen: shows the effect of a save file."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-#: Says what GTKWave shows, and ends it.
+#: Script that reports GTKWave's display, and ends GTKWave.
 SCRIPT = r"""
 set out [open $env(VIEWER_OUT) w]
 fconfigure $out -encoding utf-8
@@ -39,21 +39,21 @@ close $out
 exit
 """
 
-#: Flags of a row: no signal but the title of a group, or its end; folded.
+#: Flags of a row: title or end of a group, without a signal; folded.
 BLANK, FOLDED = 1 << 9, 1 << 22 | 1 << 18
 
 
 @dataclass
 class View:
-    """What GTKWave shows."""
+    """Display of GTKWave."""
 
     dump: str = ""
     #: Time units at the left and the right end of the window.
     window: tuple[int, int] = (0, 0)
     marker: int = -1
-    #: Name and value of every row with a signal; the value at the time that was asked for.
+    #: Name and value of every row with a signal, at the requested time.
     rows: list[tuple[str, str]] = field(default_factory=list)
-    #: Full name of each of their signals.
+    #: Full name of the signal of each row.
     signals: list[str] = field(default_factory=list)
     #: Time and value of each change inside the window, of the first signals.
     changes: list[list[tuple[int, str]]] = field(default_factory=list)
@@ -61,13 +61,13 @@ class View:
 
 @cache
 def missing() -> str:
-    """Why GTKWave cannot be had; empty if it can."""
+    """Reason why GTKWave is unavailable; empty if it is available."""
     absent = [name for name in ("gtkwave", "Xvfb", "xvfb-run") if not shutil.which(name)]
     return f"GTKWave: no {' and '.join(absent)} (Debian: gtkwave xvfb)" if absent else ""
 
 
 def look(save: Path, folder: Path, *, at: int | None = None, changes: int = 0) -> View:
-    """Open ``save`` with all its groups unfolded, from ``folder``; skips if GTKWave is not there.
+    """Open ``save`` with all its groups unfolded, from ``folder``; skips without GTKWave.
 
     Values are taken ``at`` a time, else at the marker.
     """
@@ -75,7 +75,7 @@ def look(save: Path, folder: Path, *, at: int | None = None, changes: int = 0) -
         pytest.skip(missing())
     script, out = folder / "viewer.tcl", folder / "viewer.txt"
     script.write_text(SCRIPT)
-    # GTKWave has no values of what is folded.
+    # GTKWave gives no values for folded rows.
     unfolded = save.with_name("unfolded.gtkw")
     unfolded.write_text(re.sub(r"^@([0-9a-f]+)$", lambda m: f"@{int(m[1], 16) & ~FOLDED:x}",
                                save.read_text(), flags=re.MULTILINE))

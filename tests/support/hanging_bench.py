@@ -1,4 +1,4 @@
-"""A design that costs next to nothing to build, and benches on it that do not end well."""
+"""A design that is cheap to build, with benches that end abnormally."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ if "cocotb" in sys.modules and "COCOTB_TEST_MODULES" in os.environ:
 
     @cocotb.test()
     async def bench(dut):
-        """Goes on as long as ``$DXPU_HANG`` says."""
+        """Ends or hangs as selected by ``$DXPU_HANG``."""
         await Timer(100, "us")
         Path("begun").write_text(str(os.getpid()))
         match os.environ["DXPU_HANG"]:

@@ -1,7 +1,7 @@
-"""Walks through the fabric's specification, with parts of `dxpu_host` in the place of one end.
+"""Random walks through the fabric's specification, with parts of `dxpu_host` as one end.
 
-The models of `dxpu_model.spec` say what may happen next; one of that is drawn, done to the part as
-well, and the part must then be where the model's end is.
+The models of `dxpu_model.spec` give the possible actions. One action is drawn and also applied to
+the part, whose state must then agree with the model's end.
 """
 
 import random
@@ -25,7 +25,7 @@ NONE = (Credit(0), Credit(1), Credit(2))
 
 
 class Differs(AssertionError):
-    """The part is not where the model is."""
+    """The state of the part differs from the model's."""
 
 
 def differs(what, part, model, trace):
@@ -34,7 +34,7 @@ def differs(what, part, model, trace):
 
 
 class NoLimits:
-    """Nothing is granted to anybody."""
+    """Limits that grant nothing."""
 
     def extension(self, slot):
         return None
@@ -44,7 +44,7 @@ class NoLimits:
 
 
 def number_of(tlp):
-    """TLPs are reads; their tags and addresses count."""
+    """Number of a TLP: the TLPs are reads with the number in their address."""
     return int.from_bytes(tlp[8:12], "big") >> 2
 
 
@@ -63,7 +63,7 @@ class SessionWalk:
         self.state = self.model.initial()
         self.tags = TagSource(random.Random(rng.getrandbits(32)))
         self.now, self.trace, self.got = 0.0, [], []
-        #: Of the model to those on the wire.
+        #: Nonces and tags of the model, to those on the wire.
         self.nonces, self.mine = {}, {}
         self.make()
 
@@ -73,7 +73,7 @@ class SessionWalk:
 
     @staticmethod
     def theirs(tag):
-        """A tag that the model's box has offered, as on the wire."""
+        """Tag on the wire for a tag offered by the model's box."""
         return 0xA000 + tag if tag else 0
 
     def run(self, steps):
@@ -83,7 +83,7 @@ class SessionWalk:
                 kinds.setdefault(kind, []).append(move)
             if not kinds:
                 return
-            # Many more old frames could come than there is to be done.
+            # Old frames could come much more often than other actions.
             kind, = self.rng.choices(list(kinds), [self.RARE.get(kind, 1) for kind in kinds])
             name, after = self.rng.choice(kinds[kind])()
             self.trace.append(name)
@@ -111,7 +111,7 @@ class SessionWalk:
                 yield frame[:2], lambda step=step, frame=frame: self.take(step, frame)
 
     def open(self):
-        """Our HELLO goes out when the quiet time is over."""
+        """Send HELLO after the quiet time."""
         step = self.model._open(self.state)
         while self.link.session.phase is not Phase.HELLO:
             self.now = self.link.session.deadline()
@@ -178,7 +178,7 @@ class SessionWalk:
                                   + "; ".join(trace))
 
     def abstract(self, frame):
-        """What the model calls a frame of ours: all that a receiver acts upon."""
+        """The model's frame for a frame of the part, with all fields that a receiver uses."""
         if frame.type == FrameType.HELLO:
             nonce = next(n for n, value in self.nonces.items() if value == frame.body.nonce)
             yield "HELLO", BOX, 0, nonce, 0
@@ -194,8 +194,10 @@ class SessionWalk:
 
 
 class ArqWalk:
-    """A :class:`Sender` and a :class:`Receiver` as the two ends of :class:`Arq`; numbers begin
-    shortly before they wrap."""
+    """A :class:`Sender` and a :class:`Receiver` as the two ends of :class:`Arq`.
+
+    Numbers begin shortly before they wrap.
+    """
 
     WINDOW, LIFE = 4, 6
 
@@ -247,8 +249,10 @@ class ArqWalk:
 
 
 class CreditsWalk:
-    """:class:`Accounts` as the sender of :class:`Credits`, :class:`Grants` as its receiver; limits
-    begin shortly before they wrap."""
+    """:class:`Accounts` as the sender of :class:`Credits`, :class:`Grants` as its receiver.
+
+    Limits begin shortly before they wrap.
+    """
 
     ROOM = 3
 

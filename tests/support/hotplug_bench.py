@@ -1,4 +1,4 @@
-"""Bench of hot-plug: a host that reads and writes configuration space, and the slots' hardware."""
+"""Bench of hot-plug: a host that accesses configuration space, and the hardware of the slots."""
 
 from dataclasses import dataclass, field
 
@@ -11,12 +11,12 @@ from tests.support.testbench import (
 
 __all__ = ["COMMAND", "Host", "LINK", "MSI", "PCIEHP", "PMCSR", "SLOT"]
 
-#: Dwords of a downstream function.
+#: Dword numbers in a downstream function.
 COMMAND, PMCSR, MSI, LINK, SLOT = 0x04 // 4, 0x44 // 4, 0x48 // 4, 0x70 // 4, 0x78 // 4
 
 
 class Host:
-    """Sends configuration requests one by one; sorts what comes upstream.
+    """Sends configuration requests one by one; sorts the TLPs that come upstream.
 
     ``msis`` holds pairs (address, data), ``messages`` message codes, ``wakes`` PM_PME messages,
     ``arrived`` all raw TLPs.
@@ -31,7 +31,7 @@ class Host:
         self.present_mask = self.link_mask = 0
 
     def simulate(self, *processes, background=(), **kwargs):
-        """Run processes with the host's inner workings around them."""
+        """Run processes together with the background processes of the host."""
         dut = self.dut
         simulate(dut, *processes, background=[
             self._sort, check_stream(dut.upstream_o, "upstream_o"),
@@ -82,7 +82,7 @@ class Host:
         raise AssertionError("no completion")
 
     async def read(self, ctx, port, register):
-        """A dword of a downstream port; of the upstream port with ``None``."""
+        """A dword of a downstream port, or of the upstream port (``None``)."""
         answer = await self.request(ctx, self.tlp(port, register))
         assert answer.status == 0
         return int.from_bytes(answer.payload, "little")
@@ -97,7 +97,7 @@ class Host:
         return config_tlp(target, register, data, type1=port is not None, enables=enables)
 
     async def start(self, ctx):
-        """Number the buses and let everyone be master."""
+        """Number the buses and enable bus mastering everywhere."""
         await self.write(ctx, None, 6, 0x00FF_0201)
         await self.write(ctx, None, 1, 7)
         for port in range(self.ports):
@@ -105,7 +105,7 @@ class Host:
             await self.write(ctx, port, 1, 7)
 
     async def set_msi(self, ctx, port, address, data):
-        """Turn on the MSI of a port."""
+        """Enable the MSI of a port."""
         await self.write(ctx, port, MSI + 1, address & 0xFFFF_FFFC)
         await self.write(ctx, port, MSI + 2, address >> 32)
         await self.write(ctx, port, MSI + 3, data)
@@ -114,18 +114,18 @@ class Host:
     # The slots.
 
     def slots(self, ctx, present=None, link=None):
-        """Put GPUs into slots; their links."""
+        """Set presence of GPUs, and their links."""
         self.present_mask = self.present_mask if present is None else present
         self.link_mask = self.link_mask if link is None else link
         ctx.set(self.dut.present, self.present_mask)
         ctx.set(self.dut.link_up, self.link_mask)
 
     def bind(self, ctx, port):
-        """A GPU with its link, in one cycle."""
+        """Insert a GPU together with its link, in one cycle."""
         self.slots(ctx, self.present_mask | 1 << port, self.link_mask | 1 << port)
 
     def unbind(self, ctx, port):
-        """The GPU is gone."""
+        """Remove the GPU and its link."""
         self.slots(ctx, self.present_mask & ~(1 << port), self.link_mask & ~(1 << port))
 
     async def press(self, ctx, mask):
@@ -141,21 +141,22 @@ PRESENT, LINK_ACTIVE = 1 << 6, 1 << 13
 
 @dataclass
 class PCIEHP:
-    """A hot-plug driver for one port, from PCIe Base 5.0, 6.7: states off and on, as pciehp has.
+    """A hot-plug driver for one port, from PCIe Base 5.0, 6.7, with the states off and on, as in
+    pciehp.
 
-    It sleeps until an interrupt and then reads and clears events until there are none. A button
-    press asks it to take the slot off or on line; presence or link changes take it off line, and on
-    line again if a GPU with an active link is there.
+    The driver sleeps until an interrupt, then reads and clears events until there are none. A
+    button press requests a change of state. Presence or link changes turn the slot off, and on
+    again if a GPU with an active link is present.
     """
 
     host: Host
     port: int
     on: bool = False
     log: list = field(default_factory=list)
-    commands: int = 0  #: commands completed
+    commands: int = 0  #: number of commands completed
 
     async def probe(self, ctx):
-        """Find out what the slot has; clear old events; enable interrupts."""
+        """Read the slot's capabilities; clear old events; enable interrupts."""
         caps = await self.host.read(ctx, self.port, SLOT - 1)
         assert caps & 0x41 == 0x41, "attention button, hot-plug capable"
         self.events = BUTTON | PRESENCE | LINK_CHANGED
@@ -166,7 +167,7 @@ class PCIEHP:
         await self.indicate(ctx, 3)
 
     async def indicate(self, ctx, indicator):
-        """Slot Control with this power indicator."""
+        """Write Slot Control with this power indicator."""
         await self.host.write(ctx, self.port, SLOT, self.enables | indicator << 8, 0b0011)
 
     async def serve(self, ctx):
@@ -181,7 +182,7 @@ class PCIEHP:
             await self.handle(ctx, events)
 
     async def handle(self, ctx, events):
-        """What the events ask for."""
+        """Act on the events."""
         if events & BUTTON:
             self.log.append("button")
             await self.indicate(ctx, 2)
@@ -192,7 +193,7 @@ class PCIEHP:
             await self.turn(ctx, True)
 
     async def turn(self, ctx, on):
-        """On line if there is a GPU with a link, or off line."""
+        """Turn the slot on if there is a GPU with a link, or off."""
         present = await self.host.read(ctx, self.port, SLOT) >> 16 & PRESENT
         link = await self.host.read(ctx, self.port, LINK) >> 16
         assert not link >> 11 & 1, "training has an end"

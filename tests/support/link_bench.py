@@ -1,4 +1,4 @@
-"""A link, and what it looks up of its sessions: in the hands of the test."""
+"""A link whose look-ups of session state are answered by the test."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -10,9 +10,11 @@ __all__ = ["Bench", "open_session", "state_of"]
 
 
 class Bench(wiring.Component):
-    """``link`` beside a keeper and a retransmitter that know what the test sets: ``tx_tag``,
-    ``down``, ``about``, ``rx_tag``, ``candidate``, ``greets``, ``unacked``, ``given_up`` of each
-    session."""
+    """``link`` with look-up answers set by the test.
+
+    For each session: ``tx_tag``, ``down``, ``about``, ``rx_tag``, ``candidate``, ``greets``,
+    ``unacked``, ``given_up``.
+    """
 
     def __init__(self, design=Link, *, paths=2, frames=64, **options):
         super().__init__({})
@@ -40,7 +42,7 @@ class Bench(wiring.Component):
 
 
 async def open_session(ctx, dut, session):
-    """Open a session as a keeper does: nothing is looked up meanwhile."""
+    """Open a session as a keeper does: no look-ups meanwhile."""
     link = dut.link
     ctx.set(link.hold, 1)
     ctx.set(link.open.payload, session)

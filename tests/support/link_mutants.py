@@ -1,4 +1,4 @@
-"""Links that are wrong, for tests that must find them: proofs and the campaign of faults."""
+"""Wrong links that tests must detect: proofs and the campaign of faults."""
 
 from amaranth import *
 
@@ -7,7 +7,7 @@ from dxpu.fabric.session.link import Link
 
 
 class Eager(Link):
-    """Mutant: takes what comes behind a gap."""
+    """Mutant: takes frames behind a gap."""
 
     class ARRIVALS(Arrivals):
         def _judge_headers(self, m):
@@ -17,7 +17,7 @@ class Eager(Link):
 
 
 class Repetitive(Link):
-    """Mutant: takes what took effect before."""
+    """Mutant: takes duplicates."""
 
     class ARRIVALS(Arrivals):
         def _judge_headers(self, m):

@@ -1,4 +1,4 @@
-"""PHYs as MDIO sees them, written from IEEE 802.3 and the data sheets, not from the RTL.
+"""Models of PHYs on MDIO, written from IEEE 802.3 and the data sheets, not from the gateware.
 
 :class:`MdioSlave` is the bit level with its times; :class:`PhyModel` the registers.
 """
@@ -15,8 +15,8 @@ CONTROL_RESET, CONTROL_RESTART = 0x8000, 0x0200
 class PhyModel:
     """Registers of 22.2.4 with autonegotiation (28, 40.5): a PHY of no particular model.
 
-    ``partner``: registers 5 and 10 as the other end makes them; ``cable``: there is one.
-    ``gone``: answers nothing. ``patience``: reads of register 1 until autonegotiation ends.
+    ``partner``: registers 5 and 10 as set by the link partner. ``cable``: a cable is connected.
+    ``gone``: the PHY answers nothing. ``patience``: reads of register 1 until autonegotiation ends.
     """
 
     identifier: int = 0x1234_5678
@@ -38,7 +38,7 @@ class PhyModel:
         self.negotiate()
 
     def software_reset(self):
-        """What a reset by bit 0.15 does besides what all PHYs do; registers are kept."""
+        """Additional effects of a reset by bit 0.15 in this model; by default none."""
 
     def negotiate(self):
         self.waiting = self.patience
@@ -52,7 +52,7 @@ class PhyModel:
                 and bool(offered & 0x03E0 or gigabit & self.partner[1] & 0x0C00))
 
     def unplug(self):
-        """The link fails for a moment."""
+        """Let the link fail for a moment."""
         self.link_failed = True
 
     def read(self, register):
@@ -81,7 +81,7 @@ class PhyModel:
 
 @dataclass
 class MarvellModel(PhyModel):
-    """88E1512: pages by register 22; delays in 21_2 act after a software reset."""
+    """88E1512: pages by register 22; delays in 21_2 take effect after a software reset."""
 
     identifier: int = 0x0141_0DD1
     acting: int = 0
@@ -127,7 +127,7 @@ class KszModel(PhyModel):
 
     @property
     def delays_ns(self):
-        """Each pad of a direction must have the same skew."""
+        """Delays of TXC and RXC; the pads of a direction must have equal skews."""
         control, rxd, txd, clock = (self.mmd[2, n] for n in (4, 5, 6, 8))
         tx = {txd >> 4 * n & 15 for n in range(4)} | {control & 15}
         rx = {rxd >> 4 * n & 15 for n in range(4)} | {control >> 4 & 15}
@@ -195,7 +195,7 @@ class RealtekEModel(PhyModel):
     """RTL8211E: extension pages behind page 7."""
 
     identifier: int = 0x001C_C915
-    straps: int = 0x0C  # TXC and RXC delays that the pins ask for, as bits 2 and 3
+    straps: int = 0x0C  # TXC and RXC delays set by the pins, as bits 2 and 3
 
     def hardware_reset(self):
         self.page = self.extension = 0
@@ -231,7 +231,7 @@ class RealtekEModel(PhyModel):
 
 @dataclass
 class RealtekFModel(PhyModel):
-    """RTL8211F: pages by register 31; those of the standard are in 0 and 0xA42."""
+    """RTL8211F: pages by register 31; the standard's registers are in 0 and 0xA42."""
 
     identifier: int = 0x001C_C916
 
@@ -262,9 +262,9 @@ class RealtekFModel(PhyModel):
 class MdioSlave:
     """PHYs on MDC and MDIO, bit by bit (22.2.4.5), with the times of 22.2.2.13 and 22.3.4.
 
-    Checked: high and low time of MDC (160 ns), its period (400 ns), set-up and hold of MDIO when
-    the master drives it (10 ns each), 32 ones of preamble, turnaround, that nobody else drives
-    while a PHY does. A PHY's bit appears ``delay_ns`` after MDC has risen, and until then is wrong.
+    Checked: high and low time of MDC (160 ns), its period (400 ns), set-up and hold of MDIO driven
+    by the master (10 ns each), 32 ones of preamble, turnaround, no other driver while a PHY drives.
+    A PHY's bit appears ``delay_ns`` after the rising edge of MDC; until then the level is wrong.
 
     ``phys``: models by address. ``frames``: number of frames with a valid start.
     """
@@ -277,7 +277,7 @@ class MdioSlave:
         self.shortest_ns = float("inf")
 
     async def run(self, ctx):
-        """Background process."""
+        """Background process of the bus."""
         dut, ns = self._dut, self._ns
         cycle = 0
         rose = fell = changed = -10_000
@@ -314,7 +314,7 @@ class MdioSlave:
         ctx.set(self._dut.mdio_i, 1 if value is None else value)
 
     def _bit(self, line, driven):
-        """Takes a bit at MDC's rising edge; the bit that a PHY drives next, or None."""
+        """Take a bit at MDC's rising edge; returns the PHY's next bit, or None."""
         if self._bits is None:
             if line:
                 self._ones += driven

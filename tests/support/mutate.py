@@ -1,4 +1,4 @@
-"""Wrong versions of a component, made by a change of its source: what tests must find."""
+"""Mutants: wrong versions of a component, made by changes of its source, for tests to detect."""
 
 import inspect
 import sys
@@ -15,8 +15,8 @@ def mutant(component, *changes):
     component : class
         Defined in a module.
     changes : pairs of strings
-        What stands there exactly once, so that a mutant does not outlive what it mutates, and what
-        stands there instead.
+        Old text, which must occur exactly once, so that a mutant does not outlive its target; new
+        text.
     """
     source = textwrap.dedent(inspect.getsource(component))
     for old, new in changes:

@@ -1,8 +1,8 @@
-"""Pages that a reader follows: their commands, what each is said to print, and their diffs.
+"""Pages to be followed by a reader: commands, their expected output, and diffs.
 
-What the fences of blocks mean is in CONTRIBUTING.md. A block of the kind ``text`` right behind
-commands or a program is what the reader will see: its lines are looked for in what that prints.
-Three dots stand for anything; times, and how many tests passed, are not compared.
+CONTRIBUTING.md explains the fences of blocks. A block of the kind ``text`` directly behind commands
+or a program is the expected output: its lines are searched in the real output. Three dots stand for
+anything; times and numbers of passed tests are not compared.
 """
 
 import os
@@ -18,13 +18,13 @@ from tests.support.examples import ROOT, Block, blocks
 __all__ = ["ROOT", "Step", "added", "copy_tree", "environment", "follow", "pieces", "steps",
            "touched"]
 
-#: What a clone has, without what is made in it.
+#: Parts of a clone, without generated files.
 PARTS = ("hdl", "model", "sim", "host", "boards", "cli", "tests", "docs")
 
 
 @dataclass
 class Step:
-    """Commands, or a program, and what the reader will see."""
+    """Commands, or a program, with the expected output."""
 
     block: Block
     shown: str = ""
@@ -35,8 +35,9 @@ def _line(block):
 
 
 def steps(page: Path, *, notes: tuple[str, ...] = ()) -> list[Step]:
-    """What a reader types: blocks of the kind ``sh``, and those whose comment is one of ``notes``
-    unless they are of another language."""
+    """Commands for the reader: blocks of the kind ``sh``, and blocks with a comment in ``notes``
+    unless in another language.
+    """
     found, behind = [], 0
     for block in blocks(page):
         end = _line(block) + block.text.count("\n") + 1
@@ -49,23 +50,23 @@ def steps(page: Path, *, notes: tuple[str, ...] = ()) -> list[Step]:
 
 
 def pieces(page: Path, kind: str) -> list[str]:
-    """The blocks of a page that are of a kind."""
+    """Texts of a page's blocks of a kind."""
     return [block.text for block in blocks(page) if block.info == kind]
 
 
 def touched(diff: Path) -> list[str]:
-    """The files that a diff changes."""
+    """Files changed by a diff."""
     return re.findall(r"^diff --git a/(\S+) b/", diff.read_text(), re.M)
 
 
 def added(diff: Path) -> list[str]:
-    """The lines that a diff adds."""
+    """Lines added by a diff."""
     return [line[1:] for line in diff.read_text().splitlines()
             if line.startswith("+") and not line.startswith("+++")]
 
 
 def copy_tree(to: Path) -> Path:
-    """A copy of this tree, for changes; ``.venv`` is that of the running Python."""
+    """A copy of this tree, for changes; ``.venv`` is the environment of the running Python."""
     for name in PARTS:
         shutil.copytree(ROOT / name, to / name,
                         ignore=shutil.ignore_patterns("__pycache__", ".venv", "build"))
@@ -77,7 +78,7 @@ def copy_tree(to: Path) -> Path:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """With the packages of a copy in front of those that are installed."""
+    """Environment with the packages of a copy before the installed packages."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(
         [str(tree / name) for name in ("hdl", "model", "sim", "host", "boards", "cli")]
         + [str(tree)]), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
@@ -89,8 +90,10 @@ def _plain(text):
 
 
 def follow(step: Step, tree: Path) -> str:
-    """Do what a step says, in a copy; returns what it prints. Raises :exc:`AssertionError` if that
-    is not what the page shows, or a command fails."""
+    """Carry out a step in a copy; returns the output.
+
+    Raises :exc:`AssertionError` if the output differs from the page, or a command fails.
+    """
     block = step.block
     program = [sys.executable, "-"] if block.info == "python" else ["sh", "-e"]
     done = subprocess.run(program, input=block.text, cwd=tree, text=True, env=environment(tree),

@@ -1,9 +1,9 @@
-"""Fields of configuration space as the specification draws them, typed in from its text.
+"""Fields of configuration space as drawn in the specification, typed in from its text.
 
-Nothing here comes from the design: a line is byte offset in the capability, bits, access and value
-after reset, name. ``-`` as a value: identifiers and numbers that the options of a build decide.
-Access ``RO`` stands for HwInit and for what follows the hardware too. What is not listed is
-reserved, or hardwired to 0 here, and must read 0 whatever is written.
+Nothing comes from the design. A line is byte offset in the capability, bits, access and value after
+reset, name. The value ``-`` stands for identifiers and numbers set by build options. Access ``RO``
+also stands for HwInit and for fields that follow the hardware. Bits not listed are reserved, or
+hardwired to 0 here, and must read 0 after any write.
 
 Ref: PCIe Base 6.0, 7.5.1 to 7.5.3, 7.7.1 (MSI), 7.7.3 (Secondary PCI Express), 7.7.7 (ACS), 7.8.4
 (AER), 7.9.3 (serial number), 7.9.14 (DPC); PCI-to-PCI Bridge 1.2, 3.2.5.13 (subsystem IDs)
@@ -38,7 +38,7 @@ def parse(text: str, base: int = 0) -> list[Literal]:
     return found
 
 
-#: 7.5.1.1: what type 0 and type 1 headers share.
+#: 7.5.1.1: fields common to type 0 and type 1 headers.
 COMMON = """
 00 15:0 RO - Vendor ID
 02 15:0 RO - Device ID
@@ -95,7 +95,7 @@ BRIDGE = COMMON.replace("RO - Header", "RO 01 Header") + """
 3e 2 RW 0 ISA Enable
 3e 6 RW 0 Secondary Bus Reset
 """
-#: A port that has interrupts of its own.
+#: Fields of a port with interrupts of its own.
 INTERRUPTS = """
 06 3 RO 0 Interrupt Status
 3d 7:0 RO 01 Interrupt Pin
@@ -159,7 +159,7 @@ SUBSYSTEM = """
 06 15:0 RO - Subsystem ID
 """
 
-#: 7.5.3: what all kinds share. 512 bytes; 8.0 GT/s, 16 lanes.
+#: 7.5.3: fields common to all kinds. 512 bytes; 8.0 GT/s, 16 lanes.
 EXPRESS = """
 00 7:0 RO 10 Capability ID
 00 15:8 RO 00 Next Capability Pointer
@@ -194,7 +194,7 @@ EXPRESS = """
 2c 7:1 RO 07 Supported Link Speeds Vector
 30 3:0 RW 3 Target Link Speed
 """
-#: 7.5.3.20: what 8.0 GT/s brings.
+#: 7.5.3.20: additional fields for 8.0 GT/s.
 PORT = EXPRESS + """
 32 1 RO - Equalization 8.0 GT/s Complete
 32 2 RO - Equalization 8.0 GT/s Phase 1 Successful
@@ -216,13 +216,13 @@ PORT = EXPRESS + """
 """
 
 
-#: Names of the four bits about equalization.
+#: Names of the four equalization bits.
 EQUALIZATION = [f"Equalization 8.0 GT/s {name}" for name in (
     "Complete", "Phase 1 Successful", "Phase 2 Successful", "Phase 3 Successful")]
 
 
 def given(text: str, values: dict[str, str]) -> str:
-    """``text`` with these values where it has ``-``, by name."""
+    """``text`` with ``values``, by name, in place of ``-``."""
     for name, value in values.items():
         assert text.count(f" RO - {name}\n") == 1, name
         text = text.replace(f" RO - {name}\n", f" RO {value} {name}\n")
@@ -238,7 +238,7 @@ EXPRESS_UP = given(PORT, {
 04 25:18 RO 0 Captured Slot Power Limit Value
 04 27:26 RO 0 Captured Slot Power Limit Scale
 """
-#: The values are those of port 0, whose slot is number 1, without a card.
+#: Values of port 0, whose slot is number 1, without a card.
 EXPRESS_DOWN = given(PORT, {
     "Device/Port Type": "6", "Slot Implemented": "1", "Port Number": "1",
     "Data Link Layer Link Active Reporting Capable": "1",
@@ -274,7 +274,7 @@ EXPRESS_DOWN = given(PORT, {
 1a 8 RW1C 0 Data Link Layer State Changed
 28 5 RW 0 ARI Forwarding Enable
 """
-#: What slots may have besides.
+#: Optional fields of slots.
 SLOT_OPTIONS = """
 18 4 RW 0 Command Completed Interrupt Enable
 18 7:6 RW 3 Attention Indicator Control
@@ -282,7 +282,7 @@ SLOT_OPTIONS = """
 18 13 RW 0 Auto Slot Power Limit Disable
 1a 4 RW1C 0 Command Completed
 """
-#: Its speed is that of the port, if that has a link.
+#: The endpoint shows the speed of the port, if the port has a link.
 EXPRESS_ENDPOINT = given(EXPRESS, {"Device/Port Type": "0", "Negotiated Link Width": "10"})
 
 
@@ -336,7 +336,7 @@ SERIAL = """
 04 31:0 RO - Serial Number [31:0]
 08 31:0 RO - Serial Number [63:32]
 """
-#: Bit 5 of both registers, P2P Egress Control, is not there.
+#: Bit 5 of both registers, P2P Egress Control, is missing.
 ACS = """
 00 15:0 RO 000d Capability ID
 00 19:16 RO 1 Capability Version
@@ -355,7 +355,7 @@ ACS = """
 06 4 RW 0 ACS Upstream Forwarding Enable
 06 6 RW 0 ACS Direct Translated P2P Enable
 """
-#: 7.9.14: software trigger, nothing else that is optional.
+#: 7.9.14: software trigger, no other optional feature.
 DPC = """
 00 15:0 RO 001d Capability ID
 00 19:16 RO 1 Capability Version
@@ -381,7 +381,7 @@ DPC = """
 """
 
 
-#: 7.7.3: in an upstream port what is about its own receiver at most.
+#: 7.7.3: an upstream port has at most the fields about its own receiver.
 SECONDARY = """
 00 15:0 RO 0019 Capability ID
 00 19:16 RO 1 Capability Version
@@ -402,7 +402,7 @@ SECONDARY_DOWN = SECONDARY + """
 
 def _port(kind: str, *, more: str = "", options: dict[str, str] | None = None,
           after_acs: str = "200") -> list[Literal]:
-    """All of a port; ``more`` of its slot, ``options`` that its build decides."""
+    """All fields of a port; ``more`` fields of its slot, ``options`` set by its build."""
     up = kind == "upstream"
     power = given(POWER, {"Next Capability Pointer": "48", "PME Support": "19"}) + PME
     express = EXPRESS_UP if up else given(EXPRESS_DOWN + more, options or {})
@@ -424,7 +424,7 @@ def _slot(surprise: int, others: int) -> dict[str, str]:
             "Surprise Down Error Reporting Capable": f"{1 - surprise}"}
 
 
-#: By kind of function, as :func:`function_map` takes it, or the options that it is built with.
+#: Layouts by kind of function, as for :func:`function_map`, or by build options.
 LAYOUTS = {
     "upstream": _port("upstream"),
     "downstream": _port("downstream", options=_slot(1, 0)),

@@ -1,4 +1,4 @@
-"""Serial ports with gateware behind that is simulated while an answer is waited for."""
+"""Serial ports backed by gateware, which is simulated during each wait for an answer."""
 
 import re
 
@@ -13,19 +13,19 @@ from dxpu_model.console import summed
 
 
 class RegisterSerial:
-    """What ``serial.Serial`` is to ``dxpu console``; lines become accesses of registers here.
+    """Replacement of ``serial.Serial`` for ``dxpu console``: lines become accesses of registers.
 
     Parameters
     ----------
     m : Module
-        Of parts that have register ports.
+        Module with the parts that have register ports.
     ports : dict of str to (int, int, RegisterPort)
-        Base address, size and port of each.
+        Base address, size and port of each part.
     domains : sequence of str
-        Clock domains, all as fast.
+        Clock domains, all of the same frequency.
     """
 
-    #: Cycles that an access may take.
+    #: Largest number of cycles of an access.
     PATIENCE = 2000
 
     def __init__(self, m, ports, domains=("sync",)):
@@ -34,9 +34,9 @@ class RegisterSerial:
         for name, (_, _, bus) in ports.items():
             connect_ports(m, getattr(mux, name), bus)
         self._bus, self._time, self._access, self._answer = mux.bus, 0, None, b""
-        #: Whether the answer to a line gets lost.
+        #: Function that tells whether the answer to a line gets lost.
         self.loses = lambda line: False
-        #: Signals and values to give them before the next access.
+        #: Signals with values to set before the next access.
         self.inputs = []
         self._simulator = Simulator(m)
         for domain in domains:
@@ -92,7 +92,7 @@ class RegisterSerial:
 
 
 def with_board(m, proxy, board, *, paths):
-    """The port of a whole proxy on the board of that name, which nothing else is connected to."""
+    """Serial port of a whole proxy on a board; all other ports are unconnected."""
     m.submodules.proxy = proxy
     m.submodules.file = file = RegisterFile(board_block(board, paths=paths))
     return RegisterSerial(
@@ -101,8 +101,9 @@ def with_board(m, proxy, board, *, paths):
 
 
 def only_table(m, role, *, rows, paths, peers, streams):
-    """The port of the registers and the mapping table alone of a proxy, without a board; and the
-    table."""
+    """Serial port of a proxy's control registers and mapping table alone, without a board; and the
+    table.
+    """
     shape = {"paths": paths, "streams": streams}
     m.submodules.file = file = RegisterFile(
         control_block(role, rows=rows, peers=peers, width=64, **shape))

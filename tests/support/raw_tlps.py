@@ -1,4 +1,4 @@
-"""TLPs as bytes, for the tests of what looks at bytes (PCIe Base 5.0, 2.2)."""
+"""TLPs as bytes, for tests of code that handles bytes (PCIe Base 5.0, 2.2)."""
 
 
 def memory(address, length=1, *, data=b"", tag=1, requester=0x0100, first=15, last=None, kind=0):
@@ -13,7 +13,7 @@ def memory(address, length=1, *, data=b"", tag=1, requester=0x0100, first=15, la
 
 
 def config(kind, target, register, *, value=None, tag=1, requester=0x0000, enables=15):
-    """Configuration request of type ``kind``: a write if it has a value."""
+    """Configuration request of type ``kind``: a write if given a value."""
     data = b"" if value is None else value.to_bytes(4, "little")
     return (bytes([(0x40 if data else 0) | 4 | kind, 0, 0, 1]) + requester.to_bytes(2, "big")
             + bytes([tag, enables]) + target.to_bytes(2, "big")
@@ -22,7 +22,7 @@ def config(kind, target, register, *, value=None, tag=1, requester=0x0000, enabl
 
 def completion(data=b"", *, count=None, lower=0, status=0, tag=1, requester=0x0100,
                completer=0x0300):
-    """Completion, with data if there is some."""
+    """Completion, with data if given."""
     count = len(data) if count is None else count
     return (bytes([0x4a if data else 0x0a, 0, 0, len(data) // 4]) + completer.to_bytes(2, "big")
             + (status << 13 | count & 0xfff).to_bytes(2, "big") + requester.to_bytes(2, "big")

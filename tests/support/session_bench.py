@@ -1,7 +1,7 @@
-"""Two ends of sessions without a line between them: every frame is in the hands of the test.
+"""Two ends of sessions without a line between them: the test carries every frame.
 
-An end is a keeper, a link and a retransmitter. The bench plays packetizer and depacketizer for
-both.
+An end is a keeper, a link and a retransmitter. The bench plays packetizer and depacketizer for both
+ends.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ CELLS = 63
 
 
 class End(wiring.Component):
-    """A keeper, a link with a row for each stream, and a retransmitter that repeats to nobody."""
+    """A keeper, a link with a row for each stream, and a retransmitter without a consumer."""
 
     def __init__(self, *, keeper=SessionKeeper, link=Link, peers=1, streams=1, paths=1, pause=2,
                  unit=4, pace=4):
@@ -47,7 +47,7 @@ class End(wiring.Component):
 
 
 class Ends(wiring.Component):
-    """A host and a box that can be reset. Each is the peer number ``place[n]`` of the other."""
+    """A host and a box with resets. Each end is peer number ``place[n]`` of the other."""
 
     def __init__(self, *, peers=1, streams=1, place=(0, 0), **options):
         self.peers, self.streams, self.place = peers, streams, place
@@ -63,13 +63,13 @@ class Ends(wiring.Component):
         return m
 
     def session(self, n, stream):
-        """Number of a session between both, at end ``n``."""
+        """Number of the common session of a stream, at end ``n``."""
         return self.place[n] * self.streams + stream
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A frame that was sent by ``source``, with fields of its header and, of a HELLO, its body."""
+    """A frame sent by ``source``: fields of its header, and of the body of a HELLO."""
 
     source: int
     type: int
@@ -86,11 +86,11 @@ class Sent:
 
 @dataclass(frozen=True)
 class View:
-    """A session as its end sees it.
+    """State of a session at one end.
 
-    ``tags`` are those to receive and to transmit, or None; ``numbers`` are how many frames were
-    sent, acknowledged and taken; ``candidate`` is the tag that was offered, ``greets`` whether
-    HELLOs are taken."""
+    ``tags``: tags to receive and to transmit, or None. ``numbers``: frames sent, acknowledged and
+    taken. ``candidate``: the tag offered. ``greets``: whether HELLOs are accepted.
+    """
 
     phase: Phase
     boot: int
@@ -103,24 +103,24 @@ class View:
 
     @property
     def down(self):
-        """Whether it is not open."""
+        """Whether the session is not open."""
         return self.phase != Phase.OPEN
 
 
 class Player:
-    """What a test does to the ends; ``ctx`` is the simulator's. First is :meth:`set_up`."""
+    """Actions of a test on the ends; ``ctx`` is the simulator's. Begins with :meth:`set_up`."""
 
     def __init__(self, ctx, dut):
         self.ctx, self.dut = ctx, dut
         self.boots = [0, 0]
         self._cells = [0, 0]
         self._streams = range(dut.streams)
-        #: Cycles after which an end that has said nothing has nothing to say: from reset to the
-        #: first HELLO a session is called five times.
+        #: Cycles of silence after which an end has nothing to send: a session is called five times
+        #: from reset to the first HELLO.
         self.cycles = 5 * dut.turn + 4
 
     async def set_up(self, *, wait=0, quiet=0, ack_delay=2, streams=None):
-        """Everything that software sets; ``streams`` are those whose sessions open by HELLO."""
+        """Write all settings of software; sessions of ``streams`` open by HELLO."""
         if streams is not None:
             self._streams = streams
         ctx = self.ctx
@@ -148,7 +148,7 @@ class Player:
         await self.calm(n)
 
     async def calm(self, n):
-        """Until nothing of what was said or done is under way any more."""
+        """Wait until no message or action is under way."""
         end = self.dut.ends[n]
         waits = [end.link.said.valid, end.link.acked.valid, end.keeper.open.valid]
         await self.ctx.tick().repeat(2)
@@ -171,7 +171,7 @@ class Player:
         await self.calm(n)
 
     async def look(self, n, session):
-        """A session by its number, as a :class:`View`."""
+        """State of the session with this number, as a :class:`View`."""
         view, = await self._look(n, [session])
         return view
 
@@ -215,7 +215,7 @@ class Player:
         return (await self.view(n, stream)).numbers
 
     async def _route(self, n, **request):
-        """The frame that a request leads to; None if there is no way for it."""
+        """The frame granted to a request; None if there is no route."""
         ctx, link = self.ctx, self.dut.ends[n].link
         ctx.set(link.request.payload, request)
         ctx.set(link.request.valid, 1)
@@ -226,7 +226,7 @@ class Player:
         return route if route.ok else None
 
     async def said(self, n, cycles=0):
-        """Frames that the end wants to send by itself, until it says nothing for some cycles."""
+        """Frames that the end sends by itself, until it is silent for some cycles."""
         ctx, end, frames, quiet = self.ctx, self.dut.ends[n], [], 0
         while quiet < (cycles or self.cycles):
             if ctx.get(end.keeper.o.valid):
@@ -260,7 +260,7 @@ class Player:
         self.ctx.set(source.ready, 0)
 
     async def send(self, n, stream=0):
-        """A frame with a number, or None."""
+        """Send a numbered frame; returns the frame, or None."""
         route = await self._route(n, row=stream, consumes=1)
         if route is None:
             return None
@@ -275,7 +275,8 @@ class Player:
         return Sent(n, FrameType.EVENT, route.tag, route.seq, route.ack, route.ar, (), stream)
 
     async def deliver(self, frame, good=True):
-        """The frame arrives; whether it took effect. A bad one fails after its header."""
+        """Deliver the frame; returns whether it took effect. A bad frame fails behind its
+        header."""
         ctx, end, n = self.ctx, self.dut.ends[1 - frame.source], 1 - frame.source
         link = end.link
         header = dict(type=frame.type, dst_node=NODES[n], src_node=NODES[1 - n], tag=frame.tag,

@@ -1,7 +1,7 @@
-"""What a test run could not show on this machine, in its last line.
+"""Summary of the tests skipped on this machine, as the last line of a test run.
 
-A test that needs something of the machine skips with "<tier>: <why>", such as
-"GTKWave: no gtkwave (Debian: gtkwave xvfb)".
+A test that needs a program or feature of the machine skips with "<tier>: <why>", such as "GTKWave:
+no gtkwave (Debian: gtkwave xvfb)".
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def line(reasons: Sequence[str]) -> str:
 
 
 class NotShown:
-    """Plugin of the process that reports."""
+    """Pytest plugin of the reporting process."""
 
     def __init__(self):
         self._reasons = []

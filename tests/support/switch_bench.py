@@ -26,8 +26,8 @@ class Switch(wiring.Component):
         self.table = HostTable(ports=ports)
         super().__init__({name: member for name, member in self.switch.signature.members.items()
                           if name not in ("lookup0", "lookup1", "result0", "result1", "config")}
-                         | {"old": In(1),  # what slots send is of their last life, or of this:
-                            "fixed": In(1), "life": In(LIFE_BITS)})
+                         | {"old": In(1),  # TLPs from slots are of the former life,
+                            "fixed": In(1), "life": In(LIFE_BITS)})  # or, if ``fixed``, of ``life``
 
     def elaborate(self, platform):
         m = Module()
@@ -58,7 +58,7 @@ class Switch(wiring.Component):
 
 
 def info_of(raw):
-    """What the parser would say."""
+    """Side information of the parser for a TLP."""
     assert not malformed(raw), malformed(raw)
     return {name: value or 0 for name, value in vars(classify(raw)).items()}
 
@@ -78,7 +78,7 @@ class SwitchBench:
     A test passes a coroutine to :meth:`simulate`, which calls :meth:`run`.
     """
 
-    #: Streams of the switch that are checked besides its outputs.
+    #: Internal streams of the switch to be checked besides its outputs.
     also_checked = ()
     #: Cycles in which INTx wires may still follow.
     patience = 0
@@ -91,11 +91,11 @@ class SwitchBench:
         self.density = density
         self.totals = Counter()
         self.got = {"up_o": [], "down_o": []}
-        self.wires = [False] * 4  # as told by the messages that came
-        self.told, self.to_tell = [], []  # messages of the switch itself: got, expected
+        self.wires = [False] * 4  # state after the INTx messages received
+        self.told, self.to_tell = [], []  # messages of the switch itself: received, expected
         self.interrupts = 0
         self.all_limits = []
-        self.limits = []   # Set_Slot_Power_Limit that came, by slot
+        self.limits = []   # Set_Slot_Power_Limit received, by slot
         self.numbered = False  # bus numbers may change meanwhile
         self.hold_up = False  # take nothing from the upstream port
         self._jobs = {}
@@ -115,10 +115,10 @@ class SwitchBench:
             check_stream(dut.downstream_o, "downstream_o"),
             *(check_stream(getattr(dut.switch, s), s) for s in self.also_checked),
         ], **kwargs)
-        # Two changes of a wire may be one message, or none.
+        # Two changes of a wire may cause one message, or none.
         assert self.totals.pop("interrupt", 0) == self.interrupts
         self.golden.counts.pop("interrupt", None)
-        # What depends on how many errors there are at a time, and on the order of both sides.
+        # Counters that depend on simultaneous errors, and on the order of both sides.
         for name in ("unsent", "unlogged"):
             self.totals.pop(name, None)
             self.golden.counts.pop(name, None)
@@ -180,9 +180,10 @@ class SwitchBench:
         await self._collect(ctx, self.dut.downstream_o, sort)
 
     async def check_limits(self, ctx):
-        """Each slot whose link came up, or was written, has got its power limit.
+        """Check that each slot whose link came up, or whose limit was written, has got its power
+        limit.
 
-        One that was due when the link went may have been forgotten.
+        A power limit due when the link went down may be missing.
         """
         for port in range(self.ports):
             due = [raw for n, raw in self.golden.limits if n == port]
@@ -193,7 +194,7 @@ class SwitchBench:
                 await ctx.tick()
             assert len(sent) <= len(due)
             assert bool(sent) == bool(due) or not self.golden.link_active(port)
-            # The identifier is that of the time when it is sent.
+            # The requester ID is that of the time of sending.
             assert all(raw[:4] + raw[6:] == due[0][:4] + due[0][6:] for raw in sent)
             if len(due) == 1 and sent and not self.numbered:
                 assert sent == due
@@ -202,7 +203,7 @@ class SwitchBench:
 
     @property
     def background(self):
-        """What drives the inputs and collects the outputs."""
+        """Processes that drive the inputs and collect the outputs."""
         return [self.worker("up_i"), self.worker("down_i"), self._up, self._down]
 
     async def _count(self, ctx):
@@ -214,7 +215,7 @@ class SwitchBench:
                         self.totals[s.removeprefix("stat_")] += 1
 
     def worker(self, name):
-        """Background process that does the jobs of one stream."""
+        """Background process that carries out the jobs of one stream."""
         async def process(ctx):
             while True:
                 while name not in self._jobs:
@@ -224,7 +225,7 @@ class SwitchBench:
         return process
 
     def tell(self):
-        """Let the golden switch say what it has to tell of itself."""
+        """Collect the messages of the golden switch itself."""
         self.to_tell += self.golden.interrupts()[0]
 
     def present(self, ctx, mask):
@@ -238,15 +239,16 @@ class SwitchBench:
         self.golden.places.bound = [bool(mask >> n & 1) for n in range(self.ports)]
 
     def feed(self, from_slots):
-        """Start to send TLPs from slots, which the golden switch does not get."""
+        """Start sending TLPs from slots to the switch only, not to the golden switch."""
         packets = [Packet(raw, {"port": slot, "info": info_of(raw)}) for slot, raw in from_slots]
         self._jobs = {"down_i": drive_packets(self.dut.downstream_i, packets, rng=self.rng,
                                               density=self.density)}
 
     async def run(self, ctx, from_up=(), from_slots=(), *, settle=30):
-        """Send TLPs at both sides at once and compare what leaves.
+        """Send TLPs at both sides at once and compare the TLPs that leave.
 
-        ``from_slots`` are pairs of slot and TLP. Returns what left, as pairs (UP or slot, TLP).
+        ``from_slots`` are pairs of slot and TLP. Returns the TLPs that left, as pairs (UP or slot,
+        TLP).
         """
         expected = [[], [], []]  # in order: from upstream, from the slots, answers to the slots
         for raw in from_up:
@@ -295,7 +297,7 @@ class SwitchBench:
 
 
 def _compare(expected, out):
-    """``out`` must be a merge of the expected lists, side by side in order."""
+    """Check that ``out`` is a merge of the expected lists, each side in order."""
     for side_out, sides in ((lambda s: s == UP, "upstream"), (lambda s: s != UP, "slots")):
         heads = [[x for x in queue if side_out(x[0])] for queue in expected]
         for side, raw, cls in out:
@@ -319,7 +321,7 @@ def _name(raw):
 
 
 def random_traffic(rng, bench, count, *, kinds=None, max_payload=20):
-    """TLPs whose addresses and identifiers are near the borders of the golden switch's windows."""
+    """TLPs with addresses and identifiers near the borders of the golden switch's windows."""
     g = bench.golden
     bridges = [g.up, *g.down]
     addresses, ports, buses = [0, 0x1000, 0xFFFFF000], [0, 0xFFFF], [0, 1, 255]
@@ -355,14 +357,14 @@ def random_traffic(rng, bench, count, *, kinds=None, max_payload=20):
             if info.is_config:
                 tlp.register = rng.choice([tlp.register, rng.randrange(128)])
                 if tlp.register in (1, 7, 0x1A, *range(0x41, 0x52)):
-                    tlp.register = 0  # error bits: what comes from slots meanwhile is in no order
+                    tlp.register = 0  # error bits depend on the order with TLPs from slots
                 if info.is_write and (not info.is_type1 or rng.random() < 0.7):
-                    continue  # the configuration is a matter of the test, not of chance
+                    continue  # tests set the configuration, not random traffic
         if rng.random() < 0.9 and info.cls.name != "CPL":
             tlp.requester_id = tlp.requester_id & 0xFF | (rng.choice(buses) & 0xFF) << 8
         raw = tlp.pack()
         if malformed(raw) or info.is_message and tlp.requester_id in (
                 g.captured, *(g.identifier(n) for n in range(bench.ports))):
-            continue  # one that names the switch as its source looks like one of the switch's own
+            continue  # with the switch as source it would look like the switch's own message
         count -= 1
         yield raw

@@ -1,6 +1,6 @@
-"""Test-bench parts for Amaranth's own simulator: drive, collect and police streams of packets.
+"""Test-bench parts for Amaranth's own simulator: drive, collect and check streams of packets.
 
-Packets are ``bytes`` on the Python side (see :class:`Packet`). Everything random comes from a
+Packets are ``bytes`` on the Python side (see :class:`Packet`). All random choices come from a
 :class:`random.Random` that the test makes from its seed (:func:`seed`).
 """
 
@@ -33,7 +33,7 @@ class Packet:
     data: bytes
     meta: Any = None
     discard: bool = False
-    #: Cycle in which the first and the last beat were taken (set by :func:`collect_packets` and
+    #: Cycles of the first and the last beat (set by :func:`collect_packets` and
     #: :func:`drive_packets`).
     first_cycle: int = field(default=-1, compare=False)
     last_cycle: int = field(default=-1, compare=False)
@@ -148,7 +148,7 @@ def collect_packets(stream, count: int, into: list, *, rng=None, density: float 
     """Process that appends ``count`` packets of ``stream`` to ``into`` and checks their framing.
 
     Packets that end with ``discard`` go to ``discarded`` and do not count towards ``count``;
-    without that list they are violations.
+    without ``discarded`` they are violations.
     """
     layout = payload_shape(stream)
 
@@ -207,7 +207,7 @@ def check_stream(stream, name: str = "stream"):
 def count_pulses(dut, into: dict[str, int], *names: str):
     """Background process that adds up the one-cycle outputs ``stat_<name>`` of ``dut``.
 
-    Without ``names``, all that the component has. ``into`` holds 0 from the start.
+    Without ``names``, all such outputs of the component. ``into`` holds 0 from the start.
     """
     names = names or tuple(n.removeprefix("stat_") for n in dut.signature.members
                            if n.startswith("stat_"))
@@ -221,8 +221,9 @@ def count_pulses(dut, into: dict[str, int], *names: str):
 
 
 async def access(ctx, bus, address: int, value: int | None = None):
-    """One read by a :class:`~dxpu.csr.RegisterPort`, or write of ``value``; returns what was read
-    and the error bit."""
+    """One read by a :class:`~dxpu.csr.RegisterPort`, or write of ``value``; returns the data read
+    and the error bit.
+    """
     ctx.set(bus.request.p, {"address": address, "write": value is not None, "data": value or 0})
     ctx.set(bus.request.valid, 1)
     await ctx.tick().until(bus.request.ready)

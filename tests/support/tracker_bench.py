@@ -1,4 +1,4 @@
-"""The completion tracker between TLPs, watched in every cycle by the golden tracker."""
+"""The completion tracker between TLPs, compared with the golden tracker in every cycle."""
 
 from collections import Counter, deque
 from dataclasses import replace
@@ -24,7 +24,7 @@ BUS = 0x5A
 
 
 class Asked(data.Struct):
-    """A TLP as the switch knows it."""
+    """A TLP as seen by the switch."""
 
     slot: 5
     generation: 16
@@ -33,7 +33,7 @@ class Asked(data.Struct):
 
 
 class Events(data.Struct):
-    """What happens in a cycle."""
+    """Events of a cycle."""
 
     request: 1       #: taken
     completion: 1    #: taken
@@ -41,17 +41,17 @@ class Events(data.Struct):
     made: 1          #: an answer will be offered
     answer: 1        #: taken, as a TLP
     expired: 1
-    slot: 5          #: that expired
+    slot: 5          #: slot that expired
     waiting: 1       #: a request is offered and not taken
     offered: 1       #: a completion is offered
-    accept: 1        #: the verdict
+    accept: 1        #: value of the verdict
     cause: 2
     fence: 32
     drained: 32
 
 
 class Raw:
-    """A stream whose payload is a number: much quicker to look at."""
+    """A stream whose payload is a number, which is much quicker to sample."""
 
     def __init__(self, interface):
         self.valid, self.ready = interface.valid, interface.ready
@@ -59,7 +59,7 @@ class Raw:
 
 
 class Bench(wiring.Component):
-    """The tracker, fed with what the parser says of TLPs; its answers become TLPs."""
+    """The tracker, fed with parsed TLPs; its answers become TLPs."""
 
     def __init__(self, *, design=CompletionTracker, **parameters):
         self.dut = design(**parameters)
@@ -117,10 +117,10 @@ def asked(slot, generation, tlp, dead=0):
 
 
 class Watch:
-    """Compares the tracker with the golden one, cycle by cycle.
+    """Compares the tracker with the golden tracker, cycle by cycle.
 
-    Operations act one a cycle, so what is taken and answered has an order, in which the golden
-    tracker repeats it. Answers are seen a cycle after they were made.
+    The tracker carries out one operation per cycle, so taken and answered TLPs have an order, in
+    which the golden tracker repeats the operations. Answers are seen a cycle after they were made.
     """
 
     def __init__(self, bench, *, deadline=None):
@@ -137,7 +137,7 @@ class Watch:
         self.accepted = self.ended = self.answered = self.expired = 0
         self.reported = set()
         self.held = 0              # cycles that a request has waited while none was open
-        self.fenced = {}           # slots that are fenced, and until when at least
+        self.fenced = {}           # fenced slots, and earliest end of each fence
         self.waits = []            # cycles from each completion's offer to its verdict
 
     def background(self):
@@ -211,7 +211,7 @@ class Watch:
         self.expired += 1
 
     def track_fences(self, fence):
-        # What was looked at before the fence fell may still be answered a cycle after that.
+        # A request examined before the fence fell may still be answered a cycle later.
         for n in range(self.ports):
             if fence >> n & 1:
                 self.fenced[n] = self.now
@@ -228,7 +228,7 @@ class Watch:
                 assert self.now - entry.since <= limit, f"{key} is late and not reported"
 
     def finish(self):
-        """Nothing is left, and every request had one end."""
+        """Check that nothing is left, and that every request had one end."""
         assert not self.golden.open and not self.verdicts and not self.answers
         assert self.accepted == self.ended + self.answered
         assert self.stats == {
@@ -237,27 +237,27 @@ class Watch:
             **{c.name.lower(): self.causes[c] for c in DropCause if c is not DropCause.NONE}}
 
     def offer_request(self, ctx, slot, generation, dead, tlp):
-        """Offer a request, to stay until it is taken."""
+        """Offer a request until it is taken."""
         self.requests.append((slot, generation, dead, tlp))
         ctx.set(self.bench.request.payload, asked(slot, generation, tlp, dead))
         ctx.set(self.bench.request.valid, 1)
 
     def offer_completion(self, ctx, slot, generation, tlp):
-        """Offer a completion, to stay until it is taken."""
+        """Offer a completion until it is taken."""
         self.completions.append((slot, generation, tlp))
         ctx.set(self.bench.completion.payload, asked(slot, generation, tlp))
         ctx.set(self.bench.completion.valid, 1)
 
     def drive_requests(self, source, **gaps):
-        """Process that offers what ``source`` yields: slot, generation, dead, TLP, or None."""
+        """Process that offers the items of ``source``: slot, generation, dead, TLP, or None."""
         return self._drive(self.bench.request, self.offer_request, source, **gaps)
 
     def drive_completions(self, source, **gaps):
-        """Process that offers what ``source`` yields: slot, generation, TLP, or None."""
+        """Process that offers the items of ``source``: slot, generation, TLP, or None."""
         return self._drive(self.bench.completion, self.offer_completion, source, **gaps)
 
     def later(self):
-        """Requests that a script puts into ``waiting``; without end."""
+        """Endless iterator over requests put into ``waiting`` by a script."""
         while True:
             yield self.waiting.popleft() if self.waiting else None
 
@@ -275,7 +275,7 @@ class Watch:
         return process
 
     def take(self, interface, *, rng=None, density=1.0):
-        """Background process that is ready now and then."""
+        """Background process that is ready from time to time."""
         async def process(ctx):
             while True:
                 ctx.set(interface.ready, rng is None or rng.random() < density)
@@ -284,7 +284,7 @@ class Watch:
 
 
 class Slots:
-    """Completions for whatever is open, in parts, with hostile ones among them."""
+    """Completions for the open requests, in parts, mixed with hostile completions."""
 
     def __init__(self, rng, watch, generations, *, hostility=0.3, lose=0.05):
         self.rng, self.watch, self.generations = rng, watch, generations
@@ -317,7 +317,7 @@ class Slots:
         else:
             whole = complete(request, CompletionStatus.SC, completer, bytes(4 * entry.dwords))
             parts = [whole]
-            whole.byte_count = rng.choice([whole.byte_count, 7])  # nobody's business here
+            whole.byte_count = rng.choice([whole.byte_count, 7])  # not checked for such requests
         if rng.random() < 0.15:
             last = parts[rng.randrange(len(parts))]
             parts = parts[:parts.index(last) + 1]
@@ -353,7 +353,7 @@ class Slots:
         return slot, generation, tlp
 
     def __iter__(self):
-        """Without end."""
+        """Iterate for ever."""
         while True:
             dice = self.rng.random()
             if dice < self.hostility / 2 and self.old:
