@@ -112,8 +112,7 @@ def require(*extras: str) -> None:
 
 
 def _installation(extras):
-    """Command that installs extras. It lists their packages, as dxpu itself is in no package
-    index."""
+    """Command for installing extras, with a list of packages, as dxpu is in no package index."""
     rules = "|".join(extras)
     try:
         wanted = [re.split(r" *; *", text)[0]
@@ -156,7 +155,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _interrupted(argv, signal):
-    """Print one line, without the warnings that a half-made design gives at exit."""
+    """Print one line, without the warnings of a half-made design at exit."""
     warnings.simplefilter("ignore")
     number = signal.number if isinstance(signal, children.Terminated) else SIGINT
     print(f"dxpu {argv[0] if argv else ''}".rstrip() + ": " + (
@@ -178,9 +177,9 @@ def _drop_output():
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The options of a command line; calling their ``run`` with them does the command.
+    """Parsed options of a command line; a call of their ``run`` with the options runs the command.
 
-    Ends the process with status 2 and one line if they are wrong.
+    Wrong options end the process with status 2 and one line.
     """
     parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
                      "explains a command's options.")

@@ -19,7 +19,7 @@ LATER = 60.0
 
 
 class Notices:
-    """Times at which to report that a long step goes on."""
+    """Times of the reports on a long step."""
 
     def __init__(self):
         self._count = 0

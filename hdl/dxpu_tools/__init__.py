@@ -1,4 +1,4 @@
-"""Tools around the gateware that do not depend on a board or a simulator.
+"""Tools around the gateware, independent of boards and simulators.
 
 Conversion of a component to Verilog, origin of a build, child processes, files, the cache and its
 keys.

@@ -143,9 +143,9 @@ def sweep() -> None:
 
 
 def _unfinished(path):
-    """Whether ``path`` is a folder that a process is filling, or was killed over.
+    """Whether ``path`` is a folder under construction, or left by a killed process.
 
-    Folders that :func:`entry` did not make have no lock.
+    Folders not made by :func:`entry` have no lock.
     """
     return (path.with_name(f"{path.name}.lock").exists()
             and not path.with_name(f"{path.name}.done").exists() and path.is_dir())

@@ -1,8 +1,8 @@
 """Child processes of dxpu, all of which end with dxpu.
 
 Each child leads its own process group. So a signal to the group of the terminal does not reach the
-child, and a child ends together with all processes that it started. :func:`ending_with_us` ends all
-children when a signal ends dxpu; no child is started after that.
+child, and a child ends together with all its descendants. :func:`ending_with_us` ends all children
+when a signal ends dxpu; no child is started after the signal.
 """
 
 import contextlib
@@ -106,8 +106,8 @@ def _end_group(group, number=signal.SIGKILL):
 def _signal_children(number):
     """Send a signal to all children; return their numbers and groups.
 
-    Children of :func:`child` are signalled with their groups; other children, such as the Yosys
-    that Amaranth starts, alone.
+    Children of :func:`child` are signalled with their groups; other children, such as Amaranth's
+    Yosys, alone.
     """
     own = os.getpid()
     found = [(pid, group) for pid, parent, group in _processes() if parent == own]

@@ -66,7 +66,7 @@ def to_verilog(component, *, name: str) -> str:
 
 
 def _fragment(component):
-    """The component and its ports, with the clocks and resets that it does not make itself last.
+    """The component and its ports; clocks and resets from outside are the last ports.
 
     Amaranth would add these clocks and resets itself, in the order of a set of names.
     """

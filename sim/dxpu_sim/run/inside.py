@@ -1,4 +1,4 @@
-"""First module that a simulation loads, before its bench; contains no tests."""
+"""First module loaded by a simulation, before the bench; contains no tests."""
 
 from dxpu_tools.collection import collect_rarely
 

@@ -1,4 +1,5 @@
-"""Components compiled to a separate Verilog module, so that many instances cost a single one."""
+"""Components compiled to separate Verilog modules: many instances cost as much as a single
+instance."""
 
 from amaranth import *
 from amaranth.lib.wiring import In

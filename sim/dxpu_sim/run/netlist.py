@@ -1,7 +1,7 @@
-"""Replaces a module of a simulated design by its ECP5 netlist, as synthesis makes it.
+"""Replaces a module of a simulated design by its ECP5 netlist, the result of synthesis.
 
 Boards use the same netlist (:mod:`dxpu_boards.ecp5`). The models of the cells come with Yosys,
-except block RAM (:file:`cells/block_ram.sv`) and multiplier, for which Yosys has no models.
+except block RAM (:file:`cells/block_ram.sv`) and multiplier, which Yosys lacks.
 """
 
 import re

@@ -20,7 +20,8 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def end_with_parent() -> None:
-    """Let the kernel kill this process when the thread that started it ends, even by a kill."""
+    """Let the kernel kill this process at the end of the thread that started it, even after a
+    kill."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -34,7 +35,7 @@ def begin() -> None:
 
 
 def take_name() -> None:
-    """Name the calling thread, so that the watchdog does not count its work as the simulation's."""
+    """Name the calling thread, so that the watchdog ignores its work."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, NAME.encode())
 
 

@@ -1,9 +1,9 @@
-"""Ends a simulation that makes no progress, or that is about to fill the disk.
+"""Ends a simulation without progress, or before it fills the disk.
 
 A simulator reports simulated time from time to time (:mod:`.pulse`), through a pipe. A simulator
-whose time stands still while all its threads sleep is stuck, as Verilator's trace writer is when a
-disk is full. A simulator that computes for long without a step of time gets more patience, as it
-may be waiting for a processor.
+with all threads asleep and no progress of time is stuck, like Verilator's trace writer on a full
+disk. A simulator that computes for long without a step of time gets more patience, as it may be
+waiting for a processor.
 """
 
 import os
@@ -40,7 +40,7 @@ class Watchdog:
     Parameters
     ----------
     folder : path
-        Folder that the program writes to.
+        Output folder of the program.
     stuck, longest : float
         Seconds, as :data:`STUCK` and :data:`LONGEST`.
     clock : function
@@ -49,9 +49,9 @@ class Watchdog:
     Attributes
     ----------
     environment : dict
-        Variables that the program needs.
+        Variables for the program.
     descriptors : tuple of int
-        File descriptors that the program must inherit.
+        File descriptors to be inherited by the program.
     """
 
     def __init__(self, folder: Path, *, stuck: float = STUCK, longest: float = LONGEST,
