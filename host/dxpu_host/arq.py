@@ -2,7 +2,7 @@
 
 No sockets and no clocks: every function gets the present time, in seconds.
 
-Ref: docs/reference/wire-format.md; docs/architecture.md, "Retransmission"
+Ref: docs/reference/wire-format.md; docs/explanation/retransmission.md
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """Bindings of slots and their lives: events to the box, and effects of the box's events.
 
-Ref: docs/architecture.md, "Bindings" and "Lives"; docs/howto/hot-plug.md
+Ref: docs/explanation/bindings-and-lives.md; docs/howto/hot-plug.md
 """
 
 from enum import Enum

@@ -4,7 +4,7 @@ Limits are absolute and count from the beginning of a life of the slot, modulo 2
 between limit and use is signed, so the next limit heals a lost, doubled or late limit. Data counts
 in units of 16 bytes; prefixes and digest count with the header.
 
-Ref: docs/reference/wire-format.md, "Credit extension"; docs/architecture.md, "Flow control"
+Ref: docs/reference/wire-format.md, "Credit extension"; docs/explanation/flow-control.md
 """
 
 from collections.abc import Iterable, Sequence

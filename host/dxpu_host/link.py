@@ -2,7 +2,7 @@
 
 No sockets and no clocks: input are frames and the time, output are frames and events.
 
-Ref: docs/reference/wire-format.md; docs/architecture.md, "Link"
+Ref: docs/reference/wire-format.md; docs/explanation/link.md
 """
 
 from collections import Counter

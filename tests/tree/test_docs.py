@@ -1,5 +1,6 @@
 """Documents that derive from something must agree with it."""
 
+import pkgutil
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.examples import pages
+from tests.tree.test_imports import FOLDERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,3 +55,18 @@ def test_links_in_documents_lead_somewhere():
 def anchors(page):
     titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_what_documents_name_of_the_code_is_there(page):
+    """Modules and their members by their full names."""
+    for name in re.findall(r"`(dxpu(?:_\w+)?(?:\.\w+)+)(?:\([^`]*\))?`", page.read_text()):
+        assert pkgutil.resolve_name(name), f"{page.name} names {name}"
+
+
+def test_pages_that_sources_name_are_there():
+    """But for a page that a test makes."""
+    for folder in FOLDERS:
+        for file in (ROOT / folder).rglob("*.py"):
+            for page in re.findall(r"\bdocs/[\w/-]+\.md", file.read_text()):
+                assert (ROOT / page).exists(), f"{file} names {page}"

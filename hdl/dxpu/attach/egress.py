@@ -1,6 +1,6 @@
 """From the proxy to PCIe: one in-order stream of TLPs becomes one stream per class.
 
-Ref: PCIe Base 5.0, 2.4.1 (ordering), design of the TLP boundary in docs/architecture.md
+Ref: PCIe Base 5.0, 2.4.1 (ordering), docs/explanation/order.md
 """
 
 from amaranth import *

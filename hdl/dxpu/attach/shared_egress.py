@@ -1,6 +1,6 @@
 """From the fabric to many PCIe ports: the queues of all slots and classes in one memory.
 
-Ref: PCIe Base 5.0, 2.4.1 (ordering), design of the TLP boundary in docs/architecture.md
+Ref: PCIe Base 5.0, 2.4.1 (ordering), docs/explanation/order.md
 """
 
 from amaranth import *

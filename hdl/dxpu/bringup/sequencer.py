@@ -55,7 +55,7 @@ class Waits:
     @classmethod
     def for_pc(cls, hz, *, faster=1):
         """Values for a host that is a PC: 20 ms, 20 ms, 100 ms (docs/reference/host.md, "The box's
-        timers"; docs/architecture.md, "Sessions").
+        timers"; docs/explanation/sessions.md).
 
         Parameters
         ----------

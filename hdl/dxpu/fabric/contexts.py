@@ -1,6 +1,6 @@
 """State of many sessions in memories: a word for each, and a walk over all of them.
 
-Ref: docs/architecture.md, "Contexts"
+Ref: docs/explanation/contexts.md
 """
 
 from amaranth import *

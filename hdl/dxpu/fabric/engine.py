@@ -1,6 +1,6 @@
 """The fabric engine of a proxy: TLPs of mapping-table rows on one side, frames on the other.
 
-This file only wires. Ref: docs/architecture.md, "Fabric"
+This file only wires. Ref: docs/explanation/fabric-engine.md
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """Which rows of a host are bound, and the events that tell the boxes.
 
-Ref: docs/architecture.md, "Bindings"
+Ref: docs/explanation/bindings-and-lives.md, "Bindings"
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """Which slots of a box are open: what their hosts say, and what their links do.
 
-Ref: docs/architecture.md, "Bindings" and "Lives"
+Ref: docs/explanation/bindings-and-lives.md
 """
 
 from amaranth import *

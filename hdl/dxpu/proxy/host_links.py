@@ -1,6 +1,6 @@
 """What the host's slots show of GPUs far away: presence and link.
 
-Ref: docs/architecture.md, "Lives"
+Ref: docs/explanation/bindings-and-lives.md, "Lives"
 """
 
 from amaranth import *

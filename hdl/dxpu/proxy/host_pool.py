@@ -1,6 +1,6 @@
 """What came from the boxes and waits for the switch of the host.
 
-Ref: docs/architecture.md, "Flow control"
+Ref: docs/explanation/flow-control.md
 """
 
 from amaranth import *

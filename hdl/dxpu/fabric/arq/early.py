@@ -1,6 +1,6 @@
 """Which frames of each session came ahead of the one that is expected.
 
-Ref: docs/architecture.md, "Selective repeat"; docs/reference/wire-format.md, SACK
+Ref: docs/explanation/selective-repeat.md; docs/reference/wire-format.md, SACK
 """
 
 from amaranth import *

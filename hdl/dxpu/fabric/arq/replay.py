@@ -1,6 +1,6 @@
 """Memory for frames that the peer has not acknowledged.
 
-Ref: docs/architecture.md, "Retransmission"
+Ref: docs/explanation/retransmission.md
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """Memory for received frames that came ahead of their turn.
 
-Ref: docs/architecture.md, "Selective repeat"
+Ref: docs/explanation/selective-repeat.md
 """
 
 from amaranth import *

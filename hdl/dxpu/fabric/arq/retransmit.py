@@ -1,6 +1,6 @@
 """Which frames are sent again, and when a peer is given up.
 
-Ref: docs/architecture.md, "Retransmission"
+Ref: docs/explanation/retransmission.md
 """
 
 from amaranth import *

@@ -1,7 +1,7 @@
 """Selective repeat: of the frames that a peer has not acknowledged, those that were lost are sent
 again.
 
-Ref: docs/architecture.md, "Selective repeat"
+Ref: docs/explanation/selective-repeat.md
 """
 
 from amaranth import *

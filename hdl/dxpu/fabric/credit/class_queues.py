@@ -1,6 +1,6 @@
 """Queues of one direction, one for each row and class: whoever may not pass steps aside.
 
-Ref: docs/architecture.md, "Flow control"; docs/reference/fabric-spec.md, queues and order
+Ref: docs/explanation/flow-control.md; docs/reference/fabric-spec.md, queues and order
 """
 
 from amaranth import *

@@ -1,6 +1,6 @@
 """TLPs that came are checked against the credits that were granted for them.
 
-Ref: docs/reference/wire-format.md, credit extension; docs/architecture.md, "Flow control"
+Ref: docs/reference/wire-format.md, credit extension; docs/explanation/flow-control.md
 """
 
 from amaranth import *

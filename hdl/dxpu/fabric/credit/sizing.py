@@ -1,6 +1,6 @@
 """How much a proxy grants, and lets wait.
 
-Ref: docs/architecture.md, "Flow control"
+Ref: docs/explanation/flow-control.md
 """
 
 from .class_queues import ClassSpace

@@ -1,6 +1,6 @@
 """Whether a frame that came may take effect, and what follows from it when it does.
 
-Ref: docs/reference/wire-format.md; docs/architecture.md, "Link"
+Ref: docs/reference/wire-format.md; docs/explanation/link.md
 """
 
 from amaranth import *

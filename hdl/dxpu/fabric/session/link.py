@@ -1,6 +1,6 @@
 """Sessions of a proxy: who the peers are, which tags they gave, which frame is next.
 
-Ref: docs/reference/wire-format.md; docs/architecture.md, "Link"
+Ref: docs/reference/wire-format.md; docs/explanation/link.md
 
 A frame takes effect only if all before it did. One that comes ahead of its turn is refused, and
 asked for with all behind it (go-back-N), or held for later (selective repeat). What is sent again,

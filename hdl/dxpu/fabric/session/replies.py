@@ -1,6 +1,6 @@
 """When a peer is told what has arrived, or that something is missing.
 
-Ref: docs/architecture.md, "Link"; docs/reference/wire-format.md, "ACK and SACK"
+Ref: docs/explanation/link.md; docs/reference/wire-format.md, "ACK and SACK"
 """
 
 from amaranth import *

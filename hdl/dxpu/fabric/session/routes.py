@@ -1,6 +1,6 @@
 """What a frame to be sent must carry: addresses, path, tag, numbers, limits.
 
-Ref: docs/reference/wire-format.md; docs/architecture.md, "Link"
+Ref: docs/reference/wire-format.md; docs/explanation/link.md
 """
 
 from amaranth import *

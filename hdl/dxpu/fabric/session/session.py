@@ -1,6 +1,6 @@
 """Sessions that open by themselves, and end when the peer is gone or has forgotten them.
 
-Ref: docs/architecture.md, "Sessions"; docs/reference/fabric-spec.md (the scheme,
+Ref: docs/explanation/sessions.md; docs/reference/fabric-spec.md (the scheme,
 searched completely)
 """
 
