@@ -19,7 +19,7 @@ CHANGES = sorted(path.stem for path in TUTORIAL.glob("first-change-*.diff"))
 @pytest.fixture
 def tree(tmp_path):
     if shutil.which("git") is None:
-        pytest.skip("git is not installed")
+        pytest.skip("git: not installed")
     return copy_tree(tmp_path)
 
 
