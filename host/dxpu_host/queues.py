@@ -1,7 +1,7 @@
 """TLPs of a slot that wait for credits, and their order.
 
 Nothing passes a posted TLP. Posted TLPs and completions pass a waiting non-posted TLP, and each
-other as PCIe allows (PCIe Base 5.0, 2.4.1; docs/architecture.md, "Order").
+other as PCIe allows (PCIe Base 5.0, 2.4.1; docs/explanation/order.md).
 """
 
 from collections import deque

@@ -2,7 +2,7 @@
 
 No sockets and no clocks, as in :mod:`.arq`.
 
-Ref: docs/architecture.md, "Sessions"; docs/reference/fabric-spec.md (the scheme, searched
+Ref: docs/explanation/sessions.md; docs/reference/fabric-spec.md (the scheme, searched
 completely)
 """
 
