@@ -118,7 +118,7 @@ def test_the_serial_number_of_the_switch():
     for options, serial in (({}, 0x0044_58FF_FE00_0001),
                             ({"serial": 0x0A1B_2CFF_1234_5678}, 0x0A1B_2CFF_1234_5678)):
         host = generate.make("host", width=64, slots=2, peers=1, streams=1, **options)
-        assert host._switch._identity.serial == serial
+        assert host.core._switch._identity.serial == serial
         register, = (p.register for p in host.registers.blocks["control"][1].placed
                      if p.path == "serial")
         assert register.fields[0].reset == serial & 0xFFFF_FFFF

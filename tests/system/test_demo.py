@@ -177,11 +177,11 @@ def test_gtkwave_opens_on_the_whole_read(demo, tmp_path):
         steps.append(times[0])
     assert steps == sorted(steps)
     values = dict(view.rows)
-    assert values["host engine tx preamble note type"] == "TLP"
+    assert values["host core engine tx preamble note type"] == "TLP"
     assert values["host mac0 transmitter fsm_state"] in ("Preamble", "Data")
-    assert values["host engine rx judge judge_state"] in ("Wait", "Report")
-    assert values["host ingress o meta cls"] == "NP"
-    assert values["host ingress o meta type"] == "MEMORY"
+    assert values["host core engine rx judge judge_state"] in ("Wait", "Report")
+    assert values["host core ingress o meta cls"] == "NP"
+    assert values["host core ingress o meta type"] == "MEMORY"
 
 
 def vcd_names(path):

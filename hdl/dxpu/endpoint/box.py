@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from amaranth import *
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
-from dxpu.csr import RegisterPort
-from dxpu.ethernet import GmiiSignature
 from dxpu.proxy.box import BoxProxy
+from dxpu.proxy.macs import lead_out
 
 from .config_map import GpuIdentity
 from .gpu import SoftGpu
@@ -43,6 +41,9 @@ class BoxWithGpus(wiring.Component):
         Same ports as the box proxy: GMII and link state of each path, register bus.
     """
 
+    #: Ports of the proxy that the GPUs are at.
+    INSIDE = ("slot", "reset")
+
     def __init__(self, width, *, slots=8, paths=2, identity=None, gpu=None, **proxy):
         self._proxy = BoxProxy(width, slots=slots, paths=paths, **proxy)
         first = identity or GpuIdentity()
@@ -54,19 +55,13 @@ class BoxWithGpus(wiring.Component):
         self.pulses = self._proxy.pulses
         #: A good frame that the proxy refused (:class:`~dxpu.fabric.receive.types.Refused`).
         self.refused = self._proxy.refused
-        super().__init__({
-            "gmii": Out(GmiiSignature()).array(paths),
-            "links": In(paths, init=(1 << paths) - 1),
-            "bus": In(RegisterPort()),
-        })
+        super().__init__({name: member for name, member in self._proxy.signature.members.items()
+                          if name not in self.INSIDE})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.proxy = proxy = self._proxy
-        wiring.connect(m, wiring.flipped(self.bus), proxy.bus)
-        m.d.comb += proxy.links.eq(self.links)
-        for outer, inner in zip(self.gmii, proxy.gmii, strict=True):
-            wiring.connect(m, wiring.flipped(outer), inner)
+        lead_out(m, proxy, self, but=self.INSIDE)
         for n, gpu in enumerate(self._gpus):
             m.submodules[f"gpu{n + 1}"] = gpu
             wiring.connect(m, proxy.slot[n], gpu.port)

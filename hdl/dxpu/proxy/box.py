@@ -1,6 +1,6 @@
 """The box proxy: slots with GPUs on one side, an Ethernet node on the other.
 
-This file only wires. Ref: DxPU paper, 3.2 and 3.3
+This file only wires: the core, then the MACs at its frame ports. Ref: DxPU paper, 3.2 and 3.3
 """
 
 from amaranth import *
@@ -10,7 +10,6 @@ from amaranth.lib.wiring import In, Out
 from dxpu.arbiter import PacketArbiter
 from dxpu.attach import CreditLedger, PciePort, SharedEgress, connect_egress, connect_grants
 from dxpu.csr import RegisterPort
-from dxpu.ethernet import GmiiSignature
 from dxpu.fabric.credit.policer import CreditPolicer
 from dxpu.fabric.credit.sizing import LARGEST, FlowControl, grants_in
 from dxpu.fabric.engine import FabricEngine
@@ -22,14 +21,15 @@ from dxpu.stream import PacketLayout, connect
 from dxpu.switch.tracking.slot_tracking import RowInfo
 
 from .box_slots import BoxSlots
-from .common import CounterList, ProxyRegisters, attach_engine, connect_macs, make_macs
+from .common import CounterList, ProxyRegisters, attach_engine, connect_frames
+from .macs import GMII, FramePort, attach_macs, proxy_members
 from .malformed import MalformedTeller
 from .row_parser import RowParser
 
-__all__ = ["BoxProxy"]
+__all__ = ["BoxCore", "BoxProxy"]
 
 
-class BoxProxy(wiring.Component):
+class BoxCore(wiring.Component):
     """Leads each slot to the host it is bound to.
 
     A slot's TLPs are stored, taken in turn with other slots', parsed, and leave as frames to the
@@ -41,8 +41,8 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, paths, peers, streams, split, arq
-        As of :class:`~dxpu.proxy.host.HostProxy`.
+    width, paths, peers, streams, split, arq, mac_counters
+        Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
         PCIe links to GPUs, 1 to 16.
 
@@ -53,8 +53,8 @@ class BoxProxy(wiring.Component):
     reset : ``slots``
         Level, until ``link_up`` of the slot has fallen and its queues are empty: hot reset of the
         GPU in slot n + 1. Its link must not come up before.
-    gmii, links, bus
-        As of the host proxy.
+    frame, bus
+        Those of the host's core.
     """
 
     #: Bytes of the buffer of each slot from PCIe.
@@ -65,9 +65,15 @@ class BoxProxy(wiring.Component):
     REGIONS = (8192, 1024, 2048)
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
-                 arq="go-back-n"):
+                 arq="go-back-n", mac_counters=None):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
+        super().__init__({
+            "slot": Out(PciePort(width)).array(slots),
+            "reset": Out(slots),
+            "frame": Out(FramePort(width, mac_counters or {})).array(paths),
+            "bus": In(RegisterPort()),
+        })
         self._width = width
         self._slots = slots
         self._depth = max(16, self.BUFFER * 8 // width)
@@ -86,7 +92,6 @@ class BoxProxy(wiring.Component):
         self._queues = [PacketQueue(width, depth=self._depth, overflow="cut")
                         for _ in range(slots)]
         self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
-        self._macs = make_macs(width, paths)
         counters = CounterList()
         counters.add_all("fabric_", self._engine)
         counters.add_all("binding_", self._bindings)
@@ -105,8 +110,8 @@ class BoxProxy(wiring.Component):
             counters.add(f"egress{n}_overflow", self._egress.overflow[n - 1],
                          f"Stays 0: TLPs to slot {n} that found no room though they had credits; "
                          "dropped, and the slot is fenced.")
-        for n, mac in enumerate(self._macs):
-            counters.add_all(f"mac{n}_", mac, on_path=f" on path {n}")
+        for n, frame in enumerate(self.frame):
+            counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
         self._registers = ProxyRegisters(
             "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
@@ -115,24 +120,16 @@ class BoxProxy(wiring.Component):
         self.pulses = dict(counters.pulses)
         #: A good frame that was refused (:class:`~dxpu.fabric.receive.types.Refused`), in ``sync``.
         self.refused = self._engine.refused
-        super().__init__({
-            "slot": Out(PciePort(width)).array(slots),
-            "reset": Out(slots),
-            "gmii": Out(GmiiSignature()).array(paths),
-            "links": In(paths, init=(1 << paths) - 1),
-            "bus": In(RegisterPort()),
-        })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.table = table = self._table
         m.submodules.engine = engine = self._engine
         m.submodules.bindings = bindings = self._bindings
-        connect_macs(m, self._macs, engine, self.gmii)
+        connect_frames(m, engine, self.frame)
         self._registers.wire(m, self.bus, table.bus)
         file = self._registers.file
-        attach_engine(m, engine, file, role=Role.BOX, links=self.links,
-                      commits=table.stat_committed)
+        attach_engine(m, engine, file, role=Role.BOX, commits=table.stat_committed)
 
         self._attach_rx(m)
         self._attach_tx(m)
@@ -247,3 +244,35 @@ class BoxProxy(wiring.Component):
         connect(m, policer.o, egress.i)
         for streams, slot in zip(egress.slot, self.slot, strict=True):
             connect_egress(m, streams, wiring.flipped(slot))
+
+
+class BoxProxy(wiring.Component):
+    """A :class:`BoxCore` with MACs.
+
+    Parameters
+    ----------
+    width, slots, paths, peers, streams, split, arq
+        Those of the core.
+    macs : :class:`~.macs.MacFactory`
+
+    Members
+    -------
+    slot, reset, bus
+        Those of the core.
+    gmii, links
+        Those of :class:`~dxpu.proxy.host.HostProxy`.
+    """
+
+    def __init__(self, width, *, macs=GMII, **core):
+        self._macs = macs
+        #: The proxy without its MACs.
+        self.core = BoxCore(width, mac_counters=macs.counters, **core)
+        self.registers = self.core.registers
+        self.pulses = self.core.pulses
+        self.refused = self.core.refused
+        super().__init__(proxy_members(self.core, macs))
+
+    def elaborate(self, platform):
+        m = Module()
+        attach_macs(m, self.core, self._macs, self)
+        return m

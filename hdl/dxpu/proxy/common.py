@@ -1,4 +1,4 @@
-"""What both proxies have: MACs below the fabric engine, registers beside it."""
+"""What both proxies have: frame ports below the fabric engine, registers beside it."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -6,7 +6,6 @@ from amaranth.utils import exact_log2
 
 from dxpu.counted import texts_of
 from dxpu.csr import CounterBank, RegisterFile, RegisterMux, connect_ports
-from dxpu.ethernet import Mac
 from dxpu.fabric.receive.types import TLP_DWORDS
 from dxpu.fabric.session.types import SettingKind
 from dxpu.fabric.wire.format import (
@@ -16,7 +15,7 @@ from dxpu.stream import connect
 
 from .registers import address_map
 
-__all__ = ["CounterList", "ProxyRegisters", "attach_engine", "connect_macs", "make_macs"]
+__all__ = ["CounterList", "ProxyRegisters", "attach_engine", "connect_frames"]
 
 
 #: A frame with one TLP, the largest there is.
@@ -71,20 +70,18 @@ class CounterList:
             self.add(f"{prefix}{name}", getattr(part, f"stat_{name}"), text)
 
 
-def connect_macs(m, macs, engine, gmii):
-    """One MAC per path, between the engine's frames and the proxy's GMII ports."""
-    for n, mac in enumerate(macs):
-        m.submodules[f"mac{n}"] = mac
-        connect(m, engine.frame_o[n], mac.i)
-        connect(m, mac.o, engine.frame_i[n])
-        wiring.connect(m, wiring.flipped(gmii[n]), mac.gmii)
+def connect_frames(m, engine, frame):
+    """The engine's frames and links of paths, and the core's frame ports."""
+    for source, sink, port in zip(engine.frame_o, engine.frame_i, frame, strict=True):
+        connect(m, source, wiring.flipped(port.tx))
+        connect(m, wiring.flipped(port.rx), sink)
+    m.d.comb += engine.links.eq(Cat(port.link_up for port in frame))
 
 
-def attach_engine(m, engine, file, *, role, links, commits):
+def attach_engine(m, engine, file, *, role, commits):
     """Set the engine up from the control registers, and show its state in them.
 
-    ``role`` is what HELLO says we are, ``links`` the paths that have one, ``commits`` the strobe
-    for each change of the mapping table.
+    ``role`` is what HELLO says we are, ``commits`` the strobe for each change of the mapping table.
     """
     table = Signal(32)
     m.d.sync += table.eq(table + commits)
@@ -109,8 +106,7 @@ def attach_engine(m, engine, file, *, role, links, commits):
         about.boot.eq(file.boot.counter),
         about.table.eq(table),
         engine.node.eq(file.node.number),
-        engine.links.eq(links),
-        file.links.up.eq(links),
+        file.links.up.eq(engine.links),
         engine.ack_delay.eq(file.fabric.ack_delay),
         engine.packing_limit.eq(file.fabric.packing_limit),
         engine.retry_wait.eq(file.retry.wait),
@@ -148,8 +144,3 @@ def _attach_sessions(m, engine, file):
         setting.payload.kind.eq(Mux(which == place["mode"], SettingKind.MODE, Mux(
             which == place["tags"], SettingKind.TAGS, SettingKind.OPEN))),
     ]
-
-
-def make_macs(width, paths):
-    """MACs of a proxy; path n is in the clock domains ``gmii<n>_rx`` and ``gmii<n>_tx``."""
-    return [Mac(width, rx_domain=f"gmii{n}_rx", tx_domain=f"gmii{n}_tx") for n in range(paths)]

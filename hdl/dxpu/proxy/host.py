@@ -1,6 +1,6 @@
 """The host proxy: a PCIe switch to the host, an Ethernet node to the fabric.
 
-This file only wires. Ref: DxPU paper, 3.2 and 3.3
+This file only wires: the core, then the MACs at its frame ports. Ref: DxPU paper, 3.2 and 3.3
 """
 
 from amaranth import *
@@ -10,7 +10,6 @@ from amaranth.lib.wiring import In, Out
 from dxpu.arbiter import PacketArbiter
 from dxpu.attach import CreditLedger, Egress, PciePort, connect_egress, connect_grants
 from dxpu.csr import RegisterPort
-from dxpu.ethernet import GmiiSignature
 from dxpu.fabric.credit.sizing import FlowControl, host_grants, space_for
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.wire.format import Role
@@ -22,18 +21,19 @@ from dxpu.tlp.parser import Ingress
 from dxpu.tlp.types import NO_LIMIT
 
 from .bindings import HostBindings
-from .common import CounterList, ProxyRegisters, attach_engine, connect_macs, make_macs
+from .common import CounterList, ProxyRegisters, attach_engine, connect_frames
 from .detach import Detach
 from .host_links import HostLinks
 from .host_pool import HostPool
+from .macs import GMII, FramePort, attach_macs, proxy_members
 from .malformed import MalformedGatherer
 from .row_parser import RowParser
 from .stall import StallWatch
 
-__all__ = ["HostProxy"]
+__all__ = ["HostCore", "HostProxy"]
 
 
-class HostProxy(wiring.Component):
+class HostCore(wiring.Component):
     """Virtual PCIe switch whose downstream ports lead to GPU slots of boxes across the fabric.
 
     TLPs that come on ``upstream.rx`` are parsed and stored, routed by the virtual switch, and leave
@@ -63,15 +63,14 @@ class HostProxy(wiring.Component):
         Of the :class:`~dxpu.fabric.engine.FabricEngine`: "go-back-n" or "selective".
     identity : :class:`~dxpu.switch.Identity`, optional
         What the virtual switch says it is, and what its slots have.
+    mac_counters : dict of str to str, optional
+        What the MAC of each path counts: name to text.
 
     Members
     -------
     upstream : :class:`~dxpu.attach.PciePort`
-    gmii : array of :class:`~dxpu.ethernet.GmiiSignature`
-        Path n is in the clock domains ``gmii<n>_rx`` and ``gmii<n>_tx``.
-    links : ``paths``
-        Bit n: path n has a link, as its PHY says. Frames leave by paths that have one if they may;
-        all ones, or 0, if nobody knows.
+    frame : array of :class:`~.macs.FramePort`
+        Frames of path n. Frames leave by paths that have a link if they may.
     bus : :class:`~dxpu.csr.RegisterPort`
         Registers of :func:`~dxpu.proxy.registers.address_map`.
     """
@@ -82,7 +81,12 @@ class HostProxy(wiring.Component):
     REQUESTS = 2048
 
     def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
-                 identity=None, arq="go-back-n"):
+                 identity=None, arq="go-back-n", mac_counters=None):
+        super().__init__({
+            "upstream": Out(PciePort(width)),
+            "frame": Out(FramePort(width, mac_counters or {})).array(paths),
+            "bus": In(RegisterPort()),
+        })
         self._width = width
         self._ports = ports
         self._depth = max(16, self.BUFFER * 8 // width)
@@ -103,15 +107,14 @@ class HostProxy(wiring.Component):
                               initial=flow.grants)
         self._egress = Egress(width, depth=self._depth)
         self._parser = RowParser(width, limits=ports)
-        self._macs = make_macs(width, paths)
         counters = CounterList()
         for prefix, part in (
                 ("pcie_", self._ingress), ("egress_", self._egress), ("switch_", self._switch),
                 ("tracking_", self._tracking), ("link_", self._links), ("fabric_", self._engine),
                 ("pool_", self._pool), ("tlp_", self._parser), ("table_", self._table)):
             counters.add_all(prefix, part)
-        for n, mac in enumerate(self._macs):
-            counters.add_all(f"mac{n}_", mac, on_path=f" on path {n}")
+        for n, frame in enumerate(self.frame):
+            counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
         self._registers = ProxyRegisters(
             "host", counters, rows=ports, paths=paths, peers=peers, streams=streams, width=width,
             serial=(identity or Identity()).serial & 0xFFFF_FFFF)
@@ -122,12 +125,6 @@ class HostProxy(wiring.Component):
         #: Lower half of the switch's serial number, driven by a board that knows its own; 0: that
         #: of the register ``control.serial``.
         self.serial = Signal(32)
-        super().__init__({
-            "upstream": Out(PciePort(width)),
-            "gmii": Out(GmiiSignature()).array(paths),
-            "links": In(paths, init=(1 << paths) - 1),
-            "bus": In(RegisterPort()),
-        })
 
     def elaborate(self, platform):
         m = Module()
@@ -137,9 +134,9 @@ class HostProxy(wiring.Component):
         m.submodules.table = table = self._table
         m.submodules.engine = engine = self._engine
         m.submodules.egress = self._egress
-        connect_macs(m, self._macs, engine, self.gmii)
+        connect_frames(m, engine, self.frame)
         self._registers.wire(m, self.bus, table.bus)
-        attach_engine(m, engine, self._registers.file, role=Role.HOST, links=self.links,
+        attach_engine(m, engine, self._registers.file, role=Role.HOST,
                       commits=table.stat_committed)
 
         self._attach_upstream(m)
@@ -315,3 +312,38 @@ class HostProxy(wiring.Component):
         connect(m, merge.o, parser.i)
         connect(m, parser.o, tracking.up_i)
         connect(m, tracking.up_o, switch.downstream_i)
+
+
+class HostProxy(wiring.Component):
+    """A :class:`HostCore` with MACs.
+
+    Parameters
+    ----------
+    width, ports, paths, peers, streams, split, arq, identity
+        Those of the core.
+    macs : :class:`~.macs.MacFactory`
+
+    Members
+    -------
+    upstream, bus
+        Those of the core.
+    gmii : array of :class:`~dxpu.ethernet.GmiiSignature`
+        Path n, in the clock domains ``gmii<n>_rx`` and ``gmii<n>_tx``. Other MACs have a port of
+        another name.
+    links : ``paths``
+        Bit n: path n has a link, as its PHY says. All ones, or 0, if nobody knows.
+    """
+
+    def __init__(self, width, *, macs=GMII, **core):
+        self._macs = macs
+        #: The proxy without its MACs.
+        self.core = HostCore(width, mac_counters=macs.counters, **core)
+        self.registers = self.core.registers
+        self.pulses = self.core.pulses
+        self.serial = self.core.serial
+        super().__init__(proxy_members(self.core, macs))
+
+    def elaborate(self, platform):
+        m = Module()
+        attach_macs(m, self.core, self._macs, self)
+        return m

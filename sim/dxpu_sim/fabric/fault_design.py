@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.fabric.credit.sizing import GRANTS, FlowControl, grants_in
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.session.types import Mode
-from dxpu.proxy.box import BoxProxy
+from dxpu.proxy.box import BoxCore
 from dxpu.stream import connect
 from dxpu_sim.run.clock import SimClock
 
@@ -35,7 +35,7 @@ def fields(structure):
 def grants_of(end, width):
     """Headers and units that each row of the host's or the box's proxy grants, for each class."""
     return GRANTS if end == "host" else grants_in(
-        width, [8 * size * max(1, width // 64) // width for size in BoxProxy.REGIONS])
+        width, [8 * size * max(1, width // 64) // width for size in BoxCore.REGIONS])
 
 
 def fault_name(end, field):

@@ -196,17 +196,17 @@ class System(wiring.Component):
 
     def _probe(self, m, name, proxy):
         ports = [proxy.upstream] if proxy in self._host else list(proxy.slot)
-        engine = proxy._engine
+        frames = proxy.core.frame
 
         def taken(stream, end):
             return stream.valid & stream.ready & stream.payload[end]
 
         events = {
             "pcie_in": Cat(taken(p.rx, "first") for p in ports).any(),
-            "frame_out": Cat(taken(s, "first") for s in engine.frame_o).any(),
+            "frame_out": Cat(taken(f.tx, "first") for f in frames).any(),
             "gmii_tx": Cat(g.tx.tx_en for g in proxy.gmii).any(),
             "gmii_rx": Cat(g.rx.rx_dv for g in proxy.gmii).any(),
-            "frame_in": Cat(taken(s, "last") for s in engine.frame_i).any(),
+            "frame_in": Cat(taken(f.rx, "last") for f in frames).any(),
             "pcie_out": Cat(taken(getattr(p, f"tx_{c}"), "first")
                             for p in ports for c in ("p", "np", "cpl")).any(),
         }

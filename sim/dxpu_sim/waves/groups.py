@@ -24,31 +24,31 @@ NAMES = {
 #: signal that is high at that step. The host's frames leave by path 0 while that path works.
 WAY = (
     Row(r"host\.upstream__rx__valid", "host: TLP from PCIe"),
-    Row(r"host\.ingress\.o__valid", "host: parsed"),
-    Row(r"host\.switch\.lookup0__valid", "host: address for the mapping table"),
-    Row(r"host\.switch\.result0__valid", "host: port from the mapping table"),
-    Row(r"host\.switch\.downstream_o__valid", "host: routed to the port"),
-    Row(r"host\.tracking\.down_o__valid", "host: request tracked"),
-    Row(r"host\.engine\.link\.route__valid", "host: link gave sequence and path"),
-    Row(r"host\.engine\.frame_o__0__valid", "host: frame packed"),
+    Row(r"host\.core\.ingress\.o__valid", "host: parsed"),
+    Row(r"host\.core\.switch\.lookup0__valid", "host: address for the mapping table"),
+    Row(r"host\.core\.switch\.result0__valid", "host: port from the mapping table"),
+    Row(r"host\.core\.switch\.downstream_o__valid", "host: routed to the port"),
+    Row(r"host\.core\.tracking\.down_o__valid", "host: request tracked"),
+    Row(r"host\.core\.engine\.link\.route__valid", "host: link gave sequence and path"),
+    Row(r"host\.core\.engine\.frame_o__0__valid", "host: frame packed"),
     Row(r"host\.gmii__0__tx__tx_en", "host: GMII out"),
     Row(r"box0\.gmii__0__rx__rx_dv", "box0: GMII in"),
-    Row(r"box0\.engine\.frame_i__0__valid", "box0: frame from the MAC"),
-    Row(r"box0\.engine\.link\.committed__valid", "box0: frame accepted by the link"),
-    Row(r"box0\.engine\.tlp_o__valid", "box0: TLP unpacked"),
-    Row(r"box0\.alive\.o__valid", "box0: parsed, slot alive"),
+    Row(r"box0\.core\.engine\.frame_i__0__valid", "box0: frame from the MAC"),
+    Row(r"box0\.core\.engine\.link\.committed__valid", "box0: frame accepted by the link"),
+    Row(r"box0\.core\.engine\.tlp_o__valid", "box0: TLP unpacked"),
+    Row(r"box0\.core\.alive\.o__valid", "box0: parsed, slot alive"),
     Row(r"box0\.slot__0__tx_np__valid", "box0: request to the GPU"),
     Row(r"box0\.slot__0__rx__valid", "box0: TLP from the GPU"),
-    Row(r"box0\.from_slots\.o__valid", "box0: its TLP parsed"),
-    Row(r"box0\.engine\.link\.route__valid", "box0: link gave sequence and path"),
-    Row(r"box0\.engine\.frame_o__0__valid", "box0: frame packed"),
+    Row(r"box0\.core\.from_slots\.o__valid", "box0: its TLP parsed"),
+    Row(r"box0\.core\.engine\.link\.route__valid", "box0: link gave sequence and path"),
+    Row(r"box0\.core\.engine\.frame_o__0__valid", "box0: frame packed"),
     Row(r"box0\.gmii__0__tx__tx_en", "box0: GMII out"),
     Row(r"host\.gmii__0__rx__rx_dv", "host: GMII in"),
-    Row(r"host\.engine\.frame_i__0__valid", "host: frame from the MAC"),
-    Row(r"host\.engine\.link\.committed__valid", "host: frame accepted by the link"),
-    Row(r"host\.engine\.tlp_o__valid", "host: TLP unpacked"),
-    Row(r"host\.tracking\.up_i__valid", "host: its TLP parsed"),
-    Row(r"host\.tracking\.up_o__valid", "host: request found"),
+    Row(r"host\.core\.engine\.frame_i__0__valid", "host: frame from the MAC"),
+    Row(r"host\.core\.engine\.link\.committed__valid", "host: frame accepted by the link"),
+    Row(r"host\.core\.engine\.tlp_o__valid", "host: TLP unpacked"),
+    Row(r"host\.core\.tracking\.up_i__valid", "host: its TLP parsed"),
+    Row(r"host\.core\.tracking\.up_o__valid", "host: request found"),
     Row(r"host\.upstream__tx_cpl__valid", "host: completion to PCIe"),
 )
 
@@ -78,7 +78,7 @@ def _fields(prefix: str, fields: Sequence[str]) -> list[str]:
 
 def _engine(proxy: str) -> list[Group]:
     """Blocks between TLP and Ethernet, common to both kinds of proxies."""
-    e = rf"{proxy}\.engine"
+    e = rf"{proxy}\.core\.engine"
     return [
         Group(f"{proxy}: TLPs to be sent, and their credits", (
             *_stream(rf"{e}\.tlp_i", *_PACKET, r"meta\.row", r"meta\.life"),
@@ -126,24 +126,25 @@ def _engine(proxy: str) -> list[Group]:
 def _host() -> list[Group]:
     down = Group("host: from PCIe, parser", (
         *_stream(r"host\.upstream__rx", *_PACKET),
-        *_stream(r"host\.ingress\.o", *_PACKET, *_fields("meta", _TLP)),
-        Row(r"host\.ingress\.stat_malformed"), Row(r"host\.ingress\.malformed_cause"),
+        *_stream(r"host\.core\.ingress\.o", *_PACKET, *_fields("meta", _TLP)),
+        Row(r"host\.core\.ingress\.stat_malformed"), Row(r"host\.core\.ingress\.malformed_cause"),
     ), closed=True)
     table = Group("host: mapping table", (
         *(row for n in range(2) for row in (
-            *_stream(rf"host\.switch\.lookup{n}", "kind", "value"),
-            *_stream(rf"host\.switch\.result{n}", "hit", "port"))),
+            *_stream(rf"host\.core\.switch\.lookup{n}", "kind", "value"),
+            *_stream(rf"host\.core\.switch\.result{n}", "hit", "port"))),
     ), closed=True)
     switch = Group("host: switch and requests, down", (
-        Row(r"host\.switch\.verdict__valid"), Row(r"host\.switch\.verdict__payload\.target"),
-        *_stream(r"host\.switch\.downstream_o", *_PACKET, *_fields("meta", ("port", "cls")),
+        Row(r"host\.core\.switch\.verdict__valid"),
+        Row(r"host\.core\.switch\.verdict__payload\.target"),
+        *_stream(r"host\.core\.switch\.downstream_o", *_PACKET, *_fields("meta", ("port", "cls")),
                  *_fields(r"meta\.request", ("slot", "requester_id", "tag", "byte_count"))),
-        *_stream(r"host\.tracking\.down_o", *_PACKET),
+        *_stream(r"host\.core\.tracking\.down_o", *_PACKET),
     ), closed=True)
     up = Group("host: parser, requests and switch, up", (
-        *_stream(r"host\.parser\.o", *_PACKET, r"meta\.row", *_fields(r"meta\.info", _TLP)),
-        *_stream(r"host\.tracking\.up_o", *_PACKET),
-        *_stream(r"host\.switch\.upstream_o", *_PACKET, "meta"),
+        *_stream(r"host\.core\.parser\.o", *_PACKET, r"meta\.row", *_fields(r"meta\.info", _TLP)),
+        *_stream(r"host\.core\.tracking\.up_o", *_PACKET),
+        *_stream(r"host\.core\.switch\.upstream_o", *_PACKET, "meta"),
         *(row for cls in ("p", "np", "cpl")
           for row in _stream(rf"host\.upstream__tx_{cls}", *_PACKET)),
     ), closed=True)
@@ -152,14 +153,15 @@ def _host() -> list[Group]:
 
 def _box(proxy: str, slots: int) -> list[Group]:
     down = Group(f"{proxy}: parser, to PCIe", (
-        *_stream(rf"{proxy}\.alive\.o", *_PACKET, r"meta\.row", *_fields(r"meta\.info", _TLP)),
+        *_stream(rf"{proxy}\.core\.alive\.o", *_PACKET, r"meta\.row",
+                 *_fields(r"meta\.info", _TLP)),
         *(row for n in range(slots) for cls in ("p", "np", "cpl")
           for row in _stream(rf"{proxy}\.slot__{n}__tx_{cls}", *_PACKET)),
     ), closed=True)
     up = Group(f"{proxy}: from PCIe, parser", (
         *(row for n in range(slots)
           for row in _stream(rf"{proxy}\.slot__{n}__rx", *_PACKET)),
-        *_stream(rf"{proxy}\.from_slots\.o", *_PACKET, r"meta\.row",
+        *_stream(rf"{proxy}\.core\.from_slots\.o", *_PACKET, r"meta\.row",
                  *_fields(r"meta\.info", _TLP)),
     ), closed=True)
     return [*_engine(proxy), down, up]
