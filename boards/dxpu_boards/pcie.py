@@ -110,6 +110,6 @@ class Upstream(wiring.Component):
             found.eq(edge.stat_dropped), dropped.eq(dropped + sum(found)),
         ]
         m.d.comb += [
-            file.state.perst.eq(edge.perst_seen), file.state.up.eq(up),
+            file.state.perst.eq(edge.perst_sync), file.state.up.eq(up),
             file.state.downs.eq(downs), file.dropped.count.eq(dropped),
         ]

@@ -27,9 +27,9 @@ async def open_anew(ctx, engine, *, session=0):
 
 async def look_at(ctx, engine, session=0):
     """The session's :class:`~dxpu.fabric.session.types.SessionView`."""
-    ctx.set(engine.looked, session)
-    ctx.set(engine.look, 1)
-    shown, = await ctx.tick().sample(engine.shown).until(engine.seen)
-    ctx.set(engine.look, 0)
+    ctx.set(engine.view_session, session)
+    ctx.set(engine.view_request, 1)
+    shown, = await ctx.tick().sample(engine.session_view).until(engine.view_done)
+    ctx.set(engine.view_request, 0)
     await ctx.tick()
     return shown

@@ -69,7 +69,7 @@ class PcieEdge(wiring.Component):
         In ``domain``: ``link.link_up`` may be 1.
     perst : In(1)
         Asynchronous: PERST# is asserted. Less than two cycles of a domain may be missed.
-    perst_seen : Out(1)
+    perst_sync : Out(1)
         The same in ``sync``.
     stat_dropped : Out(3)
         Pulses: a TLP of the proxy, posted, non-posted or completion, was dropped as the link was
@@ -92,7 +92,7 @@ class PcieEdge(wiring.Component):
             "reset": Out(1),
             "ready": Out(1),
             "perst": In(1),
-            "perst_seen": Out(1),
+            "perst_sync": Out(1),
             "stat_dropped": Out(3),
         })
 
@@ -115,19 +115,21 @@ class PcieEdge(wiring.Component):
         connect(m, near.grant, credits.i)
         connect(m, credits.o, far.grant)
 
-        m.submodules.taken = taken = EventCrossing(
-            i_domain=self._domain, o_domain="sync", bits=Near.WAY_BITS)
-        m.d.comb += [taken.i.eq(far.taken), near.taken.eq(taken.o)]
-        m.submodules.live = FFSynchronizer(far.live, near.live)
+        m.submodules.posted_taken = posted_taken = EventCrossing(
+            i_domain=self._domain, o_domain="sync", bits=Near.IN_FLIGHT_BITS)
+        m.d.comb += [posted_taken.i.eq(far.posted_taken), near.posted_taken.eq(posted_taken.o)]
+        m.submodules.dll_up = FFSynchronizer(far.dll_up, near.dll_up)
         m.submodules.near_perst = FFSynchronizer(self.perst, near.perst)
         m.submodules.far_perst = FFSynchronizer(self.perst, far.perst, o_domain=self._domain)
-        m.submodules.held = FFSynchronizer(near.held, far.held, o_domain=self._domain, init=1)
-        m.submodules.lost = FFSynchronizer(near.lost, far.lost, o_domain=self._domain)
+        m.submodules.near_busy = FFSynchronizer(
+            near.busy, far.near_busy, o_domain=self._domain, init=1)
+        m.submodules.force_down = FFSynchronizer(
+            near.force_down, far.force_down, o_domain=self._domain)
 
         wiring.connect(m, wiring.flipped(self.port), near.port)
         wiring.connect(m, far.link, wiring.flipped(self.link))
         m.d.comb += [
-            self.perst_seen.eq(near.perst), self.stat_dropped.eq(near.stat_dropped),
+            self.perst_sync.eq(near.perst), self.stat_dropped.eq(near.stat_dropped),
             self.reset.eq(far.reset), self.ready.eq(far.ready),
         ]
         return m

@@ -46,13 +46,13 @@ class Far(wiring.Component):
             "link": Out(PciePort(width)),
             "reset": Out(1),
             "ready": Out(1),
-            "live": Out(1),
+            "dll_up": Out(1),
             "perst": In(1),
-            "held": In(1),
-            "lost": In(1),
+            "near_busy": In(1),
+            "force_down": In(1),
             "rx": Out(PacketSignature(width)),
             **{f"tx_{name}": In(PacketSignature(width)) for name in CLASSES},
-            "taken": Out(1),
+            "posted_taken": Out(1),
             "grant": In(stream.Signature(Grant)),
         })
         self._width = width
@@ -62,31 +62,33 @@ class Far(wiring.Component):
         link = self.link
         for name in CLASSES:
             connect(m, wiring.flipped(getattr(self, f"tx_{name}")), getattr(link, f"tx_{name}"))
-        m.d.comb += self.taken.eq(link.tx_p.valid & link.tx_p.ready & link.tx_p.payload.last)
+        m.d.comb += self.posted_taken.eq(
+            link.tx_p.valid & link.tx_p.ready & link.tx_p.payload.last)
 
-        open, passing, over = Signal(), Signal(), Signal()
+        in_tlp, passing, ending = Signal(), Signal(), Signal()
         quiet = Signal(range(self.QUIET))
-        clear = Signal()
+        can_begin = Signal()
         m.d.comb += [
-            clear.eq(~self.held & ~open & (quiet == self.QUIET - 1)),
-            passing.eq(self.live & ~over & link.link_up),
-            self.reset.eq(self.perst | self.lost),
-            self.ready.eq(Mux(self.live, ~over & link.link_up, clear) & ~self.reset),
+            can_begin.eq(~self.near_busy & ~in_tlp & (quiet == self.QUIET - 1)),
+            passing.eq(self.dll_up & ~ending & link.link_up),
+            self.reset.eq(self.perst | self.force_down),
+            self.ready.eq(Mux(self.dll_up, ~ending & link.link_up, can_begin) & ~self.reset),
         ]
-        with m.If(self.held | Cat(getattr(self, f"tx_{name}").valid for name in CLASSES).any()):
+        arriving = Cat(getattr(self, f"tx_{name}").valid for name in CLASSES)
+        with m.If(self.near_busy | arriving.any()):
             m.d.sync += quiet.eq(0)
         with m.Elif(quiet != self.QUIET - 1):
             m.d.sync += quiet.eq(quiet + 1)
 
         # `live` and `held` each wait for the other: up, up, down, down.
-        with m.If(~self.live):
-            m.d.sync += [self.live.eq(clear & link.link_up), over.eq(0)]
+        with m.If(~self.dll_up):
+            m.d.sync += [self.dll_up.eq(can_begin & link.link_up), ending.eq(0)]
         with m.Else():
-            m.d.sync += over.eq(over | ~link.link_up)
-            with m.If(self.held & (over | ~link.link_up)):
-                m.d.sync += self.live.eq(0)
+            m.d.sync += ending.eq(ending | ~link.link_up)
+            with m.If(self.near_busy & (ending | ~link.link_up)):
+                m.d.sync += self.dll_up.eq(0)
 
-        self._receive(m, open, passing)
+        self._receive(m, in_tlp, passing)
         m.d.comb += self.grant.ready.eq(1)
         for n, name in enumerate(CLASSES):
             limits = getattr(link, f"rx_{name}")
@@ -94,18 +96,18 @@ class Far(wiring.Component):
                 m.d.sync += limits.eq(self.grant.payload.limits)
         return m
 
-    def _receive(self, m, open, passing):
-        source, ends = self.link.rx, Signal()
+    def _receive(self, m, in_tlp, passing):
+        source, abort = self.link.rx, Signal()
         m.d.comb += [
-            ends.eq(open & ~passing),
+            abort.eq(in_tlp & ~passing),
             self.rx.payload.eq(source.payload),
-            self.rx.valid.eq(source.valid & passing | ends),
+            self.rx.valid.eq(source.valid & passing | abort),
             source.ready.eq(self.rx.ready & passing),
         ]
-        with m.If(ends):
+        with m.If(abort):
             m.d.comb += [
                 self.rx.payload.dwords.eq(1), self.rx.payload.first.eq(0),
                 self.rx.payload.last.eq(1), self.rx.payload.discard.eq(1),
             ]
         with m.If(self.rx.valid & self.rx.ready):
-            m.d.sync += open.eq(~self.rx.payload.last)
+            m.d.sync += in_tlp.eq(~self.rx.payload.last)

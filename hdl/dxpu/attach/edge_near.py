@@ -60,16 +60,16 @@ class Near(wiring.Component):
     """
 
     #: Of the number of posted requests on their way: more than the queue has beats.
-    WAY_BITS = 6
+    IN_FLIGHT_BITS = 6
 
     def __init__(self, width, link_width, settle):
         super().__init__({
             "port": In(PciePort(width)),
-            "live": In(1),
-            "taken": In(1),
+            "dll_up": In(1),
+            "posted_taken": In(1),
             "perst": In(1),
-            "held": Out(1, init=1),
-            "lost": Out(1),
+            "busy": Out(1, init=1),
+            "force_down": Out(1),
             "rx": In(PacketSignature(link_width)),
             **{f"tx_{name}": Out(PacketSignature(link_width)) for name in CLASSES},
             "grant": Out(stream.Signature(Grant)),
@@ -82,48 +82,50 @@ class Near(wiring.Component):
         m = Module()
         up, idle, down = Signal(), Signal(), Signal()
         m.d.comb += self.port.link_up.eq(up)
-        busy = [self._receive(m, idle)]
+        pending = [self._receive(m, idle)]
 
         # Posted requests on their way, and how many of them the head of another class waits for.
-        way, passed = Signal(self.WAY_BITS), Signal()
-        taken = Signal()
-        m.d.comb += taken.eq(self.taken & (way != 0))
-        m.d.sync += way.eq(way + passed - taken)
+        in_flight, passed = Signal(self.IN_FLIGHT_BITS), Signal()
+        posted_taken = Signal()
+        m.d.comb += posted_taken.eq(self.posted_taken & (in_flight != 0))
+        m.d.sync += in_flight.eq(in_flight + passed - posted_taken)
         for n, name in enumerate(CLASSES):
-            new, may = Signal(name=f"{name}_new"), Signal(name=f"{name}_may", init=1)
-            kept, ended = self._send(m, name, up, new, may)
-            busy.append(kept)
-            m.d.comb += self.stat_dropped[n].eq(ended & ~kept)
+            offered = Signal(name=f"{name}_offered")
+            allowed = Signal(name=f"{name}_allowed", init=1)
+            passes, ended = self._send(m, name, up, offered, allowed)
+            pending.append(passes)
+            m.d.comb += self.stat_dropped[n].eq(ended & ~passes)
             if name == "p":
-                m.d.comb += [passed.eq(ended & kept), may.eq(1)]
+                m.d.comb += [passed.eq(ended & passes), allowed.eq(1)]
                 continue
-            left, older = Signal(self.WAY_BITS), Signal(self.WAY_BITS)
-            m.d.comb += [older.eq(Mux(new, way + passed, left)), may.eq(older == 0)]
-            m.d.sync += left.eq(older - (taken & (older != 0)))
-        self._grant(m)
+            older_left, older = Signal(self.IN_FLIGHT_BITS), Signal(self.IN_FLIGHT_BITS)
+            m.d.comb += [older.eq(Mux(offered, in_flight + passed, older_left)),
+                         allowed.eq(older == 0)]
+            m.d.sync += older_left.eq(older - (posted_taken & (older != 0)))
+        self._send_limits(m)
 
         count = Signal(range(self._settle))
-        m.d.sync += self.lost.eq(down & self.live)
+        m.d.sync += self.force_down.eq(down & self.dll_up)
         with m.FSM(init="Down"):
             with m.State("Down"):
                 m.d.comb += down.eq(1)
                 m.d.sync += count.eq(count + 1)
-                with m.If(self.live | self.perst | Cat(busy).any()):
+                with m.If(self.dll_up | self.perst | Cat(pending).any()):
                     m.d.sync += count.eq(0)
                 with m.Elif(count == self._settle - 1):
-                    m.d.sync += [count.eq(0), self.held.eq(0)]
+                    m.d.sync += [count.eq(0), self.busy.eq(0)]
                     m.next = "Idle"
             with m.State("Idle"):
                 m.d.comb += idle.eq(1)
-                with m.If(self.live):
-                    m.d.sync += self.held.eq(1)
+                with m.If(self.dll_up):
+                    m.d.sync += self.busy.eq(1)
                     with m.If(self.perst):
                         m.next = "Down"
                     with m.Else():
                         m.next = "Up"
             with m.State("Up"):
                 m.d.comb += up.eq(1)
-                with m.If(~self.live | self.perst):
+                with m.If(~self.dll_up | self.perst):
                     m.next = "Down"
         return m
 
@@ -131,25 +133,25 @@ class Near(wiring.Component):
         """What comes while idle is of the next life, and waits for it. Returns whether something
         is on its way."""
         passed = PacketSignature(self._link_width).create()
-        within, busy = Signal(), Signal()
+        in_tlp, pending = Signal(), Signal()
         m.d.comb += [
             passed.payload.eq(self.rx.payload),
             passed.valid.eq(self.rx.valid & ~idle),
             self.rx.ready.eq(passed.ready & ~idle),
         ]
         with m.If(passed.valid & passed.ready):
-            m.d.sync += within.eq(~passed.payload.last)
+            m.d.sync += in_tlp.eq(~passed.payload.last)
         out = wiring.flipped(self.port).rx
-        m.d.comb += busy.eq(within | passed.valid | out.valid)
+        m.d.comb += pending.eq(in_tlp | passed.valid | out.valid)
         if self._link_width == self._width:
             connect(m, passed, out)
         else:
             m.submodules.widen = widen = Widen(self._width)
             connect(m, passed, widen.i)
             connect(m, widen.o, out)
-        return busy
+        return pending
 
-    def _send(self, m, name, up, new, may):
+    def _send(self, m, name, up, offered, allowed):
         """A TLP that is offered while the link is up passes, as soon as it ``may``; others are
         dropped, whole. ``new`` is 1 in the cycle in which one is offered.
 
@@ -162,21 +164,21 @@ class Near(wiring.Component):
             connect(m, narrow.o, out)
             sink = narrow.i
         # It is decided when it is offered, not when its first beat is taken.
-        within, decided, keep, ended = (Signal(name=f"{name}_{what}") for what in (
-            "within", "decided", "keep", "ended"))
+        in_tlp, decided, keep, ended = (Signal(name=f"{name}_{what}") for what in (
+            "in_tlp", "decided", "keep", "ended"))
         m.d.comb += [
-            new.eq(source.valid & ~within),
-            keep.eq(Mux(within, decided, up & source.valid)),
+            offered.eq(source.valid & ~in_tlp),
+            keep.eq(Mux(in_tlp, decided, up & source.valid)),
             sink.payload.eq(source.payload),
-            sink.valid.eq(source.valid & keep & may),
-            source.ready.eq(Mux(keep, sink.ready & may, 1)),
+            sink.valid.eq(source.valid & keep & allowed),
+            source.ready.eq(Mux(keep, sink.ready & allowed, 1)),
             ended.eq(source.valid & source.ready & source.payload.last),
         ]
         with m.If(source.valid):
-            m.d.sync += [within.eq(~ended), decided.eq(keep)]
+            m.d.sync += [in_tlp.eq(~ended), decided.eq(keep)]
         return keep, ended
 
-    def _grant(self, m):
+    def _send_limits(self, m):
         number = Signal(range(len(CLASSES)))
         # They may rise while they wait: the queue takes them as they are then.
         limits = Array(Value.cast(getattr(self.port, f"rx_{name}")) for name in CLASSES)

@@ -69,23 +69,23 @@ class Egress(wiring.Component):
         # half as many as the numbers tell apart, at most one a cycle: the deadline of a request,
         # 2**24 cycles at most, comes before.
         bits = self.STAMP_BITS
-        came, taken = Signal(bits), Signal(bits)
+        posted_in, posted_out = Signal(bits), Signal(bits)
 
         queues = {cls: PacketQueue(self._width, depth=self._depth, meta=bits) for cls in TlpClass}
         plain = [k for k, _ in payload_shape(self.p) if k != "meta"]
         for cls, port in ((TlpClass.P, self.p), (TlpClass.NP, self.np), (TlpClass.CPL, self.cpl)):
             queue = m.submodules[cls.name.lower()] = queues[cls]
-            mine = i.payload.meta == cls
+            selected = i.payload.meta == cls
             m.d.comb += [
-                queue.i.valid.eq(i.valid & mine),
-                queue.i.payload.meta.eq(came),
+                queue.i.valid.eq(i.valid & selected),
+                queue.i.payload.meta.eq(posted_in),
                 *(queue.i.payload[k].eq(i.payload[k]) for k in plain),
                 *(port.payload[k].eq(queue.o.payload[k]) for k in plain),
             ]
-            with m.If(mine):
+            with m.If(selected):
                 m.d.comb += i.ready.eq(queue.i.ready)
             # `taken` never falls behind again, so an offered packet stays offered.
-            allowed = 1 if cls is TlpClass.P else ~(taken - queue.o.payload.meta)[bits - 1]
+            allowed = 1 if cls is TlpClass.P else ~(posted_out - queue.o.payload.meta)[bits - 1]
             m.d.comb += [
                 port.valid.eq(queue.o.valid & allowed),
                 queue.o.ready.eq(port.ready & allowed),
@@ -98,7 +98,7 @@ class Egress(wiring.Component):
         stored = (posted.i.valid & posted.i.ready & posted.i.payload.last
                   & ~posted.stat_overflow & ~posted.stat_discarded)
         m.d.sync += [
-            came.eq(came + stored),
-            taken.eq(taken + (self.p.valid & self.p.ready & self.p.payload.last)),
+            posted_in.eq(posted_in + stored),
+            posted_out.eq(posted_out + (self.p.valid & self.p.ready & self.p.payload.last)),
         ]
         return m

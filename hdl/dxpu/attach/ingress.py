@@ -55,12 +55,12 @@ class CreditLedger(wiring.Component):
         if not isinstance(space, int) or space < 512:
             raise ValueError(f"space must be at least 512 bytes, not {space!r}")
         super().__init__({
-            "released": In(1),
+            "released_strobe": In(1),
             "info": In(TlpInfo),
             "hold_np": In(1),
-            "p": Out(CreditLimits),
-            "np": Out(CreditLimits),
-            "cpl": Out(CreditLimits),
+            "rx_p": Out(CreditLimits),
+            "rx_np": Out(CreditLimits),
+            "rx_cpl": Out(CreditLimits),
         })
         # A third of the space for headers, the rest for data.
         self._headers = max(1, space // 3 // (3 * self.OVERHEAD))
@@ -70,20 +70,22 @@ class CreditLedger(wiring.Component):
         m = Module()
         units = Signal(9)
         m.d.comb += units.eq((self.info.payload_dwords + 3)[2:])
-        for cls, limits in ((TlpClass.P, self.p), (TlpClass.NP, self.np), (TlpClass.CPL, self.cpl)):
+        for cls, limits in ((TlpClass.P, self.rx_p), (TlpClass.NP, self.rx_np),
+                            (TlpClass.CPL, self.rx_cpl)):
             first = self._headers * 2 if cls is TlpClass.NP else self._units
             header, payload = Signal(16, init=self._headers), Signal(16, init=first)
             m.d.comb += [limits.header.eq(header), limits.data.eq(payload)]
-            freed = self.released & (self.info.cls == cls)
+            freed = self.released_strobe & (self.info.cls == cls)
             if cls is TlpClass.NP:
-                kept = Signal(range(self._headers + 1))
-                kept_units = Signal(range(2 * self._headers + 1))
+                withheld = Signal(range(self._headers + 1))
+                withheld_units = Signal(range(2 * self._headers + 1))
                 with m.If(self.hold_np):
-                    m.d.sync += [kept.eq(kept + freed),
-                                 kept_units.eq(kept_units + Mux(freed, units, 0))]
+                    m.d.sync += [withheld.eq(withheld + freed),
+                                 withheld_units.eq(withheld_units + Mux(freed, units, 0))]
                 with m.Else():
-                    m.d.sync += [header.eq(header + kept + freed), kept.eq(0), kept_units.eq(0),
-                                 payload.eq(payload + kept_units + Mux(freed, units, 0))]
+                    m.d.sync += [header.eq(header + withheld + freed),
+                                 withheld.eq(0), withheld_units.eq(0),
+                                 payload.eq(payload + withheld_units + Mux(freed, units, 0))]
             else:
                 with m.If(freed):
                     m.d.sync += [header.eq(header + 1), payload.eq(payload + units)]

@@ -62,4 +62,4 @@ def connect_egress(m, egress, port):
 def connect_grants(m, ledger, port):
     """Connect the limits of a :class:`~dxpu.attach.ingress.CreditLedger` to ``port``."""
     for name in ("p", "np", "cpl"):
-        m.d.comb += getattr(port, f"rx_{name}").eq(getattr(ledger, name))
+        m.d.comb += getattr(port, f"rx_{name}").eq(getattr(ledger, f"rx_{name}"))

@@ -112,10 +112,10 @@ class SharedEgress(wiring.Component):
             self._start[cls], depth = depth, depth + self._slots * self.beats[cls]
         memories = {
             "memory": (data.StructLayout(self._stored), depth),
-            # Of TLPs that may have to wait: their size, and posted requests that are older.
+            # Of each non-posted request and completion: its size, and the older posted requests.
             "notes": (note, self._waiters * self.packets),
             "units": (UNIT_BITS, self._queues * self.packets),
-            # What came whole; what may leave, as long as a TLP waits; beats and TLPs that left.
+            # Ends of what is stored whole, and of what may leave; beats and TLPs that have left.
             "tails": (point, self._queues),
             "limits": (point, self._waiters),
             "heads": (place, self._queues),
@@ -128,28 +128,30 @@ class SharedEgress(wiring.Component):
                                                                 "counts")}
         self._write = ports
 
-        clears, clearing = Signal(range(self._queues)), Signal(init=1)
+        clear_index, clearing = Signal(range(self._queues)), Signal(init=1)
         self._clearing = clearing
-        # By queue: there are beats that may leave; beats between here and PCIe (0, 1, 2).
-        self._want, self._wants = Signal(self._queues), Signal(self._queues)
+        # Of each queue: it has beats that may leave; beats of it between memory and PCIe (0, 1, 2).
+        self._ready, self._becomes_ready = Signal(self._queues), Signal(self._queues)
         self._one, self._two = Signal(self._queues), Signal(self._queues)
-        # By queue that may wait: there are TLPs whose turn has not come.
-        self._pending, self._pends = Signal(self._waiters), Signal(self._waiters)
-        # Posted requests of each slot that came, and that were taken whole.
-        self._came = [Signal(stamp, name=f"came{n}") for n in range(self._slots)]
-        self._taken = [Signal(stamp, name=f"taken{n}") for n in range(self._slots)]
-        self._gone = Signal(self._slots)       # strobes: one was taken
-        self._letting = Signal()               # the limits are being written
-        self._admits = Signal(self._waiters)   # strobes: one more TLP of a queue may leave
-        self._passed = Signal(self._slots)     # none is on the way into its region
+        # Of each queue of non-posted requests or completions: it has TLPs that may not leave yet.
+        self._pending, self._becomes_pending = Signal(self._waiters), Signal(self._waiters)
+        # Of each slot: posted requests that were stored, and that were taken whole.
+        self._posted_in = [Signal(stamp, name=f"posted_in{n}") for n in range(self._slots)]
+        self._posted_out = [Signal(stamp, name=f"posted_out{n}") for n in range(self._slots)]
+        self._posted_done = Signal(self._slots)   # strobes: a posted request was taken whole
+        self._updating = Signal()                 # `limits` is being written
+        self._admitted = Signal(self._waiters)    # strobes: one more TLP of a queue may leave
+        self._input_empty = Signal(self._slots)   # no TLP is on the way into its region
 
         self._admit(m)
-        self._enter(m)
+        self._store(m)
         self._fetch(m)
         with m.If(clearing):
-            m.d.sync += [clears.eq(clears + 1), clearing.eq(clears != self._queues - 1)]
+            m.d.sync += [clear_index.eq(clear_index + 1),
+                         clearing.eq(clear_index != self._queues - 1)]
             for port in ports.values():
-                m.d.comb += [port.en.eq(1), port.addr.eq(clears), Value.cast(port.data).eq(0)]
+                m.d.comb += [port.en.eq(1), port.addr.eq(clear_index),
+                             Value.cast(port.data).eq(0)]
         return m
 
     def _read(self, memory, address, domain="comb"):
@@ -168,19 +170,19 @@ class SharedEgress(wiring.Component):
         above = [other[least.bit_length() - 1:n.bit_length()] == n // least for n in self.beats]
         return (other[:least.bit_length() - 1] == 0) & Array(above)[cls]
 
-    def _is_quiet(self):
+    def _no_posted(self):
         """By slot: all posted requests that came were taken."""
-        return Cat(a == b for a, b in zip(self._came, self._taken, strict=True))
+        return Cat(a == b for a, b in zip(self._posted_in, self._posted_out, strict=True))
 
-    def _are_gone(self, taken, older):
+    def _posted_are_out(self, taken, older):
         """Whether all of so many posted requests were taken."""
         return ~(taken - older)[len(older) - 1]
 
-    def _woken(self):
+    def _wakes(self):
         """Queues that wait for a posted request that is being taken."""
-        return Cat(self._gone, C(0, (1 << self._slot_bits) - self._slots)).replicate(2)
+        return Cat(self._posted_done, C(0, (1 << self._slot_bits) - self._slots)).replicate(2)
 
-    def _enter(self, m):
+    def _store(self, m):
         """TLPs into their regions."""
         m.submodules.stage = stage = Register(self.i.payload.shape())
         connect(m, wiring.flipped(self.i), stage.i)
@@ -224,52 +226,55 @@ class SharedEgress(wiring.Component):
             m.d.sync += place.eq(here + 1)
 
         # A cycle later.
-        came = Signal(data.StructLayout({
+        entry = Signal(data.StructLayout({
             "queue": len(queue), "waiter": len(waiter), "index": len(tail.data.packets) - 1,
             "beats": len(here), "units": UNIT_BITS, "new": new.data.shape()}), reset_less=True)
-        comes, ended = Signal(), Signal()
+        entry_valid, ended = Signal(), Signal()
         m.d.sync += [
-            comes.eq(stored), ended.eq(stage.o.valid & stage.o.ready & beat.last),
-            came.queue.eq(queue), came.waiter.eq(waiter), came.index.eq(tail.data.packets[:-1]),
-            came.beats.eq(here + 1 - start), came.units.eq(beat.meta.units), came.new.eq(new.data),
+            entry_valid.eq(stored), ended.eq(stage.o.valid & stage.o.ready & beat.last),
+            entry.queue.eq(queue), entry.waiter.eq(waiter), entry.index.eq(tail.data.packets[:-1]),
+            entry.beats.eq(here + 1 - start), entry.units.eq(beat.meta.units),
+            entry.new.eq(new.data),
         ]
-        self._announce(m, came, comes)
+        self._announce(m, entry, entry_valid)
 
         # Two can be on the way in at most, and one that has just come.
         for n in range(self._slots):
-            inside = Signal(2, name=f"inside{n}")
+            entering = Signal(2, name=f"entering{n}")
             begins = (self.i.valid & self.i.ready & self.i.payload.first
                       & (self.i.payload.meta.row == n))
-            ends = ended & (came.queue[:self._slot_bits] == n)
-            m.d.sync += inside.eq(inside + begins - ends)
-            m.d.comb += self._passed[n].eq(~inside.any())
+            ends = ended & (entry.queue[:self._slot_bits] == n)
+            m.d.sync += entering.eq(entering + begins - ends)
+            m.d.comb += self._input_empty[n].eq(~entering.any())
 
-    def _announce(self, m, came, comes):
+    def _announce(self, m, entry, entry_valid):
         """A TLP came: it may leave, or waits."""
         note, units = self._notes.write_port(), self._units.write_port()
-        quiet, at_once = Signal(self._slots), Signal()
-        slot, cls = came.queue[:self._slot_bits], came.queue[self._slot_bits:]
-        let, posted = self._write["limits"], cls == P
+        no_posted, immediate = Signal(self._slots), Signal()
+        slot, cls = entry.queue[:self._slot_bits], entry.queue[self._slot_bits:]
+        limit_write, posted = self._write["limits"], cls == P
         m.d.comb += [
-            note.en.eq(comes & ~posted), units.en.eq(comes),
-            note.addr.eq(Cat(came.index, came.waiter)), units.addr.eq(Cat(came.index, came.queue)),
-            units.data.eq(came.units),
-            note.data.beats.eq(came.beats),
-            note.data.older.eq(Array(self._came)[slot]),
+            note.en.eq(entry_valid & ~posted), units.en.eq(entry_valid),
+            note.addr.eq(Cat(entry.index, entry.waiter)),
+            units.addr.eq(Cat(entry.index, entry.queue)),
+            units.data.eq(entry.units),
+            note.data.beats.eq(entry.beats),
+            note.data.older.eq(Array(self._posted_in)[slot]),
             # One that has nothing to wait for may leave at once.
-            quiet.eq(self._is_quiet()),
-            at_once.eq(quiet.bit_select(slot, 1) & ~self._pending.bit_select(came.waiter, 1)
-                       & ~self._letting),
+            no_posted.eq(self._no_posted()),
+            immediate.eq(no_posted.bit_select(slot, 1)
+                         & ~self._pending.bit_select(entry.waiter, 1) & ~self._updating),
         ]
-        with m.If(comes):
-            with m.If(posted | at_once):
-                m.d.comb += self._wants.eq(1 << came.queue)
+        with m.If(entry_valid):
+            with m.If(posted | immediate):
+                m.d.comb += self._becomes_ready.eq(1 << entry.queue)
             with m.Else():
-                m.d.comb += self._pends.eq(1 << came.waiter)
-            with m.If(~posted & at_once):
-                m.d.comb += [let.en.eq(1), let.addr.eq(came.waiter), let.data.eq(came.new)]
-        for n, count in enumerate(self._came):
-            with m.If(comes & posted & (slot == n)):
+                m.d.comb += self._becomes_pending.eq(1 << entry.waiter)
+            with m.If(~posted & immediate):
+                m.d.comb += [limit_write.en.eq(1), limit_write.addr.eq(entry.waiter),
+                             limit_write.data.eq(entry.new)]
+        for n, count in enumerate(self._posted_in):
+            with m.If(entry_valid & posted & (slot == n)):
                 m.d.sync += count.eq(count + 1)
 
     def _admit(self, m):
@@ -284,33 +289,33 @@ class SharedEgress(wiring.Component):
         m.d.comb += [at_point, note.addr.eq(Cat(point.data.packets[:-1], turns.number))]
         # The note, in two cycles: a block RAM is slow.
         read, valid = Signal.like(turns.number), Signal()
-        waiter, found = Signal.like(turns.number), Signal.like(note.data)
+        waiter, note_read = Signal.like(turns.number), Signal.like(note.data)
         m.d.sync += [read.eq(turns.number), valid.eq(turns.valid),
-                     waiter.eq(read), found.eq(note.data), self._letting.eq(valid)]
+                     waiter.eq(read), note_read.eq(note.data), self._updating.eq(valid)]
 
         slot = waiter[:self._slot_bits]
-        old, at_old = self._read(self._limits, waiter)
+        limit_read, at_old = self._read(self._limits, waiter)
         tail, at_tail = self._read(self._tails, waiter + (1 << self._slot_bits))
         new, mine = self._write["limits"], Signal(self._waiters)
         allowed, last = Signal(), Signal()
         m.d.comb += [
             at_old, at_tail,
-            mine.eq(Mux(self._letting, 1 << waiter, 0)),
-            allowed.eq(self._are_gone(Array(self._taken)[slot], found.older)),
+            mine.eq(Mux(self._updating, 1 << waiter, 0)),
+            allowed.eq(self._posted_are_out(Array(self._posted_out)[slot], note_read.older)),
         ]
-        with m.If(self._letting):
+        with m.If(self._updating):
             m.d.comb += [
                 new.en.eq(allowed), new.addr.eq(waiter),
-                new.data.place.eq(old.data.place + found.beats),
-                new.data.packets.eq(old.data.packets + 1),
-                self._admits.eq(Mux(allowed, mine, 0)),
+                new.data.place.eq(limit_read.data.place + note_read.beats),
+                new.data.packets.eq(limit_read.data.packets + 1),
+                self._admitted.eq(Mux(allowed, mine, 0)),
                 last.eq(allowed & (new.data.packets == tail.data.packets)),
             ]
         m.d.sync += [
             busy.eq((busy | turns.now) & ~mine),
-            self._pending.eq(self._pending & ~Mux(last, mine, 0) | self._pends),
+            self._pending.eq(self._pending & ~Mux(last, mine, 0) | self._becomes_pending),
             # One that was taken meanwhile may be the one it waits for.
-            asleep.eq((asleep | Mux(allowed, 0, mine)) & ~self._woken()),
+            asleep.eq((asleep | Mux(allowed, 0, mine)) & ~self._wakes()),
         ]
 
     def _fetch(self, m):
@@ -318,7 +323,7 @@ class SharedEgress(wiring.Component):
         m.submodules.beats = turns = Turns(count=self._queues)
         queue, slot_bits = turns.number, self._slot_bits
         slot, cls = queue[:slot_bits], queue[slot_bits:]
-        m.d.comb += turns.requests.eq(self._want & ~self._two & ~turns.chosen)
+        m.d.comb += turns.requests.eq(self._ready & ~self._two & ~turns.chosen)
         head, at_head = self._read(self._heads, queue)
         tail, at_tail = self._read(self._tails, queue)
         limit, at_limit = self._read(self._limits, Cat(slot, cls == CPL))
@@ -330,9 +335,9 @@ class SharedEgress(wiring.Component):
             drained.eq(new.data == Mux(cls == P, tail.data.place, limit.data.place)),
             read.addr.eq(self._address(slot, cls, head.data)), read.en.eq(turns.valid),
         ]
-        admitted = Cat(C(0, 1 << slot_bits), self._admits)
-        m.d.sync += self._want.eq(
-            self._want & ~Mux(drained, turns.chosen, 0) | self._wants | admitted)
+        ready_waiters = Cat(C(0, 1 << slot_bits), self._admitted)
+        m.d.sync += self._ready.eq(
+            self._ready & ~Mux(drained, turns.chosen, 0) | self._becomes_ready | ready_waiters)
 
         arrived, number, ended, which = (Signal(), Signal.like(queue), Signal(),
                                          Signal.like(queue))
@@ -343,7 +348,7 @@ class SharedEgress(wiring.Component):
 
         count, at_count = self._read(self._counts, which)
         left, units = self._write["counts"], self._units.read_port()
-        told, row = Signal(self._slots), Signal(slot_bits)
+        reported, row = Signal(self._slots), Signal(slot_bits)
         m.d.comb += [
             at_count, left.addr.eq(which), left.data.eq(count.data + 1), left.en.eq(ended),
             units.addr.eq(Cat(count.data[:-1], which)),
@@ -351,13 +356,13 @@ class SharedEgress(wiring.Component):
         ]
         m.d.sync += [self.released_strobe.eq(ended), row.eq(which),
                      self.released.cls.eq(which[slot_bits:])]
-        m.d.comb += told.eq(~(Mux(ended, 1 << which[:slot_bits], 0)
+        m.d.comb += reported.eq(~(Mux(ended, 1 << which[:slot_bits], 0)
                               | Mux(self.released_strobe, 1 << row, 0)))
         for n in range(self._slots):
             mine = [n + (cls << slot_bits) for cls in range(3)]
             m.d.comb += self.empty[n].eq(
-                self._passed[n] & told[n]
-                & ~Cat(*((self._want[q], self._one[q], self._two[q]) for q in mine),
+                self._input_empty[n] & reported[n]
+                & ~Cat(*((self._ready[q], self._one[q], self._two[q]) for q in mine),
                        *(self._pending[q] for q in mine[:2])).any())
 
     def _deliver(self, m, beat, arrives, picked):
@@ -385,6 +390,6 @@ class SharedEgress(wiring.Component):
             with m.Elif(~picked[q] & takes):
                 m.d.sync += [one.eq(two), two.eq(0)]
             if cls == P:
-                m.d.comb += self._gone[n].eq(takes & out.payload.last)
-                with m.If(self._gone[n]):
-                    m.d.sync += self._taken[n].eq(self._taken[n] + 1)
+                m.d.comb += self._posted_done[n].eq(takes & out.payload.last)
+                with m.If(self._posted_done[n]):
+                    m.d.sync += self._posted_out[n].eq(self._posted_out[n] + 1)

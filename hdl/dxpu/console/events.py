@@ -99,14 +99,14 @@ class EventRing(wiring.Component):
         m.d.sync += merged.eq(Mux(more[16], 0xFFFF, more))
 
         base = self.block.address("entry[0].event")
-        asked = Signal()
+        requested = Signal()
         m.d.comb += [
-            read.addr.eq((file.place - base)[2:]),
-            file.found.eq(read.data),
-            file.done.eq(asked),
+            read.addr.eq((file.mem_address - base)[2:]),
+            file.mem_read_data.eq(read.data),
+            file.mem_done.eq(requested),
             file.recorded.count.eq(total),
             file.now.time.eq(time),
             file.merged.count.eq(merged),
         ]
-        m.d.sync += asked.eq(file.asks & ~asked)
+        m.d.sync += requested.eq(file.mem_request & ~requested)
         return m

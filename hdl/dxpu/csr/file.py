@@ -12,8 +12,8 @@ from .port import RegisterPort
 
 __all__ = ["RegisterFile"]
 
-_RESERVED = {"bus", "stall", "place", "asks", "found", "puts", "value", "done", "signature",
-             "elaborate", "metadata"}
+_RESERVED = {"bus", "stall", "mem_address", "mem_request", "mem_write", "mem_write_data",
+             "mem_read_data", "mem_done", "signature", "elaborate", "metadata"}
 
 
 def _members(register):
@@ -83,9 +83,10 @@ class RegisterFile(wiring.Component):
             raise TypeError(f"Description must be a Block, not {block!r}")
         members = {"bus": In(RegisterPort()), "stall": In(1)}
         if any(p.register.stored for p in block.placed):
-            members |= {"place": Out(16), "asks": Out(1), "found": In(32), "done": In(1, init=1)}
+            members |= {"mem_address": Out(16), "mem_request": Out(1),
+                        "mem_read_data": In(32), "mem_done": In(1, init=1)}
         if any(p.register.stored and p.register.writable for p in block.placed):
-            members |= {"puts": Out(1), "value": Out(32)}
+            members |= {"mem_write": Out(1), "mem_write_data": Out(32)}
         for e in block.entries:
             if e.name in _RESERVED:
                 raise ValueError(f"Entry of a block must not be named {e.name!r}")
@@ -108,10 +109,10 @@ class RegisterFile(wiring.Component):
         placed = [p for p in self.block.placed if not p.register.stored]
         address = self.bus.request.p.address
         stored = len(placed) < len(self.block.placed)
-        in_memory, puts = Signal(), Signal()  # stay zero if nothing is
+        in_memory, writes_memory = Signal(), Signal()  # stay zero if nothing is
         write, value = Signal(), Signal(32, reset_less=True)
         chosen = Signal(len(placed))
-        active = Signal()
+        executing = Signal()
 
         decode = _Decoder(m, address)
         with m.FSM():
@@ -121,18 +122,18 @@ class RegisterFile(wiring.Component):
                 m.d.sync += [chosen[n].eq(decode(p.address)) for n, p in enumerate(placed)]
                 if stored:
                     m.d.sync += [
-                        self.place.eq(address), in_memory.eq(self._is_stored(address)),
-                        puts.eq(self._is_stored(address, writable=True)
-                                & self.bus.request.p.write)]
+                        self.mem_address.eq(address), in_memory.eq(self._is_stored(address)),
+                        writes_memory.eq(self._is_stored(address, writable=True)
+                                         & self.bus.request.p.write)]
                 with m.If(self.bus.request.valid & ~self.stall):
-                    m.next = "Act"
-            with m.State("Act"):
-                m.d.comb += active.eq(1)
+                    m.next = "Execute"
+            with m.State("Execute"):
+                m.d.comb += executing.eq(1)
                 m.next = "Answer"
                 if stored:
-                    m.d.comb += self.asks.eq(in_memory & (~write | puts))
-                    with m.If(self.asks & ~self.done):
-                        m.next = "Act"
+                    m.d.comb += self.mem_request.eq(in_memory & (~write | writes_memory))
+                    with m.If(self.mem_request & ~self.mem_done):
+                        m.next = "Execute"
             with m.State("Answer"):
                 m.d.comb += self.bus.response.valid.eq(1)
                 with m.If(self.bus.response.ready):
@@ -141,20 +142,21 @@ class RegisterFile(wiring.Component):
         reads, writable = [], []
         for n, p in enumerate(placed):
             written = Signal()
-            m.d.comb += written.eq(active & write & chosen[n])
+            m.d.comb += written.eq(executing & write & chosen[n])
             reads.append(self._register(m, p, written, value))
             writable.append(p.register.writable)
         readonly = C(sum(1 << n for n, w in enumerate(writable) if not w), len(placed))
         answer = self.bus.response.p
-        with m.If(active):
+        with m.If(executing):
             m.d.sync += [
                 answer.data.eq(Mux(write, 0, one_hot_mux(chosen, reads)
-                                   | (Mux(in_memory, self.found, 0) if stored else 0))),
+                                   | (Mux(in_memory, self.mem_read_data, 0) if stored else 0))),
                 answer.error.eq(~(chosen.any() | in_memory)
-                                | write & ((chosen & readonly).any() | in_memory & ~puts)),
+                                | write & ((chosen & readonly).any()
+                                           | in_memory & ~writes_memory)),
             ]
-        if hasattr(self, "puts"):
-            m.d.comb += [self.puts.eq(puts), self.value.eq(value)]
+        if hasattr(self, "mem_write"):
+            m.d.comb += [self.mem_write.eq(writes_memory), self.mem_write_data.eq(value)]
         return m
 
     def _is_stored(self, address, *, writable=False):

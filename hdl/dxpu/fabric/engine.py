@@ -86,8 +86,8 @@ class FabricEngine(wiring.Component):
         Current life of each row. TLPs of ``tlp_i`` that belong to an earlier one are dropped, here
         or, as ``tx_unroutable``, when it is their turn to leave; so are those of a row that is not
         bound any more. Those of ``tlp_o`` have the life in which they came.
-    events_left : 1
-        Every event that was taken has its peer: rows may change.
+    events_routed : 1
+        Every event that was taken from ``control`` has its route, so rows may change.
     generations : array of 8-bit values
         Low bits of the generation of each row.
     receiving : ``rows``
@@ -100,20 +100,26 @@ class FabricEngine(wiring.Component):
     np_waits, np_room : ``rows``
         Bit n: a non-posted TLP of row n waits for credits; what is under way, and one more, still
         may.
-    moved : ``rows``
-        Strobes: a posted TLP or a completion of row n that waited has left.
-    told : ``rows``
-        Strobes: the peer of row n has told its limits.
-    node, links, ack_delay, peers, rows, lost
-        Of :class:`Link`.
+    progress : ``rows``
+        Strobes: a posted TLP or a completion of row n that waited for credits was sent.
+    limits_received : ``rows``
+        Strobes: credit limits for row n came from its peer.
+    session_down : ``rows``
+        Bit n: the session of row n is not open.
+    node, links, ack_delay, peers, rows
+        Those of :class:`Link`.
     boot, quiet, setting
         Of :class:`SessionKeeper`. ``hello_wait`` is its ``wait``.
-    look, looked, seen, shown : 1 in, number of a session in, 1 out, :class:`SessionView` out
-        As long as ``look`` is high it is answered, each time by a pulse of ``seen``, within some
-        tens of cycles.
-    about : :class:`Hello`
-        Of :class:`Packetizer`. No session opens with a peer whose HELLO says that it does not take
-        what is sent here: frames of the packing limit and of the largest TLP, the split form.
+    view_request, view_session : 1, number of a session
+        Request for the state of that session; held until ``view_done``, and answered again and
+        again while it is held.
+    view_done, session_view : 1, :class:`SessionView`
+        Pulse: ``session_view`` is the state that was requested, some tens of cycles after the
+        request.
+    local_hello : :class:`Hello`
+        What this end sends in HELLO. No session opens with a peer whose HELLO says that it does
+        not take what is sent here: frames of the packing limit and of the largest TLP, the split
+        form.
     retry_wait : 16
         ``wait`` of the :class:`Retransmitter`.
     packing_limit : 14
@@ -194,7 +200,7 @@ class FabricEngine(wiring.Component):
             "control": In(stream.Signature(Control)),
             "event": Out(stream.Signature(Event)),
             "open": In(rows),
-            "events_left": Out(1),
+            "events_routed": Out(1),
             "generations": In(data.ArrayLayout(8, rows)),
             "receiving": In(rows),
             "released": In(ClassMeta),
@@ -202,8 +208,8 @@ class FabricEngine(wiring.Component):
             "waiting": Out(rows),
             "np_waits": Out(rows),
             "np_room": Out(rows, init=(1 << rows) - 1),
-            "moved": Out(rows),
-            "told": Out(rows),
+            "progress": Out(rows),
+            "limits_received": Out(rows),
             "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "node": In(12),
             "links": In(paths, init=(1 << paths) - 1),
@@ -212,17 +218,17 @@ class FabricEngine(wiring.Component):
             "rows": In(data.ArrayLayout(PeerRow, rows)),
             "peers": In(data.ArrayLayout(Peer, peers)),
             "setting": In(stream.Signature(Setting)),
-            "look": In(1),
-            "looked": In(range(sessions)),
-            "seen": Out(1),
-            "shown": Out(SessionView),
+            "view_request": In(1),
+            "view_session": In(range(sessions)),
+            "view_done": Out(1),
+            "session_view": Out(SessionView),
             "retry_wait": In(16, init=488),
             "boot": In(16),
             "hello_wait": In(16, init=488),
             "quiet": In(20, init=195_313),
-            "about": In(Hello, init={
+            "local_hello": In(Hello, init={
                 "largest": 0xFFFF, "capabilities": Capability.SPLIT * split}),
-            "lost": Out(rows),
+            "session_down": Out(rows),
             "refused": Out(Refused),
             **counted({f"stat_{name}": text for name, text in self.stats.items()}),
         })
@@ -327,8 +333,9 @@ class FabricEngine(wiring.Component):
             *(getattr(grants, name).eq(getattr(link, name))
               for name in ("told_row", "told_mask")),
             grants.told.eq(link.told_limits),
-            self.told.eq(accounts.wake),
-            *(getattr(self, name).eq(getattr(queues, name)) for name in ("np_room", "moved")),
+            self.limits_received.eq(accounts.wake),
+            self.np_room.eq(queues.np_room),
+            self.progress.eq(queues.moved),
             self.stat_tx_large.eq(classifier.stat_large),
             self.stat_tx_waited.eq(queues.stat_parked),
             self.stat_tx_refused.eq(accounts.stat_refused),
@@ -418,7 +425,7 @@ class FabricEngine(wiring.Component):
             link.rows.eq(self.rows),
             link.bound.eq(self.open),
             link.lives.eq(self.lives),
-            self.lost.eq(link.lost),
+            self.session_down.eq(link.lost),
         ]
         connect(m, link.reply, tx.reply)
         connect(m, wiring.flipped(self.control), tx.control)
@@ -426,7 +433,7 @@ class FabricEngine(wiring.Component):
         self._attach_sessions(m)
         # Events under way to their route, from where they have left the table's rows behind.
         under_way, asked = Signal(3), link.request
-        m.d.comb += self.events_left.eq(under_way == 0)
+        m.d.comb += self.events_routed.eq(under_way == 0)
         m.d.sync += under_way.eq(
             under_way + (self.control.valid & self.control.ready)
             - (asked.valid & asked.ready & asked.p.consumes & ~asked.p.tlps & ~asked.p.again))
@@ -440,7 +447,7 @@ class FabricEngine(wiring.Component):
             keeper.boot.eq(self.boot),
             keeper.wait.eq(self.hello_wait),
             keeper.quiet.eq(self.quiet),
-            tx.about.eq(self.about),
+            tx.about.eq(self.local_hello),
         ]
         # What is sent here: the largest TLP in a frame of its own, and what shares one.
         tlp = OVERHEAD_BYTES + 16 * LARGEST if self._flow else 4 * TLP_DWORDS
@@ -450,19 +457,19 @@ class FabricEngine(wiring.Component):
             | (rx.hello.largest < self.packing_limit + ETHERNET_BYTES)
             | self.split & ((rx.hello.capabilities & Capability.SPLIT) == 0))
         # Software looks: at the keeper, then at the link.
-        shown, half, known = self.shown, Signal(), Signal.like(keeper.shown)
+        shown, half, known = self.session_view, Signal(), Signal.like(keeper.shown)
         m.d.comb += [
-            keeper.look.eq(self.look & ~half), keeper.looked.eq(self.looked),
-            link.look.eq(self.look & half), link.looked.eq(self.looked),
-            self.seen.eq(link.seen),
+            keeper.look.eq(self.view_request & ~half), keeper.looked.eq(self.view_session),
+            link.look.eq(self.view_request & half), link.looked.eq(self.view_session),
+            self.view_done.eq(link.seen),
             shown.state.eq(link.state), shown.unacked.eq(link.shown_unacked),
             shown.path.eq(link.shown.path), shown.failed.eq(link.shown.failed),
             *(shown[name].eq(known[name]) for name in ("mode", "boot", "tx_tag", "rx_tag")),
             shown.phase.eq(known.phase.as_value()),
         ]
-        with m.If(keeper.seen & self.look):
+        with m.If(keeper.seen & self.view_request):
             m.d.sync += [half.eq(1), known.eq(keeper.shown)]
-        with m.If(link.seen | ~self.look):
+        with m.If(link.seen | ~self.view_request):
             m.d.sync += half.eq(0)
 
     def _attach_retransmitter(self, m):

@@ -90,13 +90,13 @@ class RowCommit(wiring.Component):
             "fence_epoch": Out(32),
             "draining": In(rows),
             "rows": Out(data.ArrayLayout(Binding, rows)),
-            "looked": In(range(rows)),
-            "shown": Out(Binding),
+            "read_row": In(range(rows)),
+            "read_binding": Out(Binding),
             "busy": Out(1),
             "code": Out(CommitCode),
             "code_row": Out(6),
             "code_operation_id": Out(32),
-            "committed": Out(RowEvent),
+            "row_event": Out(RowEvent),
             **counted(self.STATS),
         })
 
@@ -106,11 +106,11 @@ class RowCommit(wiring.Component):
         # One bit for each cycle after the strobe: row number decoded, row there, facts there,
         # verdict there.
         steps = Signal(4)
-        judged, decided = steps[2:]
+        compared, decided = steps[2:]
         chosen = Signal(self._count)
         old = Signal(Binding, reset_less=True)
         code, write = Signal(CommitCode), Signal()
-        facts = {name: Signal(name=name, reset_less=True) for name in (
+        checks = {name: Signal(name=name, reset_less=True) for name in (
             "fenced", "repeated", "bad_target", "untouched", "older", "equal", "same_target",
             "draining")}
 
@@ -119,56 +119,56 @@ class RowCommit(wiring.Component):
 
         m.d.sync += [
             chosen.eq(Cat(command.row == n for n in range(self._count))),
-            old.eq(self.shown),
+            old.eq(self.read_binding),
         ]
-        kept = self._keep(m, chosen)
-        self._look(m, facts, command, old, chosen)
+        store = self._store(m, chosen)
+        self._compare(m, checks, command, old, chosen)
         m.d.comb += self._stats(decided, code, write)
-        with m.If(judged):
-            self._judge(m, facts, chosen, old, new, code, write)
+        with m.If(compared):
+            self._decide(m, checks, chosen, old, new, code, write)
 
-        m.d.sync += self.committed.strobe.eq(0)
+        m.d.sync += self.row_event.strobe.eq(0)
         with m.If(decided):
             m.d.sync += [
                 self.code.eq(code),
                 self.code_row.eq(command.row),
                 self.code_operation_id.eq(new.operation_id),
-                self.committed.strobe.eq(write),
-                self.committed.row.eq(command.row),
-                self.committed.previous.eq(old.generation),
-                self.committed.change.eq(Mux(
+                self.row_event.strobe.eq(write),
+                self.row_event.row.eq(command.row),
+                self.row_event.previous.eq(old.generation),
+                self.row_event.change.eq(Mux(
                     new.used == old.used, RowChange.UPDATED,
                     Mux(new.used, RowChange.BOUND, RowChange.RELEASED))),
             ]
-            m.d.comb += kept.en.eq(write)
+            m.d.comb += store.en.eq(write)
             for n, row in enumerate(self.rows):
                 with m.If(write & chosen[n]):
-                    m.d.sync += row.eq(kept.data)
+                    m.d.sync += row.eq(store.data)
         with m.If(new.used):
-            m.d.comb += kept.data.eq(new)
+            m.d.comb += store.data.eq(new)
         with m.Else():
-            m.d.comb += [kept.data.eq(old), kept.data.used.eq(0),
-                         kept.data.generation.eq(new.generation),
-                         kept.data.operation_id.eq(new.operation_id)]
+            m.d.comb += [store.data.eq(old), store.data.used.eq(0),
+                         store.data.generation.eq(new.generation),
+                         store.data.operation_id.eq(new.operation_id)]
 
         with m.If(self.fence.strobe & (self.fence.epoch > self.fence_epoch)):
             m.d.sync += self.fence_epoch.eq(self.fence.epoch)
         return m
 
-    def _keep(self, m, chosen):
+    def _store(self, m, chosen):
         """The rows in a memory; returns its write port, at the row of the command."""
-        m.submodules.kept = kept = Memory(shape=Binding, depth=self._count, init=[])
-        write, read = kept.write_port(), kept.read_port(domain="comb")
-        known = Signal(self._count)     # since reset: the memory knows nothing of that
-        m.d.sync += known.eq(known | Mux(write.en, chosen, 0))
+        m.submodules.store = store = Memory(shape=Binding, depth=self._count, init=[])
+        write, read = store.write_port(), store.read_port(domain="comb")
+        written = Signal(self._count)     # since reset: the memory knows nothing of that
+        m.d.sync += written.eq(written | Mux(write.en, chosen, 0))
         m.d.comb += [
             write.addr.eq(self.command.row),
-            read.addr.eq(Mux(self.busy, self.command.row, self.looked)),
-            self.shown.eq(Mux(known.bit_select(read.addr, 1), read.data, 0)),
+            read.addr.eq(Mux(self.busy, self.command.row, self.read_row)),
+            self.read_binding.eq(Mux(written.bit_select(read.addr, 1), read.data, 0)),
         ]
         return write
 
-    def _look(self, m, facts, command, old, chosen):
+    def _compare(self, m, checks, command, old, chosen):
         """Compare the command with the row and the fence."""
         new = command.binding
         age = Signal(16)
@@ -179,37 +179,37 @@ class RowCommit(wiring.Component):
             peer_ok &= new.slot.any()
         same_operation = new.operation_id == old.operation_id
         m.d.sync += [
-            facts["fenced"].eq(command.epoch < self.fence_epoch),
-            facts["repeated"].eq(same_operation & (new.generation == old.generation)),
-            facts["bad_target"].eq(new.used & ~peer_ok),
-            facts["untouched"].eq(~old.operation_id.any()),
-            facts["older"].eq(age[15]),
-            facts["draining"].eq((chosen & self.draining).any()),
-            facts["equal"].eq(new.generation == old.generation),
-            facts["same_target"].eq(Cat(new.node, new.slot, new.stream)
+            checks["fenced"].eq(command.epoch < self.fence_epoch),
+            checks["repeated"].eq(same_operation & (new.generation == old.generation)),
+            checks["bad_target"].eq(new.used & ~peer_ok),
+            checks["untouched"].eq(~old.operation_id.any()),
+            checks["older"].eq(age[15]),
+            checks["draining"].eq((chosen & self.draining).any()),
+            checks["equal"].eq(new.generation == old.generation),
+            checks["same_target"].eq(Cat(new.node, new.slot, new.stream)
                                     == Cat(old.node, old.slot, old.stream)),
         ]
 
-    def _judge(self, m, facts, chosen, old, new, code, write):
+    def _decide(self, m, checks, chosen, old, new, code, write):
         """The rules, in order."""
-        update = old.used & facts["equal"] & facts["same_target"]
-        stale = ~facts["untouched"] & (
-            facts["older"] | (facts["equal"] & new.used & ~old.used))
+        update = old.used & checks["equal"] & checks["same_target"]
+        stale = ~checks["untouched"] & (
+            checks["older"] | (checks["equal"] & new.used & ~old.used))
         m.d.sync += [write.eq(0), code.eq(CommitCode.DONE)]
-        with m.If(facts["fenced"]):
+        with m.If(checks["fenced"]):
             m.d.sync += code.eq(CommitCode.FENCED)
         with m.Elif(~chosen.any()):
             m.d.sync += code.eq(CommitCode.BAD_ROW)
         with m.Elif(~new.operation_id.any()):
             m.d.sync += code.eq(CommitCode.BAD_OPERATION)
-        with m.Elif(~facts["repeated"]):
-            with m.If(facts["bad_target"]):
+        with m.Elif(~checks["repeated"]):
+            with m.If(checks["bad_target"]):
                 m.d.sync += code.eq(CommitCode.BAD_TARGET)
             with m.Elif(stale):
                 m.d.sync += code.eq(CommitCode.STALE)
             with m.Elif(new.used & old.used & ~update):
                 m.d.sync += code.eq(CommitCode.IN_USE)
-            with m.Elif(new.used & ~old.used & facts["draining"]):
+            with m.Elif(new.used & ~old.used & checks["draining"]):
                 m.d.sync += code.eq(CommitCode.DRAINING)
             with m.Else():
                 m.d.sync += write.eq(1)

@@ -144,55 +144,55 @@ class SharedLookup(wiring.Component):
         many = range(self._count)
         requests = [getattr(self, f"request{n}") for n in many]
         results = [getattr(self, f"result{n}") for n in many]
-        may, last = Signal(self._count), Signal(range(self._count))
-        chosen, asks, asked = Signal.like(last), Signal(), Signal(LookupRequest)
-        searches, done, answer = Signal(), Signal(), Signal(LookupResult)
+        eligible, last = Signal(self._count), Signal(range(self._count))
+        chosen, pending, query = Signal.like(last), Signal(), Signal(LookupRequest)
+        searching, done, answer = Signal(), Signal(), Signal(LookupResult)
         owner, found = Signal(self._count), Signal(LookupResult)
         m.d.comb += [
-            chosen.eq(Mux(searches, last, round_robin(may, last))),
-            asks.eq(may.bit_select(chosen, 1)),
-            asked.eq(Array(r.p.as_value() for r in requests)[chosen]),
+            chosen.eq(Mux(searching, last, round_robin(eligible, last))),
+            pending.eq(eligible.bit_select(chosen, 1)),
+            query.eq(Array(r.p.as_value() for r in requests)[chosen]),
         ]
-        self._search(m, asks, asked, searches, done, answer)
+        self._search(m, pending, query, searching, done, answer)
         m.d.sync += [owner.eq(Mux(done, 1 << chosen, 0)), found.eq(answer)]
-        with m.If(asks):
+        with m.If(pending):
             m.d.sync += last.eq(chosen)
         for n, (request, result) in enumerate(zip(requests, results, strict=True)):
-            busy, kept = Signal(name=f"busy{n}"), Signal(LookupResult, name=f"kept{n}")
-            waits = Signal(name=f"waits{n}")  # the result is in `kept`
+            busy, saved = Signal(name=f"busy{n}"), Signal(LookupResult, name=f"saved{n}")
+            is_saved = Signal(name=f"is_saved{n}")  # the result is in `saved`
             taken = result.valid & result.ready
             m.d.comb += [
-                result.valid.eq(waits | owner[n]),
-                result.p.eq(Mux(waits, kept, found)),
-                may[n].eq(request.valid & (~busy | taken)),
+                result.valid.eq(is_saved | owner[n]),
+                result.p.eq(Mux(is_saved, saved, found)),
+                eligible[n].eq(request.valid & (~busy | taken)),
                 request.ready.eq(done & (chosen == n)),
             ]
-            m.d.sync += [waits.eq(result.valid & ~result.ready), kept.eq(result.p),
+            m.d.sync += [is_saved.eq(result.valid & ~result.ready), saved.eq(result.p),
                          busy.eq(request.ready | busy & ~taken)]
         return m
 
-    def _search(self, m, asks, asked, searches, done, answer):
+    def _search(self, m, pending, query, searching, done, answer):
         """Look for what is ``asked``: with ``done`` there is the ``answer``. ``searches`` from the
         second cycle on."""
         m.submodules.pairs = pairs = self.PAIRS(ports=self._ports)
-        kind, value = asked.kind, asked.value
-        at, hits, buses = pairs.at, Signal(len(pairs.pair)), Signal(self._ports)
+        kind, value = query.kind, query.value
+        index, hits, buses = pairs.pair_index, Signal(len(pairs.pair)), Signal(self._ports)
         end = Signal()  # the pair that was looked at is the last one
         m.d.comb += pairs.config.eq(self.config)
         m.d.sync += [
-            searches.eq(asks & pairs.ready & ~done), at.eq(0),
+            searching.eq(pending & pairs.ready & ~done), index.eq(0),
             buses.eq(Cat(claims_bus(w, value[:8]) for w in self.windows)),
             hits.eq(Cat(claims_address(w, value).bit_select(kind.as_value()[0], 1)
                         for w in pairs.pair)),
-            end.eq(at == pairs.count - 1),
+            end.eq(index == pairs.count - 1),
         ]
-        with m.If(asks & pairs.ready & ~done):
-            m.d.sync += at.eq(at + 1)
-        with m.If(searches & asks):
+        with m.If(pending & pairs.ready & ~done):
+            m.d.sync += index.eq(index + 1)
+        with m.If(searching & pending):
             m.d.comb += [
                 done.eq((kind == LookupKind.BUS) | hits.any() | end),
                 answer.hit.eq(hits.any()),
-                answer.port.eq(Mux(hits.any(), Cat(~hits[0], at - 1), 0)),
+                answer.port.eq(Mux(hits.any(), Cat(~hits[0], index - 1), 0)),
             ]
             with m.If(kind == LookupKind.BUS):
                 m.d.comb += [answer.hit.eq(buses.any()), answer.port.eq(first_one(buses))]

@@ -67,7 +67,7 @@ class HostTable(wiring.Component):
             "bus": In(RegisterPort()),
             "rows": Out(data.ArrayLayout(HostRow, ports)),
             "draining": In(ports),
-            "committed": Out(RowEvent),
+            "row_event": Out(RowEvent),
             **counted(RowCommit.STATS),
         }
         for n in range(lookups):
@@ -96,11 +96,11 @@ class HostTable(wiring.Component):
 
         file, commit = _managed(m, self, rows=self._ports, with_slot=True, **self._shape)
         m.submodules.memory = memory = WindowMemory(ports=self._ports, block=self.block)
-        m.d.comb += [memory.config.eq(self.config), memory.place.eq(file.place)]
-        _show_registers(m, file, commit.shown, others=memory.value)
+        m.d.comb += [memory.config.eq(self.config), memory.address.eq(file.mem_address)]
+        _read_registers(m, file, commit.read_binding, others=memory.value)
         for n, (row, binding, w) in enumerate(zip(self.rows, commit.rows, follower.windows,
                                                   strict=True)):
-            _show_binding(m, row, binding)
+            _fill_row(m, row, binding)
             m.d.comb += [
                 row.slot.eq(binding.slot),
                 row.secondary.eq(w.secondary),
@@ -148,11 +148,11 @@ class BoxTable(wiring.Component):
         self._shape = {"paths": paths, "streams": streams}
         self.block = box_block(slots)
         super().__init__({
-            "valid": In(slots),
+            "present": In(slots),
             "bus": In(RegisterPort()),
             "rows": Out(data.ArrayLayout(BoxRow, slots)),
             "draining": In(slots),
-            "committed": Out(RowEvent),
+            "row_event": Out(RowEvent),
             **counted(RowCommit.STATS),
         })
 
@@ -160,11 +160,11 @@ class BoxTable(wiring.Component):
         m = Module()
         file, commit = _managed(m, self, rows=self._slots, with_slot=False, **self._shape)
         for n, (row, binding) in enumerate(zip(self.rows, commit.rows, strict=True)):
-            _show_binding(m, row, binding)
-            m.d.comb += [row.valid.eq(self.valid[n]), row.slot.eq(n + 1)]
-        looked = commit.looked
-        _show_registers(m, file, commit.shown, valid=self.valid.bit_select(looked, 1),
-                        slot=looked + 1)
+            _fill_row(m, row, binding)
+            m.d.comb += [row.valid.eq(self.present[n]), row.slot.eq(n + 1)]
+        read_row = commit.read_row
+        _read_registers(m, file, commit.read_binding, valid=self.present.bit_select(read_row, 1),
+                        slot=read_row + 1)
         return m
 
 
@@ -176,7 +176,7 @@ def _managed(m, table, *, with_slot, **shape):
     binding = commit.command.binding
     m.d.comb += [
         file.stall.eq(commit.busy),
-        commit.looked.eq(file.place // _rows(file).stride),
+        commit.read_row.eq(file.mem_address // _rows(file).stride),
         commit.draining.eq(table.draining),
         file.fence_epoch.value.eq(commit.fence_epoch),
         commit.fence.strobe.eq(file.fence_epoch.written),
@@ -194,13 +194,13 @@ def _managed(m, table, *, with_slot, **shape):
         file.result.code.eq(commit.code),
         file.result.row.eq(commit.code_row),
         file.result_operation_id.value.eq(commit.code_operation_id),
-        table.committed.eq(commit.committed),
+        table.row_event.eq(commit.row_event),
         *(getattr(table, stat).eq(getattr(commit, stat)) for stat in commit.STATS),
     ]
     return file, commit
 
 
-def _show_binding(m, row, binding):
+def _fill_row(m, row, binding):
     """Fill the manager's part of a row, but for the slot."""
     for name in ("used", "node", "stream", "paths", "generation", "operation_id"):
         m.d.comb += row[name].eq(binding[name])
@@ -211,17 +211,17 @@ def _rows(file):
     return next(e for e in file.block.entries if e.name == "row")
 
 
-def _show_registers(m, file, binding, *, others=0, **fields):
+def _read_registers(m, file, binding, *, others=0, **fields):
     """Fill the registers of :func:`dxpu.mapping.registers._binding`, of the row that is looked at,
     from ``fields`` and the ``binding``; ``others`` are what the other registers read as."""
     rows = _rows(file)
-    m.d.comb += file.found.eq(others)
-    with m.Switch(file.place[:exact_log2(rows.stride)]):
+    m.d.comb += file.mem_read_data.eq(others)
+    with m.Switch(file.mem_address[:exact_log2(rows.stride)]):
         for register in rows.registers:
             if register.name in ("state", "binding", "operation_id"):
                 with m.Case(register.address):
-                    m.d.comb += file.found.eq(0)
+                    m.d.comb += file.mem_read_data.eq(0)
                     for f in register.fields:
                         name = "operation_id" if f.name == "value" else f.name
-                        m.d.comb += file.found[f.offset:f.offset + f.width].eq(
+                        m.d.comb += file.mem_read_data[f.offset:f.offset + f.width].eq(
                             fields[name] if name in fields else binding[name])

@@ -95,39 +95,40 @@ class WindowMemory(wiring.Component):
     """
 
     #: Configuration registers that are kept whole, by the low bits of their numbers.
-    KEPT = range(0x18 // 4, 0x34 // 4)
+    STORED = range(0x18 // 4, 0x34 // 4)
 
     def __init__(self, *, ports, block):
         self._ports, self._block = check_rows("ports", ports), block
-        super().__init__({"config": In(ConfigUpdate), "place": In(16), "value": Out(32)})
+        super().__init__({"config": In(ConfigUpdate), "address": In(16), "value": Out(32)})
 
     def elaborate(self, platform):
         m = Module()
         config, value = self.config, self.config.value
         port, row = Signal(range(self._ports)), Signal(range(self._ports))
         rows = next(e for e in self._block.entries if e.name == "row")
-        mine = config.strobe & (config.function != 0) & (config.function <= self._ports)
-        m.d.comb += [port.eq(config.function - 1), row.eq(self.place // rows.stride)]
+        selected = config.strobe & (config.function != 0) & (config.function <= self._ports)
+        m.d.comb += [port.eq(config.function - 1), row.eq(self.address // rows.stride)]
 
-        def keep(name, shape, strobe, data, *more):
-            """A memory by port, and by ``more`` of a written and of a read register."""
-            written, read = more or (C(0, 0), C(0, 0))
+        def store(name, shape, strobe, data, *more):
+            """Value of a memory that is addressed by port, and by ``more``: the register to write
+            and the register to read."""
+            write_index, read_index = more or (C(0, 0), C(0, 0))
             m.submodules[name] = memory = Memory(
-                shape=shape, depth=1 << len(Cat(written, port)), init=[])
-            write, look = memory.write_port(), memory.read_port(domain="comb")
+                shape=shape, depth=1 << len(Cat(write_index, port)), init=[])
+            write, read = memory.write_port(), memory.read_port(domain="comb")
             m.d.comb += [
-                write.en.eq(mine & strobe), write.addr.eq(Cat(written, port)), write.data.eq(data),
-                look.addr.eq(Cat(read, row)),
+                write.en.eq(selected & strobe), write.addr.eq(Cat(write_index, port)),
+                write.data.eq(data), read.addr.eq(Cat(read_index, row)),
             ]
-            return look.data
+            return read.data
 
         # Two registers of the table can be halves of one there, and one here parts of two there.
         source = Signal(3)
-        word = keep("words", 32, (config.register >= self.KEPT.start)
-                    & (config.register < self.KEPT.stop), value, config.register[:3], source)
-        enables = keep("enables", 2, config.register == 0x04 // 4, value[:2])
-        io = keep("io", 8, config.register == 0x1c // 4, Cat(value[4:8], value[12:16]))
-        shown = {
+        word = store("words", 32, (config.register >= self.STORED.start)
+                     & (config.register < self.STORED.stop), value, config.register[:3], source)
+        enables = store("enables", 2, config.register == 0x04 // 4, value[:2])
+        io = store("io", 8, config.register == 0x1c // 4, Cat(value[4:8], value[12:16]))
+        values = {
             "bus": (0x18, Cat(word[8:24], row, C(0, 14 - len(row)), enables)),
             "memory_base": (0x20, Cat(C(0, 20), word[4:16])),
             "memory_limit": (0x20, Cat(C(-1, 20), word[20:32])),
@@ -138,12 +139,12 @@ class WindowMemory(wiring.Component):
             "io_base": (0x30, Cat(C(0, 12), io[:4], word[:16])),
             "io_limit": (0x30, Cat(C(-1, 12), io[4:], word[16:])),
         }
-        with m.Switch(self.place[:(rows.stride - 1).bit_length()]):
+        with m.Switch(self.address[:(rows.stride - 1).bit_length()]):
             for register in rows.registers:
-                if register.name in shown:
-                    there, now = shown[register.name]
+                if register.name in values:
+                    source_register, bits = values[register.name]
                     with m.Case(register.address):
-                        m.d.comb += [source.eq(there // 4 & 7), self.value.eq(now)]
+                        m.d.comb += [source.eq(source_register // 4 & 7), self.value.eq(bits)]
         return m
 
 
@@ -178,14 +179,14 @@ class WindowPairs(wiring.Component):
         super().__init__({
             "config": In(ConfigUpdate),
             "ready": Out(1),
-            "at": In(range(self.count + 1)),
+            "pair_index": In(range(self.count + 1)),
             "pair": Out(data.ArrayLayout(PortWindows, 2)),
         })
 
     def elaborate(self, platform):
         m = Module()
         config, port = self.config, Signal(6)
-        place, cleared = Signal(range(self.count)), Signal.like(self.at)
+        place, cleared = Signal(range(self.count)), Signal.like(self.pair_index)
         m.d.comb += [
             port.eq(config.function - 1),
             self.ready.eq(cleared == self.count),
@@ -194,7 +195,7 @@ class WindowPairs(wiring.Component):
         with m.If(~self.ready):
             m.d.sync += cleared.eq(cleared + 1)
         for n, w in enumerate(self.pair):
-            mine = config.strobe & (port[0] == n) & (port < self._ports)
+            selected = config.strobe & (port[0] == n) & (port < self._ports)
             for register, parts in FIELDS.items():
                 if register == BUS_NUMBERS:
                     continue
@@ -202,11 +203,11 @@ class WindowPairs(wiring.Component):
                     shape=sum(width for *_, width in parts), depth=self.count, init=[])
                 write, read = memory.write_port(), memory.read_port(domain="comb")
                 m.d.comb += [
-                    write.en.eq(~self.ready | mine & (config.register == register // 4)),
+                    write.en.eq(~self.ready | selected & (config.register == register // 4)),
                     write.addr.eq(place),
                     write.data.eq(Mux(self.ready, Cat(
                         config.value[bit:bit + width] for *_, bit, width in parts), 0)),
-                    read.addr.eq(self.at),
+                    read.addr.eq(self.pair_index),
                     Cat(w[name][low:low + width] for name, low, _, width in parts).eq(read.data),
                 ]
         return m

@@ -23,7 +23,7 @@ from dxpu.switch.tracking.slot_tracking import RowInfo
 from .box_slots import BoxSlots
 from .common import CounterList, ProxyRegisters, attach_engine, connect_frames
 from .macs import GMII, FramePort, attach_macs, proxy_members
-from .malformed import MalformedTeller
+from .malformed import MalformedReporter
 from .row_parser import RowParser
 
 __all__ = ["BoxCore", "BoxProxy"]
@@ -134,17 +134,17 @@ class BoxCore(wiring.Component):
         self._attach_rx(m)
         self._attach_tx(m)
         connect(m, engine.event, bindings.event)
-        m.submodules.malformed = malformed = MalformedTeller(rows=self._slots)
+        m.submodules.malformed = malformed = MalformedReporter(rows=self._slots)
         connect(m, bindings.control, malformed.i)
         connect(m, malformed.o, engine.control)
         parser = self._parsers["from_slots"]
         m.d.comb += [
-            table.valid.eq(file.present.slots),
+            table.present.eq(file.present.slots),
             # A session that failed ends the bindings of its host.
-            bindings.used.eq(Cat(row.used for row in table.rows) & ~engine.lost),
+            bindings.used.eq(Cat(row.used for row in table.rows) & ~engine.session_down),
             bindings.present.eq(file.present.slots),
             bindings.link_up.eq(Cat(slot.link_up for slot in self.slot)),
-            bindings.restart.eq(file.reset.slots),
+            bindings.hot_reset.eq(file.reset.slots),
             bindings.overflow.eq(self._policer.overflow | self._egress.overflow),
             bindings.empty.eq(Cat(
                 ~(queue.level.any() | queue.o.valid) & empty
@@ -155,17 +155,17 @@ class BoxCore(wiring.Component):
             engine.released.eq(self._policer.released),
             engine.released_strobe.eq(self._policer.released_strobe),
             self.reset.eq(bindings.reset),
-            malformed.malformed.eq(parser.stat_malformed),
-            malformed.row.eq(parser.malformed_row),
-            malformed.life.eq(parser.malformed_life),
-            malformed.header.eq(parser.malformed_header),
+            malformed.malformed_strobe.eq(parser.stat_malformed),
+            malformed.malformed_row.eq(parser.malformed_row),
+            malformed.malformed_life.eq(parser.malformed_life),
+            malformed.malformed_header.eq(parser.malformed_header),
             malformed.open.eq(bindings.open),
             malformed.lives.eq(bindings.lives),
         ]
         for n, (row, peer) in enumerate(zip(table.rows, engine.rows, strict=True)):
             m.d.comb += [
-                bindings.generation[n].eq(row.generation),
-                malformed.generation[n].eq(row.generation),
+                bindings.generations[n].eq(row.generation),
+                malformed.generations[n].eq(row.generation),
                 engine.generations[n].eq(row.generation),
                 peer.node.eq(row.node),
                 peer.slot.eq(0),
@@ -188,17 +188,17 @@ class BoxCore(wiring.Component):
                 space=self._depth * self._width // 8)
             connect(m, wiring.flipped(slot.rx), queue.i)
             # A TLP that has begun goes on.
-            may = ~queue.o.payload.first | ~engine.waiting[n]
+            can_start = ~queue.o.payload.first | ~engine.waiting[n]
             connect_grants(m, ledger, slot)
             done = parser.o.valid & parser.o.ready & parser.o.payload.last
             m.d.comb += [
                 arbiter.i[n].payload.eq(queue.o.payload),
-                arbiter.i[n].valid.eq(queue.o.valid & may),
-                queue.o.ready.eq(arbiter.i[n].ready & may),
+                arbiter.i[n].valid.eq(queue.o.valid & can_start),
+                queue.o.ready.eq(arbiter.i[n].ready & can_start),
                 # What may not leave for want of credits has its place while it comes from here.
                 ledger.hold_np.eq(engine.np_waits[n]),
                 ledger.info.eq(parser.o.payload.meta.info),
-                ledger.released.eq(done & (parser.o.payload.meta.row == n)),
+                ledger.released_strobe.eq(done & (parser.o.payload.meta.row == n)),
             ]
         m.d.comb += [
             *(parser.i.payload[k].eq(arbiter.o.payload[k]) for k in plain),
@@ -220,14 +220,14 @@ class BoxCore(wiring.Component):
         plain = [k for k, _ in PacketLayout(self._width)]
         m.submodules.policer = policer = self._policer
         m.submodules.egress = egress = self._egress
-        came, o, meta = self._engine.tlp_o, gate.o, gate.o.payload.meta
+        received, o, meta = self._engine.tlp_o, gate.o, gate.o.payload.meta
         connect(m, parser.o, gate.i)
         m.d.comb += [
-            *(parser.i.payload[k].eq(came.payload[k]) for k in plain),
-            parser.i.payload.meta.row.eq(came.payload.meta.row),
-            parser.i.payload.meta.life.eq(came.payload.meta.life),
-            parser.i.valid.eq(came.valid),
-            came.ready.eq(parser.i.ready),
+            *(parser.i.payload[k].eq(received.payload[k]) for k in plain),
+            parser.i.payload.meta.row.eq(received.payload.meta.row),
+            parser.i.payload.meta.life.eq(received.payload.meta.life),
+            parser.i.valid.eq(received.valid),
+            received.ready.eq(parser.i.ready),
             gate.open.eq(self._bindings.open),
             gate.lives.eq(self._bindings.lives),
             *(policer.i.payload[k].eq(o.payload[k]) for k in plain),

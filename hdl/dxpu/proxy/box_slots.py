@@ -1,4 +1,4 @@
-"""Which slots of a box are open: what their hosts say, and what their links do.
+"""State of a box's slots: bound, in reset, open.
 
 Ref: docs/explanation/bindings-and-lives.md
 """
@@ -17,48 +17,48 @@ __all__ = ["BoxSlots"]
 
 
 class BoxSlots(wiring.Component):
-    """Opens and closes the slots of a box as their hosts say, if the box table agrees.
+    """Opens and closes the slots of a box by events of their hosts, as the box table allows.
 
-    BIND binds a slot if the row is used and has the event's generation; UNBIND and RESET act only
-    if the slot is bound with that generation. A row that the manager releases ends its binding at
-    once. All other events, and those that do not fit, are counted and change nothing. Acts in the
-    cycle in which the event is taken.
+    BIND binds a slot if its row is used and has the generation of the event. UNBIND and RESET are
+    accepted if the slot is bound and the generation matches. A row that is not used any more ends
+    its binding at once. Other events are counted and change nothing. An event is taken, and takes
+    effect, in the cycle in which it is offered.
 
-    BIND and RESET reset the GPU; so does the end of a binding. The slot is closed meanwhile, and
-    opens, with a new life, when the link has gone down and come up again, a GPU is there and all
-    queues between the slot and the fabric are empty. The host is told with RESET_DONE. A link that
-    is lost closes the slot; the host is told with LINK_DOWN, or PRESENCE if the GPU has gone, and
-    is to send RESET. A host that sends without credits loses the slot: it closes, the GPU is
-    reset, and the host is told with ERROR.
+    BIND, RESET and the end of a binding close the slot and reset the GPU. After BIND and RESET the
+    slot opens, with the next life, once the link was down and is up again, a GPU is present and all
+    queues between slot and fabric are empty. Then RESET_DONE is sent. A slot whose link goes down
+    closes, and LINK_DOWN is sent, or PRESENCE if the GPU is not there any more; the host answers
+    with RESET. A slot whose host sends without credits closes, its GPU is reset, and ERROR is sent.
 
     Parameters
     ----------
     rows : int
-        Slots of the box.
+        Slots of the box; row n is slot n + 1.
 
     Members
     -------
     event : stream of :class:`~dxpu.fabric.wire.types.Event`
-    used : ``rows``
-    generation : array of 16-bit values
-        From the box table.
+        Events from hosts.
+    used, generations : ``rows``, array of 16-bit values
+        Rows of the box table: whether each is bound, and its generation.
     present, link_up : ``rows``
-        A GPU is in slot n + 1; its link works.
-    restart : ``rows``
-        Strobes: reset the GPU in slot n + 1, as if its link were lost.
+        Bit n: a GPU is in slot n + 1; its link works.
+    hot_reset : ``rows``
+        Strobes: reset the GPU in slot n + 1. To the host it is a lost link.
     overflow : ``rows``
-        Strobes: a TLP came for slot n + 1 that no credits had been granted for.
+        Strobes: a TLP for slot n + 1 came without credits.
     empty : ``rows``
-        Nothing is in the queues of slot n + 1.
+        Bit n: the queues of slot n + 1 are empty.
     control : stream of :class:`~dxpu.fabric.wire.types.Control`
-        One event at a time, two cycles after its cause.
+        Events to hosts. One is offered two cycles after its cause if no other is offered; of
+        several slots the lowest goes first.
     open : ``rows``
-        Bit n: TLPs of slot n + 1 may pass, both ways.
+        Bit n: TLPs of slot n + 1 may pass in both directions.
     lives : array of numbers
-        How often each slot has opened.
+        Current life of each slot: openings since reset, modulo.
     reset : ``rows``
-        Level, until the link is down and ``empty``: hot reset of the GPU in slot n + 1. While the
-        link is down PCIe takes, and drops, what is queued; so nothing of it meets the next life.
+        Bit n: hot reset of the GPU in slot n + 1. It stays 1 until the link is down and the queues
+        are empty: while a link is down, what is queued is taken and dropped at the PCIe side.
     stat_refused : 1
         Pulse: an event changed nothing.
     """
@@ -68,10 +68,10 @@ class BoxSlots(wiring.Component):
         super().__init__({
             "event": In(stream.Signature(Event)),
             "used": In(rows),
-            "generation": In(data.ArrayLayout(16, rows)),
+            "generations": In(data.ArrayLayout(16, rows)),
             "present": In(rows),
             "link_up": In(rows),
-            "restart": In(rows),
+            "hot_reset": In(rows),
             "overflow": In(rows),
             "empty": In(rows),
             "control": Out(stream.Signature(Control)),
@@ -82,84 +82,90 @@ class BoxSlots(wiring.Component):
                 "Events that changed nothing: their row is not bound here, or its generation is "
                 "another.")),
         })
-        # Bound, and waiting for the link; what the host is to be told.
-        self._bound, self._waiting, self._done, self._over, self._down = (
+        # `waiting`: to open. `pending`: of events RESET_DONE, ERROR, and LINK_DOWN or PRESENCE.
+        self._bound, self._waiting, self._done_pending, self._error_pending, self._down_pending = (
             Signal(rows, name=name)
-            for name in ("bound", "waiting", "done_due", "over_due", "down_due"))
-        self._number = Signal(data.ArrayLayout(LIFE_BITS, rows))  #: of the host's life
+            for name in ("bound", "waiting", "done_pending", "error_pending", "down_pending"))
+        #: Argument of the last BIND or RESET: number of the slot's life at the host.
+        self._host_life = Signal(data.ArrayLayout(LIFE_BITS, rows))
 
     def elaborate(self, platform):
         m = Module()
         event = self.event.payload
-        acted, begins = Signal(self._rows), Signal(self._rows)
+        accepted, begins = Signal(self._rows), Signal(self._rows)
         m.d.comb += [
             self.event.ready.eq(1),
-            self.stat_refused.eq(self.event.valid & ~acted.any()),
+            self.stat_refused.eq(self.event.valid & ~accepted.any()),
         ]
         for n in range(self._rows):
-            fits = (self.event.valid & (event.row == n) & self.used[n]
-                    & (event.generation == self.generation[n]))
-            ends = self._bound[n] & (~self.used[n] | fits & (event.code == EventCode.UNBIND))
+            is_valid = (self.event.valid & (event.row == n) & self.used[n]
+                        & (event.generation == self.generations[n]))
+            ends = self._bound[n] & (~self.used[n] | is_valid & (event.code == EventCode.UNBIND))
             m.d.comb += [
-                begins[n].eq(fits & ((event.code == EventCode.BIND)
-                                     | self._bound[n] & (event.code == EventCode.RESET))),
-                acted[n].eq(begins[n] | fits & ends),
+                begins[n].eq(is_valid & ((event.code == EventCode.BIND)
+                                         | self._bound[n] & (event.code == EventCode.RESET))),
+                accepted[n].eq(begins[n] | is_valid & ends),
             ]
-            self._step(m, n, begins[n], ends)
-        self._tell(m)
+            self._advance(m, n, begins[n], ends)
+        self._send_events(m)
         return m
 
-    def _step(self, m, n, begins, ends):
-        """Slot ``n``."""
-        there, was_present = self.present[n] & self.link_up[n], Signal(name=f"was_present{n}")
+    def _advance(self, m, n, begins, ends):
+        """State of slot ``n``; an event begins or ends its binding in this cycle."""
+        link_ready, was_present = self.present[n] & self.link_up[n], Signal(name=f"was_present{n}")
         m.d.sync += was_present.eq(self.present[n])
         with m.If(~self.link_up[n] & self.empty[n]):
             m.d.sync += self.reset[n].eq(0)
-        with m.Elif(self.restart[n]):
+        with m.Elif(self.hot_reset[n]):
             m.d.sync += self.reset[n].eq(1)
-        with m.If(self._waiting[n] & ~self.reset[n] & there & self.empty[n]):
-            m.d.sync += [self._waiting[n].eq(0), self.open[n].eq(1), self._done[n].eq(1),
+        with m.If(self._waiting[n] & ~self.reset[n] & link_ready & self.empty[n]):
+            m.d.sync += [self._waiting[n].eq(0), self.open[n].eq(1), self._done_pending[n].eq(1),
                          self.lives[n].eq(self.lives[n] + 1)]
-        with m.If(self.open[n] & ~there | self._bound[n] & was_present & ~self.present[n]):
-            m.d.sync += [self.open[n].eq(0), self._down[n].eq(1)]
+        with m.If(self.open[n] & ~link_ready | self._bound[n] & was_present & ~self.present[n]):
+            m.d.sync += [self.open[n].eq(0), self._down_pending[n].eq(1)]
         with m.If(self.open[n] & self.overflow[n]):
-            m.d.sync += [self.open[n].eq(0), self.reset[n].eq(1), self._over[n].eq(1)]
+            m.d.sync += [self.open[n].eq(0), self.reset[n].eq(1), self._error_pending[n].eq(1)]
         with m.If(begins | ends):
             m.d.sync += [self._bound[n].eq(begins), self._waiting[n].eq(begins),
                          self.open[n].eq(0), self.reset[n].eq(1),
-                         self._done[n].eq(0), self._over[n].eq(0), self._down[n].eq(0)]
+                         self._done_pending[n].eq(0), self._error_pending[n].eq(0),
+                         self._down_pending[n].eq(0)]
         with m.If(begins):
-            m.d.sync += self._number[n].eq(self.event.payload.argument)
+            m.d.sync += self._host_life[n].eq(self.event.payload.argument)
 
-    def _tell(self, m):
+    def _send_events(self, m):
         control = self.control
-        due, row = Signal(self._rows), Signal(range(self._rows))
-        m.d.comb += [due.eq(self._done | self._over | self._down), row.eq(first_one(due))]
+        pending, row = Signal(self._rows), Signal(range(self._rows))
+        m.d.comb += [
+            pending.eq(self._done_pending | self._error_pending | self._down_pending),
+            row.eq(first_one(pending)),
+        ]
         with m.If(control.valid):
             with m.If(control.ready):
                 m.d.sync += control.valid.eq(0)
-        with m.Elif(due.any()):
+        with m.Elif(pending.any()):
             m.d.sync += control.payload.row.eq(row)
             with m.Switch(row):
                 for n in range(self._rows):
                     with m.Case(n):
-                        self._say(m, n)
+                        self._load_event(m, n)
 
-    def _say(self, m, n):
-        """The next event about slot ``n``; a beginning or an end in this cycle overtakes it."""
+    def _load_event(self, m, n):
+        """Offer the first pending event of slot ``n``. One that begins or ends its binding in this
+        cycle does not remove it any more."""
         payload = self.control.payload
         gone = ~self.present[n]
         m.d.sync += [
             self.control.valid.eq(1),
-            payload.generation.eq(self.generation[n]),
+            payload.generation.eq(self.generations[n]),
             payload.argument.eq(0),
         ]
-        with m.If(self._done[n]):
-            m.d.sync += [payload.code.eq(EventCode.RESET_DONE), self._done[n].eq(0),
-                         payload.argument.eq(self._number[n])]
-        with m.Elif(self._over[n]):
-            m.d.sync += [payload.code.eq(EventCode.ERROR), self._over[n].eq(0),
+        with m.If(self._done_pending[n]):
+            m.d.sync += [payload.code.eq(EventCode.RESET_DONE), self._done_pending[n].eq(0),
+                         payload.argument.eq(self._host_life[n])]
+        with m.Elif(self._error_pending[n]):
+            m.d.sync += [payload.code.eq(EventCode.ERROR), self._error_pending[n].eq(0),
                          payload.argument.eq(ErrorCode.OVERFLOW)]
         with m.Else():
             m.d.sync += [payload.code.eq(Mux(gone, EventCode.PRESENCE, EventCode.LINK_DOWN)),
-                         self._down[n].eq(0)]
+                         self._down_pending[n].eq(0)]

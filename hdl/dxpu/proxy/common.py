@@ -86,25 +86,25 @@ def attach_engine(m, engine, file, *, role, commits):
     table = Signal(32)
     m.d.sync += table.eq(table + commits)
     # Units of 64 cycles to microseconds, as if they were 500 ns each.
-    wait, about = file.retry.wait >> 1, engine.about
+    wait, hello = file.retry.wait >> 1, engine.local_hello
     give_up = (wait * 15) * len(engine.frame_o)
     selective = engine.arq == "selective"
     m.d.comb += [
         engine.boot.eq(file.boot.counter),
         engine.hello_wait.eq(file.hello.wait),
         engine.quiet.eq(file.quiet.time),
-        about.role.eq(role),
-        about.slots.eq(len(engine.open)),
-        about.arq.eq(ArqMode.SELECTIVE_REPEAT if selective else ArqMode.GO_BACK_N),
-        about.security.eq(SecurityMode.NONE),
-        about.largest.eq(LARGEST_FRAME),
-        about.window.eq(engine.cells),
-        about.smallest.eq(wait),
-        about.give_up.eq(Mux(give_up >> 16, 0xFFFF, give_up)),
-        about.capabilities.eq(Capability.SPLIT * engine.split
+        hello.role.eq(role),
+        hello.slots.eq(len(engine.open)),
+        hello.arq.eq(ArqMode.SELECTIVE_REPEAT if selective else ArqMode.GO_BACK_N),
+        hello.security.eq(SecurityMode.NONE),
+        hello.largest.eq(LARGEST_FRAME),
+        hello.window.eq(engine.cells),
+        hello.smallest.eq(wait),
+        hello.give_up.eq(Mux(give_up >> 16, 0xFFFF, give_up)),
+        hello.capabilities.eq(Capability.SPLIT * engine.split
                               | (Capability.SACK | Capability.STRIPE) * selective),
-        about.boot.eq(file.boot.counter),
-        about.table.eq(table),
+        hello.boot.eq(file.boot.counter),
+        hello.table.eq(table),
         engine.node.eq(file.node.number),
         file.links.up.eq(engine.links),
         engine.ack_delay.eq(file.fabric.ack_delay),
@@ -117,30 +117,30 @@ def attach_engine(m, engine, file, *, role, commits):
 
 
 def _attach_sessions(m, engine, file):
-    """The registers of sessions are in the engine, which is asked for each."""
+    """Registers of sessions: the engine has them, and each access is a request to it."""
     rows = next(e for e in file.block.entries if e.name == "session")
-    setting, shown = engine.setting, engine.shown
+    setting, view = engine.setting, engine.session_view
     value = {r.name: Signal(32, name=f"session_{r.name}") for r in rows.registers}
-    which = Signal(range(rows.stride // 4))
-    place = {r.name: r.address // 4 for r in rows.registers}
+    word = Signal(range(rows.stride // 4))
+    words = {r.name: r.address // 4 for r in rows.registers}
     bits = exact_log2(rows.stride)
     m.d.comb += [
-        which.eq(file.place[2:bits]),
-        setting.valid.eq(file.asks & file.puts),
-        setting.payload.session.eq(file.place[bits:]),
-        setting.payload.mode.eq(file.value),
-        Cat(setting.payload.tx_tag, setting.payload.rx_tag).eq(file.value),
-        engine.look.eq(file.asks & ~file.puts),
-        engine.looked.eq(file.place[bits:]),
-        file.done.eq(Mux(file.puts, setting.ready, engine.seen)),
-        value["mode"].eq(shown.mode),
-        value["tags"].eq(Cat(shown.tx_tag, shown.rx_tag)),
-        value["hello"].eq(Cat(shown.phase, C(0, 13), shown.boot)),
-        value["state"].eq(Cat(shown.unacked, C(0, 4), shown.path, C(0, 11), shown.failed)),
-        value["seq"].eq(shown.state.seq),
-        value["next"].eq(shown.state.next),
-        value["acked"].eq(shown.state.acked),
-        file.found.eq(Array(value[r.name] for r in rows.registers)[which]),
-        setting.payload.kind.eq(Mux(which == place["mode"], SettingKind.MODE, Mux(
-            which == place["tags"], SettingKind.TAGS, SettingKind.OPEN))),
+        word.eq(file.mem_address[2:bits]),
+        setting.valid.eq(file.mem_request & file.mem_write),
+        setting.payload.session.eq(file.mem_address[bits:]),
+        setting.payload.mode.eq(file.mem_write_data),
+        Cat(setting.payload.tx_tag, setting.payload.rx_tag).eq(file.mem_write_data),
+        engine.view_request.eq(file.mem_request & ~file.mem_write),
+        engine.view_session.eq(file.mem_address[bits:]),
+        file.mem_done.eq(Mux(file.mem_write, setting.ready, engine.view_done)),
+        value["mode"].eq(view.mode),
+        value["tags"].eq(Cat(view.tx_tag, view.rx_tag)),
+        value["hello"].eq(Cat(view.phase, C(0, 13), view.boot)),
+        value["state"].eq(Cat(view.unacked, C(0, 4), view.path, C(0, 11), view.failed)),
+        value["seq"].eq(view.state.seq),
+        value["next"].eq(view.state.next),
+        value["acked"].eq(view.state.acked),
+        file.mem_read_data.eq(Array(value[r.name] for r in rows.registers)[word]),
+        setting.payload.kind.eq(Mux(word == words["mode"], SettingKind.MODE, Mux(
+            word == words["tags"], SettingKind.TAGS, SettingKind.OPEN))),
     ]

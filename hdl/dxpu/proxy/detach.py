@@ -1,4 +1,4 @@
-"""Managed unbinding: a slot is emptied in agreement with the host's operating system.
+"""Managed unbinding: a card is removed with the consent of the host's operating system.
 
 Ref: PCIe Base 5.0, 6.7.1.1 and 6.7.1.3 (power indicator and attention button)
 """
@@ -16,48 +16,54 @@ INDICATOR_OFF = 3
 
 
 class DetachState(enum.Enum, shape=3):
-    """How far the last detach of a slot has come."""
+    """Progress of the last detach of a slot."""
 
-    #: None since the row was bound or released.
+    #: No detach since the row was bound or released.
     NONE = 0
     #: The button was pressed; the operating system has not turned the power indicator off yet.
-    ASKED = 1
-    #: The card counts as gone; open requests are being answered.
+    REQUESTED = 1
+    #: The card is removed; outstanding requests are being answered.
     FENCED = 2
-    #: The slot is empty, and no request is open.
+    #: The slot is empty, and no request is outstanding.
     DONE = 3
-    #: The operating system did not let go in time; nothing was changed.
-    REFUSED = 4
+    #: The deadline has passed, and nothing was changed.
+    TIMED_OUT = 4
 
 
 class Detach(wiring.Component):
-    """Presses the attention button, waits until the power indicator is off, and fences the slot.
+    """Presses the attention button, waits until the power indicator is off, and removes the card.
 
-    Software turns the power indicator off when it has let go of the card (6.7.1.1). If it does not
-    within the deadline, nothing happens; the command may be repeated, or the row be released
-    without asking. An indicator that is off when the button is pressed tells nothing if the port is
-    in use: whoever uses the card leaves indicators alone, or has not come to this slot yet. Then it
-    must be seen in another state before its being off counts. A slot without a card is done at
-    once. A row that is bound or released forgets what was.
+    An operating system turns the power indicator off when it has released the card (6.7.1.1). If it
+    does not within the deadline, nothing is changed; the detach may be started again, or the row
+    be released without consent. If the indicator is off already when the button is pressed, and the
+    port is in use, that means nothing: software may ignore indicators, or not have initialised the
+    slot yet. The indicator must then leave its off state once before off counts. Without a card the
+    detach is done at once. A row that opens or closes returns to NONE.
 
     Parameters
     ----------
     rows : int
+        Rows of the host table.
+    unit : int
+        Cycles of a unit of ``deadline``.
 
     Members
     -------
     start : ``rows``
-        Strobes; ignored while the slot is ASKED or FENCED.
+        Strobes: begin a detach. Ignored while the slot is REQUESTED or FENCED, and while row n is
+        not open.
     deadline : 20
-        In units of :attr:`UNIT` cycles; up to one more may pass.
-    control : array of :class:`~dxpu.switch.hotplug.hotplug.SlotControl`
+        Units until TIMED_OUT; up to one unit more may pass.
+    slot_control : array of :class:`~dxpu.switch.hotplug.hotplug.SlotControl`
+        Slot Control of each port.
     in_use : ``rows``
-        The port passes memory requests down or any requests up, so somebody may use the card.
+        Bit n: port n passes memory requests down or any requests up, so software may use the card.
     open, present, link_active, drained : ``rows``
-    press, lose : ``rows``
-        Strobes: the button; the card counts as gone.
+        State of row n: bound; a card is in the slot; its link is active; no request is outstanding.
+    press, remove : ``rows``
+        Strobes: press the attention button; remove the card.
     orderly : ``rows``
-        The card goes, or has gone, by agreement.
+        Bit n: the card is removed with consent (FENCED or DONE).
     state : array of :class:`DetachState`
     """
 
@@ -71,14 +77,14 @@ class Detach(wiring.Component):
         super().__init__({
             "start": In(rows),
             "deadline": In(20),
-            "control": In(SlotControl).array(rows),
+            "slot_control": In(SlotControl).array(rows),
             "in_use": In(rows),
             "open": In(rows),
             "present": In(rows),
             "link_active": In(rows),
             "drained": In(rows),
             "press": Out(rows),
-            "lose": Out(rows),
+            "remove": Out(rows),
             "orderly": Out(rows),
             "state": Out(data.ArrayLayout(DetachState, rows)),
         })
@@ -89,30 +95,31 @@ class Detach(wiring.Component):
         m.d.comb += tick.eq(cycles == self._unit - 1)
         m.d.sync += [cycles.eq(Mux(tick, 0, cycles + 1)), was_open.eq(self.open)]
         for n, state in enumerate(self.state):
-            left = Signal(21, name=f"left{n}")
-            tells = Signal(name=f"tells{n}")  # the indicator's being off means that it was let go
+            units_left = Signal(21, name=f"units_left{n}")
+            off_counts = Signal(name=f"off_counts{n}")  # an indicator that is off is consent
             m.d.comb += self.orderly[n].eq(
                 (state == DetachState.FENCED) | (state == DetachState.DONE))
-            off = self.control[n].power_indicator == INDICATOR_OFF
+            off = self.slot_control[n].power_indicator == INDICATOR_OFF
             with m.Switch(state):
-                with m.Case(DetachState.ASKED):
+                with m.Case(DetachState.REQUESTED):
                     with m.If(tick):
-                        m.d.sync += left.eq(left - 1)
+                        m.d.sync += units_left.eq(units_left - 1)
                     with m.If(~off):
-                        m.d.sync += tells.eq(1)
-                    with m.If(off & tells | ~self.present[n]):
-                        m.d.comb += self.lose[n].eq(1)
+                        m.d.sync += off_counts.eq(1)
+                    with m.If(off & off_counts | ~self.present[n]):
+                        m.d.comb += self.remove[n].eq(1)
                         m.d.sync += state.eq(DetachState.FENCED)
-                    with m.Elif(left == 0):
-                        m.d.sync += state.eq(DetachState.REFUSED)
+                    with m.Elif(units_left == 0):
+                        m.d.sync += state.eq(DetachState.TIMED_OUT)
                 with m.Case(DetachState.FENCED):
                     with m.If(~self.present[n] & ~self.link_active[n] & self.drained[n]):
                         m.d.sync += state.eq(DetachState.DONE)
                 with m.Default():
                     with m.If(self.start[n] & self.open[n]):
                         m.d.comb += self.press[n].eq(self.present[n])
-                        m.d.sync += [left.eq(self.deadline + 1), state.eq(DetachState.ASKED),
-                                     tells.eq(~(off & self.in_use[n]))]
+                        m.d.sync += [units_left.eq(self.deadline + 1),
+                                     state.eq(DetachState.REQUESTED),
+                                     off_counts.eq(~(off & self.in_use[n]))]
             with m.If(self.open[n] != was_open[n]):
                 m.d.sync += state.eq(DetachState.NONE)
         return m

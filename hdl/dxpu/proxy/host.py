@@ -26,7 +26,7 @@ from .detach import Detach
 from .host_links import HostLinks
 from .host_pool import HostPool
 from .macs import GMII, FramePort, attach_macs, proxy_members
-from .malformed import MalformedGatherer
+from .malformed import MalformedCollector
 from .row_parser import RowParser
 from .stall import StallWatch
 
@@ -175,21 +175,21 @@ class HostCore(wiring.Component):
         connect(m, bindings.control, engine.control)
         m.d.comb += [
             table.draining.eq(bindings.draining),
-            bindings.committed.eq(table.committed),
-            bindings.reset.eq(links.reset),
-            bindings.events_left.eq(engine.events_left),
-            bindings.hold.eq(engine.lost),
+            bindings.row_event.eq(table.row_event),
+            bindings.reset_request.eq(links.reset_request),
+            bindings.events_routed.eq(engine.events_routed),
+            bindings.session_down.eq(engine.session_down),
             bindings.lives.eq(switch.lives),
             engine.open.eq(bindings.open),
             engine.lives.eq(switch.lives),
             links.open.eq(bindings.open),
-            links.began.eq(bindings.began),
-            links.restart.eq(file.reset.ports),
-            links.lose.eq(tracking.expired | detach.lose | engine.lost | stall.stuck
+            links.opened.eq(bindings.opened),
+            links.hot_reset.eq(file.reset.ports),
+            links.remove.eq(tracking.expired | detach.remove | engine.session_down | stall.stalled
                           | self._pool.overflow),
             stall.interval.eq(file.slot_stall.interval),
             *(getattr(stall, name).eq(getattr(engine, name))
-              for name in ("waiting", "moved", "told")),
+              for name in ("waiting", "progress", "limits_received")),
             switch.internal_error.eq(tracking.expired | self._pool.overflow | links.fenced),
             links.drained.eq(tracking.drained),
             links.link_active.eq(switch.link_active),
@@ -219,12 +219,12 @@ class HostCore(wiring.Component):
             state, control = file.slot[n].state, switch.slot_control[n]
             m.d.comb += [
                 *(part.eq(row.generation) for part in (
-                    bindings.generation[n], links.generation[n], tracking.generations[n])),
+                    bindings.generations[n], links.generations[n], tracking.generations[n])),
                 engine.generations[n].eq(row.generation),
-                detach.control[n].eq(control),
+                detach.slot_control[n].eq(control),
                 state.present.eq(links.present[n]),
                 state.link.eq(switch.link_active[n]),
-                state.lost.eq(links.lost[n]),
+                state.lost.eq(links.card_removed[n]),
                 state.drained.eq(tracking.drained[n]),
                 state.detach.eq(detach.state[n]),
                 state.attention.eq(control.attention_indicator),
@@ -236,28 +236,28 @@ class HostCore(wiring.Component):
     def _attach_malformed(self, m):
         """What was removed on its way to the switch, here and in boxes."""
         switch, engine, parser, table = self._switch, self._engine, self._parser, self._table
-        m.submodules.malformed = malformed = MalformedGatherer(rows=self._ports)
+        m.submodules.malformed = malformed = MalformedCollector(rows=self._ports)
         connect(m, engine.event, malformed.i)
         connect(m, malformed.o, self._links.event)
-        connect(m, malformed.found, switch.malformed)
+        connect(m, malformed.malformed, switch.malformed)
         m.d.comb += [
             malformed.open.eq(engine.open),
             malformed.link_active.eq(switch.link_active),
             malformed.contained.eq(switch.contained),
             malformed.lives.eq(switch.lives),
-            malformed.above.eq(self._ingress.stat_malformed),
-            malformed.above_header.eq(self._ingress.malformed_header),
-            malformed.below.eq(parser.stat_malformed),
-            switch.malformed_now.eq(malformed.now),
-            malformed.row.eq(parser.malformed_row),
-            malformed.life.eq(parser.malformed_life),
-            malformed.below_header.eq(parser.malformed_header),
-            *(malformed.generation[n].eq(row.generation) for n, row in enumerate(table.rows)),
+            malformed.upstream_malformed.eq(self._ingress.stat_malformed),
+            malformed.upstream_header.eq(self._ingress.malformed_header),
+            malformed.slot_malformed.eq(parser.stat_malformed),
+            switch.malformed_now.eq(malformed.malformed_rows),
+            malformed.slot_row.eq(parser.malformed_row),
+            malformed.slot_life.eq(parser.malformed_life),
+            malformed.slot_header.eq(parser.malformed_header),
+            *(malformed.generations[n].eq(row.generation) for n, row in enumerate(table.rows)),
             # What comes while a link is down is dropped, whatever its size: the reset that took the
             # link down has set the limits back.
             self._ingress.max_payload.eq(
                 Mux(self.upstream.link_up, switch.max_payload[0], NO_LIMIT)),
-            *(parser.max_payload[n].eq(
+            *(parser.max_payloads[n].eq(
                 Mux(switch.link_active[n], switch.max_payload[n + 1], NO_LIMIT))
               for n in range(self._ports)),
         ]
@@ -273,7 +273,7 @@ class HostCore(wiring.Component):
         m.d.comb += [
             ledger.info.cls.eq(ingress.released_cls),
             ledger.info.payload_dwords.eq(ingress.released_dwords),
-            ledger.released.eq(ingress.released),
+            ledger.released_strobe.eq(ingress.released_strobe),
             ledger.hold_np.eq(~self._tracking.room),
         ]
 
@@ -289,25 +289,25 @@ class HostCore(wiring.Component):
         m.submodules.pool = pool = self._pool
         connect(m, engine.tlp_o, pool.i)
 
-        came, made = merge.i
+        from_pool, completions = merge.i
         # Not to be in the way of what has begun to pass the pool.
-        may = ~tracking.made.payload.first | tracking.up_room
+        can_start = ~tracking.made.payload.first | tracking.up_room
         m.d.comb += [
             tracking.np_room.eq(engine.np_room),
             pool.room.eq(tracking.up_room),
             pool.np_room.eq(tracking.up_few & self._egress.np_few),
-            pool.active.eq(switch.link_active),
+            pool.link_active.eq(switch.link_active),
             engine.receiving.eq(pool.receiving),
             engine.released.eq(pool.released),
             engine.released_strobe.eq(pool.released_strobe),
-            *(came.payload[k].eq(pool.o.payload[k]) for k, _ in PacketLayout(self._width)),
-            came.payload.meta.row.eq(pool.o.payload.meta.row),
-            came.payload.meta.life.eq(pool.o.payload.meta.life),
-            came.valid.eq(pool.o.valid),
-            pool.o.ready.eq(came.ready),
-            made.payload.eq(tracking.made.payload),
-            made.valid.eq(tracking.made.valid & may),
-            tracking.made.ready.eq(made.ready & may),
+            *(from_pool.payload[k].eq(pool.o.payload[k]) for k, _ in PacketLayout(self._width)),
+            from_pool.payload.meta.row.eq(pool.o.payload.meta.row),
+            from_pool.payload.meta.life.eq(pool.o.payload.meta.life),
+            from_pool.valid.eq(pool.o.valid),
+            pool.o.ready.eq(from_pool.ready),
+            completions.payload.eq(tracking.made.payload),
+            completions.valid.eq(tracking.made.valid & can_start),
+            tracking.made.ready.eq(completions.ready & can_start),
         ]
         connect(m, merge.o, parser.i)
         connect(m, parser.o, tracking.up_i)

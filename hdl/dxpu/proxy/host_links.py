@@ -1,4 +1,4 @@
-"""What the host's slots show of GPUs far away: presence and link.
+"""Presence and link of the host's slots, by events of the boxes.
 
 Ref: docs/explanation/bindings-and-lives.md, "Lives"
 """
@@ -16,47 +16,49 @@ __all__ = ["HostLinks"]
 
 
 class HostLinks(wiring.Component):
-    """Follows the GPUs behind the rows by the events of their boxes.
+    """Derives presence and link of each slot of the switch from the events of the boxes.
 
-    A link is up from the RESET_DONE that repeats the number of the slot's current life, until the
-    life ends or the box says LINK_DOWN; the first one makes the card present. Each end of a life
-    asks the box for a reset, with which the next one begins. The card is gone when its row is
-    released, when the box says so, and when it is ``lost``; after that only another binding brings
-    it back. A card is lost, too, when the box has fenced its slot because TLPs came there without
-    credits. Events of another generation, or that change nothing, are counted.
+    RESET_DONE with the number of the slot's current life brings the link up and makes the card
+    present; both show in the same cycle. LINK_DOWN, and the end of a life, take the link down. Each
+    end of a life requests a reset of the box's slot, whose RESET_DONE begins the next life. The
+    link comes up only when no request of the life before is outstanding.
 
-    Presence and link appear in the same cycle. A link comes up only when no request of the life
-    before is open.
+    The card is removed when its row is released, by PRESENCE of the box, by ``remove``, and by
+    ERROR of the box (TLPs without credits: the box has fenced the slot). After the last two it is
+    lost: nothing but a new binding brings it back. Events with another generation, and those that
+    change nothing, are counted.
 
     Parameters
     ----------
     rows : int
+        Rows of the host table; row n is the slot of downstream port n.
 
     Members
     -------
     event : stream of :class:`~dxpu.fabric.wire.types.Event`
-    generation : array of 16-bit values
-        Of the rows.
-    open, began : ``rows``
-        Of :class:`~dxpu.proxy.bindings.HostBindings`.
-    restart : ``rows``
+        Events from boxes, taken at once.
+    generations : array of 16-bit values
+        Generation of each row in the host table.
+    open, opened : ``rows``
+        State and strobes of :class:`~dxpu.proxy.bindings.HostBindings`.
+    hot_reset : ``rows``
         Strobes: end the life of slot n.
-    lose : ``rows``
-        Strobes: the card in slot n counts as gone.
+    remove : ``rows``
+        Strobes: remove the card in slot n.
     drained : ``rows``
-        No request to slot n is open.
+        Bit n: no request to slot n is outstanding.
     link_active : ``rows``
-        The switch lets TLPs pass.
+        Bit n: the switch lets TLPs of slot n pass.
     lives : array of numbers
-        From the switch.
+        Current life of each slot, from the switch.
     present, link_up : ``rows``
-        To the switch.
-    lost : ``rows``
-        The card was lost since its row was bound.
-    reset : ``rows``
-        Strobes: the box is to reset the slot.
+        Bit n: slot n has a card; its link works. To the switch.
+    card_removed : ``rows``
+        Bit n: the card in slot n was lost since the row was bound.
+    reset_request : ``rows``
+        Strobes: the box must reset the slot of row n.
     fenced : ``rows``
-        Strobes: the box has fenced the slot.
+        Strobes: the box has fenced the slot of row n.
     stat_ignored : 1
         Pulse: an event changed nothing.
     """
@@ -65,18 +67,18 @@ class HostLinks(wiring.Component):
         self._rows = rows
         super().__init__({
             "event": In(stream.Signature(Event)),
-            "generation": In(data.ArrayLayout(16, rows)),
+            "generations": In(data.ArrayLayout(16, rows)),
             "open": In(rows),
-            "began": In(rows),
-            "restart": In(rows),
-            "lose": In(rows),
+            "opened": In(rows),
+            "hot_reset": In(rows),
+            "remove": In(rows),
             "drained": In(rows),
             "link_active": In(rows),
             "lives": In(data.ArrayLayout(LIFE_BITS, rows)),
             "present": Out(rows),
             "link_up": Out(rows),
-            "lost": Out(rows),
-            "reset": Out(rows),
+            "card_removed": Out(rows),
+            "reset_request": Out(rows),
             "fenced": Out(rows),
             "stat_ignored": Out(Counted("Events of boxes that changed nothing.")),
         })
@@ -84,46 +86,46 @@ class HostLinks(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         event = self.event.payload
-        was_active, acted, up = (Signal(self._rows) for _ in range(3))
+        was_active, accepted, up = (Signal(self._rows) for _ in range(3))
         m.d.sync += was_active.eq(self.link_active)
         m.d.comb += [
             self.event.ready.eq(1),
             self.link_up.eq(up & (self.link_active | self.drained)),
-            self.stat_ignored.eq(self.event.valid & ~acted.any()),
+            self.stat_ignored.eq(self.event.valid & ~accepted.any()),
         ]
         for n in range(self._rows):
             ended, down = was_active[n] & ~self.link_active[n], Signal(name=f"down{n}")
-            fits = (self.event.valid & (event.row == n) & self.open[n] & ~self.lost[n]
-                    & (event.generation == self.generation[n]))
+            is_valid = (self.event.valid & (event.row == n) & self.open[n] & ~self.card_removed[n]
+                        & (event.generation == self.generations[n]))
             with m.If(self.link_up[n]):
                 m.d.sync += self.present[n].eq(1)
-            with m.If(fits):
+            with m.If(is_valid):
                 with m.Switch(event.code):
                     with m.Case(EventCode.RESET_DONE):
-                        m.d.comb += acted[n].eq((event.argument == self.lives[n]) & ~ended)
-                        with m.If(acted[n]):
+                        m.d.comb += accepted[n].eq((event.argument == self.lives[n]) & ~ended)
+                        with m.If(accepted[n]):
                             m.d.sync += up[n].eq(1)
                     with m.Case(EventCode.LINK_DOWN):
-                        m.d.comb += [acted[n].eq(up[n]), down.eq(up[n])]
+                        m.d.comb += [accepted[n].eq(up[n]), down.eq(up[n])]
                         m.d.sync += up[n].eq(0)
                     with m.Case(EventCode.PRESENCE):
-                        m.d.comb += [acted[n].eq(self.present[n] & ~event.argument[0]),
-                                     down.eq(acted[n])]
+                        m.d.comb += [accepted[n].eq(self.present[n] & ~event.argument[0]),
+                                     down.eq(accepted[n])]
                         with m.If(~event.argument[0]):
                             m.d.sync += [up[n].eq(0), self.present[n].eq(0)]
                     with m.Case(EventCode.ERROR):
-                        m.d.comb += [acted[n].eq(event.argument == ErrorCode.OVERFLOW),
-                                     self.fenced[n].eq(acted[n])]
-            # An active link that goes down ends a life, and that asks for the reset.
-            m.d.comb += self.reset[n].eq(
-                self.open[n] & (ended | (down | self.restart[n]) & ~self.link_active[n]))
-            with m.If(ended | self.restart[n]):
+                        m.d.comb += [accepted[n].eq(event.argument == ErrorCode.OVERFLOW),
+                                     self.fenced[n].eq(accepted[n])]
+            # An active link that goes down ends a life; `ended` requests the reset then.
+            m.d.comb += self.reset_request[n].eq(
+                self.open[n] & (ended | (down | self.hot_reset[n]) & ~self.link_active[n]))
+            with m.If(ended | self.hot_reset[n]):
                 m.d.sync += up[n].eq(0)
-            loses = self.lose[n] | self.fenced[n]
-            with m.If(loses & self.open[n]):
-                m.d.sync += self.lost[n].eq(1)
-            with m.If(~self.open[n] | loses):
+            removed = self.remove[n] | self.fenced[n]
+            with m.If(removed & self.open[n]):
+                m.d.sync += self.card_removed[n].eq(1)
+            with m.If(~self.open[n] | removed):
                 m.d.sync += [up[n].eq(0), self.present[n].eq(0)]
-            with m.If(self.began[n]):
-                m.d.sync += self.lost[n].eq(0)
+            with m.If(self.opened[n]):
+                m.d.sync += self.card_removed[n].eq(0)
         return m

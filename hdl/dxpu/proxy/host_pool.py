@@ -1,4 +1,4 @@
-"""What came from the boxes and waits for the switch of the host.
+"""Queues of a host for TLPs from the fabric, in front of the switch.
 
 Ref: docs/explanation/flow-control.md
 """
@@ -20,47 +20,49 @@ __all__ = ["HostPool"]
 
 
 class HostPool(wiring.Component):
-    """Takes all that boxes send, as they have credits for it, and hands on what the switch takes.
+    """Takes every TLP that a box has credits for, and passes on what the switch has room for.
 
-    A TLP passes at once while there is room for it and it passes nothing older; others wait in the
-    queue of their row and class. So nothing here holds back the fabric. What was sent without
-    credits is dropped and counted, and its row named, as is what finds its queue full; there is
-    room for all that was granted. One with more data than a TLP may have is dropped and counted.
+    A TLP that may go now, and passes no older one, goes at once; another waits in the queue of its
+    row and class. So nothing here holds back the fabric. A TLP without credits is dropped and
+    counted, and its row reported, as is one that finds its queue full; there is room for all that
+    was granted. A TLP with more data than allowed is dropped and counted.
 
-    Credits of a row are granted from when its link is active and nothing of it is left in here,
-    until the link is not active any more.
+    Credits of a row are granted from when its link is active and no TLP of it is in here, until the
+    link is not active any more.
 
-    Latency a cycle more than that of :class:`~..fabric.class_queues.ClassQueues`.
+    Latency one cycle more than :class:`~dxpu.fabric.credit.class_queues.ClassQueues`.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     rows : int
-    space : :class:`~..fabric.class_queues.ClassSpace`
+        Rows of the host table.
+    space : :class:`~dxpu.fabric.credit.class_queues.ClassSpace`
+        Space of the queues.
     initial : three pairs of int
-        Headers and data units that each row grants at first, by class.
+        Headers and data units that each row grants first, by class.
 
     Members
     -------
-    i : packet stream with :class:`~..fabric.types.TlpMeta`
-    o : packet stream with :class:`~..fabric.types.ClassMeta`
-    room : 1
-        A TLP that begins now can leave without waiting.
-    np_room : 1
-        With ``room``: a non-posted one, too.
-    active : ``rows``
-        The link of row n is active.
+    i : packet stream with meta :class:`~dxpu.rows.TlpMeta`
+        TLPs from the fabric.
+    o : packet stream with meta :class:`~dxpu.rows.ClassMeta`
+        TLPs to the switch.
+    room, np_room : 1
+        Room for a TLP that begins now; if it is non-posted, both must be 1.
+    link_active : ``rows``
+        Bit n: the link of slot n is active.
     receiving : ``rows``
-        Credits of row n are granted.
-    released, released_strobe : :class:`~..fabric.types.ClassMeta`, 1
-        A TLP has left, or was dropped though it had credits.
+        Bit n: credits of row n are granted.
+    released, released_strobe : :class:`~dxpu.rows.ClassMeta`, 1
+        Strobe: a TLP with credits has left, or was dropped.
     overflow : ``rows``
         Strobes: a TLP of row n came without credits.
     stat_waited : 1
         Pulse: a TLP had to wait.
     stat_overflow, stat_large : 1
-        Pulses: a TLP was dropped: without credits; with too much data.
+        Pulses: a TLP was dropped because it had no credits; because it had too much data.
     """
 
     def __init__(self, width, *, rows, space, initial):
@@ -73,7 +75,7 @@ class HostPool(wiring.Component):
             "o": Out(PacketSignature(width, ClassMeta)),
             "room": In(1),
             "np_room": In(1),
-            "active": In(rows),
+            "link_active": In(rows),
             "receiving": Out(rows),
             "released": Out(ClassMeta),
             "released_strobe": Out(1),
@@ -91,14 +93,14 @@ class HostPool(wiring.Component):
         connect(m, classifier.o, policer.i)
         connect(m, policer.o, queues.i)
         connect(m, queues.o, wiring.flipped(self.o))
-        came, head, o = queues.i.payload.meta, queues.head, queues.o
-        # Those that were refused are asked again when there is more room than before, not all the
-        # time: a row that is asked about keeps its turn.
+        incoming, head, o = queues.i.payload.meta, queues.head, queues.o
+        # A head that found no room tries again when there is more of it, not in every cycle: a row
+        # that tries keeps its turn.
         now, before = Signal(2), Signal(2)
         m.d.sync += before.eq(now)
         m.d.comb += [
             now.eq(Cat(self.room, self.room & self.np_room)),
-            queues.i_ok.eq(self.room & (self.np_room | (came.cls != TlpClass.NP))),
+            queues.i_ok.eq(self.room & (self.np_room | (incoming.cls != TlpClass.NP))),
             queues.head_ok.eq(self.room & (self.np_room | (head.cls != TlpClass.NP))),
             queues.wake.eq(Mux((now & ~before).any(), ~0, 0)),
             policer.open.eq(self.receiving),
@@ -107,7 +109,7 @@ class HostPool(wiring.Component):
             self.released.eq(policer.released),
             self.released_strobe.eq(policer.released_strobe),
             self.overflow.eq(policer.overflow | Mux(
-                queues.stat_overflow, (1 << came.row)[:self._rows] & self.receiving, 0)),
+                queues.stat_overflow, (1 << incoming.row)[:self._rows] & self.receiving, 0)),
             self.stat_waited.eq(queues.stat_parked),
             self.stat_overflow.eq(policer.stat_overflow | queues.stat_overflow),
             self.stat_large.eq(policer.stat_large),
@@ -115,18 +117,18 @@ class HostPool(wiring.Component):
 
         enters = self.i.valid & self.i.ready & self.i.payload.first
         for n in range(self._rows):
-            inside, begins = Signal(8, name=f"inside{n}"), Signal(name=f"begins{n}")
+            stored, begins = Signal(8, name=f"stored{n}"), Signal(name=f"begins{n}")
             m.d.comb += begins.eq(enters & (self.i.payload.meta.row == n))
-            m.d.sync += inside.eq(self._still_inside(
-                inside, begins, policer.left_strobe & (policer.left.row == n),
-                queues.stat_overflow & (came.row == n)
+            m.d.sync += stored.eq(self._next_stored(
+                stored, begins, policer.left_strobe & (policer.left.row == n),
+                queues.stat_overflow & (incoming.row == n)
                 | policer.dropped & (policer.dropped_row == n)))
-            with m.If(~self.active[n]):
+            with m.If(~self.link_active[n]):
                 m.d.sync += self.receiving[n].eq(0)
-            with m.Elif((inside == 0) & ~begins):
+            with m.Elif((stored == 0) & ~begins):
                 m.d.sync += self.receiving[n].eq(1)
         return m
 
-    def _still_inside(self, inside, enters, leaves, dropped):
-        """Nothing of a row is inside when as many have left as began to come."""
-        return inside + enters - leaves - dropped
+    def _next_stored(self, stored, enters, leaves, dropped):
+        """TLPs of a row that have begun to come and have not left."""
+        return stored + enters - leaves - dropped

@@ -1,4 +1,4 @@
-"""TLPs of many rows through one parser."""
+"""One parser for the TLPs of many rows."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -16,37 +16,39 @@ __all__ = ["RowParser"]
 
 
 class RowParser(wiring.Component):
-    """A :class:`~dxpu.tlp.parser.Parser` that keeps each TLP's row and life.
+    """A :class:`~dxpu.tlp.parser.Parser` that keeps the row and the life of each TLP.
 
-    Malformed TLPs leave with ``discard``. Latency and throughput are the parser's.
+    Malformed TLPs end with ``discard``. Latency and throughput are those of the parser.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     limits : int
-        Rows, each of which has a Max_Payload_Size. 0: a TLP may have any size.
+        Rows with a Max_Payload_Size each. 0: TLPs may have any size.
 
     Members
     -------
     i : packet stream with meta :class:`~dxpu.switch.types.SlotRow`
-    max_payload : array of 3-bit values
-        Max_Payload_Size of the rows.
+        TLPs of all rows.
+    max_payloads : array of 3-bit values
+        Max_Payload_Size of each row, as encoded in Device Control.
     o : packet stream with meta :class:`~dxpu.switch.tracking.slot_tracking.RowInfo`
+        The same, parsed.
     stat_malformed : 1
-        Pulse: a malformed TLP came.
+        Pulse: a malformed TLP was found.
     malformed_row, malformed_life, malformed_header : 6, number, 4 dwords
-        Valid with ``stat_malformed``; the header as in :class:`~dxpu.tlp.parser.Parser`.
+        That TLP, valid with ``stat_malformed``; the header as in :class:`~dxpu.tlp.parser.Parser`.
     """
 
-    #: TLPs that can be inside the parser at a time.
+    #: TLPs that may be in the parser at a time.
     DEPTH = 32
 
     def __init__(self, width, *, limits=0):
         super().__init__({
             "i": In(PacketSignature(width, SlotRow)),
             "o": Out(PacketSignature(width, RowInfo)),
-            "max_payload": In(data.ArrayLayout(3, limits)),
+            "max_payloads": In(data.ArrayLayout(3, limits)),
             "stat_malformed": Out(Counted("Malformed TLPs found by the parser; dropped.")),
             "malformed_row": Out(6),
             "malformed_life": Out(LIFE_BITS),
@@ -62,7 +64,7 @@ class RowParser(wiring.Component):
         m.submodules.rows = rows = Queue(SlotRow, depth=self.DEPTH)
         plain = [k for k, _ in i.payload.shape() if k != "meta"]
 
-        # A first beat goes to both, at once.
+        # The parser and the queue take a first beat in the same cycle.
         first = i.payload.first
         m.d.comb += [
             *(parser.i.payload[k].eq(i.payload[k]) for k in plain),
@@ -78,12 +80,12 @@ class RowParser(wiring.Component):
             o.valid.eq(parser.o.valid & rows.o.valid),
             parser.o.ready.eq(o.ready & rows.o.valid),
             rows.o.ready.eq(o.valid & o.ready & o.payload.last),
-            # It is known when the last beat of the TLP comes out.
+            # The parser finds it with the last beat on `o`, so the row is still at hand.
             self.stat_malformed.eq(parser.stat_malformed),
             self.malformed_row.eq(rows.o.payload.row),
             self.malformed_life.eq(rows.o.payload.life),
             self.malformed_header.eq(parser.malformed_header),
         ]
         if self._limits:
-            m.d.comb += parser.max_payload.eq(Array(self.max_payload)[i.payload.meta.row])
+            m.d.comb += parser.max_payload.eq(Array(self.max_payloads)[i.payload.meta.row])
         return m

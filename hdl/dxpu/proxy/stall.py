@@ -1,4 +1,4 @@
-"""Slots that take nothing any more."""
+"""Detection of slots that take no TLPs any more."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -8,31 +8,33 @@ __all__ = ["StallWatch"]
 
 
 class StallWatch(wiring.Component):
-    """Notices rows whose posted TLPs or completions wait for credits without end.
+    """Detects rows whose posted TLPs or completions wait for credits without end.
 
-    Time counts for a row while something waits, nothing leaves, and the peer says again and again
-    how much it takes: a peer that is silent is the link's concern. It is counted in intervals; in
-    each of :attr:`INTERVALS` the peer must have been heard.
+    Time counts for a row while a TLP waits, none that waited is sent, and credit limits keep coming
+    from the peer: a silent peer is the link's concern. It is counted in whole intervals. A row is
+    stalled after :attr:`INTERVALS` of them, if limits came in each.
 
     Parameters
     ----------
     rows : int
+        Rows of the mapping table.
 
     Members
     -------
     interval : 20
-        Cycles; 0: never. Not shorter than limits take to be told again.
+        Length of an interval, in cycles minus one; 0: no row is ever stalled. It must be longer
+        than the time between two frames in which a peer repeats its limits.
     waiting : ``rows``
-        A posted TLP or a completion waits.
-    moved : ``rows``
-        Strobes: one that waited has left.
-    told : ``rows``
-        Strobes: the peer has told its limits.
-    stuck : ``rows``
-        Strobes: the time is over.
+        Bit n: a posted TLP or a completion of row n waits for credits.
+    progress : ``rows``
+        Strobes: one that waited was sent.
+    limits_received : ``rows``
+        Strobes: credit limits for row n came from its peer.
+    stalled : ``rows``
+        Strobes: row n is stalled. Counting starts anew.
     """
 
-    #: Whole intervals until a row is stuck.
+    #: Whole intervals until a row is stalled.
     INTERVALS = 8
 
     def __init__(self, *, rows):
@@ -40,9 +42,9 @@ class StallWatch(wiring.Component):
         super().__init__({
             "interval": In(20),
             "waiting": In(rows),
-            "moved": In(rows),
-            "told": In(rows),
-            "stuck": Out(rows),
+            "progress": In(rows),
+            "limits_received": In(rows),
+            "stalled": Out(rows),
         })
 
     def elaborate(self, platform):
@@ -53,18 +55,18 @@ class StallWatch(wiring.Component):
             tick.eq((clock == 1) & (self.interval != 0)),
         ]
         for n in range(self._rows):
-            # The first interval was under way when the wait began.
+            # The interval in which the wait begins is not a whole one.
             count = Signal(range(self.INTERVALS + 1), name=f"count{n}")
-            heard = Signal(name=f"heard{n}")
-            with m.If(~self.waiting[n] | self.moved[n]):
-                m.d.sync += [count.eq(0), heard.eq(0)]
+            peer_alive = Signal(name=f"peer_alive{n}")
+            with m.If(~self.waiting[n] | self.progress[n]):
+                m.d.sync += [count.eq(0), peer_alive.eq(0)]
             with m.Elif(tick):
-                m.d.sync += heard.eq(self.told[n])
-                with m.If(heard & (count == self.INTERVALS)):
-                    m.d.comb += self.stuck[n].eq(1)
+                m.d.sync += peer_alive.eq(self.limits_received[n])
+                with m.If(peer_alive & (count == self.INTERVALS)):
+                    m.d.comb += self.stalled[n].eq(1)
                     m.d.sync += count.eq(0)
-                with m.Elif(heard):
+                with m.Elif(peer_alive):
                     m.d.sync += count.eq(count + 1)
-            with m.Elif(self.told[n]):
-                m.d.sync += heard.eq(1)
+            with m.Elif(self.limits_received[n]):
+                m.d.sync += peer_alive.eq(1)
         return m

@@ -207,7 +207,7 @@ class Ingress(wiring.Component):
             "stat_malformed": Out(Counted("TLPs from the host that were malformed; dropped.")),
             "malformed_cause": Out(Malformed),
             "malformed_header": Out(data.ArrayLayout(32, 4)),
-            "released": Out(1),
+            "released_strobe": Out(1),
             "released_cls": Out(TlpClass),
             "released_dwords": Out(11),
             "stat_discarded": Out(Counted(
@@ -252,7 +252,7 @@ class Ingress(wiring.Component):
         m.d.comb += [
             taken.eq(came.valid & came.ready),
             leaves.eq(o.valid & o.ready & o.payload.last),
-            self.released.eq(leaves | waits | large),
+            self.released_strobe.eq(leaves | waits | large),
             self.released_cls.eq(Mux(leaves, o.payload.meta.cls, Mux(waits, cls, large_cls))),
             self.released_dwords.eq(Mux(leaves, o.payload.meta.payload_dwords,
                                         Mux(waits, dwords, large_dwords))),

@@ -185,7 +185,7 @@ class FaultBench(wiring.Component):
             engine.peers[0].valid.eq(1),
             engine.peers[0].node.eq(NODES[peer]),
             engine.boot.eq(self._inputs[f"{end}_boot"]),
-            engine.about.boot.eq(self._inputs[f"{end}_boot"]),
+            engine.local_hello.boot.eq(self._inputs[f"{end}_boot"]),
             getattr(self, f"{end}_failed").eq(self._watches[end].failed),
             *(generation.eq(GENERATION) for generation in engine.generations),
         ]
@@ -204,7 +204,7 @@ class FaultBench(wiring.Component):
         connect(m, lives.control, engine.control)
         connect(m, engine.event, lives.event)
         m.d.comb += [
-            lives.up.eq(~engine.lost.any() & self._set_ups[end].done),
+            lives.up.eq(~engine.session_down.any() & self._set_ups[end].done),
             *(getattr(engine, name).eq(getattr(lives, name))
               for name in ("open", "lives", "receiving")),
         ]

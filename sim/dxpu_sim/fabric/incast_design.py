@@ -70,7 +70,7 @@ def _set_up(m, engine, settings, *, node, peers, slots):
     set_up, watch = attach_sessions(sessions, engine, len(peers), mode=Mode.REGISTERS,
                             tx_tag=HOST_TAG if box else BOX_TAG,
                             rx_tag=BOX_TAG if box else HOST_TAG)
-    m.d.comb += lives.up.eq(~engine.lost.any() & set_up.done)
+    m.d.comb += lives.up.eq(~engine.session_down.any() & set_up.done)
     return mac, lives, watch
 
 

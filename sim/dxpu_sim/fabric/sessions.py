@@ -71,20 +71,22 @@ class SessionWatch(wiring.Component):
     def __init__(self, *, count):
         self._count = count
         super().__init__({
-            "look": Out(1), "looked": Out(range(count)), "seen": In(1), "shown": In(SessionView),
+            "view_request": Out(1), "view_session": Out(range(count)),
+            "view_done": In(1), "session_view": In(SessionView),
             "stirs": In(1), "busy": Out(1, init=1), "failed": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         stirred, busy, failed = Signal(), Signal(), Signal()
-        now = busy | (self.shown.unacked != 0), failed | self.shown.failed
-        m.d.comb += self.look.eq(1)
-        with m.If(self.seen):
-            m.d.sync += [busy.eq(now[0]), failed.eq(now[1]), self.looked.eq(self.looked + 1)]
-            with m.If(self.looked == self._count - 1):
+        now = busy | (self.session_view.unacked != 0), failed | self.session_view.failed
+        m.d.comb += self.view_request.eq(1)
+        with m.If(self.view_done):
+            m.d.sync += [busy.eq(now[0]), failed.eq(now[1]),
+                         self.view_session.eq(self.view_session + 1)]
+            with m.If(self.view_session == self._count - 1):
                 m.d.sync += [
-                    self.looked.eq(0), self.busy.eq(now[0] | stirred), self.failed.eq(now[1]),
+                    self.view_session.eq(0), self.busy.eq(now[0] | stirred), self.failed.eq(now[1]),
                     stirred.eq(0), busy.eq(0), failed.eq(0),
                 ]
         with m.If(self.stirs):
@@ -99,8 +101,8 @@ def attach_sessions(m, engine, count, *, mode, tx_tag, rx_tag):
     connect(m, set_up.setting, engine.setting)
     m.d.comb += [
         set_up.mode.eq(mode), set_up.tx_tag.eq(tx_tag), set_up.rx_tag.eq(rx_tag),
-        engine.look.eq(watch.look), engine.looked.eq(watch.looked),
-        watch.seen.eq(engine.seen), watch.shown.eq(engine.shown),
+        engine.view_request.eq(watch.view_request), engine.view_session.eq(watch.view_session),
+        watch.view_done.eq(engine.view_done), watch.session_view.eq(engine.session_view),
         watch.stirs.eq(engine.stat_tx_frames),
     ]
     return set_up, watch

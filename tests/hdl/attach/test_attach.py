@@ -101,8 +101,8 @@ def test_ledger_grants_what_leaves():
 
     async def process(ctx):
         async def limits():
-            return {n: (ctx.get(getattr(dut, n).header), ctx.get(getattr(dut, n).data))
-                    for n in ("p", "np", "cpl")}
+            found = {n: getattr(dut, f"rx_{n}") for n in ("p", "np", "cpl")}
+            return {n: (ctx.get(x.header), ctx.get(x.data)) for n, x in found.items()}
         first = await limits()
         assert all(h >= 1 and d >= 2 for h, d in first.values())
         bytes_granted = sum(h * CreditLedger.OVERHEAD for h, _ in first.values()) + sum(
@@ -113,9 +113,9 @@ def test_ledger_grants_what_leaves():
             before = (await limits())[PORTS[cls]]
             ctx.set(dut.info.cls, cls)
             ctx.set(dut.info.payload_dwords, dwords)
-            ctx.set(dut.released, 1)
+            ctx.set(dut.released_strobe, 1)
             await ctx.tick()
-            ctx.set(dut.released, 0)
+            ctx.set(dut.released_strobe, 0)
             assert (await limits())[PORTS[cls]] == (before[0] + 1, before[1] + units)
 
     simulate(dut, process)

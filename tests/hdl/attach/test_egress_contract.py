@@ -231,21 +231,21 @@ class NeverFull(Shared):
 class NotQuiet(Shared):
     """Mutant: one that need not wait for its own class goes at once."""
 
-    def _is_quiet(self):
+    def _no_posted(self):
         return C(-1, self._slots)
 
 
 class NotCounted(Shared):
     """Mutant: one that waits goes when it has its turn."""
 
-    def _are_gone(self, taken, older):
+    def _posted_are_out(self, taken, older):
         return C(1)
 
 
 class NeverWoken(Shared):
     """Mutant: one that was found waiting is not looked at again."""
 
-    def _woken(self):
+    def _wakes(self):
         return C(0, self._waiters)
 
 

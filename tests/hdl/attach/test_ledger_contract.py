@@ -35,7 +35,7 @@ class LedgerContract(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.dut = dut = self._design(space=SPACE)
-        m.d.comb += [dut.released.eq(self.released), dut.hold_np.eq(self.hold_np),
+        m.d.comb += [dut.released_strobe.eq(self.released), dut.hold_np.eq(self.hold_np),
                      dut.info.eq(self.info)]
         dwords = self.info.payload_dwords
         units = (dwords >> 2) + dwords[:2].any()
@@ -50,7 +50,8 @@ class LedgerContract(wiring.Component):
         with m.Elif(~self.hold_np):
             m.d.sync += waiting.eq(0)
         m.d.comb += Assume(waiting < dut._headers)
-        for cls, limits in ((TlpClass.P, dut.p), (TlpClass.NP, dut.np), (TlpClass.CPL, dut.cpl)):
+        for cls, limits in ((TlpClass.P, dut.rx_p), (TlpClass.NP, dut.rx_np),
+                            (TlpClass.CPL, dut.rx_cpl)):
             first = {name: Signal(16, name=f"first_{name}_{cls.name}")
                      for name in ("header", "data")}
             freed = {name: Signal(16, name=f"freed_{name}_{cls.name}") for name in first}
@@ -82,24 +83,26 @@ class Reached(LedgerContract):
         begun = Signal()
         m.d.sync += begun.eq(1)
         with m.If(~begun):
-            m.d.sync += first.eq(dut.np.header)
+            m.d.sync += first.eq(dut.rx_np.header)
         two = Signal()
         m.d.sync += two.eq(two | (waiting == 2))
-        m.d.comb += Cover(two & (dut.np.header == first + 2))
+        m.d.comb += Cover(two & (dut.rx_np.header == first + 2))
 
 
 MUTANTS = {
-    "held credits are lost": ("header.eq(header + kept + freed)", "header.eq(header + freed)"),
+    "held credits are lost": (
+        "header.eq(header + withheld + freed)", "header.eq(header + freed)"),
     "held units are lost": (
-        "payload.eq(payload + kept_units + Mux(freed, units, 0))",
+        "payload.eq(payload + withheld_units + Mux(freed, units, 0))",
         "payload.eq(payload + Mux(freed, units, 0))"),
-    "held credits are granted twice": ("kept.eq(0), kept_units.eq(0),", "kept_units.eq(0),"),
+    "held credits are granted twice": (
+        "withheld.eq(0), withheld_units.eq(0),", "withheld_units.eq(0),"),
     "nothing is held": ("with m.If(self.hold_np):", "with m.If(0):"),
     "what comes free while the hold ends is lost": (
-        "header.eq(header + kept + freed)", "header.eq(header + kept)"),
-    "one request is held at most": ("kept.eq(kept + freed)", "kept.eq(freed)"),
+        "header.eq(header + withheld + freed)", "header.eq(header + withheld)"),
+    "one request is held at most": ("withheld.eq(withheld + freed)", "withheld.eq(freed)"),
     "units of one request are held at most": (
-        "kept_units.eq(kept_units + Mux", "kept_units.eq(Mux"),
+        "withheld_units.eq(withheld_units + Mux", "withheld_units.eq(Mux"),
     "a part of a unit is none": ("self.info.payload_dwords + 3", "self.info.payload_dwords"),
     "each class frees posted credits": (
         "(self.info.cls == cls)", "((self.info.cls == cls) | (cls == TlpClass.P))"),

@@ -77,14 +77,14 @@ def test_the_proxy_sees_every_life_before_its_tlps():
 
 
 @pytest.mark.parametrize("which, right, wrong", [
-    (Near, "keep.eq(Mux(within, decided, up & source.valid))", "keep.eq(up & source.valid)"),
-    (Near, "sink.ready & may, 1", "may, 1"),
+    (Near, "keep.eq(Mux(in_tlp, decided, up & source.valid))", "keep.eq(up & source.valid)"),
+    (Near, "sink.ready & allowed, 1", "allowed, 1"),
     *(pytest.param(*mutant, marks=pytest.mark.long) for mutant in (
-        (Near, "may.eq(older == 0)", "may.eq(1)"),
-        (Far, "ends.eq(open & ~passing)", "ends.eq(0)"),
+        (Near, "allowed.eq(older == 0)", "allowed.eq(1)"),
+        (Far, "abort.eq(in_tlp & ~passing)", "abort.eq(0)"),
         (Far, "(quiet == self.QUIET - 1))", "1)"),
-        (Far, "~over & link.link_up, clear", "~over, clear"),
-        (Far, "self.held & (over", "(over"))),
+        (Far, "~ending & link.link_up, can_begin", "~ending, can_begin"),
+        (Far, "self.near_busy & (ending", "(ending"))),
 ])
 def test_mutants_are_found(which, right, wrong, monkeypatch):
     """TLPs cut, beats lost; a way around posted requests; TLPs without an end; old TLPs in a new
@@ -140,7 +140,7 @@ def test_perst_without_the_clock_of_the_dll():
         await ctx.tick().repeat(5)
         ctx.set(edge.perst, 1)
         await ctx.tick().repeat(4)
-        assert not ctx.get(edge.port.link_up) and ctx.get(edge.perst_seen)
+        assert not ctx.get(edge.port.link_up) and ctx.get(edge.perst_sync)
         assert not ctx.get(edge.reset)
         running[0] = True
         await ctx.tick().repeat(10)

@@ -42,21 +42,21 @@ class NeverFull(SharedEgress):
 class NeverWaits(SharedEgress):
     """One that is alone in its queue goes at once."""
 
-    def _is_quiet(self):
+    def _no_posted(self):
         return C(-1, self._slots)
 
 
 class NotCounted(SharedEgress):
     """One that waits goes when it has its turn."""
 
-    def _are_gone(self, taken, older):
+    def _posted_are_out(self, taken, older):
         return C(1)
 
 
 class NeverWoken(SharedEgress):
     """One that was found waiting is not looked at again."""
 
-    def _woken(self):
+    def _wakes(self):
         return C(0, self._waiters)
 
 

@@ -174,8 +174,8 @@ def test_registers_in_a_memory():
     dut, contents = RegisterFile(block), {}
 
     async def memory(ctx):
-        async for *_, place in ctx.changed(dut.place):
-            ctx.set(dut.found, contents.get(place, 0xdead_beef))
+        async for *_, place in ctx.changed(dut.mem_address):
+            ctx.set(dut.mem_read_data, contents.get(place, 0xdead_beef))
 
     async def bench(ctx):
         for n in range(3):
@@ -201,22 +201,23 @@ def test_registers_in_a_memory_that_takes_its_time():
     dut, contents, asked = RegisterFile(block), {}, []
 
     async def memory(ctx):
-        ctx.set(dut.done, 0)
+        ctx.set(dut.mem_done, 0)
         while True:
-            await ctx.tick().until(dut.asks)
+            await ctx.tick().until(dut.mem_request)
             await ctx.tick().repeat(rng.randrange(1, 6))
-            place, puts, value = (ctx.get(s) for s in (dut.place, dut.puts, dut.value))
+            place, puts, value = (ctx.get(s) for s in (
+                dut.mem_address, dut.mem_write, dut.mem_write_data))
             asked.append((place, puts))
             if puts:
                 contents[place] = value
-            ctx.set(dut.found, contents.get(place, 0))
-            ctx.set(dut.done, 1)
+            ctx.set(dut.mem_read_data, contents.get(place, 0))
+            ctx.set(dut.mem_done, 1)
             await ctx.tick()
-            ctx.set(dut.done, 0)
-            ctx.set(dut.found, 0xdead_beef)
+            ctx.set(dut.mem_done, 0)
+            ctx.set(dut.mem_read_data, 0xdead_beef)
 
     async def bench(ctx):
-        ctx.set(dut.done, 0)
+        ctx.set(dut.mem_done, 0)
         expected = []
         for _ in range(60):
             place = block.address(f"row[{rng.randrange(4)}].{rng.choice(['there', 'also'])}")

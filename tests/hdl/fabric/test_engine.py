@@ -248,7 +248,7 @@ def test_a_dead_wire_ends_a_session_and_an_open_begins_it_anew():
         ctx.set(dut.host.retry_wait, 2)
         ctx.set(dut.lose_down, 1)
         await drive_packets(dut.host.tlp_i, before)(ctx)
-        await ctx.tick().until(dut.host.lost == 0b111)
+        await ctx.tick().until(dut.host.session_down == 0b111)
         assert (await look_at(ctx, dut.host)).failed
         # What is to be sent now is dropped.
         await drive_packets(dut.host.tlp_i, before)(ctx)
@@ -298,28 +298,28 @@ def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
             ctx.set(engine.hello_wait, 3)
             ctx.set(engine.quiet, 3)
             await set_mode(ctx, engine, mode)
-        ctx.set(dut.box.about, dict(about, boot=1))
+        ctx.set(dut.box.local_hello, dict(about, boot=1))
         await ctx.tick()
         for n, part in enumerate(parts):
-            assert ctx.get(dut.host.lost) == 0b111
+            assert ctx.get(dut.host.session_down) == 0b111
             while (view := await look_at(ctx, dut.host)).phase != Phase.OPEN.value:
                 await ctx.tick()
             assert view.boot == n + 1
             await ctx.tick().repeat(2 * ROWS)
-            assert ctx.get(dut.host.lost) == ctx.get(dut.box.lost) == 0
+            assert ctx.get(dut.host.session_down) == ctx.get(dut.box.session_down) == 0
             await drive_packets(dut.host.tlp_i, part)(ctx)
             while (await look_at(ctx, dut.host)).unacked:
                 await ctx.tick()
             await ctx.tick().repeat(600)
-            assert ctx.get(dut.host.events_left)  # frames that were sent again are none
+            assert ctx.get(dut.host.events_routed)  # frames that were sent again are none
             if n == 0:  # what is in the box's registers comes again, but for the boot counter
                 ctx.set(dut.reset_box, 1)
                 ctx.set(dut.box.boot, 2)
-                ctx.set(dut.box.about, dict(about, boot=2))
+                ctx.set(dut.box.local_hello, dict(about, boot=2))
                 await ctx.tick()
                 ctx.set(dut.reset_box, 0)
                 await set_mode(ctx, dut.box, Mode.ANSWERS)
-                await ctx.tick().until(dut.host.lost == 0b111)
+                await ctx.tick().until(dut.host.session_down == 0b111)
 
     async def harm(ctx):
         while True:
@@ -357,16 +357,16 @@ def test_an_end_that_gives_up_its_session_ends_the_other_too():
         while (await look_at(ctx, dut.host)).phase != Phase.OPEN.value:
             await ctx.tick().repeat(10)
         tag = (await look_at(ctx, dut.host)).tx_tag
-        await ctx.tick().until(dut.box.lost == 0)
+        await ctx.tick().until(dut.box.session_down == 0)
         for engine in (dut.host, dut.box):
             ctx.set(engine.quiet, 10_000)
         frames.clear()
         await open_anew(ctx, dut.host)
         for _ in range(150):
             await ctx.tick()
-            if ctx.get(dut.box.lost) == 0b111:
+            if ctx.get(dut.box.session_down) == 0b111:
                 break
-        assert ctx.get(dut.box.lost) == 0b111
+        assert ctx.get(dut.box.session_down) == 0b111
         await ctx.tick().repeat(100)
         fence, = (f for f in frames if f.type == FrameType.FENCE)
         assert fence == replace(fence, body=Fence(FenceReason.MANAGED), tag=tag, seq=0, ack=0)
@@ -391,7 +391,7 @@ def test_a_peer_must_take_what_is_sent(says, limit):
 
     async def process(ctx):
         await dut.set_up(ctx)
-        ctx.set(dut.box.about, about | says)
+        ctx.set(dut.box.local_hello, about | says)
         ctx.set(dut.host.packing_limit, limit)
         for engine, mode in ((dut.host, Mode.OPENS), (dut.box, Mode.ANSWERS)):
             ctx.set(engine.boot, 1)
@@ -401,7 +401,7 @@ def test_a_peer_must_take_what_is_sent(says, limit):
         while not totals.get("session_unfit"):
             await ctx.tick()
         assert (await look_at(ctx, dut.host)).phase == Phase.HELLO.value
-        ctx.set(dut.box.about, about)
+        ctx.set(dut.box.local_hello, about)
         ctx.set(dut.host.packing_limit, 4162)
         while (await look_at(ctx, dut.host)).phase != Phase.OPEN.value:
             await ctx.tick().repeat(20)

@@ -502,7 +502,7 @@ class Watch:
         dut, before = self.dut, None
         stats = [getattr(dut, f"stat_{name}") for name in self.STATS]
         rows, stride = Value.cast(dut.rows), dut.rows[0].as_value().shape().width
-        async for sample in ctx.tick().sample(dut.committed, rows, *stats):
+        async for sample in ctx.tick().sample(dut.row_event, rows, *stats):
             event, now, *pulses = sample[-2 - len(stats):]
             if before is not None and now != before:
                 assert event.strobe and (now ^ before) >> event.row * stride < 1 << stride
@@ -654,7 +654,7 @@ def test_draining_is_in_time_two_cycles_after_a_release(late, code):
             await ctx.tick()
             ctx.set(dut.command.strobe, 0)
         codes.append(CommitCode(ctx.get(dut.code)))
-        assert ctx.get(dut.committed.strobe) == (codes[-1] == CommitCode.DONE)
+        assert ctx.get(dut.row_event.strobe) == (codes[-1] == CommitCode.DONE)
 
     async def bench(ctx):
         await command(ctx, used=1, generation=1, operation_id=1)
@@ -825,7 +825,7 @@ def test_box_rows_show_the_gpu_in_place():
 
     async def bench(ctx):
         for valid in (0b101, 0b010):
-            ctx.set(dut.valid, valid)
+            ctx.set(dut.present, valid)
             for n in range(3):
                 assert (await manager.row(ctx, n))["valid"] == valid >> n & 1
                 row = ctx.get(dut.rows[n])

@@ -223,9 +223,9 @@ class SharedContract(wiring.Component):
 class HigherFirst(SharedLookup):
     """Mutant: of a pair the higher port is said to claim."""
 
-    def _search(self, m, asks, asked, searches, done, answer):
-        super()._search(m, asks, asked, searches, done, answer)
-        with m.If(answer.hit & (asked.kind == LookupKind.MEMORY)):
+    def _search(self, m, pending, query, searching, done, answer):
+        super()._search(m, pending, query, searching, done, answer)
+        with m.If(answer.hit & (query.kind == LookupKind.MEMORY)):
             m.d.comb += answer.port[0].eq(1)
 
 
@@ -280,7 +280,7 @@ class CommitContract(wiring.Component):
             dut.command.strobe.eq(self.strobe), dut.command.row.eq(self.target),
             dut.command.epoch.eq(self.epoch), dut.command.binding.eq(self.command),
             dut.fence.strobe.eq(self.raise_fence), dut.fence.epoch.eq(self.fence),
-            dut.draining.eq(self.draining), dut.looked.eq(self.watched),
+            dut.draining.eq(self.draining), dut.read_row.eq(self.watched),
         ]
         started, stable = Signal(), Signal(Value.cast(self.command).shape().width + 6 + 32)
         chosen, busy = Signal(range(ROWS)), Signal()
@@ -309,7 +309,7 @@ class CommitContract(wiring.Component):
                          fenced.eq(self.epoch < dut.fence_epoch)]
 
         with m.If(~dut.busy):
-            m.d.comb += Assert(Value.cast(dut.shown) == Value.cast(row))
+            m.d.comb += Assert(Value.cast(dut.read_binding) == Value.cast(row))
         changed = Signal()
         m.d.comb += changed.eq(started & (Value.cast(row) != Value.cast(before)))
         whole = Signal(Binding)
@@ -318,7 +318,7 @@ class CommitContract(wiring.Component):
             m.d.comb += [whole.eq(before), whole.used.eq(0),
                          whole.generation.eq(command.generation),
                          whole.operation_id.eq(command.operation_id)]
-        event = dut.committed.strobe & (dut.committed.row == self.watched)
+        event = dut.row_event.strobe & (dut.row_event.row == self.watched)
         with m.If(changed):
             m.d.comb += Assert(event)
         with m.If(event):
@@ -328,9 +328,9 @@ class CommitContract(wiring.Component):
                 Assert(~fenced),
                 Assert(dut.code == CommitCode.DONE),
                 Assert(dut.code_operation_id == row.operation_id),
-                Assert(dut.committed.previous == before.generation),
-                Assert((dut.committed.change == RowChange.BOUND) == (row.used & ~before.used)),
-                Assert((dut.committed.change == RowChange.RELEASED) == (~row.used & before.used)),
+                Assert(dut.row_event.previous == before.generation),
+                Assert((dut.row_event.change == RowChange.BOUND) == (row.used & ~before.used)),
+                Assert((dut.row_event.change == RowChange.RELEASED) == (~row.used & before.used)),
                 Assert(row.operation_id != 0),
             ]
             twice = ((row.operation_id == before.operation_id)
@@ -367,7 +367,7 @@ class Torn(RowCommit):
         m.submodules.inner = inner = RowCommit(rows=ROWS, with_slot=True)
         for name in self.signature.members:
             source, sink = getattr(inner, name), getattr(self, name)
-            if name in ("command", "draining", "fence", "looked"):
+            if name in ("command", "draining", "fence", "read_row"):
                 source, sink = sink, source
             m.d.comb += sink.eq(source)
         late = Signal(data.ArrayLayout(Binding, ROWS))
@@ -379,9 +379,9 @@ class Torn(RowCommit):
 def without(fact):
     """Mutant: a rule that never applies."""
     class Lawless(RowCommit):
-        def _look(self, m, facts, *arguments):
-            super()._look(m, facts, *arguments)
-            m.d.sync += facts[fact].eq(0)
+        def _compare(self, m, checks, *arguments):
+            super()._compare(m, checks, *arguments)
+            m.d.sync += checks[fact].eq(0)
     return Lawless
 
 

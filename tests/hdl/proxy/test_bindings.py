@@ -17,10 +17,10 @@ ROWS = 4
 
 
 async def commit(ctx, dut, row, change, generation):
-    ctx.set(dut.generation[row], generation)
-    ctx.set(dut.committed, dict(strobe=1, row=row, change=change))
+    ctx.set(dut.generations[row], generation)
+    ctx.set(dut.row_event, dict(strobe=1, row=row, change=change))
     await ctx.tick()
-    ctx.set(dut.committed.strobe, 0)
+    ctx.set(dut.row_event.strobe, 0)
 
 
 async def send(ctx, dut, code, row, generation, argument=0):
@@ -50,9 +50,9 @@ def test_host_says_bind_and_unbind_with_the_generation_that_was_bound():
         await commit(ctx, dut, 2, RowChange.BOUND, 7)
         await ctx.tick().repeat(5)
         assert events == [("BIND", 2, 7, 9, 1)] and ctx.get(dut.open) == 0b0100
-        ctx.set(dut.reset, 0b0110)  # row 1 is not bound
+        ctx.set(dut.reset_request, 0b0110)  # row 1 is not bound
         await ctx.tick()
-        ctx.set(dut.reset, 0)
+        ctx.set(dut.reset_request, 0)
         ctx.set(dut.lives[2], 10)
         await ctx.tick().repeat(5)
         assert events[1:] == [("RESET", 2, 7, 10, 1)]
@@ -92,12 +92,12 @@ def test_a_row_drains_until_its_unbind_has_a_peer():
         for _ in range(20):
             assert ctx.get(dut.draining) == 0b0010
             await ctx.tick()
-        ctx.set(dut.events_left, 0)  # as the queue says when it takes the event
+        ctx.set(dut.events_routed, 0)  # as the queue says when it takes the event
         ctx.set(dut.control.ready, 1)
         for _ in range(20):
             await ctx.tick()
             assert ctx.get(dut.draining) == 0b0010
-        ctx.set(dut.events_left, 1)
+        ctx.set(dut.events_routed, 1)
         await ctx.tick().repeat(2)
         assert ctx.get(dut.draining) == 0 and events[-1][0] == "UNBIND"
 
@@ -113,7 +113,7 @@ def slots_of(**set_up):
                             | set_up).items():
             ctx.set(getattr(dut, name), value)
         for row in range(ROWS):
-            ctx.set(dut.generation[row], 7)
+            ctx.set(dut.generations[row], 7)
         down = [0] * ROWS
         async for *_, reset in ctx.tick().sample(dut.reset):
             for n in range(ROWS):
@@ -215,9 +215,9 @@ def test_box_waits_for_card_link_and_empty_queues_and_tells_what_is_lost():
         await ctx.tick().repeat(6)
         assert ctx.get(dut.open) == 2 and events[2:] == [("RESET_DONE", 1, 7, 6, 1)]
         # A reset from the box's own manager is a lost link to the host.
-        ctx.set(dut.restart, 2)
+        ctx.set(dut.hot_reset, 2)
         await ctx.tick()
-        ctx.set(dut.restart, 0)
+        ctx.set(dut.hot_reset, 0)
         await ctx.tick().repeat(8)
         assert ctx.get(dut.open) == 0 and events[3:] == [("LINK_DOWN", 1, 7, 0, 0)]
         await send(ctx, dut, EventCode.RESET, 1, 7, argument=7)
@@ -286,7 +286,7 @@ class Host:
         dut, was = self.dut, 0
         ctx.set(dut.drained, (1 << ROWS) - 1)
         for row in range(ROWS):
-            ctx.set(dut.generation[row], 7)
+            ctx.set(dut.generations[row], 7)
         async for *_, present, link in ctx.tick().sample(dut.present, dut.link_up):
             active = present & link & self.allowed
             for n in range(ROWS):
@@ -302,7 +302,7 @@ def test_host_shows_card_and_link_together_and_asks_for_a_reset_after_each_life(
 
     async def collect(ctx):
         async for *_, reset, present, link in ctx.tick().sample(
-                dut.reset, dut.present, dut.link_up):
+                dut.reset_request, dut.present, dut.link_up):
             if reset:
                 resets.append(reset)
             seen.append((present, present & link))
@@ -346,31 +346,33 @@ def test_host_shows_card_and_link_together_and_asks_for_a_reset_after_each_life(
         assert ctx.get(dut.link_active) == 0 and resets == [2, 2]
         await send(ctx, dut, EventCode.RESET_DONE, 1, 7, 2)
         await ctx.tick().repeat(4)
-        ctx.set(dut.restart, 2)
+        ctx.set(dut.hot_reset, 2)
         await ctx.tick()
-        ctx.set(dut.restart, 0)
+        ctx.set(dut.hot_reset, 0)
         await ctx.tick().repeat(4)
         assert ctx.get(dut.link_active) == 0 and resets == [2, 2, 2]
         # Lost: only a new binding brings it back.
         await send(ctx, dut, EventCode.RESET_DONE, 1, 7, 3)
         await ctx.tick().repeat(4)
-        ctx.set(dut.lose, 2)
+        ctx.set(dut.remove, 2)
         await ctx.tick()
-        ctx.set(dut.lose, 0)
+        ctx.set(dut.remove, 0)
         await ctx.tick().repeat(4)
-        assert (ctx.get(dut.link_active), ctx.get(dut.present), ctx.get(dut.lost)) == (0, 0, 2)
+        assert [ctx.get(signal) for signal in (
+            dut.link_active, dut.present, dut.card_removed)] == [0, 0, 2]
         await send(ctx, dut, EventCode.RESET_DONE, 1, 7, 4)
         await ctx.tick().repeat(4)
         assert ctx.get(dut.present) == 0
         ctx.set(dut.open, 0)
         await ctx.tick()
-        ctx.set(dut.began, 2)
+        ctx.set(dut.opened, 2)
         await ctx.tick()
-        ctx.set(dut.began, 0)
+        ctx.set(dut.opened, 0)
         ctx.set(dut.open, 2)
         await send(ctx, dut, EventCode.RESET_DONE, 1, 7, 4)
         await ctx.tick().repeat(4)
-        assert (ctx.get(dut.link_active), ctx.get(dut.present), ctx.get(dut.lost)) == (2, 2, 0)
+        assert [ctx.get(signal) for signal in (
+            dut.link_active, dut.present, dut.card_removed)] == [2, 2, 0]
         # The card is pulled from the box, then the row is released.
         await send(ctx, dut, EventCode.PRESENCE, 1, 7, 0)
         await ctx.tick().repeat(4)
@@ -408,7 +410,8 @@ def test_a_host_whose_slot_was_fenced_for_want_of_credits_has_lost_the_card():
         assert ctx.get(dut.link_active) == 0b0110 and totals == {"ignored": 2}
         await send(ctx, dut, EventCode.ERROR, 1, 7, ErrorCode.OVERFLOW)
         await ctx.tick().repeat(4)
-        assert (ctx.get(dut.link_active), ctx.get(dut.present), ctx.get(dut.lost)) == (4, 4, 2)
+        assert [ctx.get(signal) for signal in (
+            dut.link_active, dut.present, dut.card_removed)] == [4, 4, 2]
         await send(ctx, dut, EventCode.RESET_DONE, 1, 7, 1)
         await ctx.tick().repeat(4)
         assert ctx.get(dut.present) == 4 and sum(map(bool, fenced)) == 1
@@ -429,7 +432,7 @@ def detach_bench():
         ctx.set(dut.drained, 3)
         ctx.set(dut.deadline, 10)
         for n in range(2):
-            ctx.set(dut.control[n].power_indicator, power)
+            ctx.set(dut.slot_control[n].power_indicator, power)
         await ctx.tick().repeat(3)
 
     async def start(ctx):
@@ -451,18 +454,18 @@ def test_detach_waits_for_the_indicator_and_for_open_requests():
     async def process(ctx):
         await set_up(ctx)
         assert await start(ctx) == 2
-        ctx.set(dut.control[1].power_indicator, 2)
+        ctx.set(dut.slot_control[1].power_indicator, 2)
         for _ in range(9 * UNIT):
-            assert states(ctx, dut)[1] == DetachState.ASKED and not ctx.get(dut.lose)
+            assert states(ctx, dut)[1] == DetachState.REQUESTED and not ctx.get(dut.remove)
             await ctx.tick()
         ctx.set(dut.drained, 1)
-        ctx.set(dut.control[1].power_indicator, 3)
-        *_, lost = await ctx.tick().sample(dut.lose)
+        ctx.set(dut.slot_control[1].power_indicator, 3)
+        *_, lost = await ctx.tick().sample(dut.remove)
         assert lost == 2 and states(ctx, dut)[1] == DetachState.FENCED
         ctx.set(dut.present, 1)
         ctx.set(dut.link_active, 1)
         await ctx.tick().repeat(5)
-        assert states(ctx, dut)[1] == DetachState.FENCED and not ctx.get(dut.lose)
+        assert states(ctx, dut)[1] == DetachState.FENCED and not ctx.get(dut.remove)
         ctx.set(dut.drained, 3)
         await ctx.tick().repeat(2)
         assert states(ctx, dut) == [DetachState.NONE, DetachState.DONE]
@@ -481,11 +484,11 @@ def test_detach_gives_up_after_the_deadline_and_can_be_repeated():
         for _ in range(2):
             assert await start(ctx) == 2
             cycles = 0
-            while states(ctx, dut)[1] == DetachState.ASKED:
+            while states(ctx, dut)[1] == DetachState.REQUESTED:
                 await ctx.tick()
                 cycles += 1
             assert 10 * UNIT <= cycles <= 11 * UNIT + 2
-            assert states(ctx, dut)[1] == DetachState.REFUSED
+            assert states(ctx, dut)[1] == DetachState.TIMED_OUT
 
     simulate(dut, process)
 
@@ -505,22 +508,22 @@ def test_an_indicator_that_was_off_before_the_press_tells_nothing_about_a_card_i
         for _ in range(2):
             assert await start(ctx) == 2
             cycles = 0
-            while states(ctx, dut)[1] == DetachState.ASKED:
-                assert not ctx.get(dut.lose)
+            while states(ctx, dut)[1] == DetachState.REQUESTED:
+                assert not ctx.get(dut.remove)
                 ctx.set(dut.in_use, 2 * (cycles < 3 * UNIT))
                 await ctx.tick()
                 cycles += 1
             assert 10 * UNIT <= cycles <= 11 * UNIT + 2
-            assert states(ctx, dut)[1] == DetachState.REFUSED
+            assert states(ctx, dut)[1] == DetachState.TIMED_OUT
             ctx.set(dut.in_use, 2)
         # A driver that hears the button: the indicator blinks or is on, then it is off.
         assert await start(ctx) == 2
         await ctx.tick().repeat(UNIT)
-        ctx.set(dut.control[1].power_indicator, later)
+        ctx.set(dut.slot_control[1].power_indicator, later)
         await ctx.tick().repeat(UNIT)
-        assert states(ctx, dut)[1] == DetachState.ASKED
-        ctx.set(dut.control[1].power_indicator, OFF)
-        *_, lost = await ctx.tick().sample(dut.lose)
+        assert states(ctx, dut)[1] == DetachState.REQUESTED
+        ctx.set(dut.slot_control[1].power_indicator, OFF)
+        *_, lost = await ctx.tick().sample(dut.remove)
         assert lost == 2 and states(ctx, dut)[1] == DetachState.FENCED
 
     simulate(dut, process)
@@ -535,9 +538,9 @@ def test_an_indicator_that_is_off_is_agreement(power, in_use):
         await set_up(ctx, power=power)
         ctx.set(dut.in_use, in_use)
         assert await start(ctx) == 2
-        ctx.set(dut.control[1].power_indicator, OFF)
+        ctx.set(dut.slot_control[1].power_indicator, OFF)
         ctx.set(dut.in_use, 2)
-        *_, lost = await ctx.tick().sample(dut.lose)
+        *_, lost = await ctx.tick().sample(dut.remove)
         assert lost == 2 and states(ctx, dut)[1] == DetachState.FENCED
 
     simulate(dut, process)
@@ -577,7 +580,7 @@ def test_host_and_box_agree_in_the_end(run):
     m.submodules.bindings = bindings = HostBindings(rows=ROWS)
     m.submodules.links, m.submodules.box = host.dut, box
     links = host.dut
-    m.d.comb += [bindings.reset.eq(links.reset), links.began.eq(bindings.began),
+    m.d.comb += [bindings.reset_request.eq(links.reset_request), links.opened.eq(bindings.opened),
                  links.open.eq(bindings.open),
                  *(bindings.lives[n].eq(links.lives[n]) for n in range(ROWS))]
     toward_box, toward_host = [], []
@@ -624,13 +627,13 @@ def test_host_and_box_agree_in_the_end(run):
         async def row(n, used):
             generation[n] += 1
             if used:
-                ctx.set(box.generation[n], generation[n])
-                ctx.set(links.generation[n], generation[n])
+                ctx.set(box.generations[n], generation[n])
+                ctx.set(links.generations[n], generation[n])
                 ctx.set(box.used, ctx.get(box.used) | 1 << n)
             await commit(ctx, bindings, n, RowChange.BOUND if used else RowChange.RELEASED,
                          generation[n])
             if not used:
-                ctx.set(links.generation[n], generation[n])
+                ctx.set(links.generations[n], generation[n])
 
         ctx.set(box.used, 0)
         await ctx.tick()
@@ -648,9 +651,9 @@ def test_host_and_box_agree_in_the_end(run):
             elif what == "software":
                 host.allowed ^= 1 << n
             elif what == "restart":
-                ctx.set(links.restart, 1 << n)
+                ctx.set(links.hot_reset, 1 << n)
                 await ctx.tick()
-                ctx.set(links.restart, 0)
+                ctx.set(links.hot_reset, 0)
             await ctx.tick().repeat(rng.choice([1, 3, 20, 200]))
         trouble[0] = 0
         host.allowed = 15

@@ -18,7 +18,7 @@ DEPTH = {1: 14, 2: 9}
 
 
 #: Inputs of a bit for each slot.
-NAMES = ("used", "present", "link_up", "restart", "overflow", "empty")
+NAMES = ("used", "present", "link_up", "hot_reset", "overflow", "empty")
 
 
 class SlotContract(wiring.Component):
@@ -55,7 +55,7 @@ class SlotContract(wiring.Component):
             dut.control.ready.eq(self.ready),
             *(getattr(dut, name).eq(getattr(self, name))
               for name in NAMES),
-            *(dut.generation[n].eq(self.generation) for n in range(self._slots)),
+            *(dut.generations[n].eq(self.generation) for n in range(self._slots)),
             Assume(self.slot < self._slots), Assume(self.event.row < self._slots),
         ]
         begun, followed = Signal(), Signal.like(self.slot)
@@ -67,7 +67,7 @@ class SlotContract(wiring.Component):
             return signal.bit_select(self.slot, 1)
 
         used, present, link_up, empty = map(of, (self.used, self.present, self.link_up, self.empty))
-        there = present & link_up
+        link_ready = present & link_up
         opened, reset = of(dut.open), of(dut.reset)
         life = Array(dut.lives)[self.slot]
 
@@ -75,9 +75,9 @@ class SlotContract(wiring.Component):
         bound, mine, begins, ends, acted = (Signal(name=name) for name in (
             "bound", "mine", "begins", "ends", "acted"))
         code = self.event.code
-        fits = self.valid & (self.event.generation == self.generation)
+        is_valid = self.valid & (self.event.generation == self.generation)
         m.d.comb += [
-            mine.eq(fits & (self.event.row == self.slot) & used),
+            mine.eq(is_valid & (self.event.row == self.slot) & used),
             begins.eq(mine & ((code == EventCode.BIND) | bound & (code == EventCode.RESET))),
             acted.eq(begins | mine & bound & (code == EventCode.UNBIND)),
             ends.eq(bound & ~used | mine & bound & (code == EventCode.UNBIND)),
@@ -100,14 +100,14 @@ class SlotContract(wiring.Component):
             m.d.sync += due.eq(1)
         with m.Elif(down):
             m.d.sync += due.eq(0)
-        with m.Elif(of(self.restart)):
+        with m.Elif(of(self.hot_reset)):
             m.d.sync += due.eq(1)
         m.d.comb += Assert(reset == due)
 
         # Open from the end of the reset to the next loss, once in each life.
         waits, fresh_life = Signal(), Signal()
-        opens = waits & ~due & there & empty
-        loses = opened & ~there | bound & of_before(m, present) & ~present
+        opens = waits & ~due & link_ready & empty
+        loses = opened & ~link_ready | bound & of_before(m, present) & ~present
         with m.If(begins):
             m.d.sync += waits.eq(1)
         with m.Elif(ends | opens):
@@ -193,48 +193,52 @@ class Reached(SlotContract):
         m.d.comb += Cover((seen == 2) & begins)
 
 
+#: What a beginning or an end forgets.
+ENDS = """self._error_pending[n].eq(0),
+                         self._down_pending[n].eq(0)]"""
 MUTANTS = {
     "a loss of the life before": (
-        1, ("self._over[n].eq(0), self._down[n].eq(0)]", "self._over[n].eq(0)]")),
+        1, (ENDS, ENDS.replace("self._down_pending[n].eq(0)", ""))),
     "an overflow of the life before": (
-        1, ("self._over[n].eq(0), self._down[n].eq(0)]", "self._down[n].eq(0)]")),
-    "an overflow does not close": (1, ("[self.open[n].eq(0), self.reset[n].eq(1), self._over",
-                                       "[self.reset[n].eq(1), self._over")),
-    "an overflow does not reset": (1, ("self.reset[n].eq(1), self._over[n].eq(1)]",
-                                       "self._over[n].eq(1)]")),
-    "an overflow is not told": (1, ("self.reset[n].eq(1), self._over[n].eq(1)]",
+        1, (ENDS, ENDS.replace("self._error_pending[n].eq(0),", ""))),
+    "an overflow does not close": (1, (
+        "[self.open[n].eq(0), self.reset[n].eq(1), self._error_pending",
+        "[self.reset[n].eq(1), self._error_pending")),
+    "an overflow does not reset": (1, ("self.reset[n].eq(1), self._error_pending[n].eq(1)]",
+                                       "self._error_pending[n].eq(1)]")),
+    "an overflow is not told": (1, ("self.reset[n].eq(1), self._error_pending[n].eq(1)]",
                                     "self.reset[n].eq(1)]")),
     "what comes for a slot that is closed": (1, ("self.open[n] & self.overflow[n]",
                                                  "self.overflow[n]")),
     "RESET_DONE of the life before": (
-        1, ("self._done[n].eq(0), self._over", "self._over")),
-    "any generation": (1, ("& (event.generation == self.generation[n])", "")),
+        1, ("self._done_pending[n].eq(0), self._error_pending", "self._error_pending")),
+    "any generation": (1, ("& (event.generation == self.generations[n])", "")),
     "another slot's event": (2, ("(event.row == n) &", "(event.row != n) &")),
     "RESET without a binding": (1, ("self._bound[n] & (event.code == EventCode.RESET)",
                                     "(event.code == EventCode.RESET)")),
-    "a row that is released stays bound": (1, ("(~self.used[n] | fits &", "(fits &")),
+    "a row that is released stays bound": (1, ("(~self.used[n] | is_valid &", "(is_valid &")),
     "no reset at the end": (1, ("self.open[n].eq(0), self.reset[n].eq(1),\n",
                                 "self.open[n].eq(0), self.reset[n].eq(begins),\n")),
     "the reset ends while something is queued": (1, ("~self.link_up[n] & self.empty[n]",
                                                      "~self.link_up[n]")),
-    "it opens during the reset": (1, ("& ~self.reset[n] & there", "& there")),
-    "it opens before the queues are empty": (1, ("& there & self.empty[n])", "& there)")),
+    "it opens during the reset": (1, ("& ~self.reset[n] & link_ready", "& link_ready")),
+    "it opens before the queues are empty": (1, ("& link_ready & self.empty[n])", "& link_ready)")),
     "it opens without a card": (1, ("self.present[n] & self.link_up[n], Signal",
                                     "self.link_up[n], Signal")),
-    "it does not close": (1, ("m.d.sync += [self.open[n].eq(0), self._down[n].eq(1)]",
-                              "m.d.sync += [self._down[n].eq(1)]")),
+    "it does not close": (1, ("m.d.sync += [self.open[n].eq(0), self._down_pending[n].eq(1)]",
+                              "m.d.sync += [self._down_pending[n].eq(1)]")),
     "a card that goes while the link is down is not told": (
         1, (" | self._bound[n] & was_present & ~self.present[n]", "")),
     "the same life again": (1, ("self.lives[n].eq(self.lives[n] + 1)",
                                 "self.lives[n].eq(self.lives[n])")),
     "a restart is forgotten": (1, ("self.reset[n].eq(1)\n", "self.reset[n].eq(0)\n")),
-    "the number of another beginning": (1, ("payload.argument.eq(self._number[n])",
+    "the number of another beginning": (1, ("payload.argument.eq(self._host_life[n])",
                                             "payload.argument.eq(0)")),
     "a loss is told as what it is not": (1, ("Mux(gone, EventCode.PRESENCE, EventCode.LINK_DOWN)",
                                              "EventCode.LINK_DOWN")),
-    "nothing is told": (1, ("with m.Elif(due.any()):", "with m.Elif(0):")),
+    "nothing is told": (1, ("with m.Elif(pending.any()):", "with m.Elif(0):")),
     "told for ever": (1, ("m.d.sync += [payload.code.eq(EventCode.RESET_DONE), "
-                          "self._done[n].eq(0),", "m.d.sync += [payload.code.eq("
+                          "self._done_pending[n].eq(0),", "m.d.sync += [payload.code.eq("
                           "EventCode.RESET_DONE),")),
 }
 

@@ -31,7 +31,7 @@ class DetachContract(wiring.Component):
 
     start: In(ROWS)
     deadline: In(20)
-    control: In(SlotControl).array(ROWS)
+    slot_control: In(SlotControl).array(ROWS)
     in_use: In(ROWS)
     open: In(ROWS)
     present: In(ROWS)
@@ -49,7 +49,7 @@ class DetachContract(wiring.Component):
         m.d.comb += [
             *(getattr(dut, name).eq(getattr(self, name)) for name in (
                 "start", "deadline", "in_use", "open", "present", "link_active", "drained")),
-            *(a.eq(b) for a, b in zip(dut.control, self.control, strict=True)),
+            *(a.eq(b) for a, b in zip(dut.slot_control, self.slot_control, strict=True)),
         ]
         begun, followed, deadline = Signal(), Signal.like(self.row), Signal(20)
         m.d.sync += [begun.eq(1), followed.eq(self.row), deadline.eq(self.deadline)]
@@ -67,22 +67,22 @@ class DetachContract(wiring.Component):
 
         start, in_use, opened, present, link, drained = map(of, (
             self.start, self.in_use, self.open, self.present, self.link_active, self.drained))
-        press, lose, orderly = map(of, (dut.press, dut.lose, dut.orderly))
+        press, remove, orderly = map(of, (dut.press, dut.remove, dut.orderly))
         state = Signal(DetachState)
         m.d.comb += state.eq(Array(dut.state)[self.row])
-        off = Array(control.power_indicator for control in self.control)[self.row] == OFF
+        off = Array(control.power_indicator for control in self.slot_control)[self.row] == OFF
         was = Signal(DetachState)
         m.d.sync += was.eq(state)
-        asked, fenced = state == DetachState.ASKED, state == DetachState.FENCED
+        requested, fenced = state == DetachState.REQUESTED, state == DetachState.FENCED
         changed = before(opened) != opened
         forgets = before(changed)
 
-        begins = start & opened & ~asked & ~fenced
+        begins = start & opened & ~requested & ~fenced
         m.d.comb += Assert(press == (begins & present))
-        began, lost = before(begins), before(lose)
+        began, lost = before(begins), before(remove)
         with m.If(began & ~forgets):
-            m.d.comb += Assert(asked)
-        with m.If(asked & (was != DetachState.ASKED)):
+            m.d.comb += Assert(requested)
+        with m.If(requested & (was != DetachState.REQUESTED)):
             m.d.comb += Assert(began)
 
         agreed = Signal()
@@ -90,14 +90,14 @@ class DetachContract(wiring.Component):
             m.d.sync += agreed.eq(~off | ~in_use)
         with m.Elif(~off):
             m.d.sync += agreed.eq(1)
-        m.d.comb += Assert(lose == (asked & (~present | off & agreed)))
+        m.d.comb += Assert(remove == (requested & (~present | off & agreed)))
 
         waited = Signal(5)
-        m.d.sync += waited.eq(Mux(asked, waited + 1, 0))
-        with m.If(asked):
+        m.d.sync += waited.eq(Mux(requested, waited + 1, 0))
+        with m.If(requested):
             m.d.comb += Assert(waited <= (self.deadline + 1) * UNIT + 2)
-        with m.If((state == DetachState.REFUSED) & (was != DetachState.REFUSED)):
-            m.d.comb += [Assert(was == DetachState.ASKED), Assert(~lost),
+        with m.If((state == DetachState.TIMED_OUT) & (was != DetachState.TIMED_OUT)):
+            m.d.comb += [Assert(was == DetachState.REQUESTED), Assert(~lost),
                          Assert(waited >= self.deadline * UNIT)]
         with m.If(lost & ~forgets):
             m.d.comb += Assert(fenced)
@@ -111,7 +111,7 @@ class DetachContract(wiring.Component):
         with m.If(begun & forgets):
             m.d.comb += Assert(state == DetachState.NONE)
         with m.Elif(begun & ~began & (
-                (was == DetachState.DONE) | (was == DetachState.REFUSED))):
+                (was == DetachState.DONE) | (was == DetachState.TIMED_OUT))):
             m.d.comb += Assert(state == was)
         m.d.comb += Assert(orderly == (fenced | (state == DetachState.DONE)))
         self.cover(m, state, was)
@@ -125,23 +125,25 @@ class Reached(DetachContract):
     """Refused, asked again, agreed to and done."""
 
     def cover(self, m, state, was):
-        refused = Signal()
-        m.d.sync += refused.eq(refused | (state == DetachState.REFUSED))
-        m.d.comb += [Cover(refused & (state == DetachState.DONE)), Assume(self.present.all()
-                     | (state != DetachState.ASKED))]
+        timed_out = Signal()
+        m.d.sync += timed_out.eq(timed_out | (state == DetachState.TIMED_OUT))
+        m.d.comb += [Cover(timed_out & (state == DetachState.DONE)), Assume(self.present.all()
+                     | (state != DetachState.REQUESTED))]
 
 
 MUTANTS = {
     "an indicator that is off at the press is agreement": ("off & self.in_use[n]", "0"),
     "off is never agreement at the press": ("off & self.in_use[n]", "off"),
     "any use of any port": ("off & self.in_use[n]", "off & self.in_use.any()"),
-    "it is not seen that the indicator came on": ("m.d.sync += tells.eq(1)", "pass"),
-    "the card is lost while the indicator is on": ("off & tells |", "tells |"),
-    "a card that is gone is waited for": ("off & tells | ~self.present[n]", "off & tells"),
-    "refused a unit too early": ("left.eq(self.deadline + 1)", "left.eq(self.deadline)"),
-    "refused late": ("left.eq(self.deadline + 1)", "left.eq(self.deadline + 2)"),
-    "never refused": ("with m.Elif(left == 0):", "with m.Elif(0):"),
-    "lost and refused": ("state.eq(DetachState.REFUSED)", "state.eq(DetachState.FENCED)"),
+    "it is not seen that the indicator came on": ("m.d.sync += off_counts.eq(1)", "pass"),
+    "the card is lost while the indicator is on": ("off & off_counts |", "off_counts |"),
+    "a card that is gone is waited for": (
+        "off & off_counts | ~self.present[n]", "off & off_counts"),
+    "refused a unit too early": (
+        "units_left.eq(self.deadline + 1)", "units_left.eq(self.deadline)"),
+    "refused late": ("units_left.eq(self.deadline + 1)", "units_left.eq(self.deadline + 2)"),
+    "never refused": ("with m.Elif(units_left == 0):", "with m.Elif(0):"),
+    "lost and refused": ("state.eq(DetachState.TIMED_OUT)", "state.eq(DetachState.FENCED)"),
     "done before the requests are answered": ("& self.drained[n]", ""),
     "done while the link is up": ("& ~self.link_active[n]", ""),
     "pressed though the row is closed": ("self.start[n] & self.open[n]", "self.start[n]"),

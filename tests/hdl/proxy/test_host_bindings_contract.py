@@ -31,13 +31,13 @@ class BindingContract(wiring.Component):
 
     def __init__(self, rows, design=HostBindings):
         super().__init__({
-            "committed": In(RowEvent),
+            "row_event": In(RowEvent),
             "generation": In(16),
             "life": In(LIFE_BITS),
-            "reset": In(rows),
-            "hold": In(rows),
+            "reset_request": In(rows),
+            "session_down": In(rows),
             "ready": In(1),
-            "events_left": In(1),
+            "events_routed": In(1),
             "row": In(1),
         })
         self._rows = rows
@@ -47,9 +47,10 @@ class BindingContract(wiring.Component):
         m = Module()
         m.submodules.dut = dut = self._design(rows=self._rows)
         m.d.comb += [
-            dut.committed.eq(self.committed), dut.reset.eq(self.reset), dut.hold.eq(self.hold),
-            dut.control.ready.eq(self.ready), dut.events_left.eq(self.events_left),
-            *(dut.generation[n].eq(self.generation) for n in range(self._rows)),
+            dut.row_event.eq(self.row_event), dut.reset_request.eq(self.reset_request),
+            dut.session_down.eq(self.session_down),
+            dut.control.ready.eq(self.ready), dut.events_routed.eq(self.events_routed),
+            *(dut.generations[n].eq(self.generation) for n in range(self._rows)),
             *(dut.lives[n].eq(self.life) for n in range(self._rows)),
         ]
         m.d.comb += Assume(self.row < self._rows)
@@ -60,18 +61,18 @@ class BindingContract(wiring.Component):
 
         # The table.
         used = Signal(self._rows)
-        change, strobe = self.committed.change, self.committed.strobe
-        was_used = used.bit_select(self.committed.row, 1)
+        change, strobe = self.row_event.change, self.row_event.strobe
+        was_used = used.bit_select(self.row_event.row, 1)
         with m.If(strobe):
             m.d.comb += [
-                Assume(self.committed.row < self._rows),
+                Assume(self.row_event.row < self._rows),
                 Assume(change.as_value() <= RowChange.RELEASED.value),
                 Assume((change != RowChange.BOUND) | ~was_used),
                 Assume((change != RowChange.RELEASED) | was_used),
             ]
             with m.If(change != RowChange.UPDATED):
-                m.d.sync += used.bit_select(self.committed.row, 1).eq(change == RowChange.BOUND)
-        mine = strobe & (self.committed.row == self.row)
+                m.d.sync += used.bit_select(self.row_event.row, 1).eq(change == RowChange.BOUND)
+        mine = strobe & (self.row_event.row == self.row)
         released = mine & (change == RowChange.RELEASED)
         bound = used.bit_select(self.row, 1)
 
@@ -81,8 +82,8 @@ class BindingContract(wiring.Component):
         generation, life, began = Signal(16), Signal(LIFE_BITS), Signal()
         m.d.sync += [
             offered.eq(dut.control.valid), taken.eq(self.ready), kept.eq(dut.control.payload),
-            held.eq(self.hold.bit_select(self.row, 1)), generation.eq(self.generation),
-            life.eq(self.life), began.eq(dut.began.bit_select(self.row, 1)),
+            held.eq(self.session_down.bit_select(self.row, 1)), generation.eq(self.generation),
+            life.eq(self.life), began.eq(dut.opened.bit_select(self.row, 1)),
         ]
         event = dut.control.payload
         with m.If(offered & ~taken):
@@ -110,7 +111,7 @@ class BindingContract(wiring.Component):
 
         # A RESET needs a request since the last one, while the row was open.
         opened = dut.open.bit_select(self.row, 1)
-        with m.If(self.reset.bit_select(self.row, 1) & opened):
+        with m.If(self.reset_request.bit_select(self.row, 1) & opened):
             m.d.sync += asked.eq(1)
         with m.Elif(resets | binds):
             m.d.sync += asked.eq(0)
@@ -125,7 +126,7 @@ class BindingContract(wiring.Component):
         ends = dut.control.valid & (event.row == self.row) & (event.code == EventCode.UNBIND)
         with m.If(ends):
             m.d.sync += leaving.eq(1)
-        with m.Elif(self.events_left & ~dut.control.valid):
+        with m.Elif(self.events_routed & ~dut.control.valid):
             m.d.sync += leaving.eq(0)
         with m.If(released_since | ends | leaving):
             m.d.comb += Assert(dut.draining.bit_select(self.row, 1))
@@ -136,8 +137,8 @@ class BindingContract(wiring.Component):
         # and one may be on its way.
         limit = 4 * self._rows + 2
         patience = Signal(range(limit + 1))
-        with m.If((told == bound) & ~released_since | strobe | self.reset.any() | ~self.ready
-                  | self.hold.any()):
+        with m.If((told == bound) & ~released_since | strobe | self.reset_request.any()
+                  | ~self.ready | self.session_down.any()):
             m.d.sync += patience.eq(0)
         with m.Else():
             m.d.sync += patience.eq(patience + 1)
@@ -164,7 +165,7 @@ class Reached(BindingContract):
 
 
 MUTANTS = {
-    "a BIND leaves in the cycle of the release": (1, ("& ~self.committed.strobe", "")),
+    "a BIND leaves in the cycle of the release": (1, ("& ~self.row_event.strobe", "")),
     "a release leaves the BIND": (1, ("bind[n].eq(0), reset[n].eq(0)]", "reset[n].eq(0)]")),
     "a release leaves the RESET": (1, ("bind[n].eq(0), reset[n].eq(0)]", "bind[n].eq(0)]")),
     "a second release forgets the first": (
@@ -172,23 +173,24 @@ MUTANTS = {
     "UNBIND of what was never bound": (1, ("unbind[n] | self.open[n])", "C(1))")),
     "no UNBIND": (1, ("unbind[n] | self.open[n])", "unbind[n])")),
     "a release leaves the row open": (1, ("[self.open[n].eq(0), unbind", "[unbind")),
-    "BIND without a session": (1, ("bind & ~self.hold", "bind"), ("bind[n] & ~self.hold[n]",
-                                                                 "bind[n]")),
+    "BIND without a session": (
+        1, ("bind & ~self.session_down", "bind"), ("bind[n] & ~self.session_down[n]", "bind[n]")),
     "BIND without a session when another row has one": (
-        2, ("bind & ~self.hold", "bind & ~self.hold.all().replicate(self._rows)"),
-        ("bind[n] & ~self.hold[n]", "bind[n]")),
+        2, ("bind & ~self.session_down", "bind & ~self.session_down.all().replicate(self._rows)"),
+        ("bind[n] & ~self.session_down[n]", "bind[n]")),
     "UNBIND with the new generation": (
         1, ("payload.code.eq(EventCode.UNBIND)",
-            "payload.code.eq(EventCode.UNBIND), payload.generation.eq(self.generation[n])")),
-    "RESET of a row that is not open": (1, ("self.reset[n] & self.open[n]", "self.reset[n]")),
+            "payload.code.eq(EventCode.UNBIND), payload.generation.eq(self.generations[n])")),
+    "RESET of a row that is not open": (
+        1, ("self.reset_request[n] & self.open[n]", "self.reset_request[n]")),
     "RESET again and again": (
         1, ("payload.argument.eq(self.lives[n]),\n                         reset[n].eq(0)]",
             "payload.argument.eq(self.lives[n])]")),
     "it does not drain": (1, ("Mux(ends, 1 << control.payload.row, 0)", "0")),
     "it drains until the event is taken": (
-        1, ("self.draining.eq(unbind | leaving |", "self.draining.eq(unbind |")),
+        1, ("self.draining.eq(unbind | unrouted |", "self.draining.eq(unbind |")),
     "BIND does not keep its generation": (
-        1, ("bound[n].eq(self.generation[n]),\n", "")),
+        1, ("bound[n].eq(self.generations[n]),\n", "")),
 }
 
 

@@ -46,7 +46,7 @@ def test_a_host_that_takes_nothing_holds_back_nobody(width):
     got, pulses = [], {}
 
     async def process(ctx):
-        ctx.set(dut.active, 0b11)
+        ctx.set(dut.link_active, 0b11)
         await ctx.tick().until(dut.receiving == 0b11)
         await drive_packets(dut.i, sent)(ctx)
         assert not got and pulses["overflow"] == 0
@@ -79,16 +79,16 @@ def test_credits_begin_when_nothing_of_the_old_life_is_left():
             named.update(n for n in range(2) if rows >> n & 1)
 
     async def process(ctx):
-        ctx.set(dut.active, 0b11)
+        ctx.set(dut.link_active, 0b11)
         await ctx.tick().repeat(20)
         assert ctx.get(dut.receiving) == 0b11
         await drive_packets(dut.i, [Packet(of_class(rng, P, 4), dict(row=1))])(ctx)
         await ctx.tick().repeat(20)
         assert ctx.get(dut.receiving) == 0b11
-        ctx.set(dut.active, 0b01)
+        ctx.set(dut.link_active, 0b01)
         await ctx.tick().repeat(2)
         assert ctx.get(dut.receiving) == 0b01
-        ctx.set(dut.active, 0b11)
+        ctx.set(dut.link_active, 0b11)
         await ctx.tick().repeat(20)
         assert ctx.get(dut.receiving) == 0b01
         ctx.set(dut.room, 1)
@@ -99,10 +99,10 @@ def test_credits_begin_when_nothing_of_the_old_life_is_left():
         ctx.set(dut.room, 0)
         await drive_packets(dut.i, [Packet(of_class(rng, P, 4), dict(row=1))] * 30)(ctx)
         assert pulses["overflow"] == 30 - GRANTS[P.value][0] and named == {1}
-        ctx.set(dut.active, 0)
+        ctx.set(dut.link_active, 0)
         ctx.set(dut.room, 1)
         await ctx.tick().repeat(600)
-        ctx.set(dut.active, 0b10)
+        ctx.set(dut.link_active, 0b10)
         await ctx.tick().repeat(3)
         assert ctx.get(dut.receiving) == 0b10
 
@@ -124,7 +124,7 @@ def test_a_tlp_above_the_largest_payload_is_dropped_and_gives_its_credits_back()
                 released.append((TlpClass(meta.cls), meta.units))
 
     async def process(ctx):
-        ctx.set(dut.active, 1)
+        ctx.set(dut.link_active, 1)
         ctx.set(dut.room, 1)
         await ctx.tick().until(dut.receiving == 1)
         await drive_packets(dut.i, sent)(ctx)
@@ -168,7 +168,7 @@ def test_a_row_is_stuck_when_nothing_leaves_for_eight_intervals():
 
     async def watch(ctx):
         n = 0
-        async for *_, value in ctx.tick().sample(dut.stuck):
+        async for *_, value in ctx.tick().sample(dut.stalled):
             n += 1
             if value:
                 stuck.append((n, value))
@@ -179,8 +179,8 @@ def test_a_row_is_stuck_when_nothing_leaves_for_eight_intervals():
         async def run(cycles, told=0b111, moved=0, waiting=0b111):
             ctx.set(dut.waiting, waiting)
             for n in range(cycles):
-                ctx.set(dut.told, told if n % 15 == 3 else 0)
-                ctx.set(dut.moved, moved if n % 70 == 5 else 0)
+                ctx.set(dut.limits_received, told if n % 15 == 3 else 0)
+                ctx.set(dut.progress, moved if n % 70 == 5 else 0)
                 await ctx.tick()
 
         await run(8 * 21)

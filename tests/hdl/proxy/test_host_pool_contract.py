@@ -63,7 +63,7 @@ class Lives(wiring.Component):
         m.d.comb += [
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(2), i.payload.data.eq(self.data), i.payload.meta.row.eq(self.row),
-            dut.active.eq(self.active), dut.room.eq(self.room), dut.np_room.eq(self.np_room),
+            dut.link_active.eq(self.active), dut.room.eq(self.room), dut.np_room.eq(self.np_room),
             o.ready.eq(self.ready),
             Assume(~ResetSignal()),
             Assume(~waits | self.valid & (now == before)),
@@ -107,15 +107,15 @@ class Reached(Lives):
 class Hasty(Small):
     """Mutant: only what came completely in the last cycles is known."""
 
-    def _still_inside(self, inside, enters, leaves, dropped):
+    def _next_stored(self, stored, enters, leaves, dropped):
         return enters
 
 
 class Forgets(Small):
     """Mutant: what was dropped is thought to be inside."""
 
-    def _still_inside(self, inside, enters, leaves, dropped):
-        return inside + enters - leaves
+    def _next_stored(self, stored, enters, leaves, dropped):
+        return stored + enters - leaves
 
 
 #: Of all proofs, mutants and covers.

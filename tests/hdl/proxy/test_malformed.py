@@ -6,7 +6,7 @@ from itertools import groupby
 import pytest
 
 from dxpu.fabric.wire.format import ErrorCode, EventCode
-from dxpu.proxy.malformed import MalformedGatherer, MalformedTeller
+from dxpu.proxy.malformed import MalformedCollector, MalformedReporter
 from dxpu.proxy.row_parser import RowParser
 from dxpu_model.tlp import KINDS, Tlp
 from tests.support.testbench import (
@@ -18,24 +18,28 @@ HEADER = [0x11, 0x22, 0x33, 0x44]
 ERROR = ("ERROR", ErrorCode.MALFORMED)
 
 
-async def pulse(ctx, dut, row, life=0, header=HEADER, *, kind="malformed", words="header"):
-    for name, value in (("row", row), ("life", life), (words, header), (kind, 1)):
+async def pulse(ctx, dut, row, life=0, header=HEADER, *, prefix="malformed",
+                strobe="malformed_strobe"):
+    names = [f"{prefix}_{name}" for name in ("row", "life", "header")]
+    strobe = getattr(dut, strobe)
+    for name, value in zip(names, (row, life, header), strict=True):
         ctx.set(getattr(dut, name), value)
+    ctx.set(strobe, 1)
     await ctx.tick()
-    ctx.set(getattr(dut, kind), 0)
+    ctx.set(strobe, 0)
 
 
-def teller():
-    dut, told = MalformedTeller(rows=ROWS), []
+def reporter():
+    dut, reported = MalformedReporter(rows=ROWS), []
 
     async def watch(ctx):
         ctx.set(dut.open, 0b1111)
-        ctx.set(dut.generation, [70 + n for n in range(ROWS)])
+        ctx.set(dut.generations, [70 + n for n in range(ROWS)])
         ctx.set(dut.o.ready, 1)
         async for *_, taken, p in ctx.tick().sample(dut.o.valid & dut.o.ready, dut.o.payload):
             if taken:
-                told.append((EventCode(p.code).name, p.argument, p.row, p.generation))
-    return dut, told, [watch, check_stream(dut.o, "o")]
+                reported.append((EventCode(p.code).name, p.argument, p.row, p.generation))
+    return dut, reported, [watch, check_stream(dut.o, "o")]
 
 
 def report(row, *header):
@@ -43,20 +47,20 @@ def report(row, *header):
 
 
 def test_a_box_tells_the_header_and_then_the_error():
-    dut, told, background = teller()
+    dut, reported, background = reporter()
 
     async def main(ctx):
         await ctx.tick()
         await pulse(ctx, dut, 2)
         await ctx.tick().repeat(20)
-        assert told == report(2, *HEADER)
+        assert reported == report(2, *HEADER)
 
     simulate(dut, main, background=background)
 
 
 def test_a_slot_that_sends_nothing_else_is_told_in_turn_with_others():
     """The first report with its header; then, after a pause each, one a slot for all that came."""
-    dut, told, background = teller()
+    dut, reported, background = reporter()
     when = []
 
     async def main(ctx):
@@ -65,17 +69,17 @@ def test_a_slot_that_sends_nothing_else_is_told_in_turn_with_others():
         for n in range(4 * dut.PAUSE):
             # Slot 1 all the time; two others once, while the first report is on its way.
             await pulse(ctx, dut, {2: 3, 3: 0}.get(n, 1), header=[9] * 4)
-            when.append(len(told))
-        assert told[:8] == [*report(1, *HEADER), *report(3), *report(0), *report(1)]
+            when.append(len(reported))
+        assert reported[:8] == [*report(1, *HEADER), *report(3), *report(0), *report(1)]
         assert when[dut.PAUSE - 10] == 5 and when[2 * dut.PAUSE - 10] == 6
         # A report a pause, however much comes.
-        assert len(told) <= 9
+        assert len(reported) <= 9
 
     simulate(dut, main, background=background, deadline=20_000)
 
 
 def test_what_is_of_another_life_or_of_a_closed_slot_is_not_told():
-    dut, told, background = teller()
+    dut, reported, background = reporter()
 
     async def main(ctx):
         await ctx.tick()
@@ -90,14 +94,14 @@ def test_what_is_of_another_life_or_of_a_closed_slot_is_not_told():
         await ctx.tick()
         ctx.set(dut.open, 0b1111)
         await ctx.tick().repeat(dut.PAUSE + 50)
-        assert told == report(0, *HEADER)
+        assert reported == report(0, *HEADER)
 
     simulate(dut, main, background=background, deadline=10_000)
 
 
 def test_other_events_pass_between():
     """In order, none lost or doubled, whoever is slow."""
-    dut, told, background = teller()
+    dut, reported, background = reporter()
     rng = random.Random(seed())
     dut.PAUSE = 16
     sent = [dict(row=n % ROWS, code=EventCode.RESET_DONE, generation=n, argument=n)
@@ -120,8 +124,8 @@ def test_other_events_pass_between():
             await ctx.tick().repeat(rng.choice([1, 5, 40]))
 
     simulate(dut, main, background=[*background, others], deadline=20_000)
-    assert [t[1] for t in told if t[0] == "RESET_DONE"] == list(range(200))
-    mine = [t for t in told if t[0] != "RESET_DONE"]
+    assert [t[1] for t in reported if t[0] == "RESET_DONE"] == list(range(200))
+    mine = [t for t in reported if t[0] != "RESET_DONE"]
     assert len(mine) > 20
     for row, group in groupby(mine, key=lambda t: t[2:]):
         events = [t[:2] for t in group]
@@ -132,22 +136,23 @@ def test_other_events_pass_between():
             assert events.pop(0) == ERROR, row
 
 
-class Gatherer:
-    """A gatherer of ROWS ports, what it found, and the events that passed."""
+class Collector:
+    """A collector of ROWS ports, what it found, and the events that passed."""
 
     def __init__(self):
-        self.dut, self.found, self.passed = MalformedGatherer(rows=ROWS), [], []
-        self.background = [self._watch, check_stream(self.dut.found, "found")]
+        self.dut, self.found, self.passed = MalformedCollector(rows=ROWS), [], []
+        self.background = [self._watch, check_stream(self.dut.malformed, "found")]
 
     async def _watch(self, ctx):
         dut = self.dut
         for name, value in (("open", 15), ("link_active", 15)):
             ctx.set(getattr(dut, name), value)
-        ctx.set(dut.generation, [7] * ROWS)
-        ctx.set(dut.found.ready, 1)
+        ctx.set(dut.generations, [7] * ROWS)
+        ctx.set(dut.malformed.ready, 1)
         ctx.set(dut.o.ready, 1)
         async for *_, found, p, passed, event in ctx.tick().sample(
-                dut.found.valid & dut.found.ready, dut.found.p, dut.o.valid, dut.o.payload):
+                dut.malformed.valid & dut.malformed.ready, dut.malformed.p, dut.o.valid,
+                dut.o.payload):
             if found:
                 self.found.append((p.function, list(p.header)))
             if passed:
@@ -173,7 +178,7 @@ class Gatherer:
 
 
 def test_reports_of_boxes_are_put_together_row_by_row():
-    it = Gatherer()
+    it = Collector()
 
     async def main(ctx):
         for n in range(4):  # of two boxes at the same time
@@ -195,7 +200,7 @@ def test_reports_of_boxes_are_put_together_row_by_row():
 
 
 def test_what_does_not_fit_passes_as_any_event():
-    it = Gatherer()
+    it = Collector()
 
     async def main(ctx):
         await it.event(ctx, 1, EventCode.LINK_DOWN, 0)
@@ -210,27 +215,27 @@ def test_what_does_not_fit_passes_as_any_event():
 
 
 def test_what_is_found_here_and_at_the_host():
-    it = Gatherer()
+    it = Collector()
 
     async def main(ctx):
         ctx.set(it.dut.lives[1], 5)
-        ctx.set(it.dut.found.ready, 0)
-        below = {"kind": "below", "words": "below_header"}
-        ctx.set(it.dut.above, 1)
-        ctx.set(it.dut.above_header, [1] * 4)
-        await pulse(ctx, it.dut, 0, header=[2] * 4, **below)   # both at once
-        ctx.set(it.dut.above, 0)
-        await pulse(ctx, it.dut, 1, life=4, **below)           # of the life before
-        await pulse(ctx, it.dut, 1, life=5, **below)
-        await pulse(ctx, it.dut, 1, life=5, **below)           # told once
-        await pulse(ctx, it.dut, 3, **below)
+        ctx.set(it.dut.malformed.ready, 0)
+        found = {"prefix": "slot", "strobe": "slot_malformed"}
+        ctx.set(it.dut.upstream_malformed, 1)
+        ctx.set(it.dut.upstream_header, [1] * 4)
+        await pulse(ctx, it.dut, 0, header=[2] * 4, **found)   # both at once
+        ctx.set(it.dut.upstream_malformed, 0)
+        await pulse(ctx, it.dut, 1, life=4, **found)           # of the life before
+        await pulse(ctx, it.dut, 1, life=5, **found)
+        await pulse(ctx, it.dut, 1, life=5, **found)           # told once
+        await pulse(ctx, it.dut, 3, **found)
         ctx.set(it.dut.link_active, 0b0111)                    # its link goes
         await ctx.tick().repeat(3)
         ctx.set(it.dut.link_active, 0b1111)
-        ctx.set(it.dut.found.ready, 1)
+        ctx.set(it.dut.malformed.ready, 1)
         await ctx.tick().repeat(60)
         assert it.found == [(0, [1] * 4), (1, [0] * 4), (2, [0] * 4)]
-        await pulse(ctx, it.dut, 3, **below)
+        await pulse(ctx, it.dut, 3, **found)
         await ctx.tick().repeat(10)
         assert it.found[3:] == [(4, HEADER)]
 
@@ -239,23 +244,23 @@ def test_what_is_found_here_and_at_the_host():
 
 def test_what_contains_a_port_is_told():
     """Though its link goes before; and it is known at once what is found here."""
-    it = Gatherer()
+    it = Collector()
 
     async def main(ctx):
-        below = {"kind": "below", "words": "below_header"}
-        ctx.set(it.dut.found.ready, 0)
-        await pulse(ctx, it.dut, 0, **below)
-        for name, value in (("row", 2), ("below", 1)):
+        found = {"prefix": "slot", "strobe": "slot_malformed"}
+        ctx.set(it.dut.malformed.ready, 0)
+        await pulse(ctx, it.dut, 0, **found)
+        for name, value in (("slot_row", 2), ("slot_malformed", 1)):
             ctx.set(getattr(it.dut, name), value)
-        assert ctx.get(it.dut.now) == 4
+        assert ctx.get(it.dut.malformed_rows) == 4
         await ctx.tick()
-        ctx.set(it.dut.below, 0)
-        assert ctx.get(it.dut.now) == 0
+        ctx.set(it.dut.slot_malformed, 0)
+        assert ctx.get(it.dut.malformed_rows) == 0
         ctx.set(it.dut.contained, 4)
         await ctx.tick()
         ctx.set(it.dut.link_active, 0b1011)
         await ctx.tick().repeat(3)
-        ctx.set(it.dut.found.ready, 1)
+        ctx.set(it.dut.malformed.ready, 1)
         await ctx.tick().repeat(20)
         assert it.found == [(1, HEADER), (3, [0] * 4)]
 
@@ -264,7 +269,7 @@ def test_what_contains_a_port_is_told():
 
 def test_nothing_is_forgotten_in_a_storm():
     """Reports of all sides at any time: in the end each port that had one was told of one since."""
-    it = Gatherer()
+    it = Collector()
     rng = random.Random(seed())
     due = set()
 
@@ -275,22 +280,23 @@ def test_nothing_is_forgotten_in_a_storm():
             word = rng.getrandbits(32)
             before = len(it.found)
             if side == 0:
-                ctx.set(dut.above_header, [word] * 4)
-                ctx.set(dut.above, 1)
+                ctx.set(dut.upstream_header, [word] * 4)
+                ctx.set(dut.upstream_malformed, 1)
                 await ctx.tick()
-                ctx.set(dut.above, 0)
+                ctx.set(dut.upstream_malformed, 0)
                 due.add(0)
             elif side == 1:
-                await pulse(ctx, dut, row, header=[word] * 4, kind="below", words="below_header")
+                await pulse(ctx, dut, row, header=[word] * 4, prefix="slot",
+                            strobe="slot_malformed")
                 due.add(row + 1)
             else:
                 await it.report(ctx, row, [word] * 4)
                 due.add(row + 1)
-            ctx.set(dut.found.ready, rng.random() < 0.5)
+            ctx.set(dut.malformed.ready, rng.random() < 0.5)
             await ctx.tick().repeat(rng.choice([1, 1, 2, 5, 40]))
             for function, header in it.found[before:]:
                 assert header == [header[0]] * 4, function  # never of two TLPs
-        ctx.set(dut.found.ready, 1)
+        ctx.set(dut.malformed.ready, 1)
         last = len(it.found)
         for row in range(ROWS):
             await it.report(ctx, row)
@@ -315,14 +321,14 @@ def test_rows_have_limits_of_their_own(width):
         packets.append(Packet(raw, meta=dict(row=row, life=n % 4)))
         if wrong:
             bad.append((row, n % 4, raw[:12]))
-    out, discarded, told = [], [], []
+    out, discarded, reported = [], [], []
 
     async def watch(ctx):
-        ctx.set(dut.max_payload, limits)
+        ctx.set(dut.max_payloads, limits)
         async for *_, strobe, row, life, header in ctx.tick().sample(
                 dut.stat_malformed, dut.malformed_row, dut.malformed_life, dut.malformed_header):
             if strobe:
-                told.append((row, life, b"".join(w.to_bytes(4, "little") for w in header[:3])))
+                reported.append((row, life, b"".join(w.to_bytes(4, "little") for w in header[:3])))
 
     async def settle(ctx):
         while len(out) + len(discarded) < len(packets):
@@ -332,5 +338,5 @@ def test_rows_have_limits_of_their_own(width):
     simulate(dut, drive_packets(dut.i, packets, rng=rng, density=0.9), settle, background=[
         watch, collect_packets(dut.o, len(packets), out, rng=rng, density=0.7,
                                discarded=discarded)], deadline=100_000)
-    assert told == bad and len(bad) > 10
+    assert reported == bad and len(bad) > 10
     assert len(discarded) == len(bad) and len(out) == len(packets) - len(bad)

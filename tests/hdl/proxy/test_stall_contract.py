@@ -26,8 +26,8 @@ class StallContract(wiring.Component):
     """
 
     waiting: In(ROWS)
-    moved: In(ROWS)
-    told: In(ROWS)
+    progress: In(ROWS)
+    limits_received: In(ROWS)
     row: In(range(ROWS))
 
     def __init__(self, interval, design):
@@ -39,61 +39,63 @@ class StallContract(wiring.Component):
         m = Module()
         m.submodules.dut = dut = self._design(rows=ROWS)
         m.d.comb += [dut.interval.eq(self._interval), dut.waiting.eq(self.waiting),
-                     dut.moved.eq(self.moved), dut.told.eq(self.told)]
+                     dut.progress.eq(self.progress), dut.limits_received.eq(self.limits_received)]
         begun, followed = Signal(), Signal.like(self.row)
         m.d.sync += [begun.eq(1), followed.eq(self.row)]
         with m.If(begun):
             m.d.comb += Assume(self.row == followed)
-        waiting, moved, told, stuck = (
+        waiting, progress, limits_received, stalled = (
             signal.bit_select(self.row, 1)
-            for signal in (self.waiting, self.moved, self.told, dut.stuck))
+            for signal in (self.waiting, self.progress, self.limits_received, dut.stalled))
         period = self._interval + 1
 
-        waited, heard, attended = Signal(6), Signal(6), Signal(6)
-        with m.If(~waiting | moved | stuck):
+        waited, peer_alive, attended = Signal(6), Signal(6), Signal(6)
+        with m.If(~waiting | progress | stalled):
             # What it is told in the cycle in which it is found counts for the next time.
-            m.d.sync += [waited.eq(0), heard.eq(stuck & told), attended.eq(0)]
+            m.d.sync += [waited.eq(0), peer_alive.eq(stalled & limits_received), attended.eq(0)]
         with m.Else():
-            m.d.sync += [waited.eq(waited + 1), heard.eq(heard + told),
-                         attended.eq(Mux(told, attended + 1, 0))]
-        with m.If(stuck):
+            m.d.sync += [waited.eq(waited + 1), peer_alive.eq(peer_alive + limits_received),
+                         attended.eq(Mux(limits_received, attended + 1, 0))]
+        with m.If(stalled):
             m.d.comb += [
-                Assert(waiting & ~moved),
+                Assert(waiting & ~progress),
                 Assert(waited >= INTERVALS * period),
-                Assert(heard > INTERVALS),
+                Assert(peer_alive > INTERVALS),
             ]
         if self._interval:
             m.d.comb += Assert(attended <= (INTERVALS + 2) * period)
         else:
-            m.d.comb += Assert(~stuck)
-        self.cover(m, stuck)
+            m.d.comb += Assert(~stalled)
+        self.cover(m, stalled)
         return m
 
-    def cover(self, m, stuck):
+    def cover(self, m, stalled):
         """A place for a ``Cover``."""
 
 
 class Reached(StallContract):
     """A row is found a second time."""
 
-    def cover(self, m, stuck):
+    def cover(self, m, stalled):
         again = Signal()
-        m.d.sync += again.eq(again | stuck)
-        m.d.comb += Cover(stuck & again)
+        m.d.sync += again.eq(again | stalled)
+        m.d.comb += Cover(stalled & again)
 
 
 MUTANTS = {
-    "what leaves changes nothing": ("~self.waiting[n] | self.moved[n]", "~self.waiting[n]"),
-    "the end of a wait changes nothing": ("~self.waiting[n] | self.moved[n]", "self.moved[n]"),
-    "any row that moves is all": ("self.moved[n]", "self.moved.any()"),
-    "the peer need not be heard": ("with m.Elif(heard):", "with m.Else():"),
-    "the last interval may be silent": ("heard & (count == self.INTERVALS)",
+    "what leaves changes nothing": ("~self.waiting[n] | self.progress[n]", "~self.waiting[n]"),
+    "the end of a wait changes nothing": (
+        "~self.waiting[n] | self.progress[n]", "self.progress[n]"),
+    "any row that moves is all": ("self.progress[n]", "self.progress.any()"),
+    "the peer need not be heard": ("with m.Elif(peer_alive):", "with m.Else():"),
+    "the last interval may be silent": ("peer_alive & (count == self.INTERVALS)",
                                         "(count == self.INTERVALS)"),
-    "heard once is heard for ever": ("m.d.sync += heard.eq(self.told[n])", "pass"),
-    "another row's peer is heard": ("with m.Elif(self.told[n]):", "with m.Elif(self.told.any()):"),
+    "heard once is heard for ever": ("m.d.sync += peer_alive.eq(self.limits_received[n])", "pass"),
+    "another row's peer is heard": (
+        "with m.Elif(self.limits_received[n]):", "with m.Elif(self.limits_received.any()):"),
     "stuck once is stuck again at once": ("m.d.sync += count.eq(0)", "pass"),
     "an interval too early": ("count == self.INTERVALS)", "count == self.INTERVALS - 1)"),
-    "never": ("self.stuck[n].eq(1)", "self.stuck[n].eq(0)"),
+    "never": ("self.stalled[n].eq(1)", "self.stalled[n].eq(0)"),
     "an interval of 0 counts": (
         "tick.eq((clock == 1) & (self.interval != 0))", "tick.eq(clock <= 1)"),
 }

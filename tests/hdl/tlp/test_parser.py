@@ -366,7 +366,7 @@ def test_ingress_passes_only_whole_well_formed_tlps(width):
 
     async def totals(ctx):
         async for *_, a, b, left, cls, dwords in ctx.tick().sample(
-                dut.stat_discarded, dut.stat_overflow, dut.released, dut.released_cls,
+                dut.stat_discarded, dut.stat_overflow, dut.released_strobe, dut.released_cls,
                 dut.released_dwords):
             removed.extend([1] * a)
             overflows.extend([1] * b)
@@ -410,7 +410,7 @@ def test_ingress_releases_malformed_tlps_of_one_beat_in_a_row(width):
     got, released = [], []
 
     async def watched(ctx):
-        async for *_, left in ctx.tick().sample(dut.released):
+        async for *_, left in ctx.tick().sample(dut.released_strobe):
             released.extend([1] * left)
 
     async def late(ctx):
@@ -440,7 +440,7 @@ def test_ingress_releases_tlps_that_are_too_large_for_its_queue(density):
 
     async def watched(ctx):
         async for *_, left, cls, dwords in ctx.tick().sample(
-                dut.released, dut.released_cls, dut.released_dwords):
+                dut.released_strobe, dut.released_cls, dut.released_dwords):
             if left:
                 released.append((TlpClass(cls), dwords))
 

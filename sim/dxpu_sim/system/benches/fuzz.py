@@ -20,7 +20,7 @@ from collections import Counter
 import cocotb
 from cocotb.triggers import Event, Timer, select
 
-from dxpu.proxy.malformed import MalformedTeller
+from dxpu.proxy.malformed import MalformedReporter
 from dxpu.tlp.types import Malformed, TlpClass, Type
 from dxpu_model.switch import UP
 from dxpu_model.tlp import KINDS, Tlp, classify, malformed
@@ -204,7 +204,7 @@ class Fuzz(Traffic):
 
     async def until_told(self):
         """Wait until the ports know of malformed TLPs of their slots: boxes report them slowly."""
-        await Timer(MalformedTeller.PAUSE * 8 * (len(self.slots) + 1) + 20_000, "ns")
+        await Timer(MalformedReporter.PAUSE * 8 * (len(self.slots) + 1) + 20_000, "ns")
 
     async def agree(self):
         """Bring golden switch and virtual switch to the same state.
