@@ -1,4 +1,4 @@
-"""Mapping tables: which port claims an address, and who is on the other side of the fabric."""
+"""Mapping tables: the port that claims an address, and the peer at the other end of a row."""
 
 from .commit import RowCommit
 from .lookup import Lookup

@@ -1,4 +1,4 @@
-"""Rows that change only as a whole, and only for a manager that knows what it does."""
+"""Commits of a manager to the rows of a mapping table: checked, and written as a whole."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -14,62 +14,69 @@ __all__ = ["RowCommit"]
 
 
 class RowCommit(wiring.Component):
-    """The manager's part of a mapping table: judges commands, writes whole rows.
+    """Checks a command and writes the row that it names.
 
-    A command is judged in this order; the first that applies is its ``code``:
+    The checks are made in this order, and the first that fails gives the ``code``:
 
-    1. epoch lower than ``fence_epoch``: FENCED;
-    2. no such row: BAD_ROW;
-    3. operation id 0: BAD_OPERATION;
-    4. operation id and generation are the row's: DONE, and nothing happens (a repeated command);
-    5. to bind, a peer that cannot be: BAD_TARGET;
-    6. generation older than the row's (serially, modulo 2^16): STALE. Equal is allowed only to
-       release the row or to change the paths of its binding. A row that no operation wrote since
-       reset takes any;
-    7. to bind a used row, unless to the same node, slot, stream and generation: IN_USE;
-    8. to bind a free row the end of whose last binding is under way (``draining``): DRAINING. The
-       same command may be tried again;
-    9. DONE: the row is written in one cycle and ``committed`` tells what changed.
+    1. the epoch is at least ``fence_epoch``, or FENCED;
+    2. the row exists, or BAD_ROW;
+    3. the operation id is not 0, or BAD_OPERATION.
 
-    A manager must give each command its own operation id, not 0, and each binding of a row a newer
-    generation. ``fence_epoch`` only ever rises; an attempt to lower it is refused and counted as
-    FENCED. Five cycles pass from ``command.strobe`` to ``code``, the new row and ``committed``, all
-    in the same cycle; one command at a time.
+    A command whose operation id and generation are those of the row is a repetition: DONE, and
+    nothing is written. For others the checks go on:
 
-    The rows are in flip-flops for those who need all at once, and once more in distributed RAM for
-    those who look at one of them, which are software and the rules.
+    4. to bind, the target is valid (:class:`CommitCode`), or BAD_TARGET;
+    5. the generation is newer than the row's (serial numbers modulo 2^16), or STALE. An equal one
+       passes if it releases the row, or if the row is used. A row that no operation wrote since
+       reset takes any generation;
+    6. to bind a row in use, node, slot, stream and generation are those of the row, or IN_USE;
+    7. to bind a free row, its last binding does not drain (``draining``), or DRAINING: the same
+       command may be sent again.
+
+    Then the row is written in one cycle, the code is DONE, and ``row_event`` describes the change.
+
+    A manager must give each command an operation id of its own and each binding of a row a newer
+    generation. ``fence_epoch`` never falls: an attempt is refused and counted as FENCED. ``code``,
+    the new row and ``row_event`` come five cycles after ``command.strobe``; one command at a time.
+
+    All rows are in flip-flops, for readers of all at once, and in distributed RAM, for software
+    and the checks, which read one.
 
     Parameters
     ----------
     rows : int
-        1 to 32.
+        Rows, 1 to 32.
     with_slot : bool
         The target has a slot, which must not be 0 (host table).
     paths : int
-        Paths that there are, 1 to 16; the target must have one of them.
+        Paths of the proxy, 1 to 16; the target must allow one of them.
     streams : int
-        Streams that there are, a power of two up to 16; the target's must be one of them.
+        Streams of a peer, a power of two up to 16; the target must name one of them.
 
     Members
     -------
     command : In :class:`CommitCommand`
-        Ignored while ``busy``, but for its contents, which must hold.
+        Command to check. All but ``strobe`` must hold while ``busy``; a strobe then is ignored.
     fence : In :class:`FenceUpdate`
+        Request to raise the fence epoch.
     fence_epoch : Out(32)
+        Lowest epoch of a command that is not fenced.
     draining : In(rows)
-        Bit n: the end of row n's last binding is under way, so the row must keep its peer. Looked
-        at in the second cycle after ``command.strobe``; to stop the next command in any case, it
-        must be high from the second cycle after ``committed.strobe`` on.
+        Bit n: the last binding of row n still drains, so the row must keep its peer. Sampled in the
+        second cycle after ``command.strobe``. To stop the next command in any case it must be 1
+        from the second cycle after ``row_event.strobe`` on.
     rows : Out array of :class:`Binding`
-    looked, shown : In(range(rows)), Out :class:`Binding`
-        That row, in the same cycle; not while ``busy``.
+        All rows.
+    read_row, read_binding : In(range(rows)), Out :class:`Binding`
+        Number of a row, and that row in the same cycle; not valid while ``busy``.
     busy : Out(1)
-        From the cycle of the strobe until ``code`` is there.
+        A command is being checked: from its strobe until ``code`` is valid.
     code, code_row, code_operation_id : Out
-        Result of the last command.
-    committed : Out :class:`RowEvent`
+        Result of the last command, its row and its operation.
+    row_event : Out :class:`RowEvent`
+        Change of a row.
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
-        One pulse for each command by result; ``refused`` is any code but DONE and FENCED.
+        One pulse per command by its result; ``refused`` is every code but DONE and FENCED.
     """
 
     #: All counted events, and what each counts.
@@ -103,8 +110,8 @@ class RowCommit(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         command, new = self.command, self.command.binding
-        # One bit for each cycle after the strobe: row number decoded, row there, facts there,
-        # verdict there.
+        # One bit for each cycle after the strobe, at the end of which is known: the decoded row
+        # number, the row, the comparisons, the code.
         steps = Signal(4)
         compared, decided = steps[2:]
         chosen = Signal(self._count)
@@ -156,10 +163,10 @@ class RowCommit(wiring.Component):
         return m
 
     def _store(self, m, chosen):
-        """The rows in a memory; returns its write port, at the row of the command."""
+        """Rows in a memory; returns its write port, at the row of the command."""
         m.submodules.store = store = Memory(shape=Binding, depth=self._count, init=[])
         write, read = store.write_port(), store.read_port(domain="comb")
-        written = Signal(self._count)     # since reset: the memory knows nothing of that
+        written = Signal(self._count)     # since reset, which leaves the memory as it is
         m.d.sync += written.eq(written | Mux(write.en, chosen, 0))
         m.d.comb += [
             write.addr.eq(self.command.row),
@@ -191,7 +198,7 @@ class RowCommit(wiring.Component):
         ]
 
     def _decide(self, m, checks, chosen, old, new, code, write):
-        """The rules, in order."""
+        """The checks, in order."""
         update = old.used & checks["equal"] & checks["same_target"]
         stale = ~checks["untouched"] & (
             checks["older"] | (checks["equal"] & new.used & ~old.used))

@@ -1,4 +1,4 @@
-"""Lookup of an address or a bus number in the windows of the downstream ports."""
+"""Lookup of addresses and bus numbers in the windows of the downstream ports."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -13,7 +13,7 @@ __all__ = ["Lookup", "SharedLookup"]
 
 
 def claims_address(w, address):
-    """Whether a port with the windows ``w`` claims an address, of memory and of I/O: two bits."""
+    """Two bits: a port with the windows ``w`` claims the address as memory; as I/O."""
     megabyte, page = address[20:], address[12:32]
     low = ((megabyte[:12] >= w.memory_base) & (megabyte[:12] <= w.memory_limit)
            & ~megabyte[12:].any())
@@ -28,11 +28,11 @@ def claims_bus(w, number):
 
 
 class Lookup(wiring.Component):
-    """Finds the lowest port that claims a value; all ports are compared at once.
+    """Finds the lowest port that claims a value; compares with all ports at once.
 
-    Memory and I/O windows count only while the port's enable for them is set; bus ranges always,
-    but for bus 0. Overlapping windows are a mistake of the operating system: the lowest port wins.
-    A request sees the windows as they are in the cycle in which it is taken.
+    A memory or I/O window counts only while the port's enable for it is set. A bus range always
+    counts; bus 0 is in none. If windows overlap, which is an error of the operating system, the
+    lowest port wins. A request is compared with the windows of the cycle in which it is taken.
 
     Latency two cycles, throughput one lookup per cycle, results in order. ``request.ready`` depends
     combinationally on ``result.ready``.
@@ -47,8 +47,11 @@ class Lookup(wiring.Component):
     Members
     -------
     windows : In array of :class:`PortWindows`
+        Windows of all ports.
     request : In stream of :class:`LookupRequest`
+        Values to look up.
     result : Out stream of :class:`LookupResult`
+        Result of each request.
     """
 
     def __init__(self, *, ports):
@@ -61,7 +64,7 @@ class Lookup(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Stage 1: one bit per port and comparison. Stage 2: the comparison asked for, lowest port.
+        # Stage 1: one bit per port and kind of value. Stage 2: the lowest port of the kind.
         memory, io, bus = (Signal(self._ports, name=name, reset_less=True)
                            for name in ("memory", "io", "bus"))
         kind = Signal(LookupKind, reset_less=True)
@@ -98,36 +101,39 @@ class Lookup(wiring.Component):
 
 
 class SharedLookup(wiring.Component):
-    """Lookups for several who ask, with less logic than a :class:`Lookup`.
+    """Lookups of several clients, which take turns, with less logic than a :class:`Lookup`.
 
-    A bus number is compared with those of all ports at once, an address with the windows of two
-    ports in a cycle, from the lowest on, until one claims it. Windows that change meanwhile count
-    as they were or as they are.
+    A bus number is compared with the ranges of all ports at once, an address with the windows of
+    two ports per cycle, from the lowest pair on, until one claims it. Windows that change during a
+    search count as before or as after.
 
-    Latency two cycles from when a request is looked at, and one more for each two ports whose
-    windows do not claim the address; then the next one is looked at. Those who ask take turns.
-    Whoever asks next has taken the last result, so nobody holds up the others by not taking one.
-    ``request<n>.ready`` depends combinationally on ``result<n>.ready`` and on all requests. After a
-    reset it takes a cycle for each two ports until anything is looked up, and updates are ignored
-    until then (a :class:`~dxpu.switch.config_space.ConfigSpace` announces none of a downstream port
-    so early).
+    A search takes two cycles, and one more for each pair that does not claim the address; then the
+    next one begins. A client whose last result was not taken gets no turn, so it does not hold up
+    the others. ``request<n>.ready`` depends combinationally on ``result<n>.ready`` and on all
+    requests. After reset the first search waits one cycle per pair, and updates are ignored until
+    then (a :class:`~dxpu.switch.config_space.ConfigSpace` sends none of a downstream port so
+    early).
 
     Parameters
     ----------
     ports : int
         Downstream ports, 1 to 32.
     lookups : int
+        Clients.
 
     Members
     -------
     config : In :class:`ConfigUpdate`
+        Updates of configuration registers.
     windows : In array of :class:`PortWindows`
-        What the updates made of them. Only the bus numbers are looked at.
+        Windows after these updates; only the bus numbers are used.
     request0, request1, ... : In stream of :class:`LookupRequest`
+        Values of each client.
     result0, result1, ... : Out stream of :class:`LookupResult`
+        Results of each client, in order.
     """
 
-    #: What it looks at.
+    #: Memory that is searched; a test puts another one here.
     PAIRS = WindowPairs
 
     def __init__(self, *, ports, lookups):
@@ -172,12 +178,14 @@ class SharedLookup(wiring.Component):
         return m
 
     def _search(self, m, pending, query, searching, done, answer):
-        """Look for what is ``asked``: with ``done`` there is the ``answer``. ``searches`` from the
-        second cycle on."""
+        """Search for the ``query`` while it is ``pending``.
+
+        ``searching`` is 1 from the second cycle on; with ``done`` the ``answer`` is valid.
+        """
         m.submodules.pairs = pairs = self.PAIRS(ports=self._ports)
         kind, value = query.kind, query.value
         index, hits, buses = pairs.pair_index, Signal(len(pairs.pair)), Signal(self._ports)
-        end = Signal()  # the pair that was looked at is the last one
+        end = Signal()  # the pair that was compared is the last one
         m.d.comb += pairs.config.eq(self.config)
         m.d.sync += [
             searching.eq(pending & pairs.ready & ~done), index.eq(0),

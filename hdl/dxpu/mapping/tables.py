@@ -1,4 +1,4 @@
-"""The host table and the box table: rows, their registers, and the host's lookups."""
+"""Host table and box table: rows, their registers, and the lookups of the host."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -22,37 +22,46 @@ class HostTable(wiring.Component):
     """Host mapping table: one row per downstream port (paper, Table 2).
 
     Bus numbers, windows and enables follow the configuration writes of the operating system
-    (:class:`~dxpu.mapping.WindowFollower`), whether the row is bound or not: windows are set up
-    before a GPU comes. The rest belongs to the manager, by the registers of
-    :func:`~dxpu.mapping.host_block` and the rules of :class:`~dxpu.mapping.RowCommit`.
+    (:class:`~dxpu.mapping.WindowFollower`) whether the row is bound or not, since an operating
+    system assigns windows before a GPU is there. The rest of a row belongs to the manager, through
+    the registers of :func:`~dxpu.mapping.host_block` and the checks of
+    :class:`~dxpu.mapping.RowCommit`.
 
-    Lookups are independent of each other: latency two cycles, one per cycle each, in order; of
-    overlapping windows the lowest port wins. They do not look at ``used``: what to do with traffic
-    for an unbound port is the switch's decision. With ``shared`` they take turns, and longer
-    (:class:`~dxpu.mapping.lookup.SharedLookup`), for less logic.
+    Lookups are independent: latency two cycles, throughput one lookup per cycle each, results in
+    order. They ignore ``used``: the switch decides about traffic for a port that is not bound. With
+    ``shared`` they take turns and more cycles (:class:`~dxpu.mapping.lookup.SharedLookup`) for less
+    logic.
 
     Parameters
     ----------
     ports : int
         Downstream ports, 1 to 32.
     lookups : int
-        Independent lookup pipelines, 1 or more.
+        Lookup clients, 1 or more.
     shared : bool
+        All clients share one search.
     paths, streams : int
-        Of :class:`~dxpu.mapping.RowCommit`.
+        Those of :class:`~dxpu.mapping.RowCommit`.
 
     Members
     -------
     lookup0, lookup1, ... : In stream of :class:`LookupRequest`
+        Values that each client looks up.
     result0, result1, ... : Out stream of :class:`LookupResult`
+        Results of each client.
     config : In :class:`ConfigUpdate`
+        Updates of configuration registers of the virtual switch.
     bus : In :class:`~dxpu.csr.RegisterPort`
+        Registers of the table.
     rows : Out array of :class:`HostRow`
+        All rows.
     draining : In(ports)
-        Bit n: the end of row n's last binding is under way (its UNBIND is not sent yet); the row
-        cannot be bound meanwhile. Must be high from the second cycle after ``committed`` on.
-    committed : Out :class:`RowEvent`
+        Bit n: the UNBIND of row n's last binding is not sent yet, and the row cannot be bound. It
+        must be 1 from the second cycle after ``row_event.strobe`` on.
+    row_event : Out :class:`RowEvent`
+        Change of a row.
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
+        Those of :class:`~dxpu.mapping.RowCommit`.
     """
 
     def __init__(self, *, ports=8, lookups=2, shared=False, paths=16, streams=16):
@@ -117,30 +126,33 @@ class HostTable(wiring.Component):
 
 
 class BoxTable(wiring.Component):
-    """Box mapping table: one row per slot, row n is slot n + 1 (paper, Table 3).
+    """Box mapping table: one row per slot; row n is slot n + 1 (paper, Table 3).
 
-    The rows belong to the manager, by the registers of :func:`~dxpu.mapping.box_block` and the
-    rules of :class:`~dxpu.mapping.RowCommit`; only ``valid`` is the box's own. A slot without a GPU
-    can be bound: the manager sees ``valid`` and decides.
+    Rows belong to the manager, through the registers of :func:`~dxpu.mapping.box_block` and the
+    checks of :class:`~dxpu.mapping.RowCommit`. Only ``valid`` is set by the box. A slot without a
+    GPU can be bound: the manager reads ``valid`` and decides.
 
     Parameters
     ----------
     slots : int
-        1 to 32.
+        Slots, 1 to 32.
     paths, streams : int
-        Of :class:`~dxpu.mapping.RowCommit`.
+        Those of :class:`~dxpu.mapping.RowCommit`.
 
     Members
     -------
-    valid : In(slots)
-        Bit n: a GPU is in slot n + 1.
+    present : In(slots)
+        Bit n: a GPU is in slot n + 1; ``valid`` of the row.
     bus : In :class:`~dxpu.csr.RegisterPort`
+        Registers of the table.
     rows : Out array of :class:`BoxRow`
+        All rows.
     draining : In(slots)
-        Bit n: the end of row n's last binding is under way (its UNBIND is not sent yet); the row
-        cannot be bound meanwhile. Must be high from the second cycle after ``committed`` on.
-    committed : Out :class:`RowEvent`
+        Bit n: row n cannot be bound yet; that of :class:`~dxpu.mapping.RowCommit`.
+    row_event : Out :class:`RowEvent`
+        Change of a row.
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
+        Those of :class:`~dxpu.mapping.RowCommit`.
     """
 
     def __init__(self, *, slots=8, paths=16, streams=16):
@@ -201,7 +213,7 @@ def _managed(m, table, *, with_slot, **shape):
 
 
 def _fill_row(m, row, binding):
-    """Fill the manager's part of a row, but for the slot."""
+    """The manager's part of a row, without the slot."""
     for name in ("used", "node", "stream", "paths", "generation", "operation_id"):
         m.d.comb += row[name].eq(binding[name])
 
@@ -212,8 +224,11 @@ def _rows(file):
 
 
 def _read_registers(m, file, binding, *, others=0, **fields):
-    """Fill the registers of :func:`dxpu.mapping.registers._binding`, of the row that is looked at,
-    from ``fields`` and the ``binding``; ``others`` are what the other registers read as."""
+    """Values of the registers of :func:`dxpu.mapping.registers._binding`.
+
+    They are those of the row that is read: from ``fields`` where they are given, else from the
+    ``binding``. Other registers read as ``others``.
+    """
     rows = _rows(file)
     m.d.comb += file.mem_read_data.eq(others)
     with m.Switch(file.mem_address[:exact_log2(rows.stride)]):

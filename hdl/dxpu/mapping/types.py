@@ -1,4 +1,4 @@
-"""What the mapping tables hold, and what is asked of them.
+"""Types of the mapping tables: rows, lookups, commands, events.
 
 Ref: DxPU paper, Tables 2 and 3; PCI-to-PCI Bridge Architecture 1.2, 3.2.5; PCIe Base 5.0, 7.5.1.3
 """
@@ -12,36 +12,38 @@ __all__ = ["Binding", "BoxRow", "CommitCode", "CommitCommand", "ConfigUpdate", "
 
 
 class LookupKind(enum.Enum, shape=2):
-    """What a lookup compares."""
+    """Kind of a value that is looked up."""
 
-    #: A memory address, with the memory window and the prefetchable window.
+    #: A memory address; compared with the memory window and the prefetchable window.
     MEMORY = 0
-    #: An I/O address (32 bits), with the I/O window.
+    #: An I/O address of 32 bits; compared with the I/O window.
     IO = 1
-    #: A bus number, with the range from secondary to subordinate bus number.
+    #: A bus number; compared with the range from secondary to subordinate bus number.
     BUS = 2
 
 
 class LookupRequest(data.Struct):
-    """A question to the host table."""
+    """A value to look up in the host table."""
 
     kind: LookupKind
-    #: Byte address, or bus number in the low 8 bits; bits above an I/O address or a bus number are
+    #: Byte address, or bus number in the low 8 bits. Bits above an I/O address or a bus number are
     #: ignored.
     value: 64
 
 
 class LookupResult(data.Struct):
-    """The answer: the lowest port that claims the value."""
+    """The lowest port that claims a value."""
 
+    #: A port claims the value.
     hit: 1
-    #: 0 without a hit.
+    #: Number of the downstream port; 0 without a hit.
     port: 5
 
 
 class ConfigUpdate(data.Struct):
-    """A configuration register of the virtual switch has a new value."""
+    """New value of a configuration register of the virtual switch."""
 
+    #: High for one cycle: the other fields are valid.
     strobe: 1
     #: 0 is the upstream port, 1 and up the downstream ports 0 and up.
     function: 6
@@ -52,11 +54,11 @@ class ConfigUpdate(data.Struct):
 
 
 class PortWindows(data.Struct):
-    """What a downstream port claims, in units of each window's granularity.
+    """Windows and bus numbers of a downstream port, in units of each window's granularity.
 
-    A window with its base above its limit claims nothing. Byte addresses of a memory window run
+    A window whose base is above its limit claims nothing. Byte addresses of a memory window run
     from ``base << 20`` to ``limit << 20 | 0xfffff``, those of the I/O window from ``base << 12`` to
-    ``limit << 12 | 0xfff``. Bus number 0 is never claimed: it is what an unconfigured bridge holds.
+    ``limit << 12 | 0xfff``. Bus number 0 is never claimed: an unconfigured bridge has it.
     """
 
     io_enable: 1
@@ -72,27 +74,30 @@ class PortWindows(data.Struct):
 
 
 class Binding(data.Struct):
-    """The part of a row that belongs to the manager.
+    """Part of a row that belongs to the manager.
 
-    A released row keeps all but ``used``, ``generation`` and ``operation_id``, so that what is left
-    to do for the old binding still finds its peer.
+    A release changes ``used``, ``generation`` and ``operation_id`` only, so that events of the old
+    binding still find its peer.
     """
 
+    #: The row is bound.
     used: 1
     #: The peer: the box's node in a host table, the host's node in a box table.
     node: 12
     #: Slot of the box, counted from 1 (host table only).
     slot: 8
+    #: Stream of the session with the peer.
     stream: 4
-    #: Bit n set: path n may be used.
+    #: Bit n: path n may be used.
     paths: 16
+    #: Serial number of the binding, modulo 2^16.
     generation: 16
-    #: Operation that made the row what it is; 0 if none has since reset.
+    #: Operation that wrote the row last; 0: none since reset.
     operation_id: 32
 
 
 class HostRow(data.Struct):
-    """One entry of the host table: a downstream port. Addresses are whole byte addresses."""
+    """Row of the host table: a downstream port. Addresses are byte addresses."""
 
     used: 1
     secondary: 8
@@ -114,9 +119,9 @@ class HostRow(data.Struct):
 
 
 class BoxRow(data.Struct):
-    """One entry of the box table: a slot."""
+    """Row of the box table: a slot."""
 
-    #: A GPU is in place.
+    #: A GPU is present.
     valid: 1
     used: 1
     #: Slot number, counted from 1: the row's number plus 1.
@@ -130,33 +135,33 @@ class BoxRow(data.Struct):
 
 
 class CommitCode(enum.Enum, shape=4):
-    """How a commit ended."""
+    """Result of a command."""
 
     #: No command since reset.
     NONE = 0
-    #: The row is as commanded, by this command or by an earlier one of the same operation.
+    #: The row is as commanded, by this command or an earlier one with the same operation id.
     DONE = 1
     #: The command's epoch is lower than ``fence_epoch``.
     FENCED = 2
     #: There is no such row.
     BAD_ROW = 3
-    #: Operation id 0 means "none" and cannot be used.
+    #: The operation id is 0, which means "none".
     BAD_OPERATION = 4
-    #: To bind: node 0x001 to 0xFFE, slot 1 or more (host table), one of the paths that there
-    #: are, a stream that there is.
+    #: The target of a binding is invalid. Valid are a node from 0x001 to 0xFFE, a slot from 1 on
+    #: (host table), one existing path at least, an existing stream.
     BAD_TARGET = 5
     #: The generation is older than the row's, or that of an earlier binding.
     STALE = 6
     #: The row is bound to something else; release it first.
     IN_USE = 7
-    #: The end of the row's last binding is still under way; to be tried again.
+    #: The last binding of the row still drains; the command may be sent again.
     DRAINING = 8
 
 
 class RowChange(enum.Enum, shape=2):
-    """What a commit did to its row."""
+    """Change of a row by a command."""
 
-    #: Neither of the others: new paths of a binding that stays, or a release of a free row.
+    #: ``used`` is as before: new paths of a binding, or the release of a free row.
     UPDATED = 0
     #: The row was free and is used.
     BOUND = 1
@@ -165,27 +170,27 @@ class RowChange(enum.Enum, shape=2):
 
 
 class CommitCommand(data.Struct):
-    """A command to a row. All but ``strobe`` must hold until the table is not busy."""
+    """Command to a row. All but ``strobe`` must hold until the table is not busy."""
 
     strobe: 1
     row: 6
     epoch: 32
-    #: What the row is to become.
+    #: New content of the row.
     binding: Binding
 
 
 class FenceUpdate(data.Struct):
-    """A request to raise the fence epoch."""
+    """Request to raise the fence epoch."""
 
     strobe: 1
     epoch: 32
 
 
 class RowEvent(data.Struct):
-    """Event of one cycle: a row was written; ``rows`` shows the new row in the same cycle."""
+    """Change of a row, for one cycle; ``rows`` has the new row in the same cycle."""
 
     strobe: 1
     row: 6
     change: RowChange
-    #: Generation of the row before.
+    #: Generation before the change.
     previous: 16

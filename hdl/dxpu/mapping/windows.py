@@ -1,4 +1,8 @@
-"""Windows and bus numbers of the downstream ports, as the operating system configures them."""
+"""Windows and bus numbers of the downstream ports, as the operating system configures them.
+
+Three forms for three readers: :class:`WindowFollower` shows all of them at once,
+:class:`WindowMemory` one register of one port, :class:`WindowPairs` the windows of two ports.
+"""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -10,9 +14,9 @@ from .types import ConfigUpdate, PortWindows
 __all__ = ["WindowFollower", "WindowMemory", "WindowPairs", "check_rows"]
 
 
-#: By register of a type 1 header: fields of :class:`PortWindows` that it holds, the lowest bit of
-#: each there, the lowest bit here, and how many. The primary bus number and the windows' type bits
-#: are not used.
+#: Byte offset of a register of a type 1 header to the fields of :class:`PortWindows` in it: name,
+#: lowest bit in the field, lowest bit in the register, number of bits. The primary bus number and
+#: the type bits of the windows are not used.
 FIELDS = {
     0x04: (("io_enable", 0, 0, 1), ("memory_enable", 0, 1, 1)),
     0x18: (("secondary", 0, 8, 8), ("subordinate", 0, 16, 8)),
@@ -23,7 +27,7 @@ FIELDS = {
     0x2c: (("prefetch_limit", 12, 0, 32),),
     0x30: (("io_base", 4, 0, 16), ("io_limit", 4, 16, 16)),
 }
-#: Of these, the one that nobody looks up in a memory.
+#: The register of the bus numbers, which :class:`WindowPairs` leaves out.
 BUS_NUMBERS = 0x18
 
 
@@ -35,12 +39,12 @@ def check_rows(name, count):
 
 
 class WindowFollower(wiring.Component):
-    """Follows the type 1 headers of the downstream ports, one register at a time.
+    """Copies the type 1 headers of the downstream ports from configuration updates.
 
-    A register is in effect one cycle after its update. Registers are 0 after reset, as the
-    headers'. Updates of the upstream port, of ports that do not exist and of other registers are
-    ignored; so are the windows' type bits (all windows decode fully: 32-bit I/O, 64-bit
-    prefetchable).
+    A register is in effect one cycle after its update. All are 0 after reset, as in the headers.
+    Updates of the upstream port, of ports that do not exist and of other registers are ignored, and
+    so are the type bits of the windows: all windows decode 32-bit I/O and 64-bit prefetchable
+    memory.
 
     Ref: PCI-to-PCI Bridge Architecture 1.2, 3.2.4 and 3.2.5; PCIe Base 5.0, 7.5.1.3
 
@@ -52,7 +56,9 @@ class WindowFollower(wiring.Component):
     Members
     -------
     config : In :class:`ConfigUpdate`
+        Updates of configuration registers.
     windows : Out array of :class:`PortWindows`
+        Windows and bus numbers of all ports.
     """
 
     def __init__(self, *, ports):
@@ -73,28 +79,29 @@ class WindowFollower(wiring.Component):
 
 
 class WindowMemory(wiring.Component):
-    """The same once more, for those who look at one register of one port at a time: what
-    :class:`WindowFollower` shows of all at once would take them a multiplexer of thousands of bits.
+    """Windows and bus numbers in distributed RAM, one register of one port at a time.
 
-    A register that has changed reads so from the next cycle on.
+    For software, which would need a multiplexer of thousands of bits at a
+    :class:`WindowFollower`. A register reads as updated from the cycle after its update on.
 
     Parameters
     ----------
     ports : int
         Downstream ports, 1 to 32.
     block : :class:`~dxpu.csr.Block`
-        That of the host table.
+        Registers of the host table.
 
     Members
     -------
     config : In :class:`ConfigUpdate`
-    place : 16
-        Address of a register of a row in the block.
+        Updates of configuration registers.
+    address : 16
+        Byte address of a register of a row in the block.
     value : 32
-        That register, in the same cycle; unspecified for registers that the manager writes.
+        Value of that register, in the same cycle; unspecified for those that the manager writes.
     """
 
-    #: Configuration registers that are kept whole, by the low bits of their numbers.
+    #: Dword numbers of configuration registers that are stored whole.
     STORED = range(0x18 // 4, 0x34 // 4)
 
     def __init__(self, *, ports, block):
@@ -122,7 +129,8 @@ class WindowMemory(wiring.Component):
             ]
             return read.data
 
-        # Two registers of the table can be halves of one there, and one here parts of two there.
+        # Two registers of the table may be halves of one configuration register, and one register
+        # of the table may have parts of two.
         source = Signal(3)
         word = store("words", 32, (config.register >= self.STORED.start)
                      & (config.register < self.STORED.stop), value, config.register[:3], source)
@@ -149,10 +157,10 @@ class WindowMemory(wiring.Component):
 
 
 class WindowPairs(wiring.Component):
-    """The same for those who look at the windows of two ports at a time, in distributed RAM.
+    """Windows in distributed RAM, those of two ports at a time, for a search.
 
-    A register that has changed is seen from the next cycle on. After a reset all registers are
-    cleared, a pair in a cycle, and updates are ignored until then.
+    A register reads as updated from the cycle after its update on. After reset all are cleared, one
+    pair per cycle; updates are ignored until then.
 
     Parameters
     ----------
@@ -162,15 +170,15 @@ class WindowPairs(wiring.Component):
     Members
     -------
     count : int
-        Pairs; the last one may be half a pair, whose other port has no windows.
+        Pairs. If the number of ports is odd, the second port of the last pair has no windows.
     config : In :class:`ConfigUpdate`
+        Updates of configuration registers.
     ready : Out(1)
-        All is cleared.
-    at : In(range(count + 1))
-        A pair: ports ``2 * at`` and ``2 * at + 1``.
+        All registers are cleared.
+    pair_index : In(range(count + 1))
+        Number of a pair: ports ``2 * pair_index`` and ``2 * pair_index + 1``.
     pair : Out array of :class:`PortWindows`
-        Their windows, in the same cycle, but for the bus numbers, which are 0; unspecified if there
-        is no such pair.
+        Windows of the pair, in the same cycle; bus numbers are 0. Unspecified from ``count`` on.
     """
 
     def __init__(self, *, ports):
