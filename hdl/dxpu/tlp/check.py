@@ -1,4 +1,4 @@
-"""The rules that a header alone can break.
+"""Checks of a TLP that need nothing but its header.
 
 Ref: PCIe Base 5.0, 2.2.2 (payload), 2.2.5 (byte enables), 2.2.7 (memory, I/O, configuration
 and AtomicOp requests), 2.2.8 (messages), 2.2.10 (prefixes), 2.3 (malformed TLPs);
@@ -17,7 +17,7 @@ from .types import (
 
 __all__ = ["HeaderCheck"]
 
-#: Messages that must have traffic class 0, and whose receivers must check it.
+#: Messages that must have traffic class 0, which receivers must check.
 TC0_MESSAGES = tuple(
     code.value for code in MessageCode
     if code in (MessageCode.UNLOCK, MessageCode.PM_ACTIVE_STATE_NAK, MessageCode.PM_PME,
@@ -26,24 +26,23 @@ TC0_MESSAGES = tuple(
 
 
 class HeaderCheck(wiring.Component):
-    """Finds the size of a TLP and whether its header is malformed.
+    """Computes the size of a TLP and checks its header.
 
-    Reserved bits are not looked at (2.3). Latency one cycle, one header per cycle; it can not be
-    held back.
+    Reserved bits are ignored (2.3). Latency one cycle, throughput one header per cycle, no
+    backpressure.
 
     Parameters
     ----------
     completer : bool
-        For one that is to complete requests: operand size and alignment of AtomicOps are checked.
-        A switch port checks instead the traffic class of LTR messages, which no GPU gets.
+        Checks of a completer: operand size and alignment of AtomicOps. Else those of a switch port:
+        the data of AtomicOps fits the credits, and the traffic class of LTR messages is 0.
 
     Members
     -------
     strobe, words, prefixes, payload_limit, truncated, bad_prefix
-        From :class:`~dxpu.tlp.header.HeaderCapture`.
-    valid : 1
-        ``header`` holds a header in this cycle.
-    header : :class:`~dxpu.tlp.header.RawHeader`
+        Those of :class:`~dxpu.tlp.header.HeaderCapture`.
+    valid, header : 1, :class:`~dxpu.tlp.header.RawHeader`
+        A header, in the cycle in which ``valid`` is 1.
     """
 
     strobe: In(1)
@@ -74,8 +73,8 @@ class HeaderCheck(wiring.Component):
 
         # Attr[2], TH and LN are reserved in them.
         fixed = (length != 1) | common.tc.any() | common.attr_low.any() | common.at.any()
-        # An AtomicOp that is aligned crosses nothing, whatever Length says of its operands, and the
-        # low bits of a translation request are no address within a page (10.2.2).
+        # An aligned AtomicOp crosses no boundary whatever its Length; the low bits of a translation
+        # request are no address within a page (10.2.2).
         accesses = kind.is_memory & ~kind.is_atomic & (
             common.fmt[1] | (common.at != AddressType.TRANSLATION_REQUEST))
         found = {
@@ -106,8 +105,10 @@ class HeaderCheck(wiring.Component):
         return m
 
     def _operand_legal(self, kind, length, address):
-        """2.2.7.1: operands of 4 or 8 bytes, for CAS two of 4, 8 or 16; naturally aligned. At a
-        port as much data as the queues and credits of non-posted requests are for.
+        """Whether the operands of an AtomicOp are legal (2.2.7.1).
+
+        At a completer: 4 or 8 bytes, for CAS twice 4, 8 or 16, naturally aligned. At a switch port:
+        no more data than queues and credits of non-posted requests have room for.
         """
         if not self._completer:
             return length.any() & (length <= MAX_NP_DWORDS)
@@ -118,8 +119,10 @@ class HeaderCheck(wiring.Component):
 
     @staticmethod
     def _byte_enables_bad(m, kind, common, request, length, address):
-        """2.2.5. With one dword none may be in the last; with two in a QW anything goes but none;
-        else the enabled bytes must be contiguous across the dwords between.
+        """Whether byte enables are illegal (2.2.5).
+
+        With one dword, Last DW BE must be 0. With two dwords in one quadword both must be other
+        than 0. Else the enabled bytes must be contiguous.
         """
         first, last = request.first_be, request.last_be
         applies, contiguous = Signal(), Signal()
@@ -135,13 +138,13 @@ class HeaderCheck(wiring.Component):
 
     @staticmethod
     def _crosses(m, length, address):
-        """2.2.7: address and length must not reach across a multiple of 4 KiB."""
+        """Whether a request crosses a multiple of 4 KiB (2.2.7)."""
         end = Signal(11)  # at most 1023 + 1024 dwords
         m.d.comb += end.eq(address[2:12] + Cat(length, length == 0))
         return end[10] & end[:10].any()
 
     def _exceeds(self, m, length):
-        """2.2.2: no more data than Max_Payload_Size, 32 dwords << code; from 5 on all goes."""
+        """Whether the data exceeds Max_Payload_Size (2.2.2): 32 dwords << code; none from 5 on."""
         most = Signal(10)  # dwords, less one
         m.d.comb += most.eq(length - 1)
         return Array(most[5 + code:].any() for code in range(NO_LIMIT))[self.payload_limit] & (

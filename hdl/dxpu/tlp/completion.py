@@ -1,4 +1,4 @@
-"""Completions that a switch makes itself: UR, CA, and the answers of its own registers.
+"""Completions that a switch generates: UR, CA, and those of its own registers.
 
 Ref: PCIe Base 5.0, 2.2.9 (completion headers), 2.3.1.1 (byte count and lower address).
 """
@@ -18,7 +18,7 @@ __all__ = ["CompletionBuilder", "completion_for", "completion_words"]
 
 
 def completion_for(info, status, completer_id):
-    """The completion, without data, that answers a request, as a :class:`CompletionRequest` view.
+    """Completion without data for a request, as a :class:`CompletionRequest` view.
 
     Tag, traffic class and attributes are those of the request. Byte count and lower address are
     those of the first completion of a memory read; for an AtomicOp the byte count is the operand
@@ -30,9 +30,11 @@ def completion_for(info, status, completer_id):
     Parameters
     ----------
     info : :class:`TlpInfo` view
-        Of a non-posted request.
+        A non-posted request.
     status : :class:`CompletionStatus` or value of that shape
+        Completion status.
     completer_id : value of 16 bits
+        Bus, device and function number of the completer.
     """
     if getattr(info, "shape", lambda: None)() is not TlpInfo:
         raise TypeError(f"info must be a view of TlpInfo, not {info!r}")
@@ -58,7 +60,7 @@ def _skipped(enables):
 def _byte_count(info):
     """Bytes from the first to the last enabled one; 1 if there is none. 4096 is 0.
 
-    From the length in bytes those before the first and behind the last enabled one are subtracted.
+    It is the length in bytes, less those before the first and behind the last enabled one.
     """
     first, last = info.first_be, Mux(info.length == 1, info.first_be, info.last_be)
     behind = _skipped(Cat(last[3], last[2], last[1], last[0]))

@@ -1,4 +1,4 @@
-"""Find the header of a TLP in its beats, and decode it.
+"""Capture and decoding of the header of a TLP.
 
 Ref: PCIe Base 5.0, 2.2.1 (general format), 2.2.4 to 2.2.9 (headers), 2.2.10 (prefixes).
 """
@@ -21,23 +21,26 @@ __all__ = ["HeaderCapture", "Kind", "RawHeader", "decode"]
 
 
 class RawHeader(data.Struct):
-    """Header dwords in lane order (the fourth unspecified if there are three), and what precedes.
+    """Header of a TLP before it is decoded.
 
-    ``dwords`` (size of the whole TLP as its header says) and ``cause`` (of all but
-    ``Malformed.LENGTH``) are added by :class:`~dxpu.tlp.check.HeaderCheck`.
+    The last two members are set by :class:`~dxpu.tlp.check.HeaderCheck`.
     """
 
+    #: Header dwords in lane order; the fourth is unspecified in a header of three.
     words: data.ArrayLayout(32, 4)
+    #: Prefix dwords before the header.
     prefixes: 3
+    #: Dwords of the whole TLP, as its header says.
     dwords: 12
+    #: First check that failed; ``Malformed.LENGTH`` is checked later.
     cause: Malformed
 
 
 class HeaderCapture(wiring.Component):
-    """Collects the header dwords of each TLP from its beats as they pass.
+    """Captures the header dwords of each TLP from its beats.
 
-    Exactly one header is given for each packet, in the cycle after the beat that completes the
-    header, or that ends the packet before that (``truncated``). One beat per cycle.
+    Gives exactly one header for each packet, in the cycle after the beat that completes the header,
+    or that ends the packet before (``truncated``). Throughput one beat per cycle.
 
     Parameters
     ----------
@@ -46,23 +49,22 @@ class HeaderCapture(wiring.Component):
 
     Members
     -------
-    beat : packet beat
-    take : 1
-        ``beat`` is taken in this cycle.
+    beat, take : packet beat, 1
+        A beat, and whether it is taken in this cycle.
     max_payload : 3
-        With the first beat of a packet: Max_Payload_Size of the port that it comes to.
+        Max_Payload_Size of the port at which the packet arrived; sampled with its first beat.
     strobe : 1
-        A header is complete.
+        Pulse: a header is complete, and the members below are valid.
     words : 4 dwords
-        In lane order; valid with ``strobe``, as is what follows.
+        Header in lane order.
     prefixes : 3
-        Prefix dwords before the header, 0 to 4; a fifth one is taken for the header.
+        Prefix dwords before the header, 0 to 4. A fifth is treated as the header.
     payload_limit : 3
-        ``max_payload`` of this packet.
+        ``max_payload`` of the packet.
     truncated : 1
-        The packet ended within its prefixes or header.
+        The packet ended within its prefixes or its header.
     bad_prefix : 1
-        One of them is a local prefix.
+        A prefix is a local one.
     """
 
     def __init__(self, width):
@@ -84,18 +86,18 @@ class HeaderCapture(wiring.Component):
         beat, lanes = self.beat, self._layout.lanes
         words = [HeaderCommon(beat.data.word_select(n, 32)) for n in range(lanes)]
 
-        # State after the beats so far. `first` overrules it, so nothing needs to be cleared.
+        # State after the beats before. A first beat ignores it, so it is never cleared.
         have = Signal(4)        # header dwords captured: a thermometer
         count = Signal(3)       # prefix dwords
         local = Signal()        # one of them is a local prefix
-        had = Signal.like(have)
+        had = Signal.like(have)        # the same two, 0 in a first beat
         counted = Signal.like(count)
         m.d.comb += [
             had.eq(Mux(beat.first, 0, have)),
             counted.eq(Mux(beat.first, 0, count)),
         ]
 
-        # Lanes in which the header may start: behind an unbroken row of prefixes, at most four.
+        # Lanes in which the header may start: after contiguous prefixes, four at most.
         reach = min(lanes, MAX_END_END_PREFIXES + 1)
         valid = Signal(lanes)
         is_prefix = Signal(reach)
@@ -108,7 +110,7 @@ class HeaderCapture(wiring.Component):
         for n in range(reach):
             if n:
                 m.d.comb += leads[n].eq(taken[n - 1])
-            # Wide beats hold the start, or the end of the packet, whatever came before.
+            # A wide beat has the start of the header, or the end of the packet, in any case.
             m.d.comb += [
                 exhausted[n].eq(n == MAX_END_END_PREFIXES if lanes > MAX_END_END_PREFIXES
                                 else counted == MAX_END_END_PREFIXES - n),
@@ -117,7 +119,7 @@ class HeaderCapture(wiring.Component):
                 taken[n].eq(is_prefix[:n + 1].all() & ~had[0] & valid[n]),
             ]
 
-        # The lane of header dword 0 as seen from this beat; negative if it came in an earlier one.
+        # Lane of header dword 0 relative to this beat; negative if it came in an earlier one.
         offsets = {n: starts[n] for n in range(reach)}
         for seen in (1, 2, 3):
             offsets[-seen] = had[seen - 1] & ~had[seen]
@@ -149,7 +151,7 @@ class HeaderCapture(wiring.Component):
         return m
 
     def _finish(self, m, have):
-        """Give the header once, as soon as it is there or can not come any more."""
+        """Give the header once, when it is complete or the packet has ended."""
         fresh, ended, given = Signal(), Signal(), Signal()
         complete = Signal()
         m.d.sync += [fresh.eq(self.take), ended.eq(self.beat.last)]
@@ -163,14 +165,14 @@ class HeaderCapture(wiring.Component):
 
 
 def _select(sources):
-    """AND-OR multiplexer of (condition, value); at most one condition holds."""
+    """AND-OR multiplexer of pairs of condition and value; at most one condition holds."""
     if len(sources) == 1:
         return sources[0][1]
     return reduce(or_, (Mux(at, value, 0) for at, value in sources))
 
 
 def _ones(thermometer):
-    """Number of ones of a row of ones that starts at bit 0."""
+    """Number of ones in a thermometer code."""
     count = Const(0, 3)
     for n in range(len(thermometer)):
         count = Mux(thermometer[n], n + 1, count)
@@ -178,7 +180,10 @@ def _ones(thermometer):
 
 
 class Kind(data.Struct):
-    """What Fmt and Type alone say. Everything but ``defined`` is meant for defined codes."""
+    """Properties that follow from Fmt and Type alone.
+
+    If ``defined`` is 0 the codes are reserved and the other members have no meaning.
+    """
 
     defined: 1
     cls: TlpClass

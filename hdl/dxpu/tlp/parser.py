@@ -1,4 +1,4 @@
-"""TLPs in, TLPs out, with everything a switch may look at beside each beat."""
+"""Parser of TLPs: header fields beside each beat, malformed TLPs marked."""
 
 from amaranth import *
 from amaranth.lib import data, fifo, wiring
@@ -14,49 +14,50 @@ from .types import NO_LIMIT, Malformed, TlpClass, TlpInfo
 
 __all__ = ["Ingress", "Parser"]
 
-#: Beats and headers held while a header is collected and checked. The header of a TLP with all
-#: prefixes ends in its 8th dword, and is known three cycles later: 16 covers the narrowest stream,
-#: and is what one distributed memory cell holds.
+#: Beats and headers that wait while a header is collected and checked. The header of a TLP with all
+#: prefixes ends in its 8th dword and is decoded three cycles later, so 16 is enough for the
+#: narrowest stream. It is also the depth of one distributed RAM.
 DEPTH = 16
 
 
 class Parser(wiring.Component):
     """Decodes and checks each TLP (PCIe Base 5.0, 2.2 and 2.3).
 
-    Packets leave as they came, in order, with a :class:`~dxpu.tlp.types.TlpInfo` that is valid on
-    every beat. A malformed TLP leaves with ``discard`` set on its last beat, and is counted; one
-    that already came with ``discard`` keeps it and is not counted, whatever it looks like. Any
-    sequence of beats is taken: a packet that is shorter or longer than its header says ends with
-    its ``last``, and the next one is served as if nothing had been.
+    TLPs leave unchanged and in order, with a :class:`~dxpu.tlp.types.TlpInfo` that is valid on
+    every beat. A malformed TLP leaves with ``discard`` on its last beat and is counted. A TLP that
+    came with ``discard`` keeps it and is not counted. Any sequence of beats is taken: a TLP ends
+    with ``last``, whatever length its header says, and the next one is not affected.
 
-    Latency four cycles from the beat that completes the header (or the packet) to the first beat on
-    ``o``; throughput one beat per cycle at every width, also for packets of one beat.
+    Latency four cycles from the beat that completes the header, or the TLP, to the first beat on
+    ``o``. Throughput one beat per cycle at every width, also for TLPs of one beat.
 
-    A TLP may carry four end-to-end prefixes of any type, and no local one. What is a rule for
-    whom stands in docs/reference/tlp-checks.md.
+    A TLP may have four end-to-end prefixes of any type, and no local one.
+    docs/reference/tlp-checks.md lists the checks of each receiver.
 
     Parameters
     ----------
     width : int
         Data bits per beat.
     completer : bool
-        For a device that completes requests, not for a port of a switch; as of
-        :class:`~dxpu.tlp.check.HeaderCheck`.
+        Checks are those of a device that completes requests, not those of a switch port
+        (:class:`~dxpu.tlp.check.HeaderCheck`).
 
     Members
     -------
     i : packet stream
+        Raw TLPs.
     max_payload : 3
-        With the first beat of a TLP: Max_Payload_Size of the port that it comes to, as in Device
-        Control. :data:`~dxpu.tlp.types.NO_LIMIT` if nothing is connected.
-    o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
+        Max_Payload_Size of the port at which the TLP arrived, as encoded in Device Control; sampled
+        with the first beat. :data:`~dxpu.tlp.types.NO_LIMIT` if nothing is connected.
+    o : packet stream with meta :class:`~dxpu.tlp.types.TlpInfo`
+        The same TLPs, decoded.
     stat_malformed : 1
-        Pulse: a malformed TLP was found; not for one that came with ``discard``.
+        Pulse: a malformed TLP was found that had come without ``discard``.
     malformed_cause : :class:`~dxpu.tlp.types.Malformed`
-        Valid with ``stat_malformed``.
+        First check that failed; valid with ``stat_malformed``.
     malformed_header : 4 dwords
-        In lane order, valid with ``stat_malformed``; unspecified where the TLP had ended, and the
-        fourth in a header of three.
+        Header of that TLP in lane order; valid with ``stat_malformed``. Dwords behind the end of
+        the TLP, and the fourth of a header of three, are unspecified.
     """
 
     def __init__(self, width, *, completer=False):
@@ -78,7 +79,7 @@ class Parser(wiring.Component):
         m.submodules.check = check = self._check
         m.submodules.join = join = _Join(width)
         m.submodules.beats = beats = fifo.SyncFIFO(width=self._layout.size, depth=DEPTH)
-        # Never full: each header is of a packet with a beat in `beats`, or of the one coming in.
+        # Never full: the packet of each header has a beat in `beats`, or is the one coming in.
         m.submodules.headers = headers = fifo.SyncFIFO(
             width=Shape.cast(RawHeader).width, depth=DEPTH)
 
@@ -111,7 +112,7 @@ class Parser(wiring.Component):
 
 
 class _Join(wiring.Component):
-    """Puts the decoded header beside each beat of its packet, and measures the packet."""
+    """Joins the decoded header with each beat of its packet, and checks the packet's length."""
 
     def __init__(self, width):
         self._layout = PacketLayout(width)
@@ -132,7 +133,7 @@ class _Join(wiring.Component):
         info = Signal(TlpInfo)
         decode(m, self.header, info)
 
-        # Dwords that are still to come, counting this beat; `excess` once they have run out.
+        # Dwords from this beat on, as the header says; `excess` after the last of them.
         left, rest = Signal(12), Signal(12, reset_less=True)
         excess = Signal()
         over, wrong, bad = Signal(), Signal(), Signal()
@@ -167,10 +168,10 @@ class _Join(wiring.Component):
 
 
 class Ingress(wiring.Component):
-    """Whole, well-formed TLPs only: :class:`Parser`, then a store-and-forward queue.
+    """A :class:`Parser` and a store-and-forward queue; only whole, well-formed TLPs leave.
 
-    Latency: six cycles after the last beat was taken. Throughput one beat per cycle. Malformed
-    TLPs, those that came with ``discard`` and those larger than the queue are removed whole.
+    Malformed TLPs, TLPs that came with ``discard`` and TLPs larger than the queue are dropped.
+    Latency six cycles after the last beat was taken; throughput one beat per cycle.
 
     Parameters
     ----------
@@ -182,19 +183,22 @@ class Ingress(wiring.Component):
     Members
     -------
     i : packet stream
+        Raw TLPs.
     max_payload : 3
-    o : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
+        That of :class:`Parser`.
+    o : packet stream with meta :class:`~dxpu.tlp.types.TlpInfo`
+        TLPs, decoded.
     stat_malformed, malformed_cause, malformed_header
-        As in :class:`Parser`.
-    released : 1
-        Pulse: a TLP has left, to ``o`` or, malformed or too large for the queue, to nowhere; one
-        for each that came without ``discard``.
+        Those of :class:`Parser`.
+    released_strobe : 1
+        Pulse: the buffer space of a TLP is free. One for each TLP that came without ``discard``,
+        when it leaves at ``o`` or is dropped.
     released_cls, released_dwords : :class:`~dxpu.tlp.types.TlpClass`, 11
-        Its class and the dwords of its payload, as its header says; valid with ``released``.
+        Class and payload dwords of that TLP, as its header says; valid with ``released_strobe``.
     stat_discarded : 1
-        Pulse: a TLP was removed, malformed or discarded by the source.
+        Pulse: a TLP was dropped that was malformed or came with ``discard``.
     stat_overflow : 1
-        Pulse: a TLP larger than the queue was removed.
+        Pulse: a TLP larger than the queue was dropped.
     """
 
     def __init__(self, width, *, depth):
@@ -234,38 +238,41 @@ class Ingress(wiring.Component):
         return m
 
     def _release(self, m):
-        """One malformed TLP waits until none leaves the queue; the next one waits before it. So
-        does one that is too large: the queue was empty, so what leaves ends before another such
-        one has come."""
-        came, queue, o = self._parser.o, self._queue, self.o
-        waits, cls, dwords = Signal(), Signal(TlpClass), Signal(11)
-        large, large_cls, large_dwords = Signal(), Signal(TlpClass), Signal(11)
-        bad, held, may = Signal(), Signal(), Signal()
+        """Give one release per cycle.
+
+        The release of a malformed TLP waits for a cycle in which none leaves the queue; the next
+        malformed TLP waits in the parser meanwhile. The release of one that is too large waits,
+        too: the queue was empty then, so TLPs stop leaving before another such one has come.
+        """
+        parsed, queue, o = self._parser.o, self._queue, self.o
+        bad_pending, cls, dwords = Signal(), Signal(TlpClass), Signal(11)
+        large_pending, large_cls, large_dwords = Signal(), Signal(TlpClass), Signal(11)
+        bad, bad_waiting, allowed = Signal(), Signal(), Signal()
         m.d.comb += [
-            bad.eq(self._parser.stat_malformed | held),
-            may.eq(~(bad & waits)),
-            queue.i.payload.eq(came.payload),
-            queue.i.valid.eq(came.valid & may),
-            came.ready.eq(queue.i.ready & may),
+            bad.eq(self._parser.stat_malformed | bad_waiting),
+            allowed.eq(~(bad & bad_pending)),
+            queue.i.payload.eq(parsed.payload),
+            queue.i.valid.eq(parsed.valid & allowed),
+            parsed.ready.eq(queue.i.ready & allowed),
         ]
         taken, leaves = Signal(), Signal()
         m.d.comb += [
-            taken.eq(came.valid & came.ready),
+            taken.eq(parsed.valid & parsed.ready),
             leaves.eq(o.valid & o.ready & o.payload.last),
-            self.released_strobe.eq(leaves | waits | large),
-            self.released_cls.eq(Mux(leaves, o.payload.meta.cls, Mux(waits, cls, large_cls))),
+            self.released_strobe.eq(leaves | bad_pending | large_pending),
+            self.released_cls.eq(Mux(leaves, o.payload.meta.cls, Mux(bad_pending, cls, large_cls))),
             self.released_dwords.eq(Mux(leaves, o.payload.meta.payload_dwords,
-                                        Mux(waits, dwords, large_dwords))),
+                                        Mux(bad_pending, dwords, large_dwords))),
         ]
-        with m.If(~leaves & ~waits):
-            m.d.sync += large.eq(0)
-        # What is malformed ends with `discard` here.
-        with m.If(queue.stat_overflow & ~came.payload.discard):
-            m.d.sync += [large.eq(1), large_cls.eq(came.payload.meta.cls),
-                         large_dwords.eq(came.payload.meta.payload_dwords)]
-        m.d.sync += held.eq(bad & ~taken)
+        with m.If(~leaves & ~bad_pending):
+            m.d.sync += large_pending.eq(0)
+        # A malformed TLP ends with `discard` here, so it is not counted twice.
+        with m.If(queue.stat_overflow & ~parsed.payload.discard):
+            m.d.sync += [large_pending.eq(1), large_cls.eq(parsed.payload.meta.cls),
+                         large_dwords.eq(parsed.payload.meta.payload_dwords)]
+        m.d.sync += bad_waiting.eq(bad & ~taken)
         with m.If(~leaves):
-            m.d.sync += waits.eq(0)
+            m.d.sync += bad_pending.eq(0)
         with m.If(bad & taken):
-            m.d.sync += [waits.eq(1), cls.eq(came.payload.meta.cls),
-                         dwords.eq(came.payload.meta.payload_dwords)]
+            m.d.sync += [bad_pending.eq(1), cls.eq(parsed.payload.meta.cls),
+                         dwords.eq(parsed.payload.meta.payload_dwords)]

@@ -1,4 +1,4 @@
-"""Transaction layer packets: encodings, header words, and what a switch may know of a packet.
+"""Transaction layer packets: encodings, header words, and the decoded header.
 
 Ref: PCI Express Base Specification 5.0, section 2.2 (cited below as "PCIe Base 5.0, 2.2.x").
 
@@ -18,8 +18,8 @@ __all__ = ["AddressType", "CompletionHeader1", "CompletionHeader2", "CompletionR
            "MAX_NP_DWORDS", "Malformed", "MessageCode", "MessageHeader1", "NO_LIMIT", "PrefixType",
            "RequestHeader1", "Routing", "TlpClass", "TlpInfo", "Type", "swap_bytes"]
 
-#: End-to-end prefixes of a TLP (PCIe Base 5.0, 2.2.10.2). Local prefixes cross no port: of those
-#: that 2.2.10.1 defines none is supported.
+#: Most end-to-end prefixes of a TLP (PCIe Base 5.0, 2.2.10.2). Local prefixes (2.2.10.1) cross no
+#: port, and none is supported.
 MAX_END_END_PREFIXES = 4
 
 #: Dwords of data of the largest non-posted TLP, a CAS of 16 bytes (PCIe Base 5.0, 2.2.7.1, 2.6.1).
@@ -35,7 +35,7 @@ class TlpClass(enum.Enum, shape=unsigned(2)):
 
 
 class Routing(enum.Enum, shape=unsigned(3)):
-    """How a TLP finds its way: the codes of message routing, used here for all TLPs.
+    """Routing of a TLP: the codes of message routing, used here for all TLPs.
 
     PCIe Base 5.0, 2.2.4 and 2.2.8. The reserved codes 6 and 7 end at the receiver, so a message
     that carries one is reported as ``LOCAL``.
@@ -157,17 +157,17 @@ class MessageCode(enum.IntEnum, shape=unsigned(8)):
     VENDOR_DEFINED_1 = 0x7F
 
 
-#: Max_Payload_Size of 4096 bytes: a TLP may have all the data that its header can tell.
+#: Max_Payload_Size of 4096 bytes, which no TLP can exceed.
 NO_LIMIT = 5
 
 
 class Malformed(enum.IntEnum, shape=unsigned(4)):
-    """Why a TLP is malformed. Of several causes the first in this order is reported.
+    """Cause for which a TLP is malformed; the first in this order if there are several.
 
     ``TRUNCATED``: ends within its prefixes or header. ``PREFIX``: a local prefix, or more than four
     end-to-end ones. ``FORMAT``: reserved Fmt or Type. ``FIXED``: I/O or configuration request with
     a length other than 1 dword, or a traffic class, Attr[1:0] or address type other than 0.
-    ``ATOMIC``: AtomicOp with more data than any has; for a completer operand size or alignment.
+    ``ATOMIC``: AtomicOp with too much data; at a completer, illegal operand size or alignment.
     ``BYTE_ENABLE``: PCIe Base 5.0, 2.2.5. ``BOUNDARY``: memory request across a multiple of 4 KiB.
     ``TRAFFIC_CLASS``: message that must have traffic class 0. ``PAYLOAD``: more data than the
     Max_Payload_Size of the port that it came to. ``LENGTH``: size differs from what prefixes, Fmt,
@@ -257,7 +257,7 @@ class CompletionHeader2(data.Struct):
 
 
 class TlpInfo(data.Struct):
-    """Everything about a TLP that a switch may look at, in natural (host) order.
+    """Decoded header of a TLP, in natural (host) byte order.
 
     Members that a TLP of its kind does not have (a byte count in a write, an address in a
     completion) are unspecified; so is everything but ``prefix_dwords`` in a malformed TLP with a
@@ -284,7 +284,7 @@ class TlpInfo(data.Struct):
     first_be: 4          #: memory, I/O and configuration; as implied when a read carries hints
     last_be: 4
     address: 64          #: memory, AtomicOp, I/O; bits 1:0 zero, 32-bit addresses zero-extended
-    target_id: 16        #: where ID routing leads: for completions the requester ID
+    target_id: 16        #: ID for routing by ID; the requester ID in completions
     register: 10         #: configuration: dword number in the function's 4 KiB
     message_code: 8
     status: 3            #: completion status, any code
@@ -303,7 +303,7 @@ class TlpInfo(data.Struct):
 
 
 class CompletionRequest(data.Struct):
-    """A completion to be built, of at most one dword of data, in natural (host) order."""
+    """Completion to be built, with one dword of data at most, in natural (host) byte order."""
 
     status: CompletionStatus
     completer_id: 16
@@ -319,7 +319,7 @@ class CompletionRequest(data.Struct):
 
 
 def swap_bytes(value):
-    """``value`` with its bytes in opposite order; its width must be whole bytes."""
+    """``value`` with its bytes in reverse order; its width must be whole bytes."""
     value = Value.cast(value)
     if len(value) % 8:
         raise ValueError(f"value must be whole bytes, not {len(value)} bits")
