@@ -1,4 +1,4 @@
-"""Where PCIe attaches: the boundary of raw TLPs, by class, with credits."""
+"""TLP boundary to PCIe: raw TLPs in one stream in, one per class out, with credits."""
 
 from .edge import PcieEdge
 from .egress import Egress

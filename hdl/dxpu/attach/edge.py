@@ -1,4 +1,4 @@
-"""Where a data link layer with a clock of its own is attached to a proxy.
+"""Edge between a proxy and a data link layer with a clock of its own.
 
 Ref: PCIe Base 5.0, 2.9.1 (a link that goes down), 6.6.1 (reset); CEM 5.0, 2.2 (PERST#)
 """
@@ -19,40 +19,39 @@ __all__ = ["PcieEdge"]
 
 
 class PcieEdge(wiring.Component):
-    """A proxy's PCIe port, brought into the clock domain of a data link layer (DLL).
+    """PCIe port of a proxy in the clock domain of a data link layer (DLL).
 
-    Near is the proxy, in ``sync``; far is the DLL, in ``domain``. TLPs keep their order in each
-    stream, and no other passes a posted request; and they are never cut: one that has begun to pass
-    ends, if not as it should, with ``discard``.
+    The near side is the proxy, in ``sync``; the far side is the DLL, in ``domain``. TLPs keep their
+    order in each stream, and none passes a posted request. No TLP is cut: one that cannot be
+    completed ends with ``discard``.
 
-    The link is up from when the DLL raises ``link.link_up`` until it lowers it. It may raise it
-    while ``ready`` is 1, which it is no sooner than ``settle`` cycles after the last time the link
-    was down, and not before everything of that time has left both sides. While ``reset`` is 1 it
-    must lower it as soon as it can, and still takes what is on ``link.tx``. What was under way when
-    the link goes down:
+    A link life lasts from when the DLL raises ``link.link_up`` until it lowers it. The DLL may
+    raise it while ``ready`` is 1. ``ready`` rises when both sides have drained, and at least
+    ``settle`` cycles after the last life. While ``reset`` is 1 the DLL must lower ``link_up`` as
+    soon as it can, and still take what is on ``link.tx``. When the link goes down:
 
-    - TLPs that the DLL has passed whole reach the proxy, which drops them, so that their credits
-      come back. One that it has begun gets an end with ``discard``; its rest must not come.
-    - TLPs of the proxy that have begun to pass are passed whole, and taken by the DLL, which drops
-      them. All others are dropped here, whole.
+    - TLPs that the DLL has passed whole reach the proxy, which drops them, so their credits return.
+      A TLP that the DLL has begun gets an end with ``discard``; its rest must not come.
+    - TLPs of the proxy that have begun to pass are passed whole; the DLL takes and drops them.
+      Others are dropped whole here.
 
-    PERST# takes the link down for the proxy even if the clock of the DLL stands still. Credits are
-    running totals since the reset of both domains, whatever the link does. They arrive late, never
-    early.
+    PERST# takes the link down for the proxy even while the clock of the DLL stands still. Credit
+    limits are totals since the reset of both domains, independent of the link; they arrive late,
+    never early.
 
-    Both domains have to be reset together, by one asynchronous cause. Latency of a beat: one cycle
-    of its domain, three to four of the other, and with 32 bits on the far side one more of ``sync``
-    from there. Throughput: one beat per cycle of the slower domain; at a far width of 32 bits also
-    one dword per cycle of ``sync``.
+    Both domains must be reset together by one asynchronous cause. Latency of a beat: one cycle of
+    its domain and three to four of the other; from a far side of 32 bits one more of ``sync``.
+    Throughput: one beat per cycle of the slower domain; with a far side of 32 bits at most one
+    dword per cycle of ``sync``.
 
     Parameters
     ----------
     width : int
         Data bits per beat of ``port``.
     link_width : int
-        Of ``link``: the same, or 32.
+        Data bits per beat of ``link``: ``width``, or 32.
     settle : int
-        Cycles of ``sync`` for which the link is down at least; 64 us for a
+        Least cycles of ``sync`` for which the link is down; 64 us for a
         :class:`~dxpu.proxy.host.HostProxy`.
     domain : str
         Clock domain of the DLL.
@@ -60,23 +59,23 @@ class PcieEdge(wiring.Component):
     Members
     -------
     port : In :class:`PciePort`
-        The proxy's. ``rx`` may end a TLP, or bring whole ones, after ``link_up`` has fallen.
+        Port to the proxy. ``rx`` may end a TLP, or bring whole ones, after ``link_up`` has fallen.
     link : Out :class:`PciePort`
-        The DLL's, in ``domain``.
+        Port to the DLL, in ``domain``.
     reset : Out(1)
-        In ``domain``: the link must go down, and stay so.
+        The link must go down and stay down; in ``domain``.
     ready : Out(1)
-        In ``domain``: ``link.link_up`` may be 1.
+        ``link.link_up`` may be 1; in ``domain``.
     perst : In(1)
-        Asynchronous: PERST# is asserted. Less than two cycles of a domain may be missed.
+        PERST# is asserted; asynchronous. A pulse shorter than two cycles of a domain may be missed.
     perst_sync : Out(1)
-        The same in ``sync``.
+        The same, synchronised to ``sync``.
     stat_dropped : Out(3)
-        Pulses: a TLP of the proxy, posted, non-posted or completion, was dropped as the link was
-        down.
+        Pulses: a posted request, a non-posted request, a completion of the proxy was dropped
+        because the link was down.
     """
 
-    #: Beats of each queue: those of a distributed RAM.
+    #: Beats of each queue: the depth of a distributed RAM.
     DEPTH = 16
 
     def __init__(self, width, *, link_width, settle, domain="pcie"):

@@ -1,4 +1,4 @@
-"""The half of a :class:`~.edge.PcieEdge` on the side of the data link layer (DLL)."""
+"""Half of a :class:`~.edge.PcieEdge` on the side of the data link layer (DLL)."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -13,7 +13,7 @@ __all__ = ["Far"]
 
 
 class Far(wiring.Component):
-    """Begins and ends lives of the link as the DLL wants, and ends a TLP that it leaves open.
+    """Begins and ends link lives as the DLL does, and ends a TLP that the DLL leaves incomplete.
 
     Parameters
     ----------
@@ -23,22 +23,26 @@ class Far(wiring.Component):
     Members
     -------
     link, reset, ready
-        As of the edge.
-    live : Out(1)
-        The link is up. It falls no sooner than it was seen. A register.
-    perst, held, lost : In(1)
-        PERST#, and what :class:`~.edge_near.Near` says.
+        Those of the edge.
+    dll_up : Out(1)
+        The link is up. It stays 1 until ``near_busy`` is 1. A register.
+    perst : In(1)
+        PERST# is asserted.
+    near_busy, force_down : In(1)
+        ``busy`` and ``force_down`` of :class:`~.edge_near.Near`.
     rx : Out packet stream
-        From the DLL.
+        TLPs from the DLL.
     tx_p, tx_np, tx_cpl : In packet streams
-        To the DLL, as they come.
-    taken : Out(1)
-        Pulse: it has taken a posted request.
+        TLPs to the DLL; they pass at once.
+    posted_taken : Out(1)
+        Pulse: the DLL has taken a posted request.
     grant : In stream of :class:`~.edge_near.Grant`
+        Credit limits from the proxy.
     """
 
-    #: Cycles without a beat after which the queues to the DLL are empty: what was written long
-    #: before ``held`` fell is seen as long after it as a queue is later than a synchroniser.
+    #: Cycles without a beat after which the queues to the DLL are empty. Beats that were written
+    #: before ``near_busy`` fell may come later than its fall by the delay of a queue less that of
+    #: a synchroniser.
     QUIET = 8
 
     def __init__(self, width):
@@ -80,7 +84,7 @@ class Far(wiring.Component):
         with m.Elif(quiet != self.QUIET - 1):
             m.d.sync += quiet.eq(quiet + 1)
 
-        # `live` and `held` each wait for the other: up, up, down, down.
+        # `dll_up` and `near_busy` handshake in four phases: up, up, down, down.
         with m.If(~self.dll_up):
             m.d.sync += [self.dll_up.eq(can_begin & link.link_up), ending.eq(0)]
         with m.Else():

@@ -1,4 +1,4 @@
-"""The half of a :class:`~.edge.PcieEdge` on the proxy's side."""
+"""Half of a :class:`~.edge.PcieEdge` on the proxy's side."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -12,54 +12,57 @@ from .port import PciePort
 
 __all__ = ["CLASSES", "Grant", "Near"]
 
-#: Of TLPs, in the order of their numbers here.
+#: Classes of TLPs, in the order of their numbers.
 CLASSES = ("p", "np", "cpl")
 
 
 class Grant(data.Struct):
-    """Limits of the class of that number."""
+    """Credit limits of a class."""
 
+    #: Index of the class in :data:`CLASSES`.
     number: 2
     limits: CreditLimits
 
 
 class Near(wiring.Component):
-    """Lets TLPs pass while the link is up, and ends its life.
+    """Passes TLPs while the link is up, and drains both directions when it goes down.
 
-    A life ends when the DLL says so or PERST# comes. ``held`` is then 1 until the DLL has said so,
-    and for ``settle`` cycles on end nothing came from it and nothing was left that had begun to
-    pass. The limits of the three classes are sent in turn, all the time.
+    A link life ends when the DLL lowers ``dll_up`` or PERST# is asserted. ``busy`` then stays 1
+    until ``dll_up`` is 0 and, for ``settle`` cycles in a row, nothing comes from the DLL and no TLP
+    that has begun to pass is left. The limits of the three classes are sent in turn all the time.
 
-    A non-posted request or a completion begins to pass when all posted requests that had passed
-    before it was offered were taken by the DLL, some 10 cycles later: its queue may be faster than
-    theirs. Those wait for nothing.
+    A posted request passes at once. A non-posted request or a completion begins to pass when the
+    DLL has taken all posted requests that passed before it was offered, some 10 cycles later,
+    because its queue may be faster than theirs.
 
     Parameters
     ----------
     width, link_width, settle
-        As of :class:`~.edge.PcieEdge`.
+        Those of :class:`~.edge.PcieEdge`.
 
     Members
     -------
     port, stat_dropped
-        As of the edge.
-    live : In(1)
+        Those of the edge.
+    dll_up : In(1)
         The link is up, as the DLL says.
-    taken : In(1)
+    posted_taken : In(1)
         Pulse: the DLL has taken a posted request.
     perst : In(1)
-    held : Out(1)
-        A life goes on or is not over: another cannot begin. A register.
-    lost : Out(1)
-        The DLL has to take the link down. A register.
+        PERST# is asserted.
+    busy : Out(1)
+        A link life goes on or is being drained, so no other can begin. A register.
+    force_down : Out(1)
+        The DLL must take the link down. A register.
     rx : In packet stream
-        From the DLL.
+        TLPs from the DLL.
     tx_p, tx_np, tx_cpl : Out packet streams
-        To the DLL.
+        TLPs to the DLL.
     grant : Out stream of :class:`Grant`
+        Credit limits to the DLL.
     """
 
-    #: Of the number of posted requests on their way: more than the queue has beats.
+    #: Bits of the number of posted requests in flight; more than the queue has beats.
     IN_FLIGHT_BITS = 6
 
     def __init__(self, width, link_width, settle):
@@ -84,7 +87,7 @@ class Near(wiring.Component):
         m.d.comb += self.port.link_up.eq(up)
         pending = [self._receive(m, idle)]
 
-        # Posted requests on their way, and how many of them the head of another class waits for.
+        # Posted requests in flight to the DLL; of these, those older than the head of a class.
         in_flight, passed = Signal(self.IN_FLIGHT_BITS), Signal()
         posted_taken = Signal()
         m.d.comb += posted_taken.eq(self.posted_taken & (in_flight != 0))
@@ -130,8 +133,10 @@ class Near(wiring.Component):
         return m
 
     def _receive(self, m, idle):
-        """What comes while idle is of the next life, and waits for it. Returns whether something
-        is on its way."""
+        """Pass TLPs from the DLL. Those that come while idle wait: they belong to the next life.
+
+        Returns whether a TLP is on its way.
+        """
         passed = PacketSignature(self._link_width).create()
         in_tlp, pending = Signal(), Signal()
         m.d.comb += [
@@ -152,10 +157,11 @@ class Near(wiring.Component):
         return pending
 
     def _send(self, m, name, up, offered, allowed):
-        """A TLP that is offered while the link is up passes, as soon as it ``may``; others are
-        dropped, whole. ``new`` is 1 in the cycle in which one is offered.
+        """Pass TLPs of a class that are offered while the link is up, each once it is ``allowed``,
+        and drop the others whole. ``offered`` is 1 in the first cycle of each.
 
-        Returns whether there is one that passes, and whether one is taken to its end."""
+        Returns whether a TLP passes, and whether the last beat of a TLP is taken.
+        """
         source, out = getattr(self.port, f"tx_{name}"), getattr(self, f"tx_{name}")
         if self._link_width == self._width:
             sink = wiring.flipped(out)
@@ -163,7 +169,7 @@ class Near(wiring.Component):
             m.submodules[f"narrow_{name}"] = narrow = Narrow(self._width)
             connect(m, narrow.o, out)
             sink = narrow.i
-        # It is decided when it is offered, not when its first beat is taken.
+        # Decided when the TLP is offered, not when its first beat is taken.
         in_tlp, decided, keep, ended = (Signal(name=f"{name}_{what}") for what in (
             "in_tlp", "decided", "keep", "ended"))
         m.d.comb += [
@@ -180,7 +186,7 @@ class Near(wiring.Component):
 
     def _send_limits(self, m):
         number = Signal(range(len(CLASSES)))
-        # They may rise while they wait: the queue takes them as they are then.
+        # Limits may rise while they are offered; the queue takes the newest.
         limits = Array(Value.cast(getattr(self.port, f"rx_{name}")) for name in CLASSES)
         m.d.comb += [
             self.grant.payload.number.eq(number),

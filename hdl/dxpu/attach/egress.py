@@ -1,4 +1,4 @@
-"""From the proxy to PCIe: one in-order stream of TLPs becomes one stream per class.
+"""Queues to PCIe: one in-order stream of TLPs becomes one stream per class.
 
 Ref: PCIe Base 5.0, 2.4.1 (ordering), docs/explanation/order.md
 """
@@ -16,12 +16,12 @@ __all__ = ["Egress"]
 
 
 class Egress(wiring.Component):
-    """Splits TLPs by class, so that whoever knows the link's credits may let posted requests and
-    completions pass a blocked non-posted request.
+    """Splits TLPs by class, so that posted requests and completions can pass a non-posted request
+    for which the link has no credits.
 
     A non-posted request or a completion is offered only after every posted request that came before
-    it was taken whole. Within a class the order is kept. Nothing is dropped but what ends with
-    ``discard`` and what is larger than ``depth`` beats, which is counted.
+    it was taken whole. Within a class the order is kept. A TLP that ends with ``discard`` is
+    dropped; so is one larger than ``depth`` beats, which is counted.
 
     Latency three cycles after the last beat. A full queue of one class holds back all classes.
 
@@ -30,22 +30,23 @@ class Egress(wiring.Component):
     width : int
         Data bits per beat.
     depth : int
-        Beats per class; a power of two.
+        Beats of the queue of each class; a power of two.
 
     Members
     -------
     i : packet stream with meta :class:`~dxpu.tlp.types.TlpClass`
+        TLPs of all classes.
     p, np, cpl : packet streams
         Posted requests, non-posted requests, completions.
     empty : 1
-        Nothing is inside.
+        All queues are empty.
     np_few : 1
         Less than an eighth of the queue of non-posted requests is in use.
     stat_overflow : 1
         Pulse: a TLP larger than its queue was dropped.
     """
 
-    #: Bits of the number that tells whether a posted request came before another TLP.
+    #: Bits of the count of posted requests by which the age of TLPs is compared.
     STAMP_BITS = 26
 
     def __init__(self, width, *, depth):
@@ -65,9 +66,9 @@ class Egress(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         i = self.i
-        # Posted requests that came and that were taken, modulo. A TLP that waits may be passed by
-        # half as many as the numbers tell apart, at most one a cycle: the deadline of a request,
-        # 2**24 cycles at most, comes before.
+        # Posted requests that were stored, and that were taken, modulo 2**26. A waiting TLP may be
+        # passed by half as many, at most one per cycle. The deadline of a request, 2**24 cycles at
+        # most, passes before.
         bits = self.STAMP_BITS
         posted_in, posted_out = Signal(bits), Signal(bits)
 
@@ -84,7 +85,7 @@ class Egress(wiring.Component):
             ]
             with m.If(selected):
                 m.d.comb += i.ready.eq(queue.i.ready)
-            # `taken` never falls behind again, so an offered packet stays offered.
+            # `posted_out` never falls behind again, so an offered packet stays offered.
             allowed = 1 if cls is TlpClass.P else ~(posted_out - queue.o.payload.meta)[bits - 1]
             m.d.comb += [
                 port.valid.eq(queue.o.valid & allowed),

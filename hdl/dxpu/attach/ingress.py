@@ -1,4 +1,4 @@
-"""From PCIe into the proxy: credits that an attached data link layer can advertise."""
+"""Credits for TLPs from PCIe, which an attached data link layer can advertise."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -10,45 +10,40 @@ __all__ = ["CreditLimits", "CreditLedger"]
 
 
 class CreditLimits(data.Struct):
-    """Flow control limits granted to the PCIe link partner since reset, modulo 2^16.
+    """Credit limits of a class, as CREDITS_ALLOCATED (2.6.1): totals since reset, modulo 2^16."""
 
-    The sender may have sent at most ``header`` TLPs and ``data`` units of 16 bytes of the class.
-
-    Members
-    -------
-    header, data : 16
-    """
-
+    #: TLPs that the sender may have sent.
     header: 16
+    #: Units of 16 bytes of data that the sender may have sent.
     data: 16
 
 
 class CreditLedger(wiring.Component):
-    """Counts the credits of one ingress port: what its buffer holds at first, then what leaves it.
+    """Grants the space of an ingress buffer as credits: all of it at reset, then what is released.
 
-    One in-order buffer serves all three classes, so its space is divided among them once: half the
-    data units each to posted requests and completions (non-posted requests carry at most two units,
-    granted with their headers), and a third of the headers to each class.
+    One in-order buffer has TLPs of all classes, so its space is divided once. Each class gets a
+    third of the headers. Posted requests and completions get half of the data units each; a
+    non-posted request has two units at most, which are granted with its header.
 
     Ref: PCIe Base 5.0, 2.6.1
 
     Parameters
     ----------
     space : int
-        Bytes of the buffer behind the port.
+        Size of the buffer in bytes.
 
     Members
     -------
-    released : 1
-        Strobe: a TLP described by ``info`` has left the buffer.
-    info : :class:`~dxpu.tlp.types.TlpInfo`
+    released_strobe, info : 1, :class:`~dxpu.tlp.types.TlpInfo`
+        Strobe: the TLP that ``info`` describes has left the buffer. Only its class and payload
+        dwords are used.
     hold_np : 1
-        Keep credits of non-posted requests that come free, for later.
-    p, np, cpl : :class:`CreditLimits`
-        Updated one cycle after ``released``, or after ``hold_np`` has fallen.
+        Withhold released credits of non-posted requests until this is 0.
+    rx_p, rx_np, rx_cpl : :class:`CreditLimits`
+        Limits by class. They rise one cycle after ``released_strobe``, or after ``hold_np`` fell.
     """
 
-    #: Bytes a TLP takes beside its payload: header, prefixes, digest.
+    #: Bytes of a TLP besides its payload: header, prefixes, digest.
     OVERHEAD = 40
 
     def __init__(self, *, space):

@@ -1,4 +1,4 @@
-"""The TLP boundary: what a PCIe implementation of any kind is attached to."""
+"""TLP boundary: the interface to a PCIe implementation of any kind."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -12,9 +12,9 @@ __all__ = ["PciePort", "connect_egress", "connect_grants"]
 
 
 class PciePort(wiring.Signature):
-    """One PCIe port of a proxy, seen from the proxy.
+    """PCIe port of a proxy, seen from the proxy.
 
-    Raw TLPs as received or to be sent, without framing, sequence number and LCRC.
+    Raw TLPs, without framing, sequence number and LCRC.
 
     Parameters
     ----------
@@ -24,16 +24,16 @@ class PciePort(wiring.Signature):
     Members
     -------
     rx : In packet stream
-        From PCIe, in order. ``discard`` with the last beat drops the TLP.
+        TLPs from PCIe, in order. ``discard`` on the last beat drops the TLP.
     rx_p, rx_np, rx_cpl : Out :class:`CreditLimits`
-        Credits that the link partner may be granted for ``rx``.
-    link_up : In 1
-        The link works: TLPs can pass both ways. While it is 0 the PCIe side sends nothing and takes
-        whatever is offered on ``tx``, to drop it.
+        Credit limits for ``rx`` that may be advertised to the link partner, by class.
+    link_up : In(1)
+        The link is up: TLPs can pass in both directions. While it is 0 the PCIe side sends nothing,
+        and takes and drops all that is offered on ``tx``.
     tx_p, tx_np, tx_cpl : Out packet streams
-        To PCIe, one stream per class. A non-posted request or completion is offered only when every
-        older posted request was taken. Whoever merges them keeps the order in which it takes TLPs,
-        but lets posted requests and completions pass a blocked non-posted request.
+        TLPs to PCIe, by class. A non-posted request or a completion is offered only after every
+        older posted request was taken. The PCIe side sends TLPs in the order in which it takes
+        them, and takes posted requests and completions while a non-posted request is blocked.
     """
 
     def __init__(self, width):
@@ -54,7 +54,7 @@ class PciePort(wiring.Signature):
 
 
 def connect_egress(m, egress, port):
-    """Connect the streams ``p``, ``np``, ``cpl`` of ``egress`` to the transmit side of ``port``."""
+    """Connect the streams ``p``, ``np`` and ``cpl`` of ``egress`` to ``tx`` of ``port``."""
     for name in ("p", "np", "cpl"):
         connect(m, getattr(egress, name), getattr(port, f"tx_{name}"))
 

@@ -1,4 +1,4 @@
-"""From the fabric to many PCIe ports: the queues of all slots and classes in one memory.
+"""Queues to the PCIe ports of all slots, by class, in one memory.
 
 Ref: PCIe Base 5.0, 2.4.1 (ordering), docs/explanation/order.md
 """
@@ -24,21 +24,22 @@ def ClassStreams(width):
 
 
 class SharedEgress(wiring.Component):
-    """As an :class:`~.egress.Egress` for each slot, with regions of one block RAM for queues.
+    """An :class:`~.egress.Egress` for each slot, whose queues are regions of one block RAM.
 
     A non-posted request or a completion is offered only after every posted request of its slot
     that came before it was taken whole. Within a slot and class the order is kept. TLPs are stored
-    whole before they are offered. A stream that is not taken, not even in the middle of a TLP,
-    stops no other. Nothing is dropped but what ends with ``discard``, what is larger than its
-    region, and what ``overflow`` says: a TLP that finds its region full (of beats, or of
-    ``packets`` TLPs) waits, and all that comes behind it, or is dropped and counted, so that
-    nothing ever waits for more than a cycle. Whoever sends only what was ``released`` finds room.
+    whole before they are offered. A stream that is not taken, even within a TLP, blocks no other.
 
-    Latency, when nothing else is inside: the first beat is offered six cycles after the last one
-    was taken. What had to wait for a posted request is offered eight cycles after that was taken,
-    and one more for each other that had to. Throughput one beat per cycle, one in two cycles for a
-    single stream; streams have turns beat by beat. After reset it takes up to eight cycles for each
-    slot until TLPs are taken.
+    A TLP that ends with ``discard`` or is larger than its region is dropped. ``overflow`` says what
+    happens to one whose region is full (of beats, or of ``packets`` TLPs): it waits, and all TLPs
+    behind it, or it is dropped and counted, so that the input never waits for more than a cycle. A
+    sender that sends no more than was ``released`` always finds room.
+
+    Latency with empty queues: the first beat is offered six cycles after the last one was taken. A
+    TLP that waited for a posted request is offered eight cycles after that was taken, and one later
+    for each other such TLP. Throughput one beat per cycle in total, one beat in two cycles for a
+    single stream; streams take turns by beats. After reset the input is held for up to eight cycles
+    per slot.
 
     Parameters
     ----------
@@ -47,23 +48,25 @@ class SharedEgress(wiring.Component):
     slots : int
         Slots, 1 to 16.
     space : three int
-        Bytes of the regions of a slot for posted and non-posted requests and completions; powers of
-        two of at least two beats.
+        Bytes of the regions of a slot for posted requests, non-posted requests and completions;
+        powers of two of at least two beats.
     packets : int
-        TLPs that a region holds at most; a power of two.
+        Most TLPs in a region; a power of two.
     overflow : "wait" or "drop"
+        What happens to a TLP whose region is full.
 
     Members
     -------
     i : packet stream with meta :class:`~dxpu.rows.ClassMeta`
-        ``row`` is the slot's index.
+        TLPs of all slots; ``row`` is the index of the slot.
     slot : array of :func:`ClassStreams`
+        TLPs to each slot.
     empty : ``slots``
-        Nothing for slot n is inside, and all releases were told.
+        Bit n: no TLP of slot n is stored, and the releases of all were given.
     released, released_strobe : :class:`~dxpu.rows.ClassMeta`, 1
-        A TLP has left its region (``life`` is 0).
+        Strobe: a TLP has left its region; ``life`` is 0.
     overflow : ``slots``
-        Pulses: a TLP was dropped that was larger than its region, or found it full.
+        Pulses: a TLP of slot n was dropped that was larger than its region, or found it full.
     """
 
     def __init__(self, width, *, slots, space=(2048, 1024, 2048), packets=64, overflow="wait"):
@@ -86,27 +89,27 @@ class SharedEgress(wiring.Component):
         if overflow not in ("wait", "drop"):
             raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
         self._slots, self._wait = slots, overflow == "wait"
-        #: Of each class: beats of a region, TLPs in it.
+        #: Beats of a region, by class; most TLPs in a region.
         self.beats, self.packets = beats, packets
         self._stored = {k: PacketLayout(width)[k].shape for k in ("data", "dwords", "last")}
         self._slot_bits = max(1, (slots - 1).bit_length())
-        #: Queue numbers are slot and class, the class above; those of the classes that may have to
-        #: wait for posted requests again from 0 on.
+        #: A queue's number is the slot, and above it the class. A waiter is the queue of a class
+        #: that may wait for posted requests; its number is counted from 0 again.
         self._queues, self._waiters = 3 << self._slot_bits, 2 << self._slot_bits
 
     def elaborate(self, platform):
         m = Module()
         place = max(self.beats).bit_length()
         packet = self.packets.bit_length()
-        # Counters of what went by, modulo twice what can be inside.
+        # Counters of beats and TLPs that passed, modulo twice the most that are stored.
         point = data.StructLayout({"place": place, "packets": packet})
-        # A TLP whose older posted requests have left is noticed as such before so many more have:
-        # its whole queue has its turns, for each of which the others have two and a look takes
-        # four cycles; a posted request takes two to leave.
+        # A TLP is admitted before so many posted requests have left that the comparison wraps: its
+        # queue gets turns, between two of which the other waiters have two each and one check takes
+        # four cycles, while a posted request takes two to leave.
         stamp = (self.packets * (self._waiters + 4)).bit_length() + 1
         note = data.StructLayout({"beats": place, "older": stamp})
 
-        # Regions one behind the other, largest first, so each begins at a multiple of its size.
+        # Regions follow each other, largest first, so each begins at a multiple of its size.
         depth, self._start = 0, [0] * 3
         for cls in sorted(range(3), key=lambda n: -self.beats[n]):
             self._start[cls], depth = depth, depth + self._slots * self.beats[cls]
@@ -159,31 +162,31 @@ class SharedEgress(wiring.Component):
         return port, port.addr.eq(address)
 
     def _address(self, slot, cls, place):
-        """Where beat ``place`` of a queue is."""
+        """Address of beat ``place`` of a queue."""
         return Array([Cat(place[:n.bit_length() - 1], slot + self._start[c] // n)
                       for c, n in enumerate(self.beats)])[cls]
 
     def _is_full(self, cls, end, start):
-        """Whether there are as many beats between these places as a region has."""
-        # Counters differ in the bit above the places alone.
+        """Whether the beats between two places fill a region."""
+        # Then the places differ in their top bit alone.
         least, other = min(self.beats), end ^ start
         above = [other[least.bit_length() - 1:n.bit_length()] == n // least for n in self.beats]
         return (other[:least.bit_length() - 1] == 0) & Array(above)[cls]
 
     def _no_posted(self):
-        """By slot: all posted requests that came were taken."""
+        """By slot: every posted request that was stored was taken."""
         return Cat(a == b for a, b in zip(self._posted_in, self._posted_out, strict=True))
 
     def _posted_are_out(self, taken, older):
-        """Whether all of so many posted requests were taken."""
+        """Whether ``older`` posted requests were taken."""
         return ~(taken - older)[len(older) - 1]
 
     def _wakes(self):
-        """Queues that wait for a posted request that is being taken."""
+        """Waiters of a slot whose posted request is being taken."""
         return Cat(self._posted_done, C(0, (1 << self._slot_bits) - self._slots)).replicate(2)
 
     def _store(self, m):
-        """TLPs into their regions."""
+        """Write TLPs into their regions."""
         m.submodules.stage = stage = Register(self.i.payload.shape())
         connect(m, wiring.flipped(self.i), stage.i)
         beat = stage.o.payload
@@ -205,7 +208,7 @@ class SharedEgress(wiring.Component):
             new.data.packets.eq(tail.data.packets + 1),
         ]
 
-        # What is larger is full, too.
+        # A region is full, too, when a TLP is larger than it.
         full, larger, dropping, stored = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             full.eq(self._is_full(cls, here, head.data)
@@ -238,7 +241,7 @@ class SharedEgress(wiring.Component):
         ]
         self._announce(m, entry, entry_valid)
 
-        # Two can be on the way in at most, and one that has just come.
+        # At most two TLPs are on their way in, and one has just been stored.
         for n in range(self._slots):
             entering = Signal(2, name=f"entering{n}")
             begins = (self.i.valid & self.i.ready & self.i.payload.first
@@ -248,7 +251,7 @@ class SharedEgress(wiring.Component):
             m.d.comb += self._input_empty[n].eq(~entering.any())
 
     def _announce(self, m, entry, entry_valid):
-        """A TLP came: it may leave, or waits."""
+        """Mark a stored TLP as ready, or as pending with its note."""
         note, units = self._notes.write_port(), self._units.write_port()
         no_posted, immediate = Signal(self._slots), Signal()
         slot, cls = entry.queue[:self._slot_bits], entry.queue[self._slot_bits:]
@@ -260,7 +263,7 @@ class SharedEgress(wiring.Component):
             units.data.eq(entry.units),
             note.data.beats.eq(entry.beats),
             note.data.older.eq(Array(self._posted_in)[slot]),
-            # One that has nothing to wait for may leave at once.
+            # A TLP without older posted requests, alone in its queue, is ready at once.
             no_posted.eq(self._no_posted()),
             immediate.eq(no_posted.bit_select(slot, 1)
                          & ~self._pending.bit_select(entry.waiter, 1) & ~self._updating),
@@ -278,16 +281,16 @@ class SharedEgress(wiring.Component):
                 m.d.sync += count.eq(count + 1)
 
     def _admit(self, m):
-        """Lets TLPs go whose older posted requests were taken."""
+        """Admit pending TLPs whose older posted requests were taken."""
         m.submodules.waiting = turns = Turns(count=self._waiters)
         asleep, busy = Signal(self._waiters), Signal(self._waiters)
         m.d.comb += turns.requests.eq(self._pending & ~asleep & ~busy)
 
-        # Where is its note?
+        # Address of the note.
         point, at_point = self._read(self._limits, turns.number)
         note = self._notes.read_port()
         m.d.comb += [at_point, note.addr.eq(Cat(point.data.packets[:-1], turns.number))]
-        # The note, in two cycles: a block RAM is slow.
+        # The note, in two cycles for the sake of the block RAM's delay.
         read, valid = Signal.like(turns.number), Signal()
         waiter, note_read = Signal.like(turns.number), Signal.like(note.data)
         m.d.sync += [read.eq(turns.number), valid.eq(turns.valid),
@@ -314,12 +317,12 @@ class SharedEgress(wiring.Component):
         m.d.sync += [
             busy.eq((busy | turns.now) & ~mine),
             self._pending.eq(self._pending & ~Mux(last, mine, 0) | self._becomes_pending),
-            # One that was taken meanwhile may be the one it waits for.
+            # A posted request that was taken meanwhile may be the one that it waits for.
             asleep.eq((asleep | Mux(allowed, 0, mine)) & ~self._wakes()),
         ]
 
     def _fetch(self, m):
-        """Beats from the memory to their streams, and news of TLPs that have left."""
+        """Read beats from the memory, and give the release of each TLP that has left."""
         m.submodules.beats = turns = Turns(count=self._queues)
         queue, slot_bits = turns.number, self._slot_bits
         slot, cls = queue[:slot_bits], queue[slot_bits:]
@@ -366,7 +369,7 @@ class SharedEgress(wiring.Component):
                        *(self._pending[q] for q in mine[:2])).any())
 
     def _deliver(self, m, beat, arrives, picked):
-        """Beats from the memory to the slots."""
+        """Pass beats from the memory to the streams of the slots."""
         for q in range(self._queues):
             n, cls = q % (1 << self._slot_bits), q >> self._slot_bits
             if n >= self._slots:
