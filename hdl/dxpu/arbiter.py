@@ -1,4 +1,4 @@
-"""Several packet streams into one."""
+"""Arbiter of packet streams."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -11,9 +11,9 @@ __all__ = ["PacketArbiter"]
 
 
 class PacketArbiter(wiring.Component):
-    """Merges packet streams, whole packets at a time, in turn.
+    """Merges packet streams by whole packets, in turn (round robin).
 
-    A stream that has a packet waits for at most one packet of each other stream. Latency one cycle,
+    A packet waits for at most one packet of each other stream. Latency one cycle,
     throughput one beat per cycle, also between packets of different streams.
 
     Parameters
@@ -21,16 +21,18 @@ class PacketArbiter(wiring.Component):
     width : int
         Data bits per beat.
     count : int
-        Streams in.
+        Input streams.
     meta : shape-like, optional
         Side information of the packets.
 
     Members
     -------
     i : array of ``count`` packet streams
+        Packets to merge.
     o : packet stream
+        Merged packets.
     source : ``range(count)``
-        Which stream the beat on ``o`` came from.
+        Index of the input of the beat on ``o``.
     """
 
     def __init__(self, width, *, count, meta=None):

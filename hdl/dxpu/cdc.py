@@ -19,8 +19,8 @@ class AsyncQueue(wiring.Component):
     """First-word-fall-through queue between two clock domains of any relation.
 
     Words leave in order, each once. A reset of ``i_domain`` empties the queue, so a packet may lose
-    its end; a reset of ``o_domain`` leaves what is queued, so a packet may lose its beginning. Who
-    carries packets marks first and last beats and repairs both.
+    its end. A reset of ``o_domain`` leaves the queue as it is, so a packet may lose its beginning.
+    A user that carries packets must mark first and last beats and handle both.
 
     Latency from the edge that takes a word to the edge after which it is offered: one ``i_domain``
     cycle, three to four ``o_domain`` cycles. Throughput one word per cycle of the slower clock,
@@ -31,13 +31,14 @@ class AsyncQueue(wiring.Component):
     shape : shape-like
         Payload.
     depth : int
-        Words held in the memory; a power of two, 4 or more. The output register holds one more.
+        Words in the memory; a power of two, 4 or more. The output register has one more.
     i_domain, o_domain : str
         Clock domains of ``i`` and ``o``.
 
     Members
     -------
     i, o : stream of ``shape``
+        Words in, in ``i_domain``, and out, in ``o_domain``.
     """
 
     def __init__(self, shape, *, depth, i_domain, o_domain):
@@ -74,7 +75,7 @@ class AsyncPacketQueue(AsyncQueue):
     meta : shape-like, optional
         Side information of the packets.
     depth, i_domain, o_domain
-        As of :class:`AsyncQueue`; ``depth`` in beats.
+        Those of :class:`AsyncQueue`; ``depth`` in beats.
 
     Members
     -------
@@ -87,11 +88,11 @@ class AsyncPacketQueue(AsyncQueue):
 
 
 class EventCrossing(wiring.Component):
-    """Carries one-cycle pulses to another clock domain, every one of them.
+    """Passes every one-cycle pulse to another clock domain.
 
-    A Gray-coded count crosses, and the far side makes a pulse for each step, one per cycle. Up to
-    ``2 ** bits - 1`` events may be under way; in the mean they must not come faster than one per
-    cycle of ``o_domain``. Neither side is ever reset, so a reset of one domain makes no pulses.
+    A Gray-coded count crosses, and the far side gives a pulse for each step, one per cycle. Up to
+    ``2 ** bits - 1`` events may be in flight; their mean rate must not exceed one per cycle of
+    ``o_domain``. Neither side is reset, so a reset of one domain gives no pulses.
 
     Latency one ``i_domain`` cycle and three to four ``o_domain`` cycles.
 
@@ -100,7 +101,7 @@ class EventCrossing(wiring.Component):
     i_domain, o_domain : str
         Clock domains of ``i`` and ``o``.
     bits : int
-        Size of the count; 2 or more.
+        Bits of the count; 2 or more.
 
     Members
     -------
@@ -123,7 +124,7 @@ class EventCrossing(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # The source's Gray code is a register of its own: what crosses must not glitch.
+        # The Gray code has a register of its own, so that it does not glitch.
         count, following, sent, arrived, far, seen = (
             Signal(self._bits, name=name, reset_less=True)
             for name in ("count", "following", "sent", "arrived", "far", "seen"))

@@ -1,4 +1,4 @@
-"""Cyclic redundancy checks of whole dwords, any number per beat, one beat per clock.
+"""Cyclic redundancy checks of whole dwords, any number per beat, one beat per cycle.
 
 A CRC register is linear over GF(2): after ``n`` more message bits it is ``S * state + D * data``,
 with matrices that depend on the polynomial and ``n`` only. They are computed here in Python and
@@ -25,7 +25,7 @@ __all__ = ["CRC16_CCITT_FALSE", "CRC32C", "CRC32_ETHERNET", "Algorithm", "CrcStr
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A CRC in the usual parameters (the "Rocksoft" model, refin = refout = ``reflect``).
+    """Parameters of a CRC (the "Rocksoft" model with refin = refout = ``reflect``).
 
     ``polynomial``, ``initial`` and ``final_xor`` are written most significant bit first, also for
     reflected algorithms.
@@ -64,11 +64,11 @@ def _transpose(columns, rows):
 
 @cache
 def data_matrix(algorithm, count):
-    """What ``count`` bytes of message add to the register, if it was zero before them.
+    """Contribution of ``count`` bytes of message to a register that was zero before them.
 
     Returns one mask per register bit: the message bits, byte 0 in bits 7:0, whose XOR it is.
     """
-    # Backwards from the last message bit: what a one there leaves, then one bit before it, ...
+    # Backwards from the last message bit: the register after a one there, then one bit earlier, ...
     columns = [0] * (8 * count)
     state = _step(algorithm, 0, 1)
     for byte in reversed(range(count)):
@@ -80,7 +80,7 @@ def data_matrix(algorithm, count):
 
 @cache
 def state_matrix(algorithm, count):
-    """What the register becomes by ``count`` bytes of zeros; masks as in :func:`data_matrix`."""
+    """The register after ``count`` bytes of zeros; masks as in :func:`data_matrix`."""
     columns = []
     for n in range(algorithm.width):
         state = 1 << n
@@ -93,7 +93,7 @@ def state_matrix(algorithm, count):
 def xor_tree(m, value, masks):
     """Parities of ``value`` under each mask, as a signal; Yosys makes a balanced tree of each.
 
-    What simulators make of it decides the form. ``value`` becomes a signal in ``m``, since an
+    The form is chosen for simulators. ``value`` becomes a signal in ``m``, since an
     expression would be written out, and evaluated, once for each mask; and the bits that count
     are named, since a constant mask reaches Verilog as one assignment per bit.
     """
@@ -147,11 +147,11 @@ def zeros_crc(algorithm, count):
 class CrcStream(wiring.Component):
     """CRC of each packet of a sequence of beats.
 
-    One beat per clock, packets back to back, any gaps. The CRC of a packet is on ``crc`` in the
-    :attr:`latency`-th cycle (with ``enable``) after the one that took its last beat. Latency two
-    cycles at 32 and 64 bits, three at 128, four at 256 and 512.
+    One beat per cycle, with packets back to back or any gaps. The CRC of a packet is valid
+    :attr:`latency` cycles (with ``enable``) after the cycle that took its last beat: two cycles at
+    32 and 64 bits, three at 128, four at 256 and 512.
 
-    The longest loop is the register's own: one 32 x 32 matrix. The wide tree is a pipeline stage.
+    The only loop is that of the register, one 32 x 32 matrix; the wide tree is a pipeline stage.
 
     Parameters
     ----------
@@ -163,16 +163,16 @@ class CrcStream(wiring.Component):
     Members
     -------
     enable : in
-        All state holds while low.
+        Clock enable of all registers.
     valid, data, dwords, last : in
-        A beat is taken in each cycle with ``valid`` and ``enable``. As in
-        :class:`dxpu.stream.PacketLayout`: ``dwords`` is ``width // 32`` but in the last beat. The
-        beat after a last one is the first of the next packet.
+        A beat, taken in each cycle with ``valid`` and ``enable``. ``dwords`` is ``width // 32``
+        in all beats but the last, as in :class:`dxpu.stream.PacketLayout`. The beat after a last
+        one is the first of the next packet.
     crc_valid, crc : out
-        ``crc_valid`` is high for one (enabled) cycle per packet.
+        CRC of a packet; ``crc_valid`` is 1 for one cycle with ``enable`` per packet.
     resume : in
-        With ``crc_valid``: the next packet continues the one whose CRC this is, so that its own
-        CRC is that of both. No beat may be under way; one may be taken in the same cycle.
+        With ``crc_valid``: the next packet continues this one, so its CRC will be that of both. No
+        beat may be in the pipeline; one may be taken in the same cycle.
     """
 
     def __init__(self, width, *, algorithm=CRC32C):

@@ -1,4 +1,4 @@
-"""Choosing one of many requests, without a chain that grows with their number."""
+"""Choice of one of many requests, in logic whose depth grows with the logarithm of their number."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -10,14 +10,14 @@ __all__ = ["Turns", "encode", "first_one", "lowest_bit", "one_hot_mux", "round_r
 def lowest_bit(value):
     """One-hot value with only the lowest set bit of ``value``; zero if there is none.
 
-    A carry chain (two's complement), which FPGAs have in silicon, not a chain of LUTs.
+    Its logic is a carry chain (two's complement), which FPGAs have in silicon.
     """
     value = Value.cast(value)
     return (value & (-value)[:len(value)])[:len(value)]
 
 
 def encode(one_hot):
-    """Index of the set bit of a one-hot value, 0 if none is: an OR tree per index bit."""
+    """Index of the set bit of a one-hot value, 0 if there is none: an OR tree per index bit."""
     one_hot = Value.cast(one_hot)
     bits = max(1, (len(one_hot) - 1).bit_length())
     return Cat(Cat(one_hot[n] for n in range(len(one_hot)) if n >> b & 1).any()
@@ -25,12 +25,12 @@ def encode(one_hot):
 
 
 def first_one(value):
-    """Index of the lowest set bit, 0 if none is set."""
+    """Index of the lowest set bit, 0 if there is none."""
     return encode(lowest_bit(value))
 
 
 def round_robin(requests, last):
-    """Index of the next set bit after position ``last``, going round; ``last`` only if alone."""
+    """Index of the next set bit above ``last``, else of the lowest; ``last`` only if alone."""
     requests = Value.cast(requests)
     # Bits above `last`: all ones shifted left by last + 1.
     above = requests & (Const(~1, signed(len(requests) + 1)) << last)[:len(requests)]
@@ -38,7 +38,7 @@ def round_robin(requests, last):
 
 
 def one_hot_mux(select, values):
-    """OR of ``values[n]`` whose bit ``select[n]`` is set: a mux for one-hot selects."""
+    """OR of those ``values[n]`` whose ``select[n]`` is set: a multiplexer for one-hot selects."""
     select = Value.cast(select)
     masked = [Value.cast(v) & select[n].replicate(len(Value.cast(v)))
               for n, v in enumerate(values)]
@@ -49,9 +49,9 @@ def one_hot_mux(select, values):
 
 
 class Turns(wiring.Component):
-    """Picks one request in each cycle, round and round: short paths at the price of a latency.
+    """Picks one request in each cycle, in turn; pipelined for short paths.
 
-    While a request stands, each other is picked twice at most before it. Latency one cycle.
+    Before a waiting request is picked, each other is picked twice at most. Latency one cycle.
 
     Parameters
     ----------
@@ -61,10 +61,11 @@ class Turns(wiring.Component):
     Members
     -------
     requests : ``count``
+        Bit n: request n waits.
     now : ``count``
-        The bit that is picked in this cycle, or 0.
+        One-hot: the request that is picked in this cycle; 0 if there is none.
     chosen, number, valid : ``count``, ``range(count)``, 1
-        What ``now`` was one cycle ago, its index, and whether it was none.
+        ``now`` of the cycle before, its index, and whether there was a request.
     """
 
     def __init__(self, *, count):
@@ -79,7 +80,7 @@ class Turns(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # What is above the pick of two cycles ago. As if two took turns, each every other cycle.
+        # Requests above the pick of two cycles ago: two independent rounds, in alternate cycles.
         mask, above = Signal(self._count), Signal(self._count)
         m.d.comb += [
             above.eq(self.requests & mask),

@@ -1,4 +1,4 @@
-"""Queues: words through :class:`Queue`, whole packets through :class:`PacketQueue`."""
+"""Queues of words (:class:`Queue`) and of whole packets (:class:`PacketQueue`)."""
 
 from amaranth import *
 from amaranth.lib import data, fifo, stream, wiring
@@ -12,20 +12,21 @@ __all__ = ["Queue", "PacketQueue"]
 
 
 class Queue(wiring.Component):
-    """First-in first-out queue of words, first word falls through.
+    """First-in first-out queue of words, with first-word fall-through.
 
     Throughput one word per cycle at every depth; latency one cycle up to depth 2, else two.
 
     Parameters
     ----------
     shape : shape-like
-        The words.
+        Shape of a word.
     depth : int
-        Words it holds at least.
+        Least number of words that fit.
 
     Members
     -------
     i, o : stream of ``shape``
+        Words in, words out.
     """
 
     def __init__(self, shape, *, depth):
@@ -56,14 +57,13 @@ class Queue(wiring.Component):
 
 
 class PacketQueue(wiring.Component):
-    """Store-and-forward queue of packets in block RAM: a packet comes out whole or not at all.
+    """Store-and-forward queue of packets in block RAM: packets leave whole or not at all.
 
-    Packets leave in the order they came. A packet that ends with ``discard`` is removed, as is one
-    that is larger than the queue. When there is no space for a packet that would fit an empty
-    queue, ``overflow`` decides: ``"wait"`` holds the source back, ``"drop"`` never does and drops
-    the packet whole. No packet is ever removed in part, but with ``"cut"``: that is ``"wait"``,
-    and of a packet that is larger than the queue the first ``depth`` beats leave, so that whoever
-    parses it learns of it.
+    Packets leave in order. A packet that ends with ``discard`` is removed, as is one that is larger
+    than the queue. ``overflow`` says what happens to a packet that would fit an empty queue and
+    finds too little space: with ``"wait"`` it waits, with ``"drop"`` it is removed whole. ``"cut"``
+    is ``"wait"``, but of a packet larger than the queue the first ``depth`` beats leave, so that
+    its header can still be parsed.
 
     Latency: the first beat is offered two cycles after the last one was taken. Throughput one beat
     per cycle.
@@ -77,17 +77,18 @@ class PacketQueue(wiring.Component):
     meta : shape-like, optional
         Side information of the packets.
     overflow : "wait", "drop" or "cut"
+        What happens to a packet for which there is too little space.
 
     Members
     -------
     i, o : packet stream
-        ``o`` never has ``discard`` set.
+        Packets in, packets out; ``o`` never has ``discard``.
     level : ``range(depth + 1)``
-        Beats in memory, those of an unfinished packet included.
+        Beats in memory, including those of an incomplete packet.
     stat_discarded : 1
         Pulse: a packet was removed because it ended with ``discard``.
     stat_overflow : 1
-        Pulse: a packet was removed, or cut, because it did not fit.
+        Pulse: a packet was removed or cut because it did not fit.
     """
 
     def __init__(self, width, *, depth, meta=None, overflow="wait"):
@@ -110,7 +111,7 @@ class PacketQueue(wiring.Component):
         m = Module()
         i, o = self.i, self.o
 
-        # `first` is what follows `last`, and `discard` is never stored.
+        # Not stored: `first`, which follows from `last`, and `discard`.
         stored = {k: f.shape for k, f in self._layout if k not in ("first", "discard")}
         m.submodules.memory = memory = Memory(
             shape=data.StructLayout(stored), depth=self._depth, init=[])
@@ -127,7 +128,7 @@ class PacketQueue(wiring.Component):
             *(write.data[k].eq(i.payload[k]) for k in stored),
         ]
 
-        # When only the unfinished packet is in memory, waiting for space would be for ever.
+        # With only the incomplete packet in memory, space would never become free.
         hopeless = Signal()
         m.d.comb += hopeless.eq((head == committed) if self._wait else 1)
         with m.If(dropping):
@@ -135,7 +136,7 @@ class PacketQueue(wiring.Component):
             with m.If(i.valid & i.payload.last):
                 m.d.sync += dropping.eq(0)
                 if self._cuts:
-                    # It may turn out now that its source has given it up.
+                    # The source may still discard it.
                     with m.If(i.payload.discard):
                         m.d.comb += self.stat_discarded.eq(1)
                         m.d.sync += tail.eq(committed)
@@ -145,7 +146,7 @@ class PacketQueue(wiring.Component):
                 else:
                     m.d.comb += self.stat_overflow.eq(1)
         if self._cuts:
-            # Of a packet that is alone, and not at its end yet, the last place becomes the end.
+            # The last free beat becomes the end of a packet that is alone and not complete.
             with m.Elif(i.valid & ~i.payload.last & hopeless & (self.level == self._depth - 1)):
                 m.d.comb += [i.ready.eq(1), write.en.eq(1), write.data.last.eq(1)]
                 m.d.sync += [dropping.eq(1), tail.eq(tail + 1)]

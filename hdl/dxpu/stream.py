@@ -1,4 +1,4 @@
-"""Packets on streams: the one way data moves between the blocks of this project.
+"""Packets on streams, by which data moves between all blocks.
 
 A packet (a TLP, or an Ethernet frame without its FCS) travels as *beats* of ``width`` bits. Every
 packet on the core side is a whole number of dwords (4 bytes): TLPs are by definition, and every DXF
@@ -20,7 +20,7 @@ WIDTHS = (32, 64, 128, 256, 512)
 
 
 def check_width(width):
-    """Return ``width``, or raise :exc:`ValueError` if no block of this project has that width."""
+    """Return ``width``, or raise :exc:`ValueError` if blocks do not support it."""
     if width not in WIDTHS:
         raise ValueError(f"width must be one of 32, 64, 128, 256, 512, not {width!r}")
     return width
@@ -34,20 +34,20 @@ class PacketLayout(data.StructLayout):
     width : int
         Data bits per beat; one of :data:`WIDTHS`.
     meta : shape-like, optional
-        Side information about the packet. It holds on every beat from first to last.
+        Side information about the packet, the same on each of its beats.
 
     Members
     -------
     data : ``width``
-        Bytes in wire order, byte 0 least significant. Lanes past ``dwords`` are don't-care.
+        Bytes in wire order, byte 0 least significant. Lanes from ``dwords`` on have no meaning.
     dwords : ``range(width // 32 + 1)``
-        Valid dwords in this beat: ``width // 32`` in each beat but the last, 1 or more in that.
+        Valid dwords of the beat: ``width // 32`` in each but the last, 1 or more in the last.
     first, last : 1
-        First and last beat of the packet; both in a packet of one beat.
+        The beat is the first, the last of its packet; both in a packet of one beat.
     discard : 1
-        Valid with ``last``: the whole packet is bad and must have no effect.
+        The whole packet is bad and must have no effect; valid with ``last``.
     meta : ``meta``
-        Only if asked for.
+        Side information; only with the parameter.
     """
 
     def __init__(self, width, meta=None):
@@ -86,10 +86,10 @@ def PacketSignature(width, meta=None):
 
 
 def connect(m, source, sink):
-    """Connect ``source`` (out) to ``sink`` (in), and insist on equal payload layouts.
+    """Connect ``source`` (out) to ``sink`` (in), whose payload layouts must be equal.
 
-    :func:`amaranth.lib.wiring.connect` compares widths only, so that two different layouts of the
-    same width would be connected silently.
+    :func:`amaranth.lib.wiring.connect` compares widths only and would connect two different layouts
+    of the same width.
 
     Raises
     ------
@@ -113,9 +113,9 @@ def payload_shape(interface):
 
 
 class Register(wiring.Component):
-    """Register stage that cuts every combinational path of a stream, ``ready`` included.
+    """Register stage that cuts all combinational paths of a stream, those of ``ready`` too.
 
-    Latency one cycle, throughput one word per cycle. Holds up to two words.
+    Latency one cycle, throughput one word per cycle; stores up to two words.
 
     Parameters
     ----------
@@ -125,6 +125,7 @@ class Register(wiring.Component):
     Members
     -------
     i, o : stream of ``shape``
+        Words in, words out.
     """
 
     def __init__(self, shape):

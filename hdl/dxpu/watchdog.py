@@ -1,4 +1,4 @@
-"""What resets a device whose core no longer answers: a probe in the core, a watchdog beside it."""
+"""Watchdog of a device: a probe in the core, and a timer beside it that resets all."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -11,25 +11,26 @@ __all__ = ["Watchdog", "WatchdogProbe"]
 
 
 class WatchdogProbe(wiring.Component):
-    """Reads a register again and again, and turns ``heartbeat`` over for each right answer.
+    """Reads a register periodically, and toggles ``heartbeat`` for each expected value.
 
-    So the heartbeat stands still if the clock does, if the register bus hangs, or if what it says
-    is wrong. One request at a time; ``interval`` cycles after an answer comes the next one.
+    So the heartbeat stops if the clock stops, the register bus hangs or a value is wrong. One
+    request is outstanding at a time; the next is sent ``interval`` cycles after a response.
 
     Parameters
     ----------
     address : int
         Byte address of a register that does not change.
     expected : int
-        What it reads as.
+        Value of that register.
     interval : int
-        Cycles; at least 1. Each turn has to be longer than two cycles of the watchdog.
+        Cycles, at least 1. Between two toggles more than two cycles of the watchdog must pass.
 
     Members
     -------
     bus : Out :class:`~dxpu.csr.RegisterPort`
+        Port to the registers.
     heartbeat : Out(1)
-        Of a register, so that it may cross to another clock.
+        Toggles while the core works. Driven by a register, so it may cross to another clock domain.
     """
 
     bus: Out(RegisterPort())
@@ -65,34 +66,34 @@ class WatchdogProbe(wiring.Component):
 
 
 class Watchdog(wiring.Component):
-    """Bites if a heartbeat stands still: ``bite``, for one cycle, is to reset the whole device,
-    this domain included.
+    """Resets the device if a heartbeat stops: ``bite`` is 1 for one cycle, and is to reset all
+    domains, including that of the watchdog.
 
-    It bites ``cycles`` cycles after the last turn of the heartbeat, or after the last reset of its
-    own domain if there was none since. If the device stays dead it bites again, with so long a
-    pause. It runs from a clock that does not depend on what it watches.
+    That is ``cycles`` cycles after the last toggle of the heartbeat, or after the last reset of its
+    own domain if that was later. If the heartbeat does not return, ``bite`` comes again after as
+    many cycles. The clock of the watchdog must not depend on what it watches.
 
-    Latency from a turn of ``heartbeat`` or ``enable`` to its effect: two to three cycles.
+    Latency from a change of ``heartbeat`` or ``enable`` to its effect: two to three cycles.
 
     Parameters
     ----------
     cycles : int
-        At least 4.
+        Cycles without a toggle until ``bite``, at least 4.
 
     Members
     -------
     heartbeat : In(1)
-        Asynchronous; each turn is a sign of life.
+        Heartbeat; asynchronous.
     enable : In(1)
-        Asynchronous. While it is low nothing bites; when it rises, the wait begins anew.
+        The watchdog works while this is 1; asynchronous. When it rises, the time begins anew.
     bite : Out(1)
-        Of a register, so that it may reset without a clock.
+        Pulse: reset the device. Driven by a register, so it can be an asynchronous reset.
     count : Out(8)
-        How often it bit since power-on; stays at 255. It changes only in the cycle in which
-        ``bite`` rises, and no reset changes it, so whoever ``bite`` resets may read it at any time.
+        Number of bites since power-on, up to 255. It changes in the cycle in which ``bite`` rises
+        only, and no reset changes it, so the domains that ``bite`` resets can read it at any time.
     last : Out(1)
-        The last reset of this domain was by ``bite``. It is right three cycles after the reset
-        began.
+        The last reset of this domain was by ``bite``. Valid from three cycles after the beginning
+        of the reset on.
     """
 
     heartbeat: In(1)
@@ -114,7 +115,7 @@ class Watchdog(wiring.Component):
         m.submodules.enable = FFSynchronizer(self.enable, enable, init=1)
         m.d.sync += before.eq(beat)
 
-        # Counts up to where its highest bit is set: there is nothing to compare with.
+        # Counts up until its highest bit is set, which needs no comparison.
         bits = (self._cycles - 1).bit_length()
         start = (1 << bits) - self._cycles + 1
         time = Signal(bits + 1, init=start)
@@ -124,7 +125,7 @@ class Watchdog(wiring.Component):
         with m.If(~enable | (beat != before) | expired):
             m.d.sync += time.eq(start)
 
-        # What outlives a reset. The output `bite` is the one that resets.
+        # These registers outlive a reset, which `bite` causes.
         bite, last = Signal(reset_less=True), Signal(reset_less=True)
         count, ours = Signal(8, reset_less=True), Signal(reset_less=True)
         m.d.comb += [self.bite.eq(bite), self.count.eq(count), self.last.eq(last)]

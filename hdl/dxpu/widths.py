@@ -1,4 +1,4 @@
-"""Between packets of any width and packets of 32 bits."""
+"""Converters between packets of any width and packets of 32 bits."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -10,18 +10,21 @@ __all__ = ["Narrow", "Widen"]
 
 
 class Narrow(wiring.Component):
-    """Packets of ``width`` bits become packets of 32 bits.
+    """Converts packets of ``width`` bits per beat to 32.
 
-    Combinational; a dword per cycle. ``discard`` stays with the last beat.
+    Latency 0, throughput one dword per cycle. ``discard`` stays on the last beat.
 
     Parameters
     ----------
     width : int
+        Data bits per beat of ``i``.
 
     Members
     -------
     i : packet stream of ``width`` bits
+        Packets.
     o : packet stream of 32 bits
+        The same packets.
     """
 
     def __init__(self, width):
@@ -48,19 +51,22 @@ class Narrow(wiring.Component):
 
 
 class Widen(wiring.Component):
-    """Packets of 32 bits become packets of ``width`` bits.
+    """Converts packets of 32 bits per beat to ``width``.
 
-    A dword per cycle. A beat is offered in the cycle after its last dword was taken, and needs no
-    further dword of its packet.
+    Throughput one dword per cycle. A beat is offered one cycle after its last dword was taken,
+    whether the next dword has come or not.
 
     Parameters
     ----------
     width : int
+        Data bits per beat of ``o``.
 
     Members
     -------
     i : packet stream of 32 bits
+        Packets.
     o : packet stream of ``width`` bits
+        The same packets.
     """
 
     def __init__(self, width):

@@ -1,4 +1,4 @@
-"""Control and status registers: described once as data, decoded, documented, counted."""
+"""Control and status registers: described as data; decoder, counters and documents follow."""
 
 from .arbiter import RegisterArbiter
 from .counters import CounterBank, counter_block

@@ -1,4 +1,4 @@
-"""Several who ask for registers, at one port."""
+"""Arbiter of several masters at one register port."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -12,24 +12,25 @@ __all__ = ["RegisterArbiter"]
 
 
 class RegisterArbiter(wiring.Component):
-    """Lets several ask at one register port, one request at a time, in turn.
+    """Merges several register ports into one, one request at a time, in turn (round robin).
 
-    A request waits for at most one of each other port, from its own to the answer's being taken. An
-    answer goes to who has asked, and to nobody else. Between two requests of one port those of
-    others may come: whoever writes several registers that belong together has to see to it that
-    nobody else writes them.
+    A request waits for at most one access of each other port. A response goes to the port of its
+    request only. Between two requests of one port those of others may come: a master that writes
+    several registers as a set must be the only one that writes them.
 
-    Adds one cycle to a request, and none to its answer.
+    Adds one cycle to a request and none to its response.
 
     Parameters
     ----------
     count : int
-        Ports that ask, at least 1.
+        Masters, at least 1.
 
     Members
     -------
     i : array of In :class:`RegisterPort`
+        Ports of the masters.
     o : Out :class:`RegisterPort`
+        Port to the registers.
     """
 
     def __init__(self, count):

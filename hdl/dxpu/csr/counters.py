@@ -1,4 +1,4 @@
-"""Totals of one-cycle event pulses, in a block RAM."""
+"""Counters of event pulses, with totals in a block RAM."""
 
 from functools import reduce
 from operator import xor
@@ -16,20 +16,21 @@ from .port import RegisterPort
 __all__ = ["CounterBank", "counter_block"]
 
 
-#: Taps of shift registers of maximal length, by bits, from 1 (Xilinx XAPP 052, table 3).
+#: Bits of a shift register to its taps for maximal length, counted from 1 (Xilinx XAPP 052,
+#: table 3).
 TAPS = {4: (4, 3), 5: (5, 3), 6: (6, 5), 7: (7, 6), 8: (8, 6, 5, 4), 9: (9, 5), 10: (10, 7),
         11: (11, 9), 12: (12, 6, 4, 1)}
-#: Events that such accumulators can be for.
+#: Most events of a bank: the accumulators must not wrap between two visits.
 MOST = ((1 << max(TAPS)) - 2 - 8) // 2
 
 
 def _new_bit(state):
-    """What is shifted in below ``state``, bits from the lowest up; all ones is never reached."""
+    """Bit to shift in below ``state``, bits from the lowest up; all ones is never reached."""
     return reduce(xor, (state[tap - 1] for tap in TAPS[len(state)])) ^ 1
 
 
 def _sequence(bits):
-    """States of a shift register in the order in which it counts, from 0 on."""
+    """States of a shift register in counting order, from 0 on."""
     state, states = [0] * bits, []
     while not states or any(state):
         states.append(sum(bit << n for n, bit in enumerate(state)))
@@ -40,7 +41,7 @@ def _sequence(bits):
 def counter_block(name, events, doc=""):
     """Description of a bank of counters: one read-only register per event, in order.
 
-    ``events`` is a dict from name to documentation (a string may be empty).
+    ``events`` maps the name of each to its text, which may be empty.
     """
     return Block(name, tuple(
         Register(event, (Field("count", 32, Access.RO, doc=text),), text)
@@ -50,26 +51,28 @@ def counter_block(name, events, doc=""):
 class CounterBank(wiring.Component):
     """A 32-bit counter for each of many event pulses, readable as registers.
 
-    Each event has a small accumulator; a walker visits them in turn and adds them to totals in a
-    memory, so a bank costs few flip-flops per counter. Accumulators count in the states of a linear
-    feedback shift register, which needs no carry; one table makes numbers of them. No pulse is
-    ever lost. A pulse is in the total at most ``2 * max(events, 8) + 8`` cycles later. Counters
-    wrap, or stay at the top if ``saturate``. Reset clears them (requests wait until that is done).
-    Writes and addresses without a counter are answered with ``error``.
+    Each event has a small accumulator. A token visits one accumulator per cycle, whose count is
+    added to a total in a memory, so a counter costs few flip-flops. Accumulators are linear
+    feedback shift registers, which need no carry; a table translates their states to numbers. No
+    pulse is lost. A pulse is in its total at most ``2 * max(events, 8) + 8`` cycles later. Reset
+    clears all counters; requests wait until it has. A write, and an address without a counter, is
+    answered with ``error``.
 
-    A request is answered three cycles after it was taken; one at a time.
+    A response is offered three cycles after its request was taken; one request at a time.
 
     Parameters
     ----------
     block : Block
-        As made by :func:`counter_block`.
+        Description by :func:`counter_block`.
     saturate : bool
+        Counters stay at 0xFFFFFFFF; else they wrap.
 
     Members
     -------
     bus : In :class:`RegisterPort`
+        Totals.
     pulse.<event> : In(1)
-        Counts once for every cycle that it is high.
+        Counts one for every cycle in which it is 1.
     """
 
     def __init__(self, block, *, saturate=False):
@@ -89,22 +92,22 @@ class CounterBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         count = len(self._names)
-        # The walk takes `slots` steps; reads steal at most every third step, see below. A slot must
-        # not come round again while its total is still on the way to the memory.
+        # A round takes `slots` steps, of which reads steal at most every third. A slot must not be
+        # visited again before its total is in the memory.
         slots = max(count, 8)
         top = 2 * slots + 8
         m.submodules.totals = totals = self._totals = Memory(shape=32, depth=slots, init=[])
         read, write = totals.read_port(), totals.write_port()
 
-        # Step 0: the token visits a slot, its accumulator is emptied and its total is read.
+        # Step 0: the token visits a slot; its accumulator is cleared and its total is read.
         steal = Signal()
         token, index, fresh = Signal(slots, init=1), Signal(range(slots)), Signal(init=1)
-        bits = max(min(TAPS), (top + 1).bit_length())  # there is one state less than of numbers
+        bits = max(min(TAPS), (top + 1).bit_length())  # a register has one state less than numbers
         accumulators = [Signal(bits, name=f"accumulator_{name}") for name in self._names]
         for name, bit, accumulator in zip(self._names, token, accumulators, strict=False):
             pulse = getattr(self.pulse, name)
             with m.If(bit & ~steal):
-                m.d.sync += accumulator.eq(pulse)  # from 0 to the state behind it, which is 1
+                m.d.sync += accumulator.eq(pulse)  # 0, or the state after it, which is 1
             with m.Elif(pulse):
                 m.d.sync += accumulator.eq(Cat(_new_bit(accumulator), accumulator[:-1]))
         with m.If(~steal):
@@ -114,7 +117,7 @@ class CounterBank(wiring.Component):
         word = Signal(range(slots))
         m.d.comb += read.addr.eq(Mux(steal, word, index))
 
-        # Steps 1 to 3: memory word, sum, write. The first walk after reset ignores the memory.
+        # Steps 1 to 3: total, sum, write. The first round after reset ignores the memory.
         live = Signal(3)
         place = {state: n for n, state in enumerate(_sequence(bits))}
         m.submodules.numbers = numbers = Memory(
@@ -134,14 +137,14 @@ class CounterBank(wiring.Component):
         m.d.sync += result.eq(Mux(carry[32] & self._saturate, 0xffff_ffff, carry[:32]))
         m.d.comb += [write.en.eq(live[2]), write.addr.eq(slot[2]), write.data.eq(result)]
 
-        # The first walk's last totals are in the memory three steps after it.
+        # The last totals of the first round are in the memory three steps after it.
         starting = Signal(4, init=15)
         m.d.sync += starting.eq(Cat(fresh, starting))
         self._serve(m, steal, word, starting.any(), read.data)
         return m
 
     def _serve(self, m, steal, word, starting, found):
-        """Answer requests; each steals one step of the walk and takes more than three cycles."""
+        """Respond to requests; each steals one step of a round and takes more than three cycles."""
         request, answer = self.bus.request, self.bus.response.p
         error = Signal()
         with m.FSM():

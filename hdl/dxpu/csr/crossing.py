@@ -1,4 +1,4 @@
-"""A register port in another clock domain."""
+"""Register port across clock domains."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -13,10 +13,10 @@ __all__ = ["RegisterCrossing"]
 
 
 class RegisterCrossing(wiring.Component):
-    """Hands requests of ``sync`` to a register port in another clock domain, one at a time.
+    """Passes requests from ``sync`` to a register port in another clock domain, one at a time.
 
-    Both domains have to be reset together. While the clock of the other stands still a request is
-    not answered. Adds one cycle of each domain and three to four of the other, each way.
+    Both domains must be reset together. A request is not answered while the clock of the other
+    domain stands still. Each way adds one cycle of its own domain and three to four of the other.
 
     Parameters
     ----------
@@ -26,7 +26,9 @@ class RegisterCrossing(wiring.Component):
     Members
     -------
     bus : In :class:`~dxpu.csr.RegisterPort`
+        Port of the master, in ``sync``.
     far : Out :class:`~dxpu.csr.RegisterPort`
+        Port to the registers, in ``domain``.
     """
 
     bus: In(RegisterPort())

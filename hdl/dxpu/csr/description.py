@@ -1,4 +1,4 @@
-"""Registers as data: the one place from which decoder, software constants and documentation come.
+"""Registers as data, from which decoder, software constants and documents are made.
 
 A :class:`Block` is what one register port decodes: registers, and rows of registers at a stride. An
 :class:`AddressMap` places blocks in the 64 KiB space of a proxy. Nothing here needs Amaranth.
@@ -16,21 +16,21 @@ __all__ = ["Access", "AddressMap", "Block", "Field", "Placed", "Register", "Rows
 
 
 class Access(enum.Enum):
-    """Who owns the bits of a field, and what reading and writing them does."""
+    """Owner of the bits of a field, and the effect of reading and writing them."""
 
-    #: Value of the hardware; writes change nothing.
+    #: Value of the hardware; writes have no effect.
     RO = "ro"
-    #: Held by the register file; software reads what it wrote.
+    #: Stored in the register file; software reads what it wrote.
     RW = "rw"
-    #: Sticky event: hardware sets bits, writing 1 clears them. Setting wins in the same cycle.
+    #: Sticky event: hardware sets bits, writing 1 clears them. In the same cycle setting wins.
     W1C = "w1c"
     #: Bits written as 1 are 1 for one cycle; reads as 0.
     PULSE = "pulse"
-    #: Held by the hardware, which is shown each write and decides what becomes of it.
+    #: Stored in the hardware, which gets each write and decides about its effect.
     HW = "hw"
-    #: As RO, but from a memory of the hardware. All fields of a register or none; in rows only.
+    #: Read only, from a memory of the hardware. All fields of a register or none; in rows only.
     MEM = "mem"
-    #: As HW, but in a memory of the hardware; the same.
+    #: As HW, in a memory of the hardware. All fields of a register or none; in rows only.
     MEM_HW = "mem_hw"
     #: Reads as its reset value.
     CONST = "const"
@@ -143,17 +143,17 @@ class Register:
 
     @property
     def writable(self):
-        """Whether any field is."""
+        """Whether any field can be written."""
         return any(f.access.writable for f in self.fields)
 
     @property
     def stored(self):
-        """Whether it is in a memory of the hardware."""
+        """Whether the register is in a memory of the hardware."""
         return any(f.access.stored for f in self.fields)
 
     @property
     def reset(self):
-        """Value of the register after reset, as far as it is not the hardware's."""
+        """Value of the register after reset, without the bits of the hardware."""
         return sum(f.reset << f.offset for f in self.fields)
 
     def pack(self, **values):
@@ -209,13 +209,13 @@ class Rows:
 
     @property
     def span(self):
-        """The power of two of bytes that all rows fit in."""
+        """Bytes of all rows, rounded up to a power of two."""
         return _pow2(self.stride * self.count)
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A register at its address: what decoders, constants and documents iterate over."""
+    """A register at its address; decoders, constants and documents iterate over these."""
 
     address: int
     register: Register
@@ -252,7 +252,7 @@ def _place(entries, where):
 
 @dataclass(frozen=True)
 class Block:
-    """What one register port decodes.
+    """Registers behind one register port.
 
     Parameters
     ----------

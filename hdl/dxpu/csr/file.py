@@ -1,4 +1,4 @@
-"""The decoder of a register block."""
+"""Decoder of a register block."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -49,33 +49,37 @@ def _names(f):
 class RegisterFile(wiring.Component):
     """Registers of a :class:`~dxpu.csr.Block`, with a named signal for each field.
 
-    A request is answered two cycles after it was taken, or later if it is for a memory that takes
-    its time; one at a time. A write takes effect before
-    its answer: the new values, ``written`` and pulses show in the cycle in which the answer is
-    offered. Addresses without a register, addresses that are not a multiple of 4 and writes to a
-    register that has nothing to write are answered with ``error`` and change nothing.
+    A response is offered two cycles after its request was taken, or later if the register is in a
+    memory that needs more time; one request at a time. A write takes effect before its response:
+    new values, ``written`` and pulses are valid in the cycle in which the response is offered. An
+    address without a register, an address that is no multiple of 4 and a write to a register that
+    cannot be written are answered with ``error`` and change nothing.
 
     Parameters
     ----------
     block : Block
+        Description of the registers.
 
     Members
     -------
     bus : In :class:`RegisterPort`
+        Port of the master.
     stall : In(1)
-        While high no new request is taken (a command of the last one still runs).
-    place : Out(16), asks : Out(1), found : In(32), done : In(1)
-        If registers are in memories of the hardware (``mem``, ``mem_hw``): the address of the one
-        that is asked for, from the start of the block; while ``asks`` is high, which ends with the
-        cycle in which ``done`` is; and its value in that cycle.
-    puts : Out(1), value : Out(32)
-        If any of these can be written: what is asked for is a write of ``value``.
+        No new request is taken while this is 1, such as while a command runs.
+    mem_request, mem_address : Out(1), Out(16)
+        Access to a register in a memory of the hardware (``mem``, ``mem_hw``), with its byte
+        address from the start of the block. The request is held until ``mem_done``. Only if the
+        block has such registers, as the next two.
+    mem_done, mem_read_data : In(1), In(32)
+        The access is done, in this cycle; value of the register.
+    mem_write, mem_write_data : Out(1), Out(32)
+        The access is a write, of this value. Only if the block has ``mem_hw`` registers.
     <register>.<field>, <rows>[n].<register>.<field>
         By access kind: ``ro`` In; ``rw`` Out; ``pulse`` Out, for one cycle; ``w1c`` Out, and
         ``<field>_set`` In; ``hw`` In (the value read), and ``<field>_w`` Out (the value written,
         valid with ``written``); ``mem``, ``mem_hw`` and ``const`` none.
     <register>.written : Out(1)
-        In registers with anything to write: one cycle after each write.
+        Pulse after each write to a register that can be written.
     """
 
     def __init__(self, block):
@@ -109,7 +113,7 @@ class RegisterFile(wiring.Component):
         placed = [p for p in self.block.placed if not p.register.stored]
         address = self.bus.request.p.address
         stored = len(placed) < len(self.block.placed)
-        in_memory, writes_memory = Signal(), Signal()  # stay zero if nothing is
+        in_memory, writes_memory = Signal(), Signal()  # stay 0 without registers in memories
         write, value = Signal(), Signal(32, reset_less=True)
         chosen = Signal(len(placed))
         executing = Signal()
@@ -160,7 +164,7 @@ class RegisterFile(wiring.Component):
         return m
 
     def _is_stored(self, address, *, writable=False):
-        """Whether that is the address of a register in a memory, that can be written."""
+        """Whether a register in a memory has that address, and can be written if ``writable``."""
         hits = []
         for e in self.block.entries:
             places = [r.address for r in e.registers if r.stored and (r.writable or not writable)
@@ -173,7 +177,7 @@ class RegisterFile(wiring.Component):
         return Cat(hits).any()
 
     def _register(self, m, placed, written, value):
-        """Make one register; returns what it reads as."""
+        """Make one register; returns the value that it reads as."""
         signals, read = self._signals(placed), [C(0, 1)] * 32
         if placed.register.writable:
             m.d.sync += signals.written.eq(written)
@@ -200,7 +204,7 @@ class RegisterFile(wiring.Component):
 
 
 class _Decoder:
-    """Address comparisons in two halves that all registers share."""
+    """Address comparisons in two halves, which the registers share."""
 
     def __init__(self, m, address):
         self._m, self._address, self._known = m, address, {}

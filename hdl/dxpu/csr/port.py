@@ -1,4 +1,4 @@
-"""The register port, and the multiplexer that hands its requests to blocks by address."""
+"""Register port, and the multiplexer that passes its requests to blocks by address."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -23,21 +23,23 @@ class RegisterRequest(data.Struct):
 
 
 class RegisterResponse(data.Struct):
-    """Answer to one request; every request gets exactly one, in order."""
+    """Response to a request; every request gets exactly one, in order."""
 
     #: Value read; 0 for writes and errors.
     data: 32
-    #: No such register (or it cannot be written); nothing was changed.
+    #: There is no such register, or it cannot be written; nothing was changed.
     error: 1
 
 
 class RegisterPort(wiring.Signature):
-    """Register access, seen from who asks. One request is outstanding at a time.
+    """Register port, seen from the master. One request is outstanding at a time.
 
     Members
     -------
     request : Out stream of :class:`RegisterRequest`
+        Reads and writes.
     response : In stream of :class:`RegisterResponse`
+        Response to each.
     """
 
     def __init__(self):
@@ -51,10 +53,10 @@ class RegisterPort(wiring.Signature):
 
 
 class RegisterMux(wiring.Component):
-    """Hands each request to the port in whose address range it lies, and its answer back.
+    """Passes each request to the port whose address range it is in, and the response back.
 
-    An address in no range is answered with ``error``. Addresses are passed on relative to the
-    range's base. Adds a cycle to a request and one to its answer; one request at a time.
+    An address in no range is answered with ``error``. The port gets the address relative to the
+    base of its range. Adds one cycle to a request and one to its response; one request at a time.
 
     Parameters
     ----------
@@ -65,8 +67,9 @@ class RegisterMux(wiring.Component):
     Members
     -------
     bus : In :class:`RegisterPort`
+        Port of the master.
     <name> : Out :class:`RegisterPort`
-        One for each range.
+        Port of each range.
     """
 
     def __init__(self, windows):
@@ -132,6 +135,6 @@ class RegisterMux(wiring.Component):
 
 
 def connect_ports(m, source, sink):
-    """Connect a register port that asks to one that answers."""
+    """Connect the register port of a master to that of registers."""
     connect(m, source.request, sink.request)
     connect(m, sink.response, source.response)
