@@ -75,7 +75,7 @@ def test_addresses_that_software_relies_on(pages):
     for role in ("host", "box"):
         page = pages[f"{role}_registers.md"]
         for line in (
-            f"| `{CONTROL_BASE:#06x}` | `identity` | Tells a proxy from other hardware. |",
+            f"| `{CONTROL_BASE:#06x}` | `identity` | Identifies a proxy. |",
             "| 31:0 | `value` | constant | `0x44585055` | \"DXPU\". |",
             f"| `{COUNTERS_BASE:#06x}` | ",
             f"| `{TABLE_BASE + 0x18:#06x}` | `commit` | Writing this register gives the command. |",

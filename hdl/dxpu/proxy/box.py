@@ -30,38 +30,38 @@ __all__ = ["BoxCore", "BoxProxy"]
 
 
 class BoxCore(wiring.Component):
-    """Leads each slot to the host it is bound to.
+    """Passes TLPs between each slot and the host that it is bound to.
 
-    A slot's TLPs are stored, taken in turn with other slots', parsed, and leave as frames to the
-    host of the slot's row; TLPs that come from that host in its session leave at the slot. What
-    comes from or for a slot that is not bound is dropped and counted, as are bad TLPs and frames.
-    Nothing is lost for want of space: credits hold the slots back, and across the fabric the hosts.
-    A slot that waits for credits of its host holds back no other. What a host sends without credits
-    is dropped and counted, and costs it that slot, nobody else.
+    TLPs from slots are stored, merged in turn, parsed, and sent in frames to the host in the row of
+    the slot. TLPs from that host, in its session, go to the slot. TLPs from or for a slot that is
+    not open are dropped and counted, as are malformed TLPs and bad frames. No TLP is dropped for
+    lack of space: credits hold back the slots, and across the fabric the hosts. A slot that waits
+    for credits blocks no other. A TLP that a host sends without credits is dropped and counted, and
+    that slot alone is closed.
 
     Parameters
     ----------
     width, paths, peers, streams, split, arq, mac_counters
         Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
-        PCIe links to GPUs, 1 to 16.
+        Slots, 1 to 16: PCIe links to GPUs.
 
     Members
     -------
     slot : array of :class:`~dxpu.attach.PciePort`
-        Slot n + 1 at index n.
+        PCIe port of slot n + 1 at index n.
     reset : ``slots``
-        Level, until ``link_up`` of the slot has fallen and its queues are empty: hot reset of the
-        GPU in slot n + 1. Its link must not come up before.
+        Bit n: hot reset of the GPU in slot n + 1, until ``link_up`` of the slot is 0 and its queues
+        are empty. Its link must not come up before.
     frame, bus
         Those of the host's core.
     """
 
     #: Bytes of the buffer of each slot from PCIe.
     BUFFER = 2048
-    #: Bytes of those towards PCIe at 32 and 64 bits, posted and non-posted requests, completions:
-    #: for posted ones what is under way, and told, while frames of 1500 bytes fill a line of
-    #: 1 Gb/s. As many beats for wider ones.
+    #: Bytes of the buffers of each slot to PCIe at 32 and 64 bits: posted requests, non-posted
+    #: requests, completions. Posted requests get what is in flight, and reported, while frames of
+    #: 1500 bytes fill a line of 1 Gb/s. Wider ones have as many beats.
     REGIONS = (8192, 1024, 2048)
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
@@ -84,11 +84,11 @@ class BoxCore(wiring.Component):
         self._policer = CreditPolicer(width, rows=slots, initial=flow.grants, largest=LARGEST)
         self._engine = FabricEngine(
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,
-            block=False,  # its queues need what an ECP5-45 has
+            block=False,  # the queues need the block RAM of an ECP5-45
             flow=flow)
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
-        # A TLP that is too large must be parsed, for its credits.
+        # A TLP that is too large is cut, not dropped: its header has the credits to return.
         self._queues = [PacketQueue(width, depth=self._depth, overflow="cut")
                         for _ in range(slots)]
         self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
@@ -116,7 +116,7 @@ class BoxCore(wiring.Component):
             "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
-        #: What is counted: a pulse for each counter, by its name, in ``sync``.
+        #: Name of each counter to its pulse, in ``sync``.
         self.pulses = dict(counters.pulses)
         #: A good frame that was refused (:class:`~dxpu.fabric.receive.types.Refused`), in ``sync``.
         self.refused = self._engine.refused
@@ -140,7 +140,7 @@ class BoxCore(wiring.Component):
         parser = self._parsers["from_slots"]
         m.d.comb += [
             table.present.eq(file.present.slots),
-            # A session that failed ends the bindings of its host.
+            # A session that is not open ends the bindings of its host.
             bindings.used.eq(Cat(row.used for row in table.rows) & ~engine.session_down),
             bindings.present.eq(file.present.slots),
             bindings.link_up.eq(Cat(slot.link_up for slot in self.slot)),
@@ -177,7 +177,7 @@ class BoxCore(wiring.Component):
         return m
 
     def _attach_rx(self, m):
-        """From the slots to the fabric."""
+        """TLPs from the slots to the fabric."""
         m.submodules.arbiter = arbiter = PacketArbiter(self._width, count=self._slots)
         m.submodules.from_slots = parser = self._parsers["from_slots"]
         engine = self._engine
@@ -187,7 +187,7 @@ class BoxCore(wiring.Component):
             m.submodules[f"ledger{n + 1}"] = ledger = CreditLedger(
                 space=self._depth * self._width // 8)
             connect(m, wiring.flipped(slot.rx), queue.i)
-            # A TLP that has begun goes on.
+            # A TLP that has begun passes in any case.
             can_start = ~queue.o.payload.first | ~engine.waiting[n]
             connect_grants(m, ledger, slot)
             done = parser.o.valid & parser.o.ready & parser.o.payload.last
@@ -195,7 +195,7 @@ class BoxCore(wiring.Component):
                 arbiter.i[n].payload.eq(queue.o.payload),
                 arbiter.i[n].valid.eq(queue.o.valid & can_start),
                 queue.o.ready.eq(arbiter.i[n].ready & can_start),
-                # What may not leave for want of credits has its place while it comes from here.
+                # A slot gets no more of them while one waits for credits of the host.
                 ledger.hold_np.eq(engine.np_waits[n]),
                 ledger.info.eq(parser.o.payload.meta.info),
                 ledger.released_strobe.eq(done & (parser.o.payload.meta.row == n)),
@@ -214,7 +214,7 @@ class BoxCore(wiring.Component):
         ]
 
     def _attach_tx(self, m):
-        """From the fabric to the slots."""
+        """TLPs from the fabric to the slots."""
         m.submodules.to_slots = parser = self._parsers["to_slots"]
         m.submodules.alive = gate = self._gate
         plain = [k for k, _ in PacketLayout(self._width)]

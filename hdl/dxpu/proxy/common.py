@@ -18,17 +18,19 @@ from .registers import address_map
 __all__ = ["CounterList", "ProxyRegisters", "attach_engine", "connect_frames"]
 
 
-#: A frame with one TLP, the largest there is.
+#: Bytes of the largest frame: one with a single TLP of most size.
 LARGEST_FRAME = HEADER_BYTES + CREDIT_BYTES + 4 * TLP_DWORDS + RECORD_CRC_BYTES
 
 
 class ProxyRegisters:
-    """Register map, decoder and counters of a proxy, collected while it is wired.
+    """Register map, decoder and counters of a proxy.
 
     Parameters
     ----------
     role : "host" or "box"
+        Kind of the proxy.
     counters : :class:`CounterList`
+        Its counters.
     shape : dict
         ``rows``, ``paths``, ``peers``, ``streams``, ``width``.
     """
@@ -54,24 +56,26 @@ class ProxyRegisters:
 
 
 class CounterList:
-    """What a proxy counts, in the order of its registers: a signal and a text for each name."""
+    """Counters of a proxy, in the order of their registers: name to pulse, name to text."""
 
     def __init__(self):
         self.pulses, self.texts = {}, {}
 
     def add(self, name, pulse, text):
-        """Count a pulse."""
+        """Add a counter."""
         self.pulses[name], self.texts[name] = pulse, text
 
     def add_all(self, prefix, part, **words):
-        """Count all pulses of a component under its names with ``prefix``; ``words`` as for
-        :func:`~dxpu.counted.texts_of`."""
+        """Add counters for all counted pulses of a component, with ``prefix`` before their names.
+
+        ``words`` are those of :func:`~dxpu.counted.texts_of`.
+        """
         for name, text in texts_of(part, **words).items():
             self.add(f"{prefix}{name}", getattr(part, f"stat_{name}"), text)
 
 
 def connect_frames(m, engine, frame):
-    """The engine's frames and links of paths, and the core's frame ports."""
+    """Connect the frames of the engine, and the links of paths, to the frame ports of the core."""
     for source, sink, port in zip(engine.frame_o, engine.frame_i, frame, strict=True):
         connect(m, source, wiring.flipped(port.tx))
         connect(m, wiring.flipped(port.rx), sink)
@@ -79,13 +83,13 @@ def connect_frames(m, engine, frame):
 
 
 def attach_engine(m, engine, file, *, role, commits):
-    """Set the engine up from the control registers, and show its state in them.
+    """Connect the control registers to the engine.
 
-    ``role`` is what HELLO says we are, ``commits`` the strobe for each change of the mapping table.
+    ``role`` is the role in HELLO, ``commits`` a strobe for each change of the mapping table.
     """
     table = Signal(32)
     m.d.sync += table.eq(table + commits)
-    # Units of 64 cycles to microseconds, as if they were 500 ns each.
+    # HELLO has microseconds: a unit of 64 cycles counts as 500 ns.
     wait, hello = file.retry.wait >> 1, engine.local_hello
     give_up = (wait * 15) * len(engine.frame_o)
     selective = engine.arq == "selective"

@@ -36,16 +36,17 @@ __all__ = ["HostCore", "HostProxy"]
 class HostCore(wiring.Component):
     """Virtual PCIe switch whose downstream ports lead to GPU slots of boxes across the fabric.
 
-    TLPs that come on ``upstream.rx`` are parsed and stored, routed by the virtual switch, and leave
-    as frames; TLPs that come in frames are routed towards the host or another slot. Bad TLPs and
-    frames are dropped whole and counted. Nothing is lost for want of space: ``rx.ready`` holds the
-    host back, and credits across the fabric the boxes.
+    TLPs from ``upstream.rx`` are parsed, stored, routed by the virtual switch, and sent in frames.
+    TLPs received in frames are routed to the host or to another slot. Malformed TLPs and bad frames
+    are dropped whole and counted. No TLP is dropped for lack of space: ``rx.ready`` and credits
+    hold the host back, credits across the fabric the boxes.
 
-    While the link to the host is down the switch is in reset, and slots get a hot reset; what is
-    bound stays so.
+    While the link to the host is down the switch is in reset and slots get a hot reset; bindings
+    stay.
 
-    Requests to slots are tracked until their final completion, which is made here if a slot cannot
-    give it any more. A slot that takes no posted TLP and no completion for a time counts as lost.
+    Requests to slots are tracked until their final completion, which is generated here if the slot
+    can give none. The card of a slot that takes no posted TLPs and completions for some time is
+    removed.
 
     Parameters
     ----------
@@ -56,28 +57,30 @@ class HostCore(wiring.Component):
     paths : int
         Ethernet ports, 1 to 16.
     peers, streams : int
-        (peer, stream) pairs at a time.
+        Nodes that sessions can be with, and sessions with each.
     split : bool
-        Header/data split form on the wire.
-    arq : str
-        Of the :class:`~dxpu.fabric.engine.FabricEngine`: "go-back-n" or "selective".
+        Send the header/data split form of frames.
+    arq : "go-back-n" or "selective"
+        Kind of retransmission (:class:`~dxpu.fabric.engine.FabricEngine`).
     identity : :class:`~dxpu.switch.Identity`, optional
-        What the virtual switch says it is, and what its slots have.
+        Identifiers of the virtual switch, and options of its slots.
     mac_counters : dict of str to str, optional
         What the MAC of each path counts: name to text.
 
     Members
     -------
     upstream : :class:`~dxpu.attach.PciePort`
+        PCIe port to the host.
     frame : array of :class:`~.macs.FramePort`
-        Frames of path n. Frames leave by paths that have a link if they may.
+        Frames of each path. A frame is sent on a path without a link only if its row allows no path
+        with one.
     bus : :class:`~dxpu.csr.RegisterPort`
-        Registers of :func:`~dxpu.proxy.registers.address_map`.
+        Registers (:func:`~dxpu.proxy.registers.address_map`).
     """
 
-    #: Bytes of each buffer for TLPs on the PCIe side.
+    #: Bytes of each buffer of TLPs on the PCIe side.
     BUFFER = 4096
-    #: Bytes of the queue of requests that wait for a place in the tracker.
+    #: Bytes of the queue of requests that wait for the tracker.
     REQUESTS = 2048
 
     def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
@@ -120,10 +123,10 @@ class HostCore(wiring.Component):
             serial=(identity or Identity()).serial & 0xFFFF_FFFF)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
-        #: What is counted: a pulse for each counter, by its name, in ``sync``.
+        #: Name of each counter to its pulse, in ``sync``.
         self.pulses = dict(counters.pulses)
-        #: Lower half of the switch's serial number, driven by a board that knows its own; 0: that
-        #: of the register ``control.serial``.
+        #: Lower half of the switch's serial number, driven by a board that has one; 0: that of the
+        #: register ``control.serial``.
         self.serial = Signal(32)
 
     def elaborate(self, platform):
@@ -165,7 +168,7 @@ class HostCore(wiring.Component):
         return m
 
     def _attach_slots(self, m):
-        """Bindings, presence and links, resets, and the manager's registers about them."""
+        """Bindings, presence and links of slots, their resets, and registers of them."""
         switch, tracking, table, engine = self._switch, self._tracking, self._table, self._engine
         file = self._registers.file
         m.submodules.bindings = bindings = HostBindings(rows=self._ports)
@@ -234,7 +237,7 @@ class HostCore(wiring.Component):
             ]
 
     def _attach_malformed(self, m):
-        """What was removed on its way to the switch, here and in boxes."""
+        """Reports of malformed TLPs, found here and in boxes, to the switch."""
         switch, engine, parser, table = self._switch, self._engine, self._parser, self._table
         m.submodules.malformed = malformed = MalformedCollector(rows=self._ports)
         connect(m, engine.event, malformed.i)
@@ -253,8 +256,8 @@ class HostCore(wiring.Component):
             malformed.slot_life.eq(parser.malformed_life),
             malformed.slot_header.eq(parser.malformed_header),
             *(malformed.generations[n].eq(row.generation) for n, row in enumerate(table.rows)),
-            # What comes while a link is down is dropped, whatever its size: the reset that took the
-            # link down has set the limits back.
+            # A TLP that comes while a link is down is dropped, whatever its size: the reset that
+            # took the link down has reset Max_Payload_Size.
             self._ingress.max_payload.eq(
                 Mux(self.upstream.link_up, switch.max_payload[0], NO_LIMIT)),
             *(parser.max_payloads[n].eq(
@@ -278,8 +281,8 @@ class HostCore(wiring.Component):
         ]
 
     def _attach_fabric(self, m):
-        """Down: switch, tracking, engine. Up: engine, pool, and completions made here, parser,
-        tracking, switch. A row of the host table is a downstream port."""
+        """Down: switch, tracking, engine. Up: engine, pool, parser, tracking, switch; completions
+        of the tracker join behind the pool. Row n of the host table is downstream port n."""
         engine, switch, tracking = self._engine, self._switch, self._tracking
         m.submodules.parser = parser = self._parser
         m.submodules.up = merge = PacketArbiter(self._width, count=2, meta=SlotRow)
@@ -290,7 +293,7 @@ class HostCore(wiring.Component):
         connect(m, engine.tlp_o, pool.i)
 
         from_pool, completions = merge.i
-        # Not to be in the way of what has begun to pass the pool.
+        # One that begins must not delay a TLP that has begun to leave the pool.
         can_start = ~tracking.made.payload.first | tracking.up_room
         m.d.comb += [
             tracking.np_room.eq(engine.np_room),

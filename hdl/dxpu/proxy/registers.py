@@ -17,9 +17,9 @@ CONTROL_BASE = 0x0000
 COUNTERS_BASE = 0x1000
 TABLE_BASE = 0x4000
 
-#: Where sessions are in the control block, 32 bytes each.
+#: Byte address of the sessions in the control block, 32 bytes each.
 SESSIONS = 0x800
-#: Where the serial number is: behind as many slots and peers as there can be.
+#: Byte address of the serial number, behind the most slots and peers.
 SERIAL = 0x7FC
 
 _ROLES = {"host": 1, "box": 2}
@@ -52,7 +52,7 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
             Register("slot_stall", (Field("interval", 20, "rw", reset=78_125, doc="A slot to which "
                      "posted TLPs or completions wait for credits for eight whole intervals of so "
                      "many core clock cycles, while its box is heard in each, loses its card. 5 ms "
-                     "at 125 MHz. 0: never; at least 65,536."),), "Slots that take nothing."),
+                     "at 125 MHz. 0: never; at least 65,536."),), "Stalled slots."),
             Rows("slot", rows, (
                 Register("state", (
                     Field("present", 1, "ro", doc="The slot shows a card."),
@@ -71,7 +71,7 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
                           "off, if it has a power controller."),
                     Field("placeholder", 1, "ro", offset=13, doc="The host sees a placeholder in "
                           "the slot; `present` and `link` are about a GPU only.")),
-                    "What the slot shows, and what software wants of it."),
+                    "State of the slot, and of the controls of its port."),
             ), "One for each downstream port."),
         )
         late = (Register("serial", (Field("number", 32, "rw", reset=serial, doc="Lower half of the "
@@ -89,15 +89,16 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
     peer = Rows("peer", peers, (
         Register("node", (
             Field("number", 12, "rw", doc="Node of the peer."),
-            Field("valid", 1, "rw", offset=31, doc="There is such a peer.")),
-            "Who the peer is; no two valid ones alike. Its sessions end when it is not valid."),
+            Field("valid", 1, "rw", offset=31, doc="The peer exists.")),
+            "Node of the peer; no two valid peers may have the same. Sessions with a peer that is "
+            "not valid end."),
     ), "Peers: nodes that sessions are with.")
     session = Rows("session", peers * streams, (
         Register("mode", (
             Field("opener", 2, "mem_hw", doc="Who opens the session: 0 software, by `tags` and "
                   "`open` at both ends; 1 this end, by HELLO; 2 the peer, and this end answers. A "
                   "host opens, a box answers. Another value ends the session."),),
-            "Who opens the session."),
+            "Side that opens the session."),
         Register("tags", (
             Field("tx", 16, "mem_hw", doc="Session tag of frames sent, chosen by the peer; 0: "
                   "none."),
@@ -106,7 +107,7 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
         Register("open", (Field("strobe", 1, "mem_hw", doc="Written, in mode 0: start at frame 0 "
                  "in both directions. Else: the session is lost, and opens anew after the quiet "
                  "time. What was sent and is not acknowledged is given up. Reads as 0."),),
-                 "Begins the session anew, with any write."),
+                 "Any write restarts the session."),
         Register("hello", (
             Field("phase", 3, "mem", doc="0 off (mode 0, peer not valid, or `control.boot` not "
                   "written); 1 quiet; 2 waits for a HELLO; 3 waits for a fresh tag; 4 sends "
@@ -121,19 +122,19 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
             Field("failed", 1, "mem", offset=31, doc="No acknowledgement came on any path. Nothing "
                   "is sent or accepted until the session is opened; slots behind it count as "
                   "lost.")),
-            "How the session is."),
+            "State of the session."),
         Register("seq", (Field("value", 24, "mem", doc="Number of the next frame to send."),),
                  "Sequence number."),
         Register("next", (Field("value", 24, "mem", doc="Number of the next frame expected."),),
-                 "What is acknowledged."),
+                 "Next frame expected."),
         Register("acked", (Field("value", 24, "mem", doc="Newest acknowledgement received."),),
-                 "What the peer acknowledged."),
+                 "Newest acknowledgement of the peer."),
     ), "Sessions of the link, one for each stream of each peer: that of stream s of peer p is p "
        "times the number of streams, plus s. Opened by HELLO, or set up by software, at both ends "
        "with each other's tags.", address=SESSIONS)
     return Block("control", (
         Register("identity", (Field("value", 32, "const", reset=IDENTITY, doc='"DXPU".'),),
-                 "Tells a proxy from other hardware."),
+                 "Identifies a proxy."),
         Register("shape", (
             Field("role", 4, "const", reset=_ROLES[role], doc="1 host proxy, 2 box proxy."),
             Field("paths", 4, "const", reset=paths - 1, doc="Ethernet ports, minus one."),
@@ -142,9 +143,9 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
             Field("streams", 3, "const", reset=exact_log2(streams), doc="Streams of each peer, as "
                   "a power of two."),
             Field("lanes", 6, "const", reset=width // 32, doc="Dwords per beat.")),
-            "What this proxy was built with."),
+            "Build parameters."),
         Register("node", (Field("number", 12, "rw", reset=0xFFF,
-                 doc="Node number; 0xFFF: none assigned."),), "Who we are."),
+                 doc="Node number; 0xFFF: none assigned."),), "Number of this node."),
         Register("fabric", (
             Field("packing_limit", 14, "rw", reset=512,
                   doc="Largest Ethernet payload, in bytes, up to which TLPs share a frame. No "
