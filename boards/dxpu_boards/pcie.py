@@ -31,11 +31,12 @@ def pcie_block():
         Register("state", (
             Field("perst", 1, "ro", doc="PERST# is asserted."),
             Field("up", 1, "ro", doc="The proxy's link is up."),
-            Field("downs", 16, "ro", offset=16, doc="How often it went down; wraps.")),
-            "The link, as the proxy sees it."),
-        Register("dropped", (Field("count", 16, "ro", doc="TLPs of the proxy that found the link "
-                 "down; wraps."),), "What the edge drops."),
-    ), "The edge to PCIe.")
+            Field("downs", 16, "ro", offset=16, doc="Times that the link went down since reset; "
+                  "wraps.")),
+            "Link, as the proxy sees it."),
+        Register("dropped", (Field("count", 16, "ro", doc="TLPs of the proxy dropped while the "
+                 "link was down; wraps."),), "TLPs dropped at the edge."),
+    ), "Edge between proxy and PCIe.")
 
 
 def upstream_blocks(board, width):

@@ -32,13 +32,15 @@ def event_kinds(paths, counters):
 def stand_alone(enable=False, node=NODE_UNASSIGNED):
     """The register of the stand-alone mode, with its values after a reset."""
     return Register("standalone", (
-        Field("enable", 1, "rw", reset=int(enable), doc="The first host that says HELLO gets all "
-              "slots, if nobody has set `control.node`. Any write of this register undoes that "
-              "first, and then the next host may come; generations of rows go up by one."),
-        Field("state", 3, "ro", offset=4, values=StandAloneState, doc="How far it is."),
-        Field("node", 12, "rw", offset=8, reset=node, doc="Node number that HELLOs must be for; "
-              "0xFFF: any, and the first one's becomes the box's."),
-        Field("host", 12, "ro", doc="Node of the host that came last; 0: none since reset.")),
+        Field("enable", 1, "rw", reset=int(enable), doc="The first host that sends a HELLO gets "
+              "all slots, unless `control.node` is set. Any write to this register first releases "
+              "the slots; then the next host may come. Each new set-up raises the generation of "
+              "the rows by one."),
+        Field("state", 3, "ro", offset=4, values=StandAloneState, doc="Progress of the set-up."),
+        Field("node", 12, "rw", offset=8, reset=node, doc="Node number to which HELLOs must be "
+              "addressed. 0xFFF: any; the first HELLO's destination becomes the box's node "
+              "number."),
+        Field("host", 12, "ro", doc="Node of the last host; 0: no host since reset.")),
         "Stand-alone mode of a box.", address=0x3C)
 
 
@@ -47,57 +49,60 @@ def board_block(name, *, paths, identity=Identity(), extra=()):
     major, minor, patch = release()
     return Block("board", (
         Register("identity", (Field("value", 32, "const", reset=IDENTITY, doc='"DXPB".'),),
-                 "Tells that a board's registers are here."),
+                 "Identifies the registers of a board."),
         Register("name", (Field("crc", 32, "const", reset=crc32(name.encode()),
-                 doc="CRC-32 of the board's name, as `dxpu build` has it."),), "Which board."),
+                 doc="CRC-32 of the board's name in `dxpu build`."),), "Type of the board."),
         Register("release", (
             Field("patch", 8, "const", reset=patch), Field("minor", 8, "const", reset=minor),
-            Field("major", 8, "const", reset=major)), "Version of DXPU that made the bitstream."),
-        Register("uptime", (Field("seconds", 32, "ro", doc="Seconds since reset."),), "Time."),
-        Register("restart", (Field("phys", paths, "pulse", doc="Bit n: bring up the PHY of path n "
-                 "again, from its reset."),), "PHYs."),
+            Field("major", 8, "const", reset=major)), "Version of DXPU in the bitstream."),
+        Register("uptime", (Field("seconds", 32, "ro", doc="Seconds since reset."),),
+                 "Time since reset."),
+        Register("restart", (Field("phys", paths, "pulse", doc="Bit n: reset the PHY of path n, "
+                 "and bring the PHY up again."),), "Restart of PHYs."),
         Register("commit", (Field("value", 32, "const", reset=identity.commit, doc="First 32 bits "
-                 "of the commit in git; 0: not known."),), "Sources of the bitstream."),
+                 "of the git commit; 0: unknown."),), "Sources of the bitstream."),
         Register("build", (
-            Field("dirty", 1, "const", reset=int(identity.dirty), doc="The sources were not those "
-                  "of the commit."),
-            Field("goal", 2, "const", offset=4, reset=int(identity.goal), values=Goal, doc="What "
-                  "synthesis was to save.")), "How the bitstream was made."),
-        Register("seed", (Field("value", 32, "const", reset=identity.seed, doc="Of the first "
-                                 "placing that was tried."),),
-                 "How the bitstream was made."),
+            Field("dirty", 1, "const", reset=int(identity.dirty), doc="The sources differed from "
+                  "the commit."),
+            Field("goal", 2, "const", offset=4, reset=int(identity.goal), values=Goal, doc="Goal "
+                  "of synthesis.")), "Build of the bitstream."),
+        Register("seed", (Field("value", 32, "const", reset=identity.seed, doc="Seed of the first "
+                                 "placement that was tried."),),
+                 "Seed of the placement."),
         Register("watchdog", (
-            Field("enable", 1, "rw", reset=1, doc="Reset the board if its core does not answer for "
-                  "2 s."),
+            Field("enable", 1, "rw", reset=1, doc="Reset the board after 2 s without an answer "
+                  "from the core."),
             Field("last", 1, "ro", doc="The last reset was the watchdog's."),
             Field("count", 8, "ro", offset=8, doc="Resets by the watchdog since power-on; stays at "
-                  "255.")), "What resets the board if its core is dead."),
+                  "255.")), "Watchdog: resets the board if the core is dead."),
         Register("factory", (
-            Field("state", 3, "ro", values=FactoryState, doc="What became of the last reading of "
-                  "the record."),
-            Field("key", 1, "ro", offset=4, doc="There is a key."),
-            Field("again", 1, "pulse", offset=8, doc="Read it again; nothing while it is read.")),
-            "The factory record. If it is not valid, the next four have the default."),
-        word("mac_low", "ro", "Factory address: its last four bytes."),
-        Register("mac_high", (Field("value", 16, "ro"),), "Factory address: its first two bytes."),
+            Field("state", 3, "ro", values=FactoryState, doc="Result of the last reading of the "
+                  "record."),
+            Field("key", 1, "ro", offset=4, doc="The record has a key."),
+            Field("again", 1, "pulse", offset=8, doc="Read the record again; ignored during a "
+                  "reading.")),
+            "Factory record. If the record is not valid, the next four registers have defaults."),
+        word("mac_low", "ro", "Last four bytes of the factory address."),
+        Register("mac_high", (Field("value", 16, "ro"),),
+                 "First two bytes of the factory address."),
         word("serial", "ro", "Serial number; 0: none."),
-        word("fingerprint", "ro", "First 32 bits of the SHA-256 of the key; 0 if there is none."),
+        word("fingerprint", "ro", "First 32 bits of the SHA-256 of the key; 0: no key."),
         Rows("path", paths, (
             Register("state", (
                 Field("link", 1, "ro", doc="The MAC may use the link: 1 Gb/s, full duplex."),
                 Field("clock", 1, "ro", doc="The receive clock runs."),
                 Field("missing", 1, "ro", doc="No PHY answers by MDIO."),
-                Field("unknown", 1, "ro", doc="The PHY is none that is known: its delays were not "
-                      "set."),
-                Field("refused", 1, "ro", doc="The PHY does not keep what is written."),
-                Field("step", 3, "ro", offset=8, doc="Of the bring-up.", values=PhyState),
+                Field("unknown", 1, "ro", doc="The type of the PHY is unknown: its delays were "
+                      "not set."),
+                Field("refused", 1, "ro", doc="The PHY does not keep the settings written."),
+                Field("step", 3, "ro", offset=8, doc="Step of the bring-up.", values=PhyState),
                 Field("address", 5, "ro", offset=16, doc="MDIO address of the PHY.")),
-                "How the port is."),
-            Register("phy", (Field("identifier", 32, "ro", doc="Its registers 2 (upper half) and "
-                     "3."),), "Which PHY."),
+                "State of the port."),
+            Register("phy", (Field("identifier", 32, "ro", doc="Registers 2 (upper half) and 3 of "
+                     "the PHY."),), "Identifier of the PHY."),
         ), "Ethernet ports.", address=0x40),
         *extra,
-    ), "The board.")
+    ), "Identity and state of the board.")
 
 
 def map_of(proxy, board, *, width):

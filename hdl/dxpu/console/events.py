@@ -20,20 +20,20 @@ def event_block(kinds, *, unit):
     """Registers of an :class:`EventRing`; ``unit`` is the text for its unit of time."""
     names = enum.IntEnum("Kind", {name.upper(): n for n, name in enumerate(kinds)})
     return Block("events", (
-        Register("recorded", (Field("count", 32, "ro", doc="Events that were recorded since reset; "
-                 "wraps. Number n is in entry n modulo the number of entries."),),
-                 "How many there were."),
+        Register("recorded", (Field("count", 32, "ro", doc="Events recorded since reset; wraps. "
+                 "Event n is in entry n modulo the number of entries."),),
+                 "Number of events."),
         Register("now", (Field("time", 24, "ro", doc=f"Time in {unit} since reset; wraps."),),
-                 "Time."),
-        Register("merged", (Field("count", 16, "ro", doc="Events that came before the one of the "
-                 "same kind before them was recorded, and are one with it; stays at its top."),),
-                 "What the entries do not show."),
+                 "Present time."),
+        Register("merged", (Field("count", 16, "ro", doc="Events merged with an earlier event of "
+                 "the same kind, which still waited to be recorded; stays at 65,535."),),
+                 "Events without an entry."),
         Rows("entry", DEPTH, (
             Register("event", (
-                Field("time", 24, "mem", doc="When, as `now`."),
-                Field("kind", 8, "mem", values=names, doc="What.")), "One event."),
-        ), "The last events.", address=4 * DEPTH),
-    ), "What happened last.")
+                Field("time", 24, "mem", doc="Time of the event, in the unit of `now`."),
+                Field("kind", 8, "mem", values=names, doc="Kind of the event.")), "One event."),
+        ), "Last events.", address=4 * DEPTH),
+    ), "Last events, with their times.")
 
 
 class EventRing(wiring.Component):

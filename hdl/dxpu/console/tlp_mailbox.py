@@ -20,35 +20,38 @@ def mailbox_block(width):
     lanes = width // 32
     return Block("tlp", (
         Register("link", (
-            Field("up", 1, "rw", doc="The link shall be active. While it is not, what the proxy "
-                  "sends is dropped, and so is what waits here, and a TLP of which a part is made "
-                  "meanwhile."),
-            Field("active", 1, "ro", doc="It is; a TLP that was being sent is ended before."),
-            Field("held", 1, "ro", doc="It cannot be: PERST#, or what was under way when it was "
-                  "last active is not all gone.")),
-            "The link."),
+            Field("up", 1, "rw", doc="Software wants the link active. While the link is not "
+                  "active, the mailbox drops the proxy's TLPs, the TLPs that wait here, and any "
+                  "TLP of which a beat is appended meanwhile."),
+            Field("active", 1, "ro", doc="The link is active. A link that goes down stays active "
+                  "to the end of the TLP being sent."),
+            Field("held", 1, "ro", doc="The link is held down: PERST# is asserted, or TLPs from "
+                  "before the link went down have not all left.")),
+            "State of the link."),
         Register("send", (
             Field("dwords", 5, "rw", doc="Dwords of the beat, 1 to the number of lanes."),
-            Field("last", 1, "rw", offset=8, doc="The TLP ends with it; it is sent as soon as the "
-                  "proxy's credits allow: never, if its Length says more than they ever are.")),
-            "Each write appends a beat, of the words in `out`, to the TLP that is being made."),
+            Field("last", 1, "rw", offset=8, doc="The beat is the last of its TLP. The mailbox "
+                  "sends the TLP as soon as the proxy's credits allow; a TLP whose Length exceeds "
+                  "all credits waits until the link goes down.")),
+            "A write appends the words in `out`, as a beat, to the TLP under construction."),
         Register("sent", (
-            Field("count", 16, "ro", doc="TLPs that the proxy took since reset; wraps."),
-            Field("dropped", 16, "ro", doc="TLPs that did not fit the memory, or were made, or "
-                  "waited, while the link was down; wraps.")),
-            "What became of TLPs."),
+            Field("count", 16, "ro", doc="TLPs taken by the proxy since reset; wraps."),
+            Field("dropped", 16, "ro", doc="TLPs dropped since reset, because the memory was full "
+                  "or the link was down; wraps.")),
+            "Counts of TLPs to the proxy."),
         Register("received", (
-            Field("dwords", 5, "ro", doc="Dwords of the beat that is in `in`; 0: there is none."),
-            Field("last", 1, "ro", offset=8, doc="Its TLP ends with it.")),
-            "What the proxy sent, a beat at a time."),
-        Register("next", (Field("strobe", 1, "pulse", doc="Go on to the next beat."),),
-                 "Takes a beat."),
+            Field("dwords", 5, "ro", doc="Dwords of the beat in `in`; 0: no beat."),
+            Field("last", 1, "ro", offset=8, doc="The beat is the last of its TLP.")),
+            "Beat of a TLP from the proxy."),
+        Register("next", (Field("strobe", 1, "pulse", doc="Discard the beat in `in`, and show the "
+                 "next."),), "Takes a beat."),
         Rows("out", lanes, (Register("word", (Field("value", 32, "rw", doc="Bytes in wire order, "
-             "the first one least significant."),), "A dword to send."),), "The beat to be sent.",
+             "the first byte least significant."),), "A dword to send."),), "Beat to be sent.",
              address=0x40),
-        Rows("in", lanes, (Register("word", (Field("value", 32, "ro", doc="The same."),),
-             "A dword received."),), "The beat that was received.", address=0x80),
-    ), "TLPs by hand.")
+        Rows("in", lanes, (Register("word", (Field("value", 32, "ro", doc="Bytes in wire order, "
+             "the first byte least significant."),), "A dword received."),), "Beat received.",
+             address=0x80),
+    ), "TLPs sent and received by software.")
 
 
 class TlpMailbox(wiring.Component):

@@ -154,7 +154,7 @@ def _express(ident: GpuIdentity):
         Register(EXPRESS + 0x04, 32, "Device Capabilities", (
             F("Max_Payload_Size Supported", 0, 3, reset=MAX_PAYLOAD,
               doc=f"{128 << MAX_PAYLOAD} bytes"),
-            F("Extended Tag Field Supported", 5, doc="its tags have 5 bits"),
+            F("Extended Tag Field Supported", 5, doc="tags have 5 bits"),
             F("Role-Based Error Reporting", 15, reset=1),
             F("Function Level Reset Capability", 28, reset=1))),
         Register(EXPRESS + 0x08, 16, "Device Control", (
@@ -163,8 +163,8 @@ def _express(ident: GpuIdentity):
             F("Fatal Error Reporting Enable", 2, 1, "RW", doc="no effect"),
             F("Unsupported Request Reporting Enable", 3, 1, "RW", doc="no effect"),
             F("Enable Relaxed Ordering", 4, doc="never sets it"),
-            F("Max_Payload_Size", 5, 3, "RW", doc="stays over a Function Level Reset; larger ones "
-              "than are supported count as the largest"),
+            F("Max_Payload_Size", 5, 3, "RW", doc="kept by a Function Level Reset; values above "
+              "the supported maximum count as the maximum"),
             F("Enable No Snoop", 11, doc="never sets it"),
             F("Max_Read_Request_Size", 12, 3, "RW", 2),
             F("Initiate Function Level Reset", 15, 1, "W1"))),
@@ -191,7 +191,7 @@ def _express(ident: GpuIdentity):
             F("Negotiated Link Width", 4, 6, reset=ident.link_width),
             F("Slot Clock Configuration", 12, reset=1))),
         Register(EXPRESS + 0x24, 32, "Device Capabilities 2", (
-            F("Completion Timeout Ranges Supported", 0, 4, doc="it cannot be set"),
+            F("Completion Timeout Ranges Supported", 0, 4, doc="the time cannot be set"),
             F("Completion Timeout Disable Supported", 4, reset=1),
             F("10-Bit Tag Completer Supported", 16, reset=1),
             F("Extended Fmt Field Supported", 20, reset=1),
