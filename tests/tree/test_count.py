@@ -43,6 +43,17 @@ def test_share():
     assert count.share([7], 0.1) == 7
 
 
+def test_pronouns_are_counted(tmp_path):
+    (tmp_path / "bus.py").write_text('"""It moves a byte."""\nclass Bus:\n    """Their bus."""\n')
+    assert count.pronouns(tmp_path) == (2, 6)
+
+
+def test_texts_name_their_subjects():
+    for name in ("model", "host", "boards", "cli", "sim", "hdl/dxpu/endpoint", "hdl/dxpu/ethernet"):
+        found, words = count.pronouns(ROOT / name)
+        assert found <= 0.05 * words, f"{name}: {found} pronouns in {words} words of docstrings"
+
+
 def test_folders_of_fabric_and_switch_are_rooms_not_streets():
     for package in ("fabric", "switch"):
         for folder in (ROOT / "hdl/dxpu" / package).rglob("*"):
