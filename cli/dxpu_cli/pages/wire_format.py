@@ -121,7 +121,7 @@ def efficiency(payload: int, limit: int) -> float:
     """
     record = 16 + payload + 4
     padded = -(-record // 8) * 8
-    count = max(1, min(fmt.COUNT_MAX, (limit - (fmt.HEADER_BYTES - 14)) // padded))
+    count = max(1, min(fmt.COUNT_MAX, (limit - (fmt.HEADER_BYTES - fmt.ETHERNET_BYTES)) // padded))
     frame = fmt.HEADER_BYTES + (record if count == 1 else count * padded)
     return count * payload / (max(frame, 60) + 8 + 4 + 12)
 
@@ -145,7 +145,7 @@ def generated() -> dict[str, str]:
         "efficiency": _efficiency(),
         "values": "\n\n".join(
             [_types(), *(_enumeration(kind, documents) for kind in _OPEN)]),
-        "vectors": "\n".join(f"- {name}: `{text}`" for name, (_, text) in VECTORS.items()),
+        "vectors": "\n".join(f"- {name}:\n  `{text}`" for name, (_, text) in VECTORS.items()),
     }
 
 

@@ -4,13 +4,13 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from dxpu.counted import counted
 from dxpu import stream
 from dxpu.cdc import AsyncPacketQueue, AsyncQueue, EventCrossing
+from dxpu.counted import counted
 from dxpu.stream import PacketSignature, check_width
 
 from .gmii import GmiiSignature
-from .receive import Delivery, OverflowGuard, Receiver, RxWord
+from .receive import MAX_FRAME, Delivery, OverflowGuard, Receiver, RxWord
 from .transmit import Transmitter
 
 __all__ = ["Mac"]
@@ -66,7 +66,7 @@ class Mac(wiring.Component):
         One cycle in ``sync`` for each frame received; exactly one output pulses per frame.
     """
 
-    def __init__(self, width, *, max_frame=4400, tx_depth=None, rx_depth=None,
+    def __init__(self, width, *, max_frame=MAX_FRAME, tx_depth=None, rx_depth=None,
                  rx_domain="gmii_rx", tx_domain="gmii_tx"):
         check_width(width)
         if tx_depth is None:

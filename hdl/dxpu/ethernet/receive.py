@@ -9,7 +9,11 @@ from dxpu.stream import PacketSignature, check_width
 
 from .gmii import MINIMUM, PREAMBLE, SFD, GmiiReceive
 
-__all__ = ["Delivery", "OverflowGuard", "Receiver", "RxStatus", "RxWord"]
+__all__ = ["MAX_FRAME", "Delivery", "OverflowGuard", "Receiver", "RxStatus", "RxWord"]
+
+#: Largest frame that a receiver accepts unless told otherwise, in bytes without FCS: one with the
+#: largest TLP, and some more.
+MAX_FRAME = 4400
 
 
 class RxStatus(enum.Enum, shape=3):
@@ -67,7 +71,7 @@ class Receiver(wiring.Component):
     o : Out(stream of RxWord(width)), always ready
     """
 
-    def __init__(self, width, *, max_frame=4400):
+    def __init__(self, width, *, max_frame=MAX_FRAME):
         if not isinstance(max_frame, int) or max_frame < MINIMUM:
             raise ValueError(f"max_frame must be an integer of at least {MINIMUM}, "
                              f"not {max_frame!r}")

@@ -22,7 +22,9 @@ from dxpu.fabric.send.packetizer import CELL_BYTES, Packetizer
 from dxpu.fabric.session.link import Link
 from dxpu.fabric.session.session import SessionKeeper, connect_keeper
 from dxpu.fabric.session.types import Peer, PeerRow, SessionView, Setting
-from dxpu.fabric.wire.format import CREDIT_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability
+from dxpu.fabric.wire.format import (
+    CREDIT_BYTES, ETHERNET_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability,
+)
 from dxpu.fabric.wire.frame_fields import any_of
 from dxpu.fabric.wire.frame_types import LIMITED
 from dxpu.fabric.wire.types import Control, Event, Hello
@@ -36,8 +38,6 @@ __all__ = ["ARQ", "FabricEngine"]
 
 #: Ways of retransmission.
 ARQ = ("go-back-n", "selective")
-#: Bytes of a frame before its Ethernet payload.
-ETHERNET_BYTES = 14
 
 
 class FabricEngine(wiring.Component):

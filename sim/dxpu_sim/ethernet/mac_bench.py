@@ -13,13 +13,13 @@ from cocotb.triggers import Timer
 from cocotbext.eth import GmiiFrame, GmiiSink, GmiiSource
 
 from dxpu.ethernet import Mac
+from dxpu.ethernet.receive import MAX_FRAME
 
 from .frames import FramePort
 
 FRAMES = int(os.environ.get("FRAMES", "60"))
 CORE_PERIOD_PS = int(os.environ.get("CORE_PERIOD_PS", "8000"))
 RX_PERIOD_PS = int(os.environ.get("RX_PERIOD_PS", "8000"))
-MAX_FRAME = 4400
 
 
 class TB:

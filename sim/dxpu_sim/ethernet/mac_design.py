@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from dxpu import stream
 from dxpu.ethernet import GmiiSignature, Mac
+from dxpu.ethernet.receive import MAX_FRAME
 from dxpu_sim.run.clock import SimClock
 
 from .frame_port import FrameSink, FrameSource
@@ -44,7 +45,7 @@ class MacBench(wiring.Component):
     #: Members on the line side.
     LINE = {"gmii": Out(GmiiSignature()), "rx_clock": Out(1), "tx_clock": Out(1)}
 
-    def __init__(self, width, *, rx_period_ps=8000, max_frame=4400, rx_bytes=1024):
+    def __init__(self, width, *, rx_period_ps=8000, max_frame=MAX_FRAME, rx_bytes=1024):
         self._mac = Mac(width, max_frame=max_frame, rx_depth=max(8 * rx_bytes // width, 16))
         self._source = FrameSource(width, max_bytes=8192)
         self._sink = FrameSink(width, max_bytes=8192)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dxpu.ethernet.receive import MAX_FRAME
 from dxpu.fabric.wire.format import MIN_FRAME_BYTES, DropCause, node_mac
 from dxpu.fabric.wire.frame_types import SEQUENCED, SESSIONLESS, FrameType
 from dxpu_model import wire_random
@@ -18,7 +19,7 @@ from dxpu_model.wire import Ack, Credit, Frame, Sack, Tlps, build, reseal
 __all__ = ["KINDS", "LARGEST", "Intruder", "Peer", "Target"]
 
 #: Largest frame that the MAC of a proxy accepts, in bytes without FCS.
-LARGEST = 4400
+LARGEST = MAX_FRAME
 MODULUS = 1 << 24
 #: Sessions of a proxy with each of its peers, open or not.
 STREAMS = 4

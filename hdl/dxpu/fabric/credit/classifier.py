@@ -54,7 +54,7 @@ class Classifier(wiring.Component):
             "i": In(PacketSignature(width, TlpMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
             "stat_large": Out(Counted(
-                "TLPs to be sent with more than 512 bytes of data; dropped.")),
+                f"TLPs to be sent with more than {16 * (largest or 0)} bytes of data; dropped.")),
         })
 
     def elaborate(self, platform):

@@ -145,7 +145,7 @@ class CreditPolicer(wiring.Component):
                 "TLPs from the fabric that no credits had been granted for; dropped, and their "
                 "slot is fenced.")),
             "stat_large": Out(Counted(
-                "TLPs from the fabric with more than 512 bytes of data; dropped.")),
+                f"TLPs from the fabric with more than {16 * largest} bytes of data; dropped.")),
         })
 
     def elaborate(self, platform):

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.wire.format import COUNT_MAX, CREDIT_BYTES, HEADER_BYTES
+from dxpu.fabric.wire.format import COUNT_MAX, CREDIT_BYTES, ETHERNET_BYTES, HEADER_BYTES
 from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.rows import LIFE_BITS
 
@@ -13,7 +13,7 @@ from .tx_queue import TlpDescriptor
 __all__ = ["FramePlan", "Planner"]
 
 #: Bytes of Ethernet payload before the records, the credit extension included.
-OVERHEAD = HEADER_BYTES - 14 + CREDIT_BYTES
+OVERHEAD = HEADER_BYTES - ETHERNET_BYTES + CREDIT_BYTES
 
 
 class FramePlan(data.Struct):

@@ -7,11 +7,13 @@ from amaranth.lib.wiring import In, Out
 from dxpu.crc import CRC16_CCITT_FALSE, data_matrix, xor_tree, zeros_crc
 from dxpu.fabric.arq.replay import FrameNote, cells_for
 from dxpu.fabric.arq.retransmit import Repeat
-from dxpu.fabric.wire.control_body import ControlBody, credit_bytes, wire
+from dxpu.fabric.wire.control_body import ControlBody
 from dxpu.fabric.wire.format import (
-    CREDIT_BYTES, ETHERTYPE, HCRC_OFFSET, HCRC_START, HEADER_BYTES, MAC_PREFIX, VERSION, EventCode,
+    CREDIT_BYTES, HCRC_OFFSET, HCRC_START, HEADER_BYTES, MAC_PREFIX, EventCode,
 )
-from dxpu.fabric.wire.frame_fields import any_of
+from dxpu.fabric.wire.frame_fields import (
+    any_of, credit_bytes, guarded_bytes, header_bytes, wire,
+)
 from dxpu.fabric.wire.frame_types import LIMITED, UNNUMBERED, Body, FrameType
 from dxpu.fabric.wire.types import EPOCH_BITS, Control, Greeting, Hello
 from dxpu.rows import NO_ROW
@@ -321,14 +323,11 @@ class PreambleBuilder(wiring.Component):
     def _preamble(self, m):
         """All bytes of the preamble, and how many dwords of them count."""
         kind, plan, route, body = self._kind, self._plan, self._route, self._body
-        guarded = Cat(
-            wire(Cat(kind, Const(VERSION, 4)), 1),
-            wire(Cat(Mux(kind == FrameType.TLP, plan.count, 0), Const(0, 1), route.ar,
-                     route.crx), 1),
-            wire(Cat(route.src_node, route.dst_node), 3),
-            wire(route.dst_slot, 1), wire(route.src_slot, 1),
-            wire(Cat(route.stream, route.path), 1),
-            wire(route.tag, 2), wire(route.seq, 3), wire(route.ack, 3))
+        guarded = guarded_bytes(
+            type=kind, count=Mux(kind == FrameType.TLP, plan.count, 0), **{
+                member: route[member] for member in (
+                    "crx", "ar", "dst_node", "src_node", "dst_slot", "src_slot", "path", "stream",
+                    "tag", "seq", "ack")})
         extension = credit_bytes(route.credit)
         assert len(guarded) == 8 * GUARDED_BYTES and len(extension) == 8 * CREDIT_BYTES
 
@@ -340,11 +339,11 @@ class PreambleBuilder(wiring.Component):
                       zeros_crc(CRC16_CCITT_FALSE, GUARDED_BYTES)))
 
         def mac(node):
-            return Cat(Const(int.from_bytes(MAC_PREFIX, "little"), 24), wire(route.path, 1),
-                       wire(node, 2))
+            return Cat(node, Const(0, 4), route.path, Const(0, 4),
+                       Const(int.from_bytes(MAC_PREFIX, "big"), 24))
 
-        header = Cat(mac(route.dst_node), mac(route.src_node), wire(Const(ETHERTYPE, 16), 2),
-                     guarded, wire(hcrc, 2))
+        header = header_bytes(guarded, dst_mac=mac(route.dst_node), src_mac=mac(route.src_node),
+                              hcrc=hcrc)
 
         # Behind the header: the extension; the body, or before the bytes of DATA their offset and
         # their number, which is without the CRC.

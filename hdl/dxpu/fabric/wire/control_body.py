@@ -10,31 +10,11 @@ from amaranth.lib.wiring import In, Out
 from dxpu.crc import CRC32C, state_matrix, xor_tree
 
 from .format import ACK_ENTRIES, BODY_CRC_BYTES, SACK_WORD_BYTES
-from .frame_fields import any_of
+from .frame_fields import any_of, body_bytes, credit_bytes, wire
 from .frame_types import Body, FrameType, types_with
 from .types import Control, Credit, Greeting, Hello
 
-__all__ = ["ControlBody", "credit_bytes", "wire"]
-
-
-def wire(value, size):
-    """``value`` as ``size`` bytes, big endian, the first byte in the low bits."""
-    value = Value.cast(value)
-    assert len(value) <= 8 * size
-    value = Cat(value, Const(0, 8 * size - len(value)))
-    return Cat(value.word_select(n, 8) for n in reversed(range(size)))
-
-
-def credit_bytes(credit):
-    """A credit extension or an entry of an ACK."""
-    return Cat(wire(credit.cls, 1), wire(credit.generation, 1), wire(credit.header_limit, 2),
-               wire(credit.data_limit, 2), wire(credit.echo, 2))
-
-
-def body_bytes(body, **values):
-    """The bytes of a :class:`~.frame_types.Body` with these values of its fields."""
-    return Cat(wire(Const(0) if field.name == "zero" else values[field.name], field.size)
-               for field in body.fields)
+__all__ = ["ControlBody"]
 
 
 class ControlBody(wiring.Component):

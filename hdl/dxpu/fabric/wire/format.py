@@ -11,8 +11,8 @@ from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
 __all__ = [
-    "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS",
-    "DATA_BYTES_MAX", "ETHERTYPE", "HCRC_INIT", "HCRC_OFFSET", "HCRC_POLY", "HCRC_START",
+    "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS", "DATA_BYTES_MAX",
+    "ETHERNET_BYTES", "ETHERTYPE", "HCRC_INIT", "HCRC_OFFSET", "HCRC_POLY", "HCRC_START",
     "HEADER_BYTES", "HEADER_FIELDS", "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER",
     "NODE_UNASSIGNED", "RECORD_ALIGN", "RECORD_CRC_BYTES", "SACK_WORD_BYTES", "SLOT_HOST",
     "TAG_NONE", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode",
@@ -25,6 +25,8 @@ VERSION = 1
 MAC_PREFIX = b"\x02\x44\x58"
 
 MIN_FRAME_BYTES = 60
+#: MAC addresses and EtherType; behind them is the Ethernet payload.
+ETHERNET_BYTES = 14
 #: Fixed header, from the destination MAC up to and including HCRC.
 HEADER_BYTES = 32
 CREDIT_BYTES = 8
@@ -32,7 +34,7 @@ CREDIT_BYTES = 8
 HCRC_POLY = 0x1021
 HCRC_INIT = 0xFFFF
 #: HCRC covers the bytes from here to :data:`HCRC_OFFSET` and then the credit extension.
-HCRC_START = 14
+HCRC_START = ETHERNET_BYTES
 HCRC_OFFSET = 30
 
 COUNT_MAX = 31

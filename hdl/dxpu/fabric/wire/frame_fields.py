@@ -1,4 +1,5 @@
-"""Fields of a frame's header as values in natural order, taken from the lanes of a stream."""
+"""Fields of headers and bodies: from the lanes of a stream to values in natural order, and back.
+"""
 
 from functools import reduce
 from operator import or_
@@ -6,12 +7,14 @@ from operator import or_
 from amaranth import *
 from amaranth.lib import data
 
-from .format import CREDIT_FIELDS, HEADER_BYTES, HEADER_FIELDS
+from .format import (
+    CREDIT_FIELDS, ETHERTYPE, HCRC_OFFSET, HCRC_START, HEADER_BYTES, HEADER_FIELDS, VERSION,
+)
 from .frame_types import Body
 from .types import Hello
 
-__all__ = ["any_of", "body_field", "credit_fields", "header_field", "header_fields",
-           "hello_fields", "natural"]
+__all__ = ["any_of", "body_bytes", "body_field", "credit_bytes", "credit_fields", "guarded_bytes",
+           "header_bytes", "header_field", "header_fields", "hello_fields", "natural", "wire"]
 
 _HEADER = {field.name: field for field in HEADER_FIELDS}
 
@@ -29,6 +32,26 @@ def natural(bits, offset, size):
     return Cat(bits[8 * n:8 * n + 8] for n in reversed(range(offset, offset + size)))
 
 
+def wire(value, size):
+    """``value`` as ``size`` bytes, big endian, the first byte in the low bits."""
+    value = Value.cast(value)
+    assert len(value) <= 8 * size
+    value = Cat(value, Const(0, 8 * size - len(value)))
+    return Cat(value.word_select(n, 8) for n in reversed(range(size)))
+
+
+def _placed(fields, values):
+    """The bytes of fields that leave no gap, each with its value."""
+    parts = {}  # by their first bit: those of a value that are in one byte
+    for field in fields:
+        value = Cat(values[field.name], Const(0, 8 * field.size))
+        for n in range(field.lsb // 8, field.msb // 8 + 1):
+            first, last = max(8 * n, field.lsb), min(8 * n + 7, field.msb)
+            byte = field.offset + field.size - 1 - n
+            parts[8 * byte + first % 8] = value[first - field.lsb:last + 1 - field.lsb]
+    return Cat(parts[n] for n in sorted(parts))
+
+
 def any_of(frame_type, types):
     """Whether ``frame_type`` is one of ``types``."""
     return reduce(or_, (frame_type == t for t in types))
@@ -43,6 +66,34 @@ def header_field(bits, name):
     """Header field ``name`` (as in :data:`~.format.HEADER_FIELDS`); ``bits`` starts the frame."""
     field = _HEADER[name]
     return natural(bits, field.offset, field.size)[field.lsb:field.msb + 1]
+
+
+def guarded_bytes(**members):
+    """The bytes of a header that HCRC covers; ``members`` are those of a
+    :class:`~.types.FrameHeader`."""
+    values = {_MEMBERS[member]: value for member, value in members.items()}
+    return _placed([field for field in HEADER_FIELDS if HCRC_START <= field.offset < HCRC_OFFSET],
+                   {"version": Const(VERSION, 4), "zero": Const(0, 1), **values})
+
+
+def header_bytes(guarded, *, dst_mac, src_mac, hcrc):
+    """A header with its :func:`guarded_bytes`; MAC addresses as 48-bit numbers."""
+    start, end = (_placed([field for field in HEADER_FIELDS if inside(field.offset)], {
+        "destination MAC": dst_mac, "source MAC": src_mac, "EtherType": Const(ETHERTYPE, 16),
+        "HCRC": hcrc}) for inside in (HCRC_START.__gt__, HCRC_OFFSET.__le__))
+    return Cat(start, guarded, end)
+
+
+def body_bytes(body, **values):
+    """The bytes of a :class:`~.frame_types.Body` with these values of its fields."""
+    return Cat(wire(Const(0) if field.name == "zero" else values[field.name], field.size)
+               for field in body.fields)
+
+
+def credit_bytes(credit):
+    """A :class:`~.types.Credit` as a credit extension or an entry of an ACK."""
+    return Cat(wire(credit[member], field.size)
+               for member, field in zip(_CREDIT_MEMBERS, CREDIT_FIELDS, strict=True))
 
 
 def credit_fields(bits, offset=0):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dxpu.fabric.wire.control_body import body_bytes
+from dxpu.fabric.wire.frame_fields import body_bytes
 from dxpu.fabric.wire.frame_types import (
     SEQUENCED, SESSIONLESS, UNNUMBERED, Body, End, FrameType, Handler, Numbering, handled,
 )
