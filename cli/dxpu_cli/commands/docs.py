@@ -79,8 +79,9 @@ def pages() -> dict[str, str]:
     }
     shape = f"{SHAPE['width']} bits, {SHAPE['slots']} ports or slots, {SHAPE['paths']} paths, " \
             f"{SHAPE['peers']} peers, {SHAPE['streams']} streams"
-    index = ["# Reference pages", "", f"Made by `dxpu docs` for proxies of {shape}. The addresses "
-             "of registers are the same at every shape, but those of the counters.", "",
+    index = ["# Registers, configuration spaces, ports", "",
+             f"Made by `dxpu docs` for proxies of {shape}. The addresses of registers are the same "
+             "at every shape, but those of the counters.", "",
              *(f"- [{titles[name]}]({name})" for name in made)]
     return {"index.md": "\n".join(index) + "\n", **made}
 
