@@ -84,9 +84,10 @@ def test_processes_use_a_box_over_veth(tmp_path):
     for name, text in (("example", example()), ("threads", THREADS)):
         programs.append([sys.executable, str(tmp_path / f"{name}.py"), HOST_INTERFACE, SLOWER])
         (tmp_path / f"{name}.py").write_text(text)
-    host = [sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())",
-            "host", "--iface", HOST_INTERFACE, "--box", "0x101", "--slower", SLOWER]
-    commands = [[*host, "--slots", "1,2", "--json"], *programs, [*host, "--slots", "2"]]
+    dxpu = [sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())"]
+    host = [*dxpu, "host", "--iface", HOST_INTERFACE, "--box", "0x101", "--slower", SLOWER]
+    commands = [[*host, "--slots", "1,2", "--json"], *programs, [*host, "--slots", "2"],
+                [*dxpu, "console", "console", "read", "control.node", "control.present"]]
     folder = tmp_path / "run"
     done = subprocess.run(
         [*UNSHARE, sys.executable, "-m", "dxpu_sim.software_host.network", str(folder),
@@ -94,7 +95,8 @@ def test_processes_use_a_box_over_veth(tmp_path):
         capture_output=True, text=True, timeout=900)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    report, shown, threads, tree = ((folder / f"command{n}.out").read_text() for n in range(4))
+    report, shown, threads, tree, registers = (
+        (folder / f"command{n}.out").read_text() for n in range(5))
     found = json.loads(report)
     assert found["ok"] and found["problems"] == []
     assert [(d["address"], d["vendor"], d["device"], d["slot"]) for d in found["devices"]] == [
@@ -107,6 +109,8 @@ def test_processes_use_a_box_over_veth(tmp_path):
     assert threads == "10 [1, 1]\n"
     assert tree == ("-[0000:00]---01.0-[01]----00.0  DXPU model GPU [1234:d0a0] 1 MiB, "
                     "box 0x101 slot 2\n")
+    assert [line.split()[1:3] for line in registers.splitlines()] == [
+        ["control.node", "00000101"], ["control.present", "00000003"]]
     wires = json.loads((folder / "wires.json").read_text())
     assert wires["lost"] and wires["frames"] > 200
 

@@ -31,6 +31,7 @@ PRONOUNS = frozenset((
 
 #: First changes of the tutorial: what is added, and how many files it may take.
 CHANGES = {
+    "first-change-frame": ("a frame type", 12),
     "first-change-register": ("a register", 5),
     "first-change-board": ("a board", 4),
 }

@@ -2,15 +2,17 @@
 
 ::
 
-    host ── host0 ════ wire0 ── bad wires ── wire1 ════ box0 ── simulated box
+    host ── host0 ════ wire0 ── bad wires ── wire1 ════ box0 ── simulated box ── console
 
 Run as a program in a network namespace of its own (``unshare --net``), with a folder, a seed and
-the commands as JSON (see :mod:`dxpu_sim.software_host.network_bench`).
+the commands as JSON (see :mod:`dxpu_sim.software_host.network_bench`). The
+commands run in the folder, where ``console`` is the serial line of the box.
 """
 
 import json
 import random
 import select
+import shlex
 import subprocess
 import sys
 import threading
@@ -75,6 +77,8 @@ def main(folder: str, seed: str, commands: str) -> int:
     counts = bridge.wires[0].counts + bridge.wires[1].counts
     Path(folder, "wires.json").write_text(json.dumps(counts))
     print(said(run, "software_host_network"), f"wires: {dict(counts)}", sep="\n")
+    for n, words in enumerate(json.loads(commands)):
+        print(f"$ {shlex.join(words)}", Path(run, f"command{n}.out").read_text(), sep="\n", end="")
     return 0
 
 

@@ -3,6 +3,7 @@
 ``$DXPU_IFACE``: the interface. ``$DXPU_COMMANDS``: commands to run in sequence, as JSON: a list of
 lists of words. The output of each command goes to ``command<n>.out`` and ``.err`` in the folder of
 the run. The first command with an exit status other than 0 fails the test.
+``console`` in that folder is the serial line of the box.
 """
 
 import json
@@ -17,6 +18,7 @@ from cocotb.triggers import Timer
 from dxpu_host import EthernetPort
 
 from .box_system import BOX_NODE, BoxSystem
+from .serial_line import SerialLine
 
 #: Interval at which the simulation looks for frames, and the longest wait for a command.
 POLL_NS, PATIENCE_S = 2000, 240
@@ -31,6 +33,7 @@ async def a_box_on_a_network(dut):
         lambda record: None if record.discard else port.send(record.raw))
     # Timers as in hardware, except for the quiet time.
     await system.prepare(wait=488, retry=488)
+    line = SerialLine(system.box, "console")
     for n, words in enumerate(json.loads(os.environ["DXPU_COMMANDS"])):
         begin, cycles = time.monotonic(), 0
         with open(f"command{n}.out", "w") as out, open(f"command{n}.err", "w") as err:
@@ -42,6 +45,7 @@ async def a_box_on_a_network(dut):
                 await Timer(POLL_NS, "ns")
                 while (frame := port.receive()) is not None:
                     await system.ethernet.send(frame)
+                await line.serve()
         finally:
             command.kill()
             command.wait()
@@ -49,4 +53,5 @@ async def a_box_on_a_network(dut):
         print(f"software_host_network: command {n}: status {command.returncode}, {took:.1f} s, "
               f"{cycles / took:,.0f} cycles a second")
         assert command.returncode == 0, Path(f"command{n}.err").read_text()
+    line.close()
     port.close()

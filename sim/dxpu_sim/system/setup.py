@@ -58,6 +58,11 @@ class Proxy:
                                 f"be {'written' if write else 'read'}")
         return int(self._port("read_data").value)
 
+    async def access(self, address, value=None):
+        """Value of the register at a byte address; ``value`` is written if there is one."""
+        write = value is not None
+        return await self._access(address, int(write), value if write else 0, "there")
+
     async def read(self, path):
         """Fields of a register, as a dict."""
         placed, base = self.map.find(path)
