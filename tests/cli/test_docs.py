@@ -1,6 +1,7 @@
 """``dxpu docs``: pages that can be made, say the right things, and are whole."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,9 @@ from dxpu_boards.registry import BOARDS
 from dxpu_cli import main as cli
 from dxpu_cli.commands import docs, generate
 from dxpu_tools import files
+
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +100,40 @@ def test_every_counter_is_explained(role, split):
     texts = {placed.register.name: placed.register.doc for placed in block.placed}
     assert texts["fabric_tx_frames"] == "Frames sent."
     assert texts["mac1_rx_good"] == "Good frames received on path 1."
+
+
+def test_counters_that_pages_name_are_there():
+    known = {placed.register.name for role in ("host", "box") for build in (
+        {}, {"split": True}, {"arq": "selective"}) for placed in generate.make(
+            role, **docs.SHAPE, **build).registers.blocks["counters"][1].placed}
+    counter = re.compile(r"`((?:fabric|mac\d+|switch|tracking|pool|to_slots|binding)_\w+)`")
+    named = {}
+    for file in DOCS.rglob("*.md"):
+        if file.parent.name != "tutorial":  # its first changes add some
+            named |= dict.fromkeys(counter.findall(file.read_text()), file.name)
+    assert len(named) > 20
+    assert not {name: file for name, file in named.items() if name not in known}
+
+
+def test_first_register_writes_have_their_addresses():
+    """Registers, by their paths, at the addresses of the proxies that the page's commands make."""
+    page = (DOCS / "reference/ports.md").read_text()
+    section = page[page.index("### First register writes"):]
+    section = section[:section.index("\n## ")]
+    maps = {}
+    for role, options in re.findall(r"dxpu generate (host|box) -o \S+ (.*)", section):
+        given = {name: int(value) for name, value in re.findall(r"--(\w+) (\d+)", options)}
+        maps[role] = generate.make(role, **{**docs.SHAPE, **given}).registers
+    rows = re.findall(r"^\| \d+ \| `(\S+)`[^|]* \| (\S+) \| \S+ \| (\S+) \|", section, re.M)
+    assert len(rows) == 10
+    for path, box, host in rows:
+        for role, address in (("box", box), ("host", host)):
+            if address != "-":
+                assert f"{maps[role].address(path):04X}h" == address, f"{role}: {path}"
+    others = re.findall(r"`((?:control|table)\.\S+)` \((?:host, )?(\w{4}h)\)", section)
+    assert len(others) == 3
+    for path, address in others:
+        assert f"{maps['host'].address(path):04X}h" == address, path
 
 
 @pytest.mark.parametrize("kind, form, options", [
