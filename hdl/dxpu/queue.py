@@ -2,10 +2,10 @@
 
 from amaranth import *
 from amaranth.lib import data, fifo, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from .memory import DisjointMemory
 from .stream import PacketLayout, PacketSignature, Register, connect
 
 __all__ = ["Queue", "PacketQueue"]
@@ -113,7 +113,7 @@ class PacketQueue(wiring.Component):
 
         # Not stored: `first`, which follows from `last`, and `discard`.
         stored = {k: f.shape for k, f in self._layout if k not in ("first", "discard")}
-        m.submodules.memory = memory = Memory(
+        m.submodules.memory = memory = DisjointMemory(
             shape=data.StructLayout(stored), depth=self._depth, init=[])
         write, read = memory.write_port(), memory.read_port()
 

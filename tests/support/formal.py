@@ -23,7 +23,8 @@ class ProofFailed(Exception):
     """A property does not hold; the message holds the end of the log."""
 
 
-def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> None:
+def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False,
+          claims: bool = False) -> None:
     """Prove every ``Assert`` in ``component`` under its ``Assume``s, reset in the first cycle.
 
     Free inputs are the component's ports. What was found once of the same netlist, by the same
@@ -41,6 +42,9 @@ def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> No
     flat : bool
         Turn memories into registers, and the design into one module: much quicker for small
         memories.
+    claims : bool
+        Assert the claims of parts (:class:`~dxpu.memory.DisjointMemory`), too. That takes long
+        where the component does not depend on the contents of memories.
 
     Raises
     ------
@@ -52,7 +56,8 @@ def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False) -> No
     from amaranth.back import rtlil
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        netlist = rtlil.convert(component, name="top", platform=CHECKED, emit_src=False)
+        netlist = rtlil.convert(component, name="top", emit_src=False,
+                                platform=CHECKED if claims else None)
     prepare = "prep -top top"
     if flat:
         prepare = "prep -flatten -top top\nmemory_map\nopt -full\nopt_clean -purge"

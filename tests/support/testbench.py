@@ -11,8 +11,10 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
+from amaranth.hdl import Fragment
 from amaranth.sim import Simulator
 
+from dxpu.memory import CHECKED
 from dxpu.stream import PacketLayout, payload_shape
 
 __all__ = ["Packet", "StreamViolation", "access", "check_stream", "collect_packets",
@@ -50,7 +52,7 @@ def simulate(dut, *processes, background=(), deadline: int = 200_000, vcd: str |
     ``background`` processes (checkers, endless drivers) end with them. A run longer than
     ``deadline`` cycles raises :exc:`TimeoutError`: the hardware hangs.
     """
-    sim = Simulator(dut)
+    sim = Simulator(Fragment.get(dut, CHECKED))  # with the assertions of memories
     sim.add_clock(period)
     left = len(processes)
 

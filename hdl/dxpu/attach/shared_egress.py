@@ -8,6 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from dxpu.memory import DisjointMemory
 from dxpu.priority import Turns
 from dxpu.rows import UNIT_BITS, ClassMeta
 from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, connect
@@ -125,7 +126,9 @@ class SharedEgress(wiring.Component):
             "counts": (packet, self._queues),
         }
         for name, (shape, size) in memories.items():
-            m.submodules[name] = memories[name] = Memory(shape=shape, depth=size, init=[])
+            # A word is read only when it may leave; the others are LUT RAM, read in the same cycle.
+            kind = DisjointMemory if name == "memory" else Memory
+            m.submodules[name] = memories[name] = kind(shape=shape, depth=size, init=[])
             setattr(self, f"_{name}", memories[name])
         ports = {name: memories[name].write_port() for name in ("tails", "limits", "heads",
                                                                 "counts")}

@@ -273,7 +273,7 @@ IN_ORDER, PASSING = 12, 22
     (Single, {}, 8), (Shared, {}, IN_ORDER),
     pytest.param(Shared, {"slots": 2}, 9, marks=pytest.mark.long)])
 def test_order(design, options, depth):
-    prove(InOrder(design, **options), depth=depth, flat=True)
+    prove(InOrder(design, **options), depth=depth, flat=True, claims=True)
 
 
 @pytest.mark.parametrize("design", [Single, Shared])

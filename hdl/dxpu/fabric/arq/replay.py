@@ -9,6 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dxpu.memory import DisjointMemory
 from dxpu.stream import PacketSignature, check_width
 
 __all__ = ["FrameNote", "ReplayMemory", "cells_for"]
@@ -172,7 +173,7 @@ class ReplayMemory(wiring.Component):
     def _write(self, m, link, size):
         beat = data.StructLayout(
             {"data": self._width, "dwords": range(self._width // 32 + 1), "last": 1})
-        m.submodules.beats = self._beats = beats = Memory(
+        m.submodules.beats = self._beats = beats = DisjointMemory(
             shape=beat, depth=self._cells * self._cell, init=[])
         m.submodules.notes = self._notes = notes = Memory(
             shape=FrameNote, depth=self._cells, init=[])

@@ -9,6 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.counted import Counted
+from dxpu.memory import DisjointMemory
 from dxpu.priority import round_robin
 from dxpu.rows import LIFE_BITS, UNIT_BITS, ClassMeta
 from dxpu.stream import PacketLayout, PacketSignature, check_width
@@ -141,7 +142,7 @@ class ClassQueues(wiring.Component):
         # What a queue has seen in all, modulo: written by one side, read by both.
         ends = data.StructLayout({"place": range(max(space.beats)), "beats": beats + 1,
                                   "packets": self.STAMP_BITS})
-        m.submodules.memory = memory = Memory(
+        m.submodules.memory = memory = DisjointMemory(
             shape=data.StructLayout(stored), depth=rows * space.total, init=[])
         m.submodules.notes = notes = Memory(shape=note, depth=4 * rows * self.PACKETS, init=[])
         m.submodules.tails = tails = Memory(shape=ends, depth=4 * rows, init=[])

@@ -2,10 +2,10 @@
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dxpu.memory import DisjointMemory
 from dxpu.queue import Queue
 from dxpu.rows import TlpMeta
 from dxpu.stream import PacketLayout, PacketSignature, check_width
@@ -66,7 +66,7 @@ class TlpStore(wiring.Component):
         m = Module()
         piece, o = self.piece, self.o
         stored = {k: PacketLayout(self._width)[k].shape for k in ("data", "dwords", "last")}
-        m.submodules.memory = memory = Memory(
+        m.submodules.memory = memory = DisjointMemory(
             shape=data.StructLayout(stored), depth=self._depth, init=[])
         write, read = memory.write_port(), memory.read_port()
 

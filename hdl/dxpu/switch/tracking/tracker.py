@@ -20,11 +20,11 @@ operation needs to tell has a place before it begins, so nothing in the pipeline
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dxpu.counted import counted
+from dxpu.memory import DisjointMemory
 from dxpu.priority import lowest_bit, one_hot_mux
 from dxpu.tlp.types import CompletionStatus
 
@@ -264,10 +264,11 @@ class CompletionTracker(wiring.Component):
 
     def _fetch(self, m):
         for n in range(self._ways):
-            m.submodules[f"way{n}"] = way = Memory(shape=Entry, depth=self._sets, init=[])
+            m.submodules[f"way{n}"] = way = DisjointMemory(shape=Entry, depth=self._sets, init=[])
             write, read = way.write_port(), way.read_port()
             m.d.comb += [
                 read.addr.eq(self._set[0]),
+                read.en.eq(Value.cast(self._stage[0]).any()),
                 write.addr.eq(Mux(self._clearing, self._position, self._set[3])),
                 Value.cast(write.data).eq(Mux(self._clearing, 0, Value.cast(self._update))),
                 write.en.eq(self._clearing | self._way[n]

@@ -297,7 +297,7 @@ def test_walk_contract_catches():
 
 
 def test_depacketizer_rests():
-    prove(DepacketizerRests(256), depth=14, flat=True)
+    prove(DepacketizerRests(256), depth=14, flat=True, claims=True)
 
 
 def test_depacketizer_contract_catches():
