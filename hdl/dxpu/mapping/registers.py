@@ -1,7 +1,7 @@
 """Registers of the mapping tables, as data.
 
-Both tables start with the same registers, and their rows with the same three, so that software
-commits and reads back a binding of either kind by the same code.
+Both tables begin with the same registers, and their rows with the same three, so that one program
+commits and reads back bindings of both kinds.
 """
 
 from dxpu.csr import Block, Field, Register, Rows, word
@@ -13,7 +13,7 @@ __all__ = ["box_block", "host_block"]
 _PROTOCOL = """
 
 To change a row, write `epoch`, `operation_id`, `target` and `paths`, then `commit`. The next access
-waits until the command is judged; `result` then holds its code. A row changes as a whole or not at
+waits until the command is checked; `result` then has its code. A row changes as a whole or not at
 all. A command that is repeated with the same operation id and generation has the same result and no
 further effect."""
 
@@ -23,9 +23,9 @@ def _common(kind, rows, peer):
         Register("shape", (
             Field("rows", 8, "const", reset=rows, doc="Rows of this table."),
             Field("kind", 4, "const", reset=kind, doc="0 host table, 1 box table.")),
-            "What this table is."),
+            "Kind and size of the table."),
         word("fence_epoch", "hw", "Commands of a lower epoch are refused. Only a higher value can "
-             "be written; an attempt to lower it changes nothing and is counted as fenced."),
+             "be written; a lower one changes nothing and is counted as fenced."),
         word("epoch", "rw", "Epoch of the commands that follow."),
         word("operation_id", "rw", "Operation of the command that follows; not 0."),
         Register("target", (
@@ -41,8 +41,8 @@ def _common(kind, rows, peer):
             Field("used", 1, "rw", offset=31, doc="1 binds the row, 0 releases it.")),
             "Writing this register gives the command."),
         Register("result", (
-            Field("code", 4, "ro", values=CommitCode, doc="How the last command ended."),
-            Field("row", 6, "ro", offset=8, doc="Its row.")),
+            Field("code", 4, "ro", values=CommitCode, doc="Result of the last command."),
+            Field("row", 6, "ro", offset=8, doc="Row of that command.")),
             "Completion code of the last command."),
         word("result_operation_id", "ro", "Operation of the last command."),
     )
@@ -56,12 +56,12 @@ def _binding(peer, *fields):
             Field("stream", 4, "mem", offset=4, doc="Stream of the binding."),
             Field("slot", 8, "mem", doc="Slot of the box, from 1."),
             Field("node", 12, "mem", doc=f"Node of the {peer}.")),
-            "Who the row is bound to; a released row keeps the last peer."),
+            "Peer that the row is bound to; a released row keeps the last one."),
         Register("binding", (
             Field("paths", 16, "mem", doc="Bit n set: path n may be used."),
             Field("generation", 16, "mem", doc="Generation of the row.")),
             "Paths and generation of the row."),
-        word("operation_id", "mem", "Operation that made the row what it is; 0: none since reset."),
+        word("operation_id", "mem", "Operation that wrote the row last; 0: none since reset."),
     )
 
 
@@ -75,9 +75,10 @@ def host_block(ports=8):
             Field("device", 5, "mem", doc="Device number of the port inside the switch."),
             Field("io_enable", 1, "mem", offset=30, doc="I/O space enable of the port."),
             Field("memory_enable", 1, "mem", doc="Memory space enable of the port.")),
-            "What the operating system configured, as all registers below."),
+            "Set by the operating system, as all registers below."),
         word("memory_base", "mem", "First byte of the 32-bit memory window."),
-        word("memory_limit", "mem", "Last byte of it; below the base if there is no window."),
+        word("memory_limit", "mem", "Last byte of the 32-bit memory window; below the base if "
+             "there is none."),
         word("prefetch_base_low", "mem", "First byte of the prefetchable window, bits 31:0."),
         word("prefetch_base_high", "mem", "Bits 63:32."),
         word("prefetch_limit_low", "mem", "Last byte of the prefetchable window, bits 31:0."),

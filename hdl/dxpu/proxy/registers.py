@@ -26,63 +26,67 @@ _ROLES = {"host": 1, "box": 2}
 
 
 def control_block(role, *, rows, paths, peers, streams, width, serial=0):
-    """Registers of the proxy itself and of its link; ``serial`` is that of a host when it begins.
+    """Registers of the proxy and of its link.
+
+    ``serial`` is the lower half of a host's serial number after reset.
     """
     late = ()
     if role == "host":
         own = (
             Register("reset", (Field("ports", rows, "pulse", doc="Bit n: hot reset of the slot "
-                     "that row n is bound to. Its link goes down until the box says that it is "
-                     "over."),), "Hot reset of slots."),
+                     "that row n is bound to. Its link is down until the box reports the end of "
+                     "the reset."),), "Hot reset of slots."),
             Register("press", (Field("ports", rows, "pulse", doc="Bit n: press the attention "
                      "button of downstream port n."),), "Attention buttons."),
             Register("detach", (Field("ports", rows, "pulse", doc="Bit n: press the attention "
                      "button, wait until the power indicator is off (is turned off, if the port is "
-                     "in use), then take the card away and answer what is open; "
-                     "`slot[n].state.detach` tells how far it is. The row stays bound until it is "
+                     "in use), then remove the card and complete outstanding requests with UR; "
+                     "`slot[n].state.detach` is the progress. The row stays bound until it is "
                      "released."),), "Managed unbinding."),
             Register("detach_deadline", (Field("units", 20, "rw", reset=305176,
-                     doc=f"How long the operating system has to turn the power indicator off, in "
-                     f"units of {Detach.UNIT} cycles."),), "Managed unbinding."),
+                     doc=f"Time within which the operating system must turn the power indicator "
+                     f"off, in units of {Detach.UNIT} core clock cycles."),),
+                     "Managed unbinding."),
             Register("request_deadline", (Field("cycles", 24, "rw", reset=1_125_000,
-                     doc="Core clock cycles after which a request without its last completion "
-                     "costs the slot its card; at most 16,773,120, which is 67 ms at 250 MHz. 9 ms "
-                     "at 125 MHz."),),
+                     doc="Core clock cycles within which the last completion of a request must "
+                     "come, or the card is removed; at most 16,773,120, which is 67 ms at 250 MHz. "
+                     "9 ms at 125 MHz."),),
                      "Completion tracking."),
-            Register("slot_stall", (Field("interval", 20, "rw", reset=78_125, doc="A slot to which "
-                     "posted TLPs or completions wait for credits for eight whole intervals of so "
-                     "many core clock cycles, while its box is heard in each, loses its card. 5 ms "
-                     "at 125 MHz. 0: never; at least 65,536."),), "Stalled slots."),
+            Register("slot_stall", (Field("interval", 20, "rw", reset=78_125, doc="Length of an "
+                     "interval in core clock cycles, at least 65,536; 0: no limit. The card of a "
+                     "slot is removed if posted TLPs or completions to it wait for credits for "
+                     "eight whole intervals, while frames of its box come in each. 5 ms at "
+                     "125 MHz."),), "Stalled slots."),
             Rows("slot", rows, (
                 Register("state", (
-                    Field("present", 1, "ro", doc="The slot shows a card."),
+                    Field("present", 1, "ro", doc="The host sees a card in the slot."),
                     Field("link", 1, "ro", doc="The link is active."),
-                    Field("lost", 1, "ro", doc="The card was taken away since the row was bound: "
-                          "a request was open too long, or it was detached. Bind it again."),
-                    Field("drained", 1, "ro", doc="No request to the slot is open."),
-                    Field("detach", 3, "ro", offset=4, doc="0 no detach; 1 the operating system "
-                          "was asked; 2 requests are being answered; 3 done; 4 the operating "
-                          "system did not let go in time."),
+                    Field("lost", 1, "ro", doc="The card was removed since the row was bound, "
+                          "such as after a deadline or a detach. Bind the row again."),
+                    Field("drained", 1, "ro", doc="No request to the slot is outstanding."),
+                    Field("detach", 3, "ro", offset=4, doc="0 no detach; 1 button pressed; 2 "
+                          "outstanding requests are being completed; 3 done; 4 the operating "
+                          "system did not release the card in time."),
                     Field("attention", 2, "ro", offset=8, doc="Attention indicator: 1 on, 2 "
                           "blinks, 3 off."),
                     Field("power", 2, "ro", offset=10, doc="Power indicator: 1 on, 2 blinks, 3 "
                           "off."),
                     Field("power_off", 1, "ro", offset=12, doc="Software has switched the slot "
-                          "off, if it has a power controller."),
+                          "off; only with a power controller."),
                     Field("placeholder", 1, "ro", offset=13, doc="The host sees a placeholder in "
-                          "the slot; `present` and `link` are about a GPU only.")),
+                          "the slot; `present` and `link` are those of a GPU only.")),
                     "State of the slot, and of the controls of its port."),
             ), "One for each downstream port."),
         )
         late = (Register("serial", (Field("number", 32, "rw", reset=serial, doc="Lower half of the "
                 "serial number in all functions of the switch (capability Device Serial Number). "
-                "No two proxies of a host may have the same; write it before the host looks. What "
-                "the board's factory record has comes first."),), "Serial number.",
+                "It must differ between the proxies of a host; write it before the host reads it. "
+                "The serial number of the board's factory record replaces it."),), "Serial number.",
                 address=SERIAL),)
     else:
         own = (
             Register("present", (Field("slots", rows, "rw", doc="Bit n: a GPU is in slot n + 1."),),
-                     "GPUs in place; shown in the box table as `valid`."),
+                     "GPUs that are present; `valid` in the box table."),
             Register("reset", (Field("slots", rows, "pulse", doc="Bit n: hot reset of the GPU in "
                      "slot n + 1."),), "Hot reset of slots."),
         )
@@ -95,18 +99,19 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
     ), "Peers: nodes that sessions are with.")
     session = Rows("session", peers * streams, (
         Register("mode", (
-            Field("opener", 2, "mem_hw", doc="Who opens the session: 0 software, by `tags` and "
+            Field("opener", 2, "mem_hw", doc="Opener of the session: 0 software, by `tags` and "
                   "`open` at both ends; 1 this end, by HELLO; 2 the peer, and this end answers. A "
-                  "host opens, a box answers. Another value ends the session."),),
+                  "host opens, a box answers. Writing another value ends the session."),),
             "Side that opens the session."),
         Register("tags", (
             Field("tx", 16, "mem_hw", doc="Session tag of frames sent, chosen by the peer; 0: "
                   "none."),
             Field("rx", 16, "mem_hw", doc="Session tag of frames received, chosen here; 0: none.")),
-            "Session tags. Can be written in mode 0 only, and have no effect else."),
-        Register("open", (Field("strobe", 1, "mem_hw", doc="Written, in mode 0: start at frame 0 "
-                 "in both directions. Else: the session is lost, and opens anew after the quiet "
-                 "time. What was sent and is not acknowledged is given up. Reads as 0."),),
+            "Session tags. Writes have an effect in mode 0 only."),
+        Register("open", (Field("strobe", 1, "mem_hw", doc="A write in mode 0 starts the session "
+                 "at frame 0 in both directions; in other modes it ends the session, which opens "
+                 "again after the quiet time. Frames that are not acknowledged are dropped. Reads "
+                 "as 0."),),
                  "Any write restarts the session."),
         Register("hello", (
             Field("phase", 3, "mem", doc="0 off (mode 0, peer not valid, or `control.boot` not "
@@ -117,11 +122,10 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
             "Sessions that are opened by HELLO."),
         Register("state", (
             Field("unacked", 12, "mem", doc="Frames sent that are not acknowledged."),
-            Field("path", 4, "mem", offset=16, doc="Path on which frames leave, if they may take "
-                  "it."),
+            Field("path", 4, "mem", offset=16, doc="Path on which frames are sent, if their row "
+                  "allows it."),
             Field("failed", 1, "mem", offset=31, doc="No acknowledgement came on any path. Nothing "
-                  "is sent or accepted until the session is opened; slots behind it count as "
-                  "lost.")),
+                  "is sent or accepted until the session opens again; its slots are down.")),
             "State of the session."),
         Register("seq", (Field("value", 24, "mem", doc="Number of the next frame to send."),),
                  "Sequence number."),
@@ -130,8 +134,8 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
         Register("acked", (Field("value", 24, "mem", doc="Newest acknowledgement received."),),
                  "Newest acknowledgement of the peer."),
     ), "Sessions of the link, one for each stream of each peer: that of stream s of peer p is p "
-       "times the number of streams, plus s. Opened by HELLO, or set up by software, at both ends "
-       "with each other's tags.", address=SESSIONS)
+       "times the number of streams, plus s. Opened by HELLO, or by software, which writes the "
+       "tags of both ends.", address=SESSIONS)
     return Block("control", (
         Register("identity", (Field("value", 32, "const", reset=IDENTITY, doc='"DXPU".'),),
                  "Identifies a proxy."),
@@ -149,7 +153,7 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
         Register("fabric", (
             Field("packing_limit", 14, "rw", reset=512,
                   doc="Largest Ethernet payload, in bytes, up to which TLPs share a frame. No "
-                      "session opens with a peer that takes less."),
+                      "session opens with a peer that cannot receive that much."),
             Field("ack_delay", 16, "rw", offset=16, reset=125,
                   doc="Core clock cycles that a received frame may wait for a frame that carries "
                       "its acknowledgement.")),
@@ -157,21 +161,22 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
         Register("retry", (
             Field("wait", 16, "rw", reset=488, doc="First wait for an acknowledgement, in units "
                   "of 64 core clock cycles; it doubles three times on each path, then the session "
-                  "fails. 250 us at 125 MHz. 0: for ever."),),
+                  "fails. 250 us at 125 MHz. 0: no limit."),),
             "Retransmission."),
-        Register("boot", (Field("counter", 16, "rw", doc="Write a value here that is another "
-                 "after each reset, such as a count of them, before sessions get their mode: their "
-                 "tags and nonces begin with it, so that no old frame fits. 0: not known yet, no "
-                 "session is opened by HELLO. Only the first value after a reset counts."),),
+        Register("boot", (Field("counter", 16, "rw", doc="Number that differs after each "
+                 "reset, such as a count of resets. Tags and nonces of sessions begin with it, so "
+                 "that frames of older sessions do not match. Write it before the modes of "
+                 "sessions; only the first value after a reset has an effect. While it is 0 no "
+                 "session is opened by HELLO."),),
                  "Boot counter."),
         Register("hello", (Field("wait", 16, "rw", reset=488, doc="First wait for an answer to "
                  "HELLO or to a poll, in units of 64 core clock cycles; it doubles up to four "
-                 "times. 250 us at 125 MHz. A session that is silent for 8 times that is polled, "
-                 "and lost after 15 times that more. 0: for ever."),),
+                 "times. 250 us at 125 MHz. A session without frames from the peer is polled after "
+                 "8 times that, and ends after 15 times that more. 0: no limit."),),
                  "Sessions opened by HELLO."),
-        Register("quiet", (Field("time", 20, "rw", reset=195_313, doc="How long a session is left "
-                 "alone after reset or failure, in units of 64 core clock cycles. 100 ms at "
-                 "125 MHz, twice the longest life of a frame."),),
+        Register("quiet", (Field("time", 20, "rw", reset=195_313, doc="Time after a reset or the "
+                 "end of a session in which nothing but a FENCE is sent, in units of 64 cycles. "
+                 "100 ms at 125 MHz, twice the longest lifetime of a frame."),),
                  "Quiet time."),
         Register("links", (Field("up", paths, "ro", doc="Bit n: path n has a link, as its PHY "
                  "says. Frames leave by the others only if they may take no path that has one."),),

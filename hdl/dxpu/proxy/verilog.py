@@ -1,4 +1,4 @@
-"""A proxy with plain ports: one wire per field, names that a Verilog user would choose."""
+"""Wrapper with plain ports for Verilog: one vector per field, with readable names."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
