@@ -21,12 +21,11 @@ class DetachContract(wiring.Component):
     """One row, whichever; the others do what they like.
 
     A start presses the button if the row is open, a card is there and no detach is under way. The
-    card is lost only while it is asked for, and then at once: when it is not there any more, or
-    when the power indicator is off and that means agreement. It does if the indicator has been seen
-    in another state since the press, or was off at the press of a port that nobody used. Without
-    agreement the detach is refused, not before the deadline and at most a unit and two cycles
-    later, and nothing was lost. It is done when card, link and open requests are gone. A row that
-    opens or closes forgets all.
+    card is removed only while that is requested, and then at once: when it is not present any more,
+    or when the power indicator is off with consent. Off is consent if the indicator was in another
+    state since the press, or if the port was not in use at the press. Without consent the detach
+    times out, not before the deadline and at most a unit and two cycles later, and the card stays.
+    It is done without card, link and outstanding requests. A row that opens or closes has none.
     """
 
     start: In(ROWS)
@@ -122,7 +121,7 @@ class DetachContract(wiring.Component):
 
 
 class Reached(DetachContract):
-    """Refused, asked again, agreed to and done."""
+    """Timed out, requested again, consented to and done."""
 
     def cover(self, m, state, was):
         timed_out = Signal()

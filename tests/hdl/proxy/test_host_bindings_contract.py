@@ -18,15 +18,15 @@ DEPTH = {1: 13, 2: 10}
 
 
 class BindingContract(wiring.Component):
-    """Events of one row, whichever, follow what the table says of it.
+    """The events of one row, whichever, follow the table.
 
     The table binds a row that is free and releases one that is used. BIND is offered only while the
     row is bound, with a session that was open, the row's generation and the slot's life; one UNBIND
     with that generation follows each, after the release; RESET comes between them only, and before
     the release. The row is open from the offer of its BIND to the cycle after its release, and
     drains from the release until its UNBIND was taken and has left. An offered event stays. When
-    nothing happens any more all rows are told as the table says, within the cycles of two events of
-    each, if they are taken.
+    nothing happens any more all events have been sent, within the cycles of two events of each row,
+    if they are taken.
     """
 
     def __init__(self, rows, design=HostBindings):
@@ -78,50 +78,51 @@ class BindingContract(wiring.Component):
 
         # What is offered, and what was there in the cycle of the decision.
         offered, taken = Signal(), Signal()
-        kept, held, asked = Signal.like(dut.control.payload), Signal(), Signal()
+        last_event, was_down, requested = Signal.like(dut.control.payload), Signal(), Signal()
         generation, life, began = Signal(16), Signal(LIFE_BITS), Signal()
         m.d.sync += [
-            offered.eq(dut.control.valid), taken.eq(self.ready), kept.eq(dut.control.payload),
-            held.eq(self.session_down.bit_select(self.row, 1)), generation.eq(self.generation),
+            offered.eq(dut.control.valid), taken.eq(self.ready), last_event.eq(dut.control.payload),
+            was_down.eq(self.session_down.bit_select(self.row, 1)), generation.eq(self.generation),
             life.eq(self.life), began.eq(dut.opened.bit_select(self.row, 1)),
         ]
         event = dut.control.payload
         with m.If(offered & ~taken):
             m.d.comb += [Assert(dut.control.valid),
-                         Assert(event.as_value() == kept.as_value())]
+                         Assert(event.as_value() == last_event.as_value())]
         fresh = Signal()
         m.d.comb += fresh.eq(dut.control.valid & (~offered | taken) & (event.row == self.row))
         binds, resets, unbinds = (
             fresh & (event.code == code)
             for code in (EventCode.BIND, EventCode.RESET, EventCode.UNBIND))
-        told, of, released_since = Signal(), Signal(16), Signal()
+        bound_at_box, of, released_since = Signal(), Signal(16), Signal()
         with m.If(fresh):
             m.d.comb += Assert(binds | resets | unbinds)
         with m.If(binds):
-            m.d.sync += [told.eq(1), of.eq(event.generation)]
-            m.d.comb += [Assert(~told), Assert(bound), Assert(~held),
+            m.d.sync += [bound_at_box.eq(1), of.eq(event.generation)]
+            m.d.comb += [Assert(~bound_at_box), Assert(bound), Assert(~was_down),
                          Assert(event.generation == generation), Assert(event.argument == life)]
         m.d.comb += Assert(binds == began)
         with m.If(resets):
-            m.d.comb += [Assert(told), Assert(bound & ~released_since), Assert(asked),
+            m.d.comb += [Assert(bound_at_box), Assert(bound & ~released_since), Assert(requested),
                          Assert(event.generation == of), Assert(event.argument == life)]
         with m.If(unbinds):
-            m.d.sync += told.eq(0)
-            m.d.comb += [Assert(told), Assert(released_since), Assert(event.generation == of)]
+            m.d.sync += bound_at_box.eq(0)
+            m.d.comb += [Assert(bound_at_box), Assert(released_since),
+                         Assert(event.generation == of)]
 
         # A RESET needs a request since the last one, while the row was open.
         opened = dut.open.bit_select(self.row, 1)
         with m.If(self.reset_request.bit_select(self.row, 1) & opened):
-            m.d.sync += asked.eq(1)
+            m.d.sync += requested.eq(1)
         with m.Elif(resets | binds):
-            m.d.sync += asked.eq(0)
+            m.d.sync += requested.eq(0)
 
         # Open from BIND to release; draining from release to the end of UNBIND.
-        with m.If(released & (told & ~unbinds | binds)):
+        with m.If(released & (bound_at_box & ~unbinds | binds)):
             m.d.sync += released_since.eq(1)
         with m.Elif(unbinds):
             m.d.sync += released_since.eq(0)
-        m.d.comb += Assert(opened == ((told | binds) & ~released_since))
+        m.d.comb += Assert(opened == ((bound_at_box | binds) & ~released_since))
         leaving = Signal()
         ends = dut.control.valid & (event.row == self.row) & (event.code == EventCode.UNBIND)
         with m.If(ends):
@@ -137,7 +138,7 @@ class BindingContract(wiring.Component):
         # and one may be on its way.
         limit = 4 * self._rows + 2
         patience = Signal(range(limit + 1))
-        with m.If((told == bound) & ~released_since | strobe | self.reset_request.any()
+        with m.If((bound_at_box == bound) & ~released_since | strobe | self.reset_request.any()
                   | ~self.ready | self.session_down.any()):
             m.d.sync += patience.eq(0)
         with m.Else():

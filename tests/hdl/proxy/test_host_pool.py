@@ -162,42 +162,42 @@ def test_what_passes_has_little_latency():
     assert left[0] == came[0] + 1 and sum(d for *_, d in seen) == len(tlps)
 
 
-def test_a_row_is_stuck_when_nothing_leaves_for_eight_intervals():
+def test_a_row_is_stalled_without_progress_for_eight_intervals():
     dut = StallWatch(rows=3)
-    stuck = []
+    stalled = []
 
     async def watch(ctx):
         n = 0
         async for *_, value in ctx.tick().sample(dut.stalled):
             n += 1
             if value:
-                stuck.append((n, value))
+                stalled.append((n, value))
 
     async def process(ctx):
         ctx.set(dut.interval, 20)
 
-        async def run(cycles, told=0b111, moved=0, waiting=0b111):
+        async def run(cycles, limits=0b111, progress=0, waiting=0b111):
             ctx.set(dut.waiting, waiting)
             for n in range(cycles):
-                ctx.set(dut.limits_received, told if n % 15 == 3 else 0)
-                ctx.set(dut.progress, moved if n % 70 == 5 else 0)
+                ctx.set(dut.limits_received, limits if n % 15 == 3 else 0)
+                ctx.set(dut.progress, progress if n % 70 == 5 else 0)
                 await ctx.tick()
 
         await run(8 * 21)
-        assert not stuck
+        assert not stalled
         await run(50)
-        assert [v for _, v in stuck] == [0b111]
-        stuck.clear()
-        await run(400, moved=0b001, waiting=0b011)  # row 0 goes on, row 2 has nothing
-        assert {v for _, v in stuck} == {0b010}
-        stuck.clear()
+        assert [v for _, v in stalled] == [0b111]
+        stalled.clear()
+        await run(400, progress=0b001, waiting=0b011)  # row 0 goes on, row 2 has nothing
+        assert {v for _, v in stalled} == {0b010}
+        stalled.clear()
         await run(1, waiting=0)
-        await run(400, told=0b100)                  # nothing is heard of rows 0 and 1
-        assert {v for _, v in stuck} == {0b100}
-        stuck.clear()
+        await run(400, limits=0b100)                  # no limits for rows 0 and 1
+        assert {v for _, v in stalled} == {0b100}
+        stalled.clear()
         ctx.set(dut.interval, 0)
         await run(100, waiting=0)
         await run(400)
-        assert not stuck
+        assert not stalled
 
     simulate(dut, process, background=[watch])

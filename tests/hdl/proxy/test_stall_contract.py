@@ -19,10 +19,10 @@ DEPTH = 16
 class StallContract(wiring.Component):
     """One row, whichever.
 
-    It is stuck only if it has waited, and nothing has left, for :attr:`INTERVALS` whole intervals
-    since the wait began or it was found last, and if the peer was heard in more of them. It is
-    found in two intervals more if the peer is heard in each cycle. An interval of n takes n + 1
-    cycles; with 0 nobody is ever stuck.
+    It is stalled only if it has waited without progress for :attr:`INTERVALS` whole intervals since
+    the wait began or since the last report, and if limits came in more of them. It is reported
+    within two intervals more if limits come in each cycle. An interval of n takes n + 1 cycles;
+    with 0 no row is ever stalled.
     """
 
     waiting: In(ROWS)
@@ -51,7 +51,7 @@ class StallContract(wiring.Component):
 
         waited, peer_alive, attended = Signal(6), Signal(6), Signal(6)
         with m.If(~waiting | progress | stalled):
-            # What it is told in the cycle in which it is found counts for the next time.
+            # Limits in the cycle of the report count for the next one.
             m.d.sync += [waited.eq(0), peer_alive.eq(stalled & limits_received), attended.eq(0)]
         with m.Else():
             m.d.sync += [waited.eq(waited + 1), peer_alive.eq(peer_alive + limits_received),
@@ -74,7 +74,7 @@ class StallContract(wiring.Component):
 
 
 class Reached(StallContract):
-    """A row is found a second time."""
+    """A row is reported a second time."""
 
     def cover(self, m, stalled):
         again = Signal()
@@ -83,17 +83,18 @@ class Reached(StallContract):
 
 
 MUTANTS = {
-    "what leaves changes nothing": ("~self.waiting[n] | self.progress[n]", "~self.waiting[n]"),
+    "progress changes nothing": ("~self.waiting[n] | self.progress[n]", "~self.waiting[n]"),
     "the end of a wait changes nothing": (
         "~self.waiting[n] | self.progress[n]", "self.progress[n]"),
-    "any row that moves is all": ("self.progress[n]", "self.progress.any()"),
-    "the peer need not be heard": ("with m.Elif(peer_alive):", "with m.Else():"),
+    "progress of any row is that of all": ("self.progress[n]", "self.progress.any()"),
+    "no limits need to come": ("with m.Elif(peer_alive):", "with m.Else():"),
     "the last interval may be silent": ("peer_alive & (count == self.INTERVALS)",
                                         "(count == self.INTERVALS)"),
-    "heard once is heard for ever": ("m.d.sync += peer_alive.eq(self.limits_received[n])", "pass"),
-    "another row's peer is heard": (
+    "limits that came once came in each interval": (
+        "m.d.sync += peer_alive.eq(self.limits_received[n])", "pass"),
+    "limits of another row count": (
         "with m.Elif(self.limits_received[n]):", "with m.Elif(self.limits_received.any()):"),
-    "stuck once is stuck again at once": ("m.d.sync += count.eq(0)", "pass"),
+    "a stalled row is reported again at once": ("m.d.sync += count.eq(0)", "pass"),
     "an interval too early": ("count == self.INTERVALS)", "count == self.INTERVALS - 1)"),
     "never": ("self.stalled[n].eq(1)", "self.stalled[n].eq(0)"),
     "an interval of 0 counts": (
@@ -102,11 +103,11 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("interval", [0, 1, 2])
-def test_who_waits_without_end_is_stuck_and_nobody_else(interval):
+def test_a_row_that_waits_without_end_is_stalled_and_no_other(interval):
     prove(StallContract(interval, mutant(StallWatch, FEWER)), depth=DEPTH)
 
 
-def test_a_row_is_found_twice():
+def test_a_row_is_reported_twice():
     prove(Reached(1, mutant(StallWatch, FEWER)), depth=DEPTH, mode="cover")
 
 
