@@ -1,6 +1,6 @@
 """``dxpu console PORT setup``: makes a newly configured proxy ready for use.
 
-Ref: docs/reference/boards.md, "A box for a PC"
+Ref: docs/howto/set-up-a-box-for-a-pc.md
 """
 
 import math
