@@ -1,7 +1,7 @@
-"""Pulses that are counted, each declared with what it counts.
+"""Event pulses for counters, each declared with the text of its counter.
 
-A component that counts something has a member ``stat_<name>`` of shape :class:`Counted`. Whoever
-builds registers of it takes the text from there (:func:`texts_of`).
+A component that has something to count has an output ``stat_<name>`` of shape :class:`Counted`. The
+proxies gather these outputs and their texts (:func:`texts_of`) and make a register of each.
 """
 
 from amaranth import *
@@ -14,13 +14,13 @@ PREFIX = "stat_"
 
 
 class Counted(ShapeCastable):
-    """Shape of a pulse, one bit: high for one cycle for each event.
+    """Shape of an event pulse: one bit, high for one cycle per event.
 
     Parameters
     ----------
     text : str
-        What is counted, as a sentence. May have names in braces, which a user of the component
-        says (:func:`texts_of`).
+        What the counter counts, as a sentence. It may contain names in braces; whoever gathers the
+        texts fills them in (:func:`texts_of`).
     """
 
     def __init__(self, text):
@@ -48,12 +48,13 @@ class Counted(ShapeCastable):
 
 
 def counted(texts):
-    """Members of a component: an output for each name (with its ``stat_``) of a dict of texts."""
+    """Members of a component: one output for each entry of ``texts``, which maps ``stat_<name>`` to
+    a text."""
     return {name: Out(Counted(text)) for name, text in texts.items()}
 
 
 def counted_by(part):
-    """Members ``stat_*`` of a component, for one that passes them on."""
+    """The members ``stat_*`` of ``part``, to be declared by a component that passes them on."""
     members = {name: member for name, member in part.signature.members.items()
                if name.startswith(PREFIX)}
     for name, member in members.items():
@@ -64,13 +65,13 @@ def counted_by(part):
 
 
 def texts_of(part, **words):
-    """What the pulses of a component count, by their names without ``stat_``.
+    """Texts of a component's event pulses, by their names without ``stat_``.
 
     Parameters
     ----------
     part : Component
     words : dict of strings
-        What stands for the names in braces.
+        Values of the names in braces.
     """
     return {name.removeprefix(PREFIX): member.shape.text.format(**words)
             for name, member in counted_by(part).items()}

@@ -234,8 +234,8 @@ class FrameJudge(wiring.Component):
         return checked, present, verdict
 
     def _wrong_fields(self, body, is_a):
-        """What is wrong with the fields of a body: an entry's class is not that of its place, or a
-        field is not zero."""
+        """Yields each reason to drop a body for its fields: an entry has the class of another
+        place, or a zero field is not zero."""
         for kind in dict.fromkeys(t.body for t in FrameType):
             if kind == Body.LIMITS:  # and of SACK, which begins with the same
                 yield reduce(or_, (is_a[t] for t in LIMITED)) & Cat(

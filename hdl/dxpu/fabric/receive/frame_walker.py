@@ -27,8 +27,8 @@ _SACK, _SACK_COUNT, _SACK_WORD = Body.SACK.dwords, Body.SACK.find("count")[0] //
 
 
 def _bodies_of_known_size():
-    """Types, and the dwords of their bodies with the CRC: without the words of a SACK, which are
-    found on the way. Bodies that are alike here are one."""
+    """Yields groups of types and the dwords of their bodies, CRC included. A SACK counts without
+    its words: the walk finds their number on the way. Bodies of the same length are one group."""
     known = (body for body in Body if body.end in (End.FIXED, End.WORDS))
     for (_, dwords), alike in groupby(known, lambda body: (body.end, body.dwords)):
         yield types_with(*alike), dwords

@@ -41,8 +41,8 @@ def wire(value, size):
 
 
 def _placed(fields, values):
-    """The bytes of fields that leave no gap, each with its value."""
-    parts = {}  # by their first bit: those of a value that are in one byte
+    """The bytes that these fields fill without a gap; ``values`` by their names."""
+    parts = {}  # bits of one value in one byte, by the first bit
     for field in fields:
         value = Cat(values[field.name], Const(0, 8 * field.size))
         for n in range(field.lsb // 8, field.msb // 8 + 1):
@@ -69,19 +69,20 @@ def header_field(bits, name):
 
 
 def guarded_bytes(**members):
-    """The bytes of a header that HCRC covers; ``members`` are those of a
-    :class:`~.types.FrameHeader`."""
+    """The bytes of a header that HCRC covers, from members of a :class:`~.types.FrameHeader`."""
     values = {_MEMBERS[member]: value for member, value in members.items()}
     return _placed([field for field in HEADER_FIELDS if HCRC_START <= field.offset < HCRC_OFFSET],
                    {"version": Const(VERSION, 4), "zero": Const(0, 1), **values})
 
 
 def header_bytes(guarded, *, dst_mac, src_mac, hcrc):
-    """A header with its :func:`guarded_bytes`; MAC addresses as 48-bit numbers."""
-    start, end = (_placed([field for field in HEADER_FIELDS if inside(field.offset)], {
-        "destination MAC": dst_mac, "source MAC": src_mac, "EtherType": Const(ETHERTYPE, 16),
-        "HCRC": hcrc}) for inside in (HCRC_START.__gt__, HCRC_OFFSET.__le__))
-    return Cat(start, guarded, end)
+    """The bytes of a whole header around its :func:`guarded_bytes`. MAC addresses are numbers of
+    48 bits."""
+    before = _placed([field for field in HEADER_FIELDS if field.offset < HCRC_START], {
+        "destination MAC": dst_mac, "source MAC": src_mac, "EtherType": Const(ETHERTYPE, 16)})
+    behind = _placed([field for field in HEADER_FIELDS if field.offset >= HCRC_OFFSET],
+                     {"HCRC": hcrc})
+    return Cat(before, guarded, behind)
 
 
 def body_bytes(body, **values):

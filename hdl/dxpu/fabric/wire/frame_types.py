@@ -1,8 +1,12 @@
-"""The frame types of DXF v1: one row for each, from which everything that knows types is made.
+"""Frame types of DXF v1, one row each.
 
-Pure Python without Amaranth, like :mod:`~.format`. The walk over received frames, the checks of
-headers and bodies, the numbers of sessions, the bodies of sent frames, the golden model and the
-tables of ``docs/reference/wire-format.md`` read these rows.
+Pure Python without Amaranth, like :mod:`~.format`. These blocks derive from the table: the walk
+over received frames, the checks of headers and bodies, sequence numbers, the bodies of sent frames,
+the golden model, and the tables of ``docs/reference/wire-format.md``.
+
+A new type needs a row in :class:`FrameType`, a layout in :class:`Body` if no other fits, and a
+class in :mod:`dxpu_model.wire`. A type whose body goes to somebody new also needs a stream at
+:class:`~dxpu.fabric.receive.frame_judge.FrameJudge`.
 """
 
 from enum import Enum, IntEnum, unique
@@ -15,14 +19,14 @@ __all__ = ["LIMITED", "SEQUENCED", "SESSIONLESS", "UNNUMBERED", "Body", "BodyFie
 
 
 class BodyField(NamedTuple):
-    """A field of a body, ``size`` bytes. One that is named ``zero`` must be zero."""
+    """A field of a body, ``size`` bytes long. A field with the name ``zero`` must be zero."""
 
     name: str
     size: int
 
 
 class End(Enum):
-    """How a receiver finds the end of a body."""
+    """What tells a receiver where a body ends."""
 
     RECORDS = "the header's count of TLP records"
     FIXED = "fixed size"
@@ -32,14 +36,14 @@ class End(Enum):
     FRAME = "the end of the frame"
 
 
-#: Entries of ACK and SACK, one for each class, in the form of the credit extension.
+#: Entries of ACK and SACK: one credit extension for each class.
 _ENTRIES = tuple((cls.name, CREDIT_BYTES) for cls in CreditClass)
 
 
 @unique
 class Body(Enum):
-    """Layouts of bodies: how the end is found, the fields from the first byte on, what else there
-    is. A receiver looks for them in this order.
+    """Layouts of bodies: what tells the end, the fields from the first byte on, and the rest in
+    words. A receiver compares a type with the layouts in this order.
     """
 
     RECORDS = (End.RECORDS, (), "1 to 31 TLP records, see above; each has its own CRC")
@@ -72,17 +76,17 @@ class Body(Enum):
 
     @property
     def size(self) -> int:
-        """Bytes of the fields; no CRC, and nothing that follows the fields."""
+        """Bytes of the fields alone, without what follows them."""
         return sum(field.size for field in self.fields)
 
     @property
     def sealed(self) -> bool:
-        """A CRC-32C over the bytes of the body ends it."""
+        """Whether the body ends in a CRC-32C over its own bytes."""
         return self.end in (End.FIXED, End.WORDS, End.HEADER)
 
     @property
     def dwords(self) -> int:
-        """Dwords of the fields and of the CRC that ends them."""
+        """Dwords of the fields and, if the body is sealed, of its CRC-32C."""
         return (self.size + BODY_CRC_BYTES * self.sealed) // 4
 
     def find(self, name: str) -> tuple[int, int]:
@@ -104,7 +108,7 @@ class Numbering(Enum):
 
 
 class Handler(Enum):
-    """Who acts upon a frame that was found good. A receiver compares types in this order."""
+    """Who acts upon a good frame. A receiver compares a type with the handlers in this order."""
 
     ROW = "the row that the slots name"
     LINK = "the link and its credit accounts"
@@ -121,13 +125,13 @@ class FrameType(IntEnum):
     body: Body
     numbering: Numbering
     handler: Handler
-    #: The frame belongs to a session that is open, or being opened.
+    #: Whether the frame belongs to a session, open or about to open.
     in_session: bool
     text: str
 
     def __new__(cls, number: int, body: Body, numbering: Numbering, handler: Handler,
                 in_session: bool, text: str) -> "FrameType":
-        """A row of the table."""
+        """One row of the table."""
         row = int.__new__(cls, number)
         row._value_ = number
         row.body, row.numbering, row.handler = body, numbering, handler
@@ -157,7 +161,7 @@ def types_with(*bodies: Body) -> tuple[FrameType, ...]:
 
 
 def handled(*, split: bool) -> tuple[FrameType, ...]:
-    """The types that a receiver acts upon, built with the split form or without."""
+    """The types that a receiver acts upon; HDR and DATA only if it has the split form."""
     without = {Handler.NOBODY} if split else {Handler.NOBODY, Handler.ASSEMBLY}
     return tuple(kind for handler in Handler if handler not in without
                  for kind in FrameType if kind.handler == handler)
@@ -169,5 +173,5 @@ SEQUENCED = tuple(kind for kind in FrameType if kind.numbering == Numbering.CONS
 UNNUMBERED = tuple(kind for kind in FrameType if kind.numbering == Numbering.NONE)
 #: Types that belong to no session.
 SESSIONLESS = tuple(kind for kind in FrameType if not kind.in_session)
-#: Types with entries of credits.
+#: Types whose body has credit entries.
 LIMITED = types_with(Body.LIMITS, Body.SACK)
