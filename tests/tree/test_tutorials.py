@@ -99,7 +99,7 @@ def test_registers_and_counters_that_a_page_names_exist(page):
     new = diff.read_text() if diff.exists() else ""
     for name in re.findall(rf"`((?:{'|'.join(prefixes)})\d?_[a-z_\d]+)`", text):
         assert name in known or name.rpartition("_")[2] in new, f"{page.name} names {name}"
-    for name in re.findall(r"\b(?:control|counters|table)\.([a-z][\w\[\].]*[\w\]])", text):
+    for name in re.findall(r"(?<![\w/-])(?:control|counters|table)\.([a-z][\w\[\].]*[\w\]])", text):
         name = name.replace("[n]", "[0]")
         if any(name.startswith(f"{register}.") for register in known):
             continue  # a field of a register
