@@ -185,8 +185,7 @@ def test_a_crossing_without_a_synchroniser(tmp_path):
 
 
 def test_a_clock_without_a_constraint(tmp_path, monkeypatch):
-    monkeypatch.setattr("board_standin.request_rgmii", lambda platform, board, path: pins_only(
-        platform, board, path))
+    monkeypatch.setattr("tests.support.board_standin.request_rgmii", pins_only)
     assert failed(VERSA, StandIn(VERSA), tmp_path) == "clock rx0_clk has no constraint"
 
 

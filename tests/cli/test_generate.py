@@ -107,9 +107,9 @@ def test_page_names_the_ports_of_every_shape(role, width, slots, paths):
 
 def test_containment_is_for_the_host():
     """Asked for, the switch has it and no Hot-Plug Surprise."""
-    slot = generate.make("host", dpc=True)._switch._identity.slot
+    slot = generate.make("host", dpc=True).core._switch._identity.slot
     assert slot.dpc and not slot.surprise
-    slot = generate.make("host")._switch._identity.slot
+    slot = generate.make("host").core._switch._identity.slot
     assert not slot.dpc and slot.surprise
 
 
@@ -126,8 +126,8 @@ def test_the_serial_number_of_the_switch():
 
 def test_strict_sources_are_for_the_host():
     """Off unless asked for."""
-    assert generate.make("host", strict_source=True)._switch._identity.slot.strict_source
-    assert not generate.make("host")._switch._identity.slot.strict_source
+    assert generate.make("host", strict_source=True).core._switch._identity.slot.strict_source
+    assert not generate.make("host").core._switch._identity.slot.strict_source
 
 
 @pytest.mark.parametrize("argv, message", [

@@ -15,7 +15,7 @@ from dxpu_tools import verilog_file
 from dxpu_tools.identity import Identity, release
 from tests.cli.test_generate import PAGE, check
 
-BENCH = Path(__file__).with_name("generated_bench.v")
+BENCH = Path(__file__).parents[1] / "support" / "generated_bench.v"
 #: A bench that other tools than Verilator want: with a timescale, which the file then needs too.
 TIMED = "`timescale 1ns/1ns\nmodule timed;\n  dxpu_host host();\n  dxpu_box box();\nendmodule\n"
 LANGUAGES = ("2005", "2012")

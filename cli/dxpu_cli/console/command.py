@@ -6,10 +6,10 @@ import time
 from dxpu.csr import Access
 from dxpu_boards import registers
 from dxpu_boards.register_line import ConsoleError, NoRegister, RegisterLine
-from dxpu_tools import identity
 from dxpu_tools.errors import UserError
 
 from . import binding, proxy_setup
+from .identity import lines
 
 __all__ = ["ConsoleError", "NoRegister", "RegisterLine", "add_arguments", "map_of", "run"]
 
@@ -223,7 +223,7 @@ def _identity(line, map, arguments):
         return map.find(path)[0].register.unpack(line.read(map.address(path)))
 
     board = _board_of(line)
-    print("\n".join(identity.lines(fields, board and f"{board.name} ({board.title})")))
+    print("\n".join(lines(fields, board and f"{board.name} ({board.title})")))
 
 
 _JOBS = {"read": _read, "write": _write, "counters": _counters, "list": _list,

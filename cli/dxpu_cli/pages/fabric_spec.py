@@ -23,8 +23,8 @@ PAGE = Path(__file__).parents[3] / "docs/reference/fabric-spec.md"
 
 #: Pictures on the page, with their schemes.
 FIGURES = {
-    PAGE.parent / "figures" / "spec-fail-over.svg": "new space at fail-over",
-    PAGE.parent / "figures" / "spec-candidates.svg": "one tag for two candidates",
+    PAGE.parents[1] / "figures" / "spec-fail-over.svg": "new space at fail-over",
+    PAGE.parents[1] / "figures" / "spec-candidates.svg": "one tag for two candidates",
 }
 
 

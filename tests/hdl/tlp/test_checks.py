@@ -88,7 +88,7 @@ def test_the_upstream_port_agrees():
 def test_the_downstream_ports_agree():
     rows, dut = table(), RowParser(64, limits=1)
     found = verdicts(dut, [(dut.i, Packet(row["raw"], dict(row=0))) for row in rows],
-                     dut.stat_malformed, [(dut.max_payload[0], 0)])
+                     dut.stat_malformed, [(dut.max_payloads[0], 0)])
     assert found == [row["downstream"] for row in rows]
 
 
