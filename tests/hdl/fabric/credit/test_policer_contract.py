@@ -291,7 +291,7 @@ class PoolTakes(wiring.Component):
         m.d.comb += [
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(2), i.payload.data.eq(self.data),
-            dut.active.eq(self.active), dut.room.eq(self.room), dut.np_room.eq(self.np_room),
+            dut.link_active.eq(self.active), dut.room.eq(self.room), dut.np_room.eq(self.np_room),
             dut.o.ready.eq(1), Assume(~ResetSignal()),
             Assume(~waits | self.valid & (now == before)),
             Assume(~inside | self.last), Assume(inside | (self.data[5:8] != 4)),
