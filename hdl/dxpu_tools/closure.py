@@ -10,15 +10,14 @@ Files beside a module that are not Python count whole.
 """
 
 import ast
-import gc
 import importlib.metadata
 import importlib.util
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache as remember
 from pathlib import Path
 
-from dxpu_tools.cache import digest
+from .cache import digest
+from .collection import undisturbed
 
 __all__ = ["Sources", "packages_digest", "project_sources"]
 
@@ -182,20 +181,8 @@ class _Module:
 
 
 def _tree(source):
-    """Syntax tree of a source, made in a thread of its own.
-
-    CPython 3.11 cannot parse a large source in a thread in which a coroutine was closed while
-    running, as happens in the Amaranth simulator. The collector of garbage closes them in any
-    thread, so it has to wait.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(ast.parse, source).result()
-    finally:
-        if collects:
-            gc.enable()
+    """Syntax tree of a source."""
+    return undisturbed(ast.parse, source)
 
 
 class _Bare(ast.NodeTransformer):

@@ -1,8 +1,9 @@
 """Frequency of Python's garbage collection."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["collect_rarely"]
+__all__ = ["collect_rarely", "undisturbed"]
 
 
 def collect_rarely() -> None:
@@ -13,3 +14,20 @@ def collect_rarely() -> None:
     without.
     """
     gc.set_threshold(100_000, 10, 5)
+
+
+def undisturbed(function, *arguments):
+    """Result of a function, called in a thread of its own while no garbage is collected.
+
+    CPython 3.11 cannot parse a large source in a thread in which a coroutine was closed while
+    running, as happens in the Amaranth simulator. The collector of garbage closes coroutines in any
+    thread.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(function, *arguments).result()
+    finally:
+        if collects:
+            gc.enable()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dxpu_tools.collection import undisturbed
+
 import dxpu
 
 ROOT = Path(dxpu.__path__[0])
@@ -79,7 +81,7 @@ def port_of(node):
 
 def ports(text):
     """Name, shape and class of each port of the components and signatures in a source."""
-    for cls in ast.walk(ast.parse(text)):
+    for cls in ast.walk(undisturbed(ast.parse, text)):
         if not isinstance(cls, ast.ClassDef) or not any(
                 ast.unparse(base).endswith(("Component", "Signature")) for base in cls.bases):
             continue

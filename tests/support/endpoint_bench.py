@@ -9,6 +9,7 @@ from dxpu.tlp.types import CompletionStatus, Malformed, TlpClass
 from dxpu_model.tlp import KINDS, Tlp, classify, malformed
 from dxpu_sim.endpoint.gpu import Command
 from dxpu_sim.pcie.raw_host import answer, enabled
+from dxpu_tools.collection import undisturbed
 from tests.support.testbench import Packet, beats, check_stream, simulate
 
 __all__ = ["BAR0", "BAR2", "GPU", "ROOT", "GpuBench", "mutated"]
@@ -24,7 +25,7 @@ def mutated(module, name, right, wrong):
     source = file.read_text()
     assert source.count(right) == 1, f"{file.name} has not just one {right!r}"
     space = {"__name__": module.__name__, "__package__": module.__package__}
-    exec(compile(source.replace(right, wrong), file, "exec"), space)  # noqa: S102
+    exec(undisturbed(compile, source.replace(right, wrong), file, "exec"), space)  # noqa: S102
     return space[name]
 
 

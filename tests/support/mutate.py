@@ -4,6 +4,8 @@ import inspect
 import sys
 import textwrap
 
+from dxpu_tools.collection import undisturbed
+
 __all__ = ["mutant"]
 
 
@@ -24,5 +26,6 @@ def mutant(component, *changes):
             raise ValueError(f"{old!r} must be in {component.__name__} once, not {count} times")
         source = source.replace(old, new)
     names = dict(vars(sys.modules[component.__module__]))
-    exec(compile(source, f"mutant of {component.__name__}", "exec"), names)
+    code = undisturbed(compile, source, f"mutant of {component.__name__}", "exec")
+    exec(code, names)
     return names[component.__name__]

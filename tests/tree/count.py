@@ -20,6 +20,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from dxpu_tools.collection import undisturbed
 from tests.support.pages import touched
 from tests.tree.test_imports import FOLDERS, ROOT, Tree, table
 
@@ -91,7 +92,7 @@ def _ports(cls):
 def components(file: Path) -> list[Component]:
     """The components that a file describes."""
     found = []
-    for cls in ast.walk(ast.parse(file.read_text())):
+    for cls in ast.walk(undisturbed(ast.parse, file.read_text())):
         if not isinstance(cls, ast.ClassDef):
             continue
         makers = [method for method in _methods(cls) if _elaborates(method)]
@@ -115,7 +116,7 @@ def pronouns(folder: Path) -> tuple[int, int]:
     """Numbers of pronouns and of all words in the docstrings below a folder."""
     found = words = 0
     for file in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(undisturbed(ast.parse, file.read_text())):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 text = re.findall(r"[a-z']+", (ast.get_docstring(node) or "").lower())
                 words += len(text)

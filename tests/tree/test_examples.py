@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from dxpu_cli.main import parse
+from dxpu_tools.collection import undisturbed
 from tests.support.examples import ROOT, blocks, commands, inline_commands, pages
 
 #: What a fence may say; CONTRIBUTING.md tells writers what each means.
@@ -56,7 +57,7 @@ def check_python(arguments, place):
         if word.startswith("tests/"):
             file, _, test = word.partition("::")
             assert (ROOT / file).exists(), f"{place}: no {file}"
-            names = [node.name for node in ast.parse((ROOT / file).read_text()).body
+            names = [node.name for node in undisturbed(ast.parse, (ROOT / file).read_text()).body
                      if isinstance(node, ast.FunctionDef)] if test else []
             assert not test or test.partition("[")[0] in names, f"{place}: no {word}"
 

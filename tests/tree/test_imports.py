@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dxpu_tools.collection import undisturbed
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("hdl", "model", "host", "boards", "sim", "cli")
 
@@ -30,7 +32,7 @@ class Tree:
 
     def _imports(self, name):
         found = set()
-        for node in ast.walk(ast.parse(self.files[name].read_text())):
+        for node in ast.walk(undisturbed(ast.parse, self.files[name].read_text())):
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):

@@ -8,9 +8,7 @@ import pytest
 
 from dxpu_cli.commands.generate import make
 from dxpu_sim.waves.groups import WAY
-from tests.support.pages import (
-    ROOT, added, copy_tree, environment, follow, pieces, steps, touched,
-)
+from tests.support.pages import ROOT, added, copy_tree, environment, follow, pieces, steps, touched
 from tests.system.test_host_network import missing
 from tests.tree import count
 
