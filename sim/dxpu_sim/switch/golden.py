@@ -6,14 +6,18 @@ from dxpu.switch.config.port_map import DOWNSTREAM, UPSTREAM, function_map
 from dxpu_model.switch import GoldenSwitch, SwitchMaps
 from dxpu_model.switch_function import GoldenFunction
 
-__all__ = ["golden_function", "golden_switch"]
+__all__ = ["golden_function", "golden_switch", "switch_maps"]
+
+
+def switch_maps(identity: Identity | None = None) -> SwitchMaps:
+    """The registers of all functions of the switch."""
+    return SwitchMaps(function_map(UPSTREAM, identity), function_map(DOWNSTREAM, identity),
+                      placeholder_map(identity))
 
 
 def golden_switch(ports: int, identity: Identity | None = None) -> GoldenSwitch:
-    """A golden switch with ``ports`` downstream ports."""
-    return GoldenSwitch(ports, SwitchMaps(
-        function_map(UPSTREAM, identity), function_map(DOWNSTREAM, identity),
-        placeholder_map(identity)), identity)
+    """A golden switch with so many downstream ports."""
+    return GoldenSwitch(ports, switch_maps(identity), identity)
 
 
 def golden_function(port: int | None, identity: Identity | None = None) -> GoldenFunction:

@@ -8,6 +8,7 @@ from dxpu.switch.config.identity import SlotOptions
 from dxpu.switch.hotplug.wake import WakeUp
 from dxpu_model.switch import UP, GoldenSwitch
 from dxpu_model.tlp import Tlp
+from dxpu_sim.switch.golden import switch_maps
 from tests.support.hotplug_bench import COMMAND, LINK, MSI, PCIEHP, PMCSR, SLOT, Host
 from tests.support.testbench import check_stream, seed, simulate
 
@@ -417,7 +418,7 @@ def test_random_steps(width, ports, identity, steps):
     """Events, clears, enables, resets, power states in any order: as the golden switch says."""
     rng = random.Random(seed() * 1000 + width + ports)
     host = Host(width, ports, rng, density=0.8, identity=identity)
-    golden = Golden(ports, identity)
+    golden = Golden(ports, switch_maps(identity), identity)
     kinds = {"msi": 0, "messages": 0, "reads": 0}
 
     async def main(ctx):
