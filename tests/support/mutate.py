@@ -20,7 +20,7 @@ def mutant(component, *changes):
         Old text, which must occur exactly once, so that a mutant does not outlive its target; new
         text.
     """
-    source = textwrap.dedent(inspect.getsource(component))
+    source = textwrap.dedent(undisturbed(inspect.getsource, component))
     for old, new in changes:
         if (count := source.count(old)) != 1:
             raise ValueError(f"{old!r} must be in {component.__name__} once, not {count} times")
