@@ -16,7 +16,7 @@ def switch_maps(identity: Identity | None = None) -> SwitchMaps:
 
 
 def golden_switch(ports: int, identity: Identity | None = None) -> GoldenSwitch:
-    """A golden switch with so many downstream ports."""
+    """A golden switch with ``ports`` downstream ports."""
     return GoldenSwitch(ports, switch_maps(identity), identity)
 
 
