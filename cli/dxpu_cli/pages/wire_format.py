@@ -12,6 +12,7 @@ from pathlib import Path
 from dxpu.fabric.wire import format as fmt
 from dxpu.fabric.wire.frame_types import Body, FrameType
 from dxpu_model.wire_vectors import VECTORS
+from dxpu_tools.collection import undisturbed
 
 __all__ = ["PAGE", "generated", "updated"]
 
@@ -53,7 +54,7 @@ def _drawing(fields, first: int = 0) -> str:
 def _documents() -> dict[tuple[str, str], str]:
     """Strings below the members of the enumerations, and below their class lines."""
     found = {}
-    for node in ast.parse(inspect.getsource(fmt)).body:
+    for node in undisturbed(ast.parse, inspect.getsource(fmt)).body:
         if isinstance(node, ast.ClassDef):
             found[node.name, ""] = ast.get_docstring(node) or ""
             for member, after in zip(node.body, node.body[1:], strict=False):
