@@ -7,7 +7,8 @@ import cocotb
 from cocotb.triggers import Timer
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 
-from dxpu_sim.pcie.ports import Mailbox, RootComplex, attach_host, quiet, until
+from dxpu_sim.pcie.links import attach_host
+from dxpu_sim.pcie.ports import Mailbox, RootComplex, quiet, until
 
 from .driver import DriverError, find_gpus
 from .gpu import MSIX_TABLE

@@ -1,7 +1,7 @@
 """Model of a GPU as seen by its driver: registers, video memory, a copy engine and interrupts.
 
 The PCI function is a device of cocotbext-pcie, so it can stand behind any link of the library or,
-through :class:`dxpu_sim.pcie.ports.DutPort`, behind a design.
+through :class:`dxpu_sim.pcie.links.LibraryLink`, behind a design.
 
 BAR 0 (64 KiB, 32-bit): :data:`REGISTERS`, from 0x100 the name in ASCII (64 bytes), from 0x8000 the
 MSI-X table, from 0xC000 its pending bits. Only aligned accesses of 4 or 8 bytes. BAR 2 (64-bit,

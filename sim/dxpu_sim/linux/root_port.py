@@ -17,8 +17,9 @@ from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
 from dxpu_sim.endpoint.gpu import enabled_bytes, request_bytes
+from dxpu_sim.pcie.links import TRAINING_NS
 from dxpu_sim.pcie.ports import (
-    CompletionTimeout, DutPort, completion_length, describe, is_message, pack, unpack,
+    CompletionTimeout, completion_length, describe, is_message, pack, unpack,
 )
 
 from .config_bytes import ConfigBytes
@@ -146,7 +147,7 @@ class RootPort:
             callback()
 
     async def _train(self):
-        await Timer(DutPort.TRAINING_NS, "ns")
+        await Timer(TRAINING_NS, "ns")
         while not self.mailbox.idle:
             await Timer(100, "ns")
         if not self._in_reset:

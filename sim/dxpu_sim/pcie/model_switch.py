@@ -7,7 +7,8 @@ reads: if no port takes such a TLP, the model raises an exception. Here such a T
 from cocotbext.pcie.core import Switch
 from cocotbext.pcie.core.switch import SwitchPort
 
-from .ports import DirectPort, TlpRecord, _tolerate as tolerate, is_message, replace_port
+from .links import DirectPort, replace_port
+from .ports import TlpRecord, is_message, tolerate
 
 __all__ = ["ModelSwitch", "Wire"]
 

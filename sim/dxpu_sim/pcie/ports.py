@@ -1,14 +1,12 @@
-"""Attaches models of cocotbext-pcie to TLP ports of a design, and adds features that they lack.
+"""Ends of a design's TLP ports in Python, and a root complex with features that its model lacks.
 
-A :class:`Mailbox` is the Python end of :class:`dxpu_sim.pcie.mailbox.TlpPort`. A :class:`DutPort`
-is a link partner for any port of the library: TLPs of the library enter the design, TLPs that leave
-the design go to the library. The library is subclassed, never edited:
+A :class:`Mailbox` is the Python end of :class:`dxpu_sim.pcie.mailbox.TlpPort`;
+:mod:`dxpu_sim.pcie.links` attaches models of cocotbext-pcie to it. The library is subclassed, never
+edited:
 
 - the library matches completions by tag alone, so :class:`RootComplex` refuses unexpected
   completions, and every request ends in a completion or in an error that names the hanging request;
-- pack, unpack and routing of the library do not know messages; :func:`pack` and :func:`unpack` do;
-- links of the library have one queue for all classes, so a blocked non-posted request would block
-  posted requests; a :class:`DutPort` lets posted requests pass.
+- pack, unpack and routing of the library do not know messages; :func:`pack` and :func:`unpack` do.
 
 The model has at most 256 tags, no prefixes and no digest (ECRC).
 """
@@ -19,21 +17,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import cocotb
-from cocotb.queue import Queue
-from cocotb.triggers import Event, First, Timer, ValueChange
-from cocotbext.pcie.core import Device
+from cocotb.triggers import Event, Timer, ValueChange
 from cocotbext.pcie.core import RootComplex as LibraryRootComplex
-from cocotbext.pcie.core.dllp import FcType
-from cocotbext.pcie.core.port import SimPort
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
 from .mailbox import CHUNKS, CHUNK_BITS, CLASSES, TRANSFER_DWORDS
 from .monitor import RULES
 
-__all__ = ["CompletionTimeout", "DesignHangs", "DirectPort", "DutPort", "Mailbox", "RootComplex",
-           "StreamBroken", "TlpRecord", "UnexpectedCompletion", "attach_device", "attach_host",
-           "completion_length", "describe", "pack", "quiet", "replace_port", "unpack", "until"]
+__all__ = ["CompletionTimeout", "DesignHangs", "Mailbox", "RootComplex", "StreamBroken",
+           "TlpRecord", "UnexpectedCompletion", "completion_length", "describe", "is_message",
+           "pack", "quiet", "tolerate", "unpack", "until"]
 
 log = logging.getLogger("dxpu.pcie")
 
@@ -301,227 +295,7 @@ class Mailbox:
                 callback(record)
 
 
-class DutPort(SimPort):
-    """Link partner with a design's TLP port at the end of a link of the library.
-
-    ``root_complex.make_port().connect(port)`` on the host side and
-    ``port.connect(device.upstream_port)`` on the device side. Flow control credits return to the
-    library only after the design has taken the TLP. Towards the library, TLPs keep the order in
-    which they left the design, with two exceptions: posted requests and completions pass a
-    non-posted request without credits, and posted requests pass a completion without credits.
-
-    The link is up from the start, goes down for :attr:`TRAINING_NS` when the design requests a hot
-    reset, and can be pulled. TLPs on the link at that time are lost. While the link is down, TLPs
-    of the design are dropped.
-
-    Parameters
-    ----------
-    mailbox : :class:`Mailbox`
-    queue : int
-        TLPs of one class that may wait for credits here before the class is stalled in the design.
-    up : bool
-        Initial state of the link; a link that is down waits for :meth:`put_back`.
-
-    Attributes
-    ----------
-    up : bool
-    resets, ups : lists of callables
-        Called after the link has gone down, and when the link comes up again.
-    """
-
-    #: Time for a link to come up; much shorter than in reality, as tests would have to wait.
-    TRAINING_NS = 500
-
-    def __init__(self, mailbox: Mailbox, *, queue: int = 8, up: bool = True):
-        super().__init__(fc_init=[[64, 1024, 64, 64, 64, 1024]] * 8)
-        self.up = up
-        self.resets: list[Callable[[], None]] = []
-        self.ups: list[Callable[[], None]] = []
-        self._pulled = not up
-        self.mailbox = mailbox
-        self.rx_handler = self._into_design
-        self._queue = queue
-        self._waiting: list[tuple[int, Tlp]] = []
-        self._held: set[int] = set()
-        self._arrival = Event()
-        mailbox.sent.append(self._taken)
-        mailbox.received.append(self._out_of_design)
-        mailbox.link(up)
-        cocotb.start_soon(self._run_out_of_design())
-        cocotb.start_soon(self._run_resets())
-
-    async def _into_design(self, tlp):
-        if self.up:
-            await self.mailbox.send(pack(tlp), tlp)
-        else:
-            tlp.release_fc()
-
-    def _down(self):
-        self.up = False
-        self.mailbox.link(False)
-        for cls in range(len(CLASSES)):  # TLPs offered to a link that is down are taken
-            self.mailbox.stall(cls, False)
-        self._waiting.clear()
-        for callback in self.resets:
-            callback()
-
-    async def _train(self):
-        await Timer(self.TRAINING_NS, "ns")
-        await self.mailbox.until_released()
-        while not self.mailbox.idle:
-            await Timer(100, "ns")
-        if not self._pulled:
-            self.up = True
-            self.mailbox.link(True)
-            for callback in self.ups:
-                callback()
-
-    async def _run_resets(self):
-        while True:
-            await self.mailbox.until_reset()
-            if self.up:
-                self._down()
-                await self._train()
-            await Timer(100, "ns")
-
-    def pull(self) -> None:
-        """Remove the other end: the link goes down and stays down."""
-        self._pulled = True
-        self._down()
-
-    async def put_back(self) -> None:
-        """Put the other end back; the link comes up."""
-        self._pulled = False
-        await self._train()
-
-    def retire(self) -> None:
-        """Like :meth:`pull`, for ever: another port may take the mailbox."""
-        self.pull()
-        self.mailbox.sent.remove(self._taken)
-        self.mailbox.received.remove(self._out_of_design)
-
-    @staticmethod
-    def _taken(record):
-        if isinstance(record.token, Tlp):
-            record.token.release_fc()
-
-    def _out_of_design(self, record):
-        if record.discard or not self.up:
-            return
-        tlp = unpack(record.raw)
-        cls = tlp.get_fc_type().value
-        if cls != record.cls:
-            raise RuntimeError(f"{self.mailbox.name}: {describe(tlp)} left the design as class "
-                               f"{record.cls}")
-        self._waiting.append((cls, tlp))
-        self._update_stall(cls)
-        self._arrival.set()
-
-    def hold(self, cls: int, held: bool = True) -> None:
-        """Stop taking TLPs of class ``cls`` from the design, or take them again."""
-        (self._held.add if held else self._held.discard)(cls)
-        self._update_stall(cls)
-
-    def _update_stall(self, cls):
-        self.mailbox.stall(cls, cls in self._held
-                           or sum(c == cls for c, _ in self._waiting) >= self._queue)
-
-    def _eligible(self):
-        """Index of the first waiting TLP that has credits and may go; ``None`` if there is none."""
-        blocked = set()
-        for n, (cls, tlp) in enumerate(self._waiting):
-            if cls not in blocked and self.fc_state[0].tx_tlp_has_credit(tlp):
-                if cls == FcType.P.value or FcType.CPL.value not in blocked:
-                    return n
-            elif cls == FcType.P.value:
-                return None
-            blocked.add(cls)
-        return None
-
-    async def _run_out_of_design(self):
-        fc = self.fc_state[0]
-        await fc.initialized.wait()
-        updates = (self._arrival, fc.fc_p_update, fc.fc_np_update, fc.fc_cpl_update)
-        while True:
-            for event in updates:
-                event.clear()
-            while (n := self._eligible()) is not None:
-                cls, tlp = self._waiting.pop(n)
-                self._update_stall(cls)
-                await self.send(tlp)
-            if not any(event.is_set() for event in updates):
-                await First(*(event.wait() for event in updates))
-
-
-class DirectPort:
-    """Port of the library with the design directly behind it, without a link in between.
-
-    Several times as fast as a :class:`DutPort`, because no link layer is simulated: no credits, no
-    delay, and TLPs of the design are always taken.
-
-    Parameters
-    ----------
-    mailbox : :class:`Mailbox`
-    """
-
-    def __init__(self, mailbox: Mailbox):
-        self.mailbox = mailbox
-        # Device or bridge of the library set these when they get the port.
-        self.log = log
-        self.parent = None
-        self.rx_handler = None
-        self._arrived = Queue()
-        mailbox.received.append(self._out_of_design)
-        cocotb.start_soon(self._run_out_of_design())
-
-    async def send(self, tlp):
-        """Called by the library when ``tlp`` leaves the library here."""
-        tlp.release_fc()
-        await self.mailbox.send(pack(tlp))
-
-    def _out_of_design(self, record):
-        if not record.discard:
-            self._arrived.put_nowait(unpack(record.raw))
-
-    async def _run_out_of_design(self):
-        while True:
-            await self.rx_handler(await self._arrived.get())
-
-
-def attach_host(rc: "RootComplex", mailbox: Mailbox, *, link: bool = True):
-    """Give ``rc`` a root port with the design behind ``mailbox`` below; return the root port.
-
-    With ``link`` there is a simulated link with credits (:class:`DutPort`) in between, else none
-    (:class:`DirectPort`).
-    """
-    bridge = rc.make_port()
-    if link:
-        bridge.connect(DutPort(mailbox))
-    else:
-        replace_port(bridge, "downstream", DirectPort(mailbox))
-    return bridge
-
-
-def attach_device(device: Device, mailbox: Mailbox, *, link: bool = True) -> None:
-    """Put ``device`` below the design behind ``mailbox``; ``link`` as for :func:`attach_host`."""
-    if link:
-        DutPort(mailbox).connect(device.upstream_port)
-    else:
-        replace_port(device, "upstream", DirectPort(mailbox))
-
-
-def replace_port(owner, side: str, port) -> None:
-    """Replace the port on ``side`` of a bridge or device of the library by ``port``.
-
-    The old port must not start its link, as it has no other end. Only before simulated time has
-    passed.
-    """
-    getattr(owner, f"{side}_port").fc_initialized = True
-    setter = "set_port" if isinstance(owner, Device) else f"set_{side}_port"
-    getattr(owner, setter)(port)
-
-
-def _tolerate(bridge):
+def tolerate(bridge):
     """Let ``bridge`` route messages, atomics and locked reads, which the library's bridge
     refuses."""
     match, match_secondary = bridge.match_tlp, bridge.match_tlp_secondary
@@ -560,12 +334,12 @@ class RootComplex(LibraryRootComplex):
         self.max_payload_size = max_payload.bit_length() - 8
         self.messages: list[Tlp] = []
         self._off = False
-        _tolerate(self.upstream_bridge)
+        tolerate(self.upstream_bridge)
 
     def make_port(self, bridge=None, port=None):
-        """Make a root port, to be connected to a :class:`DutPort`."""
+        """Make a root port, to be connected to a :class:`~.links.LibraryLink`."""
         bridge = super().make_port(bridge, port)
-        _tolerate(bridge)
+        tolerate(bridge)
         return bridge
 
     def power_off(self) -> None:

@@ -16,7 +16,8 @@ from cocotb.triggers import Event, First, Timer
 from cocotb.utils import get_sim_time
 
 from dxpu_sim.endpoint.gpu import Gpu
-from dxpu_sim.pcie.ports import DutPort, Mailbox, quiet
+from dxpu_sim.pcie.links import DirectLink, replace_port
+from dxpu_sim.pcie.ports import Mailbox, quiet
 from dxpu_sim.system.setup import Proxy, RegisterError, wait_for_session
 
 from .audit import HostAudit
@@ -44,7 +45,7 @@ class BoxSystem:
     ethernet : :class:`~dxpu_sim.pcie.ports.Mailbox`
     box : :class:`~dxpu_sim.system.setup.Proxy`
     gpus : list of :class:`~dxpu_sim.endpoint.gpu.Gpu`
-    links : list of :class:`~dxpu_sim.pcie.ports.DutPort`
+    links : list of :class:`~dxpu_sim.pcie.links.DirectLink`
     rng : random.Random
     """
 
@@ -59,8 +60,8 @@ class BoxSystem:
         for n in range(len([name for name in design.signature.members if name.startswith("gpu")])):
             self.gpus.append(Gpu(serial=0x4458_5055_0000_0000 | n + 1,
                                  name=f"GPU of slot {n + 1}", **(gpu or {})))
-            link = DutPort(Mailbox(dut, f"gpu{n}"))
-            link.connect(self.gpus[-1].upstream_port)
+            link = DirectLink(Mailbox(dut, f"gpu{n}"))
+            replace_port(self.gpus[-1], "upstream", link)
             link.resets.append(self.gpus[-1].hot_reset)
             self.links.append(link)
 

@@ -15,7 +15,8 @@ from cocotbext.pcie.core.utils import PcieId
 from dxpu_sim.endpoint.driver import find_devices, find_gpus
 from dxpu_sim.endpoint.gpu import Gpu
 from dxpu_sim.pcie.checkers import watch
-from dxpu_sim.pcie.ports import Mailbox, RootComplex, attach_device, attach_host, quiet, until
+from dxpu_sim.pcie.links import attach_device, attach_host
+from dxpu_sim.pcie.ports import Mailbox, RootComplex, quiet, until
 from dxpu_sim.pcie.switch_route import SwitchRoute
 
 

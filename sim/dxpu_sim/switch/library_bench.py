@@ -18,9 +18,8 @@ from dxpu_sim.endpoint.gpu import Gpu
 from dxpu_sim.pcie import lspci
 from dxpu_sim.pcie.checkers import watch
 from dxpu_sim.pcie.model_switch import Wire
-from dxpu_sim.pcie.ports import (
-    DirectPort, RootComplex, attach_device, attach_host, quiet, replace_port, until,
-)
+from dxpu_sim.pcie.links import DirectPort, attach_device, attach_host, replace_port
+from dxpu_sim.pcie.ports import RootComplex, quiet, until
 from dxpu_sim.pcie.switch_route import SwitchRoute
 
 

@@ -16,7 +16,8 @@ from cocotbext.pcie.core.utils import PcieId
 from dxpu_sim.endpoint.driver import find_gpus
 from dxpu_sim.endpoint.gpu import Gpu
 from dxpu_sim.pcie.checkers import watch
-from dxpu_sim.pcie.ports import Mailbox, RootComplex, attach_device, attach_host, quiet, until
+from dxpu_sim.pcie.links import attach_device, attach_host
+from dxpu_sim.pcie.ports import Mailbox, RootComplex, quiet, until
 
 
 class System:

@@ -8,7 +8,8 @@ from cocotb.triggers import Timer
 from dxpu_sim.endpoint.driver import find_gpus
 from dxpu_sim.endpoint.gpu import Gpu
 from dxpu_sim.pcie.checkers import CheckFailed, watch
-from dxpu_sim.pcie.ports import DutPort, Mailbox, RootComplex, quiet, until
+from dxpu_sim.pcie.links import DirectLink, LibraryLink, replace_port
+from dxpu_sim.pcie.ports import Mailbox, RootComplex, quiet, until
 from dxpu_sim.pcie.switch_route import SwitchRoute
 
 from .design import System
@@ -56,11 +57,12 @@ class SimulatedSystem:
         The present root complex, or the last one before a power-off.
     root_port
         Root port of ``rc``.
-    host_link : :class:`~dxpu_sim.pcie.ports.DutPort`
+    host_link : :class:`~dxpu_sim.pcie.links.DirectLink`
         Link to the root port.
     gpus : list of :class:`~dxpu_sim.endpoint.gpu.Gpu`
-    links : list of :class:`~dxpu_sim.pcie.ports.DutPort`
-        PCIe link of each GPU.
+    links : list of :class:`~dxpu_sim.pcie.links.DirectLink`
+        PCIe link of each GPU; for those of ``behind`` a
+        :class:`~dxpu_sim.pcie.links.LibraryLink`.
     drivers : list of :class:`~dxpu_sim.endpoint.driver.GpuDriver`
         Drivers in the order of ``gpus``; set by :meth:`start`.
     hosts, boxes : list of :class:`~dxpu_sim.system.setup.Proxy`
@@ -104,8 +106,12 @@ class SimulatedSystem:
         for n, name in enumerate(self.names):
             self.gpus.append(Gpu(serial=0x4458_5055_0000_0000 | n + 1, name=self.titles[n],
                                  **(gpu or {})))
-            link = DutPort(self.mailboxes[name])
-            link.connect((behind or {}).get(n, lambda gpu: gpu.upstream_port)(self.gpus[-1]))
+            if n in (behind or {}):
+                link = LibraryLink(self.mailboxes[name])
+                link.connect(behind[n](self.gpus[-1]))
+            else:
+                link = DirectLink(self.mailboxes[name])
+                replace_port(self.gpus[-1], "upstream", link)
             link.resets.append(self.gpus[-1].hot_reset)
             link.ups.append(lambda name=name: self.checker.reborn(name))
             self.links.append(link)
@@ -117,9 +123,9 @@ class SimulatedSystem:
 
     def _make_host(self, **options):
         self.rc = RootComplex()
-        self.host_link = DutPort(self.mailboxes["host"], **options)
+        self.host_link = DirectLink(self.mailboxes["host"], **options)
         self.root_port = self.rc.make_port()
-        self.root_port.connect(self.host_link)
+        replace_port(self.root_port, "downstream", self.host_link)
 
     def _owner(self, port):
         """Routes of the switch to which a PCIe port belongs now; ``None`` for a GPU in no slot."""
