@@ -282,19 +282,24 @@ class Routes(wiring.Component):
             self.put_session.eq(session), self.put_seq.eq(seq + 1),
             self.sent_session.eq(session), self.whole.eq(~more & ~(self.booked & mine)),
         ]
-        # A frame of the row carries one limit that is to be told; an ACK has all of them.
-        entry, chosen = route.credits, lowest_bit(due)
+        # A frame of the row carries one limit that is to be told; an ACK has all of them. The
+        # entries are signals of their own: a payload that is made from itself is a loop to
+        # simulators that order whole signals.
+        entries, chosen = [], lowest_bit(due)
         for n, limit in enumerate(limits):
+            entry = Signal.like(route.credit, name=f"entry{n}")
+            entries.append(entry)
             m.d.comb += [
-                entry[n].cls.eq(n),
-                entry[n].generation.eq(Mux(granting, generation, closed_generation(generation))),
-                entry[n].header_limit.eq(Mux(granting, limit.header, 0)),
-                entry[n].data_limit.eq(Mux(granting, limit.data, 0)),
+                entry.cls.eq(n),
+                entry.generation.eq(Mux(granting, generation, closed_generation(generation))),
+                entry.header_limit.eq(Mux(granting, limit.header, 0)),
+                entry.data_limit.eq(Mux(granting, limit.data, 0)),
+                route.credits[n].eq(entry),
             ]
         m.d.comb += [
             self.limit_row.eq(asked.row),
             route.crx.eq(granting & asked.consumes & due.any()),
-            Value.cast(route.credit).eq(one_hot_mux(chosen, entry)),
+            Value.cast(route.credit).eq(one_hot_mux(chosen, entries)),
             self.told_row.eq(asked.row),
             self.told_mask.eq(Mux(asked.consumes, lowest_bit(self.owed), ~0)),
             self.numbered.row.eq(asked.row),
