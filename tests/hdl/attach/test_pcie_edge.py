@@ -52,7 +52,7 @@ def lives(rng, clocks, link_width=32, count=150):
     return bench
 
 
-@pytest.mark.parametrize("clocks", SOME_CLOCKS)
+@pytest.mark.parametrize("clocks", SOME_CLOCKS[:1])
 @pytest.mark.parametrize("link_width", some_widths(32, of=(32, 64)))
 def test_links_go_down_in_the_middle_of_everything(link_width, clocks):
     """No TLP of an old life comes in a new one, none is cut, and everything goes on."""

@@ -130,7 +130,7 @@ def test_tlps_cross_both_ways(width, split):
 def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, split, loss):
     """Frames are lost both ways, and changed; acknowledgements and NAKs, too."""
     dut = Pair(width, split=split)
-    host, box = on_a_bad_wire(dut, loss, dut.set_up, count=40 if width == 64 else 16)
+    host, box = on_a_bad_wire(dut, loss, dut.set_up, count=24 if width == 64 else 16)
     if loss > 0.05:
         assert min(host["tx_repeated"], host["link_nak"], box["link_gap"]) > 0, (host, box)
 

@@ -11,6 +11,7 @@ from dxpu_sim.fabric.flows import FlowSink, FlowSource, SinkTotals
 from tests.support.testbench import (
     Packet, check_stream, collect_packets, drive_packets, seed, simulate,
 )
+from tests.support.widths import some_widths
 
 ROWS = 3
 
@@ -73,7 +74,7 @@ def test_fixed_size_and_salt():
     assert [p.data for p in make(64, 20, salt=2)] != [p.data for p in make(64, 20, salt=3)]
 
 
-@pytest.mark.parametrize("width", [64, 512])
+@pytest.mark.parametrize("width", some_widths(64, of=(64, 512)))
 def test_each_wrong_byte_is_seen(width):
     packets = make(width, 12)
     for n, packet in enumerate(packets):

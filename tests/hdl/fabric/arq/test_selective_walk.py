@@ -220,7 +220,8 @@ class Bench:
         assert not self.pulses["failed"] and not self.pulses["unsent"]
 
 
-@pytest.mark.parametrize("sessions, paths", [(1, 1), (3, 2), (8, 4)])
+@pytest.mark.parametrize("sessions, paths", [
+    (3, 2), *(pytest.param(*p, marks=pytest.mark.long) for p in ((1, 1), (8, 4)))])
 def test_each_loss_costs_one_repetition_whatever_the_skew(sessions, paths):
     """Each path keeps the order, and takes as long as it likes."""
     rng = random.Random(seed())
@@ -240,7 +241,8 @@ def test_each_loss_costs_one_repetition_whatever_the_skew(sessions, paths):
     assert sum(not probe for *_, probe in bench.repeats) > losses / 2
 
 
-@pytest.mark.parametrize("sessions, paths", [(1, 2), (3, 2), (8, 1)])
+@pytest.mark.parametrize("sessions, paths", [
+    (3, 2), *(pytest.param(*p, marks=pytest.mark.long) for p in ((1, 2), (8, 1)))])
 def test_random_orders(sessions, paths):
     """Frames and answers are lost and late, there are NAKs and early ends of waits, and sessions
     begin anew: nothing is forgotten, and all of it ends."""

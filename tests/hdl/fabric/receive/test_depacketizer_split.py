@@ -84,7 +84,7 @@ def check(dut, judged, *, count=4, largest=4132, **options):
 
 
 @pytest.mark.parametrize("densities", [(0.7, 0.7), pytest.param((1, 1), marks=pytest.mark.long)])
-@pytest.mark.parametrize("width", some_widths(64, 256))
+@pytest.mark.parametrize("width", some_widths(64))
 def test_tlps_of_several_peers_come_out_whole(width, densities):
     rng = random.Random(seed())
     frames = interleaved(rng, [Peer(rng, n) for n in range(4)], 40)
@@ -116,7 +116,7 @@ def disturbed(rng, frames):
 
 
 @pytest.mark.parametrize("count", [120, pytest.param(1500, marks=pytest.mark.long)])
-@pytest.mark.parametrize("width", some_widths(32, 128, 512))
+@pytest.mark.parametrize("width", some_widths(128))
 def test_damage_loss_and_reordering(width, count):
     """Exactly what the golden model makes of it; at the end all peers are served again."""
     rng = random.Random(seed() + width)

@@ -212,7 +212,7 @@ def long(*arguments):
 
 
 @pytest.mark.parametrize(("width", "names"), [
-    (64, EVERYTHING), (64, ("interrupts",)), (512, EVERYTHING),
+    (64, EVERYTHING), (64, ("interrupts",)), long(512, EVERYTHING),
     *(long(width, (name,)) for width in (64, 512) for name in EVERYTHING),
     *(long(64, some) for some in itertools.combinations(EVERYTHING, 2))],
     ids=lambda value: "everything" if value == EVERYTHING else "-".join(value).replace(" ", "_")
@@ -250,7 +250,7 @@ def test_neither_routing_nor_configuration_waits(width, names):
     bench.run_alone(main)
 
 
-@pytest.mark.parametrize("reports", [0, 15])
+@pytest.mark.parametrize("reports", [long(0), 15])
 def test_malformed_tlps_and_unsupported_requests(reports):
     """The host reads port 0 while slot 0 writes without Bus Master Enable and slot 1 sends, every
     85 cycles, more than its port takes; behind that is a completion for slot 1."""
@@ -284,8 +284,8 @@ def test_malformed_tlps_and_unsupported_requests(reports):
 
 
 @pytest.mark.parametrize(("width", "names", "side"), [
-    (64, EVERYTHING, "host"), (64, EVERYTHING, "slot"), (512, EVERYTHING, "host"),
-    long(512, EVERYTHING, "slot"),
+    (64, EVERYTHING, "slot"), long(64, EVERYTHING, "host"),
+    *(long(512, EVERYTHING, side) for side in ("host", "slot")),
     *(long(width, (), side) for width in (64, 512) for side in ("host", "slot"))],
     ids=lambda value: str(value) if not isinstance(value, tuple) else
     "everything" if value else "quiet")
