@@ -32,7 +32,8 @@ def test_no_line_if_nothing_was_skipped():
     assert skipped.line([]) == ""
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two processes"])
+@pytest.mark.parametrize("options", [
+    ("-n", "2"), pytest.param((), marks=pytest.mark.long)], ids=["two processes", "one process"])
 def test_it_is_the_last_line_of_a_run(options, tmp_path):
     (tmp_path / "conftest.py").write_text(
         "from tests.support import skipped\n"

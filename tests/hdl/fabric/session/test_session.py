@@ -362,7 +362,8 @@ class Compared:
 
 
 @pytest.mark.parametrize("steps, number, options", [
-    (300, 0, {}), (150, 1, dict(streams=2, peers=2, place=(1, 0), pace=2)),
+    (300, 0, {}), pytest.param(
+        150, 1, dict(streams=2, peers=2, place=(1, 0), pace=2), marks=pytest.mark.long),
     *(pytest.param(1500, n, {}, marks=pytest.mark.long) for n in range(2, 5)),
     pytest.param(1000, 5, dict(unit=UNIT), marks=pytest.mark.long)])
 def test_random_actions_are_what_the_specification_allows(steps, number, options):
@@ -435,7 +436,8 @@ def steps_of_opening():
     return [hello, deliver, answer, deliver, hello, deliver, answer, deliver, data, data]
 
 
-@pytest.mark.parametrize("end", [HOST, BOX], ids=["host", "box"])
+@pytest.mark.parametrize("end", [HOST, pytest.param(BOX, marks=pytest.mark.long)],
+                         ids=["host", "box"])
 def test_reset_in_every_state_and_all_old_frames_again(end):
     """Whatever was sent before one end forgot it comes again, while a new session opens and when it
     is open: none of it is taken, and the session that is open stays."""

@@ -284,9 +284,9 @@ def test_malformed_tlps_and_unsupported_requests(reports):
 
 
 @pytest.mark.parametrize(("width", "names", "side"), [
-    (64, EVERYTHING, "slot"), long(64, EVERYTHING, "host"),
-    *(long(512, EVERYTHING, side) for side in ("host", "slot")),
-    *(long(width, (), side) for width in (64, 512) for side in ("host", "slot"))],
+    (64, (), "slot"), *(long(width, EVERYTHING, side) for width in (64, 512)
+                        for side in ("host", "slot")),
+    long(64, (), "host"), *(long(512, (), side) for side in ("host", "slot"))],
     ids=lambda value: str(value) if not isinstance(value, tuple) else
     "everything" if value else "quiet")
 def test_when_an_error_shows(width, names, side):
