@@ -2,9 +2,10 @@
 
 from .edge import PcieEdge
 from .egress import Egress
+from .egress_ports import ClassStreams
 from .ingress import CreditLedger, CreditLimits
 from .port import PciePort, connect_egress, connect_grants
-from .shared_egress import ClassStreams, SharedEgress
+from .shared_egress import SharedEgress
 
 __all__ = ["ClassStreams", "CreditLedger", "CreditLimits", "Egress", "PcieEdge", "PciePort",
            "SharedEgress", "connect_egress", "connect_grants"]

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In
 from dxpu.attach.egress import Egress
 from dxpu.attach.shared_egress import SharedEgress
 from dxpu.tlp.types import TlpClass
+from tests.support.egress_mutants import with_fault
 from tests.support.formal import ProofFailed, prove
 
 #: Beats of each queue, and of the longest TLP that fits.
@@ -23,12 +24,7 @@ class Shared(SharedEgress):
 
     def __init__(self, slots=1, beats=BEATS):
         super().__init__(32, slots=slots, space=(4 * beats,) * 3, packets=2)
-        self.slots = slots
-
-    def elaborate(self, platform):
-        m = super().elaborate(platform)
-        m.d.sync += self._clearing.eq(0)
-        return m
+        self.slots, self._clearing = slots, Signal()
 
 
 class Single(Egress):
@@ -221,32 +217,14 @@ class Reached(InOrder):
         m.d.comb += Cover(leaves & waited)
 
 
-class NeverFull(Shared):
-    """Mutant: beats are written over those that have not left."""
-
-    def _is_full(self, cls, end, start):
-        return C(0)
-
-
-class NotQuiet(Shared):
-    """Mutant: one that need not wait for its own class goes at once."""
-
-    def _no_posted(self):
-        return C(-1, self._slots)
-
-
-class NotCounted(Shared):
-    """Mutant: one that waits goes when it has its turn."""
-
-    def _posted_are_out(self, taken, older):
-        return C(1)
-
-
-class NeverWoken(Shared):
-    """Mutant: one that was found waiting is not looked at again."""
-
-    def _wakes(self):
-        return C(0, self._waiters)
+WRITTEN_OVER, NOT_QUIET, NOT_COUNTED, AT_PORT, NEVER_WOKEN, BEAT_LOST = (
+    with_fault(Shared, fault) for fault in (
+        "beats are written over those that have not left",
+        "one that is alone in its queue goes at once",
+        "one that waits goes when it has its turn",
+        "a posted request at its port was taken",
+        "one that had to wait is not looked at again",
+        "a beat whose port is occupied is lost"))
 
 
 class Confused(Single):
@@ -282,8 +260,8 @@ def test_what_waits_can_leave(design):
 
 
 @pytest.mark.parametrize("mutant, depth", [
-    (NeverFull, IN_ORDER), (NotCounted, IN_ORDER), (Confused, 8),
-    pytest.param(NotQuiet, IN_ORDER, marks=pytest.mark.long)])
+    (WRITTEN_OVER, IN_ORDER), (NOT_COUNTED, IN_ORDER), (AT_PORT, IN_ORDER), (BEAT_LOST, IN_ORDER),
+    (Confused, 8), pytest.param(NOT_QUIET, IN_ORDER, marks=pytest.mark.long)])
 def test_order_catches(mutant, depth):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(InOrder(mutant), depth=depth, flat=True)
@@ -294,7 +272,7 @@ def test_posted_requests_and_completions_pass(design):
     prove(Passes(design), depth=PASSING, flat=True)
 
 
-@pytest.mark.parametrize("mutant", [NeverWoken, Aligned])
+@pytest.mark.parametrize("mutant", [NEVER_WOKEN, Aligned])
 def test_passing_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(Passes(mutant), depth=PASSING, flat=True)
