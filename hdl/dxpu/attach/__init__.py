@@ -6,6 +6,7 @@ from .egress_ports import ClassStreams
 from .ingress import CreditLedger, CreditLimits
 from .port import PciePort, connect_egress, connect_grants
 from .shared_egress import SharedEgress
+from .shared_ledger import SharedLedger
 
 __all__ = ["ClassStreams", "CreditLedger", "CreditLimits", "Egress", "PcieEdge", "PciePort",
-           "SharedEgress", "connect_egress", "connect_grants"]
+           "SharedEgress", "SharedLedger", "connect_egress", "connect_grants"]

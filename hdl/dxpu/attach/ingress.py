@@ -6,7 +6,26 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.tlp.types import TlpClass, TlpInfo
 
-__all__ = ["CreditLimits", "CreditLedger"]
+__all__ = ["CreditLimits", "CreditLedger", "divide"]
+
+#: Bytes of a TLP besides its payload: header, prefixes, digest.
+OVERHEAD = 40
+
+
+def divide(space):
+    """Credits of an in-order buffer of ``space`` bytes: headers and units of data, by class.
+
+    The buffer has TLPs of all classes, so its space is divided once: a third for headers, the rest
+    for data. Each class gets a third of the headers. Posted requests and completions get half of
+    the data units each; a non-posted request has two units at most, which are granted with its
+    header.
+    """
+    if not isinstance(space, int) or space < 512:
+        raise ValueError(f"space must be at least 512 bytes, not {space!r}")
+    headers = max(1, space // 3 // (3 * OVERHEAD))
+    units = max(1, (space - 3 * headers * OVERHEAD) // 2 // 16)
+    return {TlpClass.P: (headers, units), TlpClass.NP: (headers, 2 * headers),
+            TlpClass.CPL: (headers, units)}
 
 
 class CreditLimits(data.Struct):
@@ -21,9 +40,7 @@ class CreditLimits(data.Struct):
 class CreditLedger(wiring.Component):
     """Grants the space of an ingress buffer as credits: all of it at reset, then what is released.
 
-    One in-order buffer has TLPs of all classes, so its space is divided once. Each class gets a
-    third of the headers. Posted requests and completions get half of the data units each; a
-    non-posted request has two units at most, which are granted with its header.
+    :func:`divide` says how much of it each class gets.
 
     Ref: PCIe Base 5.0, 2.6.1
 
@@ -43,12 +60,9 @@ class CreditLedger(wiring.Component):
         Limits by class. They rise one cycle after ``released_strobe``, or after ``hold_np`` fell.
     """
 
-    #: Bytes of a TLP besides its payload: header, prefixes, digest.
-    OVERHEAD = 40
-
     def __init__(self, *, space):
-        if not isinstance(space, int) or space < 512:
-            raise ValueError(f"space must be at least 512 bytes, not {space!r}")
+        #: Headers and units at reset, by class.
+        self.initial = divide(space)
         super().__init__({
             "released_strobe": In(1),
             "info": In(TlpInfo),
@@ -57,9 +71,6 @@ class CreditLedger(wiring.Component):
             "rx_np": Out(CreditLimits),
             "rx_cpl": Out(CreditLimits),
         })
-        # A third of the space for headers, the rest for data.
-        self._headers = max(1, space // 3 // (3 * self.OVERHEAD))
-        self._units = max(1, (space - 3 * self._headers * self.OVERHEAD) // 2 // 16)
 
     def elaborate(self, platform):
         m = Module()
@@ -67,13 +78,13 @@ class CreditLedger(wiring.Component):
         m.d.comb += units.eq((self.info.payload_dwords + 3)[2:])
         for cls, limits in ((TlpClass.P, self.rx_p), (TlpClass.NP, self.rx_np),
                             (TlpClass.CPL, self.rx_cpl)):
-            first = self._headers * 2 if cls is TlpClass.NP else self._units
-            header, payload = Signal(16, init=self._headers), Signal(16, init=first)
+            headers, first = self.initial[cls]
+            header, payload = Signal(16, init=headers), Signal(16, init=first)
             m.d.comb += [limits.header.eq(header), limits.data.eq(payload)]
             freed = self.released_strobe & (self.info.cls == cls)
             if cls is TlpClass.NP:
-                withheld = Signal(range(self._headers + 1))
-                withheld_units = Signal(range(2 * self._headers + 1))
+                withheld = Signal(range(headers + 1))
+                withheld_units = Signal(range(first + 1))
                 with m.If(self.hold_np):
                     m.d.sync += [withheld.eq(withheld + freed),
                                  withheld_units.eq(withheld_units + Mux(freed, units, 0))]

@@ -60,6 +60,7 @@ def connect_egress(m, egress, port):
 
 
 def connect_grants(m, ledger, port):
-    """Connect the limits of a :class:`~dxpu.attach.ingress.CreditLedger` to ``port``."""
+    """Connect the limits of a :class:`~dxpu.attach.ingress.CreditLedger` to ``port``, or those of a
+    slot of a :class:`~dxpu.attach.shared_ledger.SharedLedger`."""
     for name in ("p", "np", "cpl"):
         m.d.comb += getattr(port, f"rx_{name}").eq(getattr(ledger, f"rx_{name}"))

@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.arbiter import PacketArbiter
-from dxpu.attach import CreditLedger, PciePort, SharedEgress, connect_egress, connect_grants
+from dxpu.attach import PciePort, SharedEgress, SharedLedger, connect_egress, connect_grants
 from dxpu.csr import RegisterPort
 from dxpu.fabric.credit.policer import CreditPolicer
 from dxpu.fabric.credit.sizing import LARGEST, FlowControl, grants_in
@@ -180,27 +180,29 @@ class BoxCore(wiring.Component):
         """TLPs from the slots to the fabric."""
         m.submodules.arbiter = arbiter = PacketArbiter(self._width, count=self._slots)
         m.submodules.from_slots = parser = self._parsers["from_slots"]
+        m.submodules.ledger = ledger = SharedLedger(
+            slots=self._slots, space=self._depth * self._width // 8)
         engine = self._engine
         plain = [k for k, _ in PacketLayout(self._width)]
         for n, (slot, queue) in enumerate(zip(self.slot, self._queues, strict=True)):
             m.submodules[f"slot{n + 1}"] = queue
-            m.submodules[f"ledger{n + 1}"] = ledger = CreditLedger(
-                space=self._depth * self._width // 8)
             connect(m, wiring.flipped(slot.rx), queue.i)
             # A TLP that has begun passes in any case.
             can_start = ~queue.o.payload.first | ~engine.waiting[n]
-            connect_grants(m, ledger, slot)
-            done = parser.o.valid & parser.o.ready & parser.o.payload.last
+            connect_grants(m, ledger.slot[n], slot)
             m.d.comb += [
                 arbiter.i[n].payload.eq(queue.o.payload),
                 arbiter.i[n].valid.eq(queue.o.valid & can_start),
                 queue.o.ready.eq(arbiter.i[n].ready & can_start),
-                # A slot gets no more of them while one waits for credits of the host.
-                ledger.hold_np.eq(engine.np_waits[n]),
-                ledger.info.eq(parser.o.payload.meta.info),
-                ledger.released_strobe.eq(done & (parser.o.payload.meta.row == n)),
             ]
+        meta = parser.o.payload.meta
         m.d.comb += [
+            # A slot gets no more of them while one waits for credits of the host.
+            ledger.hold_np.eq(engine.np_waits),
+            ledger.released.row.eq(meta.row), ledger.released.cls.eq(meta.info.cls),
+            ledger.released.units.eq((meta.info.payload_dwords + 3)[2:]),
+            ledger.released_strobe.eq(
+                parser.o.valid & parser.o.ready & parser.o.payload.last),
             *(parser.i.payload[k].eq(arbiter.o.payload[k]) for k in plain),
             parser.i.payload.meta.row.eq(arbiter.source),
             parser.i.payload.meta.life.eq(Array(self._bindings.lives)[arbiter.source]),

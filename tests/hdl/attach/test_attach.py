@@ -6,7 +6,7 @@ import pytest
 from amaranth import *
 
 from dxpu.attach.egress import Egress
-from dxpu.attach.ingress import CreditLedger
+from dxpu.attach.ingress import OVERHEAD, CreditLedger
 from dxpu.proxy.box import BoxProxy
 from dxpu.proxy.host import HostProxy
 from dxpu.tlp.types import Malformed, TlpClass
@@ -105,7 +105,7 @@ def test_ledger_grants_what_leaves():
             return {n: (ctx.get(x.header), ctx.get(x.data)) for n, x in found.items()}
         first = await limits()
         assert all(h >= 1 and d >= 2 for h, d in first.values())
-        bytes_granted = sum(h * CreditLedger.OVERHEAD for h, _ in first.values()) + sum(
+        bytes_granted = sum(h * OVERHEAD for h, _ in first.values()) + sum(
             first[c][1] * 16 for c in ("p", "cpl"))
         assert bytes_granted <= 4096
         for cls, dwords, units in ((TlpClass.P, 5, 2), (TlpClass.CPL, 128, 32), (TlpClass.NP, 0, 0),
