@@ -5,6 +5,7 @@ Ref: PCIe Base 5.0, 6.7.1.1 and 6.7.1.3 (power indicator and attention button)
 
 from amaranth import *
 from amaranth.lib import data, enum, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.switch.hotplug.hotplug import SlotControl
@@ -45,7 +46,7 @@ class Detach(wiring.Component):
     rows : int
         Rows of the host table.
     unit : int
-        Cycles of a unit of ``deadline``.
+        Cycles of a unit of ``deadline``: a multiple of the next power of two from ``rows`` on.
 
     Members
     -------
@@ -53,7 +54,8 @@ class Detach(wiring.Component):
         Strobes: begin a detach. Ignored while the slot is REQUESTED or FENCED, and while row n is
         not open.
     deadline : 20
-        Units until TIMED_OUT; up to one unit more may pass.
+        Units until TIMED_OUT; up to one unit more may pass. Read once in the ``rows`` cycles after
+        ``start`` (or in the next power of two).
     slot_control : array of :class:`~dxpu.switch.hotplug.hotplug.SlotControl`
         Slot Control of each port.
     in_use : ``rows``
@@ -71,8 +73,10 @@ class Detach(wiring.Component):
     UNIT = 4096
 
     def __init__(self, *, rows, unit=UNIT):
-        if not isinstance(unit, int) or unit < 1:
-            raise ValueError(f"unit must be a positive integer, not {unit!r}")
+        self._bits = max(1, (rows - 1).bit_length())
+        if not isinstance(unit, int) or unit < 1 or unit % (1 << self._bits):
+            raise ValueError(
+                f"unit must be a positive multiple of {1 << self._bits}, not {unit!r}")
         self._rows, self._unit = rows, unit
         super().__init__({
             "start": In(rows),
@@ -91,25 +95,37 @@ class Detach(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        cycles, tick, was_open = Signal(range(self._unit)), Signal(), Signal(self._rows)
-        m.d.comb += tick.eq(cycles == self._unit - 1)
-        m.d.sync += [cycles.eq(Mux(tick, 0, cycles + 1)), was_open.eq(self.open)]
+        bits, was_open = self._bits, Signal(self._rows)
+        m.d.sync += was_open.eq(self.open)
+
+        # Units that are left, of one row in each cycle: all rows lose one at the end of a unit.
+        cycles = Signal(range(max(self._unit, 2)))
+        m.d.sync += cycles.eq(Mux(cycles == self._unit - 1, 0, cycles + 1))
+        row, unit_ends = cycles[:bits], cycles[bits:] == (self._unit - 1) >> bits
+        m.submodules.units_left = units_left = Memory(shape=20, depth=1 << bits, init=[])
+        left, new = units_left.read_port(domain="comb"), units_left.write_port()
+        starting, starts, expired = Signal(self._rows), Signal(), Signal(1 << bits)
+        m.d.comb += [
+            starts.eq(starting.bit_select(row, 1)),
+            left.addr.eq(row), new.addr.eq(row), new.en.eq(starts | unit_ends),
+            new.data.eq(Mux(starts, self.deadline, left.data - 1)),
+            expired.eq(Mux(unit_ends & ~starts & (left.data == 0), 1 << row, 0)),
+        ]
         for n, state in enumerate(self.state):
-            units_left = Signal(21, name=f"units_left{n}")
             off_counts = Signal(name=f"off_counts{n}")  # an indicator that is off is consent
             m.d.comb += self.orderly[n].eq(
                 (state == DetachState.FENCED) | (state == DetachState.DONE))
             off = self.slot_control[n].power_indicator == INDICATOR_OFF
+            with m.If(row == n):
+                m.d.sync += starting[n].eq(0)
             with m.Switch(state):
                 with m.Case(DetachState.REQUESTED):
-                    with m.If(tick):
-                        m.d.sync += units_left.eq(units_left - 1)
                     with m.If(~off):
                         m.d.sync += off_counts.eq(1)
                     with m.If(off & off_counts | ~self.present[n]):
                         m.d.comb += self.remove[n].eq(1)
                         m.d.sync += state.eq(DetachState.FENCED)
-                    with m.Elif(units_left == 0):
+                    with m.Elif(expired[n]):
                         m.d.sync += state.eq(DetachState.TIMED_OUT)
                 with m.Case(DetachState.FENCED):
                     with m.If(~self.present[n] & ~self.link_active[n] & self.drained[n]):
@@ -117,8 +133,7 @@ class Detach(wiring.Component):
                 with m.Default():
                     with m.If(self.start[n] & self.open[n]):
                         m.d.comb += self.press[n].eq(self.present[n])
-                        m.d.sync += [units_left.eq(self.deadline + 1),
-                                     state.eq(DetachState.REQUESTED),
+                        m.d.sync += [starting[n].eq(1), state.eq(DetachState.REQUESTED),
                                      off_counts.eq(~(off & self.in_use[n]))]
             with m.If(self.open[n] != was_open[n]):
                 m.d.sync += state.eq(DetachState.NONE)

@@ -564,9 +564,12 @@ def test_detach_of_an_empty_or_unbound_slot():
     simulate(dut, process)
 
 
-def test_detach_parameters():
-    with pytest.raises(ValueError, match="unit must be a positive integer, not 0"):
-        Detach(rows=1, unit=0)
+@pytest.mark.parametrize("rows, unit, message", [
+    (1, 0, "unit must be a positive multiple of 2, not 0"),
+    (5, 12, "unit must be a positive multiple of 8, not 12")])
+def test_detach_parameters(rows, unit, message):
+    with pytest.raises(ValueError, match=message):
+        Detach(rows=rows, unit=unit)
 
 
 @pytest.mark.parametrize("run", range(3))

@@ -11,7 +11,7 @@ from tests.support.formal import ProofFailed, prove
 from tests.support.mutate import mutant
 
 ROWS = 2
-UNIT = 3
+UNIT = 2
 DEPTH = 13
 #: Power Indicator Control: off. Ref: PCIe Base 6.0, 7.5.3.10
 OFF = 0b11
@@ -24,8 +24,9 @@ class DetachContract(wiring.Component):
     card is removed only while that is requested, and then at once: when it is not present any more,
     or when the power indicator is off with consent. Off is consent if the indicator was in another
     state since the press, or if the port was not in use at the press. Without consent the detach
-    times out, not before the deadline and at most a unit and two cycles later, and the card stays.
-    It is done without card, link and outstanding requests. A row that opens or closes has none.
+    times out, not before the deadline and at most a unit and a cycle for each row later, and the
+    card stays. It is done without card, link and outstanding requests. A row that opens or closes
+    has none.
     """
 
     start: In(ROWS)
@@ -94,7 +95,7 @@ class DetachContract(wiring.Component):
         waited = Signal(5)
         m.d.sync += waited.eq(Mux(requested, waited + 1, 0))
         with m.If(requested):
-            m.d.comb += Assert(waited <= (self.deadline + 1) * UNIT + 2)
+            m.d.comb += Assert(waited <= (self.deadline + 1) * UNIT + ROWS - 1)
         with m.If((state == DetachState.TIMED_OUT) & (was != DetachState.TIMED_OUT)):
             m.d.comb += [Assert(was == DetachState.REQUESTED), Assert(~lost),
                          Assert(waited >= self.deadline * UNIT)]
@@ -139,9 +140,12 @@ MUTANTS = {
     "a card that is gone is waited for": (
         "off & off_counts | ~self.present[n]", "off & off_counts"),
     "refused a unit too early": (
-        "units_left.eq(self.deadline + 1)", "units_left.eq(self.deadline)"),
-    "refused late": ("units_left.eq(self.deadline + 1)", "units_left.eq(self.deadline + 2)"),
-    "never refused": ("with m.Elif(units_left == 0):", "with m.Elif(0):"),
+        "Mux(starts, self.deadline", "Mux(starts, self.deadline - 1"),
+    "refused late": ("Mux(starts, self.deadline", "Mux(starts, self.deadline + 1"),
+    "never refused": ("with m.Elif(expired[n]):", "with m.Elif(0):"),
+    "the deadline of the last detach": ("starting[n].eq(1), state", "state"),
+    "the deadline of another row": ("Mux(unit_ends & ~starts & (left.data == 0), 1 << row, 0)",
+                                    "(unit_ends & ~starts & (left.data == 0)).replicate(2)"),
     "lost and refused": ("state.eq(DetachState.TIMED_OUT)", "state.eq(DetachState.FENCED)"),
     "done before the requests are answered": ("& self.drained[n]", ""),
     "done while the link is up": ("& ~self.link_active[n]", ""),
