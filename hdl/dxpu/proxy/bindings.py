@@ -5,12 +5,13 @@ Ref: docs/explanation/bindings-and-lives.md, "Bindings"
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.wire.format import EventCode
 from dxpu.fabric.wire.types import Control
 from dxpu.mapping.types import RowChange, RowEvent
-from dxpu.priority import first_one
+from dxpu.priority import encode, lowest_bit
 from dxpu.rows import LIFE_BITS
 
 __all__ = ["HostBindings"]
@@ -74,60 +75,69 @@ class HostBindings(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        rows, event, control = self._rows, self.row_event, self.control
         unbind, bind, reset, unrouted = (
-            Signal(self._rows, name=n) for n in ("unbind", "bind", "reset_pending", "unrouted"))
-        bound = Signal(data.ArrayLayout(16, self._rows))
-        for n in range(self._rows):
-            mine = self.row_event.strobe & (self.row_event.row == n)
-            with m.If(self.reset_request[n] & self.open[n]):
-                m.d.sync += reset[n].eq(1)
-            with m.If(mine & (self.row_event.change == RowChange.BOUND)):
-                m.d.sync += bind[n].eq(1)
-            with m.If(mine & (self.row_event.change == RowChange.RELEASED)):
-                # A binding without a BIND needs no UNBIND; that of an earlier one may be pending.
-                m.d.sync += [self.open[n].eq(0), unbind[n].eq(unbind[n] | self.open[n]),
-                             bind[n].eq(0), reset[n].eq(0)]
+            Signal(rows, name=n) for n in ("unbind", "bind", "reset_pending", "unrouted"))
+        # Generations of the last BINDs.
+        m.submodules.bound = bound = Memory(shape=16, depth=rows, init=[])
+        generation, write = bound.read_port(domain="comb"), bound.write_port()
 
-        control = self.control
-        pending, row = Signal(self._rows), Signal(range(self._rows))
-        ends = control.valid & (control.payload.code == EventCode.UNBIND)
-        with m.If(ends):
-            m.d.sync += unrouted.bit_select(control.payload.row, 1).eq(1)
-        with m.Elif(self.events_routed & ~control.valid):
-            m.d.sync += unrouted.eq(0)
+        # The row whose event is loaded next, and the first event of it.
+        pending, chosen, row = Signal(rows), Signal(rows), Signal(range(rows))
+        loads, is_unbind, is_bind = Signal(), Signal(), Signal()
+        ready_to_bind = bind & ~self.session_down
         m.d.comb += [
-            pending.eq(unbind | bind & ~self.session_down | reset),
-            row.eq(first_one(pending)),
-            self.draining.eq(unbind | unrouted | Mux(ends, 1 << control.payload.row, 0)),
+            pending.eq(unbind | ready_to_bind | reset),
+            chosen.eq(lowest_bit(pending)),
+            row.eq(encode(chosen)),
+            is_unbind.eq((chosen & unbind).any()),
+            is_bind.eq(~is_unbind & (chosen & ready_to_bind).any()),
+            loads.eq(~control.valid & pending.any() & ~event.strobe),
+            self.opened.eq(Mux(loads & is_bind, chosen, 0)),
+            generation.addr.eq(row),
+            write.addr.eq(row), write.data.eq(Array(self.generations)[row]),
+            write.en.eq(loads & is_bind),
+        ]
+        with m.If(control.ready):
+            m.d.sync += control.valid.eq(0)
+        with m.If(loads):
+            m.d.sync += [
+                control.valid.eq(1),
+                control.payload.row.eq(row),
+                control.payload.generation.eq(Mux(is_bind, write.data, generation.data)),
+                control.payload.code.eq(Mux(is_unbind, EventCode.UNBIND, Mux(
+                    is_bind, EventCode.BIND, EventCode.RESET))),
+                control.payload.argument.eq(Mux(is_unbind, 0, Array(self.lives)[row])),
+            ]
+
+        # Events that become pending, or are loaded.
+        mine, unbinds, binds, resets = (
+            Signal(rows, name=n) for n in ("mine", "unbinds", "binds", "resets"))
+        is_bound, is_released = Signal(rows), Signal(rows)
+        m.d.comb += [
+            mine.eq(Mux(event.strobe, 1 << event.row, 0)),
+            is_bound.eq(Mux(event.change == RowChange.BOUND, mine, 0)),
+            is_released.eq(Mux(event.change == RowChange.RELEASED, mine, 0)),
+            unbinds.eq(Mux(loads & is_unbind, chosen, 0)),
+            binds.eq(self.opened),
+            resets.eq(Mux(loads & ~is_unbind & ~is_bind, chosen, 0)),
+        ]
+        m.d.sync += [
+            # A binding without a BIND needs no UNBIND; that of an earlier one may be pending.
+            unbind.eq((unbind | is_released & self.open) & ~unbinds),
+            bind.eq((bind | is_bound) & ~binds & ~is_released),
+            reset.eq((reset | self.reset_request & self.open) & ~resets & ~is_released),
+            self.open.eq((self.open | binds) & ~is_released),
+        ]
+
+        ends = Signal(rows)
+        m.d.comb += [
+            ends.eq(Mux(control.valid & (control.payload.code == EventCode.UNBIND),
+                        1 << control.payload.row, 0)),
+            self.draining.eq(unbind | unrouted | ends),
         ]
         with m.If(control.valid):
-            with m.If(control.ready):
-                m.d.sync += control.valid.eq(0)
-        with m.Elif(pending.any() & ~self.row_event.strobe):
-            m.d.sync += [control.valid.eq(1), control.payload.row.eq(row),
-                         control.payload.argument.eq(0)]
-            with m.Switch(row):
-                for n in range(self._rows):
-                    with m.Case(n):
-                        self._load_event(m, n, bound, unbind, bind, reset)
+            m.d.sync += unrouted.eq(unrouted | ends)
+        with m.Elif(self.events_routed):
+            m.d.sync += unrouted.eq(0)
         return m
-
-    def _load_event(self, m, n, bound, unbind, bind, reset):
-        """Offer the first pending event of row ``n``."""
-        payload = self.control.payload
-        m.d.sync += payload.generation.eq(bound[n])
-        with m.If(unbind[n]):
-            m.d.sync += [payload.code.eq(EventCode.UNBIND), unbind[n].eq(0)]
-        with m.Elif(bind[n] & ~self.session_down[n]):
-            m.d.comb += self.opened[n].eq(1)
-            m.d.sync += [
-                payload.code.eq(EventCode.BIND),
-                payload.generation.eq(self.generations[n]),
-                payload.argument.eq(self.lives[n]),
-                bound[n].eq(self.generations[n]),
-                bind[n].eq(0),
-                self.open[n].eq(1),
-            ]
-        with m.Else():
-            m.d.sync += [payload.code.eq(EventCode.RESET), payload.argument.eq(self.lives[n]),
-                         reset[n].eq(0)]

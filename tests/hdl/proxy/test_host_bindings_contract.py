@@ -166,32 +166,29 @@ class Reached(BindingContract):
 
 
 MUTANTS = {
-    "a BIND leaves in the cycle of the release": (1, ("& ~self.row_event.strobe", "")),
-    "a release leaves the BIND": (1, ("bind[n].eq(0), reset[n].eq(0)]", "reset[n].eq(0)]")),
-    "a release leaves the RESET": (1, ("bind[n].eq(0), reset[n].eq(0)]", "bind[n].eq(0)]")),
+    "a BIND leaves in the cycle of the release": (1, ("& ~event.strobe", "")),
+    "a release leaves the BIND": (1, ("& ~binds & ~is_released", "& ~binds")),
+    "a release leaves the RESET": (1, ("& ~resets & ~is_released", "& ~resets")),
     "a second release forgets the first": (
-        1, ("unbind[n] | self.open[n])", "self.open[n])")),
-    "UNBIND of what was never bound": (1, ("unbind[n] | self.open[n])", "C(1))")),
-    "no UNBIND": (1, ("unbind[n] | self.open[n])", "unbind[n])")),
-    "a release leaves the row open": (1, ("[self.open[n].eq(0), unbind", "[unbind")),
-    "BIND without a session": (
-        1, ("bind & ~self.session_down", "bind"), ("bind[n] & ~self.session_down[n]", "bind[n]")),
+        1, ("(unbind | is_released & self.open)",
+            "(unbind & ~is_released | is_released & self.open)")),
+    "UNBIND of what was never bound": (1, ("is_released & self.open)", "is_released)")),
+    "no UNBIND": (1, ("(unbind | is_released & self.open)", "unbind")),
+    "a release leaves the row open": (
+        1, ("(self.open | binds) & ~is_released", "self.open | binds")),
+    "BIND without a session": (1, ("bind & ~self.session_down", "bind")),
     "BIND without a session when another row has one": (
-        2, ("bind & ~self.session_down", "bind & ~self.session_down.all().replicate(self._rows)"),
-        ("bind[n] & ~self.session_down[n]", "bind[n]")),
+        2, ("bind & ~self.session_down", "bind & ~self.session_down.all().replicate(rows)")),
     "UNBIND with the new generation": (
-        1, ("payload.code.eq(EventCode.UNBIND)",
-            "payload.code.eq(EventCode.UNBIND), payload.generation.eq(self.generations[n])")),
+        1, ("Mux(is_bind, write.data, generation.data)", "write.data")),
     "RESET of a row that is not open": (
-        1, ("self.reset_request[n] & self.open[n]", "self.reset_request[n]")),
-    "RESET again and again": (
-        1, ("payload.argument.eq(self.lives[n]),\n                         reset[n].eq(0)]",
-            "payload.argument.eq(self.lives[n])]")),
-    "it does not drain": (1, ("Mux(ends, 1 << control.payload.row, 0)", "0")),
+        1, ("self.reset_request & self.open", "self.reset_request")),
+    "RESET again and again": (1, ("& ~resets & ~is_released", "& ~is_released")),
+    "it does not drain": (
+        1, ("self.draining.eq(unbind | unrouted | ends)", "self.draining.eq(unbind | unrouted)")),
     "it drains until the event is taken": (
-        1, ("self.draining.eq(unbind | unrouted |", "self.draining.eq(unbind |")),
-    "BIND does not keep its generation": (
-        1, ("bound[n].eq(self.generations[n]),\n", "")),
+        1, ("self.draining.eq(unbind | unrouted | ends)", "self.draining.eq(unbind | ends)")),
+    "BIND does not keep its generation": (1, ("write.en.eq(loads & is_bind),", "")),
 }
 
 
