@@ -447,7 +447,7 @@ class FabricEngine(wiring.Component):
             keeper.boot.eq(self.boot),
             keeper.wait.eq(self.hello_wait),
             keeper.quiet.eq(self.quiet),
-            tx.about.eq(self.local_hello),
+            tx.local_hello.eq(self.local_hello),
         ]
         # What is sent here: the largest TLP in a frame of its own, and what shares one.
         tlp = OVERHEAD_BYTES + 16 * LARGEST if self._flow else 4 * TLP_DWORDS

@@ -89,9 +89,10 @@ def _engine(proxy: str) -> list[Group]:
         ), closed=True),
         Group(f"{proxy}: packetizer", (
             *_stream(rf"{e}\.tx\.preamble", "first", "last", "data",
-                     *_fields("note", ("type", "count", "seq")), "path", "session", "again"),
+                     *_fields(r"info\.note", ("type", "count", "seq")),
+                     *_fields("info", ("path", "session", "resend"))),
             Row(rf"{e}\.tx\.plan_valid"), Row(rf"{e}\.tx\.plan_take"),
-            Row(rf"{e}\.tx\.(assembler|preamble)\.\w+_state"),
+            Row(rf"{e}\.tx\.(assembler|scheduler|header)\.\w+_state"),
         ), closed=True),
         Group(f"{proxy}: link, sending", (
             *_stream(rf"{e}\.link\.request", "row", "session", "consumes", "again"),

@@ -9,7 +9,7 @@ from dxpu.fabric.arq.retransmit import Stored
 from dxpu.stream import PacketSignature, check_width
 
 from .packer import Chunk, FrameMeta
-from .preamble import PreambleBeat
+from .frame_order import PreambleBeat
 
 __all__ = ["Assembler"]
 
@@ -34,7 +34,7 @@ class Assembler(wiring.Component):
 
     Members
     -------
-    preamble : stream of :func:`~dxpu.fabric.send.preamble.PreambleBeat`
+    preamble : stream of :func:`~dxpu.fabric.send.frame_order.PreambleBeat`
     tlps : packet stream
         TLPs with their CRC (:class:`~dxpu.fabric.send.tx_queue.TxQueue`); lanes past it are zero.
     kept : packet stream
@@ -102,7 +102,7 @@ class Assembler(wiring.Component):
         m = Module()
         lanes = self._width // 32
         preamble, o = self.preamble, self.o
-        head, chunk = preamble.payload, o.payload
+        head, info, chunk = preamble.payload, preamble.payload.info, o.payload
         tlps = self._choose_tlps(m)
 
         # What holds for the whole frame; the preamble register is free for the next one meanwhile.
@@ -115,7 +115,7 @@ class Assembler(wiring.Component):
         m.d.sync += self.hurry.eq(left <= self.PREPARATION * lanes)
 
         m.d.comb += chunk.meta.eq(meta)
-        partial = (head.extension | self._split) if self._partial else 0
+        partial = (info.extension | self._split) if self._partial else 0
         with m.FSM() as fsm:
             with m.State("Preamble"):
                 # A chunk may lack a beat of output: the last of each record but the frame's last,
@@ -123,36 +123,36 @@ class Assembler(wiring.Component):
                 m.d.comb += [
                     chunk.data.eq(head.data),
                     chunk.dwords.eq(head.dwords),
-                    chunk.last.eq(head.last & (head.count == 0)),
-                    chunk.meta.path.eq(head.path),
-                    chunk.meta.reserve.eq(Mux(head.count == 0, 1, head.count + partial)),
+                    chunk.last.eq(head.last & (info.count == 0)),
+                    chunk.meta.path.eq(info.path),
+                    chunk.meta.reserve.eq(Mux(info.count == 0, 1, info.count + partial)),
                 ]
                 m.d.sync += [
-                    count.eq(head.count),
-                    several.eq(head.count > 1),
-                    binding.eq(head.binding),
-                    final.eq(head.final),
+                    count.eq(info.count),
+                    several.eq(info.count > 1),
+                    binding.eq(info.binding),
+                    final.eq(info.final),
                     meta.eq(chunk.meta),
                     left.eq(0),
                 ]
-                with m.If(head.drop):
+                with m.If(info.drop):
                     m.d.comb += preamble.ready.eq(1)
-                    with m.If(preamble.valid & ~head.again):
-                        with m.If(head.count == 0):
+                    with m.If(preamble.valid & ~info.resend):
+                        with m.If(info.count == 0):
                             m.d.comb += self.stat_unroutable.eq(1)
                         with m.Else():
                             m.next = "Drop"
                 with m.Else():
                     # Only when the first TLP can follow at once.
-                    go = ~head.first | (head.count == 0) | tlps.valid
+                    go = ~head.first | (info.count == 0) | tlps.valid
                     m.d.comb += [o.valid.eq(preamble.valid & go), preamble.ready.eq(o.ready & go)]
                     with m.If(preamble.valid & preamble.ready & head.last):
-                        m.d.sync += left.eq(head.total)
+                        m.d.sync += left.eq(info.total)
                         m.d.comb += self.stat_frames.eq(chunk.last)
-                        with m.If(head.count != 0):
+                        with m.If(info.count != 0):
                             m.next = "Tlps"
                     with m.Elif(preamble.valid):
-                        m.d.sync += left.eq(head.total)
+                        m.d.sync += left.eq(info.total)
             with m.State("Tlps"):
                 m.d.comb += [o.valid.eq(tlps.valid), tlps.ready.eq(o.ready)]
                 odd = self._record(m, chunk, several, binding)
@@ -187,46 +187,46 @@ class Assembler(wiring.Component):
                         m.next = "Preamble"
         m.d.comb += self._within.eq(~fsm.ongoing("Preamble"))
         with m.If(~self._within):
-            m.d.sync += self._again.eq(head.again & ~head.drop)
+            m.d.sync += self._again.eq(info.resend & ~info.drop)
         self._keep(m)
         return m
 
     def _choose_tlps(self, m):
         """The TLPs of the frame: from the queue, or those that were kept."""
-        head = self.preamble.payload
+        head, info = self.preamble.payload, self.preamble.payload.info
         self._tlps = tlps = PacketSignature(self._width).create(path=("tlps",))
         self._within, self._again = Signal(), Signal()  # behind the preamble; of this frame
-        now = Mux(self._within, self._again, head.again)
+        now = Mux(self._within, self._again, info.resend)
         m.d.comb += [
             tlps.payload.eq(Mux(now, self.kept.payload, self.tlps.payload)),
             tlps.valid.eq(Mux(now, self.kept.valid, self.tlps.valid)),
             self.tlps.ready.eq(tlps.ready & ~now),
             self.kept.ready.eq(tlps.ready & now),
-            self.read.eq(self.preamble.valid & ~self._within & head.first & head.again
-                         & ~head.drop & (head.count != 0) & ~self.reading),
-            self.read_cell.eq(head.cell),
-            self.read_count.eq(head.count),
+            self.read.eq(self.preamble.valid & ~self._within & head.first & info.resend
+                         & ~info.drop & (info.count != 0) & ~self.reading),
+            self.read_cell.eq(info.cell),
+            self.read_count.eq(info.count),
             self.stat_repeated.eq(self.preamble.valid & self.preamble.ready & ~self._within
-                                  & head.first & head.again & ~head.drop),
+                                  & head.first & info.resend & ~info.drop),
         ]
         return tlps
 
     def _keep(self, m):
         """Write a new frame into the replay memory while it passes."""
-        preamble, head = self.preamble, self.preamble.payload
+        preamble, head, info = self.preamble, self.preamble.payload, self.preamble.payload.info
         keeping, first = Signal(), Signal(Stored(self._cells), reset_less=True)
-        starts = preamble.valid & preamble.ready & ~self._within & head.first & head.keep
+        starts = preamble.valid & preamble.ready & ~self._within & head.first & info.store
         now = Signal(Stored(self._cells))
         m.d.comb += [
-            now.session.eq(head.session), now.epoch.eq(head.epoch), now.cell.eq(self.next),
-            now.path.eq(head.path),
-            *(self.resent[k].eq(head[k]) for k in ("session", "epoch", "cell", "path")),
+            now.session.eq(info.session), now.epoch.eq(info.epoch), now.cell.eq(self.next),
+            now.path.eq(info.path),
+            *(self.resent[k].eq(info[k]) for k in ("session", "epoch", "cell", "path")),
             self.resent_strobe.eq(preamble.valid & preamble.ready & ~self._within & head.first
-                                  & head.again),
-            self.begin.eq(starts & ~head.drop),
-            self.cancel.eq(Mux(starts & head.drop, head.reserved, 0)),
-            self.note.eq(head.note),
-            self.reserved.eq(head.reserved),
+                                  & info.resend),
+            self.begin.eq(starts & ~info.drop),
+            self.cancel.eq(Mux(starts & info.drop, info.reserved, 0)),
+            self.note.eq(info.note),
+            self.reserved.eq(info.reserved),
             self.write.eq(self.tlps.valid & self.tlps.ready & (keeping | self.begin)),
             self.data.eq(self.tlps.payload.data),
             self.dwords.eq(self.tlps.payload.dwords),
@@ -234,7 +234,7 @@ class Assembler(wiring.Component):
             self.end.eq((keeping | self.begin) & self.o.valid & self.o.ready & self.o.payload.last),
             self.stored.eq(Mux(self.begin, now, first)),
             self.stored_strobe.eq(self.end),
-            self.finished.eq(self.end | starts & head.drop),
+            self.finished.eq(self.end | starts & info.drop),
         ]
         with m.If(self.begin):
             m.d.sync += [keeping.eq(1), first.eq(now)]

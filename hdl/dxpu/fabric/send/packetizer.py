@@ -15,9 +15,10 @@ from dxpu.rows import TlpMeta
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 
 from .assembler import Assembler
+from .frame_scheduler import FrameScheduler
+from .header_builder import HeaderBuilder
 from .packer import DwordPacker, FrameBuffer, FramePadder
 from .planner import Planner
-from .preamble import PreambleBuilder
 from .prefix_limit import PrefixLimit
 from .splitter import SegmentQueue
 from .tx_queue import LARGEST_RECORD, TxQueue, check_depth
@@ -75,8 +76,9 @@ class Packetizer(wiring.Component):
         Whole, well-formed TLPs.
     control : stream of :class:`Control`
     reply : stream of :class:`Reply`
-    greeting, about : stream of :class:`Greeting`, :class:`Hello`
-        Of the :class:`~dxpu.fabric.send.preamble.PreambleBuilder`.
+    greeting : stream of :class:`Greeting`
+    local_hello : :class:`Hello`
+        What every HELLO says besides its greeting.
     repeat, repeat_valid, repeat_take, repeat_more, stored, stored_strobe, resent, resent_strobe,
     free
         Of the :class:`~dxpu.fabric.arq.retransmit.Retransmitter`.
@@ -115,7 +117,7 @@ class Packetizer(wiring.Component):
             "control": In(stream.Signature(Control)),
             "reply": In(stream.Signature(Reply)),
             "greeting": In(stream.Signature(Greeting)),
-            "about": In(Hello),
+            "local_hello": In(Hello),
             "repeat": In(Repeat(cells)),
             "repeat_valid": In(1),
             "repeat_take": Out(1),
@@ -155,21 +157,24 @@ class Packetizer(wiring.Component):
             connect(m, queue.descriptors, planner.i)
             self._limit(m, queue)
         m.submodules.memory = memory = self._memory
-        m.submodules.preamble = preamble = PreambleBuilder(
-            self._width, cells=self._cells, cell=self._cell, selective=self._selective)
+        m.submodules.scheduler = scheduler = FrameScheduler(
+            self._width, cells=self._cells, cell=self._cell)
+        m.submodules.header = header = HeaderBuilder(
+            self._width, cells=self._cells, split=self._split, selective=self._selective)
         m.submodules.assembler = assembler = Assembler(
             self._width, cells=self._cells, split=self._split)
         m.submodules.packer = packer = DwordPacker(self._width, full=full)
         m.submodules.padder = padder = FramePadder(self._width)
         m.submodules.buffer = buffer = FrameBuffer(self._width, full=full)
 
-        connect(m, wiring.flipped(self.control), preamble.control)
-        connect(m, wiring.flipped(self.reply), preamble.reply)
-        connect(m, wiring.flipped(self.greeting), preamble.greeting)
-        self._keep(m, memory, preamble, assembler)
-        connect(m, preamble.request, wiring.flipped(self.request))
-        connect(m, wiring.flipped(self.route), preamble.route)
-        connect(m, preamble.o, assembler.preamble)
+        connect(m, wiring.flipped(self.control), scheduler.control)
+        connect(m, wiring.flipped(self.reply), scheduler.reply)
+        connect(m, wiring.flipped(self.greeting), scheduler.greeting)
+        self._store(m, memory, scheduler, assembler)
+        connect(m, scheduler.request, wiring.flipped(self.request))
+        connect(m, scheduler.o, header.order)
+        connect(m, wiring.flipped(self.route), header.route)
+        connect(m, header.o, assembler.preamble)
         connect(m, queue.o, assembler.tlps)
         connect(m, assembler.o, packer.i)
         connect(m, packer.o, padder.i)
@@ -177,11 +182,11 @@ class Packetizer(wiring.Component):
         connect(m, buffer.o, wiring.flipped(self.o))
         m.d.comb += [
             planner.packing_limit.eq(self.packing_limit),
-            preamble.plan.eq(planner.plan),
-            preamble.plan_valid.eq(planner.valid),
-            planner.take.eq(preamble.plan_take),
-            preamble.hurry.eq(assembler.hurry),
-            preamble.about.eq(self.about),
+            scheduler.plan.eq(planner.plan),
+            scheduler.plan_valid.eq(planner.valid),
+            planner.take.eq(scheduler.plan_take),
+            scheduler.hurry.eq(assembler.hurry),
+            header.local_hello.eq(self.local_hello),
             buffer.first.eq(padder.first),
             self.stat_frames.eq(assembler.stat_frames),
             self.stat_tlps.eq(assembler.stat_tlps),
@@ -205,10 +210,10 @@ class Packetizer(wiring.Component):
                 limit.take & i.payload.last & limit.exceeded & ~i.payload.discard),
         ]
 
-    def _keep(self, m, memory, preamble, assembler):
+    def _store(self, m, memory, scheduler, assembler):
         """The replay memory and whoever tells it what to do."""
-        connect(m, preamble.look, memory.look)
-        connect(m, memory.seen, preamble.seen)
+        connect(m, scheduler.look, memory.look)
+        connect(m, memory.seen, scheduler.seen)
         connect(m, memory.o, assembler.kept)
         connect(m, wiring.flipped(self.free), memory.free)
         m.d.comb += [
@@ -217,13 +222,13 @@ class Packetizer(wiring.Component):
                 "read", "read_cell", "read_count")),
             assembler.next.eq(memory.next),
             assembler.reading.eq(memory.reading),
-            memory.reserve.eq(preamble.reserve),
-            preamble.spare.eq(memory.spare),
-            preamble.stored.eq(assembler.finished),
-            preamble.repeat.eq(self.repeat),
-            preamble.repeat_valid.eq(self.repeat_valid),
-            preamble.repeat_more.eq(self.repeat_more),
-            self.repeat_take.eq(preamble.repeat_take),
+            memory.reserve.eq(scheduler.reserve),
+            scheduler.spare.eq(memory.spare),
+            scheduler.stored.eq(assembler.finished),
+            scheduler.repeat.eq(self.repeat),
+            scheduler.repeat_valid.eq(self.repeat_valid),
+            scheduler.repeat_more.eq(self.repeat_more),
+            self.repeat_take.eq(scheduler.repeat_take),
             self.stored.eq(assembler.stored),
             *(getattr(self, name).eq(getattr(assembler, name))
               for name in ("stored_strobe", "resent", "resent_strobe")),

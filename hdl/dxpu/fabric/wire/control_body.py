@@ -1,4 +1,4 @@
-"""Bodies of control frames, each with its CRC.
+"""Bodies of control frames.
 
 Ref: docs/reference/wire-format.md, control frames
 """
@@ -9,122 +9,94 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.crc import CRC32C, state_matrix, xor_tree
 
-from .format import ACK_ENTRIES, BODY_CRC_BYTES, SACK_WORD_BYTES
-from .frame_fields import any_of, body_bytes, credit_bytes, wire
-from .frame_types import Body, FrameType, types_with
-from .types import Control, Credit, Greeting, Hello
+from .format import SACK_WORD_BYTES
+from .frame_fields import body_bytes, credit_bytes, wire
+from .frame_types import Body
+from .types import Hello
 
-__all__ = ["ControlBody"]
+__all__ = ["BodyCrc", "control_bodies", "sack_with_word"]
 
 
-class ControlBody(wiring.Component):
-    """Puts the body of a control frame together, a dword in each cycle, and its CRC behind it.
+def control_bodies(*, event, credits, greeting, hello):
+    """The dwords of each body of a control frame, without its CRC.
 
-    A control frame has time, so one small tree makes the CRC of all. Latency from ``start`` to
-    ``done`` a cycle for each dword of the body and one more: 3 for EVENT and FENCE, 7 for ACK, 8
-    for SACK and HELLO, 10 for a SACK with a word. Inputs must hold until then; ``dwords`` and
-    ``size`` hold until the next ``start``.
+    The values stay in the caller's signals. So the dwords of bodies that share a beginning are the
+    same objects.
 
     Parameters
     ----------
-    selective : bool
-        SACKs may have a word.
+    event
+        ``code``, ``generation`` and ``argument`` of an EVENT, as members.
+    credits : array of :class:`~.types.Credit`
+        Entries of ACK and SACK.
+    greeting : :class:`~.types.Greeting`
+        What differs from one HELLO to the next; reason of a FENCE.
+    hello : :class:`~.types.Hello`
+        What all HELLOs have in common.
+
+    Returns
+    -------
+    dict of :class:`~.frame_types.Body` to list of 32-bit values
+        SACK is without a word.
+    """
+    entries = _dwords(Cat(credit_bytes(credit) for credit in credits))
+    members = [name for name, _ in data.Layout.cast(Hello)]
+    values = {name: (greeting if name in ("nonce", "offered", "echoed") else hello)[name]
+              for name in members}
+    return {
+        Body.EVENT: _dwords(body_bytes(Body.EVENT, **{
+            name: event[name] for name in ("code", "generation", "argument")})),
+        Body.FENCE: _dwords(body_bytes(Body.FENCE, reason=greeting.reason)),
+        Body.LIMITS: entries,
+        Body.SACK: [*entries, Const(0, 32)],
+        Body.HELLO: _dwords(Cat(
+            wire(value, field.size)
+            for value, field in zip(values.values(), Body.HELLO.fields, strict=True))),
+    }
+
+
+def sack_with_word(word):
+    """What is behind the entries of a SACK with this word: a count of 1, and the word."""
+    return _dwords(Cat(wire(Const(1), 2), Const(0, 16), wire(word, SACK_WORD_BYTES)))
+
+
+def _dwords(body):
+    assert len(body) % 32 == 0
+    return [body.word_select(n, 32) for n in range(len(body) // 32)]
+
+
+class BodyCrc(wiring.Component):
+    """CRC-32C of a body, a dword per cycle.
+
+    A control frame has time, so one small tree is enough.
+
+    Parameters
+    ----------
+    None.
 
     Members
     -------
-    start, done : 1
-        Strobes; ``done`` is the last cycle in which ``dwords`` are not complete.
     clear : 1
-        Strobe: there is no body, all ``dwords`` are zero.
-    kind : :class:`~.frame_types.FrameType`
-    control, credits, greeting, about
-        What EVENT, ACK and SACK, HELLO and HELLO_ACK say; the latter two.
-    word, with_word : 64, 1
-        Of a SACK.
-    dwords : array of 32-bit values
-        The body and its CRC; zero behind that.
-    size : number of these
+        A body begins with the next dword.
+    step, dword : 1, 32
+        Strobe: the next dword of the body.
+    crc : 32
+        CRC of the dwords up to the last ``step``, from the cycle after it on.
     """
 
-    def __init__(self, *, selective=False):
-        self._selective = selective
-        longest = max(Body.HELLO.size, Body.SACK.size + SACK_WORD_BYTES * selective)
-        #: Of the longest body with its CRC.
-        self.most = (longest + BODY_CRC_BYTES) // 4
-        super().__init__({
-            "start": In(1),
-            "clear": In(1),
-            "done": Out(1),
-            "kind": In(FrameType),
-            "control": In(Control),
-            "credits": In(data.ArrayLayout(Credit, ACK_ENTRIES)),
-            "greeting": In(Greeting),
-            "about": In(Hello),
-            "word": In(8 * SACK_WORD_BYTES),
-            "with_word": In(1),
-            "dwords": Out(data.ArrayLayout(32, self.most)),
-            "size": Out(range(self.most + 1)),
-        })
+    clear: In(1)
+    step: In(1)
+    dword: In(32)
+    crc: Out(32)
 
     def elaborate(self, platform):
         m = Module()
-        bodies = {
-            types_with(Body.EVENT): self._event(),
-            types_with(Body.LIMITS, Body.SACK): self._limits(),
-            types_with(Body.HELLO): self._hello(),
-            types_with(Body.FENCE): body_bytes(Body.FENCE, reason=self.greeting.reason),
-        }
-        # One list of all bodies: where that of a kind begins, and its length.
-        dwords = [body.word_select(n, 32) for body in bodies.values()
-                  for n in range(len(body) // 32)]
-        source, first = Signal(range(len(dwords))), Signal(range(len(dwords)))
-        index, length = Signal(range(self.most + 1)), Signal(range(self.most + 1))
-        dword, state = Signal(32), Signal(32)
-        busy, last = Signal(), Signal()
-        begin = 0
-        with m.Switch(self.kind):
-            for kinds, body in bodies.items():
-                with m.Case(*kinds):
-                    m.d.comb += [first.eq(begin), length.eq(len(body) // 32)]
-                begin += len(body) // 32
-        is_sack = any_of(self.kind, types_with(Body.SACK))
-        with m.If(any_of(self.kind, types_with(Body.LIMITS)) | is_sack & ~self._has_word()):
-            m.d.comb += length.eq(Body.LIMITS.size // 4 + is_sack)
-        m.d.comb += [dword.eq(Cat(dwords).word_select(source, 32)), last.eq(index == length),
-                     self.done.eq(busy & last)]
-        with m.If(self.start | self.clear):
-            m.d.sync += [busy.eq(self.start), source.eq(first), index.eq(0), state.eq(~0),
-                         self.dwords.eq(0)]
-        with m.Elif(busy):
-            m.d.sync += [
-                source.eq(source + 1), index.eq(index + 1), busy.eq(~last),
-                self.size.eq(index + 1),
-                # The register is as wide as the message goes on: both count alike.
-                state.eq(xor_tree(m, state ^ dword, state_matrix(CRC32C, 4))),
-            ]
-            for n, place in enumerate(self.dwords):
-                with m.If(index == n):
-                    m.d.sync += place.eq(Mux(last, ~state, dword))
+        state = Signal(32, reset_less=True)
+        # The register is as wide as the message goes on: both count alike.
+        after = xor_tree(m, state ^ self.dword, state_matrix(CRC32C, 4))
+        m.d.comb += self.crc.eq(~state)
+        with m.If(self.clear):
+            m.d.sync += state.eq(~0)
+        with m.Elif(self.step):
+            m.d.sync += state.eq(after)
         return m
-
-    def _has_word(self):
-        return self.with_word & self._selective
-
-    def _event(self):
-        return body_bytes(Body.EVENT, **{
-            name: self.control[name] for name in ("code", "generation", "argument")})
-
-    def _limits(self):
-        """The body of a SACK with a word, if there are such; those of ACK and SACK are shorter."""
-        entries = Cat(credit_bytes(credit) for credit in self.credits)
-        assert len(entries) == 8 * Body.LIMITS.size
-        if not self._selective:
-            return Cat(entries, Const(0, 8 * (Body.SACK.size - Body.LIMITS.size)))
-        return Cat(entries, wire(self.with_word, 2), Const(0, 16), wire(self.word, 8))
-
-    def _hello(self):
-        """The body of HELLO and HELLO_ACK."""
-        fields = {k: self.about[k] for k, _ in data.Layout.cast(Hello)}
-        fields |= {k: self.greeting[k] for k in ("nonce", "offered", "echoed")}
-        return Cat(wire(value, field.size)
-                   for value, field in zip(fields.values(), Body.HELLO.fields, strict=True))

@@ -1,0 +1,196 @@
+"""What is sent next: a greeting, a reply, a repetition, an event or TLPs."""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.fabric.arq.replay import FrameNote, cells_for
+from dxpu.fabric.arq.retransmit import Repeat
+from dxpu.fabric.wire.format import EventCode
+from dxpu.fabric.wire.frame_fields import any_of
+from dxpu.fabric.wire.frame_types import UNNUMBERED, FrameType
+from dxpu.fabric.wire.types import Control, Greeting
+from dxpu.rows import NO_ROW
+from dxpu.stream import check_width
+
+from .frame_order import FrameOrder
+from .planner import FramePlan
+from .types import Reply, RouteRequest
+
+__all__ = ["EVENT_CELLS", "FrameScheduler"]
+
+#: Events that begin a life of a row, or ask for one.
+LIFE_EVENTS = (EventCode.BIND, EventCode.RESET, EventCode.RESET_DONE)
+
+#: Cells that are kept free for events.
+EVENT_CELLS = 2
+
+
+class FrameScheduler(wiring.Component):
+    """Chooses the next frame and asks the link for its route.
+
+    Greetings go first, then replies, repetitions, events, TLPs. Events and TLPs wait for spare
+    cells in the replay memory, repetitions until no new frame is under way. A plan of TLPs is taken
+    only when ``hurry`` says that its frame will be needed soon, so that it may grow until then.
+
+    Latency one cycle from plan, event, reply or greeting to the request, four from a repetition.
+    One order at a time: the next is chosen when ``o`` and ``request`` have been taken.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    cells, cell : int
+        Of the replay memory.
+
+    Members
+    -------
+    plan, plan_valid, plan_take
+        Of the :class:`~dxpu.fabric.send.planner.Planner`.
+    control : stream of :class:`Control`
+    reply : stream of :class:`Reply`
+    greeting : stream of :class:`Greeting`
+    repeat, repeat_valid, repeat_take, repeat_more
+        Of the :class:`~dxpu.fabric.arq.retransmit.Retransmitter`.
+    look, seen, spare, reserve
+        Of the :class:`~dxpu.fabric.arq.replay.ReplayMemory`.
+    stored : 1
+        Pulse: a new frame has left, and is in the replay memory or was dropped.
+    hurry : 1
+        The line will soon need a frame.
+    request : stream of :class:`RouteRequest`
+    o : stream of :func:`~dxpu.fabric.send.frame_order.FrameOrder`
+        Valid from the first cycle of its request on.
+    """
+
+    def __init__(self, width, *, cells, cell):
+        self._width = check_width(width)
+        self._cells, self._cell = cells, cell
+        super().__init__({
+            "plan": In(FramePlan),
+            "plan_valid": In(1),
+            "plan_take": Out(1),
+            "control": In(stream.Signature(Control)),
+            "reply": In(stream.Signature(Reply)),
+            "greeting": In(stream.Signature(Greeting)),
+            "repeat": In(Repeat(cells)),
+            "repeat_valid": In(1),
+            "repeat_take": Out(1),
+            "repeat_more": In(1),
+            "look": Out(stream.Signature(range(cells))),
+            "seen": In(stream.Signature(FrameNote)),
+            "spare": In(range(cells + 1)),
+            "reserve": Out(range(cells + 1)),
+            "stored": In(1),
+            "hurry": In(1),
+            "request": Out(stream.Signature(RouteRequest)),
+            "o": Out(stream.Signature(FrameOrder(cells))),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        order, request = self.o.payload, self.request.payload
+        plan, control, reply = self.plan, self.control.payload, self.reply.payload
+        greeting, note = self.greeting.payload, self.seen.payload
+        # Of the link's questions those that are not answered by the order.
+        asked, direct = Signal(RouteRequest, reset_less=True), Signal()
+        unfinished = Signal(2)  # new frames with a number that are not stored
+        begins = Signal()
+        room = Signal()         # an event may begin
+        need = Signal(range(self._cells + 1))
+        m.d.sync += unfinished.eq(unfinished + begins - self.stored)
+        is_event = order.type == FrameType.EVENT
+        m.d.comb += [
+            need.eq(cells_for(plan.count, plan.dwords, width=self._width, cell=self._cell)),
+            room.eq(self.spare != 0),
+            self.look.payload.eq(self.repeat.cell),
+            request.eq(asked),
+            request.begins.eq(order.store & is_event & any_of(order.code, LIFE_EVENTS)),
+            request.consumes.eq(order.store | order.resend),
+            request.tlps.eq(order.store & (order.count != 0)),
+            request.direct.eq(~order.store),
+            request.again.eq(order.resend),
+            request.hello.eq(direct & any_of(order.type, UNNUMBERED)),
+            request.probe.eq(asked.probe & ~request.hello),
+        ]
+
+        greets, replies = self.greeting.valid, self.reply.valid
+        repeats = self.repeat_valid
+        events = self.control.valid & room & ~self.repeat_more
+        with m.FSM():
+            with m.State("Idle"):
+                # Fields that more than one kind of frame has; the others are loaded in any case.
+                with m.If(greets):
+                    m.d.comb += self.greeting.ready.eq(1)
+                    m.d.sync += [order.type.eq(greeting.type), asked.row.eq(NO_ROW),
+                                 asked.session.eq(greeting.session)]
+                    m.next = "Request"
+                with m.Elif(replies):
+                    m.d.comb += self.reply.ready.eq(1)
+                    m.d.sync += [order.type.eq(reply.type), asked.row.eq(reply.row),
+                                 asked.session.eq(reply.session)]
+                    m.next = "Request"
+                with m.Elif(repeats):
+                    m.d.comb += [
+                        self.look.valid.eq(unfinished == 0),
+                        self.repeat_take.eq(self.look.valid & self.look.ready),
+                    ]
+                    m.d.sync += asked.session.eq(self.repeat.session)
+                    with m.If(self.repeat_take):
+                        m.next = "Look"
+                with m.Elif(events):
+                    m.d.comb += [self.control.ready.eq(1), self.reserve.eq(1), begins.eq(1)]
+                    m.d.sync += [order.type.eq(FrameType.EVENT), asked.row.eq(control.row)]
+                    m.next = "Request"
+                with m.Elif(self.plan_valid & self.hurry & (self.spare >= need + EVENT_CELLS)
+                            & ~self.repeat_more):
+                    m.d.comb += [self.plan_take.eq(1), self.reserve.eq(need), begins.eq(1)]
+                    m.d.sync += [order.type.eq(plan.type), asked.row.eq(plan.row)]
+                    m.next = "Request"
+                m.d.sync += [
+                    direct.eq(greets | replies),
+                    order.resend.eq(~greets & ~replies & repeats),
+                    order.store.eq(~greets & ~replies & ~repeats),
+                    order.reserved.eq(self.reserve),
+                    order.count.eq(Mux(greets | replies | repeats | events, 0, plan.count)),
+                    *(order[k].eq(plan[k]) for k in ("dwords", "offset", "final")),
+                    *(order[k].eq(control[k]) for k in ("code", "generation", "argument")),
+                    *(order[k].eq(greeting[k]) for k in ("nonce", "offered", "echoed", "reason")),
+                    order.words.eq(reply.words & ~greets),
+                    order.cell.eq(self.repeat.cell),
+                    asked.life.eq(plan.life),
+                    asked.tag.eq(greeting.tag),
+                    asked.epoch.eq(self.repeat.epoch),
+                    # A greeting that has a number is an ACK that asks for another.
+                    asked.probe.eq(greets | ~replies & repeats & self.repeat.probe),
+                    asked.dst_slot.eq(Mux(greets, 0, reply.dst_slot)),
+                    asked.src_slot.eq(Mux(greets, 0, reply.src_slot)),
+                    asked.paths.eq(1 << Mux(greets, greeting.path, reply.path)),
+                ]
+            with m.State("Look"):
+                m.d.comb += self.seen.ready.eq(1)
+                m.d.sync += [
+                    *(order[k].eq(note[k]) for k in (
+                        "type", "count", "dwords", "offset", "final", "code", "generation",
+                        "argument")),
+                    *(asked[k].eq(note[k]) for k in ("dst_slot", "src_slot", "paths", "seq")),
+                ]
+                with m.If(self.seen.valid):
+                    m.next = "Request"
+            with m.State("Request"):
+                m.d.comb += [self.request.valid.eq(1), self.o.valid.eq(1)]
+                with m.If(self.request.ready & self.o.ready):
+                    m.next = "Idle"
+                with m.Elif(self.request.ready):
+                    m.next = "Order"
+                with m.Elif(self.o.ready):
+                    m.next = "Requested"
+            with m.State("Order"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.next = "Idle"
+            with m.State("Requested"):
+                m.d.comb += self.request.valid.eq(1)
+                with m.If(self.request.ready):
+                    m.next = "Idle"
+        return m

@@ -1,0 +1,165 @@
+"""dxpu.fabric.send.frame_scheduler: who goes first, and what the link is asked."""
+
+import random
+
+import pytest
+
+from dxpu.fabric.send.frame_scheduler import EVENT_CELLS, FrameScheduler
+from dxpu.fabric.wire.format import EventCode
+from dxpu.fabric.wire.frame_types import FrameType
+from dxpu.rows import NO_ROW
+from tests.support.testbench import check_stream, seed, simulate
+
+CELLS, CELL = 64, 32
+NOTE = {"type": FrameType.TLP, "dst_slot": 3, "src_slot": 4, "paths": 2, "seq": 77, "count": 2,
+        "dwords": 12, "final": 1}
+PLAN = {"row": 5, "life": 9, "count": 3, "dwords": 18, "type": FrameType.TLP, "final": 1}
+EVENT = {"row": 6, "code": EventCode.RESET, "generation": 7, "argument": 8}
+REPLY = {"type": FrameType.SACK, "session": 10, "row": 11, "dst_slot": 12, "src_slot": 13,
+         "path": 1, "words": 1}
+HELLO = {"type": FrameType.HELLO, "session": 14, "path": 2, "tag": 15, "nonce": 16}
+PROBE = {"type": FrameType.ACK, "session": 17, "path": 0}
+REPEAT = {"session": 18, "epoch": 1, "cell": 19, "probe": 1}
+
+
+def run(process, **background):
+    """The orders and requests that ``process`` causes: (request, order, cycle of the request)."""
+    rng = random.Random(seed())
+    dut, chosen = FrameScheduler(64, cells=CELLS, cell=CELL), []
+
+    async def answer(ctx):
+        """Takes request and order in any order, or at once."""
+        while True:
+            ctx.set(dut.request.ready, first := rng.getrandbits(1))
+            ctx.set(dut.o.ready, second := rng.getrandbits(1))
+            request, order = await ctx.tick().sample(
+                dut.request.payload, dut.o.payload).until(dut.request.valid & dut.o.valid)
+            chosen.append((request, order))
+            ctx.set(dut.request.ready, not first)
+            ctx.set(dut.o.ready, not second)
+            if not (first and second):
+                await ctx.tick()
+
+    async def note(ctx):
+        ctx.set(dut.seen.payload, NOTE)
+        while True:
+            ctx.set(dut.look.ready, 1)
+            await ctx.tick().until(dut.look.valid)
+            ctx.set(dut.look.ready, 0)
+            ctx.set(dut.seen.valid, 1)
+            await ctx.tick().until(dut.seen.ready)
+            ctx.set(dut.seen.valid, 0)
+
+    async def begin(ctx):
+        ctx.set(dut.spare, CELLS)
+        ctx.set(dut.hurry, 1)
+        await process(ctx, dut, chosen)
+
+    simulate(dut, begin, background=[answer, note, check_stream(dut.request),
+                                     check_stream(dut.o)])
+    return chosen
+
+
+def offer(ctx, dut, **kinds):
+    """Offers one of each of the named kinds at once; processes that take them back."""
+    ports = {"greeting": (dut.greeting.payload, dut.greeting.valid, dut.greeting.ready),
+             "reply": (dut.reply.payload, dut.reply.valid, dut.reply.ready),
+             "repeat": (dut.repeat, dut.repeat_valid, dut.repeat_take),
+             "control": (dut.control.payload, dut.control.valid, dut.control.ready),
+             "plan": (dut.plan, dut.plan_valid, dut.plan_take)}
+    for name, value in kinds.items():
+        ctx.set(ports[name][0], value)
+        ctx.set(ports[name][1], 1)
+    return {name: ports[name] for name in kinds}
+
+
+async def until_taken(ctx, offered):
+    """The order in which they were taken."""
+    taken = []
+    while offered:
+        names = list(offered)
+        *_, = values = await ctx.tick().sample(*(offered[name][2] for name in names))
+        for name, now in zip(names, values[2:], strict=True):
+            if now:
+                ctx.set(offered.pop(name)[1], 0)
+                taken.append(name)
+    await ctx.tick().repeat(12)
+    return taken
+
+
+def test_order_of_kinds():
+    order = []
+
+    async def process(ctx, dut, _):
+        order.extend(await until_taken(ctx, offer(
+            ctx, dut, greeting=HELLO, reply=REPLY, repeat=REPEAT, control=EVENT, plan=PLAN)))
+        order.extend(await until_taken(ctx, offer(ctx, dut, greeting=PROBE)))
+
+    chosen = run(process)
+    assert order == ["greeting", "reply", "repeat", "control", "plan", "greeting"]
+    requests = [request for request, _ in chosen]
+    orders = [order for _, order in chosen]
+    assert [order.type for order in orders] == [
+        FrameType.HELLO, FrameType.SACK, FrameType.TLP, FrameType.EVENT, FrameType.TLP,
+        FrameType.ACK]
+    assert [(r.hello, r.direct, r.again, r.consumes, r.tlps, r.begins, r.probe)
+            for r in requests] == [
+        (1, 1, 0, 0, 0, 0, 0), (0, 1, 0, 0, 0, 0, 0), (0, 1, 1, 1, 0, 0, 1), (0, 0, 0, 1, 0, 1, 0),
+        (0, 0, 0, 1, 1, 0, 0), (0, 1, 0, 0, 0, 0, 1)]
+    hello, sack, again, event, tlps, probe = requests
+    assert (hello.row, hello.session, hello.paths, hello.tag) == (NO_ROW, 14, 1 << 2, 15)
+    assert (hello.dst_slot, hello.src_slot) == (0, 0)
+    assert (sack.row, sack.session, sack.dst_slot, sack.src_slot, sack.paths) == (
+        11, 10, 12, 13, 1 << 1)
+    assert (again.session, again.epoch, again.dst_slot, again.src_slot, again.paths, again.seq) == (
+        18, 1, 3, 4, 2, 77)
+    assert (event.row, tlps.row, tlps.life, probe.session) == (6, 5, 9, 17)
+    assert [(o.count, o.store, o.resend) for o in orders] == [
+        (0, 0, 0), (0, 0, 0), (2, 0, 1), (0, 1, 0), (3, 1, 0), (0, 0, 0)]
+    assert [o.reserved for o in orders if o.store] == [1, 1]
+    assert orders[1].words and orders[2].cell == 19 and orders[2].dwords == 12
+    assert (orders[3].code, orders[3].generation, orders[3].argument) == (EventCode.RESET, 7, 8)
+    assert orders[0].nonce == 16 and orders[4].dwords == 18
+
+
+def test_repetitions_wait_for_new_frames():
+    """And new frames for repetitions."""
+    async def process(ctx, dut, chosen):
+        await until_taken(ctx, offer(ctx, dut, plan=PLAN))
+        offered = offer(ctx, dut, repeat=REPEAT)
+        await ctx.tick().repeat(20)
+        assert len(chosen) == 1
+        ctx.set(dut.stored, 1)
+        await ctx.tick()
+        ctx.set(dut.stored, 0)
+        await until_taken(ctx, offered)
+        ctx.set(dut.repeat_more, 1)
+        offered = offer(ctx, dut, plan=PLAN, control=EVENT)
+        await ctx.tick().repeat(20)
+        assert len(chosen) == 2
+        ctx.set(dut.repeat_more, 0)
+        assert await until_taken(ctx, offered) == ["control", "plan"]
+
+    assert [order.resend for _, order in run(process)] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("dwords, need", [(18, 1), (1034, 17)])
+def test_events_and_tlps_wait_for_cells(dwords, need):
+    """TLPs leave some for events."""
+    async def process(ctx, dut, chosen):
+        for spare in (0, need + EVENT_CELLS - 1):
+            ctx.set(dut.spare, spare)
+            offered = offer(ctx, dut, plan=PLAN | {"count": 1, "dwords": dwords})
+            await ctx.tick().repeat(20)
+            assert not chosen
+        ctx.set(dut.spare, need + EVENT_CELLS)
+        await until_taken(ctx, offered)
+        ctx.set(dut.spare, 0)
+        await ctx.tick()
+        offered = offer(ctx, dut, control=EVENT)
+        await ctx.tick().repeat(20)
+        assert len(chosen) == 1
+        ctx.set(dut.spare, 1)
+        await until_taken(ctx, offered)
+
+    assert [order.reserved for _, order in run(process)] == [need, 1]
