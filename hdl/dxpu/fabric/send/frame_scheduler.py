@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.arq.replay import FrameNote, cells_for
 from dxpu.fabric.arq.retransmit import Repeat
-from dxpu.fabric.wire.format import EventCode
+from dxpu.fabric.wire.format import COUNT_MAX, EventCode
 from dxpu.fabric.wire.frame_fields import any_of
 from dxpu.fabric.wire.frame_types import UNNUMBERED, FrameType
 from dxpu.fabric.wire.types import Control, Greeting
@@ -34,6 +34,7 @@ class FrameScheduler(wiring.Component):
     only when ``hurry`` says that its frame will be needed soon, so that it may grow until then.
 
     Latency one cycle from plan, event, reply or greeting to the request, four from a repetition.
+    A plan waits two cycles more if it is large, or less than a quarter of the cells is spare.
     One order at a time: the next is chosen when ``o`` and ``request`` have been taken.
 
     Parameters
@@ -96,13 +97,31 @@ class FrameScheduler(wiring.Component):
         asked, direct = Signal(RouteRequest, reset_less=True), Signal()
         unfinished = Signal(2)  # new frames with a number that are not stored
         begins = Signal()
-        room = Signal()         # an event may begin
+        # Cells: some are spare, so that an event may begin; a quarter is, and a small plan needs
+        # no more than that; what the plan of the cycle before needs; there are enough for a
+        # plan that was the same in the two cycles before.
+        some, quarter, small, enough, same = Signal(), Signal(), Signal(), Signal(), Signal()
         need = Signal(range(self._cells + 1))
-        m.d.sync += unfinished.eq(unfinished + begins - self.stored)
+        reserves, reserved = Signal(), Signal()  # in this cycle, in the one before
+        sizes = {"width": self._width, "cell": self._cell}
+        bits = max(n for n in range(14) if n == 0 or EVENT_CELLS + cells_for(
+            COUNT_MAX, (1 << n) - 1, **sizes) <= self._cells // 4)
+        # Only an order takes spare cells, a cycle after it was chosen, and no other is chosen until
+        # they are counted. So what was so in the cycle before holds, but for more spare cells.
+        m.d.sync += [
+            unfinished.eq(unfinished + begins - self.stored),
+            reserves.eq(begins),
+            reserved.eq(reserves),
+            some.eq(self.spare != 0),
+            quarter.eq(self.spare >= self._cells // 4),
+            enough.eq(0),
+            same.eq(0),
+        ]
         is_event = order.type == FrameType.EVENT
         m.d.comb += [
-            need.eq(cells_for(plan.count, plan.dwords, width=self._width, cell=self._cell)),
-            room.eq(self.spare != 0),
+            small.eq(plan.dwords[bits:] == 0),
+            order.reserved.eq(Mux(order.count == 0, 1, need)),
+            self.reserve.eq(Mux(reserves, order.reserved, 0)),
             self.look.payload.eq(self.repeat.cell),
             request.eq(asked),
             request.begins.eq(order.store & is_event & any_of(order.code, LIFE_EVENTS)),
@@ -116,7 +135,8 @@ class FrameScheduler(wiring.Component):
 
         greets, replies = self.greeting.valid, self.reply.valid
         repeats = self.repeat_valid
-        events = self.control.valid & room & ~self.repeat_more
+        new = ~self.repeat_more & ~reserved
+        events = self.control.valid & some & new
         with m.FSM():
             with m.State("Idle"):
                 # Fields that more than one kind of frame has; the others are loaded in any case.
@@ -139,19 +159,21 @@ class FrameScheduler(wiring.Component):
                     with m.If(self.repeat_take):
                         m.next = "Look"
                 with m.Elif(events):
-                    m.d.comb += [self.control.ready.eq(1), self.reserve.eq(1), begins.eq(1)]
+                    m.d.comb += [self.control.ready.eq(1), begins.eq(1)]
                     m.d.sync += [order.type.eq(FrameType.EVENT), asked.row.eq(control.row)]
                     m.next = "Request"
-                with m.Elif(self.plan_valid & self.hurry & (self.spare >= need + EVENT_CELLS)
-                            & ~self.repeat_more):
-                    m.d.comb += [self.plan_take.eq(1), self.reserve.eq(need), begins.eq(1)]
+                with m.Elif(self.plan_valid & self.hurry & (quarter & small | enough)
+                            & new):
+                    m.d.comb += [self.plan_take.eq(1), begins.eq(1)]
                     m.d.sync += [order.type.eq(plan.type), asked.row.eq(plan.row)]
                     m.next = "Request"
                 m.d.sync += [
+                    need.eq(cells_for(plan.count, plan.dwords, **sizes)),
+                    same.eq(self.plan_valid & ~self.plan_take),
+                    enough.eq(same & self.plan_valid & (self.spare >= need + EVENT_CELLS)),
                     direct.eq(greets | replies),
                     order.resend.eq(~greets & ~replies & repeats),
                     order.store.eq(~greets & ~replies & ~repeats),
-                    order.reserved.eq(self.reserve),
                     order.count.eq(Mux(greets | replies | repeats | events, 0, plan.count)),
                     *(order[k].eq(plan[k]) for k in ("dwords", "offset", "final")),
                     *(order[k].eq(control[k]) for k in ("code", "generation", "argument")),

@@ -60,7 +60,7 @@ class Planner(wiring.Component):
     i : stream of :class:`TlpDescriptor`
     plan, valid : out
     take : in
-        With ``valid``: the plan is used; the next one begins.
+        Only with ``valid``: the plan is used; the next one begins.
     """
 
     packing_limit: In(14)
@@ -76,26 +76,30 @@ class Planner(wiring.Component):
         m.d.sync += limit.eq(Mux(self.packing_limit > OVERHEAD,
                                  (self.packing_limit - OVERHEAD) >> 2, 0))
 
-        # Two dwords are what a record that is not alone is padded to.
-        padded, total = Signal(11), Signal(14)
-        fits, some = Signal(), Signal()
+        # Two dwords are what a record that is not alone is padded to. What is left of the limit
+        # is kept beside the plan: then the next record has one comparison before it, no sum.
+        padded, room = Signal(11), Signal(signed(13))
+        fits, some, full, begins = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            some.eq(plan.count != 0),
             padded.eq(i.payload.pairs << 1),
-            total.eq(plan.dwords + padded),
             fits.eq((Cat(plan.row, plan.life) == Cat(i.payload.row, i.payload.life))
-                    & (plan.count != COUNT_MAX) & (total <= limit)),
+                    & ~full & (room >= padded)),
             self.valid.eq(some & ~(i.valid & fits)),
-            i.ready.eq(~some | fits | (self.valid & self.take)),
+            i.ready.eq(~some | fits | self.take),
+            begins.eq(~some | ~fits),
         ]
-        with m.If(i.valid & i.ready & (~some | self.valid)):
+        with m.If(i.valid & i.ready):
             m.d.sync += [
-                plan.row.eq(i.payload.row), plan.life.eq(i.payload.life), plan.count.eq(1),
-                plan.dwords.eq(padded),
-                plan.type.eq(FrameType.TLP), plan.final.eq(1),
+                plan.row.eq(i.payload.row),
+                plan.life.eq(i.payload.life),
+                plan.count.eq(Mux(begins, 0, plan.count) + 1),
+                plan.dwords.eq(Mux(begins, 0, plan.dwords) + padded),
+                plan.type.eq(FrameType.TLP),
+                plan.final.eq(1),
+                room.eq(Mux(begins, limit, room) - padded),
+                full.eq(~begins & (plan.count == COUNT_MAX - 1)),
+                some.eq(1),
             ]
-        with m.Elif(i.valid & i.ready):
-            m.d.sync += [plan.count.eq(plan.count + 1), plan.dwords.eq(total)]
-        with m.Elif(self.valid & self.take):
-            m.d.sync += plan.count.eq(0)
+        with m.Elif(self.take):
+            m.d.sync += some.eq(0)
         return m

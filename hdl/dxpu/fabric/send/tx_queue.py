@@ -10,7 +10,7 @@ from dxpu.queue import PacketQueue
 from dxpu.rows import LIFE_BITS, TlpMeta
 from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, connect
 
-__all__ = ["LARGEST_RECORD", "TlpDescriptor", "TxQueue", "check_depth"]
+__all__ = ["LARGEST_RECORD", "DescriptorQueue", "TlpDescriptor", "TxQueue", "check_depth"]
 
 #: Dwords of the largest TLP (prefixes 4, header 4, data 1024, digest 1) and its CRC.
 LARGEST_RECORD = 1034
@@ -36,6 +36,54 @@ def check_depth(width, depth):
         raise ValueError(f"depth must be a power of two of at least {least}, not {depth!r}")
 
 
+class DescriptorQueue(wiring.Component):
+    """Queue of descriptors whose output is a register, also where it is empty.
+
+    Latency one cycle, throughput a descriptor per cycle. What comes into an empty queue passes by
+    its memory.
+
+    Parameters
+    ----------
+    depth : int
+        Descriptors in the memory; one more is in the register.
+
+    Members
+    -------
+    i : :class:`TlpDescriptor`
+    strobe : 1
+        ``i`` is put in. Only while there is space.
+    level : number of descriptors in the memory
+    o : stream of :class:`TlpDescriptor`
+    """
+
+    def __init__(self, depth):
+        self._depth = depth
+        super().__init__({
+            "i": In(TlpDescriptor),
+            "strobe": In(1),
+            "level": Out(range(depth + 1)),
+            "o": Out(stream.Signature(TlpDescriptor)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.words = words = fifo.SyncFIFO(
+            width=Shape.cast(TlpDescriptor).width, depth=self._depth)
+        load = ~self.o.valid | self.o.ready
+        m.d.comb += [
+            words.w_data.eq(self.i),
+            words.w_en.eq(self.strobe & ~(load & ~words.r_rdy)),
+            words.r_en.eq(load),
+            self.level.eq(words.level),
+        ]
+        with m.If(load):
+            m.d.sync += [
+                Value.cast(self.o.payload).eq(Mux(words.r_rdy, words.r_data, self.i)),
+                self.o.valid.eq(words.r_rdy | self.strobe),
+            ]
+        return m
+
+
 class TxQueue(wiring.Component):
     """Appends CRCs and stores the TLPs in block RAM, with a descriptor of each beside them.
 
@@ -54,7 +102,7 @@ class TxQueue(wiring.Component):
     depth : int
         Beats of memory; a power of two, enough for the largest TLP and what is under way.
     tlps : int
-        TLPs it holds at most.
+        TLPs it holds besides the one whose descriptor is offered.
 
     Members
     -------
@@ -64,7 +112,7 @@ class TxQueue(wiring.Component):
         The TLPs in the order of the descriptors, each with its CRC as the last dword.
     """
 
-    def __init__(self, width, *, depth, tlps=64):
+    def __init__(self, width, *, depth, tlps=32):
         self._width, self._depth, self._tlps = check_width(width), depth, tlps
         check_depth(width, depth)
         super().__init__({
@@ -79,8 +127,8 @@ class TxQueue(wiring.Component):
         m.submodules.appender = appender = CrcAppender(self._width)
         m.submodules.queue = queue = PacketQueue(self._width, depth=self._depth)
         m.submodules.output = output = Register(PacketLayout(self._width))
-        m.submodules.descriptors = descriptors = fifo.SyncFIFO(
-            width=Shape.cast(TlpDescriptor).width, depth=self._tlps)
+        m.submodules.descriptors = descriptors = DescriptorQueue(self._tlps)
+        connect(m, descriptors.o, wiring.flipped(self.descriptors))
         connect(m, appender.o, queue.i)
         connect(m, queue.o, output.i)
         connect(m, output.o, wiring.flipped(self.o))
@@ -112,11 +160,5 @@ class TxQueue(wiring.Component):
             later, later_strobe = Signal(TlpDescriptor, reset_less=True), Signal()
             m.d.sync += [later.eq(now), later_strobe.eq(strobe)]
             now, strobe = later, later_strobe
-        m.d.comb += [
-            descriptors.w_data.eq(now),
-            descriptors.w_en.eq(strobe),
-            Value.cast(self.descriptors.payload).eq(descriptors.r_data),
-            self.descriptors.valid.eq(descriptors.r_rdy),
-            descriptors.r_en.eq(self.descriptors.ready),
-        ]
+        m.d.comb += [descriptors.i.eq(now), descriptors.strobe.eq(strobe)]
         return m

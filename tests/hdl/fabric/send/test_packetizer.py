@@ -541,8 +541,12 @@ def test_latency(width):
         while offered is None:
             await ctx.tick()
 
+    async def send(ctx):
+        await ctx.tick().repeat(70)  # the replay memory is ready
+        await drive_packets(dut.i, [Packet(READ, {"row": 0})])(ctx)
+
     link = Link(random.Random(seed()), extension=0)
-    simulate(dut, drive_packets(dut.i, [Packet(READ, {"row": 0})]), finish,
+    simulate(dut, send, finish,
              background=[watch, link.process(dut)])
     assert offered - taken == LATENCY[width]
 
