@@ -49,6 +49,8 @@ class Assembler(wiring.Component):
     finished : 1
         Pulse: a new frame with a number is kept, or was dropped.
     o : stream of :func:`~dxpu.fabric.send.packer.Chunk`
+    blank : 1
+        The data of ``o`` is zero, as padding is sent behind a frame; ``o.ready`` is 0.
     hurry : 1
         The frame that is leaving has less left than it takes to prepare the next.
     stat_frames, stat_tlps : 1
@@ -91,6 +93,7 @@ class Assembler(wiring.Component):
             "resent_strobe": Out(1),
             "finished": Out(1),
             "o": Out(stream.Signature(Chunk(width))),
+            "blank": In(1),
             "hurry": Out(1),
             "stat_frames": Out(1),
             "stat_tlps": Out(1),
@@ -104,8 +107,11 @@ class Assembler(wiring.Component):
         preamble, o = self.preamble, self.o
         head, info, chunk = preamble.payload, preamble.payload.info, o.payload
         tlps = self._choose_tlps(m)
+        # The beat is the last of its frame, if that is new. What is read from the replay memory
+        # comes late in the cycle, so it has no part in this.
+        self._ends = ends = Signal()
 
-        # What holds for the whole frame; the preamble register is free for the next one meanwhile.
+        # What holds for the whole frame; the preamble is the next one's meanwhile.
         count = Signal(5)
         several = Signal()
         binding = Signal(32, reset_less=True)
@@ -121,9 +127,10 @@ class Assembler(wiring.Component):
                 # A chunk may lack a beat of output: the last of each record but the frame's last,
                 # and the last of a preamble. `reserve` is one more than can follow.
                 m.d.comb += [
-                    chunk.data.eq(head.data),
+                    chunk.data.eq(Mux(self.blank, 0, head.data)),
                     chunk.dwords.eq(head.dwords),
                     chunk.last.eq(head.last & (info.count == 0)),
+                    ends.eq(head.last & (info.count == 0)),
                     chunk.meta.path.eq(info.path),
                     chunk.meta.reserve.eq(Mux(info.count == 0, 1, info.count + partial)),
                 ]
@@ -157,7 +164,10 @@ class Assembler(wiring.Component):
                 m.d.comb += [o.valid.eq(tlps.valid), tlps.ready.eq(o.ready)]
                 odd = self._record(m, chunk, several, binding)
                 pad = several & ~odd if lanes == 1 else 0
-                m.d.comb += chunk.last.eq(tlps.payload.last & (count == 1) & ~pad)
+                m.d.comb += [
+                    chunk.last.eq(tlps.payload.last & (count == 1) & ~pad),
+                    ends.eq(self.tlps.payload.last & (count == 1) & ~pad),
+                ]
                 with m.If(tlps.valid & tlps.ready):
                     m.d.sync += left.eq(left - chunk.dwords)
                     with m.If(tlps.payload.last):
@@ -171,7 +181,8 @@ class Assembler(wiring.Component):
                             m.next = "Pad"
             if lanes == 1:
                 with m.State("Pad"):
-                    m.d.comb += [o.valid.eq(1), chunk.dwords.eq(1), chunk.last.eq(count == 0)]
+                    m.d.comb += [o.valid.eq(1), chunk.dwords.eq(1), chunk.last.eq(count == 0),
+                                 ends.eq(count == 0)]
                     with m.If(o.ready):
                         m.d.sync += left.eq(left - 1)
                         m.next = "Tlps"
@@ -231,7 +242,7 @@ class Assembler(wiring.Component):
             self.data.eq(self.tlps.payload.data),
             self.dwords.eq(self.tlps.payload.dwords),
             self.last.eq(self.tlps.payload.last),
-            self.end.eq((keeping | self.begin) & self.o.valid & self.o.ready & self.o.payload.last),
+            self.end.eq((keeping | self.begin) & self.o.valid & self.o.ready & self._ends),
             self.stored.eq(Mux(self.begin, now, first)),
             self.stored_strobe.eq(self.end),
             self.finished.eq(self.end | starts & info.drop),

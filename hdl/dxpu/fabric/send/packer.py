@@ -39,8 +39,8 @@ def Chunk(width, meta=FrameMeta):
 class DwordPacker(wiring.Component):
     """Joins the chunks of a packet densely.
 
-    Latency two cycles, one where every chunk but the last is full anyhow. A chunk per cycle; a
-    packet whose last chunk makes two beats pauses ``i`` for a cycle.
+    Latency two cycles, one at 32 bits, where every chunk is full. A chunk per cycle; a packet whose
+    last chunk makes two beats pauses ``i`` for a cycle.
 
     Each chunk is rotated to where the one before it ended; the lanes below that point come from
     what was left over, and the lanes that the output cannot take are left over in turn.
@@ -51,8 +51,6 @@ class DwordPacker(wiring.Component):
         Data bits per beat.
     meta : shape-like
         Side information of the packets.
-    full : bool
-        Whether all chunks but the last are full, as they always are at 32 bits.
 
     Members
     -------
@@ -61,10 +59,9 @@ class DwordPacker(wiring.Component):
         Full but for the last one of a packet.
     """
 
-    def __init__(self, width, *, meta=FrameMeta, full=False):
+    def __init__(self, width, *, meta=FrameMeta):
         self._width = check_width(width)
         self._chunk = Chunk(width, meta)
-        self._full = full or width == 32
         super().__init__({
             "i": In(stream.Signature(self._chunk)),
             "o": Out(stream.Signature(self._chunk)),
@@ -73,7 +70,7 @@ class DwordPacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes = self._width // 32
-        if self._full:
+        if lanes == 1:
             m.submodules.register = register = Register(self._chunk)
             connect(m, wiring.flipped(self.i), register.i)
             connect(m, register.o, wiring.flipped(self.o))
@@ -138,6 +135,8 @@ class FramePadder(wiring.Component):
     ----------
     width : int
         Data bits per beat.
+    zeros : bool
+        The data of ``i`` is zero while ``extra``, so there is no need to make it so here.
 
     Members
     -------
@@ -146,14 +145,17 @@ class FramePadder(wiring.Component):
     o : stream of :func:`Chunk`
     first : 1
         ``o`` is the first of its frame.
+    extra : 1
+        ``o`` is a beat that is added. Does not depend on ``i`` in the same cycle.
     """
 
-    def __init__(self, width):
-        self._width = check_width(width)
+    def __init__(self, width, *, zeros=False):
+        self._width, self._zeros = check_width(width), zeros
         super().__init__({
             "i": In(stream.Signature(Chunk(width))),
             "o": Out(stream.Signature(Chunk(width))),
             "first": Out(1),
+            "extra": Out(1),
         })
 
     def elaborate(self, platform):
@@ -161,8 +163,8 @@ class FramePadder(wiring.Component):
         lanes, least = self._width // 32, MIN_FRAME_BYTES // 4
         i, o = self.i, self.o
         before = Signal(range(least + 1))  # full beats' dwords, no further than `least`
-        extra = Signal()
-        kept = Signal(Chunk(self._width), reset_less=True)
+        extra = self.extra
+        meta = Signal(FrameMeta, reset_less=True)
         need = Signal(range(least + 1))
         short = Signal()
         m.d.comb += [
@@ -174,9 +176,9 @@ class FramePadder(wiring.Component):
             i.ready.eq(o.ready),
         ]
         with m.If(extra):
-            m.d.comb += [
-                o.payload.eq(kept), o.payload.data.eq(0), o.valid.eq(1), i.ready.eq(0),
-            ]
+            m.d.comb += [o.payload.meta.eq(meta), o.valid.eq(1), i.ready.eq(0)]
+            if not self._zeros:
+                m.d.comb += o.payload.data.eq(0)
         with m.If(extra | short):
             m.d.comb += [
                 o.payload.dwords.eq(Mux(need < lanes, need, lanes)),
@@ -184,7 +186,7 @@ class FramePadder(wiring.Component):
             ]
         with m.If(o.valid & o.ready):
             m.d.sync += [
-                kept.eq(o.payload),
+                meta.eq(o.payload.meta),
                 extra.eq((extra | short) & ~o.payload.last),
                 before.eq(Mux(o.payload.last, 0, Mux(need < lanes, least, before + lanes))),
             ]

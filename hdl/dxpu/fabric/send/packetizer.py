@@ -49,7 +49,7 @@ class Packetizer(wiring.Component):
     Nothing else is dropped: ``i`` waits for space.
 
     Latency from the last beat of a TLP to the first of its frame, if nothing else is under way and
-    the link answers in the cycle after the request: 8 cycles at 32 and 64 bits, 10 at 128 and 256,
+    the link answers in the cycle after the request: 7 cycles at 32 and 64 bits, 10 at 128 and 256,
     11 at 512. Throughput: a beat per cycle of each TLP, and one to eight cycles a frame for its
     header; the next frame is prepared meanwhile.
 
@@ -145,7 +145,7 @@ class Packetizer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # At 64 bits preambles and padded records are whole beats; only DATA frames are not.
+        # Up to 64 bits preambles and padded records are whole beats; only DATA frames are not.
         full = self._width <= 64 and not self._split
         if self._split:
             m.submodules.queue = queue = planner = SegmentQueue(self._width, depth=self._depth)
@@ -163,8 +163,7 @@ class Packetizer(wiring.Component):
             self._width, cells=self._cells, split=self._split, selective=self._selective)
         m.submodules.assembler = assembler = Assembler(
             self._width, cells=self._cells, split=self._split)
-        m.submodules.packer = packer = DwordPacker(self._width, full=full)
-        m.submodules.padder = padder = FramePadder(self._width)
+        m.submodules.padder = padder = FramePadder(self._width, zeros=full)
         m.submodules.buffer = buffer = FrameBuffer(self._width, full=full)
 
         connect(m, wiring.flipped(self.control), scheduler.control)
@@ -176,8 +175,12 @@ class Packetizer(wiring.Component):
         connect(m, wiring.flipped(self.route), header.route)
         connect(m, header.o, assembler.preamble)
         connect(m, queue.o, assembler.tlps)
-        connect(m, assembler.o, packer.i)
-        connect(m, packer.o, padder.i)
+        if full:
+            connect(m, assembler.o, padder.i)
+        else:
+            m.submodules.packer = packer = DwordPacker(self._width)
+            connect(m, assembler.o, packer.i)
+            connect(m, packer.o, padder.i)
         connect(m, padder.o, buffer.i)
         connect(m, buffer.o, wiring.flipped(self.o))
         m.d.comb += [
@@ -188,6 +191,7 @@ class Packetizer(wiring.Component):
             scheduler.hurry.eq(assembler.hurry),
             header.local_hello.eq(self.local_hello),
             buffer.first.eq(padder.first),
+            assembler.blank.eq(padder.extra if full else 0),
             self.stat_frames.eq(assembler.stat_frames),
             self.stat_tlps.eq(assembler.stat_tlps),
             self.stat_repeated.eq(assembler.stat_repeated),
