@@ -1,4 +1,4 @@
-"""dxpu.queue, dxpu.arbiter and dxpu.priority."""
+"""dxpu.queue, dxpu.info_queue, dxpu.arbiter and dxpu.priority."""
 
 import random
 
@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.sim import Simulator
 
 from dxpu.arbiter import PacketArbiter
+from dxpu.info_queue import InfoQueue
 from dxpu.priority import first_one, one_hot_mux, round_robin
 from dxpu.queue import PacketQueue, Queue
 from tests.support.testbench import (
@@ -115,6 +116,54 @@ def test_latency_and_rate():
 def test_packet_queue_depth_is_checked(depth):
     with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not"):
         PacketQueue(64, depth=depth)
+
+
+@pytest.mark.parametrize("width", [32, 64, 512])
+@pytest.mark.parametrize("densities", [(1, 1, 1), (0.5, 1, 1), (1, 0.3, 1), (1, 1, 0.1)])
+def test_information_of_packets_has_its_own_pace(width, densities):
+    """None of packets that are discarded or too large; of the others in order, each once."""
+    rng = random.Random(seed())
+    dut = InfoQueue(width, depth=16, info=8, packets=4)
+    sent, got, infos, stat = packets(rng, 200, largest=12, discard=0.3), [], [], {}
+    sent.insert(50, Packet(bytes(20 * width // 8), 1))
+    good = [p for p in sent if not p.discard and len(p.data) <= 2 * width]
+
+    async def feed(ctx):
+        for packet in sent:
+            ctx.set(dut.i_info, packet.meta)
+            await drive_packets(dut.i, [packet], rng=rng, density=densities[0])(ctx)
+
+    simulate(dut, feed, collect_packets(dut.beats, len(good), got, rng=rng, density=densities[1]),
+             collect_words(dut.info, len(good), infos, rng=rng, density=densities[2]),
+             background=[check_stream(dut.beats), check_stream(dut.info), count_pulses(dut, stat)])
+    assert [p.data for p in got] == [p.data for p in good]
+    assert infos == [p.meta for p in good]
+    assert stat["overflow"] == 1
+
+
+def test_the_end_of_a_packet_waits_for_room_for_its_information():
+    dut = InfoQueue(64, depth=64, info=8, packets=3)
+    got = []
+
+    async def process(ctx):
+        await drive_packets(dut.i, [Packet(bytes(8))] * 3)(ctx)
+        ctx.set(dut.i.payload, {"dwords": 2, "first": 1, "last": 0})
+        ctx.set(dut.i.valid, 1)
+        assert ctx.get(dut.i.ready)
+        await ctx.tick()
+        ctx.set(dut.i.payload, {"dwords": 2, "first": 0, "last": 1})
+        await ctx.tick().repeat(5)
+        assert not ctx.get(dut.i.ready)
+        await collect_words(dut.info, 1, got)(ctx)
+        assert ctx.get(dut.i.ready)
+
+    simulate(dut, process)
+
+
+@pytest.mark.parametrize("packets", [0, "4"])
+def test_info_queue_packets_are_checked(packets):
+    with pytest.raises(ValueError, match="packets must be a positive integer, not"):
+        InfoQueue(64, depth=4, info=8, packets=packets)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
