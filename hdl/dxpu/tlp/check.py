@@ -9,7 +9,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .header import Kind, RawHeader
+from .header import Kind, RawHeader, tlp_dwords
 from .types import (
     MAX_NP_DWORDS, NO_LIMIT, AddressType, Fmt, HeaderCommon, Malformed, MessageCode, RequestHeader1,
     swap_bytes,
@@ -42,7 +42,8 @@ class HeaderCheck(wiring.Component):
     strobe, words, prefixes, payload_limit, truncated, bad_prefix
         Those of :class:`~dxpu.tlp.header.HeaderCapture`.
     valid, header : 1, :class:`~dxpu.tlp.header.RawHeader`
-        A header, in the cycle in which ``valid`` is 1.
+        A header, in the cycle in which ``valid`` is 1; it stays until the cycle after the next
+        strobe.
     """
 
     strobe: In(1)
@@ -90,15 +91,14 @@ class HeaderCheck(wiring.Component):
             Malformed.PAYLOAD: common.fmt[1] & self._exceeds(m, length),
         }
         flags = Signal(len(found), reset_less=True)
-        m.d.sync += [
-            self.valid.eq(self.strobe),
-            flags.eq(Cat(found.values())),
-            self.header.words.eq(self.words),
-            self.header.prefixes.eq(self.prefixes),
-            self.header.dwords.eq(
-                Mux(common.fmt[1], Cat(length, length == 0), 0)
-                + (self.prefixes + Mux(common.fmt[0], 4, 3) + common.td)[:4]),
-        ]
+        m.d.sync += self.valid.eq(self.strobe)
+        with m.If(self.strobe):
+            m.d.sync += [
+                flags.eq(Cat(found.values())),
+                self.header.words.eq(self.words),
+                self.header.prefixes.eq(self.prefixes),
+                self.header.dwords.eq(tlp_dwords(common, self.prefixes)),
+            ]
         for flag, cause in reversed(list(zip(flags, found, strict=True))):
             with m.If(flag):
                 m.d.comb += self.header.cause.eq(cause)

@@ -17,7 +17,16 @@ from .types import (
     Malformed, MessageHeader1, RequestHeader1, Routing, TlpClass, TlpInfo, Type, swap_bytes,
 )
 
-__all__ = ["HeaderCapture", "Kind", "RawHeader", "decode"]
+__all__ = ["HeaderCapture", "Kind", "RawHeader", "TlpHeader", "decode", "tlp_dwords"]
+
+
+class TlpHeader(data.Struct):
+    """Header of a TLP, and how many prefixes are before it; :func:`decode` needs nothing else."""
+
+    #: Header dwords in lane order; the fourth is unspecified in a header of three.
+    words: data.ArrayLayout(32, 4)
+    #: Prefix dwords before the header.
+    prefixes: 3
 
 
 class RawHeader(data.Struct):
@@ -237,8 +246,29 @@ class Kind(data.Struct):
         return kind
 
 
+def tlp_dwords(common, prefixes):
+    """Dwords of a whole TLP, as its header says: 3 to 1033.
+
+    Parameters
+    ----------
+    common : :class:`~dxpu.tlp.types.HeaderCommon` view
+        First dword of the header.
+    prefixes : value of 3 bits
+        Prefix dwords before it.
+    """
+    length = Cat(common.length_low, common.length_high)
+    return (Mux(common.fmt[1], Cat(length, length == 0), 0)
+            + (prefixes + Mux(common.fmt[0], 4, 3) + common.td)[:4])
+
+
 def decode(m, raw, info):
-    """Drive all members of ``info`` (a :class:`TlpInfo`) from ``raw`` (a :class:`RawHeader`)."""
+    """Drive all members of ``info`` (a :class:`TlpInfo`).
+
+    Parameters
+    ----------
+    raw : :class:`RawHeader` or :class:`TlpHeader` view
+    info : :class:`~dxpu.tlp.types.TlpInfo` view
+    """
     common = HeaderCommon(raw.words[0])
     request = RequestHeader1(raw.words[1])
     completion1 = CompletionHeader1(raw.words[1])
@@ -259,7 +289,8 @@ def decode(m, raw, info):
         info.header_dwords.eq(Mux(common.fmt[0], 4, 3)),
         info.payload_dwords.eq(Mux(common.fmt[1], Cat(length, length == 0), 0)),
         info.digest.eq(common.td),
-        info.dwords.eq(raw.dwords),
+        info.dwords.eq(raw.dwords if raw.shape() is RawHeader
+                       else tlp_dwords(common, raw.prefixes)),
         info.tc.eq(common.tc),
         info.attr.eq(Cat(common.attr_low, common.attr_high)),
         info.ep.eq(common.ep),
