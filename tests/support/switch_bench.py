@@ -8,25 +8,31 @@ from amaranth.lib.wiring import In
 
 from dxpu.mapping import HostTable
 from dxpu.rows import LIFE_BITS
-from dxpu.stream import connect
+from dxpu.stream import PacketSignature, connect
 from dxpu.switch.switch import VirtualSwitch
+from dxpu.switch.types import SlotInfo
+from dxpu.tlp.types import TlpInfo
 from dxpu_model.switch import UP
 from dxpu_model.tlp import KINDS, Tlp, classify, malformed, random_tlp
 from dxpu_sim.switch.golden import golden_switch
+from dxpu_sim.switch.streams import Splitter
 from tests.support.testbench import Packet, check_stream, collect_packets, drive_packets, simulate
 
 __all__ = ["SwitchBench", "config_tlp", "info_of", "random_traffic"]
 
 
 class Switch(wiring.Component):
-    """VirtualSwitch and HostTable, wired."""
+    """VirtualSwitch and HostTable, wired; TLPs come with their information beside each beat."""
 
     def __init__(self, width, ports, identity=None):
         self.switch = VirtualSwitch(width, ports=ports, identity=identity)
         self.table = HostTable(ports=ports)
         super().__init__({name: member for name, member in self.switch.signature.members.items()
-                          if name not in ("lookup0", "lookup1", "result0", "result1", "config")}
-                         | {"old": In(1),  # TLPs from slots are of the former life,
+                          if name not in ("lookup0", "lookup1", "result0", "result1", "config")
+                          and not name.endswith(("_info", "_beats"))}
+                         | {"upstream_i": In(PacketSignature(width, TlpInfo)),
+                            "downstream_i": In(PacketSignature(width, SlotInfo)),
+                            "old": In(1),  # TLPs from slots are of the former life,
                             "fixed": In(1), "life": In(LIFE_BITS)})  # or, if ``fixed``, of ``life``
 
     def elaborate(self, platform):
@@ -37,8 +43,14 @@ class Switch(wiring.Component):
             connect(m, getattr(table, f"result{n}"), getattr(switch, f"result{n}"))
         m.d.comb += table.config.eq(switch.config)
         connect(m, wiring.flipped(self.malformed), switch.malformed)
-        for name in ("upstream_i", "downstream_i"):
-            connect(m, wiring.flipped(getattr(self, name)), getattr(switch, name))
+        for name, i, info, beats in (
+                ("up", self.upstream_i, switch.upstream_info, switch.upstream_beats),
+                ("down", self.downstream_i, switch.downstream_info, switch.downstream_beats)):
+            m.submodules[f"{name}_splitter"] = splitter = Splitter(
+                len(i.p.data), i.p.shape().meta)
+            connect(m, wiring.flipped(i), splitter.i)
+            connect(m, splitter.info, info)
+            connect(m, splitter.beats, beats)
         for name in ("upstream_o", "downstream_o"):
             connect(m, getattr(switch, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [*(getattr(switch, name).eq(getattr(self, name))
@@ -48,7 +60,7 @@ class Switch(wiring.Component):
                      *(getattr(self, name).eq(getattr(switch, name))
                        for name in ("link_active", "slot_off", "lives", "bus", "placeholder",
                                     "abort", "contained")),
-                     switch.downstream_i.p.meta.life.eq(Mux(
+                     splitter.i.p.meta.life.eq(Mux(
                          self.fixed, self.life,
                          Array(switch.lives)[self.downstream_i.p.meta.port] - self.old)),
                      *(a.eq(b) for a, b in zip(self.slot_control, switch.slot_control,

@@ -18,13 +18,12 @@ from dxpu.fabric.wire.format import Role
 from dxpu.mapping import BoxTable
 from dxpu.queue import PacketQueue
 from dxpu.stream import PacketLayout, connect
-from dxpu.switch.tracking.slot_tracking import RowInfo
 
 from .box_slots import BoxSlots
 from .common import CounterList, ProxyRegisters, attach_engine, connect_frames
 from .macs import GMII, FramePort, attach_macs, proxy_members
 from .malformed import MalformedReporter
-from .row_parser import RowParser
+from .row_parser import RowInfo, RowParser
 
 __all__ = ["BoxCore", "BoxProxy"]
 

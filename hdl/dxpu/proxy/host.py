@@ -17,7 +17,7 @@ from dxpu.mapping import HostTable
 from dxpu.stream import PacketLayout, connect
 from dxpu.switch import Identity, SlotTracking, VirtualSwitch
 from dxpu.switch.types import SlotRow
-from dxpu.tlp.parser import Ingress
+from dxpu.tlp.ingress import Ingress
 from dxpu.tlp.types import NO_LIMIT
 
 from .bindings import HostBindings
@@ -27,7 +27,7 @@ from .host_links import HostLinks
 from .host_pool import HostPool
 from .macs import GMII, FramePort, attach_macs, proxy_members
 from .malformed import MalformedCollector
-from .row_parser import RowParser
+from .slot_parser import SlotParser
 from .stall import StallWatch
 
 __all__ = ["HostCore", "HostProxy"]
@@ -109,7 +109,7 @@ class HostCore(wiring.Component):
         self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants),
                               initial=flow.grants)
         self._egress = Egress(width, depth=self._depth)
-        self._parser = RowParser(width, limits=ports)
+        self._parser = SlotParser(width, rows=ports)
         counters = CounterList()
         for prefix, part in (
                 ("pcie_", self._ingress), ("egress_", self._egress), ("switch_", self._switch),
@@ -269,7 +269,8 @@ class HostCore(wiring.Component):
         m.submodules.ledger = ledger = CreditLedger(space=self._depth * self._width // 8)
         ingress, switch, egress = self._ingress, self._switch, self._egress
         connect(m, wiring.flipped(self.upstream.rx), ingress.i)
-        connect(m, ingress.o, switch.upstream_i)
+        connect(m, ingress.info, switch.upstream_info)
+        connect(m, ingress.beats, switch.upstream_beats)
         connect(m, switch.upstream_o, egress.i)
         connect_egress(m, egress, wiring.flipped(self.upstream))
         connect_grants(m, ledger, self.upstream)
@@ -314,7 +315,9 @@ class HostCore(wiring.Component):
         ]
         connect(m, merge.o, parser.i)
         connect(m, parser.o, tracking.up_i)
-        connect(m, tracking.up_o, switch.downstream_i)
+        m.d.comb += tracking.up_header.eq(parser.header)
+        connect(m, tracking.up_info, switch.downstream_info)
+        connect(m, tracking.up_beats, switch.downstream_beats)
 
 
 class HostProxy(wiring.Component):

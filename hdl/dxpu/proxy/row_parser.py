@@ -8,15 +8,25 @@ from dxpu.counted import Counted
 from dxpu.queue import Queue
 from dxpu.rows import LIFE_BITS
 from dxpu.stream import PacketSignature
-from dxpu.switch.tracking.slot_tracking import RowInfo
 from dxpu.switch.types import SlotRow
 from dxpu.tlp.parser import Parser
+from dxpu.tlp.types import TlpInfo
 
-__all__ = ["RowParser"]
+__all__ = ["RowInfo", "RowParser"]
+
+
+class RowInfo(data.Struct):
+    """A TLP from the fabric: as :class:`~dxpu.switch.types.SlotRow`, and what it is."""
+
+    row: 6
+    life: LIFE_BITS
+    made: 1
+    info: TlpInfo
 
 
 class RowParser(wiring.Component):
-    """A :class:`~dxpu.tlp.parser.Parser` that keeps the row and the life of each TLP.
+    """A :class:`~dxpu.tlp.parser.Parser` that keeps the row and the life of each TLP. TLPs may have
+    any size.
 
     Malformed TLPs end with ``discard``. Latency and throughput are those of the parser.
 
@@ -24,16 +34,12 @@ class RowParser(wiring.Component):
     ----------
     width : int
         Data bits per beat.
-    limits : int
-        Rows with a Max_Payload_Size each. 0: TLPs may have any size.
 
     Members
     -------
     i : packet stream with meta :class:`~dxpu.switch.types.SlotRow`
         TLPs of all rows.
-    max_payloads : array of 3-bit values
-        Max_Payload_Size of each row, as encoded in Device Control.
-    o : packet stream with meta :class:`~dxpu.switch.tracking.slot_tracking.RowInfo`
+    o : packet stream with meta :class:`RowInfo`
         The same, parsed.
     stat_malformed : 1
         Pulse: a malformed TLP was found.
@@ -44,18 +50,16 @@ class RowParser(wiring.Component):
     #: TLPs that may be in the parser at a time.
     DEPTH = 32
 
-    def __init__(self, width, *, limits=0):
+    def __init__(self, width):
         super().__init__({
             "i": In(PacketSignature(width, SlotRow)),
             "o": Out(PacketSignature(width, RowInfo)),
-            "max_payloads": In(data.ArrayLayout(3, limits)),
             "stat_malformed": Out(Counted("Malformed TLPs found by the parser; dropped.")),
             "malformed_row": Out(6),
             "malformed_life": Out(LIFE_BITS),
             "malformed_header": Out(data.ArrayLayout(32, 4)),
         })
         self._width = width
-        self._limits = limits
 
     def elaborate(self, platform):
         m = Module()
@@ -86,6 +90,4 @@ class RowParser(wiring.Component):
             self.malformed_life.eq(rows.o.payload.life),
             self.malformed_header.eq(parser.malformed_header),
         ]
-        if self._limits:
-            m.d.comb += parser.max_payload.eq(Array(self.max_payloads)[i.payload.meta.row])
         return m

@@ -32,9 +32,9 @@ def isa_hole(address):
 class Decider(wiring.Component):
     """Decides about TLPs, in order; the rules are in the subclasses.
 
-    The stages: the TLP waits for the lookup, next to comparisons with the upstream port's own
-    ranges; then the rules are applied to what was found. Latency 3 cycles plus that of the lookup;
-    a verdict every cycle plus that of the lookup.
+    The stages: the TLP waits on ``i`` for the lookup, next to comparisons with the upstream port's
+    own ranges; then the rules are applied to what was found. Latency 2 cycles plus that of the
+    lookup; a verdict every cycle plus that of the lookup.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class Decider(wiring.Component):
             "stat_unclaimed": Out(1),
             "stat_unexpected": Out(1),
         } | members)
-        # The TLP that waits for its lookup, and the one about which the rules are consulted.
-        self._a = Signal(RouterInput, reset_less=True)
+        # The TLP that is looked up, and the one about which the rules are consulted.
+        self._a = self.i.payload
         self._b = Signal(RouterInput, reset_less=True)
         self._hold = Signal()          #: no new lookups
         self._pause = Signal()         #: no verdict in this cycle
@@ -110,17 +110,16 @@ class Decider(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        a, b = self._a, self._b
-        a_valid, b_valid, asked = Signal(), self._pending, Signal()
+        b, b_valid, asked = self._b, self._pending, Signal()
         b_ready, move = Signal(), Signal()
 
         m.submodules.out = out = Register(Verdict)
         connect(m, out.o, wiring.flipped(self.o))
         m.d.comb += [
-            self.lookup.valid.eq(a_valid & ~asked & ~self._hold),
-            self.result.ready.eq(a_valid & b_ready),
-            move.eq(a_valid & b_ready & self.result.valid),
-            self.i.ready.eq(~a_valid | move),
+            self.lookup.valid.eq(self.i.valid & ~asked & ~self._hold),
+            self.result.ready.eq(self.i.valid & b_ready),
+            move.eq(self.i.valid & b_ready & self.result.valid),
+            self.i.ready.eq(move),
             b_ready.eq(~b_valid | out.i.ready & ~self._pause),
             out.i.valid.eq(b_valid & ~self._pause),
             out.i.payload.eq(self._verdict),
@@ -131,10 +130,8 @@ class Decider(wiring.Component):
         with m.If(b_ready):
             m.d.sync += b_valid.eq(0)
         with m.If(move):
-            m.d.sync += [a_valid.eq(0), asked.eq(0), b_valid.eq(1), b.eq(a)]
+            m.d.sync += [asked.eq(0), b_valid.eq(1), b.eq(self._a)]
             self._learn(m)
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [a_valid.eq(1), a.eq(self.i.payload)]
 
         self._ask(m)
         self._frame(m)

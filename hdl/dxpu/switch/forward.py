@@ -1,73 +1,16 @@
-"""The way of the beats: aside while the header is looked up, then where the verdict says."""
+"""The way of the beats: where the verdict says."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.queue import Queue
 from dxpu.stream import PacketLayout, PacketSignature, check_width
 from dxpu.switch.errors.header_log import HeaderCapture
 from dxpu.switch.errors.types import ErrorKind, ErrorRecord, HeaderReader
 
-from .types import Answer, RouterInput, SlotInfo, Target, Verdict
+from .types import Answer, Target, Verdict
 
-__all__ = ["Forwarder", "Splitter"]
-
-
-class Splitter(wiring.Component):
-    """Hands the header information of each TLP to the decision, and puts its beats aside.
-
-    Latency to ``info`` none, to ``beats`` two cycles. Throughput one beat per cycle as long as
-    ``info`` is taken; up to ``depth`` beats wait in ``beats``.
-
-    Parameters
-    ----------
-    width : int
-        Data bits per beat.
-    meta : shape-like
-        Side information on ``i``: :class:`TlpInfo` or :class:`SlotInfo`.
-    depth : int
-        Beats put aside.
-
-    Members
-    -------
-    i : packet stream with ``meta``
-    info : stream of :class:`RouterInput`
-    beats : packet stream
-    """
-
-    def __init__(self, width, meta, *, depth=16):
-        self._depth = depth
-        self._meta = meta
-        self._width = check_width(width)
-        super().__init__({
-            "i": In(PacketSignature(width, meta)),
-            "info": Out(stream.Signature(RouterInput)),
-            "beats": Out(PacketSignature(width)),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        i, layout = self.i, PacketLayout(self._width)
-        m.submodules.aside = aside = Queue(layout, depth=self._depth)
-        slotted = self._meta is SlotInfo
-        info = i.p.meta.info if slotted else i.p.meta
-        asked = ~i.p.first | self.info.ready
-        m.d.comb += [
-            *(aside.i.payload[k].eq(i.p[k]) for k, _ in layout),
-            aside.i.valid.eq(i.valid & asked),
-            i.ready.eq(aside.i.ready & asked),
-            self.info.valid.eq(i.valid & i.p.first & aside.i.ready),
-            self.info.p.info.eq(info),
-            self.info.p.port.eq(i.p.meta.port if slotted else 0),
-            self.info.p.life.eq(i.p.meta.life if slotted else 0),
-            self.info.p.due.eq(i.p.meta.due if slotted else 0),
-            self.info.p.end_prefix.eq(info.prefix_dwords.any()),
-            self.beats.payload.eq(aside.o.payload),
-            self.beats.valid.eq(aside.o.valid),
-            aside.o.ready.eq(self.beats.ready),
-        ]
-        return m
+__all__ = ["Forwarder"]
 
 
 class Forwarder(wiring.Component):

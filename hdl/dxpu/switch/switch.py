@@ -24,7 +24,7 @@ from dxpu.tlp.types import MessageCode, TlpClass, TlpInfo
 from .agents import Answerer, Broadcaster, ConfigAgent
 from .config_space import ConfigSpace
 from .downstream import DownstreamDecider
-from .forward import Forwarder, Splitter
+from .forward import Forwarder
 from .types import SlotInfo, SlotMeta, Target
 from .upstream import UpstreamDecider
 
@@ -40,10 +40,11 @@ class VirtualSwitch(wiring.Component):
     are not enabled or that contain their port. Whatever needs a completion and is not forwarded
     gets one from the switch.
 
-    Latency 6 cycles from first beat in to first beat out with a :class:`~dxpu.mapping.HostTable`
-    (lookup in two cycles) and idle outputs. Throughput one beat per cycle for TLPs of 4 beats and
-    more, one TLP in 3 cycles else. After reset the configuration spaces are filled first;
-    configuration requests wait, and with them what comes from upstream behind them.
+    Latency 5 cycles from a TLP's information to its first beat out with a
+    :class:`~dxpu.mapping.HostTable` (lookup in two cycles) and idle outputs. Throughput one beat
+    per cycle for TLPs of 4 beats and more, one TLP in 3 cycles else. After reset the configuration
+    spaces are filled first; configuration requests wait, and with them what comes from upstream
+    behind them.
 
     Parameters
     ----------
@@ -56,12 +57,13 @@ class VirtualSwitch(wiring.Component):
 
     Members
     -------
-    upstream_i : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
-        From the root complex.
+    upstream_info, upstream_beats : stream of :class:`~dxpu.tlp.types.TlpInfo`, packet stream
+        TLPs from the root complex: what each is, and its beats, which wait until the TLP has been
+        looked up.
     upstream_o : packet stream with :class:`~dxpu.tlp.types.TlpClass`
         To the root complex.
-    downstream_i : packet stream with :class:`SlotInfo`
-        From the slots.
+    downstream_info, downstream_beats : stream of :class:`SlotInfo`, packet stream
+        The same of TLPs from the slots.
     downstream_o : packet stream with :class:`SlotMeta`
         To the slots.
     lookup0, result0, lookup1, result1 : streams
@@ -159,9 +161,11 @@ class VirtualSwitch(wiring.Component):
         self._identity = identity or Identity()
         self._ports = ports
         super().__init__({
-            "upstream_i": In(PacketSignature(width, TlpInfo)),
+            "upstream_info": In(stream.Signature(TlpInfo)),
+            "upstream_beats": In(PacketSignature(width)),
             "upstream_o": Out(PacketSignature(width, TlpClass)),
-            "downstream_i": In(PacketSignature(width, SlotInfo)),
+            "downstream_info": In(stream.Signature(SlotInfo)),
+            "downstream_beats": In(PacketSignature(width)),
             "downstream_o": Out(PacketSignature(width, SlotMeta)),
             "lookup0": Out(stream.Signature(LookupRequest)),
             "result0": In(stream.Signature(LookupResult)),
@@ -243,10 +247,9 @@ class VirtualSwitch(wiring.Component):
             with m.If(was_active[n] & ~self.link_active[n]):
                 m.d.sync += life.eq(life + 1)
 
-    def _wire_direction(self, m, decider, splitter, forwarder, n):
+    def _wire_direction(self, m, decider, beats, forwarder, n):
         """The parts that both directions have."""
-        connect(m, splitter.info, decider.i)
-        connect(m, splitter.beats, forwarder.i)
+        connect(m, wiring.flipped(beats), forwarder.i)
         connect(m, decider.o, forwarder.verdict)
         self._forwarders.append(forwarder)
         connect(m, decider.lookup, wiring.flipped(getattr(self, f"lookup{n}")))
@@ -265,16 +268,21 @@ class VirtualSwitch(wiring.Component):
         ]
 
     def _wire_upstream(self, m):
-        m.submodules.up_splitter = splitter = Splitter(self._width, TlpInfo)
         m.submodules.up_decider = decider = UpstreamDecider(
             self._ports, placeholders=self._identity.placeholder is not None)
         m.submodules.up_forwarder = forwarder = Forwarder(self._width, (
             (Target.SLOT,), (Target.ALL_SLOTS,), (Target.CONFIG, Target.POWER)))
         m.submodules.broadcaster = broadcaster = Broadcaster(self._width, self._ports)
         self._broadcaster = broadcaster
-        connect(m, wiring.flipped(self.upstream_i), splitter.i)
-        self._wire_direction(m, decider, splitter, forwarder, 0)
-        m.d.comb += decider.held_bus.eq(decider.captured_bus)
+        self._wire_direction(m, decider, self.upstream_beats, forwarder, 0)
+        info = self.upstream_info
+        m.d.comb += [
+            decider.i.p.info.eq(info.payload),
+            decider.i.p.end_prefix.eq(info.p.prefix_dwords.any()),
+            decider.i.valid.eq(info.valid),
+            info.ready.eq(decider.i.ready),
+            decider.held_bus.eq(decider.captured_bus),
+        ]
 
         to_slot, to_all, to_agent = forwarder.o
         self._pass(m, to_slot, self._to_slot.i[0], open=~broadcaster.busy)
@@ -293,17 +301,22 @@ class VirtualSwitch(wiring.Component):
         return decider
 
     def _wire_downstream(self, m, up):
-        m.submodules.down_splitter = splitter = Splitter(self._width, SlotInfo)
         m.submodules.down_decider = decider = DownstreamDecider(
             self._ports, dpc=self._identity.slot.dpc,
             strict_source=self._identity.slot.strict_source)
         self._down_decider = decider
         m.submodules.down_forwarder = forwarder = Forwarder(self._width, (
             (Target.UPSTREAM,), (Target.SLOT,), (Target.MESSAGE,)))
-        self._down = splitter, forwarder
-        connect(m, wiring.flipped(self.downstream_i), splitter.i)
-        self._wire_direction(m, decider, splitter, forwarder, 1)
-        m.d.comb += decider.held_bus.eq(up.captured_bus)
+        self._down_forwarder = forwarder
+        self._wire_direction(m, decider, self.downstream_beats, forwarder, 1)
+        info = self.downstream_info
+        m.d.comb += [
+            *(decider.i.p[k].eq(info.p[k]) for k in ("port", "life", "due", "info")),
+            decider.i.p.end_prefix.eq(info.p.info.prefix_dwords.any()),
+            decider.i.valid.eq(info.valid),
+            info.ready.eq(decider.i.ready),
+            decider.held_bus.eq(up.captured_bus),
+        ]
 
         self._pass(m, forwarder.o[0], self._to_up.i[0])
         self._pass(m, forwarder.o[1], self._to_slot.i[2])
@@ -354,13 +367,13 @@ class VirtualSwitch(wiring.Component):
 
     def _lagging(self, m):
         """TLPs that came from slots before a link ended have not left."""
-        splitter, forwarder = self._down
+        info, verdict = self.downstream_info, self._down_forwarder.verdict
         inside, before, ended = Signal(6), Signal(6), Signal()
-        leaves = forwarder.verdict.valid & forwarder.verdict.ready
+        leaves = verdict.valid & verdict.ready
         m.d.comb += ended.eq((self._was_active & ~self.link_active).any())
-        m.d.sync += inside.eq(inside + (splitter.info.valid & splitter.info.ready) - leaves)
+        m.d.sync += inside.eq(inside + (info.valid & info.ready) - leaves)
         with m.If(ended | self.late):
-            m.d.sync += before.eq(inside - leaves)
+            m.d.sync += before.eq(inside + info.valid - leaves)
         with m.Elif(before.any()):
             m.d.sync += before.eq(before - leaves)
         return ended | self.late | before.any()

@@ -4,15 +4,13 @@ from amaranth import *
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.counted import Counted
-from dxpu.queue import PacketQueue
 from dxpu.stream import PacketLayout, PacketSignature, connect
 
 from .check import HeaderCheck
 from .header import HeaderCapture, RawHeader, decode
-from .types import NO_LIMIT, Malformed, TlpClass, TlpInfo
+from .types import NO_LIMIT, Malformed, TlpInfo
 
-__all__ = ["Ingress", "Parser"]
+__all__ = ["Parser"]
 
 #: Beats and headers that wait while a header is collected and checked. The header of a TLP with all
 #: prefixes ends in its 8th dword and is decoded three cycles later, so 16 is enough for the
@@ -165,114 +163,3 @@ class _Join(wiring.Component):
                 payload.meta.eq(info),
             ]
         return m
-
-
-class Ingress(wiring.Component):
-    """A :class:`Parser` and a store-and-forward queue; only whole, well-formed TLPs leave.
-
-    Malformed TLPs, TLPs that came with ``discard`` and TLPs larger than the queue are dropped.
-    Latency six cycles after the last beat was taken; throughput one beat per cycle.
-
-    Parameters
-    ----------
-    width : int
-        Data bits per beat.
-    depth : int
-        Beats of the queue; a power of two. It must hold the largest TLP.
-
-    Members
-    -------
-    i : packet stream
-        Raw TLPs.
-    max_payload : 3
-        That of :class:`Parser`.
-    o : packet stream with meta :class:`~dxpu.tlp.types.TlpInfo`
-        TLPs, decoded.
-    stat_malformed, malformed_cause, malformed_header
-        Those of :class:`Parser`.
-    released_strobe : 1
-        Pulse: the buffer space of a TLP is free. One for each TLP that came without ``discard``,
-        when it leaves at ``o`` or is dropped.
-    released_cls, released_dwords : :class:`~dxpu.tlp.types.TlpClass`, 11
-        Class and payload dwords of that TLP, as its header says; valid with ``released_strobe``.
-    stat_discarded : 1
-        Pulse: a TLP was dropped that was malformed or came with ``discard``.
-    stat_overflow : 1
-        Pulse: a TLP larger than the queue was dropped.
-    """
-
-    def __init__(self, width, *, depth):
-        self._parser = Parser(width)
-        self._queue = PacketQueue(width, depth=depth, meta=TlpInfo)
-        super().__init__({
-            "i": In(PacketSignature(width)),
-            "max_payload": In(3, init=NO_LIMIT),
-            "o": Out(PacketSignature(width, TlpInfo)),
-            "stat_malformed": Out(Counted("TLPs from the host that were malformed; dropped.")),
-            "malformed_cause": Out(Malformed),
-            "malformed_header": Out(data.ArrayLayout(32, 4)),
-            "released_strobe": Out(1),
-            "released_cls": Out(TlpClass),
-            "released_dwords": Out(11),
-            "stat_discarded": Out(Counted(
-                "TLPs from the host that were dropped, malformed or discarded by their source.")),
-            "stat_overflow": Out(Counted(
-                "TLPs from PCIe that were larger than the buffer; dropped.")),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.parser = parser = self._parser
-        m.submodules.queue = queue = self._queue
-        connect(m, wiring.flipped(self.i), parser.i)
-        connect(m, queue.o, wiring.flipped(self.o))
-        self._release(m)
-        m.d.comb += [
-            parser.max_payload.eq(self.max_payload),
-            self.stat_malformed.eq(parser.stat_malformed),
-            self.malformed_cause.eq(parser.malformed_cause),
-            self.malformed_header.eq(parser.malformed_header),
-            self.stat_discarded.eq(queue.stat_discarded),
-            self.stat_overflow.eq(queue.stat_overflow),
-        ]
-        return m
-
-    def _release(self, m):
-        """Give one release per cycle.
-
-        The release of a malformed TLP waits for a cycle in which none leaves the queue; the next
-        malformed TLP waits in the parser meanwhile. The release of one that is too large waits,
-        too: the queue was empty then, so TLPs stop leaving before another such one has come.
-        """
-        parsed, queue, o = self._parser.o, self._queue, self.o
-        bad_pending, cls, dwords = Signal(), Signal(TlpClass), Signal(11)
-        large_pending, large_cls, large_dwords = Signal(), Signal(TlpClass), Signal(11)
-        bad, bad_waiting, allowed = Signal(), Signal(), Signal()
-        m.d.comb += [
-            bad.eq(self._parser.stat_malformed | bad_waiting),
-            allowed.eq(~(bad & bad_pending)),
-            queue.i.payload.eq(parsed.payload),
-            queue.i.valid.eq(parsed.valid & allowed),
-            parsed.ready.eq(queue.i.ready & allowed),
-        ]
-        taken, leaves = Signal(), Signal()
-        m.d.comb += [
-            taken.eq(parsed.valid & parsed.ready),
-            leaves.eq(o.valid & o.ready & o.payload.last),
-            self.released_strobe.eq(leaves | bad_pending | large_pending),
-            self.released_cls.eq(Mux(leaves, o.payload.meta.cls, Mux(bad_pending, cls, large_cls))),
-            self.released_dwords.eq(Mux(leaves, o.payload.meta.payload_dwords,
-                                        Mux(bad_pending, dwords, large_dwords))),
-        ]
-        with m.If(~leaves & ~bad_pending):
-            m.d.sync += large_pending.eq(0)
-        # A malformed TLP ends with `discard` here, so it is not counted twice.
-        with m.If(queue.stat_overflow & ~parsed.payload.discard):
-            m.d.sync += [large_pending.eq(1), large_cls.eq(parsed.payload.meta.cls),
-                         large_dwords.eq(parsed.payload.meta.payload_dwords)]
-        m.d.sync += bad_waiting.eq(bad & ~taken)
-        with m.If(~leaves):
-            m.d.sync += bad_pending.eq(0)
-        with m.If(bad & taken):
-            m.d.sync += [bad_pending.eq(1), cls.eq(parsed.payload.meta.cls),
-                         dwords.eq(parsed.payload.meta.payload_dwords)]

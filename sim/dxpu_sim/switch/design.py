@@ -9,9 +9,12 @@ from dxpu.attach.egress import Egress
 from dxpu.mapping import HostTable
 from dxpu.stream import PacketLayout, check_width, connect
 from dxpu.switch import Identity, PlaceholderOptions, SlotInfo, VirtualSwitch
-from dxpu.tlp.parser import Ingress
+from dxpu.tlp.ingress import Ingress
+from dxpu.tlp.types import TlpInfo
 from dxpu_sim.pcie.mailbox import CLASSES, MailboxSignature, TlpPort
 from dxpu_sim.run.clock import SimClock
+
+from .streams import Joiner, Splitter
 
 __all__ = ["SwitchTop"]
 
@@ -69,15 +72,22 @@ class SwitchTop(wiring.Component):
 
         ingresses = []
         source, sink = self._port(m, "host", 1, ingresses)
-        connect(m, source, switch.upstream_i)
+        connect(m, source.info, switch.upstream_info)
+        connect(m, source.beats, switch.upstream_beats)
         connect(m, switch.upstream_o, sink)
         m.submodules.merge = merge = PacketArbiter(self._width, count=self._ports, meta=SlotInfo)
-        connect(m, merge.o, switch.downstream_i)
+        m.submodules.split = split = Splitter(self._width, SlotInfo)
+        connect(m, merge.o, split.i)
+        connect(m, split.info, switch.downstream_info)
+        connect(m, split.beats, switch.downstream_beats)
         out = switch.downstream_o
         for n in range(self._ports):
             source, sink = self._port(m, f"device{n}", n + 2, ingresses)
-            self._beats(m, source, merge.i[n])
-            m.d.comb += [merge.i[n].p.meta.port.eq(n), merge.i[n].p.meta.info.eq(source.p.meta),
+            m.submodules[f"join{n}"] = join = Joiner(self._width, TlpInfo)
+            connect(m, source.info, join.info)
+            connect(m, source.beats, join.beats)
+            self._beats(m, join.o, merge.i[n])
+            m.d.comb += [merge.i[n].p.meta.port.eq(n), merge.i[n].p.meta.info.eq(join.o.p.meta),
                          merge.i[n].p.meta.life.eq(switch.lives[n])]
             chosen = out.p.meta.port == n
             self._beats(m, out, sink, chosen)
@@ -102,7 +112,7 @@ class SwitchTop(wiring.Component):
             connect(m, getattr(egress, cls), getattr(box, f"i_{cls}"))
         m.d.comb += ingress.max_payload.eq(self._switch.max_payload[len(ingresses)])
         ingresses.append(ingress)
-        return ingress.o, egress.i
+        return ingress, egress.i
 
     def _beats(self, m, source, sink, chosen=1):
         """Connect two streams without their side information."""

@@ -48,7 +48,7 @@ WAY = (
     Row(r"host\.core\.engine\.link\.committed__valid", "host: frame accepted by the link"),
     Row(r"host\.core\.engine\.tlp_o__valid", "host: TLP unpacked"),
     Row(r"host\.core\.tracking\.up_i__valid", "host: its TLP parsed"),
-    Row(r"host\.core\.tracking\.up_o__valid", "host: request found"),
+    Row(r"host\.core\.tracking\.up_info__valid", "host: request found"),
     Row(r"host\.upstream__tx_cpl__valid", "host: completion to PCIe"),
 )
 
@@ -144,7 +144,7 @@ def _host() -> list[Group]:
     ), closed=True)
     up = Group("host: parser, requests and switch, up", (
         *_stream(r"host\.core\.parser\.o", *_PACKET, r"meta\.row", *_fields(r"meta\.info", _TLP)),
-        *_stream(r"host\.core\.tracking\.up_o", *_PACKET),
+        *_stream(r"host\.core\.tracking\.up_beats", *_PACKET),
         *_stream(r"host\.core\.switch\.upstream_o", *_PACKET, "meta"),
         *(row for cls in ("p", "np", "cpl")
           for row in _stream(rf"host\.upstream__tx_{cls}", *_PACKET)),

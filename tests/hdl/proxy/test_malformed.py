@@ -7,7 +7,7 @@ import pytest
 
 from dxpu.fabric.wire.format import ErrorCode, EventCode
 from dxpu.proxy.malformed import MalformedCollector, MalformedReporter
-from dxpu.proxy.row_parser import RowParser
+from dxpu.proxy.slot_parser import SlotParser
 from dxpu_model.tlp import KINDS, Tlp
 from tests.support.testbench import (
     Packet, check_stream, collect_packets, drive_packets, seed, simulate,
@@ -311,7 +311,7 @@ def test_nothing_is_forgotten_in_a_storm():
 def test_rows_have_limits_of_their_own(width):
     """TLPs of several rows through one parser: what is too much for its row, and whose it was."""
     rng = random.Random(seed())
-    dut = RowParser(width, limits=4)
+    dut = SlotParser(width, rows=4)
     limits, packets, bad = [0, 1, 2, 5], [], []
     for n in range(120):
         row, length = rng.randrange(4), rng.choice([1, 32, 33, 64, 65, 128, 129])

@@ -210,7 +210,7 @@ def test_latency(width):
 
     simulate(bench.dut, main, background=bench.background)
     print(width, got)
-    assert got == {"down": 6, "up": 6}
+    assert got == {"down": 5, "up": 5}
 
 
 @pytest.mark.parametrize(("width", "dwords", "write", "cycles"), [

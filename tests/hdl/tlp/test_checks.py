@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dxpu.endpoint.intake import Intake
-from dxpu.proxy.row_parser import RowParser
-from dxpu.tlp.parser import Ingress
+from dxpu.proxy.slot_parser import SlotParser
+from dxpu.tlp.ingress import Ingress
 from dxpu.tlp.types import Malformed, TlpClass
 from dxpu_model import tlp as golden
 from tests.support.testbench import Packet, drive_packets, simulate
@@ -38,7 +38,8 @@ def verdicts(dut, inputs, counted, setup=()):
         for port, value in setup:
             ctx.set(port, value)
         for stream, packet in inputs:
-            ctx.set(dut.o.ready, 1)
+            for o in (dut.info, dut.beats) if isinstance(dut, Ingress) else (dut.o,):
+                ctx.set(o.ready, 1)
             pulses = []
             await drive_packets(stream, [packet])(ctx)
             for _ in range(60):
@@ -86,7 +87,7 @@ def test_the_upstream_port_agrees():
 
 
 def test_the_downstream_ports_agree():
-    rows, dut = table(), RowParser(64, limits=1)
+    rows, dut = table(), SlotParser(64, rows=1)
     found = verdicts(dut, [(dut.i, Packet(row["raw"], dict(row=0))) for row in rows],
                      dut.stat_malformed, [(dut.max_payloads[0], 0)])
     assert found == [row["downstream"] for row in rows]

@@ -1,15 +1,14 @@
 """dxpu.tlp.parser against the golden model: every field, every cause, any packet, full rate."""
 
 import random
-from collections import Counter
 
 import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from dxpu.stream import WIDTHS
-from dxpu.tlp.parser import Ingress, Parser
-from dxpu.tlp.types import Malformed, TlpClass
+from dxpu.tlp.parser import Parser
+from dxpu.tlp.types import Malformed
 from dxpu_model import tlp as golden
 from tests.model.test_tlp import RULES, SIDES
 from tests.support.testbench import (
@@ -51,7 +50,7 @@ def limited(dut, limits):
     return process
 
 
-def run(width, packets, *, rng=None, densities=(1, 1), dut=None, limits=()):
+def run(width, packets, *, rng=None, densities=(1, 1), dut=None, limits=(), background=()):
     """Put ``packets`` through a parser; return what leaves it and the causes it reported.
 
     ``limits``: the codes of Max_Payload_Size for them, if there are any.
@@ -71,7 +70,8 @@ def run(width, packets, *, rng=None, densities=(1, 1), dut=None, limits=()):
                                 density=densities[1], discarded=everything.discarded)
     simulate(dut, drive_packets(dut.i, packets, rng=rng, density=densities[0]), settle,
              background=[check_stream(dut.i, "i"), check_stream(dut.o, "o"),
-                         collector, watch(dut, causes), limited(dut, limits)], deadline=deadline)
+                         collector, watch(dut, causes), limited(dut, limits), *background],
+             deadline=deadline)
     return everything.seen, causes
 
 
@@ -351,111 +351,6 @@ def test_latency(width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_ingress_passes_only_whole_well_formed_tlps(width):
-    rng = random.Random(seed())
-    packets = hostile_batch(rng, 100)
-    for packet in packets:
-        packet.discard = not rng.randrange(8)
-    depth = 2048 * 32 // width
-    packets.insert(20, Packet(golden.Tlp(0, 0, length=1).pack() + bytes(4 * 2200)))
-    causes = [golden.malformed(p.data) for p in packets]
-    good = [p for p, cause in zip(packets, causes, strict=True)
-            if cause is Malformed.NONE and not p.discard]
-    dut = Ingress(width, depth=depth)
-    got, reported, removed, overflows, released = [], Causes(), [], [], []
-
-    async def totals(ctx):
-        async for *_, a, b, left, cls, dwords in ctx.tick().sample(
-                dut.stat_discarded, dut.stat_overflow, dut.released_strobe, dut.released_cls,
-                dut.released_dwords):
-            removed.extend([1] * a)
-            overflows.extend([1] * b)
-            released.extend([(cls, dwords)] * left)
-
-    async def flush(ctx):
-        while len(got) < len(good) or len(removed) < len(packets) - len(good) - 1:
-            await ctx.tick()
-        await ctx.tick().repeat(20)
-
-    simulate(dut, drive_packets(dut.i, packets, rng=rng, density=0.9),
-             collect_packets(dut.o, len(good), got, rng=rng, density=0.9), flush,
-             background=[check_stream(dut.o), watch(dut, reported), totals])
-    assert [p.data for p in got] == [p.data for p in good]
-    for packet in got:
-        compare_info(packet.data, packet.meta)
-    assert reported == [c for p, c in zip(packets, causes, strict=True)
-                        if not p.discard and c is not Malformed.NONE]
-    assert len(removed) + len(overflows) == len(packets) - len(good)
-    assert len(overflows) == 1
-    # Everybody gets his credits back, by what the header says, if it says something.
-    came = [(p, cause) for p, cause in zip(packets, causes, strict=True) if not p.discard]
-    assert len(released) == len(came)
-    known = Counter(
-        (info.cls, info.payload_dwords) for p, cause in came
-        if cause not in (Malformed.TRUNCATED, Malformed.PREFIX, Malformed.FORMAT)
-        for info in [golden.classify(p.data)])
-    assert known <= Counter(released) and known.total() > len(good) + 5
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_ingress_releases_malformed_tlps_of_one_beat_in_a_row(width):
-    """At full rate, with good ones between them that wait in the queue, and leave at full rate."""
-    rng = random.Random(seed())
-    good = golden.Tlp(1, 0, length=1, first_be=15).pack()
-    bad = golden.Tlp(1, 0, length=2, first_be=15, last_be=0).pack()  # byte enables
-    assert golden.malformed(bad) is Malformed.BYTE_ENABLE
-    packets = [Packet(rng.choice((good, bad, bad))) for _ in range(60)]
-    wanted = [p for p in packets if p.data == good]
-    dut = Ingress(width, depth=256)
-    got, released = [], []
-
-    async def watched(ctx):
-        async for *_, left in ctx.tick().sample(dut.released_strobe):
-            released.extend([1] * left)
-
-    async def late(ctx):
-        await ctx.tick().repeat(40)
-        await collect_packets(dut.o, len(wanted), got)(ctx)
-        await ctx.tick().repeat(20)
-
-    simulate(dut, drive_packets(dut.i, packets), late, background=[watched])
-    assert [p.data for p in got] == [p.data for p in wanted]
-    assert len(released) == len(packets)
-
-
-@pytest.mark.parametrize("density", [1, 0.3])
-def test_ingress_releases_tlps_that_are_too_large_for_its_queue(density):
-    """Well-formed ones, as no Max_Payload_Size counts while a link is down; by what they say."""
-    rng = random.Random(seed())
-
-    def write(dwords):
-        return golden.Tlp(2, 0, length=dwords, first_be=15, last_be=15, address=0x1000,
-                          payload=rng.randbytes(4 * dwords)).pack()
-
-    sizes = [8, 256, 8, 8, 128, 160, 8]
-    packets = [Packet(write(n)) for n in sizes] + [Packet(write(200), discard=True)]
-    assert all(golden.malformed(p.data) is Malformed.NONE for p in packets)
-    dut = Ingress(64, depth=64)
-    got, released = [], []
-
-    async def watched(ctx):
-        async for *_, left, cls, dwords in ctx.tick().sample(
-                dut.released_strobe, dut.released_cls, dut.released_dwords):
-            if left:
-                released.append((TlpClass(cls), dwords))
-
-    async def end(ctx):
-        await drive_packets(dut.i, packets)(ctx)
-        await ctx.tick().repeat(100)
-
-    simulate(dut, end, background=[watched, collect_packets(dut.o, 10**6, got, rng=rng,
-                                                            density=density)])
-    assert [p.data for p in got] == [p.data for p, n in zip(packets, sizes, strict=False)
-                                     if n == 8]
-    assert sorted(released) == sorted((TlpClass.P, n) for n in sizes)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
 def test_rules_one_by_one(width):
     """Packets written by hand from the rules, each twice."""
     packets = [Packet(bytes.fromhex(raw)) for raw, _ in RULES for _ in range(2)]
@@ -483,11 +378,8 @@ def test_hostile_batch_at_a_completer(width):
     compare(packets, out, causes, completer=True)
 
 
-@pytest.mark.parametrize("block", [Parser, lambda width: Ingress(width, depth=16)])
-def test_arguments(block):
+def test_arguments():
     with pytest.raises(ValueError, match="width must be one of 32, 64, 128, 256, 512, not 48"):
-        block(48)
-    with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not 3"):
-        Ingress(32, depth=3)
+        Parser(48)
     with pytest.raises(TypeError, match="completer must be a bool, not 1"):
         Parser(32, completer=1)

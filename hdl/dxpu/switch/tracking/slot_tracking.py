@@ -1,7 +1,7 @@
 """Between switch and fabric: no request to a slot without an end, nothing late to the host."""
 
 from amaranth import *
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.counted import counted
@@ -10,22 +10,22 @@ from dxpu.rows import LIFE_BITS, TlpMeta
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 from dxpu.switch.types import SlotInfo, SlotMeta, SlotRow
 from dxpu.tlp.completion import CompletionBuilder
+from dxpu.tlp.header import TlpHeader, decode
 from dxpu.tlp.types import TlpClass, TlpInfo
 
 from .checked_queue import JudgedQueue
 from .tracker import CompletionTracker
 from .types import TrackedCompletion, TrackedRequest, tracked_completion
 
-__all__ = ["RowInfo", "SlotTracking"]
+__all__ = ["SlotTracking"]
 
 
-class RowInfo(data.Struct):
-    """A TLP from the fabric: as :class:`SlotRow`, and what it is."""
+class _SlotHeader(data.Struct):
+    """A :class:`SlotInfo` before its header is decoded."""
 
-    row: 6
+    port: 5
     life: LIFE_BITS
-    made: 1
-    info: TlpInfo
+    header: TlpHeader
 
 
 class SlotTracking(wiring.Component):
@@ -36,7 +36,8 @@ class SlotTracking(wiring.Component):
     while the link of its slot is active, and dropped else, as is one of an earlier life of the
     slot. A completion then waits until the tracker has judged it; all else keeps its place among
     the completions. Whatever was
-    committed, and was not refused by the tracker, leaves on ``up_o`` as ``due``. Requests to slots
+    committed, and was not refused by the tracker, leaves as ``due``: first what it is, on
+    ``up_info``, then its beats, on ``up_beats``. Requests to slots
     that are fenced are answered with completions that leave on ``made``, to be parsed and to come
     back on ``up_i`` with what slots send, so that none overtakes a completion that passed before.
 
@@ -44,8 +45,9 @@ class SlotTracking(wiring.Component):
     slot in which they were sent: those of an earlier one are answered and not open any more, and
     their TLPs must be dropped behind ``down_o``.
 
-    Latency from the last beat, when idle: down one cycle, 7 for non-posted requests; up 2 cycles, 7
-    for completions. Throughput one beat per cycle; one request and one completion in 4 cycles.
+    Latency from the last beat, when idle: down one cycle, 6 for non-posted requests; up one cycle
+    to ``up_info``, 6 for completions, and two to the first beat. Throughput one beat per cycle; one
+    request and one completion in 4 cycles.
 
     Parameters
     ----------
@@ -66,8 +68,11 @@ class SlotTracking(wiring.Component):
     -------
     down_i : packet stream with :class:`SlotMeta`
     down_o : packet stream with :class:`~dxpu.rows.TlpMeta`
-    up_i : packet stream with :class:`RowInfo`
-    up_o : packet stream with :class:`SlotInfo`
+    up_i : packet stream with :class:`SlotRow`
+    up_header : :class:`~dxpu.tlp.header.TlpHeader`
+        Header of the TLP on ``up_i``; sampled with its last beat.
+    up_info : stream of :class:`SlotInfo`
+    up_beats : packet stream
     made : packet stream with :class:`SlotRow`
     link_active : ``ports``
     contained : ``ports``
@@ -109,8 +114,10 @@ class SlotTracking(wiring.Component):
         super().__init__({
             "down_i": In(PacketSignature(width, SlotMeta)),
             "down_o": Out(PacketSignature(width, TlpMeta)),
-            "up_i": In(PacketSignature(width, RowInfo)),
-            "up_o": Out(PacketSignature(width, SlotInfo)),
+            "up_i": In(PacketSignature(width, SlotRow)),
+            "up_header": In(TlpHeader),
+            "up_info": Out(stream.Signature(SlotInfo)),
+            "up_beats": Out(PacketSignature(width)),
             "made": Out(PacketSignature(width, SlotRow)),
             "link_active": In(ports),
             "contained": In(ports),
@@ -148,21 +155,22 @@ class SlotTracking(wiring.Component):
     def _wire_down(self, m):
         i, tracker = self.down_i, self._tracker
         m.submodules.requests = queue = JudgedQueue(
-            self._width, depth=self._requests, meta=TlpMeta, question=TrackedRequest,
-            questions=32)  # half of them hold what the host may have sent beyond `room`
+            self._width, depth=self._requests, info=TlpMeta, question=TrackedRequest,
+            packets=32, questions=32)  # half of them hold what the host may send beyond `room`
         m.submodules.merge = merge = PacketArbiter(self._width, count=2, meta=TlpMeta)
-        straight, aside = merge.i[0], queue.i
+        straight, aside = merge.i
         is_request = i.p.meta.cls == TlpClass.NP
-        for sink, mine in ((straight, ~is_request), (aside, is_request)):
+        meta = Signal(TlpMeta)
+        m.d.comb += [meta.row.eq(i.p.meta.port), meta.life.eq(i.p.meta.life),
+                     straight.p.meta.eq(meta), queue.i_info.eq(meta)]
+        for sink, mine in ((straight, ~is_request), (queue.i, is_request)):
             m.d.comb += [
                 *(sink.p[k].eq(i.p[k]) for k, _ in PacketLayout(self._width)),
-                sink.p.meta.row.eq(i.p.meta.port),
-                sink.p.meta.life.eq(i.p.meta.life),
                 sink.valid.eq(i.valid & mine),
             ]
         about = Signal(TrackedRequest)
         m.d.comb += [
-            i.ready.eq(Mux(is_request, aside.ready, straight.ready)),
+            i.ready.eq(Mux(is_request, queue.i.ready, straight.ready)),
             queue.asks.eq(1),
             about.eq(i.p.meta.request),
             about.generation.eq(i.p.meta.life),  # until it is the request's turn
@@ -170,11 +178,14 @@ class SlotTracking(wiring.Component):
             self.room.eq(queue.room),
         ]
         # A TLP that has begun goes on.
-        may = ~queue.o.p.first | self.np_room.bit_select(queue.o.p.meta.row[:5], 1)
+        info, beats = queue.info, queue.beats
+        may = info.valid & (~beats.p.first | self.np_room.bit_select(info.p.row[:5], 1))
         m.d.comb += [
-            merge.i[1].p.eq(queue.o.p),
-            merge.i[1].valid.eq(queue.o.valid & may),
-            queue.o.ready.eq(merge.i[1].ready & may),
+            *(aside.p[k].eq(beats.p[k]) for k, _ in PacketLayout(self._width)),
+            aside.p.meta.eq(info.payload),
+            aside.valid.eq(beats.valid & may),
+            beats.ready.eq(aside.ready & may),
+            info.ready.eq(aside.valid & aside.ready & beats.p.last),
         ]
         connect(m, merge.o, wiring.flipped(self.down_o))
 
@@ -192,18 +203,19 @@ class SlotTracking(wiring.Component):
     def _wire_up(self, m):
         i, tracker = self.up_i, self._tracker
         m.submodules.up = queue = JudgedQueue(
-            self._width, depth=self._depth, meta=SlotInfo, question=TrackedCompletion, questions=16)
-        row, made, info = i.p.meta.row[:5], i.p.meta.made, i.p.meta.info
-        closed = Signal()
+            self._width, depth=self._depth, info=_SlotHeader, question=TrackedCompletion,
+            questions=16)
+        row, made = i.p.meta.row[:5], i.p.meta.made
+        info, closed = Signal(TlpInfo), Signal()
+        decode(m, self.up_header, info)
         m.d.comb += [
             closed.eq(~made & ~((self.link_active & ~self.contained).bit_select(row, 1)
                                 & (i.p.meta.life == Array(self.lives)[row]))),
             *(queue.i.p[k].eq(i.p[k]) for k, _ in PacketLayout(self._width)),
             queue.i.p.discard.eq(i.p.discard | closed),
-            queue.i.p.meta.port.eq(row),
-            queue.i.p.meta.life.eq(i.p.meta.life),
-            queue.i.p.meta.due.eq(1),
-            queue.i.p.meta.info.eq(info),
+            queue.i_info.port.eq(row),
+            queue.i_info.life.eq(i.p.meta.life),
+            queue.i_info.header.eq(self.up_header),
             queue.i.valid.eq(i.valid),
             i.ready.eq(queue.i.ready),
             self.stat_closed.eq(i.valid & i.ready & i.p.last & ~i.p.discard & closed),
@@ -216,7 +228,15 @@ class SlotTracking(wiring.Component):
         ]
         m.d.comb += [self.up_room.eq(queue.room), self.up_few.eq(queue.level < self._depth // 8)]
         connect(m, queue.question, tracker.completion)
-        connect(m, queue.o, wiring.flipped(self.up_o))
+        connect(m, queue.beats, wiring.flipped(self.up_beats))
+        decode(m, queue.info.p.header, self.up_info.p.info)
+        m.d.comb += [
+            self.up_info.p.port.eq(queue.info.p.port),
+            self.up_info.p.life.eq(queue.info.p.life),
+            self.up_info.p.due.eq(1),
+            self.up_info.valid.eq(queue.info.valid),
+            queue.info.ready.eq(self.up_info.ready),
+        ]
 
         # Beats committed before a link ended; each beat that leaves then is one of them.
         was_active, before = Signal(self._ports), Signal.like(queue.level)
@@ -224,9 +244,9 @@ class SlotTracking(wiring.Component):
         ended = (was_active & ~self.link_active).any()
         with m.If(ended):
             m.d.sync += before.eq(queue.level + 1)
-        with m.Elif((queue.level == 0) & ~queue.o.valid):
+        with m.Elif(queue.empty):
             m.d.sync += before.eq(0)
-        with m.Elif(before.any() & queue.o.valid & queue.o.ready):
+        with m.Elif(before.any() & queue.beats.valid & queue.beats.ready):
             m.d.sync += before.eq(before - 1)
         m.d.comb += self.late.eq(ended | before.any())
 

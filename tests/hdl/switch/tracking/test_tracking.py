@@ -10,7 +10,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from dxpu.arbiter import PacketArbiter
-from dxpu.proxy.row_parser import RowParser
+from dxpu.proxy.slot_parser import SlotParser
 from dxpu.rows import TlpMeta
 from dxpu.stream import PacketSignature, connect
 from dxpu.switch.tracking.checked_queue import JudgedQueue
@@ -18,9 +18,10 @@ from dxpu.switch.tracking.slot_tracking import SlotTracking
 from dxpu.switch.tracking.types import request_kind, tracked_request
 from dxpu.switch.types import SlotInfo, SlotRow
 from dxpu.tlp.completion import completion_for
-from dxpu.tlp.types import CompletionStatus, TlpClass
+from dxpu.tlp.types import NO_LIMIT, CompletionStatus, TlpClass
 from dxpu_model.tlp import Tlp, complete, random_tlp
 from dxpu_model.tracker import split
+from dxpu_sim.switch.streams import Joiner
 from tests.support.mutate import mutant
 from tests.support.switch_bench import info_of
 from tests.support.testbench import (
@@ -36,27 +37,57 @@ KINDS = {P: ("MWr32", "MWr64"),
 
 # JudgedQueue.
 
-@pytest.mark.parametrize("densities", [(1, 1, 1), (0.7, 0.7, 0.7), (1, 0.05, 1), (1, 1, 0.3)])
+@pytest.mark.parametrize("densities", [(1, 1, 1, 1), (0.7, 0.7, 0.7, 0.7), (1, 0.05, 1, 1),
+                                       (1, 1, 0.2, 1), (1, 1, 1, 0.05)])
 def test_packets_wait_for_their_judgement(densities):
     """Those that are asked about wait and may be dropped; the others do not; all keep their
     order; no question about a packet that ends badly or is too large."""
+    judged(densities)
+
+
+@pytest.mark.parametrize(("change", "densities"), [
+    (("aligned & passes)", "passes)"), (1, 1, 1, 0.05)),
+    (("& ~answers.o.payload & aligned", "& ~answers.o.payload"), (1, 1, 0.2, 1)),
+], ids=str)
+def test_beats_that_leave_with_another_judgement_are_found(change, densities):
+    with pytest.raises((AssertionError, TimeoutError)):
+        judged(densities, mutant(JudgedQueue, change))
+
+
+def test_information_goes_so_far_ahead_of_the_beats_and_no_farther():
+    dut, infos, got = JudgedQueue(32, depth=64, info=8, question=16, packets=32), [], []
+
+    async def process(ctx):
+        await drive_packets(dut.i, [Packet(bytes(4))] * 24)(ctx)
+        await ctx.tick().repeat(30)
+        assert len(infos) == JudgedQueue.AHEAD
+        await collect_packets(dut.beats, 24, got)(ctx)
+        await ctx.tick().repeat(5)
+        assert len(infos) == 24
+
+    simulate(dut, process, background=[collect_words(dut.info, 10**6, infos)])
+
+
+def judged(densities, design=JudgedQueue):
+    """Packets through a queue, judged at random: they leave as their judgements say."""
     rng = random.Random(seed())
-    dut = JudgedQueue(32, depth=16, meta=8, question=16, questions=4)
-    into, answering, out = densities
-    sent = [Packet(rng.randbytes(4 * rng.choice([1, 2, 3, 9, 20])), rng.randrange(256),
-                   rng.random() < 0.2) for _ in range(300)]
+    dut = design(32, depth=32, info=8, question=16, packets=4, questions=4)
+    into, answering, out, ahead = densities
+    sent = [Packet(rng.randbytes(4 * rng.choice([1, 1, 2, 3, 9, 40])), rng.randrange(256),
+                   rng.random() < 0.2) for _ in range(200)]
     asks = [rng.random() < 0.5 for _ in sent]
-    fits = [not p.discard and len(p.data) <= 64 for p in sent]
+    fits = [not p.discard and len(p.data) <= 128 for p in sent]
     verdicts = [rng.random() < 0.6 for _ in sent]
     expected = [p for p, a, f, v in zip(sent, asks, fits, verdicts, strict=True)
                 if f and (v or not a)]
     questions = [n for n, (a, f) in enumerate(zip(asks, fits, strict=True)) if a and f]
-    got, asked = [], []
+    got, infos, asked = [], [], []
 
     async def feed(ctx):
         for n, packet in enumerate(sent):
             ctx.set(dut.asks, asks[n])
             ctx.set(dut.about, n)
+            ctx.set(dut.i_info, packet.meta)
             await drive_packets(dut.i, [packet], rng=rng, density=into)(ctx)
 
     async def judge(ctx):
@@ -68,14 +99,17 @@ def test_packets_wait_for_their_judgement(densities):
             await ctx.tick().until(dut.answer.ready)
             ctx.set(dut.answer.valid, 0)
 
-    simulate(dut, feed, collect_packets(dut.o, len(expected), got, rng=rng, density=out),
-             background=[judge, check_stream(dut.o), check_stream(dut.question)])
-    assert got == expected and asked == questions[:len(asked)]
+    simulate(dut, feed, collect_packets(dut.beats, len(expected), got, rng=rng, density=out),
+             collect_words(dut.info, len(expected), infos, rng=rng, density=ahead),
+             background=[judge, *(check_stream(s) for s in (dut.info, dut.beats, dut.question))],
+             deadline=20_000)
+    assert [p.data for p in got] == [p.data for p in expected]
+    assert infos == [p.meta for p in expected] and asked == questions[:len(asked)]
     assert len(questions) - len(asked) <= 3  # behind the last packet that came out
 
 
 def test_room_is_for_less_than_half_of_packets_or_questions():
-    dut = JudgedQueue(32, depth=16, meta=8, question=16, questions=8)
+    dut = JudgedQueue(32, depth=16, info=8, question=16, packets=16, questions=8)
 
     async def process(ctx):
         ctx.set(dut.asks, 1)
@@ -88,12 +122,14 @@ def test_room_is_for_less_than_half_of_packets_or_questions():
         ctx.set(dut.answer.payload, 1)
         ctx.set(dut.answer.valid, 1)
         ctx.set(dut.question.ready, 1)
-        ctx.set(dut.o.ready, 1)
+        ctx.set(dut.info.ready, 1)
+        ctx.set(dut.beats.ready, 1)
         await ctx.tick().repeat(20)
         assert ctx.get(dut.room)
         ctx.set(dut.asks, 0)
         ctx.set(dut.answer.valid, 0)
-        ctx.set(dut.o.ready, 0)
+        ctx.set(dut.info.ready, 0)
+        ctx.set(dut.beats.ready, 0)
         await drive_packets(dut.i, [Packet(bytes(36), 0)])(ctx)
         await ctx.tick().repeat(4)
         assert not ctx.get(dut.room)
@@ -120,7 +156,8 @@ class Down(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.dut = dut = self.dut
-        m.submodules.parser = parser = RowParser(self._width)
+        m.submodules.parser = parser = SlotParser(self._width, rows=self._ports)
+        m.submodules.join = join = Joiner(self._width, SlotInfo)
         m.submodules.merge = merge = PacketArbiter(self._width, count=2, meta=SlotRow)
         down, meta = self.down_i, dut.down_i.p.meta
         info = down.p.meta.info
@@ -145,7 +182,11 @@ class Down(wiring.Component):
         connect(m, merge.o, parser.i)
         connect(m, parser.o, dut.up_i)
         connect(m, dut.down_o, wiring.flipped(self.down_o))
-        connect(m, dut.up_o, wiring.flipped(self.up_o))
+        connect(m, dut.up_info, join.info)
+        connect(m, dut.up_beats, join.beats)
+        connect(m, join.o, wiring.flipped(self.up_o))
+        m.d.comb += [dut.up_header.eq(parser.header),
+                     *(limit.eq(NO_LIMIT) for limit in parser.max_payloads)]
         return m
 
 
@@ -494,12 +535,12 @@ def test_what_was_committed_before_a_link_ended_is_late_to_its_last_beat():
     times = late_beats()
     assert all(all(said) and not late for said, late in times)
     # Packets leave whole: of four beats, as the last two are one of data.
-    assert {len(said) for said, _ in times} == {0, 4, 8, 12, 16}
+    assert {len(said) for said, _ in times} == {0, 4, 8, 12, 16, 20}
 
 
 @pytest.mark.parametrize("change", [
     ("before.eq(queue.level + 1)", "before.eq(queue.level)"),
-    ("(queue.level == 0) & ~queue.o.valid", "queue.level == 0"),
+    ("queue.empty", "queue.level == 0"),
     ("self.late.eq(ended | before.any())", "self.late.eq(before.any())"),
 ], ids=str)
 def test_a_beat_that_is_forgotten_is_found(change):
