@@ -9,7 +9,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-__all__ = ["MOST", "UNIT", "Scan", "Sweep", "Words"]
+from dxpu.memory import DisjointMemory
+
+__all__ = ["MOST", "UNIT", "Owned", "Scan", "Sweep", "Words"]
 
 #: Sessions of a proxy, at most.
 MOST = 64
@@ -19,18 +21,16 @@ UNIT = 64
 
 
 class Words(wiring.Component):
-    """A word for each session, in distributed RAM; all of them zero after a reset.
+    """A word for each session, to be looked up by others than its owner; all zero after a reset.
 
-    What is read is there in the same cycle, what is written in the next. Bits that nobody reads at
-    a port cost nothing there.
+    The words are in distributed RAM: a word that is looked up is there in the same cycle, one that
+    is written in the next. Bits that nobody reads at a port cost nothing there.
 
     Parameters
     ----------
     shape : shape-like
     depth, reads : int
         Words; ports to read them.
-    late, block : bool
-        What is read is there in the next cycle. If so: in block RAM.
 
     Members
     -------
@@ -42,10 +42,9 @@ class Words(wiring.Component):
         All words are zero, or were written since. A cycle for each after reset.
     """
 
-    def __init__(self, shape, *, depth, reads=1, late=False, block=False):
-        self._depth, self._late = depth, late
-        self._words = Memory(shape=shape, depth=depth, init=[],
-                             attrs={"ram_style": "block" if block else "distributed"})
+    def __init__(self, shape, *, depth, reads=1):
+        self._depth = depth
+        self._words = Memory(shape=shape, depth=depth, init=[], attrs={"ram_style": "distributed"})
         super().__init__({
             "at": In(range(depth)).array(reads),
             "word": Out(shape).array(reads),
@@ -58,18 +57,78 @@ class Words(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.words = words = self._words
-        write, zero = words.write_port(), Signal(range(self._depth))
+        write = words.write_port()
         for at, word in zip(self.at, self.word, strict=True):
-            read = words.read_port(domain="sync" if self._late else "comb")
+            read = words.read_port(domain="comb")
             m.d.comb += [read.addr.eq(at), Value.cast(word).eq(Value.cast(read.data))]
-        m.d.comb += [
-            write.en.eq(self.put | ~self.ready),
-            write.addr.eq(Mux(self.ready, self.where, zero)),
-            Value.cast(write.data).eq(Mux(self.ready, Value.cast(self.new), 0)),
-        ]
-        with m.If(~self.ready):
-            m.d.sync += [zero.eq(zero + 1), self.ready.eq(zero == self._depth - 1)]
+        _write(m, write, self._depth, self.ready, self.put, self.where, self.new)
         return m
+
+
+class Owned(wiring.Component):
+    """A word for each session that an agent reads, changes and writes; all zero after a reset.
+
+    The agent picks a session; in the next cycle it has the word, and may write it. It picks
+    nothing in the cycle in which it writes, so a memory with one port for each of the two does, and
+    no word is read while it is written.
+
+    Parameters
+    ----------
+    shape : shape-like
+    depth : int
+        Words.
+    block : bool
+        The words are in block RAM, 36 bits of 512 words in each on an ECP5, not in distributed RAM.
+
+    Members
+    -------
+    pick : number of a word
+        The session that the agent looks at in the next cycle. Has no effect while ``put``.
+    session, word : number of a word, word
+        The session that was picked last, and its word as of that cycle.
+    put, new : 1, word
+        Pulse: the word of ``session`` is written. Not before ``ready``.
+    ready : 1
+        All words are zero, or were written since. A cycle for each after reset.
+    """
+
+    def __init__(self, shape, *, depth, block=True):
+        self._shape, self._depth, self._block = shape, depth, block
+        super().__init__({
+            "pick": In(range(depth)),
+            "session": Out(range(depth)),
+            "word": Out(shape),
+            "put": In(1),
+            "new": In(shape),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.words = words = DisjointMemory(
+            shape=self._shape, depth=self._depth, init=[],
+            attrs={"ram_style": "block" if self._block else "distributed"})
+        write, read = words.write_port(), words.read_port()
+        m.d.comb += [
+            read.addr.eq(self.pick), read.en.eq(self.ready & ~self.put),
+            Value.cast(self.word).eq(Value.cast(read.data)),
+        ]
+        with m.If(read.en):
+            m.d.sync += self.session.eq(self.pick)
+        _write(m, write, self._depth, self.ready, self.put, self.session, self.new)
+        return m
+
+
+def _write(m, port, depth, ready, put, where, new):
+    """Clear a memory, a word in each cycle, until it is ``ready``; then write what is put."""
+    zero = Signal(range(depth))
+    m.d.comb += [
+        port.en.eq(put | ~ready),
+        port.addr.eq(Mux(ready, where, zero)),
+        Value.cast(port.data).eq(Mux(ready, Value.cast(new), 0)),
+    ]
+    with m.If(~ready):
+        m.d.sync += [zero.eq(zero + 1), ready.eq(zero == depth - 1)]
 
 
 class Sweep(wiring.Component):

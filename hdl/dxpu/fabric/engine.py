@@ -64,8 +64,11 @@ class FabricEngine(wiring.Component):
         Of the packetizer's replay memory, for all sessions; 256 bytes each, or 4 beats. With
         selective repeat as many are there for frames that came ahead. 64, or, as all paths carry
         one stream with selective repeat, 64 for each of up to four.
-    pause, block
+    pause : int
         Of :class:`SessionKeeper`.
+    block : bool
+        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`), ten of an
+        ECP5 for 64 sessions, not in distributed RAM.
     arq : str
         "go-back-n" or "selective" (repeat; not with ``split``). Either end works with both.
     flow : :class:`~.credit.sizing.FlowControl`, optional
@@ -157,9 +160,9 @@ class FabricEngine(wiring.Component):
         self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
                                           assemblies=sessions, selective=selective)
         self._link = Link(rows=rows, peers=peers, streams=streams, paths=paths, frames=cells,
-                          selective=selective)
+                          selective=selective, block=block)
         self._retransmitter = (SelectiveRetransmitter if selective else Retransmitter)(
-            sessions=sessions, paths=paths, cells=cells,
+            sessions=sessions, paths=paths, cells=cells, block=block,
             # The smallest frame has 44 bytes. While a long one leaves two more are got ready, so
             # three may end in a row, unless each takes three beats or more.
             in_a_row=1 if width <= 128 else 4)

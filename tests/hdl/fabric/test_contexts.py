@@ -7,7 +7,7 @@ import pytest
 from amaranth import *
 from amaranth.lib import data
 
-from dxpu.fabric.contexts import MOST, UNIT, Scan, Sweep, Words
+from dxpu.fabric.contexts import MOST, UNIT, Owned, Scan, Sweep, Words
 from tests.support.testbench import seed, simulate
 
 
@@ -52,6 +52,51 @@ def test_words_are_read_at_once_and_zero_after_a_reset(depth, reads):
                 if put:
                     model[where] = new
             await look(ctx, model)
+            ctx.set(reset, 1)
+            await ctx.tick().repeat(rng.randint(1, 3))
+            ctx.set(reset, 0)
+
+    simulate(m, process)
+
+
+@pytest.mark.parametrize("block", [True, False])
+@pytest.mark.parametrize("depth", [1, 3, 64])
+def test_an_owned_word_is_there_a_cycle_after_it_is_picked(depth, block):
+    """Random picks, some of which are followed by a write; with resets."""
+    rng = random.Random(seed())
+    m, reset = Module(), Signal()
+    dut = Owned(data.StructLayout({"one": 5, "other": 9}), depth=depth, block=block)
+    m.submodules.dut = ResetInserter(reset)(dut)
+
+    async def process(ctx):
+        for _ in range(3):
+            for _ in range(depth):
+                assert not ctx.get(dut.ready)
+                ctx.set(dut.pick, rng.randrange(depth))
+                await ctx.tick()
+            model = [0] * depth
+            for _ in range(20 * depth):
+                assert ctx.get(dut.ready)
+                picked = rng.randrange(depth)
+                ctx.set(dut.pick, picked)
+                ctx.set(dut.put, 0)
+                await ctx.tick()
+                while True:
+                    assert ctx.get(dut.session) == picked
+                    assert ctx.get(dut.word.as_value()) == model[picked]
+                    if rng.random() < 0.5:
+                        break
+                    # Whatever is picked meanwhile: the word that is written is the one before.
+                    new = rng.getrandbits(14)
+                    ctx.set(dut.put, 1)
+                    ctx.set(dut.new.as_value(), new)
+                    ctx.set(dut.pick, rng.randrange(depth))
+                    await ctx.tick()
+                    assert ctx.get(dut.session) == picked
+                    model[picked] = new
+                    ctx.set(dut.put, 0)
+                    ctx.set(dut.pick, picked)
+                    await ctx.tick()
             ctx.set(reset, 1)
             await ctx.tick().repeat(rng.randint(1, 3))
             ctx.set(reset, 0)

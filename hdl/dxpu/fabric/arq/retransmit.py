@@ -9,7 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.counted import Counted
-from dxpu.fabric.contexts import Scan, Sweep, Words
+from dxpu.fabric.contexts import Owned, Scan, Sweep, Words
 from dxpu.fabric.wire.types import EPOCH_BITS
 
 __all__ = ["TRANSMISSIONS", "About", "Acknowledged", "Act", "Repeat", "Retransmitter", "Stored"]
@@ -85,10 +85,11 @@ class Retransmitter(wiring.Component):
     A frame that is stored while others are to be repeated is repeated behind them, as it went
     before them.
 
-    All that is known of a session is a word in distributed RAM. One session is acted upon in every
-    other cycle; what was stored goes first, and is known three cycles after the strobe (if several
-    were stored in a row, two more for each). After a reset it takes a cycle for each session until
-    anything may be stored or looked up.
+    The state of a session is a word in a memory that the retransmitter owns; what others look up
+    has a copy in distributed RAM. One session is acted upon in every other cycle; what was stored
+    goes first, and is known three cycles after the strobe (if several were stored in a row, two
+    more for each). After a reset it takes a cycle for each session until anything may be stored or
+    looked up.
 
     Parameters
     ----------
@@ -97,6 +98,8 @@ class Retransmitter(wiring.Component):
         Of the replay memory.
     in_a_row : int
         Frames that may be stored in consecutive cycles.
+    block : bool
+        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`).
 
     Members
     -------
@@ -131,9 +134,9 @@ class Retransmitter(wiring.Component):
         Pulse: a session failed.
     """
 
-    def __init__(self, *, sessions, paths, cells, in_a_row=1):
+    def __init__(self, *, sessions, paths, cells, in_a_row=1, block=True):
         self._sessions, self._paths, self._cells = sessions, paths, cells
-        self._in_a_row = in_a_row
+        self._in_a_row, self._block = in_a_row, block
         self._amount, number = range(cells + 1), range(sessions)
         self._rounds = max(2, paths)  # times that a path is taken
         self._sweep = Sweep(count=sessions)
@@ -170,6 +173,8 @@ class Retransmitter(wiring.Component):
             "probing": 1,  # nothing was acknowledged since the last wait ended
             **self._fields(),
         })
+        #: What others look up: what a frame to be sent must know, frames not acknowledged.
+        self._shown = data.StructLayout({"about": About(paths), "unacked": self._amount})
         #: What is done, to which session, what that knows and is to know.
         self._act, self._acting, self._session = Signal(Act), Signal(), Signal(number)
         self._now, self._then = Signal(self._word), Signal(self._word)
@@ -196,7 +201,8 @@ class Retransmitter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.words = words = Words(self._word, depth=self._sessions, reads=4)
+        m.submodules.words = words = Owned(self._word, depth=self._sessions, block=self._block)
+        m.submodules.shown = shown = Words(self._shown, depth=self._sessions, reads=3)
         m.submodules.following = following = Memory(
             shape=range(self._cells), depth=self._cells, init=[])
         self._link = link = following.write_port()
@@ -210,10 +216,13 @@ class Retransmitter(wiring.Component):
         })
         self._happens(m)
         m.d.comb += [
-            words.at[1].eq(self.sending), self.about.eq(words.word[1].about),
-            words.at[2].eq(self.receiving), self.given_up.eq(words.word[2].about.failed),
-            self.unacked.eq(words.word[2].held - words.word[2].due),
-            words.at[3].eq(self.asked), self.failed.eq(words.word[3].about.failed),
+            shown.put.eq(words.put), shown.where.eq(words.session),
+            shown.new.about.eq(self._then.about),
+            shown.new.unacked.eq(self._then.held - self._then.due),
+            shown.at[0].eq(self.sending), self.about.eq(shown.word[0].about),
+            shown.at[1].eq(self.receiving), self.given_up.eq(shown.word[1].about.failed),
+            self.unacked.eq(shown.word[1].unacked),
+            shown.at[2].eq(self.asked), self.failed.eq(shown.word[2].about.failed),
             self.open.ready.eq(self._does[Act.OPEN]),
             self.acked.ready.eq(self._does[Act.ACKED]),
             self.stat_timeout.eq(self._expired),
@@ -225,8 +234,8 @@ class Retransmitter(wiring.Component):
         m.submodules.sweep = sweep = self._sweep
         stored = self._keep(m)
         m.d.comb += [
-            words.at[0].eq(self._session), self._now.eq(words.word[0]),
-            words.put.eq(self._acting), words.where.eq(self._session), words.new.eq(self._then),
+            self._session.eq(words.session), words.pick.eq(words.session),
+            self._now.eq(words.word), words.put.eq(self._acting), words.new.eq(self._then),
             sweep.done.eq(self._does[Act.CALLED]),
             *(does.eq(self._acting & (self._act == act)) for act, does in self._does.items()),
         ]
@@ -236,8 +245,8 @@ class Retransmitter(wiring.Component):
         with m.If(~self._acting & words.ready):
             for n, (act, (wish, session)) in enumerate(asks.items()):
                 with (m.If if n == 0 else m.Elif)(wish):
-                    m.d.sync += [self._acting.eq(1), self._act.eq(act),
-                                 self._session.eq(session)]
+                    m.d.comb += words.pick.eq(session)
+                    m.d.sync += [self._acting.eq(1), self._act.eq(act)]
 
     def _keep(self, m):
         """The frame that was stored, until that is written down; returns whether there is one."""

@@ -50,6 +50,7 @@ class SelectiveRetransmitter(Retransmitter):
     Parameters
     ----------
     sessions, paths, cells, in_a_row : int
+    block : bool
 
     Members
     -------
@@ -64,8 +65,9 @@ class SelectiveRetransmitter(Retransmitter):
         ``stored_strobe``, in which one has left for the first time.
     """
 
-    def __init__(self, *, sessions, paths, cells, in_a_row=1):
-        super().__init__(sessions=sessions, paths=paths, cells=cells, in_a_row=in_a_row)
+    def __init__(self, *, sessions, paths, cells, in_a_row=1, block=True):
+        super().__init__(sessions=sessions, paths=paths, cells=cells, in_a_row=in_a_row,
+                         block=block)
         self._stamp = Signal(STAMP_BITS)        #: of the next transmission
         self._walks = Signal()                  #: over the session that is acted upon
         self._picks = Signal()                  #: what is wanted of that is decided

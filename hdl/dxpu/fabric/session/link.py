@@ -62,6 +62,8 @@ class Link(wiring.Component):
         Frames that can be unacknowledged.
     selective, window : bool, int
         Selective repeat; with so many frames from the expected one on.
+    block : bool
+        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`).
 
     Members
     -------
@@ -137,7 +139,7 @@ class Link(wiring.Component):
     """
 
     def __init__(self, *, rows, peers=16, streams=4, paths=2, frames=64, selective=False,
-                 window=WINDOW):
+                 window=WINDOW, block=True):
         if rows not in range(1, NO_ROW + 1):
             raise ValueError(f"rows must be 1 to {NO_ROW}, not {rows!r}")
         if streams not in (1, 2, 4, 8, 16):
@@ -149,7 +151,7 @@ class Link(wiring.Component):
         shape = dict(rows=rows, peers=peers, streams=streams, paths=paths, selective=selective)
         self._routes = self.ROUTES(**shape)
         self._arrivals = self.ARRIVALS(**shape, frames=frames, window=window)
-        self._replies = self.REPLIES(sessions=self._sessions, paths=paths)
+        self._replies = self.REPLIES(sessions=self._sessions, paths=paths, block=block)
         number = range(self._sessions)
         super().__init__({
             **{name: member for part in self._parts for name, member in self._shared(part)},

@@ -7,7 +7,7 @@ from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.contexts import Scan, Words
+from dxpu.fabric.contexts import Owned, Scan
 from dxpu.fabric.send.types import Reply
 from dxpu.fabric.wire.frame_types import FrameType
 
@@ -80,6 +80,8 @@ class Replies(wiring.Component):
     Parameters
     ----------
     sessions, paths : int
+    block : bool
+        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`).
 
     Members
     -------
@@ -103,8 +105,8 @@ class Replies(wiring.Component):
     reply : stream of :class:`~dxpu.fabric.send.types.Reply`
     """
 
-    def __init__(self, *, sessions, paths):
-        self._sessions, self._paths = sessions, paths
+    def __init__(self, *, sessions, paths, block=True):
+        self._sessions, self._paths, self._block = sessions, paths, block
         number = range(sessions)
         super().__init__({
             "ack_delay": In(16, init=125),
@@ -122,9 +124,8 @@ class Replies(wiring.Component):
         })
         self._tick = Signal()       #: inverted each time that ``nak_delay`` is over
         self._word = data.StructLayout({
-            # An ACK is to be sent, when it is `late`, which it is from `until` on; it is on its
-            # way to leave.
-            "pending": 1, "late": 1, "until": 17, "asked": 1,
+            # An ACK is to be sent, from `until` on; it is on its way to leave.
+            "pending": 1, "until": 17, "asked": 1,
             # A NAK, or a SACK with a word, is to be sent.
             "nak": 1, "sack": 1,
             # A frame is missing; the newest that came after it; ticks since the last NAK, as of
@@ -135,9 +136,10 @@ class Replies(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.words = words = Words(self._word, depth=self._sessions)
+        # One session is acted upon in every other cycle: it is picked, then its word changes.
+        m.submodules.words = words = Owned(self._word, depth=self._sessions, block=self._block)
         m.submodules.scan = scan = Scan(count=self._sessions)
-        session, act, acting = Signal(range(self._sessions)), Signal(Act), Signal()
+        session, act, acting = words.session, Signal(Act), Signal()
         does = {a: Signal(name=f"does_{a.name.lower()}") for a in Act}
         leaves, left, whole = Signal(), Signal.like(session), Signal()
         with m.If(self.sent):
@@ -152,10 +154,12 @@ class Replies(wiring.Component):
             Act.EXAMINED: (scan.found, scan.at),
         }
         m.d.sync += acting.eq(0)
+        m.d.comb += words.pick.eq(session)
         with m.If(~acting & words.ready):
             for n, (kind, (wish, who)) in enumerate(asks.items()):
                 with (m.If if n == 0 else m.Elif)(wish):
-                    m.d.sync += [acting.eq(1), act.eq(kind), session.eq(who)]
+                    m.d.comb += words.pick.eq(who)
+                    m.d.sync += [acting.eq(1), act.eq(kind)]
         now, then = Signal(self._word), Signal(self._word)
         m.d.comb += [
             *(signal.eq(acting & (act == a)) for a, signal in does.items()),
@@ -163,8 +167,7 @@ class Replies(wiring.Component):
             self.open.ready.eq(does[Act.OPEN]),
             scan.put.eq(acting), scan.where.eq(session), scan.skip.eq(does[Act.EXAMINED]),
             scan.bit.eq(then.pending | then.nak | then.sack | then.missing),
-            words.at[0].eq(session), now.eq(words.word[0]),
-            words.put.eq(acting), words.where.eq(session), words.new.eq(then),
+            now.eq(words.word), words.put.eq(acting), words.new.eq(then),
             then.eq(now),
         ]
         with m.If(does[Act.SENT]):
@@ -189,9 +192,9 @@ class Replies(wiring.Component):
                 with m.Case(kind.TOOK, kind.OLD):
                     m.d.comb += then.pending.eq(1)
                     with m.If((cause.kind == kind.OLD) | cause.urgent):
-                        m.d.comb += then.late.eq(1)
+                        m.d.comb += then.until.eq(clock)
                     with m.Elif(~now.pending):
-                        m.d.comb += [then.until.eq(clock + self.ack_delay), then.late.eq(0)]
+                        m.d.comb += then.until.eq(clock + self.ack_delay)
                 with m.Case(kind.GAP):
                     # Behind a gap the numbers rise, until the sender has gone back.
                     m.d.comb += [then.missing.eq(1), then.newest.eq(cause.seq)]
@@ -211,13 +214,16 @@ class Replies(wiring.Component):
             m.d.sync += tick.eq(~tick)
         says, late, word = Signal(), Signal(), Signal()
         m.d.comb += [
-            late.eq(now.late | ~(clock - now.until)[16]),
+            late.eq(~(clock - now.until)[16]),
             says.eq(does & ~reply.valid & ~self.coming.bit_select(session, 1)
                     & (now.pending & late & ~now.asked | now.nak | now.sack)),
             word.eq((now.sack | self.early.bit_select(session, 1)) & ~now.nak),
         ]
         with m.If(does):
-            m.d.comb += [then.late.eq(late), then.tick.eq(tick)]
+            m.d.comb += then.tick.eq(tick)
+            with m.If(late):
+                # It stays late however long it waits: the clock comes round.
+                m.d.comb += then.until.eq(clock)
             with m.If((now.tick != tick) & (now.age != 2)):
                 m.d.comb += then.age.eq(now.age + 1)
         with m.If(says):

@@ -6,15 +6,15 @@ searched completely)
 
 from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dxpu.counted import Counted
-from dxpu.fabric.contexts import UNIT, Sweep, Words
+from dxpu.fabric.contexts import UNIT, Owned, Sweep, Words
 from dxpu.fabric.wire.format import FenceReason, SecurityMode
 from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import FrameHeader, Greeting, Hello
+from dxpu.memory import DisjointMemory
 from dxpu.stream import connect
 
 from .types import Mode, Said, SaidKind, Setting, SettingKind
@@ -113,8 +113,7 @@ class SessionKeeper(wiring.Component):
     unit, pace : int
         Of :class:`~dxpu.fabric.contexts.Sweep`.
     block : bool
-        What nobody else looks up is in block RAM, three blocks of an ECP5 for 64 sessions, not in
-        distributed RAM.
+        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`).
 
     Members
     -------
@@ -212,16 +211,16 @@ class SessionKeeper(wiring.Component):
                 "largest frame is less than fabric.packing_limit and 14 bytes, or than a TLP "
                 "needs; or they do not take the split form, or have another security mode.")),
         })
-        # What others look up, too: tags of the session, and of the candidate. And what they do not.
-        shared = {"mode": Mode, "phase": Phase, "rx": 16, "tx": 16, "offered": 16, "boot": 16}
-        own = {
+        self._word = data.StructLayout({
+            "mode": Mode, "phase": Phase, "rx": 16, "tx": 16, "offered": 16, "boot": 16,
             # What is to be said: HELLO or HELLO_ACK, and an ACK that asks for one; on which path.
             "hello": 1, "poll": 1, "way": range(max(2, paths)),
             # Attempts, and what is left of the time for this one.
             "tries": range(POLLS + 1), "left": range((1 << 20) + self._sweep.step),
-        }
-        self._shared, self._own = data.StructLayout(shared), data.StructLayout(own)
-        self._word = data.StructLayout(shared | own)
+        })
+        #: What others look up of a session that sends, and of one that receives.
+        self._sends = data.StructLayout({"tx": 16, "down": 1})
+        self._receives = data.StructLayout({"rx": 16, "candidate": 16, "greets": 1})
         #: What is done, to which session, what that knows and is to know; who is next.
         self._pick = Signal(number)
         self._session, self._acting, self._act = Signal(number), Signal(), Signal(Act)
@@ -236,28 +235,31 @@ class SessionKeeper(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.words = words = Words(self._shared, depth=self._sessions, reads=3)
-        m.submodules.own = own = Words(self._own, depth=self._sessions, late=True,
-                                       block=self._block)
-        m.submodules.candidates = candidates = Memory(
+        m.submodules.words = words = Owned(self._word, depth=self._sessions, block=self._block)
+        m.submodules.sends = sends = Words(self._sends, depth=self._sessions)
+        m.submodules.receives = receives = Words(self._receives, depth=self._sessions)
+        m.submodules.candidates = candidates = DisjointMemory(
             shape=Candidate, depth=self._sessions, init=[],
             attrs={"ram_style": "block" if self._block else "distributed"})
-        self._choose(m, words, own)
+        self._choose(m, words)
         self._fresh(m)
         self._remember(m, candidates.write_port(), candidates.read_port())
         self._time(m)
         self._happens(m)
         self._speak(m)
 
-        sending, receiving = words.word[1], words.word[2]
+        then, sending, receiving = self._then, sends.word[0], receives.word[0]
+        for part in (sends, receives):
+            m.d.comb += [part.put.eq(words.put), part.where.eq(words.session)]
         m.d.comb += [
-            words.at[1].eq(self.sending),
-            self.tx_tag.eq(sending.tx),
-            self.down.eq(self._is_down(sending.mode, sending.phase)),
-            words.at[2].eq(self.receiving),
-            self.rx_tag.eq(receiving.rx),
-            self.candidate.eq(Mux(receiving.mode == Mode.ANSWERS, receiving.offered, 0)),
-            self.greets.eq((receiving.phase == Phase.HELLO) | self._answers(receiving)),
+            sends.new.tx.eq(then.tx),
+            sends.new.down.eq(self._is_down(then.mode, then.phase)),
+            receives.new.rx.eq(then.rx),
+            receives.new.candidate.eq(Mux(then.mode == Mode.ANSWERS, then.offered, 0)),
+            receives.new.greets.eq((then.phase == Phase.HELLO) | self._answers(then)),
+            sends.at[0].eq(self.sending), self.tx_tag.eq(sending.tx), self.down.eq(sending.down),
+            receives.at[0].eq(self.receiving), self.rx_tag.eq(receiving.rx),
+            self.candidate.eq(receiving.candidate), self.greets.eq(receiving.greets),
             self.asked.eq(self._session),
             self.seen.eq(self._does[Act.LOOKED_AT]),
             self.shown.mode.eq(self._now.mode), self.shown.phase.eq(self._now.phase),
@@ -276,10 +278,11 @@ class SessionKeeper(wiring.Component):
         return (word.mode == Mode.ANSWERS) & (
             (word.phase == Phase.LISTEN) | (word.phase == Phase.OPEN))
 
-    def _choose(self, m, words, own):
+    def _choose(self, m, words):
         """Who is acted upon next."""
         m.submodules.sweep = sweep = self._sweep
         pick = self._pick
+        m.d.comb += [pick.eq(self._session), words.pick.eq(pick), self._session.eq(words.session)]
         asks = {Act.SAID: (self.said.valid, self.said.payload.session),
                 Act.SET: (self.setting.valid, self.setting.payload.session),
                 Act.LOOKED_AT: (self.look, self.looked),
@@ -289,7 +292,7 @@ class SessionKeeper(wiring.Component):
                 for n, (act, (wish, session)) in enumerate(asks.items()):
                     with (m.If if n == 0 else m.Elif)(wish & words.ready):
                         m.d.comb += pick.eq(session)
-                        m.d.sync += [self._act.eq(act), self._session.eq(pick)]
+                        m.d.sync += self._act.eq(act)
                         m.next = "Act"
             with m.State("Act"):
                 m.next = "Choose"
@@ -302,15 +305,7 @@ class SessionKeeper(wiring.Component):
         m.d.comb += [
             self._acting.eq(fsm.ongoing("Act")),
             *(does.eq(self._acting & (self._act == act)) for act, does in self._does.items()),
-            words.at[0].eq(self._session), own.at[0].eq(pick),
-            *(self._now[name].as_value().eq(words.word[0][name].as_value())
-              if name in ("mode", "phase") else self._now[name].eq(words.word[0][name])
-              for name, _ in self._shared),
-            *(self._now[name].eq(own.word[0][name]) for name, _ in self._own),
-            *(part.put.eq(self._acting) for part in (words, own)),
-            *(part.where.eq(self._session) for part in (words, own)),
-            *(words.new[name].eq(self._then[name]) for name, _ in self._shared),
-            *(own.new[name].eq(self._then[name]) for name, _ in self._own),
+            self._now.eq(words.word), words.put.eq(self._acting), words.new.eq(self._then),
             self.open.payload.eq(self._session),
             self.said.ready.eq(self._does[Act.SAID]),
             self.setting.ready.eq(self._does[Act.SET]),
@@ -342,7 +337,7 @@ class SessionKeeper(wiring.Component):
         came."""
         hello, new = self.hello, write.data
         m.d.comb += [
-            read.addr.eq(self._pick), self._candidate.eq(read.data),
+            read.addr.eq(self._pick), read.en.eq(~self._acting), self._candidate.eq(read.data),
             write.addr.eq(self._session), write.en.eq(self._takes),
             new.boot.eq(hello.boot),
         ]
