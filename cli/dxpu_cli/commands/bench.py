@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import statistics
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 
 from dxpu_cli.main import require
@@ -31,8 +33,8 @@ def add_arguments(parser):
         ("wire", "payload per byte on a saturated 1 Gbit/s line, against the contract's table"),
         ("size", "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed"),
         ("link", "the same of the fabric engine alone, by peers and streams"),
-        ("clock", "frequency of the engine, by peers and streams, and of each proxy: placed and "
-                  "routed for ECP5, up to hours"),
+        ("clock", "size and frequency of the engine, the switch and each proxy: placed and routed "
+                  "for ECP5 by the recipe of `dxpu build`, with three seeds; hours"),
     ):
         sub = what.add_parser(name, help=text)
         sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
@@ -130,8 +132,9 @@ _SIMULATED = {"traversal": _traversal, "wire": _wire}
 
 
 @contextlib.contextmanager
-def _netlist(component, what, progress):
-    """Folder with the netlist of a component, for the time of the block."""
+def _netlist(component, what, progress, goal="area"):
+    """Folder with the netlist of a component, for the time of the block; ``goal`` is that of
+    :func:`dxpu_boards.ecp5.synthesize`."""
     from amaranth.back import verilog
 
     from dxpu_boards import ecp5
@@ -141,7 +144,7 @@ def _netlist(component, what, progress):
         with warnings.catch_warnings(), leave_interrupts_to_us():
             warnings.simplefilter("ignore")
             text = verilog.convert(component, name="top", strip_internal_attrs=True)
-        ecp5.synthesize(text, Path(folder))
+        ecp5.synthesize(text, Path(folder), goal)
 
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -183,27 +186,39 @@ def _size(width, progress):
     return result
 
 
+#: Seeds of nextpnr's placer of which the median counts.
+_SEEDS = (1, 2, 3)
+
+
 def _clock(width, progress):
-    result = {}
-    for peers, streams in ((1, 1), (16, 4)):
-        result[f"{peers} {streams}"] = _routed(
-            _engine(width, peers, streams), f"the engine, {peers} peers, {streams} streams",
-            "um5g-45k", progress)
-    for role in ("host", "box"):  # the host would fill the smaller part to 98%
-        result[role] = _routed(_proxy(role, width), f"the {role} proxy", "um5g-85k", progress)
-    return result
+    from dxpu.switch.switch import VirtualSwitch
+    parts = {
+        "engine 1 1": (_engine(width, 1, 1), "the engine, 1 peer, 1 stream", "um5g-45k"),
+        "engine 16 4": (_engine(width, 16, 4), "the engine, 16 peers, 4 streams", "um5g-45k"),
+        "switch": (VirtualSwitch(width, ports=8), "the switch, 8 ports", "um5g-45k"),
+        # The host would fill the smaller part to 98 %.
+        "host": (_proxy("host", width), "the host proxy", "um5g-85k"),
+        "box": (_proxy("box", width), "the box proxy", "um5g-85k"),
+    }
+    return {name: _routed(*part, progress) for name, part in parts.items()}
 
 
 def _routed(component, what, device, progress):
-    """MHz of each clock of a component."""
+    """LUT4, FF and DP16KD of a component, and the MHz of each clock: median and all seeds."""
     from dxpu_boards import ecp5
-    with _netlist(component, what, progress) as folder:
-        progress.step(f"Placing and routing {what}")
-        clocks = progress.run(lambda: ecp5.clocks(folder, device))
-        progress.done()
-    print(f"  {ecp5.DEVICES[device]}, speed 8: " + ", ".join(
-        f"{name} {mhz:.1f} MHz" for name, mhz in clocks.items()), flush=True)
-    return clocks
+    with _netlist(component, what, progress, "speed") as folder:
+        result = {name: count for name, (count, _) in ecp5.pack(folder, [f"--{device}"]).items()}
+        of_seeds = []
+        for seed in _SEEDS:
+            progress.step(f"Placing and routing {what}, seed {seed}")
+            of_seeds.append(progress.run(partial(ecp5.clocks, folder, device, seed=seed)))
+            progress.done()
+    result["MHz"] = {name: {"median": statistics.median(mhz), "seeds": mhz} for name in of_seeds[0]
+                     for mhz in [[clocks[name] for clocks in of_seeds]]}
+    print(f"  {what}: {ecp5.DEVICES[device]}, speed 8: {result['LUT4']:,} LUT4, " + ", ".join(
+        f"{name} {mhz['median']:.1f} MHz ({min(mhz['seeds']):.1f} to {max(mhz['seeds']):.1f})"
+        for name, mhz in result["MHz"].items()), flush=True)
+    return result
 
 
 def _engine(width, peers, streams):
