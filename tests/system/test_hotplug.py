@@ -18,7 +18,8 @@ CASES = bench_cases(BENCH)
 @pytest.mark.parametrize("case", [
     pytest.param(case, marks=pytest.mark.long)
     if case in ("cycles_on_all_slots", "resets_under_traffic",
-                "function_level_reset_is_passed_through") else case for case in CASES])
+                "function_level_reset_is_passed_through",
+                "deadline_costs_the_slot_its_card") else case for case in CASES])
 def test_two_boxes_with_three_gpus(case):
     simulate(Design(System, DEMO), BENCH, testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(DEMO)},

@@ -11,8 +11,10 @@ from tests.support.bench_cases import bench_cases
 BENCH = "dxpu_sim.system.benches.system"
 #: The bench's tests; each has a run of its own, so that it begins with a reset.
 CASES = bench_cases(BENCH)
-#: Whose subject the demo or another case has, too, but for what stands behind slots.
-LONG = ("copies_of_all_gpus_at_once", "functions_and_switches_behind_slots", "msi")
+#: Whose subject the demo, another case or the bench of the switch has, too, but for what stands
+#: behind slots.
+LONG = ("copies_of_all_gpus_at_once", "functions_and_switches_behind_slots", "msi", "msix",
+        "wrong_accesses_are_unsupported")
 #: As ``dxpu demo`` runs it by default, so that both need one build.
 DEMO = system_design().kwargs
 SMALL = {"boxes": (2,), "ports": 2, "paths": 1}

@@ -151,7 +151,7 @@ def test_what_is_wrong_is_not_heard(what):
     assert listen([WRONG[what], good]) == [counts(good)]
 
 
-@pytest.mark.parametrize("density", [1, 0.5])
+@pytest.mark.parametrize("density", [0.5, pytest.param(1, marks=pytest.mark.long)])
 def test_any_frames(density):
     """Frames of all types, good and damaged, HELLOs with random fields, with and without gaps."""
     rng = random.Random(seed())

@@ -12,6 +12,7 @@ from dxpu_sim.endpoint.gpu import COPY_TO_GPU, COPY_TO_HOST
 from dxpu_sim.pcie.raw_host import check_answer
 from tests.support.endpoint_bench import BAR2, GpuBench, mutated
 from tests.support.testbench import seed
+from tests.support.widths import some_widths
 
 #: Credits for one TLP of each class.
 FEW = {TlpClass.P: (1, 16), TlpClass.NP: (1, 0), TlpClass.CPL: (1, 16)}
@@ -60,7 +61,7 @@ def work(bench, *, rounds=2, deadline=60_000):
     bench.run(scenario, deadline=deadline)
 
 
-@pytest.mark.parametrize("width", [32, 256])
+@pytest.mark.parametrize("width", some_widths(32, of=(32, 256)))
 def test_accesses_and_copies(width):
     work(GpuBench(random.Random(seed()), width=width, ready=0.8, forged=0.4))
 

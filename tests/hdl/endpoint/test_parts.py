@@ -249,6 +249,7 @@ def test_reads_expire_between_the_timeout_and_a_third_more():
     assert timeout <= min(waits) and max(waits) <= timeout * 4 // 3 + 6, waits
 
 
+@pytest.mark.long
 def test_a_box_with_gpus_becomes_verilog():
     """With nothing outside but Ethernet and the register bus."""
     dut = BoxWithGpus(32, slots=2, paths=1, peers=1, streams=1, gpu={"vram_bytes": 4096})

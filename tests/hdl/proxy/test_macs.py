@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -54,6 +55,7 @@ LOOP = MacFactory(port="line", signature=LoopLine(), make=lambda width, path: Lo
                   counters={"looped": "Frames that came back."})
 
 
+@pytest.mark.long
 def test_another_mac_is_put_on_by_its_factory_alone():
     """A host whose HELLOs come back refuses them: they are for another node. Its only clock is that
     of the core, and the counters are those of the MAC."""

@@ -403,7 +403,7 @@ def test_the_host_link_goes():
     bench.simulate(main)
 
 
-@pytest.mark.parametrize("msi", [True, False])
+@pytest.mark.parametrize("msi", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_interrupts(msi):
     """One for each containment, on the edge; ERR_COR before it, and no error bit for that."""
     bench = DpcBench(64, 2, random.Random(seed()))

@@ -204,6 +204,7 @@ def test_errors_by_hand():
     bench.simulate(main, deadline=400_000)
 
 
+@pytest.mark.long
 def test_aborts_of_the_requests_of_others():
     """In Secondary Status only a bridge's own requests count (7.5.1.3.7), of which there are none;
     in Status what the primary side receives (7.5.1.1.4)."""
@@ -302,6 +303,7 @@ def test_first_error_stays():
     bench.simulate(main, deadline=400_000)
 
 
+@pytest.mark.long
 def test_a_masked_error_takes_no_log():
     """First Error Pointer is free once its bit was cleared, though a masked error sets it again.
 
@@ -412,6 +414,7 @@ def test_error_messages_of_devices():
     bench.simulate(main, deadline=400_000)
 
 
+@pytest.mark.long
 def test_gates_of_the_own_messages():
     """Unsupported Requests: which enables let the message out, by hand (6.2.6, Figure 6-2)."""
     bench = Bench(64, 1, random.Random(seed()))

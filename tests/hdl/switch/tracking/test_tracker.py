@@ -454,6 +454,7 @@ def test_deadline(deadline):
     assert watch.stats["expired"] == watch.stats["answered"] == 8
 
 
+@pytest.mark.long
 def test_the_longest_deadline_does_not_wrap():
     """4095 granules, over the end of the counter's range."""
     granule, seen = 8, []
