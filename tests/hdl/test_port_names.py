@@ -26,6 +26,7 @@ ACCEPTED = {
     "generations": "of 16 bits; credits carry the low 8",
     "gmii": "GMII, or one of its directions",
     "i": "the input of a block that has one",
+    "info": "what is known of a packet, in a stream of its own or not",
     "max_payload": "of the port that a TLP comes to, or of all ports",
     "o": "the output of a block that has one",
     "port": "the interface that a block is about",
@@ -43,10 +44,10 @@ ACCEPTED = {
 OPEN = {
     "about", "acked", "answer", "ask", "at", "beat", "bus", "changed", "clear", "cls",
     "control", "done", "dropped", "due", "due_place", "dwords", "error", "errors", "event",
-    "expired", "fence", "free", "greeting", "header", "info", "judge", "kept", "kind", "limits",
+    "expired", "fence", "free", "header", "judge", "kept", "limits",
     "log", "look", "malformed", "message", "next", "now", "open", "others", "pending", "piece",
     "place", "position", "quiet", "read_address", "read_cell", "receiving", "refused",
-    "refused_cls", "requests", "resume", "route", "seen", "session", "shown", "size", "states",
+    "refused_cls", "requests", "resume", "route", "seen", "session", "shown", "states",
     "status", "stored", "take", "told_mask", "took", "unacked", "verdict", "where", "windows",
     "word", "words", "write_address",
 }

@@ -315,7 +315,7 @@ class HostCore(wiring.Component):
         ]
         connect(m, merge.o, parser.i)
         connect(m, parser.o, tracking.up_i)
-        m.d.comb += tracking.up_header.eq(parser.header)
+        m.d.comb += tracking.up_header.eq(parser.tlp_header)
         connect(m, tracking.up_info, switch.downstream_info)
         connect(m, tracking.up_beats, switch.downstream_beats)
 

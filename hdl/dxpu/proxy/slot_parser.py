@@ -31,7 +31,7 @@ class SlotParser(wiring.Component):
     -------
     i, o : packet streams with :class:`~dxpu.switch.types.SlotRow`
         TLPs of all rows.
-    header : :class:`~dxpu.tlp.header.TlpHeader`
+    tlp_header : :class:`~dxpu.tlp.header.TlpHeader`
         Header of the TLP on ``o``; valid with its last beat.
     max_payloads : array of 3-bit values
         Max_Payload_Size of each row, as encoded in Device Control.
@@ -49,7 +49,7 @@ class SlotParser(wiring.Component):
         super().__init__({
             "i": In(PacketSignature(width, SlotRow)),
             "o": Out(PacketSignature(width, SlotRow)),
-            "header": Out(TlpHeader),
+            "tlp_header": Out(TlpHeader),
             "max_payloads": In(data.ArrayLayout(3, rows)),
             "stat_malformed": Out(Counted("Malformed TLPs found by the parser; dropped.")),
             "malformed_row": Out(6),
@@ -78,7 +78,7 @@ class SlotParser(wiring.Component):
             o.valid.eq(parser.o.valid & rows.o.valid),
             parser.o.ready.eq(o.ready & rows.o.valid),
             rows.o.ready.eq(o.valid & o.ready & o.p.last),
-            self.header.eq(parser.header),
+            self.tlp_header.eq(parser.tlp_header),
             self.stat_malformed.eq(parser.stat_malformed),
             self.malformed_row.eq(rows.o.p.row),
             self.malformed_life.eq(rows.o.p.life),

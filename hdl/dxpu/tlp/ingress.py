@@ -99,13 +99,13 @@ class Ingress(wiring.Component):
         info, beats = self.info, self.beats
         parsed, left = Signal(TlpInfo), Signal(TlpSpace)
         connect(m, wiring.flipped(self.i), parser.i)
-        decode(m, parser.header, parsed)
+        decode(m, parser.tlp_header, parsed)
         decode(m, queue.info.payload, info.payload)
         able = ~parser.o.p.last | release.able
         m.d.comb += [
             parser.max_payload.eq(self.max_payload),
             queue.i.payload.eq(parser.o.payload),
-            queue.i_info.eq(parser.header),
+            queue.i_info.eq(parser.tlp_header),
             queue.i.valid.eq(parser.o.valid & able),
             parser.o.ready.eq(queue.i.ready & able),
             info.valid.eq(queue.info.valid & inside.w_rdy),
@@ -118,8 +118,8 @@ class Ingress(wiring.Component):
             beats.valid.eq(queue.beats.valid & inside.r_rdy),
             queue.beats.ready.eq(beats.ready & inside.r_rdy),
             release.leaves.eq(beats.valid & beats.ready & beats.p.last),
-            release.left.eq(left),
-            release.malformed.eq(parser.stat_malformed),
+            release.leaving.eq(left),
+            release.drops_malformed.eq(parser.stat_malformed),
             # A malformed TLP ends with `discard` here, so it is not counted twice.
             release.large.eq(queue.stat_overflow & ~parser.o.p.discard),
             release.parsed.eq(Cat(parsed.cls, parsed.payload_dwords)),
@@ -143,9 +143,9 @@ class _Release(wiring.Component):
 
     Members
     -------
-    leaves, left : 1, :class:`TlpSpace`
+    leaves, leaving : 1, :class:`TlpSpace`
         Pulse: a TLP leaves.
-    malformed, large, parsed : 1, 1, :class:`TlpSpace`
+    drops_malformed, large, parsed : 1, 1, :class:`TlpSpace`
         Pulses: a TLP is dropped as malformed, as larger than the queue.
     able : 1
         The next TLP may end.
@@ -154,8 +154,8 @@ class _Release(wiring.Component):
     """
 
     leaves: In(1)
-    left: In(TlpSpace)
-    malformed: In(1)
+    leaving: In(TlpSpace)
+    drops_malformed: In(1)
     large: In(1)
     parsed: In(TlpSpace)
     able: Out(1)
@@ -168,9 +168,9 @@ class _Release(wiring.Component):
         m.d.comb += [
             self.able.eq(~pending),
             self.strobe.eq(self.leaves | pending),
-            self.space.eq(Mux(self.leaves, self.left, dropped)),
+            self.space.eq(Mux(self.leaves, self.leaving, dropped)),
         ]
-        with m.If(self.malformed | self.large):
+        with m.If(self.drops_malformed | self.large):
             m.d.sync += [pending.eq(1), dropped.eq(self.parsed)]
         with m.Elif(~self.leaves):
             m.d.sync += pending.eq(0)

@@ -38,7 +38,7 @@ class TailParser(wiring.Component):
         That of :class:`~dxpu.tlp.parser.Parser`.
     o : packet stream
         The same TLPs.
-    header : :class:`~dxpu.tlp.header.TlpHeader`
+    tlp_header : :class:`~dxpu.tlp.header.TlpHeader`
         Header of the TLP on ``o``; valid with its last beat.
     stat_malformed : 1
         Pulse: a malformed TLP that had come without ``discard`` leaves.
@@ -54,7 +54,7 @@ class TailParser(wiring.Component):
             "i": In(PacketSignature(width)),
             "max_payload": In(3, init=NO_LIMIT),
             "o": Out(PacketSignature(width)),
-            "header": Out(TlpHeader),
+            "tlp_header": Out(TlpHeader),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
             "malformed_header": Out(data.ArrayLayout(32, 4)),
@@ -88,14 +88,14 @@ class TailParser(wiring.Component):
             check.bad_prefix.eq(capture.bad_prefix),
             size.strobe.eq(early_valid),
             size.first.eq(early.first),
-            size.dwords.eq(early.dwords),
-            wrong.eq(size.total != header.dwords),
+            size.beat_dwords.eq(early.dwords),
+            wrong.eq(size.packet_dwords != header.dwords),
             bad.eq((header.cause != Malformed.NONE) | wrong),
             *(o.p[k].eq(late[k]) for k, _ in layout),
             o.p.discard.eq(late.last & (late.discard | bad)),
             o.valid.eq(late_valid),
-            self.header.words.eq(header.words),
-            self.header.prefixes.eq(header.prefixes),
+            self.tlp_header.words.eq(header.words),
+            self.tlp_header.prefixes.eq(header.prefixes),
             self.stat_malformed.eq(late_valid & o.ready & late.last & ~late.discard & bad),
             self.malformed_cause.eq(
                 Mux(header.cause == Malformed.NONE, Malformed.LENGTH, header.cause)),
@@ -114,23 +114,23 @@ class _Size(wiring.Component):
 
     Members
     -------
-    strobe, first, dwords : 1, 1, number
+    strobe, first, beat_dwords : 1, 1, number
         A beat, whether it is the first of its packet, and its dwords.
-    total : 12
+    packet_dwords : 12
         Dwords of the packet up to that beat; wrong, but larger than those of any TLP, from 2048 on.
     """
 
     def __init__(self, lanes):
         self._lanes = lanes
-        super().__init__({"strobe": In(1), "first": In(1), "dwords": In(range(lanes + 1)),
-                          "total": Out(12)})
+        super().__init__({"strobe": In(1), "first": In(1), "beat_dwords": In(range(lanes + 1)),
+                          "packet_dwords": Out(12)})
 
     def elaborate(self, platform):
         m = Module()
         before, start = Signal(12), Signal(12)
         m.d.comb += start.eq(Mux(self.first, 0, before))
         with m.If(self.strobe):
-            m.d.sync += self.total.eq(start + self.dwords)
+            m.d.sync += self.packet_dwords.eq(start + self.beat_dwords)
             with m.If(~start[11]):
                 m.d.sync += before.eq(start + self._lanes)
         return m

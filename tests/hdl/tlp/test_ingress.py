@@ -39,7 +39,7 @@ class Decoded(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.parser = parser = self.parser
-        decode(m, parser.header, self.info)
+        decode(m, parser.tlp_header, self.info)
         wiring.connect(m, wiring.flipped(self.i), parser.i)
         wiring.connect(m, parser.o, wiring.flipped(self.o))
         m.d.comb += [

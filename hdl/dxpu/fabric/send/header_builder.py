@@ -78,32 +78,32 @@ class HeaderBuilder(wiring.Component):
         route = Signal(FrameRoute, reset_less=True)
         kind, count = Signal(FrameType, reset_less=True), Signal(5, reset_less=True)
         beat = Signal.like(words.beat)         # the next to be written
-        sealed = Signal.like(words.end)        # the next dword for the body's CRC
+        sealed = Signal.like(words.last_dword)        # the next dword for the body's CRC
         sealing, write, load, free = Signal(), Signal(), Signal(), Signal()
         end_beat = Signal.like(words.beat)
         m.d.comb += [
             words.type.eq(kind),
-            words.count.eq(count),
-            words.order.eq(order),
+            words.tlp_count.eq(count),
+            words.frame_order.eq(order),
             words.route.eq(route),
             words.local_hello.eq(self.local_hello),
-            words.hcrc.eq(hcrc.crc),
-            words.body_crc.eq(body_crc.crc),
+            words.hcrc.eq(hcrc.hcrc),
+            words.body_crc.eq(body_crc.body_crc),
             words.beat.eq(Mux(sealing, sealed >> shift, beat)),
-            end_beat.eq(Mux(route.ok, words.end >> shift, 0)),
+            end_beat.eq(Mux(route.ok, words.last_dword >> shift, 0)),
             hcrc.guarded.eq(words.guarded),
             hcrc.extension.eq(credit_bytes(route.credits[0])),
             hcrc.extended.eq(route.crx),
             hcrc.beat.eq(beat),
             hcrc.step.eq(write),
-            body_crc.dword.eq(words.data.word_select(sealed[:shift], 32)),
+            body_crc.body_dword.eq(words.data.word_select(sealed[:shift], 32)),
             body_crc.step.eq(sealing),
             load.eq(write & (beat == 0)),
         ]
         if lanes < HEADER_BYTES // 4 * 2:
             # Behind the first beat, so the order is the next frame's by then.
-            m.d.comb += [words.order.dwords.eq(o.info.total),
-                         words.order.offset.eq(o.info.note.offset)]
+            m.d.comb += [words.frame_order.dwords.eq(o.info.total),
+                         words.frame_order.offset.eq(o.info.note.offset)]
         with m.FSM():
             with m.State("Route"):
                 m.d.comb += [self.route.ready.eq(1), body_crc.clear.eq(1)]
@@ -125,7 +125,7 @@ class HeaderBuilder(wiring.Component):
             with m.State("Seal"):
                 m.d.comb += sealing.eq(1)
                 m.d.sync += sealed.eq(sealed + 1)
-                with m.If(sealed + 1 == words.end):
+                with m.If(sealed + 1 == words.last_dword):
                     m.next = "Write"
             with m.State("Write"):
                 m.d.comb += write.eq((beat != 0) | free)
@@ -166,7 +166,7 @@ class HeaderBuilder(wiring.Component):
         with m.If(load):
             m.d.sync += [
                 last_place.eq(end_beat),
-                tail.eq((words.end & (lanes - 1)) + 1),
+                tail.eq((words.last_dword & (lanes - 1)) + 1),
                 info.count.eq(count),
                 info.total.eq(order.dwords),
                 info.final.eq(order.final),

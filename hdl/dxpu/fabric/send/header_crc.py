@@ -33,10 +33,10 @@ class HeaderCrc(wiring.Component):
     beat, step : ``range(HCRC_OFFSET)``, 1
         Number of the beat of the frame that leaves in a cycle with ``step``.
     guarded, extension : 128, 64
-        The bytes, byte 0 lowest. They hold from beat 0 until ``crc`` is used.
+        The bytes, byte 0 lowest. They hold from beat 0 until ``hcrc`` is used.
     extended : 1
         There is an extension.
-    crc : 16
+    hcrc : 16
         Valid in the cycle of the beat that has it, beat :attr:`place`, until beat 0 of the next
         frame.
     """
@@ -54,7 +54,7 @@ class HeaderCrc(wiring.Component):
             "guarded": In(8 * GUARDED_BYTES),
             "extension": In(8 * CREDIT_BYTES),
             "extended": In(1),
-            "crc": Out(16),
+            "hcrc": Out(16),
         })
 
     def elaborate(self, platform):
@@ -64,10 +64,10 @@ class HeaderCrc(wiring.Component):
             guarded = _after(m, initial, self.guarded)
             value = Mux(self.extended, _after(m, guarded, self.extension), guarded)
             if self._chunk == 0:
-                m.d.comb += self.crc.eq(value)
+                m.d.comb += self.hcrc.eq(value)
             else:
                 with m.If(self.step & (self.beat == 0)):
-                    m.d.sync += self.crc.eq(value)
+                    m.d.sync += self.hcrc.eq(value)
             return m
 
         message, bits = Cat(self.guarded, self.extension), 8 * self._chunk
@@ -79,9 +79,9 @@ class HeaderCrc(wiring.Component):
             for n in range(count):
                 with m.Case(n):
                     m.d.comb += chunk.eq(message.word_select(n, bits))
-        m.d.comb += before.eq(Mux(self.beat == 0, initial, self.crc))
+        m.d.comb += before.eq(Mux(self.beat == 0, initial, self.hcrc))
         with m.If(self.step & ((self.beat < own) | self.extended & (self.beat < count))):
-            m.d.sync += self.crc.eq(_after(m, before, chunk))
+            m.d.sync += self.hcrc.eq(_after(m, before, chunk))
         return m
 
 

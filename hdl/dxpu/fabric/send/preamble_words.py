@@ -48,9 +48,9 @@ class PreambleWords(wiring.Component):
 
     Members
     -------
-    type, count : 4, 5
-        Of the frame.
-    order : :func:`~dxpu.fabric.send.frame_order.FrameOrder`
+    type, tlp_count : 4, 5
+        Type of the frame, and number of its TLPs.
+    frame_order : :func:`~dxpu.fabric.send.frame_order.FrameOrder`
         Content of the body; ``type`` and ``count`` have no meaning.
     route : :class:`FrameRoute`
         Fields of the header. ``credits`` are the entries of an ACK or SACK; the first one is the
@@ -59,8 +59,8 @@ class PreambleWords(wiring.Component):
     hcrc, body_crc : 16, 32
     guarded : 128
         Bytes of the header that HCRC covers.
-    end : number
-        Place of the last dword: that of the body's CRC, if there is a body with one.
+    last_dword : number
+        Number of the last dword: that of the body's CRC, if there is a body with one.
     beat : number
     data : ``width``
         That beat of the frame; zero in lanes past the last dword.
@@ -75,14 +75,14 @@ class PreambleWords(wiring.Component):
         self.beats = -(-(HEADER + longest) // self._lanes)
         super().__init__({
             "type": In(FrameType),
-            "count": In(5),
-            "order": In(FrameOrder(cells)),
+            "tlp_count": In(5),
+            "frame_order": In(FrameOrder(cells)),
             "route": In(FrameRoute),
             "local_hello": In(Hello),
             "hcrc": In(16),
             "body_crc": In(32),
             "guarded": Out(8 * GUARDED_BYTES),
-            "end": Out(range(HEADER + longest)),
+            "last_dword": Out(range(HEADER + longest)),
             "beat": In(range(max(2, self.beats))),
             "data": Out(width),
         })
@@ -106,7 +106,7 @@ class PreambleWords(wiring.Component):
         """The dwords of the header."""
         route = self.route
         m.d.comb += self.guarded.eq(guarded_bytes(
-            type=self.type, count=Mux(self.type == FrameType.TLP, self.count, 0),
+            type=self.type, count=Mux(self.type == FrameType.TLP, self.tlp_count, 0),
             **{name: route[name] for name in ROUTE_FIELDS}))
 
         def mac(node):
@@ -119,7 +119,7 @@ class PreambleWords(wiring.Component):
 
     def _body(self, m):
         """Condition, place and dwords of all that may stand behind the header; drives ``end``."""
-        order, route = self.order, self.route
+        order, route = self.frame_order, self.route
         bodies = control_bodies(event=order, credits=route.credits, greeting=order,
                                 hello=self.local_hello)
         is_sack = any_of(self.type, types_with(Body.SACK))
@@ -136,7 +136,7 @@ class PreambleWords(wiring.Component):
         pieces = [(route.crx, HEADER, bodies[Body.LIMITS][:EXTENSION]),
                   (is_event & ~route.crx, HEADER, event), (is_event & route.crx, behind, event),
                   *((is_type, HEADER, [*dwords, self.body_crc]) for is_type, dwords in controls)]
-        end = Signal.like(self.end)
+        end = Signal.like(self.last_dword)
         m.d.comb += end.eq(HEADER - 1)
         for is_type, dwords in (*controls, (is_event, bodies[Body.EVENT])):
             with m.If(is_type):
@@ -149,5 +149,5 @@ class PreambleWords(wiring.Component):
                        (is_data & route.crx, behind, [place])]
             with m.If(is_data):
                 m.d.comb += end.eq(HEADER)
-        m.d.comb += self.end.eq(end + Mux(route.crx, EXTENSION, 0))
+        m.d.comb += self.last_dword.eq(end + Mux(route.crx, EXTENSION, 0))
         return pieces

@@ -78,23 +78,23 @@ class BodyCrc(wiring.Component):
     -------
     clear : 1
         A body begins with the next dword.
-    step, dword : 1, 32
+    step, body_dword : 1, 32
         Strobe: the next dword of the body.
-    crc : 32
+    body_crc : 32
         CRC of the dwords up to the last ``step``, from the cycle after it on.
     """
 
     clear: In(1)
     step: In(1)
-    dword: In(32)
-    crc: Out(32)
+    body_dword: In(32)
+    body_crc: Out(32)
 
     def elaborate(self, platform):
         m = Module()
         state = Signal(32, reset_less=True)
         # The register is as wide as the message goes on: both count alike.
-        after = xor_tree(m, state ^ self.dword, state_matrix(CRC32C, 4))
-        m.d.comb += self.crc.eq(~state)
+        after = xor_tree(m, state ^ self.body_dword, state_matrix(CRC32C, 4))
+        m.d.comb += self.body_crc.eq(~state)
         with m.If(self.clear):
             m.d.sync += state.eq(~0)
         with m.Elif(self.step):

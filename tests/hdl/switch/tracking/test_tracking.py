@@ -185,7 +185,7 @@ class Down(wiring.Component):
         connect(m, dut.up_info, join.info)
         connect(m, dut.up_beats, join.beats)
         connect(m, join.o, wiring.flipped(self.up_o))
-        m.d.comb += [dut.up_header.eq(parser.header),
+        m.d.comb += [dut.up_header.eq(parser.tlp_header),
                      *(limit.eq(NO_LIMIT) for limit in parser.max_payloads)]
         return m
 
