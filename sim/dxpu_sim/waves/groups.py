@@ -15,16 +15,16 @@ NAMES = {
     r".*\.(header(__payload)?|note)\.type": FrameType,
     r".*\.credit\.cls": CreditClass,
     r".*(event|control)__payload\.code": EventCode,
-    r".*\.meta\.(info\.)?fmt": Fmt,
-    r".*\.meta\.(info\.)?type": Type,
-    r".*\.meta\.(info\.)?status": CompletionStatus,
+    r".*(\.meta|_info__payload)\.(info\.)?fmt": Fmt,
+    r".*(\.meta|_info__payload)\.(info\.)?type": Type,
+    r".*(\.meta|_info__payload)\.(info\.)?status": CompletionStatus,
 }
 
 #: A read by the host of the GPU in slot 1 of box 0, and its completion: for each step of the way a
 #: signal that is high at that step. The host's frames leave by path 0 while that path works.
 WAY = (
     Row(r"host\.upstream__rx__valid", "host: TLP from PCIe"),
-    Row(r"host\.core\.ingress\.o__valid", "host: parsed"),
+    Row(r"host\.core\.switch\.upstream_info__valid", "host: parsed"),
     Row(r"host\.core\.switch\.lookup0__valid", "host: address for the mapping table"),
     Row(r"host\.core\.switch\.result0__valid", "host: port from the mapping table"),
     Row(r"host\.core\.switch\.downstream_o__valid", "host: routed to the port"),
@@ -127,7 +127,8 @@ def _engine(proxy: str) -> list[Group]:
 def _host() -> list[Group]:
     down = Group("host: from PCIe, parser", (
         *_stream(r"host\.upstream__rx", *_PACKET),
-        *_stream(r"host\.core\.ingress\.o", *_PACKET, *_fields("meta", _TLP)),
+        *_stream(r"host\.core\.switch\.upstream_info", *_TLP),
+        *_stream(r"host\.core\.switch\.upstream_beats", *_PACKET),
         Row(r"host\.core\.ingress\.stat_malformed"), Row(r"host\.core\.ingress\.malformed_cause"),
     ), closed=True)
     table = Group("host: mapping table", (
@@ -143,7 +144,8 @@ def _host() -> list[Group]:
         *_stream(r"host\.core\.tracking\.down_o", *_PACKET),
     ), closed=True)
     up = Group("host: parser, requests and switch, up", (
-        *_stream(r"host\.core\.parser\.o", *_PACKET, r"meta\.row", *_fields(r"meta\.info", _TLP)),
+        *_stream(r"host\.core\.parser\.o", *_PACKET, r"meta\.row"),
+        *_stream(r"host\.core\.tracking\.up_info", "port", *_fields("info", _TLP)),
         *_stream(r"host\.core\.tracking\.up_beats", *_PACKET),
         *_stream(r"host\.core\.switch\.upstream_o", *_PACKET, "meta"),
         *(row for cls in ("p", "np", "cpl")
