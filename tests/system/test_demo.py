@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.support import gtkwave_viewer
 import pytest
 
+from dxpu.tlp.types import Type
 from dxpu_cli.commands.demo import system_design
 from dxpu_sim.run import runner
 from dxpu_sim.waves import groups as wave_groups, gtkwave
@@ -177,11 +178,12 @@ def test_gtkwave_opens_on_the_whole_read(demo, tmp_path):
         steps.append(times[0])
     assert steps == sorted(steps)
     values = dict(view.rows)
-    assert values["host core engine tx preamble note type"] == "TLP"
+    assert values["host core engine tx preamble info note type"] == "TLP"
     assert values["host mac0 transmitter fsm_state"] in ("Preamble", "Data")
     assert values["host core engine rx judge judge_state"] in ("Wait", "Report")
-    assert values["host core ingress o meta cls"] == "NP"
-    assert values["host core ingress o meta type"] == "MEMORY"
+    assert values["host core switch downstream_o meta cls"] == "NP"
+    # The queue in front of the switch shows some TLP of before.
+    assert values["host core switch upstream_info type"] in Type.__members__
 
 
 def vcd_names(path):
