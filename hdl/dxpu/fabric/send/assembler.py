@@ -9,7 +9,7 @@ from dxpu.fabric.arq.retransmit import Stored
 from dxpu.stream import PacketSignature, check_width
 
 from .packer import Chunk, FrameMeta
-from .frame_order import PreambleBeat
+from .header.frame_order import PreambleBeat
 
 __all__ = ["Assembler"]
 
@@ -34,7 +34,7 @@ class Assembler(wiring.Component):
 
     Members
     -------
-    preamble : stream of :func:`~dxpu.fabric.send.frame_order.PreambleBeat`
+    preamble : stream of :func:`~dxpu.fabric.send.header.frame_order.PreambleBeat`
     tlps : packet stream
         TLPs with their CRC (:class:`~dxpu.fabric.send.tx_queue.TxQueue`); lanes past it are zero.
     kept : packet stream

@@ -15,8 +15,8 @@ from dxpu.rows import TlpMeta
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 
 from .assembler import Assembler
-from .frame_scheduler import FrameScheduler
-from .header_builder import HeaderBuilder
+from .header.frame_scheduler import FrameScheduler
+from .header.header_builder import HeaderBuilder
 from .packer import DwordPacker, FrameBuffer, FramePadder
 from .planner import Planner
 from .prefix_limit import PrefixLimit

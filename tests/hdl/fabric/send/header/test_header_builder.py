@@ -1,10 +1,10 @@
-"""dxpu.fabric.send.header_builder against the golden wire model: every type of frame."""
+"""dxpu.fabric.send.header.header_builder against the golden wire model: every type of frame."""
 
 import random
 
 import pytest
 
-from dxpu.fabric.send.header_builder import HeaderBuilder
+from dxpu.fabric.send.header.header_builder import HeaderBuilder
 from dxpu.fabric.wire.frame_types import SEQUENCED, FrameType
 from dxpu.stream import WIDTHS
 from dxpu_model import wire

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from dxpu.fabric.send.types import FrameRoute
 from dxpu.fabric.wire.control_body import BodyCrc
 from dxpu.fabric.wire.format import CREDIT_BYTES, HEADER_BYTES
 from dxpu.fabric.wire.frame_fields import credit_bytes
@@ -15,7 +16,6 @@ from dxpu.stream import check_width
 from .frame_order import FrameOrder, PreambleBeat
 from .header_crc import HeaderCrc
 from .preamble_words import PreambleWords
-from .types import FrameRoute
 
 __all__ = ["HeaderBuilder"]
 
@@ -45,13 +45,13 @@ class HeaderBuilder(wiring.Component):
 
     Members
     -------
-    order : stream of :func:`~dxpu.fabric.send.frame_order.FrameOrder`
+    order : stream of :func:`~dxpu.fabric.send.header.frame_order.FrameOrder`
         Valid when its route comes, or before.
     route : stream of :class:`FrameRoute`
         One for each order.
     local_hello : :class:`~dxpu.fabric.wire.types.Hello`
         What every HELLO says besides its greeting.
-    o : stream of :func:`~dxpu.fabric.send.frame_order.PreambleBeat`
+    o : stream of :func:`~dxpu.fabric.send.header.frame_order.PreambleBeat`
     """
 
     def __init__(self, width, *, cells, split=False, selective=False):

@@ -1,10 +1,10 @@
-"""dxpu.fabric.send.frame_scheduler: who goes first, and what the link is asked."""
+"""dxpu.fabric.send.header.frame_scheduler: who goes first, and what the link is asked."""
 
 import random
 
 import pytest
 
-from dxpu.fabric.send.frame_scheduler import EVENT_CELLS, FrameScheduler
+from dxpu.fabric.send.header.frame_scheduler import EVENT_CELLS, FrameScheduler
 from dxpu.fabric.wire.format import EventCode
 from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.rows import NO_ROW

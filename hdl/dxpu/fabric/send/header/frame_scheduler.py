@@ -6,6 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.arq.replay import FrameNote, cells_for
 from dxpu.fabric.arq.retransmit import Repeat
+from dxpu.fabric.send.planner import FramePlan
+from dxpu.fabric.send.types import Reply, RouteRequest
 from dxpu.fabric.wire.format import COUNT_MAX, EventCode
 from dxpu.fabric.wire.frame_fields import any_of
 from dxpu.fabric.wire.frame_types import UNNUMBERED, FrameType
@@ -14,8 +16,6 @@ from dxpu.rows import NO_ROW
 from dxpu.stream import check_width
 
 from .frame_order import FrameOrder
-from .planner import FramePlan
-from .types import Reply, RouteRequest
 
 __all__ = ["EVENT_CELLS", "FrameScheduler"]
 
@@ -60,7 +60,7 @@ class FrameScheduler(wiring.Component):
     hurry : 1
         The line will soon need a frame.
     request : stream of :class:`RouteRequest`
-    o : stream of :func:`~dxpu.fabric.send.frame_order.FrameOrder`
+    o : stream of :func:`~dxpu.fabric.send.header.frame_order.FrameOrder`
         Valid from the first cycle of its request on.
     """
 

@@ -7,6 +7,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.fabric.send.types import FrameRoute
 from dxpu.fabric.wire.control_body import control_bodies, sack_with_word
 from dxpu.fabric.wire.format import CREDIT_BYTES, HEADER_BYTES, MAC_PREFIX, SACK_WORD_BYTES
 from dxpu.fabric.wire.frame_fields import any_of, guarded_bytes, header_bytes, wire
@@ -16,7 +17,6 @@ from dxpu.stream import check_width
 
 from .frame_order import FrameOrder
 from .header_crc import GUARDED_BYTES
-from .types import FrameRoute
 
 __all__ = ["PreambleWords"]
 
@@ -50,7 +50,7 @@ class PreambleWords(wiring.Component):
     -------
     type, tlp_count : 4, 5
         Type of the frame, and number of its TLPs.
-    frame_order : :func:`~dxpu.fabric.send.frame_order.FrameOrder`
+    frame_order : :func:`~dxpu.fabric.send.header.frame_order.FrameOrder`
         Content of the body; ``type`` and ``count`` have no meaning.
     route : :class:`FrameRoute`
         Fields of the header. ``credits`` are the entries of an ACK or SACK; the first one is the

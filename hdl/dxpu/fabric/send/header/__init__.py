@@ -1,0 +1,1 @@
+"""Order of frames, and the first bytes of each."""
