@@ -67,7 +67,7 @@ class FabricEngine(wiring.Component):
     pause : int
         Of :class:`SessionKeeper`.
     block : bool
-        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`), ten of an
+        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`), nine of an
         ECP5 for 64 sessions, not in distributed RAM.
     arq : str
         "go-back-n" or "selective" (repeat; not with ``split``). Either end works with both.
