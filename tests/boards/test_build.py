@@ -130,8 +130,9 @@ def test_a_clock_that_is_too_slow(tmp_path):
 
 
 @pytest.mark.parametrize("reached, tries, placed", [
-    ((67.9, 66.0, 70.0, 71.0), 5, 3), ((67.9, 66.0, 70.0, 71.0), 2, 2), ((58.0, 70.0), 5, 1),
-    ((68.8, 70.0), 5, 1)])
+    ((67.9, 66.0, 70.0, 71.0), 5, 3), ((58.0, 70.0), 5, 1), *(
+        pytest.param(*p, marks=pytest.mark.long) for p in (
+            ((67.9, 66.0, 70.0, 71.0), 2, 2), ((68.8, 70.0), 5, 1)))])
 def test_another_placing_is_tried_if_that_may_help(tmp_path, monkeypatch, reached, tries, placed):
     """``reached``: MHz of the core clock, placing by placing; 68.75 are wanted."""
     real, seeds = ecp5.place_and_route, []

@@ -16,7 +16,9 @@ from dxpu_model.switch import UP
 from dxpu_model.tlp import KINDS, Tlp, classify, malformed, random_tlp
 from dxpu_sim.switch.golden import golden_switch
 from dxpu_sim.switch.streams import Splitter
-from tests.support.testbench import Packet, check_stream, collect_packets, drive_packets, simulate
+from tests.support.testbench import (
+    Packet, check_stream, collect_packets, drive_packets, shared, simulate,
+)
 
 __all__ = ["SwitchBench", "config_tlp", "info_of", "random_traffic"]
 
@@ -96,7 +98,7 @@ class SwitchBench:
     patience = 0
 
     def __init__(self, width, ports, rng, *, density=1.0, identity=None):
-        self.dut = Switch(width, ports, identity)
+        self.dut = shared(Switch, width, ports, identity)
         self.golden = golden_switch(ports, identity)
         self.ports = ports
         self.rng = rng
@@ -230,8 +232,10 @@ class SwitchBench:
         """Background process that carries out the jobs of one stream."""
         async def process(ctx):
             while True:
-                while name not in self._jobs:
-                    await ctx.tick()
+                if name not in self._jobs:
+                    async for _ in ctx.tick():
+                        if name in self._jobs:
+                            break
                 await self._jobs.pop(name)(ctx)
                 self._done[name] = True
         return process

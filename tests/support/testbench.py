@@ -5,20 +5,22 @@ Packets are ``bytes`` on the Python side (see :class:`Packet`). All random choic
 """
 
 import contextlib
+import functools
 import os
 import random
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.hdl import Fragment
+from amaranth.hdl import Cat, Fragment, ShapeCastable, Value
 from amaranth.sim import Simulator
 
 from dxpu.memory import CHECKED
 from dxpu.stream import PacketLayout, payload_shape
 
 __all__ = ["Packet", "StreamViolation", "access", "check_stream", "collect_packets",
-           "collect_words", "count_pulses", "drive_packets", "drive_words", "seed", "simulate"]
+           "collect_words", "count_pulses", "drive_packets", "drive_words", "seed", "shared",
+           "simulate"]
 
 
 def seed() -> int:
@@ -41,6 +43,43 @@ class Packet:
     last_cycle: int = field(default=-1, compare=False)
 
 
+def _simulator(dut, period):
+    sim = Simulator(Fragment.get(dut, CHECKED))  # with the assertions of memories
+    sim.add_clock(period)
+    return sim
+
+
+#: Components that tests share, each with its simulator and the wakers of its logic.
+_SHARED: dict[Any, tuple] = {}
+
+
+@functools.lru_cache(maxsize=6)
+def shared(design, *args, **kwargs):
+    """The component ``design(*args, **kwargs)``; the same one again for equal arguments.
+
+    Its simulator is made once, which takes as long as some hundreds of cycles of a large one. Each
+    :func:`simulate` begins in its reset state. Only for tests that change nothing of it.
+    """
+    for dut in list(_SHARED)[:-5]:
+        del _SHARED[dut]
+    dut = design(*args, **kwargs)
+    sim = _simulator(dut, 8e-9)
+    _SHARED[dut] = sim, [list(slot.wakers) for slot in sim._engine.state.slots]
+    return dut
+
+
+def _again(dut):
+    """The simulator of a shared component, in its reset state and without processes."""
+    sim, wakers = _SHARED[dut]
+    engine = sim._engine
+    engine._testbenches.clear()
+    engine._active_triggers.clear()
+    for n, slot in enumerate(engine.state.slots):
+        slot.wakers[:] = wakers[n] if n < len(wakers) else []
+    sim.reset()
+    return sim
+
+
 class StreamViolation(AssertionError):
     """A stream broke the rules of :mod:`amaranth.lib.stream` or of the packet format."""
 
@@ -52,8 +91,7 @@ def simulate(dut, *processes, background=(), deadline: int = 200_000, vcd: str |
     ``background`` processes (checkers, endless drivers) end with them. A run longer than
     ``deadline`` cycles raises :exc:`TimeoutError`: the hardware hangs.
     """
-    sim = Simulator(Fragment.get(dut, CHECKED))  # with the assertions of memories
-    sim.add_clock(period)
+    sim = _again(dut) if dut in _SHARED else _simulator(dut, period)
     left = len(processes)
 
     def wrap(process):
@@ -101,15 +139,27 @@ def drive_words(stream, words, *, rng=None, density: float = 1.0):
 
 def collect_words(stream, count: int, into: list, *, rng=None, density: float = 1.0):
     """Process that appends ``count`` words of ``stream`` to ``into``, with random gaps."""
+    raw, made = _raw(stream.payload)
+
     async def process(ctx):
         while len(into) < count:
             if n := _gap(rng, density):
                 await ctx.tick().repeat(n)
             ctx.set(stream.ready, 1)
-            payload, = await ctx.tick().sample(stream.payload).until(stream.valid)
-            into.append(payload)
+            value, = await ctx.tick().sample(raw).until(stream.valid)
+            into.append(made(value))
             ctx.set(stream.ready, 0)
     return process
+
+
+def _raw(payload):
+    """A payload as a plain value, and the function that makes its contents of that. To make them in
+    every cycle takes longer than to simulate a small design."""
+    raw = Value.cast(payload)
+    if not hasattr(payload, "shape") or not isinstance(payload.shape(), ShapeCastable):
+        return raw, lambda value: value
+    shape, mask = payload.shape(), (1 << len(raw)) - 1
+    return raw, lambda value: shape.from_bits(value & mask)
 
 
 def beats(layout: PacketLayout, packet: Packet):
@@ -153,6 +203,7 @@ def collect_packets(stream, count: int, into: list, *, rng=None, density: float 
     without ``discarded`` they are violations.
     """
     layout = payload_shape(stream)
+    raw, made = _raw(stream.payload)
 
     async def process(ctx):
         chunk, now = None, 0
@@ -161,10 +212,10 @@ def collect_packets(stream, count: int, into: list, *, rng=None, density: float 
                 await ctx.tick().repeat(n)
                 now += n
             ctx.set(stream.ready, 1)
-            while True:
-                *_, valid, beat = await ctx.tick().sample(stream.valid, stream.payload)
+            async for *_, valid, value in ctx.tick().sample(stream.valid, raw):
                 now += 1
                 if valid:
+                    beat = made(value)
                     break
             ctx.set(stream.ready, 0)
             if bool(beat.first) != (chunk is None):
@@ -193,10 +244,11 @@ def collect_packets(stream, count: int, into: list, *, rng=None, density: float 
 
 def check_stream(stream, name: str = "stream"):
     """Background process: once valid, the payload must not change and valid must not fall."""
+    raw, _ = _raw(stream.payload)
+
     async def process(ctx):
         held = None
-        async for *_, valid, ready, payload in ctx.tick().sample(
-                stream.valid, stream.ready, stream.payload):
+        async for *_, valid, ready, payload in ctx.tick().sample(stream.valid, stream.ready, raw):
             if held is not None:
                 if not valid:
                     raise StreamViolation(f"{name}: valid fell before the word was taken")
@@ -216,9 +268,10 @@ def count_pulses(dut, into: dict[str, int], *names: str):
     into.update(dict.fromkeys(names, 0))
 
     async def process(ctx):
-        async for _, _, *pulses in ctx.tick().sample(*(getattr(dut, f"stat_{n}") for n in names)):
-            for name, pulse in zip(names, pulses, strict=True):
-                into[name] += pulse
+        async for *_, pulses in ctx.tick().sample(Cat(getattr(dut, f"stat_{n}") for n in names)):
+            if pulses:
+                for n, name in enumerate(names):
+                    into[name] += pulses >> n & 1
     return process
 
 

@@ -704,8 +704,8 @@ def random_step(rng, bench):
 
 
 @pytest.mark.parametrize(("width", "ports", "rounds", "steps"), [
-    (64, 3, 2, 40), *(pytest.param(*p, marks=pytest.mark.long) for p in (
-        (64, 8, 10, 80), (32, 2, 10, 60), (512, 3, 10, 120)))])
+    (64, 3, 2, 25), *(pytest.param(*p, marks=pytest.mark.long) for p in (
+        (64, 3, 8, 60), (64, 8, 10, 80), (32, 2, 10, 60), (512, 3, 10, 120)))])
 def test_random_steps(width, ports, rounds, steps):
     """Errors, messages, links, controls, clears, one at a time: as the golden switch says."""
     rng = random.Random(seed() * 1000 + width + ports)
