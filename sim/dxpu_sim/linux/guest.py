@@ -70,9 +70,9 @@ class Guest:
         self.ready = False
         self.console = folder / f"console{number or ''}.log"
         self.output = folder / f"qemu{number or ''}.log"
-        self._lines: deque[str] = deque()
         self._partial = ""
         self._ends: list[tuple[list[str], int]] = []
+        self._begun: deque[str] = deque()  # lines that have not ended
         self._said: list[str] = []
         # QEMU gets ends of socket pairs, so no names can clash or be left over.
         shell, shell_theirs = socket.socketpair()
@@ -148,20 +148,29 @@ class Guest:
         for line in (line.rstrip("\r") for line in lines):
             if line == "@ready":
                 self.ready = True
+            elif line == "@again":
+                self._send(self._begun[0])
             elif match := re.fullmatch(r"(.*)@end (\d+)", line):
                 if match[1]:
                     self._said.append(match[1])
+                self._begun.popleft()
                 self._ends.append((self._said, int(match[2])))
                 self._said = []
             else:
                 self._said.append(line)
 
     def begin(self, line: str) -> None:
-        """Let the guest's shell run a line, which must not contain a line break."""
-        if "\n" in line:
-            raise ValueError(f"one line, not {line!r}")
+        """Let the guest's shell run a line, which must not contain a line break, nor begin or end
+        with a space. Lines that wait for another one may be run in any order."""
+        if "\n" in line or line != line.strip():
+            raise ValueError(f"one line without spaces around it, not {line!r}")
+        self._begun.append(line)
+        self._send(line)
+
+    def _send(self, line):
+        """With its length, by which the guest knows that it has all of it."""
         self._shell.setblocking(True)
-        self._shell.sendall(line.encode() + b"\n")
+        self._shell.sendall(f"{len(line)} {line}\n".encode())
         self._shell.setblocking(False)
 
     def ended(self) -> tuple[str, int] | None:

@@ -6,6 +6,8 @@ import os
 import re
 import socket
 import struct
+import subprocess
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -334,3 +336,27 @@ def test_a_download_that_fails_says_why(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(ImagesMissing, match=r"failed \(E: no such place\); try `apt-get update`"):
         images.get()
+
+
+def test_a_line_of_which_the_guest_lost_a_part_is_sent_again():
+    """The guest's loop tells by the length; the host sends the same line once more."""
+    script = (images._GUEST / "init").read_text()
+    loop = script[script.index("while read"):script.index("\ndone") + 5]
+    sent = "11 echo  hello\n11 hello\necho  hello\n\n12 echo  hello!\n"
+    said = subprocess.run(["sh", "-c", loop], input=sent, capture_output=True, text=True)
+    assert said.stdout.splitlines() == [
+        "hello", "@end 0", "@again", "@again", "@again", "hello!", "@end 0"]
+
+    guest = object.__new__(Guest)
+    guest._partial, guest._said, guest._ends, guest._begun = "", [], [], deque()
+    (guest._shell, shell), (guest._test, _test) = socket.socketpair(), socket.socketpair()
+    for end in (guest._shell, guest._test):
+        end.setblocking(False)
+    guest.begin("cat /tmp/x")
+    for answer in (b"@again\n", b"text\n@end 0\n"):
+        assert shell.recv(99) == b"10 cat /tmp/x\n"
+        shell.send(answer)
+        guest.poll()
+    assert guest.ended() == ("text", 0) and not guest._begun
+    with pytest.raises(ValueError, match="one line without spaces around it"):
+        guest.begin("true ")
