@@ -20,7 +20,7 @@ from amaranth.lib.wiring import In, Out
 from .stream import check_width
 
 __all__ = ["CRC16_CCITT_FALSE", "CRC32C", "CRC32_ETHERNET", "Algorithm", "CrcStream", "data_matrix",
-           "fixed_crc", "state_matrix", "xor_tree", "zeros_crc"]
+           "state_matrix", "xor_tree"]
 
 
 @dataclass(frozen=True)
@@ -116,32 +116,6 @@ def _initial(algorithm):
 def _final(algorithm, value):
     """The CRC as a number, from a register value (of either kind: no bit moves)."""
     return value ^ algorithm.final_xor
-
-
-def fixed_crc(m, algorithm, message):
-    """Combinational CRC, in module ``m``, of ``message``: whole bytes, byte 0 in its low bits.
-
-    Example: the four bytes of a reflected CRC follow the message as
-    ``Cat(message, fixed_crc(m, CRC32C, message))``.
-    """
-    message = Value.cast(message)
-    if not len(message) or len(message) % 8:
-        raise ValueError(f"message must be whole bytes, not {len(message)} bits")
-    count = len(message) // 8
-    return (xor_tree(m, message, data_matrix(algorithm, count))
-            ^ Const(zeros_crc(algorithm, count), algorithm.width))
-
-
-def zeros_crc(algorithm, count):
-    """CRC of ``count`` zero bytes.
-
-    The CRC of any message is this for its length, XORed with its :func:`data_matrix` product; and
-    zeros before a message do not change that product. So one tree serves several fixed lengths.
-    """
-    state = _initial(algorithm)
-    for _ in range(8 * count):
-        state = _step(algorithm, state, 0)
-    return _final(algorithm, state)
 
 
 class CrcStream(wiring.Component):

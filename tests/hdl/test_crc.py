@@ -4,10 +4,8 @@ import random
 
 import pytest
 from amaranth import *
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
-from dxpu.crc import CRC16_CCITT_FALSE, CRC32C, CRC32_ETHERNET, CrcStream, fixed_crc
+from dxpu.crc import CRC16_CCITT_FALSE, CRC32C, CRC32_ETHERNET, CrcStream
 from dxpu.stream import WIDTHS
 from tests.support.testbench import seed, simulate
 
@@ -44,40 +42,6 @@ def reference(algorithm, message):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_reference_gives_the_published_check_values(algorithm):
     assert reference(algorithm, b"123456789") == CHECK[algorithm]
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("count", [1, 2, 9, 16, 24])
-def test_fixed_message(algorithm, count):
-    rng = random.Random(seed())
-
-    class Fixed(wiring.Component):
-        message: In(8 * count)
-        crc: Out(algorithm.width)
-
-        def elaborate(self, platform):
-            m = Module()
-            m.d.sync += self.crc.eq(fixed_crc(m, algorithm, self.message))
-            return m
-
-    dut = Fixed()
-    messages = [rng.randbytes(count) for _ in range(50)] + [bytes(count), b"\xff" * count]
-    if count == 9:
-        messages.append(b"123456789")
-
-    async def process(ctx):
-        for message in messages:
-            ctx.set(dut.message, int.from_bytes(message, "little"))
-            await ctx.tick()
-            assert ctx.get(dut.crc) == reference(algorithm, message)
-
-    simulate(dut, process)
-
-
-@pytest.mark.parametrize("bad", [0, 7, 12])
-def test_fixed_message_is_whole_bytes(bad):
-    with pytest.raises(ValueError, match=f"message must be whole bytes, not {bad} bits"):
-        fixed_crc(Module(), CRC32C, Signal(bad))
 
 
 def run(width, packets, *, rng=None, density=1.0, stall=0.0, algorithm=CRC32C):

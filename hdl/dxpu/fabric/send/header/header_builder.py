@@ -10,11 +10,11 @@ from dxpu.fabric.wire.control_body import BodyCrc
 from dxpu.fabric.wire.format import CREDIT_BYTES, HEADER_BYTES
 from dxpu.fabric.wire.frame_fields import credit_bytes
 from dxpu.fabric.wire.frame_types import FrameType
+from dxpu.fabric.wire.header_crc import HeaderCrc
 from dxpu.fabric.wire.types import Hello
 from dxpu.stream import check_width
 
 from .frame_order import FrameOrder, PreambleBeat
-from .header_crc import HeaderCrc
 from .preamble_words import PreambleWords
 
 __all__ = ["HeaderBuilder"]

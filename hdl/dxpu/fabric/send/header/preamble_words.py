@@ -12,11 +12,11 @@ from dxpu.fabric.wire.control_body import control_bodies, sack_with_word
 from dxpu.fabric.wire.format import CREDIT_BYTES, HEADER_BYTES, MAC_PREFIX, SACK_WORD_BYTES
 from dxpu.fabric.wire.frame_fields import any_of, guarded_bytes, header_bytes, wire
 from dxpu.fabric.wire.frame_types import Body, FrameType, types_with
+from dxpu.fabric.wire.header_crc import GUARDED_BYTES
 from dxpu.fabric.wire.types import Hello
 from dxpu.stream import check_width
 
 from .frame_order import FrameOrder
-from .header_crc import GUARDED_BYTES
 
 __all__ = ["PreambleWords"]
 

@@ -1,12 +1,13 @@
-"""CRC of a frame's header, made while the first beats of the header leave."""
+"""CRC of a frame's header, in a few bytes per cycle."""
 
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.crc import CRC16_CCITT_FALSE, data_matrix, xor_tree
-from dxpu.fabric.wire.format import CREDIT_BYTES, HCRC_OFFSET, HCRC_START
 from dxpu.stream import check_width
+
+from .format import CREDIT_BYTES, HCRC_OFFSET, HCRC_START
 
 __all__ = ["GUARDED_BYTES", "HeaderCrc"]
 
@@ -17,9 +18,9 @@ GUARDED_BYTES = HCRC_OFFSET - HCRC_START
 class HeaderCrc(wiring.Component):
     """CRC-16 over the guarded bytes of a header and its credit extension.
 
-    The beat that has the CRC leaves some cycles after the first one. In these the CRC is made, a
-    chunk with each ``step``: 4 bytes at 32 bits, 8 at 64, all at 128. At 256 and 512 bits the CRC
-    is in the first beat, so there it is combinational.
+    Of a frame that is sent, the beat that has the CRC leaves some cycles after the first one. In
+    these the CRC is made, a chunk with each ``step``: 4 bytes at 32 bits, 8 at 64, all at 128. At
+    256 and 512 bits the CRC is in the first beat, so there it is combinational.
 
     Ref: docs/reference/wire-format.md, header
 
@@ -48,6 +49,9 @@ class HeaderCrc(wiring.Component):
         self._chunk = self.CHUNKS[check_width(width)]
         #: Number of the beat that has the CRC.
         self.place = HCRC_OFFSET // (width // 8)
+        #: Chunks of the header itself, and with the extension; only at 32 and 64 bits.
+        self.chunks = tuple(size // self._chunk for size in (
+            GUARDED_BYTES, GUARDED_BYTES + CREDIT_BYTES)) if self._chunk in (4, 8) else ()
         super().__init__({
             "beat": In(range(HCRC_OFFSET)),
             "step": In(1),
@@ -71,9 +75,8 @@ class HeaderCrc(wiring.Component):
             return m
 
         message, bits = Cat(self.guarded, self.extension), 8 * self._chunk
-        count = len(message) // bits
+        own, count = self.chunks
         assert count <= self.place
-        own = GUARDED_BYTES // self._chunk  # chunks without the extension
         chunk, before = Signal(bits), Signal(16)
         with m.Switch(self.beat):
             for n in range(count):
