@@ -19,8 +19,8 @@ class InfoQueue(wiring.Component):
     is removed, as is one that is larger than the queue; neither leaves anything. While information
     of ``packets`` packets waits, the last beat of the next one does, whatever becomes of it.
 
-    Latency from the last beat: one cycle to ``info``, two cycles to the first beat. Throughput one
-    beat per cycle, for packets of one beat, too.
+    Latency from the last beat: one cycle to ``info``, one cycle to the first beat, or two if they
+    are the same. Throughput one beat per cycle, for packets of one beat, too.
 
     Parameters
     ----------

@@ -14,7 +14,8 @@ __all__ = ["Queue", "PacketQueue"]
 class Queue(wiring.Component):
     """First-in first-out queue of words, with first-word fall-through.
 
-    Throughput one word per cycle at every depth; latency one cycle up to depth 2, else two.
+    Throughput one word per cycle at every depth; latency one cycle up to depth 2, else two, or one
+    with ``direct``.
 
     Parameters
     ----------
@@ -22,6 +23,8 @@ class Queue(wiring.Component):
         Shape of a word.
     depth : int
         Least number of words that fit.
+    direct : bool
+        Words leave the memory, which is distributed RAM then, without a register.
 
     Members
     -------
@@ -29,12 +32,12 @@ class Queue(wiring.Component):
         Words in, words out.
     """
 
-    def __init__(self, shape, *, depth):
+    def __init__(self, shape, *, depth, direct=False):
         if not isinstance(depth, int) or depth < 1:
             raise ValueError(f"depth must be a positive integer, not {depth!r}")
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
         self._shape = shape
-        self._depth = depth
+        self._depth, self._direct = depth, direct
 
     def elaborate(self, platform):
         m = Module()
@@ -43,7 +46,7 @@ class Queue(wiring.Component):
             connect(m, wiring.flipped(self.i), words.i)
             connect(m, words.o, wiring.flipped(self.o))
             return m
-        m.submodules.words = words = fifo.SyncFIFOBuffered(
+        m.submodules.words = words = (fifo.SyncFIFO if self._direct else fifo.SyncFIFOBuffered)(
             width=Shape.cast(self._shape).width, depth=self._depth)
         m.d.comb += [
             words.w_data.eq(self.i.payload),
@@ -65,8 +68,8 @@ class PacketQueue(wiring.Component):
     is ``"wait"``, but of a packet larger than the queue the first ``depth`` beats leave, so that
     its header can still be parsed.
 
-    Latency: the first beat is offered two cycles after the last one was taken. Throughput one beat
-    per cycle.
+    Latency: the first beat is offered one cycle after the last one was taken if nothing is before
+    it, two cycles if both are the same. Throughput one beat per cycle.
 
     Parameters
     ----------
@@ -121,8 +124,12 @@ class PacketQueue(wiring.Component):
         bits = exact_log2(self._depth) + 1
         tail, committed, head = Signal(bits), Signal(bits), Signal(bits)
         full, dropping = Signal(), Signal()
+        #: A beat was read; it is the first one of a packet that is not whole, and may vanish.
+        have, ahead = Signal(), Signal()
+        oldest = Signal(bits)
         m.d.comb += [
-            self.level.eq(tail - head),
+            oldest.eq(Mux(ahead, committed, head)),
+            self.level.eq(tail - oldest),
             full.eq(self.level == self._depth),
             write.addr.eq(tail),
             *(write.data[k].eq(i.payload[k]) for k in stored),
@@ -130,49 +137,54 @@ class PacketQueue(wiring.Component):
 
         # With only the incomplete packet in memory, space would never become free.
         hopeless = Signal()
-        m.d.comb += hopeless.eq((head == committed) if self._wait else 1)
+        m.d.comb += hopeless.eq((oldest == committed) if self._wait else 1)
+        commits, removes = Signal(), Signal()
         with m.If(dropping):
             m.d.comb += i.ready.eq(1)
             with m.If(i.valid & i.payload.last):
                 m.d.sync += dropping.eq(0)
                 if self._cuts:
                     # The source may still discard it.
-                    with m.If(i.payload.discard):
-                        m.d.comb += self.stat_discarded.eq(1)
-                        m.d.sync += tail.eq(committed)
-                    with m.Else():
-                        m.d.comb += self.stat_overflow.eq(1)
-                        m.d.sync += committed.eq(tail)
+                    m.d.comb += [removes.eq(i.payload.discard), commits.eq(~i.payload.discard),
+                                 self.stat_discarded.eq(removes), self.stat_overflow.eq(commits)]
                 else:
                     m.d.comb += self.stat_overflow.eq(1)
         if self._cuts:
             # The last free beat becomes the end of a packet that is alone and not complete.
             with m.Elif(i.valid & ~i.payload.last & hopeless & (self.level == self._depth - 1)):
                 m.d.comb += [i.ready.eq(1), write.en.eq(1), write.data.last.eq(1)]
-                m.d.sync += [dropping.eq(1), tail.eq(tail + 1)]
+                m.d.sync += dropping.eq(1)
         else:
             with m.Elif(full & i.valid & hopeless):
-                m.d.sync += [dropping.eq(1), tail.eq(committed)]
+                m.d.comb += removes.eq(1)
+                m.d.sync += dropping.eq(1)
         with m.Elif(~full):
             m.d.comb += [i.ready.eq(1), write.en.eq(i.valid)]
-            with m.If(i.valid):
-                m.d.sync += tail.eq(tail + 1)
-                with m.If(i.payload.last):
-                    with m.If(i.payload.discard):
-                        m.d.comb += self.stat_discarded.eq(1)
-                        m.d.sync += tail.eq(committed)
-                    with m.Else():
-                        m.d.sync += committed.eq(tail + 1)
+            with m.If(i.valid & i.payload.last):
+                m.d.comb += [removes.eq(i.payload.discard), commits.eq(~i.payload.discard),
+                             self.stat_discarded.eq(removes)]
+        with m.If(removes):
+            m.d.sync += tail.eq(committed)
+        with m.Elif(write.en):
+            m.d.sync += tail.eq(tail + 1)
+        with m.If(commits):
+            m.d.sync += committed.eq(tail + write.en)
 
-        first = Signal(init=1)
+        first, early = Signal(init=1), Signal()
         m.d.comb += [
+            early.eq(ahead | (head == committed)),
             read.addr.eq(head),
-            read.en.eq((head != committed) & (~o.valid | o.ready)),
+            read.en.eq((head != tail) & (~have | (o.valid & o.ready))),
             *(o.payload[k].eq(read.data[k]) for k in stored),
             o.payload.first.eq(first),
+            o.valid.eq(have & ~ahead),
         ]
         with m.If(o.valid & o.ready):
-            m.d.sync += [first.eq(o.payload.last), o.valid.eq(0)]
+            m.d.sync += [first.eq(o.payload.last), have.eq(0)]
         with m.If(read.en):
-            m.d.sync += [head.eq(head + 1), o.valid.eq(1)]
+            m.d.sync += [head.eq(head + 1), have.eq(1), ahead.eq(early)]
+        with m.If(commits):
+            m.d.sync += ahead.eq(0)
+        with m.Elif(removes & (ahead | read.en & early)):
+            m.d.sync += [head.eq(committed), have.eq(0), ahead.eq(0)]
         return m

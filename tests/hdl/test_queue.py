@@ -21,10 +21,11 @@ def packets(rng, count, largest=12, discard=0.0):
                    rng.random() < discard) for _ in range(count)]
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 17])
-def test_queue(depth):
+@pytest.mark.parametrize("depth, direct", [(1, False), (2, True), (3, False), (17, False),
+                                           (17, True)])
+def test_queue(depth, direct):
     rng = random.Random(seed())
-    dut = Queue(8, depth=depth)
+    dut = Queue(8, depth=depth, direct=direct)
     words, got = [rng.randrange(256) for _ in range(200)], []
     simulate(dut, drive_words(dut.i, words, rng=rng, density=0.7),
              collect_words(dut.o, len(words), got, rng=rng, density=0.7),
