@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.arbiter import PacketArbiter
 from dxpu.attach import PciePort, SharedEgress, SharedLedger, connect_egress, connect_grants
 from dxpu.csr import RegisterPort
+from dxpu.fabric.credit.classifier import Classifier, credits_of
 from dxpu.fabric.credit.policer import CreditPolicer
 from dxpu.fabric.credit.sizing import LARGEST, FlowControl, grants_in
 from dxpu.fabric.engine import FabricEngine
@@ -17,13 +18,14 @@ from dxpu.fabric.row_gate import RowGate
 from dxpu.fabric.wire.format import Role
 from dxpu.mapping import BoxTable
 from dxpu.queue import PacketQueue
+from dxpu.rows import ClassMeta
 from dxpu.stream import PacketLayout, connect
 
 from .box_slots import BoxSlots
 from .common import CounterList, ProxyRegisters, attach_engine, connect_frames
 from .macs import GMII, FramePort, attach_macs, proxy_members
 from .malformed import MalformedReporter
-from .row_parser import RowInfo, RowParser
+from .slot_parser import SlotParser
 
 __all__ = ["BoxCore", "BoxProxy"]
 
@@ -86,11 +88,12 @@ class BoxCore(wiring.Component):
             block=False,  # the queues need the block RAM of an ECP5-45
             flow=flow)
         self._bindings = BoxSlots(rows=slots)
-        self._gate = RowGate(width, rows=slots, meta=RowInfo, inside=True)
+        self._gate = RowGate(width, rows=slots, meta=ClassMeta, inside=True)
         # A TLP that is too large is cut, not dropped: its header has the credits to return.
         self._queues = [PacketQueue(width, depth=self._depth, overflow="cut")
                         for _ in range(slots)]
-        self._parsers = {"from_slots": RowParser(width), "to_slots": RowParser(width)}
+        self._parsers = {name: SlotParser(width, rows=slots)
+                         for name in ("from_slots", "to_slots")}
         counters = CounterList()
         counters.add_all("fabric_", self._engine)
         counters.add_all("binding_", self._bindings)
@@ -117,6 +120,13 @@ class BoxCore(wiring.Component):
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.
         self.pulses = dict(counters.pulses)
+        engine = self._engine
+        #: Those of the engine, and more.
+        self.stages = {
+            "out": {"parsed": engine.tlp_i.valid, **engine.stages["out"]},
+            "in": {**engine.stages["in"], "received": engine.tlp_o.valid,
+                   "parsed": self._egress.i.valid},
+        }
         #: A good frame that was refused (:class:`~dxpu.fabric.receive.types.Refused`), in ``sync``.
         self.refused = self._engine.refused
 
@@ -194,12 +204,12 @@ class BoxCore(wiring.Component):
                 arbiter.i[n].valid.eq(queue.o.valid & can_start),
                 queue.o.ready.eq(arbiter.i[n].ready & can_start),
             ]
-        meta = parser.o.payload.meta
+        meta, (cls, units) = parser.o.p.meta, credits_of(m, parser.tlp_header.words[0])
         m.d.comb += [
             # A slot gets no more of them while one waits for credits of the host.
             ledger.hold_np.eq(engine.np_waits),
-            ledger.released.row.eq(meta.row), ledger.released.cls.eq(meta.info.cls),
-            ledger.released.units.eq((meta.info.payload_dwords + 3)[2:]),
+            ledger.released.row.eq(meta.row), ledger.released.cls.eq(cls),
+            ledger.released.units.eq(units),
             ledger.released_strobe.eq(
                 parser.o.valid & parser.o.ready & parser.o.payload.last),
             *(parser.i.payload[k].eq(arbiter.o.payload[k]) for k in plain),
@@ -217,12 +227,14 @@ class BoxCore(wiring.Component):
     def _attach_tx(self, m):
         """TLPs from the fabric to the slots."""
         m.submodules.to_slots = parser = self._parsers["to_slots"]
+        m.submodules.classifier = classifier = Classifier(self._width)
         m.submodules.alive = gate = self._gate
         plain = [k for k, _ in PacketLayout(self._width)]
         m.submodules.policer = policer = self._policer
         m.submodules.egress = egress = self._egress
-        received, o, meta = self._engine.tlp_o, gate.o, gate.o.payload.meta
-        connect(m, parser.o, gate.i)
+        received, parsed, sorted_ = self._engine.tlp_o, parser.o, classifier.i
+        connect(m, classifier.o, gate.i)
+        connect(m, gate.o, policer.i)
         m.d.comb += [
             *(parser.i.payload[k].eq(received.payload[k]) for k in plain),
             parser.i.payload.meta.row.eq(received.payload.meta.row),
@@ -231,13 +243,9 @@ class BoxCore(wiring.Component):
             received.ready.eq(parser.i.ready),
             gate.open.eq(self._bindings.open),
             gate.lives.eq(self._bindings.lives),
-            *(policer.i.payload[k].eq(o.payload[k]) for k in plain),
-            policer.i.payload.meta.row.eq(meta.row),
-            policer.i.payload.meta.life.eq(meta.life),
-            policer.i.payload.meta.cls.eq(meta.info.cls),
-            policer.i.payload.meta.units.eq((meta.info.payload_dwords + 3)[2:]),
-            policer.i.valid.eq(o.valid),
-            o.ready.eq(policer.i.ready),
+            *(sorted_.p[k].eq(parsed.p[k]) for k in plain),
+            sorted_.p.meta.row.eq(parsed.p.meta.row), sorted_.p.meta.life.eq(parsed.p.meta.life),
+            sorted_.valid.eq(parsed.valid), parsed.ready.eq(sorted_.ready),
             policer.open.eq(self._bindings.open),
             policer.left.eq(egress.released),
             policer.left_strobe.eq(egress.released_strobe),

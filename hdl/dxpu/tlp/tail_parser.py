@@ -29,6 +29,8 @@ class TailParser(wiring.Component):
     ----------
     width : int
         Data bits per beat.
+    meta : shape-like, optional
+        Side information of the TLPs; it stays with them.
 
     Members
     -------
@@ -48,12 +50,12 @@ class TailParser(wiring.Component):
         That of :class:`~dxpu.tlp.parser.Parser`.
     """
 
-    def __init__(self, width):
-        self._layout = PacketLayout(width)
+    def __init__(self, width, *, meta=None):
+        self._layout = PacketLayout(width, meta)
         super().__init__({
-            "i": In(PacketSignature(width)),
+            "i": In(PacketSignature(width, meta)),
             "max_payload": In(3, init=NO_LIMIT),
-            "o": Out(PacketSignature(width)),
+            "o": Out(PacketSignature(width, meta)),
             "tlp_header": Out(TlpHeader),
             "stat_malformed": Out(1),
             "malformed_cause": Out(Malformed),
@@ -77,7 +79,7 @@ class TailParser(wiring.Component):
         m.d.comb += [
             move.eq(~late_valid | o.ready),
             i.ready.eq(move),
-            capture.beat.eq(i.payload),
+            *(capture.beat[k].eq(i.p[k]) for k, _ in PacketLayout(layout.width)),
             capture.take.eq(i.valid),  # while it moves
             capture.max_payload.eq(self.max_payload),
             check.strobe.eq(capture.strobe),
