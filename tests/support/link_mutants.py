@@ -1,26 +1,20 @@
 """Wrong links that tests must detect: proofs and the campaign of faults."""
 
-from amaranth import *
-
 from dxpu.fabric.session.arrivals import Arrivals
 from dxpu.fabric.session.link import Link
+from tests.support.mutate import mutant
+
+_ACCEPT = "verdict.accept.eq(valid & ~(numbered & ((ahead != 0) | copy)))"
 
 
 class Eager(Link):
     """Mutant: takes frames behind a gap."""
 
-    class ARRIVALS(Arrivals):
-        def _judge_headers(self, m):
-            super()._judge_headers(m)
-            with m.If(self.stat_gap):
-                m.d.sync += self.verdict.payload.accept.eq(1)
+    ARRIVALS = mutant(Arrivals, (
+        _ACCEPT, "verdict.accept.eq(valid & ~(numbered & (ahead[-1] | copy & (ahead == 0))))"))
 
 
 class Repetitive(Link):
     """Mutant: takes duplicates."""
 
-    class ARRIVALS(Arrivals):
-        def _judge_headers(self, m):
-            super()._judge_headers(m)
-            with m.If(self.stat_duplicate):
-                m.d.sync += self.verdict.payload.accept.eq(1)
+    ARRIVALS = mutant(Arrivals, (_ACCEPT, "verdict.accept.eq(valid & ~gap)"))

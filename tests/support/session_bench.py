@@ -284,6 +284,7 @@ class Player:
         ctx.set(link.header.payload, header)
         ctx.set(link.header.valid, 1)
         ctx.set(link.verdict.ready, 1)
+        ctx.set(link.frame_done, 1)
         verdict, = await ctx.tick().sample(link.verdict.payload).until(link.verdict.valid)
         ctx.set(link.header.valid, 0)
         ctx.set(link.verdict.ready, 0)

@@ -8,7 +8,6 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.counted import counted, texts_of
-from dxpu.arbiter import PacketArbiter
 from dxpu.fabric.arq.resequencer import Resequencer
 from dxpu.fabric.arq.retransmit import Retransmitter
 from dxpu.fabric.arq.selective import SelectiveRetransmitter
@@ -17,6 +16,8 @@ from dxpu.fabric.credit.classifier import Classifier
 from dxpu.fabric.credit.credits import OVERHEAD_BYTES, CreditAccounts, CreditGrants
 from dxpu.fabric.credit.sizing import LARGEST
 from dxpu.fabric.receive.depacketizer import Depacketizer
+from dxpu.fabric.receive.frame_queue import FrameQueue
+from dxpu.fabric.receive.frame_selector import FrameSelector
 from dxpu.fabric.receive.types import TLP_DWORDS, Refused
 from dxpu.fabric.send.packetizer import CELL_BYTES, Packetizer
 from dxpu.fabric.session.link import Link
@@ -43,8 +44,9 @@ ARQ = ("go-back-n", "selective")
 class FabricEngine(wiring.Component):
     """Packetizer, depacketizer and link, with the queues to and from the MACs of ``paths`` paths.
 
-    A frame received on any path is stored whole (bad ones vanish here), then parsed. What does not
-    fit is dropped whole and counted: towards an Ethernet nothing can push back.
+    A frame received on any path is stored, and parsed while it arrives if no other waits; bad ones
+    vanish here. What does not fit is dropped whole and counted: towards an Ethernet nothing can
+    push back.
 
     Parameters
     ----------
@@ -195,6 +197,14 @@ class FabricEngine(wiring.Component):
         }
         for prefix, part in self._parts.items():
             self.stats |= {f"{prefix}_{name}": text for name, text in texts_of(part).items()}
+        link, rx = self._link, self._depacketizer
+        #: Signals that rise when a TLP on its way to a frame, a frame on its way to TLPs, has come
+        #: so far: by direction and stage, in order. For measurements.
+        self.stages = {
+            "out": {"planned": link.request.valid & link.request.p.tlps,
+                    "routed": link.route.valid & link.request.p.tlps},
+            "in": {"judged": rx.judged},
+        }
         super().__init__({
             "tlp_i": In(PacketSignature(width, TlpMeta)),
             "tlp_o": Out(PacketSignature(width, TlpMeta)),
@@ -360,17 +370,20 @@ class FabricEngine(wiring.Component):
 
     def _receive(self, m):
         rx = self._depacketizer
-        m.submodules.rx_arbiter = arbiter = PacketArbiter(self._width, count=self._paths)
+        m.submodules.rx_selector = selector = FrameSelector(self._width, count=self._paths)
         for n, frames in enumerate(self.frame_i):
-            queue = PacketQueue(self._width, depth=self._depth, overflow="drop")
-            m.submodules[f"rx_queue{n}"] = queue
+            m.submodules[f"rx_queue{n}"] = queue = FrameQueue(self._width, depth=self._depth)
             connect(m, wiring.flipped(frames), queue.i)
-            connect(m, queue.o, arbiter.i[n])
-            m.d.comb += getattr(self, f"stat_rx_overflow{n}").eq(queue.stat_overflow)
+            wiring.connect(m, queue.o, selector.i[n])
+            m.d.comb += [
+                queue.whole_only.eq(selector.whole_only[n]),
+                getattr(self, f"stat_rx_overflow{n}").eq(queue.stat_overflow),
+            ]
         if self._resequencer is None:
-            connect(m, arbiter.o, rx.i)
+            connect(m, selector.o, rx.i)
         else:
-            self._attach_resequencer(m, arbiter.o)
+            self._attach_resequencer(m, selector.o)
+            m.d.comb += selector.hurry.eq(self._link.due)
         m.submodules.rx_gate = gate = RowGate(self._width, rows=self._rows)
         connect(m, rx.o, gate.i)
         connect(m, gate.o, wiring.flipped(self.tlp_o))
@@ -420,6 +433,8 @@ class FabricEngine(wiring.Component):
             link.node.eq(self.node),
             link.links.eq(self.links),
             link.words.eq(rx.words),
+            link.frame_done.eq(rx.judged),
+            link.frame_taken_back.eq(rx.taken_back),
             link.ack_delay.eq(self.ack_delay),
             # The first wait. Less is not enough where queues are long: each NAK that is said
             # again while the answer to the last one is still on its way brings a window more.

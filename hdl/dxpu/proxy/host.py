@@ -125,6 +125,15 @@ class HostCore(wiring.Component):
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.
         self.pulses = dict(counters.pulses)
+        engine, tracking, switch = self._engine, self._tracking, self._switch
+        #: Those of the engine, and more.
+        self.stages = {
+            "out": {"parsed": self._ingress.info.valid, "decided": switch.downstream_o.valid,
+                    "tracked": tracking.down_o.valid, **engine.stages["out"]},
+            "in": {**engine.stages["in"], "received": engine.tlp_o.valid,
+                   "parsed": tracking.up_i.valid, "tracked": tracking.up_info.valid,
+                   "decided": switch.upstream_o.valid},
+        }
         #: Lower half of the switch's serial number, driven by a board that has one; 0: that of the
         #: register ``control.serial``.
         self.serial = Signal(32)
@@ -317,6 +326,8 @@ class HostCore(wiring.Component):
         connect(m, parser.o, tracking.up_i)
         m.d.comb += tracking.up_header.eq(parser.tlp_header)
         connect(m, tracking.up_info, switch.downstream_info)
+        m.d.comb += [switch.downstream_early.eq(tracking.up_early),
+                     tracking.up_keep.eq(switch.downstream_keep)]
         connect(m, tracking.up_beats, switch.downstream_beats)
 
 

@@ -91,7 +91,8 @@ class Depacketizer(wiring.Component):
     Members
     -------
     i : packet stream
-        Frames from destination MAC on, without FCS; ``discard`` if the FCS was wrong.
+        Frames from destination MAC on, without FCS. One that ends with ``discard`` was taken back:
+        it has no effect, and is not counted.
     header : stream of :class:`~dxpu.fabric.wire.types.FrameHeader`
         Sound headers, one verdict is wanted for each. Its frame may still turn out bad. The
         payload holds until the frame has acted or was dropped, and in the cycle of its ``stat_*``.
@@ -108,7 +109,7 @@ class Depacketizer(wiring.Component):
         ``stat_refused``.
     words, word : 1, 64
         Of a SACK, valid while ``committed`` reports it. The word only if ``selective``.
-    judged, bad, held, room, crowded : 1
+    judged, bad, held, taken_back, room, crowded : 1
         Of the :class:`~.frame_judge.FrameJudge`.
     stat_frames : 1
         Pulse: a frame took effect.
@@ -146,6 +147,7 @@ class Depacketizer(wiring.Component):
             "judged": Out(1),
             "bad": Out(1),
             "held": Out(1),
+            "taken_back": Out(1),
             "room": In(1),
             "crowded": Out(1),
             "stat_frames": Out(Counted("Frames that took effect.")),
@@ -160,7 +162,7 @@ class Depacketizer(wiring.Component):
         width = self._width
         m.submodules.window = window = FrameWindow(width)
         m.submodules.walker = walker = FrameWalker(width, split=self._split)
-        m.submodules.headers = headers = HeaderCheck(split=self._split)
+        m.submodules.headers = headers = HeaderCheck(width, split=self._split)
         m.submodules.records = records = RecordCheck(width, split=self._split)
         m.submodules.store = store = self._store
         m.submodules.judge = judge = FrameJudge(
@@ -196,7 +198,7 @@ class Depacketizer(wiring.Component):
             self.credits.eq(judge.credits),
             self.hello.eq(judge.hello),
             *(getattr(self, k).eq(getattr(judge, k))
-              for k in ("words", "word", "judged", "bad", "held", "crowded")),
+              for k in ("words", "word", "judged", "bad", "held", "taken_back", "crowded")),
             judge.room.eq(self.room),
             self.stat_frames.eq(judge.stat_frames),
             *(getattr(self, f"stat_{cause.name.lower()}").eq(judge.dropped[cause])

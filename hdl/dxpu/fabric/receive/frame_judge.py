@@ -43,8 +43,9 @@ class FrameJudge(wiring.Component):
     result : :class:`~.types.Verdicts`
     done, bad_record, bad_body
         From :class:`~.record_check.RecordCheck`.
-    judged, bad, held : 1
-        Pulses: the frame is done with; it was dropped; it is to be held.
+    judged, bad, held, taken_back : 1
+        Pulses: the frame is done with; it had no effect, as it was dropped or taken back; it is to
+        be held; it was taken back.
     room : 1
         It can be held. If not, it is dropped as one that the link has refused.
     crowded : 1
@@ -86,6 +87,7 @@ class FrameJudge(wiring.Component):
             "judged": Out(1),
             "bad": Out(1),
             "held": Out(1),
+            "taken_back": Out(1),
             "room": In(1),
             "crowded": Out(1),
             "misplaced": In(1),
@@ -139,7 +141,7 @@ class FrameJudge(wiring.Component):
             m.d.comb += self.word.eq(natural(body, Body.SACK.size, SACK_WORD_BYTES))
         wrong = Signal(len(DropCause))
         m.d.comb += wrong.eq(Cat({
-            DropCause.FCS: self.result.fcs,
+            DropCause.FCS: 0,  # those are dropped, and counted, by the MAC
             DropCause.RUNT: self.result.runt,
             DropCause.ETHERTYPE: checked.ethertype,
             DropCause.VERSION: checked.version,
@@ -158,7 +160,7 @@ class FrameJudge(wiring.Component):
 
         # A part in the wrong place: only if the link takes it, since a repeated one is in none.
         stray = self.misplaced | self.other_row
-        good = ~(wrong.any() | stray)
+        good = ~(wrong.any() | stray | self.result.taken_back)
         m.d.sync += [self.dropped.eq(0), self.stat_frames.eq(0)]
         m.d.comb += [
             self.now.eq(header),
@@ -183,13 +185,15 @@ class FrameJudge(wiring.Component):
                 with m.If(present & ended & verdict.valid):
                     m.d.comb += self.judge.valid.eq(~good | hold | ~is_event | self.drained)
                 with m.If(self.judge.valid & self.judge.ready):
-                    m.d.sync += [self.dropped.eq(lowest_bit(wrong)),
-                                 self.stat_frames.eq(good & ~hold)]
-                    with m.If(stray & ~wrong.any()):
-                        m.d.sync += self.dropped.eq(1 << DropCause.LENGTH)
+                    m.d.sync += self.stat_frames.eq(good & ~hold)
+                    with m.If(~self.result.taken_back):
+                        m.d.sync += self.dropped.eq(Mux(
+                            stray & ~wrong.any(), 1 << DropCause.LENGTH, lowest_bit(wrong)))
+                        m.d.comb += self.crowded.eq(
+                            crowded & (lowest_bit(wrong) == 1 << DropCause.REFUSED))
                     m.d.comb += [
                         self.held.eq(good & hold),
-                        self.crowded.eq(crowded & (lowest_bit(wrong) == 1 << DropCause.REFUSED)),
+                        self.taken_back.eq(self.result.taken_back),
                     ]
                     with m.If(good & ~hold):
                         m.d.sync += [self.committed.valid.eq(1), *(

@@ -151,7 +151,7 @@ class FrameWalker(wiring.Component):
         with m.If(self._eof):
             m.d.comb += [
                 self.clear.eq(1),
-                self._found.fcs.eq(self.discard),
+                self._found.taken_back.eq(self.discard),
                 self._found.runt.eq(self.have < self._missing),
             ]
             m.d.sync += [

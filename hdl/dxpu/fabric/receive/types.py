@@ -66,9 +66,10 @@ class PartSize(data.Struct):
 
 
 class Verdicts(data.Struct):
-    """What the walk found wrong with a frame; see :class:`~dxpu.fabric.wire.format.DropCause`."""
+    """What the walk found wrong with a frame (:class:`~dxpu.fabric.wire.format.DropCause`), and
+    whether it was taken back by its source."""
 
-    fcs: 1
+    taken_back: 1
     runt: 1
     length: 1
     padding: 1

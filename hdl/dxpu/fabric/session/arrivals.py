@@ -42,6 +42,9 @@ class Arrivals(wiring.Component):
     verdict on a frame is given only when the ``committed`` report of every frame before it was
     taken. What follows from that is told to others afterwards; the next report waits for it.
 
+    A refusal is counted and answered when the frame is done: a frame that was taken back comes
+    again, and is judged anew.
+
     Parameters
     ----------
     rows, peers, streams, paths, frames, selective, window
@@ -58,6 +61,8 @@ class Arrivals(wiring.Component):
     put_next, put_newest, put_session, new_next, new_newest : 1, 1, number of a session, 24, 24
         Strobes: these are their new values.
     took, refused : stream of :class:`~.replies.Cause`
+    frame_done, frame_taken_back
+        Of the :class:`~.link.Link`.
     quiet : 1
         No report is being booked, and nothing is left to be told but to the keeper.
     opened, opened_session : 1, number of a session
@@ -83,6 +88,8 @@ class Arrivals(wiring.Component):
             "hold": In(1),
             "header": In(stream.Signature(FrameHeader)),
             "verdict": Out(stream.Signature(Verdict)),
+            "frame_done": In(1),
+            "frame_taken_back": In(1),
             "committed": In(stream.Signature(Committed)),
             "receiving": Out(number),
             "rx_tag": In(16),
@@ -143,8 +150,12 @@ class Arrivals(wiring.Component):
         self._busy = Signal()        #: a report is not booked yet
         self._far = Signal()         #: the frame that is judged is too far ahead to be held
         self._place = Signal(range(window))
-        #: The frame that was judged last is to be answered like this.
+        #: Strobes: the frame that was judged last is to be answered like this.
         self._refuses = {kind: Signal(name=f"refuses_{kind.name.lower()}") for kind in CauseKind}
+        #: The same, and its counter, of a frame that is refused and not done.
+        self._answers = {kind: Signal(name=f"answers_{kind.name.lower()}") for kind in CauseKind}
+        self._counts = {name: Signal(name=f"counts_{name}") for name in (
+            "wrong_node", "no_session", "wrong_tag", "duplicate", "gap")}
 
     def elaborate(self, platform):
         m = Module()
@@ -152,7 +163,7 @@ class Arrivals(wiring.Component):
             self._attach_early(m)
         self._take_commits(m)
         self._judge_headers(m)
-        self._refuse(m)
+        self._answer_refusals(m)
         m.d.comb += [
             self.receiving.eq(Mux(self._looks_taken, self._taken,
                                   Mux(self._looks_judged, self._judged, self.looked))),
@@ -308,23 +319,24 @@ class Arrivals(wiring.Component):
                     hello.eq(self.greets), expected.eq(self.next),
                     verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
                     verdict.hold.eq(0),
+                    *(flag.eq(0) for flag in (*self._answers.values(), *self._counts.values())),
                 ]
                 if self._early is not None:
                     m.d.sync += copy.eq(self._early.due.bit_select(self._judged, 1) & ~self.again)
                 m.next = "Judge"
             with m.State("Judge"):
                 with m.If(~here):
-                    m.d.comb += self.stat_wrong_node.eq(1)
+                    self._refuse(m, "wrong_node")
                 with m.Elif(~known):
-                    m.d.comb += self.stat_no_session.eq(1)
+                    self._refuse(m, "no_session")
                 with m.Elif(~fits):
-                    m.d.comb += self.stat_wrong_tag.eq(1)
+                    self._refuse(m, "wrong_tag")
                 with m.Elif(numbered & (ahead[-1] | copy & (ahead == 0))):
-                    m.d.comb += [self.stat_duplicate.eq(1), self._refuses[CauseKind.OLD].eq(1)]
+                    self._refuse(m, "duplicate", CauseKind.OLD)
                 m.next = "Answer"
                 if self._early is None:
                     with m.If(gap):
-                        m.d.comb += [self.stat_gap.eq(1), self._refuses[CauseKind.GAP].eq(1)]
+                        self._refuse(m, "gap", CauseKind.GAP)
                 else:
                     m.d.sync += [self._place.eq(ahead - 1), self._far.eq(ahead >= self._window),
                                  self.holds.eq(0)]
@@ -339,6 +351,19 @@ class Arrivals(wiring.Component):
                 m.d.comb += self.verdict.valid.eq(1)
                 with m.If(self.verdict.ready):
                     m.d.comb += self.header.ready.eq(1)
+                    with m.If(Cat(self._counts.values()).any()):
+                        m.next = "Refused"
+                    with m.Else():
+                        m.next = "Idle"
+            with m.State("Refused"):
+                with m.If(self.frame_done):
+                    with m.If(~self.frame_taken_back):
+                        m.d.comb += [
+                            *(getattr(self, f"stat_{name}").eq(flag)
+                              for name, flag in self._counts.items()),
+                            *(self._refuses[kind].eq(flag)
+                              for kind, flag in self._answers.items()),
+                        ]
                     m.next = "Idle"
         if self._early is not None:
             self._hold_ahead(m)
@@ -348,9 +373,9 @@ class Arrivals(wiring.Component):
         verdict, early = self.verdict.payload, self._early
         with m.If(self._far):
             # No NAK: the peer would repeat all that is on its way.
-            m.d.comb += [self.stat_gap.eq(1), self._refuses[CauseKind.AHEAD].eq(1)]
+            self._refuse(m, "gap", CauseKind.AHEAD)
         with m.Elif(early.word.bit_select(early.place, 1)):
-            m.d.comb += [self.stat_duplicate.eq(1), self._refuses[CauseKind.AHEAD].eq(1)]
+            self._refuse(m, "duplicate", CauseKind.AHEAD)
         with m.Else():
             m.d.sync += [verdict.accept.eq(1), verdict.hold.eq(1), self.holds.eq(1)]
 
@@ -370,7 +395,13 @@ class Arrivals(wiring.Component):
         with m.Elif(self.crowded):
             m.d.comb += [self.stat_gap.eq(1), self._refuses[CauseKind.GAP].eq(1)]
 
-    def _refuse(self, m):
+    def _refuse(self, m, counter, answer=None):
+        """Note that the frame that is judged is refused: what counts it, and how it is answered."""
+        m.d.sync += self._counts[counter].eq(1)
+        if answer is not None:
+            m.d.sync += self._answers[answer].eq(1)
+
+    def _answer_refusals(self, m):
         """Have a frame answered that does not take effect, or not yet."""
         refused, header = self.refused, self.header.payload
         p = refused.payload

@@ -102,6 +102,10 @@ class Link(wiring.Component):
         :class:`LinkState` of that session, and ``about`` and ``unacked`` of it.
     request, route : stream of :class:`RouteRequest` in, :class:`FrameRoute` out
     header, verdict : stream of :class:`FrameHeader` in, :class:`Verdict` out
+    frame_done, frame_taken_back : 1
+        Of the :class:`~dxpu.fabric.receive.depacketizer.Depacketizer`, as ``judged`` and
+        ``taken_back``: the frame of the last ``header`` is done with; it was taken back, and comes
+        again.
     committed : stream of :class:`Committed`
     reply : stream of :class:`Reply`
         ACK and SACK frames that nothing else carries.

@@ -17,6 +17,7 @@ from dxpu.fabric.receive.types import Piece
 from dxpu.fabric.wire import header_check
 from dxpu.fabric.wire.frame_fields import header_field
 from dxpu.fabric.wire.header_check import HeaderCheck
+from dxpu.fabric.wire.header_crc import HeaderCrc
 from dxpu.stream import PacketLayout
 from dxpu.tlp import parser
 from dxpu.tlp.header import HeaderCapture
@@ -152,16 +153,23 @@ class AnyRecords(wiring.Component):
         return self.piece.eof
 
 
-class AnyHeaders(HeaderCheck):
-    """The check of headers, with any result of its CRC."""
+class AnyCrc(HeaderCrc):
+    """Any result of the CRC of a header."""
 
-    def __init__(self, *, free, split=False):
-        super().__init__(split=split)
+    def __init__(self, width, *, free):
+        super().__init__(width)
         self.free = free
 
     def elaborate(self, platform):
-        with mock.patch.object(header_check, "fixed_crc", lambda *_: self.free):
-            return super().elaborate(platform)
+        m = Module()
+        m.d.comb += self.hcrc.eq(self.free)
+        return m
+
+
+def any_headers(width, *, free, split=False):
+    """The check of headers, with any result of its CRC."""
+    with mock.patch.object(header_check, "HeaderCrc", partial(AnyCrc, free=free)):
+        return HeaderCheck(width, split=split)
 
 
 class AnyFrames(Depacketizer):
@@ -176,7 +184,7 @@ class AnyFrames(Depacketizer):
     def elaborate(self, platform):
         with mock.patch.multiple(depacketizer,
                                  RecordCheck=partial(self.records, free=self.free[:2]),
-                                 HeaderCheck=partial(AnyHeaders, free=self.free[2:])):
+                                 HeaderCheck=partial(any_headers, free=self.free[2:])):
             m = super().elaborate(platform)
         parts = m.submodules
         m.d.comb += self.rests.eq((parts.window.have == 0) & ~parts.walker.header_valid

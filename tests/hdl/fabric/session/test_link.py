@@ -46,6 +46,7 @@ async def set_up(ctx, dut, ack_delay=20):
         ctx.set(dut.rx_tag[n], rx)
     ctx.set(link.said.ready, 1)
     ctx.set(link.acked.ready, 1)
+    ctx.set(link.frame_done, 1)
     await ctx.tick().repeat(2 * len(PEERS) * STREAMS)
 
 
@@ -265,7 +266,7 @@ def test_verdicts_and_their_counters():
         async def expect(header, accept, row, **counted):
             before = dict(totals)
             verdict = await judge(ctx, dut, header)
-            await ctx.tick()
+            await ctx.tick().repeat(2)
             assert (verdict.accept, verdict.row if accept else row) == (accept, row)
             assert {k: totals[k] - before[k] for k in STATS} == dict.fromkeys(STATS, 0) | counted
 
@@ -297,6 +298,30 @@ def test_verdicts_and_their_counters():
         await expect(frame(2, 0), 1, 2)
 
     simulate(dut, process, background=[count_pulses(dut.link, totals)])
+
+
+def test_a_refusal_counts_when_its_frame_is_done():
+    """Once, also if the frame was taken back and its header came twice; and is answered then."""
+    dut = link_bench()
+    totals, replies = {}, []
+
+    async def process(ctx):
+        await set_up(ctx, dut)
+        ctx.set(dut.link.frame_done, 0)
+        for taken_back in (1, 1, 0):
+            assert not (await judge(ctx, dut, frame(0, 3))).accept
+            await ctx.tick().repeat(SCAN)
+            assert totals["gap"] == 0 and not replies
+            ctx.set(dut.link.frame_taken_back, taken_back)
+            ctx.set(dut.link.frame_done, 1)
+            await ctx.tick()
+            ctx.set(dut.link.frame_done, 0)
+        await ctx.tick().repeat(SCAN)
+        assert totals["gap"] == 1
+        assert [reply[1:3] for reply in replies] == [(FrameType.SACK, 0)]
+
+    simulate(dut, process, background=[count_pulses(dut.link, totals),
+                                       follow_replies(dut, replies)])
 
 
 def follow_replies(dut, replies):
@@ -755,6 +780,7 @@ class Account:
     def begin(self):
         self.seq = self.next = self.acked = 0
         self.owes = False
+        self.ends = False  # its tags are the next life's already
 
     def tags(self, life):
         """Tags to send and to receive in a life."""
@@ -777,6 +803,7 @@ def test_many_sessions_at_random(peers, streams, steps):
     async def prepare(ctx):
         ctx.set(link.node, NODE)
         ctx.set(link.ack_delay, 20)
+        ctx.set(link.frame_done, 1)
         for n, node in enumerate(nodes):
             ctx.set(link.peers[n], dict(valid=1, node=node))
         for n, (peer, stream) in enumerate(rows):
@@ -846,7 +873,7 @@ def test_many_sessions_at_random(peers, streams, steps):
                           seq=(account.next + ahead) % 2**24, ack=account.acked + more)
             verdict = await judge(ctx, dut, header)
             good = not stale and (kind == FrameType.ACK or ahead == 0)
-            assert account.life != life or verdict.accept == good, header
+            assert account.life != life or account.ends or verdict.accept == good, header
             seen["accepted" if verdict.accept else "refused"] += 1
             if not verdict.accept:
                 account.owes |= (not stale and kind == FrameType.TLP and ahead < 0
@@ -876,6 +903,7 @@ def test_many_sessions_at_random(peers, streams, steps):
             await ctx.tick().repeat(rng.randint(20, 80))
             account = rng.choice(accounts)
             ctx.set(link.hold, 1)
+            account.ends = True
             for signals, tag in zip((dut.tx_tag, dut.rx_tag), account.tags(account.life + 1),
                                     strict=True):
                 ctx.set(signals[account.number], tag)
