@@ -44,6 +44,9 @@ class Decider(wiring.Component):
     Members
     -------
     i : stream of :class:`RouterInput`
+    early, keep : 1
+        The payload of ``i`` is that of the next TLP, which may come, or not: its lookup begins. As
+        long as ``keep`` is 1 the payload stays.
     o : stream of :class:`Verdict`
     lookup : stream of :class:`LookupRequest`
     result : stream of :class:`LookupResult`
@@ -70,6 +73,8 @@ class Decider(wiring.Component):
         self._ports = ports
         super().__init__({
             "i": In(stream.Signature(RouterInput)),
+            "early": In(1),
+            "keep": Out(1),
             "o": Out(stream.Signature(Verdict)),
             "lookup": Out(stream.Signature(LookupRequest)),
             "result": In(stream.Signature(LookupResult)),
@@ -110,14 +115,17 @@ class Decider(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        b, b_valid, asked = self._b, self._pending, Signal()
-        b_ready, move = Signal(), Signal()
+        b, b_valid, asked, asking = self._b, self._pending, Signal(), Signal()
+        b_ready, move, come = Signal(), Signal(), Signal()
 
         m.submodules.out = out = Register(Verdict)
         connect(m, out.o, wiring.flipped(self.o))
         m.d.comb += [
-            self.lookup.valid.eq(self.i.valid & ~asked & ~self._hold),
-            self.result.ready.eq(self.i.valid & b_ready),
+            come.eq(self.i.valid | self.early),
+            self.lookup.valid.eq((come | asking) & ~asked & ~self._hold),
+            self.keep.eq(self.lookup.valid | asked),
+            # What was found about a TLP that does not come is of no use.
+            self.result.ready.eq(self.i.valid & b_ready | ~come),
             move.eq(self.i.valid & b_ready & self.result.valid),
             self.i.ready.eq(move),
             b_ready.eq(~b_valid | out.i.ready & ~self._pause),
@@ -125,12 +133,15 @@ class Decider(wiring.Component):
             out.i.payload.eq(self._verdict),
             self._decided.eq(b_valid & out.i.ready & ~self._pause),
         ]
+        m.d.sync += asking.eq(self.lookup.valid & ~self.lookup.ready)
         with m.If(self.lookup.valid & self.lookup.ready):
             m.d.sync += asked.eq(1)
+        with m.Elif(self.result.valid & self.result.ready):
+            m.d.sync += asked.eq(0)
         with m.If(b_ready):
             m.d.sync += b_valid.eq(0)
         with m.If(move):
-            m.d.sync += [asked.eq(0), b_valid.eq(1), b.eq(self._a)]
+            m.d.sync += [b_valid.eq(1), b.eq(self._a)]
             self._learn(m)
 
         self._ask(m)

@@ -64,6 +64,9 @@ class VirtualSwitch(wiring.Component):
         To the root complex.
     downstream_info, downstream_beats : stream of :class:`SlotInfo`, packet stream
         The same of TLPs from the slots.
+    downstream_early, downstream_keep : 1
+        The payload of ``downstream_info`` is that of the next TLP, which may come, or not: its
+        lookup begins. As long as the latter is 1 the payload stays.
     downstream_o : packet stream with :class:`SlotMeta`
         To the slots.
     lookup0, result0, lookup1, result1 : streams
@@ -165,6 +168,8 @@ class VirtualSwitch(wiring.Component):
             "upstream_beats": In(PacketSignature(width)),
             "upstream_o": Out(PacketSignature(width, TlpClass)),
             "downstream_info": In(stream.Signature(SlotInfo)),
+            "downstream_early": In(1),
+            "downstream_keep": Out(1),
             "downstream_beats": In(PacketSignature(width)),
             "downstream_o": Out(PacketSignature(width, SlotMeta)),
             "lookup0": Out(stream.Signature(LookupRequest)),
@@ -314,6 +319,8 @@ class VirtualSwitch(wiring.Component):
             *(decider.i.p[k].eq(info.p[k]) for k in ("port", "life", "due", "info")),
             decider.i.p.end_prefix.eq(info.p.info.prefix_dwords.any()),
             decider.i.valid.eq(info.valid),
+            decider.early.eq(self.downstream_early),
+            self.downstream_keep.eq(decider.keep),
             info.ready.eq(decider.i.ready),
             decider.held_bus.eq(up.captured_bus),
         ]

@@ -15,14 +15,15 @@ class JudgedQueue(wiring.Component):
     """An :class:`~dxpu.info_queue.InfoQueue` that asks a question about some packets and lets each
     of them out, or drops it, when the answer comes.
 
-    A question is asked when its packet is stored whole, never about one that is removed. While
-    there is no room for questions, the last beat of any packet waits. Packets leave in the order
+    A question is asked when its packet is stored whole, never about one that is removed; with
+    ``complete`` when its first beat is. While there is no room for questions, that beat of any
+    packet waits. Packets leave in the order
     they came, their information and their beats each at its own pace. Those behind one whose answer
     has not come wait with it. A packet that is refused is dropped when the beats of those before it
     have left.
 
-    Latency that of the queue, or none from the answer, which cannot come earlier than one or two
-    cycles after the packet. Throughput one beat per cycle.
+    Latency that of the queue, or none from the answer, which cannot come earlier than one cycle
+    after the packet. Throughput one beat per cycle.
 
     Parameters
     ----------
@@ -36,7 +37,9 @@ class JudgedQueue(wiring.Component):
         Packets whose information can wait.
     question : shape-like
     questions : int
-        Questions that can wait to be taken, at least. Latency is a cycle less with one or two.
+        Questions that can wait to be taken, at least.
+    complete : bool
+        Every packet that begins ends without ``discard``, and fits the queue.
 
     Members
     -------
@@ -44,13 +47,18 @@ class JudgedQueue(wiring.Component):
     i_info : ``info``
         Information about the packet on ``i``; sampled with its last beat.
     asks : 1
-        There is a question about the packet on ``i``; sampled with its last beat.
+        There is a question about the packet on ``i``; sampled with its last beat, and, with
+        ``complete``, the same on its first.
     about : ``question``
         With ``asks``.
     question : stream of ``question``
     answer : stream of 1 bit
         To each question, in order, any time: 1 lets the packet out, 0 drops it.
     info : stream of ``info``
+    early : 1
+        The payload of ``info`` is that of the next packet, which is not refused so far.
+    keep : 1
+        A packet that is refused stays, and ``info`` with it.
     beats : packet stream
     level : ``range(depth + 1)``
         Beats in memory.
@@ -63,11 +71,13 @@ class JudgedQueue(wiring.Component):
     #: Packets whose information may leave before their beats.
     AHEAD = 15
 
-    def __init__(self, width, *, depth, info, question, packets=16, questions=16):
+    def __init__(self, width, *, depth, info, question, packets=16, questions=16,
+                 complete=False):
         self._packets = InfoQueue(
             check_width(width), depth=depth, packets=packets,
             info=data.StructLayout({"info": info, "asks": 1}))
-        self._questions = Queue(question, depth=questions)
+        self._questions = Queue(question, depth=questions, direct=True)
+        self._complete = complete
         self._limits = depth // 2, packets // 2, questions // 2
         # Questions that wait, and up to three behind the queues.
         self._open = range(2 * questions + 4)
@@ -79,6 +89,8 @@ class JudgedQueue(wiring.Component):
             "question": Out(stream.Signature(question)),
             "answer": In(stream.Signature(1)),
             "info": Out(stream.Signature(info)),
+            "early": Out(1),
+            "keep": In(1),
             "beats": Out(PacketSignature(width)),
             "level": Out(range(depth + 1)),
             "empty": Out(1),
@@ -94,8 +106,9 @@ class JudgedQueue(wiring.Component):
         connect(m, questions.o, wiring.flipped(self.question))
         connect(m, wiring.flipped(self.answer), answers.i)
 
-        asking = i.p.last & self.asks & ~i.p.discard
-        able = ~i.p.last | questions.i.ready
+        when = i.p.first if self._complete else i.p.last
+        asking = when & self.asks & ~i.p.discard
+        able = ~when | questions.i.ready
         m.d.comb += [
             packets.i.payload.eq(i.payload),
             packets.i_info.info.eq(self.i_info),
@@ -115,7 +128,9 @@ class JudgedQueue(wiring.Component):
         m.d.comb += [
             aligned.eq(ahead == 0),
             passes.eq(head.valid & (~head.p.asks | answers.o.valid & answers.o.payload)),
-            refused.eq(head.valid & head.p.asks & answers.o.valid & ~answers.o.payload & aligned),
+            refused.eq(head.valid & head.p.asks & answers.o.valid & ~answers.o.payload & aligned
+                       & ~self.keep),
+            self.early.eq(head.valid & ~(head.p.asks & answers.o.valid & ~answers.o.payload)),
             self.info.payload.eq(head.p.info),
             self.info.valid.eq(passes & (ahead != self.AHEAD)),
             *(self.beats.p[k].eq(beats.p[k]) for k, _ in PacketLayout(len(i.p.data))),

@@ -72,6 +72,9 @@ class SlotTracking(wiring.Component):
     up_header : :class:`~dxpu.tlp.header.TlpHeader`
         Header of the TLP on ``up_i``; sampled with its last beat.
     up_info : stream of :class:`SlotInfo`
+    up_early, up_keep : 1
+        The payload of ``up_info`` is that of the next TLP, which is not refused so far; it stays as
+        long as the latter is 1.
     up_beats : packet stream
     made : packet stream with :class:`SlotRow`
     link_active : ``ports``
@@ -117,6 +120,8 @@ class SlotTracking(wiring.Component):
             "up_i": In(PacketSignature(width, SlotRow)),
             "up_header": In(TlpHeader),
             "up_info": Out(stream.Signature(SlotInfo)),
+            "up_early": Out(1),
+            "up_keep": In(1),
             "up_beats": Out(PacketSignature(width)),
             "made": Out(PacketSignature(width, SlotRow)),
             "link_active": In(ports),
@@ -156,7 +161,8 @@ class SlotTracking(wiring.Component):
         i, tracker = self.down_i, self._tracker
         m.submodules.requests = queue = JudgedQueue(
             self._width, depth=self._requests, info=TlpMeta, question=TrackedRequest,
-            packets=32, questions=32)  # half of them hold what the host may send beyond `room`
+            # Half of them hold what the host may send beyond `room`.
+            packets=32, questions=32, complete=True)
         m.submodules.merge = merge = PacketArbiter(self._width, count=2, meta=TlpMeta)
         straight, aside = merge.i
         is_request = i.p.meta.cls == TlpClass.NP
@@ -236,6 +242,8 @@ class SlotTracking(wiring.Component):
             self.up_info.p.due.eq(1),
             self.up_info.valid.eq(queue.info.valid),
             queue.info.ready.eq(self.up_info.ready),
+            self.up_early.eq(queue.early),
+            queue.keep.eq(self.up_keep),
         ]
 
         # Beats committed before a link ended; each beat that leaves then is one of them.

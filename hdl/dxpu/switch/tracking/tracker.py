@@ -231,7 +231,8 @@ class CompletionTracker(wiring.Component):
         return Cat(Cat(t).xor() for t in terms)
 
     def _read(self, m):
-        """Choose an operation: the sweep first, then requests and completions in turn."""
+        """Choose an operation: requests and completions in turn, or the sweep, which goes first if
+        it has waited: somebody may try the set that is its next one again and again."""
         sets = [self._hash(self.request.p), self._hash(self.completion.p), self._position]
         offered = [self.request.valid,
                    self.completion.valid & (~self.verdict.valid | self.verdict.ready),
@@ -240,14 +241,19 @@ class CompletionTracker(wiring.Component):
         for n, (index, offer) in enumerate(zip(sets, offered, strict=True)):
             alone = ~Cat(Value.cast(stage)[n] for stage in self._stage[1:]).any()
             can.append(offer & alone & self._undisturbed(index) & ~self._clearing)
-        turn = Signal()
-        chosen = self._stage[0]
+        turn, waited = Signal(), Signal(3)
+        chosen, sweeps = self._stage[0], Signal()
         m.d.comb += [
-            chosen.sweep.eq(can[2]),
-            chosen.completion.eq(can[1] & ~can[2] & ~(can[0] & turn)),
-            chosen.request.eq(can[0] & ~can[2] & ~chosen.completion),
-            self._set[0].eq(Mux(can[2], sets[2], Mux(chosen.completion, sets[1], sets[0]))),
+            sweeps.eq(can[2] & (waited.all() | ~can[0] & ~can[1])),
+            chosen.completion.eq(can[1] & ~sweeps & ~(can[0] & turn)),
+            chosen.request.eq(can[0] & ~sweeps & ~chosen.completion),
+            chosen.sweep.eq(sweeps),
+            self._set[0].eq(Mux(sweeps, sets[2], Mux(chosen.completion, sets[1], sets[0]))),
         ]
+        with m.If(sweeps):
+            m.d.sync += waited.eq(0)
+        with m.Elif(~waited.all()):
+            m.d.sync += waited.eq(waited + 1)
         with m.If(chosen.completion | chosen.request):
             m.d.sync += turn.eq(chosen.completion)
         with m.If(chosen.sweep | self._clearing):

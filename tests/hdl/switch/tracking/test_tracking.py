@@ -43,6 +43,7 @@ def test_packets_wait_for_their_judgement(densities):
     """Those that are asked about wait and may be dropped; the others do not; all keep their
     order; no question about a packet that ends badly or is too large."""
     judged(densities)
+    judged(densities, complete=True)
 
 
 @pytest.mark.parametrize(("change", "densities"), [
@@ -68,13 +69,66 @@ def test_information_goes_so_far_ahead_of_the_beats_and_no_farther():
     simulate(dut, process, background=[collect_words(dut.info, 10**6, infos)])
 
 
-def judged(densities, design=JudgedQueue):
+def test_a_question_about_a_complete_packet_is_asked_with_its_first_beat():
+    dut = JudgedQueue(32, depth=16, info=8, question=16, complete=True)
+
+    async def process(ctx):
+        ctx.set(dut.asks, 1)
+        ctx.set(dut.info.ready, 1)
+        ctx.set(dut.question.ready, 1)
+        ctx.set(dut.i.valid, 1)
+        ctx.set(dut.i.payload, dict(dwords=1, first=1))
+        await ctx.tick()
+        assert ctx.get(dut.question.valid)
+        # The answer may come before the end of the packet, and waits for it.
+        ctx.set(dut.answer.payload, 1)
+        ctx.set(dut.answer.valid, 1)
+        ctx.set(dut.i.valid, 0)
+        await ctx.tick()
+        ctx.set(dut.answer.valid, 0)
+        await ctx.tick().repeat(5)
+        assert not ctx.get(dut.info.valid)
+        ctx.set(dut.i.valid, 1)
+        ctx.set(dut.i.payload, dict(dwords=1, last=1))
+        await ctx.tick()
+        ctx.set(dut.i.valid, 0)
+        assert ctx.get(dut.info.valid) and ctx.get(dut.beats.valid)
+        assert not ctx.get(dut.question.valid)
+
+    simulate(dut, process)
+
+
+def test_information_is_early_and_a_refused_packet_stays_while_it_is_kept():
+    dut = JudgedQueue(32, depth=16, info=8, question=16)
+
+    async def process(ctx):
+        ctx.set(dut.asks, 1)
+        ctx.set(dut.i_info, 77)
+        await drive_packets(dut.i, [Packet(bytes(8))])(ctx)
+        ctx.set(dut.i_info, 78)
+        assert ctx.get(dut.early) and ctx.get(dut.info.payload) == 77
+        assert not ctx.get(dut.info.valid)
+        ctx.set(dut.keep, 1)
+        ctx.set(dut.answer.valid, 1)
+        await ctx.tick().until(dut.answer.ready)
+        ctx.set(dut.answer.valid, 0)
+        for _ in range(5):
+            assert not ctx.get(dut.early) and ctx.get(dut.info.payload) == 77
+            await ctx.tick()
+        ctx.set(dut.keep, 0)
+        await ctx.tick().repeat(3)
+        assert ctx.get(dut.empty) and not ctx.get(dut.early)
+
+    simulate(dut, process)
+
+
+def judged(densities, design=JudgedQueue, complete=False):
     """Packets through a queue, judged at random: they leave as their judgements say."""
     rng = random.Random(seed())
-    dut = design(32, depth=32, info=8, question=16, packets=4, questions=4)
+    dut = design(32, depth=32, info=8, question=16, packets=4, questions=4, complete=complete)
     into, answering, out, ahead = densities
-    sent = [Packet(rng.randbytes(4 * rng.choice([1, 1, 2, 3, 9, 40])), rng.randrange(256),
-                   rng.random() < 0.2) for _ in range(200)]
+    sent = [Packet(rng.randbytes(4 * rng.choice([1, 1, 2, 3, 9, 40 - 10 * complete])),
+                   rng.randrange(256), rng.random() < 0.2 and not complete) for _ in range(200)]
     asks = [rng.random() < 0.5 for _ in sent]
     fits = [not p.discard and len(p.data) <= 128 for p in sent]
     verdicts = [rng.random() < 0.6 for _ in sent]
