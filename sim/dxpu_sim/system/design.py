@@ -77,6 +77,8 @@ class System(wiring.Component):
     probe_<proxy>_<event> : 32
         Cycle of the newest event of :data:`EVENTS`. ``frame_in`` is the last beat of a frame from
         the MAC; all other events are first beats. The probes of box b cover all its slots.
+    probe_<proxy>_<direction>_<stage> : 32
+        The same for each of the proxy's ``stages``.
     """
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
@@ -118,7 +120,7 @@ class System(wiring.Component):
             members[name] = In(MailboxSignature())
         for name in self.names:
             members[f"{name}_bus"] = In(RegisterBoxSignature())
-            for event in EVENTS:
+            for event in (*EVENTS, *self.stages(name)):
                 members[f"probe_{name}_{event}"] = Out(32)
         super().__init__(members)
 
@@ -142,6 +144,12 @@ class System(wiring.Component):
         for name, proxy in zip(self.names, self._proxies, strict=True):
             self._probe(m, name, proxy)
         return m
+
+    def stages(self, name):
+        """Events inside the proxy of that name, each to its signal."""
+        core = self._proxies[self.names.index(name)].core
+        return {f"{direction}_{stage}": signal for direction, stages in core.stages.items()
+                for stage, signal in stages.items()}
 
     def _slots(self):
         return [slot for box in self._box for slot in box.slot]
@@ -210,8 +218,10 @@ class System(wiring.Component):
             "pcie_out": Cat(taken(getattr(p, f"tx_{c}"), "first")
                             for p in ports for c in ("p", "np", "cpl")).any(),
         }
-        for event, strobe in events.items():
-            m.submodules[f"probe_{name}_{event}"] = probe = Probe(edge=event.startswith("gmii"))
+        edges = self.stages(name)
+        for event, strobe in (events | edges).items():
+            m.submodules[f"probe_{name}_{event}"] = probe = Probe(
+                edge=event.startswith("gmii") or event in edges)
             m.d.comb += [
                 probe.event.eq(strobe),
                 probe.cycle.eq(self.cycle),

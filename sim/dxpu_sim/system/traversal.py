@@ -5,7 +5,7 @@ from cocotb.utils import get_sim_time
 
 from .design import EVENTS
 
-__all__ = ["CYCLE_NS", "conversions", "take_apart"]
+__all__ = ["CYCLE_NS", "conversions", "parts", "take_apart"]
 
 #: Clock of the proxies' cores and of GMII.
 CYCLE_NS = 8
@@ -27,7 +27,16 @@ STAGES = (
 )
 
 
-async def take_apart(system) -> list[dict]:
+#: What is probed inside a proxy during each conversion: proxy, and events in order.
+INSIDE = (
+    ("host", ("out_parsed", "out_decided", "out_tracked", "out_planned", "out_routed")),
+    ("box0", ("in_judged", "in_received", "in_parsed")),
+    ("box0", ("out_parsed", "out_planned", "out_routed")),
+    ("host", ("in_judged", "in_received", "in_parsed", "in_tracked", "in_decided")),
+)
+
+
+async def take_apart(system, events=None) -> list[dict]:
     """Read a register of GPU 0 on an idle fabric; return the stages of the read.
 
     Each stage is a dict of ``lane``, ``name``, ``start_ns``, ``end_ns`` and ``kind``, the arguments
@@ -37,14 +46,17 @@ async def take_apart(system) -> list[dict]:
     of the TLP, or the last beat of the frame from the MAC, and end with the first beat of the
     output. As control frames may also pass, a stage ends with the first event after its start.
 
+    Times of all events, inside proxies too, are added to the dict ``events``, for :func:`parts`.
+
     Raises
     ------
     RuntimeError
         If there was no such event.
     """
     dut = system.dut
-    names = [f"{proxy}_{event}" for proxy in ("host", "box0") for event in EVENTS]
-    events = {name: [] for name in names}
+    events = {} if events is None else events
+    events |= {f"{proxy}_{event}": [] for proxy in ("host", "box0") for event in EVENTS}
+    events |= {f"{proxy}_{event}": [] for proxy, names in INSIDE for event in names}
     begin = get_sim_time("ns")
     watch = [cocotb.start_soon(_note(dut, name, times)) for name, times in events.items()]
     await system.drivers[0].read_register("SCRATCH")
@@ -73,6 +85,23 @@ async def _note(dut, name, times):
         # The cycle of the event is the cycle before the probe shows it.
         age = (int(dut.cycle.value) - int(probe.value)) & 0xffffffff
         times.append(get_sim_time("ns") - age * CYCLE_NS)
+
+
+def parts(stages: list[dict], events: dict[str, list[float]]) -> list[dict[str, int]]:
+    """Cycles from the beginning of each of the four conversions to the events inside it, and to its
+    end (``"out"``). An event that did not come in between is missing."""
+    found = []
+    whole = [s for s in stages if s["kind"] == "conversion"]
+    for stage, (proxy, names) in zip(whole, INSIDE, strict=True):
+        cycles, position = {}, stage["start_ns"]
+        for name in names:
+            times = events[f"{proxy}_{name}"]
+            at = next((t for t in times if position <= t <= stage["end_ns"]), None)
+            if at is not None:
+                cycles[name.split("_")[1]] = round((at - stage["start_ns"]) / CYCLE_NS)
+                position = at
+        found.append(cycles | {"out": round((stage["end_ns"] - stage["start_ns"]) / CYCLE_NS)})
+    return found
 
 
 def conversions(stages: list[dict]) -> list[int]:

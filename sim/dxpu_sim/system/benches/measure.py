@@ -9,7 +9,7 @@ from cocotb.triggers import Timer
 
 from dxpu_sim.pcie.ports import until
 from dxpu_sim.system.system import SimulatedSystem
-from dxpu_sim.system.traversal import CYCLE_NS, conversions, take_apart
+from dxpu_sim.system.traversal import CYCLE_NS, conversions, parts, take_apart
 
 OPTIONS = json.loads(os.environ.get("DXPU_MEASURE", "{}"))
 #: Simulated time without traffic before a measurement.
@@ -26,9 +26,10 @@ async def traversal(dut):
     system = SimulatedSystem(dut, OPTIONS["system"])
     await system.start()
     await Timer(QUIET_NS, "ns")
-    stages = await take_apart(system)
+    events = {}
+    stages = await take_apart(system, events)
     await system.finish()
-    write({"conversion_cycles": conversions(stages),
+    write({"conversion_cycles": conversions(stages), "parts": parts(stages, events),
            "round_trip_ns": stages[-1]["end_ns"] - stages[0]["start_ns"]})
 
 
