@@ -16,8 +16,8 @@ from dxpu.fabric.credit.classifier import Classifier
 from dxpu.fabric.credit.credits import OVERHEAD_BYTES, CreditAccounts, CreditGrants
 from dxpu.fabric.credit.sizing import LARGEST
 from dxpu.fabric.receive.depacketizer import Depacketizer
-from dxpu.fabric.receive.frame_queue import FrameQueue
-from dxpu.fabric.receive.frame_selector import FrameSelector
+from dxpu.fabric.receive.paths.frame_queue import FrameQueue
+from dxpu.fabric.receive.paths.frame_selector import FrameSelector
 from dxpu.fabric.receive.types import TLP_DWORDS, Refused
 from dxpu.fabric.send.packetizer import CELL_BYTES, Packetizer
 from dxpu.fabric.session.link import Link

@@ -1,5 +1,5 @@
-"""dxpu.fabric.receive.frame_queue and frame_selector: frames leave whole, once and in order, though
-they may be begun while they arrive."""
+"""dxpu.fabric.receive.paths: frames leave whole, once and in order, though they may be begun while
+they arrive."""
 
 import random
 
@@ -9,8 +9,8 @@ from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.receive.frame_queue import FrameQueue
-from dxpu.fabric.receive.frame_selector import FrameSelector
+from dxpu.fabric.receive.paths.frame_queue import FrameQueue
+from dxpu.fabric.receive.paths.frame_selector import FrameSelector
 from dxpu.stream import PacketSignature
 from tests.support.formal import ProofFailed, prove
 from tests.support.mutate import mutant

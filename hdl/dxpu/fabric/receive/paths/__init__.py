@@ -1,0 +1,1 @@
+"""Frames from the MACs of all paths to one parser."""
