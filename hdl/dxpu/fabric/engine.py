@@ -173,7 +173,7 @@ class FabricEngine(wiring.Component):
         self._flow = flow
         if flow:
             self._classifier = Classifier(width, largest=LARGEST)
-            self._queues = ClassQueues(width, rows=rows, space=flow.queues)
+            self._queues = ClassQueues(width, rows=rows, space=flow.queues, largest=LARGEST)
             self._accounts = CreditAccounts(rows=rows)
             self._grants = CreditGrants(rows=rows, initial=flow.grants, period=flow.period,
                                         again=flow.again, refresh=flow.refresh)

@@ -69,7 +69,9 @@ class HostPool(wiring.Component):
         self._rows = rows
         self._classifier = Classifier(width)
         self._policer = CreditPolicer(width, rows=rows, initial=initial, largest=LARGEST)
-        self._queues = ClassQueues(width, rows=rows, space=space, overflow="drop")
+        # Larger ones pass the policer only for rows in which nothing is granted, nor released.
+        self._queues = ClassQueues(width, rows=rows, space=space, overflow="drop",
+                                   largest=LARGEST)
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),

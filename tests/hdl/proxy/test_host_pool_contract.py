@@ -25,8 +25,7 @@ class Small(HostPool):
     def __init__(self):
         super().__init__(64, rows=ROWS, space=Space(), initial=((2, 32), (2, 4), (2, 32)))
         queues = self._queues
-        queues.PACKETS, queues.STAMP_BITS = 2, 4
-        queues._empty = lambda m: m.d.sync.__iadd__(queues._clearing.eq(0))
+        queues.PACKETS, queues.STAMP_BITS, queues.SWEEPS = 2, 4, False
 
 
 class Lives(wiring.Component):

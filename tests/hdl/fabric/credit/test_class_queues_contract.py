@@ -1,6 +1,7 @@
 """Contracts of dxpu.fabric.credit.class_queues: order and content kept, P and Cpl pass a blocked
 NP."""
 
+from contextlib import ExitStack
 from unittest import mock
 
 import pytest
@@ -11,10 +12,14 @@ from amaranth.lib.wiring import In
 
 from dxpu.fabric.credit import class_queues
 from dxpu.fabric.credit.class_queues import ClassQueues
+from dxpu.fabric.credit.queues.departure import Departure
+from dxpu.fabric.credit.queues.parking import Parking
+from dxpu.fabric.credit.queues.queue_flags import QueueFlags
+from dxpu.fabric.credit.queues.queue_turns import QueueTurns
 from dxpu.fabric.credit.sizing import beats_for
-from dxpu.priority import first_one
 from dxpu.tlp.types import TlpClass
 from tests.support.formal import ProofFailed, prove
+from tests.support.mutate import mutant
 
 P, NP, CPL = TlpClass
 #: Beats of the longest packet.
@@ -31,13 +36,23 @@ class Space:
 class Small(ClassQueues):
     """With few packets, and empty from the start."""
 
-    PACKETS, STAMP_BITS = 2, 4
+    PACKETS, STAMP_BITS, SWEEPS = 2, 4, False
 
     def __init__(self, beats=BEATS, rows=1):
         super().__init__(32, rows=rows, space=Space(beats))
 
-    def _empty(self, m):
-        m.d.sync += self._clearing.eq(0)
+
+def changed(design, *changes):
+    """``design`` with parts that are mutants: pairs of a component and changes of its source."""
+    class Changed(design):
+        def elaborate(self, platform):
+            with ExitStack() as stack:
+                for part, change in changes:
+                    stack.enter_context(mock.patch.object(
+                        class_queues, part.__name__, mutant(part, change)))
+                return super().elaborate(platform)
+
+    return Changed
 
 
 class Ordered(wiring.Component):
@@ -56,6 +71,7 @@ class Ordered(wiring.Component):
     watch: In(1)
     i_ok: In(1)
     head_ok: In(1)
+    wake: In(2)
     ready: In(1)
 
     def __init__(self, design=Small):
@@ -78,7 +94,7 @@ class Ordered(wiring.Component):
             i.payload.data.eq(Cat(self.byte, younger, now_mine)),
             Value.cast(i.payload.meta.cls).eq(self.cls), i.payload.meta.row.eq(self.row),
             i.payload.meta.units.eq(Mux(inside, kept, self.byte)),
-            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(~0),
+            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(self.wake),
             o.ready.eq(self.ready), Assume(self.row < len(dut.wake)),
             Assume(self.cls < 3), Assume((place != BEATS - 1) | self.last),
         ]
@@ -137,20 +153,6 @@ class Reached(Ordered):
         m.d.comb += Cover(left & passed)
 
 
-class PassesPosted(Small):
-    """Mutant: what comes passes posted TLPs that wait."""
-
-    def _are_ahead(self, filled, cls):
-        return filled.bit_select(cls, 1)
-
-
-class LeavesBeforePosted(Small):
-    """Mutant: what waits leaves before older posted TLPs."""
-
-    def _are_gone(self, left, older):
-        return 1
-
-
 class Rows(Small):
     """Of two rows."""
 
@@ -158,40 +160,36 @@ class Rows(Small):
         super().__init__(rows=2)
 
 
-class OneMemory(Rows):
-    """Mutant: rows write to the same places."""
-
-    def _address(self, row, cls, place):
-        return super()._address(C(0, 1), cls, place)
-
-
-class OtherRow(Rows):
-    """Mutant: of each row that waits is known what the other one has."""
-
-    def _are_ahead(self, filled, cls):
-        return super()._are_ahead(self._filled.word_select(~self.i.payload.meta.row[0], 4), cls)
-
-
-class Overfull(Small):
-    """Mutant: a beat more than fits."""
-
-    def _is_full(self, used, depth, packets):
-        return (used > depth) | (packets >= self.PACKETS)
-
-
-class TooMany(Small):
-    """Mutant: a packet more than can be noted."""
+class Roomy(Small):
+    """With room for more beats than packets."""
 
     def __init__(self):
         super().__init__(2 * BEATS)
 
-    def _is_full(self, used, depth, packets):
-        return (used >= depth) | (packets > self.PACKETS)
+
+#: Mutants: what comes passes posted TLPs that wait; what waits leaves before older posted TLPs, or
+#: while another TLP is leaving; more beats, or packets, than fit.
+MUTANTS = {
+    "passes-posted": changed(Small, (Parking, ("~(mine | holds[TlpClass.P.value])", "~mine"))),
+    "leaves-before-posted": changed(Small, (Departure, ("~since[-1]", "C(1)"))),
+    "interleaves": changed(Small, (Departure, ("m.Elif(quiet)", "m.Else()"))),
+    "overfull": changed(Small, (Parking, ("& (mine | some)", "& 0"))),
+    "too-many": changed(Roomy, (Parking, (
+        "(ends.tail.packet == ends.head.packet) & mine", "C(0)"))),
+}
+#: Mutants of two rows: they write to the same places; of each row is known what the other one has.
+ROW_MUTANTS = {
+    "one-memory": changed(Rows, *((part, ("beats.addr.eq(Cat(place, row))",
+                                          "beats.addr.eq(Cat(place, C(0, 1)))"))
+                                  for part in (Parking, Departure))),
+    "other-row": changed(Rows, (Parking, ("bit_select(row, 1)", "bit_select(~row, 1)"))),
+}
 
 
 class Passes(wiring.Component):
     """While no non-posted TLP may leave, others pass: from when they may, one of their beats leaves
-    or one more comes within :attr:`LIMIT` cycles, as long as there are any.
+    or one more comes within :attr:`LIMIT` cycles, as long as there are any. They are woken when
+    they may, and any number of times beside.
 
     Of non-posted TLPs come no more than their queue has room for, as those who send them see to.
     """
@@ -203,6 +201,7 @@ class Passes(wiring.Component):
     cls: In(2)
     ok: In(2)
     flows: In(1)
+    wakes: In(1)
 
     def __init__(self, design=Small):
         super().__init__()
@@ -222,8 +221,9 @@ class Passes(wiring.Component):
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
             dut.i_ok.eq((self.ok[0] | free) & (self.cls != NP.value)),
-            dut.head_ok.eq((self.ok[1] | free) & (dut.head.cls != NP)),
-            dut.wake.eq(1), o.ready.eq(1),
+            # A wake may come a cycle before what it tells of.
+            dut.head_ok.eq((self.ok[1] | flow) & (dut.head.cls != NP)),
+            dut.wake.eq(self.wakes | free & ~flow), o.ready.eq(1),
             Assume(~ResetSignal()), Assume(self.cls < 3), Assume(~inside | self.last),
             Assume(~inside | (self.cls == kind)),
             Assume(~waits | self.valid & (before == Cat(self.last, self.cls))),
@@ -242,7 +242,7 @@ class Passes(wiring.Component):
                                - (leaves & o.payload.last))]
         m.d.comb += Assert(~leaves | (o.payload.meta.cls != NP))
         age = Signal(range(self.LIMIT + 2))
-        with m.If(~free | leaves | comes | ~(i.valid | (others != 0)) | inside & ~i.valid):
+        with m.If(~flow | leaves | comes | ~(i.valid | (others != 0)) | inside & ~i.valid):
             m.d.sync += age.eq(0)
         with m.Elif(age <= self.LIMIT):
             m.d.sync += age.eq(age + 1)
@@ -250,19 +250,16 @@ class Passes(wiring.Component):
         return m
 
 
-class Unfair(Small):
-    """Mutant: asks about the same class again."""
-
-    def elaborate(self, platform):
-        with mock.patch.object(class_queues, "round_robin", lambda some, _: first_one(some)):
-            return super().elaborate(platform)
-
-
-class Aligned(Small):
-    """Mutant: what may not leave waits where it comes in."""
-
-    def _is_full(self, used, depth, packets):
-        return C(1)
+#: Mutants: the same class is asked about again; what may not leave waits where it comes in; one
+#: that was woken while it was asked about sleeps on.
+PASSING_MUTANTS = {
+    "unfair": changed(Small, (QueueTurns, (
+        "round_robin(mine, cls)", "Mux(mine[0], 0, Mux(mine[1], 1, 2))"))),
+    "aligned": changed(Small, (Parking, ("i.ready.eq(~full)", "i.ready.eq(0)"))),
+    "sleeps-on": changed(Small, (QueueFlags, (
+        "(asleep[n] | left[row] & refused) & ~woken[row]",
+        "asleep[n] & ~woken[row] | left[row] & refused"))),
+}
 
 
 #: What is granted of each class in the next contract, and bytes of a beat there.
@@ -272,14 +269,11 @@ HEADERS, UNITS, BYTES = 2, 8, 64
 class Pool(ClassQueues):
     """Queues that drop what finds no room, as large as what is granted takes; empty at first."""
 
-    PACKETS, STAMP_BITS = HEADERS, 4
+    PACKETS, STAMP_BITS, WIDE_STAMP_BITS, SWEEPS = HEADERS, 4, 4, False
     BEATS = beats_for(8 * BYTES, HEADERS, UNITS)
 
     def __init__(self):
         super().__init__(8 * BYTES, rows=1, space=Space(self.BEATS), overflow="drop")
-
-    def _empty(self, m):
-        m.d.sync += self._clearing.eq(0)
 
 
 class HasRoom(wiring.Component):
@@ -296,6 +290,7 @@ class HasRoom(wiring.Component):
     units: In(range(UNITS + 1))
     i_ok: In(1)
     head_ok: In(1)
+    wake: In(1)
     ready: In(1)
 
     def __init__(self, design=Pool):
@@ -316,7 +311,7 @@ class HasRoom(wiring.Component):
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(BYTES // 4), Value.cast(i.payload.meta.cls).eq(self.cls),
             i.payload.meta.units.eq(self.units),
-            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(1),
+            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(self.wake),
             o.ready.eq(self.ready),
             Assume(~ResetSignal()), Assume(self.cls < 3), Assume(self.units <= UNITS),
             Assume(~(inside | waits) | (now == before)),
@@ -363,19 +358,71 @@ class Cramped(Pool):
     BEATS = Pool.BEATS - 2
 
 
-class Few(Pool):
-    """Mutant: a queue that can note fewer TLPs than are granted."""
-
-    def _is_full(self, used, depth, packets):
-        return (used >= depth) | (packets >= HEADERS - 1)
+#: Mutant: a queue that can note fewer TLPs than are granted.
+Few = changed(Pool, (Parking, ("(ends.tail.packet == ends.head.packet) & mine", "mine")))
 
 
-#: Depth of the quick proofs of order and room. Their mutants are found, and their covers reached,
-#: within it.
-DEPTH = 11
+class OneAtATime(wiring.Component):
+    """A TLP begins to leave only with room for it, of which the one before has taken its part.
+
+    TLPs come at any time; room comes at any time, and goes in the cycle after that in which a TLP
+    began.
+    """
+
+    valid: In(1)
+    last: In(1)
+    cls: In(2)
+    more: In(1)
+    wake: In(1)
+    ready: In(1)
+
+    def __init__(self, design=Small):
+        super().__init__()
+        self.dut = design()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dut = dut = self.dut
+        i, o = dut.i, dut.o
+        inside, kind, waits, leaves, room = Signal(), Signal(2), Signal(), Signal(), Signal(2)
+        now = Cat(self.last, self.cls)
+        before = Signal.like(now)
+        begins = o.valid & ~leaves
+        m.d.sync += [
+            waits.eq(i.valid & ~i.ready), before.eq(now),
+            room.eq(room + (self.more & ~room.all()) - begins),
+        ]
+        m.d.comb += [
+            i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
+            i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
+            dut.i_ok.eq(room != 0), dut.head_ok.eq(room != 0), dut.wake.eq(self.wake),
+            o.ready.eq(self.ready),
+            Assume(~ResetSignal()), Assume(self.cls < 3), Assume(~inside | self.last),
+            Assume(~inside | (self.cls == kind)),
+            Assume(~waits | self.valid & (before == now)),
+        ]
+        with m.If(i.valid & i.ready):
+            m.d.sync += [inside.eq(~self.last), kind.eq(self.cls)]
+        with m.If(o.valid):
+            m.d.sync += leaves.eq(~(o.ready & o.payload.last))
+        m.d.comb += Assert(~begins | (room != 0))
+        return m
 
 
-@pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
+#: Mutants: room is asked for before a TLP that is leaving has ended, or others may begin meanwhile.
+ROOM_MUTANTS = {
+    "early": changed(Small, (Departure, ("quiet.eq(~self.passing)",
+                                         "quiet.eq(~(self.passing & ~o.ready))"))),
+    "open": changed(Small, (Departure, ("self.hold.eq(fits)", "self.hold.eq(0)"))),
+}
+
+
+#: Depth of the quick proofs of order and room, and of their long ones. Their mutants are found, and
+#: their covers reached, within it, but for one that asks about two TLPs before the fault.
+DEPTH, LONG_DEPTH = 11, 15
+
+
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(LONG_DEPTH, marks=pytest.mark.long)])
 def test_order_and_content_are_kept(depth):
     prove(Ordered(), depth=depth, flat=True, claims=depth == DEPTH)
 
@@ -389,17 +436,18 @@ def test_a_tlp_is_passed_and_leaves():
     prove(Reached(), depth=DEPTH, mode="cover", flat=True)
 
 
-@pytest.mark.parametrize("mutant", [
-    PassesPosted, LeavesBeforePosted, Overfull, pytest.param(TooMany, marks=pytest.mark.long)])
-def test_order_catches(mutant):
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.long] * (name == "too-many")) for name in MUTANTS])
+def test_order_catches(name):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Ordered(mutant), depth=DEPTH, flat=True)
+        prove(Ordered(MUTANTS[name]), flat=True,
+              depth=LONG_DEPTH if name == "leaves-before-posted" else DEPTH)
 
 
-@pytest.mark.parametrize("mutant", [OneMemory, OtherRow])
-def test_order_in_each_row_catches(mutant):
+@pytest.mark.parametrize("name", ROW_MUTANTS)
+def test_order_in_each_row_catches(name):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Ordered(mutant), depth=DEPTH, flat=True)
+        prove(Ordered(ROW_MUTANTS[name]), depth=DEPTH, flat=True)
 
 
 @pytest.mark.parametrize("depth", [26, pytest.param(32, marks=pytest.mark.long)])
@@ -407,10 +455,20 @@ def test_posted_tlps_and_completions_pass(depth):
     prove(Passes(), depth=depth, flat=True)
 
 
-@pytest.mark.parametrize("mutant", [Unfair, Aligned])
-def test_passing_catches(mutant):
+@pytest.mark.parametrize("name", PASSING_MUTANTS)
+def test_passing_catches(name):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Passes(mutant), depth=26, flat=True)
+        prove(Passes(PASSING_MUTANTS[name]), depth=26, flat=True)
+
+
+def test_a_tlp_begins_only_with_room():
+    prove(OneAtATime(), depth=DEPTH, flat=True)
+
+
+@pytest.mark.parametrize("name", ROOM_MUTANTS)
+def test_beginning_with_room_catches(name):
+    with pytest.raises(ProofFailed, match="Assert failed"):
+        prove(OneAtATime(ROOM_MUTANTS[name]), depth=DEPTH, flat=True)
 
 
 @pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
@@ -422,7 +480,7 @@ def test_the_pool_can_fill():
     prove(Fills(), depth=DEPTH, mode="cover", flat=True)
 
 
-@pytest.mark.parametrize("mutant", [Cramped, pytest.param(Few, marks=pytest.mark.long)])
-def test_room_catches(mutant):
+@pytest.mark.parametrize("design", [Cramped, pytest.param(Few, marks=pytest.mark.long)])
+def test_room_catches(design):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(HasRoom(mutant), depth=DEPTH, flat=True)
+        prove(HasRoom(design), depth=DEPTH, flat=True)

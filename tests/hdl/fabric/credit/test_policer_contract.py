@@ -248,8 +248,8 @@ class Pool(HostPool):
     def __init__(self, overflow=True):
         super().__init__(64, rows=1, space=Space(), initial=((2, 32), (2, 4), (2, 32)))
         queues = self._queues
-        queues.PACKETS, queues.STAMP_BITS, queues._wait = 2, 4, not overflow
-        queues._empty = lambda m: m.d.sync.__iadd__(queues._clearing.eq(0))
+        queues.PACKETS, queues.STAMP_BITS, queues.SWEEPS = 2, 4, False
+        queues._drops = overflow
 
 
 class Waiting(Pool):
@@ -348,9 +348,9 @@ def test_waiting_is_caught():
 
 
 def test_a_host_takes_or_drops():
-    prove(PoolTakes(), depth=14, flat=True)
+    prove(PoolTakes(), depth=17, flat=True)
 
 
 def test_a_host_that_waits_is_caught():
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(PoolTakes(Waiting), depth=14, flat=True)
+        prove(PoolTakes(Waiting), depth=17, flat=True)
