@@ -212,10 +212,10 @@ class Once(wiring.Component):
 
 
 #: Depth of the proof, within which its mutants are found.
-DEPTH = 15
+DEPTH = 10
 
 
-@pytest.mark.parametrize("depth", [DEPTH, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
 def test_every_stored_frame_leaves_once(depth):
     prove(Once(), depth=depth, flat=True)
 
