@@ -20,25 +20,33 @@ ROOT = Path(dxpu.__path__[0])
 #: Names that may have several shapes, and why.
 ACCEPTED = {
     "address": "as wide as what is addressed",
+    "beats": "beats of packets: a stream, or a port of the memory that has them",
+    "chosen": "what was chosen, a bit for each, or that the only one was",
     "command": "what a block is to do; each has its own",
     "data": "as wide as the block",
     "deadline": "in the units of the block",
     "generations": "of 16 bits; credits carry the low 8",
     "gmii": "GMII, or one of its directions",
+    "head": "the oldest of a queue: what it is, or where it is",
     "i": "the input of a block that has one",
     "info": "what is known of a packet, in a stream of its own or not",
+    "left": "a TLP has left: which one, or that one of the only kind has",
     "max_payload": "of the port that a TLP comes to, or of all ports",
+    "notes": "a port of the memory with a note of each TLP, to write or to read",
     "o": "the output of a block that has one",
     "port": "the interface that a block is about",
     "request": "a stream of requests; the payload says of what",
     "response": "the answers to `request`",
     "result": "the outcome of what the block does",
+    "row": "the number of a row: of six bits, or of as many as the block's rows need",
     "rows": "the rows of a mapping table, with what the block needs of them",
     "rx": "what is received",
     "slot": "the interface of each slot",
+    "spent": "credits were taken: by which TLP, or by the one that leaves",
     "stat_dropped": "one pulse, or one per class",
     "state": "the state of a block; each has its own",
     "tx": "what is sent",
+    "whole_only": "of a path, or a bit for each path",
 }
 #: Names that have several shapes in packages that are not clean yet. To be shortened only.
 OPEN = {
