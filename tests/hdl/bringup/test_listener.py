@@ -39,7 +39,6 @@ class Ear(wiring.Component):
         m.submodules.listener = listener = HelloListener(paths=PATHS, streams=STREAMS)
         connect(m, wiring.flipped(self.i), rx.i)
         refuse = Verdict.const({"accept": 0})
-        stats = [getattr(rx, name) for name in rx.signature.members if name.startswith("stat_")]
         m.d.comb += [
             rx.header.ready.eq(1), rx.verdict.payload.eq(refuse),
             listener.refused.strobe.eq(rx.stat_refused),
@@ -53,7 +52,7 @@ class Ear(wiring.Component):
             m.d.sync += rx.verdict.valid.eq(0)
         with m.If(rx.header.valid):
             m.d.sync += rx.verdict.valid.eq(1)
-        m.d.sync += self.frames.eq(self.frames + Cat(stats).any())
+        m.d.sync += self.frames.eq(self.frames + rx.judged)
         return m
 
 

@@ -157,7 +157,8 @@ def test_pytest_runs_long_tests_once(tmp_path):
     tests.mkdir()
     here = Path(__file__).parents[2]
     # With what it imports of the tests.
-    for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/skipped.py"):
+    for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/pysim.py",
+                 "support/skipped.py"):
         (tests / name).parent.mkdir(exist_ok=True)
         shutil.copy(here / name, tests / name)
     (tests / "test_some.py").write_text(TESTS)

@@ -192,7 +192,7 @@ class DropCause(IntEnum):
     """Why a frame was dropped. One that is wrong in several ways counts once, as the first."""
 
     FCS = 0
-    """The MAC said so (``discard``)."""
+    """The MAC found a wrong FCS, and counts it."""
     RUNT = 1
     """Shorter than 60 bytes."""
     ETHERTYPE = 2
