@@ -156,16 +156,14 @@ def _host() -> list[Group]:
 
 def _box(proxy: str, slots: int) -> list[Group]:
     down = Group(f"{proxy}: parser, to PCIe", (
-        *_stream(rf"{proxy}\.core\.alive\.o", *_PACKET, r"meta\.row",
-                 *_fields(r"meta\.info", _TLP)),
+        *_stream(rf"{proxy}\.core\.alive\.o", *_PACKET, *_fields("meta", ("row", "cls", "units"))),
         *(row for n in range(slots) for cls in ("p", "np", "cpl")
           for row in _stream(rf"{proxy}\.slot__{n}__tx_{cls}", *_PACKET)),
     ), closed=True)
     up = Group(f"{proxy}: from PCIe, parser", (
         *(row for n in range(slots)
           for row in _stream(rf"{proxy}\.slot__{n}__rx", *_PACKET)),
-        *_stream(rf"{proxy}\.core\.from_slots\.o", *_PACKET, r"meta\.row",
-                 *_fields(r"meta\.info", _TLP)),
+        *_stream(rf"{proxy}\.core\.from_slots\.o", *_PACKET, r"meta\.row"),
     ), closed=True)
     return [*_engine(proxy), down, up]
 
