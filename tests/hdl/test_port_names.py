@@ -20,6 +20,7 @@ ROOT = Path(dxpu.__path__[0])
 #: Names that may have several shapes, and why.
 ACCEPTED = {
     "address": "as wide as what is addressed",
+    "axis": "an AXI4-Stream with the signals that there are, or those of a path",
     "beats": "beats of packets: a stream, or a port of the memory that has them",
     "chosen": "what was chosen, a bit for each, or that the only one was",
     "command": "what a block is to do; each has its own",
