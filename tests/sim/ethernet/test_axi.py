@@ -1,0 +1,11 @@
+"""The ports of AXI under Verilator against models that nobody here wrote, on a line at its rate."""
+
+from dxpu_sim.ethernet.axi_design import axi_pair
+from dxpu_sim.run.runner import Design, simulate
+
+
+def test_10_gigabit():
+    """64 bits at 156.25 MHz, core and MAC. What arrives is what the core gives at that clock, less
+    than the line could carry (docs/reference/figures.md)."""
+    simulate(Design(axi_pair, {"width": 64}), "dxpu_sim.ethernet.axi_bench",
+             env={"HOST_FLOOR": 0.5, "BOX_FLOOR": 0.6})
