@@ -153,7 +153,8 @@ def test_placeholder_page_has_every_register(pages):
 
 
 def test_port_tables(pages):
-    host, box = pages["ports.md"].split("## `dxpu_box`")
+    plain, axi = pages["ports.md"].split("## `dxpu_host` with `--axi`")
+    host, box = plain.split("## `dxpu_box`")
     for line in ("| `clk` | in | 1 |", "| `gmii1_rx_rst` | in | 1 |",
                  "| `bus_request_address` | in | 16 |"):
         assert line in host and line in box
@@ -161,6 +162,11 @@ def test_port_tables(pages):
     assert "| `upstream_tx_np_ready` | in | 1 |" in host
     assert "| `slot7_tx_cpl_dwords` | out | 2 |" in box and "slot" not in host
     assert "| `reset` | out | 8 |" in box and "`reset`" not in host
+    assert "gmii" not in axi and "axis" not in plain
+    for line in ("| `eth1_rx_clk` | in | 1 |", "| `m_axis_eth1_tkeep` | out | 8 |",
+                 "| `s_axil_awaddr` | in | 16 |"):
+        assert axi.count(line) == 2
+    assert axi.count("| `s_axis_upstream_rx_tuser` | in | 1 |") == 1
 
 
 @pytest.mark.parametrize("page", ["host_registers.md", "host_board_registers.md", "ports.md",

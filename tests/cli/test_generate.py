@@ -1,10 +1,12 @@
 """``dxpu generate``: Verilog that tools accept, with the ports of docs/reference/ports.md."""
 
+import argparse
 import re
 from pathlib import Path
 
 import pytest
 
+from dxpu.proxy import BoxProxy
 from dxpu.proxy.verilog import PlainPorts
 from dxpu_cli import main as cli
 from dxpu_cli.commands import generate
@@ -12,18 +14,21 @@ from dxpu_sim.run.verilate import lint
 from dxpu_tools import files
 
 PAGE = Path(__file__).parents[2] / "docs/reference/ports.md"
+AXI_PAGE = PAGE.with_name("axi-ports.md")
+AXI = {"ethernet": "axis", "tlp": "axis", "registers": "axi-lite"}
 
 
-def documented(role, *, width=64, slots=8, paths=2):
-    """Ports in the tables of the page: name to direction and bits."""
+def documented(role, *, width=64, slots=8, paths=2, page=PAGE):
+    """Ports in the tables of a page: name to direction and bits."""
     signs = {
         "<port>": ["upstream"] if role == "host" else [f"slot{n}" for n in range(slots)],
         "<class>": ["p", "np", "cpl"],
         "<path>": range(paths),
     }
-    bits = {"W": width, "D": (width // 32).bit_length(), "N": slots, "P": paths}
+    bits = {"W": width, "D": (width // 32).bit_length(), "K": width // 8, "N": slots,
+            "P": paths}
     result = {}
-    for title, section in re.findall(r"^##+ (.*)\n((?:(?!##).*\n)*)", PAGE.read_text(), re.M):
+    for title, section in re.findall(r"^##+ (.*)\n((?:(?!##).*\n)*)", page.read_text(), re.M):
         if "box proxy only" in title and role == "host":
             continue
         for name, flow, size in re.findall(r"^\| `([\w<>]+)` \| (in|out) \| (\w+) \|", section,
@@ -33,8 +38,26 @@ def documented(role, *, width=64, slots=8, paths=2):
                 names = [n.replace(sign, str(v)) for n in names for v in values] \
                     if sign in name else names
             for n in names:
-                assert n not in result, f"{n} is in docs/reference/ports.md twice"
+                assert n not in result, f"{n} is in docs/reference/{page.name} twice"
                 result[n] = flow, int(bits.get(size, size))
+    return result
+
+
+def documented_axi(role, *, width=64, slots=8, paths=2, ethernet="gmii", ethernet_clock="own",
+                   tlp="stream", registers="bus"):
+    """The same of both pages, for a proxy with such interfaces."""
+    shape = {"width": width, "slots": slots, "paths": paths}
+    result, axi = documented(role, **shape), documented(role, **shape, page=AXI_PAGE)
+    for chosen, old, new in (
+            (ethernet == "axis", r"gmii", r"[ms]_axis_eth|eth"),
+            (tlp == "axis", r"(upstream|slot\d+)_(rx|tx)_", r"[ms]_axis_(upstream|slot)"),
+            (registers == "axi-lite", r"bus_", r"s_axil_")):
+        if chosen:
+            result = {name: port for name, port in result.items() if not re.match(old, name)
+                      or re.search(r"_rx_(p|np|cpl)_(header|data)$", name)}
+            result |= {name: port for name, port in axi.items() if re.match(new, name)}
+    if ethernet_clock == "core":
+        result = {name: port for name, port in result.items() if not re.match(r"eth\d", name)}
     return result
 
 
@@ -48,20 +71,21 @@ def in_verilog(text, top):
     return {n: (flow.removesuffix("put"), bits) for n, (flow, bits) in ports.items()}
 
 
-def check(text, role, *, width, slots, paths):
+def check(text, role, *, width, slots, paths, **interfaces):
     top = f"dxpu_{role}"
-    assert in_verilog(text, top) == documented(role, width=width, slots=slots, paths=paths)
+    assert in_verilog(text, top) == documented_axi(role, width=width, slots=slots, paths=paths,
+                                                   **interfaces)
     for module in re.findall(r"^module \\?(\S+?) ?\(", text, re.M):
         assert module == top or module.startswith(f"{top}."), module
 
 
-def generate_and_check(folder, role, width, slots, paths, *others):
+def generate_and_check(folder, role, width, slots, paths, *others, **interfaces):
     file = folder / f"{role}.v"
     options = {"--width": width, "--slots": slots, "--paths": paths}
     argv = [str(x) for option in options.items() for x in option]
     assert cli.main(["generate", role, "-o", str(file), *argv, *others]) == 0
     assert list(folder.iterdir()) == [file]
-    check(file.read_text(), role, width=width, slots=slots, paths=paths)
+    check(file.read_text(), role, width=width, slots=slots, paths=paths, **interfaces)
     assert lint(file, top=f"dxpu_{role}") == ""
 
 
@@ -80,6 +104,18 @@ def test_smallest_box(tmp_path):
     ("box", 256, 1, 1, ()), ("box", 512, 1, 1, ()), ("box", 512, 4, 2, ("--split",))])
 def test_files_of_other_shapes(tmp_path, role, width, slots, paths, others):
     generate_and_check(tmp_path, role, width, slots, paths, *others)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("role, width, others, interfaces", [
+    ("box", 64, ("--axi",), AXI),
+    ("host", 64, ("--axi",), AXI),
+    ("box", 512, ("--ethernet", "axis", "--ethernet-clock", "core"),
+     {"ethernet": "axis", "ethernet_clock": "core"}),
+])
+def test_files_with_ports_of_axi(tmp_path, role, width, others, interfaces):
+    generate_and_check(tmp_path, role, width, 1, 1, "--peers", "1", "--streams", "1", *others,
+                       **interfaces)
 
 
 def test_lint_sees_a_port_that_is_not_there(tmp_path):
@@ -103,6 +139,39 @@ def test_page_names_the_ports_of_every_shape(role, width, slots, paths):
                                                         paths=paths).items()
                 if not re.search(r"(^|_)(clk|rst)$", name)}
     assert ports == promised
+
+
+@pytest.mark.parametrize("role, width, slots, paths, interfaces", [
+    ("host", 64, 8, 2, AXI), ("box", 64, 8, 2, AXI), ("box", 512, 1, 3, AXI),
+    ("host", 128, 2, 1, {"ethernet": "axis"}), ("box", 32, 2, 1, {"tlp": "axis"}),
+    ("host", 32, 2, 1, {"registers": "axi-lite"}),
+    ("box", 256, 2, 2, {"ethernet": "axis", "ethernet_clock": "core"})])
+def test_pages_name_the_ports_of_axi(role, width, slots, paths, interfaces):
+    proxy = PlainPorts(generate.make(role, width=width, slots=slots, paths=paths, **interfaces))
+    ports = {name: (member.flow.value.lower(), member.shape)
+             for name, member in proxy.signature.members.items()}
+    promised = documented_axi(role, width=width, slots=slots, paths=paths, **interfaces)
+    assert ports == {name: port for name, port in promised.items()
+                     if not re.search(r"(^|_)(clk|rst)$", name)}
+
+
+@pytest.mark.parametrize("argv, chosen", [
+    ((), ("gmii", "own", "stream", "bus")),
+    (("--axi",), ("axis", "own", "axis", "axi-lite")),
+    (("--axi", "--tlp", "stream", "--ethernet-clock", "core"),
+     ("axis", "core", "stream", "axi-lite")),
+    (("--axi", "--ethernet", "gmii"), ("gmii", "own", "axis", "axi-lite")),
+    (("--registers", "axi-lite"), ("gmii", "own", "stream", "axi-lite"))])
+def test_interfaces_are_chosen_one_by_one_or_together(argv, chosen):
+    parser = argparse.ArgumentParser()
+    generate.add_arguments(parser)
+    names = ("ethernet", "ethernet_clock", "tlp", "registers")
+    assert generate.interfaces(parser.parse_args(["host", "-o", "x.v", *argv])) == dict(
+        zip(names, chosen, strict=True))
+
+
+def test_without_an_option_the_proxy_is_that_of_before():
+    assert type(generate.make("box", slots=1, paths=1)) is BoxProxy
 
 
 def test_containment_is_for_the_host():
@@ -132,6 +201,12 @@ def test_strict_sources_are_for_the_host():
 
 @pytest.mark.parametrize("argv, message", [
     (("host", "--width", "48"), "--width must be one of 32, 64, 128, 256, 512, not 48"),
+    (("host", "--width", "32", "--axi"), "--ethernet axis needs --width 64 to 512, not 32"),
+    (("box", "--width", "32", "--ethernet", "axis"),
+     "--ethernet axis needs --width 64 to 512, not 32"),
+    (("box", "--ethernet-clock", "core"), "--ethernet-clock needs --ethernet axis"),
+    (("box", "--axi", "--ethernet", "gmii", "--ethernet-clock", "own"),
+     "--ethernet-clock needs --ethernet axis"),
     (("host", "--slots", "33"), "--slots must be 1 to 32 for a host, not 33"),
     (("box", "--slots", "17"), "--slots must be 1 to 16 for a box, not 17"),
     (("box", "--slots", "0"), "--slots must be 1 to 16 for a box, not 0"),
@@ -178,6 +253,8 @@ def test_wrong_values_get_one_line(tmp_path, capsys, argv, message):
     (("switch",), "argument role: invalid choice: 'switch' (choose from 'host', 'box')"),
     (("host", "--width", "wide"), "argument --width: invalid int value: 'wide'"),
     (("host", "--slots"), "argument --slots: expected one argument"),
+    (("host", "--ethernet", "xgmii"), "argument --ethernet: invalid choice: 'xgmii' (choose from "
+     "'gmii', 'axis')"),
     (("host", "--colour", "red"), "unrecognized arguments: --colour red"),
 ])
 def test_wrong_use_gets_one_line(tmp_path, capsys, argv, message):

@@ -11,6 +11,8 @@ __all__ = ["add_arguments", "pages", "run"]
 SHAPE = {"width": 64, "slots": 8, "paths": 2, "peers": 16, "streams": 4}
 #: Board whose registers are shown besides the proxies' registers: the board that has all of them.
 BOARD = "versa-ecp5-5g"
+#: Interfaces of the proxies of `dxpu generate --axi`.
+AXI = {"ethernet": "axis", "tlp": "axis", "registers": "axi-lite"}
 
 
 def add_arguments(parser):
@@ -50,6 +52,7 @@ def pages() -> dict[str, str]:
 
     from .generate import make
     proxies = {role: make(role, **SHAPE) for role in ("host", "box")}
+    with_axi = {role: make(role, **SHAPE, **AXI) for role in proxies}
     titles = {
         "host_registers.md": "Registers of the host proxy",
         "box_registers.md": "Registers of the box proxy",
@@ -75,7 +78,7 @@ def pages() -> dict[str, str]:
             slot=SlotOptions(surprise=False, dpc=True))),
         "placeholder.md": render_map(placeholder_map(), "placeholder", "switch/placeholder_map.py"),
         "soft_gpu.md": render_map(gpu_map(), "soft GPU", "endpoint/config_map.py"),
-        "ports.md": _ports(titles["ports.md"], proxies),
+        "ports.md": _ports(titles["ports.md"], proxies, with_axi),
     }
     shape = f"{SHAPE['width']} bits, {SHAPE['slots']} ports or slots, {SHAPE['paths']} paths, " \
             f"{SHAPE['peers']} peers, {SHAPE['streams']} streams"
@@ -101,19 +104,23 @@ def beside(proxy):
         "no `pcie`.")
 
 
-def _ports(title, proxies):
+def _ports(title, proxies, with_axi):
     lines = [f"# {title}", "", "What the ports mean and how they behave in time is in "
-             "`docs/reference/ports.md` of the sources."]
-    for role, proxy in proxies.items():
-        lines += ["", f"## `dxpu_{role}`", "", "| port | direction | bits |", "|---|---|---|"]
-        lines += [f"| `{name}` | {flow} | {bits} |" for name, flow, bits in _all_ports(proxy)]
+             "`docs/reference/ports.md` of the sources, and in `docs/reference/axi-ports.md` for "
+             "the ports of AXI."]
+    for options, made in (("", proxies), (" with `--axi`", with_axi)):
+        for role, proxy in made.items():
+            lines += ["", f"## `dxpu_{role}`{options}", "", "| port | direction | bits |",
+                      "|---|---|---|"]
+            lines += [f"| `{name}` | {flow} | {bits} |" for name, flow, bits in _all_ports(proxy)]
     return "\n".join(lines) + "\n"
 
 
 def _all_ports(proxy):
     """Name, direction and bits of each port, clocks and resets first."""
     from dxpu.proxy.verilog import plain_ports
-    domains = ["", *(f"gmii{n}_{way}_" for n in range(SHAPE["paths"]) for way in ("rx", "tx"))]
+    line = "gmii" if "gmii" in proxy.signature.members else "eth"
+    domains = ["", *(f"{line}{n}_{way}_" for n in range(SHAPE["paths"]) for way in ("rx", "tx"))]
     for domain in domains:
         for name in ("clk", "rst"):
             yield f"{domain}{name}", "in", 1

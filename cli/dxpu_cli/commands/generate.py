@@ -11,6 +11,17 @@ from dxpu_tools.files import write_text
 
 __all__ = ["add_arguments", "check_shape", "make", "run"]
 
+#: Options about interfaces, and their values; the first one is the default.
+AXI_CHOICES = {"ethernet": ("gmii", "axis"), "ethernet-clock": ("own", "core"),
+               "tlp": ("stream", "axis"), "registers": ("bus", "axi-lite")}
+AXI_HELP = {
+    "ethernet": "each path as GMII with a MAC for 1 Gb/s inside, or its frames as AXI4-Streams for "
+                "a faster MAC outside",
+    "ethernet-clock": "with --ethernet axis: each path has clocks of its own, or that of the core",
+    "tlp": "PCIe ports as streams of beats, or as AXI4-Streams",
+    "registers": "registers by the register bus, or by AXI4-Lite",
+}
+
 
 def add_arguments(parser):
     """Options of the command."""
@@ -42,6 +53,12 @@ def add_arguments(parser):
                         help="host: serial number of the switch, 64 bits (EUI-64); another one for "
                              "each proxy, unless its software sets the lower half by "
                              "control.serial (default: 0x004458fffe000001)")
+    parser.add_argument("--axi", action="store_true",
+                        help="--ethernet axis, --tlp axis and --registers axi-lite, as far as they "
+                             "are not given")
+    for option, choices in AXI_CHOICES.items():
+        parser.add_argument(f"--{option}", choices=choices, default=None,
+                            help=f"{AXI_HELP[option]} (default: {choices[0]})")
     parser.add_argument("--name", default=None, help="module name (default: dxpu_host or dxpu_box)")
 
 
@@ -93,10 +110,32 @@ def check_shape(role, *, width, slots, paths, peers, streams):
         raise UserError(f"--peers times --streams must be at most {MOST}, not {peers * streams}")
 
 
+def interfaces(arguments):
+    """Interfaces of the proxy: arguments of :func:`make`, from options that may be ``None``.
+
+    ``--axi`` counts for options that are not given. Raises :exc:`UserError` on options that do not
+    go together.
+    """
+    chosen = {}
+    for option, choices in AXI_CHOICES.items():
+        name = option.replace("-", "_")
+        axi = arguments.axi and option != "ethernet-clock"
+        chosen[name] = getattr(arguments, name) or choices[axi]
+    if arguments.ethernet_clock is not None and chosen["ethernet"] != "axis":
+        raise UserError("--ethernet-clock needs --ethernet axis")
+    return chosen
+
+
 def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
-         placeholder=None, dpc=False, strict_source=False, arq="go-back-n", serial=None):
-    """The proxy component; raises :exc:`UserError` on wrong values."""
+         placeholder=None, dpc=False, strict_source=False, arq="go-back-n", serial=None,
+         ethernet="gmii", ethernet_clock="own", tlp="stream", registers="bus"):
+    """The proxy component; raises :exc:`UserError` on wrong values.
+
+    With an interface of AXI it is a :class:`dxpu.axi.AxiPorts`, else the proxy itself.
+    """
     check_shape(role, width=width, slots=slots, paths=paths, peers=peers, streams=streams)
+    if ethernet == "axis" and width < 64:
+        raise UserError(f"--ethernet axis needs --width 64 to 512, not {width}")
     from dxpu.fabric.engine import ARQ
     if arq not in ARQ:
         raise UserError(f"--arq must be one of {', '.join(ARQ)}, not {arq!r}")
@@ -111,14 +150,21 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
     from dxpu.proxy import BoxProxy, HostProxy
     from dxpu.switch import Identity
     from dxpu.switch.config.identity import SlotOptions
+    common = {"paths": paths, "peers": peers, "streams": streams, "split": split, "arq": arq}
+    if ethernet == "axis":
+        from dxpu.axi import axi_mac
+        common["macs"] = axi_mac(width, own_clocks=ethernet_clock == "own")
     if role == "host":
-        return HostProxy(width, ports=slots, paths=paths, peers=peers, streams=streams,
-                         split=split, arq=arq,
-                         identity=Identity(placeholder=placeholder, slot=SlotOptions(
-                             surprise=not dpc, dpc=dpc, strict_source=strict_source), **(
-                                 {} if serial is None else {"serial": serial})))
-    return BoxProxy(width, slots=slots, paths=paths, peers=peers, streams=streams,
-                    split=split, arq=arq)
+        proxy = HostProxy(width, ports=slots, **common,
+                          identity=Identity(placeholder=placeholder, slot=SlotOptions(
+                              surprise=not dpc, dpc=dpc, strict_source=strict_source), **(
+                                  {} if serial is None else {"serial": serial})))
+    else:
+        proxy = BoxProxy(width, slots=slots, **common)
+    if (ethernet, tlp, registers) == ("gmii", "stream", "bus"):
+        return proxy
+    from dxpu.axi import AxiPorts
+    return AxiPorts(proxy, width=width, tlp=tlp == "axis", registers=registers == "axi-lite")
 
 
 def serial_number(text):
@@ -141,7 +187,7 @@ def run(arguments):
                  paths=arguments.paths, peers=arguments.peers, streams=arguments.streams,
                  split=arguments.split, placeholder=held, dpc=arguments.dpc,
                  strict_source=arguments.strict_source, arq=arguments.arq,
-                 serial=serial_number(arguments.serial))
+                 serial=serial_number(arguments.serial), **interfaces(arguments))
     target = file_to_write("--output", arguments.output)
     from dxpu.proxy.verilog import PlainPorts
 

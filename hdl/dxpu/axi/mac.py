@@ -1,4 +1,7 @@
-"""Frames of a path as AXI4-Streams, for a hard MAC of 10 Gb/s and more outside."""
+"""Frames of a path as AXI4-Streams, for a hard MAC of 10 Gb/s and more outside.
+
+Ref: docs/howto/attach-a-fast-mac.md
+"""
 
 from amaranth import *
 from amaranth.lib import stream, wiring

@@ -32,9 +32,10 @@ class FramePort(wiring.Signature):
     Members
     -------
     tx : Out(PacketSignature(width))
-        Frames to be sent, none with ``discard``. If ``width`` times the core clock is at least
-        1.25 Gb/s, a frame that has begun comes at no less than 1 Gb/s, so a MAC for that rate may
-        cut through.
+        Frames to be sent, none with ``discard``, of 60 bytes or more. Once a frame has begun, a
+        beat is offered in each cycle until its last one is taken, so a MAC in this clock domain may
+        cut through; one in another may, if ``width`` times the core clock exceeds its rate (for
+        1 Gb/s, if it is at least 1.25 Gb/s).
     rx : In(PacketSignature(width))
         Frames received. The last beat of a frame has ``discard`` if the frame is bad, such as one
         with a wrong FCS. The core drops a frame that it has no room for, and counts it: ``ready``
