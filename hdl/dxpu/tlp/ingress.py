@@ -29,8 +29,8 @@ class Ingress(wiring.Component):
     What a TLP is leaves on ``info``, and the TLP on ``beats``, each at its own pace, in order.
     Malformed TLPs, TLPs that came with ``discard`` and TLPs larger than the queue are dropped.
 
-    Latency from the last beat: three cycles to ``info`` and to the first beat, or four to that if
-    they are the same. Throughput one beat per cycle.
+    Latency from the last beat: three cycles to ``info``, four to the first beat. Throughput one
+    beat per cycle.
 
     Parameters
     ----------
