@@ -113,6 +113,22 @@ def test_latency_and_rate():
     assert got[-1].last_cycle - got[0].first_cycle == 20 * 8 - 1
 
 
+@pytest.mark.parametrize("beats, latency", [(1, 2), (2, 1), (5, 1)])
+def test_latency_of_a_lone_packet(beats, latency):
+    """From its last beat in to its first beat out."""
+    dut = PacketQueue(64, depth=16)
+    sent, got, ends = Packet(bytes(8 * beats)), [], []
+
+    async def watch(ctx):
+        async for *_, last, first in ctx.tick().sample(
+                dut.i.valid & dut.i.ready & dut.i.p.last, dut.o.valid):
+            ends.append((last, first))
+
+    simulate(dut, drive_packets(dut.i, [sent]), collect_packets(dut.o, 1, got), background=[watch])
+    firsts = [n for n, (_, first) in enumerate(ends) if first]
+    assert firsts[0] - [n for n, (last, _) in enumerate(ends) if last][0] == latency
+
+
 @pytest.mark.parametrize("depth", [0, 1, 3, 12])
 def test_packet_queue_depth_is_checked(depth):
     with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not"):
