@@ -11,14 +11,14 @@ import hypothesis  # noqa: F401
 import pytest
 from dxpu_sim.run.recall import Passed, remembering
 from dxpu_tools.collection import collect_rarely
-from tests.support.pysim import update_only_changes
+from tests.support.pysim import use_quick_engine
 from tests.support.skipped import NotShown
 
 ROOT = Path(__file__).parents[1]
 
 os.chdir(ROOT)
 collect_rarely()
-update_only_changes()
+use_quick_engine()
 
 
 def pytest_addoption(parser):

@@ -49,8 +49,8 @@ def _simulator(dut, period):
     return sim
 
 
-#: Components that tests share, each with its simulator and the wakers of its logic.
-_SHARED: dict[Any, tuple] = {}
+#: Components that tests share, each with its simulator.
+_SHARED: dict[Any, Simulator] = {}
 
 
 @functools.lru_cache(maxsize=6)
@@ -63,19 +63,14 @@ def shared(design, *args, **kwargs):
     for dut in list(_SHARED)[:-5]:
         del _SHARED[dut]
     dut = design(*args, **kwargs)
-    sim = _simulator(dut, 8e-9)
-    _SHARED[dut] = sim, [list(slot.wakers) for slot in sim._engine.state.slots]
+    _SHARED[dut] = _simulator(dut, 8e-9)
     return dut
 
 
 def _again(dut):
     """The simulator of a shared component, in its reset state and without processes."""
-    sim, wakers = _SHARED[dut]
-    engine = sim._engine
-    engine._testbenches.clear()
-    engine._active_triggers.clear()
-    for n, slot in enumerate(engine.state.slots):
-        slot.wakers[:] = wakers[n] if n < len(wakers) else []
+    sim = _SHARED[dut]
+    sim._engine.forget_testbenches()
     sim.reset()
     return sim
 
