@@ -1,5 +1,6 @@
 """dxpu.fabric.engine with flow control: two engines, and slots that take TLPs, or do not."""
 
+import functools
 import random
 from collections import defaultdict
 
@@ -9,7 +10,7 @@ from dxpu.fabric.credit.credits import grants_for
 from dxpu.fabric.credit.sizing import FlowControl
 from dxpu.fabric.wire.format import EventCode
 from dxpu.tlp.types import TlpClass
-from tests.hdl.fabric.test_engine import ROWS, Pair
+from tests.hdl.fabric.test_engine import ROWS, pair
 from tests.support.engine_bench import open_anew
 from tests.support.testbench import Packet, count_pulses, drive_packets, drive_words, seed, simulate
 
@@ -81,16 +82,22 @@ class Slots:
             now += 3
 
 
+@functools.cache
+def flow(width, headers=8):
+    """One for all tests, so that they share a simulator."""
+    beats = 2048 * 8 // width
+    grants = (grants_for(width, beats, headers=headers),
+              grants_for(width, beats // 4, headers=4, units=2),
+              grants_for(width, beats, headers=headers))
+    return FlowControl(ClassSpace(width, p=1100, np=300, cpl=1100), grants, period=256)
+
+
 class Fabric:
     """A pair with flow control in both directions, its slots, and what bindings do."""
 
-    def __init__(self, width=64, headers=8):
-        beats = 2048 * 8 // width
-        self.grants = (grants_for(width, beats, headers=headers),
-                       grants_for(width, beats // 4, headers=4, units=2),
-                       grants_for(width, beats, headers=headers))
-        space = ClassSpace(width, p=1100, np=300, cpl=1100)
-        self.dut = Pair(width, flow=FlowControl(space, self.grants, period=256))
+    def __init__(self, width=64):
+        self.grants = flow(width).grants
+        self.dut = pair(width, flow=flow(width))
         self.host, self.box = (Slots(e, self.grants) for e in (self.dut.host, self.dut.box))
         self.host_pulses, self.box_pulses = {}, {}
         self.host_events, self.box_events = [], []

@@ -136,8 +136,8 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
     rng = random.Random(seed())
     fates = [Bad(rng, loss=0.08, twice=0.03, late=0.05, change=0.02) for _ in range(2)]
     pair = Pair(width, tuple(fates), arq=arq)
-    down = [write(rng, rng.randrange(ROWS)) for _ in range(30)]
-    up = [write(rng, rng.randrange(ROWS)) for _ in range(30)]
+    down = [write(rng, rng.randrange(ROWS)) for _ in range(24)]
+    up = [write(rng, rng.randrange(ROWS)) for _ in range(24)]
     events = [dict(row=n % ROWS, code=EventCode.RESET, generation=n, argument=n * n)
               for n in range(10)]
     at_box, at_host, seen = [], [], []
@@ -149,7 +149,7 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
     async def ends(ctx):
         while len(at_box) < len(down) or len(at_host) < len(up) or len(seen) < len(events):
             await ctx.tick().repeat(50)
-        await ctx.tick().repeat(3000)  # what comes twice would come now
+        await ctx.tick().repeat(1500)  # what comes twice would come now
 
     simulate(pair.module, feed,
              pair.then(drive_packets(pair.box.tlp_i, up, rng=rng, density=0.7)),
