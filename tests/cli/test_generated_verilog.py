@@ -156,7 +156,7 @@ def runs():
     return {}
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", ["2005", pytest.param("2012", marks=pytest.mark.long)])
 def test_both_languages_behave_alike(folder, runs, language):
     """Registers, configuration reads, frames from MAC to MAC, a slot that is bound: in an
     event-driven simulator, from the first reset on, without an X at any output."""

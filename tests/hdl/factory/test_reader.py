@@ -34,7 +34,7 @@ def shown(mac=0x001122334455, serial=0x01020304, key=bytes(range(100, 132))):
 class Bench:
     """A reader and a flash; ``cipo`` may replace what that says."""
 
-    def __init__(self, data=b"", *, hz=62.5e6, cipo=None):
+    def __init__(self, data=b"", *, hz=31.25e6, cipo=None):
         self.rng = random.Random(seed())
         self.reader = FactoryReader(address=ADDRESS, hz=hz)
         self.flash = SpiFlash({}, rng=self.rng)
