@@ -24,6 +24,13 @@ FAULTS = {
         "_reader", ("passes.eq(arrived & ~refused.any())", "passes.eq(arrived)")),
     "a beat whose port was occupied gets no other turn": (
         "_reader", ("| self.admitted | refused)", "| self.admitted)")),
+    "the beat behind one whose port is occupied comes to it": (
+        "_reader", ("turns.chosen & ~refused", "turns.chosen")),
+    "a beat is read twice": (
+        "_reader", ("Mux(follows, next_head, heads.lookups[0].value)", "heads.lookups[0].value")),
+    "a beat behind the last one is read": (
+        "_reader", ("idle.eq(follows & was_drained)", "idle.eq(0)")),
+    "a turn that reads nothing is the last one": ("_reader", ("drained & ~idle", "drained")),
 }
 
 

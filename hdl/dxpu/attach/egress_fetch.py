@@ -20,7 +20,8 @@ class RegionReader(wiring.Component):
     A queue gets a turn while its port is free. Its beat leaves the memory two cycles later. If the
     port is still occupied then, by the beat of the turn before, the beat stays in its region, and
     gets another turn when the port is free: so a port that takes each beat at once gets one in two
-    cycles, though it stores one only.
+    cycles, though it stores one only. A queue that alone has beats for a port that can take them
+    gets a turn in each cycle, ahead of what it does with the beats that are on the way.
 
     Parameters
     ----------
@@ -43,8 +44,8 @@ class RegionReader(wiring.Component):
         The beat that was read before is the last one of its TLP, by class.
     arriving : ``queues``
         One-hot: queue whose beat leaves the memory in this cycle.
-    occupied : ``queues``
-        Bit n: the port of queue n has a beat.
+    occupied, taken_beats : ``queues``
+        Bit n: the port of queue n has a beat; it is taken in this cycle.
     posted_left, posted_left_slot : 1, slot
         Strobe: the last beat of a posted request went to its port in the cycle before.
     released, released_strobe : :class:`~dxpu.rows.ClassMeta`, 1
@@ -70,6 +71,7 @@ class RegionReader(wiring.Component):
             "read_last": In(3),
             "arriving": Out(regions.queues),
             "occupied": In(regions.queues),
+            "taken_beats": In(regions.queues),
             "posted_left": Out(1),
             "posted_left_slot": Out(regions.slot_bits),
             "released": Out(ClassMeta),
@@ -100,30 +102,46 @@ class RegionReader(wiring.Component):
         ready, queue = Signal(queues), turns.number
         head, following, drained, end = (Signal.like(heads.write_value), Signal.like(
             heads.write_value), Signal(), Signal.like(heads.write_value))
+        # While several queues have turns, none reads ahead of what its port does.
+        free, several = Signal(queues), Signal()
         m.d.comb += [
-            turns.requests.eq(ready & ~self.occupied & ~turns.chosen),
+            free.eq(~self.occupied | self.taken_beats),
+            turns.requests.eq(ready & Mux(several, ~self.occupied & ~turns.chosen, free)),
+        ]
+
+        # A beat that arrives now is the one before, of the same queue; so it may have been the
+        # last one that can leave.
+        arrived, number, next_head, was_drained = (
+            Signal(), Signal.like(queue), Signal.like(head), Signal())
+        same, follows, idle = Signal(), Signal(), Signal()
+        m.d.comb += [
+            same.eq(number == queue), follows.eq(arrived & same), idle.eq(follows & was_drained),
             heads.lookups[0].index.eq(queue), self.tail_of.index.eq(queue),
             self.limit_of.index.eq(regions.waiter(queue)),
-            head.eq(heads.lookups[0].value), following.eq(head + 1),
+            head.eq(Mux(follows, next_head, heads.lookups[0].value)), following.eq(head + 1),
             end.eq(Mux(regions.cls(queue) == TlpClass.P.value,
                        self.tail_of.value.beats, self.limit_of.value.beats)),
             drained.eq(following == end),
-            self.read_en.eq(turns.valid), self.read_queue.eq(queue), self.read_position.eq(head),
+            self.read_en.eq(turns.valid & ~idle), self.read_queue.eq(queue),
+            self.read_position.eq(head),
         ]
 
-        # The beat leaves the memory, if its port is free.
-        arrived, refused, number, next_head = (
-            Signal(), Signal(queues), Signal.like(queue), Signal.like(head))
-        m.d.sync += [arrived.eq(turns.valid), self.arriving.eq(turns.chosen), number.eq(queue),
-                     next_head.eq(following)]
-        passes = Signal()
+        # The beat leaves the memory, if its port is free. If not, the one behind it comes to no
+        # port either.
+        refused, passes, goes_on = Signal(queues), Signal(), Signal(queues)
+        m.d.comb += goes_on.eq(Mux(idle, 0, turns.chosen & ~refused))
+        m.d.sync += [arrived.eq(goes_on.any()), self.arriving.eq(goes_on),
+                     next_head.eq(following), was_drained.eq(drained)]
+        with m.If(turns.valid):
+            m.d.sync += [number.eq(queue), several.eq(~same)]
         m.d.comb += [
-            refused.eq(self.arriving & self.occupied),
+            refused.eq(self.arriving & ~free),
             passes.eq(arrived & ~refused.any()),
             heads.write_en.eq(passes), heads.write_index.eq(number),
             heads.write_value.eq(next_head),
         ]
-        m.d.sync += ready.eq(ready & ~Mux(drained, turns.chosen, 0) | self.admitted | refused)
+        m.d.sync += ready.eq(ready & ~Mux(drained & ~idle, turns.chosen, 0)
+                             | self.admitted | refused)
 
         # It was the last one of a TLP.
         ended, which = Signal(), Signal.like(queue)

@@ -28,9 +28,10 @@ class EgressPorts(wiring.Component):
     read_beats : array of three beats
         From the memory, by class.
     arriving : ``queues``
-        One-hot: stream to which the beat of its class goes. If it is occupied nothing changes.
-    occupied : ``queues``
-        Bit n: the stream of queue n offers a beat.
+        One-hot: stream to which the beat of its class goes. If it offers a beat that is not taken,
+        nothing changes.
+    occupied, taken_beats : ``queues``
+        Bit n: the stream of queue n offers a beat; it is taken in this cycle.
     posted_at_port : ``slots``
         Bit n: slot n is offered the last beat of a posted request.
     posted_taken : ``slots``
@@ -44,6 +45,7 @@ class EgressPorts(wiring.Component):
             "read_beats": In(regions.beat).array(3),
             "arriving": In(regions.queues),
             "occupied": Out(regions.queues),
+            "taken_beats": Out(regions.queues),
             "posted_at_port": Out(slots),
             "posted_taken": Out(slots),
             "slot": Out(ClassStreams(width)).array(slots),
@@ -59,15 +61,16 @@ class EgressPorts(wiring.Component):
                 valid, first = Signal(name=f"valid_{name}{n}"), Signal(
                     name=f"first_{name}{n}", init=1)
                 m.d.comb += [
-                    out.valid.eq(valid), self.occupied[q].eq(valid), out.payload.first.eq(first),
+                    out.valid.eq(valid), self.occupied[q].eq(valid),
+                    self.taken_beats[q].eq(valid & out.ready), out.payload.first.eq(first),
                     *(out.payload[k].eq(beat[k]) for k, _ in regions.beat),
                 ]
-                with m.If(~valid):
+                with m.If(valid & out.ready):
+                    m.d.sync += first.eq(beat.last)
+                with m.If(~valid | out.ready):
                     m.d.sync += valid.eq(self.arriving[q])
-                with m.Elif(out.ready):
-                    m.d.sync += [valid.eq(0), first.eq(beat.last)]
-                with m.If(self.arriving[q] & ~valid):
-                    m.d.sync += beat.eq(self.read_beats[cls])
+                    with m.If(self.arriving[q]):
+                        m.d.sync += beat.eq(self.read_beats[cls])
             at_port = streams.p.valid & streams.p.payload.last
             m.d.comb += [self.posted_at_port[n].eq(at_port),
                          self.posted_taken[n].eq(at_port & streams.p.ready)]

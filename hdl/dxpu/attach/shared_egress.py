@@ -34,10 +34,9 @@ class SharedEgress(wiring.Component):
 
     Latency with empty queues: the first beat is offered six cycles after the last one was taken. A
     TLP that waited for a posted request is offered eight cycles after that was taken, and one later
-    for each other such TLP. Throughput one beat per cycle in total, one beat in two cycles for a
-    single stream whose beats are taken at once, else one four cycles after the one before was
-    taken; streams take turns by beats. After reset the input waits for up to eight cycles per
-    slot.
+    for each other such TLP. Throughput one beat per cycle in total, also for a single stream whose
+    beats are taken at once; streams take turns by beats. After reset the input waits for up to
+    eight cycles per slot.
 
     Parameters
     ----------
@@ -126,6 +125,7 @@ class SharedEgress(wiring.Component):
             reader.stored_strobe.eq(writer.stored_strobe),
             reader.admitted.eq(admission.admitted),
             ports.arriving.eq(reader.arriving), reader.occupied.eq(ports.occupied),
+            reader.taken_beats.eq(ports.taken_beats),
             admission.posted_left.eq(reader.posted_left),
             admission.posted_left_slot.eq(reader.posted_left_slot),
             admission.posted_at_port.eq(ports.posted_at_port),

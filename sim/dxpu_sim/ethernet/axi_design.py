@@ -15,7 +15,7 @@ __all__ = ["NAMES", "SLOTS", "STATISTICS", "axi_pair", "proxies"]
 
 #: The proxies; line n is what proxy n sends.
 NAMES = ("host", "box")
-#: Slots; a single one takes a beat in two cycles only.
+#: Slots.
 SLOTS = 2
 #: Outputs of each line.
 STATISTICS = ("frames", "spoiled", "wire_bytes", "underruns", "violations", "runts")

@@ -217,14 +217,15 @@ class Reached(InOrder):
         m.d.comb += Cover(leaves & waited)
 
 
-WRITTEN_OVER, NOT_QUIET, NOT_COUNTED, AT_PORT, NEVER_WOKEN, BEAT_LOST = (
+WRITTEN_OVER, NOT_QUIET, NOT_COUNTED, AT_PORT, NEVER_WOKEN, BEAT_LOST, LAST_TURN = (
     with_fault(Shared, fault) for fault in (
         "beats are written over those that have not left",
         "one that is alone in its queue goes at once",
         "one that waits goes when it has its turn",
         "a posted request at its port was taken",
         "one that had to wait is not looked at again",
-        "a beat whose port is occupied is lost"))
+        "a beat whose port is occupied is lost",
+        "a turn that reads nothing is the last one"))
 
 
 class Confused(Single):
@@ -272,7 +273,7 @@ def test_posted_requests_and_completions_pass(design):
     prove(Passes(design), depth=PASSING, flat=True)
 
 
-@pytest.mark.parametrize("mutant", [NEVER_WOKEN, Aligned])
+@pytest.mark.parametrize("mutant", [NEVER_WOKEN, Aligned, LAST_TURN])
 def test_passing_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(Passes(mutant), depth=PASSING, flat=True)

@@ -20,6 +20,7 @@ SMALL = dict(space=(512, 256, 512), packets=8)
 #: Found by a test of its own, and by the proofs alone.
 TAKES_ONE_AWAY = "one that comes to the port takes one away that was taken"
 AT_PORT = "a posted request at its port was taken"
+LAST_TURN = "a turn that reads nothing is the last one"
 
 
 def tlp(rng, slot, cls, dwords, discard=False):
@@ -169,7 +170,8 @@ def test_random_traffic(width, slots, ready):
     assert sum(contract.dropped.values()) > 3
 
 
-@pytest.mark.parametrize("fault", [f for f in FAULTS if f not in (TAKES_ONE_AWAY, AT_PORT)])
+@pytest.mark.parametrize("fault", [
+    f for f in FAULTS if f not in (TAKES_ONE_AWAY, AT_PORT, LAST_TURN)])
 def test_mutants_are_found(fault):
     """The contract is one that can be broken."""
     rng = random.Random(seed())
@@ -359,7 +361,7 @@ def test_latency_behind_a_posted_request():
 
 @pytest.mark.parametrize("dwords", [4, 32])
 def test_throughput(dwords):
-    """Alone a beat in two cycles, all together one in each."""
+    """A beat in each cycle, alone and all together."""
     rng = random.Random(seed())
     for keys in ([(0, P)], [(1, CPL)], [(n, c) for n in range(3) for c in TlpClass]):
         bench = Bench(64, slots=3, space=(512,) * 3, packets=32)
@@ -384,7 +386,7 @@ def test_throughput(dwords):
         # Two beats of each stream wait in front of PCIe.
         cycles = cycles[2 * len(keys):-2 * len(keys)]
         rate = (len(cycles) - 1) / (cycles[-1] - cycles[0])
-        assert rate > (0.9 if len(keys) > 1 else 0.45), rate
+        assert rate > 0.9, (keys, rate)
 
 
 def test_turns_are_fair():
