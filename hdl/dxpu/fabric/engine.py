@@ -157,7 +157,7 @@ class FabricEngine(wiring.Component):
         self.split, self.cells, self.arq = split, cells, arq
         sessions = peers * streams
         self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells,
-                                      selective=selective)
+                                      selective=selective, paths=paths)
         # A peer has one TLP of the split form under way in each session.
         self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
                                           assemblies=sessions, selective=selective)

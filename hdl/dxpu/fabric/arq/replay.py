@@ -12,34 +12,9 @@ from amaranth.utils import exact_log2
 from dxpu.memory import DisjointMemory
 from dxpu.stream import PacketSignature, check_width
 
-__all__ = ["FrameNote", "ReplayMemory", "cells_for"]
+from .frame_note import FrameNote, NoteMemory
 
-
-class FrameNote(data.Struct):
-    """What a repetition of a frame needs besides its TLPs.
-
-    Members
-    -------
-    type, dst_slot, src_slot, paths, seq
-        Of the frame; ``paths`` are those that it may take.
-    code, generation, argument
-        Of an EVENT.
-    count, dwords, offset, final
-        Of the plan of a frame with TLPs (:class:`~dxpu.fabric.send.planner.FramePlan`).
-    """
-
-    type: 4
-    dst_slot: 8
-    src_slot: 8
-    paths: 16
-    seq: 24
-    code: 8
-    generation: 16
-    argument: 32
-    count: 5
-    dwords: 13
-    offset: 11
-    final: 1
+__all__ = ["ReplayMemory", "cells_for"]
 
 
 def cells_for(count, dwords, *, width, cell):
@@ -70,6 +45,8 @@ class ReplayMemory(wiring.Component):
         A power of two.
     cell : int
         Beats of a cell; a power of two, at least 4.
+    paths : int
+        Paths of the proxy, 1 to 16.
 
     Members
     -------
@@ -87,6 +64,7 @@ class ReplayMemory(wiring.Component):
     write : 1
         ``data``, ``dwords`` and ``last`` are a beat of the frame that has begun, or begins.
     look : stream of cell numbers
+        First cells of frames that are stored.
     seen : stream of :class:`FrameNote`
         Of the frame that was looked at.
     read, read_cell, read_count : 1, cell number, 5
@@ -99,13 +77,13 @@ class ReplayMemory(wiring.Component):
         First cells of frames to be freed.
     """
 
-    def __init__(self, width, *, cells, cell):
+    def __init__(self, width, *, cells, cell, paths=16):
         self._width = check_width(width)
         for name, value, least in (("cells", cells, 2), ("cell", cell, 4)):
             if not isinstance(value, int) or value < least or value & (value - 1):
                 raise ValueError(f"{name} must be a power of two of at least {least}, "
                                  f"not {value!r}")
-        self._cells, self._cell = cells, cell
+        self._cells, self._cell, self._paths = cells, cell, paths
         number = range(cells)
         super().__init__({
             "spare": Out(range(cells + 1)),
@@ -175,9 +153,9 @@ class ReplayMemory(wiring.Component):
             {"data": self._width, "dwords": range(self._width // 32 + 1), "last": 1})
         m.submodules.beats = self._beats = beats = DisjointMemory(
             shape=beat, depth=self._cells * self._cell, init=[])
-        m.submodules.notes = self._notes = notes = Memory(
-            shape=FrameNote, depth=self._cells, init=[])
-        write, note = beats.write_port(), notes.write_port()
+        m.submodules.notes = self._notes = notes = NoteMemory(
+            cells=self._cells, paths=self._paths)
+        write = beats.write_port()
 
         first, current, place, more = (
             Signal(range(self._cells)), Signal(range(self._cells)),
@@ -201,9 +179,9 @@ class ReplayMemory(wiring.Component):
             write.data.data.eq(self.data),
             write.data.dwords.eq(self.dwords),
             write.data.last.eq(self.last),
-            note.en.eq(self.begin),
-            note.addr.eq(self.next),
-            note.data.eq(self.note),
+            notes.write_en.eq(self.begin),
+            notes.write_cell.eq(self.next),
+            notes.write_note.eq(self.note),
             link.en.eq(crosses),
             link.addr.eq(current),
             link.data.eq(self.next),
@@ -221,14 +199,14 @@ class ReplayMemory(wiring.Component):
             m.d.sync += [place.eq(0), full.eq(0)]
 
     def _look(self, m):
-        read = self._notes.read_port()
+        notes = self._notes
         m.d.comb += [
-            read.addr.eq(self.look.payload),
-            read.en.eq(self.look.valid & self.look.ready),
+            notes.read_cell.eq(self.look.payload),
+            notes.read_en.eq(self.look.valid & self.look.ready),
             self.look.ready.eq(~self.seen.valid),
-            self.seen.payload.eq(read.data),
+            self.seen.payload.eq(notes.read_note),
         ]
-        with m.If(read.en):
+        with m.If(notes.read_en):
             m.d.sync += self.seen.valid.eq(1)
         with m.Elif(self.seen.ready):
             m.d.sync += self.seen.valid.eq(0)

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.arq.replay import FrameNote
+from dxpu.fabric.arq.frame_note import FrameNote
 from dxpu.fabric.arq.retransmit import Stored
 from dxpu.stream import PacketSignature, check_width
 

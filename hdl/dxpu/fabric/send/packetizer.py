@@ -67,7 +67,7 @@ class Packetizer(wiring.Component):
         Beats of memory for TLPs; see :class:`~dxpu.fabric.send.tx_queue.TxQueue`.
     selective : bool
         SACKs may have a word.
-    cells, cell : int
+    cells, cell, paths : int
         Of the :class:`~dxpu.fabric.arq.replay.ReplayMemory`.
 
     Members
@@ -99,7 +99,8 @@ class Packetizer(wiring.Component):
         Pulse: a TLP with too many prefixes was dropped.
     """
 
-    def __init__(self, width, *, split=False, selective=False, depth, cells=64, cell=None):
+    def __init__(self, width, *, split=False, selective=False, depth, cells=64, cell=None,
+                 paths=16):
         self._width = check_width(width)
         if not isinstance(split, bool):
             raise TypeError(f"split must be a bool, not {split!r}")
@@ -111,7 +112,7 @@ class Packetizer(wiring.Component):
         if self._cells * self._cell < beats:
             raise ValueError(f"cells * cell must be at least two of the largest TLPs ({beats} "
                              f"beats), not {self._cells * self._cell}")
-        self._memory = ReplayMemory(width, cells=self._cells, cell=self._cell)
+        self._memory = ReplayMemory(width, cells=self._cells, cell=self._cell, paths=paths)
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "control": In(stream.Signature(Control)),

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from dxpu.fabric.arq.replay import FrameNote
+from dxpu.fabric.arq.frame_note import FrameNote
 from dxpu.fabric.wire.types import EPOCH_BITS
 
 __all__ = ["FrameOrder", "PreambleBeat", "PreambleInfo"]

@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.fabric.arq.replay import FrameNote, cells_for
+from dxpu.fabric.arq.frame_note import FrameNote
+from dxpu.fabric.arq.replay import cells_for
 from dxpu.fabric.arq.retransmit import Repeat
 from dxpu.fabric.send.planner import FramePlan
 from dxpu.fabric.send.types import Reply, RouteRequest
