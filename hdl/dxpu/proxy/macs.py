@@ -81,10 +81,14 @@ class MacFactory:
     counters: Mapping[str, str] = field(default_factory=dict)
 
 
+#: Beats between a MAC and the core, which always takes them: no more than must cross.
+_RX_BEATS = 16
+
 #: The MAC for 1 Gb/s; path n is in the clock domains ``gmii<n>_rx`` and ``gmii<n>_tx``.
 GMII = MacFactory(
     port="gmii", signature=GmiiSignature(),
-    make=lambda width, path: Mac(width, rx_domain=f"gmii{path}_rx", tx_domain=f"gmii{path}_tx"),
+    make=lambda width, path: Mac(width, rx_depth=_RX_BEATS, rx_domain=f"gmii{path}_rx",
+                                 tx_domain=f"gmii{path}_tx"),
     counters=Mac.STATISTICS)
 
 
