@@ -12,7 +12,7 @@ from dxpu.attach import PciePort, SharedEgress, SharedLedger, connect_egress, co
 from dxpu.csr import RegisterPort
 from dxpu.fabric.credit.classifier import Classifier, credits_of
 from dxpu.fabric.credit.policer import CreditPolicer
-from dxpu.fabric.credit.sizing import LARGEST, FlowControl, grants_in
+from dxpu.fabric.credit.sizing import LARGEST, MOST_TLPS, FlowControl, grants_in
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.row_gate import RowGate
 from dxpu.fabric.wire.format import Role
@@ -79,8 +79,9 @@ class BoxCore(wiring.Component):
         self._slots = slots
         self._depth = max(16, self.BUFFER * 8 // width)
         self._table = BoxTable(slots=slots, paths=paths, streams=streams)
-        self._egress = SharedEgress(width, slots=slots, overflow="drop", space=[
-            size * max(1, width // 64) for size in self.REGIONS])
+        self._egress = SharedEgress(
+            width, slots=slots, packets=MOST_TLPS, overflow="drop",
+            space=[size * max(1, width // 64) for size in self.REGIONS])
         flow = FlowControl.of(width, grants_in(width, self._egress.beats))
         self._policer = CreditPolicer(width, rows=slots, initial=flow.grants, largest=LARGEST)
         self._engine = FabricEngine(

@@ -6,11 +6,13 @@ Ref: docs/explanation/flow-control.md
 from .class_queues import ClassSpace
 from .credits import OVERHEAD_BYTES, grants_for
 
-__all__ = ["GRANTS", "LARGEST", "FlowControl", "beats_for", "grants_in", "host_grants",
-           "space_for"]
+__all__ = ["GRANTS", "LARGEST", "MOST_TLPS", "FlowControl", "beats_for", "grants_in",
+           "host_grants", "space_for"]
 
 #: Data units of the largest TLP: 512 bytes, as the switch advertises.
 LARGEST = 32
+#: Most TLPs of a row and class that :func:`grants_in` grants at once.
+MOST_TLPS = 32
 #: Headers and data units that each row grants at first: posted, non-posted, completions.
 GRANTS = ((12, 76), (8, 8), (12, 76))
 #: The same where the line is faster, and block RAM is not that of a small FPGA.
@@ -28,11 +30,11 @@ def beats_for(width, headers, units):
 def grants_in(width, regions):
     """Grants for three regions of so many beats: up to 32 TLPs each, 16 non-posted ones, and 16
     completions if the width is that of a small region."""
+    most = (MOST_TLPS, 16, 16 if width <= 64 else MOST_TLPS)
     return tuple(
         grants_for(width, beats, headers=max(
             n for n in range(1, headers + 1) if n == 1 or beats_for(width, n, units) <= beats))
-        for beats, headers, units in zip(
-            regions, (32, 16, 16 if width <= 64 else 32), (LARGEST, 2, LARGEST), strict=True))
+        for beats, headers, units in zip(regions, most, (LARGEST, 2, LARGEST), strict=True))
 
 
 def host_grants(width):
