@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from dxpu.fabric.credit.credits import CreditAccounts
+from dxpu.fabric.credit.accounts import CreditAccounts
 from dxpu_cli.main import main
 from dxpu_sim.fabric import cases
 from dxpu_sim.fabric.fault_design import FaultBench
@@ -65,7 +65,7 @@ class Generous(CreditAccounts):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        m.d.comb += [self.i_ok.eq(1), self.head_ok.eq(1)]
+        m.d.comb += self.ok.eq(1)
         return m
 
 

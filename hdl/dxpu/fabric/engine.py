@@ -11,9 +11,12 @@ from dxpu.counted import counted, texts_of
 from dxpu.fabric.arq.resequencer import Resequencer
 from dxpu.fabric.arq.retransmit import Retransmitter
 from dxpu.fabric.arq.selective import SelectiveRetransmitter
+from dxpu.fabric.credit.accounts import CreditAccounts
 from dxpu.fabric.credit.class_queues import ClassQueues
 from dxpu.fabric.credit.classifier import Classifier
-from dxpu.fabric.credit.credits import OVERHEAD_BYTES, CreditAccounts, CreditGrants
+from dxpu.fabric.credit.commit_fork import CommitFork
+from dxpu.fabric.credit.credits import OVERHEAD_BYTES
+from dxpu.fabric.credit.grants import CreditGrants
 from dxpu.fabric.credit.sizing import LARGEST
 from dxpu.fabric.receive.depacketizer import Depacketizer
 from dxpu.fabric.receive.paths.frame_queue import FrameQueue
@@ -26,8 +29,6 @@ from dxpu.fabric.session.types import Peer, PeerRow, SessionView, Setting
 from dxpu.fabric.wire.format import (
     CREDIT_BYTES, ETHERNET_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability,
 )
-from dxpu.fabric.wire.frame_fields import any_of
-from dxpu.fabric.wire.frame_types import LIMITED
 from dxpu.fabric.wire.types import Control, Event, Hello
 from dxpu.queue import PacketQueue, Queue
 from dxpu.rows import LIFE_BITS, ClassMeta, TlpMeta
@@ -175,6 +176,7 @@ class FabricEngine(wiring.Component):
             self._classifier = Classifier(width, largest=LARGEST)
             self._queues = ClassQueues(width, rows=rows, space=flow.queues, largest=LARGEST)
             self._accounts = CreditAccounts(rows=rows)
+            self._commits = CommitFork()
             self._grants = CreditGrants(rows=rows, initial=flow.grants, period=flow.period,
                                         again=flow.again, refresh=flow.refresh)
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link,
@@ -307,10 +309,10 @@ class FabricEngine(wiring.Component):
         m.submodules.tx_queues = queues = self._queues
         m.submodules.accounts = accounts = self._accounts
         m.submodules.grants = grants = self._grants
+        m.submodules.commits = commits = self._commits
         connect(m, tlps, classifier.i)
         connect(m, classifier.o, queues.i)
-        header, limits = link.committed.payload.header, accounts.limits
-        is_reply = any_of(header.type, LIMITED)
+        connect(m, commits.limits, accounts.limits)
         # A cycle later: which sessions are lost is known late in the cycle, and whether a TLP may
         # leave is needed early. One that leaves in between might have left a cycle before.
         lost = Signal(self._rows)
@@ -320,23 +322,14 @@ class FabricEngine(wiring.Component):
             accounts.open.eq(self.open & ~lost),
             accounts.lives.eq(self.lives),
             accounts.generations.eq(self.generations),
-            accounts.i.eq(queues.i.payload.meta),
-            accounts.head.eq(queues.head),
-            queues.i_ok.eq(accounts.i_ok),
-            queues.head_ok.eq(accounts.head_ok),
+            accounts.checked.eq(queues.checked),
+            queues.ok.eq(accounts.ok),
+            accounts.consumed.eq(queues.consumed),
             queues.wake.eq(accounts.wake),
-            accounts.spent.eq(queues.o.payload.meta),
-            accounts.spent_strobe.eq(queues.o.valid & queues.o.ready & queues.o.payload.last
-                                     & ~queues.o.payload.discard),
             accounts.numbered.eq(link.numbered),
             accounts.numbered_strobe.eq(link.numbered_strobe),
-            accounts.limits_strobe.eq(link.committed.valid & link.committed.ready & link.fresh),
-            limits.row.eq(link.committed.payload.row),
-            limits.ack.eq(header.ack),
-            limits.mask.eq(Mux(is_reply, ~0, Mux(header.crx, 1 << header.credit.cls[:2], 0))),
-            *(limits.entries[n].eq(Mux(is_reply, rx.credits[n].as_value(),
-                                       header.credit.as_value()))
-              for n in range(len(limits.entries))),
+            commits.fresh.eq(link.fresh),
+            commits.credits.eq(rx.credits),
             grants.open.eq(self.receiving & ~link.lost),
             grants.row.eq(link.limit_row),
             link.generations.eq(self.generations),
@@ -427,7 +420,11 @@ class FabricEngine(wiring.Component):
         connect(m, link.route, tx.route)
         connect(m, rx.header, link.header)
         connect(m, link.verdict, rx.verdict)
-        connect(m, rx.committed, link.committed)
+        if self._flow:
+            connect(m, rx.committed, self._commits.i)
+            connect(m, self._commits.o, link.committed)
+        else:
+            connect(m, rx.committed, link.committed)
         connect(m, rx.event, wiring.flipped(self.event))
         m.d.comb += [
             link.node.eq(self.node),

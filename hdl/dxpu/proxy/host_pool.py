@@ -95,19 +95,18 @@ class HostPool(wiring.Component):
         connect(m, classifier.o, policer.i)
         connect(m, policer.o, queues.i)
         connect(m, queues.o, wiring.flipped(self.o))
-        incoming, head, o = queues.i.payload.meta, queues.head, queues.o
+        incoming, o = queues.i.payload.meta, queues.o
         # A head that found no room tries again when there is more of it, not in every cycle: a row
         # that tries keeps its turn.
         now, before = Signal(2), Signal(2)
         m.d.sync += before.eq(now)
         m.d.comb += [
             now.eq(Cat(self.room, self.room & self.np_room)),
-            queues.i_ok.eq(self.room & (self.np_room | (incoming.cls != TlpClass.NP))),
-            queues.head_ok.eq(self.room & (self.np_room | (head.cls != TlpClass.NP))),
+            queues.ok.eq(self.room & (self.np_room | (queues.checked.cls != TlpClass.NP))),
             queues.wake.eq(Mux((now & ~before).any(), ~0, 0)),
             policer.open.eq(self.receiving),
-            policer.left.eq(o.payload.meta),
-            policer.left_strobe.eq(o.valid & o.ready & o.payload.last),
+            policer.departed.eq(o.payload.meta),
+            policer.departed_strobe.eq(o.valid & o.ready & o.payload.last),
             self.released.eq(policer.released),
             self.released_strobe.eq(policer.released_strobe),
             self.overflow.eq(policer.overflow | Mux(
@@ -122,7 +121,7 @@ class HostPool(wiring.Component):
             stored, begins = Signal(8, name=f"stored{n}"), Signal(name=f"begins{n}")
             m.d.comb += begins.eq(enters & (self.i.payload.meta.row == n))
             m.d.sync += stored.eq(self._next_stored(
-                stored, begins, policer.left_strobe & (policer.left.row == n),
+                stored, begins, policer.departed_strobe & (policer.departed.row == n),
                 queues.stat_overflow & (incoming.row == n)
                 | policer.dropped & (policer.dropped_row == n)))
             with m.If(~self.link_active[n]):

@@ -99,8 +99,7 @@ class Inbox(wiring.Component):
         m.d.sync += [before.eq(room), shut.eq(self.closed)]
         m.d.comb += [
             room.eq(leaving.level < ROOM),
-            queues.i_ok.eq(may(queues.i.payload.meta)),
-            queues.head_ok.eq(may(queues.head)),
+            queues.ok.eq(may(queues.checked)),
             queues.wake.eq(Cat(opened[3 * n:3 * n + 3].any() for n in range(self._rows))
                            | (room & ~before).replicate(self._rows)),
         ]

@@ -83,7 +83,7 @@ def _engine(proxy: str) -> list[Group]:
         Group(f"{proxy}: TLPs to be sent, and their credits", (
             *_stream(rf"{e}\.tlp_i", *_PACKET, r"meta\.row", r"meta\.life"),
             *_stream(rf"{e}\.tx_queues\.i", *_PACKET, *_fields("meta", ("row", "cls", "units"))),
-            Row(rf"{e}\.tx_queues\.i_ok"), Row(rf"{e}\.tx_queues\.head_ok"),
+            Row(rf"{e}\.tx_queues\.ok"), Row(rf"{e}\.tx_queues\.consumed"),
             *_stream(rf"{e}\.tx_queues\.o", *_PACKET, *_fields("meta", ("row", "cls", "units"))),
             Row(rf"{e}\.waiting"), Row(rf"{e}\.np_waits"),
         ), closed=True),

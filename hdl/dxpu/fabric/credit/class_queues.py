@@ -45,20 +45,21 @@ class ClassSpace:
 class ClassQueues(wiring.Component):
     """A TLP that may pass goes straight through; others wait in the queue of their row and class.
 
-    Who may pass is asked twice: about a TLP that comes (``i_ok``, with its first beat) and about
-    one that waits (``head``, ``head_ok``). Nothing passes an older posted TLP of its row, or an
-    older TLP of its row and class; all else passes what waits. Of the rows with TLPs that may leave
-    each has as many beats in its turn (deficit round robin), and its classes take turns. What waits
-    and what comes take turns, too.
+    Each TLP is checked: with its first beat when it comes, and at the head of its queue if it
+    waits. One is checked in a cycle, heads first. Nothing passes an older posted TLP of its row, or
+    an older TLP of its row and class; all else passes what waits. Of the rows with TLPs that may
+    leave each has as many beats in its turn (deficit round robin), and its classes take turns. What
+    waits and what comes take turns, too.
 
     TLPs are stored whole, those that end with ``discard`` leave no trace in the queues (one that
     goes straight through keeps it). A TLP that finds its queue full waits, and all behind it, or is
     dropped and counted, as ``overflow`` says; one larger than its queue is always dropped.
 
     After reset it takes four cycles for each row until TLPs are taken. No latency for a TLP that
-    goes straight through, a beat per cycle. One that waits takes a cycle more than its beats to
-    enter its queue, and leaves some eight cycles after it may; TLPs from the queues have seven
-    cycles between the last beat of one and the first of the next.
+    goes straight through, a beat per cycle; a cycle more if a head is checked when it begins. One
+    that waits takes a cycle more than its beats to enter its queue, and leaves some eight cycles
+    after it may; TLPs from the queues have seven cycles between the last beat of one and the first
+    of the next.
 
     Parameters
     ----------
@@ -74,15 +75,15 @@ class ClassQueues(wiring.Component):
     Members
     -------
     i, o : packet stream with meta :class:`~dxpu.rows.ClassMeta`
-    i_ok : 1
-        The TLP on ``i`` may pass now.
-    head : :class:`~dxpu.rows.ClassMeta`
-        A TLP that waits, about which ``head_ok`` is to be said in the same cycle. With ``head_ok``
-        it leaves, after at most one TLP that comes.
-    head_ok : 1
+    checked, ok : :class:`~dxpu.rows.ClassMeta`, 1
+        A TLP, on ``i`` or at the head of a queue, that a decision may depend on; whether it may
+        leave now, in the same cycle.
+    consumed : 1
+        Strobe: ``checked`` takes what it was checked for. One on ``i`` does with its last beat; one
+        that waited does in the cycle before its first beat, in which no other TLP begins.
     wake : ``rows``
-        Strobes: ``head_ok`` may have become true for a TLP of row n in this cycle, or does in the
-        next one.
+        Strobes: ``ok`` may have become true for a TLP of row n in this cycle, or does in the next
+        one.
     blocked : ``rows``
         Bit n: a posted TLP or a completion of row n waits, or is on its way into its queue.
     np_waits : ``rows``
@@ -128,9 +129,9 @@ class ClassQueues(wiring.Component):
         super().__init__({
             "i": In(PacketSignature(width, ClassMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
-            "i_ok": In(1),
-            "head": Out(ClassMeta),
-            "head_ok": In(1),
+            "checked": Out(ClassMeta),
+            "ok": In(1),
+            "consumed": Out(1),
             "wake": In(rows),
             "blocked": Out(rows),
             "np_waits": Out(rows),
@@ -168,21 +169,25 @@ class ClassQueues(wiring.Component):
                              (departure, (memory.read_port(), notes.read_port()))):
             wiring.connect(m, agent.beats, ports[0])
             wiring.connect(m, agent.notes, ports[1])
-        left = departure.ends.strobe
+        dequeued, straight = departure.ends.strobe, parking.o
         m.d.comb += [
-            parking.i_ok.eq(self.i_ok), parking.filled.eq(flags.filled),
-            parking.hold.eq(departure.hold), parking.clear.eq(turns.clear),
+            self.checked.eq(Mux(departure.check | departure.claim, departure.head.as_value(),
+                                self.i.payload.meta.as_value())),
+            parking.ok.eq(self.ok), departure.ok.eq(self.ok),
+            self.consumed.eq(departure.claim | straight.valid & straight.ready
+                             & straight.payload.last & ~straight.payload.discard),
+            parking.filled.eq(flags.filled), parking.hold.eq(departure.draining),
+            parking.stop.eq(turns.clear | departure.check | departure.claim),
             ends.clear.eq(turns.clear),
             flags.parked.eq(parking.ends.strobe), flags.parked_queue.eq(parking.ends.queue),
             flags.emptied.eq(departure.emptied), flags.refused.eq(departure.refused),
-            flags.left_queue.eq(departure.ends.queue), flags.wake.eq(self.wake),
+            flags.dequeued_queue.eq(departure.ends.queue), flags.wake.eq(self.wake),
             # A posted TLP that has left may let others go; they are asked about again.
-            flags.passed.eq(left & (turns.cls == TlpClass.P.value)),
+            flags.passed.eq(dequeued & (turns.cls == TlpClass.P.value)),
             turns.awake.eq(flags.awake), turns.done.eq(departure.done),
-            turns.spent.eq(departure.spent),
+            turns.beat_read.eq(departure.beat_read),
             departure.row.eq(turns.row), departure.cls.eq(turns.cls),
-            departure.chosen.eq(turns.chosen), departure.passing.eq(parking.passing),
-            departure.head_ok.eq(self.head_ok), self.head.eq(departure.head),
+            departure.granted.eq(turns.granted), departure.passing.eq(parking.passing),
             self.stat_parked.eq(parking.ends.strobe),
             self.stat_overflow.eq(parking.stat_overflow),
         ]
@@ -190,9 +195,9 @@ class ClassQueues(wiring.Component):
         o = self.o
         m.d.comb += [
             o.payload.eq(Mux(departure.draining, departure.o.payload.as_value(),
-                             parking.o.payload.as_value())),
-            o.valid.eq(departure.o.valid | parking.o.valid),
-            departure.o.ready.eq(o.ready), parking.o.ready.eq(o.ready),
+                             straight.payload.as_value())),
+            o.valid.eq(departure.o.valid | straight.valid),
+            departure.o.ready.eq(o.ready), straight.ready.eq(o.ready),
         ]
         return m
 
@@ -203,18 +208,18 @@ class ClassQueues(wiring.Component):
         m.submodules.request_room = room = RequestRoom(
             rows=rows, beats=depth, most=max(0, min(
                 depth - self.NP_MARGIN * largest, least * (self.PACKETS - self.NP_MARGIN))))
-        left, is_np = departure.ends.strobe, turns.cls == TlpClass.NP.value
+        dequeued, is_np = departure.ends.strobe, turns.cls == TlpClass.NP.value
         filled = [Cat(flags.filled[4 * row + n] for row in range(rows)) for n in range(3)]
         m.d.comb += [
             room.parked.eq(parking.ends.strobe & parking.requests),
             room.parked_row.eq(parking.ends.queue[2:]), room.parked_beats.eq(parking.amount),
-            room.left.eq(left & is_np),
-            room.left_row.eq(turns.row), room.left_beats.eq(departure.amount),
+            room.dequeued.eq(dequeued & is_np),
+            room.dequeued_row.eq(turns.row), room.dequeued_beats.eq(departure.amount),
             room.clear.eq(turns.clear),
             self.np_room.eq(room.room),
             self.blocked.eq(filled[TlpClass.P.value] | filled[TlpClass.CPL.value]
                             | Mux(parking.requests, 0, parking.parks)),
             self.np_waits.eq(filled[TlpClass.NP.value]
                              | Mux(parking.requests, parking.parks, 0)),
-            self.moved.eq(Mux(left & ~is_np, 1 << turns.row, 0)),
+            self.moved.eq(Mux(dequeued & ~is_np, 1 << turns.row, 0)),
         ]

@@ -11,14 +11,9 @@ from dxpu.counted import Counted
 from dxpu.rows import ClassMeta
 from dxpu.stream import PacketSignature, check_width
 
-from .credits import CLASSES, ClassMemory, pick
+from .credits import CLASSES, ClassMemory, low, pick
 
 __all__ = ["CreditPolicer"]
-
-
-def low(row, rows):
-    """Of a row number, the bits that tell so many rows apart."""
-    return row[:max(1, (rows - 1).bit_length())]
 
 
 class RowTotals(wiring.Component):
@@ -65,15 +60,12 @@ class RowTotals(wiring.Component):
             m.d.comb += getattr(self, f"total{n}").eq(total(f"word{n}", getattr(self, f"at{n}")))
         row, cls = low(self.counted.row, self._rows), Value.cast(self.counted.cls)
         old, new, takes = Signal(self._shape), Signal(self._shape), Signal()
-        pair, last = words.pair.write_port(), words.last.write_port()
         m.d.comb += [
             takes.eq(self.strobe & pick(self.open, row)),
             old.eq(total("old", self.counted)),
             new.header.eq(old.header + 1), new.data.eq(old.data + self.counted.units),
-            pair.addr.eq(ClassMemory.place(row, cls)), pair.en.eq(takes & ~cls[1]),
-            last.addr.eq(row), last.en.eq(takes & cls[1]),
-            pair.data.eq(new), last.data.eq(new),
         ]
+        words.write(m, takes, row, cls, new)
         for n, rows in enumerate(fresh):
             m.d.sync += rows.eq((rows | ~self.open) & ~Mux(takes & (cls == n), 1 << row, 0))
         return m
@@ -112,8 +104,9 @@ class CreditPolicer(wiring.Component):
     i, o : packet stream with :class:`~dxpu.rows.ClassMeta`
     open : ``rows``
         Credits of row n are granted, from nought when this rises. Then nothing of the row is behind
-        this block, and it stays so for as long as what came before needs to be told in ``left``.
-    left, left_strobe : :class:`~dxpu.rows.ClassMeta`, 1
+        this block, and it stays so for as long as what came before needs to be told in
+        ``departed``.
+    departed, departed_strobe : :class:`~dxpu.rows.ClassMeta`, 1
         A TLP has left the queues behind.
     released, released_strobe : :class:`~dxpu.rows.ClassMeta`, 1
         Credits are free again: of a TLP that has left, or was dropped here though it had some.
@@ -134,8 +127,8 @@ class CreditPolicer(wiring.Component):
             "i": In(PacketSignature(width, ClassMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
             "open": In(rows),
-            "left": In(ClassMeta),
-            "left_strobe": In(1),
+            "departed": In(ClassMeta),
+            "departed_strobe": In(1),
             "released": Out(ClassMeta),
             "released_strobe": Out(1),
             "overflow": Out(rows),
@@ -194,13 +187,13 @@ class CreditPolicer(wiring.Component):
             m.d.sync += inside.eq(0)
 
         # One that has left goes first: it cannot wait.
-        with m.If(~self.left_strobe | ~pick(self.open, low(waiting.row, self._rows))):
+        with m.If(~self.departed_strobe | ~pick(self.open, low(waiting.row, self._rows))):
             m.d.sync += waits.eq(0)
         with m.If(ends & pays & (drops | i.payload.discard)):
             m.d.sync += [waits.eq(1), waiting.eq(meta)]
         m.d.comb += [
-            self.released.eq(Mux(self.left_strobe, self.left, waiting)),
-            self.released_strobe.eq(self.left_strobe | waits),
+            self.released.eq(Mux(self.departed_strobe, self.departed, waiting)),
+            self.released_strobe.eq(self.departed_strobe | waits),
             freed.counted.eq(self.released), freed.strobe.eq(self.released_strobe),
         ]
         return m

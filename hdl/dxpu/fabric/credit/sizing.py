@@ -58,7 +58,7 @@ class FlowControl:
     grants : three pairs of int
         Headers and units that each row grants, for each class.
     period, again, refresh : int
-        Of :class:`~.credits.CreditGrants`. A change is mostly told by the ACK of the frame whose
+        Of :class:`~.grants.CreditGrants`. A change is mostly told by the ACK of the frame whose
         TLPs have left; what else there is to tell has time.
     """
 

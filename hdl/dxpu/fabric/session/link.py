@@ -118,7 +118,7 @@ class Link(wiring.Component):
     granting : ``rows``
         Limits of row n are told.
     limit_row, limits, owed, told_limits, told_row, told_mask, want
-        Of the :class:`~dxpu.fabric.credit.credits.CreditGrants`, as ``row``, ``due``, ``told`` and
+        Of the :class:`~dxpu.fabric.credit.grants.CreditGrants`, as ``row``, ``due``, ``told`` and
         so on.
     words : 1
         The SACK in ``committed`` has a word.

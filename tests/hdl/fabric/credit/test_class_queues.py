@@ -38,8 +38,8 @@ class Gated(wiring.Component):
         before = Signal.like(self.allow)
         m.d.sync += before.eq(self.allow)
         rises = self.allow & ~before
-        for meta, ok in ((queues.i.payload.meta, queues.i_ok), (queues.head, queues.head_ok)):
-            m.d.comb += ok.eq(self.allow.bit_select(Cat(Value.cast(meta.cls), meta.row), 1))
+        meta = queues.checked
+        m.d.comb += queues.ok.eq(self.allow.bit_select(Cat(Value.cast(meta.cls), meta.row), 1))
         m.d.comb += queues.wake.eq(Cat(rises.word_select(n, 4).any() for n in range(ROWS)))
         return m
 
@@ -175,8 +175,8 @@ class Slow(Gated):
         m = super().elaborate(platform)
         queues, before = self.queues, Signal.like(self.allow)
         m.d.sync += before.eq(self.allow)
-        for meta, ok in ((queues.i.payload.meta, queues.i_ok), (queues.head, queues.head_ok)):
-            m.d.comb += ok.eq(before.bit_select(Cat(Value.cast(meta.cls), meta.row), 1))
+        meta = queues.checked
+        m.d.comb += queues.ok.eq(before.bit_select(Cat(Value.cast(meta.cls), meta.row), 1))
         return m
 
 

@@ -69,8 +69,7 @@ class Ordered(wiring.Component):
     cls: In(2)
     byte: In(6)
     watch: In(1)
-    i_ok: In(1)
-    head_ok: In(1)
+    ok: In(1)
     wake: In(2)
     ready: In(1)
 
@@ -94,7 +93,7 @@ class Ordered(wiring.Component):
             i.payload.data.eq(Cat(self.byte, younger, now_mine)),
             Value.cast(i.payload.meta.cls).eq(self.cls), i.payload.meta.row.eq(self.row),
             i.payload.meta.units.eq(Mux(inside, kept, self.byte)),
-            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(self.wake),
+            dut.ok.eq(self.ok), dut.wake.eq(self.wake),
             o.ready.eq(self.ready), Assume(self.row < len(dut.wake)),
             Assume(self.cls < 3), Assume((place != BEATS - 1) | self.last),
         ]
@@ -172,7 +171,8 @@ class Roomy(Small):
 MUTANTS = {
     "passes-posted": changed(Small, (Parking, ("~(mine | holds[TlpClass.P.value])", "~mine"))),
     "leaves-before-posted": changed(Small, (Departure, ("~since[-1]", "C(1)"))),
-    "interleaves": changed(Small, (Departure, ("m.Elif(quiet)", "m.Else()"))),
+    "interleaves": changed(Small, (Departure, (
+        "self.check.eq(~self.passing)", "self.check.eq(1)"))),
     "overfull": changed(Small, (Parking, ("& (mine | some)", "& 0"))),
     "too-many": changed(Roomy, (Parking, (
         "(ends.tail.packet == ends.head.packet) & mine", "C(0)"))),
@@ -199,7 +199,7 @@ class Passes(wiring.Component):
     valid: In(1)
     last: In(1)
     cls: In(2)
-    ok: In(2)
+    ok: In(1)
     flows: In(1)
     wakes: In(1)
 
@@ -220,9 +220,8 @@ class Passes(wiring.Component):
             free.eq(flow | self.flows),
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
-            dut.i_ok.eq((self.ok[0] | free) & (self.cls != NP.value)),
             # A wake may come a cycle before what it tells of.
-            dut.head_ok.eq((self.ok[1] | flow) & (dut.head.cls != NP)),
+            dut.ok.eq((self.ok | flow) & (dut.checked.cls != NP)),
             dut.wake.eq(self.wakes | free & ~flow), o.ready.eq(1),
             Assume(~ResetSignal()), Assume(self.cls < 3), Assume(~inside | self.last),
             Assume(~inside | (self.cls == kind)),
@@ -288,8 +287,7 @@ class HasRoom(wiring.Component):
     last: In(1)
     cls: In(2)
     units: In(range(UNITS + 1))
-    i_ok: In(1)
-    head_ok: In(1)
+    ok: In(1)
     wake: In(1)
     ready: In(1)
 
@@ -311,7 +309,7 @@ class HasRoom(wiring.Component):
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(BYTES // 4), Value.cast(i.payload.meta.cls).eq(self.cls),
             i.payload.meta.units.eq(self.units),
-            dut.i_ok.eq(self.i_ok), dut.head_ok.eq(self.head_ok), dut.wake.eq(self.wake),
+            dut.ok.eq(self.ok), dut.wake.eq(self.wake),
             o.ready.eq(self.ready),
             Assume(~ResetSignal()), Assume(self.cls < 3), Assume(self.units <= UNITS),
             Assume(~(inside | waits) | (now == before)),
@@ -363,7 +361,8 @@ Few = changed(Pool, (Parking, ("(ends.tail.packet == ends.head.packet) & mine", 
 
 
 class OneAtATime(wiring.Component):
-    """A TLP begins to leave only with room for it, of which the one before has taken its part.
+    """A TLP begins to leave only with room for it, of which the one before has taken its part. It
+    is named once as one that takes credits, before its last beat has left, and nothing else is.
 
     TLPs come at any time; room comes at any time, and goes in the cycle after that in which a TLP
     began.
@@ -395,7 +394,7 @@ class OneAtATime(wiring.Component):
         m.d.comb += [
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
-            dut.i_ok.eq(room != 0), dut.head_ok.eq(room != 0), dut.wake.eq(self.wake),
+            dut.ok.eq(room != 0), dut.wake.eq(self.wake),
             o.ready.eq(self.ready),
             Assume(~ResetSignal()), Assume(self.cls < 3), Assume(~inside | self.last),
             Assume(~inside | (self.cls == kind)),
@@ -406,14 +405,29 @@ class OneAtATime(wiring.Component):
         with m.If(o.valid):
             m.d.sync += leaves.eq(~(o.ready & o.payload.last))
         m.d.comb += Assert(~begins | (room != 0))
+
+        paid, payer, ends = Signal(), Signal(len(dut.checked.as_value())), Signal()
+        m.d.comb += [
+            ends.eq(o.valid & o.ready & o.payload.last),
+            Assert(~(paid & dut.consumed)),
+            Assert(~ends | (paid | dut.consumed)
+                   & (o.payload.meta.as_value() == Mux(paid, payer, dut.checked))),
+            # One that waited has paid; nothing is on its way to the output then.
+            Assert(~(dut.consumed & ~ends) | ~o.valid),
+        ]
+        m.d.sync += paid.eq((paid | dut.consumed) & ~ends)
+        with m.If(dut.consumed):
+            m.d.sync += payer.eq(dut.checked)
         return m
 
 
-#: Mutants: room is asked for before a TLP that is leaving has ended, or others may begin meanwhile.
+#: Mutants: room is asked for before a TLP that is leaving has ended, or others may begin meanwhile;
+#: a TLP that may not leave pays.
 ROOM_MUTANTS = {
-    "early": changed(Small, (Departure, ("quiet.eq(~self.passing)",
-                                         "quiet.eq(~(self.passing & ~o.ready))"))),
-    "open": changed(Small, (Departure, ("self.hold.eq(fits)", "self.hold.eq(0)"))),
+    "early": changed(Small, (Departure, ("self.check.eq(~self.passing)",
+                                         "self.check.eq(~self.passing | o.ready)"))),
+    "open": changed(Small, (Parking, ("~self.hold & ~self.stop", "~self.stop"))),
+    "pays-early": changed(Small, (Departure, ("self.claim.eq(fits)", "self.claim.eq(1)"))),
 }
 
 

@@ -89,10 +89,10 @@ class Bench:
 
     async def leave(self, ctx, row, cls, units):
         """One of those that passed has left."""
-        ctx.set(self.dut.left, dict(row=row, cls=cls, units=units))
-        ctx.set(self.dut.left_strobe, 1)
+        ctx.set(self.dut.departed, dict(row=row, cls=cls, units=units))
+        ctx.set(self.dut.departed_strobe, 1)
         await ctx.tick()
-        ctx.set(self.dut.left_strobe, 0)
+        ctx.set(self.dut.departed_strobe, 0)
 
 
 def test_thirty_writes_of_512_bytes_for_credits_for_two():
@@ -185,12 +185,12 @@ def test_a_release_waits_for_tlps_that_leave():
         await ctx.tick()
         await drive_packets(dut.i, before)(ctx)
         await drive_packets(dut.i, sent[:1])(ctx)
-        ctx.set(dut.left_strobe, 1)
+        ctx.set(dut.departed_strobe, 1)
         for cls, units in ((P, 1), (NP, 0)):
-            ctx.set(dut.left, dict(row=0, cls=cls, units=units))
+            ctx.set(dut.departed, dict(row=0, cls=cls, units=units))
             assert not ctx.get(dut.i.ready)
             await ctx.tick()
-        ctx.set(dut.left_strobe, 0)
+        ctx.set(dut.departed_strobe, 0)
         await drive_packets(dut.i, sent[1:])(ctx)
 
     bench.run(process)

@@ -79,7 +79,7 @@ class Accounts(Offers):
 
     ready: In(1)
     open: In(2)
-    left: In(ClassMeta)
+    departed: In(ClassMeta)
     leaves: In(1)
 
     def __init__(self, design=Policer):
@@ -92,13 +92,13 @@ class Accounts(Offers):
         self.offer(m, dut.i, dut.i.ready)
         i, meta, row, cls = dut.i, dut.i.payload.meta, 1, TlpClass.CPL.value
         mine = (meta.row == row) & (Value.cast(meta.cls) == cls)
-        out = self.leaves & (self.left.row == row) & (Value.cast(self.left.cls) == cls)
+        out = self.leaves & (self.departed.row == row) & (Value.cast(self.departed.cls) == cls)
         back = dut.released_strobe & (dut.released.row == row) & (
             Value.cast(dut.released.cls) == cls)
         m.d.comb += [
             dut.open.eq(self.open), dut.o.ready.eq(self.ready),
-            dut.left.eq(self.left), dut.left_strobe.eq(self.leaves),
-            Assume(self.left.row < 2), Assume(Value.cast(self.left.cls) < 3),
+            dut.departed.eq(self.departed), dut.departed_strobe.eq(self.leaves),
+            Assume(self.departed.row < 2), Assume(Value.cast(self.departed.cls) < 3),
         ]
         # Of this life: paid for and not released; passed and not left. A life begins with nothing.
         is_open = self.open[row]
@@ -115,8 +115,8 @@ class Accounts(Offers):
             Assert(inside <= headers), Assert(inside_units <= units),
             Assert(~(offered & mine & is_open & refused & fits)),
             Assert(~refused | (meta.row == row)),
-            Assume(~out | (inside != 0) & (self.left.units <= inside_units)
-                   & ((inside != 1) | (self.left.units == inside_units))),
+            Assume(~out | (inside != 0) & (self.departed.units <= inside_units)
+                   & ((inside != 1) | (self.departed.units == inside_units))),
             Assume(~out | is_open),
         ]
         # One that is offered and not refused pays at once, whenever its first beat is taken.
@@ -140,7 +140,7 @@ class Accounts(Offers):
             m.d.sync += [
                 inside.eq(inside + passed - out),
                 inside_units.eq(inside_units + Mux(passed, meta.units, 0)
-                                - Mux(out, self.left.units, 0)),
+                                - Mux(out, self.departed.units, 0)),
             ]
         # With nothing under way or inside all is free again, a cycle after the last has left.
         idle = Signal(2)
@@ -193,8 +193,8 @@ class Taken(Offers):
             # Two beats for each unit here, so that three units and two headers fit into eight.
             Assume(self.last | (index < 2 * self.meta.units)),
             Assume(index <= 2 * self.meta.units), Assume(self.last | (index < 6)),
-            policer.open.eq(1), policer.left.eq(egress.released),
-            policer.left_strobe.eq(egress.released_strobe),
+            policer.open.eq(1), policer.departed.eq(egress.released),
+            policer.departed_strobe.eq(egress.released_strobe),
             *(getattr(out, name).ready.eq(ready)
               for name, ready in zip(("p", "np", "cpl"), self.ready, strict=True)),
             Assert(~egress.overflow.any()),
@@ -311,7 +311,7 @@ class Forgetful(Policer):
     def elaborate(self, platform):
         strobe, self.released_strobe = self.released_strobe, Signal()
         m = super().elaborate(platform)
-        m.d.comb += strobe.eq(self.left_strobe)
+        m.d.comb += strobe.eq(self.departed_strobe)
         return m
 
 

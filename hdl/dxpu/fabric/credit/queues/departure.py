@@ -18,13 +18,13 @@ __all__ = ["Departure"]
 
 
 class Departure(wiring.Component):
-    """Asks whether the head of the chosen queue may leave; reads it if so.
+    """Checks whether the head of the granted queue may leave; reads it if so.
 
-    It may if all posted TLPs of its row that came before it have left, and ``head_ok`` says so. It
-    is asked about before TLPs that come are held back, and once more when none of them is going
-    straight through.
+    It may if all posted TLPs of its row that came before it have left, and ``ok`` says so. It is
+    checked while no TLP is going straight through. If it may leave, none begins until it has left.
 
-    Four cycles from ``chosen`` to the first beat, then a beat per cycle, and one to settle.
+    Four cycles from ``granted`` to the first beat if no TLP is going straight through, then a beat
+    per cycle, and one to settle.
 
     Parameters
     ----------
@@ -35,16 +35,19 @@ class Departure(wiring.Component):
 
     Members
     -------
-    row, cls, chosen, done, spent
+    row, cls, granted, done, beat_read
         Of :class:`~.queue_turns.QueueTurns`.
-    head, head_ok : :class:`~dxpu.rows.ClassMeta`, 1
-        A TLP that waits; whether it may leave, in the same cycle.
+    head : :class:`~dxpu.rows.ClassMeta`
+        TLP at the head of the queue.
+    check, ok : 1
+        ``head`` is checked; whether it may leave, in the same cycle.
+    claim : 1
+        Strobe: ``head`` leaves from the next cycle on, and takes what it was checked for.
     passing : 1
-        A TLP that came is going straight through.
-    hold : 1
-        No more of them may begin.
+        A TLP that came is going straight through. None begins with ``check``, ``claim`` or
+        ``draining``.
     draining : 1
-        ``o`` is to be shown.
+        The TLP is leaving: ``o`` is to be shown.
     ends : :class:`~.queue_ends.EndsSignature`
         ``ends.strobe``: a TLP has left ``ends.queue``.
     beats, notes : read ports
@@ -62,13 +65,14 @@ class Departure(wiring.Component):
         super().__init__({
             "row": In(range(rows)),
             "cls": In(2),
-            "chosen": In(1),
+            "granted": In(1),
             "done": Out(1),
-            "spent": Out(1),
+            "beat_read": Out(1),
             "head": Out(ClassMeta),
-            "head_ok": In(1),
+            "check": Out(1),
+            "ok": In(1),
+            "claim": Out(1),
             "passing": In(1),
-            "hold": Out(1),
             "draining": Out(1),
             "ends": Out(EndsSignature(rows=rows, total=space.total, packets=packets, stamp=stamp)),
             "beats": In(ReadPort.Signature(
@@ -85,7 +89,7 @@ class Departure(wiring.Component):
         m = Module()
         o, ends, note, row, cls = self.o, self.ends, self.notes.data, self.row, self.cls
         place, first = Signal.like(ends.next), Signal()
-        after, since, fits, quiet = Signal.like(place), Signal.like(note.older), Signal(), Signal()
+        after, since, fits = Signal.like(place), Signal.like(note.older), Signal()
         m.d.comb += [
             # Undriven, the enable of a port is 1.
             self.beats.en.eq(0), self.notes.en.eq(0),
@@ -100,33 +104,34 @@ class Departure(wiring.Component):
             o.payload.first.eq(first), o.payload.meta.eq(self.head),
             after.eq(following(self._space, place, cls)),
         ]
-        m.d.sync += [
-            fits.eq(((cls == TlpClass.P.value) | ~since[-1]) & self.head_ok),
-            quiet.eq(~self.passing),
-        ]
-        with m.If(self.spent):
+        m.d.sync += fits.eq(((cls == TlpClass.P.value) | ~since[-1]) & self.ok)
+        with m.If(self.beat_read):
             m.d.sync += [place.eq(after), self.amount.eq(self.amount + 1)]
         with m.FSM():
-            with m.State("Look"):
-                m.d.comb += self.notes.en.eq(self.chosen)
-                with m.If(self.chosen):
+            with m.State("Read"):
+                m.d.comb += self.notes.en.eq(self.granted)
+                with m.If(self.granted):
                     m.d.sync += [place.eq(ends.head.place), self.amount.eq(0)]
-                    m.next = "Ask"
-            with m.State("Ask"):
-                m.next = "Claim"
+                    m.next = "Check"
+            with m.State("Check"):
+                m.d.comb += self.check.eq(~self.passing)
+                with m.If(self.check):
+                    m.next = "Claim"
             with m.State("Claim"):
-                m.d.comb += [self.beats.en.eq(1), self.hold.eq(fits)]
+                m.d.comb += [
+                    self.beats.en.eq(1),
+                    self.claim.eq(fits), self.beat_read.eq(fits),
+                    self.refused.eq(~fits), self.done.eq(~fits),
+                ]
                 m.d.sync += first.eq(1)
-                with m.If(~fits):
-                    m.d.comb += [self.refused.eq(1), self.done.eq(1)]
-                    m.next = "Look"
-                with m.Elif(quiet):
-                    m.d.comb += self.spent.eq(1)
+                with m.If(fits):
                     m.next = "Move"
+                with m.Else():
+                    m.next = "Read"
             with m.State("Move"):
                 m.d.comb += [
-                    self.hold.eq(1), self.draining.eq(1), o.valid.eq(1),
-                    self.beats.en.eq(o.ready & ~o.payload.last), self.spent.eq(self.beats.en),
+                    self.draining.eq(1), o.valid.eq(1),
+                    self.beats.en.eq(o.ready & ~o.payload.last), self.beat_read.eq(self.beats.en),
                 ]
                 with m.If(o.ready):
                     m.d.sync += first.eq(0)
@@ -138,5 +143,5 @@ class Departure(wiring.Component):
                     self.emptied.eq((ends.head.packet + 1)[:len(ends.head.packet)]
                                     == ends.tail.packet),
                 ]
-                m.next = "Look"
+                m.next = "Read"
         return m

@@ -20,7 +20,7 @@ __all__ = ["Parking"]
 class Parking(wiring.Component):
     """Decides about each TLP with its first beat; writes those that have to wait.
 
-    A TLP goes straight through if it may leave (``i_ok``) and neither a posted TLP of its row nor
+    A TLP goes straight through if it may leave (``ok``) and neither a posted TLP of its row nor
     one of its class is in the queues; any other is parked. What is parked counts with its last
     beat, so one that ends with ``discard`` leaves no trace. A TLP without room waits, or is dropped
     if ``drops``; one larger than its queue is always dropped.
@@ -40,17 +40,16 @@ class Parking(wiring.Component):
     -------
     i, o : packet streams with :class:`~dxpu.rows.ClassMeta`
         ``o`` has those that go straight through.
-    i_ok : 1
+    ok : 1
         The TLP on ``i`` may leave.
     filled : ``4 * rows``
         Queues that hold TLPs.
     hold : 1
         No TLP begins to go straight through.
-    clear : 1
-        None begins at all.
+    stop : 1
+        No TLP begins at all: ``ok`` says nothing about ``i``.
     passing : 1
-        A TLP is going straight through: its first beat is offered, or its last one was not taken
-        in an earlier cycle.
+        A TLP is going straight through that began in an earlier cycle.
     ends : :class:`~.queue_ends.EndsSignature`
         ``ends.strobe``: a TLP was parked in ``ends.queue``.
     beats, notes : write ports
@@ -68,10 +67,10 @@ class Parking(wiring.Component):
         super().__init__({
             "i": In(PacketSignature(width, ClassMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
-            "i_ok": In(1),
+            "ok": In(1),
             "filled": In(4 * rows),
             "hold": In(1),
-            "clear": In(1),
+            "stop": In(1),
             "passing": Out(1),
             "ends": Out(EndsSignature(rows=rows, total=space.total, packets=packets, stamp=stamp)),
             "beats": In(WritePort.Signature(
@@ -93,7 +92,7 @@ class Parking(wiring.Component):
         m.d.comb += [
             holds.eq(Cat(Cat(self.filled[n::4]).bit_select(row, 1) for n in range(3))),
             mine.eq(Mux(cls[1], holds[2], Mux(cls[0], holds[1], holds[0]))),
-            passes.eq(self.i_ok & ~(mine | holds[TlpClass.P.value])),
+            passes.eq(self.ok & ~(mine | holds[TlpClass.P.value])),
             ends.queue.eq(queue_number(row, cls)),
         ]
         place, some, full, parking = Signal.like(ends.next), Signal(), Signal(), Signal()
@@ -115,13 +114,12 @@ class Parking(wiring.Component):
         ]
         with m.FSM():
             with m.State("Begin"):
-                m.d.comb += parking.eq(i.valid & ~passes & ~self.clear)
+                m.d.comb += parking.eq(i.valid & ~passes & ~self.stop)
                 m.d.sync += [place.eq(ends.tail.place), some.eq(0), amount.eq(0)]
                 with m.If(parking):
                     m.next = "Park"
-                with m.Elif(~self.hold & ~self.clear):
-                    m.d.comb += [o.valid.eq(i.valid), self.passing.eq(i.valid),
-                                 i.ready.eq(o.ready)]
+                with m.Elif(~self.hold & ~self.stop):
+                    m.d.comb += [o.valid.eq(i.valid), i.ready.eq(o.ready)]
                     with m.If(i.valid & ~(o.ready & i.payload.last)):
                         m.next = "Pass"
             with m.State("Pass"):

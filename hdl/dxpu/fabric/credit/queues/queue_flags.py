@@ -25,13 +25,13 @@ class QueueFlags(wiring.Component):
     -------
     parked, parked_queue : 1, number of a queue
         A TLP has entered a queue.
-    emptied, refused, left_queue : 1, 1, number of a queue
+    emptied, refused, dequeued_queue : 1, 1, number of a queue
         The last TLP has left a queue (unless another one enters in this cycle); its head may not
         leave.
     wake : ``rows``
         The heads of row n may leave now.
     passed : 1
-        As ``wake``, for the row of ``left_queue``, in the next cycle.
+        As ``wake``, for the row of ``dequeued_queue``, in the next cycle.
     filled, awake : ``4 * rows``
         By number of the queue.
     """
@@ -41,7 +41,7 @@ class QueueFlags(wiring.Component):
         self._rows = rows
         super().__init__({
             "parked": In(1), "parked_queue": In(queue),
-            "emptied": In(1), "refused": In(1), "left_queue": In(queue),
+            "emptied": In(1), "refused": In(1), "dequeued_queue": In(queue),
             "wake": In(rows), "passed": In(1),
             "filled": Out(4 * rows), "awake": Out(4 * rows),
         })
@@ -54,7 +54,7 @@ class QueueFlags(wiring.Component):
         entered, left, woken = Signal(rows), Signal(rows), Signal(rows)
         m.d.comb += [
             entered.eq(Cat(self.parked & (self.parked_queue[2:] == n) for n in range(rows))),
-            left.eq(Cat(self.left_queue[2:] == n for n in range(rows))),
+            left.eq(Cat(self.dequeued_queue[2:] == n for n in range(rows))),
             woken.eq(wakes | Mux(self.passed, left, 0)),
         ]
         asleep = Signal(4 * rows)
@@ -63,8 +63,8 @@ class QueueFlags(wiring.Component):
                 "enters", "empties", "refused"))
             m.d.comb += [
                 enters.eq(self.parked_queue[:2] == cls),
-                empties.eq(self.emptied & (self.left_queue[:2] == cls)),
-                refused.eq(self.refused & (self.left_queue[:2] == cls)),
+                empties.eq(self.emptied & (self.dequeued_queue[:2] == cls)),
+                refused.eq(self.refused & (self.dequeued_queue[:2] == cls)),
             ]
             for row in range(rows):
                 n = 4 * row + cls

@@ -19,7 +19,7 @@ class QueueTurns(wiring.Component):
     A row goes on while it has beats left of its ``quantum``, and may overdraw; what it has left is
     gone when it has nothing to send. What it has overdrawn is kept in distributed RAM.
 
-    Two cycles from ``done`` to ``chosen``. After reset each queue is named once, with ``clear``.
+    Two cycles from ``done`` to ``granted``. After reset each queue is named once, with ``clear``.
 
     Parameters
     ----------
@@ -29,19 +29,19 @@ class QueueTurns(wiring.Component):
     largest : int
         Beats of the largest TLP.
     sweeps : bool
-        Queues are named after a reset. If not, the first queue is chosen at once: for proofs.
+        Queues are named after a reset. If not, a queue gets its turn at once: for proofs.
 
     Members
     -------
     awake : ``4 * rows``
-        Queues that may be chosen.
+        Queues that may have a turn.
     row, cls : numbers
-        The choice.
-    chosen : 1
-        The choice stands, until ``done``.
+        Queue whose turn it is.
+    granted : 1
+        The queue has its turn, until ``done``.
     done : 1
         Strobe: the queue has had its turn.
-    spent : 1
+    beat_read : 1
         Strobe: a beat of the queue.
     clear : 1
         ``row`` and ``cls`` name a queue that is to become empty.
@@ -54,9 +54,9 @@ class QueueTurns(wiring.Component):
             "awake": In(4 * rows),
             "row": Out(range(rows)),
             "cls": Out(2),
-            "chosen": Out(1),
+            "granted": Out(1),
             "done": In(1),
-            "spent": In(1),
+            "beat_read": In(1),
             "clear": Out(1),
         })
 
@@ -93,10 +93,10 @@ class QueueTurns(wiring.Component):
                 m.d.sync += [cls.eq(round_robin(mine, cls)), fresh.eq(0)]
                 with m.If(fresh):
                     m.d.sync += budget.eq(old.data + self._quantum)
-                m.next = "Chosen"
-            with m.State("Chosen"):
-                m.d.comb += self.chosen.eq(1)
-                with m.If(self.spent):
+                m.next = "Granted"
+            with m.State("Granted"):
+                m.d.comb += self.granted.eq(1)
+                with m.If(self.beat_read):
                     m.d.sync += budget.eq(budget - 1)
                 with m.If(self.done):
                     m.next = "Pick"

@@ -15,7 +15,7 @@ class RequestRoom(wiring.Component):
     """Counts beats of each row's non-posted TLPs that wait.
 
     ``room`` follows two cycles later, or three. Strobes of ``parked`` have a cycle between them,
-    those of ``left`` more.
+    those of ``dequeued`` more.
 
     Parameters
     ----------
@@ -29,10 +29,10 @@ class RequestRoom(wiring.Component):
     -------
     parked, parked_row, parked_beats : 1, number, beats
         A TLP has entered the queue.
-    left, left_row, left_beats : 1, number, beats
+    dequeued, dequeued_row, dequeued_beats : 1, number, beats
         A TLP has left it. Row and beats stay for another cycle.
     clear : 1
-        The queue of ``left_row`` is empty.
+        The queue of ``dequeued_row`` is empty.
     room : ``rows``
         Bit n: the queue of row n has room.
     """
@@ -41,31 +41,32 @@ class RequestRoom(wiring.Component):
         self._rows, self._most = rows, most
         super().__init__({
             "parked": In(1), "parked_row": In(range(rows)), "parked_beats": In(range(beats + 1)),
-            "left": In(1), "left_row": In(range(rows)), "left_beats": In(range(beats + 1)),
+            "dequeued": In(1), "dequeued_row": In(range(rows)),
+            "dequeued_beats": In(range(beats + 1)),
             "clear": In(1),
             "room": Out(rows, init=(1 << rows) - 1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        shape = self.left_beats.shape()
+        shape = self.dequeued_beats.shape()
         m.submodules.used = used = Memory(shape=shape, depth=self._rows, init=[])
         read, write = used.read_port(domain="comb"), used.write_port()
         late, subtracts, new = Signal(), Signal(), Signal(shape)
-        change = Mux(self.parked, self.parked_beats, ~self.left_beats)
+        change = Mux(self.parked, self.parked_beats, ~self.dequeued_beats)
         # The row is held for what is compared a cycle later.
-        counted, row, beats = Signal(), Signal.like(self.left_row), Signal(shape)
+        counted, row, beats = Signal(), Signal.like(self.dequeued_row), Signal(shape)
         m.d.comb += [
             # Both at once: one leaves a cycle later.
-            subtracts.eq(~self.parked & (self.left | late)),
-            read.addr.eq(Mux(self.parked, self.parked_row, self.left_row)),
+            subtracts.eq(~self.parked & (self.dequeued | late)),
+            read.addr.eq(Mux(self.parked, self.parked_row, self.dequeued_row)),
             write.addr.eq(read.addr),
             write.en.eq(self.parked | subtracts | self.clear),
             new.eq(read.data + change[:len(new)] + ~self.parked),
             write.data.eq(Mux(self.clear, 0, new)),
         ]
         m.d.sync += [
-            late.eq(self.parked & (self.left | late)),
+            late.eq(self.parked & (self.dequeued | late)),
             counted.eq(self.parked | subtracts), row.eq(read.addr), beats.eq(new),
         ]
         for n in range(self._rows):

@@ -22,7 +22,7 @@ def test_flags_follow_what_happens():
             for name, value in now.items():
                 ctx.set(getattr(dut, name), value)
             ctx.set(dut.parked_queue, came)
-            ctx.set(dut.left_queue, left)
+            ctx.set(dut.dequeued_queue, left)
             ctx.set(dut.wake, wake)
             await ctx.tick()
             if now["emptied"]:

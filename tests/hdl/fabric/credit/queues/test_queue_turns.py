@@ -23,12 +23,12 @@ def turns(dut, sizes, cycles, chosen):
         ctx.set(dut.awake, sum(1 << n for n in sizes))
         for _ in range(cycles):
             await ctx.tick()
-            if ctx.get(dut.chosen):
+            if ctx.get(dut.granted):
                 row, cls = ctx.get(dut.row), ctx.get(dut.cls)
                 beats = rng.choice(sizes[4 * row + cls])
-                ctx.set(dut.spent, 1)
+                ctx.set(dut.beat_read, 1)
                 await ctx.tick().repeat(beats)
-                ctx.set(dut.spent, 0)
+                ctx.set(dut.beat_read, 0)
                 ctx.set(dut.done, 1)
                 await ctx.tick()
                 ctx.set(dut.done, 0)

@@ -18,7 +18,7 @@ def test_room_follows_what_waits():
         nonlocal both
         ctx.set(dut.clear, 1)
         for row in range(ROWS):
-            ctx.set(dut.left_row, row)
+            ctx.set(dut.dequeued_row, row)
             await ctx.tick()
         ctx.set(dut.clear, 0)
         for n in range(1500):
@@ -34,13 +34,13 @@ def test_room_follows_what_waits():
             # Not one that has entered in this cycle.
             rows = [r for r in range(ROWS) if len(waiting[r]) > (enters and r == row)]
             if leaves and rows:
-                ctx.set(dut.left, 1)
-                ctx.set(dut.left_row, r := rng.choice(rows))
-                ctx.set(dut.left_beats, waiting[r].pop(0))
+                ctx.set(dut.dequeued, 1)
+                ctx.set(dut.dequeued_row, r := rng.choice(rows))
+                ctx.set(dut.dequeued_beats, waiting[r].pop(0))
                 both += enters
             await ctx.tick()
             ctx.set(dut.parked, 0)
-            ctx.set(dut.left, 0)
+            ctx.set(dut.dequeued, 0)
             await ctx.tick()
             await ctx.tick()
             room = [sum(beats) <= MOST for beats in waiting]
