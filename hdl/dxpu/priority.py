@@ -4,7 +4,8 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Turns", "encode", "first_one", "lowest_bit", "one_hot_mux", "round_robin"]
+__all__ = ["Turns", "encode", "first_one", "lowest_bit", "one_hot_mux", "pick",
+           "round_robin"]
 
 
 def lowest_bit(value):
@@ -46,6 +47,17 @@ def one_hot_mux(select, values):
         masked = [a | b for a, b in zip(masked[::2], masked[1::2], strict=False)] + (
             masked[-1:] if len(masked) % 2 else [])
     return masked[0]
+
+
+def pick(values, index):
+    """Value number ``index``, by a tree of multiplexers, one level for each bit. That is less than
+    what becomes of a case for each number. For a number too large it is any value."""
+    values = [Value.cast(value) for value in values]
+    for bit in Value.cast(index):
+        values = [Mux(bit, high, low) for low, high in zip(
+            values[::2], values[1::2], strict=False)] + (
+            values[-1:] if len(values) % 2 else [])
+    return values[0]
 
 
 class Turns(wiring.Component):

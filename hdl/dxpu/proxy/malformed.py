@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.wire.format import ErrorCode, EventCode
 from dxpu.fabric.wire.types import Control, Event
-from dxpu.priority import first_one, round_robin
+from dxpu.priority import pick
 from dxpu.rows import LIFE_BITS
 from dxpu.switch.errors.types import MalformedTlp
 
@@ -65,32 +65,37 @@ class MalformedReporter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        missed, chosen = Signal(self._rows), Signal(range(self._rows))
-        row, header = Signal(range(self._rows)), Signal.like(self.malformed_header, reset_less=True)
+        rows, header = self._rows, Signal.like(self.malformed_header, reset_less=True)
+        # Rows with a report that is to follow; the row of the report, or whose turn it is.
+        missed, row, found = Signal(rows), Signal(range(rows)), Signal(rows)
         left, pause = Signal(range(HEADER_DWORDS + 2)), Signal(range(self.PAUSE))
-        is_current, free = Signal(), Signal()
+        free, served = Signal(), Signal(rows)
+        dword, next_row = Signal(range(HEADER_DWORDS)), Signal.like(row)
         m.d.comb += [
-            is_current.eq(self.malformed_strobe & self.open.bit_select(self.malformed_row, 1)
-                    & (Array(self.lives)[self.malformed_row] == self.malformed_life)),
-            chosen.eq(round_robin(missed, row)),
+            found.eq(Cat(
+                self.malformed_strobe & (self.malformed_row == n) & self.open[n]
+                & (life == self.malformed_life) for n, life in enumerate(self.lives))),
+            next_row.eq(Mux(row == rows - 1, 0, row + 1)),
             free.eq(~self.o.valid | self.o.ready),
             self.i.ready.eq(free),
         ]
-        m.d.sync += missed.eq((missed | Mux(is_current, 1 << self.malformed_row, 0)) & self.open)
+        m.d.sync += missed.eq((missed & ~served | found) & self.open)
         with m.If(left.any()):
             with m.If(free & ~self.i.valid):
-                m.d.sync += [left.eq(left - 1), header.eq(Cat(Value.cast(header)[32:], C(0, 32)))]
+                m.d.sync += [left.eq(left - 1), dword.eq(dword + 1)]
                 with m.If(left == 1):
-                    m.d.sync += pause.eq(self.PAUSE - 1)
+                    m.d.sync += [pause.eq(self.PAUSE - 1), row.eq(next_row)]
         with m.Elif(pause.any()):
             m.d.sync += pause.eq(pause - 1)
         with m.Elif(missed.any()):
-            m.d.sync += [row.eq(chosen), left.eq(1)]
-            m.d.sync += missed.eq((missed & ~(1 << chosen)
-                                   | Mux(is_current, 1 << self.malformed_row, 0)) & self.open)
-        with m.Elif(is_current):
+            m.d.comb += served.eq(1 << row)
+            with m.If(pick(missed, row)):
+                m.d.sync += left.eq(1)
+            with m.Else():
+                m.d.sync += row.eq(next_row)
+        with m.Elif(found.any()):
             m.d.sync += [row.eq(self.malformed_row), header.eq(self.malformed_header),
-                         left.eq(HEADER_DWORDS + 1), missed.eq(0)]
+                         left.eq(HEADER_DWORDS + 1), dword.eq(0), missed.eq(0)]
 
         with m.If(free):
             m.d.sync += self.o.valid.eq(self.i.valid | left.any())
@@ -100,9 +105,10 @@ class MalformedReporter(wiring.Component):
                 last = left == 1
                 m.d.sync += [
                     self.o.p.row.eq(row),
-                    self.o.p.generation.eq(Array(self.generations)[row]),
+                    self.o.p.generation.eq(pick(self.generations, row)),
                     self.o.p.code.eq(Mux(last, EventCode.ERROR, EventCode.HEADER)),
-                    self.o.p.argument.eq(Mux(last, ErrorCode.MALFORMED, header[0])),
+                    self.o.p.argument.eq(
+                        Mux(last, ErrorCode.MALFORMED, pick(header, dword))),
                 ]
         return m
 
@@ -111,9 +117,10 @@ class MalformedCollector(wiring.Component):
     """Merges reports of malformed TLPs into one stream for the switch.
 
     They have three sources: TLPs of the host, TLPs of slots that exceed the limit of their port
-    here, and reports of boxes in events. One from here is stored with its header. For more that
-    come before it was taken, their port gets one report later, with a header of 0; so does a port
-    whose box sent no complete header. Reports of earlier lives are removed.
+    here, and reports of boxes in events. One from here is reported with its header, two cycles
+    later. For more that come before its report was taken, their port gets one report later, with a
+    header of 0; so does a port whose box sent no complete header. Ports with reports that wait are
+    searched one in a cycle. Reports of earlier lives are removed.
 
     Parameters
     ----------
@@ -163,91 +170,114 @@ class MalformedCollector(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         rows, event, report = self._rows, self.i.payload, self.malformed
+        # Ports are those of functions: row n is port n + 1. Memories have the low bits of a port.
+        index = max(1, (rows - 1).bit_length())
+        port, row_port = Signal(range(rows + 1)), Signal(index)
         m.submodules.headers = headers = Memory(
-            shape=32, depth=rows * HEADER_DWORDS, init=[])
-        write, read = headers.write_port(), headers.read_port(domain="comb")
+            shape=32, depth=HEADER_DWORDS << index, init=[])
+        m.submodules.counts = counts = Memory(
+            shape=range(HEADER_DWORDS + 1), depth=1 << index, init=[])
+        m.submodules.complete = complete = Memory(shape=1, depth=1 << index, init=[])
+        write_word, word = headers.write_port(), headers.read_port(domain="comb")
+        write_count, old_count = counts.write_port(), counts.read_port(domain="comb")
+        write_complete, is_complete = complete.write_port(), complete.read_port(domain="comb")
 
         # Events: HEADER is stored, ERROR makes the report of its row pending.
-        count = Signal(data.ArrayLayout(range(HEADER_DWORDS + 1), rows))
-        reported, complete = Signal(rows), Signal(rows)  # by boxes; with a whole header
-        is_report, report_taken = Signal(), Signal()
+        begun = Signal(rows)     # the count of the row is in the memory; else it is 0
+        reported = Signal(rows)  # by boxes
+        row_events, row_reported = Signal(rows), Signal()
+        is_report, report_taken, count = Signal(), Signal(), Signal.like(old_count.data)
+        dword, serve, known = Signal(range(HEADER_DWORDS)), Signal(), Signal()
         is_header = event.code == EventCode.HEADER
         is_error = (event.code == EventCode.ERROR) & (event.argument == ErrorCode.MALFORMED)
         m.d.comb += [
-            is_report.eq((is_header | is_error) & self.open.bit_select(event.row, 1)
-                         & (Array(self.generations)[event.row] == event.generation)),
+            row_events.eq(Cat((event.row == n) & self.open[n] & (self.generations[n]
+                                                                 == event.generation)
+                              for n in range(rows))),
+            is_report.eq((is_header | is_error) & row_events.any()),
             report_taken.eq(self.i.valid & is_report),
             self.o.payload.eq(event),
             self.o.valid.eq(self.i.valid & ~is_report),
             self.i.ready.eq(self.o.ready | is_report),
-            write.addr.eq(event.row * HEADER_DWORDS + Array(count)[event.row]),
-            write.data.eq(event.argument),
+            row_port.eq(event.row + 1),
+            old_count.addr.eq(row_port),
+            count.eq(Mux((begun & row_events).any(), old_count.data, 0)),
+            # A pending report keeps its header.
+            row_reported.eq((reported & row_events).any()
+                            & ~(serve & (port[:index] == row_port))),
+            write_word.addr.eq(Cat(count[:2], row_port)), write_word.data.eq(event.argument),
+            write_word.en.eq(report_taken & is_header & ~row_reported & ~count[2]),
+            write_count.addr.eq(row_port), write_count.en.eq(report_taken),
+            write_count.data.eq(Mux(is_error | row_reported, 0, count + ~count[2])),
+            write_complete.addr.eq(row_port), write_complete.data.eq(count[2]),
+            write_complete.en.eq(report_taken & is_error & ~row_reported),
         ]
+        m.d.sync += begun.eq((begun | Mux(report_taken, row_events, 0)) & self.open)
+
         # Ports, the upstream port first, that get a report without a header.
-        missed = Signal(rows + 1)
-        is_current = (self.link_active.bit_select(self.slot_row, 1)
-                      & (Array(self.lives)[self.slot_row] == self.slot_life))
-        slot_current = self.slot_malformed & is_current
-        pending, port = Signal(rows + 1), Signal(range(rows + 1))
-        serve, chosen, dword = Signal(), Signal.like(port), Signal(range(HEADER_DWORDS))
-        known = Signal()  # its header is in the memory
-        m.d.comb += [
-            self.malformed_rows.eq(Mux(slot_current, 1 << self.slot_row, 0)),
-            pending.eq(missed | Cat(C(0, 1), reported)),
-            chosen.eq(first_one(pending)),
-            read.addr.eq((port - 1) * HEADER_DWORDS + dword),
+        missed, postponed, served = Signal(rows + 1), Signal(rows + 1), Signal(rows + 1)
+        pending, by_box = Signal(), Signal()  # of `port`
+        # What was found here, a cycle later; its header, if a report may begin, else 0.
+        of_host, of_rows, slot_port = Signal(), Signal(rows), Signal.like(report.p.function)
+        idle, fits = Signal(), Signal()
+        host_header, slot_header = (Signal.like(self.slot_header, name=name)
+                                    for name in ("host_header", "slot_header"))
+        m.d.sync += [
+            of_host.eq(self.upstream_malformed), of_rows.eq(self.malformed_rows),
+            slot_port.eq(self.slot_row + 1),
+            fits.eq(idle & (self.upstream_malformed | self.malformed_rows.any())),
+            host_header.eq(Mux(idle & self.upstream_malformed,
+                               Value.cast(self.upstream_header), 0)),
+            slot_header.eq(Mux(idle & self.malformed_rows.any(),
+                               Value.cast(self.slot_header), 0)),
         ]
-        postponed = Signal(rows + 1)  # becomes `missed`
-        either = Cat(self.upstream_malformed, Mux(slot_current, 1 << self.slot_row, 0))
-        header = report.p.header
+        m.d.comb += [
+            self.malformed_rows.eq(Cat(
+                self.slot_malformed & (self.slot_row == n) & self.link_active[n]
+                & (life == self.slot_life) for n, life in enumerate(self.lives))),
+            postponed.eq(Cat(of_host, of_rows)),
+            by_box.eq(pick([0, *reported], port)),
+            pending.eq(by_box | pick(missed, port)),
+            is_complete.addr.eq(port), word.addr.eq(Cat(dword, port[:index])),
+            served.eq(Mux(serve, 1 << port, 0)),
+        ]
+        load, stored = Signal(HEADER_DWORDS), Signal(32)
+        for n, header in enumerate(report.p.header):
+            with m.If(load[n]):
+                # One of them: a LUT for each bit.
+                m.d.sync += header.eq(host_header[n] | stored | Mux(of_host, 0, slot_header[n]))
         with m.FSM():
             with m.State("Idle"):
-                with m.If(self.upstream_malformed):
-                    m.d.sync += [report.p.function.eq(0), header.eq(self.upstream_header),
-                                 report.valid.eq(1)]
-                    m.d.comb += postponed.eq(Mux(slot_current, 2 << self.slot_row, 0))
+                m.d.comb += [idle.eq(1), load.eq(-1)]
+                m.d.sync += [
+                    known.eq(by_box & is_complete.data), dword.eq(0),
+                    report.p.function.eq(Mux(of_host, 0, slot_port)),
+                ]
+                with m.If(fits):
+                    m.d.comb += postponed.eq(Cat(C(0, 1), Mux(of_host, of_rows, 0)))
+                    m.d.sync += report.valid.eq(1)
                     m.next = "Report"
-                with m.Elif(slot_current):
-                    m.d.sync += [report.p.function.eq(self.slot_row + 1),
-                                 header.eq(self.slot_header),
-                                 report.valid.eq(1)]
-                    m.next = "Report"
-                with m.Elif(pending.any()):
-                    m.d.sync += [port.eq(chosen), dword.eq(0), known.eq(
-                        Cat(C(0, 1), complete & reported).bit_select(chosen, 1))]
+                with m.Elif(pending):
                     m.next = "Read"
+                with m.Else():
+                    m.d.sync += port.eq(Mux(port == rows, 0, port + 1))
             with m.State("Read"):
+                m.d.comb += [stored.eq(Mux(known, word.data, 0)),
+                             load.eq(Mux(fits, 0, 1 << dword))]
+                m.d.sync += dword.eq(dword + ~fits)
                 # The link may have gone down since, which removed the report.
                 with m.If(dword == HEADER_DWORDS - 1):
-                    m.d.sync += [report.p.function.eq(port),
-                                 report.valid.eq(pending.bit_select(port, 1))]
+                    m.d.sync += [report.p.function.eq(port), report.valid.eq(pending)]
                     m.d.comb += serve.eq(1)
                     m.next = "Report"
-                m.d.sync += [
-                    header[dword].eq(Mux(known, read.data, 0)),
-                    dword.eq(dword + 1),
-                ]
-                m.d.comb += postponed.eq(either)
             with m.State("Report"):
-                m.d.comb += postponed.eq(either)
                 with m.If(~report.valid | report.ready):
                     m.d.sync += report.valid.eq(0)
                     m.next = "Idle"
-        served = Mux(serve, 1 << port, 0)
-        m.d.sync += missed.eq((missed & ~served | postponed)
-                              & Cat(C(1, 1), self.link_active | self.contained))
-        for n in range(rows):
-            with m.If(served[n + 1] | ~self.link_active[n]):
-                m.d.sync += reported[n].eq(0)
-            with m.If(~self.open[n]):
-                m.d.sync += count[n].eq(0)
-            with m.Elif(report_taken & (event.row == n)):
-                with m.If(is_error):
-                    m.d.sync += [count[n].eq(0), reported[n].eq(self.link_active[n])]
-                    # A pending report keeps its header.
-                    with m.If(~reported[n] | served[n + 1]):
-                        m.d.sync += complete[n].eq(count[n] == HEADER_DWORDS)
-                with m.Elif(count[n] < HEADER_DWORDS):
-                    m.d.comb += write.en.eq(~reported[n])
-                    m.d.sync += count[n].eq(Mux(reported[n], 0, count[n] + 1))
+        errors = Mux(report_taken & is_error, row_events, 0)
+        m.d.sync += [
+            missed.eq((missed & ~served | postponed)
+                      & Cat(C(1, 1), self.link_active | self.contained)),
+            reported.eq((reported & ~served[1:] | errors) & self.link_active),
+        ]
         return m

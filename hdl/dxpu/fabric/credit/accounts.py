@@ -15,9 +15,10 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.counted import Counted
 from dxpu.fabric.wire.types import Credit, Limit
+from dxpu.priority import pick
 from dxpu.rows import LIFE_BITS, ClassMeta
 
-from .credits import CLASSES, ClassMemory, Numbered, closed_generation, low, pick
+from .credits import CLASSES, ClassMemory, Numbered, closed_generation, low
 
 __all__ = ["CreditAccounts", "LimitIntake", "LimitWrite", "NewLimits"]
 

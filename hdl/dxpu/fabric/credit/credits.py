@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 from dxpu.fabric.wire.format import ACK_ENTRIES
 
 __all__ = ["CLASSES", "OVERHEAD_BYTES", "ClassMemory", "Numbered", "closed_generation",
-           "grants_for", "low", "pick"]
+           "grants_for", "low"]
 
 CLASSES = ACK_ENTRIES
 #: Bytes that a TLP has beside its data: four prefixes, four dwords of header, a digest, and a
@@ -48,17 +48,6 @@ def closed_generation(generation):
 def low(row, rows):
     """Of a row number, the bits that tell so many rows apart."""
     return row[:max(1, (rows - 1).bit_length())]
-
-
-def pick(values, index):
-    """Value number ``index``, by a tree of multiplexers, one level for each bit: that is less than
-    what becomes of a case for each number. Of a number too large, any value."""
-    values = [Value.cast(value) for value in values]
-    for bit in Value.cast(index):
-        values = [Mux(bit, high, low) for low, high in zip(
-            values[::2], values[1::2], strict=False)] + (
-            values[-1:] if len(values) % 2 else [])
-    return values[0]
 
 
 class Numbered(data.Struct):

@@ -10,9 +10,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.wire.types import Limit
+from dxpu.priority import pick
 from dxpu.rows import ClassMeta
 
-from .credits import CLASSES, pick
+from .credits import CLASSES
 
 __all__ = ["CreditGrants"]
 

@@ -8,10 +8,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.counted import Counted
+from dxpu.priority import pick
 from dxpu.rows import ClassMeta
 from dxpu.stream import PacketSignature, check_width
 
-from .credits import CLASSES, ClassMemory, low, pick
+from .credits import CLASSES, ClassMemory, low
 
 __all__ = ["CreditPolicer"]
 
