@@ -13,8 +13,10 @@ __all__ = ["PacketArbiter"]
 class PacketArbiter(wiring.Component):
     """Merges packet streams by whole packets, in turn (round robin).
 
-    A packet waits for at most one packet of each other stream. Latency one cycle,
-    throughput one beat per cycle, also between packets of different streams.
+    A packet waits for at most one packet of each other stream. Latency one cycle, or two if nothing
+    else was there and it is not the turn of its input; throughput one beat per cycle, also between
+    packets of different streams. Whose turn it is is known from the cycle before, so that ``ready``
+    depends on no ``valid``.
 
     Parameters
     ----------
@@ -22,6 +24,8 @@ class PacketArbiter(wiring.Component):
         Data bits per beat.
     count : int
         Input streams.
+    home : int, optional
+        Input whose turn it is when nothing is there; without, the one that was served last.
     meta : shape-like, optional
         Side information of the packets.
 
@@ -35,16 +39,18 @@ class PacketArbiter(wiring.Component):
         Index of the input of the beat on ``o``.
     """
 
-    def __init__(self, width, *, count, meta=None):
+    def __init__(self, width, *, count, home=None, meta=None):
         if not isinstance(count, int) or count < 1:
             raise ValueError(f"count must be a positive integer, not {count!r}")
+        if home is not None and home not in range(count):
+            raise ValueError(f"home must be an input, 0 to {count - 1}, not {home!r}")
         super().__init__({
             "i": In(PacketSignature(width, meta)).array(count),
             "o": Out(PacketSignature(width, meta)),
             "source": Out(range(count)),
         })
         self._layout = PacketLayout(width, meta)
-        self._count = count
+        self._count, self._home = count, home
 
     def elaborate(self, platform):
         m = Module()
@@ -53,14 +59,9 @@ class PacketArbiter(wiring.Component):
         valid = Signal(self._count)
         m.d.comb += valid.eq(Cat(s.valid for s in self.i))
 
-        locked = Signal()
-        current, chosen, pick = (Signal(range(self._count)) for _ in range(3))
-        m.d.comb += [
-            pick.eq(round_robin(valid, current)),
-            chosen.eq(Mux(locked, current, pick)),
-            stage.i.payload.source.eq(chosen),
-        ]
-        with m.Switch(chosen):
+        within, turn = Signal(), Signal(range(self._count), init=self._home or 0)
+        m.d.comb += stage.i.payload.source.eq(turn)
+        with m.Switch(turn):
             for n, s in enumerate(self.i):
                 with m.Case(n):
                     m.d.comb += [
@@ -68,8 +69,12 @@ class PacketArbiter(wiring.Component):
                         stage.i.valid.eq(s.valid),
                         s.ready.eq(stage.i.ready),
                     ]
-        with m.If(stage.i.valid & stage.i.ready):
-            m.d.sync += [locked.eq(~stage.i.payload.beat.last), current.eq(chosen)]
+        taken, last = stage.i.valid & stage.i.ready, stage.i.payload.beat.last
+        with m.If(taken):
+            m.d.sync += within.eq(~last)
+        with m.If(Mux(stage.i.valid, stage.i.ready & last, ~within)):
+            idle = turn if self._home is None else self._home
+            m.d.sync += turn.eq(Mux(valid.any(), round_robin(valid, turn), idle))
 
         m.d.comb += [
             self.o.payload.eq(stage.o.payload.beat),

@@ -208,6 +208,35 @@ def test_arbiter_takes_turns_without_a_gap():
     assert all(len(set(order[k:k + 4])) == 4 for k in range(0, 40, 4))
 
 
+@pytest.mark.parametrize("home", [None, 1])
+def test_arbiter_serves_its_home_at_once(home):
+    """The first beat is out a cycle after it came, or two cycles if it was not its input's turn."""
+    rng = random.Random(seed())
+    dut = PacketArbiter(32, count=3, home=home)
+
+    async def process(ctx):
+        ctx.set(dut.o.ready, 1)
+        turn = home or 0
+        for _ in range(40):
+            source = rng.randrange(3)
+            ctx.set(dut.i[source].payload, dict(data=0, dwords=1, first=1, last=1))
+            ctx.set(dut.i[source].valid, 1)
+            waited = 0
+            while not ctx.get(dut.i[source].ready):
+                await ctx.tick()
+                waited += 1
+            assert waited == (source != turn)
+            await ctx.tick()
+            ctx.set(dut.i[source].valid, 0)
+            assert ctx.get(dut.o.valid) and ctx.get(dut.source) == source
+            turn = source if home is None else home
+            await ctx.tick().repeat(rng.randint(1, 3))
+
+    simulate(dut, process)
+    with pytest.raises(ValueError, match="home must be an input, 0 to 2, not 3"):
+        PacketArbiter(32, count=3, home=3)
+
+
 @pytest.mark.parametrize("size", [1, 2, 5, 33])
 def test_priority(size):
     rng = random.Random(seed())

@@ -295,7 +295,7 @@ class HostCore(wiring.Component):
         of the tracker join behind the pool. Row n of the host table is downstream port n."""
         engine, switch, tracking = self._engine, self._switch, self._tracking
         m.submodules.parser = parser = self._parser
-        m.submodules.up = merge = PacketArbiter(self._width, count=2, meta=SlotRow)
+        m.submodules.up = merge = PacketArbiter(self._width, count=2, home=0, meta=SlotRow)
         connect(m, switch.downstream_o, tracking.down_i)
         connect(m, tracking.down_o, engine.tlp_i)
 

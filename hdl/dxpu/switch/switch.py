@@ -210,8 +210,10 @@ class VirtualSwitch(wiring.Component):
         m.submodules.agent = self._agent = ConfigAgent(self._width)
         m.submodules.up_answer = self._up_answer = Answerer(self._width)
         m.submodules.down_answer = self._down_answer = Answerer(self._width)
-        m.submodules.to_up = self._to_up = PacketArbiter(self._width, count=4, meta=TlpClass)
-        m.submodules.to_slot = self._to_slot = PacketArbiter(self._width, count=5, meta=SlotMeta)
+        m.submodules.to_up = self._to_up = PacketArbiter(
+            self._width, count=4, home=0, meta=TlpClass)
+        m.submodules.to_slot = self._to_slot = PacketArbiter(
+            self._width, count=5, home=0, meta=SlotMeta)
         connect(m, self._to_up.o, wiring.flipped(self.upstream_o))
         connect(m, self._to_slot.o, wiring.flipped(self.downstream_o))
         self._wire_space(m)

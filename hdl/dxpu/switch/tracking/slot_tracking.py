@@ -163,7 +163,7 @@ class SlotTracking(wiring.Component):
             self._width, depth=self._requests, info=TlpMeta, question=TrackedRequest,
             # Half of them hold what the host may send beyond `room`.
             packets=32, questions=32, complete=True)
-        m.submodules.merge = merge = PacketArbiter(self._width, count=2, meta=TlpMeta)
+        m.submodules.merge = merge = PacketArbiter(self._width, count=2, home=1, meta=TlpMeta)
         straight, aside = merge.i
         is_request = i.p.meta.cls == TlpClass.NP
         meta = Signal(TlpMeta)
