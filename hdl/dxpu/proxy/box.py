@@ -7,8 +7,9 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.arbiter import PacketArbiter
-from dxpu.attach import PciePort, SharedEgress, SharedLedger, connect_egress, connect_grants
+from dxpu.attach import (
+    PciePort, SharedEgress, SharedIngress, SharedLedger, connect_egress, connect_grants,
+)
 from dxpu.csr import RegisterPort
 from dxpu.fabric.credit.classifier import Classifier, credits_of
 from dxpu.fabric.credit.policer import CreditPolicer
@@ -17,7 +18,6 @@ from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.row_gate import RowGate
 from dxpu.fabric.wire.format import Role
 from dxpu.mapping import BoxTable
-from dxpu.queue import PacketQueue
 from dxpu.rows import ClassMeta
 from dxpu.stream import PacketLayout, connect
 
@@ -91,8 +91,7 @@ class BoxCore(wiring.Component):
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=ClassMeta, inside=True)
         # A TLP that is too large is cut, not dropped: its header has the credits to return.
-        self._queues = [PacketQueue(width, depth=self._depth, overflow="cut")
-                        for _ in range(slots)]
+        self._ingress = SharedIngress(width, slots=slots, depth=self._depth)
         self._parsers = {name: SlotParser(width, rows=slots)
                          for name in ("from_slots", "to_slots")}
         counters = CounterList()
@@ -104,10 +103,10 @@ class BoxCore(wiring.Component):
         counters.add_all("table_", self._table)
         for name, parser in self._parsers.items():
             counters.add_all(f"{name}_", parser)
-        for n, queue in enumerate(self._queues, 1):
-            counters.add(f"slot{n}_discarded", queue.stat_discarded,
+        for n in range(1, slots + 1):
+            counters.add(f"slot{n}_discarded", self._ingress.stat_discarded[n - 1],
                          f"TLPs from slot {n} that their source discarded.")
-            counters.add(f"slot{n}_overflow", queue.stat_overflow,
+            counters.add(f"slot{n}_overflow", self._ingress.stat_overflow[n - 1],
                          f"TLPs from slot {n} that were larger than the buffer; dropped, and "
                          "counted as malformed or as too large, too.")
             counters.add(f"egress{n}_overflow", self._egress.overflow[n - 1],
@@ -156,9 +155,7 @@ class BoxCore(wiring.Component):
             bindings.link_up.eq(Cat(slot.link_up for slot in self.slot)),
             bindings.hot_reset.eq(file.reset.slots),
             bindings.overflow.eq(self._policer.overflow | self._egress.overflow),
-            bindings.empty.eq(Cat(
-                ~(queue.level.any() | queue.o.valid) & empty
-                for queue, empty in zip(self._queues, self._egress.empty, strict=True))),
+            bindings.empty.eq(self._ingress.empty & self._egress.empty),
             engine.open.eq(bindings.open),
             engine.lives.eq(bindings.lives),
             engine.receiving.eq(bindings.open),
@@ -188,36 +185,29 @@ class BoxCore(wiring.Component):
 
     def _attach_rx(self, m):
         """TLPs from the slots to the fabric."""
-        m.submodules.arbiter = arbiter = PacketArbiter(self._width, count=self._slots)
+        m.submodules.ingress = ingress = self._ingress
         m.submodules.from_slots = parser = self._parsers["from_slots"]
         m.submodules.ledger = ledger = SharedLedger(
             slots=self._slots, space=self._depth * self._width // 8)
         engine = self._engine
         plain = [k for k, _ in PacketLayout(self._width)]
-        for n, (slot, queue) in enumerate(zip(self.slot, self._queues, strict=True)):
-            m.submodules[f"slot{n + 1}"] = queue
-            connect(m, wiring.flipped(slot.rx), queue.i)
-            # A TLP that has begun passes in any case.
-            can_start = ~queue.o.payload.first | ~engine.waiting[n]
+        for n, slot in enumerate(self.slot):
+            connect(m, wiring.flipped(slot.rx), ingress.i[n])
             connect_grants(m, ledger.slot[n], slot)
-            m.d.comb += [
-                arbiter.i[n].payload.eq(queue.o.payload),
-                arbiter.i[n].valid.eq(queue.o.valid & can_start),
-                queue.o.ready.eq(arbiter.i[n].ready & can_start),
-            ]
         meta, (cls, units) = parser.o.p.meta, credits_of(m, parser.tlp_header.words[0])
         m.d.comb += [
+            ingress.can_start.eq(~engine.waiting),
             # A slot gets no more of them while one waits for credits of the host.
             ledger.hold_np.eq(engine.np_waits),
             ledger.released.row.eq(meta.row), ledger.released.cls.eq(cls),
             ledger.released.units.eq(units),
             ledger.released_strobe.eq(
                 parser.o.valid & parser.o.ready & parser.o.payload.last),
-            *(parser.i.payload[k].eq(arbiter.o.payload[k]) for k in plain),
-            parser.i.payload.meta.row.eq(arbiter.source),
-            parser.i.payload.meta.life.eq(Array(self._bindings.lives)[arbiter.source]),
-            parser.i.valid.eq(arbiter.o.valid),
-            arbiter.o.ready.eq(parser.i.ready),
+            *(parser.i.payload[k].eq(ingress.o.payload[k]) for k in plain),
+            parser.i.payload.meta.row.eq(ingress.source),
+            parser.i.payload.meta.life.eq(Array(self._bindings.lives)[ingress.source]),
+            parser.i.valid.eq(ingress.o.valid),
+            ingress.o.ready.eq(parser.i.ready),
             *(engine.tlp_i.payload[k].eq(parser.o.payload[k]) for k in plain),
             engine.tlp_i.payload.meta.row.eq(parser.o.payload.meta.row),
             engine.tlp_i.payload.meta.life.eq(parser.o.payload.meta.life),
