@@ -22,6 +22,9 @@ TAPS = {4: (4, 3), 5: (5, 3), 6: (6, 5), 7: (7, 6), 8: (8, 6, 5, 4), 9: (9, 5), 
         11: (11, 9), 12: (12, 6, 4, 1)}
 #: Most events of a bank: the accumulators must not wrap between two visits.
 MOST = ((1 << max(TAPS)) - 2 - 8) // 2
+#: Cycles from one read to the next, at least. A round is so much longer at most, and a bit more
+#: would cost as much in every accumulator.
+_REST = 8
 
 
 def _new_bit(state):
@@ -58,7 +61,8 @@ class CounterBank(wiring.Component):
     clears all counters; requests wait until it has. A write, and an address without a counter, is
     answered with ``error``.
 
-    A response is offered three cycles after its request was taken; one request at a time.
+    A response is offered three cycles after its request was taken; one request at a time, and the
+    next one is taken eight cycles later at the earliest.
 
     Parameters
     ----------
@@ -92,10 +96,10 @@ class CounterBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         count = len(self._names)
-        # A round takes `slots` steps, of which reads steal at most every third. A slot must not be
-        # visited again before its total is in the memory.
+        # A round takes `slots` steps, and reads steal one cycle of `_REST` in a row at most. A slot
+        # must not be visited again before its total is in the memory.
         slots = max(count, 8)
-        top = 2 * slots + 8
+        top = (slots + 1) * _REST // (_REST - 1) + 1
         m.submodules.totals = totals = self._totals = Memory(shape=32, depth=slots, init=[])
         read, write = totals.read_port(), totals.write_port()
 
@@ -144,18 +148,21 @@ class CounterBank(wiring.Component):
         return m
 
     def _serve(self, m, steal, word, starting, found):
-        """Respond to requests; each steals one step of a round and takes more than three cycles."""
+        """Respond to requests; each steals one step of a round."""
         request, answer = self.bus.request, self.bus.response.p
-        error = Signal()
+        error, rest = Signal(), Signal(range(_REST))
+        with m.If(rest != 0):
+            m.d.sync += rest.eq(rest - 1)
         with m.FSM():
             with m.State("Idle"):
-                m.d.comb += request.ready.eq(~starting)
+                m.d.comb += request.ready.eq(~starting & (rest == 0))
                 m.d.sync += [
                     word.eq(request.p.address[2:]),
                     error.eq(request.p.write | request.p.address[:2].any()
                              | (request.p.address[2:] >= len(self._names))),
                 ]
-                with m.If(request.valid & ~starting):
+                with m.If(request.valid & request.ready):
+                    m.d.sync += rest.eq(_REST - 1)
                     m.next = "Read"
             with m.State("Read"):
                 m.d.comb += steal.eq(1)

@@ -400,6 +400,27 @@ def test_counters_while_they_are_read():
     simulate(dut, bench, background=[count])
 
 
+def test_counters_of_events_in_each_cycle_while_they_are_read():
+    """As many as a proxy has: an accumulator has no bit too few for the longest round."""
+    count, cycles = 96, 500
+    dut = CounterBank(counter_block("stat", {f"e{n}": "" for n in range(count)}))
+
+    async def pulses(ctx):
+        for on, ticks in ((1, cycles), (0, 4 * count)):
+            for n in range(count):
+                ctx.set(getattr(dut.pulse, f"e{n}"), on)
+            await ctx.tick().repeat(ticks)
+
+    async def bench(ctx):
+        for n in range((cycles + 3 * count) // 10):
+            await access(ctx, dut.bus, 4 * (n % count))
+        await ctx.tick().repeat(count)
+        for n in range(count):
+            assert await access(ctx, dut.bus, 4 * n) == (cycles, 0)
+
+    simulate(dut, bench, pulses)
+
+
 @pytest.mark.parametrize("saturate", [False, True])
 def test_counters_at_the_top(saturate):
     dut = CounterBank(counter_block("stat", {"a": "", "b": ""}), saturate=saturate)
