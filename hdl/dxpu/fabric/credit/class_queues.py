@@ -58,8 +58,8 @@ class ClassQueues(wiring.Component):
     After reset it takes four cycles for each row until TLPs are taken. No latency for a TLP that
     goes straight through, a beat per cycle; a cycle more if a head is checked when it begins. One
     that waits takes a cycle more than its beats to enter its queue, and leaves some eight cycles
-    after it may; TLPs from the queues have seven cycles between the last beat of one and the first
-    of the next.
+    after it may. TLPs from the queues have seven cycles between the last beat of one and the first
+    of the next, or none if both are of one queue, not non-posted, and the first one is long enough.
 
     Parameters
     ----------
@@ -110,9 +110,14 @@ class ClassQueues(wiring.Component):
     #: Bits of the number that tells whether a posted TLP came before another TLP. No more posted
     #: TLPs than half its range can leave the queues while a TLP waits: the tracker's deadline, of
     #: less than 2**24 cycles, comes first. From one TLP to the next there are eight cycles if each
-    #: has two beats at least; with more than 64 bits a cycle seven, hence ``WIDE_STAMP_BITS``.
+    #: has two beats at least: one that another follows at once has eight beats (``AHEAD_FROM``).
+    #: With more than 64 bits it has three, hence ``WIDE_STAMP_BITS``.
     STAMP_BITS = 22
-    WIDE_STAMP_BITS = 23
+    WIDE_STAMP_BITS = 24
+    #: Beats of a TLP that were read when the next one is looked at; two cycles later is decided
+    #: whether that follows.
+    AHEAD_FROM = 6
+    WIDE_AHEAD_FROM = 1
     #: Queues are made empty after a reset, not only with the FPGA's configuration.
     SWEEPS = True
 
@@ -125,7 +130,7 @@ class ClassQueues(wiring.Component):
         self._drops = overflow == "drop"
         self._units = UNIT_BITS if largest is None else largest.bit_length()
         if width > 64:
-            self.STAMP_BITS = self.WIDE_STAMP_BITS
+            self.STAMP_BITS, self.AHEAD_FROM = self.WIDE_STAMP_BITS, self.WIDE_AHEAD_FROM
         super().__init__({
             "i": In(PacketSignature(width, ClassMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
@@ -160,7 +165,8 @@ class ClassQueues(wiring.Component):
         m.submodules.turns = turns = QueueTurns(
             rows=rows, quantum=-(-8 * self.QUANTUM // self._width), largest=max(space.beats),
             sweeps=self.SWEEPS)
-        m.submodules.departure = departure = Departure(self._width, **sizes, **shapes)
+        m.submodules.departure = departure = Departure(
+            self._width, **sizes, **shapes, ahead_from=self.AHEAD_FROM)
 
         connect(m, wiring.flipped(self.i), parking.i)
         wiring.connect(m, parking.ends, ends.enter)
@@ -187,7 +193,8 @@ class ClassQueues(wiring.Component):
             turns.awake.eq(flags.awake), turns.done.eq(departure.done),
             turns.beat_read.eq(departure.beat_read),
             departure.row.eq(turns.row), departure.cls.eq(turns.cls),
-            departure.granted.eq(turns.granted), departure.passing.eq(parking.passing),
+            departure.granted.eq(turns.granted), departure.goes_on.eq(turns.goes_on),
+            departure.passing.eq(parking.passing),
             self.stat_parked.eq(parking.ends.strobe),
             self.stat_overflow.eq(parking.stat_overflow),
         ]

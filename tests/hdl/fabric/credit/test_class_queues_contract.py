@@ -22,7 +22,7 @@ from tests.support.formal import ProofFailed, prove
 from tests.support.mutate import mutant
 
 P, NP, CPL = TlpClass
-#: Beats of the longest packet.
+#: Beats of the longest packet, but for :class:`Long`.
 BEATS = 2
 
 
@@ -37,9 +37,19 @@ class Small(ClassQueues):
     """With few packets, and empty from the start."""
 
     PACKETS, STAMP_BITS, SWEEPS = 2, 4, False
+    LONGEST = BEATS
 
     def __init__(self, beats=BEATS, rows=1):
         super().__init__(32, rows=rows, space=Space(beats))
+
+
+class Long(Small):
+    """With packets so long that the next one is looked at while they leave."""
+
+    AHEAD_FROM, LONGEST = 1, 3
+
+    def __init__(self):
+        super().__init__(4)
 
 
 def changed(design, *changes):
@@ -83,7 +93,7 @@ class Ordered(wiring.Component):
         i, o = dut.i, dut.o
         came, value = Signal(), Signal(6)  # the watched one
         kind = Signal(data.StructLayout({"cls": 2, "row": 1}))
-        inside, place = Signal(), Signal(range(BEATS))
+        inside, place = Signal(), Signal(range(dut.LONGEST))
         mine, now_mine, kept = Signal(), Signal(), Signal(6)
         younger = came & ~now_mine & (self.row == kind.row)
         m.d.comb += [
@@ -95,7 +105,7 @@ class Ordered(wiring.Component):
             i.payload.meta.units.eq(Mux(inside, kept, self.byte)),
             dut.ok.eq(self.ok), dut.wake.eq(self.wake),
             o.ready.eq(self.ready), Assume(self.row < len(dut.wake)),
-            Assume(self.cls < 3), Assume((place != BEATS - 1) | self.last),
+            Assume(self.cls < 3), Assume((place != dut.LONGEST - 1) | self.last),
         ]
         m.d.comb += Assume(~ResetSignal())  # it begins as after one
         waiting, now = Signal(), Cat(self.last, self.row, self.cls, self.byte, self.watch)
@@ -361,16 +371,17 @@ Few = changed(Pool, (Parking, ("(ends.tail.packet == ends.head.packet) & mine", 
 
 
 class OneAtATime(wiring.Component):
-    """A TLP begins to leave only with room for it, of which the one before has taken its part. It
-    is named once as one that takes credits, before its last beat has left, and nothing else is.
+    """Each TLP that leaves was named once as one that takes credits, with the last beat at the
+    latest, in the order in which they leave, while there was room for it; nothing else is.
 
-    TLPs come at any time; room comes at any time, and goes in the cycle after that in which a TLP
-    began.
+    TLPs come at any time; room comes at any time, and goes in the cycle after that in which it was
+    taken.
     """
 
     valid: In(1)
     last: In(1)
     cls: In(2)
+    units: In(1)
     more: In(1)
     wake: In(1)
     ready: In(1)
@@ -383,62 +394,94 @@ class OneAtATime(wiring.Component):
         m = Module()
         m.submodules.dut = dut = self.dut
         i, o = dut.i, dut.o
-        inside, kind, waits, leaves, room = Signal(), Signal(2), Signal(), Signal(), Signal(2)
-        now = Cat(self.last, self.cls)
+        inside, waits, room, place = Signal(), Signal(), Signal(2), Signal(range(dut.LONGEST))
+        now = Cat(self.last, self.cls, self.units)
+        kind = Signal.like(now[1:])
         before = Signal.like(now)
-        begins = o.valid & ~leaves
         m.d.sync += [
             waits.eq(i.valid & ~i.ready), before.eq(now),
-            room.eq(room + (self.more & ~room.all()) - begins),
+            room.eq(room + (self.more & ~room.all()) - dut.consumed),
         ]
         m.d.comb += [
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
+            i.payload.meta.units.eq(self.units),
             dut.ok.eq(room != 0), dut.wake.eq(self.wake),
             o.ready.eq(self.ready),
-            Assume(~ResetSignal()), Assume(self.cls < 3), Assume(~inside | self.last),
-            Assume(~inside | (self.cls == kind)),
+            Assume(~ResetSignal()), Assume(self.cls < 3),
+            Assume((place != dut.LONGEST - 1) | self.last),
+            Assume(~inside | (now[1:] == kind)),
             Assume(~waits | self.valid & (before == now)),
         ]
         with m.If(i.valid & i.ready):
-            m.d.sync += [inside.eq(~self.last), kind.eq(self.cls)]
-        with m.If(o.valid):
-            m.d.sync += leaves.eq(~(o.ready & o.payload.last))
-        m.d.comb += Assert(~begins | (room != 0))
+            m.d.sync += [inside.eq(~self.last), kind.eq(now[1:]),
+                         place.eq(Mux(self.last, 0, place + 1))]
 
-        paid, payer, ends = Signal(), Signal(len(dut.checked.as_value())), Signal()
+        # TLPs that have paid and not left, oldest first.
+        paid, payers, ends = Signal(2), [
+            Signal(len(dut.checked.as_value()), name=f"payer{n}") for n in range(2)], Signal()
         m.d.comb += [
             ends.eq(o.valid & o.ready & o.payload.last),
-            Assert(~(paid & dut.consumed)),
-            Assert(~ends | (paid | dut.consumed)
-                   & (o.payload.meta.as_value() == Mux(paid, payer, dut.checked))),
-            # One that waited has paid; nothing is on its way to the output then.
-            Assert(~(dut.consumed & ~ends) | ~o.valid),
+            Assert(~dut.consumed | (room != 0)),
+            Assert(~dut.consumed | (paid < 2)),
+            Assert(~ends | ((paid != 0) | dut.consumed)
+                   & (o.payload.meta.as_value() == Mux(paid != 0, payers[0], dut.checked))),
         ]
-        m.d.sync += paid.eq((paid | dut.consumed) & ~ends)
+        left = paid - (ends & (paid != 0))
+        m.d.sync += paid.eq(left + (dut.consumed & ~(ends & (paid == 0))))
+        with m.If(ends):
+            m.d.sync += payers[0].eq(payers[1])
         with m.If(dut.consumed):
-            m.d.sync += payer.eq(dut.checked)
+            with m.If(left == 0):
+                m.d.sync += payers[0].eq(dut.checked)
+            with m.Else():
+                m.d.sync += payers[1].eq(dut.checked)
+        self.cover(m, paid == 2)
         return m
 
+    def cover(self, m, event):
+        pass
 
-#: Mutants: room is asked for before a TLP that is leaving has ended, or others may begin meanwhile;
-#: a TLP that may not leave pays.
+
+class Ahead(OneAtATime):
+    """One has paid while another leaves."""
+
+    def cover(self, m, event):
+        m.d.comb += Cover(event & self.dut.o.valid)
+
+
+#: Mutants: room is asked for before a TLP that goes straight through has ended, or others may begin
+#: while one from a queue leaves; a TLP that may not leave pays; one follows that may not; one has
+#: the size of the next.
 ROOM_MUTANTS = {
     "early": changed(Small, (Departure, ("self.check.eq(~self.passing)",
                                          "self.check.eq(~self.passing | o.ready)"))),
     "open": changed(Small, (Parking, ("~self.hold & ~self.stop", "~self.stop"))),
     "pays-early": changed(Small, (Departure, ("self.claim.eq(fits)", "self.claim.eq(1)"))),
+    "follows-unasked": changed(Long, (Departure, ("decides & fits | follows",
+                                                  "decides | follows"))),
+    "pays-for-nothing": changed(Long, (Departure, ("decides.eq(checks & ~ends_now)",
+                                                   "decides.eq(checks)"))),
+    "size-of-the-next": changed(Long, (Departure, ("o.payload.meta.units.eq(units)",
+                                                   "o.payload.meta.units.eq(note.units)"))),
 }
 
 
 #: Depth of the quick proofs of order and room, and of their long ones. Their mutants are found, and
 #: their covers reached, within it, but for one that asks about two TLPs before the fault.
 DEPTH, LONG_DEPTH = 11, 15
+#: Depth of those in which a TLP follows another at once.
+AHEAD_DEPTH = 16
 
 
 @pytest.mark.parametrize("depth", [DEPTH, pytest.param(LONG_DEPTH, marks=pytest.mark.long)])
 def test_order_and_content_are_kept(depth):
     prove(Ordered(), depth=depth, flat=True, claims=depth == DEPTH)
+
+
+@pytest.mark.long
+def test_order_and_content_are_kept_where_one_follows_another():
+    prove(Ordered(Long), depth=AHEAD_DEPTH, flat=True)
 
 
 @pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])
@@ -475,14 +518,21 @@ def test_passing_catches(name):
         prove(Passes(PASSING_MUTANTS[name]), depth=26, flat=True)
 
 
-def test_a_tlp_begins_only_with_room():
-    prove(OneAtATime(), depth=DEPTH, flat=True)
+@pytest.mark.parametrize("design, depth", [(Small, DEPTH), (Long, AHEAD_DEPTH)])
+def test_a_tlp_begins_only_with_room(design, depth):
+    prove(OneAtATime(design), depth=depth, flat=True)
+
+
+def test_one_pays_while_another_leaves():
+    prove(Ahead(Long), depth=AHEAD_DEPTH, mode="cover", flat=True)
 
 
 @pytest.mark.parametrize("name", ROOM_MUTANTS)
 def test_beginning_with_room_catches(name):
+    mutant = ROOM_MUTANTS[name]
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(OneAtATime(ROOM_MUTANTS[name]), depth=DEPTH, flat=True)
+        prove(OneAtATime(mutant), depth=AHEAD_DEPTH if issubclass(mutant, Long) else DEPTH,
+              flat=True)
 
 
 @pytest.mark.parametrize("depth", [DEPTH, pytest.param(12, marks=pytest.mark.long)])

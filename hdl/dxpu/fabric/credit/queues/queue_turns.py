@@ -16,8 +16,9 @@ __all__ = ["QueueTurns"]
 class QueueTurns(wiring.Component):
     """Chooses a queue: rows by deficit round robin, the classes of a row one after the other.
 
-    A row goes on while it has beats left of its ``quantum``, and may overdraw; what it has left is
-    gone when it has nothing to send. What it has overdrawn is kept in distributed RAM.
+    A row goes on while it has beats left of its ``quantum``, and may overdraw, by two TLPs at most;
+    what it has left is gone when it has nothing to send. What it has overdrawn is kept in
+    distributed RAM.
 
     Two cycles from ``done`` to ``granted``. After reset each queue is named once, with ``clear``.
 
@@ -39,6 +40,9 @@ class QueueTurns(wiring.Component):
         Queue whose turn it is.
     granted : 1
         The queue has its turn, until ``done``.
+    goes_on : 1
+        The queue may send one more TLP in its turn: the row has beats left, and no other queue that
+        may have a turn.
     done : 1
         Strobe: the queue has had its turn.
     beat_read : 1
@@ -49,12 +53,13 @@ class QueueTurns(wiring.Component):
 
     def __init__(self, *, rows, quantum, largest, sweeps=True):
         self._rows, self._quantum, self._sweeps = rows, quantum, sweeps
-        self._shape = signed(1 + max(quantum, largest).bit_length())
+        self._shape = signed(1 + max(quantum, 2 * largest).bit_length())
         super().__init__({
             "awake": In(4 * rows),
             "row": Out(range(rows)),
             "cls": Out(2),
             "granted": Out(1),
+            "goes_on": Out(1),
             "done": In(1),
             "beat_read": In(1),
             "clear": Out(1),
@@ -71,6 +76,7 @@ class QueueTurns(wiring.Component):
         m.d.comb += [
             waits.eq(Cat(self.awake[4 * n:4 * n + 3].any() for n in range(rows))),
             mine.eq(Cat(Cat(self.awake[n::4]).bit_select(row, 1) for n in range(3))),
+            self.goes_on.eq((budget > 0) & ~Cat(mine[n] & (cls != n) for n in range(3)).any()),
             old.addr.eq(row), write.addr.eq(row),
             write.data.eq(Mux((budget < 0) & ~self.clear, budget, 0)),
         ]
