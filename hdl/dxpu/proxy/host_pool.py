@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.counted import Counted, counted_by
 from dxpu.fabric.credit.class_queues import ClassQueues
 from dxpu.fabric.credit.classifier import Classifier
+from dxpu.fabric.credit.credits import low
 from dxpu.fabric.credit.policer import CreditPolicer
 from dxpu.fabric.credit.sizing import LARGEST
 from dxpu.rows import ClassMeta, TlpMeta
@@ -65,6 +66,9 @@ class HostPool(wiring.Component):
         Pulses: a TLP was dropped because it had no credits; because it had too much data.
     """
 
+    #: Bits of the number of a row's TLPs: three queues of them, and those before the queues.
+    STORED_BITS = (3 * ClassQueues.PACKETS + 15).bit_length()
+
     def __init__(self, width, *, rows, space, initial):
         self._rows = rows
         self._classifier = Classifier(width)
@@ -116,20 +120,27 @@ class HostPool(wiring.Component):
             self.stat_large.eq(policer.stat_large),
         ]
 
-        enters = self.i.valid & self.i.ready & self.i.payload.first
+        # A TLP that is dropped in the queues is not dropped before them.
+        begins, leaves, dropped = (Signal(self._rows, name=name)
+                                   for name in ("begins", "leaves", "dropped"))
+        for rows, strobe, row in (
+                (begins, self.i.valid & self.i.ready & self.i.payload.first,
+                 self.i.payload.meta.row),
+                (leaves, policer.departed_strobe, policer.departed.row),
+                (dropped, queues.stat_overflow | policer.dropped,
+                 Mux(queues.stat_overflow, incoming.row, policer.dropped_row))):
+            m.d.comb += rows.eq(Mux(strobe, 1 << low(row, self._rows), 0))
         for n in range(self._rows):
-            stored, begins = Signal(8, name=f"stored{n}"), Signal(name=f"begins{n}")
-            m.d.comb += begins.eq(enters & (self.i.payload.meta.row == n))
-            m.d.sync += stored.eq(self._next_stored(
-                stored, begins, policer.departed_strobe & (policer.departed.row == n),
-                queues.stat_overflow & (incoming.row == n)
-                | policer.dropped & (policer.dropped_row == n)))
+            stored = Signal(self.STORED_BITS, name=f"stored{n}")
+            m.d.sync += stored.eq(self._next_stored(stored, begins[n], leaves[n], dropped[n]))
             with m.If(~self.link_active[n]):
                 m.d.sync += self.receiving[n].eq(0)
-            with m.Elif((stored == 0) & ~begins):
+            with m.Elif((stored == 0) & ~begins[n]):
                 m.d.sync += self.receiving[n].eq(1)
         return m
 
     def _next_stored(self, stored, enters, leaves, dropped):
         """TLPs of a row that have begun to come and have not left."""
-        return stored + enters - leaves - dropped
+        # From 1 to -2.
+        change = Cat(enters ^ leaves ^ dropped, Mux(enters, leaves & dropped, leaves | dropped))
+        return stored + change.as_signed()
