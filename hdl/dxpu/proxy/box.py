@@ -238,8 +238,8 @@ class BoxCore(wiring.Component):
             sorted_.p.meta.row.eq(parsed.p.meta.row), sorted_.p.meta.life.eq(parsed.p.meta.life),
             sorted_.valid.eq(parsed.valid), parsed.ready.eq(sorted_.ready),
             policer.open.eq(self._bindings.open),
-            policer.left.eq(egress.released),
-            policer.left_strobe.eq(egress.released_strobe),
+            policer.departed.eq(egress.released),
+            policer.departed_strobe.eq(egress.released_strobe),
         ]
         connect(m, policer.o, egress.i)
         for streams, slot in zip(egress.slot, self.slot, strict=True):
