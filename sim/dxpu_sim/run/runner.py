@@ -84,6 +84,7 @@ def _run(built, bench, folder, seed, *, log, extra_env, **options):
             test_module=[INSIDE, bench], hdl_toplevel="top", hdl_toplevel_lang="verilog",
             build_dir=built, test_dir=folder, seed=seed, extra_env={
                 **extra_env, **watchdog.environment, "DXPU_SEED": str(seed),
+                "COCOTB_REWRITE_ASSERTION_FILES": _explained(bench),
                 "LD_LIBRARY_PATH": libraries},
             results_xml=str(results), log_file=log, **options)
     except (SystemExit, RuntimeError) as error:
@@ -101,6 +102,14 @@ def _run(built, bench, folder, seed, *, log, extra_env, **options):
         what = ", ".join(failed) or "no test ran"
         raise SimulationFailed(
             f"{bench} (seed {seed}): {what}; see {written}\n{_tail(written)}")
+
+
+def _explained(bench):
+    """Files whose failed assertions show the values compared: those of ``bench`` and this package.
+
+    By default cocotb rewrites every module that is imported, which takes longer than many a run.
+    """
+    return f"*/dxpu_sim/*.py */{bench.replace('.', '/')}.py"
 
 
 def said(folder: Path, name: str) -> str:
