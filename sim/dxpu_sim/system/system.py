@@ -11,6 +11,7 @@ from dxpu_sim.pcie.checkers import CheckFailed, watch
 from dxpu_sim.pcie.links import DirectLink, LibraryLink, replace_port
 from dxpu_sim.pcie.ports import Mailbox, RootComplex, quiet, until
 from dxpu_sim.pcie.switch_route import SwitchRoute
+from dxpu_tools.collection import keep
 
 from .design import System
 from .setup import Proxy, bind, let_open, open_session, wait_for_session, wait_for_slot
@@ -120,6 +121,7 @@ class SimulatedSystem:
         self.hosts, self.boxes = proxies[:design.hosts], proxies[design.hosts:]
         self.host = self.hosts[0]
         self.drivers = []
+        keep()
 
     def _make_host(self, **options):
         self.rc = RootComplex()
