@@ -8,4 +8,4 @@ def test_10_gigabit():
     """64 bits at 156.25 MHz, core and MAC. What arrives is what the core gives at that clock, less
     than the line could carry (docs/reference/figures.md)."""
     simulate(Design(axi_pair, {"width": 64}), "dxpu_sim.ethernet.axi_bench",
-             env={"HOST_FLOOR": 0.5, "BOX_FLOOR": 0.6})
+             env={"HOST_FLOOR": 0.92, "BOX_FLOOR": 0.62})
