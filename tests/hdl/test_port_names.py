@@ -42,9 +42,11 @@ ACCEPTED = {
     "rx": "what is received",
     "slot": "the interface of each slot",
     "stat_dropped": "one pulse, or one per class",
+    "source": "index of the input that a packet came from",
     "state": "the state of a block; each has its own",
     "tx": "what is sent",
     "whole_only": "of a path, or a bit for each path",
+    "write_beat": "a beat as the memory of the block stores it",
 }
 #: Names that have several shapes in packages that are not clean yet. To be shortened only.
 OPEN = {
