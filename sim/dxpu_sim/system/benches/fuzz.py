@@ -415,8 +415,9 @@ async def fuzz(dut):
     await run.canaries()
     sources, configs = {side: run.hostiles(side) for side in run.boxes}, run.configs()
     start, rounds, moves = time.monotonic(), 0, Counter()
-    while sum(run.sent.values()) < COUNT:
-        if rounds % 8 == 7:
+    # Disturbances are dealt from a deck, as many in a batch as find time; at the end, the rest.
+    while (left := COUNT - sum(run.sent.values())) > 0 or len(moves) < len(upheaval.MOVES):
+        if left <= 0 or rounds % 8 == 7:
             moves += await upheaval.run(run, sources, 150)
         else:
             await batch(run, sources, 150)
