@@ -1,6 +1,7 @@
 """Stages of one read through the fabric, with times from the probes of the system."""
 
 import cocotb
+from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
 
 from .design import EVENTS
@@ -61,6 +62,8 @@ async def take_apart(system, events=None) -> list[dict]:
     watch = [cocotb.start_soon(_note(dut, name, times)) for name, times in events.items()]
     await system.drivers[0].read_register("SCRATCH")
     end = get_sim_time("ns")
+    # A probe shows its event a cycle later; the completion may be a single beat.
+    await Timer(4 * CYCLE_NS, "ns")
     for task in watch:
         task.cancel()
 
