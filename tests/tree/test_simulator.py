@@ -116,7 +116,7 @@ def test_what_does_not_change_takes_no_time():
             runs += 1
             run()
         process.run = counted
-    engine._clocked, some = engine._clocked, len(engine._clocked)
+    some = len(engine._clocked)
     assert some >= 3
     clock = engine.state.slots[engine.state.get_signal(
         engine._design.fragment.domains["sync"].clk)]
