@@ -108,10 +108,12 @@ class CounterBank(wiring.Component):
         token, index, fresh = Signal(slots, init=1), Signal(range(slots)), Signal(init=1)
         bits = max(min(TAPS), (top + 1).bit_length())  # a register has one state less than numbers
         accumulators = [Signal(bits, name=f"accumulator_{name}") for name in self._names]
-        for name, bit, accumulator in zip(self._names, token, accumulators, strict=False):
-            pulse = getattr(self.pulse, name)
+        pulses = Cat(getattr(self.pulse, name) for name in self._names)
+        for bit, pulse, accumulator in zip(token, pulses, accumulators, strict=False):
+            # As a visit loads nothing but 0, it is the synchronous reset of the flip-flops, and the
+            # pulse their enable. A pulse during the visit goes straight to the total.
             with m.If(bit & ~steal):
-                m.d.sync += accumulator.eq(pulse)  # 0, or the state after it, which is 1
+                m.d.sync += accumulator.eq(0)
             with m.Elif(pulse):
                 m.d.sync += accumulator.eq(Cat(_new_bit(accumulator), accumulator[:-1]))
         with m.If(~steal):
@@ -128,16 +130,19 @@ class CounterBank(wiring.Component):
             shape=bits, depth=1 << bits, init=[place.get(n, 0) for n in range(1 << bits)],
             attrs={"rom_style": "logic", "ram_style": "logic"})
         state, added = Signal(bits), numbers.read_port()
+        during = Signal(2)  # a pulse came during the visit: one step ago, two steps ago
         slot = [Signal(range(slots), name=f"slot_{n}") for n in range(3)]
         ignore, total, result = Signal(), Signal(32), Signal(32)
         m.d.sync += [
             live.eq(Cat(~steal, live)), ignore.eq(fresh),
             state.eq(one_hot_mux(token[:count], accumulators)),
+            during.eq(Cat((token[:count] & pulses).any(), during)),
             slot[0].eq(index), slot[1].eq(slot[0]), slot[2].eq(slot[1]),
             total.eq(Mux(ignore, 0, read.data)),
         ]
         m.d.comb += added.addr.eq(state)
-        carry = total + added.data
+        # The lowest bits make the carry into the sum.
+        carry = (Cat(C(1, 1), total) + Cat(during[1], added.data))[1:]
         m.d.sync += result.eq(Mux(carry[32] & self._saturate, 0xffff_ffff, carry[:32]))
         m.d.comb += [write.en.eq(live[2]), write.addr.eq(slot[2]), write.data.eq(result)]
 
