@@ -129,8 +129,13 @@ class FrameJudge(wiring.Component):
             reduce(or_, (is_a[t] for t in types_with(kind)))
             for kind in (Body.EVENT, Body.SACK, Body.DATA))
         refused = verdict.valid & ~verdict.payload.accept
-        bad_fields = reduce(or_, self._wrong_fields(body, is_a))
+        # Two cycles after the body, which is known to be right, or not, three cycles after it.
+        bad_fields, bad_words = Signal(), Signal()
         words = body_field(body, Body.SACK, "count")
+        m.d.sync += [
+            bad_fields.eq(present & reduce(or_, self._wrong_fields(body, is_a))),
+            bad_words.eq(present & is_sack & (words > 1)),
+        ]
         hold, crowded = Signal(), Signal()
         m.d.comb += [
             hold.eq(verdict.valid & verdict.payload.hold),
@@ -148,7 +153,7 @@ class FrameJudge(wiring.Component):
             DropCause.HCRC: checked.hcrc,
             DropCause.TYPE: checked.type,
             DropCause.FIELD: checked.field,
-            DropCause.LENGTH: self.result.length | is_sack & (words > 1),
+            DropCause.LENGTH: self.result.length | bad_words,
             DropCause.PADDING: self.result.padding,
             # The CRC of DATA runs from its TLP's beginning, which is not known behind a gap.
             DropCause.RECORD: bad_record & ~self.misplaced & ~(is_data & refused),

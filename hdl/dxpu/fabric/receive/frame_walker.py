@@ -75,6 +75,8 @@ class FrameWalker(wiring.Component):
     def __init__(self, width, *, split=False):
         self._split = split
         self._lanes = lanes = check_width(width) // 32
+        #: Dwords that are left of a SACK without words when their number is in the window.
+        self._behind = _SACK - _SACK_COUNT // lanes * lanes
         self._piece = Piece(width)
         super().__init__({
             "data": In(width),
@@ -113,6 +115,8 @@ class FrameWalker(wiring.Component):
         self._sack = Signal()                                # its number of words is to come
         self._part = Signal()                                # HDR or DATA
         self._remaining = Signal(12)                         # dwords of this record to come
+        self._more = Signal()                                # more than fit in a piece
+        self._counts = Signal()                              # the number of words is in `data`
         self._odd = Signal()                                 # lane 0 of `data` was used already
         self._first = Signal(init=1)                         # a record starts at lane 0
         self._parity = Signal()                              # of the dwords of this record
@@ -124,7 +128,7 @@ class FrameWalker(wiring.Component):
             with m.State("Head"):
                 self._walk_head(m)
             with m.State("Body"):
-                self._walk_record(m, self._left_of_body(m))
+                self._walk_body(m)
             if self._split:
                 with m.State("Place"):
                     self._walk_place(m)
@@ -135,10 +139,9 @@ class FrameWalker(wiring.Component):
                 self._walk_rest(m)
             with m.State("Skip"):
                 with m.If(self.enough & ~(self.ended & self._pending)):
+                    m.d.comb += self.take.eq(lanes)
                     with m.If(self.ended):
                         self._end(m)
-                    with m.Else():
-                        m.d.comb += self.take.eq(lanes)
 
         with m.If(self.header_taken):
             m.d.sync += self.header_valid.eq(0)
@@ -148,9 +151,10 @@ class FrameWalker(wiring.Component):
             self._missing.eq(Mux(self.take < self._missing, self._missing - self.take, 0)),
             self._flags.eq(self._flags.as_value() | self._found.as_value()),
         ]
+        # A cycle later: that the frame ends is known late.
+        m.d.sync += self.clear.eq(self._eof)
         with m.If(self._eof):
             m.d.comb += [
-                self.clear.eq(1),
                 self._found.taken_back.eq(self.discard),
                 self._found.runt.eq(self.have < self._missing),
             ]
@@ -172,14 +176,15 @@ class FrameWalker(wiring.Component):
         lanes = self._lanes
         self._step = step = Signal(range(-(-_EXTENDED // lanes)))
         # Version, type and count are in dword 3: in the window now, or stored some steps ago.
-        word = Mux(step == 3 // lanes, self.data.word_select(3 % lanes, 32),
-                   self.header.word_select(3, 32))
+        word = self.header.word_select(3, 32)
+        if (3 // lanes + 1) * lanes >= _PLAIN:  # the step that has them may be the last
+            word = Mux(step == 3 // lanes, self.data.word_select(3 % lanes, 32), word)
         start = Cat(Const(0, 96), word)
         left, used = Signal(range(_EXTENDED + 1)), Signal(range(lanes + 1))
         short = self.ended & (self.have < used)
         m.d.comb += [
             left.eq(Mux(header_field(start, "CRX"), _EXTENDED, _PLAIN) - step * lanes),
-            used.eq(Mux(left < lanes, left, lanes)),
+            used.eq(lanes if lanes <= 2 else Mux(left < lanes, left, lanes)),
         ]
         with m.If(self.enough & ~self.header_valid & ~(short & self._pending)):
             m.d.sync += step.eq(step + 1)
@@ -187,15 +192,14 @@ class FrameWalker(wiring.Component):
                 with m.If(step == n // lanes):
                     m.d.sync += self.header.word_select(n, 32).eq(
                         self.data.word_select(n % lanes, 32))
+            m.d.comb += self.take.eq(used)      # of no effect if the frame ends
             with m.If(short):                   # without EtherType nobody is asked about it
                 m.d.sync += [step.eq(0), self.header_valid.eq(1),
                              self.header.word_select(3, 32).eq(0)]
                 self._end(m)
-            with m.Else():
-                m.d.comb += self.take.eq(used)
-                with m.If(left <= lanes):
-                    m.d.sync += [step.eq(0), self.header_valid.eq(1)]
-                    self._choose_body(m, header_field(start, "type"), header_field(start, "count"))
+            with m.Elif(left <= lanes):
+                m.d.sync += [step.eq(0), self.header_valid.eq(1)]
+                self._choose_body(m, header_field(start, "type"), header_field(start, "count"))
 
     def _choose_body(self, m, kind, count):
         m.d.sync += [
@@ -209,7 +213,10 @@ class FrameWalker(wiring.Component):
             m.next = "Head"
         for types, dwords in _bodies_of_known_size():
             with m.Elif(any_of(kind, types)):
-                m.d.sync += self._remaining.eq(dwords)
+                m.d.sync += [
+                    self._remaining.eq(dwords), self._more.eq(dwords > self._lanes),
+                    self._counts.eq(types == types_with(Body.SACK) and dwords == self._behind),
+                ]
                 m.next = "Body"
         if self._split:
             with m.Elif(any_of(kind, types_with(Body.HEADER))):
@@ -221,19 +228,22 @@ class FrameWalker(wiring.Component):
         with m.Else():
             m.next = "Skip"
 
-    def _left_of_body(self, m):
-        """Dwords that are left of a record or body; a SACK tells on the way if it has a word."""
+    def _walk_body(self, m):
+        """What is left of a record or body; a SACK tells on the way if it has a word."""
         lanes = self._lanes
-        behind = _SACK - _SACK_COUNT // lanes * lanes   # left when the number is in the window
         number = natural(self.data.word_select(_SACK_COUNT % lanes, 32), 0, 2)
-        counts, need = Signal(), Signal.like(self._remaining)
+        longer, need = Signal(), Signal.like(self._remaining)
         m.d.comb += [
-            counts.eq(self._sack & (self._remaining == behind)),
-            need.eq(Mux(counts & (number == 1), self._remaining + _SACK_WORD, self._remaining)),
+            # Of a number above 1, which is wrong in any case, all that matters is that it is one.
+            longer.eq(self._counts & number[0]),
+            need.eq(Mux(longer, self._behind + _SACK_WORD, self._remaining)),
         ]
-        with m.If(self._taken & counts):
+        with m.If(self._taken & self._counts):
             m.d.sync += self._sack.eq(0)
-        return need
+        with_word = self._behind + _SACK_WORD
+        self._walk_record(
+            m, need, more=Mux(longer, with_word > lanes, self._more),
+            follows=Mux(longer, with_word > 2 * lanes, self._remaining > 2 * lanes))
 
     def _walk_head(self, m):
         """A record, or a TLP header after prefixes that filled the last piece."""
@@ -258,9 +268,16 @@ class FrameWalker(wiring.Component):
             m.d.comb += self._found.length.eq(1)
             m.next = "Skip"
         with m.Else():
-            # A record has at least four dwords: a narrow piece never ends it, and the length,
-            # which is late, decides nothing in this cycle.
-            self._walk_record(m, size, unknown=prefix.all(), long=lanes <= 2, tail=tail)
+            if lanes <= 2:
+                # A record has at least four dwords: a narrow piece never ends it, and the length,
+                # which is late, decides nothing in this cycle.
+                follows = 1 if lanes == 1 else (
+                    (before != 0) | word[5] | (word[6] | word[23]) & ~self._part)
+                self._walk_record(m, size, unknown=prefix.all(), long=True, follows=follows,
+                                  tail=tail)
+            else:
+                self._walk_record(m, size, unknown=prefix.all(),
+                                  more=prefix.all() | (size > lanes), tail=tail)
 
     def _walk_place(self, m):
         """Offset and length of DATA."""
@@ -274,24 +291,25 @@ class FrameWalker(wiring.Component):
                 m.next = "Skip"
             with m.Elif(Const(lanes == 1)):
                 m.d.comb += self.take.eq(~self.ended | (self.have != 0))
-                m.d.sync += self._remaining.eq(length[2:] + 1)
+                m.d.sync += [self._remaining.eq(length[2:] + 1), self._more.eq(1)]
                 m.next = "Body"
             with m.Else():
-                self._walk_record(m, length[2:] + 2)
+                self._walk_record(m, length[2:] + 2, more=length[2:] + 2 > lanes)
 
-    def _walk_record(self, m, need, *, unknown=Const(0), long=False, tail=None):
+    def _walk_record(self, m, need, *, more=Const(1), follows=None, unknown=Const(0), long=False,
+                     tail=None):
         """One piece of a record of which ``need`` dwords are left, or ``unknown`` many.
 
-        If it is ``long``, there are at least two more dwords than fit in the piece. ``tail`` dwords
-        of the TLP are not in this frame (of HDR only).
+        ``more`` says whether these are more than fit in the piece, ``follows`` the same of the next
+        piece. If it is ``long``, there are at least two more dwords than fit in the piece. ``tail``
+        dwords of the TLP are not in this frame (of HDR only).
         """
         lanes = self._lanes
         used, rest, move = Signal(range(lanes + 1)), Signal(12), Signal(range(lanes + 1))
         end, short, full = Signal(), Signal(), Signal()
-        more = Const(1) if long else unknown | (need > lanes)
         parity = Signal()
         m.d.comb += [
-            end.eq(~more),
+            end.eq(~Value.cast(more)),
             used.eq(Mux(more, lanes, need)),
             rest.eq(need - used),
             parity.eq(self._parity ^ used[0]),
@@ -322,6 +340,8 @@ class FrameWalker(wiring.Component):
                 self.piece.write.eq(~self._plain & ~(end & (used == 1)) & ~self._flags.overflow),
                 self.piece.last.eq(0 if long else ~unknown & (rest <= 1)),
                 self._remaining.eq(rest),
+                self._more.eq(rest > lanes if follows is None else follows),
+                self._counts.eq(self._sack & ~self._counts & (need == self._behind + lanes)),
                 self._first.eq(end),
                 self._parity.eq(parity),
             ]
@@ -333,16 +353,16 @@ class FrameWalker(wiring.Component):
                         count | (self.part.header & Mux(self._first, 0, 0x800)))
                     if tail is not None:
                         m.d.sync += self.part.data.eq(tail)
+            # Of no effect if the frame ends.
+            m.d.comb += self.take.eq(Mux(end, move, used))
             with m.If(short):
                 self._cut(m)
             with m.Elif(~end):
-                m.d.comb += self.take.eq(used)
                 with m.If(unknown):
                     m.next = "Head"
                 with m.Else():
                     m.next = "Body"
             with m.Else():
-                m.d.comb += self.take.eq(move)
                 if lanes > 1:
                     with m.If(self._shared & used[0] & pad.any()):
                         m.d.comb += self._found.padding.eq(1)
@@ -358,10 +378,10 @@ class FrameWalker(wiring.Component):
         with m.If(self.enough & ~(self.ended & self._pending)):
             with m.If(self.data.any()):
                 m.d.comb += self._found.padding.eq(1)
+            m.d.comb += self.take.eq(1)
             with m.If(self.ended & (self.have == 0)):
                 self._cut(m)
             with m.Else():
-                m.d.comb += self.take.eq(1)
                 self._next_record(m, 1)
 
     def _next_record(self, m, used, *, odd=0):
@@ -390,7 +410,6 @@ class FrameWalker(wiring.Component):
                 m.d.comb += self._found.length.eq(1)
             with m.If(noise):
                 m.d.comb += self._found.padding.eq(1)
+            m.d.comb += self.take.eq(self._lanes)
             with m.If(self.ended & (self.have <= self._lanes)):  # all of it is in `data`
                 self._end(m)
-            with m.Else():
-                m.d.comb += self.take.eq(self._lanes)

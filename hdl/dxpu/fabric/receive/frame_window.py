@@ -31,11 +31,12 @@ class FrameWindow(wiring.Component):
     ended, discard : 1
         The frame's last dword is in the window; how it ended.
     enough : 1
-        ``data`` is full, or holds all that is left of the frame.
+        ``data`` is full, or holds all that is left of the frame; 0 with ``clear``.
     take : ``range(width // 32 + 1)``
-        Dwords to move on by, at most ``have``; even if ``width`` is above 32.
+        Dwords to move on by, at most ``have`` but in the cycle before ``clear``; even if ``width``
+        is above 32.
     clear : 1
-        Done with this frame (only with ``ended``); goes before ``take``.
+        Done with this frame (only with ``ended``), whatever is taken.
     """
 
     def __init__(self, width):
@@ -95,6 +96,6 @@ class FrameWindow(wiring.Component):
         m.d.comb += [
             self.have.eq(count),
             self.data.eq(buffer),
-            self.enough.eq(self.ended | (count >= lanes)),
+            self.enough.eq((self.ended | (count >= lanes)) & ~self.clear),
         ]
         return m

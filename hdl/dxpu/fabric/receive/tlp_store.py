@@ -55,7 +55,7 @@ class TlpStore(wiring.Component):
         self._meta = meta
         super().__init__({
             "piece": In(Piece(width)),
-            "room": Out(1),
+            "room": Out(1, init=1),
             "hopeless": Out(1),
             "judge": In(stream.Signature(data.StructLayout({"keep": 1, "meta": meta}))),
             "drained": Out(1),
@@ -74,10 +74,14 @@ class TlpStore(wiring.Component):
         bits = exact_log2(self._depth) + 1
         tail, start, done, head = (Signal(bits, name=n) for n in ("tail", "start", "done", "head"))
         level = Signal(bits)
+        # Registered: what leaves meanwhile only makes more room, and a frame that ends is no longer
+        # unfinished.
+        m.d.sync += [
+            self.room.eq(Mux(piece.write, level <= self._depth - 3, level <= self._depth - 2)),
+            self.hopeless.eq((head == start) & ~piece.eof),
+        ]
         m.d.comb += [
             level.eq(tail - head),
-            self.room.eq(level <= self._depth - 2),
-            self.hopeless.eq(head == start),
             write.addr.eq(tail),
             write.en.eq(piece.write),
             write.data.data.eq(piece.data),

@@ -102,7 +102,7 @@ class WalkGoesOn(Beats):
     """
 
     #: By lanes.
-    LIMIT = {1: 6, 2: 6, 4: 8}
+    LIMIT = {1: 7, 2: 7, 4: 9}
 
     def __init__(self, width, design=Walker):
         super().__init__(width, design(width), {
