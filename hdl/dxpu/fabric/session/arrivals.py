@@ -195,7 +195,8 @@ class Arrivals(wiring.Component):
         """Book frames that took effect."""
         committed = self.committed
         header = committed.payload.header
-        known, own, confirms = Signal(), Signal(), Signal()
+        known, own, confirms, tagged = Signal(), Signal(), Signal(), Signal()
+        tag, candidate = Signal(16), Signal(16)
         newest, unacked, fresh = Signal(24), Signal.like(self.unacked), Signal(24)
         number, there = self._find(header)
         numbered, greets, fits, is_nak, named, fences = (
@@ -210,6 +211,8 @@ class Arrivals(wiring.Component):
             is_nak.eq(header.type == FrameType.SACK),
             named.eq(is_nak & self.words & (self._early is not None)),
             fences.eq(header.type == FrameType.FENCE),
+            own.eq(tagged & (tag == header.tag)),
+            confirms.eq(tagged & ~fences & (tag != header.tag) & (candidate == header.tag)),
             fresh.eq(header.ack - newest),
             # A forged acknowledgement of what was never sent has no effect; nor has an old one,
             # which comes late.
@@ -231,9 +234,7 @@ class Arrivals(wiring.Component):
                 m.d.comb += self._looks_taken.eq(1)
                 m.d.sync += [
                     newest.eq(self.newest), unacked.eq(self.unacked),
-                    own.eq(known & ~greets & (self.rx_tag == header.tag)),
-                    confirms.eq(known & ~greets & ~fences & (self.rx_tag != header.tag)
-                                & (self.candidate == header.tag)),
+                    tag.eq(self.rx_tag), candidate.eq(self.candidate), tagged.eq(known & ~greets),
                 ]
                 m.next = "Book"
             with m.State("Book"):

@@ -196,7 +196,8 @@ class Routes(wiring.Component):
         # Since the session was looked up: it has begun anew; more has taken effect.
         anew, more = Signal(), Signal()
         mine = self.changed == session
-        m.d.sync += [anew.eq(anew | self.opened & mine), more.eq(more | self.booked & mine)]
+        m.d.sync += [anew.eq(anew | self.opened & mine), more.eq(more | self.booked & mine),
+                     self.put.eq(0), self.numbered_strobe.eq(0)]
         grants = (self.granting.bit_select(asked.row, 1) & ~asked.again
                   & (asked.row < self._rows))
         selected = self._selects & ~self.hold
@@ -249,8 +250,15 @@ class Routes(wiring.Component):
                     m.d.comb += [
                         request.ready.eq(1),
                         self.sent.eq(route.ok & ~asked.hello & ~anew),
-                        self.put.eq(self.sent & asked.consumes & ~asked.again),
-                        self.numbered_strobe.eq(self.put & asked.begins),
+                    ]
+                    # A cycle later, which is still before the next number is read: that the route
+                    # is taken is known late. A session that begins anew in this cycle forgets it.
+                    m.d.sync += [
+                        self.put.eq(self.sent & asked.consumes & ~asked.again
+                                    & ~(self.opened & mine)),
+                        self.numbered_strobe.eq(self.sent & asked.consumes & ~asked.again
+                                                & asked.begins),
+                        self.numbered.row.eq(asked.row),
                     ]
                     m.next = "Idle"
         m.d.comb += [self._idle.eq(fsm.ongoing("Idle")), self._matches.eq(fsm.ongoing("Match")),
@@ -302,7 +310,6 @@ class Routes(wiring.Component):
             Value.cast(route.credit).eq(one_hot_mux(chosen, entries)),
             self.told_row.eq(asked.row),
             self.told_mask.eq(Mux(asked.consumes, lowest_bit(self.owed), ~0)),
-            self.numbered.row.eq(asked.row),
             self.numbered.seq.eq(seq),
         ]
 
