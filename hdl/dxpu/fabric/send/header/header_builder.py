@@ -149,7 +149,8 @@ class HeaderBuilder(wiring.Component):
             into.en.eq(write),
             out.addr.eq(place),
             self.o.valid.eq(place != filled),
-            free.eq((filled == 0) | (taken & o.last)),
+            # Not in the cycle in which the last beat leaves: that is known late.
+            free.eq(filled == 0),
             o.data.eq(out.data),
             o.first.eq(place == 0),
             o.last.eq(place == last_place),
