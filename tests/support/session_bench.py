@@ -150,7 +150,7 @@ class Player:
     async def calm(self, n):
         """Wait until no message or action is under way."""
         end = self.dut.ends[n]
-        waits = [end.link.said.valid, end.link.acked.valid, end.keeper.open.valid]
+        waits = [end.link.said.valid, end.link.acked.valid, end.keeper.opening]
         await self.ctx.tick().repeat(2)
         while any(map(self.ctx.get, waits)):
             await self.ctx.tick()

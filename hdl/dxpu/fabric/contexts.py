@@ -68,9 +68,9 @@ class Words(wiring.Component):
 class Owned(wiring.Component):
     """A word for each session that an agent reads, changes and writes; all zero after a reset.
 
-    The agent picks a session; in the next cycle it has the word, and may write it. It picks
-    nothing in the cycle in which it writes, so a memory with one port for each of the two does, and
-    no word is read while it is written.
+    The agent picks a session, and acts upon its word two cycles later: a block RAM takes half a
+    cycle, so the word goes through a register. One session is acted upon in three cycles. So no
+    word is read while it is written, and a memory with one port for each of the two does.
 
     Parameters
     ----------
@@ -82,25 +82,34 @@ class Owned(wiring.Component):
 
     Members
     -------
-    pick : number of a word
-        The session that the agent looks at in the next cycle. Has no effect while ``put``.
-    session, word : number of a word, word
-        The session that was picked last, and its word as of that cycle.
-    put, new : 1, word
-        Pulse: the word of ``session`` is written. Not before ``ready``.
     ready : 1
-        All words are zero, or were written since. A cycle for each after reset.
+        All words are zero, or were written since (after reset that takes a cycle for each), and
+        none is under way: a session may be picked.
+    pick, picks : number of a word, 1
+        Pulse, only while ``ready``: that session is picked.
+    loads, coming : 1, word
+        Pulse, a cycle after ``picks``; with it ``coming`` is the word, late in the cycle.
+    acts : 1
+        Pulse, two cycles after ``picks``.
+    session, word : number of a word, word
+        The session that was picked last, from ``loads`` on, and its word, from ``acts`` on.
+    put, new : 1, word
+        Pulse, only with ``acts``: the word of ``session`` is written.
     """
 
     def __init__(self, shape, *, depth, block=True):
         self._shape, self._depth, self._block = shape, depth, block
         super().__init__({
+            "ready": Out(1),
             "pick": In(range(depth)),
+            "picks": In(1),
+            "loads": Out(1),
+            "coming": Out(shape),
+            "acts": Out(1),
             "session": Out(range(depth)),
             "word": Out(shape),
             "put": In(1),
             "new": In(shape),
-            "ready": Out(1),
         })
 
     def elaborate(self, platform):
@@ -109,13 +118,18 @@ class Owned(wiring.Component):
             shape=self._shape, depth=self._depth, init=[],
             attrs={"ram_style": "block" if self._block else "distributed"})
         write, read = words.write_port(), words.read_port()
+        zeroed, free = Signal(), Signal()
         m.d.comb += [
-            read.addr.eq(self.pick), read.en.eq(self.ready & ~self.put),
-            Value.cast(self.word).eq(Value.cast(read.data)),
+            read.addr.eq(self.pick), read.en.eq(self.picks),
+            free.eq(~self.loads & ~self.acts), self.ready.eq(zeroed & free),
+            Value.cast(self.coming).eq(Value.cast(read.data)),
         ]
-        with m.If(read.en):
+        m.d.sync += [self.loads.eq(self.picks), self.acts.eq(self.loads)]
+        with m.If(self.picks):
             m.d.sync += self.session.eq(self.pick)
-        _write(m, write, self._depth, self.ready, self.put, self.session, self.new)
+        with m.If(self.loads):
+            m.d.sync += Value.cast(self.word).eq(Value.cast(self.coming))
+        _write(m, write, self._depth, zeroed, self.put, self.session, self.new)
         return m
 
 

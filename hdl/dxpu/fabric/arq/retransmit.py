@@ -86,10 +86,10 @@ class Retransmitter(wiring.Component):
     before them.
 
     The state of a session is a word in a memory that the retransmitter owns; what others look up
-    has a copy in distributed RAM. One session is acted upon in every other cycle; what was stored
-    goes first, and is known three cycles after the strobe (if several were stored in a row, two
-    more for each). After a reset it takes a cycle for each session until anything may be stored or
-    looked up.
+    has a copy in distributed RAM. One session is acted upon in three cycles
+    (:class:`~dxpu.fabric.contexts.Owned`); what was stored goes first, and is known six cycles
+    after the strobe at the latest (if several were stored in a row, three more for each). After a
+    reset it takes a cycle for each session until anything may be stored or looked up.
 
     Parameters
     ----------
@@ -182,6 +182,8 @@ class Retransmitter(wiring.Component):
         self._stored = Signal.like(self.stored)  #: the frame that was
         #: Sessions that have something to be freed, and to be sent again.
         self._frees, self._offers = Scan(count=sessions), Scan(count=sessions)
+        #: Of the session: frames are not acknowledged; its wait runs, and is over with this turn.
+        self._keeps, self._runs, self._late = Signal(), Signal(), Signal()
         self._progress, self._back = Signal(), Signal()
         self._expired, self._ended = Signal(), Signal()
 
@@ -230,40 +232,55 @@ class Retransmitter(wiring.Component):
         return m
 
     def _choose(self, m, words, asks):
-        """What is done next; ``asks`` are wishes and their sessions, the first come first."""
+        """What is done next; ``asks`` are wishes and their sessions, the first come first. No wish
+        is withdrawn."""
         m.submodules.sweep = sweep = self._sweep
-        stored = self._keep(m)
+        takes = Signal()
+        stored, arrived = self._keep(m, takes)
         m.d.comb += [
-            self._session.eq(words.session), words.pick.eq(words.session),
+            self._acting.eq(words.acts), self._session.eq(words.session),
             self._now.eq(words.word), words.put.eq(self._acting), words.new.eq(self._then),
             sweep.done.eq(self._does[Act.CALLED]),
-            *(does.eq(self._acting & (self._act == act)) for act, does in self._does.items()),
         ]
-        m.d.sync += self._acting.eq(0)
-        asks = {Act.STORED: (stored, self._stored.session), **asks,
-                Act.CALLED: (sweep.valid, sweep.session)}
-        with m.If(~self._acting & words.ready):
+        m.d.sync += [does.eq(words.loads & (self._act == act)) for act, does in self._does.items()]
+        coming = words.coming
+        m.d.sync += [
+            self._keeps.eq(coming.held != coming.due),
+            self._late.eq(coming.left <= sweep.step),
+            self._runs.eq(self._waits(coming)),
+        ]
+        asks = {Act.STORED: (stored, arrived.session), **asks}
+        # Who asks for nothing is picked for nothing.
+        m.d.comb += words.pick.eq(sweep.session)
+        with m.If(words.ready):
+            m.d.comb += words.picks.eq(sweep.valid)
+            m.d.sync += self._act.eq(Act.CALLED)
             for n, (act, (wish, session)) in enumerate(asks.items()):
                 with (m.If if n == 0 else m.Elif)(wish):
-                    m.d.comb += words.pick.eq(session)
-                    m.d.sync += [self._acting.eq(1), self._act.eq(act)]
+                    m.d.comb += [words.pick.eq(session), words.picks.eq(1)]
+                    m.d.sync += self._act.eq(act)
+        m.d.comb += takes.eq(words.ready & stored)
+        with m.If(takes):
+            m.d.sync += self._stored.eq(arrived)
 
-    def _keep(self, m):
-        """The frame that was stored, until that is written down; returns whether there is one."""
-        kept, valid, done = self._stored, Signal(), self._does[Act.STORED]
+    def _keep(self, m, takes):
+        """Frames that were stored, until they are taken; returns whether there is one, and the
+        first."""
+        arrived, valid = Signal.like(self.stored), Signal()
         if self._in_a_row == 1:
             with m.If(self.stored_strobe):
-                m.d.sync += [kept.eq(self.stored), valid.eq(1)]
-            with m.Elif(done):
+                m.d.sync += [arrived.eq(self.stored), valid.eq(1)]
+            with m.Elif(takes):
                 m.d.sync += valid.eq(0)
-            return valid
+            return valid, arrived
         m.submodules.arrivals = arrivals = fifo.SyncFIFO(
-            width=len(Value.cast(kept)), depth=self._in_a_row)
+            width=len(Value.cast(arrived)), depth=self._in_a_row)
         m.d.comb += [
             arrivals.w_data.eq(self.stored), arrivals.w_en.eq(self.stored_strobe),
-            kept.eq(arrivals.r_data), valid.eq(arrivals.r_rdy), arrivals.r_en.eq(done),
+            Value.cast(arrived).eq(arrivals.r_data), valid.eq(arrivals.r_rdy),
+            arrivals.r_en.eq(takes),
         ]
-        return valid
+        return valid, arrived
 
     def _happens(self, m):
         """What becomes of the session's word, and who looks for work because of it."""
@@ -271,16 +288,16 @@ class Retransmitter(wiring.Component):
         does, acked, stored = self._does, self.acked.payload, self._stored
         counts, over, failing = Signal(), Signal(), Signal()
         wait = Signal(range(1 << 16 + TRANSMISSIONS - 1))
-        ends = Signal()  # waits do, ever
+        ends, runs = Signal(), Signal()  # waits do, ever; this one does
         m.d.sync += ends.eq(self.wait != 0)
         m.d.comb += [
             then.eq(now),
             # One that waited while the session ended is for frames that were given up.
-            counts.eq(does[Act.ACKED] & (now.held != now.due)),
+            counts.eq(does[Act.ACKED] & self._keeps),
             self._progress.eq(counts & (acked.count != 0)),
             self._back.eq(counts & acked.back),
-            over.eq(does[Act.CALLED] & ends & self._waits(now)
-                    & (now.held != now.due) & (now.left <= self._sweep.step)),
+            runs.eq(does[Act.CALLED] & self._runs & ~self._busy()),
+            over.eq(runs & ends & self._keeps & self._late),
             failing.eq(over & (now.tries == TRANSMISSIONS - 1) & (now.tried == self._rounds - 1)),
             self._expired.eq(over & ~failing),
             self._ended.eq(does[Act.OPEN] | failing),
@@ -304,9 +321,8 @@ class Retransmitter(wiring.Component):
             m.d.comb += then.due.eq(now.due + acked.count)
         # Times.
         m.d.comb += wait.eq(self.wait << Mux(self._progress, 0, now.tries))
-        with m.If(does[Act.CALLED] & self._waits(now)):
-            m.d.comb += then.left.eq(
-                Mux(now.left <= self._sweep.step, 0, now.left - self._sweep.step))
+        with m.If(runs):
+            m.d.comb += then.left.eq(Mux(self._late, 0, now.left - self._sweep.step))
         with m.If(over):
             m.d.comb += [then.tries.eq(now.tries + 1), then.probing.eq(1)]
             with m.If(now.tries == TRANSMISSIONS - 1):
@@ -323,13 +339,14 @@ class Retransmitter(wiring.Component):
                 then.about.failed.eq(failing),
             ]
         with m.If(self._progress | does[Act.REPEATED]
-                  | does[Act.STORED] & (now.held == now.due)):
+                  | does[Act.STORED] & ~self._keeps):
             m.d.comb += then.left.eq(wait + self._sweep.step)
         self._goes_on(m, now, then)
-        for scan, bit in ((self._frees, self._then.due != 0),
-                          (self._offers, self._ready(self._then))):
-            m.d.comb += [scan.put.eq(self._acting), scan.where.eq(self._session),
-                         scan.bit.eq(bit)]
+        # A cycle later. Who looks for work is not that quick, or finds out when it has the word.
+        knows, acted = Signal(self._word), Signal()
+        m.d.sync += [knows.eq(self._then), acted.eq(self._acting)]
+        for scan, bit in ((self._frees, knows.due != 0), (self._offers, self._ready(knows))):
+            m.d.comb += [scan.put.eq(acted), scan.where.eq(self._session), scan.bit.eq(bit)]
 
     def _goes_on(self, m, now, then):
         """What is sent again of the session: from ``then``, what it is to know."""
@@ -360,6 +377,10 @@ class Retransmitter(wiring.Component):
         """The session has nothing to send again but what waits for an answer."""
         return ~word.rewind & ((word.again == 0) | word.probing & word.probed)
 
+    def _busy(self):
+        """The session that is acted upon has something to send again, whatever its word says."""
+        return Const(0)
+
     def _ready(self, word):
         """It has something to send again."""
         return (word.again != 0) & (word.due == 0) & ~word.rewind & ~(word.probing & word.probed)
@@ -367,7 +388,7 @@ class Retransmitter(wiring.Component):
     def _release(self, m):
         """Free what was acknowledged, a frame at a time; returns what it asks for."""
         m.submodules.frees = scan = self._frees
-        looks, done = Signal(), Signal()
+        looks, done, more = Signal(), Signal(), Signal()
         port = self._after_head
         m.d.comb += [scan.hold.eq(1), self.free.payload.eq(port.addr)]
         with m.FSM(name="release"):
@@ -384,11 +405,16 @@ class Retransmitter(wiring.Component):
             with m.State("Freed"):
                 m.d.comb += done.eq(1)
                 with m.If(self._does[Act.FREED]):
+                    m.d.sync += more.eq(self._now.due != 1)
                     m.next = "Free"
             with m.State("Free"):
                 m.d.comb += self.free.valid.eq(1)
                 with m.If(self.free.ready):
+                    # Nothing else moves the head on.
+                    m.d.sync += port.addr.eq(port.data)
                     m.next = "Choose"
+                    with m.If(more):
+                        m.next = "Freed"
         return {Act.FREED: (done, scan.at), Act.FREES: (looks, scan.at)}
 
     def _offer(self, m):

@@ -88,7 +88,10 @@ class SelectiveRetransmitter(Retransmitter):
         }
 
     def _waits(self, word):
-        return ~(self._wishes(word) | self._walks)
+        return ~self._wishes(word)
+
+    def _busy(self):
+        return self._walks
 
     def _ready(self, word):
         return self._wishes(word) & (word.due == 0)

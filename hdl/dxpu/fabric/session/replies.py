@@ -75,7 +75,7 @@ class Replies(wiring.Component):
     answer while any of these is kept.
 
     Sessions that have something to be said are looked at in turn; that takes a cycle for each of
-    the others, and three for each of them.
+    the others, and four for each of them.
 
     Parameters
     ----------
@@ -136,33 +136,33 @@ class Replies(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # One session is acted upon in every other cycle: it is picked, then its word changes.
         m.submodules.words = words = Owned(self._word, depth=self._sessions, block=self._block)
         m.submodules.scan = scan = Scan(count=self._sessions)
-        session, act, acting = words.session, Signal(Act), Signal()
+        session, act, acting = words.session, Signal(Act), words.acts
         does = {a: Signal(name=f"does_{a.name.lower()}") for a in Act}
-        leaves, left, whole = Signal(), Signal.like(session), Signal()
-        with m.If(self.sent):
-            m.d.sync += [leaves.eq(1), left.eq(self.sent_session), whole.eq(self.whole)]
-        with m.Elif(does[Act.SENT]):
-            m.d.sync += leaves.eq(0)
+        # The frame that left last, until it is picked; what is acted upon is its copy.
+        leaves, left, covers, whole = Signal(), Signal.like(session), Signal(), Signal()
         asks = {
             Act.SENT: (leaves, left),
             Act.TOOK: (self.took.valid, self.took.payload.session),
             Act.REFUSED: (self.refused.valid, self.refused.payload.session),
             Act.OPEN: (self.open.valid, self.open.payload),
-            Act.EXAMINED: (scan.found, scan.at),
         }
-        m.d.sync += acting.eq(0)
-        m.d.comb += words.pick.eq(session)
-        with m.If(~acting & words.ready):
+        m.d.comb += words.pick.eq(scan.at)
+        with m.If(words.ready):
+            m.d.comb += words.picks.eq(scan.found)
+            m.d.sync += [act.eq(Act.EXAMINED), whole.eq(covers)]
             for n, (kind, (wish, who)) in enumerate(asks.items()):
                 with (m.If if n == 0 else m.Elif)(wish):
-                    m.d.comb += words.pick.eq(who)
-                    m.d.sync += [acting.eq(1), act.eq(kind)]
+                    m.d.comb += [words.pick.eq(who), words.picks.eq(1)]
+                    m.d.sync += act.eq(kind)
+        with m.If(self.sent):
+            m.d.sync += [leaves.eq(1), left.eq(self.sent_session), covers.eq(self.whole)]
+        with m.Elif(words.ready):
+            m.d.sync += leaves.eq(0)
+        m.d.sync += [signal.eq(words.loads & (act == a)) for a, signal in does.items()]
         now, then = Signal(self._word), Signal(self._word)
         m.d.comb += [
-            *(signal.eq(acting & (act == a)) for a, signal in does.items()),
             self.took.ready.eq(does[Act.TOOK]), self.refused.ready.eq(does[Act.REFUSED]),
             self.open.ready.eq(does[Act.OPEN]),
             scan.put.eq(acting), scan.where.eq(session), scan.skip.eq(does[Act.EXAMINED]),

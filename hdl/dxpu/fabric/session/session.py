@@ -65,6 +65,21 @@ class Act(enum.Enum, shape=2):
     CALLED = 3
 
 
+class Comparisons(data.Struct):
+    """Of the session that is acted upon, and of the HELLO or HELLO_ACK that came."""
+
+    greeted: 1      #: it did
+    sound: 1        #: it names a tag, and is of a peer that fits
+    first: 1        #: it is a HELLO without a tag
+    answer: 1       #: it is a HELLO_ACK that echoes our tag
+    ours: 1         #: the nonce is that of the candidate
+    theirs: 1       #: the tag is that of the candidate
+    fresh: 1        #: the tag is not that of the session
+    offered: 1      #: we offered a tag
+    mine: 1         #: the session is not the software's, and has a peer
+    late: 1         #: its time is over with this turn
+
+
 class Shown(data.Struct):
     """How far a session is; ``boot`` is the peer's in its last session, 0: there was none."""
 
@@ -98,7 +113,7 @@ class SessionKeeper(wiring.Component):
     that; and none of the last seven boots', if each gave out less than 8192. So ``boot`` must not
     be put back by a reset. Until it is written no session is opened, and the first value counts.
 
-    What is known of a session is a word in memory. One session is acted upon at a time, in two
+    What is known of a session is a word in memory. One session is acted upon at a time, in three
     cycles, or more if it begins or ends. All are called in turn, to see what time it is and to say
     what is to be said; so times are late by up to a turn of :class:`~dxpu.fabric.contexts.Sweep`.
 
@@ -143,8 +158,11 @@ class SessionKeeper(wiring.Component):
     open : stream of numbers of sessions
         The session begins or ends. Until this is taken its tags are the new ones, and its numbers
         still the old ones.
+    opening : 1
+        ``open`` is offered, or will be in the next cycle.
     told, about, lost : 1, number of a session, 1
-        Strobe: a session opens or is lost. ``lost``: if only for a moment.
+        Strobe, in the cycle before ``open``: a session opens or is lost. ``lost``: if only for a
+        moment.
     look, looked, seen, shown : 1 in, number of a session in, 1 out, :class:`Shown` out
         As long as ``look`` is high it is answered, each time by a pulse of ``seen``.
     o : stream of :class:`Greeting`
@@ -190,6 +208,7 @@ class SessionKeeper(wiring.Component):
             "candidate": Out(16),
             "greets": Out(1),
             "open": Out(stream.Signature(number)),
+            "opening": Out(1),
             "told": Out(1),
             "about": Out(number),
             "lost": Out(1),
@@ -218,11 +237,12 @@ class SessionKeeper(wiring.Component):
             # Attempts, and what is left of the time for this one.
             "tries": range(POLLS + 1), "left": range((1 << 20) + self._sweep.step),
         })
+        #: What a HELLO says and what is known, compared in the cycle before.
+        self._is = Signal(Comparisons)
         #: What others look up of a session that sends, and of one that receives.
         self._sends = data.StructLayout({"tx": 16, "down": 1})
         self._receives = data.StructLayout({"rx": 16, "candidate": 16, "greets": 1})
-        #: What is done, to which session, what that knows and is to know; who is next.
-        self._pick = Signal(number)
+        #: What is done, to which session, what that knows and is to know.
         self._session, self._acting, self._act = Signal(number), Signal(), Signal(Act)
         self._now, self._then = Signal(self._word), Signal(self._word)
         self._does = {act: Signal(name=f"does_{act.name.lower()}") for act in Act}
@@ -243,7 +263,7 @@ class SessionKeeper(wiring.Component):
             attrs={"ram_style": "block" if self._block else "distributed"})
         self._choose(m, words)
         self._fresh(m)
-        self._remember(m, candidates.write_port(), candidates.read_port())
+        self._remember(m, words, candidates.write_port(), candidates.read_port())
         self._time(m)
         self._happens(m)
         self._speak(m)
@@ -281,30 +301,39 @@ class SessionKeeper(wiring.Component):
     def _choose(self, m, words):
         """Who is acted upon next."""
         m.submodules.sweep = sweep = self._sweep
-        pick = self._pick
-        m.d.comb += [pick.eq(self._session), words.pick.eq(pick), self._session.eq(words.session)]
+        m.d.comb += self._session.eq(words.session)
         asks = {Act.SAID: (self.said.valid, self.said.payload.session),
                 Act.SET: (self.setting.valid, self.setting.payload.session),
-                Act.LOOKED_AT: (self.look, self.looked),
-                Act.CALLED: (sweep.valid, sweep.session)}
-        with m.FSM(name="keep") as fsm:
+                Act.LOOKED_AT: (self.look, self.looked)}
+        m.d.comb += words.pick.eq(sweep.session)
+        # The greeting is compared meanwhile: it stays until it is answered.
+        with m.FSM(name="keep"):
             with m.State("Choose"):
-                for n, (act, (wish, session)) in enumerate(asks.items()):
-                    with (m.If if n == 0 else m.Elif)(wish & words.ready):
-                        m.d.comb += pick.eq(session)
-                        m.d.sync += self._act.eq(act)
+                m.d.sync += self._act.eq(Act.CALLED)
+                with m.If(words.ready):
+                    m.d.comb += words.picks.eq(sweep.valid)
+                    with m.If(sweep.valid):
                         m.next = "Act"
+                    for n, (act, (wish, session)) in enumerate(asks.items()):
+                        with (m.If if n == 0 else m.Elif)(wish):
+                            m.d.comb += [words.pick.eq(session), words.picks.eq(1)]
+                            m.d.sync += self._act.eq(act)
+                            m.next = "Act"
             with m.State("Act"):
-                m.next = "Choose"
+                with m.If(self._acting):
+                    m.next = "Choose"
                 with m.If(self._opens):
-                    m.next = "Open"
+                    m.next = "Tell"
+            with m.State("Tell"):
+                m.d.comb += self.opening.eq(1)
+                m.next = "Open"
             with m.State("Open"):
-                m.d.comb += self.open.valid.eq(1)
+                m.d.comb += [self.opening.eq(1), self.open.valid.eq(1)]
                 with m.If(self.open.ready):
                     m.next = "Choose"
+        m.d.sync += [does.eq(words.loads & (self._act == act)) for act, does in self._does.items()]
         m.d.comb += [
-            self._acting.eq(fsm.ongoing("Act")),
-            *(does.eq(self._acting & (self._act == act)) for act, does in self._does.items()),
+            self._acting.eq(words.acts),
             self._now.eq(words.word), words.put.eq(self._acting), words.new.eq(self._then),
             self.open.payload.eq(self._session),
             self.said.ready.eq(self._does[Act.SAID]),
@@ -332,19 +361,43 @@ class SessionKeeper(wiring.Component):
             with m.If((self._now.rx == tag) | (tag == 0)):
                 m.d.sync += [tag.eq(tag + 1), asked.eq(0)]
 
-    def _remember(self, m, write, read):
+    def _remember(self, m, words, write, read):
         """The candidate of the session; a fresh tag is for a HELLO of ours, or for one that
         came."""
         hello, new = self.hello, write.data
         m.d.comb += [
-            read.addr.eq(self._pick), read.en.eq(~self._acting), self._candidate.eq(read.data),
+            read.addr.eq(words.pick), read.en.eq(words.picks),
             write.addr.eq(self._session), write.en.eq(self._takes),
             new.boot.eq(hello.boot),
         ]
+        with m.If(words.loads):
+            m.d.sync += self._candidate.eq(read.data)
+        self._compare(m, words, read.data)
         with m.If(self._does[Act.SAID]):
             m.d.comb += [new.nonce.eq(hello.nonce), new.theirs.eq(hello.offered)]
         with m.Else():
             m.d.comb += new.nonce.eq(Cat(self._tag, self._booted))
+
+    def _compare(self, m, words, candidate):
+        """Compare what comes out of the memories, so that it is known when they are acted upon."""
+        said, hello, header, coming = self.said.payload, self.hello, self.header, words.coming
+        peer, check = words.session >> exact_log2(self._streams), self._is
+        m.d.sync += [
+            check.greeted.eq(words.loads & (self._act == Act.SAID)
+                             & (said.kind == SaidKind.GREETED)),
+            check.sound.eq((hello.offered != 0) & ~self.unfit
+                           & (hello.security == SecurityMode.NONE)),
+            check.first.eq((header.type == FrameType.HELLO) & (header.tag == 0)),
+            check.answer.eq((header.type == FrameType.HELLO_ACK)
+                            & (header.tag == coming.offered) & (hello.echoed == coming.offered)),
+            check.ours.eq(hello.nonce == candidate.nonce),
+            check.theirs.eq(hello.offered == candidate.theirs),
+            check.fresh.eq(hello.offered != coming.tx),
+            check.offered.eq(coming.offered != 0),
+            check.mine.eq(self.valid.bit_select(peer, 1) & (coming.mode != Mode.REGISTERS)
+                          & (self._booted != 0)),
+            check.late.eq(coming.left <= self._sweep.step),
+        ]
 
     def _time(self, m):
         """What time it is for the session, and how much it has when that begins anew."""
@@ -354,7 +407,7 @@ class SessionKeeper(wiring.Component):
         m.d.sync += ends.eq(self.wait != 0)
         m.d.comb += [
             runs.eq(self._does[Act.CALLED] & (ends | (now.phase == Phase.QUIET))),
-            self._over.eq(runs & (now.left <= step)),
+            self._over.eq(runs & self._is.late),
         ]
         # A session that is open waits long for the first word, and polls like one that asks.
         with m.If(phase == Phase.QUIET):
@@ -372,12 +425,9 @@ class SessionKeeper(wiring.Component):
         """What becomes of the session."""
         now, then, does = self._now, self._then, self._does
         setting = self.setting.payload
-        mine, opens, ends = Signal(), Signal(), Signal()
+        mine, opens, ends = self._is.mine, Signal(), Signal()
         self._begins = Signal()
-        peer = self._session >> exact_log2(self._streams)
         m.d.comb += [
-            mine.eq(self.valid.bit_select(peer, 1) & (now.mode != Mode.REGISTERS)
-                    & (self._booted != 0)),
             opens.eq(now.mode == Mode.OPENS),
             then.eq(now), then.phase.eq(self._phase), then.tries.eq(self._tries),
             then.left.eq(self._left),
@@ -408,7 +458,7 @@ class SessionKeeper(wiring.Component):
             (now.phase == Phase.OPEN) | (now.phase == Phase.CONFIRM)))
         # Also for a moment when software begins it anew: what was under way is gone.
         is_down = self._is_down(then.mode, self._phase)
-        m.d.comb += [
+        m.d.sync += [
             self.told.eq(self._acting & (self._opens | (
                 is_down != self._is_down(now.mode, now.phase)))),
             self.about.eq(self._session),
@@ -488,26 +538,21 @@ class SessionKeeper(wiring.Component):
     def _greeted(self, m, what, opens):
         """Answers a HELLO; returns "a HELLO_ACK is the answer to our HELLO"."""
         now, then, hello, header = self._now, self._then, self.hello, self.header
-        candidate = self._candidate
-        greeted, fits, known = Signal(), Signal(), Signal()
+        fits, known, check = Signal(), Signal(), self._is
         fresh, back = Signal(), header.way_back(self._paths)
+        unfit = self.unfit | (hello.security != SecurityMode.NONE)
         m.d.comb += [
-            greeted.eq(what == SaidKind.GREETED),
-            self.stat_unfit.eq(greeted & (self.unfit | (hello.security != SecurityMode.NONE))),
-            fits.eq(greeted & (hello.offered != 0) & ~self.stat_unfit),
-            fresh.eq(fits & opens & (now.phase == Phase.HELLO)
-                     & (header.type == FrameType.HELLO_ACK) & (header.tag == now.offered)
-                     & (hello.echoed == now.offered) & (hello.nonce == candidate.nonce)),
-            known.eq((now.offered != 0) & (hello.nonce == candidate.nonce)
-                     & (hello.offered == candidate.theirs)),
-            self.stat_stale.eq(greeted & ~fresh & ~self.stat_unfit),
+            self.stat_unfit.eq(check.greeted & unfit),
+            fits.eq(check.greeted & check.sound),
+            fresh.eq(fits & opens & (now.phase == Phase.HELLO) & check.answer & check.ours),
+            known.eq(check.offered & check.ours & check.theirs),
+            self.stat_stale.eq(check.greeted & ~fresh & ~unfit),
         ]
-        with m.If(fits & self._answers(now) & (header.type == FrameType.HELLO)
-                  & (header.tag == 0)):
+        with m.If(fits & self._answers(now) & check.first):
             with m.If(known):
                 m.d.comb += [self.stat_stale.eq(0), then.hello.eq(1), then.way.eq(back)]
             # One of the session that is open comes late.
-            with m.Elif(self._ready & ((now.phase != Phase.OPEN) | (now.tx != hello.offered))):
+            with m.Elif(self._ready & ((now.phase != Phase.OPEN) | check.fresh)):
                 m.d.comb += [self.stat_stale.eq(0), self._takes.eq(1), then.hello.eq(1),
                              then.way.eq(back), then.offered.eq(self._tag)]
         with m.If(fresh):
@@ -551,7 +596,7 @@ def connect_keeper(m, keeper, link, retransmitter, header, hello):
         # nobody looks at it.
         link.open.valid.eq(keeper.open.valid & ~done),
         link.open.payload.eq(keeper.open.payload),
-        link.hold.eq(keeper.open.valid),
+        link.hold.eq(keeper.opening),
         retransmitter.open.valid.eq(keeper.open.valid & done),
         retransmitter.open.payload.eq(keeper.open.payload),
         keeper.open.ready.eq(retransmitter.open.valid & retransmitter.open.ready),
