@@ -17,6 +17,7 @@ from dxpu.fabric.credit.classifier import Classifier
 from dxpu.fabric.credit.commit_fork import CommitFork
 from dxpu.fabric.credit.credits import OVERHEAD_BYTES
 from dxpu.fabric.credit.grants import CreditGrants
+from dxpu.fabric.credit.shares import GrantShares
 from dxpu.fabric.credit.sizing import LARGEST
 from dxpu.fabric.receive.depacketizer import Depacketizer
 from dxpu.fabric.receive.paths.frame_queue import FrameQueue
@@ -179,6 +180,8 @@ class FabricEngine(wiring.Component):
             self._commits = CommitFork()
             self._grants = CreditGrants(rows=rows, initial=flow.grants, period=flow.period,
                                         again=flow.again, refresh=flow.refresh)
+            shares = flow.shares(rows)
+            self._shares = shares and GrantShares(rows=rows, initial=flow.grants, shares=shares)
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link,
                        "retry": self._retransmitter, "session": self._keeper}
         self._resequencer = None
@@ -351,6 +354,14 @@ class FabricEngine(wiring.Component):
         m.d.sync += [grants.released.eq(self.released),
                      grants.released_strobe.eq(self.released_strobe)]
         connect(m, grants.want, link.want)
+        if self._shares:
+            m.submodules.shares = shares = self._shares
+            m.d.comb += [
+                shares.released.eq(grants.released),
+                shares.released_strobe.eq(grants.released_strobe),
+                shares.tick.eq(grants.tick), shares.row.eq(link.limit_row),
+                link.withheld.eq(shares.withheld),
+            ]
         plain = stream.Signature(PacketLayout(self._width, TlpMeta)).create(path=("paid",))
         m.d.comb += [
             *(plain.payload[k].eq(queues.o.payload[k]) for k, _ in PacketLayout(self._width)),

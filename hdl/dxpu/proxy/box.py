@@ -82,7 +82,7 @@ class BoxCore(wiring.Component):
         self._egress = SharedEgress(
             width, slots=slots, packets=MOST_TLPS, overflow="drop",
             space=[size * max(1, width // 64) for size in self.REGIONS])
-        flow = FlowControl.of(width, grants_in(width, self._egress.beats))
+        flow = FlowControl.of(width, grants_in(width, self._egress.beats), end="box")
         self._policer = CreditPolicer(width, rows=slots, initial=flow.grants, largest=LARGEST)
         self._engine = FabricEngine(
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,

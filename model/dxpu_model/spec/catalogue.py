@@ -115,6 +115,10 @@ def _credits(full):
     model = partial(Credits, room=room, life=life, modulus=2 * max(room, life) + 1)
     yield "absolute", None, model
     yield "absolute, limits of any age", None, partial(model, aged=False)
+    yield "absolute, some withheld", None, partial(
+        model, room=2, modulus=2 * max(2, life) + 1, withheld=(0, 1))
+    yield "absolute, most withheld", None, partial(model, withheld=(room - 1,))
+    yield "all withheld", "never gets all", partial(model, withheld=(room,))
     yield "relative, good network", None, partial(RelativeCredits, room=room, harm="none")
     yield "relative, loss", "never gets all", partial(RelativeCredits, room=room, harm="loss")
     yield "relative, doubles", "no room", partial(RelativeCredits, room=room, harm="double")

@@ -12,6 +12,10 @@ The network drops, doubles and reorders. A limit may be on its way until the sen
 shrink. Therefore the sender reads the difference between limit and sent as a signed number; a
 negative number means no room.
 
+A receiver may withhold some of its room, so that all its senders together have less under way than
+they might: it tells a limit that is less by any of the amounts in ``withheld``, another one each
+time. A limit that shrinks is like an old one that comes late.
+
 Numbers are relative to the TLPs sent so far, so the search covers infinite traffic.
 """
 
@@ -51,19 +55,22 @@ class Credits(Model):
         Lifetime of a limit, in TLPs of the sender.
     aged : bool
         Refuse limits with an old ACK.
+    withheld : tuple of int
+        TLPs by which a limit may be less than the room; all amounts below ``room`` do.
     flaw : str
         None or a key of :data:`FLAWS`.
     """
 
-    def __init__(self, *, room, modulus, life, aged=True, flaw=None):
+    def __init__(self, *, room, modulus, life, aged=True, withheld=(0,), flaw=None):
         if flaw is not None and flaw not in FLAWS:
             raise ValueError(f"flaw must be None or one of {', '.join(FLAWS)}, not {flaw!r}")
         self.room, self.modulus, self.life = room, modulus, life
-        self.aged, self.flaw = aged, flaw
+        self.aged, self.withheld, self.flaw = aged, withheld, flaw
         self.ways_on: dict[State, bool] = {}
 
     def initial(self):
-        return State(limit=self.room)  # the first limits follow BIND, repeated until they act
+        # the first limits follow BIND, repeated until they act
+        return State(limit=max(1, self.room - max(self.withheld)))
 
     def actions(self, state):
         if self.allowed(state) > 0:
@@ -75,13 +82,20 @@ class Credits(Model):
         if state.flying:
             yield "a TLP arrives", state._replace(flying=state.flying - 1, stored=state.stored + 1)
         if state.stored:
-            yield "receiver drains a TLP", self._tell(state._replace(stored=state.stored - 1))
+            drained = state._replace(stored=state.stored - 1)
+            for less in self.withheld:
+                yield f"receiver drains a TLP{self._name(less)}", self._tell(drained, less)
         if self.flaw != "never refreshed":
-            yield "receiver tells its limit again", self._tell(state)
+            for less in self.withheld:
+                yield (f"receiver tells its limit again{self._name(less)}",
+                       self._tell(state, less))
         for ack, limit in sorted(state.wire):
             if not self.aged or self._signed(ack - state.newest) >= 0:
                 yield (f"sender takes limit {limit:+}, ACK {ack:+} (counted from its last TLP)",
                        state._replace(limit=limit, newest=ack))
+
+    def _name(self, less):
+        return f", withholds {less}" if any(self.withheld) else ""
 
     def allowed(self, state):
         """Number of TLPs that the sender believes it may send."""
@@ -91,9 +105,10 @@ class Credits(Model):
         number %= self.modulus
         return number if number <= self.modulus // 2 else number - self.modulus
 
-    def _tell(self, state):
+    def _tell(self, state, less):
         arrived = -state.flying
-        return state._replace(wire=state.wire | {(arrived, arrived - state.stored + self.room)})
+        return state._replace(
+            wire=state.wire | {(arrived, arrived - state.stored + self.room - less)})
 
     def wrong(self, state):
         if state.stored > self.room:
@@ -124,7 +139,7 @@ class RelativeCredits(Model):
     def __init__(self, *, room, harm):
         if harm not in ("none", "loss", "double"):
             raise ValueError(f"harm must be none, loss or double, not {harm!r}")
-        self.room, self.harm = room, harm
+        self.room, self.harm, self.withheld = room, harm, (0,)
         self.ways_on: dict[RelativeState, bool] = {}
 
     def initial(self):
@@ -165,5 +180,6 @@ def _goes_on(model, start):
     known = model.ways_on.get(start)
     if known is None:
         known = model.ways_on[start] = can_reach(model, start, lambda s: (
-            not s.flying and not s.stored and model.allowed(s) == model.room))
+            not s.flying and not s.stored
+            and model.allowed(s) == max(1, model.room - min(model.withheld))))
     return None if known else "the sender never gets all its credits back"

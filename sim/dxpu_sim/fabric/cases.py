@@ -14,8 +14,9 @@ CONTROL = 1 << FrameType.ACK | 1 << FrameType.SACK
 #: Masks of lateness: up to 33 us, and up to 524 us. The latter stands for the frame lifetime, as a
 #: line must keep the bytes so long.
 SHORT, LIFETIME = (1 << 12) - 1, (1 << 16) - 1
-#: Bytes in the queue of a switch to the box; eight hosts may have more under way.
-SHORT_QUEUE = 40 << 10
+#: KiB in the queue of a switch to the box: more than all hosts may have under way if nothing is
+#: withheld; what a box counts on; less than that.
+QUEUES = (64, 16, 12)
 
 
 def share(part: float) -> int:
@@ -139,13 +140,14 @@ def campaign() -> list[Case]:
 
 def incast() -> list[Case]:
     """Eight hosts send to one box, all at the full rate of their lines, with go-back-N."""
-    one = Case("incast", "8 hosts to one box at full rate; the switch holds all that they send",
-               hosts=8, fixed=32, packing_limit=1500, queue_bytes=64 << 10, weight=0.3,
+    one = Case("incast, 64 KiB", "8 hosts to one box at full rate; the switch holds 64 KiB",
+               hosts=8, fixed=32, packing_limit=1500, queue_bytes=QUEUES[0] << 10, weight=0.3,
                least_goodput=0.62, least_share=0.95)
-    return [one, replace(
-        one, name="incast, short queue", drops=True, queue_bytes=SHORT_QUEUE, least_goodput=0.15,
-        least_share=0.3, shows=("lost", "repeated"),
-        text=f"the same; the switch holds {SHORT_QUEUE >> 10} KiB and drops the rest")]
+    short, shorter = (replace(
+        one, name=f"incast, {held} KiB", queue_bytes=held << 10, drops=True,
+        text=f"the same; the switch holds {held} KiB") for held in QUEUES[1:])
+    return [one, replace(short, least_goodput=0.6, least_share=0.9),
+            replace(shorter, least_goodput=0.45, least_share=0.75, shows=("lost", "repeated"))]
 
 
 def every(arq: str) -> list[Case]:

@@ -114,7 +114,7 @@ class FaultBench(wiring.Component):
         self._width, self._rows, self._paths = width, rows, paths
         self._engines = {end: FabricEngine(width, rows=rows, paths=paths, peers=1, streams=1,
                                            split=split, arq=arq, flow=FlowControl.of(
-                                               width, grants_of(end, width)))
+                                               width, grants_of(end, width), end=end))
                          for end in ENDS}
         #: Names of the engines' counters.
         self.stats = tuple(self._engines["host"].stats)

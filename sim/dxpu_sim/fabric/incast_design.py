@@ -33,7 +33,7 @@ TRAFFIC = {"most": 32, "fixed": 8, "salt": 32}
 
 def _engine(width, end, rows, arq):
     return FabricEngine(width, rows=rows, paths=1, peers=rows, streams=1, arq=arq,
-                        flow=FlowControl.of(width, grants_of(end, width)))
+                        flow=FlowControl.of(width, grants_of(end, width), end=end))
 
 
 def _set_up(m, engine, settings, *, node, peers, slots):

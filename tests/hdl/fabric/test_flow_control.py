@@ -83,21 +83,22 @@ class Slots:
 
 
 @functools.cache
-def flow(width, headers=8):
+def flow(width, headers=8, period=256, line_bytes=None):
     """One for all tests, so that they share a simulator."""
     beats = 2048 * 8 // width
     grants = (grants_for(width, beats, headers=headers),
               grants_for(width, beats // 4, headers=4, units=2),
               grants_for(width, beats, headers=headers))
-    return FlowControl(ClassSpace(width, p=1100, np=300, cpl=1100), grants, period=256)
+    return FlowControl(ClassSpace(width, p=1100, np=300, cpl=1100), grants, period=period,
+                       line_bytes=line_bytes)
 
 
 class Fabric:
     """A pair with flow control in both directions, its slots, and what bindings do."""
 
-    def __init__(self, width=64):
-        self.grants = flow(width).grants
-        self.dut = pair(width, flow=flow(width))
+    def __init__(self, width=64, **options):
+        self.grants = flow(width, **options).grants
+        self.dut = pair(width, flow=flow(width, **options))
         self.host, self.box = (Slots(e, self.grants) for e in (self.dut.host, self.dut.box))
         self.host_pulses, self.box_pulses = {}, {}
         self.host_events, self.box_events = [], []
@@ -319,3 +320,46 @@ def test_a_session_that_opens_anew_takes_its_credits_with_it():
 
     it.run(traffic)
     assert it.box.got == by_queue([*old, *new])
+
+
+def test_rows_have_less_under_way_while_others_might_send():
+    """Nothing leaves the box: then each row gets the share of all rows. One that is busy alone gets
+    all that there is room for; and what it has not used when it is idle again, it gets no more."""
+    rng = random.Random(seed())
+    period = 64
+    options = dict(period=period, line_bytes=1500)
+    it = Fabric(**options)
+    (most, _), (few, _) = it.grants[0], flow(64, **options).shares(ROWS)[-1][0]
+    assert few < most
+
+    def writes(*rows):
+        return [tlp(rng, row, P, 1) for row in rows]
+
+    async def waiting(ctx, *numbers):
+        """So many TLPs wait in the queues of the rows, and no more come."""
+        await until(ctx, lambda: [len(it.box.queues[n, P]) for n in range(ROWS)] == [*numbers])
+        await ctx.tick().repeat(1000)
+        assert [len(it.box.queues[n, P]) for n in range(ROWS)] == [*numbers]
+
+    async def traffic(ctx):
+        it.box.stalled = {(row, P) for row in range(ROWS)}
+        send = [row for _ in range(few + 1) for row in range(ROWS)]
+        await drive_packets(it.dut.host.tlp_i, writes(*send))(ctx)
+        await waiting(ctx, *[few] * ROWS)
+        # Row 1 alone.
+        it.box.stalled.remove((1, P))
+        await drive_packets(it.dut.host.tlp_i, writes(*[1] * 4))(ctx)
+        await until(ctx, lambda: len(it.box.got[1, P]) == few + 5)
+        it.box.stalled.add((1, P))
+        await drive_packets(it.dut.host.tlp_i, writes(*[1] * (most + 1)))(ctx)
+        await waiting(ctx, few, most, few)
+        # All leave; none has been busy for a while then.
+        it.box.stalled.clear()
+        await until(ctx, lambda: not any(it.box.queues.values()))
+        await ctx.tick().repeat(5 * 16 * period)
+        it.box.stalled = {(row, P) for row in range(ROWS)}
+        await drive_packets(it.dut.host.tlp_i, writes(*[1] * (most + 1)))(ctx)
+        await waiting(ctx, 0, few, 0)
+
+    it.run(traffic)
+    it.quiet()

@@ -50,6 +50,8 @@ class CreditGrants(wiring.Component):
         Strobe: these limits of a row are in a frame.
     want : stream of row numbers
         Rows that a frame is to be sent for.
+    tick : 1
+        Strobe: ``again`` periods are over.
     """
 
     def __init__(self, *, rows, initial, period=256, again=16, refresh=16):
@@ -66,6 +68,7 @@ class CreditGrants(wiring.Component):
             "told_row": In(6),
             "told_mask": In(CLASSES),
             "want": Out(stream.Signature(6)),
+            "tick": Out(1),
         })
 
     def elaborate(self, platform):
@@ -134,6 +137,7 @@ class CreditGrants(wiring.Component):
             clock.eq(clock + 1), slow.eq(slow + again_tick), again_tick.eq(clock == 0),
             slow_tick.eq((clock == 0) & (slow == 0)),
         ]
+        m.d.comb += self.tick.eq(again_tick)
         due = [Signal(CLASSES, init=-1, name=f"due{n}") for n in range(rows)]
         some, old, again = Signal(rows), Signal(rows), Signal(rows, init=-1)
         looks, at, seen, told = Signal(), Signal(range(rows)), Signal(rows), Signal(rows)

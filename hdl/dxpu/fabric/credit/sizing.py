@@ -6,8 +6,8 @@ Ref: docs/explanation/flow-control.md
 from .class_queues import ClassSpace
 from .credits import OVERHEAD_BYTES, grants_for
 
-__all__ = ["GRANTS", "LARGEST", "MOST_TLPS", "FlowControl", "beats_for", "grants_in",
-           "host_grants", "space_for"]
+__all__ = ["GRANTS", "LARGEST", "LINE_BYTES", "MOST_TLPS", "FlowControl", "beats_for", "grants_in",
+           "host_grants", "shares_of", "space_for"]
 
 #: Data units of the largest TLP: 512 bytes, as the switch advertises.
 LARGEST = 32
@@ -17,6 +17,14 @@ MOST_TLPS = 32
 GRANTS = ((12, 76), (8, 8), (12, 76))
 #: The same where the line is faster, and block RAM is not that of a small FPGA.
 WIDE_GRANTS = ((32, 160), (8, 8), (32, 160))
+
+#: Bytes that may be under way to a box of 64 bits while many hosts send to it: the port of an
+#: Ethernet switch that holds 16 KiB has room for them, and for acknowledgements.
+LINE_BYTES = 13 << 10
+#: Bytes on the line that a TLP takes beside its data, in frames of some TLPs.
+LINE_OVERHEAD = 36
+#: Data for each header of a share, in bytes.
+SHARE_DATA = 100
 
 
 def beats_for(width, headers, units):
@@ -48,6 +56,28 @@ def space_for(width, grants=GRANTS):
     return ClassSpace(width, p=p, np=np, cpl=cpl)
 
 
+def shares_of(grants, rows, line_bytes):
+    """Headers and units that a row grants while 1, 2, 4, 8 ... rows are busy.
+
+    All busy rows together have ``line_bytes`` of a class under way, unless that is less than a TLP
+    of the largest payload for each. Non-posted requests are not restricted: they carry no data.
+
+    Returns
+    -------
+    tuple or None
+        For each number of rows three pairs, as in ``grants``; None: they are never less.
+    """
+    shares = []
+    for n in range((rows - 1).bit_length() + 1):
+        each = line_bytes >> n
+        headers = max(4, each // (LINE_OVERHEAD + SHARE_DATA))
+        units = max(LARGEST + LARGEST // 4, (each - LINE_OVERHEAD * headers) // 16)
+        shares.append(tuple(
+            grant if cls == 1 else (min(grant[0], headers), min(grant[1], units))
+            for cls, grant in enumerate(grants)))
+    return None if all(share == tuple(grants) for share in shares) else tuple(shares)
+
+
 class FlowControl:
     """Flow control of an engine: what it is built for.
 
@@ -60,18 +90,28 @@ class FlowControl:
     period, again, refresh : int
         Of :class:`~.grants.CreditGrants`. A change is mostly told by the ACK of the frame whose
         TLPs have left; what else there is to tell has time.
+    line_bytes : int, optional
+        Bytes that may be under way to this proxy while many send to it (:func:`shares_of`).
     """
 
-    def __init__(self, queues, grants=GRANTS, period=1024, again=16, refresh=4):
+    def __init__(self, queues, grants=GRANTS, period=1024, again=16, refresh=4, line_bytes=None):
         for headers, units in (grants[0], grants[2]):
             if headers < 1 or units < LARGEST:
                 raise ValueError(f"grants must be enough for the largest payload, not {grants!r}")
         self.queues, self.grants = queues, grants
         self.period, self.again, self.refresh = period, again, refresh
+        self.line_bytes = line_bytes
+
+    def shares(self, rows):
+        """:func:`shares_of` for so many rows; None: nothing is withheld."""
+        return self.line_bytes and shares_of(self.grants, rows, self.line_bytes)
 
     @classmethod
-    def of(cls, width, grants=GRANTS):
-        """What the proxies are built with.
+    def of(cls, width, grants=GRANTS, *, end="host"):
+        """What the proxies are built with, at this ``end``.
+
+        A box withholds credits while many hosts send to it. A host grants each row so little that
+        it need not.
 
         One posted TLP of each row may wait, and one completion, and what may be under way behind
         it when it has to, as small as it may be: 20 beats. Of non-posted ones as many as a slot has
@@ -79,4 +119,5 @@ class FlowControl:
         """
         each = beats_for(width, 1, LARGEST) + 20
         p, np = each * width // 8, beats_for(width, 8, 14) * width // 8
-        return cls(ClassSpace(width, p=p, np=np, cpl=p), grants)
+        line_bytes = LINE_BYTES * max(1, width // 64) if end == "box" else None
+        return cls(ClassSpace(width, p=p, np=np, cpl=p), grants, line_bytes=line_bytes)

@@ -120,6 +120,8 @@ class Link(wiring.Component):
     limit_row, limits, owed, told_limits, told_row, told_mask, want
         Of the :class:`~dxpu.fabric.credit.grants.CreditGrants`, as ``row``, ``due``, ``told`` and
         so on.
+    withheld : array of :class:`~dxpu.fabric.wire.types.Limit`
+        By how much less the ``limits`` are told (:class:`~dxpu.fabric.credit.shares.GrantShares`).
     words : 1
         The SACK in ``committed`` has a word.
     again, held, crowded, holds, place, due, due_place, settled

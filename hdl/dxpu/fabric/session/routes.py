@@ -53,7 +53,7 @@ class Routes(wiring.Component):
     -------
     node, links, peers, rows, bound, lives, hold, request, route, sending, tx_tag, down, about,
     told, told_session, told_lost, numbered, numbered_strobe, generations, granting, limit_row,
-    limits, owed, told_limits, told_row, told_mask, want, short, lost
+    limits, withheld, owed, told_limits, told_row, told_mask, want, short, lost
         Of the :class:`~.link.Link`.
     seq, next : 24
         Of the session ``sending``: the number of the next frame to send, and what is acknowledged.
@@ -110,6 +110,7 @@ class Routes(wiring.Component):
             "granting": In(rows),
             "limit_row": Out(6),
             "limits": In(data.ArrayLayout(Limit, ACK_ENTRIES)),
+            "withheld": In(data.ArrayLayout(Limit, ACK_ENTRIES)),
             "owed": In(ACK_ENTRIES),
             "told_limits": Out(1),
             "told_row": Out(6),
@@ -192,6 +193,7 @@ class Routes(wiring.Component):
         linked = Signal(16)             # those of its paths that have a link
         granting, generation = Signal(), Signal(8)
         limits, due = Signal.like(self.limits), Signal.like(self.owed)
+        withheld = Signal.like(self.withheld)
         life, bound, alive = Signal(LIFE_BITS), Signal(), Signal()
         # Since the session was looked up: it has begun anew; more has taken effect.
         anew, more = Signal(), Signal()
@@ -223,7 +225,7 @@ class Routes(wiring.Component):
                     # with that of the event that begins the next one.
                     granting.eq(grants),
                     generation.eq(Array(self.generations)[asked.row]),
-                    limits.eq(self.limits),
+                    limits.eq(self.limits), withheld.eq(self.withheld),
                     due.eq(self.owed),
                 ]
                 with m.If(asked.direct):
@@ -294,14 +296,14 @@ class Routes(wiring.Component):
         # entries are signals of their own: a payload that is made from itself is a loop to
         # simulators that order whole signals.
         entries, chosen = [], lowest_bit(due)
-        for n, limit in enumerate(limits):
+        for n, (limit, less) in enumerate(zip(limits, withheld, strict=True)):
             entry = Signal.like(route.credit, name=f"entry{n}")
             entries.append(entry)
             m.d.comb += [
                 entry.cls.eq(n),
                 entry.generation.eq(Mux(granting, generation, closed_generation(generation))),
-                entry.header_limit.eq(Mux(granting, limit.header, 0)),
-                entry.data_limit.eq(Mux(granting, limit.data, 0)),
+                entry.header_limit.eq(Mux(granting, limit.header - less.header, 0)),
+                entry.data_limit.eq(Mux(granting, limit.data - less.data, 0)),
                 route.credits[n].eq(entry),
             ]
         m.d.comb += [

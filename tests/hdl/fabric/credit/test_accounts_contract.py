@@ -93,7 +93,7 @@ class Conserved(wiring.Component):
     """What the sender used and the receiver has not released is under way or in the receiver's
     queue, and never more than the queue has room for; so, when all has left and is known, all can
     be used again. A new life begins with all credits, and no limit of an older one counts in it,
-    though its generation looks the same.
+    though its generation looks the same. Limits are told less by any amount (`withheld`).
 
     Frames with limits are lost, doubled, late and pass one another, as long as no older
     acknowledgement comes after a newer one; numbered ones come once and in order, as the link's
@@ -117,6 +117,7 @@ class Conserved(wiring.Component):
     released: In(range(LARGEST + 1))
     released_cls: In(2)
     tells: In(2)
+    withheld: In(Limit)
     delivers: In(2)
     is_reply: In(1)
     extension: In(2)
@@ -209,8 +210,12 @@ class Conserved(wiring.Component):
             m.d.sync += open.eq(1)
 
         # Frames with limits: at most two are remembered.
-        limit = Signal.like(g.limits[0])
-        m.d.comb += [limit.eq(g.limits[self.watched]), Assume((ack - newest)[:24] < AGE)]
+        limit, less = Signal.like(g.limits[0]), self.withheld
+        m.d.comb += [
+            limit.eq(g.limits[self.watched]), Assume((ack - newest)[:24] < AGE),
+            # So little that the frame may be on its way for a cycle, at least.
+            Assume(less.header < BEHIND - 1), Assume(less.data < BEHIND - LARGEST),
+        ]
         told = [Signal(Told, name=f"told{n}") for n in range(2)]
         behind = [Signal(data.ArrayLayout(16, 2), name=f"behind{n}") for n in range(2)]
         takes = Signal(Told)
@@ -240,7 +245,8 @@ class Conserved(wiring.Component):
             with m.If(self.tells[n]):
                 m.d.sync += [
                     one.valid.eq(1), one.ack.eq(ack), one.open.eq(open),
-                    one.header.eq(limit.header), one.data.eq(limit.data),
+                    one.header.eq(limit.header - less.header),
+                    one.data.eq(limit.data - less.data),
                     one.new.eq((events == 0) & ~unnumbered & ~rebinds & ~numbers),
                 ]
             with m.Else():

@@ -222,6 +222,33 @@ def test_a_path_without_a_link_is_taken_only_if_there_is_no_other(selective):
     simulate(dut, process)
 
 
+def test_limits_are_told_less_what_is_withheld():
+    """In the extension of a frame, and in all entries of an ACK; modulo 2^16."""
+    dut = link_bench()
+    limits, withheld = ((7, 300), (4, 4), (2, 10)), ((3, 100), (0, 0), (5, 11))
+    told = [((n - less) & 0xFFFF, (units - few) & 0xFFFF)
+            for (n, units), (less, few) in zip(limits, withheld, strict=True)]
+
+    async def process(ctx):
+        await set_up(ctx, dut)
+        for n, (limit, less) in enumerate(zip(limits, withheld, strict=True)):
+            ctx.set(dut.link.limits[n], dict(header=limit[0], data=limit[1]))
+            ctx.set(dut.link.withheld[n], dict(header=less[0], data=less[1]))
+        ctx.set(dut.link.granting, 1)
+        for cls in range(3):
+            ctx.set(dut.link.owed, 1 << cls)
+            credit = (await answer(ctx, dut, row=0, consumes=1)).credit
+            assert (credit.cls, credit.header_limit, credit.data_limit) == (cls, *told[cls])
+        entries = (await answer(ctx, dut, row=0)).credits
+        assert [(e.header_limit, e.data_limit) for e in entries] == told
+        # Of a row that grants nothing nothing is told.
+        ctx.set(dut.link.granting, 0)
+        entries = (await answer(ctx, dut, row=0)).credits
+        assert [(e.header_limit, e.data_limit) for e in entries] == [(0, 0)] * 3
+
+    simulate(dut, process)
+
+
 def test_a_failed_path_and_a_failed_session():
     dut = link_bench(paths=4)
 
