@@ -4,15 +4,14 @@ from amaranth import *
 
 __all__ = ["SimClock", "VERILOG"]
 
-#: Module instantiated by :class:`SimClock`; the runner passes it to Verilator.
+#: Module instantiated by :class:`SimClock`; the runner passes it to Verilator, with
+#: ``cpp/clock.cpp``, which drives ``clk``.
 VERILOG = """\
 module dxpu_sim_clock #(parameter PERIOD_PS = 8000, PHASE_PS = 0, RESET_CYCLES = 8)
-    (output reg clk = 0, output reg rst = 1);
+    (output reg clk /* verilator public_flat_rw */ = 0, output reg rst = 1);
+  import "DPI-C" context function void dxpu_clock(input int period_ps, input int phase_ps);
   integer n = 0;
-  initial begin
-    #(PHASE_PS * 1ps);
-    forever #(PERIOD_PS / 2 * 1ps) clk = ~clk;
-  end
+  initial dxpu_clock(PERIOD_PS, PHASE_PS);
   always @(posedge clk) if (rst) begin
     n <= n + 1;
     if (n == RESET_CYCLES) rst <= 0;

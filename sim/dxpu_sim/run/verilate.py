@@ -34,6 +34,8 @@ __all__ = ["FULL", "BuildFailed", "Design", "build", "fst_available", "is_built"
 CONVERSION = ("dxpu_tools.conversion", "dxpu_tools.memory_init", "dxpu_tools.statenames")
 #: Compiled into a build with waves, so that a bench can trace a window (:mod:`dxpu_sim.run.trace`).
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
+#: Compiled into every build: the clocks of :class:`~dxpu_sim.run.clock.SimClock`.
+_CLOCK = Path(__file__).parent / "cpp" / "clock.cpp"
 #: Message of programs when the disk is full.
 FULL = "No space left on device"
 #: Temporary room of a build, in bytes.
@@ -251,8 +253,9 @@ class _Build:
 
     @property
     def key(self):
-        return cache.digest(self.source, clock.VERILOG, self.control, self.options, self.waves,
-                            _TRACE.read_bytes() if self.waves else "", *self.tools)
+        return cache.digest(self.source, clock.VERILOG, _CLOCK.read_bytes(), self.control,
+                            self.options, self.waves, _TRACE.read_bytes() if self.waves else "",
+                            *self.tools)
 
     @classmethod
     def of(cls, design, *, waves="", args=(), public=()):
@@ -328,8 +331,9 @@ def _verilate(wanted, path, news):
     (path / "public.vlt").write_text(wanted.control)
     (path / _PACKAGES).symlink_to(sysconfig.get_paths()["purelib"])
     sources = [path / "clock.v", path / "top.v"]
-    if wanted.waves:
-        (path / _TRACE.name).write_bytes(_TRACE.read_bytes())
+    programs = [_CLOCK, *[_TRACE] * bool(wanted.waves)]
+    for program in programs:
+        (path / program.name).write_bytes(program.read_bytes())
     folder = str(verilator_tools())
     if folder not in os.environ["PATH"].split(os.pathsep):
         os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
@@ -341,7 +345,7 @@ def _verilate(wanted, path, news):
         program_runner(news=news).build(
             sources=[VerilatorControlFile(path / "public.vlt"), *sources], hdl_toplevel="top",
             build_dir=path, always=True, waves=bool(wanted.waves),
-            build_args=wanted.options + [str(path / _TRACE.name)] * bool(wanted.waves),
+            build_args=wanted.options + [str(path / program.name) for program in programs],
             timescale=("1ns", "1ps"), log_file=log)
     except (SystemExit, RuntimeError) as error:
         said = log.read_text(errors="replace") if log.exists() else ""

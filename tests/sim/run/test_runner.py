@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dxpu_sim.run.runner import Design, simulate
+from dxpu_sim.run.runner import Design, build, simulate
 from dxpu_tools.cache import cache_root
 from tests.support.hanging_bench import Tiny
 
@@ -140,6 +140,12 @@ from tests.support.hanging_bench import Tiny
 runner.simulate(runner.Design(Tiny, {{}}), "tests.support.hanging_bench", folder=here / "run",
                 waves="vcd", env={{"DXPU_HANG": "ends"}})
 """
+
+
+def test_registers_have_no_copies():
+    """Each register would have one if there were a delay anywhere in the Verilog."""
+    header = (build(Design(Tiny, {})) / "Vtop___024root.h").read_text()
+    assert "count" in header and "__Vdly" not in header
 
 
 @pytest.mark.long
