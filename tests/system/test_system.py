@@ -4,7 +4,7 @@ import json
 import pytest
 
 from dxpu_cli.commands.demo import system_design
-from dxpu_sim.run.runner import Design, fst_available, simulate
+from dxpu_sim.run.runner import Design, build, fst_available, simulate
 from dxpu_sim.system.design import System
 from tests.support.bench_cases import bench_cases
 
@@ -25,6 +25,12 @@ SMALL_CASES = [case for case in CASES if case != "a_path_that_dies_is_left_for_t
 def run(options, case, **others):
     simulate(Design(System, options), BENCH, testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(options)}, **others)
+
+
+def test_nothing_is_computed_twice():
+    """Verilator finds an order for all of the logic; it repeats what is in a loop."""
+    built = build(Design(System, DEMO), waves="fst" if fst_available() else "vcd")
+    assert "UNOPTFLAT" not in (built / "build.log").read_text()
 
 
 @pytest.mark.parametrize("case", [

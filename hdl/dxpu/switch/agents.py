@@ -190,6 +190,7 @@ class Broadcaster(wiring.Component):
         write, read = memory.write_port(), memory.read_port()
         place, final, following = (Signal(range(memory.depth)) for _ in range(3))
         left, first = Signal(self._ports), Signal(self._ports)
+        port, last = Signal(range(self._ports)), Signal()
 
         i, o = self.i, self.o
         m.d.comb += [
@@ -198,12 +199,14 @@ class Broadcaster(wiring.Component):
             write.data.dwords.eq(i.p.dwords),
             read.addr.eq(following),
             first.eq(lowest_bit(left)),
+            port.eq(encode(first)),
+            last.eq(place == final),
             o.p.data.eq(read.data.data),
             o.p.dwords.eq(read.data.dwords),
             o.p.first.eq(place == 0),
-            o.p.last.eq(place == final),
-            o.p.meta.port.eq(encode(first)),
-            o.p.meta.life.eq(Array(self.lives)[o.p.meta.port]),
+            o.p.last.eq(last),
+            o.p.meta.port.eq(port),
+            o.p.meta.life.eq(Array(self.lives)[port]),
             o.p.meta.cls.eq(TlpClass.P),
         ]
         with m.FSM():
@@ -227,7 +230,7 @@ class Broadcaster(wiring.Component):
                 with m.If(o.ready):
                     m.d.comb += following.eq(place + 1)
                     m.d.sync += place.eq(place + 1)
-                    with m.If(o.p.last):
+                    with m.If(last):
                         m.d.sync += [place.eq(0), left.eq(left & ~first)]
                         m.next = "Next"
         return m

@@ -12,7 +12,7 @@ from dxpu.switch.tracking.types import request_kind
 from dxpu.tlp.completion import completion_for
 from dxpu.tlp.types import CompletionStatus, MessageCode, Routing, TlpClass
 
-from .types import PortState, RouterInput, Target, UpstreamState, Verdict
+from .types import PortState, RouterInput, Target, UpstreamState, Verdict, separate
 
 __all__ = ["IGNORED", "Decider", "isa_hole"]
 
@@ -98,7 +98,7 @@ class Decider(wiring.Component):
         self._pause = Signal()         #: no verdict in this cycle
         self._pending = Signal()       #: ``b`` waits for its verdict to be taken
         self._decided = Signal()       #: the verdict leaves in this cycle
-        self._verdict = Signal(Verdict)
+        self._verdict = separate(Verdict, "verdict")
         self._status = Signal(CompletionStatus, init=CompletionStatus.UR)
         self._who = Signal(16)         #: completer, should there be a completion
         self._where = Signal(6)        #: its function

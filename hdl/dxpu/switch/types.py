@@ -9,7 +9,7 @@ from dxpu.switch.tracking.types import TrackedRequest
 from dxpu.tlp.types import CompletionRequest, TlpClass, TlpInfo
 
 __all__ = ["Answer", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
-           "SlotInfo", "SlotMeta", "SlotRow", "Target", "UpstreamState", "Verdict"]
+           "SlotInfo", "SlotMeta", "SlotRow", "Target", "UpstreamState", "Verdict", "separate"]
 
 
 class SlotRow(data.Struct):
@@ -168,3 +168,18 @@ class Answer(data.Struct):
     port: 5
     life: LIFE_BITS
     completion: CompletionRequest
+
+
+def separate(shape: type[data.Struct], name: str) -> data.Struct:
+    """A view of ``shape`` whose fields are signals of their own, ``<name>_<field>``.
+
+    Simulators order whole signals: of one signal, fields that depend on each other are a loop.
+    """
+    def signals(shape, name):
+        for key, field in data.Layout.cast(shape):
+            if isinstance(field.shape, type) and issubclass(field.shape, data.Struct):
+                yield from signals(field.shape, f"{name}_{key}")
+            else:
+                yield Value.cast(Signal(field.shape, name=f"{name}_{key}"))
+
+    return shape(Cat(signals(shape, name)))

@@ -306,8 +306,8 @@ class MessageSender(wiring.Component):
                  i.data]
         words += [C(0, 32)] * (-len(words) % lanes)
         beats = len(words) // lanes
-        index, left = Signal(range(beats)), Signal(range(6))
-        m.d.comb += left.eq(Mux(i.has_data, 5, 4) - index * lanes)
+        index, left, last = Signal(range(beats)), Signal(range(6)), Signal()
+        m.d.comb += [left.eq(Mux(i.has_data, 5, 4) - index * lanes), last.eq(left <= lanes)]
         with m.Switch(index):
             for n in range(beats):
                 with m.Case(n):
@@ -315,13 +315,13 @@ class MessageSender(wiring.Component):
         m.d.comb += [
             o.valid.eq(self.i.valid),
             o.p.first.eq(index == 0),
-            o.p.last.eq(left <= lanes),
-            o.p.dwords.eq(Mux(o.p.last, left, lanes)),
+            o.p.last.eq(last),
+            o.p.dwords.eq(Mux(last, left, lanes)),
             o.p.meta.port.eq(i.port),
             o.p.meta.life.eq(i.life),
             o.p.meta.cls.eq(TlpClass.P),
-            self.i.ready.eq(o.ready & o.p.last),
+            self.i.ready.eq(o.ready & last),
         ]
         with m.If(o.valid & o.ready):
-            m.d.sync += index.eq(Mux(o.p.last, 0, index + 1))
+            m.d.sync += index.eq(Mux(last, 0, index + 1))
         return m

@@ -96,6 +96,7 @@ class FrameScheduler(wiring.Component):
         greeting, note = self.greeting.payload, self.seen.payload
         # Of the link's questions those that are not answered by the order.
         asked, direct = Signal(RouteRequest, reset_less=True), Signal()
+        hello = Signal()
         unfinished = Signal(2)  # new frames with a number that are not stored
         begins = Signal()
         # Cells: some are spare, so that an event may begin; a quarter is, and a small plan needs
@@ -130,8 +131,9 @@ class FrameScheduler(wiring.Component):
             request.tlps.eq(order.store & (order.count != 0)),
             request.direct.eq(~order.store),
             request.again.eq(order.resend),
-            request.hello.eq(direct & any_of(order.type, UNNUMBERED)),
-            request.probe.eq(asked.probe & ~request.hello),
+            hello.eq(direct & any_of(order.type, UNNUMBERED)),
+            request.hello.eq(hello),
+            request.probe.eq(asked.probe & ~hello),
         ]
 
         greets, replies = self.greeting.valid, self.reply.valid
