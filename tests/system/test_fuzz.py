@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dxpu_cli.commands.demo import system_design
-from dxpu_sim.run.runner import Design, fst_available, said, simulate
+from dxpu_sim.run.runner import Design, said, simulate
 from dxpu_sim.system.design import System
 
 #: As ``dxpu demo`` runs it by default, so that both need one build.
@@ -21,7 +21,7 @@ def fuzz(options, count, **others):
 
 @pytest.mark.parametrize("count", [4_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_two_boxes_with_three_gpus(count):
-    fuzz(DEMO, count, waves="fst" if fst_available() else "vcd", window=True)
+    fuzz(DEMO, count, waves="fst", window=True)
 
 
 @pytest.mark.long

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from dxpu_cli.commands.demo import system_design
-from dxpu_sim.run.runner import Design, fst_available, simulate
+from dxpu_sim.run.runner import Design, simulate
 from dxpu_sim.system.design import System
 from tests.support.bench_cases import bench_cases
 
@@ -23,7 +23,7 @@ CASES = bench_cases(BENCH)
 def test_two_boxes_with_three_gpus(case):
     simulate(Design(System, DEMO), BENCH, testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(DEMO)},
-             waves="fst" if fst_available() else "vcd", window=True)
+             waves="fst", window=True)
 
 
 @pytest.mark.long

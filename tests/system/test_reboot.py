@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dxpu_cli.commands.demo import system_design
-from dxpu_sim.run.runner import Design, fst_available, said, simulate
+from dxpu_sim.run.runner import Design, said, simulate
 from dxpu_sim.system.design import System
 
 #: As ``dxpu demo`` runs it by default, so that both need one build.
@@ -16,5 +16,5 @@ DEMO = system_design().kwargs
 def test_two_boxes_with_three_gpus(count):
     folder = simulate(Design(System, DEMO), "dxpu_sim.system.benches.reboot",
                       env={"DXPU_SYSTEM": json.dumps(DEMO), "DXPU_REBOOTS": count},
-                      waves="fst" if fst_available() else "vcd", window=True)
+                      waves="fst", window=True)
     print(said(folder, "reboot"))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dxpu_cli.commands.demo import system_design
-from dxpu_sim.run.runner import Design, fst_available, simulate
+from dxpu_sim.run.runner import Design, simulate
 from dxpu_sim.system.design import System
 
 BENCH = "dxpu_sim.system.benches.stall"
@@ -21,4 +21,4 @@ DEMO = system_design().kwargs
 def test_two_boxes_with_three_gpus(case):
     simulate(Design(System, DEMO), BENCH, testcase=f"{case}$",
              env={"DXPU_SYSTEM": json.dumps(DEMO)},
-             waves="fst" if fst_available() else "vcd", window=True)
+             waves="fst", window=True)

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from dxpu_cli.commands.demo import system_design
-from dxpu_sim.run.runner import Design, build, fst_available, simulate
+from dxpu_sim.run.runner import Design, build, simulate
 from dxpu_sim.system.design import System
 from tests.support.bench_cases import bench_cases
 
@@ -29,14 +29,14 @@ def run(options, case, **others):
 
 def test_nothing_is_computed_twice():
     """Verilator finds an order for all of the logic; it repeats what is in a loop."""
-    built = build(Design(System, DEMO), waves="fst" if fst_available() else "vcd")
+    built = build(Design(System, DEMO), waves="fst")
     assert "UNOPTFLAT" not in (built / "build.log").read_text()
 
 
 @pytest.mark.parametrize("case", [
     pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in CASES])
 def test_two_boxes_with_three_gpus(case):
-    run(DEMO, case, waves="fst" if fst_available() else "vcd", window=True)
+    run(DEMO, case, waves="fst", window=True)
 
 
 @pytest.mark.long

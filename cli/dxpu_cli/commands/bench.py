@@ -85,9 +85,8 @@ def _simulated(what, widths, seed):
 def _simulator(width):
     """The simulator of ``dxpu demo``, with the same options."""
     from dxpu_cli.prepare import Simulator
-    from dxpu_sim.run.runner import fst_available
     from .demo import system_design
-    return Simulator(system_design(width), {"waves": "fst" if fst_available() else "vcd"})
+    return Simulator(system_design(width), {"waves": "fst"})
 
 
 def simulate(width, case, seed, folder, progress, **options):

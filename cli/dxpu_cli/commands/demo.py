@@ -21,14 +21,14 @@ PORTS = 8
 MAX_BOXES = 4
 MAX_SIZE = 16 << 20
 CYCLE_NS = 8
-#: Room needed by a run without its wave, and by a cycle in the wave (4,200 bytes in VCD at 64
-#: bits). A run that needs more, as at larger widths, is ended before the disk is full.
+#: Room needed by a run without its wave, and by a cycle in the wave. A run that needs more, as at
+#: larger widths, is ended before the disk is full.
 ROOM = 32 << 20
-CYCLE_BYTES = {"vcd": 6_000, "fst": 600}
+CYCLE_BYTES = 600
 #: Cycles of a whole run.
 CYCLES = 620_000
 #: Files of the result folder that belong together.
-RESULTS = ("report.json", "timeline.svg", "timeline.png", "wave.vcd", "wave.fst", "wave.gtkw",
+RESULTS = ("report.json", "timeline.svg", "timeline.png", "wave.fst", "wave.gtkw",
            "wave-enums")
 #: The paper's figures for the same split: Table 6, nanoseconds of a host's read of a GPU.
 PAPER_ROUND_TRIP_NS = 6800
@@ -111,16 +111,14 @@ def run(arguments) -> int:
     """Run the demo; returns 0 only if every check held."""
     chosen = options(arguments)
     require("sim")
-    from dxpu_sim.run.runner import fst_available
-    wave = "" if chosen.wave == "off" else "fst" if fst_available() else "vcd"
-    with OutputFolder("--out", arguments.out, room=_room(chosen, wave)) as out:
-        return _Demo(chosen, out, wave).run()
+    with OutputFolder("--out", arguments.out, room=_room(chosen)) as out:
+        return _Demo(chosen, out).run()
 
 
-def _room(chosen, wave):
+def _room(chosen):
     """Bytes that a run may write."""
     cycles = chosen.wave_cycles if chosen.wave == "on" else CYCLES
-    return ROOM + CYCLE_BYTES[wave] * cycles if wave else ROOM
+    return ROOM if chosen.wave == "off" else ROOM + CYCLE_BYTES * cycles
 
 
 def system_design(width: int = 64, boxes: tuple[int, ...] = (2, 1)):
@@ -131,11 +129,12 @@ def system_design(width: int = 64, boxes: tuple[int, ...] = (2, 1)):
 
 
 class _Demo:
-    def __init__(self, chosen: Options, out: OutputFolder, wave: str):
+    def __init__(self, chosen: Options, out: OutputFolder):
         self.options = chosen
         self.out = out
         self.progress = Progress()
-        self.wave = wave
+        #: Format of the wave; empty without one.
+        self.wave = "" if chosen.wave == "off" else "fst"
         self.failure = None
         self._lines = 0
 
@@ -147,8 +146,6 @@ class _Demo:
         gpus = sum(o.boxes)
         print(f"dxpu demo: a host, {len(o.boxes)} GPU box{'es' * (len(o.boxes) > 1)}, {gpus} "
               f"GPU{'s' * (gpus > 1)}, {o.width}-bit proxies, seed {o.seed}", flush=True)
-        if self.wave == "vcd":
-            print("  note: no lz4.h and zlib.h in /usr/include, so the wave is VCD, not FST")
         prepare({"demo": Simulator(self.design, {"waves": self.wave})}, self.progress)
         work = (self.out.work / "simulation").absolute()
         environment = {"DXPU_DEMO": json.dumps({

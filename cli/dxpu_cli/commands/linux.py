@@ -95,11 +95,11 @@ class _Runs:
     def _simulator(self, machine):
         from dxpu_cli.prepare import Simulator
         from dxpu_sim.linux.scenarios import MACHINES
-        from dxpu_sim.run.runner import Design, fst_available
+        from dxpu_sim.run.runner import Design
         design = system_design()
         # Compiled with waves like the demo, so that both share one build.
         return Simulator(Design(design.factory, {**design.kwargs, **MACHINES[machine].system}),
-                         {"waves": "fst" if fst_available() else "vcd"})
+                         {"waves": "fst"})
 
     def _machine(self, machine):
         from dxpu_sim.run.runner import SimulationFailed, simulate

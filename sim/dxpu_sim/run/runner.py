@@ -9,12 +9,12 @@ from dxpu_tools import cache
 
 from . import recall
 from .verilate import (
-    FULL, BuildFailed, Design, build, fst_available, is_built, lint, program_runner, verilog,
+    FULL, BuildFailed, Design, build, is_built, lint, program_runner, verilog,
 )
 from .watchdog import NoProgress, Watchdog
 
-__all__ = ["BuildFailed", "Design", "SimulationFailed", "build", "fst_available", "is_built",
-           "lint", "said", "simulate", "verilog"]
+__all__ = ["BuildFailed", "Design", "SimulationFailed", "build", "is_built", "lint",
+           "said", "simulate", "verilog"]
 
 
 #: Module loaded before each bench.

@@ -27,8 +27,8 @@ from dxpu_tools.statenames import StateNames
 
 from . import clock, netlist
 
-__all__ = ["FULL", "BuildFailed", "Design", "build", "fst_available", "is_built", "lint",
-           "program_runner", "verilator_tools", "verilog"]
+__all__ = ["FULL", "BuildFailed", "Design", "build", "is_built", "lint", "program_runner",
+           "verilator_tools", "verilog"]
 
 #: Modules that convert a component to Verilog; part of the key.
 CONVERSION = ("dxpu_tools.conversion", "dxpu_tools.memory_init", "dxpu_tools.statenames")
@@ -36,6 +36,10 @@ CONVERSION = ("dxpu_tools.conversion", "dxpu_tools.memory_init", "dxpu_tools.sta
 _TRACE = Path(__file__).parent / "cpp" / "trace.cpp"
 #: Compiled into every build: the clocks of :class:`~dxpu_sim.run.clock.SimClock`.
 _CLOCK = Path(__file__).parent / "cpp" / "clock.cpp"
+#: Headers in place of those of LZ4 and zlib, which Verilator's FST writer includes.
+_FST = sorted((Path(__file__).parent / "cpp" / "fst").glob("*.h"))
+#: Their libraries, which Verilator's makefiles link: archives without members.
+_FST_LIBRARIES = {"liblz4.a": b"!<arch>\n", "libz.a": b"!<arch>\n"}
 #: Message of programs when the disk is full.
 FULL = "No space left on device"
 #: Temporary room of a build, in bytes.
@@ -93,11 +97,6 @@ def verilog(design: Design, waiting: Callable[[], None] = lambda: None) -> str:
             cells = getattr(component, "cells", "")
             file.write_text(as_loops(text) + cells + (netlist.cells() if design.netlists else ""))
         return file.read_text()
-
-
-def fst_available() -> bool:
-    """Whether Verilator's FST writer can be compiled here (it needs the lz4 and zlib headers)."""
-    return all(Path("/usr/include", header).exists() for header in ("lz4.h", "zlib.h"))
 
 
 def verilator_tools() -> Path:
@@ -253,9 +252,24 @@ class _Build:
 
     @property
     def key(self):
-        return cache.digest(self.source, clock.VERILOG, _CLOCK.read_bytes(), self.control,
-                            self.options, self.waves, _TRACE.read_bytes() if self.waves else "",
-                            *self.tools)
+        return cache.digest(self.source, clock.VERILOG, self.control,
+                            *(file.read_bytes() for file in self.programs), self.library)
+
+    @property
+    def library(self):
+        """Key of the objects of Verilator's own library."""
+        return cache.digest(self.options, self.waves,
+                            *(file.read_bytes() for file in self.headers), *self.tools)
+
+    @property
+    def programs(self):
+        """C++ files compiled into the simulator."""
+        return [_CLOCK, *[_TRACE] * bool(self.waves)]
+
+    @property
+    def headers(self):
+        """Headers that Verilator's own files include."""
+        return _FST if self.waves == "fst" else []
 
     @classmethod
     def of(cls, design, *, waves="", args=(), public=()):
@@ -271,7 +285,7 @@ class _Build:
             # `_`.
             source = re.sub(r"\\\$", r"\\_$", source)
             options += ["--trace-fst"] * (waves == "fst") + [
-                "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic"]
+                "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic -L."]
         options += args
         return cls(source, control, options, waves,
                    [cache.version("verilator"), cache.version("cocotb"), sys.version])
@@ -331,21 +345,22 @@ def _verilate(wanted, path, news):
     (path / "public.vlt").write_text(wanted.control)
     (path / _PACKAGES).symlink_to(sysconfig.get_paths()["purelib"])
     sources = [path / "clock.v", path / "top.v"]
-    programs = [_CLOCK, *[_TRACE] * bool(wanted.waves)]
-    for program in programs:
-        (path / program.name).write_bytes(program.read_bytes())
+    for file in wanted.programs + wanted.headers:
+        (path / file.name).write_bytes(file.read_bytes())
+    for name, content in _FST_LIBRARIES.items():
+        (path / name).write_bytes(content)
     folder = str(verilator_tools())
     if folder not in os.environ["PATH"].split(os.pathsep):
         os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
     from cocotb_tools.runner import VerilatorControlFile
-    library = _runtime(cache.digest(wanted.options, wanted.waves, *wanted.tools))
+    library = _runtime(wanted.library)
     _copy_objects(library, path)
     log = path / "build.log"
     try:
         program_runner(news=news).build(
             sources=[VerilatorControlFile(path / "public.vlt"), *sources], hdl_toplevel="top",
             build_dir=path, always=True, waves=bool(wanted.waves),
-            build_args=wanted.options + [str(path / program.name) for program in programs],
+            build_args=wanted.options + [str(path / program.name) for program in wanted.programs],
             timescale=("1ns", "1ps"), log_file=log)
     except (SystemExit, RuntimeError) as error:
         said = log.read_text(errors="replace") if log.exists() else ""
