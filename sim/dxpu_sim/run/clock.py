@@ -29,12 +29,16 @@ class SimClock(Elaboratable):
         Domain to create and drive, in the whole design below the parent.
     period_ps, phase_ps : int
         Period, and delay of the first edge, in picoseconds.
+    reset : bool
+        Reset the domain for the first cycles. Without it the registers still begin with their
+        initial values, as in an FPGA, and the simulator has a tenth less to compute.
     """
 
-    def __init__(self, domain="sync", *, period_ps=8000, phase_ps=0):
+    def __init__(self, domain="sync", *, period_ps=8000, phase_ps=0, reset=True):
         self._domain = domain
         self._period_ps = period_ps
         self._phase_ps = phase_ps
+        self._reset = reset
 
     def elaborate(self, platform):
         m = Module()
@@ -45,6 +49,6 @@ class SimClock(Elaboratable):
             p_PERIOD_PS=self._period_ps,
             p_PHASE_PS=self._phase_ps,
             o_clk=domain.clk,
-            o_rst=domain.rst,
+            **({"o_rst": domain.rst} if self._reset else {}),
         )
         return m

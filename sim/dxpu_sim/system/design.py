@@ -126,8 +126,8 @@ class System(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.core_clock = SimClock("sync", period_ps=self._period_ps)
-        m.submodules.ethernet_clock = SimClock("eth", period_ps=8000, phase_ps=1700)
+        m.submodules.core_clock = SimClock("sync", period_ps=self._period_ps, reset=False)
+        m.submodules.ethernet_clock = SimClock("eth", period_ps=8000, phase_ps=1700, reset=False)
         m.d.sync += self.cycle.eq(self.cycle + 1)
         spoil = Signal.like(self.spoil)
         m.d.eth += spoil.eq(self.spoil)
