@@ -24,6 +24,7 @@ from cocotbext.pcie.core.utils import PcieId
 
 from .mailbox import CHUNKS, CHUNK_BITS, CLASSES, TRANSFER_DWORDS
 from .monitor import RULES
+from .tlp_types import quicken
 
 __all__ = ["CompletionTimeout", "DesignHangs", "Mailbox", "RootComplex", "StreamBroken",
            "TlpRecord", "UnexpectedCompletion", "completion_length", "describe", "is_message",
@@ -31,6 +32,7 @@ __all__ = ["CompletionTimeout", "DesignHangs", "Mailbox", "RootComplex", "Stream
 
 log = logging.getLogger("dxpu.pcie")
 
+quicken()
 _MESSAGES = {t for t in TlpType if t.name.startswith("MSG_")}
 _ATOMICS = {TlpType.FETCH_ADD, TlpType.FETCH_ADD_64, TlpType.SWAP, TlpType.SWAP_64, TlpType.CAS,
             TlpType.CAS_64}
