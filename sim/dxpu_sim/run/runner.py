@@ -66,8 +66,8 @@ def simulate(design: Design, bench: str, *, testcase: str | None = None, env: di
                            plusargs, seed) as needed:
         if needed:
             _run(built, bench, folder, seed, log=None if verbose else folder / "run.log",
-                 test_filter=testcase, extra_env=env, waves=bool(waves) and not window,
-                 plusargs=list(plusargs))
+                 test_filter=testcase, extra_env={"DXPU_DESIGN": design.key, **env},
+                 waves=bool(waves) and not window, plusargs=list(plusargs))
     return folder
 
 

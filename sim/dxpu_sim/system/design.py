@@ -17,16 +17,13 @@ from dxpu_sim.pcie.mailbox import MailboxSignature, TlpPort
 from dxpu_sim.run.clock import SimClock
 from dxpu_sim.run.pins import connect_pins
 
-from .probe import Probe
+from .probe import EVENTS, Probe
 from .regbox import RegisterBox, RegisterBoxSignature
 
 __all__ = ["BOX_NODE", "HOST_NODE", "System"]
 
 #: Node numbers of the first host and of the first box; further nodes follow.
 HOST_NODE, BOX_NODE = 0x001, 0x101
-
-#: Probed events of a proxy, in the order in which a frame passes them, out and in.
-EVENTS = ("pcie_in", "frame_out", "gmii_tx", "gmii_rx", "frame_in", "pcie_out")
 
 
 class System(wiring.Component):
@@ -75,8 +72,9 @@ class System(wiring.Component):
     cycle : 32
         Core clock cycles since reset.
     probe_<proxy>_<event> : 32
-        Cycle of the newest event of :data:`EVENTS`. ``frame_in`` is the last beat of a frame from
-        the MAC; all other events are first beats. The probes of box b cover all its slots.
+        Cycle of the newest event of :data:`~dxpu_sim.system.probe.EVENTS`. ``frame_in`` is the last
+        beat of a frame from the MAC; all other events are first beats. The probes of box b cover
+        all its slots.
     probe_<proxy>_<direction>_<stage> : 32
         The same for each of the proxy's ``stages``.
     """

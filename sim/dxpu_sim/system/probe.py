@@ -4,7 +4,10 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Probe"]
+__all__ = ["EVENTS", "Probe"]
+
+#: Probed events of a proxy, in the order in which a frame passes them, out and in.
+EVENTS = ("pcie_in", "frame_out", "gmii_tx", "gmii_rx", "frame_in", "pcie_out")
 
 
 class Probe(wiring.Component):

@@ -13,8 +13,8 @@ from dxpu_sim.pcie.ports import Mailbox, RootComplex, quiet, until
 from dxpu_sim.pcie.switch_route import SwitchRoute
 from dxpu_tools.collection import keep
 
-from .design import System
 from .setup import Proxy, bind, let_open, open_session, wait_for_session, wait_for_slot
+from .shape import shape
 
 __all__ = ["LOSS_COUNTERS", "SimulatedSystem"]
 
@@ -88,7 +88,7 @@ class SimulatedSystem:
         self.dut = dut
         self.seed = int(os.environ["DXPU_SEED"])
         self.rng = random.Random(self.seed)
-        design = System(**(options or {}))
+        design = shape(options or {})
         self.ports = design.ports
         self.slots = [(b, s + 1) for b, count in enumerate(design.boxes) for s in range(count)]
         self.names = [f"gpu{n}" for n in range(len(self.slots))]

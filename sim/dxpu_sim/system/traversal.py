@@ -4,7 +4,7 @@ import cocotb
 from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
 
-from .design import EVENTS
+from .probe import EVENTS
 
 __all__ = ["CYCLE_NS", "conversions", "parts", "take_apart"]
 

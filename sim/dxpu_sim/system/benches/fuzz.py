@@ -26,8 +26,8 @@ from dxpu_model.switch import UP
 from dxpu_model.tlp import KINDS, Tlp, classify, malformed
 from dxpu_sim.pcie.hostile import Aim, Hostile, HostileSource
 from dxpu_sim.pcie.ports import Mailbox
-from dxpu_sim.system.design import System
 from dxpu_sim.system.setup import Proxy, bind, open_session, wait_for_slot
+from dxpu_sim.system.shape import shape
 from dxpu_sim.system.traffic import CANARY_TAG, Traffic, config, shows_errors
 
 from . import upheaval
@@ -64,7 +64,7 @@ class Fuzz(Traffic):
     """The system, its oracle, and the TLPs on their way."""
 
     def __init__(self, dut):
-        design = System(**OPTIONS)
+        design = shape(OPTIONS)
         self.slots = [(b, s + 1) for b, count in enumerate(design.boxes) for s in range(count)]
         super().__init__(
             {UP: Mailbox(dut, "host")} | {n: Mailbox(dut, f"gpu{n}")
