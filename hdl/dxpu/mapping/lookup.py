@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.priority import encode, first_one, lowest_bit, round_robin
 
 from .types import ConfigUpdate, LookupKind, LookupRequest, LookupResult, PortWindows
-from .windows import WindowPairs, check_rows
+from .windows import WindowMemory, check_rows
 
 __all__ = ["Lookup", "SharedLookup"]
 
@@ -104,15 +104,17 @@ class SharedLookup(wiring.Component):
     """Lookups of several clients, which take turns, with less logic than a :class:`Lookup`.
 
     A bus number is compared with the ranges of all ports at once, an address with the windows of
-    two ports per cycle, from the lowest pair on, until one claims it. Windows that change during a
-    search count as before or as after.
+    one port per cycle, from port 0 on, until one claims it. Windows that change during a search
+    count as before or as after.
 
-    A search takes two cycles, and one more for each pair that does not claim the address; then the
+    A search takes two cycles, and one more for each port that does not claim the address; then the
     next one begins. A client whose last result was not taken gets no turn, so it does not hold up
     the others. ``request<n>.ready`` depends combinationally on ``result<n>.ready`` and on all
-    requests. After reset the first search waits one cycle per pair, and updates are ignored until
+    requests. After reset the first search waits one cycle per port, and updates are ignored until
     then (a :class:`~dxpu.switch.config_space.ConfigSpace` sends none of a downstream port so
     early).
+
+    Software reads the windows of a port between two searches, which takes a cycle.
 
     Parameters
     ----------
@@ -131,10 +133,14 @@ class SharedLookup(wiring.Component):
         Values of each client.
     result0, result1, ... : Out stream of :class:`LookupResult`
         Results of each client, in order.
+    read, read_port : 1 in, range(ports) in
+        Software reads the windows of that port; held until ``read_done``.
+    read_done, read_windows : 1 out, :class:`PortWindows` out
+        Strobe: the windows of the port, with its bus numbers.
     """
 
     #: Memory that is searched; a test puts another one here.
-    PAIRS = WindowPairs
+    MEMORY = WindowMemory
 
     def __init__(self, *, ports, lookups):
         self._ports, self._count = check_rows("ports", ports), lookups
@@ -143,6 +149,10 @@ class SharedLookup(wiring.Component):
             "windows": In(data.ArrayLayout(PortWindows, ports)),
             **{f"request{n}": In(stream.Signature(LookupRequest)) for n in range(lookups)},
             **{f"result{n}": Out(stream.Signature(LookupResult)) for n in range(lookups)},
+            "read": In(1),
+            "read_port": In(range(ports)),
+            "read_done": Out(1),
+            "read_windows": Out(PortWindows),
         })
 
     def elaborate(self, platform):
@@ -182,25 +192,31 @@ class SharedLookup(wiring.Component):
 
         ``searching`` is 1 from the second cycle on; with ``done`` the ``answer`` is valid.
         """
-        m.submodules.pairs = pairs = self.PAIRS(ports=self._ports)
+        m.submodules.memory = memory = self.MEMORY(ports=self._ports)
         kind, value = query.kind, query.value
-        index, hits, buses = pairs.pair_index, Signal(len(pairs.pair)), Signal(self._ports)
-        end = Signal()  # the pair that was compared is the last one
-        m.d.comb += pairs.config.eq(self.config)
-        m.d.sync += [
-            searching.eq(pending & pairs.ready & ~done), index.eq(0),
-            buses.eq(Cat(claims_bus(w, value[:8]) for w in self.windows)),
-            hits.eq(Cat(claims_address(w, value).bit_select(kind.as_value()[0], 1)
-                        for w in pairs.pair)),
-            end.eq(index == pairs.count - 1),
+        index, hit, buses = Signal.like(memory.port), Signal(), Signal(self._ports)
+        end = Signal()  # the port that was compared is the last one
+        goes_on, reading = Signal(), Signal()
+        m.d.comb += [
+            memory.config.eq(self.config),
+            memory.port.eq(Mux(reading, self.read_port, index)),
+            goes_on.eq(pending & memory.ready & ~done),
+            self.read_done.eq(reading), self.read_windows.eq(memory.windows),
         ]
-        with m.If(pending & pairs.ready & ~done):
+        m.d.sync += [
+            reading.eq(self.read & memory.ready & ~reading & ~goes_on),
+            searching.eq(goes_on & ~reading), index.eq(0),
+            buses.eq(Cat(claims_bus(w, value[:8]) for w in self.windows)),
+            hit.eq(claims_address(memory.windows, value).bit_select(kind.as_value()[0], 1)),
+            end.eq(index == self._ports - 1),
+        ]
+        with m.If(goes_on & ~reading):
             m.d.sync += index.eq(index + 1)
         with m.If(searching & pending):
             m.d.comb += [
-                done.eq((kind == LookupKind.BUS) | hits.any() | end),
-                answer.hit.eq(hits.any()),
-                answer.port.eq(Mux(hits.any(), Cat(~hits[0], index - 1), 0)),
+                done.eq((kind == LookupKind.BUS) | hit | end),
+                answer.hit.eq(hit),
+                answer.port.eq(Mux(hit, index - 1, 0)),
             ]
             with m.If(kind == LookupKind.BUS):
                 m.d.comb += [answer.hit.eq(buses.any()), answer.port.eq(first_one(buses))]

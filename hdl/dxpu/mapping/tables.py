@@ -12,8 +12,10 @@ from dxpu.stream import connect
 from .commit import RowCommit
 from .lookup import Lookup, SharedLookup
 from .registers import box_block, host_block
-from .types import BoxRow, ConfigUpdate, HostRow, LookupRequest, LookupResult, RowEvent
-from .windows import WindowFollower, WindowMemory, check_rows
+from .types import (
+    BoxRow, ConfigUpdate, HostRow, LookupRequest, LookupResult, PortWindows, RowEvent,
+)
+from .windows import WindowFollower, WindowMemory, check_rows, register_values
 
 __all__ = ["BoxTable", "HostTable"]
 
@@ -88,10 +90,15 @@ class HostTable(wiring.Component):
         m = Module()
         m.submodules.follower = follower = WindowFollower(ports=self._ports)
         m.d.comb += follower.config.eq(self.config)
-        ends = []
+        file, commit = _managed(m, self, rows=self._ports, with_slot=True, **self._shape)
+        ends, windows = [], Signal(PortWindows)  # those that software reads
         if self._shared:
             m.submodules.lookup = lookup = SharedLookup(ports=self._ports, lookups=self._lookups)
-            m.d.comb += [lookup.windows.eq(follower.windows), lookup.config.eq(self.config)]
+            m.d.comb += [
+                lookup.windows.eq(follower.windows), lookup.config.eq(self.config),
+                lookup.read.eq(file.mem_request), lookup.read_port.eq(commit.read_row),
+                file.mem_done.eq(lookup.read_done), windows.eq(lookup.read_windows),
+            ]
             ends += [(getattr(lookup, f"request{n}"), getattr(lookup, f"result{n}"))
                      for n in range(self._lookups)]
         else:
@@ -99,14 +106,14 @@ class HostTable(wiring.Component):
                 m.submodules[f"lookup{n}"] = lookup = Lookup(ports=self._ports)
                 m.d.comb += lookup.windows.eq(follower.windows)
                 ends.append((lookup.request, lookup.result))
+            m.submodules.memory = memory = WindowMemory(ports=self._ports)
+            m.d.comb += [memory.config.eq(self.config), memory.port.eq(commit.read_row),
+                         file.mem_done.eq(memory.ready), windows.eq(memory.windows)]
         for n, (request, result) in enumerate(ends):
             connect(m, wiring.flipped(getattr(self, f"lookup{n}")), request)
             connect(m, result, wiring.flipped(getattr(self, f"result{n}")))
 
-        file, commit = _managed(m, self, rows=self._ports, with_slot=True, **self._shape)
-        m.submodules.memory = memory = WindowMemory(ports=self._ports, block=self.block)
-        m.d.comb += [memory.config.eq(self.config), memory.address.eq(file.mem_address)]
-        _read_registers(m, file, commit.read_binding, others=memory.value)
+        _read_registers(m, file, commit.read_binding, register_values(windows, commit.read_row))
         for n, (row, binding, w) in enumerate(zip(self.rows, commit.rows, follower.windows,
                                                   strict=True)):
             _fill_row(m, row, binding)
@@ -223,20 +230,21 @@ def _rows(file):
     return next(e for e in file.block.entries if e.name == "row")
 
 
-def _read_registers(m, file, binding, *, others=0, **fields):
-    """Values of the registers of :func:`dxpu.mapping.registers._binding`.
+def _read_registers(m, file, binding, others=None, **fields):
+    """Values of the registers of a row, that which is read.
 
-    They are those of the row that is read: from ``fields`` where they are given, else from the
-    ``binding``. Other registers read as ``others``.
+    ``others`` maps names of registers to their values. Those of
+    :func:`dxpu.mapping.registers._binding` come from ``fields`` where they are given, else from the
+    ``binding``.
     """
     rows = _rows(file)
-    m.d.comb += file.mem_read_data.eq(others)
     with m.Switch(file.mem_address[:exact_log2(rows.stride)]):
         for register in rows.registers:
-            if register.name in ("state", "binding", "operation_id"):
-                with m.Case(register.address):
-                    m.d.comb += file.mem_read_data.eq(0)
-                    for f in register.fields:
-                        name = "operation_id" if f.name == "value" else f.name
-                        m.d.comb += file.mem_read_data[f.offset:f.offset + f.width].eq(
-                            fields[name] if name in fields else binding[name])
+            with m.Case(register.address):
+                if others and register.name in others:
+                    m.d.comb += file.mem_read_data.eq(others[register.name])
+                    continue
+                for f in register.fields:
+                    name = "operation_id" if f.name == "value" else f.name
+                    m.d.comb += file.mem_read_data[f.offset:f.offset + f.width].eq(
+                        fields[name] if name in fields else binding[name])

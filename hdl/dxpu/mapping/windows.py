@@ -1,7 +1,7 @@
 """Windows and bus numbers of the downstream ports, as the operating system configures them.
 
-Three forms for three readers: :class:`WindowFollower` shows all of them at once,
-:class:`WindowMemory` one register of one port, :class:`WindowPairs` the windows of two ports.
+Two forms for two kinds of readers: :class:`WindowFollower` shows all of them at once,
+:class:`WindowMemory` those of one port.
 """
 
 from amaranth import *
@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from .types import ConfigUpdate, PortWindows
 
-__all__ = ["WindowFollower", "WindowMemory", "WindowPairs", "check_rows"]
+__all__ = ["WindowFollower", "WindowMemory", "check_rows", "register_values"]
 
 
 #: Byte offset of a register of a type 1 header to the fields of :class:`PortWindows` in it: name,
@@ -27,8 +27,6 @@ FIELDS = {
     0x2c: (("prefetch_limit", 12, 0, 32),),
     0x30: (("io_base", 4, 0, 16), ("io_limit", 4, 16, 16)),
 }
-#: The register of the bus numbers, which :class:`WindowPairs` leaves out.
-BUS_NUMBERS = 0x18
 
 
 def check_rows(name, count):
@@ -79,88 +77,11 @@ class WindowFollower(wiring.Component):
 
 
 class WindowMemory(wiring.Component):
-    """Windows and bus numbers in distributed RAM, one register of one port at a time.
-
-    For software, which would need a multiplexer of thousands of bits at a
-    :class:`WindowFollower`. A register reads as updated from the cycle after its update on.
-
-    Parameters
-    ----------
-    ports : int
-        Downstream ports, 1 to 32.
-    block : :class:`~dxpu.csr.Block`
-        Registers of the host table.
-
-    Members
-    -------
-    config : In :class:`ConfigUpdate`
-        Updates of configuration registers.
-    address : 16
-        Byte address of a register of a row in the block.
-    value : 32
-        Value of that register, in the same cycle; unspecified for those that the manager writes.
-    """
-
-    #: Dword numbers of configuration registers that are stored whole.
-    STORED = range(0x18 // 4, 0x34 // 4)
-
-    def __init__(self, *, ports, block):
-        self._ports, self._block = check_rows("ports", ports), block
-        super().__init__({"config": In(ConfigUpdate), "address": In(16), "value": Out(32)})
-
-    def elaborate(self, platform):
-        m = Module()
-        config, value = self.config, self.config.value
-        port, row = Signal(range(self._ports)), Signal(range(self._ports))
-        rows = next(e for e in self._block.entries if e.name == "row")
-        selected = config.strobe & (config.function != 0) & (config.function <= self._ports)
-        m.d.comb += [port.eq(config.function - 1), row.eq(self.address // rows.stride)]
-
-        def store(name, shape, strobe, data, *more):
-            """Value of a memory that is addressed by port, and by ``more``: the register to write
-            and the register to read."""
-            write_index, read_index = more or (C(0, 0), C(0, 0))
-            m.submodules[name] = memory = Memory(
-                shape=shape, depth=1 << len(Cat(write_index, port)), init=[])
-            write, read = memory.write_port(), memory.read_port(domain="comb")
-            m.d.comb += [
-                write.en.eq(selected & strobe), write.addr.eq(Cat(write_index, port)),
-                write.data.eq(data), read.addr.eq(Cat(read_index, row)),
-            ]
-            return read.data
-
-        # Two registers of the table may be halves of one configuration register, and one register
-        # of the table may have parts of two.
-        source = Signal(3)
-        word = store("words", 32, (config.register >= self.STORED.start)
-                     & (config.register < self.STORED.stop), value, config.register[:3], source)
-        enables = store("enables", 2, config.register == 0x04 // 4, value[:2])
-        io = store("io", 8, config.register == 0x1c // 4, Cat(value[4:8], value[12:16]))
-        values = {
-            "bus": (0x18, Cat(word[8:24], row, C(0, 14 - len(row)), enables)),
-            "memory_base": (0x20, Cat(C(0, 20), word[4:16])),
-            "memory_limit": (0x20, Cat(C(-1, 20), word[20:32])),
-            "prefetch_base_low": (0x24, Cat(C(0, 20), word[4:16])),
-            "prefetch_base_high": (0x28, word),
-            "prefetch_limit_low": (0x24, Cat(C(-1, 20), word[20:32])),
-            "prefetch_limit_high": (0x2c, word),
-            "io_base": (0x30, Cat(C(0, 12), io[:4], word[:16])),
-            "io_limit": (0x30, Cat(C(-1, 12), io[4:], word[16:])),
-        }
-        with m.Switch(self.address[:(rows.stride - 1).bit_length()]):
-            for register in rows.registers:
-                if register.name in values:
-                    source_register, bits = values[register.name]
-                    with m.Case(register.address):
-                        m.d.comb += [source.eq(source_register // 4 & 7), self.value.eq(bits)]
-        return m
-
-
-class WindowPairs(wiring.Component):
-    """Windows in distributed RAM, those of two ports at a time, for a search.
+    """Windows and bus numbers in distributed RAM, those of one port at a time: for a search, and
+    for software, which would need a multiplexer of thousands of bits at a :class:`WindowFollower`.
 
     A register reads as updated from the cycle after its update on. After reset all are cleared, one
-    pair per cycle; updates are ignored until then.
+    port per cycle; updates are ignored until then.
 
     Parameters
     ----------
@@ -169,53 +90,65 @@ class WindowPairs(wiring.Component):
 
     Members
     -------
-    count : int
-        Pairs. If the number of ports is odd, the second port of the last pair has no windows.
     config : In :class:`ConfigUpdate`
         Updates of configuration registers.
     ready : Out(1)
         All registers are cleared.
-    pair_index : In(range(count + 1))
-        Number of a pair: ports ``2 * pair_index`` and ``2 * pair_index + 1``.
-    pair : Out array of :class:`PortWindows`
-        Windows of the pair, in the same cycle; bus numbers are 0. Unspecified from ``count`` on.
+    port : In(range(ports + 1))
+        Number of a port.
+    windows : Out :class:`PortWindows`
+        Windows and bus numbers of the port, in the same cycle. Unspecified from ``ports`` on.
     """
 
     def __init__(self, *, ports):
         self._ports = check_rows("ports", ports)
-        self.count = (ports + 1) // 2
         super().__init__({
             "config": In(ConfigUpdate),
             "ready": Out(1),
-            "pair_index": In(range(self.count + 1)),
-            "pair": Out(data.ArrayLayout(PortWindows, 2)),
+            "port": In(range(ports + 1)),
+            "windows": Out(PortWindows),
         })
 
     def elaborate(self, platform):
         m = Module()
         config, port = self.config, Signal(6)
-        place, cleared = Signal(range(self.count)), Signal.like(self.pair_index)
+        cleared, written = Signal.like(self.port), Signal(range(self._ports))
+        selected = config.strobe & (port < self._ports)
         m.d.comb += [
             port.eq(config.function - 1),
-            self.ready.eq(cleared == self.count),
-            place.eq(Mux(self.ready, port >> 1, cleared)),
+            self.ready.eq(cleared == self._ports),
+            written.eq(Mux(self.ready, port, cleared)),
         ]
         with m.If(~self.ready):
             m.d.sync += cleared.eq(cleared + 1)
-        for n, w in enumerate(self.pair):
-            selected = config.strobe & (port[0] == n) & (port < self._ports)
-            for register, parts in FIELDS.items():
-                if register == BUS_NUMBERS:
-                    continue
-                m.submodules[f"half{n}_{register:x}"] = memory = Memory(
-                    shape=sum(width for *_, width in parts), depth=self.count, init=[])
-                write, read = memory.write_port(), memory.read_port(domain="comb")
-                m.d.comb += [
-                    write.en.eq(~self.ready | selected & (config.register == register // 4)),
-                    write.addr.eq(place),
-                    write.data.eq(Mux(self.ready, Cat(
-                        config.value[bit:bit + width] for *_, bit, width in parts), 0)),
-                    read.addr.eq(self.pair_index),
-                    Cat(w[name][low:low + width] for name, low, _, width in parts).eq(read.data),
-                ]
+        for register, parts in FIELDS.items():
+            m.submodules[f"register_{register:x}"] = memory = Memory(
+                shape=sum(width for *_, width in parts), depth=self._ports, init=[])
+            write, read = memory.write_port(), memory.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(~self.ready | selected & (config.register == register // 4)),
+                write.addr.eq(written),
+                write.data.eq(Mux(self.ready, Cat(
+                    config.value[bit:bit + width] for *_, bit, width in parts), 0)),
+                read.addr.eq(self.port),
+                Cat(self.windows[name][low:low + width]
+                    for name, low, _, width in parts).eq(read.data),
+            ]
         return m
+
+
+def register_values(w, row):
+    """Values of the registers of a host table's row that show the windows ``w`` of port ``row``, by
+    name (:func:`~dxpu.mapping.host_block`)."""
+    return {
+        "bus": Cat(w.secondary, w.subordinate, row, C(0, 14 - len(row)), w.io_enable,
+                   w.memory_enable),
+        "memory_base": Cat(C(0, 20), w.memory_base),
+        "memory_limit": Cat(C(-1, 20), w.memory_limit),
+        "prefetch_base_low": Cat(C(0, 20), w.prefetch_base[:12]),
+        "prefetch_base_high": w.prefetch_base[12:],
+        "prefetch_limit_low": Cat(C(-1, 20), w.prefetch_limit[:12]),
+        "prefetch_limit_high": w.prefetch_limit[12:],
+        "io_base": Cat(C(0, 12), w.io_base),
+        "io_limit": Cat(C(-1, 12), w.io_limit),
+    }

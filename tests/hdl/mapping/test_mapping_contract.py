@@ -11,8 +11,9 @@ from dxpu.mapping import (
     RowChange, RowCommit, WindowFollower,
 )
 from dxpu.mapping.lookup import SharedLookup
-from dxpu.mapping.windows import WindowPairs
+from dxpu.mapping.windows import WindowMemory
 from tests.support.formal import ProofFailed, prove
+from tests.support.mutate import mutant
 
 PORTS = 4
 
@@ -151,20 +152,24 @@ class Forgetful(Lookup):
 class SharedContract(wiring.Component):
     """Whoever asks gets one result for each request, and that no later than all that is under way
     takes; for the first of them it is that of a search from port 0 upwards, in windows that do not
-    change meanwhile.
+    change meanwhile. What software reads of a port is as it was configured, and no later than a
+    search takes.
 
-    Ports are configured by free updates, an odd number of them; who asks what, and when, is free,
-    and so is when results are taken.
+    Ports are configured by free updates; who asks what, and when, is free,
+    and so is when results are taken, and when software reads.
     """
 
-    COUNT = 3
-    #: Cycles of a search that finds nothing, until the next one begins; one may be before it.
-    LONGEST = (COUNT + 1) // 2 + 1
+    COUNT = 2
+    #: Cycles of a search that finds nothing, until the next one begins, and of a read before it;
+    #: one search may be before it.
+    LONGEST = COUNT + 2
 
     update: In(ConfigUpdate)
     request: In(data.ArrayLayout(LookupRequest, 2))
     valid: In(2)
     ready: In(2)
+    read: In(1)
+    read_port: In(range(COUNT))
 
     def __init__(self, design=SharedLookup):
         super().__init__()
@@ -178,9 +183,23 @@ class SharedContract(wiring.Component):
         m.d.sync += age.eq(age + (age != 15))
         m.d.comb += [
             update.eq(self.update),
-            update.strobe.eq(self.update.strobe & (age >= 2) & ~self.valid.any()),
+            update.strobe.eq(self.update.strobe & (age >= self.COUNT) & ~self.valid.any()),
             follower.config.eq(update), dut.config.eq(update), dut.windows.eq(follower.windows),
         ]
+        reads, read_port = Signal(), Signal.like(self.read_port)  # software waits, for this port
+        waited = Signal(range(self.LONGEST + 1))
+        m.d.sync += [reads.eq(dut.read & ~dut.read_done), read_port.eq(dut.read_port),
+                     waited.eq(Mux(dut.read & ~dut.read_done & (age >= self.COUNT), waited + 1, 0))]
+        m.d.comb += [
+            dut.read.eq(self.read), dut.read_port.eq(self.read_port),
+            Assume(self.read_port < self.COUNT), Assert(waited < self.LONGEST),
+            Assert(~dut.read_done | dut.read),
+        ]
+        with m.If(reads):
+            m.d.comb += Assume(self.read & (self.read_port == read_port))
+        with m.If(dut.read_done):
+            m.d.comb += Assert(Value.cast(dut.read_windows)
+                               == Value.cast(follower.windows[self.read_port]))
         for n in range(2):
             request, result = getattr(dut, f"request{n}"), getattr(dut, f"result{n}")
             m.d.comb += [request.valid.eq(self.valid[n]), request.p.eq(self.request[n]),
@@ -212,7 +231,7 @@ class SharedContract(wiring.Component):
             # Nobody waits longer, but for a result of his own that is not taken.
             late = Signal(range(2 * self.LONGEST + 2), name=f"late{n}")
             with m.If(request.valid & ~request.ready & (~owed | result.valid & result.ready)
-                      & (age >= 2)):
+                      & (age >= self.COUNT)):
                 m.d.sync += late.eq(late + 1)
             with m.Else():
                 m.d.sync += late.eq(0)
@@ -221,7 +240,7 @@ class SharedContract(wiring.Component):
 
 
 class HigherFirst(SharedLookup):
-    """Mutant: of a pair the higher port is said to claim."""
+    """Mutant: the port behind the one that claims an address is said to."""
 
     def _search(self, m, pending, query, searching, done, answer):
         super()._search(m, pending, query, searching, done, answer)
@@ -230,22 +249,31 @@ class HigherFirst(SharedLookup):
 
 
 class SecondHidden(SharedLookup):
-    """Mutant: the windows of every second port are not looked at."""
+    """Mutant: the windows of the second port are not looked at."""
 
-    class PAIRS(WindowPairs):
+    class MEMORY(WindowMemory):
         def elaborate(self, platform):
             m = super().elaborate(platform)
-            m.d.comb += self.pair[1].memory_enable.eq(0)
+            with m.If(self.port == 1):
+                m.d.comb += self.windows.memory_enable.eq(0)
             return m
 
 
 class EndsEarly(SharedLookup):
-    """Mutant: the last pair is not looked at."""
+    """Mutant: the last port is not looked at."""
 
-    class PAIRS(WindowPairs):
-        def __init__(self, *, ports):
-            super().__init__(ports=ports)
-            self.count -= 1
+    class MEMORY(WindowMemory):
+        def elaborate(self, platform):
+            m = super().elaborate(platform)
+            with m.If(self.port == self._ports - 1):
+                m.d.comb += self.windows.memory_enable.eq(0)
+            return m
+
+
+#: A search begins while software reads, with the port that software names.
+SkipsAPort = mutant(SharedLookup, ("""        with m.If(goes_on & ~reading):
+""", """        with m.If(goes_on):
+"""), ("searching.eq(goes_on & ~reading)", "searching.eq(goes_on)"))
 
 
 ROWS = 3
@@ -399,10 +427,10 @@ def test_shared_lookups_agree_with_a_search():
     prove(SharedContract(), depth=8, flat=True)
 
 
-@pytest.mark.parametrize("mutant", [HigherFirst, SecondHidden, EndsEarly])
-def test_contract_of_shared_lookups_catches(mutant):
+@pytest.mark.parametrize("design", [HigherFirst, SecondHidden, EndsEarly, SkipsAPort])
+def test_contract_of_shared_lookups_catches(design):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(SharedContract(mutant), depth=8, flat=True)
+        prove(SharedContract(design), depth=8, flat=True)
 
 
 def test_rows_change_as_a_whole():
