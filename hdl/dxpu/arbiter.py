@@ -28,6 +28,9 @@ class PacketArbiter(wiring.Component):
         Input whose turn it is when nothing is there; without, the one that was served last.
     meta : shape-like, optional
         Side information of the packets.
+    register : component
+        Register stage at the output: a :class:`~dxpu.stream.Register`, or, with less logic where
+        ``o.ready`` comes early in a cycle, a :class:`~dxpu.stream.ForwardRegister`.
 
     Members
     -------
@@ -39,7 +42,7 @@ class PacketArbiter(wiring.Component):
         Index of the input of the beat on ``o``.
     """
 
-    def __init__(self, width, *, count, home=None, meta=None):
+    def __init__(self, width, *, count, home=None, meta=None, register=Register):
         if not isinstance(count, int) or count < 1:
             raise ValueError(f"count must be a positive integer, not {count!r}")
         if home is not None and home not in range(count):
@@ -50,11 +53,11 @@ class PacketArbiter(wiring.Component):
             "source": Out(range(count)),
         })
         self._layout = PacketLayout(width, meta)
-        self._count, self._home = count, home
+        self._count, self._home, self._register = count, home, register
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.stage = stage = Register(
+        m.submodules.stage = stage = self._register(
             data.StructLayout({"beat": self._layout, "source": range(self._count)}))
         valid = Signal(self._count)
         m.d.comb += valid.eq(Cat(s.valid for s in self.i))

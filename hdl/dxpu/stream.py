@@ -12,8 +12,8 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["WIDTHS", "PacketLayout", "PacketSignature", "Register", "check_width", "connect",
-           "payload_shape"]
+__all__ = ["WIDTHS", "ForwardRegister", "PacketLayout", "PacketSignature", "Register",
+           "check_width", "connect", "payload_shape"]
 
 #: Data widths, in bits, that every block of the core supports.
 WIDTHS = (32, 64, 128, 256, 512)
@@ -145,4 +145,33 @@ class Register(wiring.Component):
                 m.d.sync += [self.o.payload.eq(self.i.payload), self.o.valid.eq(self.i.valid)]
         with m.Elif(self.i.valid & self.i.ready):
             m.d.sync += [spare.eq(self.i.payload), full.eq(1)]
+        return m
+
+
+class ForwardRegister(wiring.Component):
+    """Register stage that cuts the combinational paths of a stream but for those of ``ready``.
+
+    Latency one cycle, throughput one word per cycle. It stores one word, without the multiplexer
+    that a :class:`Register` has in front of its flip-flops. ``i.ready`` depends combinationally on
+    ``o.ready``.
+
+    Parameters
+    ----------
+    shape : shape-like
+        Payload of both streams.
+
+    Members
+    -------
+    i, o : stream of ``shape``
+        Words in, words out.
+    """
+
+    def __init__(self, shape):
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.i.ready.eq(self.o.ready | ~self.o.valid)
+        with m.If(self.i.ready):
+            m.d.sync += [self.o.payload.eq(self.i.payload), self.o.valid.eq(self.i.valid)]
         return m

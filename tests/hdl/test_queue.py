@@ -10,6 +10,7 @@ from dxpu.arbiter import PacketArbiter
 from dxpu.info_queue import InfoQueue
 from dxpu.priority import first_one, one_hot_mux, round_robin
 from dxpu.queue import PacketQueue, Queue
+from dxpu.stream import ForwardRegister, Register
 from tests.support.testbench import (
     Packet, check_stream, collect_packets, collect_words, count_pulses, drive_packets, drive_words,
     seed, simulate,
@@ -183,10 +184,11 @@ def test_info_queue_packets_are_checked(packets):
         InfoQueue(64, depth=4, info=8, packets=packets)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 9])
-def test_arbiter_keeps_packets_whole_and_is_fair(count):
+@pytest.mark.parametrize("count, register", [
+    (1, Register), (2, Register), (3, Register), (9, Register), (3, ForwardRegister)])
+def test_arbiter_keeps_packets_whole_and_is_fair(count, register):
     rng = random.Random(seed())
-    dut = PacketArbiter(64, count=count, meta=8)
+    dut = PacketArbiter(64, count=count, meta=8, register=register)
     sent = [[Packet(p.data, n) for p in packets(rng, 30)] for n in range(count)]
     got = []
     simulate(dut, *(drive_packets(s, p, rng=rng, density=0.8) for s, p in zip(dut.i, sent,
@@ -197,8 +199,9 @@ def test_arbiter_keeps_packets_whole_and_is_fair(count):
         assert [p for p in got if p.meta == n] == sent[n]
 
 
-def test_arbiter_takes_turns_without_a_gap():
-    dut = PacketArbiter(32, count=4, meta=8)
+@pytest.mark.parametrize("register", [Register, ForwardRegister])
+def test_arbiter_takes_turns_without_a_gap(register):
+    dut = PacketArbiter(32, count=4, meta=8, register=register)
     sent = [[Packet(bytes(8), n)] * 10 for n in range(4)]
     got = []
     simulate(dut, *(drive_packets(s, p) for s, p in zip(dut.i, sent, strict=True)),

@@ -7,7 +7,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.stream import PacketLayout, PacketSignature, Register, connect
+from dxpu.stream import ForwardRegister, PacketLayout, PacketSignature, Register, connect
 from tests.support.testbench import (
     Packet, StreamViolation, check_stream, collect_packets, drive_packets, seed, simulate,
 )
@@ -29,11 +29,12 @@ def test_connect_refuses_layouts_of_equal_width():
         connect(m, wiring.flipped(bad.i), bad.o)
 
 
-@pytest.mark.parametrize("width", [32, 64, 512])
+@pytest.mark.parametrize("kind, width", [
+    (Register, 32), (Register, 64), (Register, 512), (ForwardRegister, 64)])
 @pytest.mark.parametrize("densities", [(1, 1), (0.5, 1), (1, 0.5), (0.7, 0.7)])
-def test_register_keeps_every_packet(width, densities):
+def test_register_keeps_every_packet(kind, width, densities):
     rng = random.Random(seed())
-    dut = Register(PacketLayout(width, meta=8))
+    dut = kind(PacketLayout(width, meta=8))
     packets = [Packet(rng.randbytes(4 * rng.choice([1, 2, 3, 16, 17, 40])), rng.randrange(256))
                for _ in range(60)]
     got = []
@@ -43,8 +44,9 @@ def test_register_keeps_every_packet(width, densities):
     assert got == packets
 
 
-def test_register_takes_a_word_per_cycle():
-    dut = Register(PacketLayout(64))
+@pytest.mark.parametrize("kind", [Register, ForwardRegister])
+def test_register_takes_a_word_per_cycle(kind):
+    dut = kind(PacketLayout(64))
     packets = [Packet(bytes(8 * 100))]
     got = []
     simulate(dut, drive_packets(dut.i, packets), collect_packets(dut.o, 1, got))

@@ -6,7 +6,7 @@ from amaranth.hdl import Assert, Assume
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from dxpu.stream import Register
+from dxpu.stream import ForwardRegister, Register
 from tests.support.formal import ProofFailed, prove
 
 
@@ -17,13 +17,13 @@ class RegisterContract(wiring.Component):
     data: In(4)
     ready: In(1)
 
-    def __init__(self, mutate=False):
+    def __init__(self, design=Register, mutate=False):
         super().__init__()
-        self._mutate = mutate
+        self._design, self._mutate = design, mutate
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.dut = dut = Register(4)
+        m.submodules.dut = dut = self._design(4)
         m.d.comb += [
             dut.i.valid.eq(self.valid), dut.i.payload.eq(self.data), dut.o.ready.eq(self.ready),
         ]
@@ -43,10 +43,12 @@ class RegisterContract(wiring.Component):
         return m
 
 
-def test_register():
-    prove(RegisterContract(), depth=12)
+@pytest.mark.parametrize("design", [Register, ForwardRegister])
+def test_register(design):
+    prove(RegisterContract(design), depth=12)
 
 
-def test_register_contract_is_not_vacuous():
+@pytest.mark.parametrize("design", [Register, ForwardRegister])
+def test_register_contract_is_not_vacuous(design):
     with pytest.raises(ProofFailed):
-        prove(RegisterContract(mutate=True), depth=12)
+        prove(RegisterContract(design, mutate=True), depth=12)

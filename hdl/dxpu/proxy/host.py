@@ -14,7 +14,7 @@ from dxpu.fabric.credit.sizing import FlowControl, host_grants, space_for
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.wire.format import Role
 from dxpu.mapping import HostTable
-from dxpu.stream import PacketLayout, connect
+from dxpu.stream import ForwardRegister, PacketLayout, connect
 from dxpu.switch import Identity, SlotTracking, VirtualSwitch
 from dxpu.switch.types import SlotRow
 from dxpu.tlp.ingress import Ingress
@@ -295,7 +295,8 @@ class HostCore(wiring.Component):
         of the tracker join behind the pool. Row n of the host table is downstream port n."""
         engine, switch, tracking = self._engine, self._switch, self._tracking
         m.submodules.parser = parser = self._parser
-        m.submodules.up = merge = PacketArbiter(self._width, count=2, home=0, meta=SlotRow)
+        m.submodules.up = merge = PacketArbiter(
+            self._width, count=2, home=0, meta=SlotRow, register=ForwardRegister)
         connect(m, switch.downstream_o, tracking.down_i)
         connect(m, tracking.down_o, engine.tlp_i)
 
