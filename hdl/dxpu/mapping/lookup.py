@@ -27,6 +27,11 @@ def claims_bus(w, number):
     return (number >= w.secondary) & (number <= w.subordinate) & w.secondary.any()
 
 
+def claims_by_kind(w, value):
+    """A bit for each :class:`LookupKind`: a port with the windows ``w`` claims ``value``."""
+    return Cat(claims_address(w, value), claims_bus(w, value[:8]))
+
+
 class Lookup(wiring.Component):
     """Finds the lowest port that claims a value; compares with all ports at once.
 
@@ -46,8 +51,8 @@ class Lookup(wiring.Component):
 
     Members
     -------
-    windows : In array of :class:`PortWindows`
-        Windows of all ports.
+    windows, upstream : In array of :class:`PortWindows`, In :class:`PortWindows`
+        Windows of all downstream ports, and of the upstream port.
     request : In stream of :class:`LookupRequest`
         Values to look up.
     result : Out stream of :class:`LookupResult`
@@ -58,6 +63,7 @@ class Lookup(wiring.Component):
         self._ports = check_rows("ports", ports)
         super().__init__({
             "windows": In(data.ArrayLayout(PortWindows, ports)),
+            "upstream": In(PortWindows),
             "request": In(stream.Signature(LookupRequest)),
             "result": Out(stream.Signature(LookupResult)),
         })
@@ -70,11 +76,13 @@ class Lookup(wiring.Component):
         kind = Signal(LookupKind, reset_less=True)
         compared = Signal()
         claims, first = Signal(self._ports), Signal(self._ports)
+        above = Signal(3, reset_less=True)  # of the upstream port
 
         result_free = ~self.result.valid | self.result.ready
         m.d.comb += self.request.ready.eq(~compared | result_free)
         with m.If(self.request.ready):
-            m.d.sync += [compared.eq(self.request.valid), kind.eq(self.request.p.kind)]
+            m.d.sync += [compared.eq(self.request.valid), kind.eq(self.request.p.kind),
+                         above.eq(self._claims(self.upstream, self.request.p.value))]
             for n in range(self._ports):
                 m.d.sync += Cat(memory[n], io[n], bus[n]).eq(
                     self._claims(self.windows[n], self.request.p.value))
@@ -92,12 +100,13 @@ class Lookup(wiring.Component):
                 self.result.valid.eq(compared),
                 self.result.p.hit.eq(claims.any()),
                 self.result.p.port.eq(encode(first)),
+                self.result.p.upstream.eq(above.bit_select(kind.as_value(), 1)),
             ]
         return m
 
     def _claims(self, w, value):
         """Whether a port claims ``value`` as memory address, as I/O address, as bus number."""
-        return Cat(claims_address(w, value), claims_bus(w, value[:8]))
+        return claims_by_kind(w, value)
 
 
 class SharedLookup(wiring.Component):
@@ -127,8 +136,9 @@ class SharedLookup(wiring.Component):
     -------
     config : In :class:`ConfigUpdate`
         Updates of configuration registers.
-    windows : In array of :class:`PortWindows`
-        Windows after these updates; only the bus numbers are used.
+    windows, upstream : In array of :class:`PortWindows`, In :class:`PortWindows`
+        Windows after these updates, of the downstream ports, of which only the bus numbers are
+        used, and of the upstream port.
     request0, request1, ... : In stream of :class:`LookupRequest`
         Values of each client.
     result0, result1, ... : Out stream of :class:`LookupResult`
@@ -147,6 +157,7 @@ class SharedLookup(wiring.Component):
         super().__init__({
             "config": In(ConfigUpdate),
             "windows": In(data.ArrayLayout(PortWindows, ports)),
+            "upstream": In(PortWindows),
             **{f"request{n}": In(stream.Signature(LookupRequest)) for n in range(lookups)},
             **{f"result{n}": Out(stream.Signature(LookupResult)) for n in range(lookups)},
             "read": In(1),
@@ -195,6 +206,7 @@ class SharedLookup(wiring.Component):
         m.submodules.memory = memory = self.MEMORY(ports=self._ports)
         kind, value = query.kind, query.value
         index, hit, buses = Signal.like(memory.port), Signal(), Signal(self._ports)
+        above = Signal()  # the upstream port claims the value
         end = Signal()  # the port that was compared is the last one
         goes_on, reading = Signal(), Signal()
         m.d.comb += [
@@ -208,6 +220,7 @@ class SharedLookup(wiring.Component):
             searching.eq(goes_on & ~reading), index.eq(0),
             buses.eq(Cat(claims_bus(w, value[:8]) for w in self.windows)),
             hit.eq(claims_address(memory.windows, value).bit_select(kind.as_value()[0], 1)),
+            above.eq(claims_by_kind(self.upstream, value).bit_select(kind.as_value(), 1)),
             end.eq(index == self._ports - 1),
         ]
         with m.If(goes_on & ~reading):
@@ -216,6 +229,7 @@ class SharedLookup(wiring.Component):
             m.d.comb += [
                 done.eq((kind == LookupKind.BUS) | hit | end),
                 answer.hit.eq(hit),
+                answer.upstream.eq(above),
                 answer.port.eq(Mux(hit, index - 1, 0)),
             ]
             with m.If(kind == LookupKind.BUS):

@@ -32,12 +32,14 @@ class LookupRequest(data.Struct):
 
 
 class LookupResult(data.Struct):
-    """The lowest port that claims a value."""
+    """The lowest downstream port that claims a value."""
 
     #: A port claims the value.
     hit: 1
     #: Number of the downstream port; 0 without a hit.
     port: 5
+    #: The value is in a window, or in the bus range, of the upstream port. With a hit or without.
+    upstream: 1
 
 
 class ConfigUpdate(data.Struct):
@@ -54,7 +56,7 @@ class ConfigUpdate(data.Struct):
 
 
 class PortWindows(data.Struct):
-    """Windows and bus numbers of a downstream port, in units of each window's granularity.
+    """Windows and bus numbers of a port, in units of each window's granularity.
 
     A window whose base is above its limit claims nothing. Byte addresses of a memory window run
     from ``base << 20`` to ``limit << 20 | 0xfffff``, those of the I/O window from ``base << 12`` to

@@ -37,12 +37,11 @@ def check_rows(name, count):
 
 
 class WindowFollower(wiring.Component):
-    """Copies the type 1 headers of the downstream ports from configuration updates.
+    """Copies the type 1 headers of the ports from configuration updates.
 
     A register is in effect one cycle after its update. All are 0 after reset, as in the headers.
-    Updates of the upstream port, of ports that do not exist and of other registers are ignored, and
-    so are the type bits of the windows: all windows decode 32-bit I/O and 64-bit prefetchable
-    memory.
+    Updates of ports that do not exist and of other registers are ignored, and so are the type bits
+    of the windows: all windows decode 32-bit I/O and 64-bit prefetchable memory.
 
     Ref: PCI-to-PCI Bridge Architecture 1.2, 3.2.4 and 3.2.5; PCIe Base 5.0, 7.5.1.3
 
@@ -55,21 +54,22 @@ class WindowFollower(wiring.Component):
     -------
     config : In :class:`ConfigUpdate`
         Updates of configuration registers.
-    windows : Out array of :class:`PortWindows`
-        Windows and bus numbers of all ports.
+    windows, upstream : Out array of :class:`PortWindows`, Out :class:`PortWindows`
+        Windows and bus numbers of all downstream ports, and of the upstream port.
     """
 
     def __init__(self, *, ports):
         self._ports = check_rows("ports", ports)
         super().__init__({"config": In(ConfigUpdate),
-                          "windows": Out(data.ArrayLayout(PortWindows, ports))})
+                          "windows": Out(data.ArrayLayout(PortWindows, ports)),
+                          "upstream": Out(PortWindows)})
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        for n, w in enumerate(self.windows):
+        for function, w in enumerate((self.upstream, *self.windows)):
             for register, parts in FIELDS.items():
-                with m.If(config.strobe & (config.function == n + 1)
+                with m.If(config.strobe & (config.function == function)
                           & (config.register == register // 4)):
                     m.d.sync += [w[name][low:low + width].eq(config.value[bit:bit + width])
                                  for name, low, bit, width in parts]

@@ -24,7 +24,7 @@ from dxpu.switch.hotplug.placeholder import PlaceholderStatus, Placeholders
 from dxpu.switch.messages.messages import MessageRequest
 from dxpu.tlp.types import TlpClass
 
-from .types import ConfigRequest, PortState, UpstreamState
+from .types import ConfigRequest, PortState
 
 __all__ = ["ConfigSpace", "StateMirror"]
 
@@ -103,7 +103,6 @@ class ConfigSpace(wiring.Component):
     config : :class:`~dxpu.mapping.ConfigUpdate`
     states : array of :class:`PortState`
         By function.
-    windows : :class:`UpstreamState`
     slot_off : ``ports``
         Level: software or containment has taken the link of the slot away.
     link_active : ``ports``
@@ -147,7 +146,6 @@ class ConfigSpace(wiring.Component):
             "serial": In(32, init=self._identity.serial & 0xFFFF_FFFF),
             "config": Out(ConfigUpdate),
             "states": Out(PortState).array(ports + 1),
-            "windows": Out(UpstreamState),
             "slot_off": Out(ports),
             "link_active": Out(ports),
             "held": Out(ports),
@@ -329,7 +327,6 @@ class ConfigSpace(wiring.Component):
 
         m.d.comb += [
             mirror.config.eq(update),
-            self.windows.eq(mirror.windows),
             *(a.eq(b) for a, b in zip(self.states, mirror.states, strict=True)),
             *(a.eq(b) for a, b in zip(hotplug.states, mirror.states, strict=True)),
             *(state.abort.eq(hotplug.abort[n]) for n, state in enumerate(self.states[1:])),
@@ -543,7 +540,6 @@ class StateMirror(wiring.Component):
     config : :class:`~dxpu.mapping.ConfigUpdate`
     states : array of :class:`PortState`
         By function.
-    windows : :class:`UpstreamState`
     """
 
     #: Members of :class:`PortState`: register and field they follow, in every function.
@@ -597,28 +593,12 @@ class StateMirror(wiring.Component):
         "malformed_masked": ("Uncorrectable Error Mask", "Malformed TLP"),
         "malformed_fatal": ("Uncorrectable Error Severity", "Malformed TLP"),
     }
-    #: Members of :class:`UpstreamState`: least significant bit, register, field.
-    WINDOWS = {
-        "memory_base": ((0, "Memory Base", "Memory Base [31:20]"),),
-        "memory_limit": ((0, "Memory Limit", "Memory Limit [31:20]"),),
-        "prefetch_base": (
-            (0, "Prefetchable Memory Base", "Prefetchable Base [31:20]"),
-            (12, "Prefetchable Base Upper 32 Bits", "Prefetchable Base [63:32]")),
-        "prefetch_limit": (
-            (0, "Prefetchable Memory Limit", "Prefetchable Limit [31:20]"),
-            (12, "Prefetchable Limit Upper 32 Bits", "Prefetchable Limit [63:32]")),
-        "io_base": ((0, "I/O Base", "I/O Base [15:12]"),
-                    (4, "I/O Base Upper 16 Bits", "I/O Base [31:16]")),
-        "io_limit": ((0, "I/O Limit", "I/O Limit [15:12]"),
-                     (4, "I/O Limit Upper 16 Bits", "I/O Limit [31:16]")),
-    }
 
     def __init__(self, ports, identity):
         self._identity = identity
         super().__init__({
             "config": In(ConfigUpdate),
             "states": Out(PortState).array(ports + 1),
-            "windows": Out(UpstreamState),
         })
 
     def elaborate(self, platform):
@@ -630,10 +610,6 @@ class StateMirror(wiring.Component):
             fmap = down if function else up
             names = below if function else self.COMMON
             follow = [(state[member], fmap, *where) for member, where in names.items()]
-            if not function:
-                follow += [(self.windows[member][lsb:], up, register, field)
-                           for member, parts in self.WINDOWS.items()
-                           for lsb, register, field in parts]
             with m.If(self.config.strobe & (self.config.function == function)):
                 for target, fmap, register, field in follow:
                     with m.If(self.config.register == fmap.dword(register)):

@@ -6,13 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.mapping.types import LookupKind, LookupRequest, LookupResult
 from dxpu.rows import LIFE_BITS
-from dxpu.stream import Register, connect
+from dxpu.stream import ForwardRegister, Register, connect
 from dxpu.switch.errors.types import ErrorKind
 from dxpu.switch.tracking.types import request_kind
 from dxpu.tlp.completion import completion_for
 from dxpu.tlp.types import CompletionStatus, MessageCode, Routing, TlpClass
 
-from .types import PortState, RouterInput, Target, UpstreamState, Verdict, separate
+from .types import PortState, RouterInput, Target, Verdict, separate
 
 __all__ = ["IGNORED", "Decider", "isa_hole"]
 
@@ -32,14 +32,16 @@ def isa_hole(address):
 class Decider(wiring.Component):
     """Decides about TLPs, in order; the rules are in the subclasses.
 
-    The stages: the TLP waits on ``i`` for the lookup, next to comparisons with the upstream port's
-    own ranges; then the rules are applied to what was found. Latency 2 cycles plus that of the
-    lookup; a verdict every cycle plus that of the lookup.
+    The stages: the TLP waits on ``i`` for the lookup; then the rules are applied to what was found.
+    Latency 2 cycles plus that of the lookup; a verdict every cycle plus that of the lookup, or,
+    unless ``wide``, every other cycle.
 
     Parameters
     ----------
     ports : int
         Downstream ports.
+    wide : bool
+        A TLP may have one beat only, and the next verdict follows at once.
 
     Members
     -------
@@ -52,7 +54,6 @@ class Decider(wiring.Component):
     result : stream of :class:`LookupResult`
         One for each request, in order.
     states : array of :class:`PortState`
-    windows : :class:`UpstreamState`
     link_active : ``ports``
     lives : array of numbers
         Number of the current life of each slot: what is decided belongs to it.
@@ -69,8 +70,8 @@ class Decider(wiring.Component):
         message, a completion were dropped for that reason.
     """
 
-    def __init__(self, ports, members):
-        self._ports = ports
+    def __init__(self, ports, members, *, wide=True):
+        self._ports, self._wide = ports, wide
         super().__init__({
             "i": In(stream.Signature(RouterInput)),
             "early": In(1),
@@ -79,7 +80,6 @@ class Decider(wiring.Component):
             "lookup": Out(stream.Signature(LookupRequest)),
             "result": In(stream.Signature(LookupResult)),
             "states": In(PortState).array(ports + 1),
-            "windows": In(UpstreamState),
             "link_active": In(ports),
             "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "held": In(ports),
@@ -118,7 +118,7 @@ class Decider(wiring.Component):
         b, b_valid, asked, asking = self._b, self._pending, Signal(), Signal()
         b_ready, move, come = Signal(), Signal(), Signal()
 
-        m.submodules.out = out = Register(Verdict)
+        m.submodules.out = out = (Register if self._wide else ForwardRegister)(Verdict)
         connect(m, out.o, wiring.flipped(self.o))
         m.d.comb += [
             come.eq(self.i.valid | self.early),
@@ -128,7 +128,8 @@ class Decider(wiring.Component):
             self.result.ready.eq(self.i.valid & b_ready | ~come),
             move.eq(self.i.valid & b_ready & self.result.valid),
             self.i.ready.eq(move),
-            b_ready.eq(~b_valid | out.i.ready & ~self._pause),
+            # A TLP that has two beats needs no verdict in the cycle after one.
+            b_ready.eq(~b_valid | (self._decided if self._wide else 0)),
             out.i.valid.eq(b_valid & ~self._pause),
             out.i.payload.eq(self._verdict),
             self._decided.eq(b_valid & out.i.ready & ~self._pause),
@@ -138,7 +139,7 @@ class Decider(wiring.Component):
             m.d.sync += asked.eq(1)
         with m.Elif(self.result.valid & self.result.ready):
             m.d.sync += asked.eq(0)
-        with m.If(b_ready):
+        with m.If(self._decided):
             m.d.sync += b_valid.eq(0)
         with m.If(move):
             m.d.sync += [b_valid.eq(1), b.eq(self._a)]
@@ -160,17 +161,8 @@ class Decider(wiring.Component):
 
     def _learn(self, m):
         """First stage: look at the TLP of ``a`` and the answer, and keep what the rules need."""
-        info, up, w = self._a.info, self.states[0], self.windows
-        found = self.result.p
-
-        bus = info.target_id[8:]
-        below = up.secondary.any() & (bus <= up.subordinate)
-        megabyte, page = info.address[20:], info.address[12:32]
-        memory = up.memory & (
-            (megabyte >= w.memory_base) & (megabyte <= w.memory_limit)
-            | (megabyte >= w.prefetch_base) & (megabyte <= w.prefetch_limit))
-        io = (up.io & (page >= w.io_base) & (page <= w.io_limit)
-              & ~(up.isa & isa_hole(info.address)))
+        info, up, found = self._a.info, self.states[0], self.result.p
+        is_internal = info.target_id[8:] == up.secondary
         m.d.sync += [
             self._hit.eq(found.hit),
             self._port.eq(found.port),
@@ -178,9 +170,9 @@ class Decider(wiring.Component):
             self._life.eq(Array(self.lives)[found.port]),
             self._held.eq(self.held.bit_select(found.port, 1)),
             self._held_id[8:].eq(Array(self.held_bus)[found.port]),
-            self._windowed.eq(Mux(info.is_io, io, memory)),
-            self._internal.eq(below & (bus == up.secondary)),
-            self._inside.eq(below & (bus > up.secondary)),
+            self._windowed.eq(found.upstream & ~(info.is_io & up.isa & isa_hole(info.address))),
+            self._internal.eq(found.upstream & is_internal),
+            self._inside.eq(found.upstream & ~is_internal),
         ]
         self._select(m, self._target, found.port)
 

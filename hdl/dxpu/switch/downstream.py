@@ -83,7 +83,7 @@ class DownstreamDecider(Decider):
     #: Codes of the messages about INTx.
     INTX = tuple(code.value for code in MessageCode if "SERT_INT" in code.name)
 
-    def __init__(self, ports, *, dpc=False, strict_source=False):
+    def __init__(self, ports, *, dpc=False, strict_source=False, wide=True):
         self._dpc, self._strict = dpc, strict_source
         super().__init__(ports, {
             "upstream_id": In(13),
@@ -93,7 +93,7 @@ class DownstreamDecider(Decider):
             "stat_blocked": Out(1),
             "stat_peer": Out(1),
             "stat_fenced": Out(1),
-        })
+        }, wide=wide)
         self._source = Signal(PortState, reset_less=True)  #: of the port it comes from
         self._source_active = Signal(reset_less=True)      #: its link, or nobody asks for it
         self._own = Signal(reset_less=True)                #: what was hit is that same port

@@ -8,7 +8,9 @@ from dxpu.counted import counted
 from dxpu.arbiter import PacketArbiter
 from dxpu.mapping.types import ConfigUpdate, LookupRequest, LookupResult
 from dxpu.rows import LIFE_BITS
-from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
+from dxpu.stream import (
+    ForwardRegister, PacketLayout, PacketSignature, check_width, connect,
+)
 from dxpu.switch.config.identity import Identity
 from dxpu.switch.errors.reporting import ErrorReporting
 from dxpu.switch.errors.types import MalformedTlp
@@ -210,10 +212,11 @@ class VirtualSwitch(wiring.Component):
         m.submodules.agent = self._agent = ConfigAgent(self._width)
         m.submodules.up_answer = self._up_answer = Answerer(self._width)
         m.submodules.down_answer = self._down_answer = Answerer(self._width)
+        # Egress and tracking are ready by their own registers.
         m.submodules.to_up = self._to_up = PacketArbiter(
-            self._width, count=4, home=0, meta=TlpClass)
+            self._width, count=4, home=0, meta=TlpClass, register=ForwardRegister)
         m.submodules.to_slot = self._to_slot = PacketArbiter(
-            self._width, count=5, home=0, meta=SlotMeta)
+            self._width, count=5, home=0, meta=SlotMeta, register=ForwardRegister)
         connect(m, self._to_up.o, wiring.flipped(self.upstream_o))
         connect(m, self._to_slot.o, wiring.flipped(self.downstream_o))
         self._wire_space(m)
@@ -262,7 +265,6 @@ class VirtualSwitch(wiring.Component):
         connect(m, decider.lookup, wiring.flipped(getattr(self, f"lookup{n}")))
         connect(m, wiring.flipped(getattr(self, f"result{n}")), decider.result)
         m.d.comb += [
-            decider.windows.eq(self._space.windows),
             decider.link_active.eq(self.link_active),
             decider.lives.eq(self.lives),
             decider.held.eq(self._space.held),
@@ -276,7 +278,8 @@ class VirtualSwitch(wiring.Component):
 
     def _wire_upstream(self, m):
         m.submodules.up_decider = decider = UpstreamDecider(
-            self._ports, placeholders=self._identity.placeholder is not None)
+            self._ports, placeholders=self._identity.placeholder is not None,
+            wide=self._width > 64)
         m.submodules.up_forwarder = forwarder = Forwarder(self._width, (
             (Target.SLOT,), (Target.ALL_SLOTS,), (Target.CONFIG, Target.POWER)))
         m.submodules.broadcaster = broadcaster = Broadcaster(self._width, self._ports)
@@ -310,7 +313,7 @@ class VirtualSwitch(wiring.Component):
     def _wire_downstream(self, m, up):
         m.submodules.down_decider = decider = DownstreamDecider(
             self._ports, dpc=self._identity.slot.dpc,
-            strict_source=self._identity.slot.strict_source)
+            strict_source=self._identity.slot.strict_source, wide=self._width > 64)
         self._down_decider = decider
         m.submodules.down_forwarder = forwarder = Forwarder(self._width, (
             (Target.UPSTREAM,), (Target.SLOT,), (Target.MESSAGE,)))

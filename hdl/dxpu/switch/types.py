@@ -9,7 +9,7 @@ from dxpu.switch.tracking.types import TrackedRequest
 from dxpu.tlp.types import CompletionRequest, TlpClass, TlpInfo
 
 __all__ = ["Answer", "ConfigRequest", "ConfigTask", "PortState", "RouterInput",
-           "SlotInfo", "SlotMeta", "SlotRow", "Target", "UpstreamState", "Verdict", "separate"]
+           "SlotInfo", "SlotMeta", "SlotRow", "Target", "Verdict", "separate"]
 
 
 class SlotRow(data.Struct):
@@ -96,17 +96,6 @@ class PortState(data.Struct):
     malformed_masked: 1  #: Uncorrectable Error Mask: Malformed TLP
     malformed_fatal: 1  #: Uncorrectable Error Severity: Malformed TLP
     abort: 1            #: completions in place of the slot have the status Completer Abort
-
-
-class UpstreamState(data.Struct):
-    """Windows of the upstream port; bases and limits without their constant bits."""
-
-    memory_base: 12
-    memory_limit: 12
-    prefetch_base: 44
-    prefetch_limit: 44
-    io_base: 20
-    io_limit: 20
 
 
 class Target(enum.Enum, shape=unsigned(3)):

@@ -54,7 +54,7 @@ class UpstreamDecider(Decider):
         Bus numbers that placeholders have captured from configuration writes, 0 without.
     """
 
-    def __init__(self, ports, *, placeholders=False):
+    def __init__(self, ports, *, placeholders=False, wide=True):
         self._placeholders = placeholders
         super().__init__(ports, {
             "upstream_id": Out(13),
@@ -62,7 +62,7 @@ class UpstreamDecider(Decider):
             "broadcast_limit": In(12),
             "stat_config": Out(1),
             "captured_bus": Out(data.ArrayLayout(8, ports)),
-        })
+        }, wide=wide)
         self._aborted = Signal()  #: it is for a port in containment, which says Completer Abort
 
     def _rules(self, m):

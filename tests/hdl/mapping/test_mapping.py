@@ -53,18 +53,20 @@ class Bridge:
 
 
 class Switch:
-    """All downstream bridges; the lowest one that claims wins."""
+    """All bridges; the lowest downstream one that claims wins."""
 
     def __init__(self, ports):
         self.ports = [Bridge() for _ in range(ports)]
+        self.upstream = Bridge()
 
     def update(self, function, register, value):
-        if 1 <= function <= len(self.ports) and register * 4 in self.ports[0].raw:
-            self.ports[function - 1].raw[register * 4] = value
+        bridges = (self.upstream, *self.ports)
+        if function < len(bridges) and register * 4 in self.upstream.raw:
+            bridges[function].raw[register * 4] = value
 
     def random_value(self, rng, kind):
         """A value that is likely at the edge of a window."""
-        port = rng.choice(self.ports)
+        port = rng.choice((self.upstream, *self.ports))
         window = (rng.choice((port.memory(), port.prefetchable())) if kind == MEMORY
                   else port.io() if kind == IO else port.buses())
         bits = {MEMORY: 64, IO: 32, BUS: 8}[kind]
@@ -80,7 +82,7 @@ def random_update(rng, ports, function=None, offset=None):
     if offset is None:
         offset = rng.choice((0x04, 0x18, 0x1c, 0x20, 0x24, 0x28, 0x2c, 0x30))
     if function is None:
-        function = rng.choice((0, ports + 1, 63, *[rng.randint(1, ports)] * 60))
+        function = rng.choice((*[0] * 8, ports + 1, 63, *[rng.randint(1, ports)] * 60))
     value = rng.getrandbits(32)
     if offset == 0x04:
         value = value & ~3 | rng.choice((3, 3, 3, 3, 0, 1, 2))
@@ -133,18 +135,18 @@ class Monitor:
             for k, n in enumerate(self.lookups):
                 there, asked, request, answered, result = values[5 * k:5 * k + 5]
                 if answered:
-                    since, possible = self.pending[n].pop(0)
-                    assert (result.hit, result.port) in possible
+                    since, possible, above = self.pending[n].pop(0)
+                    assert (result.hit, result.port) in possible and result.upstream in above
                     self.hits.add((result.hit, result.port))
                     self.latency.add(self.now - since)
                     self.done[n] += 1
                 if there:
                     self.seen[n].append([port.claims(request.kind, request.value)
-                                         for port in self.model.ports])
+                                         for port in (self.model.upstream, *self.model.ports)])
                 if asked:
                     seen, self.seen[n] = self.seen[n], []
-                    self.pending[n].append((self.now, possible_results(
-                        seen if self.shared else seen[-1:])))
+                    above, *claims = zip(*(seen if self.shared else seen[-1:]), strict=True)
+                    self.pending[n].append((self.now, possible_results(claims), above))
             if update.strobe:
                 self.model.update(update.function, update.register, update.value)
             self.now += 1
@@ -156,9 +158,9 @@ class Monitor:
 
 
 def possible_results(claims):
-    """What a lookup may find if each port claims as in one of the lists."""
+    """What a lookup may find if each port claims as at one time of its list."""
     found = set()
-    for port, seen in enumerate(zip(*claims, strict=True)):
+    for port, seen in enumerate(claims):
         if any(seen):
             found.add((1, port))
         if all(seen):
@@ -212,7 +214,7 @@ def test_lookup_while_windows_change(ports, shared):
     count = 600 if ports < 32 else 250
     monitor = Monitor(dut, ports, (0, 1), shared)
     # Every port is configured before the first question, so that questions find something.
-    first = [random_update(rng, ports, n + 1, offset) for n in range(ports)
+    first = [random_update(rng, ports, n, offset) for n in range(ports + 1)
              for offset in Bridge().raw]
     later = [random_update(rng, ports) for _ in range(count // 4)]
     # A shared lookup clears its windows first, a port a cycle, and hears no updates meanwhile.

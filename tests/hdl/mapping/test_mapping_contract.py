@@ -18,11 +18,12 @@ from tests.support.mutate import mutant
 PORTS = 4
 
 
-def search(m, windows, request, name="found"):
-    """The reference: ask one port after the other, stop at the first that claims."""
+def search(m, windows, upstream, request, name="found"):
+    """The reference: ask one port after the other, stop at the first that claims; and ask the
+    upstream port."""
     found, done = Signal(LookupResult, name=name), C(0, 1)
     value = request.value
-    for n, w in enumerate(windows):
+    for n, w in enumerate((*windows, upstream)):
         address = value[32:].any(), value[:32]
         memory = ~address[0] & (address[1] >= Cat(C(0, 20), w.memory_base)) & (
             address[1] <= Cat(C(0xfffff, 20), w.memory_limit))
@@ -39,6 +40,9 @@ def search(m, windows, request, name="found"):
                 m.d.comb += claims.eq(io & w.io_enable)
             with m.Case(LookupKind.BUS):
                 m.d.comb += claims.eq(bus)
+        if n == len(windows):
+            m.d.comb += found.upstream.eq(claims)
+            break
         with m.If(claims & ~done):
             m.d.comb += [found.hit.eq(1), found.port.eq(n)]
         done = done | claims
@@ -54,6 +58,7 @@ class LookupContract(wiring.Component):
     """
 
     windows: In(data.ArrayLayout(PortWindows, PORTS))
+    upstream: In(PortWindows)
     request: In(LookupRequest)
     valid: In(1)
     ready: In(1)
@@ -66,7 +71,8 @@ class LookupContract(wiring.Component):
         m = Module()
         m.submodules.dut = dut = self._design(ports=PORTS)
         m.d.comb += [
-            dut.windows.eq(self.windows), dut.request.p.eq(self.request),
+            dut.windows.eq(self.windows), dut.upstream.eq(self.upstream),
+            dut.request.p.eq(self.request),
             dut.request.valid.eq(self.valid), dut.result.ready.eq(self.ready),
         ]
         # The stream rules for the source.
@@ -76,7 +82,7 @@ class LookupContract(wiring.Component):
             m.d.comb += Assume(self.valid & (Value.cast(self.request) == Value.cast(offered)))
 
         # What is under way: at most two, oldest first.
-        found = search(m, self.windows, self.request)
+        found = search(m, self.windows, self.upstream, self.request)
         asked, taken = dut.request.valid & dut.request.ready, dut.result.valid & self.ready
         queue, count = Signal(data.ArrayLayout(LookupResult, 3)), Signal(range(4))
         level = count - taken
@@ -130,6 +136,7 @@ class HighestWins(Lookup):
         m.submodules.inner = inner = Lookup(ports=PORTS)
         for n in range(PORTS):
             m.d.comb += inner.windows[n].eq(self.windows[PORTS - 1 - n])
+        m.d.comb += inner.upstream.eq(self.upstream)
         wiring.connect(m, wiring.flipped(self.request), inner.request)
         wiring.connect(m, inner.result, wiring.flipped(self.result))
         m.d.comb += self.result.p.port.eq(Mux(inner.result.p.hit, PORTS - 1 - inner.result.p.port,
@@ -185,6 +192,7 @@ class SharedContract(wiring.Component):
             update.eq(self.update),
             update.strobe.eq(self.update.strobe & (age >= self.COUNT) & ~self.valid.any()),
             follower.config.eq(update), dut.config.eq(update), dut.windows.eq(follower.windows),
+            dut.upstream.eq(follower.upstream),
         ]
         reads, read_port = Signal(), Signal.like(self.read_port)  # software waits, for this port
         waited = Signal(range(self.LONGEST + 1))
@@ -215,7 +223,8 @@ class SharedContract(wiring.Component):
             with m.If(result.valid):
                 m.d.comb += Assert(owed)
             if n == 0:
-                found, expected = search(m, follower.windows, request.p), Signal(LookupResult)
+                found = search(m, follower.windows, follower.upstream, request.p)
+                expected = Signal(LookupResult)
                 with m.If(request.valid & request.ready):
                     m.d.sync += expected.eq(found)
                 with m.If(result.valid):
