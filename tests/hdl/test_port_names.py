@@ -56,7 +56,7 @@ OPEN = {
     "log", "look", "malformed", "message", "next", "now", "open", "others", "pending", "piece",
     "place", "position", "quiet", "read_address", "read_cell", "receiving", "refused",
     "refused_cls", "requests", "resume", "route", "seen", "session", "shown", "states",
-    "status", "stored", "take", "told_mask", "took", "unacked", "verdict", "where", "windows",
+    "status", "stored", "take", "told_mask", "took", "unacked", "verdict", "where",
     "word", "words", "write_address",
 }
 #: Packages without such names, and the modules beside them.

@@ -51,7 +51,7 @@ class Lookup(wiring.Component):
 
     Members
     -------
-    windows, upstream : In array of :class:`PortWindows`, In :class:`PortWindows`
+    windows, upstream_windows : In array of :class:`PortWindows`, In :class:`PortWindows`
         Windows of all downstream ports, and of the upstream port.
     request : In stream of :class:`LookupRequest`
         Values to look up.
@@ -63,7 +63,7 @@ class Lookup(wiring.Component):
         self._ports = check_rows("ports", ports)
         super().__init__({
             "windows": In(data.ArrayLayout(PortWindows, ports)),
-            "upstream": In(PortWindows),
+            "upstream_windows": In(PortWindows),
             "request": In(stream.Signature(LookupRequest)),
             "result": Out(stream.Signature(LookupResult)),
         })
@@ -82,7 +82,7 @@ class Lookup(wiring.Component):
         m.d.comb += self.request.ready.eq(~compared | result_free)
         with m.If(self.request.ready):
             m.d.sync += [compared.eq(self.request.valid), kind.eq(self.request.p.kind),
-                         above.eq(self._claims(self.upstream, self.request.p.value))]
+                         above.eq(self._claims(self.upstream_windows, self.request.p.value))]
             for n in range(self._ports):
                 m.d.sync += Cat(memory[n], io[n], bus[n]).eq(
                     self._claims(self.windows[n], self.request.p.value))
@@ -136,7 +136,7 @@ class SharedLookup(wiring.Component):
     -------
     config : In :class:`ConfigUpdate`
         Updates of configuration registers.
-    windows, upstream : In array of :class:`PortWindows`, In :class:`PortWindows`
+    windows, upstream_windows : In array of :class:`PortWindows`, In :class:`PortWindows`
         Windows after these updates, of the downstream ports, of which only the bus numbers are
         used, and of the upstream port.
     request0, request1, ... : In stream of :class:`LookupRequest`
@@ -157,7 +157,7 @@ class SharedLookup(wiring.Component):
         super().__init__({
             "config": In(ConfigUpdate),
             "windows": In(data.ArrayLayout(PortWindows, ports)),
-            "upstream": In(PortWindows),
+            "upstream_windows": In(PortWindows),
             **{f"request{n}": In(stream.Signature(LookupRequest)) for n in range(lookups)},
             **{f"result{n}": Out(stream.Signature(LookupResult)) for n in range(lookups)},
             "read": In(1),
@@ -220,7 +220,7 @@ class SharedLookup(wiring.Component):
             searching.eq(goes_on & ~reading), index.eq(0),
             buses.eq(Cat(claims_bus(w, value[:8]) for w in self.windows)),
             hit.eq(claims_address(memory.windows, value).bit_select(kind.as_value()[0], 1)),
-            above.eq(claims_by_kind(self.upstream, value).bit_select(kind.as_value(), 1)),
+            above.eq(claims_by_kind(self.upstream_windows, value).bit_select(kind.as_value(), 1)),
             end.eq(index == self._ports - 1),
         ]
         with m.If(goes_on & ~reading):

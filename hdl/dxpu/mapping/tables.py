@@ -95,7 +95,8 @@ class HostTable(wiring.Component):
         if self._shared:
             m.submodules.lookup = lookup = SharedLookup(ports=self._ports, lookups=self._lookups)
             m.d.comb += [
-                lookup.windows.eq(follower.windows), lookup.upstream.eq(follower.upstream),
+                lookup.windows.eq(follower.windows),
+                lookup.upstream_windows.eq(follower.upstream_windows),
                 lookup.config.eq(self.config),
                 lookup.read.eq(file.mem_request), lookup.read_port.eq(commit.read_row),
                 file.mem_done.eq(lookup.read_done), windows.eq(lookup.read_windows),
@@ -106,7 +107,7 @@ class HostTable(wiring.Component):
             for n in range(self._lookups):
                 m.submodules[f"lookup{n}"] = lookup = Lookup(ports=self._ports)
                 m.d.comb += [lookup.windows.eq(follower.windows),
-                             lookup.upstream.eq(follower.upstream)]
+                             lookup.upstream_windows.eq(follower.upstream_windows)]
                 ends.append((lookup.request, lookup.result))
             m.submodules.memory = memory = WindowMemory(ports=self._ports)
             m.d.comb += [memory.config.eq(self.config), memory.port.eq(commit.read_row),

@@ -54,7 +54,7 @@ class WindowFollower(wiring.Component):
     -------
     config : In :class:`ConfigUpdate`
         Updates of configuration registers.
-    windows, upstream : Out array of :class:`PortWindows`, Out :class:`PortWindows`
+    windows, upstream_windows : Out array of :class:`PortWindows`, Out :class:`PortWindows`
         Windows and bus numbers of all downstream ports, and of the upstream port.
     """
 
@@ -62,12 +62,12 @@ class WindowFollower(wiring.Component):
         self._ports = check_rows("ports", ports)
         super().__init__({"config": In(ConfigUpdate),
                           "windows": Out(data.ArrayLayout(PortWindows, ports)),
-                          "upstream": Out(PortWindows)})
+                          "upstream_windows": Out(PortWindows)})
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        for function, w in enumerate((self.upstream, *self.windows)):
+        for function, w in enumerate((self.upstream_windows, *self.windows)):
             for register, parts in FIELDS.items():
                 with m.If(config.strobe & (config.function == function)
                           & (config.register == register // 4)):

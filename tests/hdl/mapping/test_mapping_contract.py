@@ -71,7 +71,7 @@ class LookupContract(wiring.Component):
         m = Module()
         m.submodules.dut = dut = self._design(ports=PORTS)
         m.d.comb += [
-            dut.windows.eq(self.windows), dut.upstream.eq(self.upstream),
+            dut.windows.eq(self.windows), dut.upstream_windows.eq(self.upstream),
             dut.request.p.eq(self.request),
             dut.request.valid.eq(self.valid), dut.result.ready.eq(self.ready),
         ]
@@ -136,7 +136,7 @@ class HighestWins(Lookup):
         m.submodules.inner = inner = Lookup(ports=PORTS)
         for n in range(PORTS):
             m.d.comb += inner.windows[n].eq(self.windows[PORTS - 1 - n])
-        m.d.comb += inner.upstream.eq(self.upstream)
+        m.d.comb += inner.upstream_windows.eq(self.upstream)
         wiring.connect(m, wiring.flipped(self.request), inner.request)
         wiring.connect(m, inner.result, wiring.flipped(self.result))
         m.d.comb += self.result.p.port.eq(Mux(inner.result.p.hit, PORTS - 1 - inner.result.p.port,
@@ -192,7 +192,7 @@ class SharedContract(wiring.Component):
             update.eq(self.update),
             update.strobe.eq(self.update.strobe & (age >= self.COUNT) & ~self.valid.any()),
             follower.config.eq(update), dut.config.eq(update), dut.windows.eq(follower.windows),
-            dut.upstream.eq(follower.upstream),
+            dut.upstream_windows.eq(follower.upstream_windows),
         ]
         reads, read_port = Signal(), Signal.like(self.read_port)  # software waits, for this port
         waited = Signal(range(self.LONGEST + 1))
@@ -223,7 +223,7 @@ class SharedContract(wiring.Component):
             with m.If(result.valid):
                 m.d.comb += Assert(owed)
             if n == 0:
-                found = search(m, follower.windows, follower.upstream, request.p)
+                found = search(m, follower.windows, follower.upstream_windows, request.p)
                 expected = Signal(LookupResult)
                 with m.If(request.valid & request.ready):
                     m.d.sync += expected.eq(found)
