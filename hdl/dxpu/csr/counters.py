@@ -1,4 +1,4 @@
-"""Counters of event pulses, with totals in a block RAM."""
+"""Counters of event pulses, with totals in a block RAM, and a table of their states in another."""
 
 from functools import reduce
 from operator import xor
@@ -128,7 +128,7 @@ class CounterBank(wiring.Component):
         place = {state: n for n, state in enumerate(_sequence(bits))}
         m.submodules.numbers = numbers = Memory(
             shape=bits, depth=1 << bits, init=[place.get(n, 0) for n in range(1 << bits)],
-            attrs={"rom_style": "logic", "ram_style": "logic"})
+            attrs={"rom_style": "block", "ram_style": "block"})
         state, added = Signal(bits), numbers.read_port()
         during = Signal(2)  # a pulse came during the visit: one step ago, two steps ago
         slot = [Signal(range(slots), name=f"slot_{n}") for n in range(3)]
