@@ -16,6 +16,7 @@ __all__ = ["IngressReader"]
 class IngressReader(wiring.Component):
     """Reads whole TLPs of the slots in turn, a beat per cycle.
 
+    A slot goes on until it has sent as many beats as a turn has, so that its TLPs can share frames.
     The slot whose turn is next is chosen while a TLP leaves. While nothing is stored, the reader
     stays at the slot that the writer is at, so that its TLP can be read in the cycle after it was
     stored.
@@ -27,6 +28,8 @@ class IngressReader(wiring.Component):
     slots : int
     depth : int
         Beats of a region; a power of two.
+    turn : int
+        Beats after which the next slot has its turn; 1: after each TLP.
 
     Members
     -------
@@ -51,8 +54,8 @@ class IngressReader(wiring.Component):
         Bit n: a TLP of slot n is stored or leaves.
     """
 
-    def __init__(self, width, beat, *, slots, depth):
-        self._slots, self._depth = slots, depth
+    def __init__(self, width, beat, *, slots, depth, turn):
+        self._slots, self._depth, self._turn = slots, depth, turn
         slot, position = range(max(2, slots)), range(2 * depth)
         super().__init__({
             "clear": In(1),
@@ -101,12 +104,14 @@ class IngressReader(wiring.Component):
         m.d.sync += [next_slot.eq(following), next_head.eq(of_next.data)]
 
         # A beat of the TLP that leaves, or the first one of another.
-        within, starts, turns = Signal(), Signal(), Signal()
+        within, starts, turns, stays = Signal(), Signal(), Signal(), Signal()
+        left = Signal(range(self._turn))  # beats that the slot may still send in its turn
         place, after = Signal.like(head), Signal.like(head)
         m.d.comb += [
             within.eq(o.valid & ~self.read_beat.last),
-            turns.eq(~within & ready),
-            starts.eq(ready | more & self.can_start.bit_select(slot, 1)),
+            stays.eq(more & self.can_start.bit_select(slot, 1)),
+            turns.eq(~within & ready & ~(stays & (left != 0))),
+            starts.eq(ready | stays),
             self.read_en.eq((within | starts) & (~o.valid | o.ready)),
             self.read_slot.eq(Mux(turns, next_slot, slot)),
             place.eq(Mux(turns, next_head, head)), after.eq(place + 1),
@@ -125,12 +130,14 @@ class IngressReader(wiring.Component):
                 m.d.sync += [slot.eq(0), head.eq(after)]
         with m.Elif(self.read_en):
             m.d.sync += [slot.eq(self.read_slot), head.eq(after), o.valid.eq(1),
-                         o.payload.first.eq(~within), self.source.eq(self.read_slot)]
+                         o.payload.first.eq(~within), self.source.eq(self.read_slot),
+                         left.eq(Mux(turns, self._turn - 1, left - (left != 0)))]
         with m.Else():
             with m.If(o.ready):
                 m.d.sync += o.valid.eq(0)
             with m.If(follows):
-                m.d.sync += [slot.eq(self.writer_slot), head.eq(of_writer.data)]
+                m.d.sync += [slot.eq(self.writer_slot), head.eq(of_writer.data),
+                             left.eq(self._turn - 1)]
         m.d.comb += self.busy.eq(
             whole | Mux(more, mine, 0) | Mux(o.valid, (1 << self.source)[:slots], 0))
         return m

@@ -24,8 +24,8 @@ class SharedIngress(wiring.Component):
     Latency two cycles from the last beat of a TLP to its first, if nothing is before it and its
     slot was the last one to send; the first beat of another slot waits for one cycle. Throughput
     one beat per cycle in total, in and out, of the same slot or of several with TLPs of two beats
-    at least. A TLP waits for at most two TLPs of each other slot. After reset it takes a cycle for
-    each slot until beats are taken.
+    at least. A TLP waits for at most ``turn`` beats and two TLPs of each other slot. After reset it
+    takes a cycle for each slot until beats are taken.
 
     Parameters
     ----------
@@ -35,6 +35,8 @@ class SharedIngress(wiring.Component):
         Slots, 1 to 16.
     depth : int
         Beats of each region; a power of two of at least 2.
+    turn : int
+        Beats after which it is the turn of another slot; 1: after each TLP.
 
     Members
     -------
@@ -52,7 +54,7 @@ class SharedIngress(wiring.Component):
         Pulses: a TLP of slot n ended with ``discard``; one was cut.
     """
 
-    def __init__(self, width, *, slots, depth):
+    def __init__(self, width, *, slots, depth, turn=1):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         if not isinstance(depth, int) or depth < 2 or depth & (depth - 1):
@@ -60,7 +62,8 @@ class SharedIngress(wiring.Component):
         self._slots, self._depth = slots, depth
         self._writer = IngressWriter(check_width(width), slots=slots, depth=depth)
         self._beat = self._writer.write_beat.shape()
-        self._reader = IngressReader(width, self._beat, slots=slots, depth=depth)
+        self._reader = IngressReader(width, self._beat, slots=slots, depth=depth,
+                                     turn=turn)
         super().__init__({
             "i": In(PacketSignature(width)).array(slots),
             "can_start": In(slots),
