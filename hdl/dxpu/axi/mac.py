@@ -50,6 +50,10 @@ class AxiFrames(wiring.Signature):
 class FrameSender(wiring.Component):
     """Sends frames without a gap: stores each frame whole, then offers it to its end.
 
+    No frame begins to be stored while more than ``ahead`` beats are: the line then does not wait
+    for a frame of so many beats. What else waits for the line does so where TLPs can still share a
+    frame, and not as small frames here.
+
     A frame that was cut by a reset of its source, or whose status is not GOOD, is not sent
     (``stat_aborted``). Latency two cycles behind the last beat of a frame; a transfer per cycle.
 
@@ -59,6 +63,7 @@ class FrameSender(wiring.Component):
         Data bits per beat.
     depth : int
         Beats of memory; a power of two. A larger frame is not sent (``stat_giant``).
+    ahead : int
 
     Members
     -------
@@ -68,13 +73,13 @@ class FrameSender(wiring.Component):
         One cycle for each frame.
     """
 
-    def __init__(self, width, *, depth):
+    def __init__(self, width, *, depth, ahead):
         super().__init__({
             "i": In(stream.Signature(RxWord(width))),
             "axis": Out(AxiStream(width, user=True)),
             "stat_good": Out(1), "stat_aborted": Out(1), "stat_giant": Out(1),
         })
-        self._width, self._depth = width, depth
+        self._width, self._depth, self._ahead = width, depth, ahead
 
     def elaborate(self, platform):
         m = Module()
@@ -82,7 +87,14 @@ class FrameSender(wiring.Component):
         m.submodules.frames = frames = PacketQueue(self._width, depth=self._depth)
         m.submodules.transmitter = transmitter = AxiTransmitter(self._width, user=True)
         connect(m, flipped(self.i), delivery.i)
-        connect(m, delivery.o, frames.i)
+        inside, may = Signal(), Signal()
+        m.d.comb += [
+            may.eq(inside | (frames.level <= self._ahead)),
+            frames.i.payload.eq(delivery.o.payload),
+            frames.i.valid.eq(delivery.o.valid & may), delivery.o.ready.eq(frames.i.ready & may),
+        ]
+        with m.If(frames.i.valid & frames.i.ready):
+            m.d.sync += inside.eq(~frames.i.payload.last)
         connect(m, frames.o, transmitter.i)
         wiring.connect(m, transmitter.axis, flipped(self.axis))
         m.d.comb += [
@@ -184,6 +196,8 @@ class AxiMac(wiring.Component):
         One cycle in ``sync`` for each frame received; exactly one output pulses per frame.
     """
 
+    #: Bytes of frames that are stored before a frame of the packing limit.
+    AHEAD = 1536
     #: Names of the events, without ``stat_``, and what each counts.
     STATISTICS = {
         "tx_good": "Frames sent{on_path}.",
@@ -247,7 +261,8 @@ class AxiMac(wiring.Component):
     def _store_and_send(self, m):
         """Frames to be sent, in a clock of their own."""
         m.submodules.sender = sender = DomainRenamer(self._tx)(
-            FrameSender(self._width, depth=self._tx_depth))
+            FrameSender(self._width, depth=self._tx_depth,
+                        ahead=8 * self.AHEAD // self._width))
         m.submodules.tx_queue = crossing = AsyncQueue(
             RxWord(self._width), depth=16, i_domain="sync", o_domain=self._tx)
         beat = self.i.payload
@@ -288,4 +303,4 @@ def axi_mac(width, *, own_clocks=True):
         return AxiMac(width, **(domains if own_clocks else {}))
 
     return MacFactory(port="axis", signature=AxiFrames(width), make=make,
-                      counters=AxiMac.STATISTICS)
+                      counters=AxiMac.STATISTICS, fast=True)

@@ -42,7 +42,7 @@ class BoxCore(wiring.Component):
 
     Parameters
     ----------
-    width, paths, peers, streams, split, arq, mac_counters
+    width, paths, peers, streams, split, arq, mac_counters, fast
         Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
         Slots, 1 to 16: PCIe links to GPUs.
@@ -60,13 +60,16 @@ class BoxCore(wiring.Component):
 
     #: Bytes of the buffer of each slot from PCIe.
     BUFFER = 2048
+    #: Bytes that a slot sends before another has its turn: with the TLP that crosses it, a frame of
+    #: 1500 bytes.
+    TURN = 1280
     #: Bytes of the buffers of each slot to PCIe at 32 and 64 bits: posted requests, non-posted
     #: requests, completions. Posted requests get what is in flight, and reported, while frames of
     #: 1500 bytes fill a line of 1 Gb/s. Wider ones have as many beats.
     REGIONS = (8192, 1024, 2048)
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
-                 arq="go-back-n", mac_counters=None):
+                 arq="go-back-n", mac_counters=None, fast=False):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         super().__init__({
@@ -80,9 +83,10 @@ class BoxCore(wiring.Component):
         self._depth = max(16, self.BUFFER * 8 // width)
         self._table = BoxTable(slots=slots, paths=paths, streams=streams)
         self._egress = SharedEgress(
-            width, slots=slots, packets=MOST_TLPS, overflow="drop",
+            width, slots=slots, packets=2 * MOST_TLPS if fast else MOST_TLPS, overflow="drop",
             space=[size * max(1, width // 64) for size in self.REGIONS])
-        flow = FlowControl.of(width, grants_in(width, self._egress.beats), end="box")
+        flow = FlowControl.of(width, grants_in(width, self._egress.beats, fast=fast), end="box",
+                              fast=fast)
         self._policer = CreditPolicer(width, rows=slots, initial=flow.grants, largest=LARGEST)
         self._engine = FabricEngine(
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,
@@ -91,7 +95,8 @@ class BoxCore(wiring.Component):
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=ClassMeta, inside=True)
         # A TLP that is too large is cut, not dropped: its header has the credits to return.
-        self._ingress = SharedIngress(width, slots=slots, depth=self._depth)
+        self._ingress = SharedIngress(width, slots=slots, depth=self._depth,
+                                      turn=-(-self.TURN * 8 // width))
         self._parsers = {name: SlotParser(width, rows=slots)
                          for name in ("from_slots", "to_slots")}
         counters = CounterList()
@@ -266,7 +271,7 @@ class BoxProxy(wiring.Component):
     def __init__(self, width, *, macs=GMII, **core):
         self._macs = macs
         #: The proxy without its MACs.
-        self.core = BoxCore(width, mac_counters=macs.counters, **core)
+        self.core = BoxCore(width, mac_counters=macs.counters, fast=macs.fast, **core)
         self.registers = self.core.registers
         self.pulses = self.core.pulses
         self.refused = self.core.refused

@@ -66,6 +66,8 @@ class HostCore(wiring.Component):
         Identifiers of the virtual switch, and options of its slots.
     mac_counters : dict of str to str, optional
         What the MAC of each path counts: name to text.
+    fast : bool
+        A line is faster than 1 Gb/s (:func:`~dxpu.fabric.credit.sizing.host_grants`).
 
     Members
     -------
@@ -84,7 +86,7 @@ class HostCore(wiring.Component):
     REQUESTS = 2048
 
     def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
-                 identity=None, arq="go-back-n", mac_counters=None):
+                 identity=None, arq="go-back-n", mac_counters=None, fast=False):
         super().__init__({
             "upstream": Out(PciePort(width)),
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
@@ -102,7 +104,7 @@ class HostCore(wiring.Component):
         # A TLP has several beats at these widths, so a lookup may take several cycles.
         self._table = HostTable(ports=ports, lookups=2, shared=width <= 64, paths=paths,
                                 streams=streams)
-        flow = FlowControl.of(width, host_grants(width))
+        flow = FlowControl.of(width, host_grants(width, fast=fast))
         self._engine = FabricEngine(width, rows=ports, paths=paths, peers=peers,
                                     streams=streams, split=split,
                                     arq=arq, flow=flow)
@@ -355,7 +357,7 @@ class HostProxy(wiring.Component):
     def __init__(self, width, *, macs=GMII, **core):
         self._macs = macs
         #: The proxy without its MACs.
-        self.core = HostCore(width, mac_counters=macs.counters, **core)
+        self.core = HostCore(width, mac_counters=macs.counters, fast=macs.fast, **core)
         self.registers = self.core.registers
         self.pulses = self.core.pulses
         self.serial = self.core.serial

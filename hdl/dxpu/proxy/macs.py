@@ -73,12 +73,15 @@ class MacFactory:
     counters : dict of str to str
         What the MAC counts: name to text of the register ``mac<path>_<name>``, in which
         ``{on_path}`` names the path.
+    fast : bool
+        The line is faster than 1 Gb/s: the core grants what fills it, for more block RAM.
     """
 
     port: str
     signature: wiring.Signature
     make: Callable[[int, int], wiring.Component]
     counters: Mapping[str, str] = field(default_factory=dict)
+    fast: bool = False
 
 
 #: Beats between a MAC and the core, which always takes them: no more than must cross.

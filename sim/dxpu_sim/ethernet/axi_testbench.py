@@ -24,6 +24,8 @@ __all__ = ["ABOVE", "BASE", "PACKING", "TB", "tlp", "write_of"]
 BASE, ABOVE = 0x8000_0000, 0x4000_0000
 #: Bytes of a slot's memory.
 WINDOW = 1 << 20
+#: Cycles until an ACK is sent if no frame carries it: as few as suit a fast line.
+ACK_DELAY = 20
 #: Bytes up to which TLPs share a frame.
 PACKING = 1500
 
@@ -143,7 +145,7 @@ class TB:
             await self.wait("host", "table.result", 15, 1)
             await self.wait("host", f"control.slot[{row}].state", 3, 3)
         for proxy in NAMES:
-            await self.write(proxy, "control.fabric", packing_limit=PACKING, ack_delay=125)
+            await self.write(proxy, "control.fabric", packing_limit=PACKING, ack_delay=ACK_DELAY)
 
     async def _enumerate(self):
         """Bus numbers, windows, enables, and Max_Payload_Size of 512 bytes: upstream port at bus 1,

@@ -74,6 +74,20 @@ def test_frames_follow_each_other_without_a_pause(shape):
     assert sum(cycles) == transfers == len(cycles) - cycles.index(1)
 
 
+def test_small_frames_wait_before_the_mac():
+    """With clocks of its own, while the line stands still: as many beats are taken as a large frame
+    has, one frame more, and what is in the crossing."""
+    dut, taken = AxiMac(64, **CROSSING), []
+
+    async def watch(ctx):
+        for _ in range(600):
+            *_, moves = await ctx.tick().sample(dut.i.valid & dut.i.ready)
+            taken.append(moves)
+
+    simulate(dut, watch, background=[drive_packets(dut.i, [Packet(bytes(64))] * 80)])
+    assert AxiMac.AHEAD // 8 < sum(taken) <= AxiMac.AHEAD // 8 + 8 + 16 + 2
+
+
 def test_a_frame_larger_than_the_buffer_is_not_sent():
     """With clocks of its own; and is counted."""
     rng, got, counts = random.Random(seed()), [], {}

@@ -11,13 +11,14 @@ __all__ = ["GRANTS", "LARGEST", "LINE_BYTES", "MOST_TLPS", "FlowControl", "beats
 
 #: Data units of the largest TLP: 512 bytes, as the switch advertises.
 LARGEST = 32
-#: Most TLPs of a row and class that :func:`grants_in` grants at once.
-MOST_TLPS = 32
+#: Most TLPs of a row and class that :func:`grants_in` grants at once; for a line above 1 Gb/s.
+MOST_TLPS, FAST_TLPS = 32, 48
 #: Headers and data units that each row grants at first: posted, non-posted, completions.
 GRANTS = ((12, 76), (8, 8), (12, 76))
-#: The same where the line is faster, and block RAM is not that of a small FPGA.
+#: The same where block RAM is not that of a small FPGA; for a line above 1 Gb/s, where at 64 bits
+#: a row takes 16 KiB of it, and not 4.
 WIDE_GRANTS = ((32, 160), (8, 8), (32, 160))
-
+FAST_GRANTS = ((48, 352), (8, 8), (48, 352))
 #: Bytes that may be under way to a box of 64 bits while many hosts send to it: the port of an
 #: Ethernet switch that holds 16 KiB has room for them, and for acknowledgements.
 LINE_BYTES = 13 << 10
@@ -35,18 +36,21 @@ def beats_for(width, headers, units):
     return headers * each + -(-16 * units // size)
 
 
-def grants_in(width, regions):
-    """Grants for three regions of so many beats: up to 32 TLPs each, 16 non-posted ones, and 16
-    completions if the width is that of a small region."""
-    most = (MOST_TLPS, 16, 16 if width <= 64 else MOST_TLPS)
+def grants_in(width, regions, *, fast=False):
+    """Grants for three regions of so many beats: up to 32 TLPs each (48 if ``fast``), 16 non-posted
+    ones, and 16 completions if the width is that of a small region."""
+    most = FAST_TLPS if fast else MOST_TLPS
+    most = (most, 16, 16 if width <= 64 else most)
     return tuple(
         grants_for(width, beats, headers=max(
             n for n in range(1, headers + 1) if n == 1 or beats_for(width, n, units) <= beats))
         for beats, headers, units in zip(regions, most, (LARGEST, 2, LARGEST), strict=True))
 
 
-def host_grants(width):
-    """What a host proxy of this width grants each row."""
+def host_grants(width, *, fast=False):
+    """What a host proxy of this width grants each row; ``fast``: for a line above 1 Gb/s."""
+    if fast:
+        return FAST_GRANTS
     return GRANTS if width <= 64 else WIDE_GRANTS
 
 
@@ -107,8 +111,8 @@ class FlowControl:
         return self.line_bytes and shares_of(self.grants, rows, self.line_bytes)
 
     @classmethod
-    def of(cls, width, grants=GRANTS, *, end="host"):
-        """What the proxies are built with, at this ``end``.
+    def of(cls, width, grants=GRANTS, *, end="host", fast=False):
+        """What the proxies are built with, at this ``end``; ``fast``: for a line above 1 Gb/s.
 
         A box withholds credits while many hosts send to it. A host grants each row so little that
         it need not.
@@ -119,5 +123,5 @@ class FlowControl:
         """
         each = beats_for(width, 1, LARGEST) + 20
         p, np = each * width // 8, beats_for(width, 8, 14) * width // 8
-        line_bytes = LINE_BYTES * max(1, width // 64) if end == "box" else None
+        line_bytes = LINE_BYTES * max(1, width // 64) << fast if end == "box" else None
         return cls(ClassSpace(width, p=p, np=np, cpl=p), grants, line_bytes=line_bytes)
