@@ -124,8 +124,11 @@ class System(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.core_clock = SimClock("sync", period_ps=self._period_ps, reset=False)
-        m.submodules.ethernet_clock = SimClock("eth", period_ps=8000, phase_ps=1700, reset=False)
+        # Each clock falls when the other rises, if both have the same period.
+        m.submodules.core_clock = SimClock("sync", period_ps=self._period_ps, high_ps=1700,
+                                           reset=False)
+        m.submodules.ethernet_clock = SimClock("eth", period_ps=8000, phase_ps=1700, high_ps=6300,
+                                               reset=False)
         m.d.sync += self.cycle.eq(self.cycle + 1)
         spoil = Signal.like(self.spoil)
         m.d.eth += spoil.eq(self.spoil)

@@ -14,7 +14,8 @@ namespace {
 
 struct Clock {
     CData* pin;
-    PLI_UINT32 half;
+    //! Time for which it is low, and for which it is high.
+    PLI_UINT32 times[2];
 };
 
 //! Of all instances; callbacks hold addresses of elements.
@@ -38,16 +39,17 @@ void arm(Clock& clock, PLI_UINT32 delay) {
 PLI_INT32 edge(p_cb_data data) {
     Clock& clock = *reinterpret_cast<Clock*>(data->user_data);
     *clock.pin ^= 1;
-    arm(clock, clock.half);
+    arm(clock, clock.times[*clock.pin]);
     return 0;
 }
 
 }  // namespace
 
 // Start the clock of the calling instance: its first edge is half a period after `phase_ps`.
-extern "C" void dxpu_clock(int period_ps, int phase_ps) {
+extern "C" void dxpu_clock(int period_ps, int phase_ps, int high_ps) {
     const auto* const scope = static_cast<const VerilatedScope*>(svGetScope());
-    const PLI_UINT32 half = period_ps / 2;
-    clocks.push_back({static_cast<CData*>(scope->varFind("clk")->datap()), half});
-    arm(clocks.back(), phase_ps + half);
+    const auto low = static_cast<PLI_UINT32>(period_ps - high_ps);
+    const auto high = static_cast<PLI_UINT32>(high_ps);
+    clocks.push_back({static_cast<CData*>(scope->varFind("clk")->datap()), {low, high}});
+    arm(clocks.back(), phase_ps + period_ps / 2);
 }
