@@ -40,7 +40,7 @@ class RowCommit(wiring.Component):
     the new row and ``row_event`` come five cycles after ``command.strobe``; one command at a time.
 
     All rows are in flip-flops, for readers of all at once, and in distributed RAM, for software
-    and the checks, which read one.
+    and the checks, which read one. So are their generations, for other readers of one.
 
     Parameters
     ----------
@@ -52,6 +52,8 @@ class RowCommit(wiring.Component):
         Paths of the proxy, 1 to 16; the target must allow one of them.
     streams : int
         Streams of a peer, a power of two up to 16; the target must name one of them.
+    readers : int
+        Ports to read the generation of one row.
 
     Members
     -------
@@ -69,6 +71,9 @@ class RowCommit(wiring.Component):
         All rows.
     read_row, read_binding : In(range(rows)), Out :class:`Binding`
         Number of a row, and that row in the same cycle; not valid while ``busy``.
+    generation_row, generation : In(6), Out(16), arrays
+        One of each per reader: number of a row that was bound since reset, and the generation of
+        that row in the same cycle. Only if there are ``readers``.
     busy : Out(1)
         A command is being checked: from its strobe until ``code`` is valid.
     code, code_row, code_operation_id : Out
@@ -87,10 +92,10 @@ class RowCommit(wiring.Component):
         "stat_refused": "Commands refused for any other reason.",
     }
 
-    def __init__(self, *, rows, with_slot, paths=16, streams=16):
+    def __init__(self, *, rows, with_slot, paths=16, streams=16, readers=0):
         self._count = check_rows("rows", rows)
         self._with_slot, self._paths = bool(with_slot), paths
-        self._stream_bits = exact_log2(streams)
+        self._stream_bits, self._readers = exact_log2(streams), readers
         super().__init__({
             "command": In(CommitCommand),
             "fence": In(FenceUpdate),
@@ -104,6 +109,10 @@ class RowCommit(wiring.Component):
             "code_row": Out(6),
             "code_operation_id": Out(32),
             "row_event": Out(RowEvent),
+            **({
+                "generation_row": In(6).array(readers),
+                "generation": Out(16).array(readers),
+            } if readers else {}),
             **counted(self.STATS),
         })
 
@@ -157,6 +166,15 @@ class RowCommit(wiring.Component):
             m.d.comb += [store.data.eq(old), store.data.used.eq(0),
                          store.data.generation.eq(new.generation),
                          store.data.operation_id.eq(new.operation_id)]
+
+        if self._readers:
+            m.submodules.generations = generations = Memory(shape=16, depth=self._count, init=[])
+            write = generations.write_port()
+            m.d.comb += [write.addr.eq(command.row), write.en.eq(store.en),
+                         write.data.eq(new.generation)]
+            for row, generation in zip(self.generation_row, self.generation, strict=True):
+                read = generations.read_port(domain="comb")
+                m.d.comb += [read.addr.eq(row), generation.eq(read.data)]
 
         with m.If(self.fence.strobe & (self.fence.epoch > self.fence_epoch)):
             m.d.sync += self.fence_epoch.eq(self.fence.epoch)

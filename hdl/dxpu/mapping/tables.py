@@ -42,7 +42,7 @@ class HostTable(wiring.Component):
         Lookup clients, 1 or more.
     shared : bool
         All clients share one search.
-    paths, streams : int
+    paths, streams, readers : int
         Those of :class:`~dxpu.mapping.RowCommit`.
 
     Members
@@ -62,13 +62,15 @@ class HostTable(wiring.Component):
         must be 1 from the second cycle after ``row_event.strobe`` on.
     row_event : Out :class:`RowEvent`
         Change of a row.
+    generation_row, generation : arrays
+        Those of :class:`~dxpu.mapping.RowCommit`.
     stat_committed, stat_repeated, stat_fenced, stat_refused : Out(1)
         Those of :class:`~dxpu.mapping.RowCommit`.
     """
 
-    def __init__(self, *, ports=8, lookups=2, shared=False, paths=16, streams=16):
-        self._ports = check_rows("ports", ports)
-        self._shape = {"paths": paths, "streams": streams}
+    def __init__(self, *, ports=8, lookups=2, shared=False, paths=16, streams=16, readers=0):
+        self._ports, self._readers = check_rows("ports", ports), readers
+        self._shape = {"paths": paths, "streams": streams, "readers": readers}
         if not isinstance(lookups, int) or lookups < 1:
             raise ValueError(f"lookups must be a positive integer, not {lookups!r}")
         self._lookups, self._shared = lookups, shared
@@ -79,6 +81,10 @@ class HostTable(wiring.Component):
             "rows": Out(data.ArrayLayout(HostRow, ports)),
             "draining": In(ports),
             "row_event": Out(RowEvent),
+            **({
+                "generation_row": In(6).array(readers),
+                "generation": Out(16).array(readers),
+            } if readers else {}),
             **counted(RowCommit.STATS),
         }
         for n in range(lookups):
@@ -116,6 +122,9 @@ class HostTable(wiring.Component):
             connect(m, wiring.flipped(getattr(self, f"lookup{n}")), request)
             connect(m, result, wiring.flipped(getattr(self, f"result{n}")))
 
+        for n in range(self._readers):
+            m.d.comb += [commit.generation_row[n].eq(self.generation_row[n]),
+                         self.generation[n].eq(commit.generation[n])]
         _read_registers(m, file, commit.read_binding, register_values(windows, commit.read_row))
         for n, (row, binding, w) in enumerate(zip(self.rows, commit.rows, follower.windows,
                                                   strict=True)):

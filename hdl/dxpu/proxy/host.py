@@ -103,7 +103,7 @@ class HostCore(wiring.Component):
         self._links = HostLinks(rows=ports)
         # A TLP has several beats at these widths, so a lookup may take several cycles.
         self._table = HostTable(ports=ports, lookups=2, shared=width <= 64, paths=paths,
-                                streams=streams)
+                                streams=streams, readers=3)
         flow = FlowControl.of(width, host_grants(width, fast=fast))
         self._engine = FabricEngine(width, rows=ports, paths=paths, peers=peers,
                                     streams=streams, split=split,
@@ -232,8 +232,7 @@ class HostCore(wiring.Component):
         for n, row in enumerate(table.rows):
             state, control = file.slot[n].state, switch.slot_control[n]
             m.d.comb += [
-                *(part.eq(row.generation) for part in (
-                    bindings.generations[n], links.generations[n], tracking.generations[n])),
+                bindings.generations[n].eq(row.generation),
                 engine.generations[n].eq(row.generation),
                 detach.slot_control[n].eq(control),
                 state.present.eq(links.present[n]),
@@ -266,7 +265,11 @@ class HostCore(wiring.Component):
             malformed.slot_row.eq(parser.malformed_row),
             malformed.slot_life.eq(parser.malformed_life),
             malformed.slot_header.eq(parser.malformed_header),
-            *(malformed.generations[n].eq(row.generation) for n, row in enumerate(table.rows)),
+            table.generation_row[2].eq(engine.event.payload.row),
+            malformed.event_generation.eq(table.generation[2]),
+            self._links.event_generation.eq(table.generation[2]),
+            *(table.generation_row[n].eq(self._tracking.generation_row[n]) for n in range(2)),
+            *(self._tracking.generation[n].eq(table.generation[n]) for n in range(2)),
             # A TLP that comes while a link is down is dropped, whatever its size: the reset that
             # took the link down has reset Max_Payload_Size.
             self._ingress.max_payload.eq(

@@ -37,8 +37,8 @@ class HostLinks(wiring.Component):
     -------
     event : stream of :class:`~dxpu.fabric.wire.types.Event`
         Events from boxes, taken at once.
-    generations : array of 16-bit values
-        Generation of each row in the host table.
+    event_generation : 16
+        Generation of the row that ``event`` names, in the same cycle.
     open, opened : ``rows``
         State and strobes of :class:`~dxpu.proxy.bindings.HostBindings`.
     hot_reset : ``rows``
@@ -67,7 +67,7 @@ class HostLinks(wiring.Component):
         self._rows = rows
         super().__init__({
             "event": In(stream.Signature(Event)),
-            "generations": In(data.ArrayLayout(16, rows)),
+            "event_generation": In(16),
             "open": In(rows),
             "opened": In(rows),
             "hot_reset": In(rows),
@@ -87,16 +87,18 @@ class HostLinks(wiring.Component):
         m = Module()
         event = self.event.payload
         was_active, accepted, up = (Signal(self._rows) for _ in range(3))
+        is_current = Signal()
         m.d.sync += was_active.eq(self.link_active)
         m.d.comb += [
             self.event.ready.eq(1),
+            is_current.eq(event.generation == self.event_generation),
             self.link_up.eq(up & (self.link_active | self.drained)),
             self.stat_ignored.eq(self.event.valid & ~accepted.any()),
         ]
         for n in range(self._rows):
             ended, down = was_active[n] & ~self.link_active[n], Signal(name=f"down{n}")
             is_valid = (self.event.valid & (event.row == n) & self.open[n] & ~self.card_removed[n]
-                        & (event.generation == self.generations[n]))
+                        & is_current)
             with m.If(self.link_up[n]):
                 m.d.sync += self.present[n].eq(1)
             with m.If(is_valid):

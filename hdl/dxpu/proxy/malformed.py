@@ -131,8 +131,8 @@ class MalformedCollector(wiring.Component):
     -------
     i, o : streams of :class:`~dxpu.fabric.wire.types.Event`
         Events of boxes in; those that are no report for an open row, out. Latency 0.
-    generations, open : array of 16-bit values, ``rows``
-        Rows of the host table.
+    event_generation, open : 16, ``rows``
+        Generation of the row that the event on ``i`` names, in the same cycle; rows that are open.
     link_active, contained, lives : ``rows``, ``rows``, array of numbers
         State of the ports. A pending report of a TLP that was found here outlives the link of a
         contained port: the TLP may be the reason of the containment.
@@ -152,7 +152,7 @@ class MalformedCollector(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Event)),
             "o": Out(stream.Signature(Event)),
-            "generations": In(data.ArrayLayout(16, rows)),
+            "event_generation": In(16),
             "open": In(rows),
             "link_active": In(rows),
             "contained": In(rows),
@@ -185,15 +185,14 @@ class MalformedCollector(wiring.Component):
         # Events: HEADER is stored, ERROR makes the report of its row pending.
         begun = Signal(rows)     # the count of the row is in the memory; else it is 0
         reported = Signal(rows)  # by boxes
-        row_events, row_reported = Signal(rows), Signal()
+        row_events, row_reported, is_current = Signal(rows), Signal(), Signal()
         is_report, report_taken, count = Signal(), Signal(), Signal.like(old_count.data)
         dword, serve, known = Signal(range(HEADER_DWORDS)), Signal(), Signal()
         is_header = event.code == EventCode.HEADER
         is_error = (event.code == EventCode.ERROR) & (event.argument == ErrorCode.MALFORMED)
         m.d.comb += [
-            row_events.eq(Cat((event.row == n) & self.open[n] & (self.generations[n]
-                                                                 == event.generation)
-                              for n in range(rows))),
+            is_current.eq(event.generation == self.event_generation),
+            row_events.eq(Cat((event.row == n) & self.open[n] & is_current for n in range(rows))),
             is_report.eq((is_header | is_error) & row_events.any()),
             report_taken.eq(self.i.valid & is_report),
             self.o.payload.eq(event),

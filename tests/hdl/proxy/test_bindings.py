@@ -4,6 +4,7 @@ import random
 
 import pytest
 from amaranth import *
+from amaranth.lib import data
 
 from dxpu.fabric.wire.format import ErrorCode, EventCode
 from dxpu.mapping.types import RowChange
@@ -278,15 +279,16 @@ def test_a_slot_whose_host_sends_without_credits_closes_and_its_host_is_told():
 class Host:
     """A switch that lets TLPs pass while :class:`HostLinks` says that the link is up."""
 
-    def __init__(self):
-        self.dut = HostLinks(rows=ROWS)
+    def __init__(self, generation=7):
+        """``generation`` is that of all rows; ``None`` if the test says so itself."""
+        self.dut, self.generation = HostLinks(rows=ROWS), generation
         self.allowed = (1 << ROWS) - 1
 
     async def switch(self, ctx):
         dut, was = self.dut, 0
         ctx.set(dut.drained, (1 << ROWS) - 1)
-        for row in range(ROWS):
-            ctx.set(dut.generations[row], 7)
+        if self.generation is not None:
+            ctx.set(dut.event_generation, self.generation)
         async for *_, present, link in ctx.tick().sample(dut.present, dut.link_up):
             active = present & link & self.allowed
             for n in range(ROWS):
@@ -579,12 +581,14 @@ def test_host_and_box_agree_in_the_end(run):
     rng = random.Random(seed() * 10 + run)
     box, _ = slots_of()
     m = Module()
-    host = Host()
+    host = Host(None)
+    bound = Signal(data.ArrayLayout(16, ROWS))
     m.submodules.bindings = bindings = HostBindings(rows=ROWS)
     m.submodules.links, m.submodules.box = host.dut, box
     links = host.dut
     m.d.comb += [bindings.reset_request.eq(links.reset_request), links.opened.eq(bindings.opened),
                  links.open.eq(bindings.open),
+                 links.event_generation.eq(bound[links.event.payload.row]),
                  *(bindings.lives[n].eq(links.lives[n]) for n in range(ROWS))]
     toward_box, toward_host = [], []
 
@@ -631,12 +635,12 @@ def test_host_and_box_agree_in_the_end(run):
             generation[n] += 1
             if used:
                 ctx.set(box.generations[n], generation[n])
-                ctx.set(links.generations[n], generation[n])
+                ctx.set(bound[n], generation[n])
                 ctx.set(box.used, ctx.get(box.used) | 1 << n)
             await commit(ctx, bindings, n, RowChange.BOUND if used else RowChange.RELEASED,
                          generation[n])
             if not used:
-                ctx.set(links.generations[n], generation[n])
+                ctx.set(bound[n], generation[n])
 
         ctx.set(box.used, 0)
         await ctx.tick()

@@ -149,7 +149,7 @@ class Collector:
         dut = self.dut
         for name, value in (("open", 15), ("link_active", 15)):
             ctx.set(getattr(dut, name), value)
-        ctx.set(dut.generations, [7] * ROWS)
+        ctx.set(dut.event_generation, 7)
         ctx.set(dut.malformed.ready, 1)
         ctx.set(dut.o.ready, 1)
         async for *_, found, p, passed, event in ctx.tick().sample(

@@ -83,8 +83,8 @@ class SlotTracking(wiring.Component):
     lives : array of numbers
     abort : ``ports``
         Of the tracker.
-    generations : array of 16-bit values
-        Of the rows that the slots are bound to.
+    generation_row, generation : 6 out, 16 in, arrays of two
+        Number of a row, and the generation of that row in the same cycle.
     drained : ``ports``
         No request to the slot is open.
     deadline, bus
@@ -114,6 +114,7 @@ class SlotTracking(wiring.Component):
         self._width = check_width(width)
         self._ports, self._depth, self._requests = ports, depth, requests
         self._tracker = CompletionTracker(ports=ports, entries=entries, granule=granule)
+        readers = 2  # requests, and completions
         super().__init__({
             "down_i": In(PacketSignature(width, SlotMeta)),
             "down_o": Out(PacketSignature(width, TlpMeta)),
@@ -128,7 +129,8 @@ class SlotTracking(wiring.Component):
             "contained": In(ports),
             "lives": In(data.ArrayLayout(LIFE_BITS, ports)),
             "abort": In(ports),
-            "generations": In(data.ArrayLayout(16, ports)),
+            "generation_row": Out(6).array(readers),
+            "generation": In(16).array(readers),
             "drained": Out(ports),
             "deadline": In(len(self._tracker.deadline)),
             "bus": In(8),
@@ -198,7 +200,8 @@ class SlotTracking(wiring.Component):
         question, slot = queue.question, queue.question.p.slot
         m.d.comb += [
             tracker.request.p.eq(question.p),
-            tracker.request.p.generation.eq(Array(self.generations)[slot]),
+            self.generation_row[0].eq(slot),
+            tracker.request.p.generation.eq(self.generation[0]),
             tracker.request.p.dead.eq(question.p.generation[:LIFE_BITS] != Array(self.lives)[slot]),
             tracker.request.valid.eq(question.valid & queue.answer.ready),
             question.ready.eq(tracker.request.ready),
@@ -226,8 +229,8 @@ class SlotTracking(wiring.Component):
             i.ready.eq(queue.i.ready),
             self.stat_closed.eq(i.valid & i.ready & i.p.last & ~i.p.discard & closed),
             queue.asks.eq((info.cls == TlpClass.CPL) & ~made),
-            queue.about.eq(tracked_completion(
-                info, slot=row, generation=Array(self.generations)[row])),
+            self.generation_row[1].eq(row),
+            queue.about.eq(tracked_completion(info, slot=row, generation=self.generation[1])),
             queue.answer.valid.eq(tracker.verdict.valid),
             queue.answer.payload.eq(tracker.verdict.p.accept),
             tracker.verdict.ready.eq(queue.answer.ready),
