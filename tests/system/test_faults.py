@@ -65,7 +65,7 @@ class Generous(CreditAccounts):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        m.d.comb += self.ok.eq(1)
+        m.d.comb += self.sure.eq(1)
         return m
 
 

@@ -18,7 +18,7 @@ from dxpu.fabric.credit.commit_fork import CommitFork
 from dxpu.fabric.credit.credits import OVERHEAD_BYTES
 from dxpu.fabric.credit.grants import CreditGrants
 from dxpu.fabric.credit.shares import GrantShares
-from dxpu.fabric.credit.sizing import LARGEST
+from dxpu.fabric.credit.sizing import LARGEST, LARGEST_REQUEST
 from dxpu.fabric.receive.depacketizer import Depacketizer
 from dxpu.fabric.receive.paths.frame_queue import FrameQueue
 from dxpu.fabric.receive.paths.frame_selector import FrameSelector
@@ -176,7 +176,7 @@ class FabricEngine(wiring.Component):
         if flow:
             self._classifier = Classifier(width, largest=LARGEST)
             self._queues = ClassQueues(width, rows=rows, space=flow.queues, largest=LARGEST)
-            self._accounts = CreditAccounts(rows=rows)
+            self._accounts = CreditAccounts(rows=rows, most=(LARGEST, LARGEST_REQUEST))
             self._commits = CommitFork()
             self._grants = CreditGrants(rows=rows, initial=flow.grants, period=flow.period,
                                         again=flow.again, refresh=flow.refresh)
@@ -326,6 +326,7 @@ class FabricEngine(wiring.Component):
             accounts.lives.eq(self.lives),
             accounts.generations.eq(self.generations),
             accounts.checked.eq(queues.checked),
+            queues.sure.eq(accounts.sure),
             queues.ok.eq(accounts.ok),
             accounts.consumed.eq(queues.consumed),
             queues.wake.eq(accounts.wake),

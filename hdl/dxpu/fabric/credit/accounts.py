@@ -163,12 +163,18 @@ class CreditAccounts(wiring.Component):
     life does; and only with the row's generation. Others change nothing and are counted, but for
     those that say that the peer has not begun yet.
 
-    A TLP that can never leave (its life is over, or its row closed) may pass: whoever would send it
-    drops it.
+    A TLP that can never leave (its life is over, or its row closed) may pass, and takes nothing:
+    whoever would send it drops it.
+
+    What is left of an account is a difference of two words in memories, so the answer comes in the
+    next cycle. At once is known whether the account had enough for any TLP when it was paid last,
+    or when its first limit came. A later limit that is lower takes nothing of that.
 
     Parameters
     ----------
     rows : int
+    most : pair of ints
+        Data units that are enough for any TLP: a posted one or a completion, a non-posted one.
 
     Members
     -------
@@ -179,10 +185,15 @@ class CreditAccounts(wiring.Component):
     generations : array of 8-bit values
     numbered, numbered_strobe : :class:`~.credits.Numbered`, 1
     limits : stream of :class:`NewLimits`
-        A limit may be used from the cycle after the one in which it is read, which is one of one to
-        three cycles.
-    checked, ok : :class:`~dxpu.rows.ClassMeta`, 1
-        Whether there are credits for a TLP, in the same cycle. ``row`` is one of the rows.
+        A limit may be used from the second cycle after the one in which it is read, which is one of
+        one to three cycles; or a cycle later, if it is a first one.
+    checked : :class:`~dxpu.rows.ClassMeta`
+        A TLP. ``row`` is one of the rows.
+    sure : 1
+        There are credits for the TLP, in the same cycle; 0: that is not known yet. Whether the TLP
+        can leave at all is not looked at.
+    ok : 1
+        Whether there were credits for the TLP that was ``checked`` in the cycle before.
     consumed : 1
         Strobe: the TLP ``checked`` takes its credits.
     wake : ``rows``
@@ -191,8 +202,8 @@ class CreditAccounts(wiring.Component):
         Pulse: credits of a frame were refused.
     """
 
-    def __init__(self, *, rows):
-        self._rows = rows
+    def __init__(self, *, rows, most):
+        self._rows, self._most = rows, most
         self._intake = LimitIntake(rows=rows)
         # Of each row and class: the credits that were granted, and consumed, since its life began.
         self._limits, self._used = (ClassMemory(Limit, rows=rows) for _ in range(2))
@@ -207,6 +218,7 @@ class CreditAccounts(wiring.Component):
             "numbered_strobe": In(1),
             "limits": In(stream.Signature(NewLimits)),
             "checked": In(ClassMeta),
+            "sure": Out(1),
             "ok": Out(1),
             "consumed": In(1),
             "wake": Out(rows),
@@ -219,45 +231,87 @@ class CreditAccounts(wiring.Component):
         rows, tlp = self._rows, self.checked
         m.submodules.intake = intake = self._intake
         m.submodules.limits, m.submodules.used = limits, used = self._limits, self._used
-        wiring.connect(m, wiring.flipped(self.limits), intake.i)
         # One bit of a life changes with each.
         lives = Signal(rows)
         m.d.sync += lives.eq(Cat(life[0] for life in self.lives))
+        # A limit is written a cycle after it is read: that it counts is known late. With a first
+        # one of a row and class `ample` is written, too, unless a payment has to write there.
+        granted, waits, holds, grants = Signal(LimitWrite), Signal(), Signal(), Signal()
+        granted_row, granted_cls = low(granted.row, rows), granted.cls
+        is_first, paid, left = Signal(), Signal(), Signal()
+        m.d.sync += waits.eq(Mux(holds, ~pick(intake.lost, granted_row), intake.o_strobe))
+        with m.If(~holds):
+            m.d.sync += granted.eq(intake.o)
         m.d.comb += [
+            is_first.eq(~self._of(self._begun, granted_row, granted_cls)),
+            holds.eq(waits & is_first & paid & ~left), grants.eq(waits & ~holds),
+            intake.i.payload.eq(self.limits.payload),
+            intake.i.valid.eq(self.limits.valid & ~holds),
+            self.limits.ready.eq(intake.i.ready & ~holds),
             intake.generations.eq(self.generations),
             intake.numbered.eq(self.numbered), intake.numbered_strobe.eq(self.numbered_strobe),
             intake.ended.eq((Cat(life[0] for life in self.lives) ^ lives) | ~self.open),
             self.stat_refused.eq(intake.stat_refused),
-            self.wake.eq(Mux(intake.o_strobe, 1 << low(intake.o.row, rows), 0) | intake.ended),
+            self.wake.eq(Mux(grants, 1 << granted_row, 0) | intake.ended),
         ]
-        limits.write(m, intake.o_strobe, low(intake.o.row, rows), intake.o.cls, intake.o.limit)
+        limits.write(m, grants, granted_row, granted_cls, granted.limit)
 
         row, cls = low(tlp.row, rows), Value.cast(tlp.cls)
         limit = limits.read(m, "limit", *self._place(row, cls))
         word, old, new = used.read(m, "used", row, cls), Signal(Limit), Signal(Limit)
-        dead, known, begun = Signal(), Signal(), Signal()
+        dead, pays = Signal(), Signal()
         m.d.comb += [
             dead.eq(~pick(self.open, row) | (pick(self.lives, row) != tlp.life)),
-            known.eq(pick([pick(bits, row) for bits in self._known], cls)),
-            begun.eq(pick([pick(bits, row) for bits in self._begun], cls)),
-            old.eq(Mux(begun, word.as_value(), 0)),
+            old.eq(Mux(self._of(self._begun, row, cls), word.as_value(), 0)),
             new.header.eq(old.header + 1), new.data.eq(old.data + tlp.units),
-            self.ok.eq(dead | known & self._suffices(limit, old, new)),
+            pays.eq(self.consumed & ~dead),
         ]
-        pays = self.consumed & ~dead
         used.write(m, pays, row, cls, new)
+
+        # What the account that was checked in the cycle before has more than the TLP takes, and
+        # whether that was paid.
+        has, was_dead, known = Signal(), Signal(), Signal()
+        headers, units = Signal(16), Signal(16)
+        paid_row, paid_cls = Signal.like(row), Signal(2)
+        m.d.sync += [
+            has.eq(known), was_dead.eq(dead), paid.eq(pays),
+            headers.eq(old.header - limit.header), units.eq(limit.data - new.data),
+            paid_row.eq(row), paid_cls.eq(cls),
+        ]
+        # Of each row and class that has a limit: whether what was left by the last payment, or the
+        # first limit, is enough for any TLP.
+        m.submodules.ample = ample = Memory(shape=1, depth=4 * rows, init=[])
+        enough, enters = ample.read_port(domain="comb"), ample.write_port()
+        amount, fits, begins = granted.limit, Signal(), grants & is_first
+        m.d.comb += [
+            known.eq(self._of(self._known, row, cls)),
+            self.ok.eq(was_dead | has & headers[15] & ~units[15]),
+            left.eq(has & headers[15] & ~headers.all() & self._suffices(units, paid_cls)),
+            enough.addr.eq(Cat(cls, row)),
+            fits.eq(Mux(cls[0], tlp.units <= self._most[1], tlp.units <= self._most[0])),
+            self.sure.eq(known & fits & Mux(
+                paid & (paid_row == row) & (paid_cls == cls), left, enough.data)),
+            # A payment that leaves enough need not be noted.
+            enters.addr.eq(Mux(begins, Cat(granted_cls, granted_row), Cat(paid_cls, paid_row))),
+            enters.data.eq(Mux(begins, ~amount.header[15] & (amount.header != 0)
+                               & self._suffices(amount.data, granted_cls), left)),
+            enters.en.eq(begins | paid),
+        ]
         for bits, strobe, at, of_class in (
-                (self._known, intake.o_strobe, low(intake.o.row, rows), intake.o.cls),
-                (self._begun, pays, row, cls)):
-            for n, has in enumerate(bits):
-                m.d.sync += has.eq(
-                    (has | Mux(strobe & (of_class == n), 1 << at, 0)) & ~intake.lost)
+                (self._known, grants, granted_row, granted_cls), (self._begun, pays, row, cls)):
+            for n, has_any in enumerate(bits):
+                m.d.sync += has_any.eq(
+                    (has_any | Mux(strobe & (of_class == n), 1 << at, 0)) & ~intake.lost)
         return m
+
+    def _of(self, bits, row, cls):
+        """The bit of a row and class."""
+        return pick([pick(of_class, row) for of_class in bits], cls)
+
+    def _suffices(self, units, cls):
+        """Whether so many units, a signed number, are enough for any TLP of the class."""
+        p, np = (units[:15] >= most for most in self._most)
+        return ~units[15] & Mux(cls[0], np, p)
 
     def _place(self, row, cls):
         return row, cls
-
-    @staticmethod
-    def _suffices(limit, old, new):
-        """Whether one more header is granted, and the units in all: signed differences."""
-        return (old.header - limit.header)[15] & ~(limit.data - new.data)[15]

@@ -75,15 +75,15 @@ class ClassQueues(wiring.Component):
     Members
     -------
     i, o : packet stream with meta :class:`~dxpu.rows.ClassMeta`
-    checked, ok : :class:`~dxpu.rows.ClassMeta`, 1
+    checked, sure, ok : :class:`~dxpu.rows.ClassMeta`, 1, 1
         A TLP, on ``i`` or at the head of a queue, that a decision may depend on; whether it may
-        leave now, in the same cycle.
+        leave: ``sure`` in the same cycle, 0 if that is not known yet; ``ok`` in the next one.
     consumed : 1
         Strobe: ``checked`` takes what it was checked for. One on ``i`` does with its last beat; one
         that waited does in the cycle before its first beat, in which no other TLP begins.
     wake : ``rows``
-        Strobes: ``ok`` may have become true for a TLP of row n in this cycle, or does in the next
-        one.
+        Strobes: ``ok`` may become true for a TLP of row n that is checked in this cycle, or in the
+        next one.
     blocked : ``rows``
         Bit n: a posted TLP or a completion of row n waits, or is on its way into its queue.
     np_waits : ``rows``
@@ -135,6 +135,7 @@ class ClassQueues(wiring.Component):
             "i": In(PacketSignature(width, ClassMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
             "checked": Out(ClassMeta),
+            "sure": In(1),
             "ok": In(1),
             "consumed": Out(1),
             "wake": In(rows),
@@ -179,7 +180,7 @@ class ClassQueues(wiring.Component):
         m.d.comb += [
             self.checked.eq(Mux(departure.check | departure.claim, departure.head.as_value(),
                                 self.i.payload.meta.as_value())),
-            parking.ok.eq(self.ok), departure.ok.eq(self.ok),
+            parking.sure.eq(self.sure), parking.ok.eq(self.ok), departure.ok.eq(self.ok),
             self.consumed.eq(departure.claim | straight.valid & straight.ready
                              & straight.payload.last & ~straight.payload.discard),
             parking.filled.eq(flags.filled), parking.hold.eq(departure.draining),

@@ -6,11 +6,13 @@ Ref: docs/explanation/flow-control.md
 from .class_queues import ClassSpace
 from .credits import OVERHEAD_BYTES, grants_for
 
-__all__ = ["GRANTS", "LARGEST", "LINE_BYTES", "MOST_TLPS", "FlowControl", "beats_for", "grants_in",
-           "host_grants", "shares_of", "space_for"]
+__all__ = ["GRANTS", "LARGEST", "LARGEST_REQUEST", "LINE_BYTES", "MOST_TLPS", "FlowControl",
+           "beats_for", "grants_in", "host_grants", "shares_of", "space_for"]
 
 #: Data units of the largest TLP: 512 bytes, as the switch advertises.
 LARGEST = 32
+#: The same of a non-posted one: 32 bytes.
+LARGEST_REQUEST = 2
 #: Most TLPs of a row and class that :func:`grants_in` grants at once; for a line above 1 Gb/s.
 MOST_TLPS, FAST_TLPS = 32, 48
 #: Headers and data units that each row grants at first: posted, non-posted, completions.
@@ -44,7 +46,8 @@ def grants_in(width, regions, *, fast=False):
     return tuple(
         grants_for(width, beats, headers=max(
             n for n in range(1, headers + 1) if n == 1 or beats_for(width, n, units) <= beats))
-        for beats, headers, units in zip(regions, most, (LARGEST, 2, LARGEST), strict=True))
+        for beats, headers, units in zip(
+            regions, most, (LARGEST, LARGEST_REQUEST, LARGEST), strict=True))
 
 
 def host_grants(width, *, fast=False):

@@ -23,9 +23,11 @@ ROWS = 3
 
 
 class Gated(wiring.Component):
-    """Queues in which bit 4 * row + class of ``allow`` lets a queue's TLPs pass."""
+    """Queues in which bit 4 * row + class of ``allow`` lets a queue's TLPs pass; ``sure``: that is
+    known at once."""
 
     allow: In(4 * ROWS)
+    sure: In(1, init=1)
 
     def __init__(self, width, *, overflow="wait", space=None):
         super().__init__()
@@ -38,8 +40,10 @@ class Gated(wiring.Component):
         before = Signal.like(self.allow)
         m.d.sync += before.eq(self.allow)
         rises = self.allow & ~before
-        meta = queues.checked
-        m.d.comb += queues.ok.eq(self.allow.bit_select(Cat(Value.cast(meta.cls), meta.row), 1))
+        meta, may = queues.checked, Signal()
+        m.d.sync += queues.ok.eq(may)
+        m.d.comb += [may.eq(self.allow.bit_select(Cat(Value.cast(meta.cls), meta.row), 1)),
+                     queues.sure.eq(may & self.sure)]
         m.d.comb += queues.wake.eq(Cat(rises.word_select(n, 4).any() for n in range(ROWS)))
         return m
 
@@ -92,6 +96,7 @@ def test_nothing_is_lost_and_order_is_kept(width, density):
     async def allow(ctx):
         while not ended:
             ctx.set(dut.allow, rng.getrandbits(4 * ROWS) | rng.getrandbits(4 * ROWS))
+            ctx.set(dut.sure, rng.random() < 0.5)
             await ctx.tick().repeat(rng.randint(1, 60))
         ctx.set(dut.allow, -1)
 
@@ -175,8 +180,10 @@ class Slow(Gated):
         m = super().elaborate(platform)
         queues, before = self.queues, Signal.like(self.allow)
         m.d.sync += before.eq(self.allow)
-        meta = queues.checked
-        m.d.comb += queues.ok.eq(before.bit_select(Cat(Value.cast(meta.cls), meta.row), 1))
+        meta, may = queues.checked, Signal()
+        m.d.comb += [may.eq(before.bit_select(Cat(Value.cast(meta.cls), meta.row), 1)),
+                     queues.sure.eq(may)]
+        m.d.sync += queues.ok.eq(may)
         return m
 
 
@@ -228,6 +235,28 @@ def test_what_may_pass_has_no_latency_and_full_rate():
         watch, collect_packets(dut.queues.o, 1000, got)])
     check_order(sent, got)
     assert cycles[0] == sum(-(-len(p.data) // 8) for p in sent)
+
+
+def test_what_is_not_sure_to_pass_passes_a_cycle_later():
+    rng = random.Random(seed())
+    dut = Gated(64)
+    sent = some(rng, 30)
+    got, cycles = [], 0
+
+    async def run(ctx):
+        ctx.set(dut.allow, -1)
+        ctx.set(dut.sure, 0)
+        await ctx.tick().repeat(4 * ROWS + 1)   # queues are made empty
+        await drive_packets(dut.queues.i, sent)(ctx)
+
+    async def watch(ctx):
+        nonlocal cycles
+        async for *_, valid in ctx.tick().sample(dut.queues.i.valid):
+            cycles += valid
+
+    simulate(dut, run, collect_packets(dut.queues.o, len(sent), got), background=[watch])
+    check_order(sent, got)
+    assert cycles == sum(1 - (-len(p.data) // 8) for p in sent)
 
 
 @pytest.mark.parametrize("overflow", ["wait", "drop"])

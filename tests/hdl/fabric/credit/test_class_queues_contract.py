@@ -79,6 +79,7 @@ class Ordered(wiring.Component):
     cls: In(2)
     byte: In(6)
     watch: In(1)
+    sure: In(1)
     ok: In(1)
     wake: In(2)
     ready: In(1)
@@ -103,7 +104,7 @@ class Ordered(wiring.Component):
             i.payload.data.eq(Cat(self.byte, younger, now_mine)),
             Value.cast(i.payload.meta.cls).eq(self.cls), i.payload.meta.row.eq(self.row),
             i.payload.meta.units.eq(Mux(inside, kept, self.byte)),
-            dut.ok.eq(self.ok), dut.wake.eq(self.wake),
+            dut.sure.eq(self.sure), dut.ok.eq(self.ok), dut.wake.eq(self.wake),
             o.ready.eq(self.ready), Assume(self.row < len(dut.wake)),
             Assume(self.cls < 3), Assume((place != dut.LONGEST - 1) | self.last),
         ]
@@ -179,7 +180,7 @@ class Roomy(Small):
 #: Mutants: what comes passes posted TLPs that wait; what waits leaves before older posted TLPs, or
 #: while another TLP is leaving; more beats, or packets, than fit.
 MUTANTS = {
-    "passes-posted": changed(Small, (Parking, ("~(mine | holds[TlpClass.P.value])", "~mine"))),
+    "passes-posted": changed(Small, (Parking, ("mine | holds[TlpClass.P.value]", "mine"))),
     "leaves-before-posted": changed(Small, (Departure, ("~since[-1]", "C(1)"))),
     "interleaves": changed(Small, (Departure, (
         "self.check.eq(~self.passing)", "self.check.eq(1)"))),
@@ -209,6 +210,7 @@ class Passes(wiring.Component):
     valid: In(1)
     last: In(1)
     cls: In(2)
+    sure: In(1)
     ok: In(1)
     flows: In(1)
     wakes: In(1)
@@ -223,15 +225,15 @@ class Passes(wiring.Component):
         i, o = dut.i, dut.o
         inside, kind, flow, waits = Signal(), Signal(2), Signal(), Signal()
         before = Signal.like(Cat(self.last, self.cls))
-        free = Signal()
-        m.d.sync += [flow.eq(free), waits.eq(i.valid & ~i.ready),
+        free, may = Signal(), Signal()
+        m.d.sync += [flow.eq(free), dut.ok.eq(may), waits.eq(i.valid & ~i.ready),
                      before.eq(Cat(self.last, self.cls))]
         m.d.comb += [
             free.eq(flow | self.flows),
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
             # A wake may come a cycle before what it tells of.
-            dut.ok.eq((self.ok | flow) & (dut.checked.cls != NP)),
+            may.eq((self.ok | flow) & (dut.checked.cls != NP)), dut.sure.eq(may & self.sure),
             dut.wake.eq(self.wakes | free & ~flow), o.ready.eq(1),
             Assume(~ResetSignal()), Assume(self.cls < 3), Assume(~inside | self.last),
             Assume(~inside | (self.cls == kind)),
@@ -297,6 +299,7 @@ class HasRoom(wiring.Component):
     last: In(1)
     cls: In(2)
     units: In(range(UNITS + 1))
+    sure: In(1)
     ok: In(1)
     wake: In(1)
     ready: In(1)
@@ -319,7 +322,7 @@ class HasRoom(wiring.Component):
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(BYTES // 4), Value.cast(i.payload.meta.cls).eq(self.cls),
             i.payload.meta.units.eq(self.units),
-            dut.ok.eq(self.ok), dut.wake.eq(self.wake),
+            dut.sure.eq(self.sure), dut.ok.eq(self.ok), dut.wake.eq(self.wake),
             o.ready.eq(self.ready),
             Assume(~ResetSignal()), Assume(self.cls < 3), Assume(self.units <= UNITS),
             Assume(~(inside | waits) | (now == before)),
@@ -383,6 +386,7 @@ class OneAtATime(wiring.Component):
     cls: In(2)
     units: In(1)
     more: In(1)
+    sure: In(1)
     wake: In(1)
     ready: In(1)
 
@@ -399,14 +403,14 @@ class OneAtATime(wiring.Component):
         kind = Signal.like(now[1:])
         before = Signal.like(now)
         m.d.sync += [
-            waits.eq(i.valid & ~i.ready), before.eq(now),
+            waits.eq(i.valid & ~i.ready), before.eq(now), dut.ok.eq(room != 0),
             room.eq(room + (self.more & ~room.all()) - dut.consumed),
         ]
         m.d.comb += [
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
             i.payload.meta.units.eq(self.units),
-            dut.ok.eq(room != 0), dut.wake.eq(self.wake),
+            dut.sure.eq(self.sure & (room != 0)), dut.wake.eq(self.wake),
             o.ready.eq(self.ready),
             Assume(~ResetSignal()), Assume(self.cls < 3),
             Assume((place != dut.LONGEST - 1) | self.last),
@@ -456,7 +460,7 @@ class Ahead(OneAtATime):
 ROOM_MUTANTS = {
     "early": changed(Small, (Departure, ("self.check.eq(~self.passing)",
                                          "self.check.eq(~self.passing | o.ready)"))),
-    "open": changed(Small, (Parking, ("~self.hold & ~self.stop", "~self.stop"))),
+    "open": changed(Small, (Parking, ("self.sure & ~self.hold", "self.sure"))),
     "pays-early": changed(Small, (Departure, ("self.claim.eq(fits)", "self.claim.eq(1)"))),
     "follows-unasked": changed(Long, (Departure, ("decides & fits | follows",
                                                   "decides | follows"))),
@@ -471,7 +475,7 @@ ROOM_MUTANTS = {
 #: their covers reached, within it, but for one that asks about two TLPs before the fault.
 DEPTH, LONG_DEPTH = 11, 15
 #: Depth of those in which a TLP follows another at once.
-AHEAD_DEPTH = 16
+AHEAD_DEPTH = 17
 
 
 @pytest.mark.parametrize("depth", [DEPTH, pytest.param(LONG_DEPTH, marks=pytest.mark.long)])
@@ -507,7 +511,7 @@ def test_order_in_each_row_catches(name):
         prove(Ordered(ROW_MUTANTS[name]), depth=DEPTH, flat=True)
 
 
-@pytest.mark.parametrize("depth", [26, pytest.param(32, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [27, pytest.param(32, marks=pytest.mark.long)])
 def test_posted_tlps_and_completions_pass(depth):
     prove(Passes(), depth=depth, flat=True)
 
@@ -515,7 +519,7 @@ def test_posted_tlps_and_completions_pass(depth):
 @pytest.mark.parametrize("name", PASSING_MUTANTS)
 def test_passing_catches(name):
     with pytest.raises(ProofFailed, match="Assert failed"):
-        prove(Passes(PASSING_MUTANTS[name]), depth=26, flat=True)
+        prove(Passes(PASSING_MUTANTS[name]), depth=27, flat=True)
 
 
 @pytest.mark.parametrize("design, depth", [(Small, DEPTH), (Long, AHEAD_DEPTH)])

@@ -44,7 +44,7 @@ class Departure(wiring.Component):
     head : :class:`~dxpu.rows.ClassMeta`
         TLP at the head of the queue, or the one behind it while that is checked.
     check, ok : 1
-        ``head`` is checked; whether it may leave, in the same cycle.
+        ``head`` is checked; whether it may leave, in the next cycle.
     claim : 1
         Strobe: ``head`` leaves from the next cycle on, or behind the one that is leaving, and takes
         what it was checked for.
@@ -95,7 +95,9 @@ class Departure(wiring.Component):
         m = Module()
         o, ends, note, row, cls = self.o, self.ends, self.notes.data, self.row, self.cls
         place, first = Signal.like(ends.next), Signal()
-        after, since, fits = Signal.like(place), Signal.like(note.older), Signal()
+        after, since = Signal.like(place), Signal.like(note.older)
+        # All posted TLPs before the head have left, as of the cycle before; it may leave.
+        in_order, fits = Signal(), Signal()
         # Of the TLP that leaves; the note may be that of the next one already.
         units, life = Signal.like(note.units, reset_less=True), Signal.like(
             note.life, reset_less=True)
@@ -117,7 +119,8 @@ class Departure(wiring.Component):
             o.payload.meta.units.eq(units), o.payload.meta.life.eq(life),
             after.eq(following(self._space, place, cls)),
         ]
-        m.d.sync += fits.eq(((cls == TlpClass.P.value) | ~since[-1]) & self.ok)
+        m.d.sync += in_order.eq((cls == TlpClass.P.value) | ~since[-1])
+        m.d.comb += fits.eq(in_order & self.ok)
         with m.If(self.beat_read):
             m.d.sync += [place.eq(after), self.amount.eq(self.amount + 1)]
         with m.FSM():

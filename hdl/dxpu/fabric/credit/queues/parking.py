@@ -20,13 +20,14 @@ __all__ = ["Parking"]
 class Parking(wiring.Component):
     """Decides about each TLP with its first beat; writes those that have to wait.
 
-    A TLP goes straight through if it may leave (``ok``) and neither a posted TLP of its row nor
-    one of its class is in the queues; any other is parked. What is parked counts with its last
-    beat, so one that ends with ``discard`` leaves no trace. A TLP without room waits, or is dropped
-    if ``drops``; one larger than its queue is always dropped.
+    A TLP goes straight through if it may leave (``sure``, or ``ok`` a cycle later) and neither a
+    posted TLP of its row nor one of its class is in the queues; any other is parked. What is parked
+    counts with its last beat, so one that ends with ``discard`` leaves no trace. A TLP without room
+    waits, or is dropped if ``drops``; one larger than its queue is always dropped.
 
-    No latency for a TLP that goes straight through. A parked one takes a cycle more than it has
-    beats, for the look-up of the ends of its queue.
+    No latency for a TLP that goes straight through, or a cycle if it is not ``sure``. A parked one
+    takes a cycle more than it has beats, for the look-up of the ends of its queue; and another one
+    if it is parked because it is not ``ok``.
 
     Parameters
     ----------
@@ -40,14 +41,14 @@ class Parking(wiring.Component):
     -------
     i, o : packet streams with :class:`~dxpu.rows.ClassMeta`
         ``o`` has those that go straight through.
-    ok : 1
-        The TLP on ``i`` may leave.
+    sure, ok : 1
+        The TLP on ``i`` may leave; 0: not known yet. Whether it may, in the next cycle.
     filled : ``4 * rows``
         Queues that hold TLPs.
     hold : 1
         No TLP begins to go straight through.
     stop : 1
-        No TLP begins at all: ``ok`` says nothing about ``i``.
+        No TLP begins at all: ``sure`` says nothing about ``i``, nor ``ok`` in the next cycle.
     passing : 1
         A TLP is going straight through that began in an earlier cycle.
     ends : :class:`~.queue_ends.EndsSignature`
@@ -67,6 +68,7 @@ class Parking(wiring.Component):
         super().__init__({
             "i": In(PacketSignature(width, ClassMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
+            "sure": In(1),
             "ok": In(1),
             "filled": In(4 * rows),
             "hold": In(1),
@@ -88,11 +90,11 @@ class Parking(wiring.Component):
         i, o, meta, ends = self.i, self.o, self.i.payload.meta, self.ends
         row, cls = low_bits(meta.row, self._rows), Value.cast(meta.cls)
         # Queues of the row that hold TLPs.
-        holds, mine, passes = Signal(3), Signal(), Signal()
+        holds, mine, behind = Signal(3), Signal(), Signal()
         m.d.comb += [
             holds.eq(Cat(Cat(self.filled[n::4]).bit_select(row, 1) for n in range(3))),
             mine.eq(Mux(cls[1], holds[2], Mux(cls[0], holds[1], holds[0]))),
-            passes.eq(self.ok & ~(mine | holds[TlpClass.P.value])),
+            behind.eq(mine | holds[TlpClass.P.value]),
             ends.queue.eq(queue_number(row, cls)),
         ]
         place, some, full, parking = Signal.like(ends.next), Signal(), Signal(), Signal()
@@ -114,14 +116,29 @@ class Parking(wiring.Component):
         ]
         with m.FSM():
             with m.State("Begin"):
-                m.d.comb += parking.eq(i.valid & ~passes & ~self.stop)
+                m.d.comb += parking.eq(i.valid & behind & ~self.stop)
                 m.d.sync += [place.eq(ends.tail.place), some.eq(0), amount.eq(0)]
                 with m.If(parking):
                     m.next = "Park"
-                with m.Elif(~self.hold & ~self.stop):
+                with m.Elif(self.sure & ~self.hold & ~self.stop):
                     m.d.comb += [o.valid.eq(i.valid), i.ready.eq(o.ready)]
                     with m.If(i.valid & ~(o.ready & i.payload.last)):
                         m.next = "Pass"
+                with m.Elif(i.valid & ~self.sure & ~self.stop):
+                    m.next = "Decide"
+            with m.State("Decide"):
+                # It was checked in the cycle before, and nothing has entered a queue since.
+                m.d.comb += parking.eq(~self.ok)
+                with m.If(parking):
+                    m.next = "Park"
+                with m.Elif(~self.hold & ~self.stop):
+                    m.d.comb += [o.valid.eq(1), i.ready.eq(o.ready)]
+                    with m.If(o.ready & i.payload.last):
+                        m.next = "Begin"
+                    with m.Else():
+                        m.next = "Pass"
+                with m.Else():
+                    m.next = "Begin"
             with m.State("Pass"):
                 m.d.comb += [o.valid.eq(i.valid), self.passing.eq(1), i.ready.eq(o.ready)]
                 with m.If(i.valid & o.ready & i.payload.last):
