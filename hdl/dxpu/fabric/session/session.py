@@ -234,8 +234,8 @@ class SessionKeeper(wiring.Component):
             "mode": Mode, "phase": Phase, "rx": 16, "tx": 16, "offered": 16, "boot": 16,
             # What is to be said: HELLO or HELLO_ACK, and an ACK that asks for one; on which path.
             "hello": 1, "poll": 1, "way": range(max(2, paths)),
-            # Attempts, and what is left of the time for this one.
-            "tries": range(POLLS + 1), "left": range((1 << 20) + self._sweep.step),
+            # Attempts, and what is left of the time for this one; that begins when it is called.
+            "tries": range(POLLS + 1), "left": range(1 << 20), "anew": 1,
         })
         #: What a HELLO says and what is known, compared in the cycle before.
         self._is = Signal(Comparisons)
@@ -396,17 +396,17 @@ class SessionKeeper(wiring.Component):
             check.offered.eq(coming.offered != 0),
             check.mine.eq(self.valid.bit_select(peer, 1) & (coming.mode != Mode.REGISTERS)
                           & (self._booted != 0)),
-            check.late.eq(coming.left <= self._sweep.step),
+            check.late.eq(~coming.anew & (coming.left <= self._sweep.step)),
         ]
 
     def _time(self, m):
         """What time it is for the session, and how much it has when that begins anew."""
         now, step = self._now, self._sweep.step
-        value, phase, tries = Signal(20), self._phase, self._tries
+        value, phase, tries = Signal(20), now.phase, now.tries
         runs, ends = Signal(), Signal()  # ``ends``: waits do, ever
         m.d.sync += ends.eq(self.wait != 0)
         m.d.comb += [
-            runs.eq(self._does[Act.CALLED] & (ends | (now.phase == Phase.QUIET))),
+            runs.eq(self._does[Act.CALLED] & (ends | (phase == Phase.QUIET))),
             self._over.eq(runs & self._is.late),
         ]
         # A session that is open waits long for the first word, and polls like one that asks.
@@ -418,8 +418,8 @@ class SessionKeeper(wiring.Component):
             m.d.comb += value.eq(self.wait << IDLE)
         with m.Else():
             m.d.comb += value.eq(self.wait << (tries - 1)[:2])
-        self._left = Mux(self._restart, value + step,
-                         Mux(runs, Mux(self._over, 0, now.left - step), now.left))
+        self._left = Mux(~runs, now.left, Mux(now.anew, value, Mux(self._over, 0, now.left - step)))
+        self._anew = self._restart | now.anew & ~runs
 
     def _happens(self, m):
         """What becomes of the session."""
@@ -430,7 +430,7 @@ class SessionKeeper(wiring.Component):
         m.d.comb += [
             opens.eq(now.mode == Mode.OPENS),
             then.eq(now), then.phase.eq(self._phase), then.tries.eq(self._tries),
-            then.left.eq(self._left),
+            then.left.eq(self._left), then.anew.eq(self._anew),
             self._phase.eq(now.phase), self._tries.eq(now.tries),
         ]
         with m.If(does[Act.CALLED]):
