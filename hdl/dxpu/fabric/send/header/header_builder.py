@@ -28,7 +28,8 @@ class HeaderBuilder(wiring.Component):
     a control frame passes twice: first for its CRC, a dword per cycle.
 
     Latency from the route to the first beat: two cycles, and in a control frame one more for each
-    dword of the body; and until the preamble before has left. A beat is offered in each cycle.
+    dword of the body, and one more at 512 bits; and until the preamble before has left. A beat is
+    offered in each cycle.
 
     Ref: docs/reference/wire-format.md, header and credit extension
 
@@ -96,14 +97,17 @@ class HeaderBuilder(wiring.Component):
             hcrc.extended.eq(route.crx),
             hcrc.beat.eq(beat),
             hcrc.step.eq(write),
-            body_crc.body_dword.eq(words.data.word_select(sealed[:shift], 32)),
-            body_crc.step.eq(sealing),
             load.eq(write & (beat == 0)),
         ]
         if lanes < HEADER_BYTES // 4 * 2:
             # Behind the first beat, so the order is the next frame's by then.
             m.d.comb += [words.frame_order.dwords.eq(o.info.total),
                          words.frame_order.offset.eq(o.info.note.offset)]
+        # A dword is chosen in one cycle and goes into the CRC in the next.
+        m.d.sync += [
+            body_crc.body_dword.eq(words.data.word_select(sealed[:shift], 32)),
+            body_crc.step.eq(sealing),
+        ]
         with m.FSM():
             with m.State("Route"):
                 m.d.comb += [self.route.ready.eq(1), body_crc.clear.eq(1)]
@@ -126,6 +130,10 @@ class HeaderBuilder(wiring.Component):
                 m.d.comb += sealing.eq(1)
                 m.d.sync += sealed.eq(sealed + 1)
                 with m.If(sealed + 1 == words.last_dword):
+                    # The CRC is there when the second beat is written.
+                    m.next = "Sealed" if lanes * 4 > HEADER_BYTES else "Write"
+            if lanes * 4 > HEADER_BYTES:
+                with m.State("Sealed"):
                     m.next = "Write"
             with m.State("Write"):
                 m.d.comb += write.eq((beat != 0) | free)
