@@ -196,8 +196,7 @@ class Arrivals(wiring.Component):
         committed = self.committed
         header = committed.payload.header
         known, own, confirms, tagged = Signal(), Signal(), Signal(), Signal()
-        tag, candidate = Signal(16), Signal(16)
-        newest, unacked, fresh = Signal(24), Signal.like(self.unacked), Signal(24)
+        unacked, fresh = Signal.like(self.unacked), Signal(24)
         number, there = self._find(header)
         numbered, greets, fits, is_nak, named, fences = (
             Signal(name=n) for n in ("is_numbered", "is_hello", "fits", "is_nak", "is_named",
@@ -211,9 +210,7 @@ class Arrivals(wiring.Component):
             is_nak.eq(header.type == FrameType.SACK),
             named.eq(is_nak & self.words & (self._early is not None)),
             fences.eq(header.type == FrameType.FENCE),
-            own.eq(tagged & (tag == header.tag)),
-            confirms.eq(tagged & ~fences & (tag != header.tag) & (candidate == header.tag)),
-            fresh.eq(header.ack - newest),
+            tagged.eq(known & ~greets),
             # A forged acknowledgement of what was never sent has no effect; nor has an old one,
             # which comes late.
             fits.eq(own & ~fences & (fresh <= unacked)),
@@ -233,8 +230,10 @@ class Arrivals(wiring.Component):
             with m.State("Look"):
                 m.d.comb += self._looks_taken.eq(1)
                 m.d.sync += [
-                    newest.eq(self.newest), unacked.eq(self.unacked),
-                    tag.eq(self.rx_tag), candidate.eq(self.candidate), tagged.eq(known & ~greets),
+                    fresh.eq(header.ack - self.newest), unacked.eq(self.unacked),
+                    own.eq(tagged & (self.rx_tag == header.tag)),
+                    confirms.eq(tagged & ~fences & (self.rx_tag != header.tag)
+                                & (self.candidate == header.tag)),
                 ]
                 m.next = "Book"
             with m.State("Book"):
@@ -290,14 +289,14 @@ class Arrivals(wiring.Component):
         # A released row may still name the peer of another that is in use.
         one = Signal(self._rows)
         m.d.comb += one.eq(Mux((rows & used).any(), rows & used, rows))
-        tag, expected, candidate = Signal(16), Signal(24), Signal(16)
+        tag, candidate = Signal(16), Signal(16)
         numbered, ahead, hello, fits = Signal(), Signal(24), Signal(), Signal()
         copy = Signal()  # the frame that is expected is held, and this is another one of it
         m.d.comb += [
             fits.eq(Mux(is_hello(header.type), hello,
                         (tag != 0) & (tag == header.tag) | ~numbered & (candidate != 0)
                         & (candidate == header.tag) & (header.type != FrameType.FENCE))),
-            numbered.eq(takes_number(header.type)), ahead.eq(header.seq - expected),
+            numbered.eq(takes_number(header.type)),
         ]
         valid = here & known & fits
         gap = valid & numbered & ~ahead[-1] & (ahead != 0)
@@ -317,7 +316,7 @@ class Arrivals(wiring.Component):
                 m.d.comb += self._looks_judged.eq(1)
                 m.d.sync += [
                     tag.eq(Mux(self.given_up, 0, self.rx_tag)), candidate.eq(self.candidate),
-                    hello.eq(self.greets), expected.eq(self.next),
+                    hello.eq(self.greets), ahead.eq(header.seq - self.next),
                     verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
                     verdict.hold.eq(0),
                     *(flag.eq(0) for flag in (*self._answers.values(), *self._counts.values())),
