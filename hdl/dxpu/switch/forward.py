@@ -18,8 +18,8 @@ class Forwarder(wiring.Component):
 
     One verdict for each TLP, in the order of the TLPs. Latency none, throughput one beat per cycle.
     An answer is offered with the last beat, and behind it the record of a verdict that has a note.
-    The next TLP that has a note ends when that record is taken, at the earliest; whoever takes
-    records must not let them wait for anything slow.
+    The next TLP that has a note ends a cycle after that record is taken, at the earliest; whoever
+    takes records must not let them wait for anything slow.
 
     Parameters
     ----------
@@ -69,8 +69,9 @@ class Forwarder(wiring.Component):
 
         taken, both = Signal(), Signal()
         m.d.comb += [
+            # That a record is taken is known late.
             both.eq(i.valid & self.verdict.valid & ~(
-                verdict.note.exists & i.p.last & self.error.valid & ~self.error.ready)),
+                verdict.note.exists & i.p.last & self.error.valid)),
             self.answer.p.port.eq(verdict.source),
             self.answer.p.life.eq(verdict.life),
             self.answer.p.completion.eq(verdict.completion),
