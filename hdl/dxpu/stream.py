@@ -138,13 +138,17 @@ class Register(wiring.Component):
         full = Signal()
 
         m.d.comb += self.i.ready.eq(~full)
+        # What comes is kept whether it is needed or not: `o.ready`, which is late, decides about
+        # `full` alone.
+        with m.If(~full):
+            m.d.sync += spare.eq(self.i.payload)
         with m.If(self.o.ready | ~self.o.valid):
             with m.If(full):
                 m.d.sync += [self.o.payload.eq(spare), self.o.valid.eq(1), full.eq(0)]
             with m.Else():
                 m.d.sync += [self.o.payload.eq(self.i.payload), self.o.valid.eq(self.i.valid)]
-        with m.Elif(self.i.valid & self.i.ready):
-            m.d.sync += [spare.eq(self.i.payload), full.eq(1)]
+        with m.Elif(self.i.valid):
+            m.d.sync += full.eq(1)
         return m
 
 
