@@ -43,8 +43,8 @@ class PathStatus(wiring.Component):
     record of an error that a port reports goes on to ``o``.
 
     A record takes one cycle, or two with a port to leave by, and those in which ``o`` waits. The
-    bits are set two cycles after that. Software that clears a bit costs one cycle more. A bit that
-    is set and cleared at a time stays set.
+    bits are set two cycles after that. Software that clears a bit costs one cycle more; it is
+    cleared two cycles after the strobe. A bit that is set and cleared at a time stays set.
 
     Ref: PCIe Base 5.0, 6.2.6, 7.5.1.1.4, 7.5.1.3.7
 
@@ -110,15 +110,23 @@ class PathStatus(wiring.Component):
         read, seen = words.read_port(domain="comb"), words.read_port(domain="comb")
         due, where, what = Signal(), Signal(6), Signal(_Word)
         registers, fmap = ("Status", "Secondary Status"), function_map(UPSTREAM)
-        here = [self.config.strobe & (self.config.register == fmap.dword(r)) for r in registers]
-        clears = Cat(here).any()
-        ones = Cat(self.status.ones[place] for place in _PLACES) | self.status.reset.replicate(6)
+        # What software writes is decoded in the cycle before: much waits for it.
+        here, clears = Signal(len(registers)), Signal()
+        written, ones = Signal(6), Signal(6)
+        m.d.comb += clears.eq(here.any())
+        m.d.sync += [
+            here.eq(Cat(self.config.strobe & (self.config.register == fmap.dword(r))
+                        for r in registers)),
+            written.eq(self.config.function),
+            ones.eq(Cat(self.status.ones[place] for place in _PLACES)
+                    | self.status.reset.replicate(6)),
+        ]
         cleared = Signal(_Word)
         m.d.comb += [
             cleared.primary.eq(Mux(here[0], ones, 0)),
             cleared.secondary.eq(Mux(here[1], ones, 0)),
             ready.eq(~due | ~clears),
-            read.addr.eq(Mux(clears, self.config.function, where)),
+            read.addr.eq(Mux(clears, written, where)),
             write.addr.eq(read.addr),
             write.data.eq(Mux(clears, Value.cast(read.data) & ~Value.cast(cleared),
                               Value.cast(read.data) | Value.cast(what))),

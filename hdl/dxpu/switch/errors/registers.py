@@ -23,6 +23,8 @@ __all__ = ["ErrorMessage", "ErrorPolicy", "ErrorRegisters", "KINDS", "OtherOutco
 
 #: Signaled System Error and Received System Error in their dwords.
 _SYSTEM = 30
+#: Registers of which software clears bits that are kept here.
+_CLEARED = ("Status", "Device Status", "Uncorrectable Error Status", "Correctable Error Status")
 
 #: The errors that there are, in the order of their bits.
 KINDS = tuple(kind for kind in ErrorKind if kind is not ErrorKind.NONE)
@@ -252,11 +254,20 @@ class ErrorRegisters(wiring.Component):
         m.submodules.words = words = Memory(shape=_Word, depth=self._ports + 1, init=[])
         write = words.write_port()
         read, seen = words.read_port(domain="comb"), words.read_port(domain="comb")
-        word, ones = Signal(_Word), Signal(32)
+        word, ones, resets = Signal(_Word), Signal(32), Signal()
         loads, free = Signal(), Signal()
-        m.d.comb += [
+        # What software writes is decoded in the cycle before: much waits for it.
+        written, function = Signal(len(_CLEARED)), Signal(6)
+        m.d.sync += [
+            written.eq(Cat(self.config.strobe & (self.config.register == fmap.dword(name))
+                           for name in _CLEARED)),
+            function.eq(self.config.function),
             ones.eq(self.status.ones | self.status.reset.replicate(32)),
-            read.addr.eq(Mux(clears, self.config.function,
+            resets.eq(self.status.reset),
+        ]
+        m.d.comb += [
+            clears.eq(written.any()),
+            read.addr.eq(Mux(clears, function,
                              Mux(judged_valid, judged.function, self.done.payload))),
             write.addr.eq(read.addr),
             write.data.eq(word),
@@ -267,7 +278,7 @@ class ErrorRegisters(wiring.Component):
             loads.eq(unmasked & free & judged.kept & self.room),
         ]
         with m.If(clears):
-            self._clear(m, fmap, ones, read.data, word)
+            self._clear(m, fmap, written, ones, resets, read.data, word)
         with m.Elif(judged_valid):
             m.d.comb += [
                 word.eq(read.data),
@@ -283,11 +294,6 @@ class ErrorRegisters(wiring.Component):
                              word.prefixes.eq(judged.prefix_dwords.any())]
         with m.Else():
             m.d.comb += [word.eq(read.data), word.writing.eq(0)]
-        with m.If(self.config.strobe):
-            for name in ("Status", "Device Status", "Uncorrectable Error Status",
-                         "Correctable Error Status"):
-                with m.If(self.config.register == fmap.dword(name)):
-                    m.d.comb += clears.eq(1)
 
         m.d.comb += [
             self.log.payload.eq(judged),
@@ -300,33 +306,34 @@ class ErrorRegisters(wiring.Component):
               for unused, origin in zip(self.unused, (ErrorOrigin.HOST, ErrorOrigin.SLOT),
                                         strict=True)),
         ]
-        bridge = self._bridge(m, fmap, ones, acts & enabled & severe & ~own, passes & up.serr)
+        bridge = self._bridge(m, fmap, acts & enabled & severe & ~own, passes & up.serr)
         m.d.comb += seen.addr.eq(self.status.function)
         self._show(m, fmap, seen.data, bridge)
         return m
 
-    def _clear(self, m, fmap, ones, old, word):
+    def _clear(self, m, fmap, written, ones, resets, old, word):
         """What a write of ones, or a reset, does to the word of a port."""
         advice = fmap.bit("Correctable Error Status", "Advisory Non-Fatal Error")
+        system, device, uncorrectable, correctable = written
         m.d.comb += word.eq(old)
-        with m.Switch(self.config.register):
-            with m.Case(fmap.dword("Status")):
-                m.d.comb += word.system.eq(old.system & ~ones[_SYSTEM])
-            with m.Case(fmap.dword("Device Status")):
-                m.d.comb += word.device.eq(old.device & ~ones[16:20])
-            with m.Case(fmap.dword("Uncorrectable Error Status")):
-                m.d.comb += [
-                    word.status.eq(old.status & ~_kind_bits(ones)),
-                    word.first.eq(old.first & ~_kind_bits(ones)),
-                    word.writing.eq(old.writing & ~self.status.reset),
-                ]
-            with m.Case(fmap.dword("Correctable Error Status")):
-                m.d.comb += word.advisory.eq(old.advisory & ~ones[advice])
+        with m.If(system):
+            m.d.comb += word.system.eq(old.system & ~ones[_SYSTEM])
+        with m.If(device):
+            m.d.comb += word.device.eq(old.device & ~ones[16:20])
+        with m.If(uncorrectable):
+            m.d.comb += [
+                word.status.eq(old.status & ~_kind_bits(ones)),
+                word.first.eq(old.first & ~_kind_bits(ones)),
+                word.writing.eq(old.writing & ~resets),
+            ]
+        with m.If(correctable):
+            m.d.comb += word.advisory.eq(old.advisory & ~ones[advice])
 
-    def _bridge(self, m, fmap, ones, comes, leaves):
+    def _bridge(self, m, fmap, comes, leaves):
         """What the upstream port notes of messages of the ports below: Received System Error, and
         Signaled System Error if they leave."""
         received, signaled = Signal(), Signal()
+        ones = self.status.ones | self.status.reset.replicate(32)
         for bit, register, sets in ((received, "Secondary Status", comes),
                                     (signaled, "Status", comes & leaves)):
             clear = (self.config.strobe & (self.config.function == 0) & ones[_SYSTEM]
