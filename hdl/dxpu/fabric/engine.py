@@ -396,7 +396,7 @@ class FabricEngine(wiring.Component):
             gate.open.eq(self.open),
             gate.lives.eq(self.lives),
             self.refused.strobe.eq(rx.stat_refused),
-            self.refused.header.eq(rx.header.payload),
+            self.refused.header.eq(rx.committed.payload.header),
             self.refused.hello.eq(rx.hello),
             self.stat_rx_tlps.eq(rx.o.valid & rx.o.ready & rx.o.payload.last),
             self.stat_rx_unbound.eq(gate.stat_dropped),

@@ -328,8 +328,8 @@ def test_a_session_opens_by_itself_and_again_after_a_reset_of_the_box():
 
     async def harm(ctx):
         while True:
-            ctx.set(dut.lose_down, rng.random() < 0.1)
-            ctx.set(dut.lose_up, rng.random() < 0.1)
+            ctx.set(dut.lose_down, rng.random() < 0.2)
+            ctx.set(dut.lose_up, rng.random() < 0.2)
             await ctx.tick()
 
     simulate(dut, process, background=[

@@ -54,8 +54,9 @@ class Depacketizer(wiring.Component):
     frames. One larger than ``depth - 2`` beats, or than any TLP may be, is dropped with its HDR
     (``stat_overflow``); the DATA frames of others always fit.
 
-    Order: frames are judged in the order they came. ``header`` is offered as soon as it is checked
-    and the frame before it was dropped, or its ``committed`` (and ``event``) taken. TLPs leave in
+    Order: frames are judged in the order they came. ``header`` is offered as soon as it is there,
+    while it is checked, and the frame before it was dropped, or its ``committed`` (and ``event``)
+    taken. TLPs leave in
     the order of their frames and records. An event is offered when all TLPs of older frames have
     left, and before any of a younger frame; so a receiver that blocks ``o`` blocks events.
 
@@ -94,8 +95,8 @@ class Depacketizer(wiring.Component):
         Frames from destination MAC on, without FCS. One that ends with ``discard`` was taken back:
         it has no effect, and is not counted.
     header : stream of :class:`~dxpu.fabric.wire.types.FrameHeader`
-        Sound headers, one verdict is wanted for each. Its frame may still turn out bad. The
-        payload holds until the frame has acted or was dropped, and in the cycle of its ``stat_*``.
+        One verdict is wanted for each. The header may still turn out to be damaged, and its frame
+        bad: then the verdict counts for nothing (``taken_back``), or the frame is dropped.
     verdict : stream of :class:`~.types.Verdict`
     o : packet stream with meta :class:`~dxpu.rows.TlpMeta`
         TLPs without their CRC.
@@ -166,7 +167,7 @@ class Depacketizer(wiring.Component):
         m.submodules.records = records = RecordCheck(width, split=self._split)
         m.submodules.store = store = self._store
         m.submodules.judge = judge = FrameJudge(
-            width, selective=self._selective)
+            width, selective=self._selective, split=self._split)
 
         connect(m, wiring.flipped(self.i), window.i)
         connect(m, headers.o, judge.i)
@@ -181,6 +182,7 @@ class Depacketizer(wiring.Component):
             window.clear.eq(walker.clear),
             headers.raw.eq(walker.header),
             headers.valid.eq(walker.header_valid),
+            judge.early.eq(walker.header_valid),
             walker.header_taken.eq(headers.taken),
             records.piece.eq(walker.piece),
             store.piece.eq(walker.piece),

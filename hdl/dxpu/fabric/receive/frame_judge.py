@@ -21,12 +21,13 @@ __all__ = ["FrameJudge"]
 
 
 class FrameJudge(wiring.Component):
-    """Asks the link about each sound header, waits for the end of the frame, decides, reports.
+    """Asks the link about each header, waits for the end of the frame, decides, reports.
 
-    One frame at a time: the next header is offered when the frame before it was dropped, or its
-    ``committed`` and ``event`` were taken. An EVENT takes effect only when all TLPs of the frames
-    before it have left. A good frame that is to be held has no effect; it is for somebody else to
-    bring it again.
+    The link looks the session up while the header is checked, so it is asked about headers that are
+    not sound, too; its answer to those counts for nothing. One frame at a time: the next header is
+    offered when the frame before it was dropped, or its ``committed`` and ``event`` were taken. An
+    EVENT takes effect only when all TLPs of the frames before it have left. A good frame that is to
+    be held has no effect; it is for somebody else to bring it again.
 
     Parameters
     ----------
@@ -34,10 +35,14 @@ class FrameJudge(wiring.Component):
         Data bits of a piece.
     selective : bool
         Words of SACKs are read.
+    split : bool
+        There are HDR and DATA frames: a frame is judged two cycles later at the earliest.
 
     Members
     -------
     i : stream of :class:`~dxpu.fabric.wire.header_check.CheckedHeader`
+    early : 1
+        The header is on ``i``; what is wrong with it is known when that is valid.
     piece : :class:`~.types.Piece`
         Bodies are taken from here.
     result : :class:`~.types.Verdicts`
@@ -45,7 +50,8 @@ class FrameJudge(wiring.Component):
         From :class:`~.record_check.RecordCheck`.
     judged, bad, held, taken_back : 1
         Pulses: the frame is done with; it had no effect, as it was dropped or taken back; it is to
-        be held; it was taken back.
+        be held; the verdict on it counts for nothing, as it was taken back or its header is not
+        sound.
     room : 1
         It can be held. If not, it is dropped as one that the link has refused.
     crowded : 1
@@ -74,11 +80,12 @@ class FrameJudge(wiring.Component):
         Pulse: a frame took effect.
     """
 
-    def __init__(self, width, *, selective=False):
+    def __init__(self, width, *, selective=False, split=False):
         self._lanes = check_width(width) // 32
-        self._selective = selective
+        self._selective, self._split = selective, split
         super().__init__({
             "i": In(stream.Signature(CheckedHeader)),
+            "early": In(1),
             "piece": In(Piece(width)),
             "result": In(Verdicts),
             "done": In(1),
@@ -115,7 +122,7 @@ class FrameJudge(wiring.Component):
         #: Types whose body leaves by a stream of its own, with the row that the verdict named.
         handed = {FrameType.EVENT: self.event}
         body = self._capture_body(m)
-        checked, present, verdict = self._ask(m)
+        checked, present, sound, verdict = self._ask(m)
         header = checked.header
 
         # The end of the frame, checked.
@@ -124,7 +131,10 @@ class FrameJudge(wiring.Component):
             m.d.sync += [
                 ended.eq(1), bad_record.eq(self.bad_record), bad_body.eq(self.bad_body)]
 
-        is_a = {t: header.type == t for t in FrameType}
+        # The frame may have ended before the link answers: what it is must be known by then.
+        kind = Signal(FrameType)
+        m.d.comb += kind.eq(Mux(present, header.type, self.i.payload.header.type))
+        is_a = {t: kind == t for t in FrameType}
         is_event, is_sack, is_data = (
             reduce(or_, (is_a[t] for t in types_with(kind)))
             for kind in (Body.EVENT, Body.SACK, Body.DATA))
@@ -133,8 +143,8 @@ class FrameJudge(wiring.Component):
         bad_fields, bad_words = Signal(), Signal()
         words = body_field(body, Body.SACK, "count")
         m.d.sync += [
-            bad_fields.eq(present & reduce(or_, self._wrong_fields(body, is_a))),
-            bad_words.eq(present & is_sack & (words > 1)),
+            bad_fields.eq(reduce(or_, self._wrong_fields(body, is_a))),
+            bad_words.eq(is_sack & (words > 1)),
         ]
         hold, crowded = Signal(), Signal()
         m.d.comb += [
@@ -185,9 +195,16 @@ class FrameJudge(wiring.Component):
         m.d.comb += [self.credits[n][k].eq(v) for n in range(ACK_ENTRIES)
                      for k, v in credit_fields(body, n * CREDIT_BYTES).items()]
         m.d.comb += [self.hello[k].eq(v) for k, v in hello_fields(body).items()]
+        # What is open in the split form is known two cycles after the header.
+        settled, before, known = Signal(), Signal(), Signal()
+        if self._split:
+            m.d.sync += [before.eq(present & ~self.judged), known.eq(before & ~self.judged)]
+            m.d.comb += settled.eq(known)
+        else:
+            m.d.comb += settled.eq(present)
         with m.FSM(name="judge"):
             with m.State("Wait"):
-                with m.If(present & ended & verdict.valid):
+                with m.If(settled & ended & verdict.valid):
                     m.d.comb += self.judge.valid.eq(~good | hold | ~is_event | self.drained)
                 with m.If(self.judge.valid & self.judge.ready):
                     m.d.sync += self.stat_frames.eq(good & ~hold)
@@ -198,7 +215,7 @@ class FrameJudge(wiring.Component):
                             crowded & (lowest_bit(wrong) == 1 << DropCause.REFUSED))
                     m.d.comb += [
                         self.held.eq(good & hold),
-                        self.taken_back.eq(self.result.taken_back),
+                        self.taken_back.eq(self.result.taken_back | ~sound),
                     ]
                     with m.If(good & ~hold):
                         m.d.sync += [self.committed.valid.eq(1), *(
@@ -219,28 +236,30 @@ class FrameJudge(wiring.Component):
         return m
 
     def _ask(self, m):
-        """The present header and the link's verdict on it."""
-        checked, present = Signal(CheckedHeader, reset_less=True), Signal()
+        """The present header, whether it is sound, and the link's verdict on it."""
+        checked, present, sound = Signal(CheckedHeader, reset_less=True), Signal(), Signal()
         verdict = stream.Signature(Verdict).create(path=("answer",))
-        asked = Signal()
+        asked, answered, answers = Signal(), Signal(), Signal()
         payload = self.i.payload
-        sound = ~(payload.ethertype | payload.version | payload.hcrc | payload.type | payload.field
-                  | payload.unhandled)
         m.d.comb += [
-            self.i.ready.eq(~present),
-            self.header.payload.eq(checked.header),
-            self.header.valid.eq(present & asked),
-            self.verdict.ready.eq(present & ~verdict.valid),
+            self.header.payload.eq(payload.header),
+            self.header.valid.eq(self.early & ~present & ~asked),
+            self.verdict.ready.eq(~present & ~answered),
+            answers.eq(self.verdict.valid & self.verdict.ready),
+            self.i.ready.eq(~present & (answered | answers)),
         ]
-        with m.If(self.i.valid & self.i.ready):
-            # An unsound header needs no answer.
-            m.d.sync += [checked.eq(payload), present.eq(1), asked.eq(sound),
-                         verdict.valid.eq(~sound), verdict.payload.accept.eq(1)]
         with m.If(self.header.valid & self.header.ready):
-            m.d.sync += asked.eq(0)
-        with m.If(self.verdict.valid & self.verdict.ready):
-            m.d.sync += [verdict.payload.eq(self.verdict.payload), verdict.valid.eq(1)]
-        return checked, present, verdict
+            m.d.sync += asked.eq(1)
+        with m.If(answers):
+            m.d.sync += [answered.eq(1), verdict.payload.eq(self.verdict.payload)]
+        good = ~(payload.ethertype | payload.version | payload.hcrc | payload.type | payload.field
+                 | payload.unhandled)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [checked.eq(payload), present.eq(1), sound.eq(good), asked.eq(0),
+                         answered.eq(0), verdict.valid.eq(1)]
+            with m.If(~good):
+                m.d.sync += [verdict.payload.accept.eq(1), verdict.payload.hold.eq(0)]
+        return checked, present, sound, verdict
 
     def _wrong_fields(self, body, is_a):
         """Yields each reason to drop a body for its fields: an entry has the class of another

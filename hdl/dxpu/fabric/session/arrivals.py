@@ -150,6 +150,8 @@ class Arrivals(wiring.Component):
         self._busy = Signal()        #: a report is not booked yet
         self._far = Signal()         #: the frame that is judged is too far ahead to be held
         self._place = Signal(range(window))
+        #: The header of the frame that was judged last.
+        self._header = Signal(FrameHeader, reset_less=True)
         #: Strobes: the frame that was judged last is to be answered like this.
         self._refuses = {kind: Signal(name=f"refuses_{kind.name.lower()}") for kind in CauseKind}
         #: The same, and its counter, of a frame that is refused and not done.
@@ -325,6 +327,7 @@ class Arrivals(wiring.Component):
                     m.d.sync += copy.eq(self._early.due.bit_select(self._judged, 1) & ~self.again)
                 m.next = "Judge"
             with m.State("Judge"):
+                m.d.sync += self._header.eq(header)
                 with m.If(~here):
                     self._refuse(m, "wrong_node")
                 with m.Elif(~known):
@@ -386,7 +389,7 @@ class Arrivals(wiring.Component):
             early.place.eq(self._place),
             early.session.eq(self._judged),
             self.place.session.eq(early.session),
-            self.place.number.eq(self.header.payload.seq),
+            self.place.number.eq(self._header.seq),
         ]
         with m.If(self.opened & (self.opened_session == self._judged)):
             m.d.sync += self.holds.eq(0)  # it is of a session that was
@@ -403,7 +406,7 @@ class Arrivals(wiring.Component):
 
     def _answer_refusals(self, m):
         """Have a frame answered that does not take effect, or not yet."""
-        refused, header = self.refused, self.header.payload
+        refused, header = self.refused, self._header
         p = refused.payload
         with m.If(refused.valid & refused.ready):
             m.d.sync += refused.valid.eq(0)

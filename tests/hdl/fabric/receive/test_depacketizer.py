@@ -57,9 +57,11 @@ def test_accepts_exactly_what_the_golden_model_accepts(width, count):
     compare(out, want)
 
 
+@pytest.mark.parametrize("slow", [0, 30])
 @pytest.mark.parametrize("width", some_widths(64, 512))
-def test_every_mistake_is_dropped_by_its_cause_and_the_next_frame_served(width):
-    """Each of the golden model's list of single mistakes, then a good frame."""
+def test_every_mistake_is_dropped_by_its_cause_and_the_next_frame_served(width, slow):
+    """Each of the golden model's list of single mistakes, then a good frame; the link answers at
+    once, or when the frame has ended."""
     rng = random.Random(seed())
     packets = []
     for data, _ in MISTAKES.values():
@@ -70,7 +72,31 @@ def test_every_mistake_is_dropped_by_its_cause_and_the_next_frame_served(width):
     causes = Counter(cause.name.lower() for data, cause in MISTAKES.values() if data)
     assert +Counter({k: v for k, v in want.stats.items() if k not in ("frames", "unhandled")}
                     ) == causes
-    compare(run(Depacketizer(width, depth=256), packets, want=want), want)
+    compare(run(Depacketizer(width, depth=256), packets, want=want, rng=rng, slow=slow), want)
+
+
+@pytest.mark.parametrize("width", some_widths(64, 512))
+def test_a_verdict_on_a_header_that_is_not_sound_counts_for_nothing(width):
+    """Nor does one on a frame that is taken back; a frame with a wrong record was judged."""
+    good, damaged, wrong = build(ONE), bytearray(build(ONE)), bytearray(build(ONE))
+    damaged[20] ^= 1
+    wrong[40] ^= 1
+    dut, got = Depacketizer(width, depth=256), []
+
+    async def link(ctx):
+        ctx.set(dut.committed.ready, 1)
+        ctx.set(dut.header.ready, 1)
+        ctx.set(dut.verdict.payload, {"accept": 0, "row": 0})
+        ctx.set(dut.verdict.valid, 1)
+        while len(got) < 5:
+            _, _, judged, taken_back = await ctx.tick().sample(dut.judged, dut.taken_back)
+            if judged:
+                got.append(taken_back)
+
+    simulate(dut, link, background=[drive_packets(dut.i, [
+        Packet(good), Packet(bytes(damaged)), Packet(bytes(wrong)), Packet(good, discard=True),
+        Packet(good)])])
+    assert got == [0, 1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("width", some_widths(64, of=(32, 64, 512)))
