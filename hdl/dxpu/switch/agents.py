@@ -106,7 +106,10 @@ class ConfigAgent(wiring.Component):
 
 
 class Answerer(wiring.Component):
-    """Builds completions. Combinational; as many cycles as a completion has beats.
+    """Builds completions, each from a register that is free again when its last beat was taken.
+
+    So ``i.ready`` does not depend on ``o.ready``. Latency one cycle; as many cycles as a completion
+    has beats, and one more.
 
     Parameters
     ----------
@@ -129,17 +132,22 @@ class Answerer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.builder = builder = CompletionBuilder(self._width)
+        answer, full = Signal(Answer, reset_less=True), Signal()
         m.d.comb += [
-            builder.i.payload.eq(self.i.p.completion),
-            builder.i.valid.eq(self.i.valid),
-            self.i.ready.eq(builder.i.ready),
+            builder.i.payload.eq(answer.completion),
+            builder.i.valid.eq(full),
+            self.i.ready.eq(~full),
             *(self.o.p[k].eq(builder.o.p[k]) for k, _ in PacketLayout(self._width)),
-            self.o.p.meta.port.eq(self.i.p.port),
-            self.o.p.meta.life.eq(self.i.p.life),
+            self.o.p.meta.port.eq(answer.port),
+            self.o.p.meta.life.eq(answer.life),
             self.o.p.meta.cls.eq(TlpClass.CPL),
             self.o.valid.eq(builder.o.valid),
             builder.o.ready.eq(self.o.ready),
         ]
+        with m.If(~full):
+            m.d.sync += [answer.eq(self.i.payload), full.eq(self.i.valid)]
+        with m.Elif(builder.i.ready):
+            m.d.sync += full.eq(0)
         return m
 
 
