@@ -45,7 +45,8 @@ async def take_apart(system, events=None) -> list[dict]:
     four stages of kind ``conversion`` are the traversals of a proxy, PCIe to frame or frame to
     PCIe: the first two carry the request, the others the completion. They begin with the first beat
     of the TLP, or the last beat of the frame from the MAC, and end with the first beat of the
-    output. As control frames may also pass, a stage ends with the first event after its start.
+    output. As control frames may also pass, each stage begins with the last event before its end:
+    an ACK may wait for the line just before a TLP does, and hardly ever come behind it so soon.
 
     Times of all events, inside proxies too, are added to the dict ``events``, for :func:`parts`.
 
@@ -67,11 +68,14 @@ async def take_apart(system, events=None) -> list[dict]:
     for task in watch:
         task.cancel()
 
-    stages, position = [], begin
-    for lane, name, probe, kind in STAGES:
-        until = next((time for time in events[probe] if time >= position), None)
-        if until is None:
+    ends, position = [], end
+    for _, _, probe, _ in reversed(STAGES):
+        position = max((time for time in events[probe] if begin <= time <= position), default=None)
+        if position is None:
             raise RuntimeError(f"the read was not seen at {probe}")
+        ends.append(position)
+    stages, position = [], begin
+    for (lane, name, _, kind), until in zip(STAGES, reversed(ends), strict=True):
         stages.append({"lane": lane, "name": name, "start_ns": position, "end_ns": until,
                        "kind": kind})
         position = until
