@@ -87,8 +87,8 @@ class Owned(wiring.Component):
         none is under way: a session may be picked.
     pick, picks : number of a word, 1
         Pulse, only while ``ready``: that session is picked.
-    loads, coming : 1, word
-        Pulse, a cycle after ``picks``; with it ``coming`` is the word, late in the cycle.
+    loads, next_word : 1, word
+        Pulse, a cycle after ``picks``; with it ``next_word`` is the word, late in the cycle.
     acts : 1
         Pulse, two cycles after ``picks``.
     session, word : number of a word, word
@@ -104,7 +104,7 @@ class Owned(wiring.Component):
             "pick": In(range(depth)),
             "picks": In(1),
             "loads": Out(1),
-            "coming": Out(shape),
+            "next_word": Out(shape),
             "acts": Out(1),
             "session": Out(range(depth)),
             "word": Out(shape),
@@ -122,13 +122,13 @@ class Owned(wiring.Component):
         m.d.comb += [
             read.addr.eq(self.pick), read.en.eq(self.picks),
             free.eq(~self.loads & ~self.acts), self.ready.eq(zeroed & free),
-            Value.cast(self.coming).eq(Value.cast(read.data)),
+            Value.cast(self.next_word).eq(Value.cast(read.data)),
         ]
         m.d.sync += [self.loads.eq(self.picks), self.acts.eq(self.loads)]
         with m.If(self.picks):
             m.d.sync += self.session.eq(self.pick)
         with m.If(self.loads):
-            m.d.sync += Value.cast(self.word).eq(Value.cast(self.coming))
+            m.d.sync += Value.cast(self.word).eq(Value.cast(self.next_word))
         _write(m, write, self._depth, zeroed, self.put, self.session, self.new)
         return m
 

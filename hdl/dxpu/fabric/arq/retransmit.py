@@ -243,7 +243,7 @@ class Retransmitter(wiring.Component):
             sweep.done.eq(self._does[Act.CALLED]),
         ]
         m.d.sync += [does.eq(words.loads & (self._act == act)) for act, does in self._does.items()]
-        coming = words.coming
+        coming = words.next_word
         m.d.sync += [
             self._keeps.eq(coming.held != coming.due),
             self._late.eq(coming.left <= sweep.step),

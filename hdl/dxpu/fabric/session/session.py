@@ -380,7 +380,7 @@ class SessionKeeper(wiring.Component):
 
     def _compare(self, m, words, candidate):
         """Compare what comes out of the memories, so that it is known when they are acted upon."""
-        said, hello, header, coming = self.said.payload, self.hello, self.header, words.coming
+        said, hello, header, coming = self.said.payload, self.hello, self.header, words.next_word
         peer, check = words.session >> exact_log2(self._streams), self._is
         m.d.sync += [
             check.greeted.eq(words.loads & (self._act == Act.SAID)
