@@ -1,10 +1,12 @@
 """``dxpu bench``: simulators are prepared together, figures are whole, failures are one line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from dxpu_cli import main as cli
+from dxpu_cli.commands import bench as bench_command
 from dxpu_cli.output import OutputFolder
 from dxpu_sim.run.runner import SimulationFailed
 
@@ -61,3 +63,24 @@ def test_two_at_a_time_in_one_place(bench, capsys):
         assert bench({64: FIGURES}, "--width", "64") == 2
     said = capsys.readouterr().err
     assert "another run" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("argv, problem", [
+    (["clock", "--part", "engine,gpu"],
+     "--part must be of engine, small-engine, switch, host, box, not 'engine,gpu'"),
+    (["size", "--width", "65"], "--width must be of 32, 64, 128, 256, 512, not '65'"),
+])
+def test_mistakes(argv, problem, capsys):
+    assert cli.main(["bench", *argv]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_only_the_named_parts_are_measured(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bench_command, "require", lambda *names: None)
+    monkeypatch.setattr(bench_command, "_routed",
+                        lambda component, what, device, progress: [what, device])
+    assert cli.main(["bench", "clock", "--part", "switch,engine", "--out", "figures.json"]) == 0
+    assert json.loads(Path("figures.json").read_text()) == {"64": {
+        "switch": ["the switch, 8 ports", "um5g-45k"],
+        "engine": ["the engine, 16 peers, 4 streams", "um5g-45k"]}}

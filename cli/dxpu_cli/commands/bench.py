@@ -41,6 +41,9 @@ def add_arguments(parser):
                          metavar="BITS", help="data bits per beat, or a list with commas")
         if name in _SIMULATED:
             add_seed(sub)
+        if name == "clock":
+            sub.add_argument("--part", default=",".join(_CLOCKED), metavar="PARTS",
+                             help="what to measure, a list with commas (default: %(default)s)")
         sub.add_argument("--out", default=None, metavar="FILE", help="write the figures as JSON")
 
 
@@ -54,12 +57,15 @@ def run(arguments) -> int:
     if not widths or not set(widths) <= set(WIDTHS):
         raise UserError(f"--width must be of {', '.join(map(str, WIDTHS))}, "
                         f"not {arguments.width!r}")
+    parts = arguments.part.split(",") if arguments.what == "clock" else []
+    if not set(parts) <= set(_CLOCKED):
+        raise UserError(f"--part must be of {', '.join(_CLOCKED)}, not {arguments.part!r}")
     out = file_to_write("--out", arguments.out)
     require(*["sim"] if arguments.what in _SIMULATED else ["boards", "formal"])
     if arguments.what in _SIMULATED:
         result = _simulated(arguments.what, widths, given_seed(arguments))
     else:
-        measure = {"size": _size, "link": _link, "clock": _clock}[arguments.what]
+        measure = {"size": _size, "link": _link, "clock": partial(_clock, parts)}[arguments.what]
         result = {width: measure(width, Progress()) for width in widths}
     if out is not None:
         write_text(out, json.dumps(result, indent=2) + "\n")
@@ -207,19 +213,25 @@ def _size(width, progress):
 
 #: Seeds of nextpnr's placer of which the median counts.
 _SEEDS = (1, 2, 3)
+#: What ``bench clock`` measures: a text, and the part that it is routed in. The host proxy would
+#: fill the smaller part to 98 %.
+_CLOCKED = {
+    "engine": ("the engine, 16 peers, 4 streams", "um5g-45k"),
+    "small-engine": ("the engine, 1 peer, 1 stream", "um5g-45k"),
+    "switch": ("the switch, 8 ports", "um5g-45k"),
+    "host": ("the host proxy", "um5g-85k"),
+    "box": ("the box proxy", "um5g-85k"),
+}
 
 
-def _clock(width, progress):
+def _clock(parts, width, progress):
     from dxpu.switch.switch import VirtualSwitch
-    parts = {
-        "engine 1 1": (_engine(width, 1, 1), "the engine, 1 peer, 1 stream", "um5g-45k"),
-        "engine 16 4": (_engine(width, 16, 4), "the engine, 16 peers, 4 streams", "um5g-45k"),
-        "switch": (VirtualSwitch(width, ports=8), "the switch, 8 ports", "um5g-45k"),
-        # The host would fill the smaller part to 98 %.
-        "host": (_proxy("host", width), "the host proxy", "um5g-85k"),
-        "box": (_proxy("box", width), "the box proxy", "um5g-85k"),
+    make = {
+        "engine": partial(_engine, width, 16, 4), "small-engine": partial(_engine, width, 1, 1),
+        "switch": partial(VirtualSwitch, width, ports=8),
+        "host": partial(_proxy, "host", width), "box": partial(_proxy, "box", width),
     }
-    return {name: _routed(*part, progress) for name, part in parts.items()}
+    return {name: _routed(make[name](), *_CLOCKED[name], progress) for name in parts}
 
 
 def _routed(component, what, device, progress):
