@@ -162,11 +162,15 @@ class SharedContract(wiring.Component):
     change meanwhile. What software reads of a port is as it was configured, and no later than a
     search takes.
 
-    Ports are configured by free updates; who asks what, and when, is free,
-    and so is when results are taken, and when software reads.
+    Of addresses, windows and bus numbers only the bits of the masks are free: that all bits are
+    compared is shown by :class:`LookupContract`. Ports are configured by free updates; who asks
+    what, and when, is free, and so is when results are taken, and when software reads.
     """
 
     COUNT = 2
+    #: Free bits of a value that is looked up: two of each part that one register has; and of the
+    #: value of a register.
+    VALUE, REGISTER = 0x3_0033_3003, 0x0033_3333
     #: Cycles of a search that finds nothing, until the next one begins, and of a read before it;
     #: one search may be before it.
     LONGEST = COUNT + 2
@@ -190,6 +194,7 @@ class SharedContract(wiring.Component):
         m.d.sync += age.eq(age + (age != 15))
         m.d.comb += [
             update.eq(self.update),
+            update.value.eq(self.update.value & self.REGISTER),
             update.strobe.eq(self.update.strobe & (age >= self.COUNT) & ~self.valid.any()),
             follower.config.eq(update), dut.config.eq(update), dut.windows.eq(follower.windows),
             dut.upstream_windows.eq(follower.upstream_windows),
@@ -211,6 +216,7 @@ class SharedContract(wiring.Component):
         for n in range(2):
             request, result = getattr(dut, f"request{n}"), getattr(dut, f"result{n}")
             m.d.comb += [request.valid.eq(self.valid[n]), request.p.eq(self.request[n]),
+                         request.p.value.eq(self.request[n].value & self.VALUE),
                          result.ready.eq(self.ready[n])]
             m.d.comb += Assume(request.p.kind.as_value() <= LookupKind.BUS.value)
             waiting = Signal(name=f"waiting{n}")
