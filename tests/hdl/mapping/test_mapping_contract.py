@@ -136,7 +136,7 @@ class HighestWins(Lookup):
         m.submodules.inner = inner = Lookup(ports=PORTS)
         for n in range(PORTS):
             m.d.comb += inner.windows[n].eq(self.windows[PORTS - 1 - n])
-        m.d.comb += inner.upstream_windows.eq(self.upstream)
+        m.d.comb += inner.upstream_windows.eq(self.upstream_windows)
         wiring.connect(m, wiring.flipped(self.request), inner.request)
         wiring.connect(m, inner.result, wiring.flipped(self.result))
         m.d.comb += self.result.p.port.eq(Mux(inner.result.p.hit, PORTS - 1 - inner.result.p.port,
