@@ -42,7 +42,7 @@ class Ear(wiring.Component):
         m.d.comb += [
             rx.header.ready.eq(1), rx.verdict.payload.eq(refuse),
             listener.refused.strobe.eq(rx.stat_refused),
-            listener.refused.header.eq(rx.header.payload),
+            listener.refused.header.eq(rx.committed.payload.header),
             listener.refused.hello.eq(rx.hello),
             listener.wanted.eq(self.wanted),
             self.heard.eq(listener.heard), self.who.eq(listener.who),

@@ -102,7 +102,8 @@ class Depacketizer(wiring.Component):
         TLPs without their CRC.
     event : stream of :class:`~dxpu.fabric.wire.types.Event`
     committed : stream of :class:`~.types.Committed`
-        One for each frame that took effect.
+        One for each frame that took effect. The header on it is that of each frame in question,
+        until the frame has acted or was dropped, and in the cycle of its ``stat_*``.
     credits : array of 3 :class:`~dxpu.fabric.wire.types.Credit`
         The entries of an ACK frame, valid while ``committed`` reports it.
     hello : :class:`~dxpu.fabric.wire.types.Hello`
