@@ -104,8 +104,8 @@ class Link(wiring.Component):
     header, verdict : stream of :class:`FrameHeader` in, :class:`Verdict` out
     frame_done, frame_taken_back : 1
         Of the :class:`~dxpu.fabric.receive.depacketizer.Depacketizer`, as ``judged`` and
-        ``taken_back``: the frame of the last ``header`` is done with; it was taken back, and comes
-        again.
+        ``taken_back``: the frame of the last ``header`` is done with; the verdict on it counts for
+        nothing, as it was taken back, and comes again, or its header was not sound.
     committed : stream of :class:`Committed`
     reply : stream of :class:`Reply`
         ACK and SACK frames that nothing else carries.
