@@ -18,10 +18,10 @@ class RecordCheck(wiring.Component):
     In a DATA frame the CRC runs on from the TLP's part before: the register starts at ``resume``.
     Lanes before it are zero, and while the register is zero they leave it zero.
 
-    The register runs on over the CRC itself and over the zeros that fill its last piece, so the
-    data path knows whole pieces only. Instead of undoing that, the value that a right record leaves
-    is computed: right after the CRC it is ``A(~binding)``, where ``A`` is what 32 zero bits do to
-    the register, and each lane of zeros is one ``A`` more. That way has no loop and is pipelined.
+    What the CRC-32C must be is known but for the register: its complement, and the binding word. So
+    the register itself is the CRC with both in it, and the complement of the binding word, added to
+    the CRC where that comes by, makes the register zero behind a right one. Zeros that fill the
+    last piece leave it so. The data path knows whole pieces only.
 
     One piece per cycle; ``done`` is :attr:`latency` cycles after ``eof``: 3 at widths to 128, 4 at
     others.
@@ -63,42 +63,40 @@ class RecordCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes, piece = self._lanes, self.piece
-        steps = (lanes - 1).bit_length()
-        message = piece.data ^ piece.first.replicate(32)
+        words = [piece.data.word_select(n, 32) for n in range(lanes)]
+        words[0] ^= piece.first.replicate(32)
         if self._split:
-            own = piece.data if lanes == 1 else Cat(Const(0, 32), piece.data[32:])
-            message = Mux(piece.first & piece.resume,
-                          own ^ (self.resume << (0 if lanes == 1 else 32)), message)
+            resumes, at = piece.first & piece.resume, min(1, lanes - 1)
+            words[0] = Mux(resumes, piece.data[:32] if lanes == 1 else 0, words[0])
+            words[at] ^= self.resume & resumes.replicate(32)
+        for n in range(lanes):
+            closes = (piece.end & (piece.dwords == n + 1)).replicate(32)
+            words[n] ^= ~piece.binding & closes
 
-        # First stage: what the piece adds, and the value after its CRC.
-        own, wanted = Signal(32, reset_less=True), Signal(32, reset_less=True)
-        zeros = Signal(range(lanes), reset_less=True)
+        # First stage: what the piece adds behind its first dword. That goes through the same gates
+        # as the register.
+        own, begins = Signal(32, reset_less=True), Signal(32, reset_less=True)
         control = Cat(piece.valid, piece.first, piece.end, piece.record, piece.eof)
         marks = Signal.like(control)
-        m.d.sync += [
-            own.eq(xor_tree(m, message[:32 * lanes], data_matrix(CRC32C, 4 * lanes))),
-            wanted.eq(xor_tree(m, ~piece.binding, state_matrix(CRC32C, 4))),
-            zeros.eq(lanes - piece.dwords),
-            marks.eq(control),
-        ]
+        m.d.sync += [begins.eq(words[0]), marks.eq(control)]
+        if lanes > 1:
+            m.d.sync += own.eq(xor_tree(m, Cat(words[1:]), data_matrix(CRC32C, 4 * (lanes - 1))))
 
-        # Second stage: the register, and up to three lanes of zeros for the wanted value.
+        # Second stage: the register.
         valid, first, *_ = marks
         state = Signal(32, reset_less=True)
+        before = begins ^ (state & ~first.replicate(32))
         with m.If(valid):
-            m.d.sync += state.eq(
-                own ^ Mux(first, 0, xor_tree(m, state, state_matrix(CRC32C, 4 * lanes))))
-        wanted, zeros, marks = self._register(
-            m, "second", self._advance(m, wanted, zeros, range(min(2, steps))), zeros, marks)
+            m.d.sync += state.eq(own ^ xor_tree(m, before, state_matrix(CRC32C, 4 * lanes)))
+        (marks,) = self._register(m, "second", marks)
         value = state
-        if steps > 2:
-            value, wanted, marks = self._register(
-                m, "third", state, self._advance(m, wanted, zeros, range(2, steps)), marks)
+        if lanes > 4:
+            value, marks = self._register(m, "third", state, marks)
 
         # Last stage: compare, and remember for the frame.
         valid, _, end, record, eof = marks
         fresh = Signal(init=1)                  # nothing of this frame was remembered
-        bad = valid & end & (value != wanted)
+        bad = valid & end & (value != 0)
         m.d.sync += self.done.eq(eof)
         with m.If(valid | eof):
             m.d.sync += [
@@ -107,11 +105,6 @@ class RecordCheck(wiring.Component):
                 self.bad_body.eq((self.bad_body & ~fresh) | (bad & ~record)),
             ]
         return m
-
-    def _advance(self, m, value, zeros, steps):
-        for n in steps:
-            value = Mux(zeros[n], xor_tree(m, value, state_matrix(CRC32C, 4 << n)), value)
-        return value
 
     def _register(self, m, name, *values):
         registers = []
