@@ -4,10 +4,13 @@ A CRC register is linear over GF(2): after ``n`` more message bits it is ``S * s
 with matrices that depend on the polynomial and ``n`` only. They are computed here in Python and
 become XOR trees of logarithmic depth (a reduction of a masked word, never a chain).
 
-Tails: while the register is zero, zero bits leave it zero. So the dwords of a short last beat are
-moved to the end of the beat, zeros before them, and one full-width ``D`` serves every length. What
-the older state contributes is ``S`` for as many dwords as are valid, a product of at most
-``log2(lanes)`` conditional matrices of 32 x 32, outside of the feedback loop.
+The register counts as the first bits of the message do: while it is zero, it may be added to them
+instead. Narrow beats are taken dword by dword in this way.
+
+Tails of wide beats: while the register is zero, zero bits leave it zero. So the dwords of a short
+last beat are moved to the end, zeros before them, and one full-width ``D`` serves every length.
+What the older state contributes is ``S`` for as many dwords as are valid, outside of the feedback
+loop: two bits of their number at a time choose one of four matrices of 32 x 32.
 """
 
 from dataclasses import dataclass
@@ -118,14 +121,23 @@ def _final(algorithm, value):
     return value ^ algorithm.final_xor
 
 
+def _absorbed(algorithm, message, register):
+    """``message`` with the register in its first bits, which count alike: it begins with zeros
+    then."""
+    if not algorithm.reflect:
+        register = Cat(register[n:n + 8] for n in reversed(range(0, algorithm.width, 8)))
+    return message ^ register
+
+
 class CrcStream(wiring.Component):
     """CRC of each packet of a sequence of beats.
 
     One beat per cycle, with packets back to back or any gaps. The CRC of a packet is valid
     :attr:`latency` cycles (with ``enable``) after the cycle that took its last beat: two cycles at
-    32 and 64 bits, three at 128, four at 256 and 512.
+    32 and 64 bits, three above.
 
-    The only loop is that of the register, one 32 x 32 matrix; the wide tree is a pipeline stage.
+    At 32 and 64 bits the dwords of a beat are added one after the other. Above, the wide tree is a
+    pipeline stage, and the only loop is that of the register, one 32 x 32 matrix.
 
     Parameters
     ----------
@@ -164,7 +176,7 @@ class CrcStream(wiring.Component):
         })
 
     #: Width to cycles from a last beat to its ``crc_valid``.
-    LATENCY = {32: 2, 64: 2, 128: 3, 256: 4, 512: 4}
+    LATENCY = {32: 2, 64: 2, 128: 3, 256: 3, 512: 3}
 
     @property
     def latency(self):
@@ -173,6 +185,35 @@ class CrcStream(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        (self._narrow if self._lanes <= 2 else self._wide)(m)
+        return m
+
+    def _narrow(self, m):
+        """One or two lanes: dword by dword. The register goes through the same gates as the first
+        bits of a dword."""
+        algorithm = self._algorithm
+        valid, last, dwords, data = self._stage(m, "held", self.valid, self.last, self.dwords,
+                                                self.data)
+        state = Signal(algorithm.width, init=_initial(algorithm))
+        begins = Signal(init=1)
+        # The initial value is all ones: a gate less than a choice.
+        assert state.init == (1 << len(state)) - 1
+        register = state | begins.replicate(len(state))
+        for n in range(self._lanes):
+            dword = data.word_select(n, 32)
+            after = xor_tree(m, _absorbed(algorithm, dword, register),
+                             data_matrix(algorithm, 4))
+            register = after if n == 0 else Mux(dwords[1], after, register)
+        with m.If(self.enable):
+            m.d.sync += self.crc_valid.eq(valid & last)
+            with m.If(valid):
+                m.d.sync += [state.eq(register), begins.eq(last)]
+            with m.If(self.resume):
+                m.d.sync += begins.eq(0)
+        m.d.comb += self.crc.eq(_final(algorithm, state))
+
+    def _wide(self, m):
+        """Any number of lanes: the beat's own contribution is made beside the register."""
         algorithm, lanes = self._algorithm, self._lanes
         steps = (lanes - 1).bit_length()  # conditional matrices; `lanes` itself is a step too
 
@@ -184,8 +225,7 @@ class CrcStream(wiring.Component):
         for n in range(steps):
             aligned = Mux(missing[n], (aligned << (32 << n))[:32 * lanes], aligned)
         valid, last, dwords = self.valid, self.last, self.dwords
-        if lanes > 2:
-            valid, last, dwords, aligned = self._stage(m, "aligned", valid, last, dwords, aligned)
+        valid, last, dwords, aligned = self._stage(m, "aligned", valid, last, dwords, aligned)
 
         # Reduce: the beat's own contribution.
         own = xor_tree(m, aligned, data_matrix(algorithm, 4 * lanes))
@@ -200,25 +240,23 @@ class CrcStream(wiring.Component):
         with m.If(self.enable & self.resume):
             m.d.sync += state.eq(self.crc ^ algorithm.final_xor)
 
-        # Advance: the state by as many dwords as are valid, two conditional matrices a stage.
-        value = self._advance(m, state, dwords, range(min(2, steps)))
+        # Advance: the state by as many dwords as are valid.
+        value = state
+        for n in range(0, steps, 2):
+            value = self._advance(m, value, dwords[n:min(n + 2, steps)], 4 << n)
         value = Mux(dwords[steps], full, value)
-        if steps > 2:
-            valid, last, dwords, own, value = self._stage(m, "advanced", valid, last, dwords, own,
-                                                          value)
-            value = self._advance(m, value, dwords, range(2, steps))
         with m.If(self.enable):
             m.d.sync += [
                 self.crc.eq(_final(algorithm, value ^ own)),
                 self.crc_valid.eq(valid & last),
             ]
-        return m
 
-    def _advance(self, m, value, dwords, steps):
-        for n in steps:
-            step = xor_tree(m, value, state_matrix(self._algorithm, 4 << n))
-            value = Mux(dwords[n], step, value)
-        return value
+    def _advance(self, m, value, count, unit):
+        """``value`` after ``count`` times ``unit`` bytes of zeros: a choice of all results, which
+        are made side by side."""
+        results = [value, *(xor_tree(m, value, state_matrix(self._algorithm, n * unit))
+                            for n in range(1, 1 << len(count)))]
+        return Array(results)[count]
 
     def _stage(self, m, name, valid, *values):
         """Registers for ``valid`` and what it qualifies; only ``valid`` has a reset."""

@@ -61,9 +61,9 @@ class Depacketizer(wiring.Component):
     left, and before any of a younger frame; so a receiver that blocks ``o`` blocks events.
 
     Latency: from the last beat of a frame to the first beat of its first TLP eight cycles at widths
-    to 128 and ten at others, if the verdict was there and ``o`` is free; one more for each further
+    to 256 and nine at 512, if the verdict was there and ``o`` is free; one more for each further
     record in the last beat. For a frame so short that its header is the last to be checked, with a
-    verdict in the cycle of ``header``: 8, 8, 9, 10 and 11 cycles at 32, 64, 128, 256 and 512 bits.
+    verdict in the cycle of ``header``: 9 and 10 cycles at 256 and 512 bits.
 
     Throughput: the header takes ``ceil(8 or 10 dwords / lanes)`` cycles, each record
     ``ceil((TLP + 1 dwords) / lanes)``, what follows the last record one or more. At 32 and 64 bits

@@ -23,8 +23,7 @@ class RecordCheck(wiring.Component):
     the CRC where that comes by, makes the register zero behind a right one. Zeros that fill the
     last piece leave it so. The data path knows whole pieces only.
 
-    One piece per cycle; ``done`` is :attr:`latency` cycles after ``eof``: 3 at widths to 128, 4 at
-    others.
+    One piece per cycle; ``done`` is :attr:`latency` cycles after ``eof``: 3.
 
     Parameters
     ----------
@@ -55,10 +54,8 @@ class RecordCheck(wiring.Component):
             "bad_body": Out(1),
         })
 
-    @property
-    def latency(self):
-        """Cycles from ``eof`` to ``done``."""
-        return 3 if self._lanes <= 4 else 4
+    #: Cycles from ``eof`` to ``done``.
+    latency = 3
 
     def elaborate(self, platform):
         m = Module()
@@ -88,15 +85,13 @@ class RecordCheck(wiring.Component):
         before = begins ^ (state & ~first.replicate(32))
         with m.If(valid):
             m.d.sync += state.eq(own ^ xor_tree(m, before, state_matrix(CRC32C, 4 * lanes)))
-        (marks,) = self._register(m, "second", marks)
-        value = state
-        if lanes > 4:
-            value, marks = self._register(m, "third", state, marks)
+        of_state = Signal.like(marks)
+        m.d.sync += of_state.eq(marks)
 
         # Last stage: compare, and remember for the frame.
-        valid, _, end, record, eof = marks
+        valid, _, end, record, eof = of_state
         fresh = Signal(init=1)                  # nothing of this frame was remembered
-        bad = valid & end & (value != 0)
+        bad = valid & end & (state != 0)
         m.d.sync += self.done.eq(eof)
         with m.If(valid | eof):
             m.d.sync += [
@@ -105,12 +100,3 @@ class RecordCheck(wiring.Component):
                 self.bad_body.eq((self.bad_body & ~fresh) | (bad & ~record)),
             ]
         return m
-
-    def _register(self, m, name, *values):
-        registers = []
-        for n, value in enumerate(values):
-            value = Value.cast(value)
-            register = Signal(len(value), name=f"{name}_{n}", reset_less=n < len(values) - 1)
-            m.d.sync += register.eq(value)
-            registers.append(register)
-        return registers

@@ -39,11 +39,11 @@ def Chunk(width, meta=FrameMeta):
 class DwordPacker(wiring.Component):
     """Joins the chunks of a packet densely.
 
-    Latency two cycles, one at 32 bits, where every chunk is full. A chunk per cycle; a packet whose
-    last chunk makes two beats pauses ``i`` for a cycle.
+    Latency one cycle. A chunk per cycle; a packet whose last chunk makes two beats pauses ``i`` for
+    a cycle. ``i.ready`` depends on ``o.ready`` in the same cycle.
 
-    Each chunk is rotated to where the one before it ended; the lanes below that point come from
-    what was left over, and the lanes that the output cannot take are left over in turn.
+    Each chunk is rotated to where the one before it ended, and held; the lanes below that point
+    come from what was left over, and the lanes that the output cannot take are left over in turn.
 
     Parameters
     ----------
@@ -109,20 +109,20 @@ class DwordPacker(wiring.Component):
                 merged.word_select(n, 32).eq(Mux(start > n, rest.word_select(n, 32), own)),
                 over.word_select(n, 32).eq(Mux(start > n, own, 0)),
             ]
-        two = chunk.last & (end > lanes)
-        move = ~o.valid | o.ready
-        m.d.comb += take.eq(move & (~two | second))
-        with m.If(move):
+        two, move = chunk.last & (end > lanes), ~o.valid | o.ready
+        m.d.comb += [
+            o.valid.eq(valid & (chunk.last | (end >= lanes))),
+            o.payload.data.eq(Mux(second, over, merged)),
+            o.payload.dwords.eq(Mux(second, end - lanes, Mux(end > lanes, lanes, end))),
+            o.payload.last.eq(chunk.last & (second | ~two)),
+            o.payload.meta.eq(chunk.meta),
+            take.eq(move & (~two | second)),
+        ]
+        with m.If(valid & move):
             m.d.sync += [
-                o.valid.eq(valid & (chunk.last | (end >= lanes))),
-                o.payload.data.eq(Mux(second, over, merged)),
-                o.payload.dwords.eq(Mux(second, end - lanes, Mux(end > lanes, lanes, end))),
-                o.payload.last.eq(chunk.last & (second | ~two)),
-                o.payload.meta.eq(chunk.meta),
-                second.eq(valid & two & ~second),
+                second.eq(two & ~second),
+                rest.eq(Mux(end >= lanes, over, merged)),
             ]
-            with m.If(valid):
-                m.d.sync += rest.eq(Mux(end >= lanes, over, merged))
         return m
 
 

@@ -49,8 +49,8 @@ class Packetizer(wiring.Component):
     Nothing else is dropped: ``i`` waits for space.
 
     Latency from the last beat of a TLP to the first of its frame, if nothing else is under way and
-    the link answers in the cycle after the request: 7 cycles at 32 and 64 bits, 9 at 128, 10 at
-    256, 11 at 512. Throughput: a beat per cycle of each TLP, and one to eight cycles a frame for
+    the link answers in the cycle after the request: 7 cycles at 32 and 64 bits, 8 at 128 and
+    256, 9 at 512. Throughput: a beat per cycle of each TLP, and one to eight cycles a frame for
     its header; the next frame is prepared meanwhile.
 
     With ``split`` each TLP takes a HDR frame for its prefixes and header and DATA frames for the

@@ -87,10 +87,10 @@ class DescriptorQueue(wiring.Component):
 class TxQueue(wiring.Component):
     """Appends CRCs and stores the TLPs in block RAM, with a descriptor of each beside them.
 
-    A descriptor is offered one cycle after the last beat was taken (two at 256 and 512 bits). That
-    is before the TLP itself can be read, but by a fixed number of cycles: space for all that is
-    under way is held free, so nothing ever waits between ``i`` and the memory. The first beat is
-    offered at most six cycles after the descriptor.
+    A descriptor is offered one cycle after the last beat was taken. That is before the TLP itself
+    can be read, but by a fixed number of cycles: space for all that is under way is held free, so
+    nothing ever waits between ``i`` and the memory. The first beat is offered at most six cycles
+    after the descriptor.
 
     TLPs that end with ``discard`` have no descriptor and never come out. One larger than
     :data:`LARGEST_RECORD` must not be sent.
@@ -156,9 +156,5 @@ class TxQueue(wiring.Component):
         with m.If(taken):
             m.d.sync += before.eq(
                 Mux(i.payload.last, before.init, before + i.payload.dwords))
-        if appender.latency > 3:
-            later, later_strobe = Signal(TlpDescriptor, reset_less=True), Signal()
-            m.d.sync += [later.eq(now), later_strobe.eq(strobe)]
-            now, strobe = later, later_strobe
         m.d.comb += [descriptors.i.eq(now), descriptors.strobe.eq(strobe)]
         return m

@@ -16,7 +16,7 @@ class CrcAppender(wiring.Component):
     Where a packet's last beat is full its CRC makes a beat of its own; then ``i`` pauses for that
     one cycle. Otherwise a beat per cycle. Lanes past the CRC are zero. Packets that end with
     ``discard`` stay so. Latency that of :class:`~dxpu.crc.CrcStream`: two cycles at 32 and 64 bits,
-    three at 128, four above.
+    three above.
 
     Ref: docs/reference/wire-format.md, TLP records
 

@@ -518,7 +518,7 @@ def test_discarded_tlps_leave_no_trace(width):
 
 #: Cycles from the last beat of a lone read to the first beat of its frame, if the link answers in
 #: the cycle after the request.
-LATENCY = {32: 7, 64: 7, 128: 9, 256: 10, 512: 11}
+LATENCY = {32: 7, 64: 7, 128: 8, 256: 8, 512: 9}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
