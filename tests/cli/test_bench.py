@@ -11,7 +11,8 @@ from dxpu_cli.output import OutputFolder
 from dxpu_sim.run.runner import SimulationFailed
 
 FIGURES = {"conversion_cycles": [1, 2, 3, 4], "round_trip_ns": 5576,
-           "parts": [{"parsed": 1, "out": n} for n in range(1, 5)]}
+           "parts": [{"parsed": 1, "out": n} for n in range(1, 5)],
+           "loads": {"50": [{"out": {"median": 1.5 * n, "most": 9 * n}} for n in range(1, 5)]}}
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def test_figures_of_all_widths(bench, tmp_path, capsys):
     assert json.loads((tmp_path / "figures.json").read_text()) == {"64": FIGURES, "512": FIGURES}
     said = capsys.readouterr().out
     assert "all 10 (80 ns at 125 MHz), round trip 5,576 ns" in said
+    assert "50 % of the line" in said and "GPU to fabric: out 4.5, 27" in said
     assert "Simulating at 512 bits" in said
     # Nothing but the figures stays.
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]

@@ -20,6 +20,9 @@ def test_traversals_of_a_read(width, tmp_path, capsys):
     # The paper's four conversions take 3,700 ns (Table 6).
     assert len(cycles) == 4
     assert all(n <= most for n, most in zip(cycles, BUDGET["conversion"][width], strict=True))
+    for load, medians in BUDGET["loaded"].get(width, {}).items():
+        found = [conversion["out"]["median"] for conversion in figures["loads"][load]]
+        assert all(n <= most for n, most in zip(found, medians, strict=True)), (load, found)
     assert f"all {sum(cycles)} " in capsys.readouterr().out
 
 

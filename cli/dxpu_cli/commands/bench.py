@@ -23,13 +23,18 @@ __all__ = ["add_arguments", "run"]
 WIRE_LIMIT = {(64, 0): 0.457, (64, 512): 0.645, (64, 1500): 0.699,
               (128, 0): 0.627, (128, 512): 0.750, (128, 1500): 0.809,
               (256, 0): 0.771, (256, 512): 0.771, (256, 1500): 0.879}
+#: Loads under which traversals are measured, in percent of the wire limit, and reads of each.
+LOADS, LOADED_READS = (50, 90), 100
+#: The four traversals.
+CONVERSIONS = ("host to fabric", "fabric to GPU", "GPU to fabric", "fabric to host")
 
 
 def add_arguments(parser):
     """Options of the command."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     for name, text in (
-        ("traversal", "cycles of the four traversals of a read through the proxies"),
+        ("traversal",
+         "cycles of the four traversals of a read through the proxies, idle and under load"),
         ("wire", "payload per byte on a saturated 1 Gbit/s line, against the contract's table"),
         ("size", "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed"),
         ("link", "the same of the fabric engine alone, by peers and streams"),
@@ -112,14 +117,20 @@ def simulate(width, case, seed, folder, progress, **options):
 
 
 def _traversal(width, seed, folder, progress):
-    result = simulate(width, "traversal", seed, folder, progress)
+    result = simulate(width, "traversal", seed, folder, progress, loads=LOADS, reads=LOADED_READS,
+                      fill=WIRE_LIMIT[256, 512])
     cycles = result["conversion_cycles"]
     print(f"{width:4} bits: host to fabric {cycles[0]}, fabric to GPU {cycles[1]}, GPU to fabric "
           f"{cycles[2]}, fabric to host {cycles[3]} cycles; all {sum(cycles)} "
           f"({sum(cycles) * 8} ns at 125 MHz), round trip {result['round_trip_ns']:,.0f} ns")
-    for name, events in zip(("host to fabric", "fabric to GPU", "GPU to fabric", "fabric to host"),
-                            result["parts"], strict=True):
+    for name, events in zip(CONVERSIONS, result["parts"], strict=True):
         print(f"  {name}: " + ", ".join(f"{event} at {at}" for event, at in events.items()))
+    for load, found in result["loads"].items():
+        print(f"  among writes of 256 bytes the same way, {load} % of the line; median and most of "
+              f"{LOADED_READS} reads:")
+        for name, events in zip(CONVERSIONS, found, strict=True):
+            print(f"    {name}: " + ", ".join(f"{event} {of['median']:g}, {of['most']}"
+                                              for event, of in events.items()))
     return result
 
 

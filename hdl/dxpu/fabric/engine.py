@@ -33,6 +33,7 @@ from dxpu.fabric.wire.format import (
 from dxpu.fabric.wire.types import Control, Event, Hello
 from dxpu.queue import PacketQueue, Queue
 from dxpu.rows import LIFE_BITS, ClassMeta, TlpMeta
+from dxpu.stage import NOTE_BITS, Stage
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 
 from .row_gate import RowGate
@@ -202,13 +203,15 @@ class FabricEngine(wiring.Component):
         }
         for prefix, part in self._parts.items():
             self.stats |= {f"{prefix}_{name}": text for name, text in texts_of(part).items()}
-        link, rx = self._link, self._depacketizer
-        #: Signals that rise when a TLP on its way to a frame, a frame on its way to TLPs, has come
-        #: so far: by direction and stage, in order. For measurements.
+        link, tx, rx = self._link, self._packetizer, self._depacketizer
+        #: Events on the way to the line and from it, by direction, in order
+        #: (:class:`~dxpu.stage.Stage`): of each frame but ``packed``, of the end of a TLP.
         self.stages = {
-            "out": {"planned": link.request.valid & link.request.p.tlps,
-                    "routed": link.route.valid & link.request.p.tlps},
-            "in": {"judged": rx.judged},
+            "out": {"planned": Stage(link.request.valid, rises=True),
+                    "routed": Stage(link.route.valid & link.route.ready,
+                                    link.route.p.dst_node[:NOTE_BITS]),
+                    "packed": Stage(tx.stat_tlps), "framed": Stage(tx.stat_frames)},
+            "in": {"judged": Stage(rx.judged, rx.committed.p.header.src_node[:NOTE_BITS])},
         }
         super().__init__({
             "tlp_i": In(PacketSignature(width, TlpMeta)),

@@ -19,6 +19,7 @@ from dxpu.fabric.row_gate import RowGate
 from dxpu.fabric.wire.format import Role
 from dxpu.mapping import BoxTable
 from dxpu.rows import ClassMeta
+from dxpu.stage import tlp_stage
 from dxpu.stream import PacketLayout, connect
 
 from .box_slots import BoxSlots
@@ -128,9 +129,9 @@ class BoxCore(wiring.Component):
         engine = self._engine
         #: Those of the engine, and more.
         self.stages = {
-            "out": {"parsed": engine.tlp_i.valid, **engine.stages["out"]},
-            "in": {**engine.stages["in"], "received": engine.tlp_o.valid,
-                   "parsed": self._egress.i.valid},
+            "out": {"parsed": tlp_stage(engine.tlp_i), **engine.stages["out"]},
+            "in": {**engine.stages["in"], "received": tlp_stage(engine.tlp_o),
+                   "parsed": tlp_stage(self._egress.i)},
         }
         #: A good frame that was refused (:class:`~dxpu.fabric.receive.types.Refused`), in ``sync``.
         self.refused = self._engine.refused

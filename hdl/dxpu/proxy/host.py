@@ -14,6 +14,7 @@ from dxpu.fabric.credit.sizing import FlowControl, host_grants, space_for
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.wire.format import Role
 from dxpu.mapping import HostTable
+from dxpu.stage import header_stage, tlp_stage
 from dxpu.stream import ForwardRegister, PacketLayout, connect
 from dxpu.switch import Identity, SlotTracking, VirtualSwitch
 from dxpu.switch.types import SlotRow
@@ -130,11 +131,13 @@ class HostCore(wiring.Component):
         engine, tracking, switch = self._engine, self._tracking, self._switch
         #: Those of the engine, and more.
         self.stages = {
-            "out": {"parsed": self._ingress.info.valid, "decided": switch.downstream_o.valid,
-                    "tracked": tracking.down_o.valid, **engine.stages["out"]},
-            "in": {**engine.stages["in"], "received": engine.tlp_o.valid,
-                   "parsed": tracking.up_i.valid, "tracked": tracking.up_info.valid,
-                   "decided": switch.upstream_o.valid},
+            "out": {"parsed": header_stage(self._ingress.info, self._ingress.info.payload),
+                    "decided": tlp_stage(switch.downstream_o),
+                    "tracked": tlp_stage(tracking.down_o), **engine.stages["out"]},
+            "in": {**engine.stages["in"], "received": tlp_stage(engine.tlp_o),
+                   "parsed": tlp_stage(tracking.up_i),
+                   "tracked": header_stage(tracking.up_info, tracking.up_info.payload.info),
+                   "decided": tlp_stage(switch.upstream_o)},
         }
         #: Lower half of the switch's serial number, driven by a board that has one; 0: that of the
         #: register ``control.serial``.

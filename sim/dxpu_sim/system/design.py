@@ -3,12 +3,16 @@
 Only the PCIe models are outside, in Python: one mailbox per PCIe port, one per register port.
 """
 
+from functools import reduce
+from operator import or_
+
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.ethernet import Mac
 from dxpu.proxy import BoxProxy, HostProxy
+from dxpu.stage import Stage, tlp_stage
 from dxpu.stream import connect
 from dxpu.switch import Identity, PlaceholderOptions
 from dxpu.switch.config.identity import SlotOptions
@@ -17,7 +21,7 @@ from dxpu_sim.pcie.mailbox import MailboxSignature, TlpPort
 from dxpu_sim.run.clock import SimClock
 from dxpu_sim.run.pins import connect_pins
 
-from .probe import EVENTS, Probe
+from .probe import EVENTS, Newest, Probe
 from .regbox import RegisterBox, RegisterBoxSignature
 
 __all__ = ["BOX_NODE", "HOST_NODE", "System"]
@@ -71,11 +75,11 @@ class System(wiring.Component):
         Number of frames lost by ``loss`` and ``dead``.
     cycle : 32
         Core clock cycles since reset.
-    probe_<proxy>_<event> : 32
-        Cycle of the newest event of :data:`~dxpu_sim.system.probe.EVENTS`. ``frame_in`` is the last
-        beat of a frame from the MAC; all other events are first beats. The probes of box b cover
-        all its slots.
-    probe_<proxy>_<direction>_<stage> : 32
+    probe_<proxy>_<event> : :class:`~dxpu_sim.system.probe.Newest`
+        The newest event of :data:`~dxpu_sim.system.probe.EVENTS`. ``frame_in`` is the last beat of
+        a frame from the MAC; all other events are first beats. The probes of box b cover all its
+        slots.
+    probe_<proxy>_<direction>_<stage> : :class:`~dxpu_sim.system.probe.Newest`
         The same for each of the proxy's ``stages``.
     """
 
@@ -119,7 +123,7 @@ class System(wiring.Component):
         for name in self.names:
             members[f"{name}_bus"] = In(RegisterBoxSignature())
             for event in (*EVENTS, *self.stages(name)):
-                members[f"probe_{name}_{event}"] = Out(32)
+                members[f"probe_{name}_{event}"] = Out(Newest)
         super().__init__(members)
 
     def elaborate(self, platform):
@@ -147,10 +151,10 @@ class System(wiring.Component):
         return m
 
     def stages(self, name):
-        """Events inside the proxy of that name, each to its signal."""
+        """Events inside the proxy of that name, each to its :class:`~dxpu.stage.Stage`."""
         core = self._proxies[self.names.index(name)].core
-        return {f"{direction}_{stage}": signal for direction, stages in core.stages.items()
-                for stage, signal in stages.items()}
+        return {f"{direction}_{event}": stage for direction, stages in core.stages.items()
+                for event, stage in stages.items()}
 
     def _slots(self):
         return [slot for box in self._box for slot in box.slot]
@@ -205,26 +209,29 @@ class System(wiring.Component):
 
     def _probe(self, m, name, proxy):
         ports = [proxy.upstream] if proxy in self._host else list(proxy.slot)
-        frames = proxy.core.frame
 
-        def taken(stream, end):
-            return stream.valid & stream.ready & stream.payload[end]
+        def first_beats(streams):
+            stages = [tlp_stage(stream) for stream in streams]
+            return Stage(Cat(s.strobe for s in stages).any(), reduce(or_, (
+                Mux(s.strobe, s.note, 0) for s in stages)))
+
+        def frames(streams, end):
+            return Stage(Cat(s.valid & s.ready & s.payload[end] for s in streams).any())
 
         events = {
-            "pcie_in": Cat(taken(p.rx, "first") for p in ports).any(),
-            "frame_out": Cat(taken(f.tx, "first") for f in frames).any(),
-            "gmii_tx": Cat(g.tx.tx_en for g in proxy.gmii).any(),
-            "gmii_rx": Cat(g.rx.rx_dv for g in proxy.gmii).any(),
-            "frame_in": Cat(taken(f.rx, "last") for f in frames).any(),
-            "pcie_out": Cat(taken(getattr(p, f"tx_{c}"), "first")
-                            for p in ports for c in ("p", "np", "cpl")).any(),
+            "pcie_in": first_beats([p.rx for p in ports]),
+            "frame_out": frames([path.tx for path in proxy.core.frame], "first"),
+            "gmii_tx": Stage(Cat(g.tx.tx_en for g in proxy.gmii).any(), rises=True),
+            "gmii_rx": Stage(Cat(g.rx.rx_dv for g in proxy.gmii).any(), rises=True),
+            "frame_in": frames([path.rx for path in proxy.core.frame], "last"),
+            "pcie_out": first_beats([getattr(p, f"tx_{c}")
+                                     for p in ports for c in ("p", "np", "cpl")]),
         }
-        edges = self.stages(name)
-        for event, strobe in (events | edges).items():
-            m.submodules[f"probe_{name}_{event}"] = probe = Probe(
-                edge=event.startswith("gmii") or event in edges)
+        for event, stage in (events | self.stages(name)).items():
+            m.submodules[f"probe_{name}_{event}"] = probe = Probe(edge=stage.rises)
             m.d.comb += [
-                probe.event.eq(strobe),
+                probe.event.eq(stage.strobe),
+                probe.note.eq(stage.note),
                 probe.cycle.eq(self.cycle),
                 getattr(self, f"probe_{name}_{event}").eq(probe.newest),
             ]

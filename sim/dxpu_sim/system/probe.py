@@ -1,17 +1,26 @@
-"""Probes: the cycle of the last event, readable by the bench at any time."""
+"""Probes: cycle and note of the last event, readable by the bench at any time."""
 
 from amaranth import *
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["EVENTS", "Probe"]
+from dxpu.stage import NOTE_BITS
+
+__all__ = ["EVENTS", "Newest", "Probe"]
 
 #: Probed events of a proxy, in the order in which a frame passes them, out and in.
 EVENTS = ("pcie_in", "frame_out", "gmii_tx", "gmii_rx", "frame_in", "pcie_out")
 
 
+class Newest(data.Struct):
+    """An event: its cycle, and the note of its :class:`~dxpu.stage.Stage`."""
+
+    cycle: 32
+    note: NOTE_BITS
+
+
 class Probe(wiring.Component):
-    """Holds the cycle of the newest ``event``.
+    """Holds cycle and note of the newest ``event``.
 
     Parameters
     ----------
@@ -20,15 +29,18 @@ class Probe(wiring.Component):
 
     Members
     -------
-    event : In(1)
-    cycle : In(32)
+    event : 1
+    note : 8
+        Of the event.
+    cycle : 32
         Cycle counter of the bench.
-    newest : Out(32)
+    newest : :class:`Newest`
     """
 
     event: In(1)
+    note: In(NOTE_BITS)
     cycle: In(32)
-    newest: Out(32)
+    newest: Out(Newest)
 
     def __init__(self, *, edge=False):
         super().__init__()
@@ -42,5 +54,5 @@ class Probe(wiring.Component):
             m.d.sync += before.eq(self.event)
             counts &= ~before
         with m.If(counts):
-            m.d.sync += self.newest.eq(self.cycle)
+            m.d.sync += [self.newest.cycle.eq(self.cycle), self.newest.note.eq(self.note)]
         return m

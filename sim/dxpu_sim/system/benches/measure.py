@@ -3,17 +3,23 @@
 import json
 import os
 from pathlib import Path
+from statistics import median
 
 import cocotb
 from cocotb.triggers import Timer
+from cocotbext.pcie.core.tlp import Tlp, TlpType
 
 from dxpu_sim.pcie.ports import until
 from dxpu_sim.system.system import SimulatedSystem
-from dxpu_sim.system.traversal import CYCLE_NS, conversions, parts, take_apart
+from dxpu_sim.system.traversal import (
+    CYCLE_NS, Recorder, conversions, parts, stages, take_apart,
+)
 
 OPTIONS = json.loads(os.environ.get("DXPU_MEASURE", "{}"))
 #: Simulated time without traffic before a measurement.
 QUIET_NS = 5_000
+#: Under load: bytes of each write, and mean time between reads.
+WRITE, READ_NS = 256, 30_000
 
 
 def write(result):
@@ -22,15 +28,66 @@ def write(result):
 
 @cocotb.test()
 async def traversal(dut):
-    """Cycles of the four traversals of a read on an idle fabric."""
+    """Cycles of the four traversals of a read, on an idle fabric and under each of the loads."""
     system = SimulatedSystem(dut, OPTIONS["system"])
     await system.start()
     await Timer(QUIET_NS, "ns")
-    events = {}
-    stages = await take_apart(system, events)
+    ways = []
+    stages = await take_apart(system, ways)
+    result = {"conversion_cycles": conversions(stages), "parts": parts(stages, ways),
+              "round_trip_ns": stages[-1]["end_ns"] - stages[0]["start_ns"], "loads": {}}
+    for load in OPTIONS["loads"]:
+        result["loads"][load] = await loaded(system, load / 100)
     await system.finish()
-    write({"conversion_cycles": conversions(stages), "parts": parts(stages, events),
-           "round_trip_ns": stages[-1]["end_ns"] - stages[0]["start_ns"]})
+    write(result)
+
+
+async def loaded(system, load):
+    """Cycles of the traversals of reads among writes of :data:`WRITE` bytes in the same direction.
+
+    The writes come at random, as a Poisson process, with ``load`` of the rate that fills the line:
+    first to the GPU, beside the requests, then to the host, beside the completions. The result has
+    for each conversion, and each event in it, median and most.
+    """
+    driver, gpu = system.drivers[0], system.gpus[0].function
+    address, _ = system.rc.alloc_region(WRITE)
+
+    async def to_gpu():
+        await driver.write_vram(0, bytes(WRITE))
+
+    async def to_host():
+        tlp = Tlp()
+        tlp.fmt_type = TlpType.MEM_WRITE_64 if address >> 32 else TlpType.MEM_WRITE
+        tlp.requester_id = gpu.pcie_id
+        tlp.set_addr_be_data(address, bytes(WRITE))
+        await gpu.upstream_send(tlp)
+
+    async def repeat(write):
+        while True:
+            await Timer(round(system.rng.expovariate(load * OPTIONS["fill"] / (8 * WRITE))), "ns")
+            await write()
+
+    result = []
+    for write in (to_gpu, to_host):
+        recorder = Recorder(system)
+        await recorder.start()
+        writer = cocotb.start_soon(repeat(write))
+        for _ in range(OPTIONS["reads"]):
+            await Timer(system.rng.randrange(2 * READ_NS), "ns")
+            await driver.read_register("SCRATCH")
+        writer.cancel()
+        await system.idle()
+        await recorder.stop()
+        found = []
+        for number in range(OPTIONS["reads"]):
+            ways = recorder.read(number)
+            # The first stage, which ends where the first conversion begins, has no length here.
+            found.append(parts(stages(ways, ways[0]["host", "pcie_in"]), ways))
+        half = slice(2) if write is to_gpu else slice(2, 4)
+        result += [{name: {"median": median(cycles), "most": max(cycles)}
+                    for name in conversion[0] for cycles in [[each[name] for each in conversion]]}
+                   for conversion in [*zip(*found, strict=True)][half]]
+    return result
 
 
 @cocotb.test()
