@@ -64,7 +64,8 @@ class FabricEngine(wiring.Component):
     split : bool
         Header/data split form of frames.
     frame_bytes : int
-        Buffer of each path for received frames, and of the packetizer for TLPs, in bytes.
+        Buffer of each path for received frames, and of the packetizer for TLPs, in bytes. With
+        ``flow`` the latter is half of it up to 64 bits, but for the split form.
     cells : int, optional
         Of the packetizer's replay memory, for all sessions; 256 bytes each, or 4 beats. With
         selective repeat as many are there for frames that came ahead. 64, or, as all paths carry
@@ -159,8 +160,12 @@ class FabricEngine(wiring.Component):
         #: As given; ``cells`` as they are.
         self.split, self.cells, self.arq = split, cells, arq
         sessions = peers * streams
-        self._packetizer = Packetizer(width, split=split, depth=self._depth, cells=cells,
-                                      selective=selective, paths=paths)
+        # Where credits bound the size of a TLP, half of the buffer holds seven of the largest.
+        small = flow and not split and width <= 64
+        self._packetizer = Packetizer(
+            width, split=split, cells=cells, selective=selective, paths=paths,
+            depth=self._depth // 2 if small else self._depth,
+            **({"largest": (OVERHEAD_BYTES + 16 * LARGEST) // 4} if small else {}))
         # A peer has one TLP of the split form under way in each session.
         self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
                                           assemblies=sessions, selective=selective)

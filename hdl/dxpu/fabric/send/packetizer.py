@@ -69,6 +69,8 @@ class Packetizer(wiring.Component):
         SACKs may have a word.
     cells, cell, paths : int
         Of the :class:`~dxpu.fabric.arq.replay.ReplayMemory`.
+    largest : int
+        Of the :class:`~dxpu.fabric.send.tx_queue.TxQueue`. Not with ``split``.
 
     Members
     -------
@@ -100,12 +102,12 @@ class Packetizer(wiring.Component):
     """
 
     def __init__(self, width, *, split=False, selective=False, depth, cells=64, cell=None,
-                 paths=16):
+                 paths=16, largest=LARGEST_RECORD):
         self._width = check_width(width)
         if not isinstance(split, bool):
             raise TypeError(f"split must be a bool, not {split!r}")
-        check_depth(width, depth)
-        self._split, self._selective = split, selective
+        check_depth(width, depth, largest)
+        self._split, self._selective, self._largest = split, selective, largest
         self._depth = depth
         self._cells, self._cell = cells, cell or max(4, 8 * CELL_BYTES // width)
         beats = 2 * 32 * LARGEST_RECORD // width
@@ -153,7 +155,8 @@ class Packetizer(wiring.Component):
             connect(m, wiring.flipped(self.i), queue.i)
             m.d.comb += self.stat_malformed.eq(queue.stat_malformed)
         else:
-            m.submodules.queue = queue = TxQueue(self._width, depth=self._depth)
+            m.submodules.queue = queue = TxQueue(
+                self._width, depth=self._depth, largest=self._largest)
             m.submodules.planner = planner = Planner()
             connect(m, queue.descriptors, planner.i)
             self._limit(m, queue)

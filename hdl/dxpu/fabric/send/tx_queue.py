@@ -29,9 +29,10 @@ def reserve(width):
     return CrcStream.LATENCY[width] + 4
 
 
-def check_depth(width, depth):
-    """Raise :exc:`ValueError` unless ``depth`` beats hold the largest TLP and what is under way."""
-    least = -(-LARGEST_RECORD // (width // 32)) + reserve(width)
+def check_depth(width, depth, largest=LARGEST_RECORD):
+    """Raise :exc:`ValueError` unless ``depth`` beats hold a TLP of ``largest`` dwords, its CRC
+    included, and what is under way."""
+    least = -(-largest // (width // 32)) + reserve(width)
     if not isinstance(depth, int) or depth < least or depth & (depth - 1):
         raise ValueError(f"depth must be a power of two of at least {least}, not {depth!r}")
 
@@ -93,7 +94,7 @@ class TxQueue(wiring.Component):
     after the descriptor.
 
     TLPs that end with ``discard`` have no descriptor and never come out. One larger than
-    :data:`LARGEST_RECORD` must not be sent.
+    ``largest`` must not be sent; one that ends with ``discard`` may have up to half of ``depth``.
 
     Parameters
     ----------
@@ -103,6 +104,8 @@ class TxQueue(wiring.Component):
         Beats of memory; a power of two, enough for the largest TLP and what is under way.
     tlps : int
         TLPs it holds besides the one whose descriptor is offered.
+    largest : int
+        Dwords of the largest TLP and its CRC.
 
     Members
     -------
@@ -112,9 +115,9 @@ class TxQueue(wiring.Component):
         The TLPs in the order of the descriptors, each with its CRC as the last dword.
     """
 
-    def __init__(self, width, *, depth, tlps=32):
+    def __init__(self, width, *, depth, tlps=32, largest=LARGEST_RECORD):
         self._width, self._depth, self._tlps = check_width(width), depth, tlps
-        check_depth(width, depth)
+        check_depth(width, depth, largest)
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "descriptors": Out(stream.Signature(TlpDescriptor)),
