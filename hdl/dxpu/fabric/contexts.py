@@ -11,7 +11,7 @@ from amaranth.utils import exact_log2
 
 from dxpu.memory import DisjointMemory
 
-__all__ = ["MOST", "UNIT", "Owned", "Scan", "Sweep", "Words"]
+__all__ = ["MOST", "UNIT", "Fetched", "Owned", "Scan", "Sweep", "Words"]
 
 #: Sessions of a proxy, at most.
 MOST = 64
@@ -61,6 +61,52 @@ class Words(wiring.Component):
         for at, word in zip(self.at, self.word, strict=True):
             read = words.read_port(domain="comb")
             m.d.comb += [read.addr.eq(at), Value.cast(word).eq(Value.cast(read.data))]
+        _write(m, write, self._depth, self.ready, self.put, self.where, self.new)
+        return m
+
+
+class Fetched(wiring.Component):
+    """A word for each session, to be looked up a cycle ahead by another than its owner; all zero
+    after a reset.
+
+    The words are in block RAM, 36 bits of 512 words in each on an ECP5. A word that is written
+    while it is fetched is fetched as written, which takes a LUT for each bit.
+
+    Parameters
+    ----------
+    shape : shape-like
+    depth : int
+        Words.
+
+    Members
+    -------
+    at : number of a word
+    word : word
+        The word ``at`` of the cycle before, with what was written in that cycle.
+    put, where, new : 1, number of a word, word
+        Pulse: it is written. Not before ``ready``.
+    ready : 1
+        All words are zero, or were written since. A cycle for each after reset.
+    """
+
+    def __init__(self, shape, *, depth):
+        self._depth = depth
+        self._words = Memory(shape=shape, depth=depth, init=[], attrs={"ram_style": "block"})
+        super().__init__({
+            "at": In(range(depth)),
+            "word": Out(shape),
+            "put": In(1),
+            "where": In(range(depth)),
+            "new": In(shape),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.words = words = self._words
+        write = words.write_port()
+        read = words.read_port(transparent_for=[write])
+        m.d.comb += [read.addr.eq(self.at), Value.cast(self.word).eq(Value.cast(read.data))]
         _write(m, write, self._depth, self.ready, self.put, self.where, self.new)
         return m
 

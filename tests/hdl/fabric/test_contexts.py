@@ -7,7 +7,7 @@ import pytest
 from amaranth import *
 from amaranth.lib import data
 
-from dxpu.fabric.contexts import MOST, UNIT, Owned, Scan, Sweep, Words
+from dxpu.fabric.contexts import MOST, UNIT, Fetched, Owned, Scan, Sweep, Words
 from tests.support.testbench import seed, simulate
 
 
@@ -52,6 +52,40 @@ def test_words_are_read_at_once_and_zero_after_a_reset(depth, reads):
                 if put:
                     model[where] = new
             await look(ctx, model)
+            ctx.set(reset, 1)
+            await ctx.tick().repeat(rng.randint(1, 3))
+            ctx.set(reset, 0)
+
+    simulate(m, process)
+
+
+@pytest.mark.parametrize("depth", [1, 3, 64])
+def test_a_fetched_word_has_what_was_written_meanwhile_and_is_zero_after_a_reset(depth):
+    """Random words, half of them fetched in the cycle in which they are written."""
+    rng = random.Random(seed())
+    m, reset = Module(), Signal()
+    dut = Fetched(data.StructLayout({"one": 5, "other": 9}), depth=depth)
+    m.submodules.dut = ResetInserter(reset)(dut)
+
+    async def process(ctx):
+        for _ in range(3):
+            for _ in range(depth):
+                assert not ctx.get(dut.ready)
+                await ctx.tick()
+            model = [0] * depth
+            for _ in range(10 * depth):
+                assert ctx.get(dut.ready)
+                where, new, put = rng.randrange(depth), rng.getrandbits(14), rng.random() < 0.7
+                at = rng.choice([where, rng.randrange(depth)])
+                ctx.set(dut.put, put)
+                ctx.set(dut.where, where)
+                ctx.set(dut.new.as_value(), new)
+                ctx.set(dut.at, at)
+                if put:
+                    model[where] = new
+                await ctx.tick()
+                assert ctx.get(dut.word.as_value()) == model[at]
+            ctx.set(dut.put, 0)
             ctx.set(reset, 1)
             await ctx.tick().repeat(rng.randint(1, 3))
             ctx.set(reset, 0)

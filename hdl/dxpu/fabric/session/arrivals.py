@@ -52,12 +52,12 @@ class Arrivals(wiring.Component):
 
     Members
     -------
-    node, peers, rows, hold, header, verdict, committed, receiving, rx_tag, candidate, greets,
-    unacked, given_up, said, acked, fresh, words, again, held, crowded, holds, place, due,
-    due_place, settled, stat_*
+    node, peers, rows, hold, header, verdict, committed, receiving_next, receiving, rx_tag,
+    candidate, greets, unacked, given_up, said, acked, fresh, words, again, held, crowded, holds,
+    place, due, due_place, settled, stat_*
         Of the :class:`~.link.Link`.
-    next, newest : 24
-        Of the session ``receiving``: the number of the frame that is expected, and the newest ACK.
+    fetch, fetch_session, fetch_newest, fetched_number : 1, number of a session, 1, 24
+        Of :class:`~.numbers.ReceivedNumbers`.
     put_next, put_newest, put_session, new_next, new_newest : 1, 1, number of a session, 24, 24
         Strobes: these are their new values.
     took, refused : stream of :class:`~.replies.Cause`
@@ -68,7 +68,10 @@ class Arrivals(wiring.Component):
     opened, opened_session : 1, number of a session
         Strobe: it begins anew.
     look, looked, seen : 1 in, number of a session in, 1 out
-        That session is looked up for somebody else: pulse, while it is ``receiving``.
+        That session is looked up for somebody else: pulse, while it is ``receiving`` and
+        ``fetched_number`` its newest ACK. No look-up begins while ``busy``.
+    busy : 1
+        The newest ACK of a session is written.
     route_word, routes : 64, number of a session
         The word of a SACK to that session; only if ``selective``.
     due_session, due_next : number of a session, 24
@@ -91,14 +94,17 @@ class Arrivals(wiring.Component):
             "frame_done": In(1),
             "frame_taken_back": In(1),
             "committed": In(stream.Signature(Committed)),
+            "receiving_next": Out(number),
             "receiving": Out(number),
             "rx_tag": In(16),
             "candidate": In(16),
             "greets": In(1),
             "unacked": In(amount),
             "given_up": In(1),
-            "next": In(24),
-            "newest": In(24),
+            "fetch": Out(1),
+            "fetch_session": Out(number),
+            "fetch_newest": Out(1),
+            "fetched_number": In(24),
             "put_next": Out(1),
             "put_newest": Out(1),
             "put_session": Out(number),
@@ -116,6 +122,7 @@ class Arrivals(wiring.Component):
             "look": In(1),
             "looked": In(number),
             "seen": Out(1),
+            "busy": In(1),
             **({
                 "again": In(1),
                 "held": In(1),
@@ -145,7 +152,11 @@ class Arrivals(wiring.Component):
         number = Shape.cast(number)
         #: Session of the frame that takes effect, and of the one that is judged.
         self._taken, self._judged = Signal(number), Signal(number)
-        #: What is known of it is looked up.
+        #: Session of the frame whose report waits, else of the one whose header does, and whether
+        #: there is one. While a report waits no frame begins to be judged.
+        self._found, self._there = Signal(number), Signal()
+        #: What is known of it is looked up, and is from the next cycle on.
+        self._fetches_taken, self._fetches_judged = Signal(), Signal()
         self._looks_taken, self._looks_judged = Signal(), Signal()
         self._busy = Signal()        #: a report is not booked yet
         self._far = Signal()         #: the frame that is judged is too far ahead to be held
@@ -166,11 +177,7 @@ class Arrivals(wiring.Component):
         self._take_commits(m)
         self._judge_headers(m)
         self._answer_refusals(m)
-        m.d.comb += [
-            self.receiving.eq(Mux(self._looks_taken, self._taken,
-                                  Mux(self._looks_judged, self._judged, self.looked))),
-            self.seen.eq(self.look & ~self._looks_taken & ~self._looks_judged),
-        ]
+        self._find(m)
         return m
 
     def _attach_early(self, m):
@@ -189,9 +196,29 @@ class Arrivals(wiring.Component):
             self.due_place.number.eq(self.due_next),
         ]
 
-    def _find(self, header):
-        """The session of a frame."""
-        return find_session(self.peers, self._streams, header.src_node, header.stream)
+    def _find(self, m):
+        """Find the session of a frame, and fetch what is known of that, or of one that somebody
+        else looks up."""
+        header = self.header.payload
+        node, stream_number = Signal.like(header.src_node), Signal.like(header.stream)
+        fetches, shows, shown = Signal(), Signal(), Signal.like(self.looked)
+        session, known = find_session(self.peers, self._streams, node, stream_number)
+        m.d.comb += [
+            node.eq(header.src_node), stream_number.eq(header.stream),
+            self._found.eq(session), self._there.eq(known),
+            fetches.eq(self._fetches_taken | self._fetches_judged),
+            self.fetch.eq(fetches | self.look & ~self.busy),
+            self.fetch_session.eq(Mux(fetches, self._found, self.looked)),
+            self.fetch_newest.eq(~self._fetches_judged),
+            self.receiving_next.eq(self.fetch_session),
+            self.receiving.eq(Mux(self._looks_taken, self._taken,
+                                  Mux(self._looks_judged, self._judged, self.looked))),
+            self.seen.eq(self.look & shows & (shown == self.looked)),
+        ]
+        with m.If(self.committed.valid):
+            came = self.committed.payload.header
+            m.d.comb += [node.eq(came.src_node), stream_number.eq(came.stream)]
+        m.d.sync += [shows.eq(self.look & ~self.busy & ~fetches), shown.eq(self.looked)]
 
     def _take_commits(self, m):
         """Book frames that took effect."""
@@ -199,7 +226,6 @@ class Arrivals(wiring.Component):
         header = committed.payload.header
         known, own, confirms, tagged = Signal(), Signal(), Signal(), Signal()
         unacked, fresh = Signal.like(self.unacked), Signal(24)
-        number, there = self._find(header)
         numbered, greets, fits, is_nak, named, fences = (
             Signal(name=n) for n in ("is_numbered", "is_hello", "fits", "is_nak", "is_named",
                                      "is_fence"))
@@ -226,13 +252,14 @@ class Arrivals(wiring.Component):
                 m.d.sync += source.valid.eq(0)
         with m.FSM(name="commit") as fsm:
             with m.State("Idle"):
-                m.d.sync += [self._taken.eq(number), known.eq(there)]
+                m.d.sync += [self._taken.eq(self._found), known.eq(self._there)]
                 with m.If(committed.valid & ~self.hold):
+                    m.d.comb += self._fetches_taken.eq(1)
                     m.next = "Look"
             with m.State("Look"):
                 m.d.comb += self._looks_taken.eq(1)
                 m.d.sync += [
-                    fresh.eq(header.ack - self.newest), unacked.eq(self.unacked),
+                    fresh.eq(header.ack - self.fetched_number), unacked.eq(self.unacked),
                     own.eq(tagged & (self.rx_tag == header.tag)),
                     confirms.eq(tagged & ~fences & (self.rx_tag != header.tag)
                                 & (self.candidate == header.tag)),
@@ -302,23 +329,23 @@ class Arrivals(wiring.Component):
         ]
         valid = here & known & fits
         gap = valid & numbered & ~ahead[-1] & (ahead != 0)
-        session, there = self._find(header)
         with m.FSM(name="verdict"):
             with m.State("Idle"):
                 m.d.sync += [
                     here.eq(header.dst_node == self.node),
-                    self._judged.eq(session), known.eq(there),
+                    self._judged.eq(self._found), known.eq(self._there),
                     rows.eq(Cat((r.node == header.src_node) & (r.slot == header.src_slot)
                                 & (r.local_slot == header.dst_slot) & (r.stream == header.stream)
                                 for r in self.rows)),
                 ]
                 with m.If(self.header.valid & ~self._busy & ~self.hold & ~self.refused.valid):
+                    m.d.comb += self._fetches_judged.eq(1)
                     m.next = "Select"
             with m.State("Select"):
                 m.d.comb += self._looks_judged.eq(1)
                 m.d.sync += [
                     tag.eq(Mux(self.given_up, 0, self.rx_tag)), candidate.eq(self.candidate),
-                    hello.eq(self.greets), ahead.eq(header.seq - self.next),
+                    hello.eq(self.greets), ahead.eq(header.seq - self.fetched_number),
                     verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
                     verdict.hold.eq(0),
                     *(flag.eq(0) for flag in (*self._answers.values(), *self._counts.values())),

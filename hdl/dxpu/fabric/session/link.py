@@ -18,6 +18,7 @@ from dxpu.rows import NO_ROW
 from dxpu.stream import connect
 
 from .arrivals import Arrivals
+from .numbers import ReceivedNumbers
 from .replies import Replies
 from .routes import Routes
 from .types import LinkState
@@ -47,7 +48,8 @@ class Link(wiring.Component):
     nothing; a frame without a number that has the session's ``candidate`` for a tag is taken too,
     and does nothing but confirm the candidate.
 
-    The numbers of all sessions are in distributed RAM.
+    The numbers of all sessions are in distributed RAM, and those that only frames that come need in
+    a block RAM.
 
     Parameters
     ----------
@@ -91,6 +93,8 @@ class Link(wiring.Component):
         :class:`~dxpu.fabric.arq.retransmit.Retransmitter`.
     receiving, rx_tag, candidate, greets, unacked, given_up
         The same, for frames that come.
+    receiving_next : number of a session
+        If one is looked up in the next cycle for a frame that comes, ``receiving`` of that cycle.
     told, told_session, told_lost : 1, number of a session, 1
         Of the keeper: a session opens or is lost.
     said : stream of :class:`Said`
@@ -170,9 +174,11 @@ class Link(wiring.Component):
             "shown": Out(About(paths)),
             "shown_unacked": Out(range(frames + 1)),
         })
-        #: Of each session: the next number to send, the next one expected, the newest ACK.
-        self._seq, self._next, self._newest = (
-            Words(24, depth=self._sessions, reads=reads) for reads in (1, 2 + selective, 1))
+        #: Of each session: the next number to send, the next one expected; the latter again, and
+        #: the newest ACK.
+        self._seq, self._next = (
+            Words(24, depth=self._sessions, reads=reads) for reads in (1, 1 + selective))
+        self._numbers = ReceivedNumbers(sessions=self._sessions)
         self._opened = Signal()
 
     #: What it consists of.
@@ -180,11 +186,11 @@ class Link(wiring.Component):
 
     #: Members of these that are between them, and no members of the link, or its own.
     _INSIDE = frozenset({
-        "booked", "changed", "coming", "due_next", "due_session", "early", "hold", "look",
-        "looked", "new_newest", "new_next", "newest", "next", "open", "opened", "opened_session",
-        "others", "put", "put_newest", "put_next", "put_seq", "put_session", "quiet", "refused",
-        "route_word", "routes", "say", "seen", "sent", "sent_session", "seq", "took", "whole",
-        "word",
+        "booked", "busy", "changed", "coming", "due_next", "due_session", "early", "fetch",
+        "fetch_newest", "fetch_session", "fetched_number", "hold", "look", "looked", "new_newest",
+        "new_next", "next", "open", "opened", "opened_session", "others", "put", "put_newest",
+        "put_next", "put_seq", "put_session", "quiet", "refused", "route_word", "routes", "say",
+        "seen", "sent", "sent_session", "seq", "took", "whole", "word",
     })
 
     @property
@@ -201,19 +207,26 @@ class Link(wiring.Component):
         routes, arrivals, replies = self._parts
         m.submodules.routes, m.submodules.arrivals = routes, arrivals
         m.submodules.replies = replies
-        m.submodules.seq, m.submodules.next, m.submodules.newest = (
-            self._seq, self._next, self._newest)
+        m.submodules.seq, m.submodules.next = self._seq, self._next
+        m.submodules.numbers = numbers = self._numbers
         for part in self._parts:
             for name, member in self._shared(part):
                 self._attach(m, getattr(self, name), getattr(part, name), member)
         hold = Signal()
         m.d.comb += [
             hold.eq(self.hold | ~self._seq.ready),
-            routes.hold.eq(hold), arrivals.hold.eq(hold),
+            routes.hold.eq(hold), arrivals.hold.eq(hold | numbers.busy),
             self._seq.at[0].eq(routes.sending), routes.seq.eq(self._seq.word[0]),
             self._next.at[0].eq(routes.sending), routes.next.eq(self._next.word[0]),
-            self._next.at[1].eq(arrivals.receiving), arrivals.next.eq(self._next.word[1]),
-            self._newest.at[0].eq(arrivals.receiving), arrivals.newest.eq(self._newest.word[0]),
+            numbers.fetch.eq(arrivals.fetch), numbers.fetch_session.eq(arrivals.fetch_session),
+            numbers.fetch_newest.eq(arrivals.fetch_newest),
+            arrivals.fetched_number.eq(numbers.fetched_number),
+            arrivals.busy.eq(numbers.busy | numbers.writes_newest),
+            numbers.put_expected.eq(arrivals.put_next),
+            numbers.put_newest.eq(arrivals.put_newest),
+            numbers.put_session.eq(arrivals.put_session),
+            numbers.expected.eq(arrivals.new_next), numbers.newest.eq(arrivals.new_newest),
+            numbers.clear.eq(self._opened), numbers.clear_session.eq(self.open.payload),
             replies.sent.eq(routes.sent), replies.sent_session.eq(routes.sent_session),
             replies.whole.eq(routes.whole),
             routes.booked.eq(arrivals.put_next),
@@ -228,8 +241,8 @@ class Link(wiring.Component):
             m.d.comb += [
                 arrivals.routes.eq(routes.sending), routes.word.eq(arrivals.route_word),
                 replies.early.eq(arrivals.early), replies.coming.eq(arrivals.coming),
-                self._next.at[2].eq(arrivals.due_session),
-                arrivals.due_next.eq(self._next.word[2]),
+                self._next.at[1].eq(arrivals.due_session),
+                arrivals.due_next.eq(self._next.word[1]),
             ]
         self._open_sessions(m)
         self._show(m)
@@ -252,7 +265,8 @@ class Link(wiring.Component):
         m.d.comb += [
             replies.open.valid.eq(self.open.valid & arrivals.quiet & ~silent),
             replies.open.payload.eq(self.open.payload),
-            self.open.ready.eq(arrivals.quiet & silent & ~routes.put),
+            self.open.ready.eq(arrivals.quiet & silent & ~routes.put
+                               & ~self._numbers.writes_newest),
             self._opened.eq(self.open.valid & self.open.ready),
         ]
         with m.If(self._opened):
@@ -261,8 +275,7 @@ class Link(wiring.Component):
             m.d.sync += silent.eq(1)
         for words, put, session, new in (
                 (self._seq, routes.put, routes.put_session, routes.put_seq),
-                (self._next, arrivals.put_next, arrivals.put_session, arrivals.new_next),
-                (self._newest, arrivals.put_newest, arrivals.put_session, arrivals.new_newest)):
+                (self._next, arrivals.put_next, arrivals.put_session, arrivals.new_next)):
             m.d.comb += [
                 words.put.eq(put | self._opened),
                 words.where.eq(Mux(self._opened, self.open.payload, session)),
@@ -276,11 +289,11 @@ class Link(wiring.Component):
             routes.look.eq(self.look & ~half), routes.looked.eq(self.looked),
             arrivals.look.eq(half), arrivals.looked.eq(self.looked),
             self.seen.eq(half & arrivals.seen),
-            self.state.next.eq(self._next.word[1]), self.state.acked.eq(self._newest.word[0]),
+            self.state.acked.eq(self._numbers.fetched_number),
             self.shown_unacked.eq(self.unacked),
         ]
         with m.If(self.look & routes.seen):
             m.d.sync += [half.eq(1), self.state.seq.eq(self._seq.word[0]),
-                         self.shown.eq(self.about)]
+                         self.state.next.eq(self._next.word[0]), self.shown.eq(self.about)]
         with m.If(self.seen | ~self.look):
             m.d.sync += half.eq(0)

@@ -20,6 +20,8 @@ ROWS = [  # node, slot, local_slot, stream, paths, used
     (0x003, 0, 4, 0, 0b01, 1),
 ]
 PEERS, STREAMS = (0x001, 0x002, 0x004), 8
+#: Cycles from a reset until all numbers are zero: two for each of up to 32 sessions.
+ZEROED = 64
 SESSIONS = {  # number: node, stream, tx_tag, rx_tag
     0: (0x001, 0, 0xBEEF, 0x1D0C), 13: (0x002, 5, 0x1111, 0x2222), 16: (0x004, 0, 0x3333, 0x4444),
 }
@@ -47,7 +49,7 @@ async def set_up(ctx, dut, ack_delay=20):
     ctx.set(link.said.ready, 1)
     ctx.set(link.acked.ready, 1)
     ctx.set(link.frame_done, 1)
-    await ctx.tick().repeat(2 * len(PEERS) * STREAMS)
+    await ctx.tick().repeat(ZEROED)
 
 
 async def ask(ctx, dut, row, consumes):
@@ -374,14 +376,14 @@ def test_a_frame_that_is_booked_as_its_session_begins_anew_counts_for_neither(cy
     told = []
 
     async def end(ctx):
-        await ctx.tick().repeat(60 + cycle)
+        await ctx.tick().repeat(100 + cycle)
         if not same:
             ctx.set(dut.rx_tag[0], 0x7777)
         await open_session(ctx, dut, 0)
 
     async def process(ctx):
         await set_up(ctx, dut)
-        await ctx.tick().repeat(60 - 2 * len(PEERS) * STREAMS + 1)
+        await ctx.tick().repeat(100 - ZEROED + 1)
         await commit(ctx, dut, frame(0, 0), 0)
         await ctx.tick().repeat(SCAN)
         after = (await state_of(ctx, dut, 0)).next
@@ -453,7 +455,7 @@ def test_acknowledgements_are_asked_for_once_and_only_if_nothing_carries_them():
 
     async def process(ctx):
         await set_up(ctx, dut, ack_delay=20)
-        start = 2 * len(PEERS) * STREAMS
+        start = ZEROED
         await commit(ctx, dut, frame(1, 0, path=5), 1)
         await ctx.tick().repeat(60)
         # Back where it came from, between the same slots.
@@ -685,7 +687,7 @@ def test_a_route_that_is_under_way_as_its_session_begins_anew_gets_no_number(cyc
     numbered = []
 
     async def end(ctx):
-        await ctx.tick().repeat(60 + cycle)
+        await ctx.tick().repeat(100 + cycle)
         ctx.set(dut.tx_tag[0], 0x7777)
         await open_session(ctx, dut, 0)
 
@@ -704,7 +706,7 @@ def test_a_route_that_is_under_way_as_its_session_begins_anew_gets_no_number(cyc
         while ctx.get(link.request.valid):
             await ctx.tick()
         ctx.set(link.request.payload, dict(row=0, consumes=1, begins=1))
-        await ctx.tick().repeat(62 - 2 * len(PEERS) * STREAMS - 2 * (4 + selective))
+        await ctx.tick().repeat(102 - ZEROED - 2 * (4 + selective))
         ctx.set(link.request.valid, 1)
         # It is taken late, so that the session begins anew before.
         await ctx.tick().until(link.route.valid)

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In
 
 from dxpu.fabric.session.arrivals import Arrivals, is_hello
 from dxpu.fabric.session.link import Link
+from dxpu.fabric.session.numbers import ReceivedNumbers
 from dxpu.fabric.session.types import SaidKind
 from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import FrameHeader
@@ -25,6 +26,10 @@ def beginning(design):
         def __init__(self, **options):
             super().__init__(**options)
             self.first, self.start = Signal(24), Signal(2, init=0b11)
+            self._numbers = mutant(ReceivedNumbers, (
+                "write.addr.eq(zero)", "[write.addr.eq(zero), write.data.eq(self.first)]"))(
+                    sessions=1)
+            self._numbers.first = self.first
 
         def elaborate(self, platform):
             m = super().elaborate(platform)
@@ -32,7 +37,7 @@ def beginning(design):
             with m.If(self.start.any()):
                 for part in (self._routes, self._arrivals):
                     m.d.comb += part.hold.eq(1)
-                for words in (self._seq, self._next, self._newest):
+                for words in (self._seq, self._next):
                     m.d.comb += [words.put.eq(1), words.new.eq(self.first)]
             return m
 
@@ -187,7 +192,10 @@ class InOrder(wiring.Component):
                              told.eq(1)]
 
         # Numbers begin anywhere.
-        begun = Signal(24)
+        begun, first = Signal(24), Signal(24)
+        m.d.sync += first.eq(self.first)
+        with m.If(dut.start == 0b01):
+            m.d.comb += Assume(self.first == first)
         with m.If(dut.start.any()):
             m.d.sync += [number.eq(self.first) for number in (count, sent, last, begun)]
         self.cover(m, took & numbered & (count == 0) & (begun == 0xFFFFFF),
@@ -240,7 +248,7 @@ class Credulous(Link):
             with m.If(self.committed.valid & self.committed.ready & (header.tag == self.rx_tag)
                       & ~is_hello(header.type)):
                 m.d.sync += [self.acked.valid.eq(1),
-                             self.acked.payload.count.eq(header.ack - self.newest)]
+                             self.acked.payload.count.eq(header.ack - self.fetched_number)]
 
 
 class Premature(Link):
@@ -256,7 +264,7 @@ class Forgetful(Link):
         def _take_commits(self, m):
             super()._take_commits(m)
             header = self.committed.payload.header
-            fresh = (header.ack - self.newest)[:24]
+            fresh = (header.ack - self.fetched_number)[:24]
             with m.If(self.committed.valid & self.committed.ready & (header.tag == self.candidate)
                       & (fresh <= self.unacked)):
                 m.d.sync += [self.acked.valid.eq(1), self.acked.payload.count.eq(fresh)]
