@@ -132,7 +132,8 @@ class TxQueue(wiring.Component):
         m.submodules.output = output = Register(PacketLayout(self._width))
         m.submodules.descriptors = descriptors = DescriptorQueue(self._tlps)
         connect(m, descriptors.o, wiring.flipped(self.descriptors))
-        connect(m, appender.o, queue.i)
+        # The queue is never full: `room` leaves more than the beats that are on their way to it.
+        m.d.comb += [queue.i.payload.eq(appender.o.payload), queue.i.valid.eq(appender.o.valid)]
         connect(m, queue.o, output.i)
         connect(m, output.o, wiring.flipped(self.o))
 
