@@ -4,7 +4,7 @@ Ref: docs/explanation/flow-control.md, "Inside the class queues"
 """
 
 from amaranth import *
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -30,7 +30,7 @@ class RequestRoom(wiring.Component):
     parked, parked_row, parked_beats : 1, number, beats
         A TLP has entered the queue.
     dequeued, dequeued_row, dequeued_beats : 1, number, beats
-        A TLP has left it. Row and beats stay for another cycle.
+        A TLP has left it.
     clear : 1
         The queue of ``dequeued_row`` is empty.
     room : ``rows``
@@ -52,24 +52,26 @@ class RequestRoom(wiring.Component):
         shape = self.dequeued_beats.shape()
         m.submodules.used = used = Memory(shape=shape, depth=self._rows, init=[])
         read, write = used.read_port(domain="comb"), used.write_port()
-        late, subtracts, new = Signal(), Signal(), Signal(shape)
-        change = Mux(self.parked, self.parked_beats, ~self.dequeued_beats)
-        # The row is held for what is compared a cycle later.
-        counted, row, beats = Signal(), Signal.like(self.dequeued_row), Signal(shape)
-        m.d.comb += [
-            # Both at once: one leaves a cycle later.
-            subtracts.eq(~self.parked & (self.dequeued | late)),
-            read.addr.eq(Mux(self.parked, self.parked_row, self.dequeued_row)),
-            write.addr.eq(read.addr),
-            write.en.eq(self.parked | subtracts | self.clear),
-            new.eq(read.data + change[:len(new)] + ~self.parked),
-            write.data.eq(Mux(self.clear, 0, new)),
-        ]
+        # What is late in its cycle is counted in the next one.
+        adds, leaves, clears, subtracts = Signal(), Signal(), Signal(), Signal()
+        added, left = (Signal(data.StructLayout({"row": range(self._rows), "beats": shape}),
+                              name=name, reset_less=True) for name in ("added", "left"))
+        new = Signal(shape)
         m.d.sync += [
-            late.eq(self.parked & (self.dequeued | late)),
-            counted.eq(self.parked | subtracts), row.eq(read.addr), beats.eq(new),
+            adds.eq(self.parked), added.row.eq(self.parked_row), added.beats.eq(self.parked_beats),
+            # Both at once: one leaves a cycle later.
+            leaves.eq(self.dequeued | adds & leaves), clears.eq(self.clear),
+        ]
+        with m.If(self.dequeued | self.clear):
+            m.d.sync += [left.row.eq(self.dequeued_row), left.beats.eq(self.dequeued_beats)]
+        m.d.comb += [
+            subtracts.eq(~adds & leaves),
+            read.addr.eq(Mux(adds, added.row, left.row)), write.addr.eq(read.addr),
+            write.en.eq(adds | leaves | clears),
+            new.eq(read.data + Mux(adds, added.beats, ~left.beats) + ~adds),
+            write.data.eq(Mux(clears, 0, new)),
         ]
         for n in range(self._rows):
-            with m.If(counted & (row == n)):
-                m.d.sync += self.room[n].eq(beats <= self._most)
+            with m.If((adds | subtracts) & (read.addr == n)):
+                m.d.sync += self.room[n].eq(new <= self._most)
         return m
