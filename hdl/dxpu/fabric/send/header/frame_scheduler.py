@@ -140,6 +140,7 @@ class FrameScheduler(wiring.Component):
         repeats = self.repeat_valid
         new = ~self.repeat_more & ~reserved
         events = self.control.valid & some & new
+        offers, waits = Signal(), Signal(2)  # a frame; its route, and its order, are not taken
         with m.FSM():
             with m.State("Idle"):
                 # Fields that more than one kind of frame has; the others are loaded in any case.
@@ -147,11 +148,13 @@ class FrameScheduler(wiring.Component):
                     m.d.comb += self.greeting.ready.eq(1)
                     m.d.sync += [order.type.eq(greeting.type), asked.row.eq(NO_ROW),
                                  asked.session.eq(greeting.session)]
+                    m.d.comb += offers.eq(1)
                     m.next = "Request"
                 with m.Elif(replies):
                     m.d.comb += self.reply.ready.eq(1)
                     m.d.sync += [order.type.eq(reply.type), asked.row.eq(reply.row),
                                  asked.session.eq(reply.session)]
+                    m.d.comb += offers.eq(1)
                     m.next = "Request"
                 with m.Elif(repeats):
                     m.d.comb += [
@@ -164,11 +167,13 @@ class FrameScheduler(wiring.Component):
                 with m.Elif(events):
                     m.d.comb += [self.control.ready.eq(1), begins.eq(1)]
                     m.d.sync += [order.type.eq(FrameType.EVENT), asked.row.eq(control.row)]
+                    m.d.comb += offers.eq(1)
                     m.next = "Request"
                 with m.Elif(self.plan_valid & self.hurry & (quarter & small | enough)
                             & new):
                     m.d.comb += [self.plan_take.eq(1), begins.eq(1)]
                     m.d.sync += [order.type.eq(plan.type), asked.row.eq(plan.row)]
+                    m.d.comb += offers.eq(1)
                     m.next = "Request"
                 m.d.sync += [
                     need.eq(cells_for(plan.count, plan.dwords, **sizes)),
@@ -201,21 +206,16 @@ class FrameScheduler(wiring.Component):
                     *(asked[k].eq(note[k]) for k in ("dst_slot", "src_slot", "paths", "seq")),
                 ]
                 with m.If(self.seen.valid):
+                    m.d.comb += offers.eq(1)
                     m.next = "Request"
             with m.State("Request"):
-                m.d.comb += [self.request.valid.eq(1), self.o.valid.eq(1)]
-                with m.If(self.request.ready & self.o.ready):
+                with m.If(~waits.any()):
                     m.next = "Idle"
-                with m.Elif(self.request.ready):
-                    m.next = "Order"
-                with m.Elif(self.o.ready):
-                    m.next = "Requested"
-            with m.State("Order"):
-                m.d.comb += self.o.valid.eq(1)
-                with m.If(self.o.ready):
-                    m.next = "Idle"
-            with m.State("Requested"):
-                m.d.comb += self.request.valid.eq(1)
-                with m.If(self.request.ready):
-                    m.next = "Idle"
+        # Registers: the link looks a route up in the cycle in which it is requested.
+        valid = Signal(2)
+        m.d.comb += [
+            waits.eq(valid & ~Cat(self.request.ready, self.o.ready)),
+            Cat(self.request.valid, self.o.valid).eq(valid),
+        ]
+        m.d.sync += valid.eq(waits | offers.replicate(2))
         return m
