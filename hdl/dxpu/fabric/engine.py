@@ -14,9 +14,9 @@ from dxpu.fabric.arq.selective import SelectiveRetransmitter
 from dxpu.fabric.credit.accounts import CreditAccounts
 from dxpu.fabric.credit.class_queues import ClassQueues
 from dxpu.fabric.credit.classifier import Classifier
-from dxpu.fabric.credit.commit_fork import CommitFork
 from dxpu.fabric.credit.credits import OVERHEAD_BYTES
 from dxpu.fabric.credit.grants import CreditGrants
+from dxpu.fabric.credit.limits.commit_fork import CommitFork
 from dxpu.fabric.credit.shares import GrantShares
 from dxpu.fabric.credit.sizing import LARGEST, LARGEST_REQUEST
 from dxpu.fabric.receive.depacketizer import Depacketizer
@@ -334,6 +334,7 @@ class FabricEngine(wiring.Component):
             accounts.lives.eq(self.lives),
             accounts.generations.eq(self.generations),
             accounts.checked.eq(queues.checked),
+            accounts.incoming.eq(classifier.o.payload.meta),
             queues.sure.eq(accounts.sure),
             queues.ok.eq(accounts.ok),
             accounts.consumed.eq(queues.consumed),

@@ -103,10 +103,14 @@ class HostPool(wiring.Component):
         # A head that found no room tries again when there is more of it, not in every cycle: a row
         # that tries keeps its turn.
         now, before = Signal(2), Signal(2)
-        m.d.sync += [before.eq(now), queues.ok.eq(queues.sure)]
+
+        def may(cls):
+            return self.room & (self.np_room | (cls != TlpClass.NP))
+
+        m.d.sync += [before.eq(now), queues.ok.eq(may(queues.checked.cls))]
         m.d.comb += [
             now.eq(Cat(self.room, self.room & self.np_room)),
-            queues.sure.eq(self.room & (self.np_room | (queues.checked.cls != TlpClass.NP))),
+            queues.sure.eq(may(incoming.cls)),
             queues.wake.eq(Mux((now & ~before).any(), ~0, 0)),
             policer.open.eq(self.receiving),
             policer.departed.eq(o.payload.meta),

@@ -96,10 +96,10 @@ class Inbox(wiring.Component):
             return room & ~self.closed.bit_select(3 * meta.row + Value.cast(meta.cls), 1)
 
         opened = shut & ~self.closed
-        m.d.sync += [before.eq(room), shut.eq(self.closed), queues.ok.eq(queues.sure)]
+        m.d.sync += [before.eq(room), shut.eq(self.closed), queues.ok.eq(may(queues.checked))]
         m.d.comb += [
             room.eq(leaving.level < ROOM),
-            queues.sure.eq(may(queues.checked)),
+            queues.sure.eq(may(queues.i.payload.meta)),
             queues.wake.eq(Cat(opened[3 * n:3 * n + 3].any() for n in range(self._rows))
                            | (room & ~before).replicate(self._rows)),
         ]

@@ -56,8 +56,8 @@ class ClassQueues(wiring.Component):
     dropped and counted, as ``overflow`` says; one larger than its queue is always dropped.
 
     After reset it takes four cycles for each row until TLPs are taken. No latency for a TLP that
-    goes straight through, a beat per cycle; a cycle more if a head is checked when it begins. One
-    that waits takes a cycle more than its beats to enter its queue, and leaves some eight cycles
+    goes straight through, a beat per cycle; two more if a head is checked when it begins. One that
+    waits takes a cycle more than its beats to enter its queue, and leaves some eight cycles
     after it may. TLPs from the queues have seven cycles between the last beat of one and the first
     of the next, or none if both are of one queue, not non-posted, and the first one is long enough.
 
@@ -75,9 +75,11 @@ class ClassQueues(wiring.Component):
     Members
     -------
     i, o : packet stream with meta :class:`~dxpu.rows.ClassMeta`
-    checked, sure, ok : :class:`~dxpu.rows.ClassMeta`, 1, 1
+    checked, ok : :class:`~dxpu.rows.ClassMeta`, 1
         A TLP, on ``i`` or at the head of a queue, that a decision may depend on; whether it may
-        leave: ``sure`` in the same cycle, 0 if that is not known yet; ``ok`` in the next one.
+        leave, in the next cycle.
+    sure : 1
+        The TLP on ``i`` may leave; 0: that is not known yet.
     consumed : 1
         Strobe: ``checked`` takes what it was checked for. One on ``i`` does with its last beat; one
         that waited does in the cycle before its first beat, in which no other TLP begins.
@@ -178,13 +180,13 @@ class ClassQueues(wiring.Component):
             wiring.connect(m, agent.notes, ports[1])
         dequeued, straight = departure.ends.strobe, parking.o
         m.d.comb += [
-            self.checked.eq(Mux(departure.check | departure.claim, departure.head.as_value(),
+            self.checked.eq(Mux(departure.checking, departure.head.as_value(),
                                 self.i.payload.meta.as_value())),
             parking.sure.eq(self.sure), parking.ok.eq(self.ok), departure.ok.eq(self.ok),
             self.consumed.eq(departure.claim | straight.valid & straight.ready
                              & straight.payload.last & ~straight.payload.discard),
             parking.filled.eq(flags.filled), parking.hold.eq(departure.draining),
-            parking.stop.eq(turns.clear | departure.check | departure.claim),
+            parking.stop.eq(turns.clear | departure.checking),
             ends.clear.eq(turns.clear),
             flags.parked.eq(parking.ends.strobe), flags.parked_queue.eq(parking.ends.queue),
             flags.emptied.eq(departure.emptied), flags.refused.eq(departure.refused),

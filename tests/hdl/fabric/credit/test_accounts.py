@@ -64,7 +64,7 @@ class Accounts:
 
     def sure(self, row, cls, units=0, life=0):
         ctx, dut = self._ctx, self._dut
-        ctx.set(dut.checked, dict(row=row, cls=cls, units=units, life=life))
+        ctx.set(dut.incoming, dict(row=row, cls=cls, units=units, life=life))
         return bool(ctx.get(dut.sure))
 
     async def spend(self, row, cls, units=0, life=0):

@@ -10,9 +10,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
 
 from dxpu.fabric.credit import accounts as accounts_module
-from dxpu.fabric.credit.accounts import CreditAccounts, LimitIntake, NewLimits
+from dxpu.fabric.credit.accounts import CreditAccounts
 from dxpu.fabric.credit.credits import closed_generation
 from dxpu.fabric.credit.grants import CreditGrants
+from dxpu.fabric.credit.limits.limit_intake import LimitIntake, NewLimits
 from dxpu.fabric.wire.types import Limit
 from dxpu.rows import LIFE_BITS, ClassMeta
 from dxpu.tlp.types import TlpClass
@@ -77,8 +78,9 @@ def watching(base):
             for n, (limit, used) in enumerate(zip(self.limit, self.used, strict=True)):
                 m.d.comb += [
                     limit.eq(self._limits.read(m, f"shown_limit{n}", C(row, 1), C(n, 2))),
-                    used.eq(Mux(self._begun[n][row], self._used.read(
-                        m, f"shown_used{n}", C(row, 1), C(n, 2)).as_value(), 0)),
+                    used.eq(Mux(self._pays(row, n), self._payment.used.as_value(),
+                                Mux(self._begun[n][row], self._used.read(
+                                    m, f"shown_used{n}", C(row, 1), C(n, 2)).as_value(), 0))),
                     self.known[n].eq(self._known[n][row]),
                 ]
             return m
@@ -168,6 +170,7 @@ class Conserved(wiring.Component):
             tlp.life.eq(Mux(self.dead, life - 1, life)),
             asks.eq(self.asks & ~paying & ~asked & ~(changed & ~self.dead)),
             a.checked.eq(Mux(pays, meta, Mux(asks, tlp, self.shown))),
+            a.incoming.eq(Mux(asks, tlp, self.shown)),
             a.consumed.eq(pays),
             pays.eq(paying & self.pays), counts.eq(pays & (meta.life == life)),
             mine.eq(counts & (Value.cast(meta.cls) == self.watched)),
@@ -365,7 +368,7 @@ def changed(*changes, intake=()):
 #: Mutants: take limits that were told before the life began; read an old limit, which is below what
 #: was used, as a large one; count a limit that is read in the cycle in which the life ends; begin a
 #: life with what was used in the one before; are sure of what was left before the last TLP; are
-#: sure of a header that is not left.
+#: sure of a header that is not left; do not know of a payment that is not written yet.
 MUTANTS = {
     "credulous": changed(intake=[("self._acknowledges(new.ack, begin.data)", "C(1)")]),
     "unsigned": changed(("has & headers[15] & ~units[15])", "has & (headers != 0) & ~units[15])")),
@@ -374,8 +377,10 @@ MUTANTS = {
          "has_any & ~intake.lost | Mux(strobe & (of_class == n), 1 << at, 0)"),
         intake=[("self.numbered_rows & ~self.lost", "self.numbered_rows")]),
     "inherited": changed((
-        "old.eq(Mux(self._of(self._begun, row, cls), word.as_value(), 0))", "old.eq(word)")),
-    "stale": changed(("paid & (paid_row == row) & (paid_cls == cls)", "C(0)")),
+        "Mux(self._of(self._begun, row, cls), word.as_value(), 0)", "word.as_value()")),
+    "stale": changed(("Mux(self._pays(new_row, new_cls), left, enough.data)", "enough.data")),
+    "paid-late": changed(("old.eq(Mux(self._pays(row, cls), payment.used.as_value(),",
+                          "old.eq(Mux(C(0), 0,")),
     "last-header": changed(("~headers.all() & ", "")),
 }
 #: Mutant: reads the limits of the first row, whatever the TLP's.

@@ -22,6 +22,11 @@ P, NP, CPL = TlpClass
 ROWS = 3
 
 
+def allowed(queues, meta):
+    """The bit of a TLP's queue."""
+    return queues.bit_select(Cat(Value.cast(meta.cls), meta.row), 1)
+
+
 class Gated(wiring.Component):
     """Queues in which bit 4 * row + class of ``allow`` lets a queue's TLPs pass; ``sure``: that is
     known at once."""
@@ -40,10 +45,8 @@ class Gated(wiring.Component):
         before = Signal.like(self.allow)
         m.d.sync += before.eq(self.allow)
         rises = self.allow & ~before
-        meta, may = queues.checked, Signal()
-        m.d.sync += queues.ok.eq(may)
-        m.d.comb += [may.eq(self.allow.bit_select(Cat(Value.cast(meta.cls), meta.row), 1)),
-                     queues.sure.eq(may & self.sure)]
+        m.d.sync += queues.ok.eq(allowed(self.allow, queues.checked))
+        m.d.comb += queues.sure.eq(allowed(self.allow, queues.i.payload.meta) & self.sure)
         m.d.comb += queues.wake.eq(Cat(rises.word_select(n, 4).any() for n in range(ROWS)))
         return m
 
@@ -180,10 +183,8 @@ class Slow(Gated):
         m = super().elaborate(platform)
         queues, before = self.queues, Signal.like(self.allow)
         m.d.sync += before.eq(self.allow)
-        meta, may = queues.checked, Signal()
-        m.d.comb += [may.eq(before.bit_select(Cat(Value.cast(meta.cls), meta.row), 1)),
-                     queues.sure.eq(may)]
-        m.d.sync += queues.ok.eq(may)
+        m.d.comb += queues.sure.eq(allowed(before, queues.i.payload.meta))
+        m.d.sync += queues.ok.eq(allowed(before, queues.checked))
         return m
 
 

@@ -182,8 +182,7 @@ class Roomy(Small):
 MUTANTS = {
     "passes-posted": changed(Small, (Parking, ("mine | holds[TlpClass.P.value]", "mine"))),
     "leaves-before-posted": changed(Small, (Departure, ("~since[-1]", "C(1)"))),
-    "interleaves": changed(Small, (Departure, (
-        "self.check.eq(~self.passing)", "self.check.eq(1)"))),
+    "interleaves": changed(Small, (Departure, ("free.eq(~self.passing)", "free.eq(1)"))),
     "overfull": changed(Small, (Parking, ("& (mine | some)", "& 0"))),
     "too-many": changed(Roomy, (Parking, (
         "(ends.tail.packet == ends.head.packet) & mine", "C(0)"))),
@@ -233,7 +232,8 @@ class Passes(wiring.Component):
             i.valid.eq(self.valid), i.payload.first.eq(~inside), i.payload.last.eq(self.last),
             i.payload.dwords.eq(1), Value.cast(i.payload.meta.cls).eq(self.cls),
             # A wake may come a cycle before what it tells of.
-            may.eq((self.ok | flow) & (dut.checked.cls != NP)), dut.sure.eq(may & self.sure),
+            may.eq((self.ok | flow) & (dut.checked.cls != NP)),
+            dut.sure.eq((self.ok | flow) & self.sure & (i.payload.meta.cls != NP)),
             dut.wake.eq(self.wakes | free & ~flow), o.ready.eq(1),
             Assume(~ResetSignal()), Assume(self.cls < 3), Assume(~inside | self.last),
             Assume(~inside | (self.cls == kind)),
@@ -458,8 +458,8 @@ class Ahead(OneAtATime):
 #: while one from a queue leaves; a TLP that may not leave pays; one follows that may not; one has
 #: the size of the next.
 ROOM_MUTANTS = {
-    "early": changed(Small, (Departure, ("self.check.eq(~self.passing)",
-                                         "self.check.eq(~self.passing | o.ready)"))),
+    "early": changed(Small, (Departure, ("free.eq(~self.passing)",
+                                         "free.eq(~self.passing | o.ready)"))),
     "open": changed(Small, (Parking, ("self.sure & ~self.hold", "self.sure"))),
     "pays-early": changed(Small, (Departure, ("self.claim.eq(fits)", "self.claim.eq(1)"))),
     "follows-unasked": changed(Long, (Departure, ("decides & fits | follows",

@@ -43,14 +43,16 @@ class Departure(wiring.Component):
         Of :class:`~.queue_turns.QueueTurns`.
     head : :class:`~dxpu.rows.ClassMeta`
         TLP at the head of the queue, or the one behind it while that is checked.
-    check, ok : 1
-        ``head`` is checked; whether it may leave, in the next cycle.
+    checking : 1
+        ``head`` is checked, or was in the cycle before.
+    ok : 1
+        Whether the TLP that was checked in the cycle before may leave.
     claim : 1
         Strobe: ``head`` leaves from the next cycle on, or behind the one that is leaving, and takes
         what it was checked for.
     passing : 1
-        A TLP that came is going straight through. None begins with ``check``, ``claim`` or
-        ``draining``.
+        A TLP that came goes straight through in the next cycle, too. None begins with ``checking``
+        or ``draining``.
     draining : 1
         The TLP is leaving: ``o`` is to be shown.
     ends : :class:`~.queue_ends.EndsSignature`
@@ -75,7 +77,7 @@ class Departure(wiring.Component):
             "done": Out(1),
             "beat_read": Out(1),
             "head": Out(ClassMeta),
-            "check": Out(1),
+            "checking": Out(1),
             "ok": In(1),
             "claim": Out(1),
             "passing": In(1),
@@ -102,7 +104,7 @@ class Departure(wiring.Component):
         units, life = Signal.like(note.units, reset_less=True), Signal.like(
             note.life, reset_less=True)
         packet, behind = Signal.like(ends.head.packet), Signal.like(ends.head.packet)
-        ahead = Signal()
+        ahead, free = Signal(), Signal()
         m.d.comb += [
             # Undriven, the enable of a port is 1.
             self.beats.en.eq(0), self.notes.en.eq(0),
@@ -120,19 +122,28 @@ class Departure(wiring.Component):
             after.eq(following(self._space, place, cls)),
         ]
         m.d.sync += in_order.eq((cls == TlpClass.P.value) | ~since[-1])
-        m.d.comb += fits.eq(in_order & self.ok)
+        m.d.comb += [fits.eq(in_order & self.ok), free.eq(~self.passing)]
+        # A register: what is looked up of the head is needed early.
+        m.d.sync += self.checking.eq(0)
         with m.If(self.beat_read):
             m.d.sync += [place.eq(after), self.amount.eq(self.amount + 1)]
         with m.FSM():
             with m.State("Read"):
                 m.d.comb += self.notes.en.eq(self.granted)
                 with m.If(self.granted):
-                    m.d.sync += [place.eq(ends.head.place), self.amount.eq(0)]
+                    m.d.sync += [place.eq(ends.head.place), self.amount.eq(0),
+                                 self.checking.eq(free)]
+                    with m.If(free):
+                        m.next = "Check"
+                    with m.Else():
+                        m.next = "Wait"
+            with m.State("Wait"):
+                m.d.sync += self.checking.eq(free)
+                with m.If(free):
                     m.next = "Check"
             with m.State("Check"):
-                m.d.comb += self.check.eq(~self.passing)
-                with m.If(self.check):
-                    m.next = "Claim"
+                m.d.sync += self.checking.eq(1)
+                m.next = "Claim"
             with m.State("Claim"):
                 m.d.comb += [
                     self.beats.en.eq(1),
@@ -176,10 +187,11 @@ class Departure(wiring.Component):
         m.d.comb += [
             read.eq(self.goes_on & (self.cls != TlpClass.NP.value) & ~tried
                     & (self.amount >= self._ahead_from) & (behind != self.ends.tail.packet)),
-            self.check.eq(checks), self.claim.eq(decides & fits),
+            self.claim.eq(decides & fits),
             ahead.eq(decides & fits | follows),
         ]
-        m.d.sync += [checks.eq(read & ~ends_now), decides.eq(checks & ~ends_now),
+        m.d.sync += [self.checking.eq((read | checks) & ~ends_now),
+                     checks.eq(read & ~ends_now), decides.eq(checks & ~ends_now),
                      follows.eq(ahead & ~ends_now), tried.eq((tried | read) & ~ends_now)]
         with m.If(read):
             m.d.comb += [packet.eq(behind), self.notes.en.eq(1)]

@@ -50,7 +50,7 @@ class Parking(wiring.Component):
     stop : 1
         No TLP begins at all: ``sure`` says nothing about ``i``, nor ``ok`` in the next cycle.
     passing : 1
-        A TLP is going straight through that began in an earlier cycle.
+        A TLP is going straight through that does not end in this cycle.
     ends : :class:`~.queue_ends.EndsSignature`
         ``ends.strobe``: a TLP was parked in ``ends.queue``.
     beats, notes : write ports
@@ -114,6 +114,7 @@ class Parking(wiring.Component):
             self.requests.eq(cls == TlpClass.NP.value),
             self.amount.eq(amount + 1),
         ]
+        ends_now = o.ready & i.payload.last
         with m.FSM():
             with m.State("Begin"):
                 m.d.comb += parking.eq(i.valid & behind & ~self.stop)
@@ -121,8 +122,9 @@ class Parking(wiring.Component):
                 with m.If(parking):
                     m.next = "Park"
                 with m.Elif(self.sure & ~self.hold & ~self.stop):
-                    m.d.comb += [o.valid.eq(i.valid), i.ready.eq(o.ready)]
-                    with m.If(i.valid & ~(o.ready & i.payload.last)):
+                    m.d.comb += [o.valid.eq(i.valid), i.ready.eq(o.ready),
+                                 self.passing.eq(i.valid & ~ends_now)]
+                    with m.If(self.passing):
                         m.next = "Pass"
                 with m.Elif(i.valid & ~self.sure & ~self.stop):
                     m.next = "Decide"
@@ -132,16 +134,17 @@ class Parking(wiring.Component):
                 with m.If(parking):
                     m.next = "Park"
                 with m.Elif(~self.hold & ~self.stop):
-                    m.d.comb += [o.valid.eq(1), i.ready.eq(o.ready)]
-                    with m.If(o.ready & i.payload.last):
+                    m.d.comb += [o.valid.eq(1), i.ready.eq(o.ready), self.passing.eq(~ends_now)]
+                    with m.If(ends_now):
                         m.next = "Begin"
                     with m.Else():
                         m.next = "Pass"
                 with m.Else():
                     m.next = "Begin"
             with m.State("Pass"):
-                m.d.comb += [o.valid.eq(i.valid), self.passing.eq(1), i.ready.eq(o.ready)]
-                with m.If(i.valid & o.ready & i.payload.last):
+                m.d.comb += [o.valid.eq(i.valid), i.ready.eq(o.ready),
+                             self.passing.eq(~(i.valid & ends_now))]
+                with m.If(~self.passing):
                     m.next = "Begin"
             with m.State("Park"):
                 m.d.comb += [parking.eq(i.valid), i.ready.eq(~full),

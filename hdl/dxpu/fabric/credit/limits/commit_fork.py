@@ -10,7 +10,7 @@ from dxpu.fabric.wire.frame_fields import any_of
 from dxpu.fabric.wire.frame_types import LIMITED
 from dxpu.fabric.wire.types import Credit
 
-from .accounts import NewLimits
+from .limit_intake import NewLimits
 
 __all__ = ["CommitFork"]
 
@@ -30,7 +30,7 @@ class CommitFork(wiring.Component):
     fresh : 1
         The frame on ``o`` has an acknowledgement that is not older than the newest one; valid when
         it is taken.
-    limits : stream of :class:`~.accounts.NewLimits`
+    limits : stream of :class:`~.limit_intake.NewLimits`
     """
 
     i: In(stream.Signature(Committed))

@@ -1,8 +1,9 @@
-"""dxpu.fabric.credit.commit_fork: each frame once to the link, its limits to the accounts once."""
+"""dxpu.fabric.credit.limits.commit_fork: each frame once to the link, its limits to the accounts
+once."""
 
 import random
 
-from dxpu.fabric.credit.commit_fork import CommitFork
+from dxpu.fabric.credit.limits.commit_fork import CommitFork
 from dxpu.fabric.wire.frame_types import FrameType
 from tests.support.testbench import check_stream, seed, simulate
 

@@ -1,0 +1,1 @@
+"""Limits that peers grant, on their way to the accounts."""
