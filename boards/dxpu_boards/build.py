@@ -63,6 +63,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         The design has cells whose clocks are unknown.
     """
     name, began = f"{board.name}-{role}", time.monotonic()
+    margins = {clock.domain: clock.margin for clock in board.clocks}
     part = ecp5.part_options(board.platform.device, board.platform.package, board.platform.speed)
     for old in (f"{name}.bit", f"{name}.svf", "report.json", "report.txt"):
         (folder / old).unlink(missing_ok=True)
@@ -77,7 +78,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
             if used > ecp5.CROWDED * there:
                 progress.update(f"{used:,} of {there:,} LUT4")
                 progress.step("mapping for less room")
-                ecp5.map_again(folder)
+                ecp5.map_again(folder, board.core_mhz * (1 + margins["sync"]))
         progress.step("clocks and crossings")
         registers = report.netlist_of(folder, ecp5.REGISTERS)
         crossings, wrong = report.crossings_of(registers, report.constraints(folder, registers))
@@ -94,8 +95,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
             result = report.BuildReport(board.name, role, board.part, placing, goal,
                                         asdict(shape), identity,
                                         round(time.monotonic() - began), crossings=crossings)
-            report.read(result, folder, netlist, clocks,
-                        {c.domain: c.margin for c in board.clocks})
+            report.read(result, folder, netlist, clocks, margins)
             result.write(folder)
             if not 0 < (lacks := max(clock.lacks for clock in result.clocks)) <= LUCK:
                 break

@@ -171,7 +171,7 @@ def test_mapping_again_takes_fewer_luts_and_keeps_the_meaning(tmp_path):
         endmodule""", tmp_path, "speed")
     assert_equivalent(tmp_path)
     before = ecp5.pack(tmp_path)
-    ecp5.map_again(tmp_path)
+    ecp5.map_again(tmp_path, 68.75)
     assert_equivalent(tmp_path)
     after = ecp5.pack(tmp_path)
     assert after["LUT4"] < before["LUT4"] and after["FF"] == before["FF"]

