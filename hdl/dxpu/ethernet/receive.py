@@ -101,6 +101,8 @@ class Receiver(wiring.Component):
         lane = Signal(lanes, init=1)
         kept = Signal(range(lanes + 1))
         length = Signal(range(self._max_frame + 5))
+        # What `length` has reached: more than an FCS, the shortest frame, the largest.
+        beyond_fcs, enough, full = Signal(), Signal(), Signal()
         first, failed = Signal(), Signal()
         # The delimiter counts after a preamble byte or as first byte of the carrier.
         armed, seen = Signal(init=1), Signal()
@@ -108,7 +110,7 @@ class Receiver(wiring.Component):
         status = Signal(RxStatus)
         with m.If(failed):
             m.d.comb += status.eq(RxStatus.ERROR)
-        with m.Elif(length < MINIMUM + 4):
+        with m.Elif(~enough):
             m.d.comb += status.eq(RxStatus.RUNT)
         with m.Elif(~fcs.match_detected):
             m.d.comb += status.eq(RxStatus.BAD_FCS)
@@ -137,7 +139,7 @@ class Receiver(wiring.Component):
                 m.d.comb += fcs.start.eq(1)
                 m.d.sync += [
                     first.eq(1), kept.eq(0), lane.eq(1), length.eq(0), failed.eq(0),
-                    seen.eq(carrier),
+                    beyond_fcs.eq(0), enough.eq(0), full.eq(0), seen.eq(carrier),
                 ]
                 with m.If(carrier & error):
                     m.d.comb += self.o.payload.status.eq(RxStatus.ERROR)
@@ -150,16 +152,19 @@ class Receiver(wiring.Component):
             with m.State("Frame"):
                 with m.If(~carrier):
                     finish("Search")
-                with m.Elif(length == self._max_frame + 4):
+                with m.Elif(full):
                     m.d.comb += self.o.payload.status.eq(RxStatus.GIANT)
                     finish("Skip")
                 with m.Else():
                     m.d.comb += fcs.valid.eq(1)
                     m.d.sync += [
                         length.eq(length + 1), failed.eq(failed | error),
+                        beyond_fcs.eq(beyond_fcs | (length == 3)),
+                        enough.eq(enough | (length == MINIMUM + 3)),
+                        full.eq(length == self._max_frame + 3),
                         delay.eq(Cat(byte, delay)),
                     ]
-                    with m.If(length >= 4):
+                    with m.If(beyond_fcs):
                         m.d.comb += self.o.valid.eq(kept == lanes)
                         m.d.sync += [
                             lane.eq(lane.rotate_left(1)),
