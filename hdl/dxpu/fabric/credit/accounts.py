@@ -214,7 +214,7 @@ class CreditAccounts(wiring.Component):
 
     def _suffices(self, units, cls):
         """Whether so many units, a signed number, are enough for any TLP of the class."""
-        p, np = (units[:15] >= most for most in self._most)
+        p, np = (~_at_most(units[:15], most - 1) for most in self._most)
         return ~units[15] & Mux(cls[0], np, p)
 
     def _place(self, row, cls):
