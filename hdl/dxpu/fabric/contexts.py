@@ -69,14 +69,16 @@ class Fetched(wiring.Component):
     """A word for each session, to be looked up a cycle ahead by another than its owner; all zero
     after a reset.
 
-    The words are in block RAM, 36 bits of 512 words in each on an ECP5. A word that is written
-    while it is fetched is fetched as written, which takes a LUT for each bit.
+    A word that is written while it is fetched is fetched as written, which takes a LUT for each bit
+    if the words are in block RAM.
 
     Parameters
     ----------
     shape : shape-like
     depth : int
         Words.
+    block : bool
+        The words are in block RAM, 36 bits of 512 words in each on an ECP5, not in distributed RAM.
 
     Members
     -------
@@ -89,9 +91,10 @@ class Fetched(wiring.Component):
         All words are zero, or were written since. A cycle for each after reset.
     """
 
-    def __init__(self, shape, *, depth):
-        self._depth = depth
-        self._words = Memory(shape=shape, depth=depth, init=[], attrs={"ram_style": "block"})
+    def __init__(self, shape, *, depth, block=True):
+        self._depth, self._block = depth, block
+        self._words = Memory(shape=shape, depth=depth, init=[],
+                             attrs={"ram_style": "block" if block else "distributed"})
         super().__init__({
             "at": In(range(depth)),
             "word": Out(shape),
@@ -105,8 +108,13 @@ class Fetched(wiring.Component):
         m = Module()
         m.submodules.words = words = self._words
         write = words.write_port()
-        read = words.read_port(transparent_for=[write])
-        m.d.comb += [read.addr.eq(self.at), Value.cast(self.word).eq(Value.cast(read.data))]
+        at = self.at
+        if self._block:
+            read = words.read_port(transparent_for=[write])
+        else:
+            read, at = words.read_port(domain="comb"), Signal.like(at)
+            m.d.sync += at.eq(self.at)
+        m.d.comb += [read.addr.eq(at), Value.cast(self.word).eq(Value.cast(read.data))]
         _write(m, write, self._depth, self.ready, self.put, self.where, self.new)
         return m
 

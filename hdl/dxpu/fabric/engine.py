@@ -73,8 +73,8 @@ class FabricEngine(wiring.Component):
     pause : int
         Of :class:`SessionKeeper`.
     block : bool
-        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`), nine of an
-        ECP5 for 64 sessions, not in distributed RAM.
+        State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`), 14 of an
+        ECP5 for 64 sessions, and not, but for two of these, in distributed RAM.
     arq : str
         "go-back-n" or "selective" (repeat; not with ``split``). Either end works with both.
     flow : :class:`~.credit.sizing.FlowControl`, optional

@@ -59,12 +59,13 @@ def test_words_are_read_at_once_and_zero_after_a_reset(depth, reads):
     simulate(m, process)
 
 
+@pytest.mark.parametrize("block", [True, False])
 @pytest.mark.parametrize("depth", [1, 3, 64])
-def test_a_fetched_word_has_what_was_written_meanwhile_and_is_zero_after_a_reset(depth):
+def test_a_fetched_word_has_what_was_written_meanwhile_and_is_zero_after_a_reset(depth, block):
     """Random words, half of them fetched in the cycle in which they are written."""
     rng = random.Random(seed())
     m, reset = Module(), Signal()
-    dut = Fetched(data.StructLayout({"one": 5, "other": 9}), depth=depth)
+    dut = Fetched(data.StructLayout({"one": 5, "other": 9}), depth=depth, block=block)
     m.submodules.dut = ResetInserter(reset)(dut)
 
     async def process(ctx):

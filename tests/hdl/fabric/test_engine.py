@@ -216,14 +216,15 @@ def numbered_from(arq, start, stamp):
     """Counts of both engines on a bad wire, with numbers of frames and stamps from there on."""
     dut = pair(64, arq=arq, peers=1, streams=1)
     numbers = [number for link in (dut.host._link, dut.box._link)
-               for number in (link._seq.word[0], link._next.word[0], link._numbers.fetched_number)]
+               for number in (link._seq.word, link._next.word, link._numbers.fetched_number)]
     seen = [set() for _ in numbers]
 
     async def prepare(ctx):
         await dut.set_up(ctx)
         for engine in (dut.host, dut.box):
             link = engine._link
-            for words in (link._seq, link._next, link._numbers):
+            for words in (link._seq, link._next, *([link._due] if link._due else []),
+                          link._numbers):
                 ctx.set(words._words.data[0], start)
             ctx.set(link._numbers._words.data[1], start)  # the newest ACK
             if arq == "selective":

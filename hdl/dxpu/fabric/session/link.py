@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.arq.early import WINDOW
 from dxpu.fabric.arq.retransmit import About
-from dxpu.fabric.contexts import MOST, Words
+from dxpu.fabric.contexts import MOST, Fetched, Words
 from dxpu.rows import NO_ROW
 from dxpu.stream import connect
 
@@ -48,8 +48,8 @@ class Link(wiring.Component):
     nothing; a frame without a number that has the session's ``candidate`` for a tag is taken too,
     and does nothing but confirm the candidate.
 
-    The numbers of all sessions are in distributed RAM, and those that only frames that come need in
-    a block RAM.
+    The numbers that frames to be sent need are where ``block`` says, those of frames that come in a
+    block RAM.
 
     Parameters
     ----------
@@ -93,8 +93,9 @@ class Link(wiring.Component):
         :class:`~dxpu.fabric.arq.retransmit.Retransmitter`.
     receiving, rx_tag, candidate, greets, unacked, given_up
         The same, for frames that come.
-    receiving_next : number of a session
-        If one is looked up in the next cycle for a frame that comes, ``receiving`` of that cycle.
+    sending_next, receiving_next : number of a session
+        ``sending`` of the next cycle; ``receiving`` of the next cycle, if that is one in which a
+        session is looked up.
     told, told_session, told_lost : 1, number of a session, 1
         Of the keeper: a session opens or is lost.
     said : stream of :class:`Said`
@@ -176,8 +177,10 @@ class Link(wiring.Component):
         })
         #: Of each session: the next number to send, the next one expected; the latter again, and
         #: the newest ACK.
-        self._seq, self._next = (
-            Words(24, depth=self._sessions, reads=reads) for reads in (1, 1 + selective))
+        self._seq = Fetched(24, depth=self._sessions, block=block)
+        self._next = Fetched(24, depth=self._sessions, block=block)
+        # That of the frame that is to come again is looked up, too.
+        self._due = Words(24, depth=self._sessions) if selective else None
         self._numbers = ReceivedNumbers(sessions=self._sessions)
         self._opened = Signal()
 
@@ -216,8 +219,8 @@ class Link(wiring.Component):
         m.d.comb += [
             hold.eq(self.hold | ~self._seq.ready),
             routes.hold.eq(hold), arrivals.hold.eq(hold | numbers.busy),
-            self._seq.at[0].eq(routes.sending), routes.seq.eq(self._seq.word[0]),
-            self._next.at[0].eq(routes.sending), routes.next.eq(self._next.word[0]),
+            self._seq.at.eq(routes.sending_next), routes.seq.eq(self._seq.word),
+            self._next.at.eq(routes.sending_next), routes.next.eq(self._next.word),
             numbers.fetch.eq(arrivals.fetch), numbers.fetch_session.eq(arrivals.fetch_session),
             numbers.fetch_newest.eq(arrivals.fetch_newest),
             arrivals.fetched_number.eq(numbers.fetched_number),
@@ -238,11 +241,12 @@ class Link(wiring.Component):
         connect(m, arrivals.refused, replies.refused)
         connect(m, routes.say, replies.others)
         if self._selective:
+            m.submodules.due = self._due
             m.d.comb += [
                 arrivals.routes.eq(routes.sending), routes.word.eq(arrivals.route_word),
                 replies.early.eq(arrivals.early), replies.coming.eq(arrivals.coming),
-                self._next.at[1].eq(arrivals.due_session),
-                arrivals.due_next.eq(self._next.word[1]),
+                self._due.at[0].eq(arrivals.due_session),
+                arrivals.due_next.eq(self._due.word[0]),
             ]
         self._open_sessions(m)
         self._show(m)
@@ -275,7 +279,8 @@ class Link(wiring.Component):
             m.d.sync += silent.eq(1)
         for words, put, session, new in (
                 (self._seq, routes.put, routes.put_session, routes.put_seq),
-                (self._next, arrivals.put_next, arrivals.put_session, arrivals.new_next)):
+                *((words, arrivals.put_next, arrivals.put_session, arrivals.new_next)
+                  for words in (self._next, self._due) if words is not None)):
             m.d.comb += [
                 words.put.eq(put | self._opened),
                 words.where.eq(Mux(self._opened, self.open.payload, session)),
@@ -293,7 +298,7 @@ class Link(wiring.Component):
             self.shown_unacked.eq(self.unacked),
         ]
         with m.If(self.look & routes.seen):
-            m.d.sync += [half.eq(1), self.state.seq.eq(self._seq.word[0]),
-                         self.state.next.eq(self._next.word[0]), self.shown.eq(self.about)]
+            m.d.sync += [half.eq(1), self.state.seq.eq(self._seq.word),
+                         self.state.next.eq(self._next.word), self.shown.eq(self.about)]
         with m.If(self.seen | ~self.look):
             m.d.sync += half.eq(0)

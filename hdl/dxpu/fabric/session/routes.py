@@ -51,9 +51,9 @@ class Routes(wiring.Component):
 
     Members
     -------
-    node, links, peers, rows, bound, lives, hold, request, route, sending, tx_tag, down, about,
-    told, told_session, told_lost, numbered, numbered_strobe, generations, granting, limit_row,
-    limits, withheld, owed, told_limits, told_row, told_mask, want, short, lost
+    node, links, peers, rows, bound, lives, hold, request, route, sending_next, sending, tx_tag,
+    down, about, told, told_session, told_lost, numbered, numbered_strobe, generations, granting,
+    limit_row, limits, withheld, owed, told_limits, told_row, told_mask, want, short, lost
         Of the :class:`~.link.Link`.
     seq, next : 24
         Of the session ``sending``: the number of the next frame to send, and what is acknowledged.
@@ -85,6 +85,7 @@ class Routes(wiring.Component):
             "hold": In(1),
             "request": In(stream.Signature(RouteRequest)),
             "route": Out(stream.Signature(FrameRoute)),
+            "sending_next": Out(number),
             "sending": Out(number),
             "tx_tag": In(16),
             "down": In(1),
@@ -152,25 +153,31 @@ class Routes(wiring.Component):
         """The pipeline."""
         asked = self.request.payload
         row, who, number = Signal(PeerRow), Signal(Asker), Signal(6)
-        place, found, there = Signal(6), Signal.like(self._session), Signal()
+        place, there, direct = Signal(6), Signal(), Signal()
+        named = Signal.like(self._session)
         moves = ~(self._selects & self.hold)
         session, known = find_session(self.peers, self._streams, row.node, row.stream)
         chosen = Array(self.rows)[place]
-        m.d.comb += [place.eq(asked.row), found.eq(session), there.eq(known),
-                     self.sending.eq(self._session)]
+        software = who == Asker.SOFTWARE
+        m.d.comb += [
+            place.eq(asked.row), there.eq(known), direct.eq(self._matches & asked.direct),
+            # The session of the row comes late, so it goes through one choice only.
+            named.eq(Mux(~moves, self._session, Mux(software, self.looked, asked.session))),
+            self.sending_next.eq(Mux(~moves | software | direct, named, session)),
+            self.sending.eq(self._session),
+        ]
         with m.If(moves & ~(self._idle & self.request.valid)):
             for one in (Asker.ROWS, Asker.LIMITS, Asker.SOFTWARE):
                 with m.If(self._wants[one]):
                     m.d.comb += [self._granted.eq(one), place.eq(self._wanted[one])]
-        with m.If(self._matches & asked.direct):
-            m.d.comb += [found.eq(asked.session), there.eq(self._peer(asked.session).valid)]
-        with m.If(who == Asker.SOFTWARE):
-            m.d.comb += found.eq(self.looked)
+        with m.If(direct):
+            m.d.comb += there.eq(self._peer(asked.session).valid)
+        m.d.sync += self._session.eq(self.sending_next)
         with m.If(moves):
             m.d.sync += [
                 row.eq(chosen), row.paths.eq(chosen.paths[:self._paths]),
                 who.eq(self._granted), number.eq(place),
-                self._session.eq(found), self._known.eq(there), self._asker.eq(who),
+                self._known.eq(there), self._asker.eq(who),
                 self._row.eq(row), self._row_number.eq(number),
             ]
 

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dxpu.counted import Counted
-from dxpu.fabric.contexts import UNIT, Fetched, Owned, Sweep, Words
+from dxpu.fabric.contexts import UNIT, Fetched, Owned, Sweep
 from dxpu.fabric.wire.format import FenceReason, SecurityMode
 from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import FrameHeader, Greeting, Hello
@@ -150,11 +150,11 @@ class SessionKeeper(wiring.Component):
     asked, failed : number of a session out, 1 in
         Whether that session has failed, in the same cycle.
     sending, tx_tag, down : number of a session in, 16 out, 1 out
-        Of that session, in the same cycle: the tag for frames that are sent, 0: there is none; it
+        Of that session, in the next cycle: the tag for frames that are sent, 0: there is none; it
         is not open, though it should be.
     receiving, rx_tag, candidate, greets : number of a session in, 16 out, 16 out, 1 out
-        The same, in the next cycle: the tag of frames that come, 0: none; the one that was offered
-        to the peer and not used yet, 0: none; HELLO and HELLO_ACK are taken.
+        The same: the tag of frames that come, 0: none; the one that was offered to the peer and not
+        used yet, 0: none; HELLO and HELLO_ACK are taken.
     open : stream of numbers of sessions
         The session begins or ends. Until this is taken its tags are the new ones, and its numbers
         still the old ones.
@@ -256,7 +256,8 @@ class SessionKeeper(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.words = words = Owned(self._word, depth=self._sessions, block=self._block)
-        m.submodules.sends = sends = Words(self._sends, depth=self._sessions)
+        m.submodules.sends = sends = Fetched(
+            self._sends, depth=self._sessions, block=self._block)
         m.submodules.receives = receives = Fetched(self._receives, depth=self._sessions)
         m.submodules.candidates = candidates = DisjointMemory(
             shape=Candidate, depth=self._sessions, init=[],
@@ -268,7 +269,7 @@ class SessionKeeper(wiring.Component):
         self._happens(m)
         self._speak(m)
 
-        then, sending, receiving = self._then, sends.word[0], receives.word
+        then, sending, receiving = self._then, sends.word, receives.word
         for part in (sends, receives):
             m.d.comb += [part.put.eq(words.put), part.where.eq(words.session)]
         m.d.comb += [
@@ -277,7 +278,7 @@ class SessionKeeper(wiring.Component):
             receives.new.rx.eq(then.rx),
             receives.new.candidate.eq(Mux(then.mode == Mode.ANSWERS, then.offered, 0)),
             receives.new.greets.eq((then.phase == Phase.HELLO) | self._answers(then)),
-            sends.at[0].eq(self.sending), self.tx_tag.eq(sending.tx), self.down.eq(sending.down),
+            sends.at.eq(self.sending), self.tx_tag.eq(sending.tx), self.down.eq(sending.down),
             receives.at.eq(self.receiving), self.rx_tag.eq(receiving.rx),
             self.candidate.eq(receiving.candidate), self.greets.eq(receiving.greets),
             self.asked.eq(self._session),
@@ -600,7 +601,7 @@ def connect_keeper(m, keeper, link, retransmitter, header, hello):
         retransmitter.open.valid.eq(keeper.open.valid & done),
         retransmitter.open.payload.eq(keeper.open.payload),
         keeper.open.ready.eq(retransmitter.open.valid & retransmitter.open.ready),
-        keeper.sending.eq(link.sending), keeper.receiving.eq(link.receiving_next),
+        keeper.sending.eq(link.sending_next), keeper.receiving.eq(link.receiving_next),
         *(getattr(link, name).eq(getattr(keeper, name))
           for name in ("tx_tag", "down", "rx_tag", "candidate", "greets", "told")),
         link.told_session.eq(keeper.about), link.told_lost.eq(keeper.lost),

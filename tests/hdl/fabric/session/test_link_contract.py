@@ -37,7 +37,7 @@ def beginning(design):
             with m.If(self.start.any()):
                 for part in (self._routes, self._arrivals):
                     m.d.comb += part.hold.eq(1)
-                for words in (self._seq, self._next):
+                for words in (self._seq, self._next, *([self._due] if self._due else [])):
                     m.d.comb += [words.put.eq(1), words.new.eq(self.first)]
             return m
 
