@@ -1,6 +1,7 @@
 """Colorlight 5A-75B, hardware 7.0 and 8.0, with an ECP5 of 24 k LUTs, speed 6: two RGMII PHYs.
 
-LED receiver cards. Pins of 7.0 are amaranth-boards', those of 8.0 chubby75's
+LED receiver cards. One PHY is used, as a second path does not fit the part. Pins of 7.0 are
+amaranth-boards', those of 8.0 chubby75's
 (`5a-75b/hardware_V8.0.md`, https://github.com/q3k/chubby75), reverse-engineered by others from the
 boards. On both, the PHYs share reset, MDC and MDIO, so these pins belong to path 0; the FPGA pulls
 MDIO up. The flash has 4 MB, that of older cards 2 MB (chubby75).
@@ -65,20 +66,19 @@ def _board(version, platform, *notes):
         platform=platform,
         # 64 bits at 31.25 MHz carry 2 Gb/s; speed 6 does not reach twice that.
         clocks=(Clock("sync", 31.25), Clock("tx", 125), Clock("tx90", 125, phase=90)),
-        paths=(0, 1),
+        paths=(0,),
         roles={"box": ONE_SLOT},
         loader=(),
         record=0x1F0000,
         notes=("no PCIe and no SERDES: only a box with GPUs inside the FPGA",
                "no host, as nothing could be above its switch",
+               "one of the two Ethernet ports: a second path does not fit",
                *notes,
                "no cable on the board: JTAG by pins"),
     )
 
 
 BOARDS = (
-    _board("7.0", Platform70,
-           "a box of one slot does not fit: 29,427 LUTs of 24,288, and all 56 block RAMs"),
-    _board("8.0", Platform80, "a box of one slot does not fit: 26,280 LUTs of 24,288",
-           "a PHY makes the FPGA's clock, so the PHYs are never reset"),
+    _board("7.0", Platform70),
+    _board("8.0", Platform80, "a PHY makes the FPGA's clock, so the PHYs are never reset"),
 )
