@@ -20,9 +20,11 @@ def test_traversals_of_a_read(width, tmp_path, capsys):
     # The paper's four conversions take 3,700 ns (Table 6).
     assert len(cycles) == 4
     assert all(n <= most for n, most in zip(cycles, BUDGET["conversion"][width], strict=True))
+    # Where the line decides, which differs with every run, there is no budget.
     for load, medians in BUDGET["loaded"].get(width, {}).items():
         found = [conversion["out"]["median"] for conversion in figures["loads"][load]]
-        assert all(n <= most for n, most in zip(found, medians, strict=True)), (load, found)
+        assert all(most is None or n <= most
+                   for n, most in zip(found, medians, strict=True)), (load, found)
     assert f"all {sum(cycles)} " in capsys.readouterr().out
 
 
