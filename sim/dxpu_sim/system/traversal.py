@@ -105,11 +105,6 @@ class Recorder:
                     != len(self._frames(receiver, "in_judged", sender))):
                 raise RuntimeError(f"frames from {sender} to {receiver} were lost")
 
-    @property
-    def reads(self):
-        """Number of reads that were answered."""
-        return len(self._of("host", "pcie_out", COMPLETIONS))
-
     def read(self, number):
         """Times of a read, in ns: (proxy, event) to time, for the request and for the completion.
 
