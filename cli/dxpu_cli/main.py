@@ -30,7 +30,7 @@ COMMANDS = {
     "flash": ("dxpu_cli.commands.flash", "write a bitstream or a factory record into a board"),
     "factory": ("dxpu_cli.commands.factory",
                 "make or show a factory record: address, serial number, key"),
-    "bench": ("dxpu_cli.commands.bench",
+    "bench": ("dxpu_cli.bench.command",
               "measure conversion cycles, wire efficiency, speed and size"),
     "faults": ("dxpu_cli.commands.faults", "send TLPs over lines that lose and change frames"),
     "linux": ("dxpu_cli.commands.linux", "boot a stock Linux kernel on a simulated system"),

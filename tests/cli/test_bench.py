@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dxpu_cli import main as cli
-from dxpu_cli.commands import bench as bench_command
+from dxpu_cli.bench import command, synthesised
 from dxpu_cli.output import OutputFolder
 from dxpu_sim.run.runner import SimulationFailed
 
@@ -79,8 +79,8 @@ def test_mistakes(argv, problem, capsys):
 
 def test_only_the_named_parts_are_measured(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bench_command, "require", lambda *names: None)
-    monkeypatch.setattr(bench_command, "_routed",
+    monkeypatch.setattr(command, "require", lambda *names: None)
+    monkeypatch.setattr(synthesised, "_clock",
                         lambda component, what, device, progress: [what, device])
     assert cli.main(["bench", "clock", "--part", "switch,engine", "--out", "figures.json"]) == 0
     assert json.loads(Path("figures.json").read_text()) == {"64": {

@@ -4,7 +4,7 @@ import pytest
 
 from dxpu.fabric.wire import format as fmt
 from dxpu.fabric.wire.frame_types import FrameType
-from dxpu_cli.commands.bench import WIRE_LIMIT
+from dxpu_cli.bench.simulated import WIRE_LIMIT
 from dxpu_cli.pages import wire_format as wire_docs
 
 

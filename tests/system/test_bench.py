@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dxpu_cli import main as cli
-from dxpu_cli.commands import bench
+from dxpu_cli.bench import simulated
 from dxpu_cli.progress import Progress
 from tests.support.testbench import seed
 from tests.system.test_budget import BUDGET
@@ -33,11 +33,11 @@ def test_traversals_of_a_read(width, tmp_path, capsys):
     *(pytest.param(s, n, marks=pytest.mark.long) for s in (64, 128, 256) for n in (0, 512, 1500))])
 def test_a_saturated_line_carries_what_the_contract_says(size, limit, tmp_path):
     # Enough frames for the slope, also if many TLPs share one.
-    measured = bench.simulate(64, "wire", seed(), tmp_path / "run", Progress(), sizes=[size],
-                              limits=[limit], writes=200 * 256 // size)
+    measured = simulated.simulate(64, "wire", seed(), tmp_path / "run", Progress(), sizes=[size],
+                                  limits=[limit], writes=200 * 256 // size)
     # Credits take some of what the wire format allows; the smaller the TLPs, the more. A box grants
     # 32 posted TLPs: of 64 bytes not two frames of 1500 bytes, so a line is not always full.
-    allowed, part = bench.WIRE_LIMIT[size, limit], 0.97 if size >= 256 else 0.96
+    allowed, part = simulated.WIRE_LIMIT[size, limit], 0.97 if size >= 256 else 0.96
     if (size, limit) == (64, 1500):
         part = 0.85
     assert part * allowed <= measured[f"{size} {limit}"] <= allowed + 0.006

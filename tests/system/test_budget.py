@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dxpu_cli.commands.bench import proxy_size
+from dxpu_cli.bench.synthesised import proxy_size
 from dxpu_cli.progress import Progress
 
 BUDGET = json.loads(Path(__file__).with_name("budget.json").read_text())

@@ -1,0 +1,1 @@
+"""``dxpu bench``: measurements by simulation, by synthesis, and of both against the shape."""

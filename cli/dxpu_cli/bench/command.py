@@ -1,0 +1,73 @@
+"""``dxpu bench``: measures the figures of the documents."""
+
+import json
+from functools import partial
+
+from dxpu_cli.main import require
+from dxpu_cli.options import add_seed, file_to_write, given_seed
+from dxpu_cli.progress import Progress
+from dxpu_tools.errors import UserError
+from dxpu_tools.files import write_text
+
+from . import simulated, synthesised
+
+__all__ = ["add_arguments", "run"]
+
+#: Each measurement, and its help line.
+MEASUREMENTS = {
+    "traversal": "cycles of the four traversals of a read through the proxies, idle and under load",
+    "wire": "payload per byte on a saturated 1 Gbit/s line, against the contract's table",
+    "size": "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed",
+    "clock": "size and frequency of the engine, the switch and each proxy: placed and routed for "
+             "ECP5 by the recipe of `dxpu build`, with three seeds; hours",
+    "link": "size of the fabric engine alone, by peers and streams",
+}
+
+
+def add_arguments(parser):
+    """Options of the command."""
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    for name, text in MEASUREMENTS.items():
+        sub = what.add_parser(name, help=text)
+        sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
+                         metavar="BITS", help="data bits per beat, or a list with commas")
+        if name in simulated.SIMULATED:
+            add_seed(sub)
+        if name in _PARTS:
+            sub.add_argument("--part", default=",".join(_PARTS[name]), metavar="PARTS",
+                             help="what to measure, a list with commas (default: %(default)s)")
+        sub.add_argument("--out", default=None, metavar="FILE", help="write the figures as JSON")
+
+
+#: Measurements that may be made in part.
+_PARTS = {"clock": tuple(synthesised.CLOCKED)}
+
+
+def run(arguments) -> int:
+    """Measure and print; returns 0 only if all measurements were made."""
+    from dxpu.stream import WIDTHS
+    what = arguments.what
+    widths = _listed("--width", arguments.width, WIDTHS, int)
+    parts = _listed("--part", arguments.part, _PARTS[what]) if what in _PARTS else []
+    out = file_to_write("--out", arguments.out)
+    require(*["sim"] if what in simulated.SIMULATED else ["boards", "formal"])
+    if what in simulated.SIMULATED:
+        result = simulated.measure(what, widths, given_seed(arguments))
+    else:
+        measure = {"size": synthesised.size, "link": synthesised.link,
+                   "clock": partial(synthesised.clock, parts)}[what]
+        result = {width: measure(width, Progress()) for width in widths}
+    if out is not None:
+        write_text(out, json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def _listed(option, text, allowed, read=str):
+    """The items of a list with commas; all must be allowed."""
+    try:
+        items = [read(item) for item in text.split(",")]
+    except ValueError:
+        items = []
+    if not items or not set(items) <= set(allowed):
+        raise UserError(f"{option} must be of {', '.join(map(str, allowed))}, not {text!r}")
+    return items
