@@ -31,7 +31,7 @@ COMMANDS = {
     "factory": ("dxpu_cli.commands.factory",
                 "make or show a factory record: address, serial number, key"),
     "bench": ("dxpu_cli.bench.command",
-              "measure conversion cycles, wire efficiency, speed and size"),
+              "measure conversion cycles, wire efficiency, speed, size, and how they scale"),
     "faults": ("dxpu_cli.commands.faults", "send TLPs over lines that lose and change frames"),
     "linux": ("dxpu_cli.commands.linux", "boot a stock Linux kernel on a simulated system"),
     "host": ("dxpu_cli.commands.host",

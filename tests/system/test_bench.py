@@ -28,6 +28,14 @@ def test_traversals_of_a_read(width, tmp_path, capsys):
     assert f"all {sum(cycles)} " in capsys.readouterr().out
 
 
+def test_a_read_of_a_gpu_at_the_last_port(tmp_path):
+    """Up to 64 bits the ports are searched one in a cycle."""
+    first, last = simulated.simulate(64, "ports", seed(), tmp_path / "run", Progress(),
+                                     ports=[0, 7]).values()
+    assert first[0] <= BUDGET["conversion"]["64"][0]
+    assert last == [first[0] + 7, *first[1:]]
+
+
 @pytest.mark.parametrize("size, limit", [
     (256, 1500),
     *(pytest.param(s, n, marks=pytest.mark.long) for s in (64, 128, 256) for n in (0, 512, 1500))])
@@ -48,16 +56,6 @@ def test_size(capsys):
     assert cli.main(["bench", "size"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum("LUT4" in line and "DP16KD" in line for line in lines) == 2
-
-
-@pytest.mark.long
-def test_link(tmp_path):
-    """Sessions cost LUTs; they have no block RAM of their own."""
-    out = tmp_path / "link.json"
-    assert cli.main(["bench", "link", "--out", str(out)]) == 0
-    sizes = json.loads(out.read_text())["64"]
-    assert sizes["1 1"]["LUT4"] < sizes["1 4"]["LUT4"] < sizes["16 4"]["LUT4"]
-    assert sizes["1 4"]["DP16KD"] == sizes["16 4"]["DP16KD"]
 
 
 @pytest.mark.parametrize("argv, message", [

@@ -1,7 +1,6 @@
 """``dxpu bench``: measures the figures of the documents."""
 
 import json
-from functools import partial
 
 from dxpu_cli.main import require
 from dxpu_cli.options import add_seed, file_to_write, given_seed
@@ -9,7 +8,7 @@ from dxpu_cli.progress import Progress
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
 
-from . import simulated, synthesised
+from . import scale, simulated, synthesised
 
 __all__ = ["add_arguments", "run"]
 
@@ -20,7 +19,8 @@ MEASUREMENTS = {
     "size": "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed",
     "clock": "size and frequency of the engine, the switch and each proxy: placed and routed for "
              "ECP5 by the recipe of `dxpu build`, with three seeds; hours",
-    "link": "size of the fabric engine alone, by peers and streams",
+    "scale": "size, latency and clock against rows, sessions and width; hours, but what was "
+             "measured once is kept",
 }
 
 
@@ -29,8 +29,12 @@ def add_arguments(parser):
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     for name, text in MEASUREMENTS.items():
         sub = what.add_parser(name, help=text)
-        sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
-                         metavar="BITS", help="data bits per beat, or a list with commas")
+        if name == "scale":
+            sub.add_argument("--against", default=",".join(scale.PARAMETERS), metavar="PARAMETERS",
+                             help="what is varied, a list with commas (default: %(default)s)")
+        else:
+            sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
+                             metavar="BITS", help="data bits per beat, or a list with commas")
         if name in simulated.SIMULATED:
             add_seed(sub)
         if name in _PARTS:
@@ -40,26 +44,40 @@ def add_arguments(parser):
 
 
 #: Measurements that may be made in part.
-_PARTS = {"clock": tuple(synthesised.CLOCKED)}
+_PARTS = {"clock": tuple(synthesised.CLOCKED), "scale": scale.PARTS}
 
 
 def run(arguments) -> int:
     """Measure and print; returns 0 only if all measurements were made."""
     from dxpu.stream import WIDTHS
     what = arguments.what
-    widths = _listed("--width", arguments.width, WIDTHS, int)
+    widths = [] if what == "scale" else _listed("--width", arguments.width, WIDTHS, int)
     parts = _listed("--part", arguments.part, _PARTS[what]) if what in _PARTS else []
+    against = _listed("--against", arguments.against, scale.PARAMETERS) if what == "scale" else []
     out = file_to_write("--out", arguments.out)
-    require(*["sim"] if what in simulated.SIMULATED else ["boards", "formal"])
-    if what in simulated.SIMULATED:
-        result = simulated.measure(what, widths, given_seed(arguments))
+    require(*_needs(what, parts))
+
+    def save(result):
+        if out is not None:
+            write_text(out, json.dumps(result, indent=2) + "\n")
+
+    if what == "scale":
+        # After each point, as the whole takes hours.
+        scale.measure(parts, against, Progress(), save)
+    elif what in simulated.SIMULATED:
+        save(simulated.measure(what, widths, given_seed(arguments)))
+    elif what == "size":
+        save({width: synthesised.size(width, Progress()) for width in widths})
     else:
-        measure = {"size": synthesised.size, "link": synthesised.link,
-                   "clock": partial(synthesised.clock, parts)}[what]
-        result = {width: measure(width, Progress()) for width in widths}
-    if out is not None:
-        write_text(out, json.dumps(result, indent=2) + "\n")
+        save({width: synthesised.clock(parts, width, Progress()) for width in widths})
     return 0
+
+
+def _needs(what, parts):
+    """Extras that a measurement needs."""
+    sim = what in simulated.SIMULATED or "latency" in parts
+    synthesis = what in ("size", "clock") or {"size", "clock"} & {*parts}
+    return [*(["sim"] if sim else []), *(["boards", "formal"] if synthesis else [])]
 
 
 def _listed(option, text, allowed, read=str):

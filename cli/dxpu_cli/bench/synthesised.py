@@ -13,7 +13,7 @@ from dxpu_cli.progress import Progress
 from dxpu_tools.children import leave_interrupts_to_us
 from dxpu_tools.errors import Failed
 
-__all__ = ["CLOCKED", "clock", "engine", "kept", "link", "netlist", "packed", "proxy_size", "size"]
+__all__ = ["CLOCKED", "clock", "engine", "kept", "netlist", "packed", "proxy_size", "size"]
 
 #: Seeds of nextpnr's placer of which the median counts.
 SEEDS = (1, 2, 3)
@@ -147,20 +147,4 @@ def _clock(component, what, device, progress):
     print(f"  {what}: {ecp5.DEVICES[device]}, speed 8: {result['LUT4']:,} LUT4, " + ", ".join(
         f"{name} {mhz['median']:.1f} MHz ({min(mhz['seeds']):.1f} to {max(mhz['seeds']):.1f})"
         for name, mhz in result["MHz"].items()), flush=True)
-    return result
-
-
-def link(width: int, progress: Progress) -> dict[str, dict[str, int]]:
-    """Print and return the sizes of the fabric engine, by peers and streams."""
-    result = {}
-    for peers, streams in ((1, 1), (1, 4), (4, 4), (16, 1), (16, 4)):
-        used = packed(engine(width, peers, streams),
-                      f"the engine, {peers} peers, {streams} streams", progress)
-        result[f"{peers} {streams}"] = {name: count for name, (count, _) in used.items()}
-    print(f"the fabric engine, {width} bits, 8 rows, 2 paths\n"
-          f"{'peers':>6} {'streams':>8} {'sessions':>9} {'LUT4':>7} {'FF':>7} {'DP16KD':>7}")
-    for shape, used in result.items():
-        peers, streams = map(int, shape.split())
-        print(f"{peers:>6} {streams:>8} {peers * streams:>9} " + " ".join(
-            f"{used[name]:>7,}" for name in ("LUT4", "FF", "DP16KD")), flush=True)
     return result

@@ -55,6 +55,8 @@ class System(wiring.Component):
         Arguments of :class:`~dxpu.switch.PlaceholderOptions`.
     hosts : int
         Number of host proxies, all alike.
+    peers, streams : int
+        Sessions of each proxy, unless ``split``.
 
     Members
     -------
@@ -84,7 +86,7 @@ class System(wiring.Component):
     """
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
-                 period_ps=8000, delay=125, placeholder=None, hosts=1):
+                 period_ps=8000, delay=125, placeholder=None, hosts=1, peers=16, streams=4):
         if not boxes or any(n not in range(1, 17) for n in boxes):
             raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
         self._width, self._paths = width, paths
@@ -102,7 +104,7 @@ class System(wiring.Component):
         #: Downstream ports of the host proxy.
         self.ports = ports
         self._period_ps, self._delay = period_ps, delay
-        common = {"paths": paths, "split": split}
+        common = {"paths": paths, "split": split, "peers": peers, "streams": streams}
         if split:  # the split form needs memory for a TLP of each session
             common |= {"peers": max(4, len(boxes), hosts), "streams": 1}
         held = None if placeholder is None else PlaceholderOptions(*placeholder)

@@ -157,8 +157,10 @@ class Recorder:
         return times
 
 
-async def take_apart(system, events=None) -> list[dict]:
-    """Read a register of GPU 0 on an idle fabric with one path; return the stages of the read.
+async def take_apart(system, events=None, driver=None) -> list[dict]:
+    """Read a register of a GPU on an idle fabric with one path; return the stages of the read.
+
+    The GPU is that of ``driver``, in box 0; GPU 0 without one.
 
     Each stage is a dict of ``lane``, ``name``, ``start_ns``, ``end_ns`` and ``kind``, the arguments
     of :class:`dxpu_sim.system.timeline.Stage`; each stage starts where the stage before ended. The
@@ -177,7 +179,7 @@ async def take_apart(system, events=None) -> list[dict]:
     recorder = Recorder(system)
     await recorder.start()
     begin = get_sim_time("ns")
-    await system.drivers[0].read_register("SCRATCH")
+    await (driver or system.drivers[0]).read_register("SCRATCH")
     end = get_sim_time("ns")
     await system.idle()
     await recorder.stop()

@@ -9,7 +9,10 @@ import cocotb
 from cocotb.triggers import Timer
 from cocotbext.pcie.core.tlp import Tlp, TlpType
 
+from dxpu_sim.endpoint.driver import find_gpus
 from dxpu_sim.pcie.ports import until
+from dxpu_sim.system.operate import Operator
+from dxpu_sim.system.setup import wait_for_slot
 from dxpu_sim.system.system import SimulatedSystem
 from dxpu_sim.system.traversal import (
     CYCLE_NS, Recorder, conversions, parts, stages, take_apart,
@@ -38,6 +41,27 @@ async def traversal(dut):
               "round_trip_ns": stages[-1]["end_ns"] - stages[0]["start_ns"], "loads": {}}
     for load in OPTIONS["loads"]:
         result["loads"][load] = await loaded(system, load / 100)
+    await system.finish()
+    write(result)
+
+
+@cocotb.test()
+async def ports(dut):
+    """Cycles of the four traversals of a read of a GPU, by its port; one GPU of box 0 for each."""
+    system = SimulatedSystem(dut, OPTIONS["system"])
+    operator = Operator(system)
+    await system.prepare()
+    for gpu, port in enumerate(OPTIONS["ports"]):
+        await operator.commit(gpu, port)
+        await wait_for_slot(system.host, port, link=1)
+        system.routes.present.add(port)
+    await system.rc.enumerate()
+    system.drivers = find_gpus(system.rc)
+    result = {}
+    for port, driver in zip(OPTIONS["ports"], system.drivers, strict=True):
+        await driver.open()
+        await Timer(QUIET_NS, "ns")
+        result[port] = conversions(await take_apart(system, driver=driver))
     await system.finish()
     write(result)
 
