@@ -33,10 +33,11 @@ class Sent:
 class Sender:
     """Frames sent, but not acknowledged.
 
-    After a NAK all of these frames are sent again. When nothing was acknowledged for ``wait``, the
-    oldest frame is sent again, as a probe that asks for an acknowledgement; when the
-    acknowledgement comes, the other frames follow. The wait doubles with each of
-    :data:`TRANSMISSIONS`. After :data:`ROUNDS` such rounds the sender has ``failed``, for ever.
+    After a NAK all of these frames are sent again; a copy of it has no effect. When nothing was
+    acknowledged for ``wait``, the oldest frame is sent again, as a probe that asks for an
+    acknowledgement; when the acknowledgement comes, the other frames follow. The wait doubles with
+    each of :data:`TRANSMISSIONS`. After :data:`ROUNDS` such rounds the sender has ``failed``, for
+    ever.
 
     Parameters
     ----------
@@ -58,6 +59,8 @@ class Sender:
         self._kept: deque[Sent] = deque()
         self._tries = self._round = 0
         self._probing = self._rewind = False
+        #: Request of the last NAK, until something is acknowledged or a wait ends.
+        self._obeyed: int | None = None
         self._until = 0.0
 
     @property
@@ -90,12 +93,14 @@ class Sender:
         if count:
             self._rewind = bool(self._kept) and (self._rewind or self._probing)
             self._probing, self._tries, self._round = False, 0, 0
+            self._obeyed = None
             self._until = now + self._wait
         return True
 
-    def back(self) -> None:
-        """Handle a NAK: send all frames again."""
-        self._rewind = bool(self._kept)
+    def back(self, request: int) -> None:
+        """Handle a NAK: send all frames again, unless it is a copy of the last one."""
+        if self._kept and request != self._obeyed:
+            self._rewind, self._obeyed = True, request
 
     def again(self, now: float) -> list[tuple[Sent, bool]]:
         """Frames to be sent again now, in order, each with a flag for a probe."""
@@ -113,7 +118,7 @@ class Sender:
             if self._round == self.ROUNDS:
                 self.failed = True
                 return []
-        self._probing = True
+        self._probing, self._obeyed = True, None
         self._until = now + self._wait * 2 ** self._tries
         return [(self._kept[0], True)]
 
@@ -133,25 +138,27 @@ class Verdict(Enum):
 class Receiver:
     """Frames received in order, and the acknowledgements due.
 
-    Each missing frame causes one NAK. Another NAK follows whenever the frames behind the gap begin
-    anew, and after ``nak`` seconds if they do not, since the NAK was then lost.
+    While a frame is missing, each frame behind the gap causes a NAK, as the last one may be lost.
+    All of them are copies of one request. Another request begins whenever the frames behind the gap
+    begin anew.
 
     Parameters
     ----------
-    ack, nak : float
-        Longest delay of an acknowledgement; time until a NAK is repeated. In seconds.
+    ack : float
+        Longest delay of an acknowledgement, in seconds.
     """
 
-    def __init__(self, ack: float, nak: float) -> None:
-        self._ack, self._nak = ack, nak
+    def __init__(self, ack: float) -> None:
+        self._ack = ack
         #: Number of the next frame expected.
         self.expected = 0
         self._owed: float | None = None  #: latest time of the acknowledgement due
         self._slot = 0  #: slot of the frame to be answered
         self._wants_nak = False
-        #: While a frame is missing: the newest frame behind the gap, and the time of the NAK.
+        #: While a frame is missing: the newest frame behind the gap.
         self._newest: int | None = None
-        self._asked = 0.0
+        #: Number of the last request to go back, 0 or 1.
+        self.request = 0
 
     def take(self, seq: int, slot: int, urgent: bool, now: float) -> Verdict:
         """Handle a numbered frame; returns the verdict."""
@@ -166,9 +173,9 @@ class Receiver:
             self.owe(slot, True, now)
             return Verdict.OLD
         anew = self._newest is not None and ahead(self._newest, seq) < MODULUS // 2
-        if self._newest is None or anew or now >= self._asked + self._nak:
-            self._wants_nak, self._asked = True, now
-        self._newest = seq
+        if self._newest is None or anew:
+            self.request ^= 1
+        self._wants_nak, self._newest = True, seq
         return Verdict.GAP
 
     def owe(self, slot: int, urgent: bool, now: float) -> None:

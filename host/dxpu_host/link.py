@@ -123,7 +123,7 @@ class Link:
         peer = self.session.peer
         self.sender = self.SENDER(
             self._timers.retry, min(WINDOW, peer.window or 1) if peer else WINDOW)
-        self.receiver = self.RECEIVER(self._timers.ack, self._timers.retry)
+        self.receiver = self.RECEIVER(self._timers.ack)
 
     @property
     def open(self) -> bool:
@@ -170,7 +170,7 @@ class Link:
                 credits += body.entries
             if isinstance(body, Sack):
                 self.counters["nak"] += 1
-                self.sender.back()
+                self.sender.back(body.request)
             if credits:
                 happened.append(LimitsCame(frame.src_slot, frame.ack, credits))
         if isinstance(body, Tlps) and frame.dst_slot == SLOT_HOST:
@@ -224,7 +224,8 @@ class Link:
         while self.session.up and (answer := self.receiver.reply(now)) is not None:
             slot, is_nak = answer
             entries = self._limits.entries(slot)
-            self._put(slot, Sack(entries) if is_nak else Ack(entries))
+            nak = Sack(entries, request=self.receiver.request)
+            self._put(slot, nak if is_nak else Ack(entries))
 
     def tell(self, slot: int) -> None:
         """Send the limits of a slot; only while the session is :attr:`open`."""

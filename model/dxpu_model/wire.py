@@ -162,16 +162,19 @@ class Ack:
 class Sack:
     """An ACK with a bitmap of the stored frames behind ACK, in one word.
 
-    Without a word: the NAK of go-back-N. A frame with more words is wrong.
+    Without a word: the NAK of go-back-N; ``request``, 0 or 1, tells a request from the one before
+    it. A frame with more words is wrong.
     """
 
     entries: tuple[Credit, Credit, Credit]
     words: tuple[int, ...] = ()
+    request: int = 0
     kind: ClassVar[FrameType] = FrameType.SACK
 
     def pack(self, tag: int, seq: int) -> bytes:
         return _sealed(b"".join(entry.pack() for entry in self.entries)
-                       + _p((len(self.words), 2), (0, 2)) + _p(*((w, 8) for w in self.words)))
+                       + _p((len(self.words), 2), (self.request, 2),
+                            *((w, fmt.SACK_WORD_BYTES) for w in self.words)))
 
 
 @dataclass(frozen=True)
@@ -421,7 +424,10 @@ def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
         return Ack(_entries(data))
     if kind == FrameType.SACK:
         words = range(kind.body.size, len(data), fmt.SACK_WORD_BYTES)
-        return Sack(_entries(data), tuple(_u(data, n, fmt.SACK_WORD_BYTES) for n in words))
+        request = _u(data, *kind.body.find("request"))
+        if request > 1:
+            raise FrameError(DropCause.BODY, f"request {request}")
+        return Sack(_entries(data), tuple(_u(data, n, fmt.SACK_WORD_BYTES) for n in words), request)
     if kind == FrameType.HELLO_ACK:
         return Hello(**fields, answer=True)
     return BODIES[kind](**fields)

@@ -64,7 +64,8 @@ def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: in
                                            for _ in range(min(count, most)))),
         Layout.LIMITS: lambda: Ack(entries),
         Layout.SACK: lambda: Sack(entries, tuple(rng.getrandbits(64)
-                                                 for _ in range(rng.randrange(3)))),
+                                                 for _ in range(rng.randrange(3))),
+                                  rng.getrandbits(1)),
         Layout.HEADER: lambda: split(random_tlp(rng), 64)[0],
         Layout.DATA: lambda: Data(4 * rng.getrandbits(14), rng.randbytes(4 * rng.randint(1, 16)),
                                   rng.getrandbits(32)),

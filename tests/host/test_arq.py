@@ -27,7 +27,7 @@ def test_a_nak_brings_all_again_whatever_is_acknowledged_before_it_is_done(first
     """An acknowledgement between the NAK and the repetition shortens that, and no more."""
     for acknowledged in range(6):  # of 5, and all of them
         sender = frames(5, first=first)
-        sender.back()
+        sender.back(0)
         assert not sender.room
         assert sender.acknowledged((first + acknowledged) % MODULUS, 0.1)
         assert sender.room == (acknowledged == 5)
@@ -44,7 +44,7 @@ def test_acknowledgements_one_by_one():
         oldest = 0
         for step in order:
             if step == "nak":
-                sender.back()
+                sender.back(0)
                 nak = True
             else:
                 assert sender.acknowledged(step, 0.1) == (step >= oldest)
@@ -59,7 +59,7 @@ def test_an_old_acknowledgement_and_one_of_what_was_not_sent_change_nothing():
     for forged in (1, 0, 4, 100, MODULUS // 2, MODULUS - 1):
         assert not sender.acknowledged(forged, 0.1)
         assert sender.oldest == 2 and sender.has(2) and not sender.has(1) and not sender.has(3)
-    sender.back()
+    sender.back(0)
     assert numbers(sender) == [(2, False)]
 
 
@@ -78,8 +78,24 @@ def test_what_a_probe_finds_is_repeated():
 def test_nothing_is_repeated_for_a_nak_when_all_is_acknowledged():
     sender = frames(2)
     assert sender.acknowledged(2, 0.1)
-    sender.back()
+    sender.back(0)
     assert sender.room and numbers(sender, 0.2) == []
+
+
+def test_a_copy_of_a_nak_has_no_effect():
+    """Until something is acknowledged, a wait ends, or there is another request."""
+    sender = frames(4)
+    for request in (1, 0, 1):
+        sender.back(request)
+        assert numbers(sender, 0.1) == [(n, False) for n in range(4)]
+        sender.back(request)
+        assert sender.room and numbers(sender, 0.1) == []
+    assert sender.acknowledged(1, 0.2)
+    sender.back(1)
+    assert numbers(sender, 0.2) == [(n, False) for n in range(1, 4)]
+    assert numbers(sender, 0.2 + WAIT) == [(1, True)]
+    sender.back(1)
+    assert numbers(sender, 0.3 + WAIT) == [(n, False) for n in range(1, 4)]
 
 
 def test_waits_double_and_end():
@@ -97,7 +113,11 @@ def test_waits_double_and_end():
     ("(self._rewind or self._probing)", "self._rewind"),
     ("bool(self._kept) and (self._rewind", "(self._rewind"),
     ("if count > len(self._kept):", "if count > len(self._kept) + 1:"),
-    ("self._rewind = bool(self._kept)\n", "self._rewind = True\n"),
+    ("if self._kept and request", "if request"),
+    (" and request != self._obeyed", ""),
+    ("            self._obeyed = None\n", ""),
+    ("self._probing, self._obeyed = True, None", "self._probing = True"),
+    ("self._rewind, self._obeyed = True, request", "self._rewind = True"),
     ("            self._rewind = False\n", ""),
 ], ids=str)
 def test_mutants_are_found(change, monkeypatch):
@@ -108,3 +128,4 @@ def test_mutants_are_found(change, monkeypatch):
         test_an_old_acknowledgement_and_one_of_what_was_not_sent_change_nothing()
         test_what_a_probe_finds_is_repeated()
         test_nothing_is_repeated_for_a_nak_when_all_is_acknowledged()
+        test_a_copy_of_a_nak_has_no_effect()

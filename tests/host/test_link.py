@@ -280,23 +280,24 @@ def test_no_more_frames_than_the_window_of_the_peer():
     assert peer.link.room
 
 
-def test_frames_act_once_and_in_order_and_one_nak_asks_for_what_is_missing():
+def test_frames_act_once_and_in_order_and_naks_ask_for_what_is_missing():
     peer = Peer().open()
 
     def taken(seq):
         peer.say(Tlps((tlp(seq),)), seq=seq)
         came = [h.tlps for h in peer.happened if isinstance(h, TlpsCame)]
-        return came == [(tlp(seq),)], [(f.type.name, f.ack) for f in peer.tick()]
+        return came == [(tlp(seq),)], [
+            (f.type.name, f.ack, *([f.body.request] if isinstance(f.body, Sack) else []))
+            for f in peer.tick()]
 
     assert taken(0) == (True, [("ACK", 1)])
     assert taken(0) == (False, [("ACK", 1)])      # again
-    assert taken(2) == (False, [("SACK", 1)])     # one NAK
-    assert taken(3) == (False, [])
-    assert taken(2) == (False, [("SACK", 1)])     # began anew, and 1 is lost again
-    assert taken(3) == (False, [])
-    peer.now += TIMERS.retry
-    assert taken(4) == (False, [("SACK", 1)])     # the NAK was lost
+    assert taken(2) == (False, [("SACK", 1, 1)])  # a NAK
+    assert taken(3) == (False, [("SACK", 1, 1)])  # a copy
+    assert taken(2) == (False, [("SACK", 1, 0)])  # began anew, and 1 is lost again
+    assert taken(3) == (False, [("SACK", 1, 0)])
     assert taken(1) == (True, [("ACK", 2)])
+    assert taken(3) == (False, [("SACK", 2, 1)])  # another gap
     assert taken(2) == (True, [("ACK", 3)])
 
 

@@ -207,7 +207,7 @@ class ArqWalk:
         self.state = self.model.initial()
         self.base = MODULUS - rng.randint(1, 40)
         self.sender = sender(1.0, self.WINDOW)
-        self.receiver = receiver(0.0, 1.0)
+        self.receiver = receiver(0.0)
         self.sender.next = self.sender.oldest = self.receiver.expected = self.base
 
     def run(self, steps):

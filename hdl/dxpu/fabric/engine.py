@@ -451,12 +451,10 @@ class FabricEngine(wiring.Component):
             link.node.eq(self.node),
             link.links.eq(self.links),
             link.words.eq(rx.words),
+            link.request_number.eq(rx.request_number),
             link.frame_done.eq(rx.judged),
             link.frame_taken_back.eq(rx.taken_back),
             link.ack_delay.eq(self.ack_delay),
-            # The first wait. Less is not enough where queues are long: each NAK that is said
-            # again while the answer to the last one is still on its way brings a window more.
-            link.nak_delay.eq(Mux(self.retry_wait[10:].any(), ~0, self.retry_wait << 6)),
             link.peers.eq(self.peers),
             link.rows.eq(self.rows),
             link.bound.eq(self.open),

@@ -39,9 +39,10 @@ def Repeat(cells):
 
 def Acknowledged(cells):
     """Layout: ``count`` more frames of ``session`` were acknowledged; then, ``back``: a NAK for
-    those behind them; or ``named``: a SACK with a word (selective repeat only)."""
+    those behind them, with the number of its ``request``; or ``named``: a SACK with a word
+    (selective repeat only)."""
     return data.StructLayout(
-        {"session": 6, "count": range(cells + 1), "back": 1, "named": 1})
+        {"session": 6, "count": range(cells + 1), "back": 1, "request": 1, "named": 1})
 
 
 def About(paths):
@@ -75,7 +76,8 @@ class Retransmitter(wiring.Component):
     """Go-back-N for all sessions of a proxy.
 
     Keeps the frames of each session in the order in which they were stored, until they are
-    acknowledged. After a NAK all that are left are repeated. When nothing was acknowledged for the
+    acknowledged. After a NAK all that are left are repeated; a copy of it, before anything was
+    acknowledged or a wait ended, has no effect. When nothing was acknowledged for the
     time of ``wait`` the oldest is repeated, as a probe; once it is acknowledged, so are the others.
     Each time that fails the wait doubles. After :data:`TRANSMISSIONS` of them the next path is
     taken, or if there is only one the same once more: an Ethernet switch that is full may drop so
@@ -171,6 +173,8 @@ class Retransmitter(wiring.Component):
             "tries": range(TRANSMISSIONS), "tried": range(self._rounds),
             "left": range((1 << 16 + TRANSMISSIONS - 1) + self._sweep.step),
             "probing": 1,  # nothing was acknowledged since the last wait ended
+            # A NAK took effect since something was acknowledged or a wait ended; its request.
+            "obeyed": 1, "request": 1,
             **self._fields(),
         })
         #: What others look up: what a frame to be sent must know, frames not acknowledged.
@@ -295,7 +299,8 @@ class Retransmitter(wiring.Component):
             # One that waited while the session ended is for frames that were given up.
             counts.eq(does[Act.ACKED] & self._keeps),
             self._progress.eq(counts & (acked.count != 0)),
-            self._back.eq(counts & acked.back),
+            self._back.eq(counts & acked.back & ((acked.count != 0) | ~now.obeyed
+                                                 | (acked.request != now.request))),
             runs.eq(does[Act.CALLED] & self._runs & ~self._busy()),
             over.eq(runs & ends & self._keeps & self._late),
             failing.eq(over & (now.tries == TRANSMISSIONS - 1) & (now.tried == self._rounds - 1)),
@@ -333,6 +338,10 @@ class Retransmitter(wiring.Component):
                 ]
         with m.If(self._progress | self._ended):
             m.d.comb += [then.tries.eq(0), then.tried.eq(0), then.probing.eq(0)]
+        with m.If(self._back):
+            m.d.comb += [then.obeyed.eq(1), then.request.eq(acked.request)]
+        with m.Elif(self._progress | self._ended | self._expired):
+            m.d.comb += then.obeyed.eq(0)
         with m.If(self._ended):
             m.d.comb += [
                 then.due.eq(now.held), then.about.epoch.eq(now.about.epoch + 1),

@@ -109,7 +109,7 @@ class Depacketizer(wiring.Component):
     hello : :class:`~dxpu.fabric.wire.types.Hello`
         The body of a HELLO or HELLO_ACK, valid while ``committed`` reports it, and with
         ``stat_refused``.
-    words, word : 1, 64
+    words, request_number, word : 1, 1, 64
         Of a SACK, valid while ``committed`` reports it. The word only if ``selective``.
     judged, bad, held, taken_back, room, crowded : 1
         Of the :class:`~.frame_judge.FrameJudge`.
@@ -145,6 +145,7 @@ class Depacketizer(wiring.Component):
             "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
             "hello": Out(Hello),
             "words": Out(1),
+            "request_number": Out(1),
             "word": Out(64),
             "judged": Out(1),
             "bad": Out(1),
@@ -201,7 +202,8 @@ class Depacketizer(wiring.Component):
             self.credits.eq(judge.credits),
             self.hello.eq(judge.hello),
             *(getattr(self, k).eq(getattr(judge, k))
-              for k in ("words", "word", "judged", "bad", "held", "taken_back", "crowded")),
+              for k in ("words", "request_number", "word", "judged", "bad", "held", "taken_back",
+                        "crowded")),
             judge.room.eq(self.room),
             self.stat_frames.eq(judge.stat_frames),
             *(getattr(self, f"stat_{cause.name.lower()}").eq(judge.dropped[cause])

@@ -72,8 +72,9 @@ class FrameJudge(wiring.Component):
         Entries of an ACK; valid with its ``committed``.
     hello : :class:`~dxpu.fabric.wire.types.Hello`
         Body of a HELLO or HELLO_ACK; valid with its ``committed``.
-    words, word : 1, 64
-        Of a SACK; valid with its ``committed``.
+    words, request_number, word : 1, 1, 64
+        Of a SACK: it has a word; number of its request to go back; the word. Valid with its
+        ``committed``.
     dropped : one bit per :class:`~dxpu.fabric.wire.format.DropCause`
         Pulse: a frame was dropped.
     stat_frames : 1
@@ -112,6 +113,7 @@ class FrameJudge(wiring.Component):
             "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
             "hello": Out(Hello),
             "words": Out(1),
+            "request_number": Out(1),
             "word": Out(64),
             "dropped": Out(len(DropCause)),
             "stat_frames": Out(1),
@@ -141,9 +143,9 @@ class FrameJudge(wiring.Component):
         refused = verdict.valid & ~verdict.payload.accept
         # Two cycles after the body, which is known to be right, or not, three cycles after it.
         bad_fields, bad_words = Signal(), Signal()
-        words = body_field(body, Body.SACK, "count")
+        words, request = (body_field(body, Body.SACK, name) for name in ("count", "request"))
         m.d.sync += [
-            bad_fields.eq(reduce(or_, self._wrong_fields(body, is_a))),
+            bad_fields.eq(reduce(or_, self._wrong_fields(body, is_a)) | is_sack & (request > 1)),
             bad_words.eq(is_sack & (words > 1)),
         ]
         hold, crowded = Signal(), Signal()
@@ -151,6 +153,7 @@ class FrameJudge(wiring.Component):
             hold.eq(verdict.valid & verdict.payload.hold),
             crowded.eq(hold & ~self.room),
             self.words.eq(words[0]),
+            self.request_number.eq(request[0]),
         ]
         if self._selective:
             m.d.comb += self.word.eq(natural(body, Body.SACK.size, SACK_WORD_BYTES))

@@ -74,7 +74,8 @@ class RouteRequest(data.Struct):
 
 class Reply(data.Struct):
     """An ACK or SACK to be sent, as an answer to a frame between these slots, on its path. With
-    ``words``, a SACK has its word, else none. ``row`` is that of the slots, if there is one."""
+    ``words``, a SACK has its word, else none, but the number of the ``request`` to go back. ``row``
+    is that of the slots, if there is one."""
 
     type: 4
     session: 6
@@ -83,6 +84,7 @@ class Reply(data.Struct):
     src_slot: 8
     path: 4
     words: 1
+    request: 1
 
 
 class PathMeta(data.Struct):

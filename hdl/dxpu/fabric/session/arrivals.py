@@ -53,8 +53,8 @@ class Arrivals(wiring.Component):
     Members
     -------
     node, peers, rows, hold, header, verdict, committed, receiving_next, receiving, rx_tag,
-    candidate, greets, unacked, given_up, said, acked, fresh, words, again, held, crowded, holds,
-    place, due, due_place, settled, stat_*
+    candidate, greets, unacked, given_up, said, acked, fresh, words, request_number, again, held,
+    crowded, holds, place, due, due_place, settled, stat_*
         Of the :class:`~.link.Link`.
     fetch, fetch_session, fetch_newest, fetched_number : 1, number of a session, 1, 24
         Of :class:`~.numbers.ReceivedNumbers`.
@@ -116,6 +116,7 @@ class Arrivals(wiring.Component):
             "refused": Out(stream.Signature(Cause)),
             "fresh": Out(1),
             "words": In(1),
+            "request_number": In(1),
             "quiet": Out(1),
             "opened": In(1),
             "opened_session": In(number),
@@ -145,7 +146,7 @@ class Arrivals(wiring.Component):
             "stat_wrong_tag": Out(Counted("Frames refused: not of this session.")),
             "stat_duplicate": Out(Counted("Frames refused: they took effect before.")),
             "stat_gap": Out(Counted("Frames refused: frames before them are missing.")),
-            "stat_nak": Out(Counted("NAKs that took effect: the frames behind are sent again.")),
+            "stat_nak": Out(Counted("NAKs, copies included: frames are to be sent again.")),
             "stat_unsent": Out(Counted(
                 "Acknowledgements of frames that were never sent; ignored.")),
         })
@@ -279,7 +280,8 @@ class Arrivals(wiring.Component):
                     said.payload.session.eq(self._taken),
                     acked.valid.eq(fits & (back | named | (fresh != 0))),
                     acked.payload.session.eq(self._taken), acked.payload.count.eq(fresh),
-                    acked.payload.back.eq(back), acked.payload.named.eq(named),
+                    acked.payload.back.eq(back), acked.payload.request.eq(self.request_number),
+                    acked.payload.named.eq(named),
                     took.valid.eq(own & ~fences & (numbered | header.ar)),
                     took.payload.kind.eq(CauseKind.TOOK),
                     took.payload.session.eq(self._taken), took.payload.urgent.eq(header.ar),

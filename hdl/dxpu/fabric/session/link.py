@@ -74,7 +74,7 @@ class Link(wiring.Component):
     links : ``paths``
         Bit n: path n has a link. Frames leave by the others only if they may take no path that has
         one.
-    ack_delay, nak_delay
+    ack_delay
         Of :class:`~.replies.Replies`.
     peers : array of :class:`Peer`
     rows : array of :class:`PeerRow`
@@ -127,8 +127,8 @@ class Link(wiring.Component):
         so on.
     withheld : array of :class:`~dxpu.fabric.wire.types.Limit`
         By how much less the ``limits`` are told (:class:`~dxpu.fabric.credit.shares.GrantShares`).
-    words : 1
-        The SACK in ``committed`` has a word.
+    words, request_number : 1, 1
+        The SACK in ``committed`` has a word; if not, the number of its request to go back.
     again, held, crowded, holds, place, due, due_place, settled
         Only if ``selective``. Of the :class:`~dxpu.fabric.arq.resequencer.Resequencer` and the
         :class:`~dxpu.fabric.receive.depacketizer.Depacketizer`: the frame that ``header`` belongs
@@ -144,7 +144,7 @@ class Link(wiring.Component):
     stat_gap : 1
         Pulse: a frame was refused because frames before it are missing.
     stat_nak : 1
-        Pulse: a NAK took effect.
+        Pulse: a NAK came, or a copy of one, for frames that are not acknowledged.
     stat_unsent : 1
         Pulse: a frame acknowledged what was never sent; that had no effect.
     """

@@ -68,10 +68,11 @@ class Replies(wiring.Component):
     """ACK and SACK frames that nothing else carries.
 
     A frame is acknowledged by one of ours within ``ack_delay``, or at once if it came before or is
-    urgent, unless another one goes to its session meanwhile. There is one NAK for each missing
-    frame, another one each time that the frames behind it begin anew, since then it was sent again
-    and lost again, and another one if they still do not after ``nak_delay``, since then the NAK was
-    lost. For a frame that came ahead of its turn there is a SACK with a word; so is every other
+    urgent, unless another one goes to its session meanwhile. While a frame is missing, each frame
+    behind the gap brings a NAK, so that the loss of a NAK costs no more than the time to the next
+    frame. All of them are one request, and the peer obeys it once. Another request begins each time
+    that the frames behind the gap begin anew, since then the missing one was sent again and lost
+    again. For a frame that came ahead of its turn there is a SACK with a word; so is every other
     answer while any of these is kept.
 
     Sessions that have something to be said are looked at in turn; that takes a cycle for each of
@@ -87,9 +88,6 @@ class Replies(wiring.Component):
     -------
     ack_delay : 16
         In cycles.
-    nak_delay : 16
-        Cycles after which a NAK is repeated, or up to twice as many, while frames come that do not
-        fit; 0: never.
     took, refused : stream of :class:`Cause`
         Frames that took effect, and that did not.
     sent, sent_session, whole : 1, number of a session, 1
@@ -110,7 +108,6 @@ class Replies(wiring.Component):
         number = range(sessions)
         super().__init__({
             "ack_delay": In(16, init=125),
-            "nak_delay": In(16),
             "took": In(stream.Signature(Cause)),
             "refused": In(stream.Signature(Cause)),
             "sent": In(1),
@@ -122,15 +119,13 @@ class Replies(wiring.Component):
             "others": In(stream.Signature(Reply)),
             "reply": Out(stream.Signature(Reply)),
         })
-        self._tick = Signal()       #: inverted each time that ``nak_delay`` is over
         self._word = data.StructLayout({
             # An ACK is to be sent, from `until` on; it is on its way to leave.
             "pending": 1, "until": 17, "asked": 1,
             # A NAK, or a SACK with a word, is to be sent.
             "nak": 1, "sack": 1,
-            # A frame is missing; the newest that came after it; ticks since the last NAK, as of
-            # when `tick` was looked at.
-            "missing": 1, "newest": 24, "age": range(3), "tick": 1,
+            # A frame is missing; the newest that came after it; the request to go back to it.
+            "missing": 1, "newest": 24, "request": 1,
             "row": 6, "dst_slot": 8, "src_slot": 8, "path": range(max(2, paths)),
         })
 
@@ -166,7 +161,7 @@ class Replies(wiring.Component):
             self.took.ready.eq(does[Act.TOOK]), self.refused.ready.eq(does[Act.REFUSED]),
             self.open.ready.eq(does[Act.OPEN]),
             scan.put.eq(acting), scan.where.eq(session), scan.skip.eq(does[Act.EXAMINED]),
-            scan.bit.eq(then.pending | then.nak | then.sack | then.missing),
+            scan.bit.eq(then.pending | then.nak | then.sack),
             now.eq(words.word), words.put.eq(acting), words.new.eq(then),
             then.eq(now),
         ]
@@ -197,9 +192,9 @@ class Replies(wiring.Component):
                         m.d.comb += then.until.eq(clock + self.ack_delay)
                 with m.Case(kind.GAP):
                     # Behind a gap the numbers rise, until the sender has gone back.
-                    m.d.comb += [then.missing.eq(1), then.newest.eq(cause.seq)]
-                    with m.If(~now.missing | ~(now.newest - cause.seq)[23] | (now.age == 2)):
-                        m.d.comb += [then.nak.eq(1), then.age.eq(0), then.tick.eq(self._tick)]
+                    m.d.comb += [then.missing.eq(1), then.newest.eq(cause.seq), then.nak.eq(1)]
+                    with m.If(~now.missing | ~(now.newest - cause.seq)[23]):
+                        m.d.comb += then.request.eq(~now.request)
                 with m.Case(kind.AHEAD):
                     m.d.comb += then.sack.eq(1)
             with m.If(cause.numbered):
@@ -208,10 +203,6 @@ class Replies(wiring.Component):
     def _examine(self, m, does, session, now, then, clock):
         """Whether the session has something to say, and what that is."""
         reply, others = self.reply, self.others
-        wait, tick = Signal(16), self._tick
-        m.d.sync += wait.eq(Mux(wait == 0, self.nak_delay, wait - 1))
-        with m.If((wait == 1) & (self.nak_delay != 0)):
-            m.d.sync += tick.eq(~tick)
         says, late, word = Signal(), Signal(), Signal()
         m.d.comb += [
             late.eq(~(clock - now.until)[16]),
@@ -219,13 +210,9 @@ class Replies(wiring.Component):
                     & (now.pending & late & ~now.asked | now.nak | now.sack)),
             word.eq((now.sack | self.early.bit_select(session, 1)) & ~now.nak),
         ]
-        with m.If(does):
-            m.d.comb += then.tick.eq(tick)
-            with m.If(late):
-                # It stays late however long it waits: the clock comes round.
-                m.d.comb += then.until.eq(clock)
-            with m.If((now.tick != tick) & (now.age != 2)):
-                m.d.comb += then.age.eq(now.age + 1)
+        with m.If(does & late):
+            # It stays late however long it waits: the clock comes round.
+            m.d.comb += then.until.eq(clock)
         with m.If(says):
             m.d.comb += [then.asked.eq(1), then.nak.eq(0), then.sack.eq(now.sack & now.nak)]
             m.d.sync += [
@@ -233,6 +220,7 @@ class Replies(wiring.Component):
                 reply.payload.type.eq(Mux(now.nak | word, FrameType.SACK, FrameType.ACK)),
                 reply.payload.session.eq(session),
                 reply.payload.words.eq(word),
+                reply.payload.request.eq(now.request),
                 *(reply.payload[name].eq(now[name])
                   for name in ("row", "dst_slot", "src_slot", "path")),
             ]

@@ -17,7 +17,7 @@ from .types import Hello
 __all__ = ["BodyCrc", "control_bodies", "sack_with_word"]
 
 
-def control_bodies(*, event, credits, greeting, hello):
+def control_bodies(*, event, credits, request, greeting, hello):
     """The dwords of each body of a control frame, without its CRC.
 
     The values stay in the caller's signals. So the dwords of bodies that share a beginning are the
@@ -29,6 +29,8 @@ def control_bodies(*, event, credits, greeting, hello):
         ``code``, ``generation`` and ``argument`` of an EVENT, as members.
     credits : array of :class:`~.types.Credit`
         Entries of ACK and SACK.
+    request : 1
+        Number of a request to go back, of a SACK without a word.
     greeting : :class:`~.types.Greeting`
         What differs from one HELLO to the next; reason of a FENCE.
     hello : :class:`~.types.Hello`
@@ -48,7 +50,7 @@ def control_bodies(*, event, credits, greeting, hello):
             name: event[name] for name in ("code", "generation", "argument")})),
         Body.FENCE: _dwords(body_bytes(Body.FENCE, reason=greeting.reason)),
         Body.LIMITS: entries,
-        Body.SACK: [*entries, Const(0, 32)],
+        Body.SACK: [*entries, *_dwords(Cat(Const(0, 16), wire(request, 2)))],
         Body.HELLO: _dwords(Cat(
             wire(value, field.size)
             for value, field in zip(values.values(), Body.HELLO.fields, strict=True))),

@@ -53,10 +53,11 @@ class Body(Enum):
     FENCE = (End.FIXED, (("reason", 1), ("zero", 7)),
              "the sender has given the session up. Slots of the header are 0, the tag is the "
              "session's")
-    SACK = (End.WORDS, (*_ENTRIES, ("count", 2), ("zero", 2)),
+    SACK = (End.WORDS, (*_ENTRIES, ("count", 2), ("request", 2)),
             "the entries of ACK; behind them nothing if the count is 0, which asks for go-back-N, "
             "or a 64-bit word if it is 1: frame ACK + 1 + i came if bit i is set, least "
-            "significant 0")
+            "significant 0. Requests to go back are numbered 0 and 1 in turn, and copies of one "
+            "have its number; 0 with a word")
     HELLO = (End.FIXED, (
         ("nonce", 4), ("tag offered", 2), ("tag echoed", 2), ("role", 1), ("slots", 1),
         ("arq mode", 1), ("security mode", 1), ("largest frame", 2), ("window", 2),

@@ -29,6 +29,7 @@ class Session:
         self.released = deque()  # acknowledged or given up, not freed
         self.again = deque()     # to be sent again: cell, and whether it must be
         self.probing = self.probed = self.failed = False
+        self.obeyed = None       # request of the last NAK that counts
         self.epoch = self.path = self.tries = self.tried = 0
         self.stores = deque([-100], 2)   # the last ones
         self.since = -100                # the last transmission or progress
@@ -56,6 +57,7 @@ class Session:
         self.kept.clear()
         self.again.clear()
         self.probing = self.probed = False
+        self.obeyed = None
         self.tries = self.tried = 0
         self.epoch = (self.epoch + 1) % (1 << EPOCH_BITS)
 
@@ -70,7 +72,7 @@ class Peers:
         self.now, self.wait, self._last = 0, 0, -PACE
         self.repeats = []                      # (session, cell, probe)
         self.waits = []                        # (session, units, cycles)
-        self.freed, self.stores, self.voided = [], 0, 0
+        self.freed, self.stores, self.voided, self.copies = [], 0, 0, 0
         self.more = 0                          # new frames had to wait in the last cycle
         self.asked = None                      # of which session and epoch is what waits at acked
 
@@ -153,8 +155,12 @@ class Peers:
         if ack.count:
             s.released.extend(s.kept.popleft() for _ in range(ack.count))
             s.again = deque(x for x in s.again if x[0] in s.kept)
-            s.since, s.tries, s.tried = self.now, 0, 0
-        if ack.back or ack.count and s.probing:
+            s.since, s.tries, s.tried, s.obeyed = self.now, 0, 0, None
+        back = ack.back and ack.request != s.obeyed
+        self.copies += ack.back and not back
+        if back:
+            s.obeyed = ack.request
+        if back or ack.count and s.probing:
             s.probing = s.probed = False
             s.rewind(self.now)
 
@@ -170,7 +176,7 @@ class Peers:
             s.failed = True
             s.end()
         else:
-            s.probing, s.probed = True, False
+            s.probing, s.probed, s.obeyed = True, False, None
             s.again.clear()
 
     def _store(self, stored):
@@ -205,11 +211,15 @@ class Peers:
         await self.cycle(ctx)
         ctx.set(dut.stored_strobe, 0)
 
-    async def acknowledge(self, ctx, session, count, *, nak=False):
+    async def acknowledge(self, ctx, session, count, *, nak=False, request=None):
+        """Without ``request`` a NAK is a new one."""
         dut = self._dut
+        if request is None:
+            request = 0 if self.of[session].obeyed else 1
         while self.now - self.of[session].stored <= LATE:
             await self.cycle(ctx)
-        await self._put(ctx, dut.acked, dict(session=session, count=count, back=nak))
+        await self._put(ctx, dut.acked, dict(session=session, count=count, back=nak,
+                                             request=request))
 
     async def open(self, ctx, session):
         await self._put(ctx, self._dut.open, session)
@@ -247,6 +257,45 @@ def test_a_nak_repeats_everything_that_is_left_in_order():
             assert ctx.get(dut.unacked) == unacked
 
     simulate(dut, process, background=[check_stream(dut.free, "free")])
+
+
+def test_a_copy_of_a_nak_has_no_effect():
+    """Until something is acknowledged, a wait ends, or there is another request; a copy of a NAK of
+    another session is none."""
+    dut, peers = build()
+
+    async def process(ctx):
+        async def nak(request, *frames, count=0, session=0):
+            await peers.acknowledge(ctx, session, count, nak=True, request=request)
+            peers.repeats.clear()
+            for _ in range(60):
+                await peers.cycle(ctx, take=True)
+            assert peers.repeats == [(session, cell, 0) for cell in frames]
+
+        ctx.set(dut.free.ready, 1)
+        await peers.begin(ctx)
+        for session in range(2):
+            for n in range(3):
+                await peers.store(ctx, session, 3 * session + n)
+        for request in (1, 0, 1):
+            await nak(request, 0, 1, 2)
+            await nak(request)
+        await nak(1, 3, 4, 5, session=1)
+        await nak(1)
+        await nak(1, 1, 2, count=1)
+        await nak(1)
+        await peers.acknowledge(ctx, 0, 1)
+        await nak(1, 2)
+        peers.repeats.clear()
+        ctx.set(dut.wait, 2)
+        while not peers.of[0].probed:
+            await peers.cycle(ctx, take=True)
+        assert (0, 2, 1) in peers.repeats
+        ctx.set(dut.wait, 0)
+        await nak(1, 2)
+
+    simulate(dut, process, background=[check_stream(dut.free, "free")])
+    assert peers.copies == 5
 
 
 @pytest.mark.parametrize("variant", [Retransmitter, SelectiveRetransmitter])
@@ -508,7 +557,10 @@ class Traffic:
         count = rng.choice([0, min(1, unacked), rng.randint(0, unacked), unacked])
         back = count < unacked and rng.random() < nak
         if count or back:
-            ctx.set(dut.acked.payload, dict(session=session, count=count, back=back))
+            # Copies of a NAK are fewer than NAKs that count.
+            last = self._peers.of[session].obeyed or 0
+            ctx.set(dut.acked.payload, dict(session=session, count=count, back=back,
+                                            request=last ^ (rng.random() < 0.9)))
             ctx.set(dut.acked.valid, 1)
 
     def _open(self, ctx, session):
@@ -558,13 +610,14 @@ def test_random_orders(sessions, cells, cycles, rates):
     """Whatever happens when: what is to be repeated is, in order, and no other; all is freed."""
     rng = random.Random(seed())
     dut, peers = build(sessions=sessions, cells=cells, rng=rng)
-    cycles *= {2: 3, 64: 2}.get(cells, 1)  # waits are rare, or repetitions of one session
+    cycles *= {2: 3, 64: 2, 256: 3}.get(cells, 1)  # waits are rare, or repetitions of one session
 
     async def process(ctx):
         await at_random(ctx, dut, peers, rng, cycles, rates)
 
     simulate(dut, process, background=[check_stream(dut.free, "free")])
     assert len(peers.repeats) > cycles // 100 and len(peers.waits) > 2
+    assert peers.copies or rates["nak"] < 0.5 or cycles < 10_000  # they are few
     assert len({session for session, *_ in peers.repeats}) > sessions // 2
     for _, units, waited in peers.waits:
         assert units * UNIT - SLACK <= waited

@@ -28,6 +28,7 @@ class KeptInOrder(wiring.Component):
     acked: In(3)
     of: In(1)
     back: In(1)
+    request: In(1)
     open: In(1)
     opened: In(1)
     take: In(1)
@@ -106,6 +107,7 @@ class KeptInOrder(wiring.Component):
         chosen, gone = Signal(), Signal()
         ends = opens & (opened == session)
         progress = acks & (ack.session == session)
+        heeds = self._heeds(m, acks & ack.back, ack, opens, opened)
         with m.If(stores & self.watch & ~chosen):
             before, missing = Array(held)[self.session], Array(left)[self.session]
             m.d.sync += [
@@ -143,13 +145,29 @@ class KeptInOrder(wiring.Component):
             m.d.sync += [last.eq(this), first.eq(0), sent.eq(sent | this)]
             with m.If(last & ~gone):
                 m.d.comb += Assert(next_known & (dut.repeat.cell == next_cell))
-        with m.If(progress & ack.back | ends):
+        with m.If(progress & heeds | ends):
             m.d.sync += [last.eq(0), sent.eq(0), first.eq(~ends)]
         with m.If(stores & there & (self.session == session) & ~next_known):
             m.d.sync += [next_known.eq(1), next_cell.eq(self.cell)]
         self.cover(m, last & next_known & again & (dut.repeat.cell == next_cell),
                    there & frees & (dut.free.payload == cell) & next_known)
         return m
+
+    def _heeds(self, m, nak, ack, opens, opened):
+        """The ``nak`` that is taken counts: it is no copy of the last one of its session."""
+        heeds = Signal()
+        m.d.comb += heeds.eq(nak)
+        for n in range(self._sessions):
+            known, request, mine = Signal(), Signal(), ack.session == n
+            with m.If(mine & known & (request == ack.request) & (ack.count == 0)):
+                m.d.comb += heeds.eq(0)
+            with m.If(mine & nak):
+                m.d.sync += [known.eq(1), request.eq(ack.request)]
+            with m.Elif(mine & self.dut.acked.valid & self.dut.acked.ready & (ack.count != 0)):
+                m.d.sync += known.eq(0)
+            with m.If(opens & (opened == n)):
+                m.d.sync += known.eq(0)
+        return heeds
 
     def _acknowledges(self, m):
         """Acknowledgements, each until it is taken; returns what is offered."""
@@ -163,6 +181,7 @@ class KeptInOrder(wiring.Component):
                 wish.session.eq(self.of),
                 wish.count.eq(Mux(self.acked <= dut.unacked, self.acked, dut.unacked)),
                 wish.back.eq(self.back & (wish.count != dut.unacked)),
+                wish.request.eq(self.request),
                 dut.acked.valid.eq((wish.count != 0) | wish.back),
             ]
         m.d.sync += [waits.eq(dut.acked.valid & ~dut.acked.ready), kept.eq(wish)]
@@ -245,6 +264,15 @@ class Credulous(Retransmitter):
             m.d.comb += self._then.due.eq(now.due + self.acked.payload.count)
 
 
+class Obedient(Retransmitter):
+    """Mutant: goes back for each copy of a NAK."""
+
+    def _goes_on(self, m, now, then):
+        super()._goes_on(m, now, then)
+        with m.If(self._does[Act.ACKED] & self._keeps & self.acked.payload.back & (now.due == 0)):
+            m.d.comb += [self._then.again.eq(now.held), self._then.cursor.eq(now.head)]
+
+
 #: Depth of the quick proof with one session, within which its mutants are found.
 DEPTH = 29
 
@@ -266,7 +294,7 @@ def test_a_frame_that_another_follows_is_freed(sessions, depth):
     prove(Frees(sessions=sessions), depth=depth, mode="cover", flat=True)
 
 
-@pytest.mark.parametrize("mutant", [Impatient, Stubborn, Blind, Hasty, Credulous])
+@pytest.mark.parametrize("mutant", [Impatient, Stubborn, Blind, Hasty, Credulous, Obedient])
 def test_kept_in_order_catches(mutant):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(KeptInOrder(mutant, sessions=1), depth=DEPTH, flat=True)

@@ -19,7 +19,7 @@ class Flow:
 
     def begin(self):
         self.kept = {}                      # number by cell, oldest first; not acknowledged
-        self.number = self.newest = self.expected = 0
+        self.number = self.newest = self.expected = self.request = 0
         self.early = set()
         self.lost = {}                      # by number: whether its last transmission was
         self.probed = 0                     # frames before this one were there at a probe
@@ -93,7 +93,8 @@ class Bench:
             unacked, count = ctx.get(dut.unacked), ack - flow.newest
             if epoch != flow.epoch or not 0 <= count <= unacked or not (count or word or nak):
                 continue
-            ctx.set(dut.acked.payload, dict(session=session, count=count,
+            flow.request ^= nak
+            ctx.set(dut.acked.payload, dict(session=session, count=count, request=flow.request,
                                             back=nak and count < unacked, named=word != 0))
             ctx.set(dut.word, word)
             ctx.set(dut.acked.valid, 1)

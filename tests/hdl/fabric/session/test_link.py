@@ -353,8 +353,8 @@ def test_a_refusal_counts_when_its_frame_is_done():
                                        follow_replies(dut, replies)])
 
 
-def follow_replies(dut, replies):
-    """Background process: take every reply."""
+def follow_replies(dut, replies, requests=None):
+    """Background process: take every reply; ``requests`` are the numbers that they have."""
     async def process(ctx):
         reply = dut.link.reply
         ctx.set(reply.ready, 1)
@@ -364,6 +364,8 @@ def follow_replies(dut, replies):
             if valid:
                 replies.append((now, payload.type, payload.session, payload.dst_slot,
                                 payload.src_slot, payload.path))
+                if requests is not None:
+                    requests.append(payload.request)
     return process
 
 
@@ -492,18 +494,18 @@ def test_acknowledgements_are_asked_for_once_and_only_if_nothing_carries_them():
         follow_replies(dut, asked), check_stream(dut.link.reply, "reply")])
 
 
-def test_one_nak_for_each_loss():
+def test_one_request_for_each_loss():
     dut = link_bench()
-    asked = []
+    asked, requests = [], []
 
     async def process(ctx):
         await set_up(ctx, dut, ack_delay=20)
         seqs = 3, 4, 6, 4, 5, 3, 7
-        for seq, naks in zip(seqs, (1, 1, 1, 2, 2, 3, 3), strict=True):
+        for n, (seq, request) in enumerate(zip(seqs, (1, 1, 1, 0, 0, 1, 1), strict=True)):
             assert not (await judge(ctx, dut, frame(0, seq, path=1))).accept
             await ctx.tick().repeat(SCAN)
             # The second and third: numbers fell, so what was missing was sent again, and lost.
-            assert len(asked) == naks, seq
+            assert len(asked) == n + 1 and requests[-1] == request, seq
             await ask(ctx, dut, 0, 0)
         assert {a[1:] for a in asked} == {(FrameType.SACK, 0, 0, 1, 1)}
         await commit(ctx, dut, frame(0, 0), 0)
@@ -511,55 +513,10 @@ def test_one_nak_for_each_loss():
         # That one is there; the next that is missing is another.
         assert not (await judge(ctx, dut, frame(0, 9))).accept
         await ctx.tick().repeat(SCAN)
-        assert len(asked) == 4
+        assert len(asked) == len(seqs) + 1 and requests[-1] == 0
 
     simulate(dut, process, background=[
-        follow_replies(dut, asked), check_stream(dut.link.reply, "reply")])
-
-
-def test_a_nak_is_repeated_if_nothing_comes_of_it():
-    dut = link_bench()
-    asked = []
-
-    async def process(ctx):
-        await set_up(ctx, dut, ack_delay=20)
-        ctx.set(dut.link.nak_delay, 200)
-        seq = 3
-
-        async def more(cycles):
-            """Frames behind the gap, for so many cycles."""
-            nonlocal seq
-            for _ in range(cycles // 25):
-                assert not (await judge(ctx, dut, frame(0, seq))).accept
-                await ctx.tick().repeat(20)
-                seq += 1
-
-        async def reply():
-            await ask(ctx, dut, 0, 0)
-
-        await more(150)
-        assert len(asked) == 1
-        await reply()
-        # One more after 200 to 400 cycles (and those that a judgement takes), then the same again.
-        await more(450)
-        assert len(asked) == 2
-        await reply()
-        await ctx.tick().repeat(600)
-        assert len(asked) == 2  # nothing came meanwhile
-        await more(25)
-        await ctx.tick().repeat(SCAN)
-        assert len(asked) == 3
-        await reply()
-        ctx.set(dut.link.nak_delay, 0)
-        await ctx.tick().repeat(450)
-        await more(25)
-        await reply()
-        seen = len(asked)
-        await more(900)
-        assert len(asked) == seen  # never
-
-    simulate(dut, process, background=[
-        follow_replies(dut, asked), check_stream(dut.link.reply, "reply")])
+        follow_replies(dut, asked, requests), check_stream(dut.link.reply, "reply")])
 
 
 def test_forged_acknowledgements_have_no_effect():

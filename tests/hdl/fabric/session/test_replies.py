@@ -13,16 +13,17 @@ from tests.support.testbench import check_stream, drive_words, seed, simulate
 
 TOOK, OLD, GAP, AHEAD = CauseKind
 ACK, NAK, SACK = (FrameType.ACK, 0), (FrameType.SACK, 0), (FrameType.SACK, 1)
-ACK_DELAY, NAK_DELAY = 100, 300
+ACK_DELAY = 100
 SOON = 12       # cycles in which something is said at once
 
 
 class Bench:
-    """Tells what came and left; ``said`` are (cycle, kind, session) of what is said."""
+    """Tells what came and left; ``said`` are (cycle, kind, session) of what is said, ``requests``
+    the numbers of requests of NAKs."""
 
     def __init__(self, sessions=2):
         self.dut = Replies(sessions=sessions, paths=2)
-        self.said, self.now = [], 0
+        self.said, self.requests, self.now = [], [], 0
 
     async def follow(self, ctx):
         reply = self.dut.reply
@@ -31,6 +32,8 @@ class Bench:
             self.now += 1
             if valid:
                 self.said.append((self.now, (FrameType(p.type), p.words), p.session))
+                if self.said[-1][1] == NAK:
+                    self.requests.append(p.request)
 
     async def came(self, ctx, kind, session=0, **cause):
         stream = self.dut.took if kind is TOOK else self.dut.refused
@@ -59,7 +62,6 @@ class Bench:
     def run(self, process):
         async def all_of_it(ctx):
             ctx.set(self.dut.ack_delay, ACK_DELAY)
-            ctx.set(self.dut.nak_delay, NAK_DELAY)
             await ctx.tick().repeat(80)  # all sessions are known
             await process(ctx)
             await self.says(ctx, last=3 * ACK_DELAY)
@@ -131,69 +133,34 @@ def test_what_came_before_or_is_urgent_is_answered_at_once():
     bench.run(process)
 
 
-def test_one_nak_for_each_gap_and_again_when_the_numbers_begin_anew():
+def test_a_nak_for_each_frame_behind_a_gap_and_another_request_when_they_begin_anew():
     bench = Bench()
     start = 2**24 - 4   # numbers wrap in between
+    request = 0
 
-    async def gaps(ctx, numbers):
+    async def gaps(ctx, numbers, *, another):
+        nonlocal request
+        request ^= another
         for n in numbers:
+            bench.requests.clear()
             await bench.came(ctx, GAP, seq=(start + n) % 2**24)
+            await bench.says(ctx, NAK)
+            assert bench.requests == [request], n
 
     async def process(ctx):
-        await gaps(ctx, [0])
-        await bench.says(ctx, NAK)
-        await gaps(ctx, range(1, 9))
-        await bench.says(ctx)
-        await gaps(ctx, [1])        # the one that is missing was lost again
-        await bench.says(ctx, NAK)
-        await gaps(ctx, range(2, 9))
-        await bench.says(ctx)
-        await gaps(ctx, [8])        # the same once more
-        await bench.says(ctx, NAK)
+        await gaps(ctx, [0], another=1)
+        await gaps(ctx, range(1, 9), another=0)
+        await gaps(ctx, [1], another=1)         # the one that is missing was lost again
+        await gaps(ctx, range(2, 9), another=0)
+        await gaps(ctx, [8], another=1)         # the same once more
         await bench.came(ctx, TOOK)
         await bench.says(ctx, ACK, last=ACK_DELAY + SOON)
-        await gaps(ctx, [9])        # another gap
-        await bench.says(ctx, NAK)
+        await gaps(ctx, [9], another=1)         # another gap
         await bench.came(ctx, TOOK, numbered=0, urgent=1)
         await bench.says(ctx, ACK)
-        await gaps(ctx, [10])       # the same gap
-        await bench.says(ctx)
-
-    bench.run(process)
-
-
-def test_a_nak_is_said_again_after_its_delay_while_frames_come():
-    """Whatever the time at which the frame is missed, relative to ours."""
-    rng = random.Random(seed())
-    bench = Bench()
-
-    async def process(ctx):
-        for _ in range(12):
-            await ctx.tick().repeat(rng.randint(1, 2 * NAK_DELAY))
-            bench.said.clear()
-            for n in range(80):
-                await bench.came(ctx, GAP, seq=n)
-                await ctx.tick().repeat(10)
-            times = [now for now, kind, _ in bench.said if kind == NAK]
-            assert len(bench.said) == len(times) >= 2
-            for a, b in zip(times, times[1:], strict=False):
-                assert NAK_DELAY - SOON <= b - a <= 2 * NAK_DELAY + 3 * SOON, times
-            await bench.came(ctx, TOOK)
-            await bench.left(ctx)
+        await gaps(ctx, [10], another=0)        # the same gap
         # Nothing comes, nothing is said.
-        await bench.came(ctx, GAP)
-        await bench.says(ctx, NAK)
-        await bench.says(ctx, last=5 * NAK_DELAY)
-        ctx.set(bench.dut.nak_delay, 0)
-        await ctx.tick().repeat(3 * NAK_DELAY)
-        await bench.came(ctx, TOOK)
-        await bench.left(ctx)
-        await bench.came(ctx, GAP, seq=1)
-        await bench.says(ctx, NAK)
-        for n in range(80):
-            await bench.came(ctx, GAP, seq=2 + n)
-            await ctx.tick().repeat(20)
-        await bench.says(ctx)
+        await bench.says(ctx, last=1000)
 
     bench.run(process)
 
@@ -268,6 +235,7 @@ class Account:
 
     def __init__(self):
         self.due = self.newest = None   # cycle from which an ACK is to be said; if one is missing
+        self.request = 0                # number of the last request to go back
         self.asked = self.nak = self.sack = False
         self.place = None               # of the last frame that came
 
@@ -279,8 +247,8 @@ class Account:
             self.due = due if self.due is None else min(due, self.due)
         elif kind is GAP:
             if self.newest is None or (cause.seq - self.newest - 1) % 2**24 >= 2**23:
-                self.nak = True
-            self.newest = cause.seq
+                self.request ^= 1
+            self.nak, self.newest = True, cause.seq
         else:
             self.sack = True
         if cause.numbered:
@@ -338,6 +306,7 @@ def test_random_orders(sessions):
                     assert kind == (before if overtaken else account).owed(now - 1, is_early), now
                     assert not bits[1] >> p.session & 1
                     assert (p.row, p.dst_slot, p.src_slot, p.path) == account.place
+                    assert kind != NAK or p.request == account.request
                     account.said()
                     if overtaken:
                         account.left(covers)

@@ -20,8 +20,8 @@ def FrameOrder(cells):
         Of an EVENT.
     nonce, offered, echoed, reason : 32, 16, 16, 2
         Of a :class:`~dxpu.fabric.wire.types.Greeting`.
-    words : 1
-        A SACK has its word.
+    words, request : 1, 1
+        A SACK has its word; if not, the number of its request to go back.
     resend, cell : 1, number
         The frame is a repetition; its TLPs are in the replay memory from this cell on.
     store, reserved : 1, ``range(cells + 1)``
@@ -30,7 +30,7 @@ def FrameOrder(cells):
     return data.StructLayout({
         "type": 4, "count": 5, "dwords": 13, "offset": 11, "final": 1,
         "code": 8, "generation": 16, "argument": 32,
-        "nonce": 32, "offered": 16, "echoed": 16, "reason": 2, "words": 1,
+        "nonce": 32, "offered": 16, "echoed": 16, "reason": 2, "words": 1, "request": 1,
         "resend": 1, "cell": range(cells), "store": 1, "reserved": range(cells + 1),
     })
 

@@ -187,6 +187,7 @@ class FrameScheduler(wiring.Component):
                     *(order[k].eq(control[k]) for k in ("code", "generation", "argument")),
                     *(order[k].eq(greeting[k]) for k in ("nonce", "offered", "echoed", "reason")),
                     order.words.eq(reply.words & ~greets),
+                    order.request.eq(reply.request),
                     order.cell.eq(self.repeat.cell),
                     asked.life.eq(plan.life),
                     asked.tag.eq(greeting.tag),

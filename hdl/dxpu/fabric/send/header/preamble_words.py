@@ -120,8 +120,8 @@ class PreambleWords(wiring.Component):
     def _body(self, m):
         """Condition, place and dwords of all that may stand behind the header; drives ``end``."""
         order, route = self.frame_order, self.route
-        bodies = control_bodies(event=order, credits=route.credits, greeting=order,
-                                hello=self.local_hello)
+        bodies = control_bodies(event=order, credits=route.credits, request=order.request,
+                                greeting=order, hello=self.local_hello)
         is_sack = any_of(self.type, types_with(Body.SACK))
         with_word = order.words & self._selective
         controls = [(any_of(self.type, types_with(body)), bodies[body])
