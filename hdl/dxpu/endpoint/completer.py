@@ -57,7 +57,7 @@ class Completer(wiring.Component):
     register_data, readable : 32, 1
         Read port of :class:`~.registers.Registers`.
     reads_register : 1
-        ``register_data`` is used in this cycle.
+        ``register_data`` may be used in this cycle.
     answered : 1
         Pulse: the request was answered.
     reset_due : 1
@@ -88,7 +88,9 @@ class Completer(wiring.Component):
         # Dwords that remain to be sent, and the byte address of the first.
         left, piece = Signal(11), Signal(8)
         address, second = (Signal(max(16, self._bits), reset_less=True) for _ in range(2))
-        reads_second = Signal()
+        # Data from outside the video memory: the dword to be sent next. It is read at least one
+        # cycle before it is sent, as the way from the registers is long.
+        reads_second, reads, value = Signal(), Signal(), Signal(32, reset_less=True)
         m.d.comb += [
             o.cls.eq(TlpClass.CPL), o.payload.eq(piece), o.stored.eq(kind == _Kind.MEMORY),
             o.address.eq(address[:self._bits]),
@@ -96,25 +98,29 @@ class Completer(wiring.Component):
             self.config_register.eq(address[2:12]),
             self.config_data.eq(request.data),
         ]
+        with m.If(reads):
+            m.d.sync += value.eq(Mux(kind == _Kind.CONFIG_READ, self.config_value,
+                                     Mux(kind == _Kind.REGISTERS, self.register_data, 0)))
         with m.If(self.function_reset):
             m.d.sync += resets.eq(1)
+        m.d.sync += reads_second.eq(0)
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += [left.eq(0), resets.eq(0), good.eq(1)]
                 self._take(m, request, kind, left, address)
             with m.State("First"):
                 m.d.comb += self.config_write.eq(kind == _Kind.CONFIG_WRITE)
-                m.d.sync += second.eq(address + 4)
+                m.d.sync += [second.eq(address + 4), reads_second.eq(1)]
                 with m.If((kind == _Kind.REFUSED)
                           | (kind == _Kind.REGISTERS) & ~self.readable):
                     m.d.sync += good.eq(0)
                 m.next = "Second"
             with m.State("Second"):
-                m.d.comb += reads_second.eq(1)
                 with m.If((kind == _Kind.REGISTERS) & (left == 2) & ~self.readable):
                     m.d.sync += good.eq(0)
                 m.next = "Cut"
             with m.State("Cut"):
+                m.d.comb += [reads.eq(1), self.reads_register.eq(kind == _Kind.REGISTERS)]
                 limit = (32 << self.state.max_payload) - address[2:7]
                 m.d.sync += piece.eq(Mux(~good, 0, Mux(
                     (kind == _Kind.MEMORY) & (left > limit), limit, left)))
@@ -123,11 +129,15 @@ class Completer(wiring.Component):
                 m.next = "Ask"
             with m.State("Ask"):
                 m.d.comb += o.ask.eq(1)
+                m.d.sync += reads_second.eq(1)
                 with m.If(o.go):
                     m.next = "Send"
             with m.State("Send"):
-                m.d.comb += [reads_second.eq(o.index == 4),
-                             self.reads_register.eq(kind == _Kind.REGISTERS)]
+                m.d.sync += reads_second.eq(1)
+                m.d.comb += [
+                    reads.eq((o.index == 3) & o.advance),
+                    self.reads_register.eq((kind == _Kind.REGISTERS) & (o.index == 3)),
+                ]
                 with m.If(o.done):
                     m.d.sync += [
                         left.eq(left - piece),
@@ -145,7 +155,7 @@ class Completer(wiring.Component):
                              self.refused.eq(~good)]
                 with m.If(~resets):
                     m.next = "Idle"
-        self._words(m, request, kind, good)
+        self._words(m, request, good, value)
         return m
 
     def _take(self, m, request, kind, left, address):
@@ -183,15 +193,13 @@ class Completer(wiring.Component):
                     left.eq(Cat(info.length, info.length == 0))]
             m.next = "First"
 
-    def _words(self, m, request, kind, good):
+    def _words(self, m, request, good, value):
         """Header, and data from outside the video memory."""
-        o, answer, value = self.o, Signal(CompletionRequest), Signal(32)
+        o, answer = self.o, Signal(CompletionRequest)
         m.d.comb += [
             answer.eq(request),
             answer.completer_id.eq(self.state.requester_id),
             answer.status.eq(Mux(good, CompletionStatus.SC, CompletionStatus.UR)),
-            value.eq(Mux(kind == _Kind.CONFIG_READ, self.config_value,
-                         Mux(kind == _Kind.REGISTERS, self.register_data, 0))),
             o.word.eq(value),
         ]
         with m.Switch(o.index):

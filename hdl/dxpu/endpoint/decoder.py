@@ -20,8 +20,8 @@ __all__ = ["Decoder"]
 class Decoder(wiring.Component):
     """Reads TLPs, decodes their headers and compares their addresses with the BARs.
 
-    A TLP takes one cycle per dword and three more. The decoder drops a digest, as there is no ECRC
-    check.
+    A TLP takes one cycle per dword and three more. Data and ``end`` leave one cycle after the dword
+    was taken, out of registers. The decoder drops a digest, as there is no ECRC check.
 
     Parameters
     ----------
@@ -59,8 +59,10 @@ class Decoder(wiring.Component):
                 o.hit2.eq(memory & (address[self._bits:] == state.bar2[self._bits:])),
                 left.eq(o.info.payload_dwords),
             ]
+        # The memory of the queue is slow, so its data is registered before it acts. `end` overlaps
+        # the first dword of the next header, which changes `info` only afterwards.
+        m.d.sync += [o.data.eq(i.payload.data), o.strobe.eq(0), o.end.eq(0)]
         m.d.comb += [
-            o.data.eq(i.payload.data),
             o.whole.eq((o.info.first_be == 15) & (
                 (o.info.length == 1) | (o.info.length == 2) & (o.info.last_be == 15))),
         ]
@@ -84,12 +86,12 @@ class Decoder(wiring.Component):
                 with m.If(ended):
                     m.next = "End"
             with m.State("Data"):
-                m.d.comb += [i.ready.eq(1), o.strobe.eq(i.valid & left.any())]
+                m.d.comb += i.ready.eq(1)
                 with m.If(i.valid):
-                    m.d.sync += left.eq(left - left.any())
+                    m.d.sync += [o.strobe.eq(left.any()), left.eq(left - left.any())]
                     with m.If(i.payload.last):
                         m.next = "End"
             with m.State("End"):
-                m.d.comb += o.end.eq(1)
+                m.d.sync += o.end.eq(1)
                 m.next = "Header"
         return m

@@ -29,7 +29,7 @@ class Engine(wiring.Component):
     not allowed. Afterwards, if the command was read, the engine writes the command's cookie to the
     fence and raises the command's interrupt.
 
-    A request takes three cycles besides the time that it waits.
+    A request takes four cycles besides its dwords and the time that it waits.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Engine(wiring.Component):
         ``command_data``.
     command_index, command_data, command_write : 3, 32, 1
         Strobe: a dword of the command.
-    free, tag, begins, position, size, lower
+    free, tag, begins, position, dwords, last_byte, lower
         Ports of the same names at :class:`~.reads.Reads`.
     pending, read_failed : 1
         ``pending`` and ``failed`` of :class:`~.reads.Reads`.
@@ -64,36 +64,38 @@ class Engine(wiring.Component):
             "settings": In(Settings), "state": In(ConfigState), "fetching": Out(1),
             "command_index": In(3), "command_data": In(32), "command_write": In(1),
             "free": In(1), "tag": In(5), "begins": Out(1), "position": Out(bits),
-            "size": Out(13), "lower": Out(7), "pending": In(1), "read_failed": In(1),
-            "busy": Out(1), "finished": Out(1), "failed": Out(1), "vectors": Out(VECTORS),
-            "o": Out(Departure(bits)),
+            "dwords": Out(11), "last_byte": Out(2), "lower": Out(7), "pending": In(1),
+            "read_failed": In(1), "busy": Out(1), "finished": Out(1), "failed": Out(1),
+            "vectors": Out(VECTORS), "o": Out(Departure(bits)),
         })
         self._bits = bits
         self._drains = Signal()  # waiting for reads
         self._command = data.StructLayout({
             "to_gpu": 1, "to_host": 1, "interrupts": 1, "vector": range(VECTORS), "wide": 1,
-            "cookie": 32})
+            "empty": 1, "cookie": 32})
 
     def elaborate(self, platform):
         m = Module()
         state, settings, o = self.state, self.settings, self.o
         command = Signal(self._command, reset_less=True)
 
-        # Rest of the transfer: `left` bytes from or to the address `host`.
-        host, left = Signal(64, reset_less=True), Signal(self._bits + 1)
-        position = Signal(self._bits + 1, reset_less=True)
+        # Rest of the transfer: `left` dwords from or to the address `host`, up to byte
+        # `last_byte` of the last one.
+        host, left = Signal(64, reset_less=True), Signal(self._bits - 1)
+        last_byte, position = (Signal(n, reset_less=True) for n in (2, self._bits + 1))
         writes, fences, failed = Signal(), Signal(), Signal()
-        size = Signal(13)  # of the next request
-        step, fits = Signal(64), Signal()
+        length = Signal(11)  # dwords of the next request
+        ends = Signal()      # which is the last one
+        step, fits = Signal(62), Signal()
         m.d.comb += [
-            fits.eq(~command.wide & (left + position <= 1 << self._bits)
-                    & (command.to_gpu | command.to_host)),
+            fits.eq(~command.wide & (command.to_gpu | command.to_host)),
             self.busy.eq(1),
-            step.eq(size),
+            step.eq(length),
         ]
         with m.If(self.read_failed):
             m.d.sync += failed.eq(1)
-        advance = [host.eq(host + step), left.eq(left - size), position.eq(position + size)]
+        # Requests but the last end at multiples of their size, so the next one begins at a dword.
+        further = host.eq(Cat(C(0, 2), host[2:] + step))
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += [failed.eq(0), writes.eq(0), fences.eq(0), host.eq(settings.ring)]
@@ -101,12 +103,13 @@ class Engine(wiring.Component):
                 with m.If(settings.waiting):
                     m.next = "Place"
             with m.State("Place"):
-                m.d.comb += step.eq(settings.slot << 5)
-                m.d.sync += [host.eq(host + step), left.eq(32), position.eq(0),
+                m.d.comb += step.eq(settings.slot << 3)
+                m.d.sync += [further, left.eq(8), last_byte.eq(3), position.eq(0),
                              self.fetching.eq(1)]
                 m.next = "Cut"
             with m.State("Cut"):
-                m.d.sync += size.eq(self._cut(m, host, left, writes))
+                rest = self._rest(m, host, writes)
+                m.d.sync += [length.eq(Mux(left > rest, rest, left)), ends.eq(left <= rest)]
                 m.next = "Ask"
                 with m.If(~state.master & left.any()):
                     m.d.sync += failed.eq(1)
@@ -121,7 +124,8 @@ class Engine(wiring.Component):
                     m.next = "Cut"
             with m.State("Send"):
                 with m.If(o.done):
-                    m.d.sync += advance
+                    m.d.sync += [further, left.eq(left - length),
+                                 position.eq(o.address + (length << 2))]
                     m.next = "Cut"
             with m.State("Drain"):
                 m.d.comb += self._drains.eq(1)
@@ -135,13 +139,13 @@ class Engine(wiring.Component):
             with m.State("Begin"):
                 m.d.sync += [self.fetching.eq(0), writes.eq(command.to_host)]
                 m.next = "Cut"
-                with m.If(~fits):
-                    m.d.sync += failed.eq(1)
+                with m.If(~fits | command.empty):
+                    m.d.sync += failed.eq(~fits)
                     m.next = "Finish"
             with m.State("Finish"):
                 m.d.comb += [self.finished.eq(1), self.failed.eq(failed)]
-                m.d.sync += [failed.eq(0), fences.eq(1), writes.eq(1), left.eq(4),
-                             host.eq(settings.fence), self.fetching.eq(0)]
+                m.d.sync += [failed.eq(0), fences.eq(1), writes.eq(1), left.eq(1),
+                             last_byte.eq(3), host.eq(settings.fence), self.fetching.eq(0)]
                 with m.If(self.fetching):
                     m.next = "Idle"
                 with m.Elif(~settings.fence.any()):
@@ -151,17 +155,18 @@ class Engine(wiring.Component):
             with m.State("Interrupt"):
                 m.d.comb += self.vectors.eq(command.interrupts << command.vector)
                 m.next = "Idle"
-        self._keep(m, command, host, left, position)
-        self._request(m, host, size, position, writes, fences, command)
+        self._keep(m, command, host, left, last_byte, position)
+        self._request(m, host, length, Mux(ends, last_byte, 3), position, writes, fences, command)
         return m
 
-    def _keep(self, m, command, host, left, position):
+    def _keep(self, m, command, host, left, last_byte, position):
         """Keep the dwords of a command.
 
         The dwords come after the read of the command was sent, when the registers of the transfer
-        are free. Earlier data is ignored.
+        are free. They come in their order. Earlier data is ignored.
         """
         data, limit = self.command_data, self._bits + 1
+        count = data[:limit]
         with m.If(~self.fetching):
             m.d.sync += command.wide.eq(0)
         with m.If(self.command_write & self._drains):
@@ -180,50 +185,52 @@ class Engine(wiring.Component):
                 with m.Case(5):
                     m.d.sync += command.wide.eq(command.wide | data.any())
                 with m.Case(6):
-                    m.d.sync += [left.eq(data),
-                                 command.wide.eq(command.wide | data[limit:].any())]
+                    m.d.sync += [
+                        Cat(last_byte, left).eq(count + host[:2] + 3),
+                        command.wide.eq(command.wide | data[limit:].any()
+                                        | (count + position > 1 << self._bits)),
+                        command.empty.eq(~data.any()),
+                    ]
                 with m.Case(7):
                     m.d.sync += command.cookie.eq(data)
 
-    def _cut(self, m, host, left, writes):
-        """Bytes of the next request: up to a multiple of the request size, or to the end."""
-        mask, rest = Signal(12), Signal(13)
+    def _rest(self, m, host, writes):
+        """Dwords up to the next multiple of the request size."""
+        mask = Signal(12)
         payload = Cat(C(127, 7), *(self.state.max_payload > n for n in range(2)))
         reads = self.settings.read_mask & self.state.read_mask
-        m.d.comb += [
-            # A command is read by one request of 32 bytes.
-            mask.eq(Mux(writes, payload, Mux(self.fetching, 31, reads))),
-            rest.eq((~host[:12] & mask) + 1),
-        ]
-        return Mux(left < rest, left, rest)
+        # A command is read by one request of 32 bytes.
+        m.d.comb += mask.eq(Mux(writes, payload, Mux(self.fetching, 31, reads)))
+        return (~host[2:12] & mask[2:]) + 1
 
-    def _request(self, m, host, size, position, writes, fences, command):
-        """Build the TLP of a request."""
+    def _request(self, m, host, length, last_byte, position, writes, fences, command):
+        """Build the TLP of a request of ``length`` dwords, up to ``last_byte`` of the last one."""
         o, skipped, tag = self.o, host[:2], Signal(5)
-        end, length = Signal(14), Signal(11)
         first, last = Signal(4), Signal(4)
-        with m.If(o.go):
+        # A request waits two cycles for `go`, so what depends on many bits is known by then.
+        single, long = Signal(), Signal()
+        m.d.sync += [single.eq(length == 1), long.eq(host[32:].any())]
+        with m.If(o.ask):
             m.d.sync += tag.eq(self.tag)
         m.d.comb += [
-            end.eq(size + skipped), length.eq((end + 3)[2:]),
-            last.eq(Mux(end[:2] == 0, 15, ~(15 << end[:2]))),
-            first.eq((15 << skipped) & Mux(length == 1, last, 15)),
+            last.eq(Cat(last_byte >= n for n in range(4))),
+            first.eq((15 << skipped) & Mux(single, last, 15)),
             o.cls.eq(Mux(writes, TlpClass.P, TlpClass.NP)),
-            o.long.eq(host[32:].any()),
+            o.long.eq(long),
             o.payload.eq(Mux(writes, length, 0)),
             o.stored.eq(~fences),
             o.address.eq(position - skipped),
-            self.position.eq(o.address), self.size.eq(size), self.lower.eq(host),
+            self.position.eq(o.address), self.dwords.eq(length), self.last_byte.eq(last_byte),
+            self.lower.eq(host),
         ]
         words = request_words(
-            m, write=writes, long=o.long, length=length, requester_id=self.state.requester_id,
-            tag=Mux(writes, 0, tag), first_be=first, last_be=Mux(length == 1, 0, last),
-            address=host)
+            m, write=writes, long=long, length=length, requester_id=self.state.requester_id,
+            tag=Mux(writes, 0, tag), first_be=first, last_be=Mux(single, 0, last), address=host)
         m.d.comb += o.word.eq(command.cookie)
         with m.Switch(o.index):
             for n in range(3):
                 with m.Case(n):
                     m.d.comb += o.word.eq(words[n])
             with m.Case(3):
-                with m.If(o.long):
+                with m.If(long):
                     m.d.comb += o.word.eq(words[3])

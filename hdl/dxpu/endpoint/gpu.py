@@ -35,9 +35,9 @@ class SoftGpu(wiring.Component):
 
     docs/reference/endpoint.md says which functions software sees, and which are missing. The GPU
     works internally with 32 bits at every ``width``: one dword per cycle in, one out. A write of a
-    dword is done 15 cycles after its last beat was taken. The first beat of a register's value is
-    offered after 19 to 22 cycles, depending on ``width``. Packed for an ECP5 at 64 bits: 5,267
-    LUT4, 1,962 flip-flops and 9 block RAMs.
+    dword is done 17 cycles after its last beat was taken. The first beat of a register's value is
+    offered after 21 to 24 cycles, depending on ``width``. Packed for an ECP5 at 64 bits: 4,930
+    LUT4, 2,047 flip-flops and 9 block RAMs.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class SoftGpu(wiring.Component):
             registers.write_address.eq(posted.register_address),
             registers.write_data.eq(tap.data),
             registers.write.eq(posted.register_write),
-            posted.writable.eq(registers.writable),
+            posted.register_refused.eq(registers.refused),
         ]
 
     def _attach_engine(self, m):
@@ -175,12 +175,12 @@ class SoftGpu(wiring.Component):
                                         posted.enables)),
             engine.command_index.eq(reads.address[2:]),
             engine.command_data.eq(tap.data),
-            engine.command_write.eq(engine.fetching & reads.enables.any()),
+            engine.command_write.eq(engine.fetching & reads.strobe),
             engine.settings.eq(registers.settings),
             *(getattr(engine, name).eq(getattr(reads, name))
               for name in ("free", "tag", "pending")),
             *(getattr(reads, name).eq(getattr(engine, name))
-              for name in ("begins", "position", "size", "lower")),
+              for name in ("begins", "position", "dwords", "last_byte", "lower")),
             engine.read_failed.eq(reads.failed),
             reads.limit.eq(registers.settings.tags),
             *(getattr(registers, name).eq(getattr(engine, name))
@@ -188,8 +188,8 @@ class SoftGpu(wiring.Component):
             interrupts.vectors.eq(registers.vectors | engine.vectors),
             interrupts.turn_off.eq(posted.turn_off),
             interrupts.table_write.eq(registers.table_write),
-            interrupts.table_index.eq(registers.write_address[2:]),
-            interrupts.table_data.eq(registers.write_data),
+            interrupts.table_index.eq(registers.table_index),
+            interrupts.table_data.eq(registers.table_value),
             interrupts.reading.eq(self._completer.reads_register),
             interrupts.read_index.eq(registers.read_address[2:]),
             registers.table_data.eq(interrupts.read_data),

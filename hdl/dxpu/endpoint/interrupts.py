@@ -134,7 +134,9 @@ class Interrupts(wiring.Component):
         """Build the TLP: a write of one dword, or PME_TO_Ack."""
         o = self.o
         common, second = Signal(HeaderCommon), Signal(MessageHeader1)
-        long = message[1].any()
+        # Known in time: the third dword of the message is loaded meanwhile.
+        long = Signal()
+        m.d.sync += long.eq(message[1].any())
         words = request_words(
             m, write=1, long=long, length=1, requester_id=self.state.requester_id, tag=0,
             first_be=15, last_be=0, address=Cat(message[0], message[1]))

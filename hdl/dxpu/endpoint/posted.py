@@ -40,9 +40,9 @@ class Posted(wiring.Component):
         Strobes: write these bytes of the tap's data to the video memory at ``address``.
     register_address : 16
     register_write : 1
-        Strobe, only if ``writable``: write the tap's data to a register.
-    writable : 1
-        The register takes the value.
+        Strobe: write the tap's data to a register.
+    register_refused : 1
+        Pulse, one cycle after ``register_write``: the register does not take the value.
     turn_off : 1
         Pulse: PME_Turn_Off came.
     refused, poisoned : 1
@@ -52,7 +52,7 @@ class Posted(wiring.Component):
     def __init__(self, address_bits):
         super().__init__({
             "tap": In(TlpTap()), "address": Out(address_bits), "enables": Out(4),
-            "register_address": Out(16), "register_write": Out(1), "writable": In(1),
+            "register_address": Out(16), "register_write": Out(1), "register_refused": In(1),
             "turn_off": Out(1), "refused": Out(1), "poisoned": Out(1),
         })
         self._bits = address_bits
@@ -62,19 +62,23 @@ class Posted(wiring.Component):
         tap, info = self.tap, self.tap.info
         mine, code = info.cls == TlpClass.P, info.message_code
         offset, left = Signal(max(16, self._bits)), Signal.like(info.payload_dwords)
-        first, writes, bad, failed = Signal(), Signal(), Signal(), Signal()
+        first, writes, failed = Signal(), Signal(), Signal()
+        # Known two cycles after `begin`: the TLP is poisoned, is a write that may act.
+        bad, acts = Signal(), Signal()
+        poisoned = info.ep & info.payload_dwords.any()
+        m.d.sync += [bad.eq(poisoned), acts.eq(mine & info.is_memory & ~poisoned)]
         with m.If(tap.begin):
             m.d.sync += [offset.eq(info.address), left.eq(info.payload_dwords), first.eq(1),
                          failed.eq(0)]
         with m.If(tap.strobe):
-            m.d.sync += [offset.eq(offset + 4), left.eq(left - 1), first.eq(0),
-                         failed.eq(failed | ~self.writable)]
+            m.d.sync += [offset.eq(offset + 4), left.eq(left - 1), first.eq(0)]
+        with m.If(self.register_refused):
+            m.d.sync += failed.eq(1)
         m.d.comb += [
-            bad.eq(info.ep & info.payload_dwords.any()),
-            writes.eq(tap.strobe & mine & info.is_memory & ~bad),
+            writes.eq(tap.strobe & acts),
             self.address.eq(offset),
             self.register_address.eq(offset),
-            self.register_write.eq(writes & tap.hit0 & tap.whole & self.writable),
+            self.register_write.eq(writes & tap.hit0 & tap.whole),
         ]
         with m.If(writes & tap.hit2):
             m.d.comb += self.enables.eq(
@@ -86,6 +90,7 @@ class Posted(wiring.Component):
                 self.poisoned.eq(bad),
                 self.turn_off.eq(info.is_message & (code == MessageCode.PME_TURN_OFF)),
                 self.refused.eq(~bad & Mux(info.is_message, ~known,
-                                           Mux(tap.hit0, ~tap.whole | failed, ~tap.hit2))),
+                                           Mux(
+                    tap.hit0, ~tap.whole | failed | self.register_refused, ~tap.hit2))),
             ]
         return m

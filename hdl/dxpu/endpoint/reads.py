@@ -49,14 +49,18 @@ class Reads(wiring.Component):
     limit : 4
         Reads in flight that are allowed now.
     free, tag : 1, 5
-        Another read may begin, with this tag.
+        Another read may begin, with this tag. Both have a latency of two cycles.
     begins : 1
-        Strobe, while ``free``: the read begins.
-    position, size, lower : byte address, 13, 7
-        With ``begins``. ``position``: where the first byte of the first dword goes. ``size``: bytes
-        of the read. ``lower``: low bits of the host address of the first byte.
+        Strobe, while ``free``: the read begins. The next ``begins`` comes five cycles later or
+        more.
+    position, dwords, last_byte, lower : byte address, 11, 2, 7
+        In the two cycles after ``begins``. ``position``: where the first byte of the first dword
+        goes. ``dwords``: length of the read. ``last_byte``: which byte of the last dword is the
+        last one. ``lower``: low bits of the host address of the first byte.
     tap : :class:`~.types.TlpTap`
     state : :class:`~.types.ConfigState`
+    strobe : 1
+        The tap's data belongs to a read.
     address, enables : byte address, 4
         Strobes: write these bytes of the tap's data at ``address``, which need not be a multiple of
         4.
@@ -75,38 +79,43 @@ class Reads(wiring.Component):
             raise ValueError(f"timeout must be an integer of at least 16, not {timeout!r}")
         super().__init__({
             "limit": In(4), "free": Out(1), "tag": Out(5), "begins": In(1),
-            "position": In(address_bits), "size": In(13), "lower": In(7),
+            "position": In(address_bits), "dwords": In(11), "last_byte": In(2), "lower": In(7),
             "tap": In(TlpTap()), "state": In(ConfigState),
-            "address": Out(address_bits), "enables": Out(4),
+            "strobe": Out(1), "address": Out(address_bits), "enables": Out(4),
             "pending": Out(1), "failed": Out(1), "errors": Out(Errors),
         })
         self._tags = tags
         self._period = -(-timeout // (TICKS - 1))
-        self._entry = data.StructLayout({"position": address_bits, "size": 13, "lower": 7})
+        self._entry = data.StructLayout(
+            {"position": address_bits, "dwords": 11, "last_byte": 2, "lower": 7})
 
     def elaborate(self, platform):
         m = Module()
         tags = self._tags
         open_, ended, expired = Signal(tags), Signal(tags), Signal(tags)
-        count, place = Signal(range(tags + 1)), Signal(range(tags))
+        # A read begins when the memory of the entries is not written for another one.
+        place, opening, opens = Signal(range(tags)), Signal(range(tags)), Signal()
         # A Function Level Reset keeps this: late completions survive the reset, too.
         given = Signal(data.ArrayLayout(2, tags), reset_less=True)
         m.submodules.entries = entries = Memory(shape=self._entry, depth=8, init=[])
         write, read = entries.write_port(), entries.read_port(domain="comb")
         m.d.comb += [
-            place.eq(first_one(~open_)),
-            count.eq(sum(open_)),
-            # Not in the cycle in which the entry of another read is written.
-            self.free.eq((count < self.limit) & ~open_.all() & ~self.tap.end),
             self.tag.eq(Cat(place, C(0, 3 - len(place)), given[place])),
-            self.pending.eq(open_.any()),
+            self.pending.eq(open_.any() | opens),
             read.addr.eq(self.tap.info.tag[:3]),
-            write.addr.eq(place), write.en.eq(self.begins),
+            write.addr.eq(opening), write.en.eq(opens),
             *(write.data[k].eq(getattr(self, k)) for k, _ in self._entry),
             self.failed.eq(expired.any() | self.errors.poisoned | self.errors.target_abort
                            | self.errors.master_abort),
         ]
-        m.d.sync += open_.eq((open_ | Mux(self.begins, 1 << place, 0)) & ~ended & ~expired)
+        m.d.sync += [
+            place.eq(first_one(~open_)),
+            self.free.eq((sum(open_) < self.limit) & ~open_.all()),
+            opens.eq(self.begins | opens & self.tap.end),
+            open_.eq((open_ | Mux(opens & ~self.tap.end, 1 << opening, 0)) & ~ended & ~expired),
+        ]
+        with m.If(~opens):
+            m.d.sync += opening.eq(place)
         for n in range(tags):
             with m.If(ended[n] | expired[n]):
                 m.d.sync += given[n].eq(given[n] + 1)
@@ -118,11 +127,13 @@ class Reads(wiring.Component):
         """Age the open reads at each tick: one per cycle, none while a TLP comes."""
         left = Signal(range(self._period), init=self._period - 1)
         turn, busy = Signal(range(self._tags + 1), init=self._tags), Signal()
+        ends = Signal()  # reads have ended by the TLP before
         done = turn == self._tags
         with m.If(self.tap.begin):
             m.d.sync += busy.eq(1)
-        with m.Elif(self.tap.end):
+        with m.Elif(ends):
             m.d.sync += busy.eq(0)
+        m.d.sync += ends.eq(self.tap.end)
         looks = ~done & ~busy & ~self.tap.begin
         with m.If(looks):
             m.d.sync += turn.eq(turn + 1)
@@ -146,10 +157,8 @@ class Reads(wiring.Component):
         tap, info = self.tap, self.tap.info
         entry, named = Signal(self._entry), Signal()
         fits, good, bad = Signal(), Signal(), Signal()
-        skipped, dwords = entry.lower[:2], Signal(11)
-        # Bytes due, counted from the start of the dword; negative if part of the dword is not
-        # needed.
-        due, first, lower = Signal(signed(15)), Signal(), Signal(5)
+        skipped, bytes_left = entry.lower[:2], Signal(13)
+        dwords_left, first, lower = Signal(11), Signal(), Signal(5)
         slot = info.tag[:3]
         m.d.sync += [
             entry.eq(found),
@@ -159,10 +168,10 @@ class Reads(wiring.Component):
                      & (info.tag[3:5] == Array(given)[slot])),
         ]
         m.d.comb += [
-            dwords.eq((entry.size + skipped + 3)[2:]),
+            bytes_left.eq(Cat(entry.last_byte, entry.dwords) - skipped - 3),
             fits.eq(named & (info.status == CompletionStatus.SC)
-                    & (info.byte_count == entry.size[:12]) & (info.lower_address == entry.lower)
-                    & info.payload_dwords.any() & (info.payload_dwords <= dwords)),
+                    & (info.byte_count == bytes_left[:12]) & (info.lower_address == entry.lower)
+                    & info.payload_dwords.any() & (info.payload_dwords <= entry.dwords)),
         ]
         settles = Signal()  # the second cycle of a TLP
         m.d.sync += settles.eq(tap.begin)
@@ -171,21 +180,21 @@ class Reads(wiring.Component):
                 good.eq(fits & ~info.ep),
                 bad.eq(fits & info.ep | named & (info.status != CompletionStatus.SC)
                        & ~info.payload_dwords.any()),
-                due.eq(entry.size + skipped), first.eq(1), lower.eq(entry.lower[2:]),
+                dwords_left.eq(entry.dwords), first.eq(1), lower.eq(entry.lower[2:]),
                 self.address.eq(entry.position),
             ]
         with m.If(tap.strobe):
-            m.d.sync += [due.eq(due - 4), first.eq(0), lower.eq(lower + 1),
+            m.d.sync += [dwords_left.eq(dwords_left - 1), first.eq(0), lower.eq(lower + 1),
                          self.address.eq(self.address + 4)]
-        with m.If(tap.strobe & good):
+        m.d.comb += self.strobe.eq(tap.strobe & good)
+        with m.If(self.strobe):
             m.d.comb += self.enables.eq(
-                Mux(due >= 4, 15, ~(15 << due[:2])) & Mux(first, 15 << skipped, 15))
+                Mux(dwords_left == 1, ~(14 << entry.last_byte), 15) & Mux(first, 15 << skipped, 15))
 
-        place = Mux((good & (due <= 0)) | bad, 1 << slot, 0)
+        m.d.sync += ended.eq(Mux(tap.end & (good & ~dwords_left.any() | bad), 1 << slot, 0))
         with m.If(tap.end):
             m.d.sync += [good.eq(0), bad.eq(0)]
             m.d.comb += [
-                ended.eq(place),
                 self.errors.unexpected.eq((info.cls == TlpClass.CPL) & ~good & ~bad),
                 self.errors.poisoned.eq(bad & (info.status == CompletionStatus.SC)),
                 self.errors.poisoned_read.eq(self.errors.poisoned),
@@ -196,5 +205,6 @@ class Reads(wiring.Component):
             with m.If(good):
                 m.d.comb += [
                     write.addr.eq(slot), write.en.eq(1), write.data.position.eq(self.address),
-                    write.data.size.eq(due), write.data.lower.eq(Cat(C(0, 2), lower)),
+                    write.data.dwords.eq(dwords_left), write.data.last_byte.eq(entry.last_byte),
+                    write.data.lower.eq(Cat(C(0, 2), lower)),
                 ]

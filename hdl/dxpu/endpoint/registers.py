@@ -2,6 +2,7 @@
 
 from amaranth import *
 from amaranth.lib import wiring
+from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from .register_map import (
@@ -28,7 +29,8 @@ COUNT_BITS = 8
 class Registers(wiring.Component):
     """Register file of BAR 0, with error counters, and the access to the MSI-X table.
 
-    Reads are combinational. A write has taken effect in the next cycle.
+    Reads are combinational. A write has taken effect two cycles later: first its address and its
+    value are judged, then it acts.
 
     Parameters
     ----------
@@ -45,15 +47,14 @@ class Registers(wiring.Component):
     read_data : 32
     readable : 1
         A register exists at ``read_address``.
-    write_address, write_data : 16, 32
-    writable : 1
-        A register exists at ``write_address`` and takes ``write_data`` now.
-    write : 1
-        Strobe; only if ``writable``.
+    write, write_address, write_data : 1, 16, 32
+        Strobe: write a register.
+    refused : 1
+        Pulse, one cycle after ``write``: no register exists there, or it does not take the value.
     vectors : ``VECTORS``
         Pulse at the bit of the vector number that was written to ``INTERRUPT``.
-    table_write : 1
-        Strobe: the write goes to the MSI-X table, to dword ``write_address`` [6:2].
+    table_write, table_index, table_value : 1, 5, 32
+        Strobe: write dword ``table_index`` of the MSI-X table.
     table_data : 32
         Dword ``read_address`` [6:2] of the MSI-X table.
     pending : ``VECTORS``
@@ -69,8 +70,9 @@ class Registers(wiring.Component):
     def __init__(self, identity, *, vram_bytes, tags):
         super().__init__({
             "read_address": In(16), "read_data": Out(32), "readable": Out(1),
-            "write_address": In(16), "write_data": In(32), "writable": Out(1), "write": In(1),
-            "vectors": Out(VECTORS), "table_write": Out(1), "table_data": In(32),
+            "write_address": In(16), "write_data": In(32), "write": In(1), "refused": Out(1),
+            "vectors": Out(VECTORS), "table_write": Out(1), "table_index": Out(5),
+            "table_value": Out(32), "table_data": In(32),
             "pending": In(VECTORS), "errors": In(Errors), "finished": In(1), "failed": In(1),
             "busy": In(1), "settings": Out(Settings),
         })
@@ -114,33 +116,48 @@ class Registers(wiring.Component):
                 m.d.sync += counts[name].eq(counts[name] + 1)
 
         self._read(m, values)
-        data, power, less = self.write_data, Signal(), Signal(17)
-        m.d.comb += [less.eq(data[:17] - 1),
-                     power.eq(~(data[:17] & less).any() & ~data[17:].any())]
+        self._write(m, values, counts, tags, read_mask, ring_mask, failed, idle)
+        return m
+
+    def _write(self, m, values, counts, tags, read_mask, ring_mask, failed, idle):
+        """Judge a write, and carry it out one cycle later."""
+        head = values["HEAD"]
+        wanted, power, less = self.write_data, Signal(), Signal(17)
+        # The value, and less one, when the write acts.
+        data, mask = Signal(32, reset_less=True), Signal(17, reset_less=True)
+        m.d.comb += [less.eq(wanted[:17] - 1),
+                     power.eq(~(wanted[:17] & less).any() & ~wanted[17:].any()),
+                     self.table_value.eq(data)]
+        m.d.sync += [data.eq(wanted), mask.eq(less), self.table_index.eq(self.write_address[2:])]
+        # By register: whether it takes the value, and how.
         rules = {
-            **{name: (1, values[name].eq(data & mask)) for name, mask in PLAIN.items()},
+            **{name: (1, values[name].eq(data & bits)) for name, bits in PLAIN.items()},
             **{name: (1, count.eq(0)) for name, count in counts.items()},
             "TAGS": (1, tags.eq(Mux(data > self._tags, self._tags, Mux(data == 0, 1, data)))),
-            "READ_SIZE": (power & data[2:13].any(), read_mask.eq(less)),
+            "READ_SIZE": (power & wanted[2:13].any(), read_mask.eq(mask)),
             # 0 counts as 1.
-            "RING_SIZE": (power, ring_mask.eq(Mux(data[:17].any(), less, 0))),
+            "RING_SIZE": (power, ring_mask.eq(Mux(data[:17].any(), mask, 0))),
             "HEAD": (idle, head.eq(data)),
         }
-        with m.Switch(self.write_address[2:]):
-            for name, (allowed, action) in rules.items():
-                with m.Case(OFFSETS[name] >> 2):
-                    m.d.comb += self.writable.eq(allowed)
-                    with m.If(self.write):
-                        m.d.sync += action
-                        if name == "ERROR":
-                            m.d.sync += failed.eq(0)
-            with m.Case(OFFSETS["INTERRUPT"] >> 2):
-                m.d.comb += self.writable.eq(data < VECTORS)
-                with m.If(self.write):
-                    m.d.comb += self.vectors.eq(1 << data[:3])
-            with m.Case(*_dwords(MSIX_TABLE, 16 * VECTORS)):
-                m.d.comb += [self.writable.eq(1), self.table_write.eq(self.write)]
-        return m
+        acts = Signal(StructLayout(dict.fromkeys((*rules, "INTERRUPT"), 1)))
+        m.d.sync += [acts.eq(0), self.table_write.eq(0), self.refused.eq(self.write)]
+        with m.If(self.write):
+            with m.Switch(self.write_address[2:]):
+                for name, (allowed, _) in rules.items():
+                    with m.Case(OFFSETS[name] >> 2):
+                        m.d.sync += [acts[name].eq(allowed), self.refused.eq(~allowed)]
+                with m.Case(OFFSETS["INTERRUPT"] >> 2):
+                    m.d.sync += [acts.INTERRUPT.eq(wanted < VECTORS),
+                                 self.refused.eq(wanted >= VECTORS)]
+                with m.Case(*_dwords(MSIX_TABLE, 16 * VECTORS)):
+                    m.d.sync += [self.table_write.eq(1), self.refused.eq(0)]
+        for name, (_, action) in rules.items():
+            with m.If(acts[name]):
+                m.d.sync += action
+        with m.If(acts.ERROR):
+            m.d.sync += failed.eq(0)
+        with m.If(acts.INTERRUPT):
+            m.d.comb += self.vectors.eq(1 << data[:3])
 
     def _read(self, m, values):
         name = self._identity.name.encode("ascii").ljust(NAME_SIZE, b"\0")

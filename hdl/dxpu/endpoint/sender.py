@@ -20,12 +20,12 @@ HEADER_BITS, DATA_BITS = 8, 12
 
 
 class Sender(wiring.Component):
-    """Looks at its sources in turn; a source with a TLP and credits for that TLP sends the TLP.
+    """Sends the TLPs of its sources, in turn among the sources that have a TLP and its credits.
 
-    No class waits for credits of another class. A TLP is sent to its end without a pause for other
-    sources, and counted then. Throughput is one dword per cycle, with two cycles between TLPs and
-    one more for each source that is passed over. The counts survive resets of the link, as the
-    limits do.
+    No class waits for credits of another class. A TLP is counted when it begins, and is sent to its
+    end without a pause for other sources. Throughput is one dword per cycle, with two cycles
+    between the TLPs of different sources. The first dword of a TLP is offered three cycles after
+    ``ask`` at the earliest. The counts survive resets of the link, as the limits do.
 
     Parameters
     ----------
@@ -64,8 +64,14 @@ class Sender(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         o, chosen = self.o, Signal(self._chosen)
-        turn = Signal(range(self._count))
-        ask, go, done, allowed = (Signal(name=name) for name in ("ask", "go", "done", "allowed"))
+        turn, able = Signal(range(self._count)), Signal(self._count)
+        ask, go, begun, sending = (
+            Signal(name=name) for name in ("ask", "go", "begun", "sending"))
+        index, left = Signal(3), Signal(8)
+        address = Signal.like(self.read_address)
+        long, stored, data_phase, last = (
+            Signal(name=name) for name in ("long", "stored", "data_phase", "last"))
+        advance, done = Signal(), Signal()
         with m.Switch(turn):
             for n, source in enumerate(self.i):
                 with m.Case(n):
@@ -73,73 +79,90 @@ class Sender(wiring.Component):
                         *(chosen[k].eq(getattr(source, k)) for k, _ in self._chosen),
                         ask.eq(source.ask), source.go.eq(go), source.done.eq(done),
                     ]
-        self._account(m, chosen, done, allowed)
-
-        index, left = Signal(3), Signal(8)
-        address = Signal.like(self.read_address)
-        data_phase, have, last = Signal(), Signal(), Signal()
-        taken = o.valid & o.ready
+        self._account(m, begun, chosen.cls, (left + 3)[2:], able)
+        m.d.sync += begun.eq(go)
         m.d.comb += [
-            *(source.index.eq(index) for source in self.i),
-            o.payload.data.eq(Mux(data_phase & chosen.stored, self.read_data, chosen.word)),
+            *(s.eq(v) for source in self.i
+              for s, v in ((source.index, index), (source.advance, advance))),
+            o.payload.data.eq(Mux(data_phase & stored, self.read_data, chosen.word)),
             o.payload.dwords.eq(1),
             o.payload.first.eq(index == 0),
             o.payload.last.eq(last),
-            last.eq(Mux(data_phase, left == 1, (index == 2 + chosen.long) & ~chosen.payload.any())),
-            done.eq(taken & last),
+            advance.eq(sending & o.ready),
+            done.eq(advance & last),
+            self.read_address.eq(address),
+            self.idle.eq(~sending),
         ]
-        # The first dword of data is read from memory while the header is sent.
         with m.FSM():
-            with m.State("Look"):
-                m.d.comb += self.idle.eq(1)
-                with m.If(ask & allowed & ~self.hold):
+            with m.State("Choose"):
+                for n in reversed(range(self._count)):
+                    with m.If(able[n]):
+                        m.d.sync += turn.eq(n)
+                # The sources behind the last one go first.
+                for last_turn in range(self._count - 1):
+                    with m.If(turn == last_turn):
+                        for n in reversed(range(last_turn + 1, self._count)):
+                            with m.If(able[n]):
+                                m.d.sync += turn.eq(n)
+                with m.If(able.any()):
+                    m.next = "Begin"
+            with m.State("Begin"):
+                m.d.sync += [index.eq(0), left.eq(chosen.payload), address.eq(chosen.address),
+                             long.eq(chosen.long), stored.eq(chosen.stored),
+                             data_phase.eq(0), last.eq(0)]
+                m.next = "Choose"
+                with m.If(ask & ~self.hold):
                     m.d.comb += go.eq(1)
-                    m.d.sync += [index.eq(0), left.eq(chosen.payload), address.eq(chosen.address),
-                                 data_phase.eq(0), have.eq(0)]
                     m.next = "Send"
-                with m.Else():
-                    m.d.sync += turn.eq(Mux(turn == self._count - 1, 0, turn + 1))
             with m.State("Send"):
+                # The first dword of data is read from memory while the header is sent.
                 m.d.comb += [
-                    o.valid.eq(~data_phase | ~chosen.stored | have),
-                    self.read_address.eq(address),
-                    self.read_enable.eq(~have | taken & data_phase),
+                    sending.eq(1),
+                    o.valid.eq(1),
+                    self.read_enable.eq(begun | advance & data_phase),
                 ]
                 with m.If(self.read_enable):
-                    m.d.sync += [address.eq(address + 4), have.eq(1)]
-                with m.If(taken):
+                    m.d.sync += address.eq(address + 4)
+                with m.If(advance):
                     m.d.sync += index.eq(index + (index != 7))
                     with m.If(data_phase):
-                        m.d.sync += left.eq(left - 1)
-                    with m.Elif(index == 2 + chosen.long):
-                        m.d.sync += data_phase.eq(1)
+                        m.d.sync += [left.eq(left - 1), last.eq(left == 2)]
+                    with m.Elif(index == 2 + long):
+                        m.d.sync += [data_phase.eq(1), last.eq(left == 1)]
+                    with m.Elif(index == 1 + long):
+                        m.d.sync += last.eq(left == 0)
                     with m.If(last):
-                        m.next = "Settle"
-            with m.State("Settle"):
-                # Wait a cycle for the account.
-                m.d.sync += turn.eq(Mux(turn == self._count - 1, 0, turn + 1))
-                m.next = "Look"
+                        m.next = "Choose"
         return m
 
-    def _account(self, m, chosen, done, allowed):
-        """Credits left, with a latency of one cycle, and whether they suffice for the chosen
-        TLP."""
-        units = (chosen.payload + 3)[2:]
+    def _account(self, m, begun, cls_begun, units_begun, able):
+        """Count the TLP that has begun, and compare the TLPs of the sources with the limits.
+
+        ``able`` has a bit for each source: it asked in the cycle before, and had credits for its
+        TLP then. The credits left have a latency of two cycles, and no TLP is shorter than three.
+        """
+        room = {}
         for cls in TlpClass:
             name = cls.name.lower()
             limits = getattr(self, name)
             headers, headers_left = (Signal(HEADER_BITS, name=f"headers_{what}_{name}")
                                      for what in ("used", "left"))
-            mine, enough = chosen.cls == cls, headers_left.any()
             m.d.sync += headers_left.eq(limits.header - headers)
-            with m.If(done & mine):
+            mine = begun & (cls_begun == cls)
+            with m.If(mine):
                 m.d.sync += headers.eq(headers + 1)
+            room[cls] = headers_left.any(), None
             if cls is not TlpClass.NP:  # a read has no data
                 used, left = (Signal(DATA_BITS, name=f"data_{what}_{name}")
                               for what in ("used", "left"))
                 m.d.sync += left.eq(limits.data - used)
-                with m.If(done & mine):
-                    m.d.sync += used.eq(used + units)
-                enough &= left >= units
-            with m.If(mine):
-                m.d.comb += allowed.eq(enough)
+                with m.If(mine):
+                    m.d.sync += used.eq(used + units_begun)
+                room[cls] = headers_left.any(), left
+        for n, source in enumerate(self.i):
+            units, enough = (source.payload + 3)[2:], Signal(name=f"enough{n}")
+            with m.Switch(source.cls):
+                for cls, (header, left) in room.items():
+                    with m.Case(cls):
+                        m.d.comb += enough.eq(header & (1 if left is None else left >= units))
+            m.d.sync += able[n].eq(source.ask & enough)

@@ -100,7 +100,8 @@ class Departure(wiring.Signature):
     Members
     -------
     ask : 1
-        A TLP is available. ``ask`` may fall again while ``go`` is low.
+        A TLP is available. ``ask`` may fall again while ``go`` is low; ``cls`` and ``payload`` keep
+        their values until the cycle after the next then.
     cls : :class:`~dxpu.tlp.types.TlpClass`
     long : 1
         The header has four dwords.
@@ -112,6 +113,8 @@ class Departure(wiring.Signature):
     index, word : 3, 32
         The source puts dword ``index`` of header and data, in lane order, on ``word`` in the same
         cycle.
+    advance : 1
+        Strobe: dword ``index`` is taken.
     go, done : 1
         Pulses: the TLP begins; its last dword was taken.
     """
@@ -120,7 +123,7 @@ class Departure(wiring.Signature):
         super().__init__({
             "ask": Out(1), "cls": Out(TlpClass), "long": Out(1), "payload": Out(8),
             "stored": Out(1), "address": Out(address_bits), "index": In(3), "word": Out(32),
-            "go": In(1), "done": In(1),
+            "advance": In(1), "go": In(1), "done": In(1),
         })
 
 

@@ -82,17 +82,18 @@ def test_credits_for_one_tlp():
 
 @pytest.mark.parametrize("module, name, right, wrong", [
     (completer, "Completer", " - address[2:7]", ""),
-    (reads, "Reads", "(info.byte_count == entry.size[:12])", "1"),
+    (reads, "Reads", "(info.byte_count == bytes_left[:12])", "1"),
     *(pytest.param(*mutant, marks=pytest.mark.long) for mutant in (
-        (sender, "Sender", "enough &= left >= units", "enough = 1"),
+        (sender, "Sender", "(1 if left is None else left >= units)", "1"),
         (intake, "Intake", "(each is TlpClass.NP)", "0"),
         (completer, "Completer", "+ request.lower_address[:2]", ""),
-        (engine, "Engine", "(~host[:12] & mask) + 1", "mask + 1"),
-        (engine, "Engine", "Mux(end[:2] == 0, 15, ~(15 << end[:2]))", "15"),
+        (engine, "Engine", "(~host[2:12] & mask[2:]) + 1", "mask[2:] + 1"),
+        (engine, "Engine", "Cat(last_byte >= n for n in range(4))", "15"),
+        (engine, "Engine", "count + host[:2] + 3", "count + 3"),
         (reads, "Reads", "Mux(first, 15 << skipped, 15)", "15"),
         (reads, "Reads", "(info.tag[3:5] == Array(given)[slot])", "1"),
         (reads, "Reads", "(info.lower_address == entry.lower)", "1"),
-        (reads, "Reads", "(info.payload_dwords <= dwords)", "1"),
+        (reads, "Reads", "(info.payload_dwords <= entry.dwords)", "1"),
         (memory, "ByteMemory", "self.read_address[2:] + 1", "self.read_address[2:]"),
         (posted, "Posted", "Mux(left == 1, info.last_be, 15)", "15"))),
 ])
