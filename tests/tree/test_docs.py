@@ -14,11 +14,19 @@ from tests.tree.test_imports import FOLDERS
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("picture", ["architecture", "linux"])
+@pytest.mark.parametrize("picture", ["architecture", "linux", "scale"])
 def test_pictures_are_what_their_sources_draw(picture):
     drawn = subprocess.run([sys.executable, ROOT / f"docs/figures/{picture}.py"],
                            capture_output=True, text=True, check=True).stdout
     assert (ROOT / f"docs/figures/{picture}.svg").read_text() == drawn
+
+
+def test_the_page_of_scale_has_the_stored_figures():
+    tables = subprocess.run([sys.executable, ROOT / "docs/figures/scale.py", "--tables"],
+                            capture_output=True, text=True, check=True).stdout
+    page = (ROOT / "docs/explanation/scale.md").read_text()
+    for table in tables.strip().split("\n\n"):
+        assert table in page
 
 
 def test_every_test_that_the_test_plan_names_exists():
