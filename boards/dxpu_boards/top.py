@@ -238,7 +238,10 @@ class Top(Elaboratable):
 
     def _lights(self, m, platform, ethernet, second, bitten):
         pulses, states = self._proxy.pulses, ethernet.state
-        opened, lost = pulses["fabric_session_opened"], pulses["fabric_session_lost"]
+        # A cycle later: both come late in theirs.
+        opened, lost = Signal(), Signal()
+        m.d.sync += [opened.eq(pulses["fabric_session_opened"]),
+                     lost.eq(pulses["fabric_session_lost"])]
         sessions = Signal(range(self._shape.peers * self._shape.streams + 1))
         fault = Signal()
         m.d.sync += sessions.eq(sessions + opened - (lost & (sessions != 0)))

@@ -195,8 +195,9 @@ class Console(wiring.Component):
             o.valid.eq(1),
             nibble.eq(Mux(place < 6, address[12:], value[28:])),
             at.eq(~place[:2]),  # 3 for the sum's first digit
-            said.data.eq(o.payload),
         ]
+        # The sum has a cycle for itself; its first digit follows two characters later.
+        m.d.sync += [said.data.eq(o.payload), said.valid.eq(o.ready & (place < 15))]
         with m.Switch(place):
             with m.Case(0):
                 m.d.comb += o.payload.eq(kind)
@@ -218,7 +219,6 @@ class Console(wiring.Component):
             m.d.sync += place.eq(place + 1)
             with m.If((place == 0) & (kind == ord("?")) | (place == 5) & (kind == ord("!"))):
                 m.d.sync += place.eq(15)
-            m.d.comb += said.valid.eq(place < 15)
             with m.If((place > 1) & (place < 6)):
                 m.d.sync += address.eq(address.rotate_left(4))
             with m.If((place > 6) & (place < 15)):

@@ -94,9 +94,11 @@ class EventRing(wiring.Component):
         m.d.sync += waiting.eq(waiting & ~chosen | self.events)
         with m.If(waiting.any()):
             m.d.sync += total.eq(total + 1)
-        more = Signal(17)
-        m.d.comb += more.eq(merged + sum(waiting & ~chosen & self.events))
-        m.d.sync += merged.eq(Mux(more[16], 0xFFFF, more))
+        # Events that merge are counted a cycle later: events come late in a cycle.
+        merging, more = Signal(len(self.events)), Signal(17)
+        m.d.comb += more.eq(merged + sum(merging))
+        m.d.sync += [merging.eq(waiting & ~chosen & self.events),
+                     merged.eq(Mux(more[16], 0xFFFF, more))]
 
         base = self.block.address("entry[0].event")
         requested = Signal()

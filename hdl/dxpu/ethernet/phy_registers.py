@@ -99,7 +99,7 @@ class SettingsWriter(wiring.Component):
         port = rows.read_port(domain="comb")
         at, row = Signal(range(len(self._rows))), port.data
         m.d.comb += port.addr.eq(at)
-        access, update = MdioAccess(m, self.mdio), Signal(16)
+        access, update, differing = MdioAccess(m, self.mdio), Signal(16), Signal(16)
         answer = access.answer
 
         def proceed():
@@ -119,14 +119,20 @@ class SettingsWriter(wiring.Component):
                 m.next = "Row"
             with m.State("Row"):
                 got = access(self.phy, row.register, write=~row.modify, value=row.value)
-                m.d.sync += update.eq(answer.data & ~row.mask | row.value | row.strobe)
+                m.d.sync += [
+                    update.eq(answer.data & ~row.mask | row.value | row.strobe),
+                    differing.eq(Mux(row.modify & ~answer.error,
+                                     (answer.data ^ row.value) & row.mask, 0)),
+                ]
                 with m.If(got):
                     m.d.sync += self.failed.eq(self.failed | answer.error)
-                    with m.If(row.modify & ~answer.error
-                              & ((answer.data ^ row.value) & row.mask).any()):
-                        m.next = "Update"
-                    with m.Else():
-                        proceed()
+                    m.next = "Judge"
+            # A cycle of its own: a row comes late out of its memory.
+            with m.State("Judge"):
+                with m.If(differing.any()):
+                    m.next = "Update"
+                with m.Else():
+                    proceed()
             with m.State("Update"), m.If(access(self.phy, row.register, write=1, value=update)):
                 m.d.sync += self.changed.eq(1)
                 proceed()

@@ -124,7 +124,8 @@ class FactoryReader(wiring.Component):
             with m.If(last):
                 m.d.sync += place.eq(place + 1)
 
-        over = Signal()
+        over, judged = Signal(), Signal()
+        m.d.sync += judged.eq(over)
         with m.Switch(phase):
             with m.Case(Phase.SETTLE):
                 with m.If(last & (place == 63)):
@@ -140,7 +141,7 @@ class FactoryReader(wiring.Component):
                     m.d.comb += over.eq(1)
                     m.d.sync += phase.eq(Phase.OVER)
             with m.Case(Phase.OVER):
-                with m.If(self.again):
+                with m.If(self.again & ~judged):
                     m.d.sync += [phase.eq(Phase.SETTLE), place.eq(60),
                                  self.state.eq(FactoryState.READING)]
         self._pins(m, phase, tick, place, bit, look)
@@ -156,8 +157,10 @@ class FactoryReader(wiring.Component):
         first = ours & look & (bit == 0)
         found, keyed = self._bits(m, begins, ours & sample, cipo, place, bit)
         broken = self._crc(m, begins, ours & look, byte, place, bit)
-        self._results(m, first, over, byte, place, Mux(
-            found == FactoryState.VALID, Mux(broken, FactoryState.DAMAGED, found), found), keyed)
+        verdict = Signal(FactoryState)
+        m.d.sync += verdict.eq(Mux(broken & (found == FactoryState.VALID),
+                                   FactoryState.DAMAGED, found))
+        self._results(m, first, judged, byte, place, verdict, keyed)
         return m
 
     def _pins(self, m, phase, tick, place, bit, look):
@@ -225,8 +228,9 @@ class FactoryReader(wiring.Component):
             m.d.sync += [crc.eq(0xFFFF_FFFF), broken.eq(0)]
         return broken
 
-    def _results(self, m, first, over, byte, place, found, keyed):
-        """Shadow register, key memory and the values shown.
+    def _results(self, m, first, judged, byte, place, verdict, keyed):
+        """Shadow register, key memory and the values shown: from the strobe `judged` on as
+        `verdict` says.
 
         The key begins at byte 16, so its addresses are byte numbers of the record with one bit
         inverted.
@@ -248,9 +252,9 @@ class FactoryReader(wiring.Component):
         ]
         m.d.sync += self.key.eq(read.data & self.has_key.replicate(8))
         good, bad = Signal(), Signal()
-        m.d.comb += [good.eq(over & (found == FactoryState.VALID)), bad.eq(over & ~good)]
-        with m.If(over):
-            m.d.sync += self.state.eq(found)
+        m.d.comb += [good.eq(judged & (verdict == FactoryState.VALID)), bad.eq(judged & ~good)]
+        with m.If(judged):
+            m.d.sync += self.state.eq(verdict)
         with m.If(good):
             m.d.sync += [Cat(self.fingerprint, self.serial, self.mac).eq(shadow),
                          self.has_key.eq(keyed), shown.eq(~shown)]
