@@ -126,10 +126,13 @@ class Register(wiring.Component):
     -------
     i, o : stream of ``shape``
         Words in, words out.
+    following : ``shape``
+        The word that follows that of ``o`` or, if it is not in here, that of ``i``.
     """
 
     def __init__(self, shape):
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
+                          "following": Out(shape)})
         self._shape = shape
 
     def elaborate(self, platform):
@@ -137,7 +140,7 @@ class Register(wiring.Component):
         spare = Signal(self._shape, reset_less=True)
         full = Signal()
 
-        m.d.comb += self.i.ready.eq(~full)
+        m.d.comb += [self.i.ready.eq(~full), self.following.eq(Mux(full, spare, self.i.payload))]
         # What comes is kept whether it is needed or not: `o.ready`, which is late, decides about
         # `full` alone.
         with m.If(~full):

@@ -16,7 +16,8 @@ class RowGate(wiring.Component):
     A TLP that comes into the proxy gets the current life of its row; one that is ``inside`` is
     dropped, too, if its life is over.
 
-    No latency, one beat per cycle.
+    No latency, one beat per cycle. What is dropped is taken from its second cycle on, whether
+    ``o`` is ready or not: ``i.ready`` depends on no decision of the same cycle.
 
     Parameters
     ----------
@@ -66,8 +67,9 @@ class RowGate(wiring.Component):
             o.payload.eq(i.payload),
             *([] if self._inside else [o.payload.meta.life.eq(Array(self.lives)[row])]),
             o.valid.eq(i.valid & now),
-            i.ready.eq(o.ready | ~now),
-            self.stat_dropped.eq(i.valid & i.payload.last & ~i.payload.discard & ~now),
+            i.ready.eq(o.ready | inside & ~decided),
+            self.stat_dropped.eq(
+                i.valid & i.ready & i.payload.last & ~i.payload.discard & ~now),
         ]
         with m.If(i.valid):
             m.d.sync += [inside.eq(1), decided.eq(now)]

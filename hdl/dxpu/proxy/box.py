@@ -243,6 +243,7 @@ class BoxCore(wiring.Component):
             *(sorted_.p[k].eq(parsed.p[k]) for k in plain),
             sorted_.p.meta.row.eq(parsed.p.meta.row), sorted_.p.meta.life.eq(parsed.p.meta.life),
             sorted_.valid.eq(parsed.valid), parsed.ready.eq(sorted_.ready),
+            policer.ahead.eq(classifier.ahead),
             policer.open.eq(self._bindings.open),
             policer.departed.eq(egress.released),
             policer.departed_strobe.eq(egress.released_strobe),

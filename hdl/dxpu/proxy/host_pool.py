@@ -112,6 +112,7 @@ class HostPool(wiring.Component):
             now.eq(Cat(self.room, self.room & self.np_room)),
             queues.sure.eq(may(incoming.cls)),
             queues.wake.eq(Mux((now & ~before).any(), ~0, 0)),
+            policer.ahead.eq(classifier.ahead),
             policer.open.eq(self.receiving),
             policer.departed.eq(o.payload.meta),
             policer.departed_strobe.eq(o.valid & o.ready & o.payload.last),

@@ -28,8 +28,10 @@ class Classifier(wiring.Component):
 
     TLPs with more than ``largest`` units are dropped and counted.
 
-    Latency one cycle, and one more for each beat that has nothing but prefixes. Throughput a beat
-    per cycle. What is no TLP leaves with any class.
+    Latency one cycle; of a TLP that begins with ``n`` beats of nothing but prefixes 2 + 2 n.
+    Throughput a beat per cycle, but for those. What is no TLP leaves with any class.
+    ``i.ready`` depends on nothing that comes in the same cycle: what is dropped waits with its
+    first beats as others do.
 
     Ref: PCIe Base 5.0, 2.6.1
 
@@ -44,6 +46,9 @@ class Classifier(wiring.Component):
     -------
     i : packet stream with :class:`~dxpu.rows.TlpMeta`
     o : packet stream with :class:`~dxpu.rows.ClassMeta`
+    ahead : :class:`~dxpu.rows.ClassMeta`
+        Row and class of the beat that follows that on ``o``: a cycle before ``o`` has it, if it is
+        offered then.
     stat_large : 1
         Pulse: a TLP was dropped.
     """
@@ -53,6 +58,7 @@ class Classifier(wiring.Component):
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
+            "ahead": Out(ClassMeta),
             "stat_large": Out(Counted(
                 f"TLPs to be sent with more than {16 * (largest or 0)} bytes of data; dropped.")),
         })
@@ -63,6 +69,7 @@ class Classifier(wiring.Component):
         lanes = self._width // 32
         m.submodules.stage = stage = Register(PacketLayout(self._width, ClassMeta))
         connect(m, stage.o, wiring.flipped(self.o))
+        m.d.comb += self.ahead.eq(stage.following.meta)
         out = stage.i
 
         # The header dword in this beat, if it is here.
@@ -84,7 +91,15 @@ class Classifier(wiring.Component):
         count, shown = Signal(range(deep + 1)), Signal(range(deep + 1))
         known, replays, drops = Signal(), Signal(), Signal()
         found, large = Signal(), Signal()
-        m.d.comb += found.eq(plain.any() | i.payload.last | (count == deep))
+        # Whether the beat behind those of prefixes has been examined, and has the header.
+        examined, header_here = Signal(), Signal()
+        m.d.sync += [examined.eq(i.valid & ~known & (count != 0) & ~examined),
+                     header_here.eq(found)]
+        m.d.comb += [
+            found.eq(plain.any() | i.payload.last | (count == deep)),
+            # By registers alone. With beats aside, the one behind them waits until they have left.
+            i.ready.eq((count == 0) & (out.ready | known & drops) | examined & ~header_here),
+        ]
         if self._largest is not None:
             m.d.comb += large.eq(units > self._largest)
 
@@ -94,8 +109,8 @@ class Classifier(wiring.Component):
         def pass_on(dropping, meta):
             m.d.comb += [
                 *show(i.payload, meta), out.valid.eq(i.valid & ~dropping),
-                i.ready.eq(out.ready | dropping),
-                self.stat_large.eq(i.valid & i.payload.last & ~i.payload.discard & dropping),
+                self.stat_large.eq(
+                    i.valid & i.ready & i.payload.last & ~i.payload.discard & dropping),
             ]
 
         with m.If(known & replays):
@@ -116,16 +131,14 @@ class Classifier(wiring.Component):
                     m.d.sync += [known.eq(~i.payload.last), drops.eq(large), meta.eq(now)]
             with m.Else():
                 self._set_aside(m, aside, count)
-        with m.Elif(found):
-            with m.If(i.valid):
-                m.d.sync += [known.eq(1), replays.eq(1), drops.eq(large), meta.eq(now)]
+        with m.Elif(examined & header_here):
+            m.d.sync += [known.eq(1), replays.eq(1), drops.eq(large), meta.eq(now)]
         with m.Else():
             self._set_aside(m, aside, count)
         return m
 
     def _set_aside(self, m, aside, count):
-        m.d.comb += self.i.ready.eq(1)
-        with m.If(self.i.valid):
+        with m.If(self.i.valid & self.i.ready):
             m.d.sync += count.eq(count + 1)
             for n, beat in enumerate(aside):
                 with m.If(count == n):

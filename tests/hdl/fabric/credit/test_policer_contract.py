@@ -79,6 +79,7 @@ class Accounts(Offers):
 
     ready: In(1)
     open: In(2)
+    ahead: In(ClassMeta)  # anything
     departed: In(ClassMeta)
     leaves: In(1)
 
@@ -96,7 +97,7 @@ class Accounts(Offers):
         back = dut.released_strobe & (dut.released.row == row) & (
             Value.cast(dut.released.cls) == cls)
         m.d.comb += [
-            dut.open.eq(self.open), dut.o.ready.eq(self.ready),
+            dut.open.eq(self.open), dut.o.ready.eq(self.ready), dut.ahead.eq(self.ahead),
             dut.departed.eq(self.departed), dut.departed_strobe.eq(self.leaves),
             Assume(self.departed.row < 2), Assume(Value.cast(self.departed.cls) < 3),
         ]

@@ -596,6 +596,19 @@ def test_gate_inside_drops_what_is_of_an_earlier_life():
     assert totals == {"dropped": len(sent) - len(want)}
 
 
+@pytest.mark.parametrize("beats", [1, 3])
+def test_gate_drops_though_nobody_takes_what_passes(beats):
+    dut, totals = RowGate(64, rows=2), {}
+
+    async def process(ctx):
+        ctx.set(dut.open, 0b01)
+        await drive_packets(dut.i, [Packet(bytes(8 * beats), dict(row=1))] * 3)(ctx)
+        await ctx.tick()
+
+    simulate(dut, process, deadline=50, background=[count_pulses(dut, totals)])
+    assert totals == {"dropped": 3}
+
+
 def test_what_is_looked_up_for_software_is_of_one_session():
     """It may look at one after the other, without a pause, while frames come and go."""
     rng = random.Random(seed())
