@@ -78,7 +78,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
             if used > ecp5.CROWDED * there:
                 progress.update(f"{used:,} of {there:,} LUT4")
                 progress.step("mapping for less room")
-                ecp5.map_again(folder, board.core_mhz * (1 + margins["sync"]))
+                _map_again(folder, part, used, board.core_mhz * (1 + margins["sync"]), progress)
         progress.step("clocks and crossings")
         registers = report.netlist_of(folder, ecp5.REGISTERS)
         crossings, wrong = report.crossings_of(registers, report.constraints(folder, registers))
@@ -146,6 +146,19 @@ def prepare(board: Board, design, constraints: str | None = None) -> dict[str, s
         with children.leave_interrupts_to_us():
             return platform.prepare(
                 design, "top", **{"script_after_read": sfp.TCL} if board.sfp else {}).files
+
+
+def _map_again(folder, part, used, mhz, progress):
+    """Take fewer than ``used`` LUTs for a netlist, if it saves enough for slower paths."""
+    netlist = folder / ecp5.NETLIST
+    fast = netlist.read_bytes()
+    ecp5.map_again(folder, mhz)
+    less, _ = ecp5.pack(folder, part, pins=True)["LUT4"]
+    if less > (1 - ecp5.WORTH) * used:
+        netlist.write_bytes(fast)
+        progress.update(f"{used:,} LUT4 stay, as there would be {less:,}")
+    else:
+        progress.update(f"{less:,} LUT4")
 
 
 def _asynchronous(board):

@@ -161,12 +161,24 @@ def test_another_placing_is_tried_if_that_may_help(tmp_path, monkeypatch, reache
     assert (tmp_path / "versa-ecp5-5g-box.bit").exists() is good
 
 
-def test_where_luts_are_short_logic_takes_less_room(tmp_path, monkeypatch):
-    steps = Steps()
+@pytest.mark.parametrize("worth", [-1, 1])
+def test_where_luts_are_short_logic_takes_less_room_if_that_saves_enough(
+        tmp_path, monkeypatch, worth):
+    steps, netlists = Steps(), []
     monkeypatch.setattr(ecp5, "CROWDED", 0.001)
+    monkeypatch.setattr(ecp5, "WORTH", worth)
+    real = ecp5.map_again
+
+    def map_again(folder, mhz):
+        netlists.append((folder / ecp5.NETLIST).read_bytes())
+        real(folder, mhz)
+        netlists.append((folder / ecp5.NETLIST).read_bytes())
+
+    monkeypatch.setattr(ecp5, "map_again", map_again)
     result = build(VERSA, StandIn(VERSA), tmp_path, role="box", shape=Shape(), progress=steps)
     assert steps.names[1:4] == ["synthesis", "mapping for less room", "clocks and crossings"]
-    assert (tmp_path / "mapping.log").exists()
+    assert (tmp_path / "mapping.log").exists() and netlists[0] != netlists[1]
+    assert (tmp_path / ecp5.NETLIST).read_bytes() == netlists[worth < 0]
     assert result.used["LUT4"][0] > 0.001 * 43848 and not result.failures
 
 

