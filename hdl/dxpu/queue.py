@@ -127,20 +127,30 @@ class PacketQueue(wiring.Component):
         #: A beat was read; it is the first one of a packet that is not whole, and may vanish.
         have, ahead = Signal(), Signal()
         oldest = Signal(bits)
+        # What `ready` depends on is told by registers: a beat that has just become free counts a
+        # cycle later.
+        was_full, was_almost_full, wrote = Signal(), Signal(), Signal()
         m.d.comb += [
             oldest.eq(Mux(ahead, committed, head)),
             self.level.eq(tail - oldest),
-            full.eq(self.level == self._depth),
+            full.eq(was_full | was_almost_full & wrote),
+            i.ready.eq(dropping | ~full),
             write.addr.eq(tail),
             *(write.data[k].eq(i.payload[k]) for k in stored),
         ]
-
-        # With only the incomplete packet in memory, space would never become free.
-        hopeless = Signal()
-        m.d.comb += hopeless.eq((oldest == committed) if self._wait else 1)
+        # With only the incomplete packet in memory, now as in the last cycle, space would never
+        # become free.
+        alone, was_alone = Signal(), Signal()
+        m.d.comb += alone.eq(oldest == committed)
+        m.d.sync += was_alone.eq(alone)
+        hopeless = alone & was_alone if self._wait else Const(1)
         commits, removes = Signal(), Signal()
+        m.d.sync += [
+            was_full.eq((self.level == self._depth) & ~removes),
+            was_almost_full.eq(self.level == self._depth - 1),
+            wrote.eq(write.en & ~removes),
+        ]
         with m.If(dropping):
-            m.d.comb += i.ready.eq(1)
             with m.If(i.valid & i.payload.last):
                 m.d.sync += dropping.eq(0)
                 if self._cuts:
@@ -149,20 +159,20 @@ class PacketQueue(wiring.Component):
                                  self.stat_discarded.eq(removes), self.stat_overflow.eq(commits)]
                 else:
                     m.d.comb += self.stat_overflow.eq(1)
-        if self._cuts:
-            # The last free beat becomes the end of a packet that is alone and not complete.
-            with m.Elif(i.valid & ~i.payload.last & hopeless & (self.level == self._depth - 1)):
-                m.d.comb += [i.ready.eq(1), write.en.eq(1), write.data.last.eq(1)]
-                m.d.sync += dropping.eq(1)
-        else:
-            with m.Elif(full & i.valid & hopeless):
-                m.d.comb += removes.eq(1)
-                m.d.sync += dropping.eq(1)
         with m.Elif(~full):
-            m.d.comb += [i.ready.eq(1), write.en.eq(i.valid)]
+            m.d.comb += write.en.eq(i.valid)
             with m.If(i.valid & i.payload.last):
                 m.d.comb += [removes.eq(i.payload.discard), commits.eq(~i.payload.discard),
                              self.stat_discarded.eq(removes)]
+            if self._cuts:
+                # The last free beat becomes the end of a packet that is alone and not complete.
+                with m.Elif(i.valid & alone & (self.level == self._depth - 1)):
+                    m.d.comb += write.data.last.eq(1)
+                    m.d.sync += dropping.eq(1)
+        if not self._cuts:
+            with m.Elif(i.valid & hopeless):
+                m.d.comb += removes.eq(1)
+                m.d.sync += dropping.eq(1)
         with m.If(removes):
             m.d.sync += tail.eq(committed)
         with m.Elif(write.en):

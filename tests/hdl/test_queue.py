@@ -89,6 +89,31 @@ def test_a_packet_larger_than_the_queue_is_cut(width):
     assert stat == {"overflow": 3, "discarded": 2}
 
 
+@pytest.mark.parametrize("overflow", ["wait", "drop"])
+@pytest.mark.parametrize("beats, discard", [(15, 0), (16, 0), (16, 1), (15, 1), (17, 0), (18, 0)])
+@pytest.mark.parametrize("gap", [0, 1, 2])
+def test_what_follows_a_packet_that_fills_the_queue(overflow, beats, discard, gap):
+    """The next one fits once that has left, or was removed: no earlier, and it is not lost."""
+    dut = PacketQueue(32, depth=16, overflow=overflow)
+    large, small = Packet(bytes(4 * beats), discard=discard), Packet(b"next")
+    got, stat = [], {}
+
+    async def feed(ctx):
+        # What is stored whole leaves first: a queue that drops has no room before.
+        pause = gap + 25 * (not discard and beats <= 16 and overflow == "drop")
+        if pause:
+            await drive_packets(dut.i, [large])(ctx)
+            await ctx.tick().repeat(pause)
+        await drive_packets(dut.i, [large] * (not pause) + [small, small])(ctx)
+        await ctx.tick().repeat(60)
+
+    simulate(dut, feed, background=[collect_packets(dut.o, 10, got), check_stream(dut.o),
+                                    count_pulses(dut, stat)])
+    whole = [large] * (beats <= 16 and not discard)
+    assert [p.data for p in got] == [p.data for p in (*whole, small, small)]
+    assert stat.get("overflow", 0) == (beats > 16)
+
+
 def test_drop_mode_never_holds_the_source_back():
     rng = random.Random(seed())
     dut = PacketQueue(64, depth=16, meta=8, overflow="drop")

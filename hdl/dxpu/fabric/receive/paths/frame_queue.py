@@ -97,10 +97,22 @@ class FrameQueue(wiring.Component):
         full, dropping, writes, ends, commits, removes = (
             Signal(name=name) for name in (
                 "full", "dropping", "writes", "ends", "commits", "removes"))
+        # Told by registers: a beat that has just become free counts a cycle later, but those of
+        # a frame that is removed, if any are stored, at once.
+        level, was_full, was_almost_full, wrote = Signal(bits), Signal(), Signal(), Signal()
+        stored_beats = Signal()
+        with m.If(writes | removes):
+            m.d.sync += stored_beats.eq(~(i.p.last | removes))
+        m.d.sync += [
+            was_full.eq((level == self._depth) & ~(removes & stored_beats)),
+            was_almost_full.eq(level == self._depth - 1),
+            wrote.eq(writes & ~removes),
+        ]
         m.d.comb += [
             i.ready.eq(1),
             # While a frame may be taken back, the beats that were read of it stay.
-            full.eq((tail - Mux(partial, committed, head))[:bits] == self._depth),
+            level.eq(tail - Mux(partial, committed, head)),
+            full.eq(was_full | was_almost_full & wrote),
             writes.eq(i.valid & ~full & ~dropping),
             ends.eq(writes & i.p.last),
             commits.eq(ends & ~i.p.discard),

@@ -128,6 +128,24 @@ def test_a_whole_frame_goes_before_one_that_arrives():
     simulate(dut, process, background=[collect_packets(dut.o, 1 << 60, got, discarded=back)])
 
 
+@pytest.mark.parametrize("beats, discard", [(15, 0), (16, 0), (16, 1), (15, 1), (17, 0), (18, 0)])
+def test_what_follows_a_frame_that_fills_the_queue(beats, discard):
+    """Without a gap: it is kept once the other one was removed."""
+    dut, got, back, stat = Paths(32, count=1, depth=16), [], [], {}
+    large, small = Packet(bytes(4 * beats), discard=discard), Packet(b"next")
+
+    async def process(ctx):
+        await drive_packets(dut.i[0], [large, *[small] * (discard or beats > 16)])(ctx)
+        await ctx.tick().repeat(5)
+        ctx.set(dut.o.ready, 1)
+        await collect_packets(dut.o, 1, got, discarded=back)(ctx)
+        await ctx.tick().repeat(30)
+
+    simulate(dut, process, background=[check_stream(dut.o), count_pulses(dut, stat)])
+    assert [p.data for p in got] == [(small if discard or beats > 16 else large).data]
+    assert stat.get("overflow0", 0) == (beats > 16)
+
+
 def test_a_frame_that_does_not_fit_is_taken_back():
     dut, got, back, stat = Paths(32, count=1, depth=4), [], [], {}
 
