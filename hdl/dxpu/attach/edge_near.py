@@ -31,9 +31,9 @@ class Near(wiring.Component):
     until ``dll_up`` is 0 and, for ``settle`` cycles in a row, nothing comes from the DLL and no TLP
     that has begun to pass is left. The limits of the three classes are sent in turn all the time.
 
-    A posted request passes at once. A non-posted request or a completion begins to pass when the
-    DLL has taken all posted requests that passed before it was offered, some 10 cycles later,
-    because its queue may be faster than theirs.
+    A posted request passes at once. A non-posted request or a completion begins to pass in the
+    cycle after it was offered at the earliest, when the DLL has taken all posted requests that
+    passed before it was offered, some 10 cycles later, because its queue may be faster than theirs.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Near(wiring.Component):
                 continue
             older_left, older = Signal(self.IN_FLIGHT_BITS), Signal(self.IN_FLIGHT_BITS)
             m.d.comb += [older.eq(Mux(offered, in_flight + passed, older_left)),
-                         allowed.eq(older == 0)]
+                         allowed.eq(~offered & (older_left == 0))]
             m.d.sync += older_left.eq(older - (posted_taken & (older != 0)))
         self._send_limits(m)
 
