@@ -107,15 +107,18 @@ class HostPool(wiring.Component):
         def may(cls):
             return self.room & (self.np_room | (cls != TlpClass.NP))
 
-        m.d.sync += [before.eq(now), queues.ok.eq(may(queues.checked.cls))]
+        m.d.sync += [
+            before.eq(now), queues.ok.eq(may(queues.checked.cls)),
+            # A cycle later: whether a TLP is taken is late, and a sum follows.
+            policer.departed.eq(o.payload.meta),
+            policer.departed_strobe.eq(o.valid & o.ready & o.payload.last),
+        ]
         m.d.comb += [
             now.eq(Cat(self.room, self.room & self.np_room)),
             queues.sure.eq(may(incoming.cls)),
             queues.wake.eq(Mux((now & ~before).any(), ~0, 0)),
             policer.ahead.eq(classifier.ahead),
             policer.open.eq(self.receiving),
-            policer.departed.eq(o.payload.meta),
-            policer.departed_strobe.eq(o.valid & o.ready & o.payload.last),
             self.released.eq(policer.released),
             self.released_strobe.eq(policer.released_strobe),
             self.overflow.eq(policer.overflow | Mux(
