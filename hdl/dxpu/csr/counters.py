@@ -57,7 +57,7 @@ class CounterBank(wiring.Component):
     Each event has a small accumulator. A token visits one accumulator per cycle, whose count is
     added to a total in a memory, so a counter costs few flip-flops. Accumulators are linear
     feedback shift registers, which need no carry; a table translates their states to numbers. No
-    pulse is lost. A pulse is in its total at most ``2 * max(events, 8) + 8`` cycles later. Reset
+    pulse is lost. A pulse is in its total at most ``2 * max(events, 8) + 9`` cycles later. Reset
     clears all counters; requests wait until it has. A write, and an address without a counter, is
     answered with ``error``.
 
@@ -108,7 +108,9 @@ class CounterBank(wiring.Component):
         token, index, fresh = Signal(slots, init=1), Signal(range(slots)), Signal(init=1)
         bits = max(min(TAPS), (top + 1).bit_length())  # a register has one state less than numbers
         accumulators = [Signal(bits, name=f"accumulator_{name}") for name in self._names]
-        pulses = Cat(getattr(self.pulse, name) for name in self._names)
+        # Many pulses are known late in a cycle.
+        pulses = Signal(count)
+        m.d.sync += pulses.eq(Cat(getattr(self.pulse, name) for name in self._names))
         for bit, pulse, accumulator in zip(token, pulses, accumulators, strict=False):
             # As a visit loads nothing but 0, it is the synchronous reset of the flip-flops, and the
             # pulse their enable. A pulse during the visit goes straight to the total.

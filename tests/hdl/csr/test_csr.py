@@ -351,7 +351,7 @@ def test_counters_count_every_pulse(count):
     dut = CounterBank(block)
     totals = [0] * count
     rates = [rng.choice([0, 0.01, 0.5, 1]) for _ in range(count)]
-    bound = 2 * max(count, 8) + 8
+    bound = 2 * max(count, 8) + 9
 
     async def pulses(ctx):
         for _ in range(400):
@@ -392,7 +392,7 @@ def test_counters_while_they_are_read():
         last = 0
         for _ in range(60):
             value, error = await access(ctx, dut.bus, 4)
-            assert not error and last <= value <= now and now - value <= 2 * 8 + 8 + 4
+            assert not error and last <= value <= now and now - value <= 2 * 8 + 9 + 4
             last = value
         assert last > 150
         assert await access(ctx, dut.bus, 0) == (0, 0)
