@@ -117,11 +117,10 @@ class SharedLookup(wiring.Component):
     count as before or as after.
 
     A search takes two cycles, and one more for each port that does not claim the address; then the
-    next one begins. A client whose last result was not taken gets no turn, so it does not hold up
-    the others. ``request<n>.ready`` depends combinationally on ``result<n>.ready`` and on all
-    requests. After reset the first search waits one cycle per port, and updates are ignored until
-    then (a :class:`~dxpu.switch.config_space.ConfigSpace` sends none of a downstream port so
-    early).
+    next one begins. A client whose last result was not taken before this cycle gets no turn, so it
+    does not hold up the others. ``request<n>.ready`` depends combinationally on all requests. After
+    reset the first search waits one cycle per port, and updates are ignored until then (a
+    :class:`~dxpu.switch.config_space.ConfigSpace` sends none of a downstream port so early).
 
     Software reads the windows of a port between two searches, which takes a cycle.
 
@@ -191,7 +190,7 @@ class SharedLookup(wiring.Component):
             m.d.comb += [
                 result.valid.eq(is_saved | owner[n]),
                 result.p.eq(Mux(is_saved, saved, found)),
-                eligible[n].eq(request.valid & (~busy | taken)),
+                eligible[n].eq(request.valid & ~busy),
                 request.ready.eq(done & (chosen == n)),
             ]
             m.d.sync += [is_saved.eq(result.valid & ~result.ready), saved.eq(result.p),
