@@ -96,7 +96,7 @@ def panel(x, y, result, what, parameter):
         out.append(f'<path d="M{place} {bottom} v4" stroke="{SOFT}"/>')
         out.append(text(place, bottom + 15, str(2 ** n), size=9, fill=GREY))
     # The labels of the upper of two lines are above it, those of the other below.
-    upper = max(range(len(lines)), key=lambda n: lines[n][-1][1])
+    upper = max(range(len(lines)), key=lambda n: (lines[n][-1][1], lines[n][0][1]))
     for n, line in enumerate(lines):
         out += drawn(line, at, COLORS[n], 1 if n == upper else -1, alone=len(lines) == 1)
     return "".join(out)
@@ -155,15 +155,17 @@ def table(result, parameter):
                             for part in ("size", "clock", "latency"))
     lines = [f"| {parameter} | LUT4 | FF | DP16KD | MHz | cycles, port 0 | cycles, last port |",
              "|---|---|---|---|---|---|---|"]
-    for name, used in size.items():
-        cells = [name.replace("x", " x "), *map(shown, used.values()), "", "", ""]
+    for name in sorted({**size, **clock, **latency}, key=number):
+        cells = [name.replace("x", " x "), "", "", "", "", "", ""]
+        if name in size:
+            cells[1:4] = map(shown, size[name].values())
         if name in clock:
             cells[4] = f"{shown(clock[name]['MHz'])} ({clock[name]['part']})"
         if name in latency:
             ports = [*latency[name].values()]
             cells[5:] = [f"{', '.join(map(str, cycles))}: {sum(cycles)}"
                          for cycles in (ports[0], ports[-1])]
-        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |"))
+        lines.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
     return "\n".join(lines)
 
 
