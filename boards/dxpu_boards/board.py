@@ -1,7 +1,7 @@
 """Description of a board: part, clocks, Ethernet ports, and roles."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from amaranth.lib import io
 from amaranth.vendor import LatticePlatform
@@ -44,8 +44,8 @@ class Board:
         Subclass of :class:`amaranth.vendor.LatticePlatform` or ``XilinxPlatform``, with pins
         missing upstream; its default clock is the input of the PLL.
     clocks : tuple of Clock
-        Domains made by :class:`~dxpu_boards.clocks.Clocks`; ``sync`` is the core, ``tx`` and
-        ``tx90`` (a quarter period later) are for RGMII.
+        Domains made by :class:`~dxpu_boards.clocks.Clocks`; ``sync``, the first one, is the core,
+        ``tx`` and ``tx90`` (a quarter period later) are for RGMII.
     paths : tuple of int
         Number of the resource ``eth_rgmii`` of each Ethernet path.
     sfp : tuple of int
@@ -53,6 +53,8 @@ class Board:
         (:mod:`.sfp`).
     roles : mapping of str to Shape
         Default shape for each of the roles ``host``, ``box``.
+    core : mapping of str to Clock
+        Clock ``sync`` of the roles in which it is not the first of ``clocks``.
     pcie : str
         Kind of PCIe connection, or empty.
     pcie_clock : Clock, optional
@@ -82,6 +84,7 @@ class Board:
     paths: tuple[int, ...]
     roles: Mapping[str, Shape]
     sfp: tuple[int, ...] = ()
+    core: Mapping[str, Clock] = field(default_factory=dict)
     pcie: str = ""
     pcie_clock: Clock | None = None
     loader: tuple[str, ...] = ()
@@ -110,10 +113,14 @@ class Board:
         """Kind of the paths: ``SFP`` or ``RGMII``."""
         return "SFP" if self.sfp else "RGMII"
 
-    @property
-    def core_mhz(self) -> float:
-        """Clock of the core, in MHz."""
-        return next(clock.mhz for clock in self.clocks if clock.domain == "sync")
+    def clocks_of(self, role: str) -> tuple[Clock, ...]:
+        """Clocks of a proxy in this role; the first one is that of the core."""
+        pcie = [self.pcie_clock] if role == "host" and self.pcie_clock else []
+        return (self.core.get(role, self.clocks[0]), *self.clocks[1:], *pcie)
+
+    def core_mhz(self, role: str) -> float:
+        """Clock of the core in this role, in MHz."""
+        return self.clocks_of(role)[0].mhz
 
     @property
     def has_console(self) -> bool:

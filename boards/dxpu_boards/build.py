@@ -63,7 +63,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
         The design has cells whose clocks are unknown.
     """
     name, began = f"{board.name}-{role}", time.monotonic()
-    margins = {clock.domain: clock.margin for clock in board.clocks}
+    margins = {clock.domain: clock.margin for clock in board.clocks_of(role)}
     part = ecp5.part_options(board.platform.device, board.platform.package, board.platform.speed)
     for old in (f"{name}.bit", f"{name}.svf", "report.json", "report.txt"):
         (folder / old).unlink(missing_ok=True)
@@ -78,7 +78,8 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
             if used > ecp5.CROWDED * there:
                 progress.update(f"{used:,} of {there:,} LUT4")
                 progress.step("mapping for less room")
-                _map_again(folder, part, used, board.core_mhz * (1 + margins["sync"]), progress)
+                wanted = board.core_mhz(role) * (1 + margins["sync"])
+                _map_again(folder, part, used, wanted, progress)
         progress.step("clocks and crossings")
         registers = report.netlist_of(folder, ecp5.REGISTERS)
         crossings, wrong = report.crossings_of(registers, report.constraints(folder, registers))

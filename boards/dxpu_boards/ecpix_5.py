@@ -4,9 +4,11 @@ Pins are amaranth-boards'; the FPGA pulls MDIO up. The flash has 32 MB
 (https://docs.lambdaconcept.com/ecpix-5).
 """
 
+from fractions import Fraction
+
 from amaranth_boards.ecpix5 import ECPIX545Platform, ECPIX585Platform
 
-from .board import ONE_SLOT, Board
+from .board import ONE_SLOT, Board, Shape
 from .clocks import Clock
 from .mdio import mdio_pulled_up
 
@@ -25,14 +27,19 @@ class Platform85(ECPIX585Platform):
     resources = mdio_pulled_up(ECPIX585Platform.resources)
 
 
-def _board(size, platform):
+#: A core of 83.3 MHz, and what fits it.
+FAST, FOUR_SLOTS = Clock("sync", Fraction(250, 3), margin=0.1), Shape(slots=4, peers=4, streams=1)
+
+
+def _board(size, platform, *, core=None, roles=None):
     return Board(
         name=f"ecpix-5-{size}",
         title=f"LambdaConcept ECPIX-5 {size.upper()}",
         platform=platform,
         clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
         paths=(0,),
-        roles={"host": ONE_SLOT, "box": ONE_SLOT},
+        roles={"host": ONE_SLOT, "box": ONE_SLOT} | (roles or {}),
+        core=core or {},
         loader=("--board", "ecpix5"),
         record=0x3F0000,
         notes=("no PCIe connector; its SERDES are at SATA and USB-C",
@@ -43,5 +50,5 @@ def _board(size, platform):
 
 BOARDS = (
     _board("45f", Platform45),
-    _board("85f", Platform85),
+    _board("85f", Platform85, core={"box": FAST}, roles={"box": FOUR_SLOTS}),
 )

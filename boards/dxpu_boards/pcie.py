@@ -12,17 +12,12 @@ from dxpu.csr import (
     Block, Field, Register, RegisterCrossing, RegisterFile, RegisterPort, connect_ports,
 )
 
-__all__ = ["LINK_WIDTH", "Upstream", "clocks_of", "pcie_block", "upstream_blocks"]
+__all__ = ["LINK_WIDTH", "Upstream", "pcie_block", "upstream_blocks"]
 
 #: Bits per beat of a data link layer at 62.5 MHz: 2 Gb/s, the net rate of 2.5 GT/s with 8b/10b.
 LINK_WIDTH = 32
 #: Shortest time for which an upstream link stays down, in seconds. Ref: docs/reference/ports.md
 SETTLE = 64e-6
-
-
-def clocks_of(board, role):
-    """The :class:`~.clocks.Clock` of a board in a role."""
-    return (*board.clocks, *([board.pcie_clock] if role == "host" and board.pcie_clock else []))
 
 
 def pcie_block():

@@ -25,7 +25,7 @@ from .board import Board, Shape
 from .clocks import Clocks
 from .ethernet import EthernetPorts
 from .factory import factory_of
-from .pcie import Upstream, clocks_of
+from .pcie import Upstream
 from .registers import BASES, PULSES, board_block, event_kinds, stand_alone as stand_alone_register
 from .sfp import SfpPorts
 
@@ -109,12 +109,12 @@ class Top(Elaboratable):
             self._proxy = HostProxy(shape.width, ports=shape.slots, **common)
         else:
             self._proxy = BoxWithGpus(shape.width, slots=shape.slots, **common)
-        self._hz = board.core_mhz * 1e6
+        self._hz = board.core_mhz(role) * 1e6
 
     def elaborate(self, platform):
         m = Module()
         board, proxy = self._board, self._proxy
-        m.submodules.clocks = clocks = Clocks(clocks_of(board, self._role), board.pll)
+        m.submodules.clocks = clocks = Clocks(board.clocks_of(self._role), board.pll)
         kind = SfpPorts if board.sfp else EthernetPorts
         m.submodules.ethernet = ethernet = kind(board, hz=self._hz)
         m.domains += [*clocks.domains(), *ethernet.domains()]

@@ -17,7 +17,6 @@ from dxpu_boards.board import request_rgmii
 from dxpu_boards.build import prepare, write_sources
 from dxpu_boards.clocks import Clocks, plan
 from dxpu_boards.ethernet import EthernetPorts
-from dxpu_boards.pcie import clocks_of
 from dxpu_boards.registers import map_of
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.report import CONSTRAINT
@@ -46,10 +45,12 @@ def test_descriptions(name):
     assert [(s.mhz, s.phase) for s in made.outputs[:len(board.clocks)]] == [
         (clock.mhz, clock.phase) for clock in board.clocks]
     assert board.clocks[0].domain == "sync" and board.roles
+    assert {role: clock.domain for role, clock in board.core.items()} == dict.fromkeys(
+        board.core, "sync") and board.core.keys() <= board.roles.keys()
     for role, shape in board.roles.items():
         check_shape(role, paths=board.path_count, **vars(shape))
         # The core must be able to feed a line of 1 Gb/s.
-        assert shape.width * board.clocks[0].mhz >= 1250
+        assert shape.width * board.core_mhz(role) >= 1250
     # A host is reached by its console alone, as long as there is no PCIe PHY.
     assert "host" not in board.roles or board.has_console
     if board.paths:
@@ -183,7 +184,7 @@ def test_received_data_is_as_late_as_its_clock(name):
         def elaborate(self, platform):
             m = Module()
             m.submodules.clocks = clocks = Clocks(board.clocks, board.pll)
-            m.submodules.ports = ports = EthernetPorts(board, hz=board.core_mhz * 1e6)
+            m.submodules.ports = ports = EthernetPorts(board, hz=board.core_mhz("box") * 1e6)
             m.domains += [*clocks.domains(), *ports.domains()]
             m.d.comb += ports.reset.eq(clocks.reset)
             return m
@@ -205,8 +206,10 @@ def test_the_page_names_every_board():
         row = rest.split(" | ")
         mhz = board.platform().default_clk_frequency / 1e6
         assert row[:3] == [board.title, board.part, f"{board.path_count} {board.medium}"]
-        assert row[4:] == [", ".join(board.roles), f"{mhz:g}, {board.clocks[0].mhz:g} MHz",
-                           "open" if board.is_open else "vendor"]
+        others = "".join(f" ({role}: {float(clock.mhz):.3g})" for role, clock in board.core.items())
+        assert row[4:] == [
+            ", ".join(board.roles), f"{mhz:g}, {float(board.clocks[0].mhz):g}{others} MHz",
+            "open" if board.is_open else "vendor"]
 
 
 def test_the_page_has_the_plan_of_every_pll():
@@ -215,7 +218,7 @@ def test_the_page_has_the_plan_of_every_pll():
     seen = set()
     for board in BOARDS.values():
         for role in board.roles:
-            clocks = clocks_of(board, role)
+            clocks = board.clocks_of(role)
             mhz = board.platform().default_clk_frequency / 1e6
             made = plan(board.pll, int(mhz), clocks)
             outputs = dict(zip((clock.domain for clock in clocks), made.outputs, strict=False))

@@ -28,7 +28,7 @@ def test_every_board_elaborates(name, monkeypatch):
     # One reader, where there is a record; its clock has no pin, but the part's own primitive.
     reads = board.record is not None
     assert (factory.RESOURCE in asked) == reads == board.is_open
-    assert top_.factory is None or top_.factory.half == max(2, -(-board.core_mhz // 32))
+    assert top_.factory is None or top_.factory.half == max(2, -(-board.core_mhz("box") // 32))
 
 
 @pytest.mark.parametrize("role", ["box", "host"])

@@ -101,11 +101,11 @@ def run(arguments) -> int:
 def _check(role, board, shape):
     from .generate import check_shape
     check_shape(role, paths=board.path_count, **asdict(shape))
-    rate = shape.width * board.core_mhz
-    if rate < LEAST_RATE:
-        raise UserError(f"--width {shape.width} is too small for {board.name}: at "
-                        f"{board.core_mhz:g} MHz its MACs need {LEAST_RATE / board.core_mhz:g} "
-                        "bits or more to feed a frame that they have begun")
+    mhz = board.core_mhz(role)
+    if shape.width * mhz < LEAST_RATE:
+        raise UserError(f"--width {shape.width} is too small for {board.name}: at {mhz:g} MHz its "
+                        f"MACs need {LEAST_RATE / mhz:g} bits or more to feed a frame that they "
+                        "have begun")
 
 
 def _placing(board, given):

@@ -7,6 +7,7 @@ import math
 import time
 
 from dxpu.fabric.session.session import Mode
+from dxpu.fabric.wire.format import Role
 from dxpu_boards.operate import Proxy
 from dxpu_boards.register_line import ConsoleError
 from dxpu_cli.options import whole_number
@@ -72,7 +73,8 @@ def _mhz(proxy, text):
     board = named(proxy.read("board.name")["crc"]) if "board" in proxy.map.blocks else None
     if board is None:
         raise UserError("the board is none of ours: give its core clock by --clock MHZ")
-    return board.core_mhz
+    is_host = proxy.read("control.shape")["role"] == Role.HOST
+    return board.core_mhz("host" if is_host else "box")
 
 
 def _slots(text, most):
