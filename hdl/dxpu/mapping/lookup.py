@@ -27,9 +27,10 @@ def claims_bus(w, number):
     return (number >= w.secondary) & (number <= w.subordinate) & w.secondary.any()
 
 
-def claims_by_kind(w, value):
-    """A bit for each :class:`LookupKind`: a port with the windows ``w`` claims ``value``."""
-    return Cat(claims_address(w, value), claims_bus(w, value[:8]))
+def claims_by_kind(w, request):
+    """A bit for each :class:`LookupKind`: a port with the windows ``w`` claims the address, or the
+    bus number, of a :class:`LookupRequest`."""
+    return Cat(claims_address(w, request.address), claims_bus(w, request.bus))
 
 
 class Lookup(wiring.Component):
@@ -82,10 +83,10 @@ class Lookup(wiring.Component):
         m.d.comb += self.request.ready.eq(~compared | result_free)
         with m.If(self.request.ready):
             m.d.sync += [compared.eq(self.request.valid), kind.eq(self.request.p.kind),
-                         above.eq(self._claims(self.upstream_windows, self.request.p.value))]
+                         above.eq(self._claims(self.upstream_windows, self.request.p))]
             for n in range(self._ports):
                 m.d.sync += Cat(memory[n], io[n], bus[n]).eq(
-                    self._claims(self.windows[n], self.request.p.value))
+                    self._claims(self.windows[n], self.request.p))
 
         with m.Switch(kind):
             with m.Case(LookupKind.MEMORY):
@@ -104,9 +105,9 @@ class Lookup(wiring.Component):
             ]
         return m
 
-    def _claims(self, w, value):
-        """Whether a port claims ``value`` as memory address, as I/O address, as bus number."""
-        return claims_by_kind(w, value)
+    def _claims(self, w, request):
+        """Whether a port claims the memory address, the I/O address, the bus number."""
+        return claims_by_kind(w, request)
 
 
 class SharedLookup(wiring.Component):
@@ -203,7 +204,7 @@ class SharedLookup(wiring.Component):
         ``searching`` is 1 from the second cycle on; with ``done`` the ``answer`` is valid.
         """
         m.submodules.memory = memory = self.MEMORY(ports=self._ports)
-        kind, value = query.kind, query.value
+        kind = query.kind
         index, hit, buses = Signal.like(memory.port), Signal(), Signal(self._ports)
         above = Signal()  # the upstream port claims the value
         end = Signal()  # the port that was compared is the last one
@@ -217,9 +218,10 @@ class SharedLookup(wiring.Component):
         m.d.sync += [
             reading.eq(self.read & memory.ready & ~reading & ~goes_on),
             searching.eq(goes_on & ~reading), index.eq(0),
-            buses.eq(Cat(claims_bus(w, value[:8]) for w in self.windows)),
-            hit.eq(claims_address(memory.windows, value).bit_select(kind.as_value()[0], 1)),
-            above.eq(claims_by_kind(self.upstream_windows, value).bit_select(kind.as_value(), 1)),
+            buses.eq(Cat(claims_bus(w, query.bus) for w in self.windows)),
+            hit.eq(claims_address(memory.windows, query.address).bit_select(
+                kind.as_value()[0], 1)),
+            above.eq(claims_by_kind(self.upstream_windows, query).bit_select(kind.as_value(), 1)),
             end.eq(index == self._ports - 1),
         ]
         with m.If(goes_on & ~reading):

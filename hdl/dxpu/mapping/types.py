@@ -23,12 +23,15 @@ class LookupKind(enum.Enum, shape=2):
 
 
 class LookupRequest(data.Struct):
-    """A value to look up in the host table."""
+    """An address or a bus number to look up in the host table: that of ``kind``.
+
+    Whoever asks need not choose between them, as that is what is known last of a TLP.
+    """
 
     kind: LookupKind
-    #: Byte address, or bus number in the low 8 bits. Bits above an I/O address or a bus number are
-    #: ignored.
-    value: 64
+    #: Byte address. Bits above an I/O address are ignored.
+    address: 64
+    bus: 8
 
 
 class LookupResult(data.Struct):

@@ -152,12 +152,10 @@ class Decider(wiring.Component):
 
     def _ask(self, m):
         info, p = self._a.info, self.lookup.p
-        m.d.comb += [p.kind.eq(LookupKind.BUS), p.value.eq(info.target_id[8:])]
+        m.d.comb += [p.kind.eq(LookupKind.BUS), p.address.eq(info.address),
+                     p.bus.eq(info.target_id[8:])]
         with m.If(info.is_memory | info.is_io):
-            m.d.comb += [
-                p.kind.eq(Mux(info.is_io, LookupKind.IO, LookupKind.MEMORY)),
-                p.value.eq(info.address),
-            ]
+            m.d.comb += p.kind.eq(Mux(info.is_io, LookupKind.IO, LookupKind.MEMORY))
 
     def _learn(self, m):
         """First stage: look at the TLP of ``a`` and the answer, and keep what the rules need."""

@@ -133,7 +133,7 @@ def _host() -> list[Group]:
     ), closed=True)
     table = Group("host: mapping table", (
         *(row for n in range(2) for row in (
-            *_stream(rf"host\.core\.switch\.lookup{n}", "kind", "value"),
+            *_stream(rf"host\.core\.switch\.lookup{n}", "kind", "address", "bus"),
             *_stream(rf"host\.core\.switch\.result{n}", "hit", "port"))),
     ), closed=True)
     switch = Group("host: switch and requests, down", (

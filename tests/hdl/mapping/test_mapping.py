@@ -141,7 +141,8 @@ class Monitor:
                     self.latency.add(self.now - since)
                     self.done[n] += 1
                 if there:
-                    self.seen[n].append([port.claims(request.kind, request.value)
+                    value = request.bus if request.kind == BUS else request.address
+                    self.seen[n].append([port.claims(request.kind, value)
                                          for port in (self.model.upstream, *self.model.ports)])
                 if asked:
                     seen, self.seen[n] = self.seen[n], []
@@ -168,6 +169,13 @@ def possible_results(claims):
     return found | {(0, 0)}
 
 
+def request(kind, value, rng=None):
+    """A request; the other field is at random, or also ``value``."""
+    other = rng.getrandbits(64) if rng else value
+    address, bus = (other, value) if kind == BUS else (value, other)
+    return {"kind": kind, "address": address, "bus": bus & 0xff}
+
+
 def ask(stream, model, count, rng, density=1.0, kinds=(MEMORY, MEMORY, IO, BUS)):
     """Process that asks ``count`` random questions about ``model`` as it is then."""
     async def process(ctx):
@@ -175,7 +183,7 @@ def ask(stream, model, count, rng, density=1.0, kinds=(MEMORY, MEMORY, IO, BUS))
             while rng.random() > density:
                 await ctx.tick()
             kind = rng.choice(kinds)
-            ctx.set(stream.p, {"kind": kind, "value": model.random_value(rng, kind)})
+            ctx.set(stream.p, request(kind, model.random_value(rng, kind), rng))
             ctx.set(stream.valid, 1)
             await ctx.tick().until(stream.ready)
             ctx.set(stream.valid, 0)
@@ -282,7 +290,7 @@ def test_how_long_a_shared_lookup_takes(kind, unit, misses):
         await configure(dut, SMALL_WINDOWS)(ctx)
         ctx.set(dut.result0.ready, 1)
         for port in range(9):
-            ctx.set(dut.lookup0.p, {"kind": kind, "value": (port + (kind == BUS)) * unit})
+            ctx.set(dut.lookup0.p, request(kind, (port + (kind == BUS)) * unit))
             ctx.set(dut.lookup0.valid, 1)
             cycles, answer = 0, None
             while answer is None:
@@ -340,7 +348,7 @@ def scenario(ports, updates, questions):
                               for f, r, v in updates])(ctx)
         ctx.set(dut.result0.ready, 1)
         for kind, value in questions:
-            await drive_words(dut.lookup0, [{"kind": kind, "value": value}])(ctx)
+            await drive_words(dut.lookup0, [request(kind, value)])(ctx)
             result, = await ctx.tick().sample(dut.result0.p).until(dut.result0.valid)
             got.append(result.port if result.hit else None)
 
@@ -823,7 +831,7 @@ def test_bound_rows_keep_their_windows_and_lookups_ignore_used():
                 assert await manager.commit(ctx, {**c, "generation": 11}) == CommitCode.DONE
             assert ctx.get(dut.rows[1].used) == used
             ctx.set(dut.result0.ready, 1)
-            await drive_words(dut.lookup0, [{"kind": MEMORY, "value": 0xe000_0000}])(ctx)
+            await drive_words(dut.lookup0, [request(MEMORY, 0xe000_0000)])(ctx)
             result, = await ctx.tick().sample(dut.result0.p).until(dut.result0.valid)
             assert (result.hit, result.port) == (1, 1)
 

@@ -22,7 +22,7 @@ def search(m, windows, upstream, request, name="found"):
     """The reference: ask one port after the other, stop at the first that claims; and ask the
     upstream port."""
     found, done = Signal(LookupResult, name=name), C(0, 1)
-    value = request.value
+    value = request.address
     for n, w in enumerate((*windows, upstream)):
         address = value[32:].any(), value[:32]
         memory = ~address[0] & (address[1] >= Cat(C(0, 20), w.memory_base)) & (
@@ -31,7 +31,8 @@ def search(m, windows, upstream, request, name="found"):
             value <= Cat(C(0xfffff, 20), w.prefetch_limit))
         port = address[1]
         io = (port >= Cat(C(0, 12), w.io_base)) & (port <= Cat(C(0xfff, 12), w.io_limit))
-        bus = (value[:8] >= w.secondary) & (value[:8] <= w.subordinate) & (w.secondary != 0)
+        bus = ((request.bus >= w.secondary) & (request.bus <= w.subordinate)
+               & (w.secondary != 0))
         claims = Signal(name=f"{name}_claims_{n}")
         with m.Switch(request.kind):
             with m.Case(LookupKind.MEMORY):
@@ -114,18 +115,18 @@ class LookupContract(wiring.Component):
 class Bus0Claimed(Lookup):
     """Mutant: an unconfigured port claims bus 0."""
 
-    def _claims(self, w, value):
-        memory, io, _ = super()._claims(w, value)
-        number = value[:8]
+    def _claims(self, w, request):
+        memory, io, _ = super()._claims(w, request)
+        number = request.bus
         return Cat(memory, io, (number >= w.secondary) & (number <= w.subordinate))
 
 
 class ShortWindow(Lookup):
     """Mutant: the last megabyte of every memory window is missing."""
 
-    def _claims(self, w, value):
-        memory, io, bus = super()._claims(w, value)
-        return Cat(memory & (value[20:] != w.memory_limit), io, bus)
+    def _claims(self, w, request):
+        memory, io, bus = super()._claims(w, request)
+        return Cat(memory & (request.address[20:] != w.memory_limit), io, bus)
 
 
 class HighestWins(Lookup):
@@ -168,9 +169,9 @@ class SharedContract(wiring.Component):
     """
 
     COUNT = 2
-    #: Free bits of a value that is looked up: two of each part that one register has; and of the
-    #: value of a register.
-    VALUE, REGISTER = 0x3_0033_3003, 0x0033_3333
+    #: Free bits of an address that is looked up: two of each part that one register has; of a bus
+    #: number; and of the value of a register.
+    ADDRESS, BUS, REGISTER = 0x3_0033_3000, 3, 0x0033_3333
     #: Cycles of a search that finds nothing, until the next one begins, and of a read before it;
     #: one search may be before it.
     LONGEST = COUNT + 2
@@ -216,7 +217,8 @@ class SharedContract(wiring.Component):
         for n in range(2):
             request, result = getattr(dut, f"request{n}"), getattr(dut, f"result{n}")
             m.d.comb += [request.valid.eq(self.valid[n]), request.p.eq(self.request[n]),
-                         request.p.value.eq(self.request[n].value & self.VALUE),
+                         request.p.address.eq(self.request[n].address & self.ADDRESS),
+                         request.p.bus.eq(self.request[n].bus & self.BUS),
                          result.ready.eq(self.ready[n])]
             m.d.comb += Assume(request.p.kind.as_value() <= LookupKind.BUS.value)
             waiting = Signal(name=f"waiting{n}")

@@ -21,7 +21,7 @@ async def offer(ctx, dut, *, early=0, valid=0, bus=9):
 async def find(ctx, dut, hit):
     """Answer the request for a lookup; returns the bus that was looked up."""
     assert ctx.get(dut.lookup.valid) and ctx.get(dut.lookup.p.kind) == LookupKind.BUS
-    bus = ctx.get(dut.lookup.p.value)
+    bus = ctx.get(dut.lookup.p.bus)
     ctx.set(dut.lookup.ready, 1)
     await ctx.tick()
     ctx.set(dut.lookup.ready, 0)
