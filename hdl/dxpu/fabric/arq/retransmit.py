@@ -12,7 +12,8 @@ from dxpu.counted import Counted
 from dxpu.fabric.contexts import Owned, Scan, Sweep, Words
 from dxpu.fabric.wire.types import EPOCH_BITS
 
-__all__ = ["TRANSMISSIONS", "About", "Acknowledged", "Act", "Repeat", "Retransmitter", "Stored"]
+__all__ = ["TRANSMISSIONS", "About", "Acknowledged", "Act", "Last", "Repeat", "Retransmitter",
+           "Stored"]
 
 #: How often a frame is sent on one path.
 TRANSMISSIONS = 4
@@ -70,6 +71,28 @@ class Act(enum.Enum, shape=4):
     CALLED = 7
     #: What was seen of its paths is written down (selective repeat only).
     NOTED = 8
+
+
+class Last(enum.Enum, shape=2):
+    """What happened last to the frames that a session keeps."""
+
+    #: Some were acknowledged, or none is kept.
+    ACK = 0
+    #: A wait ended: the oldest is sent as a probe.
+    PROBE = 1
+    #: A NAK took effect, with the request 0, or 1.
+    NAK0 = 2
+    NAK1 = 3
+
+    @classmethod
+    def nak(cls, request):
+        """The value for a NAK with that request."""
+        return Cat(request, 1)
+
+    @classmethod
+    def probing(cls, word):
+        """Whether it was a wait, by the word of the session."""
+        return word.last == cls.PROBE
 
 
 class Retransmitter(wiring.Component):
@@ -172,9 +195,7 @@ class Retransmitter(wiring.Component):
             # Waits that have ended, paths that were tried, and what is left of this wait.
             "tries": range(TRANSMISSIONS), "tried": range(self._rounds),
             "left": range((1 << 16 + TRANSMISSIONS - 1) + self._sweep.step),
-            "probing": 1,  # nothing was acknowledged since the last wait ended
-            # A NAK took effect since something was acknowledged or a wait ended; its request.
-            "obeyed": 1, "request": 1,
+            "last": Last,
             **self._fields(),
         })
         #: What others look up: what a frame to be sent must know, frames not acknowledged.
@@ -299,8 +320,8 @@ class Retransmitter(wiring.Component):
             # One that waited while the session ended is for frames that were given up.
             counts.eq(does[Act.ACKED] & self._keeps),
             self._progress.eq(counts & (acked.count != 0)),
-            self._back.eq(counts & acked.back & ((acked.count != 0) | ~now.obeyed
-                                                 | (acked.request != now.request))),
+            self._back.eq(counts & acked.back & (
+                (acked.count != 0) | (now.last.as_value() != Last.nak(acked.request)))),
             runs.eq(does[Act.CALLED] & self._runs & ~self._busy()),
             over.eq(runs & ends & self._keeps & self._late),
             failing.eq(over & (now.tries == TRANSMISSIONS - 1) & (now.tried == self._rounds - 1)),
@@ -329,7 +350,7 @@ class Retransmitter(wiring.Component):
         with m.If(runs):
             m.d.comb += then.left.eq(Mux(self._late, 0, now.left - self._sweep.step))
         with m.If(over):
-            m.d.comb += [then.tries.eq(now.tries + 1), then.probing.eq(1)]
+            m.d.comb += [then.tries.eq(now.tries + 1), then.last.eq(Last.PROBE)]
             with m.If(now.tries == TRANSMISSIONS - 1):
                 m.d.comb += [
                     then.tries.eq(0), then.tried.eq(now.tried + 1),
@@ -337,11 +358,9 @@ class Retransmitter(wiring.Component):
                                            now.about.path + 1)),
                 ]
         with m.If(self._progress | self._ended):
-            m.d.comb += [then.tries.eq(0), then.tried.eq(0), then.probing.eq(0)]
+            m.d.comb += [then.tries.eq(0), then.tried.eq(0), then.last.eq(Last.ACK)]
         with m.If(self._back):
-            m.d.comb += [then.obeyed.eq(1), then.request.eq(acked.request)]
-        with m.Elif(self._progress | self._ended | self._expired):
-            m.d.comb += then.obeyed.eq(0)
+            m.d.comb += then.last.eq(Last.nak(acked.request))
         with m.If(self._ended):
             m.d.comb += [
                 then.due.eq(now.held), then.about.epoch.eq(now.about.epoch + 1),
@@ -370,11 +389,9 @@ class Retransmitter(wiring.Component):
             m.d.comb += [middle.again.eq(now.again - 1), middle.probed.eq(0),
                          middle.cursor.eq(self._after_head.data)]
         with m.If(does[Act.REPEATED] & ~self._moved):
-            m.d.comb += [middle.again.eq(now.again - 1), middle.probed.eq(now.probing),
+            m.d.comb += [middle.again.eq(now.again - 1), middle.probed.eq(Last.probing(now)),
                          middle.cursor.eq(self._after_cursor.data)]
-        with m.If(self._back | self._progress & now.probing):
-            m.d.comb += [middle.rewind.eq(1), middle.probing.eq(0)]
-        with m.If(self._expired):
+        with m.If(self._back | self._progress & Last.probing(now) | self._expired):
             m.d.comb += middle.rewind.eq(1)
         with m.If(self._ended):
             m.d.comb += [middle.rewind.eq(0), middle.again.eq(0)]
@@ -384,7 +401,7 @@ class Retransmitter(wiring.Component):
 
     def _waits(self, word):
         """The session has nothing to send again but what waits for an answer."""
-        return ~word.rewind & ((word.again == 0) | word.probing & word.probed)
+        return ~word.rewind & ((word.again == 0) | Last.probing(word) & word.probed)
 
     def _busy(self):
         """The session that is acted upon has something to send again, whatever its word says."""
@@ -392,7 +409,8 @@ class Retransmitter(wiring.Component):
 
     def _ready(self, word):
         """It has something to send again."""
-        return (word.again != 0) & (word.due == 0) & ~word.rewind & ~(word.probing & word.probed)
+        return ((word.again != 0) & (word.due == 0) & ~word.rewind
+                & ~(Last.probing(word) & word.probed))
 
     def _release(self, m):
         """Free what was acknowledged, a frame at a time; returns what it asks for."""
@@ -437,13 +455,13 @@ class Retransmitter(wiring.Component):
         m.d.comb += [scan.hold.eq(1), p.session.eq(scan.at),
                      p.cell.eq(port.addr)]
         m.d.comb += rewinds.eq(self._back | self._expired | self._ended
-                               | self._progress & now.probing)
+                               | self._progress & Last.probing(now))
         # Whether more is owed to the session that was served last, if only when all is freed that
         # was acknowledged meanwhile.
         last, more, then = Signal.like(scan.at), Signal(), self._then
         with m.If(self._acting & (self._does[Act.REPEATED] | (self._session == last))):
             m.d.sync += more.eq((then.rewind | (then.again != 0))
-                                & ~(then.probing & then.probed))
+                                & ~(Last.probing(then) & then.probed))
         m.d.comb += self.repeat_more.eq(more)
         with m.If(mine & (rewinds | self._progress)):
             m.d.sync += astray.eq(1)
@@ -458,7 +476,7 @@ class Retransmitter(wiring.Component):
                 m.d.comb += looks.eq(1)
                 with m.If(self._does[Act.OFFERS]):
                     m.d.sync += [port.addr.eq(now.cursor), p.epoch.eq(now.about.epoch),
-                                 p.probe.eq(now.probing), astray.eq(~self._ready(now)),
+                                 p.probe.eq(Last.probing(now)), astray.eq(~self._ready(now)),
                                  moved.eq(0)]
                     m.next = "Offer"
             with m.State("Offer"):

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.counted import Counted
 
 from .early import WINDOW
-from .retransmit import Act, Retransmitter, Stored
+from .retransmit import Act, Last, Retransmitter, Stored
 
 __all__ = ["STAMP_BITS", "SelectiveRetransmitter"]
 
@@ -107,7 +107,7 @@ class SelectiveRetransmitter(Retransmitter):
         with m.If(does[Act.ACKED]):
             m.d.comb += [
                 new.all.eq(now.all | self._back),
-                new.rest.eq(now.rest | self._progress & now.probing),
+                new.rest.eq(now.rest | self._progress & Last.probing(now)),
                 new.lost.eq(now.lost | acked.named),
                 new.fits.eq(acked.named | now.fits & ~self._progress),
             ]
