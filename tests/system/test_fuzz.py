@@ -19,7 +19,7 @@ def fuzz(options, count, **others):
     print(said(folder, "fuzz"))
 
 
-@pytest.mark.parametrize("count", [4_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [6_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_two_boxes_with_three_gpus(count):
     fuzz(DEMO, count, waves="fst", window=True)
 
