@@ -40,10 +40,9 @@ class PcieEdge(wiring.Component):
     never early.
 
     Both domains must be reset together by one asynchronous cause. Latency of a beat: one cycle of
-    its domain and three to four of the other; from a far side of 32 bits one more of ``sync``, and
-    one more for TLPs of the proxy that are no posted requests, each.
-    Throughput: one beat per cycle of the slower domain; with a far side of 32 bits at most one
-    dword per cycle of ``sync``.
+    its domain and three to four of the other; from a far side of 32 bits one more of ``sync``. A
+    TLP of the proxy that is no posted request takes one more of ``sync``. Throughput: one beat per
+    cycle of the slower domain; with a far side of 32 bits at most one dword per cycle of ``sync``.
 
     Parameters
     ----------
