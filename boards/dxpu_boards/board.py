@@ -1,7 +1,7 @@
 """Description of a board: part, clocks, Ethernet ports, and roles."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 
 from amaranth.lib import io
 from amaranth.vendor import LatticePlatform
@@ -17,13 +17,21 @@ __all__ = ["ONE_SLOT", "Board", "Rgmii", "Shape", "request_rgmii", "with_resourc
 class Shape:
     """Size of a proxy that fits a board in a role.
 
-    ``width`` is in bits; ``slots`` are downstream ports of a host, GPU slots of a box.
+    ``width`` is in bits; ``slots`` are downstream ports of a host, GPU slots of a box. ``gpus`` is
+    the number of soft GPUs of a box, which are in its first slots; ``None``: one in each slot.
     """
 
     width: int = 64
     slots: int = 8
     peers: int = 16
     streams: int = 4
+    gpus: int | None = None
+
+    def numbers(self, role: str) -> dict[str, int]:
+        """Numbers of a proxy in this role, by name; ``gpus`` only for a box."""
+        found = asdict(self)
+        gpus = found.pop("gpus")
+        return found | ({} if role == "host" else {"gpus": self.slots if gpus is None else gpus})
 
 
 #: Shape that meets its clocks in an ECP5.

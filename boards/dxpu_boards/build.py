@@ -6,7 +6,6 @@ crossings are examined between their steps.
 
 import time
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 
 from dxpu_tools import children
@@ -94,7 +93,7 @@ def build(board: Board, design, folder: Path, *, role: str, shape: Shape, progre
             ecp5.place_and_route(folder, part, seed=placing,
                                  heard=lambda line: _follow(line, board, progress))
             result = report.BuildReport(board.name, role, board.part, placing, goal,
-                                        asdict(shape), identity,
+                                        shape.numbers(role), identity,
                                         round(time.monotonic() - began), crossings=crossings)
             report.read(result, folder, netlist, clocks, margins)
             result.write(folder)
@@ -204,8 +203,8 @@ def _follow(line, board, progress):
     for name, (used, there) in ecp5.utilisation(line).items():
         if used > there:
             raise BuildFailed(f"does not fit: it takes {used:,} {name}, and the {board.part} has "
-                              f"{there:,}; give fewer slots, peers or streams (1 is the least), or "
-                              "take a board with a larger part")
+                              f"{there:,}; give fewer slots, peers, streams or soft GPUs of a box "
+                              "(1 is the least), or take a board with a larger part")
     for beginning, stage in STAGES.items():
         if line.startswith(beginning):
             progress.step(stage)

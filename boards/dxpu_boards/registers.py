@@ -12,7 +12,8 @@ from dxpu_tools.identity import Goal, Identity, release
 
 from .pcie import upstream_blocks
 
-__all__ = ["BASES", "IDENTITY", "PULSES", "board_block", "event_kinds", "map_of", "stand_alone"]
+__all__ = ["BASES", "IDENTITY", "PULSES", "board_block", "event_kinds", "gpu_count",
+           "map_of", "stand_alone"]
 
 #: Value of the register ``board.identity``: "DXPB".
 IDENTITY = 0x44585042
@@ -33,15 +34,23 @@ def stand_alone(enable=False, node=NODE_UNASSIGNED):
     """The register of the stand-alone mode, with its values after a reset."""
     return Register("standalone", (
         Field("enable", 1, "rw", reset=int(enable), doc="The first host that sends a HELLO gets "
-              "all slots, unless `control.node` is set. Any write to this register first releases "
-              "the slots; then the next host may come. Each new set-up raises the generation of "
-              "the rows by one."),
+              "all slots with a soft GPU, unless `control.node` is set. Any write to this "
+              "register first releases the slots; then the next host may come. Each new set-up "
+              "raises the generation of the rows by one."),
         Field("state", 3, "ro", offset=4, values=StandAloneState, doc="Progress of the set-up."),
         Field("node", 12, "rw", offset=8, reset=node, doc="Node number to which HELLOs must be "
               "addressed. 0xFFF: any; the first HELLO's destination becomes the box's node "
               "number."),
         Field("host", 12, "ro", doc="Node of the last host; 0: no host since reset.")),
         "Stand-alone mode of a box.", address=0x3C)
+
+
+def gpu_count(gpus=0):
+    """The register with the number of soft GPUs of a box."""
+    return Register("gpus", (
+        Field("count", 8, "const", reset=gpus, doc="Soft GPUs; they are in the first slots. The "
+              "other slots are empty."),),
+        "Soft GPUs in the slots of a box.", address=0x38)
 
 
 def board_block(name, *, paths, identity=Identity(), extra=()):
@@ -116,7 +125,7 @@ def map_of(proxy, board, *, width):
     paths = board.path_count
     ring = EventRing(event_kinds(paths, [p.path for p in counters.placed]), unit=1,
                      unit_name="milliseconds")
-    extra = () if proxy.registers.name == "host_proxy" else (stand_alone(),)
+    extra = () if proxy.registers.name == "host_proxy" else (gpu_count(), stand_alone())
     blocks = {"board": board_block(board.name, paths=paths, extra=extra), "events": ring.block}
     if proxy.registers.name == "host_proxy":
         blocks |= upstream_blocks(board, width)

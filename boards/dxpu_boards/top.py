@@ -26,7 +26,9 @@ from .clocks import Clocks
 from .ethernet import EthernetPorts
 from .factory import factory_of
 from .pcie import Upstream
-from .registers import BASES, PULSES, board_block, event_kinds, stand_alone as stand_alone_register
+from .registers import (
+    BASES, PULSES, board_block, event_kinds, gpu_count, stand_alone as stand_alone_register,
+)
 from .sfp import SfpPorts
 
 __all__ = ["BAUD", "Top", "top"]
@@ -49,7 +51,7 @@ def top(board: Board, role: str, shape: Shape, **options) -> "Top":
 class Top(Elaboratable):
     """One proxy with everything around it on a board.
 
-    A box has a soft GPU in each slot (:class:`~dxpu.endpoint.box.BoxWithGpus`). Above a host is
+    A box has soft GPUs in its slots (:class:`~dxpu.endpoint.box.BoxWithGpus`). Above a host is
     :class:`~dxpu_boards.pcie.Upstream`, until there is a PCIe PHY.
 
     The console, for the registers of the proxy and of :mod:`dxpu_boards.registers`, is at the
@@ -69,8 +71,9 @@ class Top(Elaboratable):
     role : "host" or "box"
     shape : Shape
     stand_alone : bool, optional
-        A box sets itself up for the first host heard (:class:`~dxpu.bringup.StandAlone`), until
-        ``board.standalone`` is written. By default on boards without a console.
+        A box binds the slots that have a GPU to the first host heard
+        (:class:`~dxpu.bringup.StandAlone`), until ``board.standalone`` is written. By default on
+        boards without a console.
     node : int
         Node number of a stand-alone box; 0xFFF: the number that the host asks for.
     faster : number
@@ -99,7 +102,9 @@ class Top(Elaboratable):
         if not self._paths:
             raise ValueError(f"{board.title}: no Ethernet port that a proxy could use yet")
         self._board, self._role, self._shape = board, role, shape
-        extra = (stand_alone_register(self._alone, node),) if role == "box" else ()
+        gpus = shape.numbers(role).get("gpus", 0)
+        extra = () if role == "host" else (
+            gpu_count(gpus), stand_alone_register(self._alone, node))
         self._block = board_block(board.name, paths=self._paths, identity=identity, extra=extra)
         common = {"paths": self._paths, "peers": shape.peers, "streams": shape.streams}
         if serial is not None:
@@ -108,7 +113,8 @@ class Top(Elaboratable):
         if role == "host":
             self._proxy = HostProxy(shape.width, ports=shape.slots, **common)
         else:
-            self._proxy = BoxWithGpus(shape.width, slots=shape.slots, **common)
+            self._proxy = BoxWithGpus(shape.width, slots=shape.slots, gpus=gpus, **common)
+        self._gpus = gpus
         self._hz = board.core_mhz(role) * 1e6
 
     def elaborate(self, platform):
@@ -156,7 +162,7 @@ class Top(Elaboratable):
             return None
         register, shape = file.standalone, self._shape
         m.submodules.stand_alone = alone = StandAlone(
-            self._proxy.registers, slots=shape.slots, paths=self._paths, streams=shape.streams,
+            self._proxy.registers, slots=self._gpus, paths=self._paths, streams=shape.streams,
             waits=Waits.for_pc(self._hz, faster=self._faster))
         m.d.comb += [
             alone.refused.eq(self._proxy.refused), alone.wanted.eq(register.node),

@@ -48,7 +48,9 @@ def test_descriptions(name):
     assert {role: clock.domain for role, clock in board.core.items()} == dict.fromkeys(
         board.core, "sync") and board.core.keys() <= board.roles.keys()
     for role, shape in board.roles.items():
-        check_shape(role, paths=board.path_count, **vars(shape))
+        numbers = shape.numbers(role)
+        assert role == "host" or 1 <= numbers.pop("gpus") <= shape.slots
+        check_shape(role, paths=board.path_count, **numbers)
         # The core must be able to feed a line of 1 Gb/s.
         assert shape.width * board.core_mhz(role) >= 1250
     # A host is reached by its console alone, as long as there is no PCIe PHY.

@@ -135,6 +135,7 @@ def _values(board, identity, seconds):
     base = registers.BASES["board"]
     block = registers.board_block(board.name, paths=2, identity=identity)
     values |= {base + p.address: p.register.reset for p in block.placed}
+    values[map.address("board.gpus")] = 1
     values[map.address("board.release")] = 0x010203
     values[map.address("board.uptime")] = seconds
     values[map.address("board.factory")] = 2
@@ -152,7 +153,7 @@ def test_the_console_says_it(monkeypatch, capsys, identity, seconds, wanted):
     commit, options, uptime = wanted
     assert (status, text) == (0, (
         "board    versa-ecp5-5g (Lattice ECP5-5G Versa)\nproxy    box, 64 bits\n"
-        "shape    1 slot, 2 paths, 2 peers, 1 stream\nversion  1.2.3\n"
+        "shape    1 slot, 1 soft GPU, 2 paths, 2 peers, 1 stream\nversion  1.2.3\n"
         f"commit   {commit}\noptions  {options}\nuptime   {uptime}\n{NO_RECORD}"))
 
 

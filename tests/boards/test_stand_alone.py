@@ -7,7 +7,7 @@ from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.mapping.types import CommitCode
 from dxpu.proxy.registers import IDENTITY
 from dxpu_boards.board import Shape
-from dxpu_boards.registers import BASES, board_block, stand_alone
+from dxpu_boards.registers import BASES, board_block, gpu_count, stand_alone
 from tests.support.board_top_bench import VERSA, simulate
 
 SHAPE = Shape(slots=2, peers=2, streams=2)
@@ -62,6 +62,31 @@ class Written:
                                  row["paths"]["mask"]))
         self.words.clear()
         return said["control.node"]["number"], said["control.peer[0].node"], rows
+
+
+def test_empty_slots_are_not_bound(monkeypatch):
+    """A box of three slots with two soft GPUs."""
+    box = Written()
+
+    async def testbench(ctx, top, asker):
+        await ctx.delay(RESET)
+        count = BASES["board"] + board_block(VERSA.name, paths=2,
+                                             extra=(gpu_count(),)).address("gpus")
+        assert await asker.read(ctx, count) == 2
+        await asker.read(ctx, ADDRESS, write=REGISTER.pack(enable=1, node=0xFFF))
+        ctx.set(top._proxy.refused, {
+            "strobe": 1, "hello": {"role": Role.HOST, "offered": 1},
+            "header": {"type": FrameType.HELLO, "src_node": 7, "dst_node": 0x101}})
+        await ctx.tick()
+        ctx.set(top._proxy.refused.strobe, 0)
+        await ctx.tick().repeat(LONG)
+        assert REGISTER.unpack(await asker.read(ctx, ADDRESS))["state"] == (
+            StandAloneState.BOUND.value)
+        assert dict(box.words)["control.present"] == {"slots": 0b011}
+        assert [row[:3] for row in box.take()[2]] == [(0, 1, 1), (1, 1, 1)]
+
+    simulate(monkeypatch, testbench, shape=Shape(slots=3, peers=1, streams=1, gpus=2),
+             background=[box.serve], PULSE=1e-6)
 
 
 def test_what_is_written_to_the_register_reaches_the_sequencer(monkeypatch):

@@ -97,6 +97,24 @@ def test_serial_numbers_of_a_build(role, made, monkeypatch):
     assert found == [None, 0x0A1B_2CFF_1234_5678]
 
 
+@pytest.mark.parametrize("shape, gpus", [
+    (SMALL, 1), (replace(SMALL, slots=4), 4), (replace(SMALL, slots=4, gpus=3), 3)])
+def test_soft_gpus_of_a_build(shape, gpus, monkeypatch):
+    """A GPU in each slot, unless the shape has a number of them; the board's register has it."""
+    found = []
+
+    class Shown(Hollow):
+        def __init__(self, *args, gpus, **others):
+            super().__init__(*args, gpus=gpus, **others)
+            found.append(gpus)
+
+    monkeypatch.setattr(board_top, "BoxWithGpus", Shown)
+    made = top(BOARDS["versa-ecp5-5g"], "box", shape)
+    register = registers.gpu_count(gpus)
+    assert found == [gpus] and made._block.find("gpus").register == register
+    assert shape.numbers("box")["gpus"] == gpus and "gpus" not in shape.numbers("host")
+
+
 @pytest.mark.parametrize("make, others", [
     (lambda: HostProxy(64, ports=2, peers=2, streams=1), {"tlp", "pcie", "board", "events"}),
     (lambda: BoxProxy(64, slots=2, peers=2, streams=1), {"board", "events"})])

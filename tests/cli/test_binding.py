@@ -33,7 +33,7 @@ def say(monkeypatch, capsys):
 
 
 def test_a_box_is_set_up_by_one_command(say):
-    port = with_board(Module(), BoxProxy(64, slots=2, **SHAPE), "ecpix-5-45f", paths=2)
+    port = with_board(Module(), BoxProxy(64, slots=2, **SHAPE), "ecpix-5-45f", paths=2, gpus=2)
     status, text = say(port, "setup --node 0x101 --host 2 --stream 1 --path 1")
     assert (status, text.splitlines()) == (0, [
         "control.node number=0x101",
@@ -68,6 +68,22 @@ def test_a_box_is_set_up_by_one_command(say):
     found = map_of(line)
     assert line.read(found.address("table.row[1].binding")) == 0x0001_0003
     assert line.read(found.address("counters.table_committed")) == 3
+
+
+def test_empty_slots_are_not_bound(say):
+    """A box with fewer soft GPUs than slots; nothing is written for an empty slot."""
+    for gpus, slots, there in (
+            (1, "1", "a GPU in slot 1 only"), (2, "1,2", "GPUs in slots 1 to 2")):
+        port = with_board(Module(), BoxProxy(64, slots=3, **SHAPE), "ecpix-5-45f", paths=2,
+                          gpus=gpus)
+        assert say(port, "setup --node 0x101 --host 1 --slots 1,3") == (
+            2, f"dxpu console: error: --slots: slot 3 is empty; this box has {there}\n")
+        status, text = say(port, "setup --node 0x101 --host 1")
+        assert status == 0 and text.endswith(f" --slots {slots}\n")
+        assert f"control.present slots={(1 << gpus) - 1:#x}\n" in text
+        status, text = say(port, "bindings")
+        assert [line.split()[1] for line in text.splitlines()[1:4]] == (
+            gpus * ["yes"] + (3 - gpus) * ["no"])
 
 
 def test_a_host_is_set_up_for_two_boxes(say):

@@ -69,6 +69,13 @@ def test_list_names_every_board(capsys):
       for name, value in (("goal", "area"), ("seed", "2"), ("tries", "5"))),
     (("versa-ecp5-5g", "--role", "box", "--slots", "2", "--serial", "0xffffffffffffffff"),
      "--serial must be a whole number from 0 to 18446744073709551614, not '0xffffffffffffffff'"),
+    *((("versa-ecp5-5g", "--role", "box", "--slots", "4", "--gpus", gpus),
+       f"--gpus must be 1 to 4, the number of slots, not {gpus}") for gpus in ("-1", "0", "5")),
+    (("versa-ecp5-5g", "--role", "host", "--gpus", "1"), "--gpus is for a box only; a host has "
+     "none"),
+    (("versa-ecp5-5g", "--role", "box", "--slots", "4", "--gpus", "2", "--serial",
+      "0xffffffffffffffff"),
+     "--serial must be a whole number from 0 to 18446744073709551614, not '0xffffffffffffffff'"),
     (("colorlight-5a-75b", "--role", "box", "--width", "32"), "--width 32 is too small for "
      "colorlight-5a-75b: at 31.25 MHz its MACs need 40 bits or more to feed a frame that they "
      "have begun"),
@@ -119,6 +126,17 @@ def test_the_shape_is_the_boards_but_for_what_is_given(tmp_path, capsys, asked, 
     assert "versa-ecp5-5g, box: LFE5UM5G-45F-8BG381, for area, seed 7" in said
     assert f"\nDXPU {'.'.join(map(str, release()))}, commit c0ffee11 with changes\n" in said
     assert f"{out}/versa-ecp5-5g-box.bit" in said and out.is_dir()
+
+
+@pytest.mark.parametrize("argv, gpus", [((), 3), (("--gpus", "2"), 2), (("--gpus", "3"), 3)])
+def test_the_report_has_the_number_of_soft_gpus(tmp_path, capsys, asked, monkeypatch, argv, gpus):
+    monkeypatch.setattr(builder, "build", lambda board, design, folder, **others: BuildReport(
+        board.name, others["role"], board.part, 1, "speed",
+        others["shape"].numbers(others["role"])))
+    assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--slots", "3", *argv, "--out",
+                     str(tmp_path)]) == 0
+    assert f"64 width, 3 slots, 1 peers, 1 streams, {gpus} gpus\n" in capsys.readouterr().out
+    assert asked[0][2].numbers("box")["gpus"] == gpus
 
 
 @pytest.mark.parametrize("argv, options", [

@@ -27,7 +27,7 @@ SMALL = Shape(slots=1, peers=1, streams=1)
 class Hollow(wiring.Component):
     """Interface of a box with GPUs, without its content, which takes long to elaborate."""
 
-    def __init__(self, width, *, slots, paths, peers, streams):
+    def __init__(self, width, *, slots, gpus, paths, peers, streams):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
         self.registers = BoxProxy(width, slots=slots, paths=paths, peers=peers,
                                   streams=streams).registers

@@ -8,7 +8,7 @@ from amaranth.sim import Simulator
 from dxpu.csr import RegisterFile, RegisterMux, connect_ports
 from dxpu.mapping import BoxTable, HostTable
 from dxpu.proxy.registers import TABLE_BASE, control_block
-from dxpu_boards.registers import BASES, board_block
+from dxpu_boards.registers import BASES, board_block, gpu_count
 from dxpu_model.console import summed
 
 
@@ -91,10 +91,12 @@ class RegisterSerial:
         pass
 
 
-def with_board(m, proxy, board, *, paths):
-    """Serial port of a whole proxy on a board; all other ports are unconnected."""
+def with_board(m, proxy, board, *, paths, gpus=None):
+    """Serial port of a whole proxy on a board; all other ports are unconnected. A box must have
+    ``gpus``."""
     m.submodules.proxy = proxy
-    m.submodules.file = file = RegisterFile(board_block(board, paths=paths))
+    m.submodules.file = file = RegisterFile(board_block(
+        board, paths=paths, extra=() if gpus is None else (gpu_count(gpus),)))
     return RegisterSerial(
         m, {"proxy": (0, 0x8000, proxy.bus), "board": (BASES["board"], file.block.size, file.bus)},
         ("sync", *(f"gmii{n}_{way}" for n in range(paths) for way in ("rx", "tx"))))

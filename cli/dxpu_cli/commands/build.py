@@ -38,9 +38,10 @@ def add_arguments(parser):
            "(default: 3)")
     option("--width", "data bits per beat (default here and below: the board's)", type=int)
     option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
+    option("--gpus", "soft GPUs of a box, in its first slots (default: one in each slot)", type=int)
     option("--peers", "other nodes it has sessions with", type=int)
     option("--streams", "sessions with each of them", type=int)
-    option("--stand-alone", "a box binds all its slots to the first host that it hears "
+    option("--stand-alone", "a box binds its soft GPUs to the first host that it hears "
            "(default: on boards without a UART)", action=argparse.BooleanOptionalAction)
     option("--node", "node number of such a box, such as 0x101 (default: that of the "
            "first HELLO)")
@@ -100,7 +101,13 @@ def run(arguments) -> int:
 
 def _check(role, board, shape):
     from .generate import check_shape
-    check_shape(role, paths=board.path_count, **asdict(shape))
+    numbers = shape.numbers(role)
+    gpus = numbers.pop("gpus", None)
+    check_shape(role, paths=board.path_count, **numbers)
+    if role == "host" and shape.gpus is not None:
+        raise UserError("--gpus is for a box only; a host has none")
+    if gpus is not None and gpus not in range(1, shape.slots + 1):
+        raise UserError(f"--gpus must be 1 to {shape.slots}, the number of slots, not {gpus}")
     mhz = board.core_mhz(role)
     if shape.width * mhz < LEAST_RATE:
         raise UserError(f"--width {shape.width} is too small for {board.name}: at {mhz:g} MHz its "
@@ -136,7 +143,7 @@ def _serial(role, shape, given):
     """Option of the top for the serial number."""
     if "serial" not in given:
         return {}
-    most = (1 << 64) - (1 if role == "host" else shape.slots)
+    most = (1 << 64) - (1 if role == "host" else shape.numbers(role)["gpus"])
     return {"serial": whole_number("--serial", given["serial"], 0, most)}
 
 

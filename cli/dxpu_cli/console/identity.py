@@ -18,10 +18,11 @@ def lines(read, title: str | None) -> list[str]:
     """
     shape = read("control.shape")
     role = "host" if shape["role"] == 1 else "box"
+    gpus = [(read("board.gpus")["count"], "soft GPU")] if title and role == "box" else []
     rows = [("proxy", f"{role}, {32 * shape['lanes']} bits"),
             ("shape", ", ".join(_count(number, what) for number, what in (
-                (shape["rows"], "slot"), (shape["paths"] + 1, "path"), (shape["peers"], "peer"),
-                (1 << shape["streams"], "stream"))))]
+                (shape["rows"], "slot"), *gpus, (shape["paths"] + 1, "path"),
+                (shape["peers"], "peer"), (1 << shape["streams"], "stream"))))]
     if title:
         made, build = read("board.release"), read("board.build")
         goal = build["goal"]

@@ -32,7 +32,7 @@ def add_jobs(jobs):
     peer.add_argument("--box", metavar="NODE", help="of a host: a box that it uses")
     add_way(job)
     job.add_argument("--slots", metavar="LIST", help="slots of the box to bind, such as 1,2 "
-                     "(default: all that a box has; none for a host)")
+                     "(default: all of a box that have a GPU; none for a host)")
     job.add_argument("--wait", metavar="MS", help="first wait for an answer of the peer, in "
                      f"milliseconds (default: {PATIENT} for a box, as a PC needs; left alone for "
                      "a host)")
@@ -104,10 +104,24 @@ class _Setup:
         if arguments.wait is not None or not proxy.is_host:
             self.wait = wait_units(_number("--wait", arguments.wait or PATIENT),
                                    _mhz(proxy, arguments.clock))
-        slots = _slots(arguments.slots, 255 if proxy.is_host else proxy.rows) \
-            if arguments.slots else [] if proxy.is_host else range(1, proxy.rows + 1)
+        slots = self._wanted_slots(arguments.slots)
         self._peer = self._find_peer()
         self._rows = self._find_rows(slots)
+
+    def _wanted_slots(self, text):
+        """Slots of the box to bind."""
+        proxy = self._proxy
+        if proxy.is_host:
+            return _slots(text, 255) if text else []
+        there = proxy.rows
+        if "board" in proxy.map.blocks:
+            there = proxy.read("board.gpus")["count"]
+        slots = _slots(text, proxy.rows) if text else range(1, there + 1)
+        if (last := max(slots)) > there:
+            raise UserError(f"--slots: slot {last} is empty; this box has "
+                            + ("a GPU in slot 1 only" if there == 1 else
+                               f"GPUs in slots 1 to {there}"))
+        return slots
 
     def _find_peer(self):
         nodes = self._proxy.peer_nodes()

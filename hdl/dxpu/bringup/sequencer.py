@@ -25,7 +25,7 @@ class StandAloneState(enum.Enum, shape=3):
     LISTENS = 1
     #: Registers are being written.
     WRITES = 2
-    #: All slots are bound to the host.
+    #: The slots are bound to the host.
     BOUND = 3
     #: A register was missing, or a commit was refused (`table.result`).
     FAILED = 4
@@ -69,13 +69,13 @@ class Waits:
 
 
 class SetUpSequencer(wiring.Component):
-    """Binds all slots of a box to the first host heard, by writes to the proxy's registers.
+    """Binds slots of a box to the first host heard, by writes to the proxy's registers.
 
     When a HELLO is heard and ``control.node`` is still 0xFFF, the sequencer writes: node number,
-    the host as peer 0, the waits, boot counter, session mode 2 (the host opens the session), all
-    slots present, and for each slot a commit to that host, stream and path. Any other value of
-    ``control.node`` means that somebody else sets the box up: the sequencer then writes nothing,
-    and undoes nothing.
+    the host as peer 0, the waits, boot counter, session mode 2 (the host opens the session),
+    these slots as present, and for each of them a commit to that host, stream and path. Any other
+    value of ``control.node`` means that somebody else sets the box up: the sequencer then writes
+    nothing, and undoes nothing.
 
     ``again`` undoes the set-up (rows released, peer not valid, mode 0, no node number); then the
     next host may come. The first bindings have generation 1, and the generation goes up by one with
@@ -88,8 +88,10 @@ class SetUpSequencer(wiring.Component):
     ----------
     map : :class:`~dxpu.csr.AddressMap`
         Registers of the box proxy.
-    slots, streams : int
-        Numbers of slots and streams of the box proxy.
+    slots : int
+        Number of slots that are bound, from the first one on; the others are empty.
+    streams : int
+        Number of streams of the box proxy.
     waits : :class:`Waits`
 
     Members

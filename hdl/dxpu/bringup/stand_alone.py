@@ -28,8 +28,10 @@ class StandAlone(wiring.Component):
     ----------
     map : :class:`~dxpu.csr.AddressMap`
         Registers of the box proxy.
-    slots, paths, streams : int
-        Numbers of slots, paths and streams of the box proxy.
+    slots : int
+        Number of slots that are bound, from the first one on; the others are empty.
+    paths, streams : int
+        Numbers of paths and streams of the box proxy.
     waits : :class:`~.sequencer.Waits`
 
     Members

@@ -1,4 +1,4 @@
-"""A box without PCIe hardware: a box proxy with a soft GPU in each slot.
+"""A box without PCIe hardware: a box proxy with soft GPUs in its slots.
 
 This file only wires.
 """
@@ -18,10 +18,11 @@ __all__ = ["BoxWithGpus"]
 
 
 class BoxWithGpus(wiring.Component):
-    """Box proxy whose slots hold soft GPUs; only Ethernet and registers are ports.
+    """Box proxy whose first slots hold soft GPUs; only Ethernet and registers are ports.
 
     The GPU of slot n + 1 has the serial number of ``identity`` plus n. The manager marks the slots
-    as present in the registers, as for other GPUs.
+    with a GPU as present in the registers, as for other GPUs. The other slots are empty: their
+    links are down, so a host that binds one sees no card there.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ class BoxWithGpus(wiring.Component):
     slots, paths : int
         Numbers of slots and of Ethernet paths. Further keywords go to
         :class:`~dxpu.proxy.box.BoxProxy`.
+    gpus : int, optional
+        Number of GPUs, 1 to ``slots``; by default one in each slot.
     identity : :class:`~.config_map.GpuIdentity`, optional
         Identity of the first GPU.
     gpu : dict, optional
@@ -39,16 +42,24 @@ class BoxWithGpus(wiring.Component):
     -------
     gmii, links, bus
         Same ports as the box proxy: GMII and link state of each path, register bus.
+
+    Raises
+    ------
+    ValueError
+        For another number of GPUs. Without any the box would have nothing to offer.
     """
 
     #: Ports of the proxy that the GPUs are at.
     INSIDE = ("slot", "reset")
 
-    def __init__(self, width, *, slots=8, paths=2, identity=None, gpu=None, **proxy):
+    def __init__(self, width, *, slots=8, paths=2, gpus=None, identity=None, gpu=None, **proxy):
+        gpus = slots if gpus is None else gpus
+        if gpus not in range(1, slots + 1):
+            raise ValueError(f"gpus must be 1 to {slots}, the number of slots, not {gpus!r}")
         self._proxy = BoxProxy(width, slots=slots, paths=paths, **proxy)
         first = identity or GpuIdentity()
         self._gpus = [SoftGpu(width, identity=replace(first, serial=first.serial + n),
-                              **(gpu or {})) for n in range(slots)]
+                              **(gpu or {})) for n in range(gpus)]
         #: The register map of the proxy (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._proxy.registers
         #: Events that the proxy counts.
@@ -66,4 +77,7 @@ class BoxWithGpus(wiring.Component):
             m.submodules[f"gpu{n + 1}"] = gpu
             wiring.connect(m, proxy.slot[n], gpu.port)
             m.d.comb += gpu.reset.eq(proxy.reset[n])
+        for slot in list(proxy.slot)[len(self._gpus):]:
+            m.d.comb += [slot.link_up.eq(0),
+                         *(getattr(slot, f"tx_{name}").ready.eq(1) for name in ("p", "np", "cpl"))]
         return m

@@ -4,7 +4,11 @@ import random
 
 import pytest
 from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
 
+from dxpu.attach import PciePort
+from dxpu.endpoint import box
 from dxpu.endpoint.box import BoxWithGpus
 from dxpu.endpoint.config_map import GpuIdentity, gpu_map
 from dxpu.endpoint.config_space import CAUSES, EndpointConfig
@@ -254,6 +258,51 @@ def test_reads_expire_between_the_timeout_and_a_third_more():
     assert len(ended) > 15
     waits = [end - begin for begin, end in zip(begun, ended, strict=False)]
     assert timeout <= min(waits) and max(waits) <= timeout * 4 // 3 + 6, waits
+
+
+@pytest.mark.parametrize("gpus", [0, 4, -1, "1"])
+def test_a_box_has_one_gpu_or_more_and_at_most_one_in_each_slot(gpus):
+    with pytest.raises(ValueError, match=f"gpus must be 1 to 3, the number of slots, not {gpus!r}"):
+        BoxWithGpus(64, slots=3, gpus=gpus, paths=1, peers=1, streams=1)
+
+
+def test_slots_behind_the_gpus_are_empty(monkeypatch):
+    """Their links stay down, in and after a reset; what is offered to them is taken, and nothing
+    comes of it."""
+    made = []
+
+    class Proxy(wiring.Component):
+        registers = pulses = refused = None
+
+        def __init__(self, width, *, slots, paths):
+            super().__init__({"slot": Out(PciePort(width)).array(slots), "reset": Out(slots)})
+            made.append(self)
+
+        def elaborate(self, platform):
+            return Module()
+
+    monkeypatch.setattr(box, "BoxProxy", Proxy)
+    dut = BoxWithGpus(32, slots=3, gpus=2, gpu={"vram_bytes": 4096})
+    proxy, = made
+
+    async def process(ctx):
+        for reset in (0b000, 0b111, 0b000):
+            ctx.set(proxy.reset, reset)
+            await ctx.tick().repeat(20)
+            up = [ctx.get(slot.link_up) for slot in proxy.slot]
+            assert up == 2 * [not reset] + [0]
+        empty = proxy.slot[2]
+        for stream in (empty.tx_p, empty.tx_np, empty.tx_cpl):
+            ctx.set(stream.valid, 1)
+            ctx.set(stream.payload.first, 1)
+            ctx.set(stream.payload.last, 1)
+        for _ in range(200):
+            await ctx.tick()
+            assert all(ctx.get(stream.ready) for stream in (
+                empty.tx_p, empty.tx_np, empty.tx_cpl))
+            assert not ctx.get(empty.rx.valid) and not ctx.get(empty.link_up)
+
+    simulate(dut, process)
 
 
 @pytest.mark.long
