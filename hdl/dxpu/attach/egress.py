@@ -23,7 +23,8 @@ class Egress(wiring.Component):
     it was taken whole. Within a class the order is kept. A TLP that ends with ``discard`` is
     dropped; so is one larger than ``depth`` beats, which is counted.
 
-    Latency three cycles after the last beat. A full queue of one class holds back all classes.
+    Latency three cycles after the last beat; of one that is not posted one more while a posted
+    request waits. A full queue of one class holds back all classes.
 
     Parameters
     ----------
@@ -75,7 +76,8 @@ class Egress(wiring.Component):
         queues = {cls: PacketQueue(self._width, depth=self._depth, meta=bits) for cls in TlpClass}
         plain = [k for k, _ in payload_shape(self.p) if k != "meta"]
         for cls, port in ((TlpClass.P, self.p), (TlpClass.NP, self.np), (TlpClass.CPL, self.cpl)):
-            queue = m.submodules[cls.name.lower()] = queues[cls]
+            name = cls.name.lower()
+            queue = m.submodules[name] = queues[cls]
             selected = i.payload.meta == cls
             m.d.comb += [
                 queue.i.valid.eq(i.valid & selected),
@@ -85,8 +87,15 @@ class Egress(wiring.Component):
             ]
             with m.If(selected):
                 m.d.comb += i.ready.eq(queue.i.ready)
-            # `posted_out` never falls behind again, so an offered packet stays offered.
-            allowed = 1 if cls is TlpClass.P else ~(posted_out - queue.o.payload.meta)[bits - 1]
+            allowed = Const(1)
+            if cls is not TlpClass.P:
+                # Stamps are compared in the cycle before, of the packet that is offered then; one
+                # that comes meanwhile is not behind any if all have left. `posted_out` never falls
+                # behind again, so an offered packet stays offered.
+                allowed, stays = Signal(name=f"{name}_allowed"), Signal(name=f"{name}_stays")
+                m.d.comb += stays.eq(queue.o.valid & ~(queue.o.ready & queue.o.payload.last))
+                m.d.sync += allowed.eq((posted_in == posted_out) | stays & (
+                    allowed | ~(posted_out - queue.o.payload.meta)[bits - 1]))
             m.d.comb += [
                 port.valid.eq(queue.o.valid & allowed),
                 queue.o.ready.eq(port.ready & allowed),
