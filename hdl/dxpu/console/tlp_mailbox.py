@@ -8,7 +8,7 @@ from dxpu.arbiter import PacketArbiter
 from dxpu.attach import PciePort
 from dxpu.csr import Block, Field, Register, RegisterFile, RegisterPort, Rows
 from dxpu.queue import PacketQueue
-from dxpu.stream import connect
+from dxpu.stream import ForwardRegister, PacketLayout, connect
 from dxpu.tlp.header import Kind
 from dxpu.tlp.types import HeaderCommon, TlpClass
 
@@ -116,23 +116,28 @@ class TlpMailbox(wiring.Component):
             m.d.sync += [first.eq(file.send.last), spoilt.eq((spoilt | ~wanted) & ~beat.last)]
 
         # Class of the TLP at the head, and its data in units of four dwords.
-        header = HeaderCommon(queue.o.payload.data[:32])
+        m.submodules.head = head = ForwardRegister(PacketLayout(self._width))
+        connect(m, queue.o, head.i)
+        header = HeaderCommon(head.o.payload.data[:32])
         kind = Kind.of(m, header.fmt, header.type)
         length = Cat(header.length_low, header.length_high)
         units = Signal(range(257))
         m.d.comb += units.eq(Mux(header.fmt[1], Cat(length, length == 0) + 3 >> 2, 0))
 
-        may, begins, ends = Signal(), Signal(), Signal()
+        # There are credits for the head, now and since the last cycle. They do not become fewer.
+        may, might = Signal(), Signal()
+        begins, ends = Signal(), Signal()
         passing, within = Signal(), Signal()  # a TLP is being sent; a TLP is being sent or dropped
-        o, rx = queue.o, self.port.rx
+        o, rx = head.o, self.port.rx
         m.d.comb += [
-            begins.eq(o.valid & may & up & wanted & ~passing),
+            begins.eq(o.valid & might & up & wanted & ~passing),
             rx.payload.eq(o.payload),
             rx.valid.eq(o.valid & passing),
             o.ready.eq(Mux(passing, rx.ready, ~up)),
             ends.eq(o.valid & o.ready & o.payload.last),
         ]
-        m.d.sync += passing.eq(begins | passing & ~ends)
+        m.d.sync += [passing.eq(begins | passing & ~ends),
+                     might.eq(o.valid & may & up & ~passing & ~begins)]
         with m.If(o.valid & o.ready):
             m.d.sync += within.eq(~o.payload.last)
         with m.If(~passing & ~begins & Mux(o.valid & o.ready, o.payload.last, ~within)):
