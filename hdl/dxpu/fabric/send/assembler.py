@@ -23,7 +23,8 @@ class Assembler(wiring.Component):
     the replay memory if it is sent again. A new frame with a number is written there while it
     passes.
 
-    No latency; throughput a chunk per cycle. At 32 bits the padding is a chunk of its own.
+    No latency; throughput a chunk per cycle. At 32 bits the padding is a chunk of its own. Replay
+    memory and retransmitter are told a cycle later.
 
     Parameters
     ----------
@@ -223,34 +224,38 @@ class Assembler(wiring.Component):
         return tlps
 
     def _keep(self, m):
-        """Write a new frame into the replay memory while it passes."""
+        """Write a new frame into the replay memory, a cycle after it passes."""
         preamble, head, info = self.preamble, self.preamble.payload, self.preamble.payload.info
-        keeping, first = Signal(), Signal(Stored(self._cells), reset_less=True)
-        starts = preamble.valid & preamble.ready & ~self._within & head.first & info.store
-        now = Signal(Stored(self._cells))
+        frame, cell = Signal(Stored(self._cells), reset_less=True), Signal.like(self.next)
+        keeping, begins, ends, drops = Signal(), Signal(), Signal(), Signal()
+        leaves = preamble.valid & preamble.ready & ~self._within & head.first
         m.d.comb += [
-            now.session.eq(info.session), now.epoch.eq(info.epoch), now.cell.eq(self.next),
-            now.path.eq(info.path),
-            *(self.resent[k].eq(info[k]) for k in ("session", "epoch", "cell", "path")),
-            self.resent_strobe.eq(preamble.valid & preamble.ready & ~self._within & head.first
-                                  & info.resend),
-            self.begin.eq(starts & ~info.drop),
-            self.cancel.eq(Mux(starts & info.drop, info.reserved, 0)),
+            begins.eq(leaves & info.store & ~info.drop),
+            drops.eq(leaves & info.store & info.drop),
+            ends.eq((keeping | begins) & self.o.valid & self.o.ready & self._ends),
+            self.stored.eq(frame),
+            self.stored.cell.eq(Mux(self.begin, self.next, cell)),
+            self.stored_strobe.eq(self.end),
+        ]
+        m.d.sync += [
+            keeping.eq((keeping | begins) & ~ends),
+            self.resent_strobe.eq(leaves & info.resend),
+            self.begin.eq(begins),
+            self.cancel.eq(Mux(drops, info.reserved, 0)),
             self.note.eq(info.note),
             self.reserved.eq(info.reserved),
-            self.write.eq(self.tlps.valid & self.tlps.ready & (keeping | self.begin)),
+            self.write.eq(self.tlps.valid & self.tlps.ready & (keeping | begins)),
             self.data.eq(self.tlps.payload.data),
             self.dwords.eq(self.tlps.payload.dwords),
             self.last.eq(self.tlps.payload.last),
-            self.end.eq((keeping | self.begin) & self.o.valid & self.o.ready & self._ends),
-            self.stored.eq(Mux(self.begin, now, first)),
-            self.stored_strobe.eq(self.end),
-            self.finished.eq(self.end | starts & info.drop),
+            self.end.eq(ends),
+            self.finished.eq(ends | drops),
+            *(self.resent[k].eq(info[k]) for k in ("session", "epoch", "cell", "path")),
         ]
+        with m.If(begins):
+            m.d.sync += [frame[k].eq(info[k]) for k in ("session", "epoch", "path")]
         with m.If(self.begin):
-            m.d.sync += [keeping.eq(1), first.eq(now)]
-        with m.If(self.end):
-            m.d.sync += keeping.eq(0)
+            m.d.sync += cell.eq(self.next)
 
     def _record(self, m, chunk, several, binding):
         """Binds and pads the record that passes."""
