@@ -1,13 +1,13 @@
 """What credits a TLP takes, from its first header dword."""
 
 from amaranth import *
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.counted import Counted
 from dxpu.priority import lowest_bit, one_hot_mux
 from dxpu.rows import ClassMeta, TlpMeta
-from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, connect
+from dxpu.stream import PacketLayout, PacketSignature, Register, check_width
 from dxpu.tlp.header import Kind
 from dxpu.tlp.types import MAX_END_END_PREFIXES, HeaderCommon
 
@@ -30,8 +30,7 @@ class Classifier(wiring.Component):
 
     Latency one cycle; of a TLP that begins with ``n`` beats of nothing but prefixes 2 + 2 n.
     Throughput a beat per cycle, but for those. What is no TLP leaves with any class.
-    ``i.ready`` depends on nothing that comes in the same cycle: what is dropped waits with its
-    first beats as others do.
+    ``i.ready`` depends on nothing that comes in the same cycle.
 
     Ref: PCIe Base 5.0, 2.6.1
 
@@ -67,10 +66,18 @@ class Classifier(wiring.Component):
         m = Module()
         i, layout = self.i, PacketLayout(self._width)
         lanes = self._width // 32
-        m.submodules.stage = stage = Register(PacketLayout(self._width, ClassMeta))
-        connect(m, stage.o, wiring.flipped(self.o))
-        m.d.comb += self.ahead.eq(stage.following.meta)
-        out = stage.i
+        # What is too large is known late, so it is dropped behind the register.
+        m.submodules.stage = stage = Register(data.StructLayout(
+            {"beat": PacketLayout(self._width, ClassMeta), "large": 1}))
+        out, leaving = stage.i, stage.o.payload
+        m.d.comb += [
+            self.o.payload.eq(leaving.beat),
+            self.o.valid.eq(stage.o.valid & ~leaving.large),
+            stage.o.ready.eq(self.o.ready | leaving.large),
+            self.ahead.eq(stage.following.beat.meta),
+            self.stat_large.eq(stage.o.valid & leaving.large & leaving.beat.last
+                               & ~leaving.beat.discard),
+        ]
 
         # The header dword in this beat, if it is here.
         words = [i.payload.data.word_select(n, 32) for n in range(lanes)]
@@ -89,7 +96,7 @@ class Classifier(wiring.Component):
         deep = MAX_END_END_PREFIXES // lanes
         aside = [Signal(layout, name=f"aside{n}", reset_less=True) for n in range(deep)]
         count, shown = Signal(range(deep + 1)), Signal(range(deep + 1))
-        known, replays, drops = Signal(), Signal(), Signal()
+        known, replays, was_large = Signal(), Signal(), Signal()
         found, large = Signal(), Signal()
         # Whether the beat behind those of prefixes has been examined, and has the header.
         examined, header_here = Signal(), Signal()
@@ -98,41 +105,35 @@ class Classifier(wiring.Component):
         m.d.comb += [
             found.eq(plain.any() | i.payload.last | (count == deep)),
             # By registers alone. With beats aside, the one behind them waits until they have left.
-            i.ready.eq((count == 0) & (out.ready | known & drops) | examined & ~header_here),
+            i.ready.eq((count == 0) & out.ready | examined & ~header_here),
         ]
         if self._largest is not None:
             m.d.comb += large.eq(units > self._largest)
 
-        def show(beat, meta):
-            return [*(out.payload[k].eq(beat[k]) for k, _ in layout), out.payload.meta.eq(meta)]
-
-        def pass_on(dropping, meta):
-            m.d.comb += [
-                *show(i.payload, meta), out.valid.eq(i.valid & ~dropping),
-                self.stat_large.eq(
-                    i.valid & i.ready & i.payload.last & ~i.payload.discard & dropping),
-            ]
+        def show(beat, meta, large):
+            return [*(out.payload.beat[k].eq(beat[k]) for k, _ in layout),
+                    out.payload.beat.meta.eq(meta), out.payload.large.eq(large)]
 
         with m.If(known & replays):
-            m.d.comb += [*show(Array(aside)[shown] if deep else i.payload, meta),
-                         out.valid.eq(~drops)]
-            with m.If(out.ready | drops):
+            m.d.comb += [*show(Array(aside)[shown] if deep else i.payload, meta, was_large),
+                         out.valid.eq(1)]
+            with m.If(out.ready):
                 m.d.sync += shown.eq(shown + 1)
                 with m.If(shown + 1 == count):
                     m.d.sync += [replays.eq(0), count.eq(0), shown.eq(0)]
         with m.Elif(known):
-            pass_on(drops, meta)
+            m.d.comb += [*show(i.payload, meta, was_large), out.valid.eq(i.valid)]
             with m.If(i.valid & i.ready & i.payload.last):
                 m.d.sync += known.eq(0)
         with m.Elif(count == 0):
             with m.If(found):
-                pass_on(large, now)
+                m.d.comb += [*show(i.payload, now, large), out.valid.eq(i.valid)]
                 with m.If(i.valid & i.ready):
-                    m.d.sync += [known.eq(~i.payload.last), drops.eq(large), meta.eq(now)]
+                    m.d.sync += [known.eq(~i.payload.last), was_large.eq(large), meta.eq(now)]
             with m.Else():
                 self._set_aside(m, aside, count)
         with m.Elif(examined & header_here):
-            m.d.sync += [known.eq(1), replays.eq(1), drops.eq(large), meta.eq(now)]
+            m.d.sync += [known.eq(1), replays.eq(1), was_large.eq(large), meta.eq(now)]
         with m.Else():
             self._set_aside(m, aside, count)
         return m
