@@ -10,7 +10,7 @@ from .clocks import Clock
 from .io_delay import ECP5_INPUT
 from .pll import ECP5, Family
 
-__all__ = ["ONE_SLOT", "Board", "Rgmii", "Shape", "request_rgmii", "with_resources"]
+__all__ = ["FOUR_SLOTS", "ONE_SLOT", "Board", "Rgmii", "Shape", "request_rgmii", "with_resources"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,10 @@ class Shape:
         return found | ({} if role == "host" else {"gpus": self.slots if gpus is None else gpus})
 
 
-#: Shape that meets its clocks in an ECP5.
+#: Shapes that meet their clocks in an ECP5: with a core of 62.5 MHz, and of 83.3 MHz
+#: (:data:`~dxpu_boards.clocks.CORE_83`).
 ONE_SLOT = Shape(slots=1, peers=1, streams=1)
+FOUR_SLOTS = Shape(slots=4, peers=4, streams=1)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Clocks and resets of a board: a PLL, a clock domain for each of its outputs, their resets."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from amaranth import *
 from amaranth.lib import io, wiring
@@ -9,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from .pll import ECP5, Output, Plan, solve
 
-__all__ = ["Clock", "Clocks", "Resets", "plan"]
+__all__ = ["CORE_83", "Clock", "Clocks", "Resets", "plan"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class Clock:
     mhz: float
     phase: float = 0
     margin: float = 0
+
+
+#: The core of a board whose proxies meet 91.7 MHz.
+CORE_83 = Clock("sync", Fraction(250, 3), margin=0.1)
 
 
 def plan(family, mhz, clocks) -> Plan:

@@ -4,12 +4,10 @@ Pins are amaranth-boards'; the FPGA pulls MDIO up. The flash has 32 MB
 (https://docs.lambdaconcept.com/ecpix-5).
 """
 
-from fractions import Fraction
-
 from amaranth_boards.ecpix5 import ECPIX545Platform, ECPIX585Platform
 
-from .board import ONE_SLOT, Board, Shape
-from .clocks import Clock
+from .board import FOUR_SLOTS, ONE_SLOT, Board
+from .clocks import CORE_83, Clock
 from .mdio import mdio_pulled_up
 
 __all__ = ["BOARDS", "Platform45", "Platform85"]
@@ -25,10 +23,6 @@ class Platform85(ECPIX585Platform):
     """With a pull-up at MDIO."""
 
     resources = mdio_pulled_up(ECPIX585Platform.resources)
-
-
-#: A core of 83.3 MHz, and what fits it.
-FAST, FOUR_SLOTS = Clock("sync", Fraction(250, 3), margin=0.1), Shape(slots=4, peers=4, streams=1)
 
 
 def _board(size, platform, *, core=None, roles=None):
@@ -50,5 +44,5 @@ def _board(size, platform, *, core=None, roles=None):
 
 BOARDS = (
     _board("45f", Platform45),
-    _board("85f", Platform85, core={"box": FAST}, roles={"box": FOUR_SLOTS}),
+    _board("85f", Platform85, core={"box": CORE_83}, roles={"box": FOUR_SLOTS}),
 )

@@ -9,8 +9,8 @@ an ordinary pin, pulled up, so that a board on a bench is not in reset; so is MD
 from amaranth.build import Attrs, DiffPairs, PinsN, Resource, Subsignal
 from amaranth_boards.versa_ecp5_5g import VersaECP55GPlatform
 
-from .board import ONE_SLOT, Board, with_resources
-from .clocks import Clock
+from .board import FOUR_SLOTS, ONE_SLOT, Board, with_resources
+from .clocks import CORE_83, Clock
 from .mdio import mdio_pulled_up
 
 __all__ = ["BOARD", "Platform"]
@@ -34,7 +34,8 @@ BOARD = Board(
     platform=Platform,
     clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0, 1),
-    roles={"host": ONE_SLOT, "box": ONE_SLOT},
+    roles={"host": FOUR_SLOTS, "box": ONE_SLOT},
+    core={"host": CORE_83},
     pcie="x1 edge connector",
     pcie_clock=Clock("pcie", 62.5),
     loader=("--cable", "ft2232"),
