@@ -59,7 +59,7 @@ class Sender:
         self._kept: deque[Sent] = deque()
         self._tries = self._round = 0
         self._probing = self._rewind = False
-        #: Request of the last NAK, until something is acknowledged or a wait ends.
+        #: Request of the last NAK, until a wait ends.
         self._obeyed: int | None = None
         self._until = 0.0
 
@@ -93,7 +93,6 @@ class Sender:
         if count:
             self._rewind = bool(self._kept) and (self._rewind or self._probing)
             self._probing, self._tries, self._round = False, 0, 0
-            self._obeyed = None
             self._until = now + self._wait
         return True
 

@@ -83,7 +83,7 @@ def test_nothing_is_repeated_for_a_nak_when_all_is_acknowledged():
 
 
 def test_a_copy_of_a_nak_has_no_effect():
-    """Until something is acknowledged, a wait ends, or there is another request."""
+    """Until a wait ends, or there is another request, whatever it acknowledges."""
     sender = frames(4)
     for request in (1, 0, 1):
         sender.back(request)
@@ -92,7 +92,7 @@ def test_a_copy_of_a_nak_has_no_effect():
         assert sender.room and numbers(sender, 0.1) == []
     assert sender.acknowledged(1, 0.2)
     sender.back(1)
-    assert numbers(sender, 0.2) == [(n, False) for n in range(1, 4)]
+    assert sender.room and numbers(sender, 0.2) == []
     assert numbers(sender, 0.2 + WAIT) == [(1, True)]
     sender.back(1)
     assert numbers(sender, 0.3 + WAIT) == [(n, False) for n in range(1, 4)]
@@ -115,7 +115,6 @@ def test_waits_double_and_end():
     ("if count > len(self._kept):", "if count > len(self._kept) + 1:"),
     ("if self._kept and request", "if request"),
     (" and request != self._obeyed", ""),
-    ("            self._obeyed = None\n", ""),
     ("self._probing, self._obeyed = True, None", "self._probing = True"),
     ("self._rewind, self._obeyed = True, request", "self._rewind = True"),
     ("            self._rewind = False\n", ""),

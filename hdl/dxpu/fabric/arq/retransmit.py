@@ -74,10 +74,10 @@ class Act(enum.Enum, shape=4):
 
 
 class Last(enum.Enum, shape=2):
-    """What happened last to the frames that a session keeps."""
+    """What made a session send frames again last."""
 
-    #: Some were acknowledged, or none is kept.
-    ACK = 0
+    #: Nothing, or a probe that was acknowledged.
+    NONE = 0
     #: A wait ended: the oldest is sent as a probe.
     PROBE = 1
     #: A NAK took effect, with the request 0, or 1.
@@ -99,12 +99,12 @@ class Retransmitter(wiring.Component):
     """Go-back-N for all sessions of a proxy.
 
     Keeps the frames of each session in the order in which they were stored, until they are
-    acknowledged. After a NAK all that are left are repeated; a copy of it, before anything was
-    acknowledged or a wait ended, has no effect. When nothing was acknowledged for the
-    time of ``wait`` the oldest is repeated, as a probe; once it is acknowledged, so are the others.
-    Each time that fails the wait doubles. After :data:`TRANSMISSIONS` of them the next path is
-    taken, or if there is only one the same once more: an Ethernet switch that is full may drop so
-    many. When none is left the session has failed: its frames are given up, and nothing happens
+    acknowledged. After a NAK all that are left are repeated; one with the same request, before a
+    wait ended, has no effect: it is a copy, whatever it acknowledges. When nothing was acknowledged
+    for the time of ``wait`` the oldest is repeated, as a probe; once it is acknowledged, so are the
+    others. Each time that fails the wait doubles. After :data:`TRANSMISSIONS` of them the next path
+    is taken, or if there is only one the same once more: an Ethernet switch that is full may drop
+    so many. When none is left the session has failed: its frames are given up, and nothing happens
     until it is opened again.
 
     A frame that is stored while others are to be repeated is repeated behind them, as it went
@@ -320,8 +320,8 @@ class Retransmitter(wiring.Component):
             # One that waited while the session ended is for frames that were given up.
             counts.eq(does[Act.ACKED] & self._keeps),
             self._progress.eq(counts & (acked.count != 0)),
-            self._back.eq(counts & acked.back & (
-                (acked.count != 0) | (now.last.as_value() != Last.nak(acked.request)))),
+            self._back.eq(counts & acked.back
+                          & (now.last.as_value() != Last.nak(acked.request))),
             runs.eq(does[Act.CALLED] & self._runs & ~self._busy()),
             over.eq(runs & ends & self._keeps & self._late),
             failing.eq(over & (now.tries == TRANSMISSIONS - 1) & (now.tried == self._rounds - 1)),
@@ -358,7 +358,9 @@ class Retransmitter(wiring.Component):
                                            now.about.path + 1)),
                 ]
         with m.If(self._progress | self._ended):
-            m.d.comb += [then.tries.eq(0), then.tried.eq(0), then.last.eq(Last.ACK)]
+            m.d.comb += [then.tries.eq(0), then.tried.eq(0)]
+        with m.If(self._progress & Last.probing(now) | self._ended):
+            m.d.comb += then.last.eq(Last.NONE)
         with m.If(self._back):
             m.d.comb += then.last.eq(Last.nak(acked.request))
         with m.If(self._ended):

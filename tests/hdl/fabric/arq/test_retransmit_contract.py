@@ -159,12 +159,10 @@ class KeptInOrder(wiring.Component):
         m.d.comb += heeds.eq(nak)
         for n in range(self._sessions):
             known, request, mine = Signal(), Signal(), ack.session == n
-            with m.If(mine & known & (request == ack.request) & (ack.count == 0)):
+            with m.If(mine & known & (request == ack.request)):
                 m.d.comb += heeds.eq(0)
             with m.If(mine & nak):
                 m.d.sync += [known.eq(1), request.eq(ack.request)]
-            with m.Elif(mine & self.dut.acked.valid & self.dut.acked.ready & (ack.count != 0)):
-                m.d.sync += known.eq(0)
             with m.If(opens & (opened == n)):
                 m.d.sync += known.eq(0)
         return heeds
