@@ -8,12 +8,20 @@ __all__ = ["Turns", "encode", "first_one", "lowest_bit", "one_hot_mux", "pick",
            "round_robin"]
 
 
+#: Most bits of which the lowest set one is found without a carry chain: two levels of logic.
+SHORT = 8
+
+
 def lowest_bit(value):
     """One-hot value with only the lowest set bit of ``value``; zero if there is none.
 
-    Its logic is a carry chain (two's complement), which FPGAs have in silicon.
+    The logic of more than :data:`SHORT` bits is a carry chain (two's complement), which FPGAs have
+    in silicon. Of fewer bits, lookup tables are as fast and smaller: each use of a part of the
+    result would get a chain of its own.
     """
     value = Value.cast(value)
+    if len(value) <= SHORT:
+        return Cat(value[n] & ~value[:n].any() for n in range(len(value)))
     return (value & (-value)[:len(value)])[:len(value)]
 
 
