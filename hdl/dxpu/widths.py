@@ -93,7 +93,9 @@ class Widen(wiring.Component):
                 m.d.sync += [
                     o.valid.eq(1),
                     o.payload.data.eq(held),
+                    # The last lane holds the dword or nothing.
                     o.payload.data.word_select(lane, 32).eq(i.payload.data),
+                    o.payload.data.word_select(lanes - 1, 32).eq(i.payload.data),
                     o.payload.dwords.eq(lane + 1),
                     o.payload.first.eq(Mux(lane == 0, i.payload.first, first)),
                     o.payload.last.eq(i.payload.last),

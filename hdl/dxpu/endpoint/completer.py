@@ -4,6 +4,9 @@ Ref: PCIe Base 5.0, 2.2.9, 2.3.1 (request handling), 2.3.1.1 (data return), 2.7.
 requests), 6.6.2 (Function Level Reset)
 """
 
+from functools import reduce
+from operator import or_
+
 from amaranth import *
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
@@ -56,8 +59,9 @@ class Completer(wiring.Component):
     register_address : 16
     register_data, readable : 32, 1
         Read port of :class:`~.registers.Registers`.
-    reads_register : 1
-        ``register_data`` may be used in this cycle.
+    reads_register, register_granted : 1
+        The memory behind the registers is to be read, is read in this cycle for ``register_data``
+        of the next one.
     answered : 1
         Pulse: the request was answered.
     reset_due : 1
@@ -75,7 +79,7 @@ class Completer(wiring.Component):
             "config_enables": Out(4), "config_data": Out(32), "config_target": Out(16),
             "function_reset": In(1),
             "register_address": Out(16), "register_data": In(32), "readable": In(1),
-            "reads_register": Out(1),
+            "reads_register": Out(1), "register_granted": In(1),
             "answered": Out(1), "reset_due": Out(1), "refused": Out(1), "poisoned": Out(1),
             "o": Out(Departure(address_bits)),
         })
@@ -87,41 +91,53 @@ class Completer(wiring.Component):
         kind, good, resets = Signal(_Kind), Signal(), Signal()
         # Dwords that remain to be sent, and the byte address of the first.
         left, piece = Signal(11), Signal(8)
-        address, second = (Signal(max(16, self._bits), reset_less=True) for _ in range(2))
+        address = Signal(max(16, self._bits), reset_less=True)
+        step = Signal.like(piece)  # dwords by which the address moves
         # Data from outside the video memory: the dword to be sent next. It is read at least one
         # cycle before it is sent, as the way from the registers is long.
-        reads_second, reads, value = Signal(), Signal(), Signal(32, reset_less=True)
+        reads, value = Signal(), Signal(32, reset_less=True)
+        # Dwords up to the boundary that is Max_Payload_Size behind the last one.
+        limit, offset = Signal(8), address[2:7]
         m.d.comb += [
             o.cls.eq(TlpClass.CPL), o.payload.eq(piece), o.stored.eq(kind == _Kind.MEMORY),
             o.address.eq(address[:self._bits]),
-            self.register_address.eq(Mux(reads_second, second, address)),
+            self.register_address.eq(address),
+            step.eq(piece),
+            limit[:5].eq(-offset),
+            limit[5:].eq((1 << self.state.max_payload) - offset.any()),
             self.config_register.eq(address[2:12]),
             self.config_data.eq(request.data),
         ]
+        moves = address.eq(address + (step << 2))
         with m.If(reads):
             m.d.sync += value.eq(Mux(kind == _Kind.CONFIG_READ, self.config_value,
                                      Mux(kind == _Kind.REGISTERS, self.register_data, 0)))
         with m.If(self.function_reset):
             m.d.sync += resets.eq(1)
-        m.d.sync += reads_second.eq(0)
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += [left.eq(0), resets.eq(0), good.eq(1)]
                 self._take(m, request, kind, left, address)
             with m.State("First"):
-                m.d.comb += self.config_write.eq(kind == _Kind.CONFIG_WRITE)
-                m.d.sync += [second.eq(address + 4), reads_second.eq(1)]
+                m.d.comb += [
+                    self.reads_register.eq(kind == _Kind.REGISTERS),
+                    self.config_write.eq(kind == _Kind.CONFIG_WRITE),
+                ]
+                with m.If((kind != _Kind.REGISTERS) | self.register_granted):
+                    m.next = "Second"
+            with m.State("Second"):
+                m.d.comb += [reads.eq(1), step.eq(1)]
+                with m.If(kind == _Kind.REGISTERS):
+                    m.d.sync += moves
                 with m.If((kind == _Kind.REFUSED)
                           | (kind == _Kind.REGISTERS) & ~self.readable):
                     m.d.sync += good.eq(0)
-                m.next = "Second"
-            with m.State("Second"):
+                m.next = "Third"
+            with m.State("Third"):
                 with m.If((kind == _Kind.REGISTERS) & (left == 2) & ~self.readable):
                     m.d.sync += good.eq(0)
                 m.next = "Cut"
             with m.State("Cut"):
-                m.d.comb += [reads.eq(1), self.reads_register.eq(kind == _Kind.REGISTERS)]
-                limit = (32 << self.state.max_payload) - address[2:7]
                 m.d.sync += piece.eq(Mux(~good, 0, Mux(
                     (kind == _Kind.MEMORY) & (left > limit), limit, left)))
                 with m.If(~good):
@@ -129,19 +145,19 @@ class Completer(wiring.Component):
                 m.next = "Ask"
             with m.State("Ask"):
                 m.d.comb += o.ask.eq(1)
-                m.d.sync += reads_second.eq(1)
                 with m.If(o.go):
                     m.next = "Send"
             with m.State("Send"):
-                m.d.sync += reads_second.eq(1)
+                # Read in each cycle until the first dword of data is taken: of these cycles, two at
+                # most can have a write to the memory.
                 m.d.comb += [
                     reads.eq((o.index == 3) & o.advance),
-                    self.reads_register.eq((kind == _Kind.REGISTERS) & (o.index == 3)),
+                    self.reads_register.eq((kind == _Kind.REGISTERS) & ~o.index[2]),
                 ]
                 with m.If(o.done):
                     m.d.sync += [
                         left.eq(left - piece),
-                        address.eq(address + (piece << 2)),
+                        moves,
                         request.byte_count.eq(request.byte_count - (piece << 2)
                                               + request.lower_address[:2]),
                         # Further completions begin at a multiple of 128 bytes.
@@ -200,9 +216,9 @@ class Completer(wiring.Component):
             answer.eq(request),
             answer.completer_id.eq(self.state.requester_id),
             answer.status.eq(Mux(good, CompletionStatus.SC, CompletionStatus.UR)),
-            o.word.eq(value),
         ]
-        with m.Switch(o.index):
-            for n, word in enumerate(completion_words(m, answer, o.payload)):
-                with m.Case(n):
-                    m.d.comb += o.word.eq(word)
+        pieces = [(word, o.index == n)
+                  for n, word in enumerate(completion_words(m, answer, o.payload))]
+        pieces.append((value, o.index >= 3))
+        m.d.comb += o.word.eq(reduce(or_, (
+            Mux(o.chosen & when, piece, 0) for piece, when in pieces)))

@@ -4,12 +4,12 @@ Ref: PCIe Base 5.0, 2.2.1 (general format), 7.5.1.2.1 (base addresses)
 """
 
 from amaranth import *
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.stream import PacketSignature
-from dxpu.tlp.header import RawHeader, decode
-from dxpu.tlp.types import HeaderCommon
+from dxpu.tlp.header import TlpHeader, decode
+from dxpu.tlp.types import HeaderCommon, swap_bytes
 
 from .register_map import REGISTER_BAR_SIZE
 from .types import ConfigState, TlpTap
@@ -44,18 +44,26 @@ class Decoder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         i, o = self.i, self.o
-        raw = Signal(RawHeader, reset_less=True)
-        common = HeaderCommon(raw.words[0])
+        words = Signal(data.ArrayLayout(32, 4), reset_less=True)
+        common = HeaderCommon(words[0])
+        raw = Signal(TlpHeader)
+        # Headers that have anything but an address there are short.
+        m.d.comb += [raw.words[n].eq(words[n]) for n in (0, 1, 3)]
+        m.d.comb += raw.words[2].eq(words[3])
         index, ended = Signal(2), Signal()
         left = Signal.like(o.info.payload_dwords)
         decode(m, raw, o.info)
+        # The last dword of a header is in the last place, whatever the header's size is; the place
+        # before it is 0 then, as the upper half of a short address.
+        low = swap_bytes(words[3])
+        m.d.comb += o.info.address.eq(Cat(C(0, 2), low[2:], swap_bytes(words[2])))
 
-        low = REGISTER_BAR_SIZE.bit_length() - 1
+        below = REGISTER_BAR_SIZE.bit_length() - 1
         address, state = o.info.address, self.state
         with m.If(o.begin):
             memory = o.info.is_memory & state.memory
             m.d.sync += [
-                o.hit0.eq(memory & ~address[32:].any() & (address[low:32] == state.bar0[low:])),
+                o.hit0.eq(memory & ~address[32:].any() & (address[below:32] == state.bar0[below:])),
                 o.hit2.eq(memory & (address[self._bits:] == state.bar2[self._bits:])),
                 left.eq(o.info.payload_dwords),
             ]
@@ -73,7 +81,11 @@ class Decoder(wiring.Component):
                     with m.Switch(index):
                         for n in range(4):
                             with m.Case(n):
-                                m.d.sync += raw.words[n].eq(i.payload.data)
+                                m.d.sync += words[n].eq(i.payload.data)
+                                if n == 2:
+                                    m.d.sync += words[3].eq(i.payload.data)
+                                    with m.If(~common.fmt[0]):
+                                        m.d.sync += words[2].eq(0)
                     m.d.sync += [index.eq(index + 1), ended.eq(i.payload.last)]
                     with m.If((index == 3) | (index == 2) & ~common.fmt[0]):
                         m.d.sync += index.eq(0)

@@ -9,8 +9,9 @@ from amaranth.lib.wiring import In, Out
 
 from dxpu.tlp.types import TlpClass
 
-from .register_map import COPY_TO_GPU, COPY_TO_HOST, VECTORS
-from .types import ConfigState, Departure, Settings, request_words
+from .register_map import COPY_TO_GPU, COPY_TO_HOST, REGISTERS, VECTORS
+from .store import DEPTH
+from .types import ConfigState, Departure, Settings, WordReader, request_word
 
 __all__ = ["Engine"]
 
@@ -39,6 +40,8 @@ class Engine(wiring.Component):
     Members
     -------
     settings : :class:`~.types.Settings`
+    pointer, stored : :class:`~.types.WordReader`, 32
+        Reads of the addresses of ring and fence.
     state : :class:`~.types.ConfigState`
     fetching : 1
         The open read is the read of a command; its data goes to ``command_index``,
@@ -61,7 +64,8 @@ class Engine(wiring.Component):
     def __init__(self, vram_bytes):
         bits = vram_bytes.bit_length() - 1
         super().__init__({
-            "settings": In(Settings), "state": In(ConfigState), "fetching": Out(1),
+            "settings": In(Settings), "pointer": Out(WordReader(DEPTH)), "stored": In(32),
+            "state": In(ConfigState), "fetching": Out(1),
             "command_index": In(3), "command_data": In(32), "command_write": In(1),
             "free": In(1), "tag": In(5), "begins": Out(1), "position": Out(bits),
             "dwords": Out(11), "last_byte": Out(2), "lower": Out(7), "pending": In(1),
@@ -82,7 +86,9 @@ class Engine(wiring.Component):
         # Rest of the transfer: `left` dwords from or to the address `host`, up to byte
         # `last_byte` of the last one.
         host, left = Signal(64, reset_less=True), Signal(self._bits - 1)
-        last_byte, position = (Signal(n, reset_less=True) for n in (2, self._bits + 1))
+        last_byte = Signal(2, reset_less=True)
+        # Address in the video memory of the byte that the first byte of the host's dword has.
+        position = Signal(signed(self._bits + 2), reset_less=True)
         writes, fences, failed = Signal(), Signal(), Signal()
         length = Signal(11)  # dwords of the next request
         ends = Signal()      # which is the last one
@@ -94,14 +100,31 @@ class Engine(wiring.Component):
         ]
         with m.If(self.read_failed):
             m.d.sync += failed.eq(1)
+        # The half of an address that is asked for, and the half that has come.
+        half, came = Signal(), Signal(2)
+        m.d.sync += came.eq(self.pointer.granted << half)
+        loads = self._load(m, host, Cat(half, fences), came)
         # Requests but the last end at multiples of their size, so the next one begins at a dword.
         further = host.eq(Cat(C(0, 2), host[2:] + step))
         with m.FSM():
             with m.State("Idle"):
-                m.d.sync += [failed.eq(0), writes.eq(0), fences.eq(0), host.eq(settings.ring)]
+                m.d.sync += [failed.eq(0), writes.eq(0), fences.eq(0)]
                 m.d.comb += self.busy.eq(0)
                 with m.If(settings.waiting):
-                    m.next = "Place"
+                    m.next = "Low"
+            # The address of the ring, or of the fence.
+            with m.State("Low"):
+                m.d.comb += self.pointer.ask.eq(1)
+                with m.If(self.pointer.granted):
+                    m.next = "High"
+            with m.State("High"):
+                m.d.comb += [self.pointer.ask.eq(1), half.eq(1)]
+                with m.If(self.pointer.granted):
+                    m.next = "Loaded"
+            with m.State("Loaded"):
+                m.next = "Place"
+                with m.If(fences):
+                    m.next = "Cut"
             with m.State("Place"):
                 m.d.comb += step.eq(settings.slot << 3)
                 m.d.sync += [further, left.eq(8), last_byte.eq(3), position.eq(0),
@@ -109,7 +132,8 @@ class Engine(wiring.Component):
                 m.next = "Cut"
             with m.State("Cut"):
                 rest = self._rest(m, host, writes)
-                m.d.sync += [length.eq(Mux(left > rest, rest, left)), ends.eq(left <= rest)]
+                more = left[11:].any() | (left[:11] > rest)
+                m.d.sync += [length.eq(Mux(more, rest, left)), ends.eq(~more)]
                 m.next = "Ask"
                 with m.If(~state.master & left.any()):
                     m.d.sync += failed.eq(1)
@@ -125,7 +149,7 @@ class Engine(wiring.Component):
             with m.State("Send"):
                 with m.If(o.done):
                     m.d.sync += [further, left.eq(left - length),
-                                 position.eq(o.address + (length << 2))]
+                                 position.eq(position + (length << 2))]
                     m.next = "Cut"
             with m.State("Drain"):
                 m.d.comb += self._drains.eq(1)
@@ -145,28 +169,52 @@ class Engine(wiring.Component):
             with m.State("Finish"):
                 m.d.comb += [self.finished.eq(1), self.failed.eq(failed)]
                 m.d.sync += [failed.eq(0), fences.eq(1), writes.eq(1), left.eq(1),
-                             last_byte.eq(3), host.eq(settings.fence), self.fetching.eq(0)]
+                             last_byte.eq(3), self.fetching.eq(0)]
                 with m.If(self.fetching):
                     m.next = "Idle"
                 with m.Elif(~settings.fence.any()):
                     m.next = "Interrupt"
                 with m.Else():
-                    m.next = "Cut"
+                    m.next = "Low"
             with m.State("Interrupt"):
                 m.d.comb += self.vectors.eq(command.interrupts << command.vector)
                 m.next = "Idle"
-        self._keep(m, command, host, left, last_byte, position)
+        self._keep(m, command, host, loads, left, last_byte, position)
         self._request(m, host, length, Mux(ends, last_byte, 3), position, writes, fences, command)
         return m
 
-    def _keep(self, m, command, host, left, last_byte, position):
+    def _load(self, m, host, pointer, came):
+        """Load a half of the host's address, out of the store or a command; return the strobes by
+        which a command loads them."""
+        settings, loads, used = self.settings, Signal(2), Signal()
+        names = ("RING_LOW", "RING_HIGH", "FENCE_LOW", "FENCE_HIGH")
+        m.d.comb += [
+            self.pointer.index.eq(Array(REGISTERS[name] >> 2 for name in names)[pointer]),
+            loads.eq(came),
+        ]
+        # A half that is 0 may never have been written, so the store may have an old one.
+        m.d.sync += used.eq(Cat(settings.ring, settings.fence).bit_select(pointer, 1))
+        for n in range(2):
+            with m.If(loads[n]):
+                m.d.sync += host.word_select(n, 32).eq(
+                    Mux(self._drains, self.command_data, Mux(used, self.stored, 0)))
+        return loads
+
+    def _keep(self, m, command, host, loads, left, last_byte, position):
         """Keep the dwords of a command.
 
         The dwords come after the read of the command was sent, when the registers of the transfer
         are free. They come in their order. Earlier data is ignored.
         """
         data, limit = self.command_data, self._bits + 1
-        count = data[:limit]
+        # Both addresses are kept before the number of bytes comes. The bytes before the first one
+        # in the host's dword are taken off the position, and added to the number of bytes.
+        skipped, counts = host[:2], self.command_index == 6
+        total, end = Signal(limit + 1), Signal(limit + 2)
+        m.d.comb += [
+            total.eq(data[:limit] + Mux(counts, skipped + 3, -skipped)),
+            end.eq(position + total),
+        ]
         with m.If(~self.fetching):
             m.d.sync += command.wide.eq(0)
         with m.If(self.command_write & self._drains):
@@ -178,17 +226,18 @@ class Engine(wiring.Component):
                     m.d.sync += [command.interrupts.eq(data[0]), command.vector.eq(data[8:])]
                 for n in range(2):
                     with m.Case(2 + n):
-                        m.d.sync += host.word_select(n, 32).eq(data)
+                        m.d.comb += loads[n].eq(1)
                 with m.Case(4):
-                    m.d.sync += [position.eq(data),
+                    m.d.sync += [position.eq(total.as_signed()),
                                  command.wide.eq(command.wide | data[limit:].any())]
                 with m.Case(5):
                     m.d.sync += command.wide.eq(command.wide | data.any())
                 with m.Case(6):
                     m.d.sync += [
-                        Cat(last_byte, left).eq(count + host[:2] + 3),
-                        command.wide.eq(command.wide | data[limit:].any()
-                                        | (count + position > 1 << self._bits)),
+                        Cat(last_byte, left).eq(total),
+                        # The end, and 3, must not be beyond the size, and 3.
+                        command.wide.eq(command.wide | data[limit:].any() | end[limit:].any()
+                                        | end[self._bits] & end[2:self._bits].any()),
                         command.empty.eq(~data.any()),
                     ]
                 with m.Case(7):
@@ -219,18 +268,12 @@ class Engine(wiring.Component):
             o.long.eq(long),
             o.payload.eq(Mux(writes, length, 0)),
             o.stored.eq(~fences),
-            o.address.eq(position - skipped),
+            o.address.eq(position),
             self.position.eq(o.address), self.dwords.eq(length), self.last_byte.eq(last_byte),
             self.lower.eq(host),
         ]
-        words = request_words(
-            m, write=writes, long=long, length=length, requester_id=self.state.requester_id,
-            tag=Mux(writes, 0, tag), first_be=first, last_be=Mux(single, 0, last), address=host)
-        m.d.comb += o.word.eq(command.cookie)
-        with m.Switch(o.index):
-            for n in range(3):
-                with m.Case(n):
-                    m.d.comb += o.word.eq(words[n])
-            with m.Case(3):
-                with m.If(long):
-                    m.d.comb += o.word.eq(words[3])
+        m.d.comb += o.word.eq(request_word(
+            m, o.index, write=writes, long=long, length=length,
+            requester_id=self.state.requester_id, tag=Mux(writes, 0, tag), first_be=first,
+            last_be=Mux(single, 0, last), address=host, data=command.cookie,
+            shown=o.chosen))

@@ -23,8 +23,9 @@ from .lifetime import Lifetime
 from .memory import ByteMemory
 from .posted import Posted
 from .reads import Reads
-from .registers import Registers
+from .registers import Registers, store_index
 from .sender import Sender
+from .store import Store
 from .types import Errors
 
 __all__ = ["SoftGpu"]
@@ -34,10 +35,10 @@ class SoftGpu(wiring.Component):
     """A PCIe endpoint for a slot of a box proxy, or for any other :class:`~dxpu.attach.PciePort`.
 
     docs/reference/endpoint.md says which functions software sees, and which are missing. The GPU
-    works internally with 32 bits at every ``width``: one dword per cycle in, one out. A write of a
-    dword is done 17 cycles after its last beat was taken. The first beat of a register's value is
-    offered after 21 to 24 cycles, depending on ``width``. Packed for an ECP5 at 64 bits: 4,930
-    LUT4, 2,047 flip-flops and 9 block RAMs.
+    works internally with 32 bits at every ``width``: one dword per cycle in, one out. A dword is
+    written to the video memory 10 cycles after its last beat was taken. The first beat of a
+    register's value is offered after 18 to 21 cycles, depending on ``width``. Packed for an ECP5 at
+    64 bits: 3,962 LUT4, 1,760 flip-flops and 10 block RAMs.
 
     Parameters
     ----------
@@ -71,6 +72,7 @@ class SoftGpu(wiring.Component):
         self._config = EndpointConfig(identity, vram_bytes=vram_bytes)
         self._registers = Registers(identity, vram_bytes=vram_bytes, tags=tags)
         self._memory = ByteMemory(vram_bytes)
+        self._store = Store(3)
         self._posted = Posted(bits)
         self._completer = Completer(bits)
         self._reads = Reads(tags=tags, address_bits=bits, timeout=timeout)
@@ -87,6 +89,7 @@ class SoftGpu(wiring.Component):
         m.submodules.sender = sender = self._sender
         m.submodules.widen = self._widen
         m.submodules.memory = memory = self._memory
+        m.submodules.store = self._store
         # Loss of the link ends a TLP in the middle, so it resets the decoder; a function reset does
         # not.
         m.submodules.decoder = ResetInserter(lifetime.down)(self._decoder)
@@ -187,11 +190,27 @@ class SoftGpu(wiring.Component):
               for name in ("busy", "finished", "failed")),
             interrupts.vectors.eq(registers.vectors | engine.vectors),
             interrupts.turn_off.eq(posted.turn_off),
-            interrupts.table_write.eq(registers.table_write),
-            interrupts.table_index.eq(registers.table_index),
-            interrupts.table_data.eq(registers.table_value),
-            interrupts.reading.eq(self._completer.reads_register),
-            interrupts.read_index.eq(registers.read_address[2:]),
-            registers.table_data.eq(interrupts.read_data),
-            registers.pending.eq(interrupts.pending),
+            *(getattr(interrupts, name).eq(getattr(registers, name))
+              for name in ("mask_write", "mask_vector", "mask_value")),
+            *(getattr(registers, name).eq(getattr(interrupts, name))
+              for name in ("masked", "pending")),
         ]
+        self._attach_store(m)
+
+    def _attach_store(self, m):
+        """Connect the store, its writer and its readers."""
+        store, registers, completer = self._store, self._registers, self._completer
+        host, *others = store.reader
+        m.d.comb += [
+            store.write.eq(registers.store_write),
+            store.index.eq(registers.store_index),
+            store.value.eq(registers.store_value),
+            host.ask.eq(completer.reads_register),
+            host.index.eq(store_index(registers.read_address)),
+            completer.register_granted.eq(host.granted),
+            *(part.stored.eq(store.data)
+              for part in (registers, self._interrupts, self._engine)),
+        ]
+        for ours, theirs in zip((self._interrupts.table, self._engine.pointer), others,
+                                strict=True):
+            wiring.connect(m, ours, theirs)

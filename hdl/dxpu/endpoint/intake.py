@@ -7,10 +7,11 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dxpu.queue import PacketQueue, Queue
+from dxpu.queue import PacketQueue
 from dxpu.stream import PacketSignature, connect
-from dxpu.tlp.parser import Parser
-from dxpu.tlp.types import TlpClass, TlpInfo
+from dxpu.tlp.header import Kind
+from dxpu.tlp.tail_parser import TailParser
+from dxpu.tlp.types import HeaderCommon, TlpClass
 from dxpu.widths import Narrow
 
 __all__ = ["Intake"]
@@ -42,7 +43,7 @@ class Intake(wiring.Component):
     down : 1
         The link is down. All beats are taken and dropped, also the rest of TLPs that have begun.
         The logic behind ``o`` must be in reset meanwhile.
-    max_payload : 3
+    max_payload : 2
         Max_Payload_Size, coded as at :class:`~dxpu.tlp.parser.Parser`.
     answered : 1
         Pulse: the non-posted request that came out was answered.
@@ -51,13 +52,16 @@ class Intake(wiring.Component):
         Pulse: a malformed TLP was dropped.
     """
 
+    #: Members of a beat that pass as they are, up to the judgement.
+    KEPT = ("data", "dwords", "first", "last", "discard")
+
     def __init__(self, width, *, depth=512):
         self._width = width
         self._depth = depth
         super().__init__({
             **{cls.name.lower(): In(PacketSignature(width)) for cls in TlpClass},
             "down": In(1),
-            "max_payload": In(3),
+            "max_payload": In(2),
             "answered": In(1),
             "o": Out(PacketSignature(32)),
             "stat_malformed": Out(1),
@@ -67,22 +71,32 @@ class Intake(wiring.Component):
         m = Module()
         reset = ResetInserter(self.down)
         m.submodules.narrow = reset(narrow := Narrow(self._width))
-        m.submodules.parser = reset(parser := Parser(32, completer=True))
-        m.submodules.judge = reset(judge := _Judge())
+        m.submodules.parser = reset(parser := TailParser(32, meta=TlpClass, completer=True))
         m.submodules.queue = reset(queue := PacketQueue(32, depth=self._depth))
 
-        cls = self._merge(m, narrow.i, self.answered | judge.lost_np)
-        connect(m, narrow.o, parser.i)
-        connect(m, parser.o, judge.i)
-        connect(m, judge.o, queue.i)
-        connect(m, queue.o, wiring.flipped(self.o))
+        lost_np = Signal()
+        cls = self._merge(m, narrow.i, self.answered | lost_np)
+        # A TLP is judged with its last dword; the queue then takes all of it back, if need be.
+        beat, header = parser.o.payload, parser.tlp_header
+        kind = Kind.of(m, HeaderCommon(header.words[0]).fmt, HeaderCommon(header.words[0]).type)
+        refused, ends = Signal(), Signal()
         m.d.comb += [
             parser.max_payload.eq(self.max_payload),
-            judge.came.eq(cls),
-            judge.begins.eq(narrow.o.valid & narrow.o.ready & narrow.o.payload.first),
-            self.stat_malformed.eq(parser.stat_malformed | judge.stat_refused
-                                   | queue.stat_overflow),
+            *(parser.i.payload[k].eq(narrow.o.payload[k]) for k in self.KEPT),
+            parser.i.payload.meta.eq(cls),
+            parser.i.valid.eq(narrow.o.valid),
+            narrow.o.ready.eq(parser.i.ready),
+            refused.eq(header.prefixes.any() | (kind.cls != beat.meta)),
+            *(queue.i.payload[k].eq(beat[k]) for k in self.KEPT),
+            queue.i.payload.discard.eq(beat.last & (beat.discard | refused)),
+            queue.i.valid.eq(parser.o.valid),
+            parser.o.ready.eq(queue.i.ready),
+            ends.eq(parser.o.valid & parser.o.ready & beat.last),
+            lost_np.eq(ends & queue.i.payload.discard & (beat.meta == TlpClass.NP)),
         ]
+        m.d.sync += self.stat_malformed.eq(
+            parser.stat_malformed | ends & refused & ~beat.discard | queue.stat_overflow)
+        connect(m, queue.o, wiring.flipped(self.o))
         return m
 
     def _merge(self, m, merged, answered):
@@ -125,48 +139,3 @@ class Intake(wiring.Component):
         with m.Elif(taken & stream.payload.last):
             m.d.sync += drop.eq(0)
         return drop
-
-
-class _Judge(wiring.Component):
-    """Discards TLPs that the parser passes but the endpoint does not accept, and strips the side
-    information.
-
-    Members
-    -------
-    came, begins : :class:`~dxpu.tlp.types.TlpClass`, 1
-        Strobe: the parser takes the first dword of a TLP of the stream ``came``.
-    i : packet stream with :class:`~dxpu.tlp.types.TlpInfo`
-    o : packet stream
-    lost_np : 1
-        Pulse: a TLP of the non-posted stream is dropped.
-    stat_refused : 1
-        Pulse: a TLP was marked as discarded here.
-    """
-
-    came: In(TlpClass)
-    begins: In(1)
-    i: In(PacketSignature(32, TlpInfo))
-    o: Out(PacketSignature(32))
-    lost_np: Out(1)
-    stat_refused: Out(1)
-
-    def elaborate(self, platform):
-        m = Module()
-        # An entry for each TLP in the parser, which holds 17 beats at most.
-        m.submodules.classes = classes = Queue(TlpClass, depth=32)
-        beat, info = self.i.payload, self.i.payload.meta
-        refused, ends = Signal(), Signal()
-        m.d.comb += [
-            classes.i.payload.eq(self.came),
-            classes.i.valid.eq(self.begins),
-            classes.o.ready.eq(ends),
-            ends.eq(self.i.valid & self.i.ready & beat.last),
-            refused.eq(info.prefix_dwords.any() | (info.cls != classes.o.payload)),
-            *(self.o.payload[k].eq(beat[k]) for k in ("data", "dwords", "first", "last")),
-            self.o.payload.discard.eq(beat.last & (beat.discard | refused)),
-            self.o.valid.eq(self.i.valid),
-            self.i.ready.eq(self.o.ready),
-            self.lost_np.eq(ends & self.o.payload.discard & (classes.o.payload == TlpClass.NP)),
-            self.stat_refused.eq(ends & refused & ~beat.discard),
-        ]
-        return m

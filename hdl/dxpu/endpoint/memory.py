@@ -13,7 +13,7 @@ class ByteMemory(wiring.Component):
 
     Four byte-wide memories stand side by side. An access that crosses the end of a word uses the
     next address in the lanes beyond the end. The address wraps around at the end. A read sees the
-    writes of earlier cycles. A reset leaves the content unchanged.
+    writes of earlier cycles and of its own. A reset leaves the content unchanged.
 
     Parameters
     ----------
@@ -46,6 +46,11 @@ class ByteMemory(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         turn, read = Signal(2), []
+        # Bytes and enables of the write, each in its lane.
+        low = self.write_address[:2]
+        data, enables = Signal(32), Signal(4)
+        m.d.comb += [data.eq(_turned(m, self.write_data, 8, low)),
+                     enables.eq(_turned(m, self.write_enables, 1, low))]
         after_write, after_read = (Signal(range(self._words), name=name)
                                    for name in ("after_write", "after_read"))
         m.d.comb += [after_write.eq(self.write_address[2:] + 1),
@@ -54,19 +59,25 @@ class ByteMemory(wiring.Component):
             m.d.sync += turn.eq(self.read_address[:2])
         for lane in range(4):
             m.submodules[f"lane{lane}"] = memory = Memory(shape=8, depth=self._words, init=[])
-            w, r = memory.write_port(), memory.read_port()
-            # Number of the access's byte that is in this lane: `lane - address`, modulo 4.
-            source = (lane - self.write_address[:2])[:2]
+            w = memory.write_port()
+            r = memory.read_port(transparent_for=(w,))
             m.d.comb += [
                 w.addr.eq(Mux(self.write_address[:2] > lane, after_write,
                               self.write_address[2:])),
-                w.data.eq(self.write_data.word_select(source, 8)),
-                w.en.eq(self.write_enables.bit_select(source, 1)),
+                w.data.eq(data.word_select(lane, 8)),
+                w.en.eq(enables[lane]),
                 r.addr.eq(Mux(self.read_address[:2] > lane, after_read, self.read_address[2:])),
                 r.en.eq(self.read_enable),
             ]
             read.append(r.data)
-        for n in range(4):
-            m.d.comb += self.read_data.word_select(n, 8).eq(
-                Cat(read).word_select((turn + n)[:2], 8))
+        m.d.comb += self.read_data.eq(_turned(m, Cat(read), 8, -turn))
         return m
+
+
+def _turned(m, value, bits, by):
+    """Four words of ``bits`` bits, rotated up by ``by`` words: in two steps, which takes half the
+    multiplexers of one."""
+    by = by[:2]
+    once = Signal(4 * bits)
+    m.d.comb += once.eq(Mux(by[0], value.rotate_left(bits), value))
+    return Mux(by[1], once.rotate_left(2 * bits), once)

@@ -185,7 +185,7 @@ class Reads(wiring.Component):
             ]
         with m.If(tap.strobe):
             m.d.sync += [dwords_left.eq(dwords_left - 1), first.eq(0), lower.eq(lower + 1),
-                         self.address.eq(self.address + 4)]
+                         self.address[2:].eq(self.address[2:] + 1)]
         m.d.comb += self.strobe.eq(tap.strobe & good)
         with m.If(self.strobe):
             m.d.comb += self.enables.eq(

@@ -3,6 +3,9 @@
 Ref: PCIe Base 5.0, 2.4.1 (ordering), 2.6.1 (flow control)
 """
 
+from functools import reduce
+from operator import or_
+
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -58,8 +61,7 @@ class Sender(wiring.Component):
         })
         self._count = count
         self._chosen = data.StructLayout({
-            "cls": TlpClass, "long": 1, "payload": 8, "stored": 1, "address": address_bits,
-            "word": 32})
+            "cls": TlpClass, "long": 1, "payload": 8, "stored": 1, "address": address_bits})
 
     def elaborate(self, platform):
         m = Module()
@@ -78,13 +80,16 @@ class Sender(wiring.Component):
                     m.d.comb += [
                         *(chosen[k].eq(getattr(source, k)) for k, _ in self._chosen),
                         ask.eq(source.ask), source.go.eq(go), source.done.eq(done),
+                        source.chosen.eq(1),
                     ]
         self._account(m, begun, chosen.cls, (left + 3)[2:], able)
         m.d.sync += begun.eq(go)
         m.d.comb += [
             *(s.eq(v) for source in self.i
               for s, v in ((source.index, index), (source.advance, advance))),
-            o.payload.data.eq(Mux(data_phase & stored, self.read_data, chosen.word)),
+            o.payload.data.eq(Mux(
+                data_phase & stored, self.read_data,
+                reduce(or_, (source.word for source in self.i)))),
             o.payload.dwords.eq(1),
             o.payload.first.eq(index == 0),
             o.payload.last.eq(last),
@@ -122,7 +127,7 @@ class Sender(wiring.Component):
                     self.read_enable.eq(begun | advance & data_phase),
                 ]
                 with m.If(self.read_enable):
-                    m.d.sync += address.eq(address + 4)
+                    m.d.sync += address[2:].eq(address[2:] + 1)
                 with m.If(advance):
                     m.d.sync += index.eq(index + (index != 7))
                     with m.If(data_phase):
@@ -145,20 +150,20 @@ class Sender(wiring.Component):
         for cls in TlpClass:
             name = cls.name.lower()
             limits = getattr(self, name)
-            headers, headers_left = (Signal(HEADER_BITS, name=f"headers_{what}_{name}")
-                                     for what in ("used", "left"))
-            m.d.sync += headers_left.eq(limits.header - headers)
+            headers = Signal(HEADER_BITS, name=f"headers_used_{name}")
+            header_left = Signal(name=f"header_left_{name}")
+            m.d.sync += header_left.eq(limits.header[:HEADER_BITS] != headers)
             mine = begun & (cls_begun == cls)
             with m.If(mine):
                 m.d.sync += headers.eq(headers + 1)
-            room[cls] = headers_left.any(), None
+            room[cls] = header_left, None
             if cls is not TlpClass.NP:  # a read has no data
                 used, left = (Signal(DATA_BITS, name=f"data_{what}_{name}")
                               for what in ("used", "left"))
                 m.d.sync += left.eq(limits.data - used)
                 with m.If(mine):
                     m.d.sync += used.eq(used + units_begun)
-                room[cls] = headers_left.any(), left
+                room[cls] = header_left, left
         for n, source in enumerate(self.i):
             units, enough = (source.payload + 3)[2:], Signal(name=f"enough{n}")
             with m.Switch(source.cls):

@@ -3,6 +3,9 @@
 Ref: PCIe Base 5.0, 2.2.5, 2.2.7 (memory requests)
 """
 
+from functools import reduce
+from operator import or_
+
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -10,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.tlp.types import Fmt, HeaderCommon, RequestHeader1, TlpClass, TlpInfo, Type, swap_bytes
 
 __all__ = ["ConfigState", "Departure", "Errors", "MAX_PAYLOAD_DWORDS", "Settings", "TlpTap",
-           "request_words"]
+           "WordReader", "request_word"]
 
 #: Most data of a TLP from the endpoint, in dwords: 512 bytes.
 MAX_PAYLOAD_DWORDS = 128
@@ -57,8 +60,8 @@ class Settings(data.Struct):
 
     tags: 4              #: reads in flight, 1 or more
     read_mask: 12        #: bytes of one read, a power of two, less one
-    ring: 64             #: multiple of 32
-    fence: 64            #: multiple of 4; 0 for none
+    ring: 2              #: halves of the ring's address, in the store, that are not 0
+    fence: 2             #: halves of the fence's address that are not 0; 0 for no fence
     slot: 16             #: place of the next command in the ring
     waiting: 1           #: the ring has a next command
 
@@ -87,6 +90,26 @@ class TlpTap(wiring.Signature):
                           "begin": Out(1), "strobe": Out(1), "data": Out(32), "end": Out(1)})
 
 
+class WordReader(wiring.Signature):
+    """Reads of a :class:`~.store.Store`, seen from the reader.
+
+    Parameters
+    ----------
+    depth : int
+        Number of words.
+
+    Members
+    -------
+    ask, index : 1, ``range(depth)``
+        Read this word. Both may change from cycle to cycle.
+    granted : 1
+        The word is read in this cycle, and is there in the next one.
+    """
+
+    def __init__(self, depth):
+        super().__init__({"ask": Out(1), "index": Out(range(depth)), "granted": In(1)})
+
+
 class Departure(wiring.Signature):
     """A TLP to be sent, seen from its source; :class:`~.sender.Sender` is the other end.
 
@@ -110,9 +133,9 @@ class Departure(wiring.Signature):
     stored : 1
         The data is in the video memory from byte ``address`` on, which need not be a multiple of 4.
         Otherwise the source supplies the data on ``word``.
-    index, word : 3, 32
-        The source puts dword ``index`` of header and data, in lane order, on ``word`` in the same
-        cycle.
+    chosen, index, word : 1, 3, 32
+        While ``chosen``, the source puts dword ``index`` of header and data, in lane order, on
+        ``word`` in the same cycle. Otherwise ``word`` is 0.
     advance : 1
         Strobe: dword ``index`` is taken.
     go, done : 1
@@ -122,15 +145,17 @@ class Departure(wiring.Signature):
     def __init__(self, address_bits):
         super().__init__({
             "ask": Out(1), "cls": Out(TlpClass), "long": Out(1), "payload": Out(8),
-            "stored": Out(1), "address": Out(address_bits), "index": In(3), "word": Out(32),
-            "advance": In(1), "go": In(1), "done": In(1),
+            "stored": Out(1), "address": Out(address_bits), "chosen": In(1), "index": In(3),
+            "word": Out(32), "advance": In(1), "go": In(1), "done": In(1),
         })
 
 
-def request_words(m, *, write, long, length, requester_id, tag, first_be, last_be, address):
-    """The header of a memory request: four dwords in lane order, the fourth only if ``long``.
+def request_word(m, index, *, write, long, length, requester_id, tag, first_be, last_be, address,
+                 data, shown=1):
+    """Dword ``index`` of a memory request in lane order: of its header, or ``data`` behind it.
 
-    Traffic class 0, no attributes, no hints, not poisoned.
+    The header has four dwords if ``long``, else three. Traffic class 0, no attributes, no hints,
+    not poisoned. All is 0 unless ``shown``.
     """
     common, second = Signal(HeaderCommon), Signal(RequestHeader1)
     m.d.comb += [
@@ -143,5 +168,13 @@ def request_words(m, *, write, long, length, requester_id, tag, first_be, last_b
         second.first_be.eq(first_be),
         second.last_be.eq(last_be),
     ]
-    low, high = swap_bytes(Cat(C(0, 2), address[2:32])), swap_bytes(address[32:64])
-    return [common, second, Mux(long, high, low), low]
+    third = Signal()
+    m.d.comb += third.eq((index == 2) & shown)
+    # Words that are 0 or shown: a lookup table has room for two bits of them, and for less of a
+    # multiplexer.
+    pieces = [
+        (common, (index == 0) & shown), (second, (index == 1) & shown),
+        (swap_bytes(address[32:64]), third & long),
+        (swap_bytes(Cat(C(0, 2), address[2:32])), third & ~long | (index == 3) & long & shown),
+        (data, (index[2] | (index == 3) & ~long) & shown)]
+    return reduce(or_, (Mux(when, piece, 0) for piece, when in pieces))

@@ -36,9 +36,6 @@ class Parser(wiring.Component):
     ----------
     width : int
         Data bits per beat.
-    completer : bool
-        Checks are those of a device that completes requests, not those of a switch port
-        (:class:`~dxpu.tlp.check.HeaderCheck`).
 
     Members
     -------
@@ -58,9 +55,8 @@ class Parser(wiring.Component):
         the TLP, and the fourth of a header of three, are unspecified.
     """
 
-    def __init__(self, width, *, completer=False):
+    def __init__(self, width):
         self._layout = PacketLayout(width)
-        self._check = HeaderCheck(completer=completer)
         super().__init__({
             "i": In(PacketSignature(width)),
             "max_payload": In(3, init=NO_LIMIT),
@@ -74,7 +70,7 @@ class Parser(wiring.Component):
         m = Module()
         width = self._layout.width
         m.submodules.capture = capture = HeaderCapture(width)
-        m.submodules.check = check = self._check
+        m.submodules.check = check = HeaderCheck()
         m.submodules.join = join = _Join(width)
         m.submodules.beats = beats = fifo.SyncFIFO(width=self._layout.size, depth=DEPTH)
         # Never full: the packet of each header has a beat in `beats`, or is the one coming in.

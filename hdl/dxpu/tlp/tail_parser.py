@@ -31,6 +31,9 @@ class TailParser(wiring.Component):
         Data bits per beat.
     meta : shape-like, optional
         Side information of the TLPs; it stays with them.
+    completer : bool
+        Checks are those of a device that completes requests, not those of a switch port
+        (:class:`~dxpu.tlp.check.HeaderCheck`).
 
     Members
     -------
@@ -50,8 +53,9 @@ class TailParser(wiring.Component):
         That of :class:`~dxpu.tlp.parser.Parser`.
     """
 
-    def __init__(self, width, *, meta=None):
+    def __init__(self, width, *, meta=None, completer=False):
         self._layout = PacketLayout(width, meta)
+        self._check = HeaderCheck(completer=completer)
         super().__init__({
             "i": In(PacketSignature(width, meta)),
             "max_payload": In(3, init=NO_LIMIT),
@@ -67,7 +71,7 @@ class TailParser(wiring.Component):
         i, o, layout = self.i, self.o, self._layout
         move = Signal()
         m.submodules.capture = EnableInserter(move)(capture := HeaderCapture(layout.width))
-        m.submodules.check = EnableInserter(move)(check := HeaderCheck())
+        m.submodules.check = EnableInserter(move)(check := self._check)
         m.submodules.size = size = EnableInserter(move)(size := _Size(layout.lanes))
 
         # The header of the beat in `late` has been captured and checked, if that beat completes it

@@ -6,11 +6,12 @@ import pytest
 from dxpu.endpoint import completer, engine, gpu, intake, memory, posted, reads, sender
 from dxpu.endpoint.config_map import GpuIdentity
 from dxpu.endpoint.gpu import SoftGpu
+from dxpu.endpoint.register_map import MSIX_TABLE, REGISTERS
 from dxpu.tlp.types import TlpClass
 from dxpu_model.tlp import KINDS, Tlp
 from dxpu_sim.endpoint.gpu import COPY_TO_GPU, COPY_TO_HOST
 from dxpu_sim.pcie.raw_host import check_answer
-from tests.support.endpoint_bench import BAR2, GpuBench, mutated
+from tests.support.endpoint_bench import BAR0, BAR2, GpuBench, mutated
 from tests.support.testbench import seed
 from tests.support.widths import some_widths
 
@@ -56,6 +57,16 @@ def work(bench, *, rounds=2, deadline=60_000):
                     before = before[:host] + model[vram:vram + length] + before[host + length:]
                 assert bench.memory == before, (opcode, host, vram, length)
         assert await bench.vram(ctx) == bytes(model)
+        # Two words of the store by one read, while others are written.
+        for _ in range(4):
+            entry, where = rng.randbytes(8), BAR0 + MSIX_TABLE + 16 * rng.randrange(8)
+            bench.post(where, entry)
+            pair = bench.begin(Tlp(*KINDS["MRd32"], length=2, first_be=15, last_be=15,
+                                   address=where))
+            for _ in range(4):
+                bench.post(BAR0 + REGISTERS["SCRATCH"], rng.randbytes(4))
+            answer, = await bench.finish(ctx, pair)
+            assert answer.payload == entry
         assert await bench.register(ctx, "UNSUPPORTED") == 0
         assert await bench.register(ctx, "UNEXPECTED") == bench.forgeries
     bench.run(scenario, deadline=deadline)
@@ -81,7 +92,7 @@ def test_credits_for_one_tlp():
 
 
 @pytest.mark.parametrize("module, name, right, wrong", [
-    (completer, "Completer", " - address[2:7]", ""),
+    (completer, "Completer", "limit[:5].eq(-offset)", "limit[:5].eq(0)"),
     (reads, "Reads", "(info.byte_count == bytes_left[:12])", "1"),
     *(pytest.param(*mutant, marks=pytest.mark.long) for mutant in (
         (sender, "Sender", "(1 if left is None else left >= units)", "1"),
@@ -89,12 +100,14 @@ def test_credits_for_one_tlp():
         (completer, "Completer", "+ request.lower_address[:2]", ""),
         (engine, "Engine", "(~host[2:12] & mask[2:]) + 1", "mask[2:] + 1"),
         (engine, "Engine", "Cat(last_byte >= n for n in range(4))", "15"),
-        (engine, "Engine", "count + host[:2] + 3", "count + 3"),
+        (engine, "Engine", "Mux(counts, skipped + 3, -skipped)", "Mux(counts, 3, -skipped)"),
         (reads, "Reads", "Mux(first, 15 << skipped, 15)", "15"),
         (reads, "Reads", "(info.tag[3:5] == Array(given)[slot])", "1"),
         (reads, "Reads", "(info.lower_address == entry.lower)", "1"),
         (reads, "Reads", "(info.payload_dwords <= entry.dwords)", "1"),
         (memory, "ByteMemory", "self.read_address[2:] + 1", "self.read_address[2:]"),
+        (completer, "Completer", "& ~o.index[2]", "& 0"),
+        (engine, "Engine", "Cat(settings.ring, settings.fence)", "C(14, 4)"),
         (posted, "Posted", "Mux(left == 1, info.last_be, 15)", "15"))),
 ])
 def test_mutants_are_found(module, name, right, wrong, monkeypatch):

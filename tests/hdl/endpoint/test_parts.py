@@ -15,7 +15,8 @@ from dxpu.endpoint.config_space import CAUSES, EndpointConfig
 from dxpu.endpoint.memory import ByteMemory
 from dxpu.endpoint.reads import Reads
 from dxpu.endpoint.register_map import COUNTERS, REGISTERS
-from dxpu.endpoint.registers import Registers
+from dxpu.endpoint.registers import Registers, store_index
+from dxpu.endpoint.store import DEPTH, Store
 from dxpu.proxy.verilog import PlainPorts
 from dxpu.stream import WIDTHS, connect
 from dxpu.switch.config.fields import FUNCTION_DWORDS
@@ -39,14 +40,19 @@ def test_memory_takes_and_gives_bytes_at_any_address():
             ctx.set(dut.write_address, address)
             ctx.set(dut.write_data, data)
             ctx.set(dut.write_enables, enables)
+            if together := rng.random() < 0.5:  # with the write, mostly of the same bytes
+                where = (address + rng.randrange(-5, 6)) % 64
+                ctx.set(dut.read_address, where)
+                ctx.set(dut.read_enable, 1)
             await ctx.tick()
             ctx.set(dut.write_enables, 0)
             for n in range(4):
                 if enables >> n & 1:
                     model[(address + n) % 64] = data >> 8 * n & 0xff
-            ctx.set(dut.read_address, where)
-            ctx.set(dut.read_enable, 1)
-            await ctx.tick()
+            if not together:
+                ctx.set(dut.read_address, where)
+                ctx.set(dut.read_enable, 1)
+                await ctx.tick()
             ctx.set(dut.read_enable, 0)
             ctx.set(dut.read_address, rng.randrange(64))
             found = ctx.get(dut.read_data).to_bytes(4, "little")
@@ -178,8 +184,16 @@ def test_registers_take_what_they_say_they_take():
     refused = {"MAGIC", "VERSION", "SERIAL_LOW", "SERIAL_HIGH", "STATUS", "VRAM_MIB"}
     there = {*names, *range(0x100, 0x140, 4), *range(0x8000, 0x8080, 4), 0xc000, 0xc004}
 
+    m = Module()
+    m.submodules.dut, m.submodules.store = dut, (store := Store(1))
+    m.d.comb += [
+        store.write.eq(dut.store_write), store.index.eq(dut.store_index),
+        store.value.eq(dut.store_value), store.reader[0].ask.eq(1),
+        store.reader[0].index.eq(store_index(dut.read_address)), dut.stored.eq(store.data)]
+
     async def look(ctx, address):
         ctx.set(dut.read_address, address)
+        await ctx.tick()
         return ctx.get(dut.read_data)
 
     async def process(ctx):
@@ -219,6 +233,33 @@ def test_registers_take_what_they_say_they_take():
                 await ctx.tick()
                 ctx.set(dut.write, 0)
                 await ctx.tick()
+    simulate(m, process)
+
+
+def test_the_first_reader_of_the_store_has_precedence_and_none_meets_a_write():
+    rng, dut, model = random.Random(seed()), Store(3), {}
+
+    async def process(ctx):
+        expected = None
+        for _ in range(2000):
+            write, index, value = rng.random() < 0.5, rng.randrange(DEPTH), rng.getrandbits(32)
+            ctx.set(dut.write, write)
+            ctx.set(dut.index, index)
+            ctx.set(dut.value, value)
+            asks = [(rng.random() < 0.3, rng.choice([index, rng.randrange(DEPTH)]))
+                    for _ in dut.reader]
+            for reader, (ask, where) in zip(dut.reader, asks, strict=True):
+                ctx.set(reader.ask, ask)
+                ctx.set(reader.index, where)
+            first = next((n for n, (ask, _) in enumerate(asks) if ask and not write), None)
+            assert [ctx.get(reader.granted) for reader in dut.reader] == [
+                n == first for n in range(3)]
+            if first is not None:
+                expected = model.get(asks[first][1], 0)
+            await ctx.tick()
+            if write:
+                model[index] = value
+            assert expected is None or ctx.get(dut.data) == expected
     simulate(dut, process)
 
 

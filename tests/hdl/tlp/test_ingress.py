@@ -15,6 +15,7 @@ from dxpu.tlp.tail_parser import TailParser
 from dxpu.tlp.types import NO_LIMIT, Malformed, TlpClass, TlpInfo
 from dxpu_model import tlp as golden
 from tests.hdl.tlp.test_parser import Causes, compare, compare_info, hostile_batch, run, watch
+from tests.model.test_tlp import RULES, SIDES
 from tests.support.testbench import (
     Packet, check_stream, collect_packets, collect_words, drive_packets, seed, simulate,
 )
@@ -24,8 +25,8 @@ class Decoded(wiring.Component):
     """A TailParser, with the decoded header on the last beat of each packet, and on those after it
     until the next last one."""
 
-    def __init__(self, width):
-        self.parser = TailParser(width)
+    def __init__(self, width, completer=False):
+        self.parser = TailParser(width, completer=completer)
         super().__init__({
             "i": In(PacketSignature(width)),
             "max_payload": In(3, init=NO_LIMIT),
@@ -51,9 +52,9 @@ class Decoded(wiring.Component):
         return m
 
 
-def pass_through(width, packets, **options):
+def pass_through(width, packets, *, completer=False, **options):
     """As :func:`run`, through a :class:`TailParser`; packets get what it says of them as meta."""
-    dut, infos = Decoded(width), []
+    dut, infos = Decoded(width, completer), []
 
     async def last_beats(ctx):
         async for *_, ends, info in ctx.tick().sample(
@@ -76,6 +77,26 @@ def test_hostile_batch_with_the_header_at_the_end(width, densities):
     out, causes = pass_through(width, packets, rng=rng, densities=densities, limits=limits)
     compare(packets, out, causes, limits)
     assert len(causes) > 10
+
+
+@pytest.mark.parametrize("width", [32, 256])
+def test_rules_of_one_side(width):
+    """Those of completers are not those of a switch's ports."""
+    for rules in ([(raw, (cause, cause)) for raw, cause in RULES],
+                  [(raw, causes) for raw, *causes in SIDES]):
+        packets = [Packet(bytes.fromhex(raw)) for raw, _ in rules]
+        for completer in (False, True):
+            out, causes = pass_through(width, packets, completer=completer)
+            compare(packets, out, causes, completer=completer)
+            assert causes == [both[completer] for _, both in rules if both[completer]]
+
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_hostile_batch_at_a_completer(width):
+    rng = random.Random(seed())
+    packets = hostile_batch(rng, 60)
+    out, causes = pass_through(width, packets, completer=True)
+    compare(packets, out, causes, completer=True)
 
 
 def test_overlong_by_the_counter_period_is_still_malformed_at_the_end():
@@ -232,3 +253,5 @@ def test_arguments(block):
         block(48)
     with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not 3"):
         Ingress(32, depth=3)
+    with pytest.raises(TypeError, match="completer must be a bool, not 1"):
+        TailParser(32, completer=1)

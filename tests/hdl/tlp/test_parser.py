@@ -10,7 +10,7 @@ from dxpu.stream import WIDTHS
 from dxpu.tlp.parser import Parser
 from dxpu.tlp.types import Malformed
 from dxpu_model import tlp as golden
-from tests.model.test_tlp import RULES, SIDES
+from tests.model.test_tlp import RULES
 from tests.support.testbench import (
     Packet, check_stream, collect_packets, drive_packets, seed, simulate,
 )
@@ -354,32 +354,11 @@ def test_latency(width):
 def test_rules_one_by_one(width):
     """Packets written by hand from the rules, each twice."""
     packets = [Packet(bytes.fromhex(raw)) for raw, _ in RULES for _ in range(2)]
-    for completer in (False, True):
-        out, causes = run(width, packets, dut=Parser(width, completer=completer))
-        compare(packets, out, causes, completer=completer)
-        assert causes == [cause for _, cause in RULES for _ in range(2) if cause]
-
-
-@pytest.mark.parametrize("width", [32, 256])
-def test_rules_of_one_side(width):
-    """Those of completers are not those of a switch's ports."""
-    packets = [Packet(bytes.fromhex(raw)) for raw, *_ in SIDES]
-    for completer in (False, True):
-        out, causes = run(width, packets, dut=Parser(width, completer=completer))
-        compare(packets, out, causes, completer=completer)
-        assert causes == [cause[completer] for _, *cause in SIDES if cause[completer]]
-
-
-@pytest.mark.parametrize("width", [32, 64])
-def test_hostile_batch_at_a_completer(width):
-    rng = random.Random(seed())
-    packets = hostile_batch(rng, 60)
-    out, causes = run(width, packets, dut=Parser(width, completer=True))
-    compare(packets, out, causes, completer=True)
+    out, causes = run(width, packets)
+    compare(packets, out, causes)
+    assert causes == [cause for _, cause in RULES for _ in range(2) if cause]
 
 
 def test_arguments():
     with pytest.raises(ValueError, match="width must be one of 32, 64, 128, 256, 512, not 48"):
         Parser(48)
-    with pytest.raises(TypeError, match="completer must be a bool, not 1"):
-        Parser(32, completer=1)

@@ -1,0 +1,61 @@
+"""Words of BAR 0 that software wrote: registers without logic of their own, and the MSI-X table."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dxpu.memory import DisjointMemory
+
+from .types import WordReader
+
+__all__ = ["DEPTH", "Store"]
+
+#: Words: 32 from the beginning of BAR 0, 32 of the MSI-X table.
+DEPTH = 64
+
+
+class Store(wiring.Component):
+    """A block RAM of :data:`DEPTH` words of 32 bits with one reader at a time.
+
+    No word is read in a cycle in which one is written. In other cycles the first reader that asks
+    has its read granted. Its word is on ``data`` from the next cycle on, until a read is granted
+    again.
+
+    A reset leaves the content unchanged.
+
+    Parameters
+    ----------
+    readers : int
+
+    Members
+    -------
+    write, index, value : 1, ``range(DEPTH)``, 32
+        Strobe: write a word.
+    reader : array of :class:`~.types.WordReader`
+        The first one has precedence.
+    data : 32
+    """
+
+    def __init__(self, readers):
+        super().__init__({
+            "write": In(1), "index": In(range(DEPTH)), "value": In(32),
+            "reader": In(WordReader(DEPTH)).array(readers), "data": Out(32),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.words = words = DisjointMemory(shape=32, depth=DEPTH, init=[])
+        write, read = words.write_port(), words.read_port()
+        m.d.comb += [
+            write.addr.eq(self.index), write.data.eq(self.value), write.en.eq(self.write),
+            read.en.eq(Cat(reader.ask for reader in self.reader).any() & ~self.write),
+            self.data.eq(read.data),
+        ]
+        free = ~self.write
+        for reader in self.reader:
+            m.d.comb += reader.granted.eq(free & reader.ask)
+            free = free & ~reader.ask
+        for reader in reversed(list(self.reader)):
+            with m.If(reader.ask):
+                m.d.comb += read.addr.eq(reader.index)
+        return m
