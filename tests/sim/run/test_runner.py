@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dxpu_sim.run.runner import Design, build, simulate
+from dxpu_sim.run import verilate
+from dxpu_sim.run.runner import Design, build, is_built, simulate
 from dxpu_tools.cache import cache_root
 from tests.support.hanging_bench import Tiny
 
@@ -146,6 +147,19 @@ def test_registers_have_no_copies():
     """Each register would have one if there were a delay anywhere in the Verilog."""
     header = (build(Design(Tiny, {})) / "Vtop___024root.h").read_text()
     assert "count" in header and "__Vdly" not in header
+
+
+def test_options_of_the_compiler_belong_to_the_key(monkeypatch):
+    assert is_built(Design(Tiny, {}))
+    monkeypatch.setitem(verilate._OPTIMISE, "OPT_FAST", "-O0")
+    assert not is_built(Design(Tiny, {}))
+
+
+def test_code_of_each_cycle_stays_in_its_order():
+    """Blocks that are moved to the end of a function are a third of the time of a large design."""
+    log = (build(Design(Tiny, {})) / "build.log").read_text()
+    line, = (line for line in log.splitlines() if " Vtop__ALL.cpp" in line and " -c " in line)
+    assert " -fno-reorder-blocks " in line
 
 
 @pytest.mark.long
