@@ -53,8 +53,10 @@ class Narrow(wiring.Component):
 class Widen(wiring.Component):
     """Converts packets of 32 bits per beat to ``width``.
 
-    Throughput one dword per cycle. A beat is offered one cycle after its last dword was taken,
-    whether the next dword has come or not.
+    A beat is offered one cycle after its last dword was taken, whether the next dword has come or
+    not. Throughput one dword per cycle while beats are taken at once; above 32 bits a cycle less
+    behind each beat that is not, and in front of a last beat of one dword, as ``i.ready`` does not
+    depend on ``o.ready`` then.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ class Widen(wiring.Component):
         full = Signal()
         m.d.comb += [
             full.eq((lane == lanes - 1) | i.payload.last),
-            i.ready.eq(~full | ~o.valid | o.ready),
+            i.ready.eq(~full | ~o.valid | (o.ready if lanes == 1 else 0)),
         ]
         with m.If(o.ready):
             m.d.sync += o.valid.eq(0)
