@@ -221,4 +221,4 @@ class Completer(wiring.Component):
                   for n, word in enumerate(completion_words(m, answer, o.payload))]
         pieces.append((value, o.index >= 3))
         m.d.comb += o.word.eq(reduce(or_, (
-            Mux(o.chosen & when, piece, 0) for piece, when in pieces)))
+            Mux(o.elected & when, piece, 0) for piece, when in pieces)))

@@ -189,7 +189,7 @@ class Engine(wiring.Component):
         settings, loads, used = self.settings, Signal(2), Signal()
         names = ("RING_LOW", "RING_HIGH", "FENCE_LOW", "FENCE_HIGH")
         m.d.comb += [
-            self.pointer.index.eq(Array(REGISTERS[name] >> 2 for name in names)[pointer]),
+            self.pointer.word_index.eq(Array(REGISTERS[name] >> 2 for name in names)[pointer]),
             loads.eq(came),
         ]
         # A half that is 0 may never have been written, so the store may have an old one.
@@ -276,4 +276,4 @@ class Engine(wiring.Component):
             m, o.index, write=writes, long=long, length=length,
             requester_id=self.state.requester_id, tag=Mux(writes, 0, tag), first_be=first,
             last_be=Mux(single, 0, last), address=host, data=command.cookie,
-            shown=o.chosen))
+            shown=o.elected))

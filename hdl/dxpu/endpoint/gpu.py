@@ -193,20 +193,20 @@ class SoftGpu(wiring.Component):
             *(getattr(interrupts, name).eq(getattr(registers, name))
               for name in ("mask_write", "mask_vector", "mask_value")),
             *(getattr(registers, name).eq(getattr(interrupts, name))
-              for name in ("masked", "pending")),
+              for name in ("vector_masks", "pending")),
         ]
         self._attach_store(m)
 
     def _attach_store(self, m):
         """Connect the store, its writer and its readers."""
         store, registers, completer = self._store, self._registers, self._completer
-        host, *others = store.reader
+        host, *others = store.word_reader
         m.d.comb += [
             store.write.eq(registers.store_write),
-            store.index.eq(registers.store_index),
+            store.store_index.eq(registers.store_index),
             store.value.eq(registers.store_value),
             host.ask.eq(completer.reads_register),
-            host.index.eq(store_index(registers.read_address)),
+            host.word_index.eq(store_index(registers.read_address)),
             completer.register_granted.eq(host.granted),
             *(part.stored.eq(store.data)
               for part in (registers, self._interrupts, self._engine)),

@@ -45,7 +45,7 @@ class Interrupts(wiring.Component):
         Strobe: write the mask bit of a vector.
     table, stored : :class:`~.types.WordReader`, 32
         Reads of the table.
-    masked, pending : ``VECTORS``
+    vector_masks, pending : ``VECTORS``
         Mask bits; vectors raised, and not sent yet.
     o : :class:`~.types.Departure`
     """
@@ -55,7 +55,7 @@ class Interrupts(wiring.Component):
             "vectors": In(VECTORS), "turn_off": In(1), "state": In(ConfigState),
             "mask_write": In(1), "mask_vector": In(range(VECTORS)), "mask_value": In(1),
             "table": Out(WordReader(DEPTH)), "stored": In(32),
-            "masked": Out(VECTORS, init=(1 << VECTORS) - 1), "pending": Out(VECTORS),
+            "vector_masks": Out(VECTORS, init=(1 << VECTORS) - 1), "pending": Out(VECTORS),
             "o": Out(Departure(address_bits)),
         })
 
@@ -69,13 +69,13 @@ class Interrupts(wiring.Component):
         step, place, came = Signal(2), Signal(2), Signal()
         message, word = Signal(data.ArrayLayout(32, 3), reset_less=True), Signal(32)
         with m.If(self.mask_write):
-            m.d.sync += self.masked.bit_select(self.mask_vector, 1).eq(self.mask_value)
+            m.d.sync += self.vector_masks.bit_select(self.mask_vector, 1).eq(self.mask_value)
         m.d.comb += [
             ready.eq(Mux(state.master, self.pending & ~Mux(
-                state.msix, self.masked | state.msix_masked.replicate(VECTORS), 0), 0)),
+                state.msix, self.vector_masks | state.msix_masked.replicate(VECTORS), 0), 0)),
             mine.eq(ready.bit_select(vector, 1)),
             o.cls.eq(TlpClass.P),
-            self.table.index.eq(Cat(step, vector, 1)),
+            self.table.word_index.eq(Cat(step, vector, 1)),
         ]
         m.d.sync += [place.eq(step), came.eq(0)]
         # The vector number replaces the low bits of the message data: log2 of the enabled vectors.
@@ -138,7 +138,7 @@ class Interrupts(wiring.Component):
         request = request_word(
             m, o.index, write=1, long=long, length=1, requester_id=self.state.requester_id, tag=0,
             first_be=15, last_be=0, address=Cat(message[0], message[1]), data=message[2],
-            shown=o.chosen & ~acknowledges)
-        answers = o.chosen & acknowledges
+            shown=o.elected & ~acknowledges)
+        answers = o.elected & acknowledges
         m.d.comb += o.word.eq(request | Mux(answers & (o.index == 0), common, 0)
                               | Mux(answers & (o.index == 1), second, 0))

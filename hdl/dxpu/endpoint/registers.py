@@ -59,7 +59,7 @@ class Registers(wiring.Component):
         Strobe: write a word of the store.
     mask_write, mask_vector, mask_value : 1, 3, 1
         Strobe: write the mask bit of a vector.
-    masked, pending : ``VECTORS``
+    vector_masks, pending : ``VECTORS``
         Mask bits and pending bits of MSI-X.
     errors : :class:`~.types.Errors`
     finished, failed : 1
@@ -75,7 +75,7 @@ class Registers(wiring.Component):
             "write_address": In(16), "write_data": In(32), "write": In(1), "refused": Out(1),
             "vectors": Out(VECTORS), "store_write": Out(1), "store_index": Out(range(DEPTH)),
             "store_value": Out(32), "mask_write": Out(1), "mask_vector": Out(range(VECTORS)),
-            "mask_value": Out(1), "masked": In(VECTORS), "pending": In(VECTORS),
+            "mask_value": Out(1), "vector_masks": In(VECTORS), "pending": In(VECTORS),
             "errors": In(Errors), "finished": In(1), "failed": In(1), "busy": In(1),
             "settings": Out(Settings),
         })
@@ -200,7 +200,7 @@ class Registers(wiring.Component):
             with m.Case(*_dwords(MSIX_TABLE, 16 * VECTORS)):
                 m.d.comb += [
                     shows.eq(~is_control),
-                    masks.eq(is_control & self.masked.bit_select(self.read_address[4:7], 1))]
+                    masks.eq(is_control & self.vector_masks.bit_select(self.read_address[4:7], 1))]
             with m.Default():
                 m.d.comb += self.readable.eq(0)
         m.d.comb += self.read_data.eq(own | Mux(shows, self.stored, masks))

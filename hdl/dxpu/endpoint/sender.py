@@ -80,7 +80,7 @@ class Sender(wiring.Component):
                     m.d.comb += [
                         *(chosen[k].eq(getattr(source, k)) for k, _ in self._chosen),
                         ask.eq(source.ask), source.go.eq(go), source.done.eq(done),
-                        source.chosen.eq(1),
+                        source.elected.eq(1),
                     ]
         self._account(m, begun, chosen.cls, (left + 3)[2:], able)
         m.d.sync += begun.eq(go)

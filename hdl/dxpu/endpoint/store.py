@@ -29,17 +29,17 @@ class Store(wiring.Component):
 
     Members
     -------
-    write, index, value : 1, ``range(DEPTH)``, 32
+    write, store_index, value : 1, ``range(DEPTH)``, 32
         Strobe: write a word.
-    reader : array of :class:`~.types.WordReader`
+    word_reader : array of :class:`~.types.WordReader`
         The first one has precedence.
     data : 32
     """
 
     def __init__(self, readers):
         super().__init__({
-            "write": In(1), "index": In(range(DEPTH)), "value": In(32),
-            "reader": In(WordReader(DEPTH)).array(readers), "data": Out(32),
+            "write": In(1), "store_index": In(range(DEPTH)), "value": In(32),
+            "word_reader": In(WordReader(DEPTH)).array(readers), "data": Out(32),
         })
 
     def elaborate(self, platform):
@@ -47,15 +47,15 @@ class Store(wiring.Component):
         m.submodules.words = words = DisjointMemory(shape=32, depth=DEPTH, init=[])
         write, read = words.write_port(), words.read_port()
         m.d.comb += [
-            write.addr.eq(self.index), write.data.eq(self.value), write.en.eq(self.write),
-            read.en.eq(Cat(reader.ask for reader in self.reader).any() & ~self.write),
+            write.addr.eq(self.store_index), write.data.eq(self.value), write.en.eq(self.write),
+            read.en.eq(Cat(reader.ask for reader in self.word_reader).any() & ~self.write),
             self.data.eq(read.data),
         ]
         free = ~self.write
-        for reader in self.reader:
+        for reader in self.word_reader:
             m.d.comb += reader.granted.eq(free & reader.ask)
             free = free & ~reader.ask
-        for reader in reversed(list(self.reader)):
+        for reader in reversed(list(self.word_reader)):
             with m.If(reader.ask):
-                m.d.comb += read.addr.eq(reader.index)
+                m.d.comb += read.addr.eq(reader.word_index)
         return m

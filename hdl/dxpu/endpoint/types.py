@@ -100,14 +100,14 @@ class WordReader(wiring.Signature):
 
     Members
     -------
-    ask, index : 1, ``range(depth)``
+    ask, word_index : 1, ``range(depth)``
         Read this word. Both may change from cycle to cycle.
     granted : 1
         The word is read in this cycle, and is there in the next one.
     """
 
     def __init__(self, depth):
-        super().__init__({"ask": Out(1), "index": Out(range(depth)), "granted": In(1)})
+        super().__init__({"ask": Out(1), "word_index": Out(range(depth)), "granted": In(1)})
 
 
 class Departure(wiring.Signature):
@@ -133,8 +133,8 @@ class Departure(wiring.Signature):
     stored : 1
         The data is in the video memory from byte ``address`` on, which need not be a multiple of 4.
         Otherwise the source supplies the data on ``word``.
-    chosen, index, word : 1, 3, 32
-        While ``chosen``, the source puts dword ``index`` of header and data, in lane order, on
+    elected, index, word : 1, 3, 32
+        While ``elected``, the source puts dword ``index`` of header and data, in lane order, on
         ``word`` in the same cycle. Otherwise ``word`` is 0.
     advance : 1
         Strobe: dword ``index`` is taken.
@@ -145,7 +145,7 @@ class Departure(wiring.Signature):
     def __init__(self, address_bits):
         super().__init__({
             "ask": Out(1), "cls": Out(TlpClass), "long": Out(1), "payload": Out(8),
-            "stored": Out(1), "address": Out(address_bits), "chosen": In(1), "index": In(3),
+            "stored": Out(1), "address": Out(address_bits), "elected": In(1), "index": In(3),
             "word": Out(32), "advance": In(1), "go": In(1), "done": In(1),
         })
 

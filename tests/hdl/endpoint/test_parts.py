@@ -187,9 +187,10 @@ def test_registers_take_what_they_say_they_take():
     m = Module()
     m.submodules.dut, m.submodules.store = dut, (store := Store(1))
     m.d.comb += [
-        store.write.eq(dut.store_write), store.index.eq(dut.store_index),
-        store.value.eq(dut.store_value), store.reader[0].ask.eq(1),
-        store.reader[0].index.eq(store_index(dut.read_address)), dut.stored.eq(store.data)]
+        store.write.eq(dut.store_write), store.store_index.eq(dut.store_index),
+        store.value.eq(dut.store_value), store.word_reader[0].ask.eq(1),
+        store.word_reader[0].word_index.eq(store_index(dut.read_address)),
+        dut.stored.eq(store.data)]
 
     async def look(ctx, address):
         ctx.set(dut.read_address, address)
@@ -244,15 +245,15 @@ def test_the_first_reader_of_the_store_has_precedence_and_none_meets_a_write():
         for _ in range(2000):
             write, index, value = rng.random() < 0.5, rng.randrange(DEPTH), rng.getrandbits(32)
             ctx.set(dut.write, write)
-            ctx.set(dut.index, index)
+            ctx.set(dut.store_index, index)
             ctx.set(dut.value, value)
             asks = [(rng.random() < 0.3, rng.choice([index, rng.randrange(DEPTH)]))
-                    for _ in dut.reader]
-            for reader, (ask, where) in zip(dut.reader, asks, strict=True):
+                    for _ in dut.word_reader]
+            for reader, (ask, where) in zip(dut.word_reader, asks, strict=True):
                 ctx.set(reader.ask, ask)
-                ctx.set(reader.index, where)
+                ctx.set(reader.word_index, where)
             first = next((n for n, (ask, _) in enumerate(asks) if ask and not write), None)
-            assert [ctx.get(reader.granted) for reader in dut.reader] == [
+            assert [ctx.get(reader.granted) for reader in dut.word_reader] == [
                 n == first for n in range(3)]
             if first is not None:
                 expected = model.get(asks[first][1], 0)
