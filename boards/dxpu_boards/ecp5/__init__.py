@@ -84,7 +84,11 @@ select top
 write_json -selected {registers}
 select -clear
 """
-MAP = "synth_ecp5 -top top -run map_luts: -json {netlist}\n"
+#: `abc9` has a longer script than its default one, with fewer LUTs at the same depth.
+MAP = """
+scratchpad -copy abc9.script.flow3 abc9.script
+synth_ecp5 -top top -run map_luts: -json {netlist}
+"""
 #: Scripts by goal. Short sums cost less as LUTs than as carry chains. `abc` ignores delays, `abc9`
 #: knows all of them. Clock enables of few flip-flops cost some LUTs as logic, or wires otherwise.
 GOALS = {
