@@ -6,10 +6,12 @@ accepts no constraint for such a pin, so that resource is for users of these pri
 an ordinary pin, pulled up, so that a board on a bench is not in reset; so is MDIO.
 """
 
+from dataclasses import replace
+
 from amaranth.build import Attrs, DiffPairs, PinsN, Resource, Subsignal
 from amaranth_boards.versa_ecp5_5g import VersaECP55GPlatform
 
-from .board import FOUR_SLOTS, ONE_SLOT, Board, with_resources
+from .board import FOUR_SLOTS, Board, with_resources
 from .clocks import CORE_83, Clock
 from .mdio import mdio_pulled_up
 
@@ -32,10 +34,10 @@ BOARD = Board(
     name="versa-ecp5-5g",
     title="Lattice ECP5-5G Versa",
     platform=Platform,
-    clocks=(Clock("sync", 62.5, margin=0.1), Clock("tx", 125), Clock("tx90", 125, phase=90)),
+    clocks=(CORE_83, Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0, 1),
-    roles={"host": FOUR_SLOTS, "box": ONE_SLOT},
-    core={"host": CORE_83},
+    # Soft GPUs in all four slots would fill 94 % of the part.
+    roles={"host": FOUR_SLOTS, "box": replace(FOUR_SLOTS, gpus=2)},
     pcie="x1 edge connector",
     pcie_clock=Clock("pcie", 62.5),
     loader=("--cable", "ft2232"),

@@ -135,7 +135,7 @@ def test_the_report_has_the_number_of_soft_gpus(tmp_path, capsys, asked, monkeyp
         others["shape"].numbers(others["role"])))
     assert cli.main(["build", "versa-ecp5-5g", "--role", "box", "--slots", "3", *argv, "--out",
                      str(tmp_path)]) == 0
-    assert f"64 width, 3 slots, 1 peers, 1 streams, {gpus} gpus\n" in capsys.readouterr().out
+    assert f"64 width, 3 slots, 4 peers, 1 streams, {gpus} gpus\n" in capsys.readouterr().out
     assert asked[0][2].numbers("box")["gpus"] == gpus
 
 

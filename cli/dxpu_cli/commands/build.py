@@ -85,8 +85,11 @@ def run(arguments) -> int:
         return 0
     given = vars(arguments)
     board, role = _board_and_role(given)
-    shape = replace(board.roles[role], **{
-        name: given[name] for name in asdict(board.roles[role]) if name in given})
+    changes = {name: given[name] for name in asdict(board.roles[role]) if name in given}
+    if "slots" in changes:
+        # The board's own number of GPUs is for its own number of slots.
+        changes = {"gpus": None} | changes
+    shape = replace(board.roles[role], **changes)
     _check(role, board, shape)
     options = _stand_alone(role, board, given) | _serial(role, shape, given)
     placing = _placing(board, given)
