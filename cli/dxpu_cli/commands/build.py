@@ -38,7 +38,7 @@ def add_arguments(parser):
            "(default: 3)")
     option("--width", "data bits per beat (default here and below: the board's)", type=int)
     option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
-    option("--gpus", "soft GPUs of a box, in its first slots (default: one in each slot)", type=int)
+    option("--gpus", "soft GPUs of a box, in its first slots (with --slots: one in each)", type=int)
     option("--peers", "other nodes it has sessions with", type=int)
     option("--streams", "sessions with each of them", type=int)
     option("--stand-alone", "a box binds its soft GPUs to the first host that it hears "
