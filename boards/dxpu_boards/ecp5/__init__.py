@@ -49,7 +49,7 @@ TIMING_WEIGHT = 60
 PLACER = ("--placer-heap-beta", f"{DENSITY}", "--placer-heap-timingweight", f"{TIMING_WEIGHT}")
 #: Share of a part's LUTs from which logic is mapped for less room (:func:`map_again`), so that
 #: wires stay short.
-CROWDED = 0.78
+CROWDED = 0.85
 #: Share of a clock's period that logic alone may take then.
 LOGIC = 0.62
 #: Share of the LUTs that it must save to be worth slower paths.
