@@ -81,10 +81,10 @@ def panel(x, y, result, what, parameter):
                 bottom - PLOT_HIGH * point[1] / most)
 
     out = [text(left, y + 14, what, size=12, weight="bold", anchor="start"),
-           text(left + 64, y + 14, f"signed: {what} {COLUMNS[parameter][1]}", size=10,
+           text(left + 64, y + 14, f"slopes: {COLUMNS[parameter][1]}", size=10,
                 anchor="start", fill=GREY)]
     for n, (name, color) in enumerate(zip(names, COLORS, strict=False)):
-        out.append(text(left + 178 + 50 * n, y + 14, name, size=10, weight="bold",
+        out.append(text(left + 170 + 58 * n, y + 14, name, size=10, weight="bold",
                         anchor="start", fill=color))
     for n in range(4):
         level = bottom - PLOT_HIGH * n / 3
@@ -98,23 +98,27 @@ def panel(x, y, result, what, parameter):
     # The labels of the upper of two lines are above it, those of the other below.
     upper = max(range(len(lines)), key=lambda n: (lines[n][-1][1], lines[n][0][1]))
     for n, line in enumerate(lines):
-        out += drawn(line, at, COLORS[n], 1 if n == upper else -1, alone=len(lines) == 1)
+        out += drawn(line, at, COLORS[n], 1 if n == upper else -1, low=low,
+                     alone=len(lines) == 1)
     return "".join(out)
 
 
-def drawn(line, at, color, side, *, alone):
-    """A line with its points, their values, and the slope between them. Values are above the line
-    (``side`` 1) or below, slopes on the same side, or on the other one of a line that is alone."""
+def drawn(line, at, color, side, *, low, alone):
+    """A line with its points, their values, and the slope between them, in a panel that begins at
+    2 ** ``low``. Values are above the line (``side`` 1) or below, slopes on the same side, or on
+    the other one of a line that is alone."""
     path = " L".join(f"{x:.1f} {y:.1f}" for x, y in map(at, line))
     out = [f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="1.6"/>']
     for one, other in zip(line, line[1:], strict=False):
         (ax, ay), (bx, by) = at(one), at(other)
         below = side < 0 or alone
-        out.append(text(round((ax + bx) / 2, 1), round((ay + by) / 2 + (14 if below else -6), 1),
+        away = -6 if not below else 14 if alone else 26
+        out.append(text(round((ax + bx) / 2, 1), round((ay + by) / 2 + away, 1),
                         per_step(one, other), size=9, fill=color))
     for n, point in enumerate(line):
         x, y = at(point)
-        anchor = "start" if n == 0 else "end" if n == len(line) - 1 else "middle"
+        at_left = n == 0 and log2(point[0]) == low
+        anchor = "start" if at_left else "end" if n == len(line) - 1 else "middle"
         shift = {"start": -3, "end": 8, "middle": 0}[anchor]
         out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>',
                 text(round(x + shift, 1), round(y + (-7 if side > 0 else 15), 1), shown(point[1]),

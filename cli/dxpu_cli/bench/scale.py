@@ -39,7 +39,7 @@ POINTS = {
     "latency": {"rows": ("1", "8", "32"), "sessions": ("1x1", "16x4"),
                 "width": tuple(map(str, _WIDTHS))},
     "clock": {"rows": ("1", "8", "32"), "sessions": ("1x1", "16x4"),
-              "width": ("64", "256", "512")},
+              "width": ("32", "64", "128", "256")},
 }
 #: Parts in which an engine is routed: the second, if it needs more than this, four fifths of the
 #: first.
