@@ -190,7 +190,8 @@ def test_what_does_not_fit_is_not_placed(tmp_path):
     board = BOARDS["colorlight-5a-75b"]
     line = failed(board, StandIn(board, rams=57), tmp_path)
     assert line == ("does not fit: it takes 57 DP16KD, and the LFE5U-25F-6BG256 has 56; give fewer "
-                    "slots, peers or streams (1 is the least), or take a board with a larger part")
+                    "slots, peers, streams or soft GPUs of a box (1 is the least), or take a board "
+                    "with a larger part")
 
 
 def test_a_crossing_without_a_synchroniser(tmp_path):
