@@ -6,8 +6,6 @@ accepts no constraint for such a pin, so that resource is for users of these pri
 an ordinary pin, pulled up, so that a board on a bench is not in reset; so is MDIO.
 """
 
-from dataclasses import replace
-
 from amaranth.build import Attrs, DiffPairs, PinsN, Resource, Subsignal
 from amaranth_boards.versa_ecp5_5g import VersaECP55GPlatform
 
@@ -36,8 +34,7 @@ BOARD = Board(
     platform=Platform,
     clocks=(CORE_83, Clock("tx", 125), Clock("tx90", 125, phase=90)),
     paths=(0, 1),
-    # Soft GPUs in all four slots would fill 94 % of the part.
-    roles={"host": FOUR_SLOTS, "box": replace(FOUR_SLOTS, gpus=2)},
+    roles={"host": FOUR_SLOTS, "box": FOUR_SLOTS},
     pcie="x1 edge connector",
     pcie_clock=Clock("pcie", 62.5),
     loader=("--cable", "ft2232"),
