@@ -38,7 +38,7 @@ def add_arguments(parser):
            "(default: 3)")
     option("--width", "data bits per beat (default here and below: the board's)", type=int)
     option("--slots", "downstream ports of a host, GPU slots of a box", type=int)
-    option("--gpus", "soft GPUs of a box, in its first slots (with --slots: one in each)", type=int)
+    option("--gpus", "soft GPUs of a box, in its first slots (default: one in each slot)", type=int)
     option("--peers", "other nodes it has sessions with", type=int)
     option("--streams", "sessions with each of them", type=int)
     option("--stand-alone", "a box binds its soft GPUs to the first host that it hears "
@@ -86,9 +86,6 @@ def run(arguments) -> int:
     given = vars(arguments)
     board, role = _board_and_role(given)
     changes = {name: given[name] for name in asdict(board.roles[role]) if name in given}
-    if "slots" in changes:
-        # The board's own number of GPUs is for its own number of slots.
-        changes = {"gpus": None} | changes
     shape = replace(board.roles[role], **changes)
     _check(role, board, shape)
     options = _stand_alone(role, board, given) | _serial(role, shape, given)
