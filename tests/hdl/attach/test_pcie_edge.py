@@ -81,7 +81,7 @@ def test_the_proxy_sees_every_life_before_its_tlps():
     (Near, "keep.eq(Mux(in_tlp, decided, up & source.valid))", "keep.eq(up & source.valid)"),
     (Near, "sink.ready & allowed, 1", "allowed, 1"),
     *(pytest.param(*mutant, marks=pytest.mark.long) for mutant in (
-        (Near, "allowed.eq(older == 0)", "allowed.eq(1)"),
+        (Near, "allowed.eq(~offered & (older_left == 0))", "allowed.eq(1)"),
         (Far, "abort.eq(in_tlp & ~passing)", "abort.eq(0)"),
         (Far, "(quiet == self.QUIET - 1))", "1)"),
         (Far, "~ending & link.link_up, can_begin", "~ending, can_begin"),
