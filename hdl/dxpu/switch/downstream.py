@@ -170,7 +170,9 @@ class DownstreamDecider(Decider):
 
         with m.If(inner):
             m.d.comb += self._verdict.target.eq(Target.MESSAGE)
-        through = PortState(Mux(upward, Value.cast(up), Mux(peer, Value.cast(self._target), 0)))
+        # Egress is blocked only for what would leave, not for what the way up is closed to.
+        through = PortState(Mux(upward & open_up, Value.cast(up),
+                                Mux(peer, Value.cast(self._target), 0)))
         self._send(m, upward & open_up & ~self._refused(up), upward, peer)
         self._to_held(m, peer & ~upward)
         self._count(m, ~quiet)

@@ -14,7 +14,7 @@ from tests.support.switch_bench import SwitchBench, config_tlp, info_of, random_
 from tests.support.testbench import Packet, drive_packets, seed
 from tests.support.widths import some_widths
 
-COMMAND, SECONDARY, DEVICE, BRIDGE = 1, 7, 0x1A, 0xF
+COMMAND, SECONDARY, DEVICE, BRIDGE, PMCSR, DEVICE2 = 1, 7, 0x1A, 0xF, 0x11, 0x22
 STATUS, MASK, SEVERITY, COR_STATUS, COR_MASK, CAPS, LOG = range(0x41, 0x48)
 PREFIX_LOG = (0x100 + 0x38) // 4  # 7.8.4.12: 38h in the capability, four dwords
 REGISTERS = (COMMAND, SECONDARY, DEVICE, *range(STATUS, LOG + 4),
@@ -200,6 +200,31 @@ def test_errors_by_hand():
             up_rse = bench.function(0).read(SECONDARY) >> 30 & 1
             assert bool(up_rse) == (code == NONFATAL and function > 0)
             await bench.clear(ctx)
+
+    bench.simulate(main, deadline=400_000)
+
+
+@pytest.mark.parametrize("closes", [(COMMAND, 0x0143), (PMCSR, 3)], ids=["no master", "D3hot"])
+def test_egress_blocking_is_for_what_would_leave(closes):
+    """A request that the upstream port does not take is an Unsupported Request (7.5.1.1.3: "Memory
+    and I/O Requests received at ... the Downstream side of a Switch Port must be handled as
+    Unsupported Requests"; 5.3.1.4), also an AtomicOp or with a prefix that it would block
+    (6.15.3)."""
+    bench = Bench(64, 2, random.Random(seed()))
+    swap = bytearray(memory_tlp(0x1000, write=True, requester=0x300))
+    swap[0] |= 0x0D
+    kinds = ((bytes(swap), 24), (b"\x90\0\0\0" + memory_tlp(0x1000, requester=0x300), 25))
+
+    async def main(ctx):
+        await start(bench, ctx)
+        await bench.run(ctx, [bench.write(0, DEVICE2, 1 << 7 | 1 << 15, 3)])
+        for closed in (False, True):
+            if closed:
+                await bench.run(ctx, [bench.write(0, *closes, 3)])
+            for raw, bit in kinds:
+                await bench.step(ctx, [], [(0, raw)])
+                assert bench.function(0).read(STATUS) == 1 << (20 if closed else bit)
+                await bench.clear(ctx)
 
     bench.simulate(main, deadline=400_000)
 
