@@ -141,11 +141,11 @@ class Sessions(Model):
             gone = gone._replace(made=_set(state.made, end, s.first + s.acked))
         elif self.scheme != "no report":
             gone = self._report(gone, end)
-        gone = self._with(gone, end, None)
+        gone = self._end(gone, end)
         if s is not None:
             gone = gone._replace(wire=self.wire.put(gone.wire,
                                                     ("FENCE", 1 - end, s.theirs, 0, 0, s.born)))
-        yield f"{NAMES[end]}: gives up", gone._replace(hello=None) if end == HOST else gone
+        yield f"{NAMES[end]}: gives up", gone
 
     def _reset(self, state, end):
         s = state.ends[end]
@@ -155,8 +155,7 @@ class Sessions(Model):
             s = Session(s.mine, s.theirs, s.born, s.again, after.made[end])
         else:
             s = None
-        after = self._with(after, end, s)
-        return after._replace(hello=None) if end == HOST else after._replace(candidate=None)
+        return self._with(self._end(after, end), end, s)
 
     def take(self, state, kind, end, tag, number, tlp, born):
         """Deliver one frame. ``number`` is its nonce, SEQ or ACK; only the model knows ``tlp``,
@@ -168,14 +167,16 @@ class Sessions(Model):
         if kind == "HELLO_ACK":
             yield f"{name}(nonce {tag}, tag {number})", self._take_offer(state, tag, number)
             return
-        if end == BOX and state.candidate and self._fits(tag, state.candidate[1]) and not (
-                state.ends[BOX] and self._fits(tag, state.ends[BOX].mine)):
+        # A FENCE confirms nothing: what its sender gave up need not open here first.
+        if (kind != "FENCE" and end == BOX and state.candidate
+                and self._fits(tag, state.candidate[1])
+                and not (state.ends[BOX] and self._fits(tag, state.ends[BOX].mine))):
             state = self._confirm(state, born)
         s = state.ends[end]
         if s is None or not self._fits(tag, s.mine, kind):
             return
         if kind == "FENCE":
-            after = self._with(self._report(state, end), end, None)
+            after = self._end(self._report(state, end), end)
         else:
             after = self._take(state, end, s, kind, number, tlp)
             if after is not state and born != s.born:
@@ -249,6 +250,11 @@ class Sessions(Model):
     @staticmethod
     def _with(state, end, session):
         return state._replace(ends=_set(state.ends, end, session))
+
+    def _end(self, state, end):
+        """End the session of ``end``, if it has one: it forgets its HELLO or candidate, too."""
+        after = self._with(state, end, None)
+        return after._replace(hello=None) if end == HOST else after._replace(candidate=None)
 
     @staticmethod
     def _report(state, end):
