@@ -224,7 +224,7 @@ def test_a_slot_that_takes_nothing_slows_no_other(cls):
     """Rows 0 and 2 get their TLPs as fast as without the stall; row 1 gets what may pass, at once,
     and the rest when it takes TLPs again."""
     rng = random.Random(seed())
-    others = [tlp(rng, rng.choice([0, 2]), rng.choice([P, P, CPL, NP]), 32) for _ in range(40)]
+    others = [tlp(rng, rng.choice([0, 2]), rng.choice([P, P, CPL, NP]), 32) for _ in range(160)]
     mine = [tlp(rng, 1, cls, 2) for _ in range(10)]
     passing = [tlp(rng, 1, c, 2) for c in (P, CPL)] if cls is NP else []
     took = {}

@@ -136,8 +136,8 @@ def test_nothing_is_lost_or_doubled_on_a_bad_wire(width, arq):
     rng = random.Random(seed())
     fates = [Bad(rng, loss=0.08, twice=0.03, late=0.05, change=0.02) for _ in range(2)]
     pair = Pair(width, tuple(fates), arq=arq)
-    down = [write(rng, rng.randrange(ROWS)) for _ in range(24)]
-    up = [write(rng, rng.randrange(ROWS)) for _ in range(24)]
+    down = [write(rng, rng.randrange(ROWS)) for _ in range(64)]
+    up = [write(rng, rng.randrange(ROWS)) for _ in range(64)]
     events = [dict(row=n % ROWS, code=EventCode.RESET, generation=n, argument=n * n)
               for n in range(10)]
     at_box, at_host, seen = [], [], []

@@ -130,7 +130,8 @@ class Retransmitter(wiring.Component):
     -------
     wait : 16
         First wait in units of 64 cycles, from the last transmission or progress. Its end is seen
-        up to a turn of :class:`~dxpu.fabric.contexts.Sweep` later.
+        up to a turn of :class:`~dxpu.fabric.contexts.Sweep` later. With 0 no wait ends, from the
+        second cycle on.
     open : stream of numbers of sessions
         Give up all frames, and begin anew.
     stored : :class:`Stored`, ``stored_strobe`` : 1

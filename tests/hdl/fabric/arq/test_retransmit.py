@@ -69,7 +69,8 @@ class Peers:
         self._dut, self._paths, self._rng = dut, paths, rng or random.Random(0)
         self.of = [Session() for _ in range(sessions)]
         self.owner = [None] * cells
-        self.now, self.wait, self._last = 0, 0, -PACE
+        self.now, self._last = 0, -PACE
+        self.wait = self._before = 0           # in this cycle, and the one before
         self.repeats = []                      # (session, cell, probe)
         self.waits = []                        # (session, units, cycles)
         self.freed, self.stores, self.voided, self.copies = [], 0, 0, 0
@@ -97,7 +98,7 @@ class Peers:
                 dut.stored_strobe, dut.stored, dut.stat_timeout, dut.stat_failed, dut._session,
                 dut.repeat_more)
         ctx.set(dut.repeat_take, 0)
-        self.wait = wait
+        self._before, self.wait = self.wait, wait
         self._look(*looks)
         if self.repeats:  # no new frame may come between those of a session
             s = self.of[self.repeats[-1][0]]
@@ -166,8 +167,9 @@ class Peers:
 
     def _timeout(self, session, failed):
         s = self.of[session]
-        assert s.kept and self.wait and (s.probed if s.probing else not s.owes)
-        self.waits.append((session, self.wait << s.tries, self.now - s.since))
+        wait = self.wait or self._before  # that no wait ends any more is seen a cycle later
+        assert s.kept and wait and (s.probed if s.probing else not s.owes)
+        self.waits.append((session, wait << s.tries, self.now - s.since))
         s.tries += 1
         if s.tries == TRANSMISSIONS:
             s.tries, s.tried, s.path = 0, s.tried + 1, (s.path + 1) % self._paths

@@ -517,7 +517,7 @@ def test_a_driver_misses_nothing_in_a_storm(msi, rounds):
             for d in drivers:
                 assert await host.read(ctx, d.port, SLOT) >> 16 & 0x119 == 0
 
-    host.simulate(main, background=[weather])
+    host.simulate(main, background=[weather], deadline=100_000 * (1 + rounds))
     print([len(d.log) for d in drivers])
     assert all(len(d.log) > rounds for d in drivers)
 
