@@ -205,7 +205,7 @@ def test_fresh_tags(depth):
 
 
 @pytest.mark.parametrize("again, depth", [
-    (False, DEPTH), pytest.param(True, 40, marks=pytest.mark.long)])
+    (False, DEPTH), pytest.param(True, 44, marks=pytest.mark.long)])
 def test_a_session_and_a_second_one_are_reached(again, depth):
     """The second opens later than the proof looks: what goes wrong then is for simulations."""
     prove(Reaches(again=again), depth=depth, mode="cover", flat=True)
