@@ -25,6 +25,10 @@ CLOCKED = {
     "switch": ("the switch, 8 ports", "um5g-45k"),
     "host": ("the host proxy", "um5g-85k"),
     "box": ("the box proxy", "um5g-85k"),
+    "aes": ("AES-128, S-boxes as logic", "um5g-45k"),
+    "aes-ram": ("AES-128, S-boxes in block RAM", "um5g-45k"),
+    "cmac": ("AES-CMAC without the cipher", "um5g-45k"),
+    "ccm": ("AES-CCM without the cipher", "um5g-45k"),
 }
 
 
@@ -116,11 +120,13 @@ def size(width: int, progress: Progress) -> dict[str, dict[str, int]]:
 
 def clock(parts: list[str], width: int, progress: Progress) -> dict[str, dict]:
     """Print and return sizes and clocks of ``parts`` of :data:`CLOCKED`."""
+    from dxpu.crypto import Aes128, Ccm, Cmac
     from dxpu.switch.switch import VirtualSwitch
     make = {
         "engine": partial(engine, width, 16, 4), "small-engine": partial(engine, width, 1, 1),
         "switch": partial(VirtualSwitch, width, ports=8),
         "host": partial(proxy, "host", width), "box": partial(proxy, "box", width),
+        "aes": Aes128, "aes-ram": partial(Aes128, ram=True), "cmac": Cmac, "ccm": Ccm,
     }
     return {name: _clock(make[name](), *CLOCKED[name], progress) for name in parts}
 
