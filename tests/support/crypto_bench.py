@@ -33,5 +33,5 @@ def hold_key(dut, key):
     """Process that gives the columns of ``key[0]``."""
     async def process(ctx):
         async for column in ctx.changed(dut.column, dut.to_aes.valid):
-            ctx.set(dut.key, words(key[0])[column[0]])
+            ctx.set(dut.key_column, words(key[0])[column[0]])
     return process

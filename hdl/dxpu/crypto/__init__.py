@@ -1,11 +1,14 @@
-"""Block cipher and message authentication: small, and in a time that no secret changes.
+"""Block cipher, message authentication, random words: small, in a time that no secret changes.
 
-Ref: FIPS 197; NIST SP 800-38B, 800-38C; docs/reference/crypto.md
+Ref: FIPS 197; NIST SP 800-38B, 800-38C, 800-90A, 800-90B; docs/reference/crypto.md
 """
 
 from .aes import Aes128, AesWord
 from .ccm import Ccm, CcmJob
 from .cmac import Cmac, MessageWord
+from .drbg import CtrDrbg
+from .health import HealthTests
 from .sbox import SubWord
 
-__all__ = ["Aes128", "AesWord", "Ccm", "CcmJob", "Cmac", "MessageWord", "SubWord"]
+__all__ = ["Aes128", "AesWord", "Ccm", "CcmJob", "Cmac", "CtrDrbg", "HealthTests",
+           "MessageWord", "SubWord"]

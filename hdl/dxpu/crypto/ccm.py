@@ -60,13 +60,13 @@ class Ccm(wiring.Component):
         65,280), then the data.
     i : stream of :class:`~.cmac.MessageWord`
         Payload; nothing if its length is 0, and as long as that else.
-    column, key : 2 out, 32 in
+    column, key_column : 2 out, 32 in
         That column of the key, in the same cycle. The key must stay the same during a job.
     to_aes : stream of :class:`~.aes.AesWord`
     from_aes : stream of 32
     o : stream of :class:`~.cmac.MessageWord`
         Encrypted or decrypted payload; zeros fill the last word.
-    tag : stream of 32
+    tag_o : stream of 32
         Four words: of an encrypted message the tag, of a decrypted one what it must be.
     """
 
@@ -76,11 +76,11 @@ class Ccm(wiring.Component):
             "associated": In(stream.Signature(MessageWord)),
             "i": In(stream.Signature(MessageWord)),
             "column": Out(2),
-            "key": In(32),
+            "key_column": In(32),
             "to_aes": Out(stream.Signature(AesWord)),
             "from_aes": In(stream.Signature(32)),
             "o": Out(stream.Signature(MessageWord)),
-            "tag": Out(stream.Signature(32)),
+            "tag_o": Out(stream.Signature(32)),
         })
 
     def elaborate(self, platform):
@@ -93,7 +93,7 @@ class Ccm(wiring.Component):
         ended = Signal()  # of the associated data, or of the payload, this block has the last word
         m.d.comb += [
             self.column.eq(column), read.addr.eq(column), write.addr.eq(column),
-            to_aes.payload.key.eq(self.key),
+            to_aes.payload.key.eq(self.key_column),
         ]
         count = Signal(16)
         m.d.comb += count.eq(Mux(step == _Step.FIRST, job.length,
@@ -177,9 +177,9 @@ class Ccm(wiring.Component):
                         m.next = "Send"
             with m.State("Tag"):
                 m.d.comb += [
-                    self.tag.valid.eq(from_aes.valid), from_aes.ready.eq(self.tag.ready),
-                    self.tag.payload.eq(from_aes.payload ^ read.data),
-                    advance.eq(from_aes.valid & self.tag.ready),
+                    self.tag_o.valid.eq(from_aes.valid), from_aes.ready.eq(self.tag_o.ready),
+                    self.tag_o.payload.eq(from_aes.payload ^ read.data),
+                    advance.eq(from_aes.valid & self.tag_o.ready),
                 ]
                 with m.If(advance & (column == 3)):
                     m.d.comb += self.job.ready.eq(1)

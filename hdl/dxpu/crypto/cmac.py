@@ -49,7 +49,7 @@ class Cmac(wiring.Component):
     -------
     i : stream of :class:`MessageWord`
         Four bytes a word, but for the last one.
-    column, key : 2 out, 32 in
+    column, key_column : 2 out, 32 in
         That column of the key, in the same cycle. The key must stay the same during a message.
     to_aes : stream of :class:`~.aes.AesWord`
     from_aes : stream of 32
@@ -61,7 +61,7 @@ class Cmac(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(MessageWord)),
             "column": Out(2),
-            "key": In(32),
+            "key_column": In(32),
             "to_aes": Out(stream.Signature(AesWord)),
             "from_aes": In(stream.Signature(32)),
             "o": Out(stream.Signature(32)),
@@ -76,7 +76,7 @@ class Cmac(wiring.Component):
         zero = Array(Signal(32, name=f"zero{n}") for n in range(4))
         turns, fresh = Signal(), Signal(32)
         m.d.comb += [
-            self.column.eq(column), to_aes.payload.key.eq(self.key),
+            self.column.eq(column), to_aes.payload.key.eq(self.key_column),
             to_aes.payload.chain.eq(chain), fresh.eq(zero[0]),
         ]
         with m.If(turns):
