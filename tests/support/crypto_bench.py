@@ -1,6 +1,20 @@
 """Bytes as the words of :mod:`dxpu.crypto`, and back."""
 
-__all__ = ["blocks", "give_message", "hold_key", "words"]
+from amaranth import Module
+from amaranth.lib.wiring import connect
+from dxpu.crypto.aes import Aes128
+
+__all__ = ["blocks", "give_message", "hold_key", "with_cipher", "words"]
+
+
+def with_cipher(part):
+    """A module with ``part`` and the cipher that it uses."""
+    m = Module()
+    m.submodules.part = part
+    m.submodules.aes = aes = Aes128(ram=True)
+    connect(m, part.to_aes, aes.i)
+    connect(m, aes.o, part.from_aes)
+    return m
 
 
 def words(text):

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from .sbox import SubWord
 
-__all__ = ["Aes128", "AesWord"]
+__all__ = ["Aes128", "AesWord", "swapped"]
 
 #: What the round constant is after the last round (FIPS 197, table 5: 36h is that of the last).
 _DONE = 0x6C
@@ -22,6 +22,11 @@ class AesWord(data.Struct):
     data: 32
     key: 32
     chain: 1  #: the block is XORed to the last result first (CBC)
+
+
+def swapped(word):
+    """A word as a number whose first byte is the highest, or the other way round."""
+    return Cat(word.word_select(n, 8) for n in reversed(range(4)))
 
 
 def _double(byte):

@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .aes import AesWord
+from .aes import AesWord, swapped
 
 __all__ = ["Cmac", "MessageWord", "keep"]
 
@@ -30,11 +30,7 @@ def keep(word, count):
 def _shifted(word, following, by):
     """A word of a block that is shifted left by ``by`` bits, as a number whose first byte is the
     highest."""
-    return _swapped(Cat(_swapped(following), _swapped(word))[32 - by:64 - by])
-
-
-def _swapped(word):
-    return Cat(word.word_select(n, 8) for n in reversed(range(4)))
+    return swapped(Cat(swapped(following), swapped(word))[32 - by:64 - by])
 
 
 class Cmac(wiring.Component):
@@ -93,7 +89,7 @@ class Cmac(wiring.Component):
             following = Signal(32, name=f"following{by}")
             m.d.comb += following.eq(Mux(column == 3, 0, zero[1]))
             subkeys.append(_shifted(zero[0], following, by)
-                           ^ Mux(column == 3, _swapped(Cat(back, C(0, 23))), 0))
+                           ^ Mux(column == 3, swapped(Cat(back, C(0, 23))), 0))
         # Whether this word is of the last block is known when its last word is here. So the words
         # of a block wait until all are there.
         m.submodules.block = block = Memory(shape=32, depth=4, init=[])

@@ -8,7 +8,7 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .aes import AesWord
+from .aes import AesWord, swapped
 
 __all__ = ["CtrDrbg"]
 
@@ -85,7 +85,7 @@ class CtrDrbg(wiring.Component):
 
         # V + 1: the first byte is the highest, so the last word is counted first.
         carry, number = Signal(), Signal(33)
-        m.d.comb += number.eq(Mux(counted, _swapped(v.data), 0) + carry)
+        m.d.comb += number.eq(Mux(counted, swapped(v.data), 0) + carry)
 
         def count(block):
             m.d.sync += [what.eq(block), column.eq(3), carry.eq(1)]
@@ -109,7 +109,7 @@ class CtrDrbg(wiring.Component):
                         count(_Block.KEY)
             with m.State("Count"):
                 m.d.comb += [write.en.eq(1), write.addr.eq(4 | column),
-                             write.data.eq(_swapped(number))]
+                             write.data.eq(swapped(number))]
                 m.d.sync += [column.eq(column - 1), carry.eq(number[32])]
                 with m.If(column == 0):
                     m.d.sync += [column.eq(0), counted.eq(1)]
@@ -150,7 +150,3 @@ class CtrDrbg(wiring.Component):
                 with m.If(advance & (column == 3)):
                     m.next = "Idle"
         return m
-
-
-def _swapped(word):
-    return Cat(word.word_select(n, 8) for n in reversed(range(4)))
