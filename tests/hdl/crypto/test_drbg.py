@@ -84,6 +84,24 @@ def test_a_seed_at_any_time():
     assert blocks(got) == [*expected, reference.generate(), reference.generate()]
 
 
+def test_v_counts_over_all_its_bytes():
+    """A seed that makes V all ones, or ones in its last words only."""
+    made = Drbg(bytes(32))
+    for v in (b"\xff" * 16, bytes(4) + b"\xff" * 12, bytes(12) + b"\xff" * 4):
+        text = bytes(16) + bytes(a ^ b for a, b in zip(made.v, v, strict=True))
+        m, drbg = design(4)
+        reference, got = Drbg(text), []
+        assert reference.v == v
+
+        async def process(ctx, drbg=drbg, text=text, got=got):
+            await drive_words(drbg.seed, words(text))(ctx)
+            while len(got) < 8:
+                await ctx.tick()
+
+        simulate(m, process, deadline=5000, background=[collect_words(drbg.o, 10**6, got)])
+        assert blocks(got)[:2] == [reference.generate(), reference.generate()]
+
+
 def test_cycles_of_a_draw():
     m, drbg = design(1 << 16)
     times = []

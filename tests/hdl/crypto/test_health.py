@@ -83,6 +83,16 @@ def test_a_biased_source(share):
     assert not got or share < 0.95
 
 
+@pytest.mark.parametrize("others, biased", [(96, True), (97, False)])
+def test_the_cutoff_of_a_window(others, biased):
+    """928 of 1024 bits that are equal to the first one are too many, 927 are not."""
+    rng = random.Random(seed())
+    places = {10 * n for n in range(1, others + 1)}
+    window = [int(n not in places) for n in range(WINDOW)]
+    judge, _ = run([rng.getrandbits(1) for _ in range(WINDOW)] + window + [0, 1] * 9)
+    assert judge.biased == biased and not judge.stuck
+
+
 def test_the_start_up_test_begins_anew():
     rng = random.Random(seed())
     dut, got = HealthTests(), []
