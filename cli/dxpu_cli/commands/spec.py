@@ -59,7 +59,7 @@ def run(arguments) -> int:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             for case, result in results:
-                if case.model == "session" and result.fault:
+                if case.model in ("session", "keyed") and result.fault:
                     write_text(folder / f"{case.name.replace(' ', '-')}.svg", chart(case.make()))
     except OSError as error:
         raise UserError(f"cannot write {error.filename!r}: {error.strerror}") from None

@@ -12,19 +12,19 @@ from pathlib import Path
 from dxpu_model.spec.catalogue import MODELS, SIZES, cases
 from dxpu_model.spec.chart import chart
 from dxpu_model.spec.search import search
-from dxpu_model.spec.session import Sessions
 from dxpu_tools.files import write_text
 
-__all__ = ["FIGURES", "PAGE", "table", "trace", "traces", "updated"]
+__all__ = ["FIGURES", "PAGE", "figure", "table", "trace", "traces", "updated"]
 
 #: The page, in a source tree.
 PAGE = Path(__file__).parents[3] / "docs/reference/fabric-spec.md"
 
 
-#: Pictures on the page, with their schemes.
+#: Pictures on the page, with model and name of their cases.
 FIGURES = {
-    PAGE.parents[1] / "figures" / "spec-fail-over.svg": "new space at fail-over",
-    PAGE.parents[1] / "figures" / "spec-candidates.svg": "one tag for two candidates",
+    PAGE.parents[1] / "figures" / "spec-fail-over.svg": ("session", "new space at fail-over"),
+    PAGE.parents[1] / "figures" / "spec-candidates.svg": ("session", "one tag for two candidates"),
+    PAGE.parents[1] / "figures" / "spec-counter-nonce.svg": ("keyed", "counter nonce"),
 }
 
 
@@ -53,6 +53,11 @@ def traces(results) -> str:
     return "\n\n".join(parts)
 
 
+def figure(model, name) -> str:
+    """The message chart of one case, as SVG."""
+    return chart(next(case for case in cases() if (case.model, case.name) == (model, name)).make())
+
+
 def updated(page: str, **parts: str) -> str:
     """The page with new text between ``<!-- generated: name -->`` and ``<!-- end -->``."""
     for name, text in parts.items():
@@ -76,8 +81,8 @@ def main(sizes=SIZES):
         if size == "quick":
             page = updated(page, traces=traces(results))
     write_text(PAGE, page)
-    for path, scheme in FIGURES.items():
-        write_text(path, chart(Sessions(scheme)))
+    for path, case in FIGURES.items():
+        write_text(path, figure(*case))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from .arq import Arq
 from .bindings import Bindings
 from .credits import Credits, RelativeCredits
+from .keyed import Keyed
 from .order import Egress
 from .queues import Queues
 from .quiet import Quiet
@@ -21,6 +22,7 @@ SIZES = ("quick", "full")
 #: Names of the models, with their subjects.
 MODELS = {
     "session": "three-way open, fresh tags, resets and old frames",
+    "keyed": "two nonces and two proofs under a key, before strangers who send anything",
     "quiet": "how long a node keeps still after a reset, if its tags begin anew",
     "arq": "go-back-N and selective repeat: window, modulus, frame lifetime",
     "credits": "limits that get lost, doubled and late",
@@ -45,10 +47,10 @@ def cases(size: str = "quick") -> list[Case]:
         raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
     full = size == "full"
     return [Case(model, name, breaks, make)
-            for model, some in (("session", _session(full)), ("quiet", _quiet(full)),
-                                ("arq", _arq(full)), ("credits", _credits(full)),
-                                ("queues", _queues(full)), ("order", _order(full)),
-                                ("bindings", _bindings(full)))
+            for model, some in (("session", _session(full)), ("keyed", _keyed(full)),
+                                ("quiet", _quiet(full)), ("arq", _arq(full)),
+                                ("credits", _credits(full)), ("queues", _queues(full)),
+                                ("order", _order(full)), ("bindings", _bindings(full)))
             for name, breaks, make in some]
 
 
@@ -77,6 +79,55 @@ def _session(full):
         "no report": "nobody was told",
     }.items():
         yield scheme, breaks, partial(Sessions, scheme)
+
+
+def _keyed(full):
+    both = {"resets": (1, 1)}
+    blind = partial(Keyed, stranger="blind", **both)
+    sniffer = partial(Keyed, stranger="sniffer")
+    renewed = partial(Keyed, renewed=True, gave_up=2, offers=3)
+    if full:
+        yield "no stranger, 2 TLPs to the box, 2 resets of the host", None, partial(
+            Keyed, tlps=(2, 0), resets=(2, 1), offers=4)
+        yield "blind stranger, 1 TLP each way", None, partial(
+            blind, tlps=(1, 1), gave_up=2, offers=3)
+        yield "sniffer, two sessions given up", None, partial(sniffer, **both, gave_up=2)
+        yield "sniffer, 3 candidates", None, partial(sniffer, resets=(0, 1), gave_up=0, offers=3)
+        yield "sniffer, two streams", None, partial(sniffer, streams=2)
+        yield "sniffer who foretells nonces, a reset of each end", None, partial(
+            sniffer, **both, foretold=True)
+        yield "sniffer, the key is renewed", None, partial(sniffer, renewed=True, gave_up=2)
+        yield "the key is renewed, the host is reset", None, partial(
+            renewed, tlps=(1, 0), resets=(1, 0))
+    else:
+        yield "no stranger, 2 TLPs to the box", None, partial(Keyed, tlps=(2, 0), **both, offers=3)
+        yield "no stranger, 1 TLP to the host", None, partial(Keyed, tlps=(0, 1), **both, offers=3)
+        yield "blind stranger", None, partial(blind, tlps=(1, 0))
+        yield "sniffer", None, partial(sniffer, **both)
+        yield "sniffer, two streams", None, partial(sniffer, streams=2, gave_up=0)
+        yield "sniffer who foretells nonces", None, partial(sniffer, resets=(0, 1), foretold=True)
+        yield "the key is renewed", None, renewed
+    for flaw, breaks, model in (
+        ("counter nonce", "for the second time", partial(sniffer, **both)),
+        ("proof over one nonce", "did not offer", sniffer),
+        ("stream not bound", "did not offer", partial(sniffer, streams=2)),
+        ("parameters not bound", "did not offer", sniffer),
+        ("tags not bound", "did not offer", sniffer),
+        ("one proof for both", "did not accept", sniffer),
+        ("any frame with the tag opens", "did not accept", blind),
+        ("data before the confirmation", "are lost in a session", partial(Keyed, tlps=(1, 0))),
+        ("mode taken from the frame", "did not accept", blind),
+        ("a pause as lock-out", "is refused", blind),
+        ("no knock", "a HELLO of a stranger", blind),
+        ("numbers from 0", "did not begin", blind),
+        ("a FENCE has no number", "a FENCE with the tag", blind),
+        ("candidate kept", "for the second time", Keyed),
+        ("candidate kept for ever", "no way back", Keyed),
+        ("another answer taken", "torn down at the host", Keyed),
+        ("one key at a time", "no way back", renewed),
+        ("new key tried alone", "no way back", renewed),
+    ):
+        yield flaw, breaks, partial(model, flaw)
 
 
 def _quiet(full):

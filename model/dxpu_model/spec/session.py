@@ -18,6 +18,7 @@ for ever and tags never repeat; :mod:`.quiet` justifies this assumption.
 from typing import NamedTuple
 
 from .search import Model, can_reach
+from .tlps import lost_after, replaced, wrong_tlps
 from .wire import Wire
 
 __all__ = ["SCHEMES", "Sessions"]
@@ -130,15 +131,15 @@ class Sessions(Model):
             wire = self.wire.put(state.wire, ("DATA", 1 - end, s.theirs, s.sent, tlp, s.born))
             yield (f"{NAMES[end]}: DATA(tag {s.theirs}, seq {s.sent}), TLP {tlp}",
                    self._with(state, end, s._replace(sent=s.sent + 1))._replace(
-                       wire=wire, made=_set(state.made, end, tlp + 1)))
+                       wire=wire, made=replaced(state.made, end, tlp + 1)))
 
     def _give_up(self, state, end):
         s = state.ends[end]
         if s is None and not (end == HOST and state.hello):
             return
-        gone = state._replace(gave_up=_set(state.gave_up, end, state.gave_up[end] + 1))
+        gone = state._replace(gave_up=replaced(state.gave_up, end, state.gave_up[end] + 1))
         if s is not None and self.scheme == "new space at fail-over":
-            gone = gone._replace(made=_set(state.made, end, s.first + s.acked))
+            gone = gone._replace(made=replaced(state.made, end, s.first + s.acked))
         elif self.scheme != "no report":
             gone = self._report(gone, end)
         gone = self._end(gone, end)
@@ -150,7 +151,7 @@ class Sessions(Model):
     def _reset(self, state, end):
         s = state.ends[end]
         after = self._report(state, end)._replace(
-            resets=_set(state.resets, end, state.resets[end] + 1))
+            resets=replaced(state.resets, end, state.resets[end] + 1))
         if s is not None and self.scheme == "resumed":
             s = Session(s.mine, s.theirs, s.born, s.again, after.made[end])
         else:
@@ -234,7 +235,7 @@ class Sessions(Model):
         if number > s.taken:
             return state  # a gap: the frame comes again
         if number == s.taken:
-            state = state._replace(got=_set(state.got, end, (*state.got[end], tlp)))
+            state = state._replace(got=replaced(state.got, end, (*state.got[end], tlp)))
             if s.again:
                 state = state._replace(fault=f"TLP {tlp} of an old session came out in a new one")
             s = s._replace(taken=number + 1)
@@ -249,7 +250,7 @@ class Sessions(Model):
 
     @staticmethod
     def _with(state, end, session):
-        return state._replace(ends=_set(state.ends, end, session))
+        return state._replace(ends=replaced(state.ends, end, session))
 
     def _end(self, state, end):
         """End the session of ``end``, if it has one: it forgets its HELLO or candidate, too."""
@@ -262,24 +263,13 @@ class Sessions(Model):
         s = state.ends[end]
         if s is None or s.sent == s.acked:
             return state
-        failed = state.lost[end] | set(range(s.first + s.acked, s.first + s.sent))
-        return state._replace(lost=_set(state.lost, end, failed))
+        return state._replace(lost=lost_after(state.lost, end, s))
 
     # Properties
 
     def wrong(self, state):
-        for sender in (HOST, BOX):
-            got, to = state.got[1 - sender], NAMES[1 - sender]
-            for before, after in zip((-1, *got), got, strict=False):
-                if after <= before:
-                    return f"TLP {after} came out twice or late at the {to}"
-                for skipped in range(before + 1, after):
-                    if skipped not in state.lost[sender]:
-                        return f"TLP {skipped} is lost and nobody was told"
-            s = state.ends[sender]
-            for tlp in range(s.first, s.first + s.acked) if s else ():
-                if tlp not in got:
-                    return f"TLP {tlp} is acknowledged and never came out at the {to}"
+        if fault := wrong_tlps(state.got, state.lost, state.ends, NAMES):
+            return fault
         if state.fault is None and not self._way_back(state):
             return "no way back to an open session"
         return state.fault
@@ -315,10 +305,6 @@ def _settled(state):
     host, box = state.ends
     return bool(host and box and (host.mine, host.theirs) == (box.theirs, box.mine)
                 and host.sent == host.acked and box.sent == box.acked)
-
-
-def _set(pair, end, value):
-    return (value, pair[1]) if end == 0 else (pair[0], value)
 
 
 def _renamed(state):

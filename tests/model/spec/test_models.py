@@ -9,6 +9,7 @@ from dxpu_model.spec import catalogue
 from dxpu_model.spec.arq import Arq
 from dxpu_model.spec.bindings import Bindings
 from dxpu_model.spec.credits import Credits, RelativeCredits
+from dxpu_model.spec.keyed import Keyed
 from dxpu_model.spec.order import Egress
 from dxpu_model.spec.queues import Queues
 from dxpu_model.spec.quiet import Quiet
@@ -85,6 +86,31 @@ def test_the_box_keeps_its_session_while_it_has_a_candidate():
         s.candidate and s.ends[HOST] and s.ends[BOX] and s.ends[HOST].acked == 2))
 
 
+def test_a_keyed_session_takes_the_place_of_an_old_one_before_strangers():
+    """After resets of both ends, and while the box still has the session of before."""
+    for stranger in (None, "blind"):
+        model = Keyed(stranger=stranger, tlps=(2, 1), resets=(1, 1), offers=3)
+        assert can_reach(model, model.initial(), lambda s: (
+            s.resets == (1, 1) and s.got == ((0,), (0, 1)) and accepted(s)
+            and s.host[0].acked == 1))
+        assert can_reach(model, model.initial(), lambda s: (
+            s.resets == (1, 0) and accepted(s) and s.box[0]
+            and s.candidate[0] == s.host[0].opening != s.box[0].opening))
+
+
+def test_a_sniffer_delays_and_ends_renew_their_key():
+    model = Keyed(stranger="sniffer", resets=(1, 0), renewed=True)
+    assert can_reach(model, model.initial(), lambda s: (  # a candidate of the stranger's HELLO
+        s.candidate[0] and s.candidate[0].parameters and accepted(s) and s.box[0]))
+    assert can_reach(model, model.initial(), lambda s: (
+        s.keys == ((2, None), (2, None)) and s.box[0].opening.key == 2 and accepted(s)))
+
+
+def accepted(state):
+    """Whether the host has a session, confirmed or not."""
+    return hasattr(state.host[0], "opening")
+
+
 @pytest.mark.parametrize("model,goal", [
     (Quiet(lifetime=3, give_up=2, quiet=8), lambda s: s.opened),
     (Arq(selective=True, window=3, life=4, modulus=7), lambda s: s.stored == {2, 1} == s.named),
@@ -133,16 +159,29 @@ class Forgetful(Sessions):
         return state if state.candidate else super()._take_hello(state, nonce, born)
 
 
+class Silent(Keyed):
+    """A box that answers a HELLO_DONE once only."""
+
+    def _take_done(self, state, claimed, proof):
+        opened = state.box[0] and state.box[0].opening
+        return state if opened == claimed else super()._take_done(state, claimed, proof)
+
+
 @pytest.mark.parametrize("model,fault", [
     (Deaf(tlps=(1, 0)), "no way back to an open session"),
     (Forgetful(tlps=(1, 0)), "no way back to an open session"),
-], ids=["deaf", "forgetful"])
+    (Silent(), "no way back to an open session"),
+], ids=["deaf", "forgetful", "silent"])
 def test_a_session_that_cannot_be_opened_again_is_found(model, fault):
     assert search(model).fault == fault
 
 
 @pytest.mark.parametrize("make,message", [
     (lambda: Sessions("magic"), "scheme must be None or one of no tag, .*, not 'magic'"),
+    (lambda: Keyed("x"), "flaw must be None or one of counter nonce, .*, not 'x'"),
+    (lambda: Keyed(stranger="x"), "stranger must be None, blind or sniffer, not 'x'"),
+    (lambda: Keyed(stranger="sniffer", tlps=(1, 0)),
+     "a sniffer can inject TLPs, so there must be none"),
     (lambda: Quiet(lifetime=1, give_up=1, quiet=1, flaw="x"),
      "flaw must be None or one of idle hosts wait, not 'x'"),
     (lambda: Arq(selective=True, window=3, life=2, modulus=9),
