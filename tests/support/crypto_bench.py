@@ -12,8 +12,8 @@ def with_cipher(part):
     m = Module()
     m.submodules.part = part
     m.submodules.aes = aes = Aes128(ram=True)
-    connect(m, part.to_aes, aes.i)
-    connect(m, aes.o, part.from_aes)
+    connect(m, part.cipher.i, aes.i)
+    connect(m, aes.o, part.cipher.o)
     return m
 
 
@@ -46,6 +46,6 @@ async def give_message(ctx, stream, message, *, rng=None, **fields):
 def hold_key(dut, key):
     """Process that gives the columns of ``key[0]``."""
     async def process(ctx):
-        async for column in ctx.changed(dut.column, dut.to_aes.valid):
+        async for column in ctx.changed(dut.column, dut.cipher.i.valid):
             ctx.set(dut.key_column, words(key[0])[column[0]])
     return process

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from .sbox import SubWord
 
-__all__ = ["Aes128", "AesWord", "swapped"]
+__all__ = ["Aes128", "AesWord", "CipherUse", "swapped"]
 
 #: What the round constant is after the last round (FIPS 197, table 5: 36h is that of the last).
 _DONE = 0x6C
@@ -22,6 +22,28 @@ class AesWord(data.Struct):
     data: 32
     key: 32
     chain: 1  #: the block is XORed to the last result first (CBC)
+
+
+class CipherUse(wiring.Signature):
+    """How a part uses an :class:`Aes128` of its owner.
+
+    Members
+    -------
+    busy : 1
+        The part needs the cipher for itself, from this cycle on, until it is low; which it is for
+        a cycle at least between two uses.
+    i : stream of :class:`AesWord`
+        Blocks for the cipher; there are none while ``busy`` is low.
+    o : stream of 32
+        Its results. All are taken before ``busy`` falls.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "busy": Out(1),
+            "i": Out(stream.Signature(AesWord)),
+            "o": In(stream.Signature(32)),
+        })
 
 
 def swapped(word):

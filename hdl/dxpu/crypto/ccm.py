@@ -8,7 +8,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .aes import AesWord
+from .aes import CipherUse
 from .cmac import MessageWord, keep
 
 __all__ = ["Ccm", "CcmJob"]
@@ -62,8 +62,7 @@ class Ccm(wiring.Component):
         Payload; nothing if its length is 0, and as long as that else.
     column, key_column : 2 out, 32 in
         That column of the key, in the same cycle. The key must stay the same during a job.
-    to_aes : stream of :class:`~.aes.AesWord`
-    from_aes : stream of 32
+    cipher : :class:`~.aes.CipherUse`
     o : stream of :class:`~.cmac.MessageWord`
         Encrypted or decrypted payload; zeros fill the last word.
     tag_o : stream of 32
@@ -77,15 +76,14 @@ class Ccm(wiring.Component):
             "i": In(stream.Signature(MessageWord)),
             "column": Out(2),
             "key_column": In(32),
-            "to_aes": Out(stream.Signature(AesWord)),
-            "from_aes": In(stream.Signature(32)),
+            "cipher": Out(CipherUse()),
             "o": Out(stream.Signature(MessageWord)),
             "tag_o": Out(stream.Signature(32)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        job, to_aes, from_aes = self.job.payload, self.to_aes, self.from_aes
+        job, to_aes, from_aes = self.job.payload, self.cipher.i, self.cipher.o
         # The MAC's next input: its last result, to which the words of a block are XORed.
         m.submodules.mac = mac = Memory(shape=32, depth=4, init=[])
         read, write = mac.read_port(domain="comb"), mac.write_port()
@@ -117,7 +115,8 @@ class Ccm(wiring.Component):
         given = Signal(32)
         m.d.comb += given.eq(keep(text.data, text.bytes))
 
-        with m.FSM():
+        with m.FSM() as fsm:
+            m.d.comb += self.cipher.busy.eq(~fsm.ongoing("Idle"))
             with m.State("Idle"):
                 m.d.sync += [step.eq(_Step.FIRST), number.eq(1)]
                 with m.If(self.job.valid):

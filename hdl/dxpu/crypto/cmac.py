@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .aes import AesWord, swapped
+from .aes import CipherUse, swapped
 
 __all__ = ["Cmac", "MessageWord", "keep"]
 
@@ -47,8 +47,7 @@ class Cmac(wiring.Component):
         Four bytes a word, but for the last one.
     column, key_column : 2 out, 32 in
         That column of the key, in the same cycle. The key must stay the same during a message.
-    to_aes : stream of :class:`~.aes.AesWord`
-    from_aes : stream of 32
+    cipher : :class:`~.aes.CipherUse`
     o : stream of 32
         The tag: four words.
     """
@@ -58,14 +57,13 @@ class Cmac(wiring.Component):
             "i": In(stream.Signature(MessageWord)),
             "column": Out(2),
             "key_column": In(32),
-            "to_aes": Out(stream.Signature(AesWord)),
-            "from_aes": In(stream.Signature(32)),
+            "cipher": Out(CipherUse()),
             "o": Out(stream.Signature(32)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        i, to_aes, from_aes = self.i, self.to_aes, self.from_aes
+        i, to_aes, from_aes = self.i, self.cipher.i, self.cipher.o
         column, done = Signal(2), Signal()  # of the block; the message has ended
         chain = Signal()
         # L, the encrypted zero block: its next column first. It turns round with each block.
@@ -97,9 +95,11 @@ class Cmac(wiring.Component):
         m.d.comb += [read.addr.eq(column), write.addr.eq(column)]
         padded = Signal()
         text = i.payload
-        with m.FSM():
+        starts = Signal()  # nothing is under way
+        with m.FSM() as fsm:
+            m.d.comb += self.cipher.busy.eq(~starts | fsm.ongoing("Zero") & i.valid)
             with m.State("Zero"):  # encrypt the zero block
-                m.d.comb += to_aes.valid.eq(i.valid)
+                m.d.comb += [to_aes.valid.eq(i.valid), starts.eq(column == 0)]
                 with m.If(to_aes.valid & to_aes.ready):
                     m.d.sync += column.eq(column + 1)
                     with m.If(column == 3):
@@ -152,5 +152,8 @@ class Cmac(wiring.Component):
                         m.next = "Fill"
                         with m.If(done):
                             m.d.sync += [chain.eq(0), done.eq(0)]
-                            m.next = "Zero"
+                            m.next = "Rest"
+            with m.State("Rest"):  # so that others have their turn
+                m.d.comb += starts.eq(1)
+                m.next = "Zero"
         return m

@@ -8,7 +8,7 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .aes import AesWord, swapped
+from .aes import CipherUse, swapped
 
 __all__ = ["CtrDrbg"]
 
@@ -24,7 +24,7 @@ class _Block(enum.Enum, shape=2):
 class CtrDrbg(wiring.Component):
     """Random words from a seed, four a draw, until the next seed is due.
 
-    It uses an :class:`~.aes.Aes128` of its owner, alone while ``busy``. Nothing is drawn before the
+    It uses an :class:`~.aes.Aes128` of its owner, one block at a time. Nothing is drawn before the
     first seed, nor after the last draw until it is seeded again. Key and V change with each draw
     before its words are offered, so these cannot be computed from them.
 
@@ -42,10 +42,7 @@ class CtrDrbg(wiring.Component):
         no draw is left, or with ``reseed``.
     reseed : 1
         The next thing to do is to take a seed. What was drawn before is still offered.
-    to_aes : stream of :class:`~.aes.AesWord`
-    from_aes : stream of 32
-    busy : 1
-        The cipher is in use.
+    cipher : :class:`~.aes.CipherUse`
     o : stream of 32
     """
 
@@ -56,15 +53,13 @@ class CtrDrbg(wiring.Component):
         super().__init__({
             "seed": In(stream.Signature(32)),
             "reseed": In(1),
-            "to_aes": Out(stream.Signature(AesWord)),
-            "from_aes": In(stream.Signature(32)),
-            "busy": Out(1),
+            "cipher": Out(CipherUse()),
             "o": Out(stream.Signature(32)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        to_aes, from_aes = self.to_aes, self.from_aes
+        to_aes, from_aes = self.cipher.i, self.cipher.o
         # Key and V; and what comes in their place, and what goes out. Places are those of _Block.
         m.submodules.state = state = Memory(shape=32, depth=8, init=[])
         m.submodules.made = made = Memory(shape=32, depth=16, init=[])
@@ -92,7 +87,7 @@ class CtrDrbg(wiring.Component):
             m.next = "Count"
 
         with m.FSM() as fsm:
-            m.d.comb += self.busy.eq(fsm.ongoing("Send") | fsm.ongoing("Keep"))
+            m.d.comb += self.cipher.busy.eq(fsm.ongoing("Send") | fsm.ongoing("Keep"))
             with m.State("Idle"):
                 with m.If((left == 0) | self.reseed):
                     m.d.sync += [seeded.eq(1), what.eq(_Block.KEY)]

@@ -68,7 +68,7 @@ def test_a_seed_at_any_time():
         ctx.set(drbg.reseed, 1)
         for _ in range(300):
             await ctx.tick()
-            assert not ctx.get(drbg.busy) and ctx.get(drbg.o.valid)
+            assert not ctx.get(drbg.cipher.busy) and ctx.get(drbg.o.valid)
         ctx.set(drbg.o.ready, 1)
         for _ in range(4):
             await take(ctx)
