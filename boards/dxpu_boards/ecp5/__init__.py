@@ -45,8 +45,9 @@ RULES = "arithmetic.v"
 DENSITY = 0.83
 #: Weight of delays against length of wires in the placer, by default 10.
 TIMING_WEIGHT = 60
-#: nextpnr's options for both.
-PLACER = ("--placer-heap-beta", f"{DENSITY}", "--placer-heap-timingweight", f"{TIMING_WEIGHT}")
+#: nextpnr's options for both. Ring oscillators are loops; Yosys has found all others (`check`).
+PLACER = ("--placer-heap-beta", f"{DENSITY}", "--placer-heap-timingweight", f"{TIMING_WEIGHT}",
+          "--ignore-loops")
 #: Share of a part's LUTs from which logic is mapped for less room (:func:`map_again`), so that
 #: wires stay short.
 CROWDED = 0.85

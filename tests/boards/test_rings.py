@@ -1,0 +1,88 @@
+"""dxpu_boards.ecp5.rings: what is mapped, placed and routed are rings, of the lengths that were
+asked for."""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+from amaranth.back import verilog
+from dxpu.crypto import RandomSource
+
+from amaranth import Module
+from amaranth.lib.wiring import connect
+from dxpu_boards import ecp5
+from dxpu_boards.ecp5.rings import LENGTHS, RingOscillators
+
+LUT = {"LUT4"}
+
+
+def rings_of(netlist):
+    """Lengths of the loops of inverters."""
+    cells = {cell["connections"]["Z"][0]: cell["connections"] | {"INIT": cell["parameters"]["INIT"]}
+             for cell in netlist["modules"]["top"]["cells"].values() if cell["type"] in LUT}
+    found, done = [], set()
+    for start in cells:
+        way, bit = [], start
+        while bit in cells and bit not in way and bit not in done:
+            way.append(bit)
+            bit = cells[bit]["A"][0]
+        done.update(way)
+        if bit in way:
+            ring = way[way.index(bit):]
+            found.append(len(ring))
+            # An odd number of inversions: A low gives 1, A high gives 0 where B is high.
+            for node in ring:
+                table = int(cells[node]["INIT"], 2)
+                assert (table & 1, table >> 3 & 1) == (1, 0)
+    return found
+
+
+@pytest.mark.parametrize("goal", ["area", "speed"])
+def test_rings_stay(tmp_path, goal):
+    dut = RingOscillators()
+    ecp5.synthesize(verilog.convert(dut, name="top", strip_internal_attrs=True), tmp_path, goal)
+    netlist = json.loads((tmp_path / ecp5.NETLIST).read_text())
+    assert sorted(rings_of(netlist)) == sorted(LENGTHS)
+    assert ecp5.clocks(tmp_path)["clk"] > 125
+
+
+def test_a_source_with_rings_is_routed(tmp_path):
+    """With the tests, the conditioner and the generator behind them."""
+    m = Module()
+    m.submodules.rings, m.submodules.source = rings, source = RingOscillators(), RandomSource()
+    connect(m, rings.o, source.noise)
+    text = verilog.convert(m, name="top", strip_internal_attrs=True, ports=[
+        source.o.payload, source.o.valid, source.o.ready, source.stuck, source.biased,
+        *(signal for user in source.users for signal in (
+            user.busy, user.i.payload.as_value(), user.i.valid, user.i.ready,
+            user.o.payload, user.o.valid, user.o.ready)),
+        source.column, source.key_column])
+    ecp5.synthesize(text, tmp_path, "speed")
+    assert sorted(rings_of(json.loads((tmp_path / ecp5.NETLIST).read_text()))) == sorted(LENGTHS)
+    assert ecp5.clocks(tmp_path)["clk"] > 125
+
+
+def test_a_loop_of_logic_is_still_an_error(tmp_path):
+    """Timing analysis ignores loops; Yosys does not."""
+    with pytest.raises(ecp5.ToolFailed, match="Yosys failed"):
+        ecp5.synthesize("module top(input a, output y); wire b = a ^ c; wire c = b & a | ~c; "
+                        "assign y = c; endmodule", tmp_path, "speed")
+
+
+@pytest.mark.parametrize("wrong, message", [
+    ({"every": 1}, "every must be an integer of at least 2, not 1"),
+    ({"every": "x"}, "every must be an integer of at least 2, not 'x'"),
+    ({"lengths": ()}, "lengths must be odd numbers of at least 3, not ()"),
+    ({"lengths": (3, 4)}, "lengths must be odd numbers of at least 3, not (3, 4)"),
+    ({"lengths": (1,)}, "lengths must be odd numbers of at least 3, not (1,)"),
+])
+def test_wrong_arguments(wrong, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        RingOscillators(**wrong)
+
+
+def test_lengths_have_no_common_divisor():
+    primes = Counter(p for length in LENGTHS for p in range(2, length + 1) if length % p == 0
+                     and all(p % q for q in range(2, p)))
+    assert set(primes.values()) == {1}
