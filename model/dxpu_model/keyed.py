@@ -13,17 +13,16 @@ from cryptography.hazmat.primitives.cmac import CMAC
 from dxpu.fabric.wire.format import VERSION
 from dxpu.fabric.wire.frame_types import Body
 
-__all__ = ["HELLO_ACK", "HELLO_DONE", "KEY_BYTES", "NONCE_BYTES", "PARAMETER_BYTES", "Ends",
-           "Opening", "check_value", "mac", "same", "tags"]
+__all__ = ["HELLO", "HELLO_ACK", "HELLO_DONE", "KEY_BYTES", "NONCE_BYTES", "PARAMETER_BYTES",
+           "Ends", "Opening", "check_value", "mac", "same", "tags"]
 
 KEY_BYTES = 16
 NONCE_BYTES = 8
 #: The fields of a HELLO, without its CRC-32C.
 PARAMETER_BYTES = Body.HELLO.size
 
-#: Types of the frames that have a proof.
-HELLO_ACK, HELLO_DONE = 1, 11
-_HELLO = 0
+#: Types of the opening frames.
+HELLO, HELLO_ACK, HELLO_DONE = 0, 1, 11
 
 
 def mac(key: bytes, message: bytes) -> bytes:
@@ -67,7 +66,7 @@ class Ends:
 
     def knock(self, key: bytes) -> bytes:
         """The proof field of a HELLO: the same in each of this stream."""
-        return mac(key, b"DXFK" + self.header(_HELLO))
+        return mac(key, b"DXFK" + self.header(HELLO))
 
 
 @dataclass(frozen=True)
