@@ -2,6 +2,7 @@
 page says, to the microsecond."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -161,6 +162,72 @@ def test_such_walks_get_far():
         opened += len(sessions)
         renewed += walk.host.keys.current == KEYS[2]
     assert opened >= 10 and renewed
+
+
+def mixed(rng, frames):
+    """A frame put together from all that was seen, with here and there a bit of its own."""
+    def some(name):
+        value = getattr(rng.choice(frames), name)
+        if isinstance(value, bytes) and rng.random() < 0.2:
+            bit = rng.randrange(8 * len(value))
+            value = (int.from_bytes(value, "big") ^ 1 << bit).to_bytes(len(value), "big")
+        return value
+
+    frame = rng.choice(frames)
+    names = rng.sample(["kind", "ends", "tag", "fields", "opener_nonce", "answerer_nonce", "proof"],
+                       rng.randint(1, 4))
+    return replace(frame, **{name: some(name) for name in names})
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_what_a_sniffer_makes_of_frames_opens_and_ends_nothing(number):
+    """Two streams under one key. A session that begins at one end is what the other end has offered
+    or accepted, there and in this stream, and begins once; none ends but by its own end."""
+    rng, now = random.Random(100 * seed() + number), 0.0
+    streams = []
+    for stream in range(2):
+        drawn = random.Random(rng.random())
+        options = dict(draw=drawn.randbytes, draw_tag=lambda drawn=drawn: drawn.randint(1, 3))
+        of = replace(ENDS, stream=stream)
+        streams.append((Opener(of, Keys(KEYS[1]), FIELDS, paths=2, now=now, **options),
+                        Answerer(of, Keys(KEYS[1]), FIELDS, **options)))
+    seen, offered, accepted, begun = [], set(), set(), Counter()
+    for _ in range(6000):
+        now += rng.choice([1, 20, 100, 300])
+        host, box = rng.choice(streams)
+        before = host.session, box.session
+        what = rng.random()
+        if what < 0.2:
+            seen += host.tick(now)
+        elif what < 0.21:
+            host.end(now)
+            before = None, box.session
+        elif seen:
+            frame = rng.choice(seen[-rng.choice([1, 3, 1000]):])
+            if what > 0.5:
+                frame = mixed(rng, seen[-rng.choice([4, 20, 1000]):])
+            if frame.kind == HELLO_ACK:
+                seen += host.take(frame, now)
+            else:
+                sent, acks = box.take(frame, now)
+                seen += sent
+                if acks and box.session == host.session:
+                    host.heard()
+        if box._candidate:
+            offered.add(box._candidate.opening)
+        if host.session and host.session != before[0]:
+            assert before[0] is None or not host.confirmed
+            assert host.session.opening in offered and host.session.opening.ends == host.ends
+            accepted.add(host.session.opening)
+            begun["host", host.session] += 1
+        elif before[0]:
+            assert host.session == before[0] or not host.confirmed
+        if box.session != before[1]:
+            assert box.session.opening in accepted and box.session.opening.ends == box.ends
+            assert before[1] is None or before[1] != host.session or not host.confirmed
+            begun["box", box.session] += 1
+    assert set(begun.values()) == {1}
+    assert sum(end == "box" for end, _ in begun) > 5
 
 
 def test_an_opening_to_the_microsecond():
