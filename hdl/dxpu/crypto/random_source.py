@@ -35,8 +35,8 @@ class RandomSource(wiring.Component):
         Raw bits, at any pace.
     column, key_column : 2 out, 32 in
         Of :class:`~.conditioner.Conditioner`.
-    users : array of :class:`~.aes.CipherUse`
-        Of the conditioner, of the generator.
+    conditioner, generator : :class:`~.aes.CipherUse`
+        Of these two parts.
     o : stream of 32
         Words. One that was offered before a failure may still be taken.
     started, stuck, biased : 1
@@ -50,7 +50,8 @@ class RandomSource(wiring.Component):
             "noise": In(stream.Signature(1)),
             "column": Out(2),
             "key_column": In(32),
-            "users": Out(CipherUse()).array(2),
+            "conditioner": Out(CipherUse()),
+            "generator": Out(CipherUse()),
             "o": Out(stream.Signature(32)),
             "started": Out(1),
             "stuck": Out(1),
@@ -63,8 +64,8 @@ class RandomSource(wiring.Component):
         m.submodules.conditioner = conditioner = Conditioner()
         wiring.connect(m, flipped(self.noise), health.i)
         wiring.connect(m, health.o, conditioner.i)
-        for user, part in zip(self.users, (conditioner, drbg), strict=True):
-            wiring.connect(m, flipped(user), part.cipher)
+        wiring.connect(m, flipped(self.conditioner), conditioner.cipher)
+        wiring.connect(m, flipped(self.generator), drbg.cipher)
         good = Signal()
         m.d.comb += [
             good.eq(~(health.stuck | health.biased)),

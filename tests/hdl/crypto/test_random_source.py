@@ -26,8 +26,8 @@ def design(*, noise, **options):
     m.submodules.aes, m.submodules.share = aes, share = Aes128(ram=True), CipherShare(count=2)
     connect(m, share.i, aes.i)
     connect(m, aes.o, share.o)
-    for n in range(2):
-        connect(m, source.users[n], share.users[n])
+    connect(m, source.conditioner, share.users[0])
+    connect(m, source.generator, share.users[1])
     m.d.comb += [source.noise.valid.eq(noise.o.valid), noise.o.ready.eq(source.noise.ready),
                  source.noise.payload.eq(noise.o.payload & ~stop)]
     return m, source, stop
@@ -65,7 +65,7 @@ def test_words_are_those_of_the_noise():
         ctx.set(source.o.ready, 1)
         busy = 0
         async for _, _, valid, word, user in ctx.tick().sample(
-                source.o.valid, source.o.payload, source.users[0].busy):
+                source.o.valid, source.o.payload, source.conditioner.busy):
             if valid:
                 got.append(word)
             if busy and not user:
