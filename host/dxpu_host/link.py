@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from dxpu.fabric.wire.format import SLOT_HOST, TAG_NONE, FenceReason
+from dxpu.fabric.wire.format import REACH, SLOT_HOST, TAG_NONE, FenceReason
 from dxpu.fabric.wire.frame_types import SEQUENCED
 from dxpu_model.wire import Ack, Body, Credit, Event, Fence, Frame, Hello, Sack, Tlps, build
 
-from .arq import Receiver, Sender, Sent, Verdict
+from .arq import MODULUS, Receiver, Sender, Sent, Verdict
 from .credits import Entries
 from .session import WINDOW, Phase, Say, Session, TagSource
 from .timers import Timers
@@ -150,6 +150,9 @@ class Link:
         if isinstance(frame.body, Fence):
             self.counters["fenced"] += 1
             return self._end("the box has given it up", now)
+        if not self._near(frame):
+            self.counters["stray"] += 1
+            return []
         if frame.type in SEQUENCED:
             verdict = self.receiver.take(frame.seq, frame.src_slot, frame.ar, now)
             if verdict is not Verdict.NEXT:
@@ -159,6 +162,13 @@ class Link:
             self.receiver.owe(frame.src_slot, True, now)
         self.counters["taken"] += 1
         return self._taken(frame, now)
+
+    def _near(self, frame: Frame) -> bool:
+        """Whether the numbers of a frame can be those of the session."""
+        seq = (frame.seq - self.receiver.expected + REACH) % MODULUS - REACH
+        ack = (frame.ack - self.sender.oldest + REACH) % MODULUS - REACH
+        sent = (self.sender.next - self.sender.oldest) % MODULUS
+        return -REACH <= seq < REACH and -REACH <= ack <= sent
 
     def _taken(self, frame: Frame, now: float) -> list[Happened]:
         """Let a frame take effect."""

@@ -10,7 +10,7 @@ from dxpu_host.arq import MODULUS, Receiver, Sender, Verdict, ahead
 from dxpu_host.link import Address, Closed, Link, Opened, TlpsCame
 from dxpu_host.session import Phase, TagSource
 from dxpu_host.timers import Timers
-from dxpu_model.wire import Ack, Event, Fence, Frame, Hello, Sack, Tlps, parse
+from dxpu_model.wire import Ack, Credit, Event, Fence, Frame, Hello, Sack, Tlps, parse
 from tests.support.host_bench import (
     NODE, NONE, PEER, SLOT, TIMERS, ArqWalk, Differs, NoLimits, SessionWalk, tlp,
 )
@@ -322,6 +322,31 @@ def test_frames_of_other_sessions_are_refused():
     assert peer.happened == [] and peer.link.counters["wrong_tag"] == 1
     peer.say(Tlps((tlp(0),)), seq=0, tag=0)
     assert peer.happened == []
+
+
+@pytest.mark.parametrize("body", [
+    Tlps((tlp(0),)), Event(1), Ack((Credit(0), Credit(1), Credit(2))),
+], ids=lambda body: type(body).__name__)
+def test_frames_far_from_the_numbers_of_the_session_do_nothing(body):
+    """SEQ within 1024 of the expected one; ACK of what was sent, and not of long ago."""
+    peer = Peer().open()
+    for _ in range(3):
+        peer.link.send(SLOT, Event(1), peer.now)
+    counters, opened = peer.link.counters, peer.link.counters["taken"]
+
+    def stray(seq, ack):
+        before, taken = counters["stray"], counters["taken"]
+        peer.say(body, seq=seq % MODULUS, ack=ack % MODULUS)
+        assert not (counters["taken"] > taken and counters["stray"] > before)
+        return counters["stray"] > before
+
+    for seq in (1024, -1025, MODULUS // 2, MODULUS // 2 - 1):
+        assert stray(seq, 0)
+    for ack in (4, 1023, -1025, MODULUS // 2):
+        assert stray(0, ack)
+    assert counters["taken"] == opened and not counters["duplicate"] and not counters["gap"]
+    assert not any(stray(seq, 0) for seq in (-1024, -1, 1, 1023))
+    assert not any(stray(0, ack) for ack in (-1024, -1, 3))
 
 
 def test_tags_wrap_and_none_is_zero():

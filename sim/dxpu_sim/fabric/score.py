@@ -35,7 +35,8 @@ _CHANGED = ("rx_ethertype", "rx_version", "rx_hcrc", "rx_type", "rx_field", "rx_
 #: Causes in ``_CHANGED`` found behind the header.
 _BODIES = ("rx_length", "rx_padding", "rx_record", "rx_body")
 #: Reasons of the link for a refusal.
-_REFUSED = ("link_wrong_node", "link_no_session", "link_wrong_tag", "link_duplicate", "link_gap")
+_REFUSED = ("link_wrong_node", "link_no_session", "link_wrong_tag", "link_duplicate", "link_gap",
+            "link_stray")
 PATHS = 2
 CYCLES_PER_S = 125e6
 

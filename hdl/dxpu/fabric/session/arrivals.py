@@ -6,12 +6,14 @@ Ref: docs/reference/wire-format.md; docs/explanation/link.md
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dxpu.counted import Counted
 from dxpu.fabric.arq.early import EarlyMap
 from dxpu.fabric.arq.resequencer import FramePlace
 from dxpu.fabric.arq.retransmit import Acknowledged
 from dxpu.fabric.receive.types import Committed, Verdict
+from dxpu.fabric.wire.format import REACH
 from dxpu.fabric.wire.frame_fields import any_of
 from dxpu.fabric.wire.frame_types import SEQUENCED, SESSIONLESS, FrameType
 from dxpu.fabric.wire.types import FrameHeader
@@ -30,6 +32,13 @@ def takes_number(frame_type):
     return Cat(frame_type == t for t in SEQUENCED).any()
 
 
+def is_near(distance):
+    """Whether a difference of two numbers, of 24 bits, is at least -:data:`REACH` and less than
+    that."""
+    high = distance[exact_log2(REACH):]
+    return high.all() | ~high.any()
+
+
 def is_hello(frame_type):
     """Whether a frame of this type is outside of any session."""
     return any_of(frame_type, SESSIONLESS)
@@ -41,6 +50,12 @@ class Arrivals(wiring.Component):
     A verdict is given three cycles after its header, four if the frame came ahead of its turn. The
     verdict on a frame is given only when the ``committed`` report of every frame before it was
     taken. What follows from that is told to others afterwards; the next report waits for it.
+
+    A frame of a session acts only if it is near: its SEQ is within
+    :data:`~dxpu.fabric.wire.format.REACH` of the expected one, and its ACK names nothing that was
+    not sent, nor what was acknowledged long ago. Whoever does not see the frames has to hit all
+    three numbers. One that comes again from where it was held was examined before. A frame that
+    confirms the candidate has numbers near 0.
 
     A refusal is counted and answered when the frame is done: a frame that was taken back comes
     again, and is judged anew.
@@ -147,8 +162,8 @@ class Arrivals(wiring.Component):
             "stat_duplicate": Out(Counted("Frames refused: they took effect before.")),
             "stat_gap": Out(Counted("Frames refused: frames before them are missing.")),
             "stat_nak": Out(Counted("NAKs, copies included: frames are to be sent again.")),
-            "stat_unsent": Out(Counted(
-                "Acknowledgements of frames that were never sent; ignored.")),
+            "stat_stray": Out(Counted(
+                "Frames refused: their SEQ or ACK is far from the numbers of the session.")),
         })
         number = Shape.cast(number)
         #: Session of the frame that takes effect, and of the one that is judged.
@@ -159,6 +174,7 @@ class Arrivals(wiring.Component):
         #: What is known of it is looked up, and is from the next cycle on.
         self._fetches_taken, self._fetches_judged = Signal(), Signal()
         self._looks_taken, self._looks_judged = Signal(), Signal()
+        self._fetches_newest = Signal()  #: of the session that is judged
         self._busy = Signal()        #: a report is not booked yet
         self._far = Signal()         #: the frame that is judged is too far ahead to be held
         self._place = Signal(range(window))
@@ -169,7 +185,7 @@ class Arrivals(wiring.Component):
         #: The same, and its counter, of a frame that is refused and not done.
         self._answers = {kind: Signal(name=f"answers_{kind.name.lower()}") for kind in CauseKind}
         self._counts = {name: Signal(name=f"counts_{name}") for name in (
-            "wrong_node", "no_session", "wrong_tag", "duplicate", "gap")}
+            "wrong_node", "no_session", "wrong_tag", "duplicate", "gap", "stray")}
 
     def elaborate(self, platform):
         m = Module()
@@ -207,9 +223,10 @@ class Arrivals(wiring.Component):
         m.d.comb += [
             node.eq(header.src_node), stream_number.eq(header.stream),
             self._found.eq(session), self._there.eq(known),
-            fetches.eq(self._fetches_taken | self._fetches_judged),
+            fetches.eq(self._fetches_taken | self._fetches_judged | self._fetches_newest),
             self.fetch.eq(fetches | self.look & ~self.busy),
-            self.fetch_session.eq(Mux(fetches, self._found, self.looked)),
+            self.fetch_session.eq(Mux(self._fetches_newest, self._judged,
+                                      Mux(fetches, self._found, self.looked))),
             self.fetch_newest.eq(~self._fetches_judged),
             self.receiving_next.eq(self.fetch_session),
             self.receiving.eq(Mux(self._looks_taken, self._taken,
@@ -240,10 +257,8 @@ class Arrivals(wiring.Component):
             named.eq(is_nak & self.words & (self._early is not None)),
             fences.eq(header.type == FrameType.FENCE),
             tagged.eq(known & ~greets),
-            # A forged acknowledgement of what was never sent has no effect; nor has an old one,
-            # which comes late.
+            # An old acknowledgement has no effect.
             fits.eq(own & ~fences & (fresh <= unacked)),
-            self.stat_unsent.eq(books & own & ~fences & ~fits & ~fresh[-1]),
             self.put_session.eq(self._taken),
             self.new_next.eq(header.seq + 1),
             self.new_newest.eq(header.ack),
@@ -254,7 +269,7 @@ class Arrivals(wiring.Component):
         with m.FSM(name="commit") as fsm:
             with m.State("Idle"):
                 m.d.sync += [self._taken.eq(self._found), known.eq(self._there)]
-                with m.If(committed.valid & ~self.hold):
+                with m.If(committed.valid & ~self.hold & ~self._fetches_newest):
                     m.d.comb += self._fetches_taken.eq(1)
                     m.next = "Look"
             with m.State("Look"):
@@ -323,10 +338,16 @@ class Arrivals(wiring.Component):
         tag, candidate = Signal(16), Signal(16)
         numbered, ahead, hello, fits = Signal(), Signal(24), Signal(), Signal()
         copy = Signal()  # the frame that is expected is held, and this is another one of it
+        row, accept, hold = Signal.like(verdict.row), Signal(), Signal()
+        own, unacked = Signal(), Signal.like(self.unacked)
+        # Its numbers matter; SEQ is far; ACK is that much newer than the newest one; it may be old.
+        numbers, far, newer, old = Signal(), Signal(), Signal(24), Signal()
+        stray = numbers & (far | Mux(newer[-1], ~old | ~is_near(newer), newer > unacked))
+        fence = header.type == FrameType.FENCE
         m.d.comb += [
-            fits.eq(Mux(is_hello(header.type), hello,
-                        (tag != 0) & (tag == header.tag) | ~numbered & (candidate != 0)
-                        & (candidate == header.tag) & (header.type != FrameType.FENCE))),
+            own.eq((tag != 0) & (tag == header.tag)),
+            fits.eq(Mux(is_hello(header.type), hello, own | ~numbered & (candidate != 0)
+                        & (candidate == header.tag) & ~fence)),
             numbered.eq(takes_number(header.type)),
         ]
         valid = here & known & fits
@@ -344,19 +365,29 @@ class Arrivals(wiring.Component):
                     m.d.comb += self._fetches_judged.eq(1)
                     m.next = "Select"
             with m.State("Select"):
-                m.d.comb += self._looks_judged.eq(1)
+                m.d.comb += [self._looks_judged.eq(1), self._fetches_newest.eq(1)]
                 m.d.sync += [
+                    unacked.eq(self.unacked),
                     tag.eq(Mux(self.given_up, 0, self.rx_tag)), candidate.eq(self.candidate),
                     hello.eq(self.greets), ahead.eq(header.seq - self.fetched_number),
-                    verdict.row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)),
-                    verdict.hold.eq(0),
+                    row.eq(Mux(rows.any(), encode(one & -one), NO_ROW)), hold.eq(0),
                     *(flag.eq(0) for flag in (*self._answers.values(), *self._counts.values())),
                 ]
                 if self._early is not None:
                     m.d.sync += copy.eq(self._early.due.bit_select(self._judged, 1) & ~self.again)
                 m.next = "Judge"
             with m.State("Judge"):
-                m.d.sync += self._header.eq(header)
+                m.d.sync += [
+                    self._header.eq(header), old.eq(own),
+                    numbers.eq(valid & ~is_hello(header.type) & ~fence),
+                    far.eq(~is_near(Mux(own, ahead, header.seq))),
+                    newer.eq(header.ack - Mux(own, self.fetched_number, 0)),
+                ]
+                with m.If(~own):
+                    m.d.sync += unacked.eq(0)
+                if self._early is not None:
+                    with m.If(self.again):
+                        m.d.sync += numbers.eq(0)
                 with m.If(~here):
                     self._refuse(m, "wrong_node")
                 with m.Elif(~known):
@@ -374,16 +405,23 @@ class Arrivals(wiring.Component):
                                  self.holds.eq(0)]
                     with m.If(gap):
                         m.next = "Ahead"
-                m.d.sync += verdict.accept.eq(valid & ~(numbered & ((ahead != 0) | copy)))
+                m.d.sync += accept.eq(valid & ~(numbered & ((ahead != 0) | copy)))
             if self._early is not None:
                 with m.State("Ahead"):
-                    self._judge_ahead(m)
+                    with m.If(~stray):
+                        self._judge_ahead(m, accept, hold)
                     m.next = "Answer"
             with m.State("Answer"):
                 m.d.comb += self.verdict.valid.eq(1)
+                with m.If(stray):
+                    m.d.sync += [
+                        *(flag.eq(0) for flag in (*self._answers.values(),
+                                                  *self._counts.values())),
+                        self._counts["stray"].eq(1),
+                    ]
                 with m.If(self.verdict.ready):
                     m.d.comb += self.header.ready.eq(1)
-                    with m.If(Cat(self._counts.values()).any()):
+                    with m.If(Cat(self._counts.values()).any() | stray):
                         m.next = "Refused"
                     with m.Else():
                         m.next = "Idle"
@@ -397,19 +435,21 @@ class Arrivals(wiring.Component):
                               for kind, flag in self._answers.items()),
                         ]
                     m.next = "Idle"
+        m.d.comb += [verdict.accept.eq(accept & ~stray), verdict.hold.eq(hold),
+                     verdict.row.eq(row)]
         if self._early is not None:
             self._hold_ahead(m)
 
-    def _judge_ahead(self, m):
+    def _judge_ahead(self, m, accept, hold):
         """Decide about a frame that came ahead."""
-        verdict, early = self.verdict.payload, self._early
+        early = self._early
         with m.If(self._far):
             # No NAK: the peer would repeat all that is on its way.
             self._refuse(m, "gap", CauseKind.AHEAD)
         with m.Elif(early.word.bit_select(early.place, 1)):
             self._refuse(m, "duplicate", CauseKind.AHEAD)
         with m.Else():
-            m.d.sync += [verdict.accept.eq(1), verdict.hold.eq(1), self.holds.eq(1)]
+            m.d.sync += [accept.eq(1), hold.eq(1), self.holds.eq(1)]
 
     def _hold_ahead(self, m):
         """Where a frame that came ahead is held; what is done when it is, or was not."""

@@ -139,14 +139,12 @@ class Link(wiring.Component):
     lost : ``rows``
         The session of row n has failed or is down. Also for some cycles after row n has got
         another peer.
-    stat_wrong_node, stat_no_session, stat_wrong_tag, stat_duplicate : 1
+    stat_wrong_node, stat_no_session, stat_wrong_tag, stat_duplicate, stat_stray : 1
         Pulses: a frame was refused, and why.
     stat_gap : 1
         Pulse: a frame was refused because frames before it are missing.
     stat_nak : 1
         Pulse: a NAK came, or a copy of one, for frames that are not acknowledged.
-    stat_unsent : 1
-        Pulse: a frame acknowledged what was never sent; that had no effect.
     """
 
     def __init__(self, *, rows, peers=16, streams=4, paths=2, frames=64, selective=False,

@@ -14,7 +14,7 @@ __all__ = [
     "ACK_ENTRIES", "BODY_CRC_BYTES", "COUNT_MAX", "CREDIT_BYTES", "CREDIT_FIELDS", "DATA_BYTES_MAX",
     "ETHERNET_BYTES", "ETHERTYPE", "HCRC_INIT", "HCRC_OFFSET", "HCRC_POLY", "HCRC_START",
     "HEADER_BYTES", "HEADER_FIELDS", "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER",
-    "NODE_UNASSIGNED", "RECORD_ALIGN", "RECORD_CRC_BYTES", "SACK_WORD_BYTES", "SLOT_HOST",
+    "NODE_UNASSIGNED", "REACH", "RECORD_ALIGN", "RECORD_CRC_BYTES", "SACK_WORD_BYTES", "SLOT_HOST",
     "TAG_NONE", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode",
     "EventCode", "FenceReason", "Field", "Role", "SecurityMode", "binding_word", "node_mac",
 ]
@@ -50,6 +50,12 @@ ACK_ENTRIES = 3
 SACK_WORD_BYTES = 8
 #: CRC-32C that ends a body.
 BODY_CRC_BYTES = 4
+
+#: A frame of a session acts only if its SEQ is from -REACH to REACH - 1 from the expected number,
+#: and its ACK acknowledges nothing that was not sent, nor is more than REACH older than the newest
+#: one. That is farther than any window, and 2^13 guesses of SEQ, and as many of ACK, for a stranger
+#: who sees no frames.
+REACH = 1 << 10
 
 NODE_MANAGER = 0x000
 #: No number yet (as a source), or everybody (as a destination).

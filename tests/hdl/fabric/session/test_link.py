@@ -25,7 +25,7 @@ ZEROED = 64
 SESSIONS = {  # number: node, stream, tx_tag, rx_tag
     0: (0x001, 0, 0xBEEF, 0x1D0C), 13: (0x002, 5, 0x1111, 0x2222), 16: (0x004, 0, 0x3333, 0x4444),
 }
-STATS = ("wrong_node", "no_session", "wrong_tag", "duplicate", "gap", "nak", "unsent")
+STATS = ("wrong_node", "no_session", "wrong_tag", "duplicate", "gap", "nak", "stray")
 #: Cycles after which whatever is to be said has been said.
 SCAN = 40
 
@@ -329,6 +329,82 @@ def test_verdicts_and_their_counters():
     simulate(dut, process, background=[count_pulses(dut.link, totals)])
 
 
+@pytest.mark.parametrize("selective", [False, True])
+def test_frames_far_from_the_numbers_of_the_session_do_nothing(selective):
+    """SEQ within 1024 of the expected one, ACK of what was sent, and not of long ago; for each type
+    with numbers. So a stranger has to hit the tag and both numbers."""
+    dut = link_bench(selective=selective)
+    totals = {}
+    near = (0, 1, 1023, -1, -1024)
+
+    async def process(ctx):
+        await set_up(ctx, dut)
+
+        async def verdict(header):
+            before = dict(totals)
+            said = await judge(ctx, dut, header)
+            await ctx.tick().repeat(2)
+            counted = {k for k in STATS if totals[k] != before[k]}
+            assert counted <= {"stray", "duplicate", "gap"} and len(counted) <= 1
+            assert not (said.accept and counted)
+            return said, "stray" in counted
+
+        async def numbers(expected, acked, unacked):
+            """What comes near those of the session is judged, and nothing else."""
+            tells = (*near, 1024, -1025, 1 << 23, (1 << 23) - 1, 5000, -5000)
+            for kind in (FrameType.TLP, FrameType.EVENT, FrameType.ACK, FrameType.SACK):
+                for far in tells:
+                    said, stray = await verdict(frame(
+                        0, (expected + far) % (1 << 24), type=kind, ack=acked))
+                    assert stray == (far not in near), (kind, far)
+                    assert said.accept == (not stray and (
+                        far == 0 or kind in (FrameType.ACK, FrameType.SACK)
+                        or selective and 0 < far < 64)), (kind, far)
+                for ahead in (*range(unacked + 1), -1, -1024):
+                    said, stray = await verdict(frame(
+                        0, expected, type=kind, ack=(acked + ahead) % (1 << 24)))
+                    assert said.accept and not stray, (kind, ahead)
+                for ahead in (unacked + 1, 63, 64, 1024, -1025, 1 << 23, (1 << 23) - 1):
+                    said, stray = await verdict(frame(
+                        0, expected, type=kind, ack=(acked + ahead) % (1 << 24)))
+                    assert stray and not said.accept, (kind, ahead)
+
+        await numbers(0, 0, 0)
+        for _ in range(5):
+            await ask(ctx, dut, 0, 1)
+        ctx.set(dut.unacked[0], 5)
+        await numbers(0, 0, 5)
+        await commit(ctx, dut, frame(0, 0x7FFFFF, ack=3), 0)
+        ctx.set(dut.unacked[0], 2)
+        await ctx.tick().repeat(5)
+        await numbers(0x800000, 3, 2)
+        # Of another session: its numbers are its own.
+        said, stray = await verdict(frame(2, 0x800000, ack=3))
+        assert stray and not said.accept
+
+    simulate(dut, process, background=[count_pulses(dut.link, totals)])
+
+
+def test_what_confirms_a_candidate_has_numbers_near_0():
+    """Whatever those of the session are that is still open; and acknowledges nothing."""
+    dut = link_bench()
+    totals = {}
+
+    async def process(ctx):
+        await set_up(ctx, dut)
+        ctx.set(dut.candidate[0], 0xCAFE)
+        await commit(ctx, dut, frame(0, 0x7FFFFF), 0)
+        await ctx.tick().repeat(5)
+        for seq, ack, accept in ((0, 0, 1), (5, 0, 1), (1023, 0, 1), (1024, 0, 0), (0, 1, 0),
+                                 (0, 0xFFFFFF, 0), (0x800000, 0, 0), (0xFFFC00, 0, 1)):
+            before = totals["stray"]
+            said = await judge(ctx, dut, frame(0, seq, type=FrameType.ACK, tag=0xCAFE, ack=ack))
+            await ctx.tick().repeat(2)
+            assert (said.accept, totals["stray"] - before) == (accept, 1 - accept), (seq, ack)
+
+    simulate(dut, process, background=[count_pulses(dut.link, totals)])
+
+
 def test_a_refusal_counts_when_its_frame_is_done():
     """Once, also if the frame was taken back and its header came twice; and is answered then."""
     dut = link_bench()
@@ -541,13 +617,13 @@ def test_forged_acknowledgements_have_no_effect():
             await commit(ctx, dut, frame(0, 0, type=FrameType.ACK, ack=ack), 0)
             await ctx.tick().repeat(3)
             assert (await state_of(ctx, dut, 0)).acked == acked
-        # A NAK goes back to what is left, if anything is; an old or a forged one to nothing.
+        # A NAK goes back to what is left, if anything is; an old one to nothing.
         for ack in (2, 6, 4, 4, 5, 5):
             await commit(ctx, dut, frame(0, 0, type=FrameType.SACK, ack=ack), 0)
             await ctx.tick().repeat(3)
         assert told == [(3, 0), (1, 1), (0, 1), (1, 0)]
-        # 6 twice, where 5 were sent.
-        assert totals["unsent"] == 2
+        # The verdict refuses 6, where 5 were sent; it has no effect even so.
+        assert not totals["stray"]
 
     simulate(dut, process, background=[watch, check_stream(dut.link.acked, "acked"),
                                        count_pulses(dut.link, totals)])

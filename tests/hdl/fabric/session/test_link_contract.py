@@ -20,6 +20,11 @@ from tests.support.mutate import mutant
 NODE, PEER, TAG, CANDIDATE = 5, 9, 0xBEEF, 0xCAFE
 
 
+def within(distance, behind, ahead):
+    """Whether a difference of numbers is from -``behind`` to ``ahead``."""
+    return (distance + behind)[:24] <= behind + ahead
+
+
 def beginning(design):
     """``design`` with numbers that begin at ``first``, in the cycle after they were zeroed."""
     class Beginning(design):
@@ -49,7 +54,8 @@ class InOrder(wiring.Component):
 
     The wire offers any header at any time: lost, doubled, old, from the future, of another session,
     node or stream, with any acknowledgement, of a HELLO, with the tag of the candidate. Only frames
-    with the session's tag act upon its numbers; the candidate's confirm it and do nothing else. The
+    with the session's tag act upon its numbers, and only with numbers near those of the session;
+    the candidate's confirm it and do nothing else. The
     number of the first frame is any, so that the wrap is met. What is told to the retransmitter
     never goes beyond what it has, and back only where the peer asked. What is told to the keeper is
     told once, before the next frame takes effect; of a greeting, while the frame is there.
@@ -117,6 +123,7 @@ class InOrder(wiring.Component):
 
         # How many took effect, and what was said of them.
         count, took, due, what = Signal(24), Signal(), Signal(), Signal(SaidKind)
+        newest = Signal(24)
         said, greeted = dut.said, Signal()
         hello = (before.type == FrameType.HELLO) | (before.type == FrameType.HELLO_ACK)
         own = ~hello & (before.tag == TAG)
@@ -137,6 +144,15 @@ class InOrder(wiring.Component):
             m.d.sync += [due.eq(~hello), greeted.eq(0),
                          what.eq(Mux(own, Mux(fence, SaidKind.FENCED, SaidKind.HEARD),
                                      SaidKind.CONFIRMED))]
+            if not self._selective:  # there a frame may be held for long
+                with m.If(own & ~fence):
+                    m.d.comb += [
+                        Assert(within(before.seq - count, 1024, 1023)),
+                        # What was acknowledged last may not be told yet.
+                        Assert(within(before.ack - newest, 1024 + 7, 7)),
+                    ]
+                with m.If(confirms):
+                    m.d.comb += [Assert(within(before.seq, 1024, 1023)), Assert(before.ack == 0)]
         with m.If(said.valid):
             m.d.comb += Assert(Mux(said.p.kind == SaidKind.GREETED, pending & hello & ~greeted,
                                    due & (said.p.kind == what)))
@@ -171,7 +187,7 @@ class InOrder(wiring.Component):
                 m.d.sync += sent.eq(sent + 1)
 
         # The retransmitter: a number of frames that it has, which only acknowledgements lower.
-        acked, known, last = dut.acked, Signal(3), Signal(24)
+        acked, known, last = dut.acked, Signal(3), newest
         report, told = Signal(FrameHeader), Signal()
         with m.If(took):
             m.d.sync += [report.eq(before), told.eq(0)]
@@ -281,12 +297,24 @@ class Twofold(Link):
                 m.d.sync += [again.eq(~again), self.said.valid.eq(~again)]
 
 
+class FromAfar(Link):
+    """Mutant: SEQ of a frame may be any."""
+
+    ARRIVALS = mutant(Arrivals, ("stray = numbers & (far | ", "stray = numbers & ("))
+
+
+class AnyAck(Link):
+    """Mutant: ACK of a frame may be any."""
+
+    ARRIVALS = mutant(Arrivals, ("~old | ~is_near(newer), newer > unacked", "~old, 0"))
+
+
 class Misplaced(Link):
     """Mutant: a frame that is held is named as the one behind it."""
 
     class ARRIVALS(Arrivals):
-        def _judge_ahead(self, m):
-            super()._judge_ahead(m)
+        def _judge_ahead(self, m, *flags):
+            super()._judge_ahead(m, *flags)
             m.d.sync += self._place.eq(self._place + 1)
 
 
@@ -313,7 +341,8 @@ def test_wrap_and_nak_are_reached():
     prove(Reaches(), depth=DEPTH, mode="cover", flat=True)
 
 
-@pytest.mark.parametrize("wrong", [Eager, Repetitive, Credulous, Premature, Forgetful, Twofold])
+@pytest.mark.parametrize("wrong", [
+    Eager, Repetitive, Credulous, Premature, Forgetful, Twofold, FromAfar, AnyAck])
 def test_in_order_catches(wrong):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(InOrder(wrong), depth=13, flat=True)
