@@ -15,8 +15,9 @@ __all__ = ["ReceivedNumbers"]
 class ReceivedNumbers(wiring.Component):
     """Of each session the number of the frame that is expected, and the newest acknowledgement.
 
-    The verdict on a frame needs the former, a frame that takes effect the latter, and never both in
-    one cycle. So one memory with one read port does for both. All numbers are 0 after a reset.
+    The verdict on a frame needs the one and then the other, a frame that takes effect the latter,
+    and nobody both in one cycle. So one memory with one read port does for both. All numbers are 0
+    after a reset.
 
     Latency of a fetch one cycle. The expected number is written in the cycle of its strobe, the
     newest acknowledgement in the next one.
