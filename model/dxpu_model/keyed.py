@@ -10,8 +10,8 @@ from hmac import compare_digest
 
 from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.cmac import CMAC
-from dxpu.fabric.wire.format import VERSION
-from dxpu.fabric.wire.frame_types import Body
+from dxpu.fabric.wire.format import HELLO_DONE, VERSION
+from dxpu.fabric.wire.frame_types import Body, FrameType
 
 __all__ = ["HELLO", "HELLO_ACK", "HELLO_DONE", "KEY_BYTES", "NONCE_BYTES", "PARAMETER_BYTES",
            "Ends", "Opening", "check_value", "mac", "same", "tags"]
@@ -21,8 +21,8 @@ NONCE_BYTES = 8
 #: The fields of a HELLO, without its CRC-32C.
 PARAMETER_BYTES = Body.HELLO.size
 
-#: Types of the opening frames.
-HELLO, HELLO_ACK, HELLO_DONE = 0, 1, 11
+#: Types of the opening frames, besides :data:`HELLO_DONE`.
+HELLO, HELLO_ACK = FrameType.HELLO, FrameType.HELLO_ACK
 
 
 def mac(key: bytes, message: bytes) -> bytes:

@@ -70,10 +70,24 @@ class OpeningFrame:
         """Tag that the sender was offered."""
         return int.from_bytes(self.fields[_TAG_ECHOED], "big")
 
+    @property
+    def sound(self) -> bool:
+        """The nonce of the fields is the first half of the opener's."""
+        at, size = Body.HELLO.find("nonce")
+        return self.fields[at:at + size] == self.opener_nonce[:size]
+
+    @property
+    def _text(self) -> bytes:
+        return self.fields + self.opener_nonce + self.answerer_nonce + self.proof
+
+    @property
+    def crc(self) -> bytes:
+        """CRC-32C of the body."""
+        return crc32c(self._text).to_bytes(BODY_CRC_BYTES, "little")
+
     def body(self) -> bytes:
         """The 64 bytes behind the header."""
-        text = self.fields + self.opener_nonce + self.answerer_nonce + self.proof
-        return text + crc32c(text).to_bytes(BODY_CRC_BYTES, "little")
+        return self._text + self.crc
 
     @classmethod
     def parse(cls, kind: int, ends: Ends, tag: int, body: bytes, path: int = 0) -> "OpeningFrame":
@@ -93,6 +107,12 @@ class OpeningFrame:
         fields, opener, answerer, proof = (
             body[sum(sizes[:n]):sum(sizes[:n + 1])] for n in range(len(sizes)))
         return cls(kind, ends, tag, fields, opener, answerer, proof, path)
+
+
+def _seen(answer: OpeningFrame) -> tuple[object, ...]:
+    """What shows that a HELLO_ACK is the same one again: tags, nonces, proof."""
+    return (answer.kind, answer.ends, answer.tag, answer.offered, answer.echoed,
+            answer.opener_nonce, answer.answerer_nonce, answer.proof)
 
 
 @dataclass(frozen=True)
@@ -170,7 +190,7 @@ class Opener:
         self.confirmed = False
         self.counters: Counter[str] = Counter()
         self._sends: OpeningFrame | None = None
-        self._answer: OpeningFrame | None = None
+        self._answer: tuple[object, ...] | None = None  # the HELLO_ACK of the session
         self._key, self._alternate, self._path = keys.current, False, 0
         self._tries, self._at = 0, now
 
@@ -191,14 +211,13 @@ class Opener:
         session this is :attr:`session`."""
         hello = self._sends
         if self.session is not None:
-            answer = self._answer
-            if not self.confirmed and answer and replace(frame, path=answer.path) == answer:
+            if not self.confirmed and frame.sound and self._answer == _seen(frame):
                 return self._transmit(now, again=True)
             self.counters["stale"] += 1
             return []
         if (hello is None or frame.kind != HELLO_ACK or frame.ends != self.ends
                 or (frame.tag, frame.echoed) != (hello.offered, hello.offered)
-                or frame.opener_nonce != hello.opener_nonce):
+                or frame.opener_nonce != hello.opener_nonce or not frame.sound):
             self.counters["stale"] += 1
             return []
         opening = Opening(self.ends, hello.fields, frame.fields, hello.opener_nonce,
@@ -206,7 +225,7 @@ class Opener:
         if not same(frame.proof, opening.proof(self._key, HELLO_ACK)):
             self.counters["proof"] += 1
             return []
-        self.session, self._answer = Begun.under(self._key, opening), frame
+        self.session, self._answer = Begun.under(self._key, opening), _seen(frame)
         self._sends = OpeningFrame(
             HELLO_DONE, self.ends, frame.offered,
             _with_tags(hello.fields, hello.opener_nonce, hello.offered, frame.offered),
@@ -299,12 +318,11 @@ class Answerer:
             self.counters["knock"] += 1
             return []
         if (frame.tag, frame.echoed) != (TAG_NONE, TAG_NONE) or frame.offered == TAG_NONE or (
-                frame.answerer_nonce != bytes(NONCE_BYTES)
-                or frame.fields[:4] != frame.opener_nonce[:4]):
+                frame.answerer_nonce != bytes(NONCE_BYTES) or not frame.sound):
             self.counters["stale"] += 1
             return []
         old = self._candidate
-        if old and replace(frame, path=old.hello.path) == old.hello:
+        if old and (frame.opener_nonce, frame.crc) == (old.hello.opener_nonce, old.hello.crc):
             if now < old.answered + ANSWERED:
                 return []
         elif old and now < old.made + YOUNG:
@@ -324,17 +342,16 @@ class Answerer:
         return _Candidate(hello, answer, opening, key, opening.proof(key, HELLO_DONE), now, now)
 
     def _is_done(self, frame: OpeningFrame) -> bool:
-        def told(tag: int, opening: Opening) -> bool:
-            return (frame.tag, frame.opener_nonce, frame.answerer_nonce) == (
-                tag, opening.opener_nonce, opening.answerer_nonce)
+        def fits(offer: "_Candidate") -> bool:
+            tag, opening = offer.answer.offered, offer.opening
+            return frame.sound and (
+                frame.tag, frame.offered, frame.echoed, frame.opener_nonce, frame.answerer_nonce
+            ) == (tag, offer.hello.offered, tag, opening.opener_nonce, opening.answerer_nonce)
 
-        open_, offer = self.session, self._candidate
-        if open_ and self._done and told(open_.to_answerer, open_.opening):
-            if same(frame.proof, self._done):
-                return True
-            self.counters["proof"] += 1
-            return False
-        if offer is None or not told(offer.answer.offered, offer.opening):
+        offer = self._candidate
+        if self._done and same(frame.proof, self._done):
+            return True
+        if offer is None or not fits(offer):
             self.counters["stale"] += 1
             return False
         if not same(frame.proof, offer.done):

@@ -30,6 +30,7 @@ CLOCKED = {
     "cmac": ("AES-CMAC without the cipher", "um5g-45k"),
     "ccm": ("AES-CCM without the cipher", "um5g-45k"),
     "random": ("the random source without the cipher", "um5g-45k"),
+    "opening": ("the opening agent, 16 peers, 4 streams", "um5g-45k"),
 }
 
 
@@ -122,13 +123,14 @@ def size(width: int, progress: Progress) -> dict[str, dict[str, int]]:
 def clock(parts: list[str], width: int, progress: Progress) -> dict[str, dict]:
     """Print and return sizes and clocks of ``parts`` of :data:`CLOCKED`."""
     from dxpu.crypto import Aes128, Ccm, Cmac, RandomSource
+    from dxpu.fabric.session.opening.agent import OpeningAgent
     from dxpu.switch.switch import VirtualSwitch
     make = {
         "engine": partial(engine, width, 16, 4), "small-engine": partial(engine, width, 1, 1),
         "switch": partial(VirtualSwitch, width, ports=8),
         "host": partial(proxy, "host", width), "box": partial(proxy, "box", width),
         "aes": Aes128, "aes-ram": partial(Aes128, ram=True), "cmac": Cmac, "ccm": Ccm,
-        "random": RandomSource,
+        "random": RandomSource, "opening": partial(OpeningAgent, peers=16, streams=4),
     }
     return {name: _clock(make[name](), *CLOCKED[name], progress) for name in parts}
 

@@ -16,7 +16,8 @@ __all__ = [
     "HEADER_BYTES", "HEADER_FIELDS", "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER",
     "NODE_UNASSIGNED", "REACH", "RECORD_ALIGN", "RECORD_CRC_BYTES", "SACK_WORD_BYTES", "SLOT_HOST",
     "TAG_NONE", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode",
-    "EventCode", "FenceReason", "Field", "Role", "SecurityMode", "binding_word", "node_mac",
+    "EventCode", "FenceReason", "Field", "HELLO_DONE", "Role", "SecurityMode", "binding_word",
+    "node_mac",
 ]
 
 ETHERTYPE = 0x88B5
@@ -173,6 +174,11 @@ class ArqMode(IntEnum):
 
     GO_BACK_N = 0
     SELECTIVE_REPEAT = 1
+
+
+#: Type of the third opening frame; only keyed sessions have it
+#: (``docs/reference/keyed-sessions.md``).
+HELLO_DONE = 11
 
 
 class SecurityMode(IntEnum):

@@ -1,0 +1,2 @@
+"""Opening of keyed sessions: what an end calculates and compares. ``agent`` runs ``protocol``, in
+the instructions of ``program``."""

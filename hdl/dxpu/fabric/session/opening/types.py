@@ -1,0 +1,139 @@
+"""What the opening agent is asked, and what it answers.
+
+The first field of a structure is the least significant.
+"""
+
+from enum import IntEnum
+
+from amaranth.lib import data, enum
+
+__all__ = ["BODY_WORDS", "Call", "Called", "KeyWord", "Record", "Say", "Tell", "Told"]
+
+#: Words of 16 bits of the body of an opening frame, its CRC-32C included.
+BODY_WORDS = 32
+
+
+class Record(IntEnum):
+    """Words of a session's record. All bytes are in the order of frames, the first one lowest."""
+
+    #: Of the opener and of the answerer, four words each.
+    NONCES = 0
+    #: What this end says in its own frame behind the tags: ten words.
+    FIELDS = 8
+    #: The opener's tag, and that of the answerer; 0: none yet, or no more.
+    OPENER_TAG = 18
+    ANSWERER_TAG = 19
+    #: Of the HELLO_ACK or HELLO_DONE that this end sends.
+    PROOF = 20
+    #: Of the HELLO_DONE that is awaited; the opener's: of the HELLO_ACK that came.
+    AWAITED = 28
+    #: Of the HELLO_DONE that opened the session.
+    OPENED = 36
+    #: Of a HELLO, under the key in slot 0, and in slot 1.
+    KNOCK0 = 44
+    KNOCK1 = 52
+    #: CRC-32C of the body of the HELLO.
+    CRC = 60
+    #: When it was offered (15 bits), and the slot of the key; when that was said last.
+    MADE = 62
+    SAID = 63
+
+
+class Called(enum.Enum, shape=3):
+    """Why the agent is called."""
+
+    #: Such a frame came; its body is in the buffer.
+    HELLO = 0
+    HELLO_ACK = 1
+    HELLO_DONE = 2
+    #: Such a frame is to be sent. The first HELLO with a tag begins an attempt.
+    SEND_HELLO = 3
+    SEND_HELLO_ACK = 4
+    SEND_HELLO_DONE = 5
+    #: A frame of the session that this end has opened came.
+    HEARD = 6
+
+
+class Call(data.Struct):
+    """Something is to be done for ``session``.
+
+    Members
+    -------
+    kind, session : :class:`Called`, 6
+    peer : 12
+        Its peer's node.
+    tag : 16
+        In the header of the frame that came.
+    offered : 16
+        Tag that this end offers; 0: none.
+    confirms : 1
+        This end has begun the session, and sends HELLO_DONE.
+    """
+
+    kind: Called
+    session: 6
+    peer: 12
+    tag: 16
+    offered: 16
+    confirms: 1
+
+
+class Told(enum.Enum, shape=3):
+    """What follows from a frame that came."""
+
+    #: Another tag is needed to answer a HELLO.
+    WANTS = 0
+    #: Say what was said before: HELLO_ACK, or HELLO_DONE.
+    AGAIN = 1
+    #: There is a candidate: send its HELLO_ACK.
+    OFFERS = 2
+    #: The session begins.
+    BEGINS = 3
+    #: The peer has not heard that the session is open: acknowledge.
+    REPEATS = 4
+
+
+class Tell(data.Struct):
+    """What a frame that came means for ``session``.
+
+    Members
+    -------
+    kind, session : :class:`Told`, 6
+    offered : 16
+        Tag of this end for which it is so; 0 with REPEATS.
+    theirs, seq, next : 16, 24, 24
+        With BEGINS: tag for frames to the peer, number of our first one and of its first one.
+    """
+
+    kind: Told
+    session: 6
+    offered: 16
+    theirs: 16
+    seq: 24
+    next: 24
+
+
+class Say(data.Struct):
+    """A frame is to be sent; its body is there."""
+
+    type: 4
+    session: 6
+    tag: 16
+
+
+class KeyWord(data.Struct):
+    """A word of a key of ``peer``, the first of eight first.
+
+    Members
+    -------
+    peer, node : 4, 12
+        Number of the peer, and its node.
+    following : 1
+        The key is the next one; else the only one.
+    data : 16
+    """
+
+    peer: 4
+    node: 12
+    following: 1
+    data: 16
