@@ -10,7 +10,7 @@ from hmac import compare_digest
 
 from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.cmac import CMAC
-from dxpu.fabric.wire.format import HELLO_DONE, VERSION
+from dxpu.fabric.wire.format import VERSION
 from dxpu.fabric.wire.frame_types import Body, FrameType
 
 __all__ = ["HELLO", "HELLO_ACK", "HELLO_DONE", "KEY_BYTES", "NONCE_BYTES", "PARAMETER_BYTES",
@@ -21,8 +21,8 @@ NONCE_BYTES = 8
 #: The fields of a HELLO, without its CRC-32C.
 PARAMETER_BYTES = Body.HELLO.size
 
-#: Types of the opening frames, besides :data:`HELLO_DONE`.
-HELLO, HELLO_ACK = FrameType.HELLO, FrameType.HELLO_ACK
+#: Types of the opening frames.
+HELLO, HELLO_ACK, HELLO_DONE = FrameType.HELLO, FrameType.HELLO_ACK, FrameType.HELLO_DONE
 
 
 def mac(key: bytes, message: bytes) -> bytes:

@@ -179,7 +179,10 @@ class Sack:
 
 @dataclass(frozen=True)
 class Hello:
-    """HELLO, or HELLO_ACK if ``answer``. Times in microseconds."""
+    """HELLO, or HELLO_ACK if ``answer``, or HELLO_DONE if ``done``. Times in microseconds.
+
+    ``keyed`` are nonces and proof of a keyed session (32 bytes).
+    """
 
     nonce: int
     tag_offered: int
@@ -196,6 +199,8 @@ class Hello:
     boot_counter: int
     table_generation: int
     answer: bool = False
+    done: bool = False
+    keyed: bytes = b""
 
     #: Field names and sizes in bytes, in wire order.
     FIELDS: ClassVar[tuple[tuple[str, int], ...]] = tuple(
@@ -203,10 +208,13 @@ class Hello:
 
     @property
     def kind(self) -> FrameType:
+        if self.done:
+            return FrameType.HELLO_DONE
         return FrameType.HELLO_ACK if self.answer else FrameType.HELLO
 
     def pack(self, tag: int, seq: int) -> bytes:
-        return _sealed(_p(*((getattr(self, name), size) for name, size in self.FIELDS)))
+        return _sealed(_p(*((getattr(self, name), size) for name, size in self.FIELDS))
+                       + self.keyed)
 
 
 @dataclass(frozen=True)
@@ -277,7 +285,7 @@ Body = Tlps | Ack | Sack | Hello | Event | Fence | Hdr | Data | Mgmt
 
 #: The class of each type's body.
 BODIES: dict[FrameType, Callable[..., Body]] = {
-    **{kind: Hello for kind in types_with(Layout.HELLO)},
+    **{kind: Hello for kind in types_with(Layout.HELLO, Layout.KEYED)},
     **{cls.kind: cls for cls in (Tlps, Ack, Sack, Event, Fence, Hdr, Data, Mgmt)},
 }
 
@@ -374,6 +382,9 @@ def _body_end(kind: FrameType, data: bytes, count: int) -> int:
         if words > 1:
             raise FrameError(DropCause.LENGTH, f"{words} words")
         return layout.size + fmt.SACK_WORD_BYTES * words + fmt.BODY_CRC_BYTES
+    if layout.end == End.KEYED:
+        keyed = _u(data, *layout.find("security mode")) != 0
+        return (Layout.KEYED if keyed else layout).size + fmt.BODY_CRC_BYTES
     if layout.end == End.FRAME:
         return len(data)
     return layout.size + fmt.BODY_CRC_BYTES
@@ -419,6 +430,10 @@ def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
     data = _unsealed(data, _body_end(kind, data, count) - fmt.BODY_CRC_BYTES)
     if kind == FrameType.HDR:
         return Hdr(data)
+    if kind.body in (Layout.HELLO, Layout.KEYED):
+        size = Layout.HELLO.size
+        return Hello(**_fields(Layout.HELLO, data), answer=kind == FrameType.HELLO_ACK,
+                     done=kind == FrameType.HELLO_DONE, keyed=data[size:])
     fields = _fields(kind.body, data)
     if kind == FrameType.ACK:
         return Ack(_entries(data))
@@ -428,8 +443,6 @@ def _body(kind: FrameType, data: bytes, count: int, tag: int, seq: int) -> Body:
         if request > 1:
             raise FrameError(DropCause.BODY, f"request {request}")
         return Sack(_entries(data), tuple(_u(data, n, fmt.SACK_WORD_BYTES) for n in words), request)
-    if kind == FrameType.HELLO_ACK:
-        return Hello(**fields, answer=True)
     return BODIES[kind](**fields)
 
 

@@ -7,10 +7,10 @@ from dxpu.fabric.wire.frame_types import Body as Layout
 from dxpu.fabric.wire.frame_types import FrameType, Numbering
 
 from .wire import (
-    BODIES, Ack, Body, Credit, Data, Frame, Mgmt, Sack, Tlps, build, reseal, split,
+    BODIES, Ack, Body, Credit, Data, Frame, Hello, Mgmt, Sack, Tlps, build, reseal, split,
 )
 
-__all__ = ["credit", "frame", "mutate", "random_tlp"]
+__all__ = ["credit", "frame", "hello", "mutate", "random_tlp"]
 
 
 def random_tlp(rng: random.Random, *, largest: int = 32, prefixes: bool = True) -> bytes:
@@ -43,7 +43,17 @@ def _fields(rng: random.Random, kind: FrameType) -> Body:
     """A body that is nothing but its fields."""
     values = {name.replace(" ", "_"): rng.getrandbits(8 * size)
               for name, size in kind.body.fields if name != "zero"}
-    return BODIES[kind](**values, **({"answer": True} if kind == FrameType.HELLO_ACK else {}))
+    return BODIES[kind](**values)
+
+
+def hello(rng: random.Random, kind: FrameType) -> Hello:
+    """HELLO, HELLO_ACK or HELLO_DONE, often with a key."""
+    values = {name: rng.getrandbits(8 * size) for name, size in Hello.FIELDS}
+    values["security_mode"] *= rng.getrandbits(1)
+    done = kind == FrameType.HELLO_DONE
+    size = Layout.KEYED.size - Layout.HELLO.size
+    keyed = rng.randbytes(size) if done or values["security_mode"] else b""
+    return Hello(**values, answer=kind == FrameType.HELLO_ACK, done=done, keyed=keyed)
 
 
 def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: int = 32,
@@ -69,6 +79,8 @@ def frame(rng: random.Random, kinds: str = "tlp", *, most: int = 31, largest: in
         Layout.HEADER: lambda: split(random_tlp(rng), 64)[0],
         Layout.DATA: lambda: Data(4 * rng.getrandbits(14), rng.randbytes(4 * rng.randint(1, 16)),
                                   rng.getrandbits(32)),
+        Layout.HELLO: lambda: hello(rng, kind),
+        Layout.KEYED: lambda: hello(rng, kind),
         Layout.OPAQUE: lambda: Mgmt(rng.randbytes(4 * rng.randint(7, 20))),
     }.get(kind.body, lambda: _fields(rng, kind))()
     numbered = kind.numbering != Numbering.NONE

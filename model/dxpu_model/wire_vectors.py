@@ -83,7 +83,7 @@ MISTAKES: dict[str, tuple[bytes, DropCause]] = {
     "HCRC": (edit(ONE, (31, 1), seal=False), DropCause.HCRC),
     "header without new HCRC": (edit(ONE, (19, 1), seal=False), DropCause.HCRC),
     "credit without new HCRC": (edit(THREE, (39, 1), seal=False), DropCause.HCRC),
-    "type 11": (edit(ONE, (14, 9)), DropCause.TYPE),
+    "type 12": (edit(ONE, (14, 14)), DropCause.TYPE),
     "type 15": (edit(ONE, (14, 13)), DropCause.TYPE),
     "zero bit": (edit(ONE, (15, 0x20)), DropCause.FIELD),
     "count 0 in TLP": (edit(ONE, (15, 1)), DropCause.FIELD),

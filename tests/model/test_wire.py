@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from dxpu.fabric.wire import format as fmt
 from dxpu.fabric.wire.format import DropCause
-from dxpu.fabric.wire.frame_types import End, FrameType, Numbering
+from dxpu.fabric.wire.frame_types import Body, End, FrameType, Numbering
 from dxpu_model import wire
 from dxpu_model.crc import crc16_ccitt_false, crc32c, fcs
 from dxpu_model.wire import (
     BODIES, Ack, Credit, Data, Frame, FrameError, Hdr, Joiner, Mgmt, Sack, Tlps, build, parse,
     reseal, split, tlp_length,
 )
+from dxpu_model.wire_random import hello
 from dxpu_model.wire_vectors import MISTAKES, UPDATE, VECTORS, read
 from tests.support.testbench import seed
 
@@ -82,9 +83,10 @@ def bodies(draw):
         return Sack(draw(entries), tuple(draw(st.lists(u(64), max_size=1))))
     if kind.body.end == End.FRAME:
         return Mgmt(draw(st.binary(min_size=28, max_size=80)))
-    values = {name.replace(" ", "_"): draw(u(8 * size))
-              for name, size in kind.body.fields if name != "zero"}
-    return BODIES[kind](**values, **({"answer": True} if kind == FrameType.HELLO_ACK else {}))
+    if kind.body in (Body.HELLO, Body.KEYED):
+        return hello(random.Random(draw(u(32))), kind)
+    return BODIES[kind](**{name.replace(" ", "_"): draw(u(8 * size))
+                           for name, size in kind.body.fields if name != "zero"})
 
 
 @st.composite

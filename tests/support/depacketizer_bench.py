@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dxpu.fabric.wire.format import DropCause
-from dxpu.fabric.wire.frame_types import FrameType
+from dxpu.fabric.wire.frame_types import SESSIONLESS, FrameType
 from dxpu_model import receiver
 from dxpu_model.receiver import HANDLED, SPLIT
 from dxpu_model.wire import Ack, Event, Frame, FrameError, Hello, Sack, Tlps
@@ -61,13 +61,13 @@ def credit_values(credit):
             for k in ("cls", "generation", "header_limit", "data_limit", "echo")}
 
 
-def expected(packets, verdicts=None, assembly=None):
+def expected(packets, verdicts=None, assembly=None, handled=HANDLED):
     """The :class:`Outcome` of ``packets`` if verdict ``(accept, row)`` n answers header n.
 
     HDR and DATA go to ``assembly``, a :class:`~dxpu_model.reassembly.Reassembly`, if given.
     """
     out = Outcome()
-    handled = HANDLED + SPLIT * (assembly is not None)
+    handled = (*handled, *SPLIT) if assembly is not None else handled
     for packet in packets:
         frame = judge(packet, handled)
         # The link judges each header, before it is known to be sound.
@@ -141,7 +141,7 @@ def run(dut, packets, *, verdicts=None, rng=None, i=1.0, o=1.0, slow=0, want=Non
                 out.committed[-1] += ([credit_values(entry) for entry in credits],)
             if payload.header.type == FrameType.SACK:
                 out.words.append((word,) if words else ())
-            if payload.header.type in (FrameType.HELLO, FrameType.HELLO_ACK):
+            if payload.header.type in SESSIONLESS:
                 out.committed[-1] += ([int(getattr(hello, name)) for name in HELLO],)
 
     names = ["frames", *(cause.name.lower() for cause in DropCause)]

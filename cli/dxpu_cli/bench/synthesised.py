@@ -123,7 +123,7 @@ def size(width: int, progress: Progress) -> dict[str, dict[str, int]]:
 def clock(parts: list[str], width: int, progress: Progress) -> dict[str, dict]:
     """Print and return sizes and clocks of ``parts`` of :data:`CLOCKED`."""
     from dxpu.crypto import Aes128, Ccm, Cmac, RandomSource
-    from dxpu.fabric.session.opening.agent import OpeningAgent
+    from dxpu.fabric.opening.agent import OpeningAgent
     from dxpu.switch.switch import VirtualSwitch
     make = {
         "engine": partial(engine, width, 16, 4), "small-engine": partial(engine, width, 1, 1),

@@ -97,7 +97,7 @@ def _bodies() -> str:
     for body in Body:
         types = ", ".join(kind.name for kind in sorted(FrameType) if kind.body is body)
         fields = ", ".join(f"{name} ({size})" for name, size in body.fields)
-        if body is Body.HELLO:
+        if body in (Body.HELLO, Body.KEYED):
             fields = f"{body.size} bytes"
         crc = ", then CRC-32C" if body.sealed else ""
         rows.append(f"| {types} | {fields or '-'} | {body.end.value}{crc} | {body.text} |")

@@ -6,11 +6,13 @@ This file only wires. Ref: docs/explanation/fabric-engine.md
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dxpu.counted import counted, texts_of
 from dxpu.fabric.arq.resequencer import Resequencer
 from dxpu.fabric.arq.retransmit import Retransmitter
 from dxpu.fabric.arq.selective import SelectiveRetransmitter
+from dxpu.fabric.contexts import UNIT
 from dxpu.fabric.credit.accounts import CreditAccounts
 from dxpu.fabric.credit.class_queues import ClassQueues
 from dxpu.fabric.credit.classifier import Classifier
@@ -25,11 +27,15 @@ from dxpu.fabric.receive.paths.frame_selector import FrameSelector
 from dxpu.fabric.receive.types import TLP_DWORDS, Refused
 from dxpu.fabric.send.packetizer import CELL_BYTES, Packetizer
 from dxpu.fabric.session.link import Link
+from dxpu.fabric.opening.agent import OpeningAgent
+from dxpu.fabric.opening.types import Called
 from dxpu.fabric.session.session import SessionKeeper, connect_keeper
 from dxpu.fabric.session.types import Peer, PeerRow, SessionView, Setting
 from dxpu.fabric.wire.format import (
-    CREDIT_BYTES, ETHERNET_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability,
+    CREDIT_BYTES, ETHERNET_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability, Role, SecurityMode,
 )
+from dxpu.fabric.wire.frame_fields import body_bytes
+from dxpu.fabric.wire.frame_types import Body
 from dxpu.fabric.wire.types import Control, Event, Hello
 from dxpu.queue import PacketQueue, Queue
 from dxpu.rows import LIFE_BITS, ClassMeta, TlpMeta
@@ -79,6 +85,8 @@ class FabricEngine(wiring.Component):
         "go-back-n" or "selective" (repeat; not with ``split``). Either end works with both.
     flow : :class:`~.credit.sizing.FlowControl`, optional
         Without it no limits are granted, and TLPs leave without.
+    keyed : bool
+        There may be keyed sessions.
 
     Members
     -------
@@ -135,17 +143,24 @@ class FabricEngine(wiring.Component):
         Of :class:`Packetizer`.
     refused : :class:`~.receive.types.Refused`
         A good frame that the link has refused.
+    keyed : ``peers``
+        Of :class:`SessionKeeper`. This and the following only with ``keyed``.
+    new_key, random, failed, message, column, key_column, result, with_key, with_two
+        Of :class:`~.opening.agent.OpeningAgent`.
     stat_* : 1
         Pulses; :attr:`stats` names them.
     """
 
+    #: Members that are those of the agent.
+    _OF_AGENT = ("new_key", "random", "failed", "message", "column", "key_column", "result",
+                 "with_key", "with_two")
     #: Of the queue before each MAC if several carry one stream: half of a frame of 1500 bytes, or
     #: more, so that both are always busy.
     STRIPE_BYTES = 1024
 
     def __init__(self, width, *, rows, paths=2, peers=16, streams=4, split=False,
                  frame_bytes=8192, cells=None, pause=SessionKeeper.PAUSE, block=True,
-                 arq="go-back-n", flow=None):
+                 arq="go-back-n", flow=None, keyed=False):
         if arq not in ARQ:
             raise ValueError(f"arq must be one of {', '.join(ARQ)}, not {arq!r}")
         if arq == "selective" and split:
@@ -163,11 +178,11 @@ class FabricEngine(wiring.Component):
         # Where credits bound the size of a TLP, half of the buffer holds seven of the largest.
         small = flow and not split and width <= 64
         self._packetizer = Packetizer(
-            width, split=split, cells=cells, selective=selective, paths=paths,
+            width, split=split, cells=cells, selective=selective, keyed=keyed, paths=paths,
             depth=self._depth // 2 if small else self._depth,
             **({"largest": (OVERHEAD_BYTES + 16 * LARGEST) // 4} if small else {}))
         # A peer has one TLP of the split form under way in each session.
-        self._depacketizer = Depacketizer(width, split=split, depth=self._depth,
+        self._depacketizer = Depacketizer(width, split=split, depth=self._depth, keyed=keyed,
                                           assemblies=sessions, selective=selective)
         self._link = Link(rows=rows, peers=peers, streams=streams, paths=paths, frames=cells,
                           selective=selective, block=block)
@@ -177,7 +192,8 @@ class FabricEngine(wiring.Component):
             # three may end in a row, unless each takes three beats or more.
             in_a_row=1 if width <= 128 else 4)
         self._keeper = SessionKeeper(peers=peers, streams=streams, paths=paths, pause=pause,
-                                     block=block)
+                                     block=block, has_keys=keyed)
+        self._agent = OpeningAgent(peers=peers, streams=streams) if keyed else None
         self._flow = flow
         if flow:
             self._classifier = Classifier(width, largest=LARGEST)
@@ -190,6 +206,8 @@ class FabricEngine(wiring.Component):
             self._shares = shares and GrantShares(rows=rows, initial=flow.grants, shares=shares)
         self._parts = {"tx": self._packetizer, "rx": self._depacketizer, "link": self._link,
                        "retry": self._retransmitter, "session": self._keeper}
+        if keyed:
+            self._parts["opening"] = self._agent
         self._resequencer = None
         if selective:
             self._resequencer = self._parts["early"] = Resequencer(
@@ -256,6 +274,9 @@ class FabricEngine(wiring.Component):
                 "largest": 0xFFFF, "capabilities": Capability.SPLIT * split}),
             "session_down": Out(rows),
             "refused": Out(Refused),
+            **({"keyed": In(peers)} if keyed else {}),
+            **({name: self._agent.signature.members[name] for name in self._OF_AGENT}
+               if keyed else {}),
             **counted({f"stat_{name}": text for name, text in self.stats.items()}),
         })
 
@@ -475,7 +496,10 @@ class FabricEngine(wiring.Component):
     def _attach_sessions(self, m):
         keeper, tx, rx, link = self._keeper, self._packetizer, self._depacketizer, self._link
         connect_keeper(m, keeper, link, self._retransmitter, rx.committed.payload.header, rx.hello)
-        connect(m, keeper.o, tx.greeting)
+        if self._agent is None:
+            connect(m, keeper.o, tx.greeting)
+        else:
+            self._attach_agent(m)
         connect(m, wiring.flipped(self.setting), keeper.setting)
         m.d.comb += [
             keeper.boot.eq(self.boot),
@@ -505,6 +529,59 @@ class FabricEngine(wiring.Component):
             m.d.sync += [half.eq(1), known.eq(keeper.shown)]
         with m.If(link.seen | ~self.view_request):
             m.d.sync += half.eq(0)
+
+    def _attach_agent(self, m):
+        """The agent of keyed sessions between keeper, received bodies and greetings."""
+        keeper, agent, tx, rx = self._keeper, self._agent, self._packetizer, self._depacketizer
+        connect(m, keeper.call, agent.call)
+        connect(m, agent.finding, keeper.finding)
+        call, frame, greeting = agent.call, agent.opening_frame, tx.greeting
+        came = call.payload.kind
+        m.d.comb += [
+            keeper.keyed.eq(self.keyed), agent.fresh_tag.eq(keeper.fresh_tag),
+            # Only frames that come are judged.
+            call.payload.peer.eq(rx.committed.payload.header.src_node),
+            rx.keep.eq(call.valid & call.ready & (
+                (came == Called.HELLO) | (came == Called.HELLO_ACK) | (came == Called.HELLO_DONE))),
+            rx.came_at.eq(agent.body_at), agent.came_word.eq(rx.came_word),
+            *(getattr(tx, name).eq(getattr(agent, name))
+              for name in ("body_put", "body_at", "body_word")),
+            agent.body_ready.eq(tx.body_ready),
+            agent.node.eq(self.node), agent.opens.eq(self.local_hello.role == Role.HOST),
+        ]
+        for name in self._OF_AGENT:
+            member, ours, theirs = (self.signature.members[name], getattr(self, name),
+                                    getattr(agent, name))
+            if not member.is_port:
+                connect(m, *((wiring.flipped(ours), theirs) if member.flow is In
+                             else (theirs, wiring.flipped(ours))))
+            else:
+                m.d.comb += theirs.eq(ours) if member.flow is In else ours.eq(theirs)
+        fields = body_bytes(Body.HELLO, **{
+            field.name: Const(SecurityMode.KEYED, 8) if name == "security"
+            else self.local_hello[name]
+            for (name, _), field in zip(data.Layout.cast(Hello), Body.HELLO.fields, strict=True)})
+        m.d.comb += [own.eq(fields.word_select(4 + n, 16))
+                     for n, own in enumerate(agent.own_fields)]
+        # Greetings in clear and under a key, whichever is there first.
+        keyed, waits = Signal(), Signal()
+        m.d.sync += waits.eq(greeting.valid & ~greeting.ready)
+        last = Signal()
+        m.d.sync += last.eq(keyed)
+        m.d.comb += [
+            keyed.eq(Mux(waits, last, frame.valid)),
+            greeting.valid.eq(Mux(keyed, frame.valid, keeper.o.valid)),
+            frame.ready.eq(greeting.ready & keyed), keeper.o.ready.eq(greeting.ready & ~keyed),
+        ]
+        with m.If(keyed):
+            m.d.comb += [greeting.payload[name].eq(frame.payload[name])
+                         for name in ("type", "session", "path", "tag")]
+            m.d.comb += greeting.payload.keyed.eq(1)
+        with m.Else():
+            m.d.comb += greeting.payload.eq(keeper.o.payload)
+        time = Signal(exact_log2(UNIT))
+        m.d.sync += time.eq(time + 1)
+        m.d.comb += agent.tick.eq(time == 0)
 
     def _attach_retransmitter(self, m):
         link, tx, retry = self._link, self._packetizer, self._retransmitter

@@ -8,6 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.counted import Counted
+from dxpu.fabric.opening.received_body import ReceivedBody
 from dxpu.fabric.wire.format import ACK_ENTRIES, DropCause
 from dxpu.fabric.wire.header_check import HeaderCheck
 from dxpu.fabric.wire.types import Credit, Event, FrameHeader, Hello
@@ -83,6 +84,8 @@ class Depacketizer(wiring.Component):
         The split form (HDR and DATA) is received too.
     selective : bool
         Words of SACKs are read; frames may be held. Not with ``split``.
+    keyed : bool
+        HELLO_DONE is handled.
     depth : int
         Beats of TLP memory; a power of two, at least 4.
     assemblies : int
@@ -109,6 +112,10 @@ class Depacketizer(wiring.Component):
     hello : :class:`~dxpu.fabric.wire.types.Hello`
         The body of a HELLO or HELLO_ACK, valid while ``committed`` reports it, and with
         ``stat_refused``.
+    keep, came_at, came_word
+        Only with ``keyed``. Of the
+        :class:`~dxpu.fabric.opening.received_body.ReceivedBody`: to be kept is the body of
+        the frame that ``committed`` reports.
     words, request_number, word : 1, 1, 64
         Of a SACK, valid while ``committed`` reports it. The word only if ``selective``.
     judged, bad, held, taken_back, room, crowded : 1
@@ -122,8 +129,9 @@ class Depacketizer(wiring.Component):
         Only with ``split``. Pulse: a TLP in the split form was given up before it was whole.
     """
 
-    def __init__(self, width, *, split=False, selective=False, depth, assemblies=4):
+    def __init__(self, width, *, split=False, selective=False, keyed=False, depth, assemblies=4):
         check_width(width)
+        self._keyed = keyed
         self._selective = selective
         if not isinstance(split, bool):
             raise TypeError(f"split must be a bool, not {split!r}")
@@ -144,6 +152,7 @@ class Depacketizer(wiring.Component):
             "committed": Out(stream.Signature(Committed)),
             "credits": Out(data.ArrayLayout(Credit, ACK_ENTRIES)),
             "hello": Out(Hello),
+            **({"keep": In(1), "came_at": In(5), "came_word": Out(16)} if keyed else {}),
             "words": Out(1),
             "request_number": Out(1),
             "word": Out(64),
@@ -164,13 +173,23 @@ class Depacketizer(wiring.Component):
         m = Module()
         width = self._width
         m.submodules.window = window = FrameWindow(width)
-        m.submodules.walker = walker = FrameWalker(width, split=self._split)
-        m.submodules.headers = headers = HeaderCheck(width, split=self._split)
+        m.submodules.walker = walker = FrameWalker(
+            width, split=self._split, keyed=self._keyed)
+        m.submodules.headers = headers = HeaderCheck(
+            width, split=self._split, keyed=self._keyed)
         m.submodules.records = records = RecordCheck(width, split=self._split)
         m.submodules.store = store = self._store
         m.submodules.judge = judge = FrameJudge(
             width, selective=self._selective, split=self._split)
 
+        if self._keyed:
+            m.submodules.opening = opening = ReceivedBody(width)
+            m.d.comb += [
+                opening.piece_valid.eq(walker.piece.valid & ~walker.piece.record),
+                opening.piece_first.eq(walker.piece.first),
+                opening.piece_data.eq(walker.piece.data), opening.keep.eq(self.keep),
+                opening.came_at.eq(self.came_at), self.came_word.eq(opening.came_word),
+            ]
         connect(m, wiring.flipped(self.i), window.i)
         connect(m, headers.o, judge.i)
         connect(m, judge.header, wiring.flipped(self.header))

@@ -24,12 +24,17 @@ _PLAIN, _EXTENDED = 8, 10
 #: Dwords of a SACK without words; where their number is, and the dwords of one.
 _SACK, _SACK_COUNT, _SACK_WORD = Body.SACK.dwords, Body.SACK.find("count")[0] // 4, (
     SACK_WORD_BYTES // 4)
+#: Of HELLO: where in a dword its security mode is, and which one; what a keyed one has more.
+_MODE, _MODE_BYTE = divmod(Body.HELLO.find("security mode")[0], 4)
+_KEYED = Body.KEYED.dwords - Body.HELLO.dwords
 
 
-def _bodies_of_known_size():
+def _bodies_of_known_size(keyed):
     """Yields groups of types and the dwords of their bodies, CRC included. A SACK counts without
-    its words: the walk finds their number on the way. Bodies of the same length are one group."""
-    known = (body for body in Body if body.end in (End.FIXED, End.WORDS))
+    its words, a HELLO as one without a key: the walk finds out on the way. Bodies of the same
+    length are one group."""
+    known = (body for body in Body if body.end in (End.FIXED, End.WORDS, End.KEYED)
+             and (keyed or body is not Body.KEYED))
     for (_, dwords), alike in groupby(known, lambda body: (body.end, body.dwords)):
         yield types_with(*alike), dwords
 
@@ -47,6 +52,8 @@ class FrameWalker(wiring.Component):
         Data bits per beat.
     split : bool
         HDR and DATA frames are walked over too; else skipped.
+    keyed : bool
+        So is HELLO_DONE.
 
     Members
     -------
@@ -72,11 +79,13 @@ class FrameWalker(wiring.Component):
         Of the HDR or DATA frame, from its ``eof`` to ``judged``.
     """
 
-    def __init__(self, width, *, split=False):
-        self._split = split
+    def __init__(self, width, *, split=False, keyed=False):
+        self._split, self._keyed = split, keyed
         self._lanes = lanes = check_width(width) // 32
-        #: Dwords that are left of a SACK without words when their number is in the window.
+        #: Dwords that are left of a SACK without words when their number is in the window; of a
+        #: HELLO without a key when its security mode is.
         self._behind = _SACK - _SACK_COUNT // lanes * lanes
+        self._behind_mode = Body.HELLO.dwords - _MODE // lanes * lanes
         self._piece = Piece(width)
         super().__init__({
             "data": In(width),
@@ -112,11 +121,13 @@ class FrameWalker(wiring.Component):
         # Not to be stored; waits for its judge. Both go for bodies of fixed size.
         self._plain, self._hold = Signal(), Signal()
         self._taken = Signal()                               # a piece, in this cycle
-        self._sack = Signal()                                # its number of words is to come
+        # A SACK whose number of words is to come; a HELLO whose security mode is.
+        self._sack, self._hello = Signal(), Signal()
         self._part = Signal()                                # HDR or DATA
         self._remaining = Signal(12)                         # dwords of this record to come
         self._more = Signal()                                # more than fit in a piece
-        self._counts = Signal()                              # the number of words is in `data`
+        # That is in `data`.
+        self._counts, self._modes = Signal(), Signal()
         self._odd = Signal()                                 # lane 0 of `data` was used already
         self._first = Signal(init=1)                         # a record starts at lane 0
         self._parity = Signal()                              # of the dwords of this record
@@ -206,16 +217,19 @@ class FrameWalker(wiring.Component):
             self._records.eq(1), self._shared.eq(0), self._parity.eq(0),
             self._body.eq(1), self._plain.eq(1), self._hold.eq(1), self._part.eq(0),
             self._sack.eq(any_of(kind, types_with(Body.SACK))),
+            self._hello.eq(any_of(kind, types_with(Body.HELLO))),
         ]
         with m.If(any_of(kind, types_with(Body.RECORDS)) & (count != 0)):
             m.d.sync += [self._records.eq(count), self._shared.eq(count > 1), self._body.eq(0),
                          self._plain.eq(0), self._hold.eq(0)]
             m.next = "Head"
-        for types, dwords in _bodies_of_known_size():
+        for types, dwords in _bodies_of_known_size(self._keyed):
             with m.Elif(any_of(kind, types)):
                 m.d.sync += [
                     self._remaining.eq(dwords), self._more.eq(dwords > self._lanes),
                     self._counts.eq(types == types_with(Body.SACK) and dwords == self._behind),
+                    self._modes.eq(types == types_with(Body.HELLO)
+                                   and dwords == self._behind_mode),
                 ]
                 m.next = "Body"
         if self._split:
@@ -229,21 +243,28 @@ class FrameWalker(wiring.Component):
             m.next = "Skip"
 
     def _walk_body(self, m):
-        """What is left of a record or body; a SACK tells on the way if it has a word."""
+        """What is left of a record or body; a SACK tells on the way if it has a word, a HELLO if it
+        has a key."""
         lanes = self._lanes
         number = natural(self.data.word_select(_SACK_COUNT % lanes, 32), 0, 2)
-        longer, need = Signal(), Signal.like(self._remaining)
+        mode = self.data.word_select(_MODE % lanes, 32).word_select(_MODE_BYTE, 8)
+        longer, keyed, need = Signal(), Signal(), Signal.like(self._remaining)
+        with_word, with_key = self._behind + _SACK_WORD, self._behind_mode + _KEYED
         m.d.comb += [
             # Of a number above 1, which is wrong in any case, all that matters is that it is one.
             longer.eq(self._counts & number[0]),
-            need.eq(Mux(longer, self._behind + _SACK_WORD, self._remaining)),
+            keyed.eq(self._modes & (mode != 0)),
+            need.eq(Mux(keyed, with_key, Mux(longer, with_word, self._remaining))),
         ]
         with m.If(self._taken & self._counts):
             m.d.sync += self._sack.eq(0)
-        with_word = self._behind + _SACK_WORD
+        with m.If(self._taken & self._modes):
+            m.d.sync += self._hello.eq(0)
         self._walk_record(
-            m, need, more=Mux(longer, with_word > lanes, self._more),
-            follows=Mux(longer, with_word > 2 * lanes, self._remaining > 2 * lanes))
+            m, need,
+            more=Mux(keyed, with_key > lanes, Mux(longer, with_word > lanes, self._more)),
+            follows=Mux(keyed, with_key > 2 * lanes,
+                        Mux(longer, with_word > 2 * lanes, self._remaining > 2 * lanes)))
 
     def _walk_head(self, m):
         """A record, or a TLP header after prefixes that filled the last piece."""
@@ -342,6 +363,7 @@ class FrameWalker(wiring.Component):
                 self._remaining.eq(rest),
                 self._more.eq(rest > lanes if follows is None else follows),
                 self._counts.eq(self._sack & ~self._counts & (need == self._behind + lanes)),
+                self._modes.eq(self._hello & ~self._modes & (need == self._behind_mode + lanes)),
                 self._first.eq(end),
                 self._parity.eq(parity),
             ]

@@ -67,6 +67,8 @@ class Packetizer(wiring.Component):
         Beats of memory for TLPs; see :class:`~dxpu.fabric.send.tx_queue.TxQueue`.
     selective : bool
         SACKs may have a word.
+    keyed : bool
+        There are openings of keyed sessions.
     cells, cell, paths : int
         Of the :class:`~dxpu.fabric.arq.replay.ReplayMemory`.
     largest : int
@@ -84,6 +86,9 @@ class Packetizer(wiring.Component):
     repeat, repeat_valid, repeat_take, repeat_more, stored, stored_strobe, resent, resent_strobe,
     free
         Of the :class:`~dxpu.fabric.arq.retransmit.Retransmitter`.
+    body_put, body_at, body_word, body_ready : 1, 5, 16, 1 out
+        The body of the next greeting with ``keyed`` is written, a word a pulse, while ``ready``:
+        that of the one before was read. Only with ``keyed``.
     short : 1
         Less than half of the replay memory is spare.
     request, route : stream of :class:`RouteRequest` out, :class:`FrameRoute` in
@@ -101,13 +106,14 @@ class Packetizer(wiring.Component):
         Pulse: a TLP with too many prefixes was dropped.
     """
 
-    def __init__(self, width, *, split=False, selective=False, depth, cells=64, cell=None,
-                 paths=16, largest=LARGEST_RECORD):
+    def __init__(self, width, *, split=False, selective=False, keyed=False, depth, cells=64,
+                 cell=None, paths=16, largest=LARGEST_RECORD):
         self._width = check_width(width)
         if not isinstance(split, bool):
             raise TypeError(f"split must be a bool, not {split!r}")
         check_depth(width, depth, largest)
         self._split, self._selective, self._largest = split, selective, largest
+        self._keyed = keyed
         self._depth = depth
         self._cells, self._cell = cells, cell or max(4, 8 * CELL_BYTES // width)
         beats = 2 * 32 * LARGEST_RECORD // width
@@ -131,6 +137,8 @@ class Packetizer(wiring.Component):
             "resent_strobe": Out(1),
             "free": In(stream.Signature(range(cells))),
             "short": Out(1),
+            **({"body_put": In(1), "body_at": In(5), "body_word": In(16), "body_ready": Out(1)}
+               if keyed else {}),
             "request": Out(stream.Signature(RouteRequest)),
             "route": In(stream.Signature(FrameRoute)),
             "packing_limit": In(14, init=512),
@@ -164,7 +172,8 @@ class Packetizer(wiring.Component):
         m.submodules.scheduler = scheduler = FrameScheduler(
             self._width, cells=self._cells, cell=self._cell)
         m.submodules.header = header = HeaderBuilder(
-            self._width, cells=self._cells, split=self._split, selective=self._selective)
+            self._width, cells=self._cells, split=self._split, selective=self._selective,
+            keyed=self._keyed)
         m.submodules.assembler = assembler = Assembler(
             self._width, cells=self._cells, split=self._split)
         m.submodules.padder = padder = FramePadder(self._width, zeros=full)
@@ -173,6 +182,17 @@ class Packetizer(wiring.Component):
         connect(m, wiring.flipped(self.control), scheduler.control)
         connect(m, wiring.flipped(self.reply), scheduler.reply)
         connect(m, wiring.flipped(self.greeting), scheduler.greeting)
+        if self._keyed:
+            greeting, read = self.greeting, Signal(init=1)
+            m.d.comb += [
+                *(getattr(header, name).eq(getattr(self, name))
+                  for name in ("body_put", "body_at", "body_word")),
+                self.body_ready.eq(read),
+            ]
+            with m.If(greeting.valid & greeting.ready & greeting.payload.keyed):
+                m.d.sync += read.eq(0)
+            with m.Elif(header.body_done):
+                m.d.sync += read.eq(1)
         self._store(m, memory, scheduler, assembler)
         connect(m, scheduler.request, wiring.flipped(self.request))
         connect(m, scheduler.o, header.order)

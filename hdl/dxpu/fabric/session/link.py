@@ -82,9 +82,9 @@ class Link(wiring.Component):
         Bit n: TLPs of row n may leave.
     lives : array of numbers
         Number of the current life of each row.
-    open : stream of numbers of sessions
-        Set the session's state back to frame 0, in both directions. What was asked for before gets
-        no number any more.
+    open, first_seq, first_next : stream of numbers of sessions, 24, 24
+        The session begins anew: these are the numbers of its first frame that is sent, and of the
+        first one that comes. What was asked for before gets no number any more.
     hold : 1
         No session is looked up: one of them is being opened, here or elsewhere.
     sending, tx_tag, down, about : number of a session out, 16 in, 1 in, :class:`About` in
@@ -165,6 +165,8 @@ class Link(wiring.Component):
         super().__init__({
             **{name: member for part in self._parts for name, member in self._shared(part)},
             "open": In(stream.Signature(number)),
+            "first_seq": In(24),
+            "first_next": In(24),
             "hold": In(1),
             "look": In(1),
             "looked": In(number),
@@ -228,6 +230,7 @@ class Link(wiring.Component):
             numbers.put_session.eq(arrivals.put_session),
             numbers.expected.eq(arrivals.new_next), numbers.newest.eq(arrivals.new_newest),
             numbers.clear.eq(self._opened), numbers.clear_session.eq(self.open.payload),
+            numbers.first_expected.eq(self.first_next), numbers.first_newest.eq(self.first_seq),
             replies.sent.eq(routes.sent), replies.sent_session.eq(routes.sent_session),
             replies.whole.eq(routes.whole),
             routes.booked.eq(arrivals.put_next),
@@ -261,7 +264,7 @@ class Link(wiring.Component):
             connect(m, theirs, wiring.flipped(ours))
 
     def _open_sessions(self, m):
-        """The session's numbers are 0 when nobody works with the old ones, and nothing is to be
+        """The session has its new numbers when nobody works with the old ones, and nothing is to be
         said of them."""
         routes, arrivals, replies, silent = self._routes, self._arrivals, self._replies, Signal()
         m.d.comb += [
@@ -275,14 +278,15 @@ class Link(wiring.Component):
             m.d.sync += silent.eq(0)
         with m.Elif(replies.open.valid & replies.open.ready):
             m.d.sync += silent.eq(1)
-        for words, put, session, new in (
-                (self._seq, routes.put, routes.put_session, routes.put_seq),
-                *((words, arrivals.put_next, arrivals.put_session, arrivals.new_next)
+        for words, put, session, new, first in (
+                (self._seq, routes.put, routes.put_session, routes.put_seq, self.first_seq),
+                *((words, arrivals.put_next, arrivals.put_session, arrivals.new_next,
+                   self.first_next)
                   for words in (self._next, self._due) if words is not None)):
             m.d.comb += [
                 words.put.eq(put | self._opened),
                 words.where.eq(Mux(self._opened, self.open.payload, session)),
-                words.new.eq(Mux(self._opened, 0, new)),
+                words.new.eq(Mux(self._opened, first, new)),
             ]
 
     def _show(self, m):

@@ -35,8 +35,8 @@ class ReceivedNumbers(wiring.Component):
         The number that was fetched last, from the next cycle on.
     put_expected, put_newest, put_session, expected, newest : 1, 1, number of a session, 24, 24
         Strobes: these are the new values. Not while ``writes_newest``.
-    clear, clear_session : 1, number of a session
-        Strobe: both numbers are 0. Not while ``writes_newest``.
+    clear, clear_session, first_expected, first_newest : 1, number of a session, 24, 24
+        Strobe: these are the numbers of the session. Not while ``writes_newest``.
     writes_newest : 1
         A newest acknowledgement is written in this cycle.
     busy : 1
@@ -61,6 +61,8 @@ class ReceivedNumbers(wiring.Component):
             "newest": In(24),
             "clear": In(1),
             "clear_session": In(number),
+            "first_expected": In(24),
+            "first_newest": In(24),
             "writes_newest": Out(1),
             "busy": Out(1),
         })
@@ -81,7 +83,7 @@ class ReceivedNumbers(wiring.Component):
         ]
         m.d.sync += [
             self.writes_newest.eq(self.put_newest | self.clear), cleared.eq(self.clear),
-            session.eq(where), newest.eq(Mux(self.clear, 0, self.newest)),
+            session.eq(where), newest.eq(Mux(self.clear, self.first_newest, self.newest)),
         ]
         with m.If(~zeroed):
             m.d.sync += [zero.eq(zero + 1), zeroed.eq(zero.all())]
@@ -90,5 +92,5 @@ class ReceivedNumbers(wiring.Component):
             m.d.comb += [write.addr.eq(Cat(C(1, 1), session)), write.data.eq(newest)]
         with m.Else():
             m.d.comb += [write.addr.eq(Cat(C(0, 1), where)),
-                         write.data.eq(Mux(self.clear, 0, self.expected))]
+                         write.data.eq(Mux(self.clear, self.first_expected, self.expected))]
         return m

@@ -11,6 +11,7 @@ from amaranth.utils import exact_log2
 
 from dxpu.counted import Counted
 from dxpu.fabric.contexts import UNIT, Fetched, Owned, Sweep
+from dxpu.fabric.opening.types import Call, Called, Tell, Told
 from dxpu.fabric.wire.format import FenceReason, SecurityMode
 from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.fabric.wire.types import FrameHeader, Greeting, Hello
@@ -56,13 +57,14 @@ POLLS = 4
 IDLE = 3
 
 
-class Act(enum.Enum, shape=2):
+class Act(enum.Enum, shape=3):
     """What happens to a session."""
 
     SAID = 0
     SET = 1
     LOOKED_AT = 2
     CALLED = 3
+    FOUND = 4
 
 
 class Comparisons(data.Struct):
@@ -78,6 +80,7 @@ class Comparisons(data.Struct):
     offered: 1      #: we offered a tag
     mine: 1         #: the session is not the software's, and has a peer
     late: 1         #: its time is over with this turn
+    keyed: 1        #: the session is keyed
 
 
 class Shown(data.Struct):
@@ -113,6 +116,14 @@ class SessionKeeper(wiring.Component):
     that; and none of the last seven boots', if each gave out less than 8192. So ``boot`` must not
     be put back by a reset. Until it is written no session is opened, and the first value counts.
 
+    Sessions with peers that are ``keyed`` are opened under a key, by an agent
+    (:class:`~dxpu.fabric.opening.agent.OpeningAgent`): the keeper calls it with each opening frame
+    that may matter, and when one is to be sent, and acts upon what it finds. A frame for which the
+    agent has no time is dropped as stale. The waits are the same. An attempt begins anew after five
+    HELLOs.
+    The peer is told nothing but HELLO_DONE before a frame of the session came. Who is not keyed is
+    opened in clear only.
+
     What is known of a session is a word in memory. One session is acted upon at a time, in three
     cycles, or more if it begins or ends. All are called in turn, to see what time it is and to say
     what is to be said; so times are late by up to a turn of :class:`~dxpu.fabric.contexts.Sweep`.
@@ -129,6 +140,8 @@ class SessionKeeper(wiring.Component):
         Of :class:`~dxpu.fabric.contexts.Sweep`.
     block : bool
         State of the sessions is in block RAM (:class:`~dxpu.fabric.contexts.Owned`).
+    has_keys : bool
+        There may be keyed sessions.
 
     Members
     -------
@@ -166,6 +179,13 @@ class SessionKeeper(wiring.Component):
     look, looked, seen, shown : 1 in, number of a session in, 1 out, :class:`Shown` out
         As long as ``look`` is high it is answered, each time by a pulse of ``seen``.
     o : stream of :class:`Greeting`
+    keyed : ``peers``
+        Bit n: sessions with that peer are keyed. It changes only while they are of mode REGISTERS.
+    call, finding, fresh_tag : streams of :class:`~dxpu.fabric.opening.types.Call` out,
+        :class:`~dxpu.fabric.opening.types.Tell` in, 16
+        To the agent and from it. ``call`` is offered for a cycle only; its ``peer`` is 0.
+    first_seq, first_next : 24
+        While ``opening``: the first numbers of the session, sent and received.
     stat_opened, stat_lost : 1
         Pulses: a session opened; one that was open is lost.
     stat_rebooted : 1
@@ -180,11 +200,11 @@ class SessionKeeper(wiring.Component):
     PAUSE = 1024
 
     def __init__(self, *, peers, streams, paths, pause=PAUSE, unit=UNIT, pace=4,
-                 block=True):
+                 block=True, has_keys=False):
         if not isinstance(pause, int) or pause < 2:
             raise ValueError(f"pause must be an integer of at least 2, not {pause!r}")
         self._peers, self._streams, self._paths = peers, streams, paths
-        self._pause, self._block = pause, block
+        self._pause, self._block, self._has_keys = pause, block, has_keys
         self._sessions = peers * streams
         self._sweep = Sweep(count=self._sessions, unit=unit, pace=pace)
         number = range(self._sessions)
@@ -217,6 +237,14 @@ class SessionKeeper(wiring.Component):
             "seen": Out(1),
             "shown": Out(Shown),
             "o": Out(stream.Signature(Greeting)),
+            **({
+                "keyed": In(peers),
+                "call": Out(stream.Signature(Call)),
+                "finding": In(stream.Signature(Tell)),
+                "fresh_tag": Out(16),
+                "first_seq": Out(24),
+                "first_next": Out(24),
+            } if has_keys else {}),
             "stat_opened": Out(Counted("Sessions opened by HELLO.")),
             "stat_lost": Out(Counted(
                 "Open sessions that ended: failed, silent, replaced by the peer, or ended by "
@@ -237,6 +265,10 @@ class SessionKeeper(wiring.Component):
             # Attempts, and what is left of the time for this one; that begins when it is called.
             "tries": range(POLLS + 1), "left": range(1 << 20), "anew": 1,
         })
+        #: A frame was handed to the agent; what is said is a matter of the agent.
+        self._called_agent, self._secret = Signal(), Signal()
+        #: The peer, or its security mode, does not fit.
+        self._misfit = Signal()
         #: What a HELLO says and what is known, compared in the cycle before.
         self._is = Signal(Comparisons)
         #: What others look up of a session that sends, and of one that receives.
@@ -276,8 +308,10 @@ class SessionKeeper(wiring.Component):
             sends.new.tx.eq(then.tx),
             sends.new.down.eq(self._is_down(then.mode, then.phase)),
             receives.new.rx.eq(then.rx),
-            receives.new.candidate.eq(Mux(then.mode == Mode.ANSWERS, then.offered, 0)),
-            receives.new.greets.eq((then.phase == Phase.HELLO) | self._answers(then)),
+            receives.new.candidate.eq(
+                Mux((then.mode == Mode.ANSWERS) & ~self._is.keyed, then.offered, 0)),
+            receives.new.greets.eq((then.phase == Phase.HELLO) | self._answers(then)
+                                   | self._is.keyed & (then.phase == Phase.CONFIRM)),
             sends.at.eq(self.sending), self.tx_tag.eq(sending.tx), self.down.eq(sending.down),
             receives.at.eq(self.receiving), self.rx_tag.eq(receiving.rx),
             self.candidate.eq(receiving.candidate), self.greets.eq(receiving.greets),
@@ -304,6 +338,8 @@ class SessionKeeper(wiring.Component):
         m.submodules.sweep = sweep = self._sweep
         m.d.comb += self._session.eq(words.session)
         asks = {Act.SAID: (self.said.valid, self.said.payload.session),
+                **({Act.FOUND: (self.finding.valid, self.finding.payload.session)}
+                   if self._has_keys else {}),
                 Act.SET: (self.setting.valid, self.setting.payload.session),
                 Act.LOOKED_AT: (self.look, self.looked)}
         m.d.comb += words.pick.eq(sweep.session)
@@ -371,6 +407,9 @@ class SessionKeeper(wiring.Component):
             write.addr.eq(self._session), write.en.eq(self._takes),
             new.boot.eq(hello.boot),
         ]
+        if self._has_keys:
+            with m.If(self._does[Act.FOUND]):
+                m.d.comb += new.boot.eq(self.finding.payload.boot)
         with m.If(words.loads):
             m.d.sync += self._candidate.eq(read.data)
         self._compare(m, words, read.data)
@@ -388,6 +427,7 @@ class SessionKeeper(wiring.Component):
                              & (said.kind == SaidKind.GREETED)),
             check.sound.eq((hello.offered != 0) & ~self.unfit
                            & (hello.security == SecurityMode.NONE)),
+            check.keyed.eq(self.keyed.bit_select(peer, 1) if self._has_keys else 0),
             check.first.eq((header.type == FrameType.HELLO) & (header.tag == 0)),
             check.answer.eq((header.type == FrameType.HELLO_ACK)
                             & (header.tag == coming.offered) & (hello.echoed == coming.offered)),
@@ -438,6 +478,14 @@ class SessionKeeper(wiring.Component):
             self._called(m, mine, opens, ends)
         with m.If(does[Act.SAID]):
             self._is_said(m, opens, ends)
+        if self._has_keys:
+            with m.If(does[Act.FOUND]):
+                self._is_found(m, mine, opens)
+            self._call(m, opens)
+            found, keyed = self.finding.payload, does[Act.FOUND]
+            with m.If(self._acting):
+                m.d.sync += [self.first_seq.eq(Mux(keyed, found.seq, 0)),
+                             self.first_next.eq(Mux(keyed, found.next, 0))]
         # Software.
         with m.If(does[Act.SET]):
             with m.If(setting.kind == SettingKind.MODE):
@@ -497,6 +545,9 @@ class SessionKeeper(wiring.Component):
                         self._takes.eq(1), self._restart.eq(1), self._phase.eq(Phase.HELLO),
                         self._tries.eq(0), then.offered.eq(self._tag), then.hello.eq(1),
                     ]
+            with m.Case(Phase.HELLO):
+                with m.If(self._is.keyed & self._over & last):
+                    m.d.comb += [self._phase.eq(Phase.ASK), then.hello.eq(0)]
             with m.Case(Phase.CONFIRM):
                 with m.If(self._over & last):
                     m.d.comb += [self._opens.eq(1), self._phase.eq(Phase.ASK),
@@ -519,6 +570,9 @@ class SessionKeeper(wiring.Component):
             with m.If((now.phase == Phase.CONFIRM) | (now.phase == Phase.OPEN)):
                 m.d.comb += [self._phase.eq(Phase.OPEN), self._tries.eq(0), self._restart.eq(1),
                              self.stat_opened.eq(now.phase == Phase.CONFIRM)]
+                # The agent is told.
+                with m.If(self._is.keyed & (now.phase == Phase.CONFIRM)):
+                    m.d.comb += [then.hello.eq(opens), then.poll.eq(0)]
         with m.If((what == SaidKind.FENCED)
                   & ((now.phase == Phase.CONFIRM) | (now.phase == Phase.OPEN))):
             m.d.comb += ends.eq(1)
@@ -541,13 +595,14 @@ class SessionKeeper(wiring.Component):
         now, then, hello, header = self._now, self._then, self.hello, self.header
         fits, known, check = Signal(), Signal(), self._is
         fresh, back = Signal(), header.way_back(self._paths)
-        unfit = self.unfit | (hello.security != SecurityMode.NONE)
+        unfit = self.unfit | (hello.security != Mux(
+            check.keyed, SecurityMode.KEYED, SecurityMode.NONE))
         m.d.comb += [
-            self.stat_unfit.eq(check.greeted & unfit),
-            fits.eq(check.greeted & check.sound),
+            self.stat_unfit.eq(check.greeted & unfit), self._misfit.eq(unfit),
+            fits.eq(check.greeted & check.sound & ~check.keyed),
             fresh.eq(fits & opens & (now.phase == Phase.HELLO) & check.answer & check.ours),
             known.eq(check.offered & check.ours & check.theirs),
-            self.stat_stale.eq(check.greeted & ~fresh & ~unfit),
+            self.stat_stale.eq(check.greeted & ~fresh & ~unfit & ~self._called_agent),
         ]
         with m.If(fits & self._answers(now) & check.first):
             with m.If(known):
@@ -563,10 +618,16 @@ class SessionKeeper(wiring.Component):
     def _speak(self, m):
         """Say what is to be said by the session that is called."""
         o, now, candidate = self.o, self._now, self._candidate
-        m.d.comb += self._says.eq(self._does[Act.CALLED] & ~o.valid & (now.hello | now.poll))
+        plain = Signal()
+        m.d.comb += [
+            plain.eq(self._does[Act.CALLED] & ~o.valid & Mux(
+                self._is.keyed, now.poll & ~now.hello & (now.phase == Phase.OPEN),
+                now.hello | now.poll)),
+            self._says.eq(plain | self._secret),
+        ]
         with m.If(o.valid & o.ready):
             m.d.sync += o.valid.eq(0)
-        with m.If(self._says):
+        with m.If(plain):
             m.d.sync += [
                 o.valid.eq(1),
                 o.payload.type.eq(Mux(now.hello, Mux(now.mode == Mode.OPENS, FrameType.HELLO,
@@ -585,6 +646,77 @@ class SessionKeeper(wiring.Component):
                 o.payload.session.eq(self._session), o.payload.path.eq(now.way),
                 o.payload.reason.eq(Mux(self._does[Act.SET], FenceReason.MANAGED,
                                         FenceReason.SESSION_LOST)),
+            ]
+
+
+    def _call(self, m, opens):
+        """Calls of the agent: a frame came that may matter, or one is to be sent."""
+        now, check, header, call = self._now, self._is, self.header, self.call.payload
+        comes, sends, answers = Signal(), Signal(), self._answers(now)
+        confirms = opens & (now.phase == Phase.CONFIRM)
+        came = {FrameType.HELLO: Called.HELLO, FrameType.HELLO_ACK: Called.HELLO_ACK,
+                FrameType.HELLO_DONE: Called.HELLO_DONE}
+        say = {Called.SEND_HELLO: opens & (now.phase == Phase.HELLO) & now.hello,
+               Called.SEND_HELLO_ACK: answers & now.hello & (now.offered != 0),
+               Called.SEND_HELLO_DONE: confirms & now.poll,
+               Called.HEARD: opens & (now.phase == Phase.OPEN) & now.hello}
+        m.d.comb += [
+            comes.eq(check.greeted & check.keyed & ~self._misfit & self._does[Act.SAID] & Mux(
+                header.type == FrameType.HELLO_ACK,
+                opens & (now.phase == Phase.HELLO) | confirms, answers)),
+            sends.eq(self._does[Act.CALLED] & check.keyed & Cat(say.values()).any()),
+            self.call.valid.eq(comes | sends),
+            self._called_agent.eq(comes & self.call.ready),
+            self._secret.eq(sends & self.call.ready),
+            call.session.eq(self._session), call.tag.eq(header.tag), call.confirms.eq(confirms),
+            call.offered.eq(Mux(confirms, now.rx, now.offered)),
+            call.boot.eq(self.hello.boot),
+            call.path.eq(Mux(comes, header.way_back(self._paths), now.way)),
+        ]
+        for kind, wanted in say.items():
+            with m.If(sends & wanted):
+                m.d.comb += call.kind.eq(kind)
+        for kind, called in came.items():
+            with m.If(comes & (header.type == kind)):
+                m.d.comb += call.kind.eq(called)
+
+    def _is_found(self, m, mine, opens):
+        """The agent found something."""
+        now, then, found, candidate = self._now, self._then, self.finding.payload, self._candidate
+        fits, answers, begins = Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.finding.ready.eq(1),
+            fits.eq(mine & (now.offered != 0) & (found.offered == now.offered)),
+            answers.eq(mine & self._answers(now)),
+        ]
+        with m.Switch(found.kind):
+            with m.Case(Told.WANTS):
+                with m.If(answers & self._ready):
+                    m.d.comb += [self._takes.eq(1), self.fresh_tag.eq(self._tag),
+                                 then.offered.eq(self._tag), then.hello.eq(0)]
+            with m.Case(Told.OFFERS):
+                with m.If(answers & fits):
+                    m.d.comb += [then.hello.eq(1), then.way.eq(found.path)]
+            with m.Case(Told.AGAIN):
+                with m.If(answers & fits):
+                    m.d.comb += [then.hello.eq(1), then.way.eq(found.path)]
+                with m.If(opens & (now.phase == Phase.CONFIRM) & (now.rx == found.offered)):
+                    m.d.comb += [then.poll.eq(1), then.way.eq(found.path)]
+            with m.Case(Told.REPEATS):
+                with m.If(answers & (now.phase == Phase.OPEN)):
+                    m.d.comb += [then.poll.eq(1), then.way.eq(found.path)]
+            with m.Case(Told.BEGINS):
+                m.d.comb += begins.eq(fits & (answers | opens & (now.phase == Phase.HELLO)))
+        with m.If(begins):
+            boot = Mux(opens, found.boot, candidate.boot)
+            m.d.comb += [
+                self._opens.eq(1), self._restart.eq(1), self._tries.eq(0),
+                self._phase.eq(Mux(opens, Phase.CONFIRM, Phase.OPEN)),
+                then.rx.eq(now.offered), then.tx.eq(found.theirs), then.way.eq(found.path),
+                then.offered.eq(0), then.hello.eq(0), then.poll.eq(1), then.boot.eq(boot),
+                self.stat_rebooted.eq((now.boot != 0) & (now.boot != boot)),
+                self.stat_opened.eq(answers),
+                self.stat_lost.eq(answers & (now.phase == Phase.OPEN)),
             ]
 
 
@@ -608,6 +740,8 @@ def connect_keeper(m, keeper, link, retransmitter, header, hello):
         keeper.valid.eq(Cat(peer.valid for peer in link.peers)),
         keeper.header.eq(header),
         keeper.hello.eq(hello),
+        *([link.first_seq.eq(keeper.first_seq), link.first_next.eq(keeper.first_next)]
+          if hasattr(keeper, "first_seq") else []),
         retransmitter.sending.eq(link.sending), link.about.eq(retransmitter.about),
         retransmitter.receiving.eq(link.receiving),
         link.unacked.eq(retransmitter.unacked), link.given_up.eq(retransmitter.given_up),

@@ -16,8 +16,7 @@ __all__ = [
     "HEADER_BYTES", "HEADER_FIELDS", "MAC_PREFIX", "MIN_FRAME_BYTES", "NODE_MANAGER",
     "NODE_UNASSIGNED", "REACH", "RECORD_ALIGN", "RECORD_CRC_BYTES", "SACK_WORD_BYTES", "SLOT_HOST",
     "TAG_NONE", "VERSION", "ArqMode", "Capability", "CreditClass", "DropCause", "ErrorCode",
-    "EventCode", "FenceReason", "Field", "HELLO_DONE", "Role", "SecurityMode", "binding_word",
-    "node_mac",
+    "EventCode", "FenceReason", "Field", "Role", "SecurityMode", "binding_word", "node_mac",
 ]
 
 ETHERTYPE = 0x88B5
@@ -176,17 +175,14 @@ class ArqMode(IntEnum):
     SELECTIVE_REPEAT = 1
 
 
-#: Type of the third opening frame; only keyed sessions have it
-#: (``docs/reference/keyed-sessions.md``).
-HELLO_DONE = 11
-
-
 class SecurityMode(IntEnum):
-    """Security byte of HELLO. Both sides must say the same."""
+    """Security byte of HELLO. Both ends must have the same mode for their session."""
 
     NONE = 0
-    MACSEC_GCM_AES_XPN_128 = 1
-    MACSEC_GCM_AES_XPN_256 = 2
+    KEYED = 1
+    """Opened under a key (``docs/reference/keyed-sessions.md``)."""
+    KEYED_AES_GCM = 2
+    """The same, and each frame under AES-GCM; reserved."""
 
 
 class Capability(IntFlag):
@@ -217,7 +213,7 @@ class DropCause(IntEnum):
     """Type not in :class:`~.frame_types.FrameType`."""
     FIELD = 6
     """Zero bit set, count not fit for the type, credit class above 2, or SEQ or ACK of a HELLO,
-    HELLO_ACK or FENCE not zero."""
+    HELLO_ACK, HELLO_DONE or FENCE not zero."""
     LENGTH = 7
     """Not exactly ``max(60, end of body)`` bytes, or no end follows (reserved Fmt, more records
     than bytes). DATA: also if it does not continue the TLP; counted so only if nothing else is

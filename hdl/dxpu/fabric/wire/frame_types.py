@@ -31,6 +31,7 @@ class End(Enum):
     RECORDS = "the header's count of TLP records"
     FIXED = "fixed size"
     WORDS = "the number of words, in field `count`"
+    KEYED = "the security mode: if it is not 0, nonces and proof follow"
     HEADER = "the TLP's own Fmt"
     LENGTH = "field `length`"
     FRAME = "the end of the frame"
@@ -38,6 +39,13 @@ class End(Enum):
 
 #: Entries of ACK and SACK: one credit extension for each class.
 _ENTRIES = tuple((cls.name, CREDIT_BYTES) for cls in CreditClass)
+_HELLO = (
+    ("nonce", 4), ("tag offered", 2), ("tag echoed", 2), ("role", 1), ("slots", 1),
+    ("arq mode", 1), ("security mode", 1), ("largest frame", 2), ("window", 2),
+    ("smallest timer", 2), ("give up timer", 2), ("capabilities", 2), ("boot counter", 2),
+    ("table generation", 4))
+#: What follows in keyed sessions.
+_KEYED = (("opener nonce", 8), ("answerer nonce", 8), ("proof", 16))
 
 
 @unique
@@ -58,11 +66,8 @@ class Body(Enum):
             "or a 64-bit word if it is 1: frame ACK + 1 + i came if bit i is set, least "
             "significant 0. Requests to go back are numbered 0 and 1 in turn, and copies of one "
             "have its number; 0 with a word")
-    HELLO = (End.FIXED, (
-        ("nonce", 4), ("tag offered", 2), ("tag echoed", 2), ("role", 1), ("slots", 1),
-        ("arq mode", 1), ("security mode", 1), ("largest frame", 2), ("window", 2),
-        ("smallest timer", 2), ("give up timer", 2), ("capabilities", 2), ("boot counter", 2),
-        ("table generation", 4)), "see below")
+    HELLO = (End.KEYED, _HELLO, "see below")
+    KEYED = (End.FIXED, _HELLO + _KEYED, "the fields of HELLO, nonces and proof, see below")
     HEADER = (End.HEADER, (), "prefixes and header of a TLP")
     DATA = (End.LENGTH, (("offset", 2), ("length", 2)),
             "the offset from the first data byte, and that many bytes; then, in place of a CRC "
@@ -83,7 +88,7 @@ class Body(Enum):
     @property
     def sealed(self) -> bool:
         """Whether the body ends in a CRC-32C over its own bytes."""
-        return self.end in (End.FIXED, End.WORDS, End.HEADER)
+        return self.end in (End.FIXED, End.WORDS, End.KEYED, End.HEADER)
 
     @property
     def dwords(self) -> int:
@@ -116,6 +121,7 @@ class Handler(Enum):
     BINDING = "the binding of the row"
     KEEPER = "the keeper of sessions"
     ASSEMBLY = "the assembly of TLPs, in a build with the split form"
+    OPENING = "the agent of keyed sessions, in a build with keys"
     NOBODY = "nobody"
 
 
@@ -153,6 +159,8 @@ class FrameType(IntEnum):
     MGMT = (10, Body.OPAQUE, Numbering.CARRIES, Handler.NOBODY, True, "Management.")
     HELLO = (0, Body.HELLO, Numbering.NONE, Handler.KEEPER, False, "Opens a session.")
     HELLO_ACK = (1, Body.HELLO, Numbering.NONE, Handler.KEEPER, False, "Answers a HELLO.")
+    HELLO_DONE = (11, Body.KEYED, Numbering.NONE, Handler.OPENING, False,
+                  "Opens a keyed session, as the answer to a HELLO_ACK.")
     FENCE = (9, Body.FENCE, Numbering.NONE, Handler.KEEPER, True, "Ends a session.")
 
 
@@ -161,9 +169,10 @@ def types_with(*bodies: Body) -> tuple[FrameType, ...]:
     return tuple(kind for kind in FrameType if kind.body in bodies)
 
 
-def handled(*, split: bool) -> tuple[FrameType, ...]:
-    """The types that a receiver acts upon; HDR and DATA only if it has the split form."""
-    without = {Handler.NOBODY} if split else {Handler.NOBODY, Handler.ASSEMBLY}
+def handled(*, split: bool, keyed: bool = False) -> tuple[FrameType, ...]:
+    """The types that a receiver acts upon; HDR and DATA only if it has the split form, HELLO_DONE
+    only if it has keys."""
+    without = {Handler.NOBODY, *[Handler.ASSEMBLY] * (not split), *[Handler.OPENING] * (not keyed)}
     return tuple(kind for handler in Handler if handler not in without
                  for kind in FrameType if kind.handler == handler)
 

@@ -39,8 +39,8 @@ class HeaderCheck(wiring.Component):
     ----------
     width : int
         Data bits per beat of the frames.
-    split : bool
-        HDR and DATA are handled.
+    split, keyed : bool
+        HDR and DATA are handled; HELLO_DONE is.
 
     Members
     -------
@@ -54,10 +54,10 @@ class HeaderCheck(wiring.Component):
     taken: Out(1)
     o: Out(stream.Signature(CheckedHeader))
 
-    def __init__(self, width, *, split=False):
+    def __init__(self, width, *, split=False, keyed=False):
         super().__init__()
         self._crc = HeaderCrc(min(check_width(width), 64))
-        self._handled = handled(split=split)
+        self._handled = handled(split=split, keyed=keyed)
 
     def elaborate(self, platform):
         m = Module()

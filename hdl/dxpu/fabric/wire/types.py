@@ -83,7 +83,7 @@ class Greeting(data.Struct):
     another.
 
     ``nonce``, ``offered`` and ``echoed`` are what is not the same in every HELLO; ``reason`` is
-    that of a FENCE.
+    that of a FENCE. With ``keyed`` the body is the one that the agent of keyed sessions has made.
     """
 
     type: 4
@@ -94,6 +94,7 @@ class Greeting(data.Struct):
     offered: 16
     echoed: 16
     reason: 2
+    keyed: 1
 
 
 class Event(data.Struct):

@@ -8,6 +8,7 @@ from dxpu.fabric.receive.depacketizer import Depacketizer
 from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.stream import WIDTHS
 from dxpu_model import wire_random
+from dxpu_model.receiver import HANDLED
 from dxpu_model.wire import Event, Frame, Tlps, build
 from dxpu_model.wire_vectors import MISTAKES, ONE, THREE, VECTORS
 from tests.support.depacketizer_bench import compare, expected, judge, rows, run
@@ -54,6 +55,24 @@ def test_accepts_exactly_what_the_golden_model_accepts(width, count):
     assert len(want.stats) >= 7
     out = run(Depacketizer(width, depth=512), packets, verdicts=verdicts, rng=rng, i=0.9,
               slow=rng.choice([0, 9]), want=want)
+    compare(out, want)
+
+
+@pytest.mark.parametrize("width", some_widths(32, 64, 128, 512))
+def test_openings_of_keyed_sessions(width):
+    """With keys HELLO_DONE acts; a HELLO is as long as its security mode says."""
+    rng = random.Random(seed() + width)
+    kinds = FrameType.HELLO, FrameType.HELLO_ACK, FrameType.HELLO_DONE
+    packets = []
+    for n in range(60):
+        data = build(Frame(wire_random.hello(rng, kinds[n % 3]), dst_node=1, src_node=2))
+        packets.append(Packet(data if n < 20 else wire_random.mutate(rng, data)))
+    handled = (*HANDLED, FrameType.HELLO_DONE)
+    verdicts = rows(rng)
+    want = expected(packets, verdicts, handled=handled)
+    assert {header["type"] for _, header, *_ in want.committed[:10]} == set(kinds)
+    out = run(Depacketizer(width, depth=64, keyed=True), packets, verdicts=verdicts, rng=rng,
+              i=0.9, want=want)
     compare(out, want)
 
 

@@ -166,10 +166,10 @@ class AnyCrc(HeaderCrc):
         return m
 
 
-def any_headers(width, *, free, split=False):
+def any_headers(width, *, free, **options):
     """The check of headers, with any result of its CRC."""
     with mock.patch.object(header_check, "HeaderCrc", partial(AnyCrc, free=free)):
-        return HeaderCheck(width, split=split)
+        return HeaderCheck(width, **options)
 
 
 class AnyFrames(Depacketizer):

@@ -125,7 +125,8 @@ class InOrder(wiring.Component):
         count, took, due, what = Signal(24), Signal(), Signal(), Signal(SaidKind)
         newest = Signal(24)
         said, greeted = dut.said, Signal()
-        hello = (before.type == FrameType.HELLO) | (before.type == FrameType.HELLO_ACK)
+        hello = Cat(before.type == t for t in (
+            FrameType.HELLO, FrameType.HELLO_ACK, FrameType.HELLO_DONE)).any()
         own = ~hello & (before.tag == TAG)
         fence = before.type == FrameType.FENCE
         confirms = ~hello & ~numbered & ~fence & (before.tag == CANDIDATE)

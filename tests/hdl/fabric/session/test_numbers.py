@@ -32,7 +32,8 @@ def works(design, sessions):
                 session, which = rng.randrange(sessions), rng.randrange(2)
                 puts = [0, 0] if just is not None else [rng.getrandbits(1) for _ in range(2)]
                 clear = just is None and not any(puts) and rng.random() < 0.1
-                target, values = rng.randrange(sessions), [rng.getrandbits(24) for _ in range(2)]
+                target = rng.randrange(sessions)
+                values, firsts = ([rng.getrandbits(24) for _ in range(2)] for _ in range(2))
                 # Nobody fetches what is written.
                 writes = {(target, 0)} if puts[0] or clear else set()
                 writes |= {(just, 1)} - {(None, 1)}
@@ -41,13 +42,14 @@ def works(design, sessions):
                         ("fetch", fetch), ("fetch_session", session), ("fetch_newest", which),
                         ("put_expected", puts[0]), ("put_newest", puts[1]), ("put_session", target),
                         ("expected", values[0]), ("newest", values[1]), ("clear", clear),
+                        ("first_expected", firsts[0]), ("first_newest", firsts[1]),
                         ("clear_session", target)):
                     ctx.set(getattr(dut, name), value)
                 if fetch:
                     expected = model[which][session]
                 for n in range(2):
                     if puts[n] or clear:
-                        model[n][target] = 0 if clear else values[n]
+                        model[n][target] = firsts[n] if clear else values[n]
                 just = target if puts[1] or clear else None
                 await ctx.tick()
                 right.append(ctx.get(dut.writes_newest) == (just is not None))
@@ -70,7 +72,9 @@ def test_numbers_are_fetched_as_they_were_written_and_zero_after_a_reset(session
 
 
 @pytest.mark.parametrize("change", [
-    ("newest.eq(Mux(self.clear, 0, self.newest))", "newest.eq(self.newest)"),
+    ("newest.eq(Mux(self.clear, self.first_newest, self.newest))", "newest.eq(self.newest)"),
+    ("Mux(self.clear, self.first_expected, self.expected)",
+     "Mux(self.clear, self.first_newest, self.expected)"),
     ("write.addr.eq(Cat(C(1, 1), session))", "write.addr.eq(Cat(C(1, 1), where))"),
     ("Cat(self.fetch_newest, self.fetch_session)", "Cat(C(0, 1), self.fetch_session)"),
     ("zeroed.eq(zero.all())", "zeroed.eq(1)"),

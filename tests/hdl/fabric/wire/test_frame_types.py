@@ -32,8 +32,14 @@ def test_the_split_form_adds_its_types():
     plain, split = handled(split=False), handled(split=True)
     assert split[:len(plain)] == plain
     assert {kind.handler for kind in split[len(plain):]} == {Handler.ASSEMBLY}
-    assert set(FrameType) - set(split) == {
-        kind for kind in FrameType if kind.handler == Handler.NOBODY}
+    assert set(FrameType) - set(split) == {kind for kind in FrameType if kind.handler in (
+        Handler.NOBODY, Handler.OPENING)}
+
+
+def test_keys_add_theirs():
+    for split in (False, True):
+        plain = handled(split=split)
+        assert handled(split=split, keyed=True) == (*plain, FrameType.HELLO_DONE)
 
 
 def test_a_field_is_found_by_its_name():

@@ -18,7 +18,7 @@ def FrameOrder(cells):
         TLPs, as in a :class:`~dxpu.fabric.send.planner.FramePlan`; no ``count`` in control frames.
     code, generation, argument : 8, 16, 32
         Of an EVENT.
-    nonce, offered, echoed, reason : 32, 16, 16, 2
+    nonce, offered, echoed, reason, keyed : 32, 16, 16, 2, 1
         Of a :class:`~dxpu.fabric.wire.types.Greeting`.
     words, request : 1, 1
         A SACK has its word; if not, the number of its request to go back.
@@ -30,7 +30,8 @@ def FrameOrder(cells):
     return data.StructLayout({
         "type": 4, "count": 5, "dwords": 13, "offset": 11, "final": 1,
         "code": 8, "generation": 16, "argument": 32,
-        "nonce": 32, "offered": 16, "echoed": 16, "reason": 2, "words": 1, "request": 1,
+        "nonce": 32, "offered": 16, "echoed": 16, "reason": 2, "keyed": 1, "words": 1,
+        "request": 1,
         "resend": 1, "cell": range(cells), "store": 1, "reserved": range(cells + 1),
     })
 

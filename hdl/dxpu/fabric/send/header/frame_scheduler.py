@@ -186,6 +186,7 @@ class FrameScheduler(wiring.Component):
                     *(order[k].eq(plan[k]) for k in ("dwords", "offset", "final")),
                     *(order[k].eq(control[k]) for k in ("code", "generation", "argument")),
                     *(order[k].eq(greeting[k]) for k in ("nonce", "offered", "echoed", "reason")),
+                    order.keyed.eq(greets & greeting.keyed),
                     order.words.eq(reply.words & ~greets),
                     order.request.eq(reply.request),
                     order.cell.eq(self.repeat.cell),

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.send.types import FrameRoute
+from dxpu.fabric.opening.sent_body import SentBody
 from dxpu.fabric.wire.control_body import BodyCrc
 from dxpu.fabric.wire.format import CREDIT_BYTES, HEADER_BYTES
 from dxpu.fabric.wire.frame_fields import credit_bytes
@@ -43,6 +44,8 @@ class HeaderBuilder(wiring.Component):
         There are HDR and DATA frames.
     selective : bool
         SACKs may have a word.
+    keyed : bool
+        There are openings of keyed sessions.
 
     Members
     -------
@@ -53,16 +56,24 @@ class HeaderBuilder(wiring.Component):
     local_hello : :class:`~dxpu.fabric.wire.types.Hello`
         What every HELLO says besides its greeting.
     o : stream of :func:`~dxpu.fabric.send.header.frame_order.PreambleBeat`
+    body_put, body_at, body_word : 1, 5, 16
+        Of :class:`~dxpu.fabric.opening.sent_body.SentBody`; only with ``keyed``.
+    body_done : 1
+        Pulse: the body was read. Only with ``keyed``.
     """
 
-    def __init__(self, width, *, cells, split=False, selective=False):
+    def __init__(self, width, *, cells, split=False, selective=False, keyed=False):
         self._width = check_width(width)
-        self._words = PreambleWords(width, cells=cells, split=split, selective=selective)
+        self._words = PreambleWords(
+            width, cells=cells, split=split, selective=selective, keyed=keyed)
+        self._body = SentBody(width) if keyed else None
         super().__init__({
             "order": In(stream.Signature(FrameOrder(cells))),
             "route": In(stream.Signature(FrameRoute)),
             "local_hello": In(Hello),
             "o": Out(stream.Signature(PreambleBeat(width, cells))),
+            **({"body_put": In(1), "body_at": In(5), "body_word": In(16), "body_done": Out(1)}
+               if keyed else {}),
         })
 
     def elaborate(self, platform):
@@ -103,6 +114,15 @@ class HeaderBuilder(wiring.Component):
             # Behind the first beat, so the order is the next frame's by then.
             m.d.comb += [words.frame_order.dwords.eq(o.info.total),
                          words.frame_order.offset.eq(o.info.note.offset)]
+        if self._body is not None:
+            m.submodules.body = body = self._body
+            m.d.comb += [
+                *(getattr(body, name).eq(getattr(self, name))
+                  for name in ("body_put", "body_at", "body_word")),
+                body.row.eq(words.beat - HEADER_BYTES // 4 // lanes if lanes <= 8 else 0),
+                words.made_body.eq(body.dwords),
+                self.body_done.eq(self.order.valid & self.order.ready & order.keyed),
+            ]
         # A dword is chosen in one cycle and goes into the CRC in the next.
         m.d.sync += [
             body_crc.body_dword.eq(words.data.word_select(sealed[:shift], 32)),

@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 
 from amaranth import *
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.fabric.send.types import FrameRoute
@@ -45,6 +45,8 @@ class PreambleWords(wiring.Component):
         There are DATA frames.
     selective : bool
         SACKs may have a word.
+    keyed : bool
+        There are openings of keyed sessions.
 
     Members
     -------
@@ -56,6 +58,8 @@ class PreambleWords(wiring.Component):
         Fields of the header. ``credits`` are the entries of an ACK or SACK; the first one is the
         extension if there is one, and ``credit`` has no meaning.
     local_hello : :class:`~dxpu.fabric.wire.types.Hello`
+    made_body : array of 32
+        Dwords of the body of a keyed opening that stand in ``beat``, each in its lane.
     hcrc, body_crc : 16, 32
     guarded : 128
         Bytes of the header that HCRC covers.
@@ -66,10 +70,11 @@ class PreambleWords(wiring.Component):
         That beat of the frame; zero in lanes past the last dword.
     """
 
-    def __init__(self, width, *, cells, split=False, selective=False):
+    def __init__(self, width, *, cells, split=False, selective=False, keyed=False):
         self._lanes = check_width(width) // 32
-        self._split, self._selective = split, selective
-        longest = max(Body.HELLO.dwords, Body.SACK.dwords + SACK_WORD_BYTES // 4 * selective,
+        self._split, self._selective, self._keyed = split, selective, keyed
+        longest = max((Body.KEYED if keyed else Body.HELLO).dwords,
+                      Body.SACK.dwords + SACK_WORD_BYTES // 4 * selective,
                       EXTENSION + Body.EVENT.dwords)
         #: Beats of the longest preamble.
         self.beats = -(-(HEADER + longest) // self._lanes)
@@ -79,6 +84,7 @@ class PreambleWords(wiring.Component):
             "frame_order": In(FrameOrder(cells)),
             "route": In(FrameRoute),
             "local_hello": In(Hello),
+            "made_body": In(data.ArrayLayout(32, self._lanes)),
             "hcrc": In(16),
             "body_crc": In(32),
             "guarded": Out(8 * GUARDED_BYTES),
@@ -124,8 +130,15 @@ class PreambleWords(wiring.Component):
                                 greeting=order, hello=self.local_hello)
         is_sack = any_of(self.type, types_with(Body.SACK))
         with_word = order.words & self._selective
+        # The order of a frame with TLPs is the next frame's behind the first beat.
+        keyed = order.keyed & self._keyed & any_of(self.type, types_with(Body.HELLO, Body.KEYED))
         controls = [(any_of(self.type, types_with(body)), bodies[body])
-                    for body in (Body.FENCE, Body.LIMITS, Body.HELLO)]
+                    for body in (Body.FENCE, Body.LIMITS)]
+        controls.append((any_of(self.type, types_with(Body.HELLO)) & ~keyed, bodies[Body.HELLO]))
+        if self._keyed:
+            made = list(self.made_body)
+            controls.append((keyed, [made[(HEADER + n) % self._lanes]
+                                     for n in range(Body.KEYED.dwords - 1)]))
         controls.append((is_sack & ~with_word, bodies[Body.SACK]))
         if self._selective:
             controls.append((is_sack & with_word,

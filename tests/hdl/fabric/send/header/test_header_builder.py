@@ -40,6 +40,12 @@ class Case:
                              "words": 1, "resend": 1, "cell": 6, "reserved": 5})
         consumes = kind in SEQUENCED
         has_tlps = kind in (FrameType.TLP, FrameType.HDR, FrameType.DATA)
+        # A HELLO has a key, or none.
+        self.keyed = b""
+        if kind == FrameType.HELLO_DONE or kind in (
+                FrameType.HELLO, FrameType.HELLO_ACK) and rng.getrandbits(1):
+            self.keyed = rng.randbytes(60)
+        order["keyed"] = bool(self.keyed)
         order |= {"type": kind, "store": consumes and not order["resend"],
                   "count": has_tlps and (rng.randint(1, 31) if kind == FrameType.TLP else 1)}
         route = values(rng, ROUTE | OTHERS) | {
@@ -57,6 +63,14 @@ class Case:
         about = [self.hello[name] for name in HELLO]
         hello = wire.Hello(order["nonce"], order["offered"], order["echoed"], *about,
                            answer=order["type"] == FrameType.HELLO_ACK)
+        if self.keyed:
+            fields = iter(self.keyed)
+            hello = wire.Hello(
+                *(int.from_bytes(bytes(next(fields) for _ in range(size)), "big")
+                  for _, size in wire.Hello.FIELDS),
+                answer=order["type"] == FrameType.HELLO_ACK,
+                done=order["type"] == FrameType.HELLO_DONE, keyed=self.keyed[28:])
+        size = 64 if self.keyed else 32
         data = bytes(4 * (order["dwords"] - 1))
         body, behind = {
             FrameType.TLP: lambda: (wire.Tlps((READ,) * order["count"]), 0),
@@ -66,8 +80,9 @@ class Case:
                 order["code"], order["generation"], order["argument"]), 12),
             FrameType.ACK: lambda: (wire.Ack(entries), 28),
             FrameType.SACK: lambda: (wire.Sack(entries, words), 32 + 8 * len(words)),
-            FrameType.HELLO: lambda: (hello, 32),
-            FrameType.HELLO_ACK: lambda: (hello, 32),
+            FrameType.HELLO: lambda: (hello, size),
+            FrameType.HELLO_ACK: lambda: (hello, size),
+            FrameType.HELLO_DONE: lambda: (hello, size),
             FrameType.FENCE: lambda: (wire.Fence(order["reason"]), 12),
         }[order["type"]]()
         extension = wire.Credit(**route["credit"]) if route["crx"] else None
@@ -78,11 +93,17 @@ class Case:
 
 def run(width, cases, *, rng, density=1.0, selective=False, answer=1.0):
     """The beats of each case, and the cycles from each route to the first beat."""
-    dut = HeaderBuilder(width, cells=CELLS, split=True, selective=selective)
+    dut = HeaderBuilder(width, cells=CELLS, split=True, selective=selective, keyed=True)
     beats, latencies, now, routed = [], [], 0, []
 
     async def orders(ctx):
         for case in cases:
+            ctx.set(dut.body_put, 1)
+            for at in range(0, len(case.keyed), 2):
+                ctx.set(dut.body_at, at // 2)
+                ctx.set(dut.body_word, int.from_bytes(case.keyed[at:at + 2], "little"))
+                await ctx.tick()
+            ctx.set(dut.body_put, 0)
             ctx.set(dut.order.payload, case.order)
             ctx.set(dut.order.valid, 1)
             await ctx.tick().until(dut.order.ready)
@@ -184,6 +205,7 @@ def test_latency(width):
               FrameType.HELLO: 7}
     for kind, more in dwords.items():
         case = Case(rng, kind, values(rng, HELLO))
+        more += 8 * bool(case.keyed)
         frames, latencies = run(width, [case], rng=rng)
         check(case, frames[0], width)
         assert latencies == [2 + more + (width == 512 and more > 0)]

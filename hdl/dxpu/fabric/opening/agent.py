@@ -11,7 +11,7 @@ from amaranth.utils import exact_log2
 
 from dxpu.counted import Counted
 from dxpu.crypto.cmac import MessageWord
-from dxpu.fabric.wire.format import HELLO_DONE, VERSION
+from dxpu.fabric.wire.format import VERSION
 from dxpu.fabric.wire.frame_fields import wire
 from dxpu.fabric.wire.frame_types import FrameType
 from dxpu.memory import DisjointMemory
@@ -19,7 +19,7 @@ from dxpu.memory import DisjointMemory
 from .message_words import MessageWords
 from .program import Check, If, Instruction, Label, Op, Set, Source, State
 from .protocol import COUNTERS, protocol
-from .types import BODY_WORDS, Call, Called, KeyWord, Say, Tell, Told
+from .types import Call, Called, KeyWord, Say, Tell, Told
 
 __all__ = ["OpeningAgent"]
 
@@ -29,7 +29,7 @@ RECORD, KEY = 64, 8
 TIME_BITS = 15
 _LABELS = {Label.DXF: b"DX", Label.PROOF: b"F1", Label.KNOCK: b"FK", Label.NUMBERS: b"FS"}
 _TYPES = {Set.HELLO: FrameType.HELLO, Set.HELLO_ACK: FrameType.HELLO_ACK,
-          Set.HELLO_DONE: HELLO_DONE}
+          Set.HELLO_DONE: FrameType.HELLO_DONE}
 
 
 class OpeningAgent(wiring.Component):
@@ -83,8 +83,8 @@ class OpeningAgent(wiring.Component):
         No random word comes any more.
     message, column, key_column, result
         ``i``, ``column``, ``key_column`` and ``o`` of a :class:`~dxpu.crypto.cmac.Cmac`.
-    keyed, two : ``peers``
-        The peer has a key, or two.
+    with_key, with_two : ``peers``
+        There is a key for the peer, or two.
     stat_knock, stat_proof, stat_stale : 1
         Pulses: a frame is dropped.
     """
@@ -99,7 +99,7 @@ class OpeningAgent(wiring.Component):
             "node": In(12),
             "own_fields": In(data.ArrayLayout(16, 10)),
             "call": In(stream.Signature(Call)),
-            "body_at": Out(range(BODY_WORDS)),
+            "body_at": Out(5),
             "came_word": In(16),
             "new_key": In(stream.Signature(KeyWord)),
             "finding": Out(stream.Signature(Tell)),
@@ -114,8 +114,8 @@ class OpeningAgent(wiring.Component):
             "column": In(2),
             "key_column": Out(32),
             "result": In(stream.Signature(32)),
-            "keyed": Out(peers),
-            "two": Out(peers),
+            "with_key": Out(peers),
+            "with_two": Out(peers),
             "stat_knock": Out(Counted("HELLOs without the knock of a key.")),
             "stat_proof": Out(Counted("HELLO_ACKs and HELLO_DONEs with a wrong proof.")),
             "stat_stale": Out(Counted(
@@ -129,6 +129,7 @@ class OpeningAgent(wiring.Component):
         #: What it is about.
         self._session, self._peer = Signal(6), Signal(12)
         self._tag, self._offered, self._confirms = Signal(16), Signal(16), Signal()
+        self._boot, self._path = Signal(16), Signal(4)
         #: Slot of the key that is used; type of the frame that is authenticated.
         self._slot, self._type = Signal(), Signal(4)
         self._differs, self._refused = Signal(), Signal()
@@ -189,8 +190,8 @@ class OpeningAgent(wiring.Component):
         self._filled, self._current = Signal(2), Signal()
         m.d.comb += [
             self._filled.eq(filled[peer]), self._current.eq(current[peer]),
-            self.keyed.eq(Cat(slots.any() for slots in filled)),
-            self.two.eq(Cat(slots.all() for slots in filled)),
+            self.with_key.eq(Cat(slots.any() for slots in filled)),
+            self.with_two.eq(Cat(slots.all() for slots in filled)),
         ]
         sets = self._acts & (self._does.op == Op.SET)
         slot, mine = self._slot, 1 << self._slot
@@ -279,6 +280,7 @@ class OpeningAgent(wiring.Component):
             self.body_word.eq(word), self.body_put.eq(self._acts & (does.op == Op.BODY)),
             part.data.eq(word), part.last.eq(does.last & last),
             frame.type.eq(does.argument), frame.session.eq(self._session),
+            frame.path.eq(self._path), finding.path.eq(self._path), finding.boot.eq(self._boot),
             frame.tag.eq(Mux(does.argument == FrameType.HELLO, 0, self._theirs)),
             finding.kind.eq(does.argument), finding.session.eq(self._session),
             finding.offered.eq(Mux(does.argument == Told.REPEATS, 0, self._offered)),
@@ -345,6 +347,7 @@ class OpeningAgent(wiring.Component):
                     self._key_peer.eq(call.session >> exact_log2(self._streams)),
                     self._tag.eq(call.tag), self._offered.eq(call.offered),
                     self._confirms.eq(call.confirms), place.eq(call.kind),
+                    self._boot.eq(call.boot), self._path.eq(call.path),
                 ]
                 with m.If(self.call.valid):
                     m.next = "Fetch"

@@ -1,4 +1,4 @@
-"""dxpu.fabric.session.opening: the agent does what the golden model of an end does, frame by frame.
+"""dxpu.fabric.opening: the agent does what the golden model of an end does, frame by frame.
 
 The bench is the keeper: it gives tags, and has frames sent that the agent tells of.
 """
@@ -11,12 +11,12 @@ from amaranth import Module
 from amaranth.lib.wiring import connect
 from dxpu.crypto.aes import Aes128
 from dxpu.crypto.cmac import Cmac
-from dxpu.fabric.session.opening.agent import OpeningAgent
-from dxpu.fabric.session.opening.types import BODY_WORDS, Called, Told
-from dxpu.fabric.wire.format import HELLO_DONE
-from dxpu_model.keyed import HELLO, HELLO_ACK, Ends, mac
+from dxpu.fabric.opening.agent import OpeningAgent
+from dxpu.fabric.opening.types import BODY_WORDS, Called, Told
+from dxpu_model.keyed import HELLO, HELLO_ACK, HELLO_DONE, Ends
 from dxpu_model.opening import Answerer, Begun, Keys, Opener, OpeningFrame
 from tests.support.crypto_bench import words
+from tests.support.opening_bench import authenticates, give_key, halves
 from tests.support.testbench import seed, simulate
 
 #: Of the agent's sessions, the one that is looked at has this number.
@@ -36,11 +36,6 @@ SENDS = {HELLO: Called.SEND_HELLO, HELLO_ACK: Called.SEND_HELLO_ACK,
 
 def ends(stream=STREAM):
     return Ends(HOST, BOX, stream)
-
-
-def halves(text):
-    """Words of 16 bits, the first byte in the lowest bits."""
-    return [int.from_bytes(text[n:n + 2], "little") for n in range(0, len(text), 2)]
 
 
 class Drawn:
@@ -89,7 +84,7 @@ class Agent:
             await process(ctx)
 
         simulate(self.m, whole, background=[
-            self._draws, self._counts, *([] if self.real else [self._authenticates])])
+            self._draws, self._counts, *([] if self.real else [authenticates(self.part)])])
 
     async def _draws(self, ctx):
         o = self.part.random
@@ -108,30 +103,6 @@ class Agent:
             for name, pulse in zip(names, pulses, strict=True):
                 self.counted[name] = self.counted.get(name, 0) + pulse
 
-    async def _authenticates(self, ctx):
-        i, o = self.part.message, self.part.result
-        while True:
-            text, last = b"", False
-            ctx.set(i.ready, 1)
-            while not last:
-                _, _, valid, data, count, last = await ctx.tick().sample(
-                    i.valid, i.payload.data, i.payload.bytes, i.payload.last)
-                last = valid and last
-                if valid:
-                    text += data.to_bytes(4, "little")[:count]
-            ctx.set(i.ready, 0)
-            key = []
-            for column in range(4):
-                ctx.set(self.part.column, column)
-                await ctx.delay(0)
-                key.append(ctx.get(self.part.key_column))
-            key = b"".join(word.to_bytes(4, "little") for word in key)
-            for word in words(mac(key, text)):
-                ctx.set(o.payload, word)
-                ctx.set(o.valid, 1)
-                await ctx.tick().until(o.ready)
-            ctx.set(o.valid, 0)
-
     def will_draw(self, nonces):
         self.random += [word for nonce in nonces for word in words(nonce)]
 
@@ -141,14 +112,8 @@ class Agent:
         ctx.set(self.part.tick, 0)
 
     async def gets_key(self, ctx, key, *, following=False, peer=PEER):
-        stream = self.part.new_key
-        node = NODES.get(peer, BOX if self.opens else HOST)
-        for word in halves(key):
-            ctx.set(stream.payload, {
-                "peer": peer, "node": node, "following": following, "data": word})
-            ctx.set(stream.valid, 1)
-            await ctx.tick().until(stream.ready)
-        ctx.set(stream.valid, 0)
+        await give_key(ctx, self.part, key, peer=peer, following=following,
+                       node=NODES.get(peer, BOX if self.opens else HOST))
         await self._rests(ctx)
 
     async def _rests(self, ctx):
@@ -477,19 +442,19 @@ def test_a_box_gets_the_next_key():
 
     async def process(ctx):
         part = box.agent.part
-        assert not ctx.get(part.keyed)
+        assert not ctx.get(part.with_key)
         await box.agent.gets_key(ctx, FIRST)
-        assert ctx.get(part.keyed) == 1 << PEER and not ctx.get(part.two)
+        assert ctx.get(part.with_key) == 1 << PEER and not ctx.get(part.with_two)
         await opened_by(ctx, box, old)
         box.keys.following = SECOND
         await box.agent.gets_key(ctx, SECOND, following=True)
-        assert ctx.get(part.two) == 1 << PEER
+        assert ctx.get(part.with_two) == 1 << PEER
         # Both keys are good until the next one has opened a session.
         for opener in (old, new):
             opener.end(0)
             await box.passes(ctx, YOUNG)
             await opened_by(ctx, box, opener)
-        assert ctx.get(part.keyed) == 1 << PEER and not ctx.get(part.two)
+        assert ctx.get(part.with_key) == 1 << PEER and not ctx.get(part.with_two)
         old.end(0)
         assert await box.takes(ctx, *old.tick(0)) == ([], False)
         assert box.agent.counted["knock"] == 1
@@ -514,7 +479,7 @@ def test_an_only_key_ends_what_was_offered_before():
         (answer,), _ = await box.takes(ctx, *old.tick(0))
         done, = old.take(answer, 1)
         await agent.gets_key(ctx, SECOND)
-        assert not ctx.get(agent.part.two)
+        assert not ctx.get(agent.part.with_two)
         for key in (FIRST, THIRD):
             assert await agent.comes(ctx, *peer(rng, key)[0].tick(0)) == ([], None)
         assert agent.counted["knock"] == 2
@@ -549,9 +514,9 @@ def test_a_host_tries_both_keys_in_turn():
                 hello, = await host.goes_on(ctx)
         (answer,), _ = answerer.take(hello, 1)
         await host.takes(ctx, answer)
-        assert ctx.get(host.agent.part.two)
+        assert ctx.get(host.agent.part.with_two)
         await host.hears(ctx)
-        assert host.keys == Keys(SECOND) and not ctx.get(host.agent.part.two)
+        assert host.keys == Keys(SECOND) and not ctx.get(host.agent.part.with_two)
         # A session of the old key would be opened in vain.
         host.model.end(0)
         for _ in range(6):
@@ -573,7 +538,7 @@ def test_sessions_and_peers_are_apart():
         await agent.gets_key(ctx, SECOND, peer=PEER - 1)
         await agent.gets_key(ctx, FIRST)
         await agent.gets_key(ctx, THIRD, peer=PEER + 1)
-        assert ctx.get(agent.part.keyed) == 7
+        assert ctx.get(agent.part.with_key) == 7
         await opened_by(ctx, box, others[STREAM])
         agent.random += [1, 2]
         hello, = others[1 - STREAM].tick(0)

@@ -3,7 +3,6 @@
 Ref: docs/reference/keyed-sessions.md
 """
 
-from dxpu.fabric.wire.format import HELLO_DONE
 from dxpu.fabric.wire.frame_types import FrameType
 
 from .program import Check, If, Label, Op, Program, Set, Source, State
@@ -201,7 +200,8 @@ def _sends(p: Program) -> None:
     p.do(Op.END)
     for place, mine, theirs, kind in (
             ("send_hello_ack", Record.ANSWERER_TAG, Record.OPENER_TAG, FrameType.HELLO_ACK),
-            ("send_hello_done", Record.OPENER_TAG, Record.ANSWERER_TAG, HELLO_DONE)):
+            ("send_hello_done", Record.OPENER_TAG, Record.ANSWERER_TAG,
+             FrameType.HELLO_DONE)):
         p.place(place)
         p.jump("end", if_=If.OFFERED, unless=True, b=mine)
         p.words(Op.KEEP_TAG, Source.RECORD, 0, theirs)  # for the header

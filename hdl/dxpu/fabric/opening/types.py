@@ -68,6 +68,9 @@ class Call(data.Struct):
         Tag that this end offers; 0: none.
     confirms : 1
         This end has begun the session, and sends HELLO_DONE.
+    boot, path : 16, 4
+        What the peer says of itself in the frame that came; the path of the frame to be sent, or of
+        an answer. Only passed on.
     """
 
     kind: Called
@@ -76,6 +79,8 @@ class Call(data.Struct):
     tag: 16
     offered: 16
     confirms: 1
+    boot: 16
+    path: 4
 
 
 class Told(enum.Enum, shape=3):
@@ -103,6 +108,8 @@ class Tell(data.Struct):
         Tag of this end for which it is so; 0 with REPEATS.
     theirs, seq, next : 16, 24, 24
         With BEGINS: tag for frames to the peer, number of our first one and of its first one.
+    boot, path : 16, 4
+        Of the :class:`Call`.
     """
 
     kind: Told
@@ -111,13 +118,16 @@ class Tell(data.Struct):
     theirs: 16
     seq: 24
     next: 24
+    boot: 16
+    path: 4
 
 
 class Say(data.Struct):
-    """A frame is to be sent; its body is there."""
+    """A frame is to be sent, with this tag in its header; its body is there."""
 
     type: 4
     session: 6
+    path: 4
     tag: 16
 
 
