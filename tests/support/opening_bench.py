@@ -40,10 +40,13 @@ def authenticates(part):
     return process
 
 
-def draws(part, rng):
-    """Process that always has a random word for ``part``."""
+def draws(part, rng, first=()):
+    """Process that always has a random word for ``part``, beginning with ``first``."""
     async def process(ctx):
         ctx.set(part.random.valid, 1)
+        for word in first:
+            ctx.set(part.random.payload, word)
+            await ctx.tick().until(part.random.ready)
         while True:
             ctx.set(part.random.payload, rng.getrandbits(32))
             await ctx.tick().until(part.random.ready)

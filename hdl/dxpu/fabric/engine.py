@@ -550,6 +550,8 @@ class FabricEngine(wiring.Component):
             agent.node.eq(self.node), agent.opens.eq(self.local_hello.role == Role.HOST),
         ]
         for name in self._OF_AGENT:
+            if name == "random":
+                continue
             member, ours, theirs = (self.signature.members[name], getattr(self, name),
                                     getattr(agent, name))
             if not member.is_port:
@@ -579,6 +581,14 @@ class FabricEngine(wiring.Component):
             m.d.comb += greeting.payload.keyed.eq(1)
         with m.Else():
             m.d.comb += greeting.payload.eq(keeper.o.payload)
+        # The first random word is the key of the tags.
+        m.d.comb += [
+            agent.random.valid.eq(self.random.valid & keeper.tag_key_valid),
+            agent.random.payload.eq(self.random.payload),
+            self.random.ready.eq(agent.random.ready | ~keeper.tag_key_valid),
+        ]
+        with m.If(self.random.valid & ~keeper.tag_key_valid):
+            m.d.sync += [keeper.tag_key.eq(self.random.payload), keeper.tag_key_valid.eq(1)]
         time = Signal(exact_log2(UNIT))
         m.d.sync += time.eq(time + 1)
         m.d.comb += agent.tick.eq(time == 0)

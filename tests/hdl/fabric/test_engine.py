@@ -27,14 +27,14 @@ ROWS = 3
 class Pair(wiring.Component):
     """A host's and a box's engine, path 0 connected both ways. ``corrupt`` inverts a bit of data
     that goes to the box; a frame that ends while ``lose_down`` or ``lose_up`` is set is lost. With
-    ``inject`` what goes to the box is ``injected`` instead. The bench sets ``prepared`` when both
-    are set up; no logic reads it."""
+    ``inject`` or ``inject_up`` what goes to the box, or to the host, is ``injected`` instead. The
+    bench sets ``prepared`` when both are set up; no logic reads it."""
 
     def __init__(self, width, **options):
         self.host = FabricEngine(width, rows=ROWS, paths=1, **options)
         self.box = FabricEngine(width, rows=ROWS, paths=1, **options)
         super().__init__({"corrupt": In(1), "lose_down": In(1), "lose_up": In(1),
-                          "inject": In(1), "injected": In(PacketLayout(width)),
+                          "inject": In(1), "inject_up": In(1), "injected": In(PacketLayout(width)),
                           "reset_box": In(1), "prepared": In(1)})
 
     def elaborate(self, platform):
@@ -43,15 +43,17 @@ class Pair(wiring.Component):
         m.submodules.box = ResetInserter(self.reset_box)(self.box)
         connect(m, self.host.frame_o[0], self.box.frame_i[0])
         connect(m, self.box.frame_o[0], self.host.frame_i[0])
-        with m.If(self.inject):
-            m.d.comb += [self.box.frame_i[0].payload.eq(self.injected),
-                         self.box.frame_i[0].valid.eq(1), self.host.frame_o[0].ready.eq(0)]
+        for strobe, to, of in ((self.inject, self.box, self.host),
+                               (self.inject_up, self.host, self.box)):
+            with m.If(strobe):
+                m.d.comb += [to.frame_i[0].payload.eq(self.injected),
+                             to.frame_i[0].valid.eq(1), of.frame_o[0].ready.eq(0)]
         with m.If(self.corrupt):
             m.d.comb += self.box.frame_i[0].payload.data[5].eq(
                 ~self.host.frame_o[0].payload.data[5])
         m.d.comb += [
             self.box.frame_i[0].payload.discard.eq(self.lose_down & ~self.inject),
-            self.host.frame_i[0].payload.discard.eq(self.lose_up),
+            self.host.frame_i[0].payload.discard.eq(self.lose_up & ~self.inject_up),
         ]
         return m
 

@@ -2,12 +2,14 @@
 other way."""
 
 import random
+from dataclasses import replace
 
 import pytest
+from dxpu.crypto.sbox import table
 from dxpu.fabric.session.session import Mode, Phase
 from dxpu.fabric.wire.format import Role
 from dxpu.fabric.wire.frame_types import SESSIONLESS, FrameType
-from dxpu_model.keyed import Ends, Opening
+from dxpu_model.keyed import Ends, Opening, tags
 from dxpu_model.opening import Begun, OpeningFrame
 from dxpu_model.wire import Ack, Credit, Frame, build
 from tests.hdl.fabric.test_engine import BOX, HOST, ROWS, pair, rows_of, sent_frames, write
@@ -20,6 +22,8 @@ ENDS = Ends(HOST, BOX, 0)
 ABOUT = dict(window=64, largest=4180, smallest=250, give_up=7500, table=5)
 #: First wait of an opening, and silence after the end of a session, in units of 64 cycles.
 WAIT, QUIET = 12, 20
+#: Keys of the permutations of tags: of the host, of the box.
+TAGS = bytes.fromhex("0123abcd"), bytes.fromhex("fedc4321")
 #: Between two looks.
 LOOK = 20
 
@@ -46,8 +50,9 @@ async def set_up(ctx, dut, *, host=KEY, box=KEY, keyed=(1, 1), boots=(1, 1)):
 
 def surrounds(dut, rng):
     """Ciphers and random sources of both."""
-    return [process for engine in (dut.host, dut.box)
-            for process in (authenticates(engine), draws(engine, rng))]
+    return [process for engine, key in ((dut.host, TAGS[0]), (dut.box, TAGS[1]))
+            for process in (authenticates(engine), draws(engine, rng, [
+                int.from_bytes(key, "little")]))]
 
 
 def opening(frame):
@@ -92,8 +97,12 @@ def test_a_session_opens_under_a_key_and_again(options):
             while (await look_at(ctx, dut.host)).unacked:
                 await ctx.tick().repeat(LOOK)
             session = begun(down + up)
-            tags = [f.tag for f in down if f.type == FrameType.TLP]
-            assert set(tags) == {session.to_answerer}
+            # The box draws another one for each attempt that it has heard of.
+            for tag, tag_key, most in ((session.to_opener, TAGS[0], 20),
+                                       (session.to_answerer, TAGS[1], 20)):
+                if n == 0:
+                    assert tag in [tags(tag_key, bytes(table()), m) for m in range(most)]
+            assert {f.tag for f in down if f.type == FrameType.TLP} == {session.to_answerer}
             numbers = {f.seq - session.opener_seq & 0xFFFFFF for f in down
                        if f.type == FrameType.TLP}
             assert numbers == set(range(len(numbers)))
@@ -178,6 +187,55 @@ def test_an_attempt_ends_after_five_hellos():
     assert frames[0].body.tag_offered != frames[5].body.tag_offered
 
 
+async def inject(ctx, strobe, dut, engine, frame):
+    """A frame that the peer has not sent comes to ``engine``."""
+    data = build(frame)
+    ctx.set(strobe, 1)
+    for n in range(0, len(data), 8):
+        ctx.set(dut.injected, dict(
+            data=int.from_bytes(data[n:n + 8], "little"), dwords=len(data[n:n + 8]) // 4,
+            first=n == 0, last=n + 8 >= len(data), discard=0))
+        await ctx.tick().until(engine.frame_i[0].ready)
+    ctx.set(strobe, 0)
+
+
+@pytest.mark.parametrize("end", ["host", "box"])
+def test_a_session_with_a_key_is_not_opened_in_clear(end):
+    """By who sees all and knows how nonces in clear are made: of the tag and the boot counter."""
+    rng, frames, totals = random.Random(seed()), [], {}
+    dut = keyed_pair()
+
+    async def process(ctx):
+        await set_up(ctx, dut)
+        ctx.set(dut.lose_down, 1)
+        ctx.set(dut.lose_up, 1)
+        while not frames:
+            await ctx.tick()
+        clear = replace(frames[0].body, security_mode=0, keyed=b"")
+        tag = clear.tag_offered
+        if end == "host":
+            clear = replace(clear, answer=True, nonce=1 << 16 | tag, tag_offered=0x4444,
+                            tag_echoed=tag, role=Role.BOX)
+            await inject(ctx, dut.inject_up, dut, dut.host, Frame(
+                clear, dst_node=HOST, src_node=BOX, tag=tag))
+        else:
+            await inject(ctx, dut.inject, dut, dut.box, Frame(
+                clear, dst_node=BOX, src_node=HOST))
+        await ctx.tick().repeat(600)
+        engine = getattr(dut, end)
+        view = await look_at(ctx, engine)
+        assert (view.phase, view.tx_tag, view.rx_tag) == (
+            Phase.HELLO.value if end == "host" else Phase.LISTEN.value, 0, 0)
+        ctx.set(dut.lose_down, 0)
+        ctx.set(dut.lose_up, 0)
+        await until_open(ctx, dut.host)
+
+    simulate(dut, process, background=[
+        *surrounds(dut, rng), sent_frames(dut.host.frame_o[0], frames),
+        count_pulses(getattr(dut, end), totals)])
+    assert totals["session_unfit"] == 1
+
+
 def test_a_frame_with_the_offered_tag_opens_nothing():
     """HELLO_DONEs get lost; the box has a candidate, and its tag is known."""
     rng, frames = random.Random(seed()), []
@@ -192,16 +250,9 @@ def test_a_frame_with_the_offered_tag_opens_nothing():
         # What the host would send in clear.
         offered = opening(next(f for f in frames if f.type == FrameType.HELLO_ACK)).offered
         assert offered
-        ack = build(Frame(Ack(tuple(Credit(n, 0, 0, 0, 0) for n in range(3))), dst_node=BOX,
-                          src_node=HOST, tag=offered))
-        ctx.set(dut.inject, 1)
-        for n in range(0, len(ack), 8):
-            last = n + 8 >= len(ack)
-            ctx.set(dut.injected, dict(
-                data=int.from_bytes(ack[n:n + 8], "little"), dwords=len(ack[n:n + 8]) // 4,
-                first=n == 0, last=last, discard=0))
-            await ctx.tick().until(dut.box.frame_i[0].ready)
-        ctx.set(dut.inject, 0)
+        await inject(ctx, dut.inject, dut, dut.box, Frame(
+            Ack(tuple(Credit(n, 0, 0, 0, 0) for n in range(3))), dst_node=BOX, src_node=HOST,
+            tag=offered))
         await ctx.tick().repeat(400)
         assert (await look_at(ctx, dut.box)).phase == Phase.LISTEN.value
         ctx.set(dut.lose_down, 0)

@@ -11,6 +11,7 @@ from amaranth.utils import exact_log2
 
 from dxpu.counted import Counted
 from dxpu.fabric.contexts import UNIT, Fetched, Owned, Sweep
+from dxpu.fabric.opening.tags import TagPermutation
 from dxpu.fabric.opening.types import Call, Called, Tell, Told
 from dxpu.fabric.wire.format import FenceReason, SecurityMode
 from dxpu.fabric.wire.frame_types import FrameType
@@ -115,6 +116,8 @@ class SessionKeeper(wiring.Component):
     tag. At most one tag is given out in ``PAUSE`` cycles, so none comes again for 65,536 times
     that; and none of the last seven boots', if each gave out less than 8192. So ``boot`` must not
     be put back by a reset. Until it is written no session is opened, and the first value counts.
+    With ``has_keys`` the counter begins with 0 and goes through a permutation
+    (:class:`~dxpu.fabric.opening.tags.TagPermutation`), so nobody can foretell a tag.
 
     Sessions with peers that are ``keyed`` are opened under a key, by an agent
     (:class:`~dxpu.fabric.opening.agent.OpeningAgent`): the keeper calls it with each opening frame
@@ -184,6 +187,9 @@ class SessionKeeper(wiring.Component):
     call, finding, fresh_tag : streams of :class:`~dxpu.fabric.opening.types.Call` out,
         :class:`~dxpu.fabric.opening.types.Tell` in, 16
         To the agent and from it. ``call`` is offered for a cycle only; its ``peer`` is 0.
+    tag_key, tag_key_valid : 32, 1
+        Of the permutation: random, the same from when it is valid on. Until then no session is
+        opened.
     first_seq, first_next : 24
         While ``opening``: the first numbers of the session, sent and received.
     stat_opened, stat_lost : 1
@@ -242,6 +248,8 @@ class SessionKeeper(wiring.Component):
                 "call": Out(stream.Signature(Call)),
                 "finding": In(stream.Signature(Tell)),
                 "fresh_tag": Out(16),
+                "tag_key": In(32),
+                "tag_key_valid": In(1),
                 "first_seq": Out(24),
                 "first_next": Out(24),
             } if has_keys else {}),
@@ -380,23 +388,33 @@ class SessionKeeper(wiring.Component):
 
     def _fresh(self, m):
         """Tags: ``self._tag`` may be taken while ``self._ready``, by the strobe ``self._takes``."""
-        self._tag, self._ready, self._takes = tag, ready, takes = Signal(16), Signal(), Signal()
+        count, ready, takes = Signal(16), Signal(), Signal()
+        tag, known = (Signal(16), Signal()) if self._has_keys else (count, Const(1))
+        self._tag, self._ready, self._takes = tag, ready, takes
         self._booted = booted = Signal(16)
         pause, asked = Signal(range(self._pause)), Signal(range(self._sessions + 1))
         calls = self._does[Act.CALLED]
+        if self._has_keys:
+            m.submodules.tags = tags = TagPermutation()
+            m.d.comb += [tags.tag_key.eq(self.tag_key), tags.drawn.eq(count), tag.eq(tags.image),
+                         known.eq(tags.done & self.tag_key_valid)]
+            first, boots = 0, self.tag_key_valid
+        else:
+            first, boots = Cat(self.boot[3:], self.boot[:3]), 1
         # All sessions have been asked whether they use it.
-        m.d.comb += ready.eq((booted != 0) & (pause == 0) & (tag != 0)
+        m.d.comb += ready.eq((booted != 0) & (pause == 0) & (tag != 0) & known
                              & (asked == self._sessions))
         with m.If(pause != 0):
             m.d.sync += pause.eq(pause - 1)
         with m.If(booted == 0):
-            m.d.sync += [booted.eq(self.boot), tag.eq(Cat(self.boot[3:], self.boot[:3]))]
+            with m.If(boots):
+                m.d.sync += [booted.eq(self.boot), count.eq(first)]
         with m.Elif(takes):
-            m.d.sync += [tag.eq(tag + 1), asked.eq(0), pause.eq(self._pause - 1)]
-        with m.Elif(calls & (asked != self._sessions)):
+            m.d.sync += [count.eq(count + 1), asked.eq(0), pause.eq(self._pause - 1)]
+        with m.Elif(calls & known & (asked != self._sessions)):
             m.d.sync += asked.eq(asked + 1)
             with m.If((self._now.rx == tag) | (tag == 0)):
-                m.d.sync += [tag.eq(tag + 1), asked.eq(0)]
+                m.d.sync += [count.eq(count + 1), asked.eq(0)]
 
     def _remember(self, m, words, write, read):
         """The candidate of the session; a fresh tag is for a HELLO of ours, or for one that
