@@ -28,6 +28,7 @@ def flip(data, bit):
 
 
 OLD = frame(Tlps((READ,)), seq=0xF0_0000)
+HELLO = replace(Hello(*range(1, len(Hello.FIELDS) + 1)), security_mode=0)
 
 
 @pytest.mark.parametrize("data, counters", [
@@ -39,7 +40,10 @@ OLD = frame(Tlps((READ,)), seq=0xF0_0000)
     (build(replace(OLD, stream=4)), {"link_no_session": 1}),
     (build(replace(OLD, src_node=0x103)), {"link_no_session": 1}),
     (build(replace(OLD, dst_node=0x101)), {"link_wrong_node": 1}),
-    (build(frame(Hello(*range(1, len(Hello.FIELDS) + 1)))), {"link_wrong_tag": 1}),
+    (build(frame(HELLO)), {"link_wrong_tag": 1}),
+    # Its security mode promises nonces and a proof.
+    (build(frame(replace(HELLO, security_mode=1))), {"link_wrong_tag": 1, "rx_length": 1}),
+    (build(frame(replace(HELLO, security_mode=1, keyed=bytes(32)))), {"link_wrong_tag": 1}),
     # A frame that the link refuses, and that is damaged, counts twice.
     (flip(build(OLD), 8 * 42), {"link_stray": 1, "rx_record": 1}),
     (build(OLD)[:-1] + b"\1", {"link_stray": 1, "rx_padding": 1}),
