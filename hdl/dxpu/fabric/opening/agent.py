@@ -23,7 +23,7 @@ from .types import Call, Called, KeyWord, Say, Tell, Told
 
 __all__ = ["OpeningAgent"]
 
-#: Words of a session's record, of a key, and of the key of which a column is read.
+#: Words of a session's record, and of a key.
 RECORD, KEY = 64, 8
 #: Bits of the times in a record.
 TIME_BITS = 15
@@ -36,9 +36,9 @@ class OpeningAgent(wiring.Component):
     """Judges the opening frames of keyed sessions that come, and makes those that are sent.
 
     It does one thing after the other: a call, or a key. While it does it none is taken, so a frame
-    that comes meanwhile can only be dropped. A HELLO with a wrong knock takes 60 cycles, one that
-    is answered some 1200, most of them for two proofs; a HELLO_DONE some 300. Comparisons of proofs
-    take as long whatever they find.
+    that comes meanwhile can only be dropped. A HELLO with a wrong knock takes 61 cycles, one that
+    is answered 1187, most of them for two proofs; a HELLO_DONE 356. Comparisons of proofs take as
+    long whatever they find.
 
     What is known of a session is a record of 64 words in block RAM: what was offered, the proofs,
     the knocks under both keys. Another one has the keys, two slots for each peer; nobody can read
@@ -124,12 +124,16 @@ class OpeningAgent(wiring.Component):
         })
         #: The instruction, the present word's number, and the word of the record.
         self._does, self._number, self._word = Signal(Instruction), Signal(4), Signal(16)
-        #: Strobe: the present word is there, and taken; what is done with it can be.
-        self._acts = Signal()
+        #: The present word is there; strobe: and what is done with it can be.
+        self._wanted, self._acts = Signal(), Signal()
         #: What it is about.
         self._session, self._peer = Signal(6), Signal(12)
         self._tag, self._offered, self._confirms = Signal(16), Signal(16), Signal()
         self._boot, self._path = Signal(16), Signal(4)
+        #: Of the peer whose keys are looked at: its number, which slots have one, the current slot.
+        self._key_peer, self._filled, self._current = Signal(range(peers)), Signal(2), Signal()
+        #: The key that comes is the next one.
+        self._following = Signal()
         #: Slot of the key that is used; type of the frame that is authenticated.
         self._slot, self._type = Signal(), Signal(4)
         self._differs, self._refused = Signal(), Signal()
@@ -185,9 +189,7 @@ class OpeningAgent(wiring.Component):
         """Which slots have a key, and which one is the current one, of each peer."""
         filled, current = Array(Signal(2, name=f"filled{n}") for n in range(self._peers)), Array(
             Signal(name=f"current{n}") for n in range(self._peers))
-        peer = self._key_peer = Signal(range(self._peers))
-        following = self._following = Signal()
-        self._filled, self._current = Signal(2), Signal()
+        peer, following = self._key_peer, self._following
         m.d.comb += [
             self._filled.eq(filled[peer]), self._current.eq(current[peer]),
             self.with_key.eq(Cat(slots.any() for slots in filled)),
@@ -272,7 +274,7 @@ class OpeningAgent(wiring.Component):
     def _give(self, m, word):
         """The word to where it is wanted; returns whether it is taken there."""
         does = self._does
-        last, ready, wanted = self._number == does.more, Signal(), Signal()
+        last, ready, wanted = self._number == does.more, Signal(), self._wanted
         m.submodules.words = words = MessageWords()
         part, frame, finding = (s.payload for s in (words.i, self.opening_frame, self.finding))
         wiring.connect(m, words.o, wiring.flipped(self.message))
@@ -303,7 +305,6 @@ class OpeningAgent(wiring.Component):
                              ready.eq(self.opening_frame.ready)]
             with m.Case(Op.TELL):
                 m.d.comb += [self.finding.valid.eq(wanted), ready.eq(self.finding.ready)]
-        self._wanted = wanted
         return ready
 
     def _happens(self, m, record):
