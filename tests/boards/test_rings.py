@@ -54,8 +54,9 @@ def test_a_source_with_rings_is_routed(tmp_path):
     connect(m, rings.o, source.noise)
     text = verilog.convert(m, name="top", strip_internal_attrs=True, ports=[
         source.o.payload, source.o.valid, source.o.ready, source.stuck, source.biased,
-        *(signal for user in (source.conditioner, source.generator) for signal in (
-            user.busy, user.i.payload.as_value(), user.i.valid, user.i.ready,
+        source.cipher.busy, source.cmac.column, source.cmac.key_column,
+        *(signal for user in (source.cmac, source.cipher) for signal in (
+            user.i.payload.as_value(), user.i.valid, user.i.ready,
             user.o.payload, user.o.valid, user.o.ready)),
         source.column, source.key_column])
     ecp5.synthesize(text, tmp_path, "speed")

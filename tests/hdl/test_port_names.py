@@ -45,6 +45,7 @@ ACCEPTED = {
     "source": "index of the input that a packet came from",
     "state": "the state of a block; each has its own",
     "tx": "what is sent",
+    "users": "the parts that share what the block has one of",
     "whole_only": "of a path, or a bit for each path",
     "write_beat": "a beat as the memory of the block stores it",
 }

@@ -50,12 +50,13 @@ def by_gateware(message):
     dut, got = Cmac(), []
 
     async def process(ctx):
-        await give_message(ctx, dut.i, message)
+        await give_message(ctx, dut.use.i, message)
         while len(got) < 4:
             await ctx.tick()
 
     simulate(with_cipher(dut), process, background=[
-        collect_words(dut.o, 10**6, got), hold_key(dut, [KEY])])
+        collect_words(dut.use.o, 10**6, got),
+        hold_key(dut.use, [KEY], dut.cipher.i.valid)])
     return blocks(got)[0]
 
 

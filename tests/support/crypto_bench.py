@@ -43,9 +43,9 @@ async def give_message(ctx, stream, message, *, rng=None, **fields):
         ctx.set(stream.valid, 0)
 
 
-def hold_key(dut, key):
-    """Process that gives the columns of ``key[0]``."""
+def hold_key(use, key, when):
+    """Process that gives the columns of ``key[0]``, which is another one only if ``when`` is."""
     async def process(ctx):
-        async for column in ctx.changed(dut.column, dut.cipher.i.valid):
-            ctx.set(dut.key_column, words(key[0])[column[0]])
+        async for column in ctx.changed(use.column, when):
+            ctx.set(use.key_column, words(key[0])[column[0]])
     return process

@@ -15,7 +15,8 @@ def halves(text):
 def authenticates(part):
     """Process that does what a CMAC at ``part`` does, in almost no time."""
     async def process(ctx):
-        i, o = part.message, part.result
+        use = part.cmac
+        i, o = use.i, use.o
         while True:
             text, last = b"", False
             ctx.set(i.ready, 1)
@@ -28,9 +29,9 @@ def authenticates(part):
             ctx.set(i.ready, 0)
             key = []
             for column in range(4):
-                ctx.set(part.column, column)
+                ctx.set(use.column, column)
                 await ctx.delay(0)
-                key.append(ctx.get(part.key_column))
+                key.append(ctx.get(use.key_column))
             key = b"".join(word.to_bytes(4, "little") for word in key)
             for word in words(mac(key, text)):
                 ctx.set(o.payload, word)

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from .aes import CipherUse, swapped
 
-__all__ = ["Cmac", "MessageWord", "keep"]
+__all__ = ["Cmac", "MacUse", "MessageWord", "keep"]
 
 
 class MessageWord(data.Struct):
@@ -20,6 +20,28 @@ class MessageWord(data.Struct):
     #: Of the last word: how many bytes are valid, 0 of an empty message only. Else 4.
     bytes: range(5)
     last: 1
+
+
+class MacUse(wiring.Signature):
+    """How a part has messages authenticated by a :class:`Cmac` of its owner.
+
+    Members
+    -------
+    i : stream of :class:`MessageWord`
+        Four bytes a word, but for the last one.
+    column, key_column : 2 in, 32 out
+        That column of the key, in the same cycle. The key must stay the same during a message.
+    o : stream of 32
+        The tag: four words.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "i": Out(stream.Signature(MessageWord)),
+            "column": In(2),
+            "key_column": Out(32),
+            "o": In(stream.Signature(32)),
+        })
 
 
 def keep(word, count):
@@ -43,34 +65,24 @@ class Cmac(wiring.Component):
 
     Members
     -------
-    i : stream of :class:`MessageWord`
-        Four bytes a word, but for the last one.
-    column, key_column : 2 out, 32 in
-        That column of the key, in the same cycle. The key must stay the same during a message.
+    use : :class:`MacUse`
     cipher : :class:`~.aes.CipherUse`
-    o : stream of 32
-        The tag: four words.
     """
 
     def __init__(self):
-        super().__init__({
-            "i": In(stream.Signature(MessageWord)),
-            "column": Out(2),
-            "key_column": In(32),
-            "cipher": Out(CipherUse()),
-            "o": Out(stream.Signature(32)),
-        })
+        super().__init__({"use": In(MacUse()), "cipher": Out(CipherUse())})
 
     def elaborate(self, platform):
         m = Module()
-        i, to_aes, from_aes = self.i, self.cipher.i, self.cipher.o
+        use, to_aes, from_aes = self.use, self.cipher.i, self.cipher.o
+        i, o = use.i, use.o
         column, done = Signal(2), Signal()  # of the block; the message has ended
         chain = Signal()
         # L, the encrypted zero block: its next column first. It turns round with each block.
         zero = Array(Signal(32, name=f"zero{n}") for n in range(4))
         turns, fresh = Signal(), Signal(32)
         m.d.comb += [
-            self.column.eq(column), to_aes.payload.key.eq(self.key_column),
+            use.column.eq(column), to_aes.payload.key.eq(use.key_column),
             to_aes.payload.chain.eq(chain), fresh.eq(zero[0]),
         ]
         with m.If(turns):
@@ -143,8 +155,8 @@ class Cmac(wiring.Component):
             with m.State("Next"):
                 # What comes in between stays in the cipher, for the next block.
                 m.d.comb += [
-                    from_aes.ready.eq(~done | self.o.ready), self.o.valid.eq(done & from_aes.valid),
-                    self.o.payload.eq(from_aes.payload),
+                    from_aes.ready.eq(~done | o.ready), o.valid.eq(done & from_aes.valid),
+                    o.payload.eq(from_aes.payload),
                 ]
                 with m.If(from_aes.valid & from_aes.ready):
                     m.d.sync += column.eq(column + 1)

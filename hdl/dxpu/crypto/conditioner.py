@@ -8,8 +8,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .aes import CipherUse
-from .cmac import Cmac
+from .cmac import MacUse
 
 __all__ = ["HALF_BITS", "Conditioner"]
 
@@ -25,7 +24,7 @@ class Conditioner(wiring.Component):
     """Makes a seed of eight words of 2 x :data:`HALF_BITS` bits: each half is their AES-CMAC.
 
     Bits are taken until there are enough, and no more until the seed was taken. So a seed is ready
-    before it is needed, and the cipher is used for 563 cycles at a time, however slowly bits come.
+    before it is needed, and the CMAC is used for 563 cycles at a time, however slowly bits come.
     The first bit is in the lowest bit of the first byte.
 
     Members
@@ -34,7 +33,7 @@ class Conditioner(wiring.Component):
         Bits of a noise source that has passed its tests.
     column, key_column : 2 out, 32 in
         That column of a key, in the same cycle. It need not be secret.
-    cipher : :class:`~.aes.CipherUse`
+    cmac : :class:`~.cmac.MacUse`
     o : stream of 32
         Seeds for a :class:`~.drbg.CtrDrbg`.
     """
@@ -44,14 +43,13 @@ class Conditioner(wiring.Component):
             "i": In(stream.Signature(1)),
             "column": Out(2),
             "key_column": In(32),
-            "cipher": Out(CipherUse()),
+            "cmac": Out(MacUse()),
             "o": Out(stream.Signature(32)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.mac = mac = Cmac()
-        wiring.connect(m, wiring.flipped(self.cipher), mac.cipher)
+        mac = self.cmac
         # Bits of a half, then the seed.
         m.submodules.kept = kept = Memory(shape=32, depth=_WORDS + 8, init=[])
         read, write = kept.read_port(domain="comb"), kept.write_port()

@@ -8,6 +8,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, flipped
 
 from .aes import CipherUse
+from .cmac import MacUse
 from .conditioner import Conditioner
 from .drbg import CtrDrbg
 from .health import HealthTests
@@ -35,8 +36,8 @@ class RandomSource(wiring.Component):
         Raw bits, at any pace.
     column, key_column : 2 out, 32 in
         Of :class:`~.conditioner.Conditioner`.
-    conditioner, generator : :class:`~.aes.CipherUse`
-        Of these two parts.
+    cmac, cipher : :class:`~.cmac.MacUse`, :class:`~.aes.CipherUse`
+        The conditioner's and the generator's.
     o : stream of 32
         Words. One that was offered before a failure may still be taken.
     started, stuck, biased : 1
@@ -50,8 +51,8 @@ class RandomSource(wiring.Component):
             "noise": In(stream.Signature(1)),
             "column": Out(2),
             "key_column": In(32),
-            "conditioner": Out(CipherUse()),
-            "generator": Out(CipherUse()),
+            "cmac": Out(MacUse()),
+            "cipher": Out(CipherUse()),
             "o": Out(stream.Signature(32)),
             "started": Out(1),
             "stuck": Out(1),
@@ -64,8 +65,8 @@ class RandomSource(wiring.Component):
         m.submodules.conditioner = conditioner = Conditioner()
         wiring.connect(m, flipped(self.noise), health.i)
         wiring.connect(m, health.o, conditioner.i)
-        wiring.connect(m, flipped(self.conditioner), conditioner.cipher)
-        wiring.connect(m, flipped(self.generator), drbg.cipher)
+        wiring.connect(m, conditioner.cmac, flipped(self.cmac))
+        wiring.connect(m, drbg.cipher, flipped(self.cipher))
         good = Signal()
         m.d.comb += [
             good.eq(~(health.stuck | health.biased)),

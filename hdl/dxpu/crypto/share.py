@@ -1,4 +1,4 @@
-"""One cipher for many parts.
+"""One cipher, and one CMAC, for many parts.
 
 Ref: docs/reference/crypto.md
 """
@@ -10,8 +10,9 @@ from amaranth.lib.wiring import In, Out
 from dxpu.priority import round_robin
 
 from .aes import AesWord, CipherUse
+from .cmac import MacUse
 
-__all__ = ["CipherShare"]
+__all__ = ["CipherShare", "MacShare"]
 
 
 class CipherShare(wiring.Component):
@@ -59,4 +60,61 @@ class CipherShare(wiring.Component):
                         m.d.sync += turn.eq(round_robin(busy, turn))
         for user in self.users:
             m.d.comb += user.o.payload.eq(self.o.payload)
+        return m
+
+
+class MacShare(wiring.Component):
+    """Lets several parts have messages authenticated by one :class:`~.cmac.Cmac`, in turn (round
+    robin).
+
+    A part whose message has begun keeps it until the last word of the tag was taken, so each part
+    that waits has its turn after at most one message of each other part. Who is alone loses no
+    cycle; a change of hands takes one, if it is not at the end of a message.
+
+    Parameters
+    ----------
+    count : int
+        Parts.
+
+    Members
+    -------
+    users : array of :class:`~.cmac.MacUse`
+    use : :class:`~.cmac.MacUse`
+        Of the CMAC.
+    """
+
+    def __init__(self, *, count):
+        if not isinstance(count, int) or count < 1:
+            raise ValueError(f"count must be a positive integer, not {count!r}")
+        self._count = count
+        super().__init__({"users": In(MacUse()).array(count), "use": Out(MacUse())})
+
+    def elaborate(self, platform):
+        m = Module()
+        use = self.use
+        waits, turn = Signal(self._count), Signal(range(self._count))
+        begun, words, ends = Signal(), Signal(2), Signal()
+        m.d.comb += [
+            waits.eq(Cat(user.i.valid for user in self.users)),
+            ends.eq(use.o.valid & use.o.ready & (words == 3)),
+        ]
+        with m.Switch(turn):
+            for n, user in enumerate(self.users):
+                with m.Case(n):
+                    m.d.comb += [
+                        use.i.payload.eq(user.i.payload), use.i.valid.eq(user.i.valid),
+                        user.i.ready.eq(use.i.ready), use.key_column.eq(user.key_column),
+                        user.o.valid.eq(use.o.valid), use.o.ready.eq(user.o.ready),
+                    ]
+        for user in self.users:
+            m.d.comb += [user.column.eq(use.column), user.o.payload.eq(use.o.payload)]
+        with m.If(use.i.valid & use.i.ready):
+            m.d.sync += begun.eq(1)
+        with m.If(use.o.valid & use.o.ready):
+            m.d.sync += words.eq(words + 1)
+        with m.If(ends):
+            m.d.sync += begun.eq(0)
+        with m.If(ends | ~begun & ~use.i.valid):
+            with m.If(waits.any()):
+                m.d.sync += turn.eq(round_robin(waits, turn))
         return m

@@ -46,7 +46,8 @@ def run(jobs, *, rng=None, times=None):
 
     simulate(with_cipher(ccm), process, deadline=10**6, background=[
         collect_words(ccm.o, 10**6, out, rng=rng, density=0.5),
-        collect_words(ccm.tag_o, 10**6, tags, rng=rng, density=0.5), hold_key(ccm, key), clock])
+        collect_words(ccm.tag_o, 10**6, tags, rng=rng, density=0.5),
+        hold_key(ccm, key, ccm.cipher.i.valid), clock])
     return results
 
 

@@ -29,13 +29,14 @@ def run(jobs, *, rng=None, times=None):
     async def process(ctx):
         for key[0], message in jobs:
             before = len(tags)
-            await give_message(ctx, cmac.i, message, rng=rng)
+            await give_message(ctx, cmac.use.i, message, rng=rng)
             while len(tags) < before + 4:
                 await ctx.tick()
 
     async def clock(ctx):
         start, cycle, words = None, 0, 0
-        async for _, _, i, o in ctx.tick().sample(cmac.i.valid, cmac.o.valid & cmac.o.ready):
+        use = cmac.use
+        async for _, _, i, o in ctx.tick().sample(use.i.valid, use.o.valid & use.o.ready):
             cycle += 1
             if i and start is None:
                 start = cycle
@@ -46,7 +47,8 @@ def run(jobs, *, rng=None, times=None):
                 start, words = None, 0
 
     simulate(with_cipher(cmac), process, background=[
-        collect_words(cmac.o, 10**6, tags, rng=rng, density=0.5), hold_key(cmac, key), clock])
+        collect_words(cmac.use.o, 10**6, tags, rng=rng, density=0.5),
+        hold_key(cmac.use, key, cmac.cipher.i.valid), clock])
     return blocks(tags)
 
 

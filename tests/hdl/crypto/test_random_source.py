@@ -7,6 +7,7 @@ from amaranth.lib.wiring import connect
 from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.cmac import CMAC
 from dxpu.crypto.aes import Aes128
+from dxpu.crypto.cmac import Cmac
 from dxpu.crypto.pretended_noise import PretendedNoise
 from dxpu.crypto.random_source import RandomSource
 from dxpu.crypto.share import CipherShare
@@ -24,13 +25,15 @@ def design(*, noise, **options):
     source, stop = RandomSource(**options), Signal()
     m.submodules.source, m.submodules.noise = source, noise
     m.submodules.aes, m.submodules.share = aes, share = Aes128(ram=True), CipherShare(count=2)
+    m.submodules.mac = mac = Cmac()
     connect(m, share.i, aes.i)
     connect(m, aes.o, share.o)
-    connect(m, source.conditioner, share.users[0])
-    connect(m, source.generator, share.users[1])
+    connect(m, source.cmac, mac.use)
+    connect(m, mac.cipher, share.users[0])
+    connect(m, source.cipher, share.users[1])
     m.d.comb += [source.noise.valid.eq(noise.o.valid), noise.o.ready.eq(source.noise.ready),
                  source.noise.payload.eq(noise.o.payload & ~stop)]
-    return m, source, stop
+    return m, source, stop, mac.cipher.busy
 
 
 def key_of(source):
@@ -58,14 +61,14 @@ def mac(some):
 
 def test_words_are_those_of_the_noise():
     start, draws, seeds = 0x0123456789ABCDEF ^ seed(), 3, 3
-    m, source, _ = design(noise=PretendedNoise(seed=start), draws=draws)
+    m, source, _, busy_mac = design(noise=PretendedNoise(seed=start), draws=draws)
     got, uses = [], []
 
     async def process(ctx):
         ctx.set(source.o.ready, 1)
         busy = 0
         async for _, _, valid, word, user in ctx.tick().sample(
-                source.o.valid, source.o.payload, source.conditioner.busy):
+                source.o.valid, source.o.payload, busy_mac):
             if valid:
                 got.append(word)
             if busy and not user:
@@ -92,7 +95,7 @@ def test_words_are_those_of_the_noise():
 @pytest.mark.parametrize("after", [0, START - 1, START + 700, START + 2 * HALF + 700, 20_000])
 def test_there_are_no_words_without_noise(after):
     """It stops before the start-up test, within it, within a seed, while words are drawn."""
-    m, source, stop = design(noise=PretendedNoise(seed=1234567))
+    m, source, stop, _ = design(noise=PretendedNoise(seed=1234567))
     count = [0]
 
     async def process(ctx):
@@ -124,7 +127,7 @@ def test_there_are_no_words_without_noise(after):
 
 
 def test_an_offered_word_stays():
-    m, source, stop = design(noise=PretendedNoise(seed=99), draws=2)
+    m, source, stop, _ = design(noise=PretendedNoise(seed=99), draws=2)
 
     async def process(ctx):
         await ctx.tick().until(source.o.valid)

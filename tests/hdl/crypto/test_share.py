@@ -1,23 +1,31 @@
-"""dxpu.crypto.share: several parts use one cipher, and none sees that of the others."""
+"""dxpu.crypto.share: several parts use one cipher, or one CMAC, and none sees what is another's."""
 
 import random
 
 import pytest
-from amaranth import Module
+from amaranth import Module, Signal
 from amaranth.lib.wiring import connect
 from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.cmac import CMAC
 from dxpu.crypto.aes import Aes128
 from dxpu.crypto.cmac import Cmac
-from dxpu.crypto.share import CipherShare
-from tests.support.crypto_bench import blocks, give_message, hold_key
+from dxpu.crypto.share import CipherShare, MacShare
+from tests.support.crypto_bench import blocks, give_message
 from tests.support.testbench import collect_words, seed, simulate
 
 #: A use: a block for the subkeys, a block of message.
 USE = 63 + 59
 
 
-def design(count):
+def key_of(m, use):
+    """Register of the key of a use."""
+    key = Signal(128)
+    m.d.comb += use.key_column.eq(key.word_select(use.column, 32))
+    return key
+
+
+def several_macs(count):
+    """CMACs that share a cipher."""
     m = Module()
     macs = [Cmac() for _ in range(count)]
     m.submodules.aes, m.submodules.share = aes, share = Aes128(ram=True), CipherShare(count=count)
@@ -26,7 +34,18 @@ def design(count):
     for n, mac in enumerate(macs):
         m.submodules[f"mac{n}"] = mac
         connect(m, mac.cipher, share.users[n])
-    return m, macs
+    return m, [(mac.use, key_of(m, mac.use)) for mac in macs]
+
+
+def one_mac(count):
+    """A CMAC that is shared."""
+    m = Module()
+    m.submodules.share = share = MacShare(count=count)
+    m.submodules.mac, m.submodules.aes = mac, aes = Cmac(), Aes128(ram=True)
+    connect(m, share.use, mac.use)
+    connect(m, mac.cipher.i, aes.i)
+    connect(m, aes.o, mac.cipher.o)
+    return m, [(user, key_of(m, user)) for user in share.users]
 
 
 def tag(key, message):
@@ -35,45 +54,47 @@ def tag(key, message):
     return mac.finalize()
 
 
+@pytest.mark.parametrize("design", [several_macs, one_mac])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_messages_at_the_same_time(count):
-    """Different keys, lengths and paces; nobody waits for longer than one use by each other."""
+def test_messages_at_the_same_time(design, count):
+    """Different keys, lengths and paces; all get their own tags."""
     rng = random.Random(seed())
-    m, macs = design(count)
+    m, uses = design(count)
     jobs = [[(rng.randbytes(16), rng.randbytes(rng.choice([0, 5, 16, 30]))) for _ in range(8)]
-            for _ in macs]
-    got, keys = [[] for _ in macs], [[bytes(16)] for _ in macs]
+            for _ in uses]
+    got = [[] for _ in uses]
     gaps = [random.Random(n) for n in range(count)]
 
     def give(n):
         async def process(ctx):
             for key, message in jobs[n]:
-                keys[n][0] = key
+                ctx.set(uses[n][1], int.from_bytes(key, "little"))
                 before = len(got[n])
-                await give_message(ctx, macs[n].i, message, rng=gaps[n])
+                await give_message(ctx, uses[n][0].i, message, rng=gaps[n])
                 while len(got[n]) < before + 4:
                     await ctx.tick()
         return process
 
     simulate(m, *(give(n) for n in range(count)), background=[
-        process for n, mac in enumerate(macs) for process in (
-            collect_words(mac.o, 10**6, got[n], rng=gaps[n], density=0.5), hold_key(mac, keys[n]))])
+        collect_words(use.o, 10**6, got[n], rng=gaps[n], density=0.5)
+        for n, (use, _) in enumerate(uses)])
     for mine, words in zip(jobs, got, strict=True):
         assert blocks(words) == [tag(*job) for job in mine]
 
 
-def test_turns():
-    """Three that always want the cipher have it in turn, with a cycle between their uses."""
-    m, macs = design(3)
+@pytest.mark.parametrize("design", [several_macs, one_mac])
+def test_turns(design):
+    """Three that always want it have it in turn, with a few cycles between their uses."""
+    m, uses = design(3)
     ends, cycle = [], [0]
 
     def give(n):
         async def process(ctx):
-            ctx.set(macs[n].i.payload, dict(data=n, bytes=4, last=1))
-            ctx.set(macs[n].i.valid, 1)
-            ctx.set(macs[n].o.ready, 1)
+            ctx.set(uses[n][0].i.payload, dict(data=n, bytes=4, last=1))
+            ctx.set(uses[n][0].i.valid, 1)
+            ctx.set(uses[n][0].o.ready, 1)
             words = 0
-            async for _, _, valid in ctx.tick().sample(macs[n].o.valid):
+            async for _, _, valid in ctx.tick().sample(uses[n][0].o.valid):
                 words += valid
                 if valid and words % 4 == 0:
                     ends.append((n, cycle[0]))
@@ -94,3 +115,5 @@ def test_turns():
 def test_wrong_arguments(count):
     with pytest.raises(ValueError, match="count must be a positive integer, not "):
         CipherShare(count=count)
+    with pytest.raises(ValueError, match="count must be a positive integer, not "):
+        MacShare(count=count)

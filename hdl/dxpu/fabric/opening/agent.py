@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dxpu.counted import Counted
-from dxpu.crypto.cmac import MessageWord
+from dxpu.crypto.cmac import MacUse
 from dxpu.fabric.wire.format import VERSION
 from dxpu.fabric.wire.frame_fields import wire
 from dxpu.fabric.wire.frame_types import FrameType
@@ -81,8 +81,7 @@ class OpeningAgent(wiring.Component):
     random : stream of 32
     failed : 1
         No random word comes any more.
-    message, column, key_column, result
-        ``i``, ``column``, ``key_column`` and ``o`` of a :class:`~dxpu.crypto.cmac.Cmac`.
+    cmac : :class:`~dxpu.crypto.cmac.MacUse`
     with_key, with_two : ``peers``
         There is a key for the peer, or two.
     stat_knock, stat_proof, stat_stale : 1
@@ -110,10 +109,7 @@ class OpeningAgent(wiring.Component):
             "body_ready": In(1),
             "random": In(stream.Signature(32)),
             "failed": In(1),
-            "message": Out(stream.Signature(MessageWord)),
-            "column": In(2),
-            "key_column": Out(32),
-            "result": In(stream.Signature(32)),
+            "cmac": Out(MacUse()),
             "with_key": Out(peers),
             "with_two": Out(peers),
             "stat_knock": Out(Counted("HELLOs without the knock of a key.")),
@@ -181,7 +177,8 @@ class OpeningAgent(wiring.Component):
                 put.addr.eq(number[1:]), put.data.eq(key_read.data),
                 put.en.eq(self._acts & (does.op == Op.SET) & (does.argument == Set.KEY)
                           & (number[0] == n)),
-                get.addr.eq(self.column), self.key_column.word_select(n, 16).eq(get.data),
+                get.addr.eq(self.cmac.column),
+                self.cmac.key_column.word_select(n, 16).eq(get.data),
             ]
         return read.data
 
@@ -215,7 +212,7 @@ class OpeningAgent(wiring.Component):
         does, number, word, there = self._does, self._number, self._word, Signal()
         m.d.comb += [there.eq(1), self.body_at.eq(does.a + number)]
         # Two words in one of another stream.
-        for source, of in ((self.random, Source.RANDOM), (self.result, Source.RESULT)):
+        for source, of in ((self.random, Source.RANDOM), (self.cmac.o, Source.RESULT)):
             m.d.comb += source.ready.eq(self._acts & (does.source == of) & number[0])
         with m.Switch(does.source):
             with m.Case(Source.FRAME):
@@ -228,8 +225,8 @@ class OpeningAgent(wiring.Component):
                 m.d.comb += [word.eq(self.random.payload.word_select(number[0], 16)),
                              there.eq(self.random.valid)]
             with m.Case(Source.RESULT):
-                m.d.comb += [word.eq(self.result.payload.word_select(number[0], 16)),
-                             there.eq(self.result.valid)]
+                m.d.comb += [word.eq(self.cmac.o.payload.word_select(number[0], 16)),
+                             there.eq(self.cmac.o.valid)]
             with m.Case(Source.KEY):
                 m.d.comb += [word.eq(self.new_key.payload.data), there.eq(self.new_key.valid),
                              self.new_key.ready.eq(self._acts)]
@@ -277,7 +274,7 @@ class OpeningAgent(wiring.Component):
         last, ready, wanted = self._number == does.more, Signal(), self._wanted
         m.submodules.words = words = MessageWords()
         part, frame, finding = (s.payload for s in (words.i, self.opening_frame, self.finding))
-        wiring.connect(m, words.o, wiring.flipped(self.message))
+        wiring.connect(m, words.o, wiring.flipped(self.cmac.i))
         m.d.comb += [
             self.body_word.eq(word), self.body_put.eq(self._acts & (does.op == Op.BODY)),
             part.data.eq(word), part.last.eq(does.last & last),

@@ -68,10 +68,7 @@ class Agent:
             self.m.submodules.aes = aes = Aes128(ram=True)
             connect(self.m, cmac.cipher.i, aes.i)
             connect(self.m, aes.o, cmac.cipher.o)
-            connect(self.m, self.part.message, cmac.i)
-            connect(self.m, cmac.o, self.part.result)
-            self.m.d.comb += [self.part.column.eq(cmac.column),
-                              cmac.key_column.eq(self.part.key_column)]
+            connect(self.m, self.part.cmac, cmac.use)
 
     def run(self, process):
         async def whole(ctx):
