@@ -51,10 +51,10 @@ class Sender:
     #: Rounds of transmissions on one path: a full Ethernet switch may drop a whole round.
     ROUNDS = 2
 
-    def __init__(self, wait: float, window: int) -> None:
+    def __init__(self, wait: float, window: int, first: int = 0) -> None:
         self._wait, self._window = wait, window
         #: Number of the next new frame, and of the oldest unacknowledged frame.
-        self.next = self.oldest = 0
+        self.next = self.oldest = first
         self.failed = False
         self._kept: deque[Sent] = deque()
         self._tries = self._round = 0
@@ -147,10 +147,10 @@ class Receiver:
         Longest delay of an acknowledgement, in seconds.
     """
 
-    def __init__(self, ack: float) -> None:
+    def __init__(self, ack: float, first: int = 0) -> None:
         self._ack = ack
         #: Number of the next frame expected.
-        self.expected = 0
+        self.expected = first
         self._owed: float | None = None  #: latest time of the acknowledgement due
         self._slot = 0  #: slot of the frame to be answered
         self._wants_nak = False

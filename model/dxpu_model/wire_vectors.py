@@ -118,5 +118,4 @@ MISTAKES: dict[str, tuple[bytes, DropCause]] = {
     "request 2 of a SACK": (_resealed_body(Frame(Sack(_ENTRIES)), (59, 2)), DropCause.BODY),
     "SACK count": (edit(Frame(Sack(_ENTRIES)), (57, 1)), DropCause.LENGTH),
     "SEQ of a HELLO": (edit(Frame(_HELLO), (26, 1)), DropCause.FIELD),
-    "ACK of a FENCE": (edit(Frame(Fence(3)), (29, 1)), DropCause.FIELD),
 }

@@ -234,7 +234,8 @@ class Player:
                 await self._take(end.keeper.o)
                 is_ack = greeting.type == FrameType.ACK
                 route = await self._route(n, direct=1, session=greeting.session, hello=not is_ack,
-                                          probe=is_ack, tag=greeting.tag, paths=1)
+                                          probe=is_ack, tag=greeting.tag, paths=1,
+                                          seq=greeting.seq, ack=greeting.ack)
                 is_hello = greeting.type in (FrameType.HELLO, FrameType.HELLO_ACK)
                 body = (greeting.nonce, greeting.offered, greeting.echoed,
                         self.boots[n]) if is_hello else ()

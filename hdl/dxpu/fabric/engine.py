@@ -145,15 +145,14 @@ class FabricEngine(wiring.Component):
         A good frame that the link has refused.
     keyed : ``peers``
         Of :class:`SessionKeeper`. This and the following only with ``keyed``.
-    new_key, random, failed, message, column, key_column, result, with_key, with_two
+    new_key, random, failed, cmac, with_key, with_two
         Of :class:`~.opening.agent.OpeningAgent`.
     stat_* : 1
         Pulses; :attr:`stats` names them.
     """
 
     #: Members that are those of the agent.
-    _OF_AGENT = ("new_key", "random", "failed", "message", "column", "key_column", "result",
-                 "with_key", "with_two")
+    _OF_AGENT = ("new_key", "random", "failed", "cmac", "with_key", "with_two")
     #: Of the queue before each MAC if several carry one stream: half of a frame of 1500 bytes, or
     #: more, so that both are always busy.
     STRIPE_BYTES = 1024
@@ -173,7 +172,7 @@ class FabricEngine(wiring.Component):
         if cells is None:
             cells = 64 << (min(paths, 4) - 1).bit_length() if selective else 64
         #: As given; ``cells`` as they are.
-        self.split, self.cells, self.arq = split, cells, arq
+        self.split, self.cells, self.arq, self.has_keys = split, cells, arq, keyed
         sessions = peers * streams
         # Where credits bound the size of a TLP, half of the buffer holds seven of the largest.
         small = flow and not split and width <= 64
@@ -555,8 +554,7 @@ class FabricEngine(wiring.Component):
             member, ours, theirs = (self.signature.members[name], getattr(self, name),
                                     getattr(agent, name))
             if not member.is_port:
-                connect(m, *((wiring.flipped(ours), theirs) if member.flow is In
-                             else (theirs, wiring.flipped(ours))))
+                wiring.connect(m, wiring.flipped(ours), theirs)
             else:
                 m.d.comb += theirs.eq(ours) if member.flow is In else ours.eq(theirs)
         fields = body_bytes(Body.HELLO, **{

@@ -14,7 +14,7 @@ from dxpu.fabric.wire.format import MIN_FRAME_BYTES, DropCause, node_mac
 from dxpu.fabric.wire.frame_types import SESSIONLESS, FrameType
 from dxpu_model import wire_random
 from dxpu_model.receiver import judge
-from dxpu_model.wire import Ack, Credit, Frame, Sack, Tlps, build, reseal
+from dxpu_model.wire import Ack, Credit, Fence, Frame, Sack, Tlps, build, reseal
 
 __all__ = ["KINDS", "LARGEST", "Intruder", "Peer", "Target"]
 
@@ -86,8 +86,6 @@ class Target:
         peer = next((p for p in self.peers if (p.node, p.stream) == (node, stream)), None)
         if peer is None or kind in SESSIONLESS or number(22, 2) != peer.tag:
             return "fabric_link_wrong_tag"
-        if kind == FrameType.FENCE:  # it has no numbers; those made here are damaged elsewhere
-            return None
         return "fabric_link_stray"  # the numbers made here are far from those of the session
 
 
@@ -186,6 +184,9 @@ class Intruder:
     def forged_ack(self, target):
         return build(self.frame(target, make=Ack(self.entries())))
 
+    def forged_fence(self, target):
+        return build(self.frame(target, make=Fence(self._rng.randrange(4)), credit=None))
+
     def forged_nak(self, target):
         return build(self.frame(target, make=Sack(self.entries(), ())))
 
@@ -197,8 +198,7 @@ class Intruder:
         # session depends on its age.
         while True:
             data = wire_random.mutate(self._rng, build(self.frame(target)))
-            if (len(data) < 30 or any(data[24:30])
-                    or data[14] & 15 in (*SESSIONLESS, FrameType.FENCE)):
+            if len(data) < 30 or any(data[24:30]) or data[14] & 15 in SESSIONLESS:
                 return data
 
     def truncated(self, target):
@@ -251,7 +251,7 @@ KINDS: dict[str, Callable[[Intruder, Target], bytes]] = {
     make.__name__.replace("_", " "): make for make in (
         Intruder.unknown_node, Intruder.other_destination, Intruder.other_stream,
         Intruder.wrong_session, Intruder.wrong_slot, Intruder.stale, Intruder.ahead,
-        Intruder.forged_ack, Intruder.forged_nak, Intruder.hello, Intruder.damaged,
-        Intruder.truncated, Intruder.wrong_count, Intruder.longer, Intruder.giant,
-        Intruder.wrong_padding, Intruder.unknown_type,
-        Intruder.other_protocol, Intruder.other_ethertype, Intruder.other_version)}
+        Intruder.forged_ack, Intruder.forged_fence, Intruder.forged_nak, Intruder.hello,
+        Intruder.damaged, Intruder.truncated, Intruder.wrong_count, Intruder.longer,
+        Intruder.giant, Intruder.wrong_padding, Intruder.unknown_type, Intruder.other_protocol,
+        Intruder.other_ethertype, Intruder.other_version)}

@@ -51,7 +51,7 @@ class RouteRequest(data.Struct):
     With ``direct`` no row is asked (but for its limits), but ``session``, ``dst_slot``,
     ``src_slot`` and ``paths`` count; with ``again`` too the frame was sent before, with ``seq``,
     in ``epoch`` of the session. ``probe`` asks for an acknowledgement at once. With ``hello`` the
-    frame is outside of any session: it takes ``tag``, and SEQ and ACK are 0.
+    frame is of no session, or of one that is over: it takes ``tag``, ``seq`` and ``ack``.
     """
 
     row: 6
@@ -67,6 +67,7 @@ class RouteRequest(data.Struct):
     src_slot: 8
     paths: 16
     seq: 24
+    ack: 24
     epoch: EPOCH_BITS
     hello: 1
     tag: 16

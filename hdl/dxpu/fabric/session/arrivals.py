@@ -379,7 +379,7 @@ class Arrivals(wiring.Component):
             with m.State("Judge"):
                 m.d.sync += [
                     self._header.eq(header), old.eq(own),
-                    numbers.eq(valid & ~is_hello(header.type) & ~fence),
+                    numbers.eq(valid & ~is_hello(header.type)),
                     far.eq(~is_near(Mux(own, ahead, header.seq))),
                     newer.eq(header.ack - Mux(own, self.fetched_number, 0)),
                 ]

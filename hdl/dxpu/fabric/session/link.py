@@ -85,6 +85,9 @@ class Link(wiring.Component):
     open, first_seq, first_next : stream of numbers of sessions, 24, 24
         The session begins anew: these are the numbers of its first frame that is sent, and of the
         first one that comes. What was asked for before gets no number any more.
+    last_seq, last_next : 24
+        While ``open`` is taken: what these numbers would have been without. ``hold`` must stay for
+        a cycle more.
     hold : 1
         No session is looked up: one of them is being opened, here or elsewhere.
     sending, tx_tag, down, about : number of a session out, 16 in, 1 in, :class:`About` in
@@ -167,6 +170,8 @@ class Link(wiring.Component):
             "open": In(stream.Signature(number)),
             "first_seq": In(24),
             "first_next": In(24),
+            "last_seq": Out(24),
+            "last_next": Out(24),
             "hold": In(1),
             "look": In(1),
             "looked": In(number),
@@ -215,12 +220,14 @@ class Link(wiring.Component):
         for part in self._parts:
             for name, member in self._shared(part):
                 self._attach(m, getattr(self, name), getattr(part, name), member)
-        hold = Signal()
+        hold, sending = Signal(), Signal.like(routes.sending_next)
         m.d.comb += [
             hold.eq(self.hold | ~self._seq.ready),
             routes.hold.eq(hold), arrivals.hold.eq(hold | numbers.busy),
-            self._seq.at.eq(routes.sending_next), routes.seq.eq(self._seq.word),
-            self._next.at.eq(routes.sending_next), routes.next.eq(self._next.word),
+            sending.eq(Mux(self.open.valid, self.open.payload, routes.sending_next)),
+            self._seq.at.eq(sending), routes.seq.eq(self._seq.word),
+            self._next.at.eq(sending), routes.next.eq(self._next.word),
+            self.last_seq.eq(self._seq.word), self.last_next.eq(self._next.word),
             numbers.fetch.eq(arrivals.fetch), numbers.fetch_session.eq(arrivals.fetch_session),
             numbers.fetch_newest.eq(arrivals.fetch_newest),
             arrivals.fetched_number.eq(numbers.fetched_number),
@@ -292,6 +299,8 @@ class Link(wiring.Component):
     def _show(self, m):
         """What a session is like, for software: what is sent, then what is received."""
         routes, arrivals, half = self._routes, self._arrivals, Signal()
+        other = Signal()  # the words are those of a session that begins anew
+        m.d.sync += other.eq(self.open.valid)
         m.d.comb += [
             routes.look.eq(self.look & ~half), routes.looked.eq(self.looked),
             arrivals.look.eq(half), arrivals.looked.eq(self.looked),
@@ -299,7 +308,7 @@ class Link(wiring.Component):
             self.state.acked.eq(self._numbers.fetched_number),
             self.shown_unacked.eq(self.unacked),
         ]
-        with m.If(self.look & routes.seen):
+        with m.If(self.look & routes.seen & ~other):
             m.d.sync += [half.eq(1), self.state.seq.eq(self._seq.word),
                          self.state.next.eq(self._next.word), self.shown.eq(self.about)]
         with m.If(self.seen | ~self.look):

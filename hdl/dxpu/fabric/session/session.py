@@ -108,8 +108,9 @@ class SessionKeeper(wiring.Component):
     A session that is open and silent for eight times ``wait`` is polled, by an ACK that asks for
     another; after four polls, with doubling waits, it is lost. A session is also lost if it fails,
     when the peer opens another, and when software says so (``OPEN``). Then the tags are forgotten,
-    and for ``quiet`` nothing is sent or answered, but for one FENCE, unless something else is just
-    being said: so the peer need not find out by itself. A FENCE of the peer ends the session.
+    and for ``quiet`` nothing is sent or answered, but for one FENCE with the last numbers, unless
+    something else is just being said: so the peer need not find out by itself. A FENCE of the peer
+    ends the session.
 
     Tags come from one counter for all sessions. It begins with ``boot``, turned by three bits, and
     counts up by one with each tag; zero and tags in use are left out. A nonce is ``boot`` and the
@@ -176,6 +177,9 @@ class SessionKeeper(wiring.Component):
         still the old ones.
     opening : 1
         ``open`` is offered, or will be in the next cycle.
+    ended, last_seq, last_next : 1, 24, 24
+        Strobe, before or while ``open`` is taken: the numbers of the next frame that the session
+        would have sent, and of the next one that would have come.
     told, about, lost : 1, number of a session, 1
         Strobe, in the cycle before ``open``: a session opens or is lost. ``lost``: if only for a
         moment.
@@ -183,7 +187,8 @@ class SessionKeeper(wiring.Component):
         As long as ``look`` is high it is answered, each time by a pulse of ``seen``.
     o : stream of :class:`Greeting`
     keyed : ``peers``
-        Bit n: sessions with that peer are keyed. It changes only while they are of mode REGISTERS.
+        Bit n: sessions with that peer are keyed. It changes only while they are of mode REGISTERS,
+        and in that mode they cannot be opened.
     call, finding, fresh_tag : streams of :class:`~dxpu.fabric.opening.types.Call` out,
         :class:`~dxpu.fabric.opening.types.Tell` in, 16
         To the agent and from it. ``call`` is offered for a cycle only; its ``peer`` is 0.
@@ -235,6 +240,9 @@ class SessionKeeper(wiring.Component):
             "greets": Out(1),
             "open": Out(stream.Signature(number)),
             "opening": Out(1),
+            "ended": In(1),
+            "last_seq": In(24),
+            "last_next": In(24),
             "told": Out(1),
             "about": Out(number),
             "lost": Out(1),
@@ -292,6 +300,8 @@ class SessionKeeper(wiring.Component):
         self._phase, self._tries = Signal(Phase), Signal(range(POLLS + 1))
         #: Its time is over; it says something; that it gives up is said.
         self._over, self._says, self._fences = Signal(), Signal(), Signal()
+        #: A FENCE is said when the last numbers are known.
+        self._fencing = Signal()
 
     def elaborate(self, platform):
         m = Module()
@@ -510,8 +520,8 @@ class SessionKeeper(wiring.Component):
                 m.d.comb += [then.mode.eq(setting.mode), ends.eq(setting.mode != now.mode)]
             with m.Elif(setting.kind == SettingKind.OPEN):
                 m.d.comb += [ends.eq(now.phase != Phase.OFF),
-                             self._opens.eq(now.mode == Mode.REGISTERS)]
-            with m.Elif(now.mode == Mode.REGISTERS):
+                             self._opens.eq((now.mode == Mode.REGISTERS) & ~self._is.keyed)]
+            with m.Elif((now.mode == Mode.REGISTERS) & ~self._is.keyed):
                 m.d.comb += [then.rx.eq(setting.rx_tag), then.tx.eq(setting.tx_tag)]
         with m.If(ends):
             m.d.comb += [
@@ -647,7 +657,7 @@ class SessionKeeper(wiring.Component):
             m.d.sync += o.valid.eq(0)
         with m.If(plain):
             m.d.sync += [
-                o.valid.eq(1),
+                o.valid.eq(1), o.payload.seq.eq(0), o.payload.ack.eq(0),
                 o.payload.type.eq(Mux(now.hello, Mux(now.mode == Mode.OPENS, FrameType.HELLO,
                                                      FrameType.HELLO_ACK), FrameType.ACK)),
                 o.payload.session.eq(self._session),
@@ -659,13 +669,15 @@ class SessionKeeper(wiring.Component):
             ]
         with m.If(self._fences):
             m.d.sync += [
-                o.valid.eq(1),
+                self._fencing.eq(1),
                 o.payload.type.eq(FrameType.FENCE), o.payload.tag.eq(now.tx),
                 o.payload.session.eq(self._session), o.payload.path.eq(now.way),
                 o.payload.reason.eq(Mux(self._does[Act.SET], FenceReason.MANAGED,
                                         FenceReason.SESSION_LOST)),
             ]
-
+        with m.If(self.ended & self._fencing):
+            m.d.sync += [self._fencing.eq(0), o.valid.eq(1), o.payload.seq.eq(self.last_seq),
+                         o.payload.ack.eq(self.last_next)]
 
     def _call(self, m, opens):
         """Calls of the agent: a frame came that may matter, or one is to be sent."""
@@ -748,6 +760,8 @@ def connect_keeper(m, keeper, link, retransmitter, header, hello):
         link.open.valid.eq(keeper.open.valid & ~done),
         link.open.payload.eq(keeper.open.payload),
         link.hold.eq(keeper.opening),
+        keeper.ended.eq(link.open.valid & link.open.ready),
+        keeper.last_seq.eq(link.last_seq), keeper.last_next.eq(link.last_next),
         retransmitter.open.valid.eq(keeper.open.valid & done),
         retransmitter.open.payload.eq(keeper.open.payload),
         keeper.open.ready.eq(retransmitter.open.valid & retransmitter.open.ready),

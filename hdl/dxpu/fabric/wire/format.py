@@ -194,6 +194,8 @@ class Capability(IntFlag):
     """Takes and sends SACK with a word."""
     STRIPE = 1 << 3
     """Takes the frames of one stream over several paths at a time."""
+    KEYS = 1 << 4
+    """Can open sessions under keys."""
 
 
 class DropCause(IntEnum):
@@ -213,7 +215,7 @@ class DropCause(IntEnum):
     """Type not in :class:`~.frame_types.FrameType`."""
     FIELD = 6
     """Zero bit set, count not fit for the type, credit class above 2, or SEQ or ACK of a HELLO,
-    HELLO_ACK, HELLO_DONE or FENCE not zero."""
+    HELLO_ACK or HELLO_DONE not zero."""
     LENGTH = 7
     """Not exactly ``max(60, end of body)`` bytes, or no end follows (reserved Fmt, more records
     than bytes). DATA: also if it does not continue the TLP; counted so only if nothing else is

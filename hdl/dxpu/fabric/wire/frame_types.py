@@ -161,7 +161,7 @@ class FrameType(IntEnum):
     HELLO_ACK = (1, Body.HELLO, Numbering.NONE, Handler.KEEPER, False, "Answers a HELLO.")
     HELLO_DONE = (11, Body.KEYED, Numbering.NONE, Handler.OPENING, False,
                   "Opens a keyed session, as the answer to a HELLO_ACK.")
-    FENCE = (9, Body.FENCE, Numbering.NONE, Handler.KEEPER, True, "Ends a session.")
+    FENCE = (9, Body.FENCE, Numbering.CARRIES, Handler.KEEPER, True, "Ends a session.")
 
 
 def types_with(*bodies: Body) -> tuple[FrameType, ...]:

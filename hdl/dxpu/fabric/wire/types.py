@@ -83,7 +83,8 @@ class Greeting(data.Struct):
     another.
 
     ``nonce``, ``offered`` and ``echoed`` are what is not the same in every HELLO; ``reason`` is
-    that of a FENCE. With ``keyed`` the body is the one that the agent of keyed sessions has made.
+    that of a FENCE, ``seq`` and ``ack`` are the numbers of its session, 0 for all others. With
+    ``keyed`` the body is the one that the agent of keyed sessions has made.
     """
 
     type: 4
@@ -94,6 +95,8 @@ class Greeting(data.Struct):
     offered: 16
     echoed: 16
     reason: 2
+    seq: 24
+    ack: 24
     keyed: 1
 
 

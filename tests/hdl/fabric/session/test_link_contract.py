@@ -146,7 +146,7 @@ class InOrder(wiring.Component):
                          what.eq(Mux(own, Mux(fence, SaidKind.FENCED, SaidKind.HEARD),
                                      SaidKind.CONFIRMED))]
             if not self._selective:  # there a frame may be held for long
-                with m.If(own & ~fence):
+                with m.If(own):
                     m.d.comb += [
                         Assert(within(before.seq - count, 1024, 1023)),
                         # What was acknowledged last may not be told yet.
@@ -304,6 +304,13 @@ class FromAfar(Link):
     ARRIVALS = mutant(Arrivals, ("stray = numbers & (far | ", "stray = numbers & ("))
 
 
+class FenceFromAfar(Link):
+    """Mutant: numbers of a FENCE may be any."""
+
+    ARRIVALS = mutant(Arrivals, ("numbers.eq(valid & ~is_hello(header.type))",
+                                 "numbers.eq(valid & ~is_hello(header.type) & ~fence)"))
+
+
 class AnyAck(Link):
     """Mutant: ACK of a frame may be any."""
 
@@ -343,7 +350,8 @@ def test_wrap_and_nak_are_reached():
 
 
 @pytest.mark.parametrize("wrong", [
-    Eager, Repetitive, Credulous, Premature, Forgetful, Twofold, FromAfar, AnyAck])
+    Eager, Repetitive, Credulous, Premature, Forgetful, Twofold, FromAfar, FenceFromAfar,
+    AnyAck])
 def test_in_order_catches(wrong):
     with pytest.raises(ProofFailed, match="Assert failed"):
         prove(InOrder(wrong), depth=13, flat=True)

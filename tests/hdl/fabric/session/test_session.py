@@ -136,13 +136,18 @@ def test_an_end_that_gives_up_tells_the_other_at_once(end):
         mine, theirs = await play.tags(end)
         for n in (HOST, BOX):
             ctx.set(dut.ends[n].keeper.quiet, 10_000)
+        for frame in (await play.send(end), await play.send(end), await play.send(other)):
+            assert await play.deliver(frame)
+            await play.said(HOST), await play.said(BOX)
         await play.give_up(end)
         fence, = await play.said(end)
         assert (fence.type, fence.tag, fence.seq, fence.ack, fence.ar) == (
-            FrameType.FENCE, theirs, 0, 0, 0)
-        # Only with the session's own tag, which its own end does not know it by.
-        for tag in (0, mine, theirs ^ 1):
-            assert not await play.deliver(replace(fence, tag=tag))
+            FrameType.FENCE, theirs, 2, 1, 0)
+        # Only with the session's own tag, which its own end does not know it by, and with numbers
+        # that may be those of the session: ACK of nothing that was not sent.
+        for wrong in ({"tag": 0}, {"tag": mine}, {"tag": theirs ^ 1}, {"seq": 2 + 1024},
+                      {"seq": 2 - 1025 & 0xFFFFFF}, {"ack": 2}, {"seq": 1 << 23}):
+            assert not await play.deliver(replace(fence, **wrong))
         assert await play.phase(other) == Phase.OPEN
         assert not await play.deliver(fence, good=False)
         assert await play.phase(other) == Phase.OPEN
@@ -270,6 +275,7 @@ class Compared:
         self.nonces = {}         # of HELLOs
         self.frames = []         # with what the specification calls them
         self.taken = self.refused = 0
+        self.last = [None, None]  # numbers of the session that an end has forgotten
 
     async def hear(self, said):
         """What the ends have said by themselves."""
@@ -293,8 +299,7 @@ class Compared:
             assert tags[HOST][echoed] == self.nonces[nonce]
             return ("HELLO_ACK", HOST, self.nonces[nonce], tags[BOX][tag], 0, 0)
         if frame.type == FrameType.FENCE:
-            # The end has forgotten what it says that of.
-            assert (frame.seq, frame.ack, frame.ar) == (0, 0, 0)
+            assert (frame.seq, frame.ack, frame.ar) == (*self.last[n], 0)
             return ("FENCE", 1 - n, tags[1 - n][frame.tag], 0, 0, 0)
         assert frame.type in (FrameType.ACK, FrameType.SACK)
         session = self.state.ends[n]
@@ -313,6 +318,8 @@ class Compared:
 
     def forget(self, n):
         """The end has forgotten the session, and did not tell the peer."""
+        if (session := self.state.ends[n]) is not None:
+            self.last[n] = session.sent, session.taken
         self.state = self.model._reset(self.state, n)
 
     async def deliver(self):

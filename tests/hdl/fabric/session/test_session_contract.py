@@ -54,6 +54,7 @@ class FreshTags(wiring.Component):
         m.d.comb += [
             dut.valid.eq(1), dut.boot.eq(self.boot), dut.wait.eq(0), dut.quiet.eq(0),
             dut.o.ready.eq(self.ready), dut.failed.eq(self.failed), dut.open.ready.eq(self.opened),
+            dut.ended.eq(dut.open.valid & self.opened),
             dut.header.eq(h), dut.hello.eq(hello),
         ]
         # Software: the mode, once, and later that the session begins anew.

@@ -131,7 +131,7 @@ class FrameScheduler(wiring.Component):
             request.tlps.eq(order.store & (order.count != 0)),
             request.direct.eq(~order.store),
             request.again.eq(order.resend),
-            hello.eq(direct & any_of(order.type, UNNUMBERED)),
+            hello.eq(direct & any_of(order.type, (*UNNUMBERED, FrameType.FENCE))),
             request.hello.eq(hello),
             request.probe.eq(asked.probe & ~hello),
         ]
@@ -192,6 +192,7 @@ class FrameScheduler(wiring.Component):
                     order.cell.eq(self.repeat.cell),
                     asked.life.eq(plan.life),
                     asked.tag.eq(greeting.tag),
+                    asked.seq.eq(greeting.seq), asked.ack.eq(greeting.ack),
                     asked.epoch.eq(self.repeat.epoch),
                     # A greeting that has a number is an ACK that asks for another.
                     asked.probe.eq(greets | ~replies & repeats & self.repeat.probe),
