@@ -18,6 +18,8 @@ __all__ = ["BadLine", "Faults", "LineTotals"]
 #: Byte times of a frame besides its bytes: preamble and start delimiter, FCS, gap (802.3, 3.1.1 and
 #: 4.4.2).
 OVERHEAD = 8 + 4 + 12
+#: Cycles without a frame after which a burst is over.
+PAUSE = 1024
 #: First byte that may change: no receiver checks the MAC addresses.
 FIRST_CHANGED = 12
 #: Beats that may be written while a frame leaves, including the beats of that frame.
@@ -39,7 +41,8 @@ class Faults(data.Struct):
         Probability of a loss.
     burst, relief : 16
         Probabilities that a burst of losses begins, and ends, with this frame. All frames of a
-        burst are lost.
+        burst are lost. It ends, too, when no frame came for :data:`PAUSE` cycles: what loses frames
+        in a row is over before a sender that waits for an answer has sent one again four times.
     change : 16
         Probability that a byte behind the MAC addresses changes.
     place : 2
@@ -194,6 +197,10 @@ class Fate(wiring.Component):
         ]
         with m.If(self.end & (self.kind == faults.script_type)):
             m.d.sync += seen.eq(seen + 1)
+        silent = Signal(range(PAUSE))
+        m.d.sync += silent.eq(Mux(self.end, 0, silent + 1))
+        with m.If(silent == PAUSE - 1):
+            m.d.sync += burst.eq(0)
         with m.If(self.end & hit):
             m.d.sync += burst.eq(bad & ~(dice[5] < faults.relief))
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dxpu_sim.fabric.bad_line import BadLine, LineTotals
+from dxpu_sim.fabric.bad_line import PAUSE, BadLine, LineTotals
 from dxpu_sim.fabric.fault_design import fields
 from tests.support.testbench import (
     Packet, check_stream, collect_packets, drive_packets, seed, simulate,
@@ -28,8 +28,8 @@ def beats(frame, width=64):
     return -(-8 * len(frame.data) // width)
 
 
-def run(width, sent, faults, *, dead=0, delay=50, settle=3000, **options):
-    """What arrives of ``sent``, when, and the totals."""
+def run(width, sent, faults, *, dead=0, delay=50, settle=3000, pause=None, **options):
+    """What arrives of ``sent``, when, and the totals. ``pause``: cycles between two frames."""
     dut, got, totals = BadLine(width, seed=seed(), **options), [], {}
 
     async def process(ctx):
@@ -37,7 +37,9 @@ def run(width, sent, faults, *, dead=0, delay=50, settle=3000, **options):
         ctx.set(dut.dead, dead)
         for name, value in faults.items():
             ctx.set(dut.faults[name], value)
-        await drive_packets(dut.i, sent)(ctx)
+        for some in [sent] if pause is None else [[frame] for frame in sent]:
+            await drive_packets(dut.i, some)(ctx)
+            await ctx.tick().repeat(pause or 1)
         await ctx.tick().repeat(settle)
         assert ctx.get(dut.idle)
         for name, _ in fields(LineTotals):
@@ -84,6 +86,18 @@ def test_bursts():
     runs = "".join("x" if one else " " for one in lost).split()
     # One begins after 10 frames and ends after 4, on average.
     assert 15 < sum(lost) < 90 and 2 < sum(map(len, runs)) / len(runs) < 7
+
+
+@pytest.mark.parametrize("pause, ends", [(PAUSE + 100, True), (PAUSE - 400, False)])
+def test_a_burst_ends_with_a_pause(pause, ends):
+    """It ends with no frame here. Frames apart: only those are lost with which one begins."""
+    sent = frames(random.Random(seed()), 40)
+    got, _, _ = run(64, sent, {"types": ALL, "burst": 16384}, pause=pause)
+    if ends:
+        assert 15 < len(got) < 40
+    else:
+        first = next(n for n, frame in enumerate(sent) if frame.data not in got)
+        assert got == [frame.data for frame in sent[:first]] and first < 30
 
 
 def test_a_script_loses_just_those_frames():
