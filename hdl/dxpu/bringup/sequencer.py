@@ -72,10 +72,10 @@ class SetUpSequencer(wiring.Component):
     """Binds slots of a box to the first host heard, by writes to the proxy's registers.
 
     When a HELLO is heard and ``control.node`` is still 0xFFF, the sequencer writes: node number,
-    the host as peer 0, the waits, boot counter, session mode 2 (the host opens the session),
-    these slots as present, and for each of them a commit to that host, stream and path. Any other
-    value of ``control.node`` means that somebody else sets the box up: the sequencer then writes
-    nothing, and undoes nothing.
+    the host as peer 0, which needs no key, the waits, boot counter, session mode 2 (the host opens
+    the session), these slots as present, and for each of them a commit to that host, stream and
+    path. Any other value of ``control.node`` means that somebody else sets the box up: the
+    sequencer then writes nothing, and undoes nothing.
 
     ``again`` undoes the set-up (rows released, peer not valid, mode 0, no node number); then the
     next host may come. The first bindings have generation 1, and the generation goes up by one with
@@ -121,6 +121,9 @@ class SetUpSequencer(wiring.Component):
         self._who, self._generation, self._row = Signal(Greeted), Signal(16, init=1), Signal(6)
         self._binds = Signal()  # 1: set up, 0: undo
 
+    def _has_field(self, path, name):
+        return name in {f.name for f in self._map.find(path)[0].register.fields}
+
     def _value(self, path, **values):
         """Value of a register, from the values of some fields."""
         register, word = self._map.find(path)[0].register, Const(0, 32)
@@ -137,7 +140,9 @@ class SetUpSequencer(wiring.Component):
         operation = Cat(binds, self._row, self._generation)
         once = {
             "control.node": {"number": Mux(binds, who.node, NODE_UNASSIGNED)},
-            "control.peer[0].node": {"number": who.host, "valid": binds},
+            # Nobody has given a key, so the host needs none.
+            "control.peer[0].node": {"number": who.host, "valid": binds, **(
+                {"clear": binds} if self._has_field("control.peer[0].node", "clear") else {})},
             "control.retry": {"wait": waits.retry},
             "control.hello": {"wait": waits.hello},
             "control.quiet": {"time": waits.quiet},

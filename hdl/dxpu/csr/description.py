@@ -26,6 +26,8 @@ class Access(enum.Enum):
     W1C = "w1c"
     #: Bits written as 1 are 1 for one cycle; reads as 0.
     PULSE = "pulse"
+    #: The hardware gets each write; reads as 0, for what nobody may read back.
+    WO = "wo"
     #: Stored in the hardware, which gets each write and decides about its effect.
     HW = "hw"
     #: Read only, from a memory of the hardware. All fields of a register or none; in rows only.
@@ -38,7 +40,7 @@ class Access(enum.Enum):
     @property
     def writable(self):
         """Whether a write can have an effect."""
-        return self in (Access.RW, Access.W1C, Access.PULSE, Access.HW, Access.MEM_HW)
+        return self in (Access.RW, Access.W1C, Access.PULSE, Access.WO, Access.HW, Access.MEM_HW)
 
     @property
     def stored(self):

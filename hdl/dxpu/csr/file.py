@@ -34,6 +34,8 @@ def _members(register):
                 members[f"{f.name}_set"] = In(f.width)
             case Access.PULSE:
                 members[f.name] = Out(f.width)
+            case Access.WO:
+                members[f"{f.name}_w"] = Out(f.width)
             case Access.HW:
                 members[f.name] = In(f.width)
                 members[f"{f.name}_w"] = Out(f.width)
@@ -42,7 +44,8 @@ def _members(register):
 
 def _names(f):
     """Names of the signals of a field."""
-    suffixes = {Access.W1C: ("", "_set"), Access.HW: ("", "_w"), Access.CONST: ()}
+    suffixes = {Access.W1C: ("", "_set"), Access.HW: ("", "_w"), Access.WO: ("_w",),
+                Access.CONST: ()}
     return [f.name + suffix for suffix in suffixes.get(f.access, ("",))]
 
 
@@ -77,7 +80,7 @@ class RegisterFile(wiring.Component):
     <register>.<field>, <rows>[n].<register>.<field>
         By access kind: ``ro`` In; ``rw`` Out; ``pulse`` Out, for one cycle; ``w1c`` Out, and
         ``<field>_set`` In; ``hw`` In (the value read), and ``<field>_w`` Out (the value written,
-        valid with ``written``); ``mem``, ``mem_hw`` and ``const`` none.
+        valid with ``written``); ``wo`` the latter only; ``mem``, ``mem_hw`` and ``const`` none.
     <register>.written : Out(1)
         Pulse after each write to a register that can be written.
     """
@@ -197,6 +200,9 @@ class RegisterFile(wiring.Component):
                     now = C(0, f.width)
                 case Access.HW:
                     m.d.comb += getattr(signals, f"{f.name}_w").eq(bits)
+                case Access.WO:
+                    m.d.comb += getattr(signals, f"{f.name}_w").eq(bits)
+                    now = C(0, f.width)
                 case Access.CONST:
                     now = C(f.reset, f.width)
             read[f.offset:f.offset + f.width] = list(now)

@@ -11,6 +11,7 @@ _KINDS = {
     "rw": "read, write",
     "w1c": "read, write 1 to clear",
     "pulse": "write 1 to act, reads 0",
+    "wo": "write only, reads 0",
     "hw": "read; a write is a request",
     "const": "constant",
 }

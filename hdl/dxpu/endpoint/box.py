@@ -40,8 +40,8 @@ class BoxWithGpus(wiring.Component):
 
     Members
     -------
-    gmii, links, bus
-        Same ports as the box proxy: GMII and link state of each path, register bus.
+    gmii, links, bus, noise
+        Same ports as the box proxy: GMII and link state of each path, register bus, noise.
 
     Raises
     ------
@@ -66,6 +66,8 @@ class BoxWithGpus(wiring.Component):
         self.pulses = self._proxy.pulses
         #: A good frame that the proxy refused (:class:`~dxpu.fabric.receive.types.Refused`).
         self.refused = self._proxy.refused
+        #: There is a peer whose sessions are opened without a key.
+        self.clear = self._proxy.clear
         super().__init__({name: member for name, member in self._proxy.signature.members.items()
                           if name not in self.INSIDE})
 

@@ -4,7 +4,7 @@ This file only wires: the core, then the MACs at its frame ports. Ref: DxPU pape
 """
 
 from amaranth import *
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.attach import (
@@ -25,6 +25,7 @@ from dxpu.stream import PacketLayout, connect
 from .box_slots import BoxSlots
 from .common import CounterList, ProxyRegisters, attach_engine, connect_frames
 from .macs import GMII, FramePort, attach_macs, proxy_members
+from .keys import KeyShadow, attach_keys, attach_no_keys
 from .malformed import MalformedReporter
 from .slot_parser import SlotParser
 
@@ -43,7 +44,7 @@ class BoxCore(wiring.Component):
 
     Parameters
     ----------
-    width, paths, peers, streams, split, arq, mac_counters, fast
+    width, paths, peers, streams, split, arq, mac_counters, fast, keys
         Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
         Slots, 1 to 16: PCIe links to GPUs.
@@ -55,7 +56,7 @@ class BoxCore(wiring.Component):
     reset : ``slots``
         Bit n: hot reset of the GPU in slot n + 1, until ``link_up`` of the slot is 0 and its queues
         are empty. Its link must not come up before.
-    frame, bus
+    frame, bus, noise
         Those of the host's core.
     """
 
@@ -70,7 +71,7 @@ class BoxCore(wiring.Component):
     REGIONS = (8192, 1024, 2048)
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
-                 arq="go-back-n", mac_counters=None, fast=False):
+                 arq="go-back-n", mac_counters=None, fast=False, keys=False):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         super().__init__({
@@ -78,6 +79,7 @@ class BoxCore(wiring.Component):
             "reset": Out(slots),
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
             "bus": In(RegisterPort()),
+            **({"noise": In(stream.Signature(1))} if keys else {}),
         })
         self._width = width
         self._slots = slots
@@ -92,7 +94,7 @@ class BoxCore(wiring.Component):
         self._engine = FabricEngine(
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,
             block=False,  # the queues need the block RAM of an ECP5-45
-            flow=flow)
+            flow=flow, keyed=keys)
         self._bindings = BoxSlots(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=ClassMeta, inside=True)
         # A TLP that is too large is cut, not dropped: its header has the credits to return.
@@ -120,8 +122,12 @@ class BoxCore(wiring.Component):
                          "dropped, and the slot is fenced.")
         for n, frame in enumerate(self.frame):
             counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
+        self._shadow = KeyShadow() if keys else None
+        if keys:
+            counters.add_all("key_", self._shadow)
         self._registers = ProxyRegisters(
-            "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width)
+            "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width,
+            keys=keys)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.
@@ -133,6 +139,8 @@ class BoxCore(wiring.Component):
             "in": {**engine.stages["in"], "received": tlp_stage(engine.tlp_o),
                    "parsed": tlp_stage(self._egress.i)},
         }
+        #: There is a peer whose sessions are opened without a key.
+        self.clear = Signal()
         #: A good frame that was refused (:class:`~dxpu.fabric.receive.types.Refused`), in ``sync``.
         self.refused = self._engine.refused
 
@@ -145,6 +153,10 @@ class BoxCore(wiring.Component):
         self._registers.wire(m, self.bus, table.bus)
         file = self._registers.file
         attach_engine(m, engine, file, role=Role.BOX, commits=table.stat_committed)
+        if self._shadow:
+            attach_keys(m, engine, file, self.clear, self._shadow, self.noise)
+        else:
+            attach_no_keys(m, engine, file, self.clear)
 
         self._attach_rx(m)
         self._attach_tx(m)
@@ -258,13 +270,13 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, slots, paths, peers, streams, split, arq
+    width, slots, paths, peers, streams, split, arq, keys
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 
     Members
     -------
-    slot, reset, bus
+    slot, reset, bus, noise
         Those of the core.
     gmii, links
         Those of :class:`~dxpu.proxy.host.HostProxy`.
@@ -277,6 +289,7 @@ class BoxProxy(wiring.Component):
         self.registers = self.core.registers
         self.pulses = self.core.pulses
         self.refused = self.core.refused
+        self.clear = self.core.clear
         super().__init__(proxy_members(self.core, macs))
 
     def elaborate(self, platform):

@@ -32,7 +32,7 @@ class ProxyRegisters:
     counters : :class:`CounterList`
         Its counters.
     shape : dict
-        ``rows``, ``paths``, ``peers``, ``streams``, ``width``.
+        ``rows``, ``paths``, ``peers``, ``streams``, ``width``, ``keys``.
     """
 
     def __init__(self, role, counters, **shape):
@@ -106,7 +106,8 @@ def attach_engine(m, engine, file, *, role, commits):
         hello.smallest.eq(wait),
         hello.give_up.eq(Mux(give_up >> 16, 0xFFFF, give_up)),
         hello.capabilities.eq(Capability.SPLIT * engine.split
-                              | (Capability.SACK | Capability.STRIPE) * selective),
+                              | (Capability.SACK | Capability.STRIPE) * selective
+                              | Capability.KEYS * engine.has_keys),
         hello.boot.eq(file.boot.counter),
         hello.table.eq(table),
         engine.node.eq(file.node.number),
@@ -116,7 +117,7 @@ def attach_engine(m, engine, file, *, role, commits):
         engine.retry_wait.eq(file.retry.wait),
     ]
     for peer, registers in zip(engine.peers, file.peer, strict=True):
-        m.d.comb += [peer.valid.eq(registers.node.valid), peer.node.eq(registers.node.number)]
+        m.d.comb += peer.node.eq(registers.node.number)
     _attach_sessions(m, engine, file)
 
 

@@ -4,7 +4,7 @@ This file only wires: the core, then the MACs at its frame ports. Ref: DxPU pape
 """
 
 from amaranth import *
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.arbiter import PacketArbiter
@@ -27,6 +27,7 @@ from .detach import Detach
 from .host_links import HostLinks
 from .host_pool import HostPool
 from .macs import GMII, FramePort, attach_macs, proxy_members
+from .keys import KeyShadow, attach_keys, attach_no_keys
 from .malformed import MalformedCollector
 from .slot_parser import SlotParser
 from .stall import StallWatch
@@ -69,6 +70,8 @@ class HostCore(wiring.Component):
         What the MAC of each path counts: name to text.
     fast : bool
         A line is faster than 1 Gb/s (:func:`~dxpu.fabric.credit.sizing.host_grants`).
+    keys : bool
+        Sessions can be opened under keys (docs/reference/keyed-sessions.md).
 
     Members
     -------
@@ -79,6 +82,9 @@ class HostCore(wiring.Component):
         with one.
     bus : :class:`~dxpu.csr.RegisterPort`
         Registers (:func:`~dxpu.proxy.registers.address_map`).
+    noise : stream of 1
+        Raw bits of a noise source, at any pace; only with ``keys``. No keyed session opens without
+        them, nor after they have failed a test.
     """
 
     #: Bytes of each buffer of TLPs on the PCIe side.
@@ -87,11 +93,12 @@ class HostCore(wiring.Component):
     REQUESTS = 2048
 
     def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
-                 identity=None, arq="go-back-n", mac_counters=None, fast=False):
+                 identity=None, arq="go-back-n", mac_counters=None, fast=False, keys=False):
         super().__init__({
             "upstream": Out(PciePort(width)),
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
             "bus": In(RegisterPort()),
+            **({"noise": In(stream.Signature(1))} if keys else {}),
         })
         self._width = width
         self._ports = ports
@@ -108,7 +115,7 @@ class HostCore(wiring.Component):
         flow = FlowControl.of(width, host_grants(width, fast=fast))
         self._engine = FabricEngine(width, rows=ports, paths=paths, peers=peers,
                                     streams=streams, split=split,
-                                    arq=arq, flow=flow)
+                                    arq=arq, flow=flow, keyed=keys)
         self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants),
                               initial=flow.grants)
         self._egress = Egress(width, depth=self._depth)
@@ -121,9 +128,12 @@ class HostCore(wiring.Component):
             counters.add_all(prefix, part)
         for n, frame in enumerate(self.frame):
             counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
+        self._shadow = KeyShadow() if keys else None
+        if keys:
+            counters.add_all("key_", self._shadow)
         self._registers = ProxyRegisters(
             "host", counters, rows=ports, paths=paths, peers=peers, streams=streams, width=width,
-            serial=(identity or Identity()).serial & 0xFFFF_FFFF)
+            keys=keys, serial=(identity or Identity()).serial & 0xFFFF_FFFF)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.
@@ -139,6 +149,8 @@ class HostCore(wiring.Component):
                    "tracked": header_stage(tracking.up_info, tracking.up_info.payload.info),
                    "decided": tlp_stage(switch.upstream_o)},
         }
+        #: There is a peer whose sessions are opened without a key.
+        self.clear = Signal()
         #: Lower half of the switch's serial number, driven by a board that has one; 0: that of the
         #: register ``control.serial``.
         self.serial = Signal(32)
@@ -155,6 +167,10 @@ class HostCore(wiring.Component):
         self._registers.wire(m, self.bus, table.bus)
         attach_engine(m, engine, self._registers.file, role=Role.HOST,
                       commits=table.stat_committed)
+        if self._shadow:
+            attach_keys(m, engine, self._registers.file, self.clear, self._shadow, self.noise)
+        else:
+            attach_no_keys(m, engine, self._registers.file, self.clear)
 
         self._attach_upstream(m)
         self._attach_fabric(m)
@@ -345,13 +361,13 @@ class HostProxy(wiring.Component):
 
     Parameters
     ----------
-    width, ports, paths, peers, streams, split, arq, identity
+    width, ports, paths, peers, streams, split, arq, identity, keys
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 
     Members
     -------
-    upstream, bus
+    upstream, bus, noise
         Those of the core.
     gmii : array of :class:`~dxpu.ethernet.GmiiSignature`
         Path n, in the clock domains ``gmii<n>_rx`` and ``gmii<n>_tx``. Other MACs have a port of
@@ -367,6 +383,7 @@ class HostProxy(wiring.Component):
         self.registers = self.core.registers
         self.pulses = self.core.pulses
         self.serial = self.core.serial
+        self.clear = self.core.clear
         super().__init__(proxy_members(self.core, macs))
 
     def elaborate(self, platform):

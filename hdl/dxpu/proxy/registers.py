@@ -19,18 +19,19 @@ TABLE_BASE = 0x4000
 
 #: Byte address of the sessions in the control block, 32 bytes each.
 SESSIONS = 0x800
-#: Byte address of the serial number, behind the most slots and peers.
-SERIAL = 0x7FC
+#: Byte addresses behind the most slots and peers: a key, trust, the serial number.
+KEY, SECURITY, SERIAL = 0x7E0, 0x7F8, 0x7FC
 
 _ROLES = {"host": 1, "box": 2}
 
 
-def control_block(role, *, rows, paths, peers, streams, width, serial=0):
+def control_block(role, *, rows, paths, peers, streams, width, serial=0, keys=False):
     """Registers of the proxy and of its link.
 
-    ``serial`` is the lower half of a host's serial number after reset.
+    ``serial`` is the lower half of a host's serial number after reset. With ``keys`` sessions can
+    be opened under keys.
     """
-    late = ()
+    late = _security(keys)
     if role == "host":
         own = (
             Register("reset", (Field("ports", rows, "pulse", doc="Bit n: hot reset of the slot "
@@ -78,11 +79,12 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
                     "State of the slot, and of the controls of its port."),
             ), "One for each downstream port."),
         )
-        late = (Register("serial", (Field("number", 32, "rw", reset=serial, doc="Lower half of the "
-                "serial number in all functions of the switch (capability Device Serial Number). "
-                "It must differ between the proxies of a host; write it before the host reads it. "
-                "The serial number of the board's factory record replaces it."),), "Serial number.",
-                address=SERIAL),)
+        late += (Register("serial", (
+            Field("number", 32, "rw", reset=serial, doc="Lower half of the serial number in all "
+                  "functions of the switch (capability Device Serial Number). It must differ "
+                  "between the proxies of a host; write it before the host reads it. The serial "
+                  "number of the board's factory record replaces it."),),
+            "Serial number.", address=SERIAL),)
     else:
         own = (
             Register("present", (Field("slots", rows, "rw", doc="Bit n: a GPU is in slot n + 1."),),
@@ -93,9 +95,22 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
     peer = Rows("peer", peers, (
         Register("node", (
             Field("number", 12, "rw", doc="Node of the peer."),
+            *((Field("clear", 1, "rw", offset=30, doc="Sessions with the peer are opened without "
+                     "a key: whoever reaches the fabric may take its place. It counts at the "
+                     "moment in which the peer becomes valid; the modes of its sessions must be 0 "
+                     "then."),) if keys else ()),
             Field("valid", 1, "rw", offset=31, doc="The peer exists.")),
             "Node of the peer; no two valid peers may have the same. Sessions with a peer that is "
             "not valid end."),
+        *((Register("key", (
+            Field("next", 1, "hw", doc="Written: 1, the key is the next one, and takes the place "
+                  "of the current one when a session was opened under it; 0, it is the only one. "
+                  "Read: there is a next key."),
+            Field("valid", 1, "ro", offset=31, doc="There is a key. Without one no session with "
+                  "the peer opens, but if it is `clear`.")),
+            "A write gives the peer the key whose words were written to `control.key`. The number "
+            "of this node and of the peer must be as they stay. Open sessions stay open."),)
+          if keys else ()),
     ), "Peers: nodes that sessions are with.")
     session = Rows("session", peers * streams, (
         Register("mode", (
@@ -107,7 +122,8 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
             Field("tx", 16, "mem_hw", doc="Session tag of frames sent, chosen by the peer; 0: "
                   "none."),
             Field("rx", 16, "mem_hw", doc="Session tag of frames received, chosen here; 0: none.")),
-            "Session tags. Writes have an effect in mode 0 only."),
+            "Session tags. Writes have an effect in mode 0 only, and not with a peer whose "
+            "sessions need a key."),
         Register("open", (Field("strobe", 1, "mem_hw", doc="A write in mode 0 starts the session "
                  "at frame 0 in both directions; in other modes it ends the session, which opens "
                  "again after the quiet time. Frames that are not acknowledged are dropped. Reads "
@@ -188,12 +204,37 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0):
     ), "The proxy and its link.")
 
 
-def address_map(role, *, rows, paths, peers, streams, width, counters, serial=0):
+def _security(keys):
+    """Registers about trust."""
+    about = Register("security", (
+        Field("keys", 1, "const", reset=int(keys), doc="Sessions can be opened under keys (a build "
+              "option)."),
+        *((Field("clear", 1, "ro", doc="There is a valid peer whose sessions are opened without a "
+                 "key."),
+           Field("random", 1, "ro", doc="Random words are there. Without them no session opens."),
+           Field("noise_failed", 1, "ro", doc="A test of the noise source has failed: there are no "
+                 "random words until the next reset."),
+           Field("whole", 1, "ro", doc="All words of `control.key` were written, and no peer has "
+                 "got that key yet."))
+          if keys else (
+              Field("clear", 1, "const", reset=1, doc="All sessions are opened without a key."),)),
+    ), "Trust in sessions.", address=SECURITY)
+    if not keys:
+        return (about,)
+    return (Rows("key", 4, (
+        Register("word", (Field("bytes", 32, "wo", doc="Bytes 4n to 4n + 3, the first one in the "
+                                "lowest bits."),), "A quarter of a key. Nobody can read it."),
+    ), "Key for `control.peer[n].key`: four writes, in any order. When a peer has got it, all four "
+       "must be written anew.", address=KEY), about)
+
+
+def address_map(role, *, rows, paths, peers, streams, width, counters, serial=0, keys=False):
     """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`."""
     table = host_block(rows) if role == "host" else box_block(rows)
     return AddressMap(f"{role}_proxy", {
         "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, peers=peers,
-                                                streams=streams, width=width, serial=serial)),
+                                                streams=streams, width=width, serial=serial,
+                                                keys=keys)),
         "counters": (COUNTERS_BASE, counter_block("counters", counters,
                                                   "Totals since reset; they wrap.")),
         "table": (TABLE_BASE, table),

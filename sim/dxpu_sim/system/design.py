@@ -10,6 +10,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dxpu.crypto import PretendedNoise
 from dxpu.ethernet import Mac
 from dxpu.proxy import BoxProxy, HostProxy
 from dxpu.stage import Stage, tlp_stage
@@ -26,6 +27,8 @@ from .regbox import RegisterBox, RegisterBoxSignature
 
 __all__ = ["BOX_NODE", "HOST_NODE", "System"]
 
+#: The seed of a node's noise is that many times its number.
+_NOISE = 0x9E3779B97F4A7
 #: Node numbers of the first host and of the first box; further nodes follow.
 HOST_NODE, BOX_NODE = 0x001, 0x101
 
@@ -57,6 +60,8 @@ class System(wiring.Component):
         Number of host proxies, all alike.
     peers, streams : int
         Sessions of each proxy, unless ``split``.
+    keys : bool
+        Sessions can be opened under keys. The noise of each proxy is pretended.
 
     Members
     -------
@@ -86,7 +91,8 @@ class System(wiring.Component):
     """
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
-                 period_ps=8000, delay=125, placeholder=None, hosts=1, peers=16, streams=4):
+                 period_ps=8000, delay=125, placeholder=None, hosts=1, peers=16, streams=4,
+                 keys=False):
         if not boxes or any(n not in range(1, 17) for n in boxes):
             raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
         self._width, self._paths = width, paths
@@ -103,8 +109,8 @@ class System(wiring.Component):
                       *range(BOX_NODE, BOX_NODE + len(boxes))]
         #: Downstream ports of the host proxy.
         self.ports = ports
-        self._period_ps, self._delay = period_ps, delay
-        common = {"paths": paths, "split": split, "peers": peers, "streams": streams}
+        self._period_ps, self._delay, self._keys = period_ps, delay, keys
+        common = {"paths": paths, "split": split, "peers": peers, "streams": streams, "keys": keys}
         if split:  # the split form needs memory for a TLP of each session
             common |= {"peers": max(4, len(boxes), hosts), "streams": 1}
         held = None if placeholder is None else PlaceholderOptions(*placeholder)
@@ -141,11 +147,15 @@ class System(wiring.Component):
 
         rename = DomainRenamer({f"gmii{p}_{d}": "eth" for p in range(self._paths)
                                 for d in ("rx", "tx")})
-        for name, proxy in zip(self.names, self._proxies, strict=True):
+        for name, node, proxy in zip(self.names, self.nodes, self._proxies, strict=True):
             m.submodules[name] = rename(proxy)
             m.submodules[f"{name}_bus"] = box = RegisterBox()
             connect_pins(m, getattr(self, f"{name}_bus"), box.py)
             wiring.connect(m, box.bus, proxy.bus)
+            if self._keys:
+                noise = PretendedNoise(seed=_NOISE * node)
+                m.submodules[f"{name}_noise"] = noise
+                connect(m, noise.o, proxy.noise)
         self._attach_pcie(m)
         self._attach_ethernet(m, spoil)
         for name, proxy in zip(self.names, self._proxies, strict=True):

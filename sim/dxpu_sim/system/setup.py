@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from cocotb.triggers import Lock, Timer, ValueChange, with_timeout
 
-__all__ = ["Proxy", "RegisterError", "bind", "let_open", "open_session", "slot_state", "unbind",
-           "wait_for_session", "wait_for_slot"]
+__all__ = ["Proxy", "RegisterError", "bind", "give_key", "let_open", "open_session", "slot_state",
+           "unbind", "wait_for_session", "wait_for_slot"]
 
 
 class RegisterError(Exception):
@@ -101,6 +101,14 @@ class Proxy:
         placed, _ = self.map.find("control.shape")
         return 1 << placed.register.unpack(placed.register.reset)["streams"]
 
+    async def add_peer(self, peer, node, *, clear):
+        """Tell the proxy the node of a peer. ``clear``: its sessions are opened without a key, as
+        all are of a proxy that has none."""
+        placed, _ = self.map.find("control.security")
+        extra = {"clear": int(clear)} if placed.register.unpack(placed.register.reset)[
+            "keys"] else {}
+        await self.write(f"control.peer[{peer}].node", number=node, valid=1, **extra)
+
     def session(self, peer, stream=0):
         """Number of the session of a peer's stream."""
         if stream >= self.streams:
@@ -121,13 +129,28 @@ async def open_session(a, b, *, peer_a, peer_b, tag_a, tag_b, stream=0):
     for here, there, peer, rx, tx in ((a, b, peer_a, tag_a, tag_b), (b, a, peer_b, tag_b, tag_a)):
         index = here.session(peer, stream)
         await here.write("control.node", number=here.node)
+        await here.add_peer(peer, there.node, clear=True)
         await here.write(f"control.session[{index}].tags", tx=tx, rx=rx)
-        await here.write(f"control.peer[{peer}].node", number=there.node, valid=1)
         await here.write(f"control.session[{index}].open", strobe=1)
 
 
-async def let_open(host, box, *, peer_host, peer_box, boot, stream=0, **timers):
-    """Let a host and a box open a session by HELLO.
+async def give_key(proxy, peer, key, *, following=False):
+    """Give a proxy the key of a pair, 16 bytes: the only one of that peer, or its next one; wait
+    until it is in force."""
+    for n in range(4):
+        await proxy.write(f"control.key[{n}].word",
+                          bytes=int.from_bytes(key[4 * n:4 * n + 4], "little"))
+    await proxy.write(f"control.peer[{peer}].key", next=int(following))
+    for _ in range(proxy.TRIES):
+        if await proxy.read(f"control.peer[{peer}].key") == {"valid": 1, "next": int(following)}:
+            return
+        await Timer(1, "us")
+    raise RegisterError(f"{proxy.name}: the key of peer {peer} is not in force "
+                        f"{proxy.TRIES} us after it was written")
+
+
+async def let_open(host, box, *, peer_host, peer_box, boot, stream=0, key=None, **timers):
+    """Let a host and a box open a session by HELLO, under ``key`` if there is one.
 
     ``boot`` is the boot counter of both; ``timers`` may be ``wait`` and ``quiet``, to replace the
     defaults.
@@ -141,7 +164,9 @@ async def let_open(host, box, *, peer_host, peer_box, boot, stream=0, **timers):
             await here.write("control.hello", wait=timers["wait"])
         if "quiet" in timers:
             await here.write("control.quiet", time=timers["quiet"])
-        await here.write(f"control.peer[{peer}].node", number=there.node, valid=1)
+        await here.add_peer(peer, there.node, clear=key is None)
+        if key is not None:
+            await give_key(here, peer, key)
         await here.write(f"control.session[{here.session(peer, stream)}].mode",
                          opener=mode.value)
 

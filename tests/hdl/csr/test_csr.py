@@ -38,7 +38,7 @@ BLOCK = Block("sample", (
     (lambda: Field("Bad"), "Field name must be a lower-case identifier, not 'Bad'"),
     (lambda: Field("f", 33), "Field width must be 1 to 32, not 33"),
     (lambda: Field("f", 2, reset=4), "Reset of field f must fit 2 bits, not 4"),
-    (lambda: Field("f", 2, "wo"), "'wo' is not a valid Access"),
+    (lambda: Field("f", 2, "xo"), "'xo' is not a valid Access"),
     (lambda: Register("r", (Field("a", 20), Field("b", 20))), "Field b does not fit"),
     (lambda: Register("r", (Field("a", 4), Field("b", 4, offset=3))), "Field b does not fit"),
     (lambda: Register("r", (Field("a"), Field("a"))), "two fields of one name"),
@@ -468,3 +468,28 @@ def test_reset_clears_the_counters():
 def test_port_signature():
     port = Out(RegisterPort()).signature
     assert port == RegisterPort() and port != object()
+
+
+def test_what_is_write_only_reads_as_zero():
+    """The hardware gets it, with its strobe, and nobody else."""
+    dut = RegisterFile(Block("sample", (
+        Register("secret", (Field("low", 8, "wo"), Field("high", 8, "wo"),
+                            Field("there", 1, "ro"))),)))
+
+    async def bench(ctx):
+        ctx.set(dut.secret.there, 1)
+        ctx.set(dut.bus.response.ready, 0)
+        request = dut.bus.request
+        ctx.set(request.payload, {"address": 0, "write": 1, "data": 0xFFFF_1234})
+        ctx.set(request.valid, 1)
+        await ctx.tick().until(request.ready)
+        ctx.set(request.valid, 0)
+        await ctx.tick().until(dut.secret.written)
+        assert (ctx.get(dut.secret.low_w), ctx.get(dut.secret.high_w)) == (0x34, 0x12)
+        ctx.set(dut.bus.response.ready, 1)
+        await ctx.tick().until(dut.bus.response.valid)
+        data, error = await access(ctx, dut.bus, 0)
+        assert (data, error) == (1 << 16, 0)
+
+    simulate(dut, bench)
+    assert "write only, reads 0" in markdown(dut.block)
