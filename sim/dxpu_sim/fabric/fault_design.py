@@ -67,6 +67,8 @@ class FaultBench(wiring.Component):
         Header/data split form of frames.
     arq : str
         Link mode of both engines.
+    keyed : bool
+        Of both engines. What they need for keys is not here.
 
     Members
     -------
@@ -110,11 +112,12 @@ class FaultBench(wiring.Component):
     cycle : 32
     """
 
-    def __init__(self, width=64, *, rows=4, paths=2, split=False, arq="go-back-n"):
+    def __init__(self, width=64, *, rows=4, paths=2, split=False, arq="go-back-n", keyed=False):
         self._width, self._rows, self._paths = width, rows, paths
         self._engines = {end: FabricEngine(width, rows=rows, paths=paths, peers=1, streams=1,
-                                           split=split, arq=arq, flow=FlowControl.of(
-                                               width, grants_of(end, width), end=end))
+                                           split=split, arq=arq, keyed=keyed,
+                                           flow=FlowControl.of(width, grants_of(end, width),
+                                                               end=end))
                          for end in ENDS}
         #: Names of the engines' counters.
         self.stats = tuple(self._engines["host"].stats)
@@ -133,7 +136,15 @@ class FaultBench(wiring.Component):
             members |= {total_name(end, name): Out(shape) for name, shape in fields(SinkTotals)}
             members |= {total_name(end, name, path): Out(shape)
                         for name, shape in fields(LineTotals) for path in range(paths)}
-        super().__init__(members)
+        super().__init__(members | self.more_members())
+
+    def more_members(self):
+        """Members that a bench made from this one has besides."""
+        return {}
+
+    def frames_to(self, m, end, path):
+        """The frames that go on the line of ``path`` to ``end``."""
+        return self._engines[ENDS[1 - ENDS.index(end)]].frame_o[path]
 
     def elaborate(self, platform):
         m = Module()
@@ -153,7 +164,7 @@ class FaultBench(wiring.Component):
             for path in range(self._paths):
                 line = BadLine(self._width, seed=2 * path + n + 1)
                 m.submodules[f"to_{end}_line{path}"] = line
-                connect(m, self._engines[peer].frame_o[path], line.i)
+                connect(m, self.frames_to(m, end, path), line.i)
                 connect(m, line.o, engine.frame_i[path])
                 m.d.comb += [
                     line.delay.eq(self._inputs["delay"]),
