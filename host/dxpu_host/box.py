@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dxpu.fabric.wire.format import (
     COUNT_MAX, CREDIT_BYTES, HEADER_BYTES, RECORD_ALIGN, RECORD_CRC_BYTES, EventCode,
@@ -20,6 +21,9 @@ from .link import Address, Closed, EventCame, Happened, LimitsCame, Link, Opened
 from .queues import ClassQueues, Waiting, class_of, units_of
 from .session import LARGEST_FRAME, TagSource
 from .timers import Timers
+
+if TYPE_CHECKING:
+    from dxpu_model.opening import Keys
 
 __all__ = ["Box", "BoxEvent", "Slot", "SlotDown", "SlotReady", "TlpCame"]
 
@@ -98,7 +102,8 @@ class Box:
     LINK, ACCOUNTS = Link, Accounts
 
     def __init__(self, address: Address, *, timers: Timers, tags: TagSource, boot: int, now: float,
-                 packing: int = 1500, grants: Sequence[tuple[int, int]] = GRANTS) -> None:
+                 packing: int = 1500, grants: Sequence[tuple[int, int]] = GRANTS,
+                 keys: "Keys | None" = None) -> None:
         self._timers, self._packing, self._initial = timers, packing, grants
         self.slots: dict[int, Slot] = {}
         #: Number of TLPs dropped: of slots without a life, or without credits.
@@ -106,7 +111,8 @@ class Box:
         self._commands: deque[tuple[Slot, Event]] = deque()
         self._last_command: int | None = None  #: number of its frame
         self._turn = 0
-        self.link = self.LINK(address, timers=timers, tags=tags, boot=boot, limits=self, now=now)
+        self.link = self.LINK(address, timers=timers, tags=tags, boot=boot, limits=self,
+                              now=now, keys=keys)
 
     @property
     def open(self) -> bool:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from dxpu.fabric.wire.format import NODE_UNASSIGNED, CreditClass
 from dxpu_model.tlp import Tlp
@@ -27,7 +28,13 @@ from .session import TagSource
 from .slots import INTERRUPTS, HostSlot
 from .timers import Timers
 
+if TYPE_CHECKING:
+    from dxpu_model.opening import Keys
+
 __all__ = ["Host"]
+
+#: Bytes of a key.
+KEY_BYTES = 16
 
 log = logging.getLogger("dxpu.host")
 
@@ -59,6 +66,9 @@ class Host(Loop):
         Returns seconds.
     rng : random.Random
         Source of tags and nonces; default the system's.
+    key : bytes
+        Of 16 bytes: the key of this host and its boxes. Without it sessions are opened in clear:
+        whoever reaches the fabric may take them over.
 
     Attributes
     ----------
@@ -77,7 +87,7 @@ class Host(Loop):
     def __init__(self, port: Port, *, node: int = 1, path: int = 0, timers: Timers | None = None,
                  max_payload: int = 256, max_read: int = 512, packing: int = 1500,
                  boot: int | None = None, now: Callable[[], float] = time.monotonic,
-                 rng: random.Random | None = None) -> None:
+                 rng: random.Random | None = None, key: bytes | None = None) -> None:
         if node not in range(1, NODE_UNASSIGNED):
             raise ValueError(f"node must be from 1 to {NODE_UNASSIGNED - 1:#x}, not {node!r}")
         for name, value, most in (("max_payload", max_payload, 512), ("max_read", max_read, 4096)):
@@ -85,7 +95,9 @@ class Host(Loop):
                 raise ValueError(f"{name} must be a power of two from 128 to {most}, not {value!r}")
         super().__init__(port, node=node, timers=timers or Timers(), now=now)
         self.max_payload, self.max_read = max_payload, max_read
-        self._path, self._packing = path, packing
+        if key is not None and len(key) != KEY_BYTES:
+            raise ValueError(f"key must have {KEY_BYTES} bytes, not {len(key)}")
+        self._path, self._packing, self._key = path, packing, key
         rng = rng or random.SystemRandom()
         self._tags, self._boot = TagSource(rng), boot or rng.randrange(1, 1 << 16)
         self.memory = Memory([Windows.NARROW, Windows.WIDE, INTERRUPTS])
@@ -147,8 +159,15 @@ class Host(Loop):
             if key not in self._boxes:
                 self._boxes[key] = self.BOX(
                     Address(self.node, node, stream, self._path), timers=self.timers,
-                    tags=self._tags, boot=self._boot, now=self._now(), packing=self._packing)
+                    tags=self._tags, boot=self._boot, now=self._now(), packing=self._packing,
+                    keys=self._keys())
             return self._boxes[key]
+
+    def _keys(self) -> "Keys | None":
+        if self._key is None:
+            return None
+        from dxpu_model.opening import Keys
+        return Keys(self._key)
 
     def bind(self, box: int, slot: int, *, generation: int = 1, stream: int = 0) -> Device:
         """Bind a slot of a box, which resets its device; returns function 0 of the device.

@@ -8,7 +8,7 @@ Ref: docs/reference/wire-format.md; docs/explanation/link.md
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dxpu.fabric.wire.format import REACH, SLOT_HOST, TAG_NONE, FenceReason
 from dxpu.fabric.wire.frame_types import SEQUENCED
@@ -18,6 +18,9 @@ from .arq import MODULUS, Receiver, Sender, Sent, Verdict
 from .credits import Entries
 from .session import WINDOW, Phase, Say, Session, TagSource
 from .timers import Timers
+
+if TYPE_CHECKING:
+    from dxpu_model.opening import Keys
 
 __all__ = ["Address", "Closed", "EventCame", "Happened", "Limits", "LimitsCame", "Link", "Opened",
            "TlpsCame"]
@@ -100,6 +103,8 @@ class Link:
     limits : :class:`Limits`
     now : float
         Present time, in seconds.
+    keys : Keys, optional
+        Those of the pair; without them the session is opened in clear.
 
     Attributes
     ----------
@@ -111,19 +116,27 @@ class Link:
     SENDER, RECEIVER = Sender, Receiver
 
     def __init__(self, address: Address, *, timers: Timers, tags: TagSource, boot: int,
-                 limits: Limits, now: float) -> None:
+                 limits: Limits, now: float, keys: "Keys | None" = None) -> None:
         self.address = address
         self._timers, self._limits = timers, limits
         self.session = Session(timers, tags, boot=boot, now=now)
+        if keys is not None:
+            # Only this one needs a cipher.
+            from dxpu_model.keyed import Ends
+
+            from .keyed import KeyedSession
+            self.session = KeyedSession(
+                timers, tags, boot=boot, now=now, keys=keys,
+                ends=Ends(address.node, address.peer, address.stream))
         self.counters: Counter[str] = Counter()
         self._out: list[bytes] = []
         self._begin()
 
     def _begin(self) -> None:
-        peer = self.session.peer
+        peer, (ours, theirs) = self.session.peer, self.session.first
         self.sender = self.SENDER(
-            self._timers.retry, min(WINDOW, peer.window or 1) if peer else WINDOW)
-        self.receiver = self.RECEIVER(self._timers.ack)
+            self._timers.retry, min(WINDOW, peer.window or 1) if peer else WINDOW, ours)
+        self.receiver = self.RECEIVER(self._timers.ack, theirs)
 
     @property
     def open(self) -> bool:
@@ -140,19 +153,21 @@ class Link:
         if isinstance(frame.body, Hello):
             if self.session.greeted(frame, now):
                 self._begin()
-                self._poll()
+                self._confirm()
+            elif self.session.repeats(frame):
+                self._confirm()
             else:
-                self.counters["stale"] += 1
+                self.counters[self.session.refusal] += 1
             return []
         if not self.session.up or frame.tag != self.session.rx_tag:
             self.counters["wrong_tag"] += 1
             return []
-        if isinstance(frame.body, Fence):
-            self.counters["fenced"] += 1
-            return self._end("the box has given it up", now)
         if not self._near(frame):
             self.counters["stray"] += 1
             return []
+        if isinstance(frame.body, Fence):
+            self.counters["fenced"] += 1
+            return self._end("the box has given it up", now)
         if frame.type in SEQUENCED:
             verdict = self.receiver.take(frame.seq, frame.src_slot, frame.ar, now)
             if verdict is not Verdict.NEXT:
@@ -199,7 +214,10 @@ class Link:
         if say is Say.HELLO:
             self._put(SLOT_HOST, self.session.hello())
         elif say is Say.POLL:
-            self._poll()
+            if self.session.phase is Phase.CONFIRM:
+                self._confirm()
+            else:
+                self._poll()
         for sent, probe in self.sender.again(now) if self.session.up else ():
             self.counters["repeated"] += 1
             self._put(sent.slot, sent.body, seq=sent.seq, ar=probe)
@@ -241,14 +259,21 @@ class Link:
         """Send the limits of a slot; only while the session is :attr:`open`."""
         self._put(slot, Ack(self._limits.entries(slot)))
 
+    def _confirm(self) -> None:
+        done = self.session.confirmation()
+        if done is None:
+            self._poll()
+        else:
+            self._put(SLOT_HOST, done)
+
     def _poll(self) -> None:
         self._put(SLOT_HOST, Ack(self._limits.entries(SLOT_HOST)), ar=True)
 
     def _put(self, slot: int, body: Body, *, seq: int | None = None, ar: bool = False,
              credit: Credit | None = None, tag: int | None = None) -> None:
         """Build a frame with the present ACK, tag and limits."""
-        a, outside = self.address, isinstance(body, Hello | Fence)
-        if isinstance(body, Hello):
+        a, outside = self.address, isinstance(body, Hello)
+        if isinstance(body, Hello) and not body.done:
             tag = TAG_NONE
         if not outside:
             self.receiver.told()

@@ -96,6 +96,10 @@ class Session:
         self.rx_tag = self.tx_tag = TAG_NONE
         #: Body of the newest matching HELLO_ACK of the peer.
         self.peer: Hello | None = None
+        #: Numbers of the first frame of this end, and of the peer.
+        self.first = (0, 0)
+        #: Why :meth:`greeted` has refused a frame; name of a counter.
+        self.refusal = "stale"
         self._offered = self._nonce = self._tries = 0
         self._until = now + timers.quiet
 
@@ -115,7 +119,7 @@ class Session:
             return None
         last = self._tries == self.POLLS
         if self.phase is Phase.QUIET or self.phase is Phase.CONFIRM and last:
-            self._offered, self._nonce = self._tags.tag(), self._tags.nonce()
+            self._attempt()
             self.rx_tag = self.tx_tag = TAG_NONE
             self._begin(Phase.HELLO, now)
             return Say.HELLO
@@ -126,20 +130,40 @@ class Session:
         self._wait(now)
         return Say.HELLO if self.phase is Phase.HELLO else Say.POLL
 
-    def greeted(self, frame: Frame, now: float) -> bool:
-        """Handle a HELLO or HELLO_ACK; returns whether it answers this end's HELLO.
+    def _attempt(self) -> None:
+        """What is new in each attempt to open the session."""
+        self._offered, self._nonce = self._tags.tag(), self._tags.nonce()
 
-        Then both ends begin with frame 0, and a poll must be sent.
+    def greeted(self, frame: Frame, now: float) -> bool:
+        """Handle an opening frame; returns whether it answers this end's HELLO.
+
+        Then both ends begin with :attr:`first`, and :meth:`confirmation` must be sent.
         """
+        if not self._answers(frame, SecurityMode.NONE):
+            return False
+        assert isinstance(frame.body, Hello)
+        self._begins(frame.body, now)
+        return True
+
+    def _answers(self, frame: Frame, mode: SecurityMode) -> bool:
+        """Whether a frame is the HELLO_ACK to this end's newest HELLO, in that mode."""
         body = frame.body
-        if not (isinstance(body, Hello) and frame.type == FrameType.HELLO_ACK
+        return (isinstance(body, Hello) and frame.type == FrameType.HELLO_ACK
                 and self.phase is Phase.HELLO and frame.tag == body.tag_echoed == self._offered
                 and body.nonce == self._nonce and body.tag_offered != TAG_NONE
-                and body.security_mode == SecurityMode.NONE):
-            return False
-        self.rx_tag, self.tx_tag, self.peer = self._offered, body.tag_offered, body
+                and body.security_mode == mode)
+
+    def _begins(self, answer: Hello, now: float) -> None:
+        self.rx_tag, self.tx_tag, self.peer = self._offered, answer.tag_offered, answer
         self._begin(Phase.CONFIRM, now)
-        return True
+
+    def repeats(self, frame: Frame) -> bool:
+        """Whether an opening frame is the answer again, and wants the confirmation again."""
+        return False
+
+    def confirmation(self) -> Hello | None:
+        """What confirms the answer; None: a poll."""
+        return None
 
     def heard(self, now: float) -> bool:
         """Handle a frame with this end's tag; returns whether it opens the session."""

@@ -7,13 +7,22 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from dxpu.fabric.wire.format import ErrorCode, EventCode
-from dxpu.fabric.wire.frame_types import SEQUENCED, FrameType
+from dxpu.fabric.wire.frame_types import SEQUENCED, FrameType, handled
 from dxpu.tlp.types import TlpClass
+from dxpu_model.keyed import PARAMETER_BYTES, Ends, Opening
 from dxpu_model.receiver import judge
 from dxpu_model.tlp import Tlp, classify
 from dxpu_model.wire import Ack, Credit, Event, Frame, Hello, Sack, Tlps
 
 __all__ = ["AuditFailed", "HostAudit"]
+
+
+MODULUS = 1 << 24
+
+
+def _fields(hello: Hello) -> bytes:
+    """The fields of a HELLO that proofs cover."""
+    return hello.pack(0, 0)[:PARAMETER_BYTES]
 
 
 class AuditFailed(AssertionError):
@@ -42,12 +51,25 @@ class HostAudit:
     - sends a number other than the next, or another frame under an old number;
     - sends a TLP before the box has opened the slot, or without credits, counted from the largest
       limit received so far;
-    - uses a PCIe tag again before its request was completed.
+    - uses a PCIe tag again before its request was completed;
+    - confirms a keyed session by a wrong proof, or does not begin it with the numbers that follow
+      from the nonces.
 
-    Numbers and limits must not wrap.
+    A session must not have 2^24 frames, and limits must not wrap.
+
+    Parameters
+    ----------
+    key : bytes, optional
+        Key of the host and its boxes; without it sessions are opened in clear.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = key
+        self._handled = handled(split=False, keyed=key is not None)
+        #: Fields of HELLOs and of their answers, by the tag that the host offered.
+        self._hellos: dict[int, bytes] = {}
+        self._answers: dict[int, bytes] = {}
+        self._first = (0, 0)  #: numbers of the first frames of the host and of the box
         self._tags: dict[int, int] = {}  #: tags offered by the host, to tags of the box
         self._theirs = 0  #: tag of the session in which frames are sent
         self._mine = 0
@@ -64,12 +86,13 @@ class HostAudit:
 
     def came(self, raw: bytes) -> None:
         """Check a frame that reaches the host."""
-        frame = judge(raw)
+        frame = judge(raw, self._handled)
         if not isinstance(frame, Frame):
             return
         if isinstance(frame.body, Hello):
             if frame.type == FrameType.HELLO_ACK:
                 self._tags[frame.tag] = frame.body.tag_offered
+                self._answers[frame.tag] = _fields(frame.body)
             return
         if frame.tag != self._mine:
             if self._tags.get(frame.tag) != self._theirs:
@@ -77,10 +100,11 @@ class HostAudit:
             self._mine = frame.tag
         if frame.type in SEQUENCED:
             # Frames count when they come in their turn, not ahead.
-            if frame.seq == self._prefix:
+            number = (frame.seq - self._first[1]) % MODULUS
+            if number == self._prefix:
                 self._prefix += 1
                 self._takes(frame)
-            elif frame.seq > self._prefix:
+            elif number > self._prefix:
                 return
         self._learn(frame)
 
@@ -120,31 +144,52 @@ class HostAudit:
 
     def sent(self, raw: bytes) -> None:
         """Check a frame that the host sends."""
-        frame = judge(raw)
+        frame = judge(raw, self._handled)
         if not isinstance(frame, Frame):
             raise AuditFailed(f"the host sends a frame that is dropped: {frame.name}")
         self.frames[frame.type.name] += 1
         if isinstance(frame.body, Hello):
+            if frame.type == FrameType.HELLO:
+                self._hellos[frame.body.tag_offered] = _fields(frame.body)
+            elif frame.tag != self._theirs:
+                self._begin(frame.tag, self._confirmed(frame))
             return
         if frame.tag != self._theirs:
-            self._begin(frame.tag)
-        if frame.ack > self._prefix:
-            raise AuditFailed(f"the host acknowledges {frame.ack - 1}; {self._prefix} has not come")
+            if self._key is not None:
+                raise AuditFailed(f"the host has not confirmed the session of tag {frame.tag:#06x}")
+            self._begin(frame.tag, (0, 0))
+        seq, ack = ((number - first) % MODULUS
+                    for number, first in zip((frame.seq, frame.ack), self._first, strict=True))
+        if ack > self._prefix:
+            raise AuditFailed(f"the host acknowledges {ack - 1}; {self._prefix} has not come")
         if frame.type not in SEQUENCED:
             return
-        if frame.seq < self._next:
-            if self._bodies[frame.seq] != frame.body:
-                raise AuditFailed(f"frame {frame.seq} is another when it is sent again")
+        if seq < self._next:
+            if self._bodies[seq] != frame.body:
+                raise AuditFailed(f"frame {seq} is another when it is sent again")
             return
-        if frame.seq > self._next:
-            raise AuditFailed(f"frame {frame.seq} follows {self._next - 1}")
-        self._next, self._bodies[frame.seq] = self._next + 1, frame.body
+        if seq > self._next:
+            raise AuditFailed(f"frame {seq} follows {self._next - 1}")
+        self._next, self._bodies[seq] = self._next + 1, frame.body
         self._new(frame)
 
-    def _begin(self, tag: int) -> None:
+    def _confirmed(self, frame: Frame) -> tuple[int, int]:
+        """Check a HELLO_DONE; the first numbers of its session."""
+        body = frame.body
+        assert isinstance(body, Hello) and self._key is not None
+        opener, answerer, proof = body.keyed[:8], body.keyed[8:16], body.keyed[16:]
+        opening = Opening(Ends(frame.src_node, frame.dst_node, frame.stream),
+                          self._hellos[body.tag_offered], self._answers[body.tag_offered],
+                          opener, answerer)
+        if proof != opening.proof(self._key, FrameType.HELLO_DONE):
+            raise AuditFailed("the proof of a HELLO_DONE is wrong")
+        return opening.first_numbers(self._key)
+
+    def _begin(self, tag: int, first: tuple[int, int]) -> None:
         if tag not in self._tags.values():
             raise AuditFailed(f"nobody has offered tag {tag:#06x}")
         self._theirs, self._mine, self._next, self._prefix = tag, 0, 0, 0
+        self._first = first
         self._bodies.clear()
         self._lives.clear()
         self._ready.clear()

@@ -84,12 +84,12 @@ class Run:
     def __init__(self, dut, host=Host, bad=BAD, **options):
         self.system = BoxSystem(dut, OPTIONS, gpu={"vram_bytes": VRAM, **options})
         self.rng = self.system.rng
-        self.audit = HostAudit()
+        self.audit = HostAudit(self.system.key)
         self.port = SimulatedPort(self.system.ethernet, *(
             BadWire(random.Random(self.rng.getrandbits(32)), **bad) for _ in range(2)),
             audit=self.audit)
         self.host = host(self.port, node=HOST_NODE, timers=TIMERS, now=self.port.now,
-                         rng=random.Random(self.rng.getrandbits(32)))
+                         rng=random.Random(self.rng.getrandbits(32)), key=self.system.key)
 
     def wire(self):
         """Sum of the counts of both wires."""

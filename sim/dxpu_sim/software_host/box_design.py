@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
+from dxpu.crypto import PretendedNoise
 from dxpu.ethernet import Mac
 from dxpu.proxy import BoxProxy
 from dxpu.stream import connect
@@ -27,6 +28,8 @@ class BoxBench(wiring.Component):
         Number of slots.
     peers, streams : int
         Sessions of the box.
+    keys : bool
+        They can be opened under keys. The box's noise is pretended, and goes on in a restart.
 
     Members
     -------
@@ -39,9 +42,10 @@ class BoxBench(wiring.Component):
         Reset of the box, including both sides of its MAC.
     """
 
-    def __init__(self, width=64, *, slots=2, peers=2, streams=1):
-        self._width, self._slots = width, slots
-        self._box = BoxProxy(width, slots=slots, paths=1, peers=peers, streams=streams)
+    def __init__(self, width=64, *, slots=2, peers=2, streams=1, keys=False):
+        self._width, self._slots, self._keys = width, slots, keys
+        self._box = BoxProxy(width, slots=slots, paths=1, peers=peers, streams=streams,
+                             keys=keys)
         #: Register map of the box.
         self.map = self._box.registers
         super().__init__({
@@ -61,6 +65,9 @@ class BoxBench(wiring.Component):
         m.d.eth += restart_eth.eq(self.restart)
         m.submodules.box = ResetInserter({"sync": restart, "eth": restart_eth})(
             DomainRenamer({"gmii0_rx": "eth", "gmii0_tx": "eth"})(box))
+        if self._keys:
+            m.submodules.noise = noise = PretendedNoise(seed=1)
+            connect(m, noise.o, box.noise)
         m.submodules.registers = registers = RegisterBox()
         connect_pins(m, self.bus, registers.py)
         wiring.connect(m, registers.bus, box.bus)

@@ -18,15 +18,17 @@ from cocotb.utils import get_sim_time
 from dxpu_sim.endpoint.gpu import Gpu
 from dxpu_sim.pcie.links import DirectLink, replace_port
 from dxpu_sim.pcie.ports import Mailbox, quiet
-from dxpu_sim.system.setup import Proxy, RegisterError, wait_for_session
+from dxpu_sim.system.setup import Proxy, RegisterError, give_key, wait_for_session
 
 from .audit import HostAudit
 from .bad_wire import BadWire
 from .box_design import BoxBench
 
-__all__ = ["BOX_NODE", "HOST_NODE", "BoxSystem", "SimulatedPort"]
+__all__ = ["BOX_NODE", "HOST_NODE", "KEY", "BoxSystem", "SimulatedPort"]
 
 HOST_NODE, BOX_NODE = 0x001, 0x101
+#: Key of a box that needs one, and of its host.
+KEY = bytes(range(0x20, 0x30))
 
 
 class BoxSystem:
@@ -44,6 +46,8 @@ class BoxSystem:
     ----------
     ethernet : :class:`~dxpu_sim.pcie.ports.Mailbox`
     box : :class:`~dxpu_sim.system.setup.Proxy`
+    key : bytes or None
+        The key of the box and its hosts; None if it needs none.
     gpus : list of :class:`~dxpu_sim.endpoint.gpu.Gpu`
     links : list of :class:`~dxpu_sim.pcie.links.DirectLink`
     rng : random.Random
@@ -54,6 +58,7 @@ class BoxSystem:
         self.dut = dut
         self.rng = random.Random(int(os.environ["DXPU_SEED"]))
         design = BoxBench(**(options or {}))
+        self.key = KEY if (options or {}).get("keys") else None
         self.ethernet = Mailbox(dut, "ethernet")
         self.box = Proxy(dut, "bus", design.map, BOX_NODE)
         self.gpus, self.links = [], []
@@ -83,7 +88,9 @@ class BoxSystem:
         await box.write("control.quiet", time=quiet)
         hosts = hosts or [HOST_NODE] * len(self.gpus)
         for n, node in enumerate(sorted(set(hosts))):
-            await box.write(f"control.peer[{n}].node", number=node, valid=1)
+            await box.add_peer(n, node, clear=self.key is None)
+            if self.key is not None:
+                await give_key(box, n, self.key)
             await box.write(f"control.session[{n * box.streams}].mode", opener=Mode.ANSWERS.value)
         await box.write("control.present", slots=(1 << len(self.gpus)) - 1)
         for row, node in enumerate(hosts):

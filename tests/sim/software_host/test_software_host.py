@@ -1,5 +1,7 @@
 """`dxpu_host` against the Verilog of the box proxy, over wires that lose frames."""
 
+import json
+
 import pytest
 
 from dxpu_sim.run.runner import Design, said, simulate
@@ -19,6 +21,14 @@ def one_short(found):
 @pytest.mark.parametrize("case", one_short(bench_cases(BENCH)))
 def test_one_box_with_two_gpus(case):
     folder = simulate(Design(BoxBench, {}), BENCH, testcase=f"{case}$")
+    print(said(folder, "software_host"))
+
+
+@pytest.mark.parametrize("case", one_short(bench_cases(BENCH)))
+def test_the_same_under_a_key(case):
+    options = {"keys": True}
+    folder = simulate(Design(BoxBench, options), BENCH, testcase=f"{case}$",
+                      env={"DXPU_BOX": json.dumps(options)})
     print(said(folder, "software_host"))
 
 
