@@ -101,6 +101,27 @@ class Proxy:
         print(what, flush=True)
         self.done.append(what)
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether sessions can be opened under keys."""
+        register = self.map.find("control.security")[0].register
+        return register.unpack(register.reset)["keys"] == 1
+
+    def give_key(self, peer: int, key: bytes) -> None:
+        """Give a peer its key, and record that; raises :exc:`ConsoleError`.
+
+        Sessions under way stay. It takes a millisecond at most until the key is in force.
+        """
+        for n in range(4):
+            self.write(f"control.key[{n}].word", bytes=int.from_bytes(key[4 * n:4 * n + 4],
+                                                                      "little"))
+        self.write(f"control.peer[{peer}].key", next=0)
+        for _ in range(100):
+            if self.read(f"control.peer[{peer}].key") == {"next": 0, "valid": 1}:
+                self._did(f"control.peer[{peer}].key (written, and in force)")
+                return
+        raise ConsoleError(f"the key of peer {peer} is not in force; try again")
+
     def row(self, number: int) -> Row:
         """A row of the table; raises :exc:`ConsoleError`."""
         state, binding, operation = (self.read(f"table.row[{number}].{name}")

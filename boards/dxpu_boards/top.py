@@ -23,6 +23,7 @@ from dxpu_tools.identity import Identity
 
 from .board import Board, Shape
 from .clocks import Clocks
+from .ecp5.rings import RingOscillators
 from .ethernet import EthernetPorts
 from .factory import factory_of
 from .pcie import Upstream
@@ -62,7 +63,7 @@ class Top(Elaboratable):
     0. a path has a link
     1. a session is open
     2. fault, until the next reset: a session was lost, a PHY is missing or wrong, or the watchdog
-    caused the last reset
+    caused the last reset; it blinks as long as there is a peer whose sessions need no key
     3. half a second on, half a second off: the core clock runs
 
     Parameters
@@ -82,6 +83,8 @@ class Top(Elaboratable):
         64 bits: serial number of a host's switch, or of a box's first soft GPU, from which the
         others count on. The serial number of the factory record replaces the lower half of a
         host's.
+    keys : bool
+        Sessions can be opened under keys; only on boards with a noise source.
     identity : Identity
         Identity of the bitstream in registers. By default empty, so that the netlist is the same at
         each commit.
@@ -89,11 +92,11 @@ class Top(Elaboratable):
     Raises
     ------
     ValueError
-        If the board has no Ethernet port, or for a stand-alone host.
+        If the board has no Ethernet port, or no noise source for keys, or for a stand-alone host.
     """
 
     def __init__(self, board, role, shape, *, stand_alone=None, node=NODE_UNASSIGNED, faster=1,
-                 serial=None, identity=Identity()):
+                 serial=None, keys=False, identity=Identity()):
         if stand_alone and role == "host":
             raise ValueError("only a box can be stand-alone, not a host")
         self._alone = not board.has_console if stand_alone is None else stand_alone
@@ -101,12 +104,15 @@ class Top(Elaboratable):
         self._paths = board.path_count
         if not self._paths:
             raise ValueError(f"{board.title}: no Ethernet port that a proxy could use yet")
-        self._board, self._role, self._shape = board, role, shape
+        if keys and not board.is_open:
+            raise ValueError(f"{board.title}: no noise source for keys yet")
+        self._board, self._role, self._shape, self._keys = board, role, shape, keys
         gpus = shape.numbers(role).get("gpus", 0)
         extra = () if role == "host" else (
             gpu_count(gpus), stand_alone_register(self._alone, node))
         self._block = board_block(board.name, paths=self._paths, identity=identity, extra=extra)
-        common = {"paths": self._paths, "peers": shape.peers, "streams": shape.streams}
+        common = {"paths": self._paths, "peers": shape.peers, "streams": shape.streams,
+                  "keys": keys}
         if serial is not None:
             kind = SwitchIdentity if role == "host" else GpuIdentity
             common["identity"] = kind(serial=serial)
@@ -131,6 +137,10 @@ class Top(Elaboratable):
                      proxy.links.eq(Cat(state.link for state in ethernet.state))]
         for ours, theirs in zip(proxy.gmii, ethernet.gmii, strict=True):
             wiring.connect(m, ours, theirs)
+
+        if self._keys:
+            m.submodules.rings = rings = RingOscillators()
+            connect(m, rings.o, proxy.noise)
 
         ports = {"proxy": (0, PROXY_SPAN, proxy.bus)}
         if self._role == "host":
@@ -253,7 +263,8 @@ class Top(Elaboratable):
         m.d.sync += sessions.eq(sessions + opened - (lost & (sessions != 0)))
         with m.If(lost | Cat(s.missing | s.unknown | s.refused for s in states).any()):
             m.d.sync += fault.eq(1)
-        meanings = [Cat(s.link for s in states).any(), sessions != 0, fault | bitten, second]
+        meanings = [Cat(s.link for s in states).any(), sessions != 0,
+                    Mux(fault | bitten, 1, self._proxy.clear & second), second]
         for n, (light, meaning) in enumerate(zip(_light_ports(platform), meanings, strict=False)):
             m.submodules[f"light{n}"] = pin = io.Buffer("o", light)
             m.d.comb += pin.o.eq(meaning)

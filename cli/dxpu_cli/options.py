@@ -1,12 +1,18 @@
 """Checks of command line options; each mistake gives one line of text."""
 
 import os
+import re
 from pathlib import Path
 
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import try_to_write
 
-__all__ = ["add_seed", "file_to_write", "folder_to_write", "given_seed", "whole_number"]
+__all__ = ["NO_KEYS", "add_seed", "file_to_write", "folder_to_write", "given_seed", "key_in",
+           "whole_number"]
+
+#: What every command says that makes, sets up or uses sessions without keys.
+NO_KEYS = ("keys: none; sessions are opened in clear, and whoever reaches the fabric can take them "
+           "over")
 
 
 def whole_number(option: str, text: str, least: int, most: int) -> int:
@@ -29,6 +35,23 @@ def add_seed(parser, text: str = "seed of all random choices; the same seed give
 def given_seed(arguments) -> int:
     """Seed given by the option of :func:`add_seed`."""
     return whole_number("--seed", arguments.seed, 0, (1 << 32) - 1)
+
+
+def key_in(option: str, name: str) -> bytes:
+    """The key of 16 bytes in a file: 32 hexadecimal digits, that only its owner can read."""
+    try:
+        with open(name, encoding="ascii") as file:
+            mode, text = os.fstat(file.fileno()).st_mode, file.read(100).strip()
+    except OSError as error:
+        raise UserError(f"{option}: cannot read {name!r}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        text, mode = "", 0
+    if mode & 0o077:
+        raise UserError(f"{option}: others can read {name!r}; first: chmod 600 {name}")
+    if not re.fullmatch(r"[0-9a-fA-F]{32}", text):
+        raise UserError(f"{option}: {name!r} must have 32 hexadecimal digits, as "
+                        "`openssl rand -hex 16` makes them")
+    return bytes.fromhex(text)
 
 
 def file_to_write(option: str, text: str | None) -> Path | None:

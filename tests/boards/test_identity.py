@@ -11,6 +11,7 @@ from dxpu.proxy.box import BoxProxy
 from dxpu_boards import registers, report
 from dxpu_boards.registry import BOARDS
 from dxpu_boards.top import Top
+from dxpu_cli.options import NO_KEYS
 from dxpu_tools.identity import Goal, Identity, of_source, release
 from tests.cli.test_console import Port, run
 
@@ -124,6 +125,8 @@ def test_reports():
 
 
 #: What the console says without a record.
+#: Identity of a proxy without keys.
+KEYS = NO_KEYS.replace("keys: ", "keys     ")
 NO_RECORD = "factory  no record\naddress  02:44:58:ff:ff:ff\n"
 
 
@@ -153,7 +156,8 @@ def test_the_console_says_it(monkeypatch, capsys, identity, seconds, wanted):
     commit, options, uptime = wanted
     assert (status, text) == (0, (
         "board    versa-ecp5-5g (Lattice ECP5-5G Versa)\nproxy    box, 64 bits\n"
-        "shape    1 slot, 1 soft GPU, 2 paths, 2 peers, 1 stream\nversion  1.2.3\n"
+        "shape    1 slot, 1 soft GPU, 2 paths, 2 peers, 1 stream\n"
+        f"{KEYS}\nversion  1.2.3\n"
         f"commit   {commit}\noptions  {options}\nuptime   {uptime}\n{NO_RECORD}"))
 
 
@@ -178,4 +182,5 @@ def test_a_proxy_on_no_board_that_is_known(monkeypatch, capsys):
     values = _values(VERSA, Identity(), 0)
     del values[registers.BASES["board"]]
     assert run(monkeypatch, capsys, Port(values), "identity") == (
-        0, "board    unknown\nproxy    box, 64 bits\nshape    1 slot, 2 paths, 2 peers, 1 stream\n")
+        0, "board    unknown\nproxy    box, 64 bits\nshape    1 slot, 2 paths, 2 peers, 1 stream\n"
+        f"{KEYS}\n")

@@ -7,6 +7,7 @@ import pytest
 from amaranth import *
 from amaranth.build.res import ResourceManager
 from amaranth.hdl import Fragment
+from amaranth.lib import io
 from dxpu.csr import RegisterFile
 from dxpu.proxy.box import BoxProxy
 from dxpu.proxy.host import HostProxy
@@ -29,6 +30,20 @@ def test_every_board_elaborates(name, monkeypatch):
     reads = board.record is not None
     assert (factory.RESOURCE in asked) == reads == board.is_open
     assert top_.factory is None or top_.factory.half == max(2, -(-board.core_mhz("box") // 32))
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_boards_with_open_tools_have_noise_for_keys(name, monkeypatch):
+    monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
+    board = BOARDS[name]
+    if not board.is_open:
+        with pytest.raises(ValueError, match="no noise source for keys yet"):
+            top(board, "box", SMALL, keys=True)
+        return
+    made = Fragment.get(top(board, "box", SMALL, keys=True), board.platform())
+    assert "rings" in {name for _, name, _ in made.subfragments}
+    made = Fragment.get(top(board, "box", SMALL), board.platform())
+    assert "rings" not in {name for _, name, _ in made.subfragments}
 
 
 @pytest.mark.parametrize("role", ["box", "host"])
@@ -169,3 +184,39 @@ def test_a_board_without_a_port():
     board = replace(BOARDS["alinx-ax7325b"], sfp=())
     with pytest.raises(ValueError, match="Alinx AX7325B: no Ethernet port that a proxy could use"):
         top(board, "box", SMALL)
+
+
+def test_the_fault_light_blinks_where_sessions_need_no_key(monkeypatch):
+    """And is steady after a fault, whatever sessions need."""
+    lights, second = [io.SimulationPort("o", 1) for _ in range(4)], Signal()
+    whole = board_top.Top._board_registers
+
+    def registers(self, *args):
+        whole(self, *args)
+        return second
+
+    monkeypatch.setattr(board_top.Top, "_board_registers", registers)
+
+    async def testbench(ctx, top, asker):
+        async def seen():
+            shown = []
+            for value in (0, 1, 0, 1):
+                ctx.set(second, value)
+                await ctx.delay(1e-6)
+                shown.append(ctx.get(lights[2].o))
+            return shown
+
+        proxy = top._proxy
+        assert await seen() == [0, 0, 0, 0]
+        ctx.set(proxy.clear, 1)
+        assert await seen() == [0, 1, 0, 1]
+        ctx.set(proxy.clear, 0)
+        assert await seen() == [0, 0, 0, 0]
+        ctx.set(proxy.pulses["fabric_session_lost"], 1)
+        await ctx.delay(1e-6)
+        ctx.set(proxy.pulses["fabric_session_lost"], 0)
+        for clear in (0, 1):
+            ctx.set(proxy.clear, clear)
+            assert await seen() == [1, 1, 1, 1]
+
+    simulate(monkeypatch, testbench, _light_ports=lambda platform: lights)

@@ -11,6 +11,7 @@ from dxpu_boards import operate
 from dxpu_cli.console.command import RegisterLine, map_of
 from dxpu_cli.console.proxy_setup import wait_units
 from dxpu_cli.main import main
+from dxpu_cli.options import NO_KEYS, key_in
 from dxpu_tools.errors import UserError
 from tests.support.proxy_port import only_table, with_board
 
@@ -45,7 +46,7 @@ def test_a_box_is_set_up_by_one_command(say):
         "control.present slots=0x3",
         "row 0 is bound to node 0x002, slot 1, stream 1, generation 1",
         "row 1 is bound to node 0x002, slot 2, stream 1, generation 1",
-        "box 0x101 is ready for host 0x002",
+        "box 0x101 is ready for host 0x002", NO_KEYS,
         "if that is a PC: sudo dxpu host --iface NAME --box 0x101 --slots 1,2 --node 2 --stream 1 "
         "--path 1"])
     status, text = say(port, "bindings")
@@ -59,11 +60,11 @@ def test_a_box_is_set_up_by_one_command(say):
         "      1  0x002       1    answers  quiet"])
     # Once more changes nothing, and other paths change what they have to.
     status, text = say(port, "setup --node 0x101 --host 2 --stream 1 --path 1")
-    assert status == 0 and len(text.splitlines()) == 2
+    assert status == 0 and text.splitlines()[1:2] == [NO_KEYS]
     status, text = say(port, "setup --node 0x101 --host 2 --stream 1 --path 0 1 --slots 2")
     assert (status, text.splitlines()[:-1]) == (0, [
         "row 1 is bound to node 0x002, slot 2, stream 1, generation 1",
-        "box 0x101 is ready for host 0x002"])
+        "box 0x101 is ready for host 0x002", NO_KEYS])
     line = RegisterLine(port)
     found = map_of(line)
     assert line.read(found.address("table.row[1].binding")) == 0x0001_0003
@@ -96,13 +97,13 @@ def test_a_host_is_set_up_for_two_boxes(say):
         "control.session[0].mode opener=0x1",
         "row 0 is bound to node 0x101, slot 1, stream 0, generation 1",
         "row 1 is bound to node 0x101, slot 2, stream 0, generation 1",
-        "host 0x001 is ready for box 0x101"])
+        "host 0x001 is ready for box 0x101", NO_KEYS])
     status, text = say(port, "setup --node 1 --box 0x102 --slots 2 --path 1")
     assert (status, text.splitlines()) == (0, [
         "control.peer[1].node number=0x102 valid=0x1",
         "control.session[2].mode opener=0x1",
         "row 2 is bound to node 0x102, slot 2, stream 0, generation 1",
-        "host 0x001 is ready for box 0x102"])
+        "host 0x001 is ready for box 0x102", NO_KEYS])
     status, text = say(port, "bindings")
     assert (status, text.splitlines()[1:4]) == (0, [
         "  0   yes  0x101     1       0      0           1  0xabcd0001",
@@ -283,3 +284,73 @@ def test_waits_are_those_of_the_clock():
     for ms in (0, -1, 33.6):
         with pytest.raises(UserError, match="at most 33.55 at 125 MHz"):
             wait_units(ms, 125)
+
+
+# Keys.
+
+@pytest.fixture
+def key_file(tmp_path):
+    path = tmp_path / "key"
+    path.write_text("00112233445566778899aabbccddeeff\n")
+    path.chmod(0o600)
+    return path
+
+
+def test_a_proxy_with_keys_gets_one_or_is_told_that_it_needs_none(say, key_file):
+    shape = {**SHAPE, "paths": 1, "streams": 1}
+    port = with_board(Module(), BoxProxy(32, slots=1, keys=True, **shape), "ecpix-5-45f", paths=1,
+                      gpus=1)
+    assert say(port, "setup --node 0x101 --host 2") == (2, (
+        "dxpu console: error: this proxy opens sessions under a key: give it by --key FILE, or say "
+        "--clear for sessions that whoever reaches the fabric can take over\n"))
+    status, text = say(port, f"setup --node 0x101 --host 2 --key {key_file}")
+    lines = text.splitlines()
+    assert status == 0 and lines[:3] == [
+        "control.node number=0x101", "control.peer[0].node number=0x2 valid=0x1 clear=0x0",
+        "control.peer[0].key (written, and in force)"]
+    assert lines[-2:] == [
+        "box 0x101 is ready for host 0x002",
+        "if that is a PC: sudo dxpu host --iface NAME --box 0x101 --slots 1 --node 2 --key FILE"]
+    assert "0011" not in text
+    line = RegisterLine(port)
+    found = map_of(line)
+    assert line.read(found.address("control.peer[0].key")) == 1 << 31
+    for n in range(4):
+        assert line.read(found.address(f"control.key[{n}].word")) == 0
+    status, text = say(port, "identity")
+    assert status == 0 and "keys     sessions need keys; no random words yet\n" in text
+    # The other way round: its sessions are off when the peer becomes another.
+    status, text = say(port, "setup --node 0x101 --host 2 --clear")
+    lines = text.splitlines()
+    assert status == 0 and lines[:3] == [
+        "control.session[0].mode opener=0x0", "control.peer[0].node valid=0x0",
+        "control.peer[0].node number=0x2 valid=0x1 clear=0x1"]
+    assert NO_KEYS in lines
+    status, text = say(port, "identity")
+    assert "keys     some peer's sessions are opened in clear, and whoever reaches" in text
+
+
+def test_a_proxy_without_keys_takes_none(say, key_file):
+    port = with_board(Module(), BoxProxy(64, slots=1, **SHAPE), "ecpix-5-45f", paths=2, gpus=1)
+    assert say(port, f"setup --node 0x101 --host 2 --key {key_file}") == (
+        2, "dxpu console: error: --key: this proxy was built without keys; build it with --keys\n")
+
+
+@pytest.mark.parametrize("text, mode, message", [
+    (None, 0o600, "cannot read {name!r}: No such file or directory"),
+    ("0" * 32, 0o640, "others can read {name!r}; first: chmod 600 {name}"),
+    ("0" * 31, 0o600, "{name!r} must have 32 hexadecimal digits, as `openssl rand -hex 16` makes "
+                      "them"),
+    ("x" * 32, 0o600, "{name!r} must have 32 hexadecimal digits, as `openssl rand -hex 16` makes "
+                      "them"),
+    ("é", 0o600, "{name!r} must have 32 hexadecimal digits, as `openssl rand -hex 16` makes them"),
+    ("0" * 64, 0o600, "{name!r} must have 32 hexadecimal digits, as `openssl rand -hex 16` makes "
+                      "them")])
+def test_a_wrong_key_file_is_named(tmp_path, text, mode, message):
+    path = tmp_path / "key"
+    if text is not None:
+        path.write_text(text)
+        path.chmod(mode)
+    with pytest.raises(UserError) as raised:
+        key_in("--key", str(path))
+    assert str(raised.value) == f"--key: {message.format(name=str(path))}"

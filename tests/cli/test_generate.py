@@ -18,7 +18,7 @@ AXI_PAGE = PAGE.with_name("axi-ports.md")
 AXI = {"ethernet": "axis", "tlp": "axis", "registers": "axi-lite"}
 
 
-def documented(role, *, width=64, slots=8, paths=2, page=PAGE):
+def documented(role, *, width=64, slots=8, paths=2, keys=False, page=PAGE):
     """Ports in the tables of a page: name to direction and bits."""
     signs = {
         "<port>": ["upstream"] if role == "host" else [f"slot{n}" for n in range(slots)],
@@ -29,7 +29,7 @@ def documented(role, *, width=64, slots=8, paths=2, page=PAGE):
             "P": paths}
     result = {}
     for title, section in re.findall(r"^##+ (.*)\n((?:(?!##).*\n)*)", page.read_text(), re.M):
-        if "box proxy only" in title and role == "host":
+        if "box proxy only" in title and role == "host" or "--keys" in title and not keys:
             continue
         for name, flow, size in re.findall(r"^\| `([\w<>]+)` \| (in|out) \| (\w+) \|", section,
                                            re.M):
@@ -44,10 +44,10 @@ def documented(role, *, width=64, slots=8, paths=2, page=PAGE):
 
 
 def documented_axi(role, *, width=64, slots=8, paths=2, ethernet="gmii", ethernet_clock="own",
-                   tlp="stream", registers="bus"):
+                   tlp="stream", registers="bus", keys=False):
     """The same of both pages, for a proxy with such interfaces."""
     shape = {"width": width, "slots": slots, "paths": paths}
-    result, axi = documented(role, **shape), documented(role, **shape, page=AXI_PAGE)
+    result, axi = documented(role, **shape, keys=keys), documented(role, **shape, page=AXI_PAGE)
     for chosen, old, new in (
             (ethernet == "axis", r"gmii", r"[ms]_axis_eth|eth"),
             (tlp == "axis", r"(upstream|slot\d+)_(rx|tx)_", r"[ms]_axis_(upstream|slot)"),
@@ -95,6 +95,11 @@ def test_smallest_box(tmp_path):
 
 
 @pytest.mark.long
+def test_a_box_with_keys(tmp_path):
+    generate_and_check(tmp_path, "box", 64, 1, 1, "--keys", keys=True)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("role, width, slots, paths, others", [
     ("host", 32, 32, 1, ()), ("host", 64, 8, 2, ("--split",)), ("host", 128, 1, 16, ()),
     ("host", 64, 8, 2, ("--arq", "selective")),
@@ -127,16 +132,17 @@ def test_lint_sees_a_port_that_is_not_there(tmp_path):
     assert "PINMISSING" in lint(tmp_path / "a.v", top="b")
 
 
-@pytest.mark.parametrize("role, width, slots, paths", [
-    ("host", 32, 1, 1), ("host", 64, 8, 2), ("host", 128, 32, 16), ("host", 256, 4, 2),
-    ("box", 32, 16, 1), ("box", 64, 8, 2), ("box", 512, 1, 16)])
-def test_page_names_the_ports_of_every_shape(role, width, slots, paths):
+@pytest.mark.parametrize("role, width, slots, paths, keys", [
+    ("host", 32, 1, 1, False), ("host", 64, 8, 2, False), ("host", 128, 32, 16, False),
+    ("host", 256, 4, 2, False), ("host", 64, 2, 1, True), ("box", 64, 2, 1, True),
+    ("box", 32, 16, 1, False), ("box", 64, 8, 2, False), ("box", 512, 1, 16, False)])
+def test_page_names_the_ports_of_every_shape(role, width, slots, paths, keys):
     """The same without making Verilog: all but clocks and resets, which come from conversion."""
-    proxy = PlainPorts(generate.make(role, width=width, slots=slots, paths=paths))
+    proxy = PlainPorts(generate.make(role, width=width, slots=slots, paths=paths, keys=keys))
     ports = {name: (member.flow.value.lower(), member.shape)
              for name, member in proxy.signature.members.items()}
     promised = {name: port for name, port in documented(role, width=width, slots=slots,
-                                                        paths=paths).items()
+                                                        paths=paths, keys=keys).items()
                 if not re.search(r"(^|_)(clk|rst)$", name)}
     assert ports == promised
 

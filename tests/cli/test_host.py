@@ -11,6 +11,7 @@ import pytest
 
 from dxpu_cli.commands import host as command
 from dxpu_cli.main import main
+from dxpu_cli.options import NO_KEYS
 from dxpu_host import (
     Device, EthernetPort, Host, HostError, PortError, SlotLost, Timeout, Timers, host as hosts,
 )
@@ -82,7 +83,7 @@ def test_a_box_that_does_not_answer(as_json, capsys, monkeypatch):
     status, out, error = run(capsys, monkeypatch, "--iface", "x", "--box", "0x101",
                              *["--json"] * as_json)
     message = "box 0x101 does not answer HELLO within 0.05 s"
-    assert status == 1 and error == f"dxpu host: error: {message}\n"
+    assert status == 1 and error == f"{NO_KEYS}\ndxpu host: error: {message}\n"
     if as_json:
         assert json.loads(out) == {"ok": False, "problems": [message], "counters": {},
                                    "devices": []}
@@ -201,7 +202,7 @@ def test_a_slot_that_fails_does_not_hide_others(capsys, monkeypatch):
     status, out, error = run(capsys, monkeypatch, "--iface", "x", "--box", "1", "--slots",
                              "3,2,1,4")
     assert status == 1 and "[08]" in out and "[20]" in out
-    assert error == ("dxpu host: error: slot 3 has more than 8 buses\n"
+    assert error == (f"{NO_KEYS}\ndxpu host: error: slot 3 has more than 8 buses\n"
                      "dxpu host: error: slot 2 does not answer\n")
 
 

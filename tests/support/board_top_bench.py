@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from amaranth import *
 from amaranth.build import ResourceError
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
@@ -27,14 +27,14 @@ SMALL = Shape(slots=1, peers=1, streams=1)
 class Hollow(wiring.Component):
     """Interface of a box with GPUs, without its content, which takes long to elaborate."""
 
-    def __init__(self, width, *, slots, gpus, paths, peers, streams):
+    def __init__(self, width, *, slots, gpus, paths, peers, streams, keys):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
         self.registers = BoxProxy(width, slots=slots, paths=paths, peers=peers,
                                   streams=streams).registers
-        self.refused = Signal(Refused)
+        self.refused, self.clear = Signal(Refused), Signal()
         super().__init__({
             "gmii": Out(GmiiSignature()).array(paths), "links": In(paths),
-            "bus": In(RegisterPort())})
+            "bus": In(RegisterPort()), **({"noise": In(stream.Signature(1))} if keys else {})})
 
     def elaborate(self, platform):
         return Module()
@@ -43,9 +43,9 @@ class Hollow(wiring.Component):
 class HollowHost(wiring.Component):
     """Interface of a host proxy, without its content."""
 
-    def __init__(self, width, *, ports, paths, peers, streams):
+    def __init__(self, width, *, ports, paths, peers, streams, keys):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
-        self.serial = Signal(32)
+        self.serial, self.clear = Signal(32), Signal()
         super().__init__({
             "upstream": Out(PciePort(width)), "bus": In(RegisterPort()),
             "gmii": Out(GmiiSignature()).array(paths), "links": In(paths)})

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict, replace
 
 from dxpu_cli.main import require
-from dxpu_cli.options import whole_number
+from dxpu_cli.options import NO_KEYS, whole_number
 from dxpu_cli.output import OutputFolder
 from dxpu_cli.progress import Progress
 from dxpu_tools.errors import UserError
@@ -45,6 +45,8 @@ def add_arguments(parser):
            "(default: on boards without a UART)", action=argparse.BooleanOptionalAction)
     option("--node", "node number of such a box, such as 0x101 (default: that of the "
            "first HELLO)")
+    option("--keys", "sessions can be opened under keys; without this option whoever reaches the "
+           "fabric can take sessions over", action="store_true")
     option("--serial", "64 bits: serial number of a host's switch, whose lower half a factory "
            "record replaces, or of a box's first soft GPU; the others count on from it",
            metavar="NUMBER")
@@ -88,7 +90,8 @@ def run(arguments) -> int:
     changes = {name: given[name] for name in asdict(board.roles[role]) if name in given}
     shape = replace(board.roles[role], **changes)
     _check(role, board, shape)
-    options = _stand_alone(role, board, given) | _serial(role, shape, given)
+    options = (_stand_alone(role, board, given) | _serial(role, shape, given)
+               | _keys(board, given))
     placing = _placing(board, given)
     if board.is_open:
         require("boards", "formal")
@@ -137,6 +140,17 @@ def _stand_alone(role, board, given):
                             "the console")
         options["node"] = whole_number("--node", given["node"], 1, 0xFFE)
     return options
+
+
+def _keys(board, given):
+    """Option of the top for keys; says what it means to have none."""
+    if "keys" not in given:
+        print(NO_KEYS, flush=True)
+        return {}
+    if not board.is_open:
+        raise UserError(f"--keys needs a noise source, and {board.name} has none yet: connect one "
+                        "to the proxy of `dxpu generate --keys`")
+    return {"keys": True}
 
 
 def _serial(role, shape, given):

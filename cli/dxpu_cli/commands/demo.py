@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dxpu_cli.main import require
-from dxpu_cli.options import add_seed, folder_to_write, given_seed, whole_number
+from dxpu_cli.options import NO_KEYS, add_seed, folder_to_write, given_seed, whole_number
 from dxpu_cli.output import FAILED, OutputFolder
 from dxpu_cli.progress import Progress
 from dxpu_tools.errors import UserError
@@ -145,7 +145,7 @@ class _Demo:
         self.design = system_design(o.width, o.boxes)
         gpus = sum(o.boxes)
         print(f"dxpu demo: a host, {len(o.boxes)} GPU box{'es' * (len(o.boxes) > 1)}, {gpus} "
-              f"GPU{'s' * (gpus > 1)}, {o.width}-bit proxies, seed {o.seed}", flush=True)
+              f"GPU{'s' * (gpus > 1)}, {o.width}-bit proxies, seed {o.seed}\n{NO_KEYS}", flush=True)
         prepare({"demo": Simulator(self.design, {"waves": self.wave})}, self.progress)
         work = (self.out.work / "simulation").absolute()
         environment = {"DXPU_DEMO": json.dumps({

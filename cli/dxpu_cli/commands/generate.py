@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from dxpu.stream import WIDTHS
-from dxpu_cli.options import file_to_write, whole_number
+from dxpu_cli.options import NO_KEYS, file_to_write, whole_number
 from dxpu_cli.progress import Progress
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
@@ -53,6 +53,10 @@ def add_arguments(parser):
                         help="host: serial number of the switch, 64 bits (EUI-64); another one for "
                              "each proxy, unless its software sets the lower half by "
                              "control.serial (default: 0x004458fffe000001)")
+    parser.add_argument("--keys", action="store_true",
+                        help="sessions can be opened under keys; a noise source must be connected "
+                             "to the ports noise_*. Without this option whoever reaches the fabric "
+                             "can take sessions over")
     parser.add_argument("--axi", action="store_true",
                         help="--ethernet axis, --tlp axis and --registers axi-lite, as far as they "
                              "are not given")
@@ -127,7 +131,7 @@ def interfaces(arguments):
 
 
 def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
-         placeholder=None, dpc=False, strict_source=False, arq="go-back-n", serial=None,
+         placeholder=None, dpc=False, strict_source=False, arq="go-back-n", serial=None, keys=False,
          ethernet="gmii", ethernet_clock="own", tlp="stream", registers="bus"):
     """The proxy component; raises :exc:`UserError` on wrong values.
 
@@ -150,7 +154,8 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
     from dxpu.proxy import BoxProxy, HostProxy
     from dxpu.switch import Identity
     from dxpu.switch.config.identity import SlotOptions
-    common = {"paths": paths, "peers": peers, "streams": streams, "split": split, "arq": arq}
+    common = {"paths": paths, "peers": peers, "streams": streams, "split": split, "arq": arq,
+              "keys": keys}
     if ethernet == "axis":
         from dxpu.axi import axi_mac
         common["macs"] = axi_mac(width, own_clocks=ethernet_clock == "own")
@@ -186,7 +191,7 @@ def run(arguments):
     proxy = make(arguments.role, width=arguments.width, slots=arguments.slots,
                  paths=arguments.paths, peers=arguments.peers, streams=arguments.streams,
                  split=arguments.split, placeholder=held, dpc=arguments.dpc,
-                 strict_source=arguments.strict_source, arq=arguments.arq,
+                 strict_source=arguments.strict_source, arq=arguments.arq, keys=arguments.keys,
                  serial=serial_number(arguments.serial), **interfaces(arguments))
     target = file_to_write("--output", arguments.output)
     from dxpu.proxy.verilog import PlainPorts
@@ -196,6 +201,8 @@ def run(arguments):
     options = verilog_file.options_text(arguments)
     print(f"Generating {name}: {arguments.role} proxy, {arguments.width} bit, "
           f"{arguments.slots} slots, {arguments.paths} paths", flush=True)
+    if not arguments.keys:
+        print(NO_KEYS, flush=True)
     progress = Progress()
     progress.step("Writing Verilog")
     text = progress.run(lambda: to_verilog(PlainPorts(proxy), name=name))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dxpu.fabric.wire.format import NODE_UNASSIGNED
-from dxpu_cli.options import whole_number
+from dxpu_cli.options import NO_KEYS, key_in, whole_number
 from dxpu_cli.progress import Progress
 from dxpu_host.device import Device
 from dxpu_host.errors import HostError, PortError
@@ -33,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="generation of the box's rows for the slots")
     parser.add_argument("--stream", default="0", metavar="N", help="stream of the box's rows")
     parser.add_argument("--path", default="0", metavar="N", help="path that the interface is")
+    parser.add_argument("--key", metavar="FILE", help="key of this host and the box, 32 "
+                        "hexadecimal digits; without it the session is opened in clear")
     parser.add_argument("--slower", default="1", metavar="FACTOR",
                         help="all timers are so many times longer, for a simulated box")
     parser.add_argument("--json", action="store_true", help="say it as JSON")
@@ -98,10 +100,13 @@ def run(arguments: argparse.Namespace) -> int:
     stream = whole_number("--stream", arguments.stream, 0, 15)
     generation = whole_number("--generation", arguments.generation, 0, 0xFFFF)
     slots, factor = _slots(arguments.slots), _factor(arguments.slower)
+    key = key_in("--key", arguments.key) if arguments.key is not None else None
     try:
         port = EthernetPort(arguments.iface, node, path)
     except PortError as error:
         raise UserError(str(error)) from None
+    if key is None:
+        print(NO_KEYS, file=sys.stderr)
     problems: list[str] = []
     buses: list[Bus] = []
     progress = Progress(sys.stderr, brief=True)
@@ -122,7 +127,8 @@ def run(arguments: argparse.Namespace) -> int:
         except HostError as error:
             problems.append(str(error))
 
-    with Host(port, node=node, path=path, timers=Timers().slower(factor)) as host:
+    with Host(port, node=node, path=path, timers=Timers().slower(factor),
+              key=key) as host:
         progress.run(lambda: use(host))
         progress.done(failed=bool(problems))
         counters = dict(host.counters)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dxpu_cli.main import require
-from dxpu_cli.options import add_seed, file_to_write, given_seed
+from dxpu_cli.options import NO_KEYS, add_seed, file_to_write, given_seed
 from dxpu_cli.output import FAILED, OutputFolder
 from dxpu_cli.progress import Progress
 from dxpu_sim.linux import images
@@ -78,7 +78,8 @@ class _Runs:
     def run(self):
         from dxpu_cli.prepare import prepare
         machines = list(dict.fromkeys(s.machine for s in self._chosen))
-        print(f"dxpu linux: {len(self._chosen)} scenarios, seed {self._seed}", flush=True)
+        print(f"dxpu linux: {len(self._chosen)} scenarios, seed {self._seed}\n{NO_KEYS}",
+              flush=True)
         self._progress.step("Getting QEMU, kernel and programs")
         try:
             self._images = self._progress.run(images.get)

@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import suppress
 
 from dxpu.csr import Access
 from dxpu_boards import registers
@@ -36,9 +37,12 @@ def map_of(line: RegisterLine):
         raise ConsoleError(f"not a DXPU proxy: its identity is {identity:#010x}, not "
                            f"{IDENTITY:#010x}")
     shape = block.find("shape").register.unpack(line.read(block.address("shape")))
-    width = 32 * shape["lanes"]
+    width, keys = 32 * shape["lanes"], False
+    with suppress(NoRegister):  # a proxy of an earlier version has no such register
+        keys = block.find("security").register.unpack(
+            line.read(block.address("security")))["keys"] == 1
     common = {"paths": shape["paths"] + 1, "peers": shape["peers"],
-              "streams": 1 << shape["streams"]}
+              "streams": 1 << shape["streams"], "keys": keys}
     if shape["role"] == 1:
         proxy = HostProxy(width, ports=shape["rows"], **common)
     else:

@@ -1,6 +1,7 @@
 """Identity of a board, as text for people."""
 
 from dxpu.factory import FactoryState, mac_text
+from dxpu_cli.options import NO_KEYS
 from dxpu_tools.identity import Goal, commit_text
 
 __all__ = ["lines"]
@@ -23,6 +24,7 @@ def lines(read, title: str | None) -> list[str]:
             ("shape", ", ".join(_count(number, what) for number, what in (
                 (shape["rows"], "slot"), *gpus, (shape["paths"] + 1, "path"),
                 (shape["peers"], "peer"), (1 << shape["streams"], "stream"))))]
+    rows.append(("keys", _keys(read)))
     if title:
         made, build = read("board.release"), read("board.build")
         goal = build["goal"]
@@ -34,6 +36,18 @@ def lines(read, title: str | None) -> list[str]:
                  ("options", options),
                  ("uptime", _time(read("board.uptime")["seconds"])), *_factory(read)]
     return [f"{name:<8} {text}" for name, text in (("board", title or "unknown"), *rows)]
+
+
+def _keys(read):
+    """Whether sessions need keys."""
+    state = read("control.security")
+    if not state["keys"]:
+        return NO_KEYS.removeprefix("keys: ")
+    noise = ("the noise source has failed: no session opens until a reset"
+             if state["noise_failed"] else "" if state["random"] else "no random words yet")
+    clear = ("some peer's sessions are opened in clear, and whoever reaches the fabric can take "
+             "them over" if state["clear"] else "sessions need keys")
+    return "; ".join(filter(None, (clear, noise)))
 
 
 #: Text for each state of the factory record other than valid.

@@ -10,7 +10,7 @@ from dxpu.fabric.session.session import Mode
 from dxpu.fabric.wire.format import Role
 from dxpu_boards.operate import Proxy
 from dxpu_boards.register_line import ConsoleError
-from dxpu_cli.options import whole_number
+from dxpu_cli.options import NO_KEYS, key_in, whole_number
 from dxpu_tools.errors import UserError
 
 from .binding import add_way, mask_of
@@ -36,6 +36,10 @@ def add_jobs(jobs):
     job.add_argument("--wait", metavar="MS", help="first wait for an answer of the peer, in "
                      f"milliseconds (default: {PATIENT} for a box, as a PC needs; left alone for "
                      "a host)")
+    trust = job.add_mutually_exclusive_group()
+    trust.add_argument("--key", metavar="FILE", help="key of the two, 32 hexadecimal digits")
+    trust.add_argument("--clear", action="store_true", help="sessions with the peer need no key: "
+                       "whoever reaches the fabric can take them over")
     job.add_argument("--clock", metavar="MHZ", help="core clock, if the board is none of ours")
 
 
@@ -104,9 +108,21 @@ class _Setup:
         if arguments.wait is not None or not proxy.is_host:
             self.wait = wait_units(_number("--wait", arguments.wait or PATIENT),
                                    _mhz(proxy, arguments.clock))
+        self.key = self._wanted_key(arguments)
         slots = self._wanted_slots(arguments.slots)
         self._peer = self._find_peer()
         self._rows = self._find_rows(slots)
+
+    def _wanted_key(self, arguments):
+        """The key of the peer; ``None`` if its sessions need none."""
+        if not self._proxy.has_keys:
+            if arguments.key is not None:
+                raise UserError("--key: this proxy was built without keys; build it with --keys")
+            return None
+        if arguments.key is None and not arguments.clear:
+            raise UserError("this proxy opens sessions under a key: give it by --key FILE, or say "
+                            "--clear for sessions that whoever reaches the fabric can take over")
+        return None if arguments.clear else key_in("--key", arguments.key)
 
     def _wanted_slots(self, text):
         """Slots of the box to bind."""
@@ -158,7 +174,7 @@ class _Setup:
         """Write the registers; nothing begins before everything that it needs is set."""
         proxy = self._proxy
         proxy.change("control.node", number=self.node)
-        proxy.change(f"control.peer[{self._peer}].node", number=self.peer_node, valid=1)
+        self._add_peer()
         if self.wait is not None:
             proxy.change("control.retry", wait=self.wait)
             proxy.change("control.hello", wait=self.wait)
@@ -173,6 +189,22 @@ class _Setup:
             proxy.change("control.present",
                          slots=there | sum(1 << slot - 1 for _, slot in self._rows))
         return {slot: self._bind(row, slot) for row, slot in self._rows}
+
+    def _add_peer(self):
+        """Tell the proxy the peer, and whether its sessions need a key, and which."""
+        proxy, path = self._proxy, f"control.peer[{self._peer}].node"
+        fields = {"number": self.peer_node, "valid": 1}
+        if proxy.has_keys:
+            fields["clear"] = int(self.key is None)
+            if (held := proxy.read(path))["valid"] and held["clear"] != fields["clear"]:
+                # It counts when the peer becomes valid, while its sessions are off.
+                for n in range(proxy.streams):
+                    proxy.change(f"control.session[{self._peer * proxy.streams + n}].mode",
+                                 opener=Mode.REGISTERS.value)
+                proxy.change(path, valid=0)
+        proxy.change(path, **fields)
+        if self.key is not None:
+            proxy.give_key(self._peer, self.key)
 
     def _bind(self, row, slot):
         """Bind a slot; returns the generation."""
@@ -194,6 +226,8 @@ def _setup(line, map, arguments):
                            "that, and give the command again") from None
     print(f"{'host' if proxy.is_host else 'box'} {setup.node:#05x} is ready for "
           f"{'box' if proxy.is_host else 'host'} {setup.peer_node:#05x}")
+    if setup.key is None:
+        print(NO_KEYS)
     if proxy.is_host:
         return
     path = (setup.mask & -setup.mask).bit_length() - 1
@@ -202,6 +236,8 @@ def _setup(line, map, arguments):
         more = "".join(f" --{option} {value}" for option, value, usual in (
             ("node", setup.peer_node, 1), ("stream", setup.stream, 0), ("path", path, 0),
             ("generation", generation, 1)) if value != usual)
+        if setup.key is not None:
+            more += " --key FILE"
         print(f"if that is a PC: sudo dxpu host --iface NAME --box {setup.node:#05x} "
               f"--slots {slots}{more}")
 
