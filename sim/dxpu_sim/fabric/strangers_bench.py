@@ -40,6 +40,12 @@ class Run:
         """Values of all outputs."""
         return {name: self.read(name) for name in self.outputs}
 
+    def write(self, before):
+        """Write down what the outputs have become more since ``before``, which is of
+        :meth:`counts`."""
+        Path("result.json").write_text(json.dumps({
+            name: value - before[name] for name, value in self.counts().items()}))
+
     async def until(self, condition, what, *, ns=1000):
         """Wait until ``condition()``."""
         for _ in range(PATIENCE * 1000 // ns):
@@ -159,9 +165,7 @@ async def blind(dut):
         await run.until(lambda: all(
             run.read(f"to_{end}_total_tlps") >= CASE["tlps"] for end in ENDS), "all TLPs")
         await Timer(50, "us")
-    after = run.counts()
-    Path("result.json").write_text(json.dumps({name: after[name] - before[name]
-                                               for name in after}))
+    run.write(before)
 
 
 @cocotb.test()
@@ -173,9 +177,7 @@ async def take_over(dut):
     await Timer(20, "us")  # so that the box may draw another tag
     before = run.counts()
     await run.says("box", "take over", limit=25)
-    after = run.counts()
-    Path("result.json").write_text(json.dumps({name: after[name] - before[name]
-                                               for name in after}))
+    run.write(before)
 
 
 @cocotb.test()
@@ -187,6 +189,4 @@ async def pose(dut):
     dut.host_boot.value = 1
     await Timer(20, "us")
     await run.says("host", "pose", limit=48)
-    after = run.counts()
-    Path("result.json").write_text(json.dumps({name: after[name] - before[name]
-                                               for name in after}))
+    run.write(before)
