@@ -75,6 +75,16 @@ def test_register_pages_have_every_register_at_its_address(pages, name, least):
     assert seen > least
 
 
+@pytest.mark.parametrize("role", ["host", "box"])
+def test_pages_of_proxies_with_keys_have_registers_for_them(pages, role):
+    page = pages[f"{role}_registers_keys.md"]
+    for text in ("| `0x07e0 + 0x4 n` | `key[n].word` |", "| `0x07f8` | `security` |",
+                 "| 31:0 | `bytes` | write only, reads 0 |", "`fabric_opening_knock`",
+                 "`key_incomplete`"):
+        assert text in page, text
+        assert (text in pages[f"{role}_registers.md"]) == ("security" in text)
+
+
 def test_addresses_that_software_relies_on(pages):
     for role in ("host", "box"):
         page = pages[f"{role}_registers.md"]

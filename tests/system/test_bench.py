@@ -52,8 +52,9 @@ def test_a_saturated_line_carries_what_the_contract_says(size, limit, tmp_path):
 
 
 @pytest.mark.long
-def test_size(capsys):
-    assert cli.main(["bench", "size"]) == 0
+@pytest.mark.parametrize("options", [[], ["--keys"]], ids=["clear", "keys"])
+def test_size(options, capsys):
+    assert cli.main(["bench", "size", *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum("LUT4" in line and "DP16KD" in line for line in lines) == 2
 

@@ -37,6 +37,9 @@ def add_arguments(parser):
                              metavar="BITS", help="data bits per beat, or a list with commas")
         if name in simulated.SIMULATED:
             add_seed(sub)
+        if name == "size":
+            sub.add_argument("--keys", action="store_true",
+                             help="of proxies with keys (`dxpu generate --keys`)")
         if name in _PARTS:
             sub.add_argument("--part", default=",".join(_PARTS[name]), metavar="PARTS",
                              help="what to measure, a list with commas (default: %(default)s)")
@@ -67,7 +70,7 @@ def run(arguments) -> int:
     elif what in simulated.SIMULATED:
         save(simulated.measure(what, widths, given_seed(arguments)))
     elif what == "size":
-        save({width: synthesised.size(width, Progress()) for width in widths})
+        save({width: synthesised.size(width, Progress(), arguments.keys) for width in widths})
     else:
         save({width: synthesised.clock(parts, width, Progress()) for width in widths})
     return 0
