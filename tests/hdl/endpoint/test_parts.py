@@ -314,7 +314,7 @@ def test_slots_behind_the_gpus_are_empty(monkeypatch):
     made = []
 
     class Proxy(wiring.Component):
-        registers = pulses = refused = None
+        registers = pulses = refused = clear = None
 
         def __init__(self, width, *, slots, paths):
             super().__init__({"slot": Out(PciePort(width)).array(slots), "reset": Out(slots)})
