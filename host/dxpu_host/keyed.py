@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dxpu.fabric.wire.format import SecurityMode
-from dxpu.fabric.wire.frame_types import FrameType
+from dxpu.fabric.wire.frame_types import Body, FrameType
 from dxpu_model.keyed import NONCE_BYTES, PARAMETER_BYTES, Ends, Opening, same
 from dxpu_model.opening import Keys
 from dxpu_model.wire import Frame, Hello
@@ -17,6 +17,10 @@ from .session import Phase, Say, Session, TagSource
 from .timers import Timers
 
 __all__ = ["KeyedSession"]
+
+
+#: Bytes behind the fields of an opening frame: two nonces and a proof.
+_BEHIND = Body.KEYED.size - Body.HELLO.size
 
 
 def _fields(hello: Hello) -> bytes:
@@ -71,7 +75,7 @@ class KeyedSession(Session):
     def greeted(self, frame: Frame, now: float) -> bool:
         body, self.refusal = frame.body, "stale"
         if not (isinstance(body, Hello) and self._answers(frame, SecurityMode.KEYED)
-                and len(body.keyed) == len(self.hello().keyed)
+                and len(body.keyed) == _BEHIND
                 and (frame.dst_slot, frame.src_slot, frame.ar, frame.credit) == (0, 0, False, None)
                 and body.keyed[:NONCE_BYTES] == self._opener):
             return False
