@@ -8,6 +8,7 @@ from .arq import Arq
 from .bindings import Bindings
 from .credits import Credits, RelativeCredits
 from .keyed import Keyed
+from .management import Management
 from .order import Egress
 from .queues import Queues
 from .quiet import Quiet
@@ -23,6 +24,7 @@ SIZES = ("quick", "full")
 MODELS = {
     "session": "three-way open, fresh tags, resets and old frames",
     "keyed": "two nonces and two proofs under a key, before strangers who send anything",
+    "management": "associations of managers with a node, requests and events, before strangers",
     "quiet": "how long a node keeps still after a reset, if its tags begin anew",
     "arq": "go-back-N and selective repeat: window, modulus, frame lifetime",
     "credits": "limits that get lost, doubled and late",
@@ -48,6 +50,7 @@ def cases(size: str = "quick") -> list[Case]:
     full = size == "full"
     return [Case(model, name, breaks, make)
             for model, some in (("session", _session(full)), ("keyed", _keyed(full)),
+                                ("management", _management(full)),
                                 ("quiet", _quiet(full)), ("arq", _arq(full)),
                                 ("credits", _credits(full)), ("queues", _queues(full)),
                                 ("order", _order(full)), ("bindings", _bindings(full)))
@@ -126,6 +129,46 @@ def _keyed(full):
         ("another answer taken", "torn down at the host", Keyed),
         ("one key at a time", "no way back", renewed),
         ("new key tried alone", "no way back", renewed),
+    ):
+        yield flaw, breaks, partial(model, flaw)
+
+
+def _management(full):
+    sniffer = partial(Management, stranger="sniffer")
+    two, same = partial(Management, numbers=(0, 1)), partial(Management, numbers=(0, 0))
+    numbered = partial(Management, events=1, renumber=True)
+    events = partial(Management, events=2, resets=0)
+    if full:
+        yield "sniffer, 2 restarts of the manager", None, partial(sniffer, restarts=2)
+        yield "sniffer, 3 requests", None, partial(sniffer, operations=3)
+        yield "two managers, sniffer", None, partial(two, stranger="sniffer", restarts=0, resets=0)
+        yield "3 requests, 2 resets of the node", None, partial(
+            Management, resets=2, restarts=1, operations=3)
+        yield "2 events, a reset of the node", None, partial(events, resets=1)
+        yield "two managers, 2 events", None, partial(events, numbers=(0, 1))
+    else:
+        yield "one manager", None, Management
+        yield "blind stranger", None, partial(Management, stranger="blind")
+        yield "sniffer", None, sniffer
+        yield "two managers", None, two
+        yield "two managers with one number", None, partial(same, resets=0)
+        yield "2 events", None, events
+        yield "the node gets a number", None, numbered
+    for flaw, breaks, model in (
+        ("one nonce for all", "one key and nonce", two),
+        ("no nonce of the manager", "one key and nonce", Management),
+        ("no nonce of the node", "acts twice", Management),
+        ("nonce kept after use", "after a newer one", Management),
+        ("counted nonces", "one key and nonce", Management),
+        ("answer made anew", "two ANSWERs have one key", two),
+        ("a counter used again", "two REQUESTs have one key", Management),
+        ("ASK ends the association", "ends without its manager", Management),
+        ("an association stays", "no way back", Management),
+        ("epoch not checked", "was deposed", two),
+        ("events from the present number", "two EVENTs have one key", numbered),
+        ("events without a number", "an event twice", events),
+        ("found by its number alone", "cannot be had", numbered),
+        ("no knock", "costs a calculation", partial(Management, stranger="blind")),
     ):
         yield flaw, breaks, partial(model, flaw)
 

@@ -233,7 +233,7 @@ class Keyed(Model):
                 attempt = Attempt(nonce, tag, key)
                 yield (f"host: HELLO(nonce {nonce}, tag {tag}){_in(stream)}{_under(key)}",
                        self._put(state, ("HELLO", BOX, stream, *attempt))._replace(
-                           host=_at(state.host, stream, attempt), hellos=state.hellos + 1,
+                           host=replaced(state.host, stream, attempt), hellos=state.hellos + 1,
                            nonces=replaced(state.nonces, HOST, nonce)))
 
     def _tags(self, fresh, used) -> tuple[int, ...]:
@@ -317,7 +317,7 @@ class Keyed(Model):
         for fresh in self._tags(state.offers + 1, used):
             offer = Opening(stream, key, nonce, tag, parameters, answer, fresh)
             yield self._put(state, ("HELLO_ACK", HOST, offer))._replace(
-                candidate=_at(state.candidate, stream, offer), offers=state.offers + 1,
+                candidate=replaced(state.candidate, stream, offer), offers=state.offers + 1,
                 nonces=replaced(state.nonces, BOX, answer))
 
     def _take_answer(self, state, claimed, proof):
@@ -367,7 +367,7 @@ class Keyed(Model):
             state = state._replace(fault="the box begins a session that the host did not accept")
         state = self._torn_down(self._report(state, BOX, stream), BOX, stream)
         if self.flaw != "candidate kept":
-            state = state._replace(candidate=_at(state.candidate, stream, None))
+            state = state._replace(candidate=replaced(state.candidate, stream, None))
         if offer.key == state.keys[BOX][1]:
             state = state._replace(keys=replaced(state.keys, BOX, (offer.key, None)))
         after = self._put(state, ("ACK", HOST, offer, 0, 0))
@@ -438,7 +438,7 @@ class Keyed(Model):
                             fault=after.fault or f"a {kind} of a stranger has an effect")
                     yield f"stranger: {kind}", after
             if self.flaw == "mode taken from the frame" and not offer:
-                yield "stranger: HELLO without proof", state._replace(candidate=_at(
+                yield "stranger: HELLO without proof", state._replace(candidate=replaced(
                     state.candidate, stream, Opening(stream, MADE_UP, MADE_UP, 9, 1, MADE_UP, 8)))
 
     def _sniffer(self, state):
@@ -510,8 +510,8 @@ class Keyed(Model):
     @staticmethod
     def _with(state, end, stream, session):
         if end == HOST:
-            return state._replace(host=_at(state.host, stream, session))
-        return state._replace(box=_at(state.box, stream, session))
+            return state._replace(host=replaced(state.host, stream, session))
+        return state._replace(box=replaced(state.box, stream, session))
 
     def _report(self, state, end, stream):
         """Report the unacknowledged TLPs of a session to their PCIe side as failed."""
@@ -605,10 +605,6 @@ def _tag(opening, end):
 def _told(opening):
     """What a HELLO_DONE says that is compared before its proof."""
     return opening.hello, opening.answer, opening.to_box
-
-
-def _at(values, stream, value):
-    return (*values[:stream], value, *values[stream + 1:])
 
 
 def _in(stream):

@@ -24,9 +24,9 @@ class Numbers(Protocol):
         """All SEQ below are committed at the other end."""
 
 
-def replaced(pair: tuple, end: int, value) -> tuple:
-    """``pair`` with ``value`` at ``end``."""
-    return (value, pair[1]) if end == 0 else (pair[0], value)
+def replaced(values: tuple, place: int, value) -> tuple:
+    """``values`` with ``value`` at ``place``."""
+    return (*values[:place], value, *values[place + 1:])
 
 
 def lost_after(lost: tuple[frozenset, frozenset], end: int, session: Numbers):

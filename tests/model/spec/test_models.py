@@ -10,6 +10,7 @@ from dxpu_model.spec.arq import Arq
 from dxpu_model.spec.bindings import Bindings
 from dxpu_model.spec.credits import Credits, RelativeCredits
 from dxpu_model.spec.keyed import Keyed
+from dxpu_model.spec.management import Management
 from dxpu_model.spec.order import Egress
 from dxpu_model.spec.queues import Queues
 from dxpu_model.spec.quiet import Quiet
@@ -106,6 +107,24 @@ def test_a_sniffer_delays_and_ends_renew_their_key():
         s.keys == ((2, None), (2, None)) and s.box[0].opening.key == 2 and accepted(s)))
 
 
+def test_a_manager_takes_over_and_events_follow():
+    """Two managers act in turn, the one with the higher epoch at last; after a reset of the node
+    either may."""
+    model = Management(numbers=(0, 1), events=1, restarts=0)
+    assert can_reach(model, model.initial(), lambda s: (
+        [o.manager for o in s.acted] == [0, 1] and s.epoch == 2 and s.writer == 1
+        and s.taken == ((0, 0), (0, 1)) and s.events == (1, 1)))
+    assert can_reach(model, model.initial(), lambda s: (
+        [o.manager for o in s.acted] == [1, 0] and s.resets == 1 and s.epoch == 1))
+
+
+def test_a_manager_that_starts_again_replaces_its_association_before_a_sniffer():
+    model = Management(stranger="sniffer", resets=0)
+    assert can_reach(model, model.initial(), lambda s: (
+        len(s.acted) == 2 and s.restarts == 1 and s.open[0].counter == 1
+        and s.managers[0] and s.managers[0].key == s.open[0].key))
+
+
 def accepted(state):
     """Whether the host has a session, confirmed or not."""
     return hasattr(state.host[0], "opening")
@@ -182,6 +201,8 @@ def test_a_session_that_cannot_be_opened_again_is_found(model, fault):
     (lambda: Keyed(stranger="x"), "stranger must be None, blind or sniffer, not 'x'"),
     (lambda: Keyed(stranger="sniffer", tlps=(1, 0)),
      "a sniffer can inject TLPs, so there must be none"),
+    (lambda: Management("x"), "flaw must be None or one of one nonce for all, .*, not 'x'"),
+    (lambda: Management(stranger="x"), "stranger must be None, blind or sniffer, not 'x'"),
     (lambda: Quiet(lifetime=1, give_up=1, quiet=1, flaw="x"),
      "flaw must be None or one of idle hosts wait, not 'x'"),
     (lambda: Arq(selective=True, window=3, life=2, modulus=9),

@@ -1,0 +1,1 @@
+"""Management of a proxy by frames: MGMT."""
