@@ -4,10 +4,11 @@ An instruction handles up to 16 words of 16 bits: with word n it reads word ``b 
 session's record, takes word ``a + n`` of its source, and does one thing with it.
 """
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 from amaranth.lib import data, enum
+
+from dxpu.microcode import Steps, number
 
 __all__ = ["Check", "If", "Instruction", "Label", "Op", "Program", "Set", "Source", "State"]
 
@@ -170,58 +171,27 @@ class Instruction(data.Struct):
     target: 8
 
 
-@dataclass(frozen=True)
-class _Step:
-    fields: dict[str, Any]
-    target: str | None = None
-
-
-class Program:
-    """A program that grows step by step; names of places are resolved at the end."""
-
-    def __init__(self) -> None:
-        self._steps: list[_Step] = []
-        self._places: dict[str, int] = {}
-
-    def place(self, name: str) -> None:
-        """The next step has this name."""
-        if name in self._places:
-            raise ValueError(f"there are two places {name!r}")
-        self._places[name] = len(self._steps)
+class Program(Steps):
+    """A program that grows step by step."""
 
     def words(self, op: Op, source: Source, a: Any = 0, b: int = 0, count: int = 1, *,
               last: bool = False, argument: Any = 0) -> None:
         """``op`` with ``count`` words of ``source``."""
-        self._steps.append(_Step({
-            "op": op, "source": source, "a": _number(a), "b": b, "more": count - 1,
-            "last": last, "argument": _number(argument)}))
+        self.step(op=op, source=source, a=number(a), b=b, more=count - 1, last=last,
+                  argument=number(argument))
 
     def jump(self, target: str, *, if_: If = If.ALWAYS, unless: bool = False, b: int = 0) -> None:
         """Go on at ``target``."""
-        self._steps.append(_Step({"op": Op.JUMP, "argument": if_.value, "unless": unless, "b": b},
-                                 target))
+        self.step(target, op=Op.JUMP, argument=if_.value, unless=unless, b=b)
 
     def call(self, target: str) -> None:
         """Go on at ``target``, until RETURN."""
-        self._steps.append(_Step({"op": Op.CALL}, target))
+        self.step(target, op=Op.CALL)
 
     def do(self, op: Op, argument: Any = 0, *, b: int = 0, count: int = 1) -> None:
         """An instruction without words."""
-        self._steps.append(_Step({"op": op, "argument": _number(argument), "b": b,
-                                  "more": count - 1}))
+        self.step(op=op, argument=number(argument), b=b, more=count - 1)
 
     def assembled(self) -> list[dict[str, Any]]:
-        """The fields of all instructions.
-
-        Raises
-        ------
-        KeyError
-            For a place that is named and not there.
-        """
-        made = (replace(step, fields={**step.fields, "target": self._places[step.target]})
-                if step.target else step for step in self._steps)
-        return [step.fields for step in made]
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else value.value
+        """The fields of all instructions."""
+        return self.resolved(lambda place: {"target": place})

@@ -1,0 +1,511 @@
+"""The agent of management: a machine that runs a program.
+
+Ref: docs/reference/management.md
+"""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from dxpu.counted import Counted
+from dxpu.crypto.aes import CipherUse, swapped
+from dxpu.crypto.ccm import Ccm
+from dxpu.crypto.cmac import MacUse
+from dxpu.csr import RegisterPort, connect_ports
+from dxpu.fabric.wire.format import HCRC_OFFSET, NODE_UNASSIGNED, VERSION
+from dxpu.fabric.wire.frame_fields import wire
+from dxpu.fabric.wire.frame_types import FrameType
+
+from .digest import FrameDigest
+from .format import (
+    ASSOCIATED_BYTES, FOLLOWS_MAX, IDENTITY_BYTES, LABEL_ASSOCIATION, LABEL_KNOCK, MANAGERS, Kind,
+)
+from .operations import Operations
+from .program import Check, Count, Do, If, Instruction, Load, Op, Part, Source, State
+from .protocol import BODY, COUNTERS, EVENT, FRAME, protocol
+from .receiver import TYPE_WORD, Came
+from .sender import FrameOut
+from .store import Bank, WordAddress
+
+__all__ = ["EventWord", "ManagementAgent"]
+
+#: Words of a frame behind its message: tag, CRC-32C.
+_TAG, _CRC = 4, 1
+#: Bits of times.
+_TIME = 24
+#: An event is sent again after so many ticks, and twice as long each time, so often.
+_DOUBLED = 7
+
+
+class EventWord(data.Struct):
+    """An event. The first byte of its frame is in the lowest bits."""
+
+    code: 8
+    where: 8
+    zero: 16
+    argument: 32
+
+
+class ManagementAgent(wiring.Component):
+    """Does what managers ask of a node.
+
+    It does one thing after the other. All that it keeps is in a :class:`~.store.WordStore` of its
+    owner: a record of 128 words for each manager number, the frame that came and the one that is
+    sent. Comparisons of tags take as long whatever they find.
+
+    A frame that is not for this node takes 12 cycles, an ASK with a wrong knock 92, a request whose
+    nonces do not fit as long; a read of one register 1,300.
+
+    Parameters
+    ----------
+    registers, fence_epoch
+        Of :class:`~.operations.Operations`.
+    challenge_ticks, event_ticks : int
+        So long after a CHALLENGE there is none for this manager number; so long after an EVENT it
+        is sent again, at first. After the longest wait, which is 128 times as long, the next one is
+        as long.
+
+    Members
+    -------
+    tick : 1
+        Strobe: time goes on; each 64 cycles.
+    enable : 1
+        There is a key, and MAC address and key stay as they are. Before, frames are dropped.
+    mac, node : 48, 12
+        Factory address, first byte uppermost; number of the node, or FFFh.
+    identity : array of 7 words
+        What the node says of itself, the first byte in the lowest bits.
+    column, key_column : 2 out, 32 in
+        That column of the key, in the same cycle.
+    frame : stream of :class:`~.receiver.Came`
+    say : stream of :class:`~.sender.FrameOut`
+    write, write_at, write_word, write_ready, read, read_at, word
+        To :class:`~.store.WordStore`.
+    event : stream of :class:`EventWord`
+        Taken when a manager has acknowledged it.
+    bus : :class:`~dxpu.csr.RegisterPort`
+    random : stream of 32
+    failed : 1
+        No random word comes any more.
+    cmac, cipher : :class:`~dxpu.crypto.cmac.MacUse`, :class:`~dxpu.crypto.aes.CipherUse`
+    ready : 1
+        The agent has a key and nonces.
+    stat_damaged, stat_knock, stat_early, stat_stale, stat_tag : 1
+        Pulses: a frame is dropped.
+    stat_calculated : 1
+        Pulse: a frame has cost a calculation.
+    """
+
+    def __init__(self, registers, fence_epoch, *, challenge_ticks=195, event_ticks=19_531):
+        self._operations = Operations(registers, fence_epoch)
+        self._challenge_ticks, self._event_ticks = challenge_ticks, event_ticks
+        super().__init__({
+            "tick": In(1),
+            "enable": In(1),
+            "mac": In(48),
+            "node": In(12, init=NODE_UNASSIGNED),
+            "identity": In(data.ArrayLayout(32, IDENTITY_BYTES // 4)),
+            "column": Out(2),
+            "key_column": In(32),
+            "frame": In(stream.Signature(Came)),
+            "say": Out(stream.Signature(FrameOut)),
+            "write": Out(1), "write_at": Out(WordAddress), "write_word": Out(32),
+            "write_ready": In(1),
+            "read": Out(1), "read_at": Out(WordAddress), "word": In(32),
+            "event": In(stream.Signature(EventWord)),
+            "bus": Out(RegisterPort()),
+            "random": In(stream.Signature(32)),
+            "failed": In(1),
+            "cmac": Out(MacUse()),
+            "cipher": Out(CipherUse()),
+            "ready": Out(1),
+            "stat_damaged": Out(Counted("Frames of management in another form than theirs.")),
+            "stat_knock": Out(Counted("Questions of managers without the knock of the key.")),
+            "stat_early": Out(Counted("Questions of managers too soon after another one.")),
+            "stat_stale": Out(Counted(
+                "Frames of managers whose nonces or counter fit no association.")),
+            "stat_tag": Out(Counted("Frames of managers with a wrong tag.")),
+            "stat_calculated": Out(Counted(
+                "Frames of management that were looked at by the cipher.")),
+        })
+        #: The instruction, the number of the present word, the words of source and second bank.
+        self._does, self._number = Signal(Instruction), Signal(7)
+        self._first, self._word = Signal(32), Signal(32)
+        #: The present word is there; strobe: and what is done with it can be.
+        self._wanted, self._acts = Signal(), Signal()
+        #: Of the frame that came: its bank, dwords, path; kind, and whether it has the form of one.
+        self._came, self._kind, self._form = Signal(Came), Signal(8), Signal()
+        #: Number of the manager that it is about, from 0; words of the message.
+        self._manager, self._size = Signal(range(MANAGERS)), Signal(7)
+        self._kept, self._differs, self._fresh = Signal(32), Signal(), Signal()
+        #: Of the frame that is sent, and what the cipher does.
+        self._says, self._decrypts, self._counter = Signal(Kind), Signal(), Signal(32)
+        self._open, self._writer, self._written = Signal(MANAGERS), Signal.like(
+            self._manager), Signal()
+        self._now = Signal(_TIME)
+        #: Operations run; the frame that came is what it is about.
+        self._runs, self._of_frame = Signal(), Signal()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.operations = self._operations
+        m.submodules.ccm, m.submodules.digest = self._ccm, self._digest = Ccm(), FrameDigest()
+        # The key of the association; nobody can read it.
+        m.submodules.km = km = Memory(shape=32, depth=4, init=[])
+        self._km_write, self._km_read = km.write_port(), km.read_port(domain="comb")
+        cipher_read = km.read_port(domain="comb")
+        m.d.comb += [
+            cipher_read.addr.eq(self._ccm.column), self._ccm.key_column.eq(cipher_read.data),
+            self.column.eq(self.cmac.column), self.cmac.key_column.eq(self.key_column),
+        ]
+        wiring.connect(m, self._ccm.cipher, wiring.flipped(self.cipher))
+        with m.If(self.tick):
+            m.d.sync += self._now.eq(self._now + 1)
+        due = self._time_events(m)
+        there = self._take(m)
+        self._compare(m)
+        ready = self._give(m)
+        self._step(m, there, ready, due)
+        return m
+
+    # Words
+
+    def _bank(self, part):
+        """Bank of the store of a :class:`Part`."""
+        return Array([self._manager, Cat(self._came.second, C(Bank.CAME0.value >> 1, 2)),
+                      Const(Bank.OUT.value, 3), Const(Bank.GLOBAL.value, 3)])[part]
+
+    def _take(self, m):
+        """The word from its source; returns whether it is there."""
+        does, number, there = self._does, self._number, Signal()
+        at = Signal(7)
+        m.d.comb += [at.eq(does.a + number + Mux(does.a_behind, self._size, 0)), there.eq(1)]
+        self._at, states = at, self._states()
+        # Words of these are stored or loaded, and go nowhere else.
+        taken = self._wanted & (self.write_ready | (does.op == Op.LOAD))
+        for source, of in ((self.random, Source.RANDOM), (self.cmac.o, Source.RESULT),
+                           (self._ccm.tag_o, Source.TAG)):
+            m.d.comb += source.ready.eq(taken & (does.source == of))
+        m.d.comb += self._km_read.addr.eq(at[:2])
+        with m.Switch(does.source):
+            with m.Case(Source.MIXED):
+                m.d.comb += self._word.eq(Cat(self._kept[16:], self._first[:16]))
+            with m.Case(Source.RANDOM):
+                m.d.comb += [self._word.eq(self.random.payload), there.eq(self.random.valid)]
+            with m.Case(Source.RESULT):
+                m.d.comb += [self._word.eq(self.cmac.o.payload), there.eq(self.cmac.o.valid)]
+            with m.Case(Source.TAG):
+                m.d.comb += [self._word.eq(self._ccm.tag_o.payload),
+                             there.eq(self._ccm.tag_o.valid)]
+            with m.Case(Source.EVENT):
+                m.d.comb += self._word.eq(self.event.payload.as_value().word_select(number[0], 32))
+            with m.Case(Source.KEY):
+                m.d.comb += self._word.eq(self._km_read.data)
+            with m.Case(Source.IDENTITY):
+                m.d.comb += self._word.eq(Array(self.identity)[number[:3]])
+            with m.Case(Source.STATE):
+                m.d.comb += self._word.eq(Array(states)[at[:5]])
+            with m.Default():
+                m.d.comb += self._word.eq(self._first)
+        return there
+
+    def _states(self):
+        """Values of :class:`State`, and the second word of the MAC address."""
+        kept, mac = self._kept, wire(self.mac, 6)
+        target = Cat(kept[12:16], kept[0:8])  # a number of 12 bits: byte 0, upper half of byte 1
+        values = {
+            State.ZERO: Const(0, 32), State.ONE: wire(1, 4),
+            State.NEXT: swapped((swapped(kept) + 1)[:32]),
+            State.TURNED: Cat(Const(0, 8), target[8:], Const(0, 4), target[:8], Const(0, 8)),
+            State.ETHERNET: TYPE_WORD,
+            State.TYPE: Const(VERSION << 4 | FrameType.MGMT, 32),
+            State.LENGTH: Cat(wire(ASSOCIATED_BYTES, 2),
+                              Const(VERSION << 4 | FrameType.MGMT, 16)),
+            State.HEAD: Cat(self._says, Const(0, 8))[:8],
+            State.MANAGER: self._manager + 1,
+            State.LABEL_KNOCK: Const(int.from_bytes(LABEL_KNOCK, "little"), 32),
+            State.LABEL_ASSOCIATION: Const(int.from_bytes(LABEL_ASSOCIATION, "little"), 32),
+            State.HCRC: Cat(Const(0, 16), self._digest.hcrc), State.CRC: self._digest.crc,
+            State.TIME: self._now, State.SIZE: self._size, State.MAC: mac[:32],
+            State.PATH: Cat(Const(0, 12), self._came.path),
+        }
+        values[State.HEAD] = Cat(
+            values[State.HEAD], Cat(self._manager + 1, Const(0, 8))[:8],
+            wire(((self._size + _TAG) << 2)[:9], 2))
+        return [values[state] for state in State] + [mac[32:]]
+
+    def _compare(self, m):
+        """Whether something is not as it should be; what is kept."""
+        does, word, wrong = self._does, self._word, Signal()
+        wrongs = {Check.ALL: word != 0, Check.LAST: word[24:] != 0, Check.FIRST: word[:16] != 0,
+                  Check.PATH: Cat(word[:12], word[16:]) != 0}
+        unlike = word ^ self.word
+        m.d.comb += wrong.eq(Mux(
+            does.op == Op.COMPARE,
+            (unlike[:16] != 0) | (unlike[16:] != 0) & ~does.argument[0],
+            Array(wrongs[check] for check in Check)[does.argument[:2]]))
+        with m.If(self._acts):
+            with m.If((does.op == Op.COMPARE) | (does.op == Op.CHECK)):
+                m.d.sync += self._differs.eq(self._differs | wrong)
+            with m.If((does.op == Op.JUMP) & (does.argument == If.DIFFERS)):
+                m.d.sync += self._differs.eq(0)
+            with m.If(does.op == Op.KEEP):
+                m.d.sync += self._kept.eq(word)
+
+    def _give(self, m):
+        """The word to where it is wanted; returns whether it is taken there."""
+        does, wanted, word, ready = self._does, self._wanted, self._word, Signal()
+        acts, last, ccm, digest = self._acts, self._last, self._ccm, self._digest
+        text, associated, payload = (s.payload for s in (self.cmac.i, ccm.associated, ccm.i))
+        out_at = Signal(7)
+        m.d.comb += [
+            out_at.eq(does.b + self._number + Mux(does.b_behind, self._size, 0)),
+            text.data.eq(word), text.last.eq(does.last & last),
+            text.bytes.eq(Mux(does.argument[:2] == 0, 4, does.argument[:2])),
+            associated.data.eq(word), associated.bytes.eq(4), associated.last.eq(does.last & last),
+            payload.data.eq(word), payload.bytes.eq(4), payload.last.eq(last),
+            digest.word.eq(word), ready.eq(1),
+            digest.count.eq(Mux(does.op == Op.HEADER, does.argument[:2], 0)),
+            digest.begin.eq(acts & (does.op == Op.DO) & (does.argument == Do.BEGIN)),
+        ]
+        self._to = Cat(out_at, self._bank(does.to))
+        stores = (does.op == Op.STORE) | (does.op == Op.OUT) | (does.op == Op.CRYPT)
+        runs = self._runs
+        writes = self._operations
+        m.d.comb += [
+            self.write.eq(acts & stores), self.write_at.eq(self._to),
+            self.write_word.eq(Mux(does.op == Op.CRYPT, ccm.o.payload.data, word)),
+        ]
+        with m.If(runs):
+            m.d.comb += [
+                self.write.eq(writes.write), self.write_word.eq(writes.write_word),
+                self.write_at.eq(Cat((writes.write_at + BODY)[:7], Const(Bank.OUT.value, 3))),
+                writes.write_ready.eq(self.write_ready),
+            ]
+        m.d.comb += [
+            digest.header.eq(acts & ((does.op == Op.HEADER)
+                                     | (does.op == Op.OUT) & (out_at[2:] == 1)
+                                     & (out_at[:2] != 3))),
+            digest.body.eq(acts & ((does.op == Op.BODY) | (does.op == Op.OUT) & (out_at >= 8))),
+        ]
+        with m.Switch(does.op):
+            with m.Case(Op.STORE, Op.OUT):
+                m.d.comb += ready.eq(self.write_ready)
+            with m.Case(Op.MAC):
+                m.d.comb += [self.cmac.i.valid.eq(wanted), ready.eq(self.cmac.i.ready)]
+            with m.Case(Op.ASSOCIATED):
+                m.d.comb += [ccm.associated.valid.eq(wanted), ready.eq(ccm.associated.ready)]
+            with m.Case(Op.CRYPT):
+                m.d.comb += [ccm.i.valid.eq(wanted & self.write_ready), ready.eq(ccm.i.ready),
+                             ccm.o.ready.eq(wanted & self.write_ready)]
+            with m.Case(Op.DO):
+                with m.If(does.argument == Do.SAY):
+                    m.d.comb += [self.say.valid.eq(wanted), ready.eq(self.say.ready)]
+                with m.If(does.argument == Do.RUN):
+                    m.d.comb += [writes.start.eq(wanted & ~runs), ready.eq(runs & writes.done)]
+        say, job = self.say.payload, ccm.job.payload
+        working, path = Signal(), Signal(4)  # the cipher has a message; whither the frame goes
+        with m.If(acts & (does.op == Op.OUT) & (out_at == HCRC_OFFSET // 4 - 2)):
+            m.d.sync += path.eq(word[12:16])
+        m.d.comb += [
+            say.dwords.eq(BODY + self._size + _TAG + _CRC), say.path.eq(path),
+            ccm.job.valid.eq(working), job.length.eq(self._size << 2), job.associated.eq(1),
+            job.decrypt.eq(self._decrypts),
+            job.nonce.eq(Cat(Cat(Mux(self._decrypts, self._kind, self._says), C(0, 8))[:8],
+                             Cat(self._manager + 1, C(0, 8))[:8], C(0, 56), self._counter)),
+        ]
+        with m.If(acts & (does.op == Op.DO)
+                  & ((does.argument == Do.SEAL) | (does.argument == Do.UNSEAL))):
+            m.d.sync += [working.eq(1), self._decrypts.eq(does.argument == Do.UNSEAL)]
+        with m.If(ccm.job.ready):
+            m.d.sync += working.eq(0)
+        return ready
+
+    # The program
+
+    def _happens(self, m):
+        """Whether a jump is made."""
+        does, holds, kept = self._does, Signal(), self._kept
+        target = Cat(kept[12:16], kept[0:8])
+        age = (self._now - self.word[:_TIME])[:_TIME]
+        conditions = {
+            If.ALWAYS: Const(1, 1),
+            If.DIFFERS: self._differs,
+            If.OURS: (target == self.node) & (target != NODE_UNASSIGNED),
+            If.ANYBODY: target == NODE_UNASSIGNED,
+            If.FROM_MANAGER: Cat(kept[16:24], kept[8:12]) == 0,
+            If.FORM: self._form,
+            If.KIND: self._kind == does.b,
+            If.EMPTY: self._size == 0,
+            If.OPEN: self._open.bit_select(self._manager, 1),
+            If.FRESH: self._fresh,
+            If.INTACT: self._digest.intact,
+            If.YOUNG: age < self._challenge_ticks,
+            If.DRY: ~self.random.valid,
+            If.TOLD: self._open.bit_select(self._manager, 1) & self._written
+                     & (self._manager == self._writer) & self.event.valid,
+            If.MORE: self._manager != 0,
+        }
+        m.d.comb += holds.eq(Array([conditions[c] for c in If] + [C(0, 1)])[does.argument])
+        return holds ^ does.last
+
+    def _time_events(self, m):
+        """When the event is sent; returns whether it is due."""
+        rest, doubled, does = Signal(range(self._event_ticks << _DOUBLED)), Signal(
+            range(_DOUBLED + 1)), self._does
+        with m.If(self.tick & (rest != 0)):
+            m.d.sync += rest.eq(rest - 1)
+        with m.If(self._acts & (does.op == Op.DO)):
+            with m.If(does.argument == Do.SENT):
+                m.d.sync += [rest.eq(self._event_ticks << doubled),
+                             doubled.eq(Mux(doubled == _DOUBLED, doubled, doubled + 1))]
+            with m.If(does.argument == Do.HEARD):
+                m.d.sync += [rest.eq(0), doubled.eq(0)]
+                m.d.comb += self.event.ready.eq(1)
+        return (self.event.valid & self._written & (rest == 0)
+                & self._open.bit_select(self._writer, 1))
+
+    @property
+    def _last(self):
+        """The present word is the last one of the instruction."""
+        does = self._does
+        return self._number + 1 == Mux(does.count == Count.SIZE, self._size, does.more + 1)
+
+    def _step(self, m, there, ready, due):
+        """Runs the program."""
+        does, number, acts = self._does, self._number, self._acts
+        steps = protocol().assembled()
+        m.submodules.program = rom = Memory(shape=Instruction, depth=len(steps), init=steps)
+        fetch = rom.read_port()
+        place, back = Signal(range(len(steps))), Signal(range(len(steps)))
+        m.d.comb += [fetch.addr.eq(place), does.eq(fetch.data), fetch.en.eq(1)]
+        jumps, operations = self._happens(m), self._operations
+        has_words = Value.cast(does.op) < Op.JUMP.value
+        of_store = (Value.cast(does.source) <= Source.MIXED.value) & has_words
+        looks = (does.op == Op.COMPARE) | (does.op == Op.JUMP) & (does.argument == If.YOUNG)
+        source = Mux(does.source == Source.MIXED, Source.GLOBAL.value,
+                     Value.cast(does.source))[:2]
+        nothing = (does.count == Count.SIZE) & (self._size == 0) & has_words
+        m.d.comb += self.read_at.eq(self._to)
+        connect_ports(m, operations.bus, wiring.flipped(self.bus))
+        m.d.comb += [operations.words.eq(self._size), operations.word.eq(self.word)]
+        with m.FSM() as fsm:
+            with m.State("Wait"):
+                m.d.sync += [number.eq(0), self._differs.eq(0), place.eq(0)]
+                with m.If(~self.ready):
+                    m.d.sync += self._manager.eq(0)
+                    m.d.comb += self.frame.ready.eq(1)  # dropped
+                    with m.If(self.enable & self.random.valid):
+                        m.next = "Fetch"
+                with m.Elif(~self.enable):
+                    # Another key, or none: what was made with the old one is forgotten.
+                    m.d.sync += [self.ready.eq(0), self._open.eq(0), self._written.eq(0)]
+                with m.Elif(self.frame.valid):
+                    m.d.sync += [place.eq(FRAME), self._came.eq(self.frame.payload)]
+                    m.next = "Fetch"
+                with m.Elif(due):
+                    m.d.sync += [place.eq(EVENT), self._manager.eq(self._writer)]
+                    m.next = "Fetch"
+            with m.State("Fetch"):
+                m.next = "Read"
+            with m.State("Read"):  # the word of the source
+                m.d.comb += [self.read.eq(1), self.read_at.eq(Cat(self._at, self._bank(source)))]
+                m.next = "Look"
+                with m.If(nothing):
+                    m.d.sync += place.eq(place + 1)
+                    m.next = "Fetch"
+                with m.Elif(~of_store & ~looks):
+                    m.d.comb += self.read.eq(0)
+                    m.next = "Act"
+            with m.State("Look"):  # that of the second bank
+                m.d.comb += self.read.eq(looks)
+                m.d.sync += self._first.eq(self.word)
+                m.next = "Act"
+            with m.State("Act"):
+                m.d.comb += [self._wanted.eq(there & self._digest.ready),
+                             acts.eq(self._wanted & ready)]
+                with m.If(self._runs):
+                    m.d.comb += [
+                        self.read.eq(operations.read),
+                        self.read_at.eq(Cat((operations.read_at + BODY)[:7],
+                                            self._bank(Part.CAME.value))),
+                    ]
+                with m.If(acts):
+                    m.d.sync += number.eq(number + 1)
+                    m.next = "Read"
+                    with m.If(self._last | ~has_words):
+                        m.d.sync += [number.eq(0), place.eq(place + 1)]
+                        m.next = "Fetch"
+                        with m.Switch(does.op):
+                            with m.Case(Op.JUMP):
+                                with m.If(jumps):
+                                    m.d.sync += place.eq(Cat(does.a, does.more))
+                            with m.Case(Op.CALL):
+                                m.d.sync += [back.eq(place + 1), place.eq(Cat(does.a, does.more))]
+                            with m.Case(Op.RETURN):
+                                m.d.sync += place.eq(back)
+                            with m.Case(Op.DO):
+                                with m.If(does.argument == Do.END):
+                                    m.next = "Leave"
+                with m.Elif(~there & (does.source == Source.RANDOM) & self.failed):
+                    m.next = "Leave"
+            with m.State("Leave"):
+                # The frame makes room; an event, or the start, had none.
+                m.d.comb += self.frame.ready.eq(self._of_frame)
+                m.next = "Wait"
+        with m.If(fsm.ongoing("Wait")):
+            m.d.sync += self._of_frame.eq(self.ready & self.enable & self.frame.valid)
+        self._change(m, does, acts)
+        for n, name in enumerate(COUNTERS):
+            m.d.comb += getattr(self, f"stat_{name}").eq(
+                acts & (does.op == Op.COUNT) & (does.argument == n))
+        return m
+
+    def _change(self, m, does, acts):
+        """What LOAD and DO change."""
+        word, operations = self._word, self._operations
+        follows = swapped(word)[:16]
+        rest = self._came.dwords - (BODY + _TAG + _CRC)
+        does_load, does_do = acts & (does.op == Op.LOAD), acts & (does.op == Op.DO)
+        m.d.comb += [
+            self._km_write.en.eq(does_load & (does.argument == Load.KEY)),
+            self._km_write.addr.eq(self._number[:2]), self._km_write.data.eq(word),
+            self.stat_calculated.eq(does_do & (does.argument == Do.UNSEAL)),
+        ]
+        with m.If(does_load), m.Switch(does.argument):
+            with m.Case(Load.HEAD):
+                m.d.sync += [
+                    self._kind.eq(word[:8]), self._manager.eq((word[8:16] - 1)[:2]),
+                    self._size.eq(rest),
+                    self._form.eq((word[8:16] != 0) & (word[8:16] <= MANAGERS)
+                                  & (self._came.dwords >= BODY + _TAG + _CRC)
+                                  & (follows == ((rest + _TAG) << 2)[:16])
+                                  & (follows <= FOLLOWS_MAX)),
+                ]
+            with m.Case(Load.COUNTER):
+                m.d.sync += self._counter.eq(word)
+            with m.Case(Load.SIZE):
+                m.d.sync += self._size.eq(word)
+        with m.If(does_do), m.Switch(does.argument):
+            with m.Case(Do.CHALLENGE):
+                m.d.sync += [self._says.eq(Kind.CHALLENGE),
+                             self._size.eq(IDENTITY_BYTES // 4 - _TAG)]
+            with m.Case(Do.ANSWER):
+                m.d.sync += self._says.eq(Kind.ANSWER)
+            with m.Case(Do.EVENT):
+                m.d.sync += [self._says.eq(Kind.EVENT), self._size.eq(2)]
+            with m.Case(Do.KNOWN, Do.FRESH):
+                m.d.sync += self._fresh.eq(does.argument == Do.FRESH)
+            with m.Case(Do.OPEN):
+                m.d.sync += self._open.bit_select(self._manager, 1).eq(1)
+            with m.Case(Do.NEXT):
+                m.d.sync += self._manager.eq(self._manager + 1)
+            with m.Case(Do.READY):
+                m.d.sync += self.ready.eq(1)
+            with m.Case(Do.RUN):
+                m.d.sync += [self._size.eq(operations.size), self._runs.eq(0)]
+                with m.If(operations.wrote):
+                    m.d.sync += [self._writer.eq(self._manager), self._written.eq(1)]
+        with m.If(operations.start):
+            m.d.sync += self._runs.eq(1)

@@ -1,0 +1,75 @@
+"""Sends the frame that is in the store."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dxpu.stream import PacketSignature
+
+from .store import BANK_WORDS, Bank, WordAddress
+
+__all__ = ["FrameOut", "ManagementSender"]
+
+
+class FrameOut(data.Struct):
+    """The frame in the store has so many dwords, and goes to this path."""
+
+    dwords: range(BANK_WORDS + 1)
+    path: 4
+
+
+class ManagementSender(wiring.Component):
+    """Makes beats of the frame in the bank OUT of the store.
+
+    The first beat is offered two cycles after the frame, and one in each cycle from then on.
+    Nothing else may be read in the store meanwhile.
+
+    Parameters
+    ----------
+    width, paths : int
+
+    Members
+    -------
+    frame : stream of :class:`FrameOut`
+        Taken with its last beat. One for a path that is not there is taken at once.
+    get, get_at, beat
+        From :class:`~.store.WordStore`.
+    paths : array of packet streams
+    """
+
+    def __init__(self, width, paths):
+        self._width, self._count = width, paths
+        super().__init__({
+            "frame": In(stream.Signature(FrameOut)),
+            "get": Out(1), "get_at": Out(WordAddress), "beat": In(width),
+            "paths": Out(PacketSignature(width)).array(paths),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        lanes = self._width // 32
+        row, there, frame = Signal(range(BANK_WORDS // lanes)), Signal(), self.frame.payload
+        following, ready, rest = Signal.like(row), Signal(), Signal(8)
+        m.d.comb += [
+            self.get.eq(self.frame.valid), following.eq(row + (there & ready)),
+            self.get_at.eq(Cat(Const(0, exact_log2(lanes)), following,
+                               Const(Bank.OUT.value, 3))),
+            rest.eq(frame.dwords - row * lanes),
+        ]
+        last = rest <= lanes
+        with m.Switch(frame.path):
+            for n, path in enumerate(self.paths):
+                with m.Case(n):
+                    m.d.comb += [path.valid.eq(there), ready.eq(path.ready)]
+            with m.Default():
+                m.d.comb += ready.eq(1)
+        for path in self.paths:
+            m.d.comb += [
+                path.payload.data.eq(self.beat), path.payload.first.eq(row == 0),
+                path.payload.last.eq(last), path.payload.dwords.eq(Mux(last, rest, lanes)),
+            ]
+        m.d.comb += self.frame.ready.eq(there & ready & last)
+        m.d.sync += [there.eq(self.frame.valid & ~self.frame.ready),
+                     row.eq(Mux(self.frame.ready, 0, following))]
+        return m
