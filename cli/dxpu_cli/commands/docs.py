@@ -53,12 +53,15 @@ def pages() -> dict[str, str]:
     from .generate import make
     proxies = {role: make(role, **SHAPE) for role in ("host", "box")}
     with_keys = {role: make(role, **SHAPE, keys=True) for role in proxies}
+    managed = {role: make(role, **SHAPE, keys=True, managed=True) for role in proxies}
     with_axi = {role: make(role, **SHAPE, **AXI) for role in proxies}
     titles = {
         "host_registers.md": "Registers of the host proxy",
         "box_registers.md": "Registers of the box proxy",
         "host_registers_keys.md": "The same of a host proxy with keys (`--keys`)",
         "box_registers_keys.md": "The same of a box proxy with keys (`--keys`)",
+        "host_registers_managed.md": "The same of a host proxy with management (`--managed`)",
+        "box_registers_managed.md": "The same of a box proxy with management (`--managed`)",
         "host_board_registers.md": "Registers of a board with a host proxy",
         "box_board_registers.md": "Registers of a board with a box proxy",
         "upstream_port.md": "Configuration space of the virtual switch's upstream port",
@@ -75,6 +78,9 @@ def pages() -> dict[str, str]:
         **{f"{role}_registers_keys.md": markdown(
             proxy.registers, title=f"Registers of the {role} proxy with keys")
            for role, proxy in with_keys.items()},
+        **{f"{role}_registers_managed.md": markdown(
+            proxy.registers, title=f"Registers of the {role} proxy with management")
+           for role, proxy in managed.items()},
         **{f"{role}_board_registers.md": markdown(beside(proxy),
                                                   title=titles[f"{role}_board_registers.md"])
            for role, proxy in proxies.items()},

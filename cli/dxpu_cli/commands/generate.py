@@ -57,6 +57,9 @@ def add_arguments(parser):
                         help="sessions can be opened under keys; a noise source must be connected "
                              "to the ports noise_*. Without this option whoever reaches the fabric "
                              "can take sessions over")
+    parser.add_argument("--managed", action="store_true",
+                        help="managers reach the registers by frames, under the key at the ports "
+                             "factory_*; needs --keys")
     parser.add_argument("--axi", action="store_true",
                         help="--ethernet axis, --tlp axis and --registers axi-lite, as far as they "
                              "are not given")
@@ -132,7 +135,7 @@ def interfaces(arguments):
 
 def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
          placeholder=None, dpc=False, strict_source=False, arq="go-back-n", serial=None, keys=False,
-         ethernet="gmii", ethernet_clock="own", tlp="stream", registers="bus"):
+         managed=False, ethernet="gmii", ethernet_clock="own", tlp="stream", registers="bus"):
     """The proxy component; raises :exc:`UserError` on wrong values.
 
     With an interface of AXI it is a :class:`dxpu.axi.AxiPorts`, else the proxy itself.
@@ -149,13 +152,15 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
         raise UserError("--dpc is for a host: only its switch has downstream ports")
     if serial is not None and role != "host":
         raise UserError("--serial is for a host: a box has no switch that shows one")
+    if managed and not keys:
+        raise UserError("--managed needs --keys: management has the cipher of the sessions")
     if strict_source and role != "host":
         raise UserError("--strict-source is for a host: only its switch has downstream ports")
     from dxpu.proxy import BoxProxy, HostProxy
     from dxpu.switch import Identity
     from dxpu.switch.config.identity import SlotOptions
     common = {"paths": paths, "peers": peers, "streams": streams, "split": split, "arq": arq,
-              "keys": keys}
+              "keys": keys, "managed": managed}
     if ethernet == "axis":
         from dxpu.axi import axi_mac
         common["macs"] = axi_mac(width, own_clocks=ethernet_clock == "own")
@@ -192,6 +197,7 @@ def run(arguments):
                  paths=arguments.paths, peers=arguments.peers, streams=arguments.streams,
                  split=arguments.split, placeholder=held, dpc=arguments.dpc,
                  strict_source=arguments.strict_source, arq=arguments.arq, keys=arguments.keys,
+                 managed=arguments.managed,
                  serial=serial_number(arguments.serial), **interfaces(arguments))
     target = file_to_write("--output", arguments.output)
     from dxpu.proxy.verilog import PlainPorts

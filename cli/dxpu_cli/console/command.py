@@ -37,12 +37,12 @@ def map_of(line: RegisterLine):
         raise ConsoleError(f"not a DXPU proxy: its identity is {identity:#010x}, not "
                            f"{IDENTITY:#010x}")
     shape = block.find("shape").register.unpack(line.read(block.address("shape")))
-    width, keys = 32 * shape["lanes"], False
+    width, trust = 32 * shape["lanes"], {}
     with suppress(NoRegister):  # a proxy of an earlier version has no such register
-        keys = block.find("security").register.unpack(
-            line.read(block.address("security")))["keys"] == 1
+        security = block.find("security").register.unpack(line.read(block.address("security")))
+        trust = {"keys": security["keys"] == 1, "managed": security["managed"] == 1}
     common = {"paths": shape["paths"] + 1, "peers": shape["peers"],
-              "streams": 1 << shape["streams"], "keys": keys}
+              "streams": 1 << shape["streams"], **trust}
     if shape["role"] == 1:
         proxy = HostProxy(width, ports=shape["rows"], **common)
     else:

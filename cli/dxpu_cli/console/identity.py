@@ -25,6 +25,8 @@ def lines(read, title: str | None) -> list[str]:
                 (shape["rows"], "slot"), *gpus, (shape["paths"] + 1, "path"),
                 (shape["peers"], "peer"), (1 << shape["streams"], "stream"))))]
     rows.append(("keys", _keys(read)))
+    if read("control.security")["managed"]:
+        rows.append(("managers", "by frames, too, under the key of the factory record"))
     if title:
         made, build = read("board.release"), read("board.build")
         goal = build["goal"]

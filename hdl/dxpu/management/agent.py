@@ -59,7 +59,7 @@ class ManagementAgent(wiring.Component):
 
     Parameters
     ----------
-    registers, fence_epoch
+    directory
         Of :class:`~.operations.Operations`.
     challenge_ticks, event_ticks : int
         So long after a CHALLENGE there is none for this manager number; so long after an EVENT it
@@ -78,8 +78,8 @@ class ManagementAgent(wiring.Component):
         What the node says of itself, the first byte in the lowest bits.
     column, key_column : 2 out, 32 in
         That column of the key, in the same cycle.
-    frame : stream of :class:`~.receiver.Came`
-    say : stream of :class:`~.sender.FrameOut`
+    came : stream of :class:`~.receiver.Came`
+    outgoing : stream of :class:`~.sender.FrameOut`
     write, write_at, write_word, write_ready, read, read_at, word
         To :class:`~.store.WordStore`.
     event : stream of :class:`EventWord`
@@ -97,8 +97,8 @@ class ManagementAgent(wiring.Component):
         Pulse: a frame has cost a calculation.
     """
 
-    def __init__(self, registers, fence_epoch, *, challenge_ticks=195, event_ticks=19_531):
-        self._operations = Operations(registers, fence_epoch)
+    def __init__(self, directory, *, challenge_ticks=195, event_ticks=19_531):
+        self._operations = Operations(directory)
         self._challenge_ticks, self._event_ticks = challenge_ticks, event_ticks
         super().__init__({
             "tick": In(1),
@@ -108,8 +108,8 @@ class ManagementAgent(wiring.Component):
             "identity": In(data.ArrayLayout(32, IDENTITY_BYTES // 4)),
             "column": Out(2),
             "key_column": In(32),
-            "frame": In(stream.Signature(Came)),
-            "say": Out(stream.Signature(FrameOut)),
+            "came": In(stream.Signature(Came)),
+            "outgoing": Out(stream.Signature(FrameOut)),
             "write": Out(1), "write_at": Out(WordAddress), "write_word": Out(32),
             "write_ready": In(1),
             "read": Out(1), "read_at": Out(WordAddress), "word": In(32),
@@ -135,7 +135,7 @@ class ManagementAgent(wiring.Component):
         #: The present word is there; strobe: and what is done with it can be.
         self._wanted, self._acts = Signal(), Signal()
         #: Of the frame that came: its bank, dwords, path; kind, and whether it has the form of one.
-        self._came, self._kind, self._form = Signal(Came), Signal(8), Signal()
+        self._of, self._kind, self._form = Signal(Came), Signal(8), Signal()
         #: Number of the manager that it is about, from 0; words of the message.
         self._manager, self._size = Signal(range(MANAGERS)), Signal(7)
         self._kept, self._differs, self._fresh = Signal(32), Signal(), Signal()
@@ -173,7 +173,7 @@ class ManagementAgent(wiring.Component):
 
     def _bank(self, part):
         """Bank of the store of a :class:`Part`."""
-        return Array([self._manager, Cat(self._came.second, C(Bank.CAME0.value >> 1, 2)),
+        return Array([self._manager, Cat(self._of.second, C(Bank.CAME0.value >> 1, 2)),
                       Const(Bank.OUT.value, 3), Const(Bank.GLOBAL.value, 3)])[part]
 
     def _take(self, m):
@@ -226,9 +226,9 @@ class ManagementAgent(wiring.Component):
             State.MANAGER: self._manager + 1,
             State.LABEL_KNOCK: Const(int.from_bytes(LABEL_KNOCK, "little"), 32),
             State.LABEL_ASSOCIATION: Const(int.from_bytes(LABEL_ASSOCIATION, "little"), 32),
-            State.HCRC: Cat(Const(0, 16), self._digest.hcrc), State.CRC: self._digest.crc,
+            State.HCRC: Cat(Const(0, 16), self._digest.hcrc), State.CRC: self._digest.body_crc,
             State.TIME: self._now, State.SIZE: self._size, State.MAC: mac[:32],
-            State.PATH: Cat(Const(0, 12), self._came.path),
+            State.PATH: Cat(Const(0, 12), self._of.path),
         }
         values[State.HEAD] = Cat(
             values[State.HEAD], Cat(self._manager + 1, Const(0, 8))[:8],
@@ -266,7 +266,7 @@ class ManagementAgent(wiring.Component):
             associated.data.eq(word), associated.bytes.eq(4), associated.last.eq(does.last & last),
             payload.data.eq(word), payload.bytes.eq(4), payload.last.eq(last),
             digest.word.eq(word), ready.eq(1),
-            digest.count.eq(Mux(does.op == Op.HEADER, does.argument[:2], 0)),
+            digest.byte_count.eq(Mux(does.op == Op.HEADER, does.argument[:2], 0)),
             digest.begin.eq(acts & (does.op == Op.DO) & (does.argument == Do.BEGIN)),
         ]
         self._to = Cat(out_at, self._bank(does.to))
@@ -280,7 +280,7 @@ class ManagementAgent(wiring.Component):
         with m.If(runs):
             m.d.comb += [
                 self.write.eq(writes.write), self.write_word.eq(writes.write_word),
-                self.write_at.eq(Cat((writes.write_at + BODY)[:7], Const(Bank.OUT.value, 3))),
+                self.write_at.eq(Cat((writes.answer_at + BODY)[:7], Const(Bank.OUT.value, 3))),
                 writes.write_ready.eq(self.write_ready),
             ]
         m.d.comb += [
@@ -301,10 +301,10 @@ class ManagementAgent(wiring.Component):
                              ccm.o.ready.eq(wanted & self.write_ready)]
             with m.Case(Op.DO):
                 with m.If(does.argument == Do.SAY):
-                    m.d.comb += [self.say.valid.eq(wanted), ready.eq(self.say.ready)]
+                    m.d.comb += [self.outgoing.valid.eq(wanted), ready.eq(self.outgoing.ready)]
                 with m.If(does.argument == Do.RUN):
                     m.d.comb += [writes.start.eq(wanted & ~runs), ready.eq(runs & writes.done)]
-        say, job = self.say.payload, ccm.job.payload
+        say, job = self.outgoing.payload, ccm.job.payload
         working, path = Signal(), Signal(4)  # the cipher has a message; whither the frame goes
         with m.If(acts & (does.op == Op.OUT) & (out_at == HCRC_OFFSET // 4 - 2)):
             m.d.sync += path.eq(word[12:16])
@@ -395,14 +395,14 @@ class ManagementAgent(wiring.Component):
                 m.d.sync += [number.eq(0), self._differs.eq(0), place.eq(0)]
                 with m.If(~self.ready):
                     m.d.sync += self._manager.eq(0)
-                    m.d.comb += self.frame.ready.eq(1)  # dropped
+                    m.d.comb += self.came.ready.eq(1)  # dropped
                     with m.If(self.enable & self.random.valid):
                         m.next = "Fetch"
                 with m.Elif(~self.enable):
                     # Another key, or none: what was made with the old one is forgotten.
                     m.d.sync += [self.ready.eq(0), self._open.eq(0), self._written.eq(0)]
-                with m.Elif(self.frame.valid):
-                    m.d.sync += [place.eq(FRAME), self._came.eq(self.frame.payload)]
+                with m.Elif(self.came.valid):
+                    m.d.sync += [place.eq(FRAME), self._of.eq(self.came.payload)]
                     m.next = "Fetch"
                 with m.Elif(due):
                     m.d.sync += [place.eq(EVENT), self._manager.eq(self._writer)]
@@ -428,7 +428,7 @@ class ManagementAgent(wiring.Component):
                 with m.If(self._runs):
                     m.d.comb += [
                         self.read.eq(operations.read),
-                        self.read_at.eq(Cat((operations.read_at + BODY)[:7],
+                        self.read_at.eq(Cat((operations.request_at + BODY)[:7],
                                             self._bank(Part.CAME.value))),
                     ]
                 with m.If(acts):
@@ -452,10 +452,10 @@ class ManagementAgent(wiring.Component):
                     m.next = "Leave"
             with m.State("Leave"):
                 # The frame makes room; an event, or the start, had none.
-                m.d.comb += self.frame.ready.eq(self._of_frame)
+                m.d.comb += self.came.ready.eq(self._of_frame)
                 m.next = "Wait"
         with m.If(fsm.ongoing("Wait")):
-            m.d.sync += self._of_frame.eq(self.ready & self.enable & self.frame.valid)
+            m.d.sync += self._of_frame.eq(self.ready & self.enable & self.came.valid)
         self._change(m, does, acts)
         for n, name in enumerate(COUNTERS):
             m.d.comb += getattr(self, f"stat_{name}").eq(
@@ -466,7 +466,7 @@ class ManagementAgent(wiring.Component):
         """What LOAD and DO change."""
         word, operations = self._word, self._operations
         follows = swapped(word)[:16]
-        rest = self._came.dwords - (BODY + _TAG + _CRC)
+        rest = self._of.dwords - (BODY + _TAG + _CRC)
         does_load, does_do = acts & (does.op == Op.LOAD), acts & (does.op == Op.DO)
         m.d.comb += [
             self._km_write.en.eq(does_load & (does.argument == Load.KEY)),
@@ -479,7 +479,7 @@ class ManagementAgent(wiring.Component):
                     self._kind.eq(word[:8]), self._manager.eq((word[8:16] - 1)[:2]),
                     self._size.eq(rest),
                     self._form.eq((word[8:16] != 0) & (word[8:16] <= MANAGERS)
-                                  & (self._came.dwords >= BODY + _TAG + _CRC)
+                                  & (self._of.dwords >= BODY + _TAG + _CRC)
                                   & (follows == ((rest + _TAG) << 2)[:16])
                                   & (follows <= FOLLOWS_MAX)),
                 ]

@@ -17,10 +17,10 @@ class FrameDigest(wiring.Component):
         Strobe: both begin anew.
     body, header : 1
         Strobes, only if ``ready``: ``word`` is a part of the body, or of the header.
-    word, count : 32, 2
+    word, byte_count : 32, 2
         The first byte is in the lowest bits. So many bytes; 0 for 4.
     ready : 1
-    hcrc, crc : 16, 32
+    hcrc, body_crc : 16, 32
         As bytes of the frame; if ``ready``.
     intact : 1
         Both have seen the CRC behind what it covers, and it is right; if ``ready``.
@@ -30,10 +30,10 @@ class FrameDigest(wiring.Component):
     body: In(1)
     header: In(1)
     word: In(32)
-    count: In(2)
+    byte_count: In(2)
     ready: Out(1)
     hcrc: Out(16)
-    crc: Out(32)
+    body_crc: Out(32)
     intact: Out(1)
 
     def elaborate(self, platform):
@@ -46,12 +46,12 @@ class FrameDigest(wiring.Component):
             body.data.eq(rest[:8]), header.data.eq(rest[:8]),
             body.valid.eq((left != 0) & ~kind), header.valid.eq((left != 0) & kind),
             self.ready.eq(left == 0),
-            self.hcrc.eq(Cat(header.crc[8:], header.crc[:8])), self.crc.eq(body.crc),
+            self.hcrc.eq(Cat(header.crc[8:], header.crc[:8])), self.body_crc.eq(body.crc),
             self.intact.eq(body.match_detected & header.match_detected),
         ]
         with m.If(self.body | self.header):
             m.d.sync += [rest.eq(self.word), kind.eq(self.header),
-                         left.eq(Mux(self.count == 0, 4, self.count))]
+                         left.eq(Mux(self.byte_count == 0, 4, self.byte_count))]
         with m.Elif(left != 0):
             m.d.sync += [rest.eq(rest >> 8), left.eq(left - 1)]
         return m

@@ -3,6 +3,8 @@
 Ref: docs/reference/management.md
 """
 
+from typing import NamedTuple
+
 from amaranth import *
 from amaranth.lib import enum, wiring
 from amaranth.lib.memory import Memory
@@ -14,10 +16,25 @@ from dxpu.csr import RegisterPort
 
 from .format import ANSWER_BYTES, OPERATIONS_MAX, PLAIN_BYTES_MAX, WORDS_MAX, Code, Status
 
-__all__ = ["Operations"]
+__all__ = ["Directory", "Operations"]
 
 #: Words of an answer before those that were read, and of the longest answer.
 _FIRST, _WORDS = ANSWER_BYTES // 4, PLAIN_BYTES_MAX // 4
+
+
+class Directory(NamedTuple):
+    """The registers of a node.
+
+    Members
+    -------
+    registers : dict from int to bool
+        Byte addresses, and whether the register can be written.
+    fence_epoch : int
+        Address of the register with the node's epoch.
+    """
+
+    registers: dict[int, bool]
+    fence_epoch: int
 
 
 class _Part(enum.Enum, shape=3):
@@ -40,18 +57,17 @@ class Operations(wiring.Component):
 
     Parameters
     ----------
-    registers : dict from int to bool
-        Byte addresses of all registers, and whether they can be written.
-    fence_epoch : int
-        Address of the register with the node's epoch.
+    directory : callable
+        Gives the :class:`Directory` when the gateware is made: counters of management are among the
+        registers.
 
     Members
     -------
     start, words : 1, 7
         Strobe: there is a request of so many words.
-    read, read_at, word : 1, 7, 32 in
+    read, request_at, word : 1, 7, 32 in
         That word of the request, from the next cycle until another one is read.
-    write, write_at, write_word, write_ready : 1, 7, 32, 1 in
+    write, answer_at, write_word, write_ready : 1, 7, 32, 1 in
         That word of the answer.
     bus : :class:`~dxpu.csr.RegisterPort`
     done : 1
@@ -62,23 +78,22 @@ class Operations(wiring.Component):
         Something was written, with the epoch of the request; until the next ``start``.
     """
 
-    def __init__(self, registers, fence_epoch):
-        if fence_epoch not in registers:
-            raise ValueError(f"fence_epoch must be one of the registers, not {fence_epoch:#x}")
-        self._registers, self._fence_epoch = dict(registers), fence_epoch
+    def __init__(self, directory):
+        self._directory = directory
         super().__init__({
             "start": In(1), "words": In(7),
-            "read": Out(1), "read_at": Out(7), "word": In(32),
-            "write": Out(1), "write_at": Out(7), "write_word": Out(32), "write_ready": In(1),
+            "read": Out(1), "request_at": Out(7), "word": In(32),
+            "write": Out(1), "answer_at": Out(7), "write_word": Out(32), "write_ready": In(1),
             "bus": Out(RegisterPort()),
             "done": Out(1), "size": Out(7), "wrote": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        depth = 1 << (max(self._registers) // 4).bit_length()
+        registers, fence_epoch = self._directory()
+        depth = 1 << (max(registers) // 4).bit_length()
         m.submodules.directory = directory = Memory(shape=2, depth=depth, init=[
-            (1 | writable << 1) if (writable := self._registers.get(4 * n)) is not None else 0
+            (1 | writable << 1) if (writable := registers.get(4 * n)) is not None else 0
             for n in range(depth)])
         look = directory.read_port()
         bus, request, answer = self.bus, self.bus.request.p, self.bus.response.p
@@ -92,8 +107,8 @@ class Operations(wiring.Component):
         natural = swapped(self.word)
         epoch_access, epoch_write = Signal(), Signal()
         m.d.comb += [
-            look.addr.eq(address[2:]), self.read_at.eq(at),
-            request.address.eq(Mux(epoch_access, self._fence_epoch, address[:16])),
+            look.addr.eq(address[2:]), self.request_at.eq(at),
+            request.address.eq(Mux(epoch_access, fence_epoch, address[:16])),
             request.write.eq(Mux(epoch_access, epoch_write, writes)),
             request.data.eq(Mux(epoch_access, mine, value)),
         ]
@@ -179,7 +194,7 @@ class Operations(wiring.Component):
                     m.next = "Answer"
             with m.State("Answer"):
                 m.d.comb += [
-                    self.write.eq(bus.response.valid & ~writes), self.write_at.eq(self.size),
+                    self.write.eq(bus.response.valid & ~writes), self.answer_at.eq(self.size),
                     self.write_word.eq(swapped(answer.data)),
                     bus.response.ready.eq(writes | self.write_ready),
                 ]
@@ -219,14 +234,14 @@ class Operations(wiring.Component):
                     m.next = "Say epoch"
             with m.State("Say epoch"):
                 m.d.comb += [
-                    self.write.eq(bus.response.valid), self.write_at.eq(0),
+                    self.write.eq(bus.response.valid), self.answer_at.eq(0),
                     self.write_word.eq(swapped(answer.data)),
                     bus.response.ready.eq(self.write_ready),
                 ]
                 with m.If(bus.response.valid & bus.response.ready):
                     m.next = "Say status"
             with m.State("Say status"):
-                m.d.comb += [self.write.eq(1), self.write_at.eq(1),
+                m.d.comb += [self.write.eq(1), self.answer_at.eq(1),
                              self.write_word.eq(Cat(where, Cat(status, Const(0, 8))[:8]))]
                 with m.If(self.write_ready):
                     m.d.comb += self.done.eq(1)

@@ -60,10 +60,10 @@ class ManagementReceiver(wiring.Component):
 
     Members
     -------
-    paths : array of :class:`FrameTap`
+    taps : array of :class:`FrameTap`
     put, put_at, put_beat
         To :class:`~.store.WordStore`.
-    frame : stream of :class:`Came`
+    came : stream of :class:`Came`
         It stays in its bank until it is taken.
     stat_busy, stat_long : 1
         Pulses.
@@ -72,9 +72,9 @@ class ManagementReceiver(wiring.Component):
     def __init__(self, width, paths):
         self._width, self._count = width, paths
         super().__init__({
-            "paths": In(FrameTap(width)).array(paths),
+            "taps": In(FrameTap(width)).array(paths),
             "put": Out(1), "put_at": Out(WordAddress), "put_beat": Out(width),
-            "frame": Out(stream.Signature(Came)),
+            "came": Out(stream.Signature(Came)),
             "stat_busy": Out(Counted("Frames of management that found no room.")),
             "stat_long": Out(Counted("Frames of management that were too long.")),
         })
@@ -85,7 +85,7 @@ class ManagementReceiver(wiring.Component):
         # Which frame it is is known with this beat; the beats before it are kept until its end.
         known = _TYPE_AT // lanes
         begins, kept = Signal(self._count), []
-        for n, tap in enumerate(self.paths):
+        for n, tap in enumerate(self.taps):
             number = Signal(range(known + 2), name=f"number{n}")
             now = Signal(range(known + 2), name=f"now{n}")
             m.d.comb += [
@@ -108,7 +108,7 @@ class ManagementReceiver(wiring.Component):
         dwords, path, long = [Signal.like(Came(Signal(Came)).dwords, name=f"dwords{n}")
                               for n in range(2)], Signal(4), Signal()
         paths = [Signal(4, name=f"path{n}") for n in range(2)]
-        beats = [tap.beat for tap in self.paths]
+        beats = [tap.beat for tap in self.taps]
         free = Signal()
         beat, here = Signal(PacketLayout(self._width)), Signal()
         at = Signal.like(row)
@@ -118,7 +118,7 @@ class ManagementReceiver(wiring.Component):
             free.eq(~filled.bit_select(newest, 1) & ~mine.any() & (closing == 0)),
             takes.eq(Mux(mine.any(), mine, Mux(free, begins & -begins, 0))[:self._count]),
             beat.eq(one_hot_mux(takes, beats)),
-            here.eq((takes & Cat(tap.valid for tap in self.paths)).any()),
+            here.eq((takes & Cat(tap.valid for tap in self.taps)).any()),
             at.eq(Mux(mine.any(), row, known)),
             self.stat_busy.eq((begins & ~takes).any()),
             self.put_beat.eq(beat.data),
@@ -166,11 +166,11 @@ class ManagementReceiver(wiring.Component):
                 m.d.sync += filled[n].eq(1)
         with m.If(whole):
             m.d.sync += newest.eq(~newest)
-        frame = self.frame.payload
+        frame = self.came.payload
         m.d.comb += [
-            self.frame.valid.eq(filled.bit_select(oldest, 1)), frame.second.eq(oldest),
+            self.came.valid.eq(filled.bit_select(oldest, 1)), frame.second.eq(oldest),
             frame.dwords.eq(Array(dwords)[oldest]), frame.path.eq(Array(paths)[oldest]),
         ]
-        with m.If(self.frame.valid & self.frame.ready):
+        with m.If(self.came.valid & self.came.ready):
             m.d.sync += [filled.bit_select(oldest, 1).eq(0), oldest.eq(~oldest)]
         return m

@@ -31,45 +31,45 @@ class ManagementSender(wiring.Component):
 
     Members
     -------
-    frame : stream of :class:`FrameOut`
+    outgoing : stream of :class:`FrameOut`
         Taken with its last beat. One for a path that is not there is taken at once.
     get, get_at, beat
         From :class:`~.store.WordStore`.
-    paths : array of packet streams
+    path_o : array of packet streams
     """
 
     def __init__(self, width, paths):
         self._width, self._count = width, paths
         super().__init__({
-            "frame": In(stream.Signature(FrameOut)),
+            "outgoing": In(stream.Signature(FrameOut)),
             "get": Out(1), "get_at": Out(WordAddress), "beat": In(width),
-            "paths": Out(PacketSignature(width)).array(paths),
+            "path_o": Out(PacketSignature(width)).array(paths),
         })
 
     def elaborate(self, platform):
         m = Module()
         lanes = self._width // 32
-        row, there, frame = Signal(range(BANK_WORDS // lanes)), Signal(), self.frame.payload
+        row, there, frame = Signal(range(BANK_WORDS // lanes)), Signal(), self.outgoing.payload
         following, ready, rest = Signal.like(row), Signal(), Signal(8)
         m.d.comb += [
-            self.get.eq(self.frame.valid), following.eq(row + (there & ready)),
+            self.get.eq(self.outgoing.valid), following.eq(row + (there & ready)),
             self.get_at.eq(Cat(Const(0, exact_log2(lanes)), following,
                                Const(Bank.OUT.value, 3))),
             rest.eq(frame.dwords - row * lanes),
         ]
         last = rest <= lanes
         with m.Switch(frame.path):
-            for n, path in enumerate(self.paths):
+            for n, path in enumerate(self.path_o):
                 with m.Case(n):
                     m.d.comb += [path.valid.eq(there), ready.eq(path.ready)]
             with m.Default():
                 m.d.comb += ready.eq(1)
-        for path in self.paths:
+        for path in self.path_o:
             m.d.comb += [
                 path.payload.data.eq(self.beat), path.payload.first.eq(row == 0),
                 path.payload.last.eq(last), path.payload.dwords.eq(Mux(last, rest, lanes)),
             ]
-        m.d.comb += self.frame.ready.eq(there & ready & last)
-        m.d.sync += [there.eq(self.frame.valid & ~self.frame.ready),
-                     row.eq(Mux(self.frame.ready, 0, following))]
+        m.d.comb += self.outgoing.ready.eq(there & ready & last)
+        m.d.sync += [there.eq(self.outgoing.valid & ~self.outgoing.ready),
+                     row.eq(Mux(self.outgoing.ready, 0, following))]
         return m

@@ -28,14 +28,14 @@ class ManagementUnit(wiring.Component):
     Parameters
     ----------
     width, paths : int
-    registers, fence_epoch, challenge_ticks, event_ticks
+    directory, challenge_ticks, event_ticks
         Of :class:`~.agent.ManagementAgent`.
 
     Members
     -------
     taps : array of :class:`~.receiver.FrameTap`
         What comes on each path.
-    paths : array of packet streams
+    path_o : array of packet streams
         Frames to be sent.
     tick, enable, mac, node, identity, column, key_column, event, bus, random, failed, cmac, cipher
         Of :class:`~.agent.ManagementAgent`.
@@ -43,13 +43,13 @@ class ManagementUnit(wiring.Component):
         Of the agent and of :class:`~.receiver.ManagementReceiver`.
     """
 
-    def __init__(self, width, paths, registers, fence_epoch, **ticks):
-        self._agent = ManagementAgent(registers, fence_epoch, **ticks)
+    def __init__(self, width, paths, directory, **ticks):
+        self._agent = ManagementAgent(directory, **ticks)
         self._receiver = ManagementReceiver(width, paths)
         self._width, self._paths = width, paths
         super().__init__({
             "taps": In(FrameTap(width)).array(paths),
-            "paths": Out(PacketSignature(width)).array(paths),
+            "path_o": Out(PacketSignature(width)).array(paths),
             "tick": In(1), "enable": In(1), "mac": In(48), "node": In(12, init=NODE_UNASSIGNED),
             "identity": In(data.ArrayLayout(32, IDENTITY_BYTES // 4)),
             "column": Out(2), "key_column": In(32),
@@ -65,11 +65,11 @@ class ManagementUnit(wiring.Component):
         m.submodules.agent, m.submodules.receiver = agent, receiver = self._agent, self._receiver
         m.submodules.sender = sender = ManagementSender(self._width, self._paths)
         m.submodules.store = store = WordStore(self._width)
-        for theirs, ours in ((self.taps, receiver.paths), (self.paths, sender.paths)):
+        for theirs, ours in ((self.taps, receiver.taps), (self.path_o, sender.path_o)):
             for one, other in zip(theirs, ours, strict=True):
                 connect(m, flipped(one), other)
-        connect(m, receiver.frame, agent.frame)
-        connect(m, agent.say, sender.frame)
+        connect(m, receiver.came, agent.came)
+        connect(m, agent.outgoing, sender.outgoing)
         connect_ports(m, agent.bus, flipped(self.bus))
         for part in (agent, receiver):
             m.d.comb += [getattr(self, name).eq(getattr(part, name)) for name in counted_by(part)]

@@ -17,6 +17,7 @@ from dxpu.fabric.credit.sizing import LARGEST, MOST_TLPS, FlowControl, grants_in
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.row_gate import RowGate
 from dxpu.fabric.wire.format import Role
+from dxpu.management.unit import ManagementUnit
 from dxpu.mapping import BoxTable
 from dxpu.rows import ClassMeta
 from dxpu.stage import tlp_stage
@@ -26,6 +27,9 @@ from .box_slots import BoxSlots
 from .common import CounterList, ProxyRegisters, attach_engine, connect_frames
 from .macs import GMII, FramePort, attach_macs, proxy_members
 from .keys import KeyShadow, attach_keys, attach_no_keys
+from .management import (
+    FactoryPort, attach_management, check_managed, connect_managed_frames, directory_of,
+)
 from .malformed import MalformedReporter
 from .slot_parser import SlotParser
 
@@ -44,7 +48,7 @@ class BoxCore(wiring.Component):
 
     Parameters
     ----------
-    width, paths, peers, streams, split, arq, mac_counters, fast, keys
+    width, paths, peers, streams, split, arq, mac_counters, fast, keys, managed
         Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
         Slots, 1 to 16: PCIe links to GPUs.
@@ -56,7 +60,7 @@ class BoxCore(wiring.Component):
     reset : ``slots``
         Bit n: hot reset of the GPU in slot n + 1, until ``link_up`` of the slot is 0 and its queues
         are empty. Its link must not come up before.
-    frame, bus, noise
+    frame, bus, noise, factory
         Those of the host's core.
     """
 
@@ -71,7 +75,9 @@ class BoxCore(wiring.Component):
     REGIONS = (8192, 1024, 2048)
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
-                 arq="go-back-n", mac_counters=None, fast=False, keys=False):
+                 arq="go-back-n", mac_counters=None, fast=False, keys=False,
+                 managed=False):
+        check_managed(managed, keys)
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         super().__init__({
@@ -80,6 +86,7 @@ class BoxCore(wiring.Component):
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
             "bus": In(RegisterPort()),
             **({"noise": In(stream.Signature(1))} if keys else {}),
+            **({"factory": Out(FactoryPort())} if managed else {}),
         })
         self._width = width
         self._slots = slots
@@ -125,9 +132,13 @@ class BoxCore(wiring.Component):
         self._shadow = KeyShadow() if keys else None
         if keys:
             counters.add_all("key_", self._shadow)
+        self._management = ManagementUnit(
+            width, paths, lambda: directory_of(self.registers)) if managed else None
+        if managed:
+            counters.add_all("management_", self._management)
         self._registers = ProxyRegisters(
             "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width,
-            keys=keys)
+            keys=keys, managed=managed)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.
@@ -149,12 +160,19 @@ class BoxCore(wiring.Component):
         m.submodules.table = table = self._table
         m.submodules.engine = engine = self._engine
         m.submodules.bindings = bindings = self._bindings
-        connect_frames(m, engine, self.frame)
-        self._registers.wire(m, self.bus, table.bus)
+        bus, unit = wiring.flipped(self.bus), self._management
+        if unit:
+            connect_managed_frames(m, engine, self.frame, unit)
+            bus = attach_management(m, engine, self._registers.file, unit, self.factory, self.bus,
+                                    present=self._registers.file.present.slots)
+        else:
+            connect_frames(m, engine, self.frame)
+        self._registers.wire(m, bus, table.bus)
         file = self._registers.file
-        attach_engine(m, engine, file, role=Role.BOX, commits=table.stat_committed)
+        attach_engine(m, engine, file, role=Role.BOX, commits=table.stat_committed,
+                      managed=unit is not None)
         if self._shadow:
-            attach_keys(m, engine, file, self.clear, self._shadow, self.noise)
+            attach_keys(m, engine, file, self.clear, self._shadow, self.noise, unit)
         else:
             attach_no_keys(m, engine, file, self.clear)
 
@@ -270,13 +288,13 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, slots, paths, peers, streams, split, arq, keys
+    width, slots, paths, peers, streams, split, arq, keys, managed
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 
     Members
     -------
-    slot, reset, bus, noise
+    slot, reset, bus, noise, factory
         Those of the core.
     gmii, links
         Those of :class:`~dxpu.proxy.host.HostProxy`.

@@ -32,7 +32,7 @@ class ProxyRegisters:
     counters : :class:`CounterList`
         Its counters.
     shape : dict
-        ``rows``, ``paths``, ``peers``, ``streams``, ``width``, ``keys``.
+        ``rows``, ``paths``, ``peers``, ``streams``, ``width``, ``keys``, ``managed``.
     """
 
     def __init__(self, role, counters, **shape):
@@ -43,11 +43,11 @@ class ProxyRegisters:
         self._mux = RegisterMux(self.map.windows)
 
     def wire(self, m, bus, table_bus):
-        """Connect ``bus`` to all blocks, and the pulses to the counters."""
+        """Connect ``bus``, seen from the master, to all blocks, and the pulses to the counters."""
         m.submodules.register_mux = mux = self._mux
         m.submodules.registers = self.file
         m.submodules.counters = self.bank
-        connect_ports(m, wiring.flipped(bus), mux.bus)
+        connect_ports(m, bus, mux.bus)
         connect_ports(m, mux.control, self.file.bus)
         connect_ports(m, mux.counters, self.bank.bus)
         connect_ports(m, mux.table, table_bus)
@@ -82,10 +82,11 @@ def connect_frames(m, engine, frame):
     m.d.comb += engine.links.eq(Cat(port.link_up for port in frame))
 
 
-def attach_engine(m, engine, file, *, role, commits):
+def attach_engine(m, engine, file, *, role, commits, managed=False):
     """Connect the control registers to the engine.
 
-    ``role`` is the role in HELLO, ``commits`` a strobe for each change of the mapping table.
+    ``role`` is the role in HELLO, ``commits`` a strobe for each change of the mapping table;
+    ``managed``: there is a unit of management.
     """
     table = Signal(32)
     m.d.sync += table.eq(table + commits)
@@ -107,7 +108,8 @@ def attach_engine(m, engine, file, *, role, commits):
         hello.give_up.eq(Mux(give_up >> 16, 0xFFFF, give_up)),
         hello.capabilities.eq(Capability.SPLIT * engine.split
                               | (Capability.SACK | Capability.STRIPE) * selective
-                              | Capability.KEYS * engine.has_keys),
+                              | Capability.KEYS * engine.has_keys
+                              | Capability.MANAGED * managed),
         hello.boot.eq(file.boot.counter),
         hello.table.eq(table),
         engine.node.eq(file.node.number),

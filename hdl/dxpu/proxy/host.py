@@ -13,6 +13,7 @@ from dxpu.csr import RegisterPort
 from dxpu.fabric.credit.sizing import FlowControl, host_grants, space_for
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.wire.format import Role
+from dxpu.management.unit import ManagementUnit
 from dxpu.mapping import HostTable
 from dxpu.stage import header_stage, tlp_stage
 from dxpu.stream import ForwardRegister, PacketLayout, connect
@@ -28,6 +29,9 @@ from .host_links import HostLinks
 from .host_pool import HostPool
 from .macs import GMII, FramePort, attach_macs, proxy_members
 from .keys import KeyShadow, attach_keys, attach_no_keys
+from .management import (
+    FactoryPort, attach_management, check_managed, connect_managed_frames, directory_of,
+)
 from .malformed import MalformedCollector
 from .slot_parser import SlotParser
 from .stall import StallWatch
@@ -72,6 +76,8 @@ class HostCore(wiring.Component):
         A line is faster than 1 Gb/s (:func:`~dxpu.fabric.credit.sizing.host_grants`).
     keys : bool
         Sessions can be opened under keys (docs/reference/keyed-sessions.md).
+    managed : bool
+        Managers reach the registers by frames (docs/reference/management.md); only with ``keys``.
 
     Members
     -------
@@ -85,6 +91,8 @@ class HostCore(wiring.Component):
     noise : stream of 1
         Raw bits of a noise source, at any pace; only with ``keys``. No keyed session opens without
         them, nor after they have failed a test.
+    factory : :class:`~.management.FactoryPort`
+        Key, address and serial number of the node; only with ``managed``.
     """
 
     #: Bytes of each buffer of TLPs on the PCIe side.
@@ -93,12 +101,15 @@ class HostCore(wiring.Component):
     REQUESTS = 2048
 
     def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
-                 identity=None, arq="go-back-n", mac_counters=None, fast=False, keys=False):
+                 identity=None, arq="go-back-n", mac_counters=None, fast=False, keys=False,
+                 managed=False):
+        check_managed(managed, keys)
         super().__init__({
             "upstream": Out(PciePort(width)),
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
             "bus": In(RegisterPort()),
             **({"noise": In(stream.Signature(1))} if keys else {}),
+            **({"factory": Out(FactoryPort())} if managed else {}),
         })
         self._width = width
         self._ports = ports
@@ -131,9 +142,13 @@ class HostCore(wiring.Component):
         self._shadow = KeyShadow() if keys else None
         if keys:
             counters.add_all("key_", self._shadow)
+        self._management = ManagementUnit(
+            width, paths, lambda: directory_of(self.registers)) if managed else None
+        if managed:
+            counters.add_all("management_", self._management)
         self._registers = ProxyRegisters(
             "host", counters, rows=ports, paths=paths, peers=peers, streams=streams, width=width,
-            keys=keys, serial=(identity or Identity()).serial & 0xFFFF_FFFF)
+            keys=keys, managed=managed, serial=(identity or Identity()).serial & 0xFFFF_FFFF)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.
@@ -163,12 +178,19 @@ class HostCore(wiring.Component):
         m.submodules.table = table = self._table
         m.submodules.engine = engine = self._engine
         m.submodules.egress = self._egress
-        connect_frames(m, engine, self.frame)
-        self._registers.wire(m, self.bus, table.bus)
+        bus, unit = wiring.flipped(self.bus), self._management
+        if unit:
+            connect_managed_frames(m, engine, self.frame, unit)
+            bus = attach_management(m, engine, self._registers.file, unit, self.factory, self.bus,
+                                    present=self._links.present)
+        else:
+            connect_frames(m, engine, self.frame)
+        self._registers.wire(m, bus, table.bus)
         attach_engine(m, engine, self._registers.file, role=Role.HOST,
-                      commits=table.stat_committed)
+                      commits=table.stat_committed, managed=unit is not None)
         if self._shadow:
-            attach_keys(m, engine, self._registers.file, self.clear, self._shadow, self.noise)
+            attach_keys(m, engine, self._registers.file, self.clear, self._shadow, self.noise,
+                        unit)
         else:
             attach_no_keys(m, engine, self._registers.file, self.clear)
 
@@ -361,13 +383,13 @@ class HostProxy(wiring.Component):
 
     Parameters
     ----------
-    width, ports, paths, peers, streams, split, arq, identity, keys
+    width, ports, paths, peers, streams, split, arq, identity, keys, managed
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 
     Members
     -------
-    upstream, bus, noise
+    upstream, bus, noise, factory
         Those of the core.
     gmii : array of :class:`~dxpu.ethernet.GmiiSignature`
         Path n, in the clock domains ``gmii<n>_rx`` and ``gmii<n>_tx``. Other MACs have a port of

@@ -10,8 +10,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from dxpu.counted import Counted
-from dxpu.crypto import Aes128, CipherShare, Cmac, MacShare, MacUse, RandomSource
+from dxpu.crypto import Aes128, CipherShare, CipherUse, Cmac, MacShare, MacUse, RandomSource
 from dxpu.fabric.opening.types import KeyWord
+
+from .management import RandomShare
 
 __all__ = ["KeyShadow", "KeyUnit", "attach_keys", "attach_no_keys"]
 
@@ -87,15 +89,20 @@ class KeyUnit(wiring.Component):
         Raw bits of a noise source, at any pace.
     cmac : :class:`~dxpu.crypto.MacUse`
         For the opening agent.
+    manager_cmac, manager_cipher, manager_random
+        For a unit of management; only with ``managed``.
     random : stream of 32
     failed : 1
         A test of the noise has failed: no random word comes any more, until reset.
     """
 
-    def __init__(self):
+    def __init__(self, *, managed=False):
+        self._managed = managed
         super().__init__({
             "noise": In(stream.Signature(1)),
             "cmac": In(MacUse()),
+            **({"manager_cmac": In(MacUse()), "manager_cipher": In(CipherUse()),
+                "manager_random": Out(stream.Signature(32))} if managed else {}),
             "random": Out(stream.Signature(32)),
             "failed": Out(1),
         })
@@ -103,8 +110,9 @@ class KeyUnit(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.aes = aes = Aes128(ram=True)
-        m.submodules.cipher_share = ciphers = CipherShare(count=2)
-        m.submodules.cmac, m.submodules.mac_share = cmac, macs = Cmac(), MacShare(count=2)
+        m.submodules.cipher_share = ciphers = CipherShare(count=2 + self._managed)
+        m.submodules.cmac, m.submodules.mac_share = cmac, macs = Cmac(), MacShare(
+            count=2 + self._managed)
         m.submodules.source = source = RandomSource()
         connect(m, ciphers.i, aes.i)
         connect(m, aes.o, ciphers.o)
@@ -114,7 +122,15 @@ class KeyUnit(wiring.Component):
         connect(m, flipped(self.cmac), macs.users[0])
         connect(m, source.cmac, macs.users[1])
         connect(m, flipped(self.noise), source.noise)
-        connect(m, source.o, flipped(self.random))
+        if self._managed:
+            m.submodules.random_share = words = RandomShare()
+            connect(m, flipped(self.manager_cmac), macs.users[2])
+            connect(m, flipped(self.manager_cipher), ciphers.users[2])
+            connect(m, source.o, words.i)
+            connect(m, words.o[0], flipped(self.random))
+            connect(m, words.o[1], flipped(self.manager_random))
+        else:
+            connect(m, source.o, flipped(self.random))
         key = Const(int.from_bytes(_CONDITIONER, "little"), 128)
         m.d.comb += [
             source.key_column.eq(key.word_select(source.column, 32)),
@@ -131,11 +147,16 @@ def attach_no_keys(m, engine, file, clear):
     m.d.comb += clear.eq(Cat(peer.valid for peer in engine.peers).any())
 
 
-def attach_keys(m, engine, file, clear, shadow, noise):
+def attach_keys(m, engine, file, clear, shadow, noise, management=None):
     """Connect a keyed engine to the ``file`` of control registers, by ``shadow``, a
     :class:`KeyShadow`, and to ``noise``, a port of the proxy; ``clear``: there is a peer whose
-    sessions need no key."""
-    m.submodules.key_unit = unit = KeyUnit()
+    sessions need no key. ``management`` is the unit of management, if there is one."""
+    m.submodules.key_unit = unit = KeyUnit(managed=management is not None)
+    if management is not None:
+        connect(m, management.cmac, unit.manager_cmac)
+        connect(m, management.cipher, unit.manager_cipher)
+        connect(m, unit.manager_random, management.random)
+        m.d.comb += management.failed.eq(unit.failed)
     m.submodules.key_shadow = shadow
     connect(m, flipped(noise), unit.noise)
     connect(m, engine.cmac, unit.cmac)

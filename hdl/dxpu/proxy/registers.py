@@ -25,13 +25,14 @@ KEY, SECURITY, SERIAL = 0x7E0, 0x7F8, 0x7FC
 _ROLES = {"host": 1, "box": 2}
 
 
-def control_block(role, *, rows, paths, peers, streams, width, serial=0, keys=False):
+def control_block(role, *, rows, paths, peers, streams, width, serial=0, keys=False,
+                  managed=False):
     """Registers of the proxy and of its link.
 
     ``serial`` is the lower half of a host's serial number after reset. With ``keys`` sessions can
-    be opened under keys.
+    be opened under keys; if ``managed``, managers reach the registers by frames.
     """
-    late = _security(keys)
+    late = _security(keys, managed)
     if role == "host":
         own = (
             Register("reset", (Field("ports", rows, "pulse", doc="Bit n: hot reset of the slot "
@@ -204,7 +205,7 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0, keys=Fa
     ), "The proxy and its link.")
 
 
-def _security(keys):
+def _security(keys, managed):
     """Registers about trust."""
     about = Register("security", (
         Field("keys", 1, "const", reset=int(keys), doc="Sessions can be opened under keys (a build "
@@ -218,7 +219,9 @@ def _security(keys):
                  "got that key yet."))
           if keys else (
               Field("clear", 1, "const", reset=1, doc="All sessions are opened without a key."),)),
-    ), "Trust in sessions.", address=SECURITY)
+        Field("managed", 1, "const", offset=31, reset=int(managed), doc="Managers reach these "
+              "registers by frames (a build option)."),
+    ), "Trust in sessions, and management.", address=SECURITY)
     if not keys:
         return (about,)
     return (Rows("key", 4, (
@@ -228,13 +231,14 @@ def _security(keys):
        "must be written anew.", address=KEY), about)
 
 
-def address_map(role, *, rows, paths, peers, streams, width, counters, serial=0, keys=False):
+def address_map(role, *, rows, paths, peers, streams, width, counters, serial=0, keys=False,
+                managed=False):
     """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`."""
     table = host_block(rows) if role == "host" else box_block(rows)
     return AddressMap(f"{role}_proxy", {
         "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, peers=peers,
                                                 streams=streams, width=width, serial=serial,
-                                                keys=keys)),
+                                                keys=keys, managed=managed)),
         "counters": (COUNTERS_BASE, counter_block("counters", counters,
                                                   "Totals since reset; they wrap.")),
         "table": (TABLE_BASE, table),

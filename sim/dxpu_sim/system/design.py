@@ -25,12 +25,18 @@ from dxpu_sim.run.pins import connect_pins
 from .probe import EVENTS, Newest, Probe
 from .regbox import RegisterBox, RegisterBoxSignature
 
-__all__ = ["BOX_NODE", "HOST_NODE", "System"]
+__all__ = ["BOX_NODE", "HOST_NODE", "System", "factory_of"]
 
 #: The seed of a node's noise is that many times its number.
 _NOISE = 0x9E3779B97F4A7
 #: Node numbers of the first host and of the first box; further nodes follow.
 HOST_NODE, BOX_NODE = 0x001, 0x101
+
+
+def factory_of(node):
+    """Key, MAC address and serial number of the node that shall have this number."""
+    return (bytes([node >> 8, node & 0xFF, *range(14)]),
+            b"\x02\x51\0\0" + node.to_bytes(2, "big"), 0x5E00_0000 | node)
 
 
 class System(wiring.Component):
@@ -62,6 +68,9 @@ class System(wiring.Component):
         Sessions of each proxy, unless ``split``.
     keys : bool
         Sessions can be opened under keys. The noise of each proxy is pretended.
+    managed : bool
+        Managers reach the proxies by frames; what a node was given in the factory is that of
+        :func:`factory_of`.
 
     Members
     -------
@@ -92,7 +101,7 @@ class System(wiring.Component):
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
                  period_ps=8000, delay=125, placeholder=None, hosts=1, peers=16, streams=4,
-                 keys=False):
+                 keys=False, managed=False):
         if not boxes or any(n not in range(1, 17) for n in boxes):
             raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
         self._width, self._paths = width, paths
@@ -110,7 +119,9 @@ class System(wiring.Component):
         #: Downstream ports of the host proxy.
         self.ports = ports
         self._period_ps, self._delay, self._keys = period_ps, delay, keys
-        common = {"paths": paths, "split": split, "peers": peers, "streams": streams, "keys": keys}
+        self._managed = managed
+        common = {"paths": paths, "split": split, "peers": peers, "streams": streams, "keys": keys,
+                  "managed": managed}
         if split:  # the split form needs memory for a TLP of each session
             common |= {"peers": max(4, len(boxes), hosts), "streams": 1}
         held = None if placeholder is None else PlaceholderOptions(*placeholder)
@@ -156,6 +167,15 @@ class System(wiring.Component):
                 noise = PretendedNoise(seed=_NOISE * node)
                 m.submodules[f"{name}_noise"] = noise
                 connect(m, noise.o, proxy.noise)
+            if self._managed:
+                key, mac, serial = factory_of(node)
+                columns = Array(Const(int.from_bytes(key[n:n + 4], "little"), 32)
+                                for n in range(0, 16, 4))
+                m.d.comb += [
+                    proxy.factory.valid.eq(1), proxy.factory.serial.eq(serial),
+                    proxy.factory.mac.eq(int.from_bytes(mac, "big")),
+                    proxy.factory.key_column.eq(columns[proxy.factory.column]),
+                ]
         self._attach_pcie(m)
         self._attach_ethernet(m, spoil)
         for name, proxy in zip(self.names, self._proxies, strict=True):

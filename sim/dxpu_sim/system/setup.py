@@ -34,6 +34,8 @@ class Proxy:
     name: str
     map: object
     node: int
+    #: Epoch of commands.
+    epoch: int = 0
     #: Attempts of a command, a microsecond apart.
     TRIES: ClassVar[int] = 50
     #: Locks for an access, and for a command of several accesses.
@@ -82,7 +84,7 @@ class Proxy:
         """
         from dxpu.mapping.types import CommitCode
         async with self._commands:
-            await self.write("table.epoch", value=0)
+            await self.write("table.epoch", value=self.epoch)
             await self.write("table.operation_id", value=operation_id)
             await self.write("table.target", node=node, slot=slot, stream=stream)
             await self.write("table.paths", mask=paths)

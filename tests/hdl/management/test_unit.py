@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from amaranth import Module
@@ -9,6 +10,7 @@ from amaranth.lib.wiring import connect
 
 from dxpu.crypto import Aes128, CipherShare, Cmac
 from dxpu.management.format import Kind
+from dxpu.management.operations import Directory
 from dxpu.management.unit import ManagementUnit
 from dxpu_model import management as model
 from dxpu_model.management import (
@@ -34,7 +36,7 @@ class Bench:
 
     def __init__(self, width=64, paths=2, node=0xFFF, *, rng=None, challenge_ticks=2):
         self.rng = rng or random.Random(seed())
-        self.dut = ManagementUnit(width, paths, REGISTERS, FENCE_EPOCH,
+        self.dut = ManagementUnit(width, paths, lambda: Directory(REGISTERS, FENCE_EPOCH),
                                   challenge_ticks=challenge_ticks, event_ticks=4)
         self.registers, self.paths = Registers(), paths
         draws = [self.rng.getrandbits(32) for _ in range(400)]
@@ -82,7 +84,7 @@ class Bench:
         back = [setup, key, ticks, serve(dut.bus, self.registers, rng),
                 drive_words(dut.random, self.draws, rng=rng, density=0.5),
                 count_pulses(dut, self.counts, *COUNTERS), *more]
-        for path, got in zip(dut.paths, self.got, strict=True):
+        for path, got in zip(dut.path_o, self.got, strict=True):
             back += [check_stream(path), collect_packets(path, 10**6, got, rng=rng, density=0.7)]
         simulate(self.module(), process, background=back, deadline=3_000_000)
 
@@ -356,3 +358,43 @@ def test_frames_at_the_line_rate_find_two_banks():
         assert bench.counts["damaged"] == 0
 
     bench.run(process)
+
+
+def test_cycles():
+    """Those of the page: from the last beat to the end of the answer, or until the bank is free."""
+    bench, found = Bench(paths=1), {}
+    bench.rng.random = lambda: 0.5  # nobody waits
+
+    async def measure(ctx, name, frame, end=None):
+        before, cycles = len(bench.got[0]), 0
+        await bench.give(ctx, frame)
+        came = bench.dut._agent.came
+        while not (len(bench.got[0]) > before if end else cycles > 5 and not ctx.get(came.valid)):
+            await ctx.tick()
+            cycles += 1
+        if end:
+            end.take(bench.got[0][-1].data)
+        found[name] = cycles
+        await ctx.tick().repeat(400)
+
+    async def process(ctx):
+        await ctx.tick().repeat(3000)
+        end = ManagerEnd(KEY, 1, bench.rng.randbytes, node_mac=NODE, own_mac=MANAGER)
+        ask = end.ask()
+        message = Message.parse(ask)
+        await measure(ctx, "for another node", replace(message, dst_mac=bytes(6)).frame())
+        await measure(ctx, "ASK without the knock", replace(message, follows=bytes(16)).frame())
+        await measure(ctx, "REQUEST whose nonces do not fit",
+                      replace(message, kind=Kind.REQUEST, counter=1).frame())
+        await measure(ctx, "ASK, answered", ask, end)
+        await measure(ctx, "first", end.request(1, [Operation(0x100)]), end)
+        for what, operation in (("read a register", Operation(0x100)),
+                                ("write a register", Operation.write(0x100, 1)),
+                                ("read 80 registers", Operation(0x100, 80))):
+            await measure(ctx, f"REQUEST to {what}, answered", end.request(1, [operation]), end)
+
+    bench.run(process)
+    del found["first"]
+    page = (Path(__file__).parents[3] / "docs/reference/management.md").read_text()
+    for name, cycles in found.items():
+        assert f"| {name} | {cycles:,} |" in page, (name, cycles)

@@ -196,6 +196,8 @@ class Capability(IntFlag):
     """Takes the frames of one stream over several paths at a time."""
     KEYS = 1 << 4
     """Can open sessions under keys."""
+    MANAGED = 1 << 5
+    """Managers reach the node's registers by frames."""
 
 
 class DropCause(IntEnum):

@@ -156,7 +156,8 @@ class FrameType(IntEnum):
            "Acknowledges frames and tells credits.")
     SACK = (6, Body.SACK, Numbering.CARRIES, Handler.LINK, True,
             "An ACK that asks for frames to be repeated.")
-    MGMT = (10, Body.OPAQUE, Numbering.CARRIES, Handler.NOBODY, True, "Management.")
+    MGMT = (10, Body.OPAQUE, Numbering.NONE, Handler.NOBODY, False,
+            "Management, for the unit beside the receiver.")
     HELLO = (0, Body.HELLO, Numbering.NONE, Handler.KEEPER, False, "Opens a session.")
     HELLO_ACK = (1, Body.HELLO, Numbering.NONE, Handler.KEEPER, False, "Answers a HELLO.")
     HELLO_DONE = (11, Body.KEYED, Numbering.NONE, Handler.OPENING, False,

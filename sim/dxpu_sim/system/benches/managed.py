@@ -1,0 +1,169 @@
+"""Proxies that are managed by frames alone, beside the traffic of GPUs.
+
+Options of the design come as JSON in ``$DXPU_SYSTEM``, the number of hostile frames in
+``$DXPU_HOSTILE``.
+"""
+
+import json
+import os
+from dataclasses import replace
+
+import cocotb
+from cocotb.triggers import Timer
+
+from dxpu.management.format import FOLLOWS_MAX, Kind, Status
+from dxpu_model.management import Message, Operation, knock
+from dxpu_model.wire import reseal
+from dxpu_sim.endpoint.driver import find_gpus
+from dxpu_sim.pcie.ports import Mailbox
+from dxpu_sim.system.design import factory_of
+from dxpu_sim.system.managed import MANAGER_MAC, ManagedProxy, Manager
+from dxpu_sim.system.setup import bind, let_open, wait_for_session, wait_for_slot
+from dxpu_sim.system.system import SimulatedSystem
+
+OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
+HOSTILE = int(os.environ.get("DXPU_HOSTILE", "300"))
+#: Waits that a simulation can wait for: 31 us, and 51 us after the end of a session.
+TIMERS = {"boot": 1, "wait": 60, "quiet": 100}
+
+
+class Pool:
+    """A host and a box, and their manager at an Ethernet port of its own."""
+
+    def __init__(self, dut, number=1, epoch=1):
+        self.system = SimulatedSystem(dut, OPTIONS)
+        self.manager = Manager(Mailbox(dut, "intruder"), self.system.rng)
+        self.host, self.box = (self.proxy(proxy, number, epoch)
+                               for proxy in (self.system.host, self.system.boxes[0]))
+
+    def proxy(self, proxy, number=1, epoch=1, address=0xFFF):
+        """A proxy that is reached by frames."""
+        return ManagedProxy(proxy.dut, proxy.name, proxy.map, proxy.node, manager=self.manager,
+                            number=number, epoch=epoch, address=address)
+
+    async def use(self):
+        """Numbers, a key, a session and a binding, all by frames; returns the GPU's driver."""
+        await Timer(50, "us")  # until there are random words
+        await let_open(self.host, self.box, peer_host=0, peer_box=0, key=bytes(range(16)), **TIMERS)
+        await self.box.write("control.present", slots=1)
+        await wait_for_session(self.host, 0, timeout_us=3000)
+        await bind(self.host, 0, self.box, 1, generation=1, operation_id=1)
+        await wait_for_slot(self.host, 0, link=1)
+        self.system.routes.present.add(0)
+        await self.system.rc.enumerate()
+        driver, = find_gpus(self.system.rc)
+        await driver.open()
+        return driver
+
+    async def copy(self, driver, size=2000):
+        """Copy so many bytes there and back."""
+        data = self.system.rng.randbytes(size)
+        assert await driver.copy_there_and_back(data, 0) == data
+
+
+@cocotb.test()
+async def a_manager_sets_a_pool_up(dut):
+    """From unnumbered nodes to a GPU in use; the registers say the same at their own port."""
+    pool = Pool(dut)
+    driver = await pool.use()
+    await pool.copy(driver)
+    for managed, proxy in ((pool.host, pool.system.host), (pool.box, pool.system.boxes[0])):
+        assert await proxy.read("control.node") == {"number": proxy.node}
+        assert (await proxy.read("control.security"))["managed"] == 1
+        assert (await proxy.read("table.fence_epoch"))["value"] == 1
+        identity = managed._end.identity
+        assert (identity.mac, identity.serial) == factory_of(proxy.node)[1:]
+        assert identity.capabilities & 0x20
+        # By its number, too, as another manager number; and many registers at once.
+        other = pool.proxy(proxy, number=2, address=proxy.node)
+        answer = await other.request([Operation(0, 4), Operation(0x1000, 70)], epoch=0)
+        assert answer.status == Status.DONE
+        for n, word in enumerate(answer.words[:4]):
+            assert word == await proxy.access(4 * n)
+        # A deposed manager reads, and writes nothing.
+        assert (await managed.request([Operation.write(0x8, 7)], epoch=0)).status == Status.REFUSED
+        await managed.request([Operation.write(0x8, proxy.node)], epoch=5)
+        assert (await managed.request([Operation.write(0x8, 7)])).status == Status.STALE
+        assert await proxy.read("control.node") == {"number": proxy.node}
+
+
+def hostile(rng, node, key, seen):
+    """A frame of a stranger who sees all: made up, recorded, altered, or under another key."""
+    _, mac, _ = factory_of(node)
+    if seen and rng.random() < 0.5:
+        frame = bytearray(rng.choice(seen))
+        if rng.random() < 0.5:
+            frame[rng.randrange(14, len(frame))] ^= 1 << rng.randrange(8)
+            return reseal(bytes(frame))
+        return bytes(frame)
+    message = Message(
+        rng.choice(list(Kind)), rng.randrange(1, 5), rng.choice((0, 1, 2, rng.getrandbits(32))),
+        rng.choice((bytes(8), rng.randbytes(8))), rng.randbytes(8),
+        rng.randbytes(4 * rng.randrange(FOLLOWS_MAX // 4)), rng.choice((0xFFF, node)), 0, mac,
+        MANAGER_MAC)
+    if rng.random() < 0.3:
+        message = replace(message, kind=Kind.ASK, counter=0, node_nonce=bytes(8),
+                          follows=knock(key))
+    return message.frame()
+
+
+@cocotb.test()
+async def hostile_frames_change_nothing(dut):
+    """Of a stranger who has recorded all that was said, to both proxies, while a GPU is used; the
+    manager still gets its answers, nothing is lost, no register was written."""
+    pool = Pool(dut)
+    rng = pool.system.rng
+    driver = await pool.use()
+    seen, send = [], pool.manager.mailbox.send
+    proxies = (pool.system.host, pool.system.boxes[0])
+
+    async def record(frame):
+        seen.append(frame)
+        await send(frame)
+
+    pool.manager.mailbox.send = record
+    for managed in (pool.host, pool.box):
+        await managed.request([Operation.write(0x8, managed.node)])
+    pool.manager.mailbox.send = send
+
+    async def state():
+        """All registers of the control block that nobody but a manager changes, and the table."""
+        found = []
+        for proxy in proxies:
+            for path in ("control.node", "control.fabric", "control.retry", "control.boot",
+                         "control.hello", "control.quiet", "control.peer[0].node",
+                         "control.peer[0].key", "table.fence_epoch", "table.row[0].binding"):
+                found.append(await proxy.read(path))
+        return found
+
+    before, done = await state(), []
+
+    async def use():
+        while not done:
+            await pool.copy(driver, rng.randint(100, 1500))
+
+    user = cocotb.start_soon(use())
+    for n in range(HOSTILE):
+        proxy = rng.choice(proxies)
+        key = rng.choice((rng.randbytes(16), factory_of(proxy.node)[0]))
+        await send(hostile(rng, proxy.node, key, seen))
+        if n % 50 == 49:
+            for managed in (pool.host, pool.box):
+                answer = await managed.request([Operation(0x0)], epoch=0)
+                assert answer.words == (await managed_identity(managed),)
+    done.append(True)
+    await user
+    assert await state() == before
+    await pool.copy(driver)
+    for proxy in proxies:
+        counts = {name: total for name, total in (await proxy.counters()).items()
+                  if name.startswith("management_") and total}
+        print(f"managed: {proxy.name}: {counts}")
+        assert counts["management_stale"] and counts["management_damaged"]
+        assert counts["management_knock"]
+
+
+async def managed_identity(managed):
+    """What the identity register reads."""
+    placed, _ = managed.map.find("control.identity")
+    return placed.register.reset
