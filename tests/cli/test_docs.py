@@ -85,6 +85,14 @@ def test_pages_of_proxies_with_keys_have_registers_for_them(pages, role):
         assert (text in pages[f"{role}_registers.md"]) == ("security" in text)
 
 
+@pytest.mark.parametrize("role", ["host", "box"])
+def test_pages_of_managed_proxies_have_counters_for_that(pages, role):
+    for name in ("knock", "tag", "busy", "calculated"):
+        text = f"`management_{name}`"
+        assert text in pages[f"{role}_registers_managed.md"], text
+        assert text not in pages[f"{role}_registers_keys.md"]
+
+
 def test_addresses_that_software_relies_on(pages):
     for role in ("host", "box"):
         page = pages[f"{role}_registers.md"]

@@ -18,7 +18,7 @@ AXI_PAGE = PAGE.with_name("axi-ports.md")
 AXI = {"ethernet": "axis", "tlp": "axis", "registers": "axi-lite"}
 
 
-def documented(role, *, width=64, slots=8, paths=2, keys=False, page=PAGE):
+def documented(role, *, width=64, slots=8, paths=2, options=(), page=PAGE):
     """Ports in the tables of a page: name to direction and bits."""
     signs = {
         "<port>": ["upstream"] if role == "host" else [f"slot{n}" for n in range(slots)],
@@ -29,7 +29,8 @@ def documented(role, *, width=64, slots=8, paths=2, keys=False, page=PAGE):
             "P": paths}
     result = {}
     for title, section in re.findall(r"^##+ (.*)\n((?:(?!##).*\n)*)", page.read_text(), re.M):
-        if "box proxy only" in title and role == "host" or "--keys" in title and not keys:
+        option = re.search(r"only with --(\w+)", title)
+        if "box proxy only" in title and role == "host" or option and option[1] not in options:
             continue
         for name, flow, size in re.findall(r"^\| `([\w<>]+)` \| (in|out) \| (\w+) \|", section,
                                            re.M):
@@ -44,10 +45,11 @@ def documented(role, *, width=64, slots=8, paths=2, keys=False, page=PAGE):
 
 
 def documented_axi(role, *, width=64, slots=8, paths=2, ethernet="gmii", ethernet_clock="own",
-                   tlp="stream", registers="bus", keys=False):
+                   tlp="stream", registers="bus", options=()):
     """The same of both pages, for a proxy with such interfaces."""
     shape = {"width": width, "slots": slots, "paths": paths}
-    result, axi = documented(role, **shape, keys=keys), documented(role, **shape, page=AXI_PAGE)
+    result = documented(role, **shape, options=options)
+    axi = documented(role, **shape, page=AXI_PAGE)
     for chosen, old, new in (
             (ethernet == "axis", r"gmii", r"[ms]_axis_eth|eth"),
             (tlp == "axis", r"(upstream|slot\d+)_(rx|tx)_", r"[ms]_axis_(upstream|slot)"),
@@ -95,8 +97,10 @@ def test_smallest_box(tmp_path):
 
 
 @pytest.mark.long
-def test_a_box_with_keys(tmp_path):
-    generate_and_check(tmp_path, "box", 64, 1, 1, "--keys", keys=True)
+@pytest.mark.parametrize("options", [("keys",), ("keys", "managed")], ids=",".join)
+def test_a_box_with_keys(tmp_path, options):
+    generate_and_check(tmp_path, "box", 64, 1, 1, *(f"--{option}" for option in options),
+                       options=options)
 
 
 @pytest.mark.long
@@ -132,17 +136,19 @@ def test_lint_sees_a_port_that_is_not_there(tmp_path):
     assert "PINMISSING" in lint(tmp_path / "a.v", top="b")
 
 
-@pytest.mark.parametrize("role, width, slots, paths, keys", [
-    ("host", 32, 1, 1, False), ("host", 64, 8, 2, False), ("host", 128, 32, 16, False),
-    ("host", 256, 4, 2, False), ("host", 64, 2, 1, True), ("box", 64, 2, 1, True),
-    ("box", 32, 16, 1, False), ("box", 64, 8, 2, False), ("box", 512, 1, 16, False)])
-def test_page_names_the_ports_of_every_shape(role, width, slots, paths, keys):
+@pytest.mark.parametrize("role, width, slots, paths, options", [
+    ("host", 32, 1, 1, ()), ("host", 64, 8, 2, ()), ("host", 128, 32, 16, ()),
+    ("host", 256, 4, 2, ()), ("host", 64, 2, 1, ("keys",)), ("box", 64, 2, 1, ("keys",)),
+    ("host", 64, 2, 1, ("keys", "managed")), ("box", 64, 2, 1, ("keys", "managed")),
+    ("box", 32, 16, 1, ()), ("box", 64, 8, 2, ()), ("box", 512, 1, 16, ())])
+def test_page_names_the_ports_of_every_shape(role, width, slots, paths, options):
     """The same without making Verilog: all but clocks and resets, which come from conversion."""
-    proxy = PlainPorts(generate.make(role, width=width, slots=slots, paths=paths, keys=keys))
+    proxy = PlainPorts(generate.make(role, width=width, slots=slots, paths=paths,
+                                     **dict.fromkeys(options, True)))
     ports = {name: (member.flow.value.lower(), member.shape)
              for name, member in proxy.signature.members.items()}
     promised = {name: port for name, port in documented(role, width=width, slots=slots,
-                                                        paths=paths, keys=keys).items()
+                                                        paths=paths, options=options).items()
                 if not re.search(r"(^|_)(clk|rst)$", name)}
     assert ports == promised
 
@@ -218,6 +224,7 @@ def test_strict_sources_are_for_the_host():
     (("box", "--slots", "0"), "--slots must be 1 to 16 for a box, not 0"),
     (("host", "--paths", "0"), "--paths must be 1 to 16, not 0"),
     (("host", "--paths", "17"), "--paths must be 1 to 16, not 17"),
+    (("box", "--managed"), "--managed needs --keys: management has the cipher of the sessions"),
     (("box", "--dpc"), "--dpc is for a host: only its switch has downstream ports"),
     (("box", "--serial", "1"), "--serial is for a host: a box has no switch that shows one"),
     (("host", "--serial", "0x10000000000000000"), "--serial must be a whole number from 0 to "

@@ -52,7 +52,8 @@ def test_a_saturated_line_carries_what_the_contract_says(size, limit, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", [[], ["--keys"]], ids=["clear", "keys"])
+@pytest.mark.parametrize("options", [[], ["--keys"], ["--managed"]],
+                         ids=["clear", "keys", "managed"])
 def test_size(options, capsys):
     assert cli.main(["bench", "size", *options]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -40,6 +40,8 @@ def add_arguments(parser):
         if name == "size":
             sub.add_argument("--keys", action="store_true",
                              help="of proxies with keys (`dxpu generate --keys`)")
+            sub.add_argument("--managed", action="store_true",
+                             help="of proxies with keys and management (`dxpu generate --managed`)")
         if name in _PARTS:
             sub.add_argument("--part", default=",".join(_PARTS[name]), metavar="PARTS",
                              help="what to measure, a list with commas (default: %(default)s)")
@@ -70,7 +72,9 @@ def run(arguments) -> int:
     elif what in simulated.SIMULATED:
         save(simulated.measure(what, widths, given_seed(arguments)))
     elif what == "size":
-        save({width: synthesised.size(width, Progress(), arguments.keys) for width in widths})
+        options = [*["keys"] * (arguments.keys or arguments.managed),
+                   *["managed"] * arguments.managed]
+        save({width: synthesised.size(width, Progress(), *options) for width in widths})
     else:
         save({width: synthesised.clock(parts, width, Progress()) for width in widths})
     return 0

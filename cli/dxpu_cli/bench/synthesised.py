@@ -84,11 +84,11 @@ def kept(modules: tuple[str, ...], what: tuple, measure: Callable[[], object]):
         return json.loads(file.read_text())
 
 
-def proxy(role: str, width: int, keys: bool = False):
-    """A proxy of eight slots and two paths."""
+def proxy(role: str, width: int, *options: str):
+    """A proxy of eight slots and two paths, with some of ``keys`` and ``managed``."""
     from dxpu.proxy.verilog import PlainPorts
     from dxpu_cli.commands.generate import make
-    return PlainPorts(make(role, width=width, keys=keys))
+    return PlainPorts(make(role, width=width, **dict.fromkeys(options, True)))
 
 
 def engine(width: int, peers: int, streams: int, rows: int = 8):
@@ -99,21 +99,21 @@ def engine(width: int, peers: int, streams: int, rows: int = 8):
                         flow=FlowControl.of(width, host_grants(width)))
 
 
-def proxy_size(role: str, width: int, progress: Progress, keys: bool = False):
+def proxy_size(role: str, width: int, progress: Progress, *options: str):
     """Resources used by a proxy of eight slots and two paths, and those of the part; measured once
     for the same sources and tools."""
-    what = f"the {role} proxy, {width} bits, 8 slots{', with keys' if keys else ''}"
+    what = f"the {role} proxy, {width} bits, 8 slots{'; ' if options else ''}{', '.join(options)}"
     return kept(("dxpu_cli.commands.generate", "dxpu_boards.ecp5"),
-                (role, width, *["keys"] * keys),
-                lambda: packed(proxy(role, width, keys), what, progress))
+                (role, width, *options),
+                lambda: packed(proxy(role, width, *options), what, progress))
 
 
-def size(width: int, progress: Progress, keys: bool = False) -> dict[str, dict[str, int]]:
+def size(width: int, progress: Progress, *options: str) -> dict[str, dict[str, int]]:
     """Print and return the sizes of both proxies."""
     from dxpu_boards import ecp5
     result, device = {}, "45k"
     for role in ("host", "box"):
-        used = proxy_size(role, width, progress, keys)
+        used = proxy_size(role, width, progress, *options)
         result[role] = {name: count for name, (count, _) in used.items()}
         print(f"  {role}: " + ", ".join(
             f"{count:,} {name} ({count / there:.0%} of an {ecp5.DEVICES[device]})"
