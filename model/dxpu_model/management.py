@@ -467,6 +467,15 @@ class ManagedNode:
         return Answer(self.registers.read(self._fence_epoch), Status.DONE,
                       len(request.operations), tuple(words))
 
+    # Announcements
+
+    def announcement(self, path: int = 0) -> bytes:
+        """The frame of a node without a number."""
+        return Message(
+            Kind.ANNOUNCE, 0, follows=replace(self.identity, mac=self.mac,
+                                              number=self.number).pack(),
+            src_node=self.number, dst_mac=b"\xff" * 6, src_mac=self.mac, path=path).frame()
+
     # Events
 
     def happens(self, event: Event) -> None:

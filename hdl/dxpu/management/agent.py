@@ -23,7 +23,7 @@ from .format import (
 )
 from .operations import Operations
 from .program import Check, Count, Do, If, Instruction, Load, Op, Part, Source, State
-from .protocol import BODY, COUNTERS, EVENT, FRAME, protocol
+from .protocol import ANNOUNCE, BODY, COUNTERS, EVENT, FRAME, protocol
 from .receiver import TYPE_WORD, Came
 from .sender import FrameOut
 from .store import Bank, WordAddress
@@ -36,6 +36,8 @@ _TAG, _CRC = 4, 1
 _TIME = 24
 #: An event is sent again after so many ticks, and twice as long each time, so often.
 _DOUBLED = 7
+#: Nodes announce themselves 2^n ticks one after the other.
+_SPREAD = 6
 
 
 class EventWord(data.Struct):
@@ -62,16 +64,21 @@ class ManagementAgent(wiring.Component):
     directory
         Of :class:`~.operations.Operations`.
     challenge_ticks, event_ticks : int
-        So long after a CHALLENGE there is none for this manager number; so long after an EVENT it
-        is sent again, at first. After the longest wait, which is 128 times as long, the next one is
-        as long.
+        So long after a CHALLENGE there is none for this manager number; so long after an EVENT, or
+        an announcement, it is sent again, at first. After the longest wait, which is 128 times as
+        long, the next one is as long.
+    paths : int
+        Announcements go to them in turn.
 
     Members
     -------
     tick : 1
         Strobe: time goes on; each 64 cycles.
+    addressed : 1
+        MAC address and identity stay as they are. From then on a node without a number announces
+        itself.
     enable : 1
-        There is a key, and MAC address and key stay as they are. Before, frames are dropped.
+        There is a key, too, and stays as it is. Before, frames are dropped.
     mac, node : 48, 12
         Factory address, first byte uppermost; number of the node, or FFFh.
     identity : array of 7 words
@@ -97,11 +104,12 @@ class ManagementAgent(wiring.Component):
         Pulse: a frame has cost a calculation.
     """
 
-    def __init__(self, directory, *, challenge_ticks=195, event_ticks=19_531):
-        self._operations = Operations(directory)
+    def __init__(self, directory, *, paths=1, challenge_ticks=195, event_ticks=19_531):
+        self._operations, self._paths = Operations(directory), paths
         self._challenge_ticks, self._event_ticks = challenge_ticks, event_ticks
         super().__init__({
             "tick": In(1),
+            "addressed": In(1),
             "enable": In(1),
             "mac": In(48),
             "node": In(12, init=NODE_UNASSIGNED),
@@ -146,6 +154,8 @@ class ManagementAgent(wiring.Component):
         self._now = Signal(_TIME)
         #: Operations run; the frame that came is what it is about.
         self._runs, self._of_frame = Signal(), Signal()
+        #: Path of the next announcement.
+        self._announces_to = Signal(4)
 
     def elaborate(self, platform):
         m = Module()
@@ -162,11 +172,11 @@ class ManagementAgent(wiring.Component):
         wiring.connect(m, self._ccm.cipher, wiring.flipped(self.cipher))
         with m.If(self.tick):
             m.d.sync += self._now.eq(self._now + 1)
-        due = self._time_events(m)
+        due, announce = self._time_events(m), self._time_announcements(m)
         there = self._take(m)
         self._compare(m)
         ready = self._give(m)
-        self._step(m, there, ready, due)
+        self._step(m, there, ready, due, announce)
         return m
 
     # Words
@@ -229,11 +239,18 @@ class ManagementAgent(wiring.Component):
             State.HCRC: Cat(Const(0, 16), self._digest.hcrc), State.CRC: self._digest.body_crc,
             State.TIME: self._now, State.SIZE: self._size, State.MAC: mac[:32],
             State.PATH: Cat(Const(0, 12), self._of.path),
+            State.TO_ALL: ~Const(0, 32),
+            State.OWN: Cat(Const(0, 8), self.node[8:], Const(0, 4), self.node[:8], Const(0, 8)),
+            State.OWN_PATH: Cat(Const(0, 12), self._announces_to),
         }
         values[State.HEAD] = Cat(
-            values[State.HEAD], Cat(self._manager + 1, Const(0, 8))[:8],
+            values[State.HEAD],
+            Mux(self._says == Kind.ANNOUNCE, 0, Cat(self._manager + 1, Const(0, 8))[:8]),
             wire(((self._size + _TAG) << 2)[:9], 2))
-        return [values[state] for state in State] + [mac[32:]]
+        rest = {State.MAC.value + 1: mac[32:], State.TO_ALL.value + 1: Cat(~Const(0, 16), mac[:16]),
+                State.TO_ALL.value + 2: mac[16:]}
+        values = {state.value: value for state, value in values.items()} | rest
+        return [values[n] for n in range(len(values))]
 
     def _compare(self, m):
         """Whether something is not as it should be; what is kept."""
@@ -366,13 +383,34 @@ class ManagementAgent(wiring.Component):
         return (self.event.valid & self._written & (rest == 0)
                 & self._open.bit_select(self._writer, 1))
 
+    def _time_announcements(self, m):
+        """When a node without a number says that it is there; returns whether that is due."""
+        rest, doubled, does = Signal(range(self._event_ticks << _DOUBLED)), Signal(
+            range(_DOUBLED + 1)), self._does
+        with m.If(self.tick & (rest != 0)):
+            m.d.sync += rest.eq(rest - 1)
+        silent, before = Signal(), Signal(init=1)
+        m.d.comb += silent.eq(~self.addressed | (self.node != NODE_UNASSIGNED))
+        m.d.sync += before.eq(silent)
+        with m.If(before & ~silent):
+            # Nodes that start at once begin one after the other.
+            m.d.sync += [rest.eq(Cat(Const(0, _SPREAD), self.mac[:8])), doubled.eq(0)]
+        with m.If(self._acts & (does.op == Op.DO) & (does.argument == Do.ANNOUNCED)):
+            m.d.sync += [
+                rest.eq(self._event_ticks << doubled),
+                doubled.eq(Mux(doubled == _DOUBLED, doubled, doubled + 1)),
+                self._announces_to.eq(Mux(self._announces_to == self._paths - 1, 0,
+                                          self._announces_to + 1)),
+            ]
+        return ~silent & ~before & (rest == 0)
+
     @property
     def _last(self):
         """The present word is the last one of the instruction."""
         does = self._does
         return self._number + 1 == Mux(does.count == Count.SIZE, self._size, does.more + 1)
 
-    def _step(self, m, there, ready, due):
+    def _step(self, m, there, ready, due, announce):
         """Runs the program."""
         does, number, acts = self._does, self._number, self._acts
         steps = protocol().assembled()
@@ -393,19 +431,23 @@ class ManagementAgent(wiring.Component):
         with m.FSM() as fsm:
             with m.State("Wait"):
                 m.d.sync += [number.eq(0), self._differs.eq(0), place.eq(0)]
-                with m.If(~self.ready):
+                with m.If(~self.ready & self.enable & self.random.valid):
                     m.d.sync += self._manager.eq(0)
-                    m.d.comb += self.came.ready.eq(1)  # dropped
-                    with m.If(self.enable & self.random.valid):
-                        m.next = "Fetch"
-                with m.Elif(~self.enable):
+                    m.next = "Fetch"
+                with m.Elif(self.ready & ~self.enable):
                     # Another key, or none: what was made with the old one is forgotten.
                     m.d.sync += [self.ready.eq(0), self._open.eq(0), self._written.eq(0)]
                 with m.Elif(self.came.valid):
                     m.d.sync += [place.eq(FRAME), self._of.eq(self.came.payload)]
                     m.next = "Fetch"
+                    with m.If(~self.ready):  # dropped
+                        m.d.comb += self.came.ready.eq(1)
+                        m.next = "Wait"
                 with m.Elif(due):
                     m.d.sync += [place.eq(EVENT), self._manager.eq(self._writer)]
+                    m.next = "Fetch"
+                with m.Elif(announce):
+                    m.d.sync += place.eq(ANNOUNCE)
                     m.next = "Fetch"
             with m.State("Fetch"):
                 m.next = "Read"
@@ -488,13 +530,12 @@ class ManagementAgent(wiring.Component):
             with m.Case(Load.SIZE):
                 m.d.sync += self._size.eq(word)
         with m.If(does_do), m.Switch(does.argument):
-            with m.Case(Do.CHALLENGE):
-                m.d.sync += [self._says.eq(Kind.CHALLENGE),
-                             self._size.eq(IDENTITY_BYTES // 4 - _TAG)]
-            with m.Case(Do.ANSWER):
-                m.d.sync += self._says.eq(Kind.ANSWER)
-            with m.Case(Do.EVENT):
-                m.d.sync += [self._says.eq(Kind.EVENT), self._size.eq(2)]
+            with m.Case(Do.KIND):
+                m.d.sync += self._says.eq(does.b)
+                with m.If(does.b == Kind.EVENT):
+                    m.d.sync += self._size.eq(2)
+                with m.Elif(does.b != Kind.ANSWER):
+                    m.d.sync += self._size.eq(IDENTITY_BYTES // 4 - _TAG)
             with m.Case(Do.KNOWN, Do.FRESH):
                 m.d.sync += self._fresh.eq(does.argument == Do.FRESH)
             with m.Case(Do.OPEN):

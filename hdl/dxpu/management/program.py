@@ -118,6 +118,11 @@ class State(enum.Enum, shape=5):
     PATH = 15
     #: The node's MAC address, its first word; the rest is the next one.
     MAC = 16
+    #: Addresses of an announcement, three words: to all, of the node.
+    TO_ALL = 18
+    #: The nodes of an announcement, and its path.
+    OWN = 21
+    OWN_PATH = 22
 
 
 class Check(enum.Enum, shape=2):
@@ -184,10 +189,10 @@ class Do(enum.Enum, shape=4):
     BEGIN = 1
     #: The frame is sent.
     SAY = 2
-    #: The kind of the frame that is sent.
-    CHALLENGE = 3
-    ANSWER = 4
-    EVENT = 5
+    #: The kind of the frame that is sent is ``b``; but of an answer it is known how long it is.
+    KIND = 3
+    #: The announcement was sent.
+    ANNOUNCED = 4
     #: The cipher begins: with what came; with what is sent.
     UNSEAL = 6
     SEAL = 7
@@ -256,9 +261,9 @@ class Program(Steps):
         """Go on at ``target``, until RETURN."""
         self.step(target, op=Op.CALL)
 
-    def do(self, what: Do) -> None:
+    def do(self, what: Do, b: int = 0) -> None:
         """An instruction without words."""
-        self.step(op=Op.DO, argument=what.value)
+        self.step(op=Op.DO, argument=what.value, b=b)
 
     def returns(self) -> None:
         """Go on behind the call."""

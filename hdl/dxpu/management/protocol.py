@@ -6,13 +6,13 @@ Ref: docs/reference/management.md
 from .format import FOLLOWS_MAX, IDENTITY_BYTES, Kind
 from .program import Check, Count, Do, If, Load, Op, Part, Program, Source, State
 
-__all__ = ["ANSWER", "BODY", "COUNTERS", "EVENT", "FRAME", "protocol"]
+__all__ = ["ANNOUNCE", "ANSWER", "BODY", "COUNTERS", "EVENT", "FRAME", "protocol"]
 
 #: Names of the counters of COUNT.
 COUNTERS = ("damaged", "knock", "early", "stale", "tag")
 
-#: Where the program begins: at first, with a frame, with an event that is due.
-FRAME, EVENT = 1, 2
+#: Where the program begins: at first; with a frame; with an event, or an announcement, that is due.
+FRAME, EVENT, ANNOUNCE = 1, 2, 3
 
 #: Words of a frame: MAC addresses, type, nodes, path, zeros, HCRC; the body, what follows its head.
 _MACS, _TYPE, _NODES, _PATH, _ZEROS, _HCRC, _HEAD = 0, 3, 4, 5, 6, 7, 8
@@ -35,7 +35,7 @@ assert ANSWER + FOLLOWS_MAX // 4 <= 128
 def protocol() -> Program:
     """The whole program."""
     p = Program()
-    for place in ("start", "frame", "event"):
+    for place in ("start", "frame", "event", "announce"):
         p.jump(place)
     _starts(p)
     _judges(p)
@@ -44,6 +44,7 @@ def protocol() -> Program:
     _acts(p)
     _acknowledges(p)
     _tells(p)
+    _announces(p)
     _parts(p)
     for number, name in enumerate(COUNTERS):
         p.place(name)
@@ -111,7 +112,7 @@ def _asks(p: Program) -> None:
     p.jump("early", if_=If.YOUNG, to=Part.RECORD, b=_ASKED)
     p.words(Op.STORE, Source.STATE, State.TIME, Part.RECORD, _ASKED)
     p.call("note")
-    p.do(Do.CHALLENGE)
+    p.do(Do.KIND, Kind.CHALLENGE)
     p.call("begin")
     p.words(Op.OUT, Source.RECORD, _OFFERED, Part.OUT, _NONCES, _NONCE)
     p.words(Op.OUT, Source.CAME, _NONCES + _NONCE, Part.OUT, _NONCES + _NONCE, _NONCE)
@@ -183,7 +184,7 @@ def _acts(p: Program) -> None:
     p.do(Do.RUN)
     p.words(Op.STORE, Source.STATE, State.SIZE, Part.RECORD, _SIZE)
     p.call("note")
-    p.do(Do.ANSWER)
+    p.do(Do.KIND, Kind.ANSWER)
     p.call("seal")
     p.words(Op.CRYPT, Source.OUT, BODY, Part.RECORD, ANSWER, Count.SIZE)
     p.words(Op.STORE, Source.TAG, 0, Part.RECORD, ANSWER, _KEY, b_behind=True)
@@ -199,7 +200,7 @@ def _acts(p: Program) -> None:
     _is_intact(p)
     p.words(Op.LOAD, Source.RECORD, _SIZE, argument=Load.SIZE)
     p.call("note")
-    p.do(Do.ANSWER)
+    p.do(Do.KIND, Kind.ANSWER)
     p.jump("answer")
 
 
@@ -226,7 +227,7 @@ def _tells(p: Program) -> None:
     p.words(Op.STORE, Source.RECORD, _OF_MACS, Part.GLOBAL, _OF_MACS, _OF_ALL)
     p.words(Op.STORE, Source.GLOBAL, _EVENT, Part.GLOBAL, _OF_COUNTER)
     p.words(Op.LOAD, Source.RECORD, _KM, count=_KEY, argument=Load.KEY)
-    p.do(Do.EVENT)
+    p.do(Do.KIND, Kind.EVENT)
     p.call("seal")
     p.words(Op.CRYPT, Source.EVENT, 0, Part.OUT, BODY, Count.SIZE)
     p.words(Op.STORE, Source.TAG, 0, Part.OUT, BODY, _KEY, b_behind=True)
@@ -239,6 +240,26 @@ def _tells(p: Program) -> None:
     p.words(Op.OUT, Source.STATE, State.CRC, Part.OUT, BODY + _KEY, b_behind=True)
     p.do(Do.SAY)
     p.do(Do.END)
+
+
+def _announces(p: Program) -> None:
+    """An announcement that is due."""
+    p.place("announce")
+    p.do(Do.KIND, Kind.ANNOUNCE)
+    p.do(Do.BEGIN)
+    p.words(Op.OUT, Source.STATE, State.TO_ALL, Part.OUT, _MACS, 3)
+    p.words(Op.OUT, Source.STATE, State.ETHERNET, Part.OUT, _TYPE)
+    p.words(Op.HEADER, Source.STATE, State.TYPE, argument=2)
+    p.words(Op.OUT, Source.STATE, State.OWN, Part.OUT, _NODES, 2)
+    p.words(Op.OUT, Source.STATE, State.ZERO, Part.OUT, _ZEROS)
+    p.words(Op.HEADER, Source.STATE, State.ZERO, argument=2)
+    p.words(Op.OUT, Source.STATE, State.HCRC, Part.OUT, _HCRC)
+    p.words(Op.OUT, Source.STATE, State.HEAD, Part.OUT, _HEAD)
+    for word in range(_COUNTER, BODY):
+        p.words(Op.OUT, Source.STATE, State.ZERO, Part.OUT, word)
+    p.words(Op.OUT, Source.IDENTITY, 0, Part.OUT, BODY, IDENTITY_BYTES // 4)
+    p.do(Do.ANNOUNCED)
+    p.jump("say")
 
 
 def _parts(p: Program) -> None:

@@ -37,20 +37,22 @@ class ManagementUnit(wiring.Component):
         What comes on each path.
     path_o : array of packet streams
         Frames to be sent.
-    tick, enable, mac, node, identity, column, key_column, event, bus, random, failed, cmac, cipher
+    tick, addressed, enable, mac, node, identity, column, key_column, event, bus, random, failed,
+    cmac, cipher
         Of :class:`~.agent.ManagementAgent`.
     stat_*
         Of the agent and of :class:`~.receiver.ManagementReceiver`.
     """
 
     def __init__(self, width, paths, directory, **ticks):
-        self._agent = ManagementAgent(directory, **ticks)
+        self._agent = ManagementAgent(directory, paths=paths, **ticks)
         self._receiver = ManagementReceiver(width, paths)
         self._width, self._paths = width, paths
         super().__init__({
             "taps": In(FrameTap(width)).array(paths),
             "path_o": Out(PacketSignature(width)).array(paths),
-            "tick": In(1), "enable": In(1), "mac": In(48), "node": In(12, init=NODE_UNASSIGNED),
+            "tick": In(1), "addressed": In(1), "enable": In(1), "mac": In(48),
+            "node": In(12, init=NODE_UNASSIGNED),
             "identity": In(data.ArrayLayout(32, IDENTITY_BYTES // 4)),
             "column": Out(2), "key_column": In(32),
             "event": In(stream.Signature(EventWord)),
@@ -76,7 +78,8 @@ class ManagementUnit(wiring.Component):
         for name in ("event", "random", "cmac", "cipher"):
             connect(m, flipped(getattr(self, name)), getattr(agent, name))
         m.d.comb += [
-            agent.tick.eq(self.tick), agent.enable.eq(self.enable), agent.mac.eq(self.mac),
+            agent.tick.eq(self.tick), agent.addressed.eq(self.addressed),
+            agent.enable.eq(self.enable), agent.mac.eq(self.mac),
             agent.node.eq(self.node), agent.identity.eq(self.identity),
             self.column.eq(agent.column), agent.key_column.eq(self.key_column),
             agent.failed.eq(self.failed),

@@ -22,8 +22,8 @@ class FactoryPort(wiring.Signature):
 
     Members
     -------
-    valid : In(1)
-        There is a key, and the others are as they stay.
+    valid, keyed : In(1)
+        The others are as they stay; and there is a key.
     mac, serial, build : In(48), In(32), In(32)
         MAC address, first byte uppermost; serial number; identity of the build.
     column, key_column : Out(2), In(32)
@@ -32,8 +32,8 @@ class FactoryPort(wiring.Signature):
     """
 
     def __init__(self):
-        super().__init__({"valid": In(1), "mac": In(48), "serial": In(32), "build": In(32),
-                          "column": Out(2), "key_column": In(32)})
+        super().__init__({"valid": In(1), "keyed": In(1), "mac": In(48), "serial": In(32),
+                          "build": In(32), "column": Out(2), "key_column": In(32)})
 
 
 class RandomShare(wiring.Component):
@@ -106,7 +106,8 @@ def attach_management(m, engine, file, unit, factory, bus, *, present):
         wire(factory.build, 4))
     m.d.comb += [
         unit.tick.eq(cycles == 0), unit.node.eq(file.node.number), unit.mac.eq(factory.mac),
-        unit.enable.eq(factory.valid), unit.identity.eq(said),
+        unit.addressed.eq(factory.valid),
+        unit.enable.eq(factory.valid & factory.keyed), unit.identity.eq(said),
         factory.column.eq(unit.column), unit.key_column.eq(factory.key_column),
     ]
     return masters.o

@@ -172,7 +172,8 @@ class System(wiring.Component):
                 columns = Array(Const(int.from_bytes(key[n:n + 4], "little"), 32)
                                 for n in range(0, 16, 4))
                 m.d.comb += [
-                    proxy.factory.valid.eq(1), proxy.factory.serial.eq(serial),
+                    proxy.factory.valid.eq(1), proxy.factory.keyed.eq(1),
+                    proxy.factory.serial.eq(serial),
                     proxy.factory.mac.eq(int.from_bytes(mac, "big")),
                     proxy.factory.key_column.eq(columns[proxy.factory.column]),
                 ]

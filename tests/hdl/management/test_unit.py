@@ -34,7 +34,9 @@ COUNTERS = ("damaged", "knock", "early", "stale", "tag", "calculated", "busy", "
 class Bench:
     """A unit with its cipher, and the golden model with the same random words."""
 
-    def __init__(self, width=64, paths=2, node=0xFFF, *, rng=None, challenge_ticks=2):
+    def __init__(self, width=64, paths=2, node=0xFFF, *, rng=None, challenge_ticks=2,
+                 announces=False):
+        self.announces = announces
         self.rng = rng or random.Random(seed())
         self.dut = ManagementUnit(width, paths, lambda: Directory(REGISTERS, FENCE_EPOCH),
                                   challenge_ticks=challenge_ticks, event_ticks=4)
@@ -65,6 +67,7 @@ class Bench:
 
         async def setup(ctx):
             ctx.set(dut.enable, 1)
+            ctx.set(dut.addressed, self.announces)
             ctx.set(dut.mac, int.from_bytes(NODE, "big"))
             ctx.set(dut.node, self.node)
             for n, word in enumerate(words(replace(IDENTITY, number=self.node).pack())):
@@ -277,6 +280,48 @@ def test_events_until_acknowledged():
                 ctx.set(bench.dut.event.valid, 0)
 
     bench.run(process, taken)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_node_without_a_number_announces_itself(keyed):
+    """On each path in turn, with twice the wait each time, with a key or without one; until it gets
+    a number, and again when it has lost that; a frame that comes is answered meanwhile."""
+    bench = Bench(paths=2, announces=True)
+
+    async def process(ctx):
+        ctx.set(bench.dut.enable, keyed)
+        times, now = [], 0
+        while len(times) < 5:
+            before = sum(map(len, bench.got))
+            while sum(map(len, bench.got)) == before:
+                await ctx.tick()
+                now += 1
+            times.append(now)
+        for path, (got, count) in enumerate(zip(bench.got, (3, 2), strict=True)):
+            assert [p.data for p in got] == [bench.model.announcement(path)] * count
+        waits = [b - a for a, b in zip(times, times[1:], strict=False)]
+        assert all(abs(w - 64 * 4 * 2 ** n) < 600 for n, w in enumerate(waits)), waits
+        # The last byte of its address is 1: so many ticks.
+        assert 63 * 64 < times[0] < 63 * 64 + 2200
+        if keyed:
+            await bench.give(ctx, manager_end(bench).ask())
+            while bench.got[0][-1].data[32] != Kind.CHALLENGE:
+                await ctx.tick()
+        ctx.set(bench.dut.node, 0x105)
+        await ctx.tick().repeat(1000)
+        counts = list(map(len, bench.got))
+        await ctx.tick().repeat(64 * 4 * 128)
+        assert list(map(len, bench.got)) == counts
+        ctx.set(bench.dut.node, 0xFFF)
+        await ctx.tick().repeat(64 * 64 + 1500)
+        assert sum(map(len, bench.got)) > sum(counts)
+
+    bench.run(process)
+
+
+def manager_end(bench):
+    """A manager."""
+    return ManagerEnd(KEY, 1, bench.rng.randbytes, node_mac=NODE, own_mac=MANAGER)
 
 
 async def quiet(ctx, bench, frame):
