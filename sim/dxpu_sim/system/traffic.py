@@ -18,7 +18,8 @@ from dxpu_model.tracker import split
 from dxpu_sim.pcie.checkers import CheckFailed
 from dxpu_sim.pcie.hostile import Hostile
 
-__all__ = ["CANARY_TAG", "Traffic", "config", "lane", "made_by_switch", "shows_errors"]
+__all__ = ["CANARY_TAG", "FIRST_ERROR_REGISTERS", "Traffic", "config", "lane", "made_by_switch",
+           "shows_errors"]
 
 #: Requests with this tag are answered with success.
 CANARY_TAG = 0xAA
@@ -27,6 +28,10 @@ PME_TO_ACK = 0x1B
 ERROR = "error message"
 #: Dwords of configuration space with status bits and logs of errors.
 ERROR_REGISTERS = (1, 7, 0x68 // 4, *range(0x104 // 4, 0x148 // 4))
+#: Those of the first error of a port: First Error Pointer, Header Log, TLP Prefix Log. If a port
+#: has several errors, it depends on the order of their reports, and a malformed TLP of a slot is
+#: often reported later than what the slot sends after it. The prefixes stay when the log is freed.
+FIRST_ERROR_REGISTERS = (*range(0x118 // 4, 0x12C // 4), *range(0x138 // 4, 0x148 // 4))
 
 
 def config(target, register, value=None, *, type1=True, enables=15):
