@@ -31,7 +31,7 @@ AGAIN = (5_000, 10_000, 20_000, 40_000)
 #: Microseconds from one CHALLENGE to the next one for a manager number.
 CHALLENGE_US = 100
 #: Microseconds after which an EVENT is sent again, at first and at most.
-EVENT_US, EVENT_US_MAX = 10_000, 1_000_000
+EVENT_US, EVENT_US_MAX = 7_812, 128 * 7_812
 
 
 class Wrong(ValueError):

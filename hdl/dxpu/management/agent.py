@@ -104,7 +104,7 @@ class ManagementAgent(wiring.Component):
         Pulse: a frame has cost a calculation.
     """
 
-    def __init__(self, directory, *, paths=1, challenge_ticks=195, event_ticks=19_531):
+    def __init__(self, directory, *, paths=1, challenge_ticks=195, event_ticks=15_258):
         self._operations, self._paths = Operations(directory), paths
         self._challenge_ticks, self._event_ticks = challenge_ticks, event_ticks
         super().__init__({
