@@ -31,7 +31,7 @@ def pytest_configure(config):
         config.pluginmanager.register(NotShown())
     if not config.option.again:
         memory = Memory(Passed(ROOT, [ROOT / name for name in (
-            "hdl", "model", "sim", "host", "boards", "cli", "tests")]))
+            "hdl", "model", "sim", "host", "boards", "manager", "cli", "tests")]))
         config.pluginmanager.register(memory)
         config.pluginmanager.register(Recall(memory))
 

@@ -36,6 +36,8 @@ COMMANDS = {
     "linux": ("dxpu_cli.commands.linux", "boot a stock Linux kernel on a simulated system"),
     "host": ("dxpu_cli.commands.host",
              "show what is in the slots of a box, over an Ethernet interface"),
+    "nodes": ("dxpu_cli.commands.nodes",
+              "show the nodes that wait for a manager, over an Ethernet interface"),
     "spec": ("dxpu_cli.commands.spec", "search models of the fabric's protocol completely"),
     "console": ("dxpu_cli.console.command",
                 "read and write registers of a board by its serial line"),

@@ -557,6 +557,10 @@ class ManagerEnd:
         self._km, self._counter, self._waits, self._heard = None, 0, False, 0
         return replace(self._told, follows=knock(self._key)).frame()
 
+    def close(self) -> None:
+        """There is no association any more, until :meth:`ask`."""
+        self._km = None
+
     def request(self, epoch: int, operations: Sequence[Operation]) -> bytes:
         """The frame of the next request; the same bytes must be sent until it is answered.
 

@@ -19,7 +19,7 @@ __all__ = ["ROOT", "Step", "added", "copy_tree", "environment", "follow", "piece
            "touched"]
 
 #: Parts of a clone, without generated files.
-PARTS = ("hdl", "model", "sim", "host", "boards", "cli", "tests", "docs")
+PARTS = ("hdl", "model", "sim", "host", "boards", "manager", "cli", "tests", "docs")
 
 
 @dataclass
@@ -80,7 +80,7 @@ def copy_tree(to: Path) -> Path:
 def environment(tree: Path) -> dict[str, str]:
     """Environment with the packages of a copy before the installed packages."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(
-        [str(tree / name) for name in ("hdl", "model", "sim", "host", "boards", "cli")]
+        [str(tree / name) for name in ("hdl", "model", "sim", "host", "boards", "manager", "cli")]
         + [str(tree)]), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
 
 

@@ -49,7 +49,8 @@ def test_pronouns_are_counted(tmp_path):
 
 
 def test_texts_name_their_subjects():
-    for name in ("model", "host", "boards", "cli", "sim", "hdl/dxpu/endpoint", "hdl/dxpu/ethernet"):
+    for name in ("model", "host", "boards", "manager", "cli", "sim", "hdl/dxpu/endpoint",
+                 "hdl/dxpu/ethernet"):
         found, words = count.pronouns(ROOT / name)
         assert found <= 0.05 * words, f"{name}: {found} pronouns in {words} words of docstrings"
 

@@ -10,7 +10,7 @@ import pytest
 from dxpu_tools.collection import undisturbed
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("hdl", "model", "host", "boards", "sim", "cli")
+FOLDERS = ("hdl", "model", "host", "boards", "manager", "sim", "cli")
 
 
 class Tree:

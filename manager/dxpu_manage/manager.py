@@ -1,0 +1,215 @@
+"""A manager at an Ethernet port, and the managed nodes."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+from dxpu.fabric.wire.format import NODE_UNASSIGNED
+from dxpu.management.format import Kind, Status
+from dxpu_model.management import (
+    AGAIN, Answer, Event, Identity, ManagerEnd, Message, Operation, Wrong, intact, is_management,
+)
+
+from .errors import ManageError, NoAnswer, NoRegister, Refused, Stale
+
+__all__ = ["Manager", "Node", "Port"]
+
+
+class Port(Protocol):
+    """Sends and receives whole frames, as :class:`dxpu_host.EthernetPort`."""
+
+    def fileno(self) -> int:
+        """Readable when a frame has come."""
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame, or lose it."""
+
+    def receive(self) -> bytes | None:
+        """The next frame; ``None`` if there is none now."""
+
+
+class Manager:
+    """A manager on the fabric; a context of :mod:`asyncio`.
+
+    Parameters
+    ----------
+    port : Port
+    mac : bytes
+        Address of the port.
+    number : int
+        Manager number, 1 to 4, of no other manager.
+    epoch : int
+        Nodes refuse writes of a lower epoch than the highest so far.
+    slower : float
+        All waits are so many times longer.
+    """
+
+    def __init__(self, port: Port, mac: bytes, *, number: int = 1, epoch: int = 1,
+                 slower: float = 1.0) -> None:
+        self.number, self.epoch, self.slower = number, epoch, slower
+        self._port, self._mac = port, mac
+        self._nodes: list[Node] = []
+        #: Announcements of nodes without a number, by address: hints.
+        self.announced: dict[bytes, Identity] = {}
+
+    async def __aenter__(self) -> "Manager":
+        asyncio.get_running_loop().add_reader(self._port.fileno(), self._receive)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._port.fileno())
+
+    def _receive(self) -> None:
+        while (frame := self._port.receive()) is not None:
+            for node in self._nodes:
+                node.take(frame)
+            try:
+                if is_management(frame) and intact(frame):
+                    message = Message.parse(frame)
+                    if message.kind == Kind.ANNOUNCE:
+                        identity = Identity.unpack(message.follows)
+                        self.announced[identity.mac] = identity
+            except (Wrong, ValueError):
+                continue  # somebody's, not a node's
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame."""
+        self._port.send(frame)
+
+    async def discover(self, seconds: float = 1.1) -> list[Identity]:
+        """Announcements of nodes without a number within a time, in order of addresses. Nothing is
+        proven: read the node under the key."""
+        self.announced.clear()
+        await asyncio.sleep(seconds * self.slower)
+        return [self.announced[mac] for mac in sorted(self.announced)]
+
+    def node(self, mac: bytes, key: bytes, *, number: int = NODE_UNASSIGNED,
+             path: int = 0) -> "Node":
+        """A node by factory address and key, with a number or without one."""
+        node = Node(self, ManagerEnd(key, self.number, os.urandom, node=number, node_mac=mac,
+                                     own_mac=self._mac, path=path), mac)
+        self._nodes.append(node)
+        return node
+
+
+class Node:
+    """A node of a :class:`Manager`. Requests wait for each other.
+
+    Attributes
+    ----------
+    identity : Identity or None
+        The node's description since the last association.
+    epoch : int
+        The node's, by the last answer.
+    events : asyncio.Queue
+        Events of the node, each once and in order. After a reset the node counts anew.
+    """
+
+    def __init__(self, manager: Manager, end: ManagerEnd, mac: bytes) -> None:
+        self._manager, self._end = manager, end
+        self.name = mac.hex(":")
+        self.epoch = 0
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self._lock, self._came = asyncio.Lock(), asyncio.Event()
+        self._answer: Answer | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        """The node's description."""
+        return self._end.identity
+
+    def take(self, frame: bytes) -> None:
+        """A frame has come, perhaps of the node."""
+        got = self._end.take(frame)
+        if isinstance(got, Answer):
+            self._answer = got
+        elif got is not None:
+            event, fresh, acknowledges = got
+            self._manager.send(acknowledges)
+            if fresh:
+                self.events.put_nowait(event)
+        self._came.set()
+
+    async def _until(self, frame: bytes, done: Callable[[], bool]) -> bool:
+        """Send a frame again and again, until an answer has come."""
+        for wait in AGAIN:
+            self._manager.send(frame)
+            end = asyncio.get_running_loop().time() + wait * self._manager.slower / 1e6
+            while (left := end - asyncio.get_running_loop().time()) > 0:
+                self._came.clear()
+                try:
+                    await asyncio.wait_for(self._came.wait(), left)
+                except TimeoutError:
+                    break
+                if done():
+                    return True
+        return False
+
+    async def open(self) -> None:
+        """Ask for an association, instead of the old one.
+
+        Raises
+        ------
+        NoAnswer
+        """
+        if not await self._until(self._end.ask(), lambda: self._end.open):
+            raise NoAnswer(f"node {self.name} does not answer: is it there, with this key, and not "
+                           "asked by another manager of this number?")
+
+    async def request(self, *operations: Operation, epoch: int | None = None) -> tuple[int, ...]:
+        """Do operations, all or none; returns the words from reads.
+
+        A request without an answer ends the association. Reads are made again in the next one;
+        writes are not, as the first attempt may have been done.
+
+        Raises
+        ------
+        NoAnswer, Refused, ManageError
+            The latter for a request of too many bytes.
+        """
+        reads = all(operation.words is None for operation in operations)
+        async with self._lock:
+            for last in (False, True):
+                if not self._end.open or last:
+                    await self.open()
+                self._answer = None
+                try:
+                    frame = self._end.request(
+                        self._manager.epoch if epoch is None else epoch, operations)
+                except ValueError as error:
+                    raise ManageError(f"node {self.name}: {error}") from None
+                if await self._until(frame, lambda: self._answer is not None):
+                    break
+                self._end.close()
+                if not reads:
+                    raise NoAnswer(f"node {self.name} does not answer; the write may have been "
+                                   "done")
+            else:
+                raise NoAnswer(f"node {self.name} does not answer")
+            answer = self._answer
+        assert answer is not None
+        return self._checked(answer, operations)
+
+    def _checked(self, answer: Answer, operations: tuple[Operation, ...]) -> tuple[int, ...]:
+        self.epoch = answer.epoch
+        if answer.status == Status.STALE:
+            raise Stale(f"node {self.name} has epoch {answer.epoch}, which is higher than ours: "
+                        "another manager has taken over")
+        if answer.status == Status.ADDRESS:
+            wrong = operations[answer.number]
+            does = "read" if wrong.words is None else "written"
+            raise NoRegister(f"node {self.name}: no {wrong.count} registers from "
+                             f"{wrong.address:#06x} on can be {does}; nothing was done")
+        if answer.status == Status.REFUSED:
+            raise Refused(f"node {self.name} refuses the request: an epoch of 0 with a write, or "
+                          "more to read than an answer can hold")
+        return answer.words
+
+    async def read(self, address: int, count: int = 1) -> tuple[int, ...]:
+        """Values of registers from a byte address on."""
+        return await self.request(Operation(address, count))
+
+    async def write(self, address: int, *words: int) -> None:
+        """Write registers from a byte address on."""
+        await self.request(Operation.write(address, *words))
