@@ -16,6 +16,8 @@ from dxpu_sim.system.system import SimulatedSystem
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 #: Waits that a simulation can wait for: 31 us, and 51 us after the end of a session.
 TIMERS = {"boot": 1, "wait": 60, "quiet": 100}
+#: Register ``control.security`` of a proxy whose peers all need a key.
+STATE = {"keys": 1, "clear": 0, "noise_failed": 0, "whole": 0, "managed": 0}
 #: Longest time until a session is open again, in us.
 PATIENCE = 3000
 
@@ -49,7 +51,7 @@ class Pair:
         """Wait until both have random words."""
         await Timer(1, "us")
         for proxy in self.both:
-            assert await security(proxy) == dict(keys=1, clear=0, random=0, noise_failed=0, whole=0)
+            assert await security(proxy) == dict(STATE, random=0)
         await Timer(40, "us")  # 1024 bits are tested, and 2048 make a seed; a bit a cycle
         for proxy in self.both:
             assert (await security(proxy))["random"] == 1
@@ -120,7 +122,7 @@ async def a_session_opens_when_both_have_the_key(dut):
     await pair.opened(opened[0] + 1)
     await pair.use()
     for proxy in pair.both:
-        assert await security(proxy) == dict(keys=1, clear=0, random=1, noise_failed=0, whole=0)
+        assert await security(proxy) == dict(STATE, random=1)
         for name in ("knock", "proof"):
             assert await counter(proxy, f"fabric_opening_{name}") == 0
 
