@@ -56,8 +56,7 @@ class ManagementAgent(wiring.Component):
     owner: a record of 128 words for each manager number, the frame that came and the one that is
     sent. Comparisons of tags take as long whatever they find.
 
-    A frame that is not for this node takes 12 cycles, an ASK with a wrong knock 92, a request whose
-    nonces do not fit as long; a read of one register 1,300.
+    How many cycles each kind of frame takes says docs/reference/management.md ("The unit").
 
     Parameters
     ----------
