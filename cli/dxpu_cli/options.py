@@ -7,8 +7,8 @@ from pathlib import Path
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import try_to_write
 
-__all__ = ["NO_KEYS", "add_seed", "file_to_write", "folder_to_write", "given_seed", "key_in",
-           "whole_number"]
+__all__ = ["NO_KEYS", "add_seed", "decimal_number", "file_to_write", "folder_to_write",
+           "given_seed", "key_in", "whole_number"]
 
 #: What every command says that makes, sets up or uses sessions without keys.
 NO_KEYS = ("keys: none; sessions are opened in clear, and whoever reaches the fabric can take them "
@@ -23,6 +23,17 @@ def whole_number(option: str, text: str, least: int, most: int) -> int:
         value = None
     if value is None or not least <= value <= most:
         raise UserError(f"{option} must be a whole number from {least} to {most}, not {text!r}")
+    return value
+
+
+def decimal_number(option: str, text: str, least: float, most: int) -> float:
+    """``text`` as a number of ``least`` to ``most``, with a fraction or without."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise UserError(f"{option} must be a number from {least} to {most}, not {text!r}")
     return value
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dxpu.fabric.wire.format import NODE_UNASSIGNED
-from dxpu_cli.options import NO_KEYS, key_in, whole_number
+from dxpu_cli.options import NO_KEYS, decimal_number, key_in, whole_number
 from dxpu_cli.progress import Progress
 from dxpu_host.device import Device
 from dxpu_host.errors import HostError, PortError
@@ -45,16 +45,6 @@ def _slots(text: str) -> list[int]:
     if len(set(slots)) < len(slots):
         raise UserError(f"--slots must not name a slot twice, as {text!r} does")
     return slots
-
-
-def _factor(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not 0.01 <= factor <= 1e6:
-        raise UserError(f"--slower must be a number from 0.01 to 1000000, not {text!r}")
-    return factor
 
 
 @dataclass
@@ -99,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     path = whole_number("--path", arguments.path, 0, 15)
     stream = whole_number("--stream", arguments.stream, 0, 15)
     generation = whole_number("--generation", arguments.generation, 0, 0xFFFF)
-    slots, factor = _slots(arguments.slots), _factor(arguments.slower)
+    slots, factor = _slots(arguments.slots), decimal_number(
+        "--slower", arguments.slower, 0.01, 1_000_000)
     key = key_in("--key", arguments.key) if arguments.key is not None else None
     try:
         port = EthernetPort(arguments.iface, node, path)

@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 
 from dxpu.fabric.wire.format import NODE_MANAGER, Capability, Role, node_mac
+from dxpu_cli.options import decimal_number
 from dxpu_cli.progress import Progress
 from dxpu_host.errors import PortError
 from dxpu_host.port import EthernetPort
@@ -25,19 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="say it as JSON")
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.01 <= seconds <= 3600:
-        raise UserError(f"--seconds must be a number from 0.01 to 3600, not {text!r}")
-    return seconds
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Listen, and show each node that announced itself."""
-    seconds = _seconds(arguments.seconds)
+    seconds = decimal_number("--seconds", arguments.seconds, 0.01, 3600)
     try:
         port = EthernetPort(arguments.iface, NODE_MANAGER)
     except PortError as error:
