@@ -1,4 +1,5 @@
-"""A manager's side of management by frames: finds nodes, reads and writes registers.
+"""A manager's side of management by frames: finds nodes, reads and writes registers, sets up
+numbers, peers, keys, bindings.
 
 See docs/reference/manage.md.
 """
@@ -7,6 +8,11 @@ from dxpu_model.management import Event, Identity, Operation
 
 from .errors import ManageError, NoAnswer, NoRegister, Refused, Stale
 from .manager import Manager, Node
+from .pool import attach, detach, pair
+from .proxy import Binding, Peer, Proxy
+from .registers import Registers
+from .shape import SHAPE_WORDS, check_identity, proxy_of
 
-__all__ = ["Event", "Identity", "ManageError", "Manager", "NoAnswer", "NoRegister", "Node",
-           "Operation", "Refused", "Stale"]
+__all__ = ["SHAPE_WORDS", "Binding", "Event", "Identity", "ManageError", "Manager", "NoAnswer",
+           "NoRegister", "Node", "Operation", "Peer", "Proxy", "Refused", "Registers", "Stale",
+           "attach", "check_identity", "detach", "pair", "proxy_of"]

@@ -4,7 +4,7 @@ __all__ = ["ManageError", "NoAnswer", "NoRegister", "Refused", "Stale"]
 
 
 class ManageError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package; by itself a wish that cannot be fulfilled."""
 
 
 class NoAnswer(ManageError, TimeoutError):

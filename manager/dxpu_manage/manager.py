@@ -49,7 +49,7 @@ class Manager:
                  slower: float = 1.0) -> None:
         self.number, self.epoch, self.slower = number, epoch, slower
         self._port, self._mac = port, mac
-        self._nodes: list[Node] = []
+        self._nodes: dict[bytes, list[Node]] = {}
         #: Announcements of nodes without a number, by address: hints.
         self.announced: dict[bytes, Identity] = {}
 
@@ -62,7 +62,7 @@ class Manager:
 
     def _receive(self) -> None:
         while (frame := self._port.receive()) is not None:
-            for node in self._nodes:
+            for node in self._nodes.get(frame[6:12], ()):
                 node.take(frame)
             try:
                 if is_management(frame) and intact(frame):
@@ -87,10 +87,18 @@ class Manager:
     def node(self, mac: bytes, key: bytes, *, number: int = NODE_UNASSIGNED,
              path: int = 0) -> "Node":
         """A node by factory address and key, with a number or without one."""
-        node = Node(self, ManagerEnd(key, self.number, os.urandom, node=number, node_mac=mac,
-                                     own_mac=self._mac, path=path), mac)
-        self._nodes.append(node)
+        def end(number: int) -> ManagerEnd:
+            return ManagerEnd(key, self.number, os.urandom, node=number, node_mac=mac,
+                              own_mac=self._mac, path=path)
+
+        node = Node(self, end, mac, number)
+        self._nodes.setdefault(mac, []).append(node)
         return node
+
+    def holder(self, number: int) -> "Node | None":
+        """The node with a number, as far as the manager reaches nodes under numbers."""
+        return next((node for nodes in self._nodes.values() for node in nodes
+                     if node.number == number), None)
 
 
 class Node:
@@ -98,6 +106,8 @@ class Node:
 
     Attributes
     ----------
+    number : int
+        Under which the node is asked; FFFh: its factory address.
     identity : Identity or None
         The node's description since the last association.
     epoch : int
@@ -106,9 +116,11 @@ class Node:
         Events of the node, each once and in order. After a reset the node counts anew.
     """
 
-    def __init__(self, manager: Manager, end: ManagerEnd, mac: bytes) -> None:
-        self._manager, self._end = manager, end
-        self.name = mac.hex(":")
+    def __init__(self, manager: Manager, end: Callable[[int], ManagerEnd], mac: bytes,
+                 number: int) -> None:
+        self.manager, self.number = manager, number
+        self._make_end, self._end = end, end(number)
+        self.name, self.mac = mac.hex(":"), mac
         self.epoch = 0
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._lock, self._came = asyncio.Lock(), asyncio.Event()
@@ -126,7 +138,7 @@ class Node:
             self._answer = got
         elif got is not None:
             event, fresh, acknowledges = got
-            self._manager.send(acknowledges)
+            self.manager.send(acknowledges)
             if fresh:
                 self.events.put_nowait(event)
         self._came.set()
@@ -134,8 +146,8 @@ class Node:
     async def _until(self, frame: bytes, done: Callable[[], bool]) -> bool:
         """Send a frame again and again, until an answer has come."""
         for wait in AGAIN:
-            self._manager.send(frame)
-            end = asyncio.get_running_loop().time() + wait * self._manager.slower / 1e6
+            self.manager.send(frame)
+            end = asyncio.get_running_loop().time() + wait * self.manager.slower / 1e6
             while (left := end - asyncio.get_running_loop().time()) > 0:
                 self._came.clear()
                 try:
@@ -157,18 +169,25 @@ class Node:
             raise NoAnswer(f"node {self.name} does not answer: is it there, with this key, and not "
                            "asked by another manager of this number?")
 
-    async def request(self, *operations: Operation, epoch: int | None = None) -> tuple[int, ...]:
+    async def ask_under(self, number: int) -> None:
+        """Ask the node under a number, or under FFFh, from now on: by another association."""
+        async with self._lock:
+            self.number, self._end = number, self._make_end(number)
+
+    async def request(self, *operations: Operation, epoch: int | None = None,
+                      repeat: bool = False) -> tuple[int, ...]:
         """Do operations, all or none; returns the words from reads.
 
         A request without an answer ends the association. Reads are made again in the next one;
-        writes are not, as the first attempt may have been done.
+        writes are not, as the first attempt may have been done, unless ``repeat`` says: to do
+        everything twice does no harm.
 
         Raises
         ------
         NoAnswer, Refused, ManageError
             The latter for a request of too many bytes.
         """
-        reads = all(operation.words is None for operation in operations)
+        repeat = repeat or all(operation.words is None for operation in operations)
         async with self._lock:
             for last in (False, True):
                 if not self._end.open or last:
@@ -176,13 +195,13 @@ class Node:
                 self._answer = None
                 try:
                     frame = self._end.request(
-                        self._manager.epoch if epoch is None else epoch, operations)
+                        self.manager.epoch if epoch is None else epoch, operations)
                 except ValueError as error:
                     raise ManageError(f"node {self.name}: {error}") from None
                 if await self._until(frame, lambda: self._answer is not None):
                     break
                 self._end.close()
-                if not reads:
+                if not repeat:
                     raise NoAnswer(f"node {self.name} does not answer; the write may have been "
                                    "done")
             else:

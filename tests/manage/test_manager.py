@@ -1,80 +1,12 @@
 """dxpu_manage: a manager before golden models of nodes, over a bad network."""
 
 import asyncio
-import random
-import socket
 
 import pytest
 
-from dxpu_manage import Event, ManageError, Manager, NoAnswer, NoRegister, Operation, Refused, Stale
-from dxpu_model.management import Identity, ManagedNode
-from tests.support.management_bench import FENCE_EPOCH, Registers
-from tests.support.testbench import seed
-
-OWN = bytes.fromhex("02aabbccddee")
-
-
-class Network:
-    """A port whose other end are nodes; frames get lost or come twice."""
-
-    def __init__(self, nodes, *, loss=0.0, rng=None):
-        self.nodes, self.loss, self.rng = nodes, loss, rng or random.Random(seed())
-        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._ours.setblocking(False)
-        self.sent = 0
-
-    def fileno(self):
-        return self._ours.fileno()
-
-    def close(self):
-        self._ours.close()
-        self._theirs.close()
-
-    def copies(self):
-        return 0 if self.rng.random() < self.loss else 1 + (self.rng.random() < self.loss)
-
-    def send(self, frame):
-        self.sent += 1
-        now = 1e6 * asyncio.get_running_loop().time()
-        for _ in range(self.copies()):
-            for node in self.nodes:
-                if answer := node.take(frame, now):
-                    self.give(answer)
-        for node in self.nodes:
-            if event := node.tell(now):
-                self.give(event)
-
-    def give(self, frame):
-        for _ in range(self.copies()):
-            self._theirs.send(frame)
-
-    def receive(self):
-        try:
-            return self._ours.recv(2000)
-        except BlockingIOError:
-            return None
-
-
-def node(number, start=0):
-    """A node with key and address of its own; after each start it draws other words."""
-    key, mac = bytes([number] * 16), b"\x02\x51\0\0\0" + bytes([number])
-    rng = random.Random(100 * number + start)
-    made = ManagedNode(key, mac, Registers(), FENCE_EPOCH, lambda: rng.getrandbits(32))
-    made.identity = Identity(mac, serial=number, role=2, slots=4)
-    return made, mac, key
-
-
-def run(do, *nodes, loss=0.0, **options):
-    """``do`` with a manager and the network."""
-    async def whole():
-        network = Network(list(nodes), loss=loss)
-        try:
-            async with Manager(network, OWN, **options) as manager:
-                return await do(manager, network)
-        finally:
-            network.close()
-
-    return asyncio.run(whole())
+from dxpu_manage import Event, ManageError, NoAnswer, NoRegister, Operation, Refused, Stale
+from tests.support.management_bench import FENCE_EPOCH
+from tests.support.manager_bench import node, run
 
 
 def test_registers_of_two_nodes_over_a_bad_network():

@@ -27,28 +27,21 @@ def map_of(line: RegisterLine):
     ConsoleError
         If no proxy answers.
     """
-    from dxpu.proxy.box import BoxProxy
-    from dxpu.proxy.host import HostProxy
-    from dxpu.proxy.registers import IDENTITY, control_block
-    # These two registers have the same address in every proxy.
-    block = control_block("box", rows=1, paths=1, peers=1, streams=1, width=64)
-    identity = line.read(block.address("identity"))
-    if identity != IDENTITY:
-        raise ConsoleError(f"not a DXPU proxy: its identity is {identity:#010x}, not "
-                           f"{IDENTITY:#010x}")
-    shape = block.find("shape").register.unpack(line.read(block.address("shape")))
-    width, trust = 32 * shape["lanes"], {}
+    from dxpu_manage import SHAPE_WORDS, check_identity, proxy_of
+    identity = line.read(SHAPE_WORDS[0])
+    try:
+        check_identity(identity)
+    except ValueError as error:
+        raise ConsoleError(str(error)) from None
+    shape, security = line.read(SHAPE_WORDS[1]), None
     with suppress(NoRegister):  # a proxy of an earlier version has no such register
-        security = block.find("security").register.unpack(line.read(block.address("security")))
-        trust = {"keys": security["keys"] == 1, "managed": security["managed"] == 1}
-    common = {"paths": shape["paths"] + 1, "peers": shape["peers"],
-              "streams": 1 << shape["streams"], **trust}
-    if shape["role"] == 1:
-        proxy = HostProxy(width, ports=shape["rows"], **common)
-    else:
-        proxy = BoxProxy(width, slots=shape["rows"], **common)
+        security = line.read(SHAPE_WORDS[2])
+    proxy = proxy_of(identity, shape, security)
     board = _board_of(line)
-    return registers.map_of(proxy, board, width=width) if board else proxy.registers
+    if not board:
+        return proxy.registers
+    lanes = proxy.registers.find("control.shape")[0].register.unpack(shape)["lanes"]
+    return registers.map_of(proxy, board, width=32 * lanes)
 
 
 def _board_of(line):
@@ -231,4 +224,4 @@ def _identity(line, map, arguments):
 
 
 _JOBS = {"read": _read, "write": _write, "counters": _counters, "list": _list,
-         "identity": _identity,          **proxy_setup.JOBS, **binding.JOBS}
+         "identity": _identity, **proxy_setup.JOBS, **binding.JOBS}
