@@ -247,8 +247,8 @@ def _words(data: bytes) -> tuple[int, ...]:
 class Event:
     """News of a node, unasked."""
 
-    code: int
-    where: int = 0  #: slot or path
+    code: int  #: a :class:`~dxpu.management.format.Subject`
+    where: int = 0  #: row or path
     argument: int = 0
 
     def pack(self) -> bytes:

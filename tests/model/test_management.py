@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dxpu.management.format import FOLLOWS_MAX, Code, Kind, Status
+from dxpu.management.format import FOLLOWS_MAX, Code, Kind, Status, Subject
 
 from dxpu_model import management as m
 from dxpu_model.management import (
@@ -513,6 +513,6 @@ def test_codes_of_the_page():
     page = PAGE.read_text()
     for kind in Kind:
         assert f"| {kind.value} {kind.name} |" in page
-    for status in Status:
-        assert f"| {status.value} {status.name} |" in page
+    for entry in (*Status, *Subject):
+        assert f"| {entry.value} {entry.name} |" in page
     assert f"{Code.READ.value} read, {Code.WRITE.value} write" in page

@@ -30,7 +30,7 @@ from dxpu.fabric.session.link import Link
 from dxpu.fabric.opening.agent import OpeningAgent
 from dxpu.fabric.opening.types import Called
 from dxpu.fabric.session.session import SessionKeeper, connect_keeper
-from dxpu.fabric.session.types import Peer, PeerRow, SessionView, Setting
+from dxpu.fabric.session.types import Peer, PeerRow, SessionNews, SessionView, Setting
 from dxpu.fabric.wire.format import (
     CREDIT_BYTES, ETHERNET_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability, Role, SecurityMode,
 )
@@ -123,6 +123,8 @@ class FabricEngine(wiring.Component):
         Strobes: credit limits for row n came from its peer.
     session_down : ``rows``
         Bit n: the session of row n is not open.
+    session_news : :class:`~.session.types.SessionNews`
+        A cycle after a session opens by HELLO, or an open one ends.
     node, links, ack_delay, peers, rows
         Those of :class:`Link`.
     boot, quiet, setting
@@ -272,6 +274,7 @@ class FabricEngine(wiring.Component):
             "local_hello": In(Hello, init={
                 "largest": 0xFFFF, "capabilities": Capability.SPLIT * split}),
             "session_down": Out(rows),
+            "session_news": Out(SessionNews),
             "refused": Out(Refused),
             **({"keyed": In(peers)} if keyed else {}),
             **({name: self._agent.signature.members[name] for name in self._OF_AGENT}
@@ -500,6 +503,9 @@ class FabricEngine(wiring.Component):
         else:
             self._attach_agent(m)
         connect(m, wiring.flipped(self.setting), keeper.setting)
+        news = self.session_news
+        m.d.sync += [news.opened.eq(keeper.stat_opened), news.ended.eq(keeper.stat_lost)]
+        m.d.comb += [news.strobe.eq(news.opened | news.ended), news.session.eq(keeper.about)]
         m.d.comb += [
             keeper.boot.eq(self.boot),
             keeper.wait.eq(self.hello_wait),

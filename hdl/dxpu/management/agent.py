@@ -18,6 +18,7 @@ from dxpu.fabric.wire.frame_fields import wire
 from dxpu.fabric.wire.frame_types import FrameType
 
 from .digest import FrameDigest
+from .events import EventWord
 from .format import (
     ASSOCIATED_BYTES, FOLLOWS_MAX, IDENTITY_BYTES, LABEL_ASSOCIATION, LABEL_KNOCK, MANAGERS, Kind,
 )
@@ -28,7 +29,7 @@ from .receiver import TYPE_WORD, Came
 from .sender import FrameOut
 from .store import Bank, WordAddress
 
-__all__ = ["EventWord", "ManagementAgent"]
+__all__ = ["ManagementAgent"]
 
 #: Words of a frame behind its message: tag, CRC-32C.
 _TAG, _CRC = 4, 1
@@ -38,15 +39,6 @@ _TIME = 24
 _DOUBLED = 7
 #: Nodes announce themselves 2^n ticks one after the other.
 _SPREAD = 6
-
-
-class EventWord(data.Struct):
-    """An event. The first byte of its frame is in the lowest bits."""
-
-    code: 8
-    where: 8
-    zero: 16
-    argument: 32
 
 
 class ManagementAgent(wiring.Component):
@@ -88,7 +80,7 @@ class ManagementAgent(wiring.Component):
     outgoing : stream of :class:`~.sender.FrameOut`
     write, write_at, write_word, write_ready, read, read_at, word
         To :class:`~.store.WordStore`.
-    event : stream of :class:`EventWord`
+    event : stream of :class:`~.events.EventWord`
         Taken when a manager has acknowledged it.
     bus : :class:`~dxpu.csr.RegisterPort`
     random : stream of 32

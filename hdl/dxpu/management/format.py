@@ -12,7 +12,7 @@ __all__ = [
     "ANSWER_BYTES", "ASSOCIATED_BYTES", "BODY_BYTES_MAX", "FOLLOWS_MAX", "HEAD_BYTES",
     "IDENTITY_BYTES", "KNOCK_BYTES", "LABEL_ASSOCIATION", "LABEL_KNOCK", "MANAGERS", "NONCE_BYTES",
     "OPERATIONS_MAX", "OPERATION_BYTES", "PLAIN_BYTES_MAX", "REQUEST_BYTES", "SEALED", "TAG_BYTES",
-    "WORDS_MAX", "Code", "Kind", "Status",
+    "WORDS_MAX", "Code", "Kind", "Status", "Subject",
 ]
 
 #: Manager numbers are 1 to this.
@@ -72,3 +72,21 @@ class Status(IntEnum):
     long."""
     ADDRESS = 3
     """An operation names a register that is not there, or cannot be written."""
+
+
+class Subject(IntEnum):
+    """What an event is about."""
+
+    PATH = 1
+    """A link; bit 0 of the argument: there is one."""
+    SESSION = 2
+    """Bits 0 to 15 of the argument: number of the session. Bit 31: it is open now. Bit 30: one that
+    was open has ended."""
+    SLOT = 3
+    """The slot of a row. Bit 0 of the argument: bound; 1: a GPU is there, or seen by the host; 2:
+    TLPs may pass; 3: of a host, the card was lost; of a box, the GPU must be scrubbed."""
+    ERROR = 4
+    """What has failed. 0, the noise source: bit 0 of the argument."""
+    LOST = 5
+    """Changes that have no event of their own since the last LOST: bits 0 to 15 of the argument,
+    65,535 for as many or more."""

@@ -13,7 +13,8 @@ from dxpu.csr import RegisterPort, connect_ports
 from dxpu.fabric.wire.format import NODE_UNASSIGNED
 from dxpu.stream import PacketSignature
 
-from .agent import EventWord, ManagementAgent
+from .agent import ManagementAgent
+from .events import EventWord
 from .format import IDENTITY_BYTES
 from .receiver import FrameTap, ManagementReceiver
 from .sender import ManagementSender

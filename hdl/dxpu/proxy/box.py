@@ -17,6 +17,7 @@ from dxpu.fabric.credit.sizing import LARGEST, MOST_TLPS, FlowControl, grants_in
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.row_gate import RowGate
 from dxpu.fabric.wire.format import Role
+from dxpu.management.events import NodeEvents
 from dxpu.management.unit import ManagementUnit
 from dxpu.mapping import BoxTable
 from dxpu.rows import ClassMeta
@@ -135,7 +136,9 @@ class BoxCore(wiring.Component):
         self._management = ManagementUnit(
             width, paths, lambda: directory_of(self.registers)) if managed else None
         if managed:
-            counters.add_all("management_", self._management)
+            self._events = NodeEvents(paths=paths, rows=slots)
+            for part in (self._management, self._events):
+                counters.add_all("management_", part)
         self._registers = ProxyRegisters(
             "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width,
             keys=keys, managed=managed)
@@ -163,8 +166,12 @@ class BoxCore(wiring.Component):
         bus, unit = wiring.flipped(self.bus), self._management
         if unit:
             connect_managed_frames(m, engine, self.frame, unit)
-            bus = attach_management(m, engine, self._registers.file, unit, self.factory, self.bus,
-                                    present=self._registers.file.present.slots)
+            bus = attach_management(
+                m, engine, self._registers.file, unit, self._events, self.factory, self.bus, slots=[
+                    {"bound": row.used, "present": present, "open": is_open}
+                    for row, present, is_open in zip(
+                        table.rows, self._registers.file.present.slots, bindings.open,
+                        strict=True)])
         else:
             connect_frames(m, engine, self.frame)
         self._registers.wire(m, bus, table.bus)

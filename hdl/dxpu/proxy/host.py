@@ -13,6 +13,7 @@ from dxpu.csr import RegisterPort
 from dxpu.fabric.credit.sizing import FlowControl, host_grants, space_for
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.wire.format import Role
+from dxpu.management.events import NodeEvents
 from dxpu.management.unit import ManagementUnit
 from dxpu.mapping import HostTable
 from dxpu.stage import header_stage, tlp_stage
@@ -145,7 +146,9 @@ class HostCore(wiring.Component):
         self._management = ManagementUnit(
             width, paths, lambda: directory_of(self.registers)) if managed else None
         if managed:
-            counters.add_all("management_", self._management)
+            self._events = NodeEvents(paths=paths, rows=ports)
+            for part in (self._management, self._events):
+                counters.add_all("management_", part)
         self._registers = ProxyRegisters(
             "host", counters, rows=ports, paths=paths, peers=peers, streams=streams, width=width,
             keys=keys, managed=managed, serial=(identity or Identity()).serial & 0xFFFF_FFFF)
@@ -181,8 +184,13 @@ class HostCore(wiring.Component):
         bus, unit = wiring.flipped(self.bus), self._management
         if unit:
             connect_managed_frames(m, engine, self.frame, unit)
-            bus = attach_management(m, engine, self._registers.file, unit, self.factory, self.bus,
-                                    present=self._links.present)
+            links = self._links
+            bus = attach_management(
+                m, engine, self._registers.file, unit, self._events, self.factory, self.bus, slots=[
+                    {"bound": row.used, "present": present, "open": active, "marked": lost}
+                    for row, present, active, lost in zip(
+                        table.rows, links.present, self._switch.link_active, links.card_removed,
+                        strict=True)])
         else:
             connect_frames(m, engine, self.frame)
         self._registers.wire(m, bus, table.bus)

@@ -85,14 +85,20 @@ def connect_managed_frames(m, engine, frame, unit):
     m.d.comb += engine.links.eq(Cat(port.link_up for port in frame))
 
 
-def attach_management(m, engine, file, unit, factory, bus, *, present):
-    """Connect a unit of management to the ``file`` of control registers and to ``factory``, a port
-    of the proxy; ``present``: slots with a GPU.
+def attach_management(m, engine, file, unit, events, factory, bus, *, slots):
+    """Connect a unit of management, and the ``events`` of the node, to the ``file`` of control
+    registers and to ``factory``, a port of the proxy; ``slots`` are the values of
+    :class:`~dxpu.management.events.SlotState` of each row.
 
     Returns the register port for the proxy's registers: those who use ``bus``, a port of the proxy,
     and the unit, in turn.
     """
-    m.submodules.management = unit
+    m.submodules.management, m.submodules.management_events = unit, events
+    connect_streams(m, events.o, unit.event)
+    m.d.comb += [events.links.eq(engine.links), events.news.eq(engine.session_news),
+                 events.failed.eq(file.security.noise_failed)]
+    for state, values in zip(events.slots, slots, strict=True):
+        m.d.comb += [getattr(state, name).eq(value) for name, value in values.items()]
     m.submodules.masters = masters = RegisterArbiter(2)
     connect_ports(m, flipped(bus), masters.i[0])
     connect_ports(m, unit.bus, masters.i[1])
@@ -102,7 +108,8 @@ def attach_management(m, engine, file, unit, factory, bus, *, present):
     said = Cat(
         wire(factory.mac, 6), wire(file.node.number, 2), wire(factory.serial, 4),
         wire(hello.role, 1), wire(hello.slots, 1), wire(hello.capabilities, 2),
-        wire(hello.boot, 2), wire(engine.links[:8], 1), C(0, 8), wire(present, 4),
+        wire(hello.boot, 2), wire(engine.links[:8], 1), C(0, 8), wire(
+            Cat(values["present"] for values in slots), 4),
         wire(factory.build, 4))
     m.d.comb += [
         unit.tick.eq(cycles == 0), unit.node.eq(file.node.number), unit.mac.eq(factory.mac),

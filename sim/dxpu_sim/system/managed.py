@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from cocotb.triggers import Event, First, Timer
+import cocotb
+from cocotb.triggers import Event, First, Lock, Timer
 
 from dxpu.fabric.wire.format import NODE_UNASSIGNED
-from dxpu.management.format import Status
-from dxpu_model.management import Answer, ManagerEnd, Operation
+from dxpu.management.format import Kind, Status
+from dxpu_model.management import Answer, ManagerEnd, Message, Operation, is_management
 
 from .design import factory_of
 from .setup import Proxy, RegisterError
@@ -19,7 +20,8 @@ MANAGER_MAC = bytes.fromhex("02aabbccddee")
 
 
 class Manager:
-    """Sends frames of management, and gives those that come to who waits for them.
+    """Sends frames of management, and gives those that come to who waits for them. Events go to
+    ``listeners``, and what one of them returns is sent.
 
     Parameters
     ----------
@@ -28,17 +30,29 @@ class Manager:
     rng : random.Random
     """
 
-    #: Microseconds after which a frame is sent again, and how often.
-    AGAIN, TIMES = 200, 5
+    #: Microseconds after which a frame is sent again, and how often; and behind an acknowledgement.
+    AGAIN, TIMES, PAUSE = 200, 5, 3
 
     def __init__(self, mailbox, rng):
         self.mailbox, self.rng = mailbox, rng
-        self.frames, self._came = [], Event()
+        self.frames, self._came, self.listeners, self._sends = [], Event(), [], Lock()
         mailbox.received.append(self._receive)
 
     def _receive(self, frame):
+        if is_management(frame.raw) and Message.parse(frame.raw).kind == Kind.EVENT:
+            for listener in self.listeners:
+                if (answer := listener(frame.raw)) is not None:
+                    cocotb.start_soon(self._acknowledge(answer))
+            return
         self.frames.append(frame.raw)
         self._came.set()
+
+    async def _acknowledge(self, frame):
+        """All nodes hear all frames, and each has room for two: the one that is worked on, and
+        another one."""
+        async with self._sends:
+            await self.mailbox.send(frame)
+            await Timer(self.PAUSE, "us")
 
     async def exchange(self, frame, take):
         """Send a frame until ``take`` finds something in one that comes.
@@ -48,6 +62,10 @@ class Manager:
         RegisterError
             If there is no answer.
         """
+        async with self._sends:
+            return await self._exchange(frame, take)
+
+    async def _exchange(self, frame, take):
         for _ in range(self.TIMES):
             await self.mailbox.send(frame)
             end = Timer(self.AGAIN, "us")
@@ -72,12 +90,24 @@ class ManagedProxy(Proxy):
         Manager number.
     address : int
         Number under which the node is asked: FFFh, its factory address.
+    events : list of :class:`dxpu_model.management.Event`
+        What the node has told, each once.
     """
 
     manager: Manager | None = None
     number: int = 1
     address: int = NODE_UNASSIGNED
+    events: list = field(default_factory=list)
     _end: Any = field(default=None)
+
+    def _hear(self, frame):
+        """An event, perhaps of this node; returns what is sent."""
+        if (got := self._end.take(frame)) is None:
+            return None
+        event, fresh, acknowledges = got
+        if fresh:
+            self.events.append(event)
+        return acknowledges
 
     async def open(self):
         """Ask for an association."""
@@ -90,6 +120,8 @@ class ManagedProxy(Proxy):
             return self._end.open or None
 
         await self.manager.exchange(self._end.ask(), opened)
+        if self._hear not in self.manager.listeners:
+            self.manager.listeners.append(self._hear)
 
     async def request(self, operations, *, epoch=None):
         """The answer to a request."""

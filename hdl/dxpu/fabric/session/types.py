@@ -5,8 +5,8 @@ The first field of a structure is the least significant.
 
 from amaranth.lib import data, enum
 
-__all__ = ["LinkState", "Mode", "Peer", "PeerRow", "Said", "SaidKind", "SessionView", "Setting",
-           "SettingKind"]
+__all__ = ["LinkState", "Mode", "Peer", "PeerRow", "Said", "SaidKind", "SessionNews",
+           "SessionView", "Setting", "SettingKind"]
 
 
 class PeerRow(data.Struct):
@@ -144,3 +144,20 @@ class SessionView(data.Struct):
     unacked: 12
     path: 4
     failed: 1
+
+
+class SessionNews(data.Struct):
+    """Strobe: a session was opened by HELLO; one that was open has ended; or both, as another one
+    took its place.
+
+    Members
+    -------
+    strobe, opened, ended : 1
+    session : 8
+        Its number: peer times streams, and the stream.
+    """
+
+    strobe: 1
+    opened: 1
+    ended: 1
+    session: 8

@@ -11,8 +11,8 @@ from dataclasses import replace
 import cocotb
 from cocotb.triggers import Timer
 
-from dxpu.management.format import FOLLOWS_MAX, Kind, Status
-from dxpu_model.management import Message, Operation, knock
+from dxpu.management.format import FOLLOWS_MAX, Kind, Status, Subject
+from dxpu_model.management import Event, Message, Operation, knock
 from dxpu_model.wire import reseal
 from dxpu_sim.endpoint.driver import find_gpus
 from dxpu_sim.pcie.ports import Mailbox
@@ -85,6 +85,38 @@ async def a_manager_sets_a_pool_up(dut):
         await managed.request([Operation.write(0x8, proxy.node)], epoch=5)
         assert (await managed.request([Operation.write(0x8, 7)])).status == Status.STALE
         assert await proxy.read("control.node") == {"number": proxy.node}
+
+
+@cocotb.test()
+async def nodes_tell_what_happens(dut):
+    """Of the link, the session and the slot, in order, as the registers show it; each once."""
+    pool = Pool(dut)
+    host, box = pool.host, pool.box
+    driver = await pool.use()
+    await pool.copy(driver)
+    await Timer(300, "us")
+    opened = Event(Subject.SESSION, 0, 1 << 31)
+    for node in (host, box):
+        assert [e for e in node.events if e.code == Subject.PATH] == [Event(Subject.PATH, 0, 1)]
+        assert [e for e in node.events if e.code == Subject.SESSION] == [opened]
+    # Bound; then a card, or a GPU, and its link.
+    slots = [e.argument for e in host.events if e.code == Subject.SLOT]
+    assert slots[0] == 1 and slots[-1] == 7, slots
+    slots = [e.argument for e in box.events if e.code == Subject.SLOT]
+    assert slots[0] == 2 and slots[-1] == 7, slots
+    for node in (host, box):
+        node.events.clear()
+    # The session ends, and the host loses the card; it opens anew.
+    await box.write("control.session[0].open")
+    await Timer(700, "us")
+    for node in (host, box):
+        of_session = [e.argument for e in node.events if e.code == Subject.SESSION]
+        assert of_session == [1 << 30, 1 << 31], (node.name, node.events)
+    state = await host.read("control.slot[0].state")
+    assert (state["present"], state["link"], state["lost"]) == (0, 0, 1)
+    assert [e for e in host.events if e.code == Subject.SLOT][-1] == Event(Subject.SLOT, 0, 9)
+    for proxy in (pool.system.host, pool.system.boxes[0]):
+        assert not (await proxy.counters())["management_untold"]
 
 
 def hostile(rng, node, key, seen):
