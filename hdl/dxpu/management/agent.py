@@ -24,10 +24,11 @@ from .format import (
 )
 from .operations import Operations
 from .program import Check, Count, Do, If, Instruction, Load, Op, Part, Source, State
-from .protocol import ANNOUNCE, BODY, COUNTERS, EVENT, FRAME, protocol
+from .protocol import ANNOUNCE, ASKED, BODY, COUNTERS, EVENT, FRAME, protocol
 from .receiver import TYPE_WORD, Came
 from .sender import FrameOut
 from .store import Bank, WordAddress
+from .verdict import Verdict
 
 __all__ = ["ManagementAgent"]
 
@@ -97,6 +98,7 @@ class ManagementAgent(wiring.Component):
 
     def __init__(self, directory, *, paths=1, challenge_ticks=195, event_ticks=15_258):
         self._operations, self._paths = Operations(directory), paths
+        self._ccm, self._digest, self._verdict = Ccm(), FrameDigest(), Verdict()
         self._challenge_ticks, self._event_ticks = challenge_ticks, event_ticks
         super().__init__({
             "tick": In(1),
@@ -151,7 +153,8 @@ class ManagementAgent(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.operations = self._operations
-        m.submodules.ccm, m.submodules.digest = self._ccm, self._digest = Ccm(), FrameDigest()
+        m.submodules.ccm, m.submodules.digest = self._ccm, self._digest
+        m.submodules.verdict = self._verdict
         # The key of the association; nobody can read it.
         m.submodules.km = km = Memory(shape=32, depth=4, init=[])
         self._km_write, self._km_read = km.write_port(), km.read_port(domain="comb")
@@ -260,6 +263,17 @@ class ManagementAgent(wiring.Component):
                 m.d.sync += self._differs.eq(0)
             with m.If(does.op == Op.KEEP):
                 m.d.sync += self._kept.eq(word)
+        verdict, acts = self._verdict, self._acts
+        m.d.comb += [
+            verdict.begins.eq(acts & (does.op == Op.DO) & (does.argument == Do.UNSEAL)),
+            verdict.number.eq(self._number),
+            verdict.given.eq(acts & (does.op == Op.STORE) & (does.source == Source.TAG)
+                             & (does.to == Part.GLOBAL)),
+            verdict.decrypts.eq(self._decrypts),
+            verdict.compared.eq(acts & (does.op == Op.COMPARE) & does.last),
+            verdict.alike.eq(~wrong),
+            verdict.kept.eq(does.to == Part.RECORD),
+        ]
 
     def _give(self, m):
         """The word to where it is wanted; returns whether it is taken there."""
@@ -280,9 +294,15 @@ class ManagementAgent(wiring.Component):
         self._to = Cat(out_at, self._bank(does.to))
         stores = (does.op == Op.STORE) | (does.op == Op.OUT) | (does.op == Op.CRYPT)
         runs = self._runs
-        writes = self._operations
+        writes, verdict = self._operations, self._verdict
+        # What is kept of a manager stays as it is, but for the nonces that are drawn at first, and
+        # the time of his last question.
+        guarded = (does.to == Part.RECORD) & (does.b != ASKED) & self.ready
+        # An answer needs the right tag.
+        silent = (self._says == Kind.ANSWER) & ~(verdict.authentic | verdict.repeated)
         m.d.comb += [
-            self.write.eq(acts & stores), self.write_at.eq(self._to),
+            self.write.eq(acts & stores & ~(guarded & ~verdict.authentic)),
+            self.write_at.eq(self._to),
             self.write_word.eq(Mux(does.op == Op.CRYPT, ccm.o.payload.data, word)),
         ]
         with m.If(runs):
@@ -309,7 +329,8 @@ class ManagementAgent(wiring.Component):
                              ccm.o.ready.eq(wanted & self.write_ready)]
             with m.Case(Op.DO):
                 with m.If(does.argument == Do.SAY):
-                    m.d.comb += [self.outgoing.valid.eq(wanted), ready.eq(self.outgoing.ready)]
+                    m.d.comb += [self.outgoing.valid.eq(wanted & ~silent),
+                                 ready.eq(self.outgoing.ready | silent)]
                 with m.If(does.argument == Do.RUN):
                     m.d.comb += [writes.start.eq(wanted & ~runs), ready.eq(runs & writes.done)]
         say, job = self.outgoing.payload, ccm.job.payload
@@ -370,7 +391,7 @@ class ManagementAgent(wiring.Component):
                              doubled.eq(Mux(doubled == _DOUBLED, doubled, doubled + 1))]
             with m.If(does.argument == Do.HEARD):
                 m.d.sync += [rest.eq(0), doubled.eq(0)]
-                m.d.comb += self.event.ready.eq(1)
+                m.d.comb += self.event.ready.eq(self._verdict.authentic)
         return (self.event.valid & self._written & (rest == 0)
                 & self._open.bit_select(self._writer, 1))
 
@@ -418,7 +439,13 @@ class ManagementAgent(wiring.Component):
         nothing = (does.count == Count.SIZE) & (self._size == 0) & has_words
         m.d.comb += self.read_at.eq(self._to)
         connect_ports(m, operations.bus, wiring.flipped(self.bus))
-        m.d.comb += [operations.words.eq(self._size), operations.word.eq(self.word)]
+        authentic = self._verdict.authentic
+        m.d.comb += [
+            operations.words.eq(self._size), operations.word.eq(self.word),
+            # No register notices a frame without the right tag.
+            self.bus.request.valid.eq(operations.bus.request.valid & authentic),
+            operations.bus.request.ready.eq(self.bus.request.ready & authentic),
+        ]
         with m.FSM() as fsm:
             with m.State("Wait"):
                 m.d.sync += [number.eq(0), self._differs.eq(0), place.eq(0)]
@@ -487,6 +514,7 @@ class ManagementAgent(wiring.Component):
                 # The frame makes room; an event, or the start, had none.
                 m.d.comb += self.came.ready.eq(self._of_frame)
                 m.next = "Wait"
+        m.d.comb += self._verdict.forgets.eq(fsm.ongoing("Wait") | fsm.ongoing("Leave"))
         with m.If(fsm.ongoing("Wait")):
             m.d.sync += self._of_frame.eq(self.ready & self.enable & self.came.valid)
         self._change(m, does, acts)
@@ -530,14 +558,15 @@ class ManagementAgent(wiring.Component):
             with m.Case(Do.KNOWN, Do.FRESH):
                 m.d.sync += self._fresh.eq(does.argument == Do.FRESH)
             with m.Case(Do.OPEN):
-                m.d.sync += self._open.bit_select(self._manager, 1).eq(1)
+                with m.If(self._verdict.authentic):
+                    m.d.sync += self._open.bit_select(self._manager, 1).eq(1)
             with m.Case(Do.NEXT):
                 m.d.sync += self._manager.eq(self._manager + 1)
             with m.Case(Do.READY):
                 m.d.sync += self.ready.eq(1)
             with m.Case(Do.RUN):
                 m.d.sync += [self._size.eq(operations.size), self._runs.eq(0)]
-                with m.If(operations.wrote):
+                with m.If(operations.wrote & self._verdict.authentic):
                     m.d.sync += [self._writer.eq(self._manager), self._written.eq(1)]
         with m.If(operations.start):
             m.d.sync += self._runs.eq(1)

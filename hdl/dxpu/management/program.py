@@ -21,6 +21,7 @@ class Op(enum.Enum, shape=4):
     #: Written to the second bank.
     STORE = 0
     #: Compared with that of the second bank: ``differs``. ``argument`` 1: its first two bytes only.
+    #: ``last``: it is a word of a tag (:class:`~.verdict.Verdict`).
     COMPARE = 1
     #: Checked, as ``argument`` (:class:`Check`) says: ``differs``.
     CHECK = 2

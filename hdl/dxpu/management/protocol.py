@@ -6,7 +6,7 @@ Ref: docs/reference/management.md
 from .format import FOLLOWS_MAX, IDENTITY_BYTES, Kind
 from .program import Check, Count, Do, If, Load, Op, Part, Program, Source, State
 
-__all__ = ["ANNOUNCE", "ANSWER", "BODY", "COUNTERS", "EVENT", "FRAME", "protocol"]
+__all__ = ["ANNOUNCE", "ANSWER", "ASKED", "BODY", "COUNTERS", "EVENT", "FRAME", "protocol"]
 
 #: Names of the counters of COUNT.
 COUNTERS = ("damaged", "knock", "early", "stale", "tag")
@@ -22,7 +22,7 @@ BODY = 14
 _NONCE, _BOTH, _KEY = 2, 4, 4
 
 #: Words of a record, and of what is kept for the frame under way; some are in both.
-_OFFERED, _ASKED, _KM = 0, 2, 4
+_OFFERED, ASKED, _KM = 0, 2, 4
 _OF_MACS, _OF_NODES, _OF_PATH, _OF_COUNTER, _OF_NONCES = 8, 11, 12, 13, 14
 _OF_ALL = 10
 _NEXT, _SIZE, _TAG = 18, 19, 20
@@ -109,8 +109,8 @@ def _asks(p: Program) -> None:
     p.words(Op.COMPARE, Source.CAME, BODY, Part.GLOBAL, _KNOCK, _KEY)
     p.jump("knock", if_=If.DIFFERS)
     _is_intact(p)
-    p.jump("early", if_=If.YOUNG, to=Part.RECORD, b=_ASKED)
-    p.words(Op.STORE, Source.STATE, State.TIME, Part.RECORD, _ASKED)
+    p.jump("early", if_=If.YOUNG, to=Part.RECORD, b=ASKED)
+    p.words(Op.STORE, Source.STATE, State.TIME, Part.RECORD, ASKED)
     p.call("note")
     p.do(Do.KIND, Kind.CHALLENGE)
     p.call("begin")
@@ -162,7 +162,7 @@ def _requests(p: Program) -> None:
     p.words(Op.ASSOCIATED, Source.CAME, _HEAD, count=2 + _BOTH, last=True)
     p.words(Op.CRYPT, Source.CAME, BODY, Part.CAME, BODY, Count.SIZE)
     p.words(Op.STORE, Source.TAG, 0, Part.GLOBAL, _SEALED, _KEY)
-    p.words(Op.COMPARE, Source.CAME, BODY, Part.GLOBAL, _SEALED, _KEY, a_behind=True)
+    p.words(Op.COMPARE, Source.CAME, BODY, Part.GLOBAL, _SEALED, _KEY, a_behind=True, last=True)
     p.jump("tag", if_=If.DIFFERS)
     p.jump("heard", if_=If.KIND, b=Kind.EVENT_ACK)
 
@@ -195,7 +195,7 @@ def _acts(p: Program) -> None:
     p.words(Op.OUT, Source.RECORD, ANSWER, Part.OUT, BODY, _KEY, a_behind=True, b_behind=True)
     p.jump("say")
     p.place("again")
-    p.words(Op.COMPARE, Source.CAME, BODY, Part.RECORD, _TAG, _KEY, a_behind=True)
+    p.words(Op.COMPARE, Source.CAME, BODY, Part.RECORD, _TAG, _KEY, a_behind=True, last=True)
     p.jump("stale", if_=If.DIFFERS)
     _is_intact(p)
     p.words(Op.LOAD, Source.RECORD, _SIZE, argument=Load.SIZE)
