@@ -15,6 +15,10 @@ from .errors import ManageError, NoAnswer, NoRegister, Refused, Stale
 
 __all__ = ["Manager", "Node", "Port"]
 
+#: Nodes that are asked at a time, so that their answers, of 400 bytes at most, all fit into a queue
+#: of 16 KiB before the manager's port.
+AT_ONCE = 40
+
 
 class Port(Protocol):
     """Sends and receives whole frames, as :class:`dxpu_host.EthernetPort`."""
@@ -50,6 +54,8 @@ class Manager:
         self.number, self.epoch, self.slower = number, epoch, slower
         self._port, self._mac = port, mac
         self._nodes: dict[bytes, list[Node]] = {}
+        #: Held while a node is asked.
+        self.turns = asyncio.Semaphore(AT_ONCE)
         #: Announcements of nodes without a number, by address: hints.
         self.announced: dict[bytes, Identity] = {}
 
@@ -145,17 +151,18 @@ class Node:
 
     async def _until(self, frame: bytes, done: Callable[[], bool]) -> bool:
         """Send a frame again and again, until an answer has come."""
-        for wait in AGAIN:
-            self.manager.send(frame)
-            end = asyncio.get_running_loop().time() + wait * self.manager.slower / 1e6
-            while (left := end - asyncio.get_running_loop().time()) > 0:
-                self._came.clear()
-                try:
-                    await asyncio.wait_for(self._came.wait(), left)
-                except TimeoutError:
-                    break
-                if done():
-                    return True
+        async with self.manager.turns:
+            for wait in AGAIN:
+                self.manager.send(frame)
+                end = asyncio.get_running_loop().time() + wait * self.manager.slower / 1e6
+                while (left := end - asyncio.get_running_loop().time()) > 0:
+                    self._came.clear()
+                    try:
+                        await asyncio.wait_for(self._came.wait(), left)
+                    except TimeoutError:
+                        break
+                    if done():
+                        return True
         return False
 
     async def open(self) -> None:

@@ -22,16 +22,18 @@ from .crc import crc16_ccitt_false, crc32c
 from .keyed import mac
 from .wire import Frame, Mgmt, build
 
-__all__ = ["AGAIN", "Answer", "Event", "Identity", "ManagedNode", "ManagementError", "ManagerEnd",
-           "Message", "Operation", "Registers", "Request", "Wrong", "association_key", "knock",
-           "seal", "unseal"]
+__all__ = ["AGAIN", "SPREAD_US", "Answer", "Event", "Identity", "ManagedNode", "ManagementError",
+           "ManagerEnd", "Message", "Operation", "Registers", "Request", "Wrong", "association_key",
+           "first_announcement", "knock", "seal", "unseal"]
 
 #: Microseconds after which a manager sends a request again; then it gives up.
 AGAIN = (5_000, 10_000, 20_000, 40_000)
 #: Microseconds from one CHALLENGE to the next one for a manager number.
 CHALLENGE_US = 100
-#: Microseconds after which an EVENT is sent again, at first and at most.
+#: Microseconds after which an EVENT, or an ANNOUNCE, is sent again, at first and at most.
 EVENT_US, EVENT_US_MAX = 7_812, 128 * 7_812
+#: Microseconds between first announcements of two nodes with consecutive addresses.
+SPREAD_US = 32.768
 
 
 class Wrong(ValueError):
@@ -160,6 +162,12 @@ def unseal(key: bytes, message: Message) -> bytes:
             _nonce(message), message.follows, _associated(message, len(message.follows)))
     except InvalidTag:
         raise Wrong("tag") from None
+
+
+def first_announcement(mac: bytes) -> int:
+    """When a node first announces itself after a reset, in units of :data:`SPREAD_US`: 0 to 255,
+    by the last three bytes of its address, the last but one with its bits in reverse order."""
+    return mac[5] ^ int(f"{mac[4]:08b}"[::-1], 2) ^ mac[3]
 
 
 # What is said -------------------------------------------------------------------------------------
@@ -363,6 +371,9 @@ class ManagedNode:
         self._events: list[Event] = []
         self._acknowledged = 0
         self._due, self._wait = 0.0, EVENT_US
+        #: When the next announcement is due, and the wait after it.
+        self._announces: tuple[float, int] | None = None
+        self._path = 0
 
     def _draw(self) -> bytes:
         return b"".join(self._random().to_bytes(4, "little") for _ in range(NONCE_BYTES // 4))
@@ -475,6 +486,21 @@ class ManagedNode:
             Kind.ANNOUNCE, 0, follows=replace(self.identity, mac=self.mac,
                                               number=self.number).pack(),
             src_node=self.number, dst_mac=b"\xff" * 6, src_mac=self.mac, path=path).frame()
+
+    def announce(self, now: float, paths: int = 1) -> tuple[bytes | None, float]:
+        """The frame of an announcement, if one is due, and the time of the next one; to be asked
+        from the node's reset on. Infinite for a node with a number."""
+        if self.number != NODE_UNASSIGNED:
+            self._announces = None
+            return None, float("inf")
+        if self._announces is None:
+            self._announces = now + SPREAD_US * first_announcement(self.mac), EVENT_US
+        due, wait = self._announces
+        if now < due:
+            return None, due
+        self._announces = now + wait, min(2 * wait, EVENT_US_MAX)
+        frame, self._path = self.announcement(self._path), (self._path + 1) % paths
+        return frame, now + wait
 
     # Events
 

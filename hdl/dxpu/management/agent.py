@@ -405,8 +405,10 @@ class ManagementAgent(wiring.Component):
         m.d.comb += silent.eq(~self.addressed | (self.node != NODE_UNASSIGNED))
         m.d.sync += before.eq(silent)
         with m.If(before & ~silent):
-            # Nodes that start at once begin one after the other.
-            m.d.sync += [rest.eq(Cat(Const(0, _SPREAD), self.mac[:8])), doubled.eq(0)]
+            # Nodes that start at once begin one after the other, whatever the step from one's
+            # address to the next one's.
+            turn = self.mac[:8] ^ self.mac[8:16][::-1] ^ self.mac[16:24]
+            m.d.sync += [rest.eq(Cat(Const(0, _SPREAD), turn)), doubled.eq(0)]
         with m.If(self._acts & (does.op == Op.DO) & (does.argument == Do.ANNOUNCED)):
             m.d.sync += [
                 rest.eq(self._event_ticks << doubled),

@@ -14,7 +14,7 @@ from dxpu.management.operations import Directory
 from dxpu.management.unit import ManagementUnit
 from dxpu_model import management as model
 from dxpu_model.management import (
-    Event, Identity, ManagedNode, ManagerEnd, Message, Operation,
+    Event, Identity, ManagedNode, ManagerEnd, Message, Operation, first_announcement,
 )
 from dxpu_model.crc import crc32c
 from dxpu_model.wire import reseal
@@ -35,8 +35,8 @@ class Bench:
     """A unit with its cipher, and the golden model with the same random words."""
 
     def __init__(self, width=64, paths=2, node=0xFFF, *, rng=None, challenge_ticks=2,
-                 announces=False):
-        self.announces = announces
+                 announces=False, mac=NODE):
+        self.announces, self.mac = announces, mac
         self.rng = rng or random.Random(seed())
         self.dut = ManagementUnit(width, paths, lambda: Directory(REGISTERS, FENCE_EPOCH),
                                   challenge_ticks=challenge_ticks, event_ticks=4)
@@ -68,7 +68,7 @@ class Bench:
         async def setup(ctx):
             ctx.set(dut.enable, 1)
             ctx.set(dut.addressed, self.announces)
-            ctx.set(dut.mac, int.from_bytes(NODE, "big"))
+            ctx.set(dut.mac, int.from_bytes(self.mac, "big"))
             ctx.set(dut.node, self.node)
             for n, word in enumerate(words(replace(IDENTITY, number=self.node).pack())):
                 ctx.set(dut.identity[n], word)
@@ -317,6 +317,22 @@ def test_a_node_without_a_number_announces_itself(keyed):
         ctx.set(bench.dut.node, 0xFFF)
         await ctx.tick().repeat(64 * 64 + 1500)
         assert sum(map(len, bench.got)) > sum(counts)
+
+
+@pytest.mark.parametrize("mac, turn", [("025100000001", 1), ("025100030812", 1),
+                                       ("025100020181", 3), ("0251ffff00ff", 0)])
+def test_the_first_announcement_is_the_turn_of_the_address(mac, turn):
+    """Each of the last three bytes counts, one of them with its bits reversed."""
+    mac = bytes.fromhex(mac)
+    bench = Bench(paths=1, announces=True, mac=mac)
+    assert first_announcement(mac) == turn
+
+    async def process(ctx):
+        while not bench.got[0]:
+            await ctx.tick()
+        assert turn * 64 * 64 < bench.got[0][0].first_cycle < turn * 64 * 64 + 2200
+
+    bench.run(process)
 
     bench.run(process)
 
