@@ -57,6 +57,7 @@ class Proxy:
     Parameters
     ----------
     line : :class:`~.register_line.RegisterLine`
+        Or another object with its methods and its ``epoch``.
     map : :class:`dxpu.csr.AddressMap`
 
     Attributes
@@ -146,6 +147,8 @@ class Proxy:
             Also if the table refuses; the message gives reason and remedy.
         """
         with _adding(f"row {row} is as it was"):
+            if self._line.epoch is not None:
+                self.write("table.epoch", value=self._line.epoch)
             self.write("table.operation_id", value=1 + secrets.randbelow(0xFFFF_FFFF))
             self.write("table.target", node=node, slot=slot, stream=stream)
             self.write("table.paths", mask=mask)

@@ -37,7 +37,14 @@ class RegisterLine:
         without input, and ``reset_input_buffer()``: a ``serial.Serial``.
     tries : int
         Largest number of times that a line is sent.
+
+    Attributes
+    ----------
+    epoch : None
+        Commands to the table have the epoch that is there.
     """
+
+    epoch = None
 
     def __init__(self, port, *, tries: int = 4):
         self._port, self._tries = port, tries

@@ -1,8 +1,9 @@
-"""``dxpu console``: registers of a board over its serial line (:class:`dxpu.console.Console`)."""
+"""``dxpu console``: registers of a board over its serial line (:class:`dxpu.console.Console`),
+or of a node over Ethernet, by frames."""
 
 import re
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from dxpu.csr import Access
 from dxpu_boards import registers
@@ -15,6 +16,10 @@ from .identity import lines
 __all__ = ["ConsoleError", "NoRegister", "RegisterLine", "add_arguments", "map_of", "run"]
 
 BAUD = 115_200
+#: Start of a port that is an Ethernet interface and a node.
+ETHERNET = "eth:"
+#: Manager number of a console: the last one, so that no manager's association ends.
+NUMBER = "4"
 #: Longest interval of ``--watch``, in seconds: a day.
 LONGEST = 86_400
 
@@ -121,8 +126,16 @@ def written(register, words: list[str], now) -> int:
 
 def add_arguments(parser):
     """Options of the command."""
-    parser.add_argument("port", help="serial port such as /dev/ttyUSB1, or a URL of pyserial")
-    parser.add_argument("--baud", type=int, default=BAUD, help="bits per second")
+    parser.add_argument("port", help="serial port such as /dev/ttyUSB1, or a URL of pyserial; or "
+                        f"{ETHERNET}NAME,MAC, a node with this factory address behind an "
+                        "Ethernet interface")
+    parser.add_argument("--baud", type=int, default=BAUD, help="bits per second of a serial port")
+    parser.add_argument("--node-key", metavar="FILE", help="over Ethernet: key of the node, its "
+                        "factory record or 32 hexadecimal digits")
+    parser.add_argument("--manager", default=NUMBER, metavar="N", help="over Ethernet: manager "
+                        f"number, 1 to 4 (default: {NUMBER}); no other manager's")
+    parser.add_argument("--slower", default="1", metavar="FACTOR", help="over Ethernet: all waits "
+                        "are so many times longer, such as for a simulated node")
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     job = jobs.add_parser("read", help="show registers")
     job.add_argument("path", nargs="+", metavar="REGISTER",
@@ -142,24 +155,34 @@ def add_arguments(parser):
 
 def run(arguments) -> int:
     """Do one job; returns 1 if the board fails to do it."""
-    import serial
     if arguments.baud <= 0:
         raise UserError(f"--baud must be positive, not {arguments.baud}")
     watch = getattr(arguments, "watch", None)
     if watch is not None and not 0 < watch <= LONGEST:
         raise UserError(f"--watch must be above 0 and at most {LONGEST}, not {watch:g}")
-    try:
-        port = serial.serial_for_url(arguments.port, arguments.baud, timeout=0.5)
-    except (serial.SerialException, ValueError, OverflowError, OSError) as error:
-        raise UserError(f"cannot open {arguments.port}: {error}") from None
-    with port:
+    with ExitStack() as stack:
+        if arguments.port.startswith(ETHERNET):
+            from . import frame_line
+            line = stack.enter_context(frame_line.line_of(arguments))
+        else:
+            if arguments.node_key is not None:
+                raise UserError("--node-key is for a port such as "
+                                f"{ETHERNET}eth0,02:51:00:00:00:01")
+            line = RegisterLine(stack.enter_context(_serial(arguments)))
         try:
-            line = RegisterLine(port)
             _JOBS[arguments.job](line, map_of(line), arguments)
-        except (ConsoleError, serial.SerialException, OSError) as error:
+        except (ConsoleError, OSError) as error:  # serial.SerialException is one of the latter
             print(f"dxpu console: {error}")
             return 1
     return 0
+
+
+def _serial(arguments):
+    import serial
+    try:
+        return serial.serial_for_url(arguments.port, arguments.baud, timeout=0.5)
+    except (serial.SerialException, ValueError, OverflowError, OSError) as error:
+        raise UserError(f"cannot open {arguments.port}: {error}") from None
 
 
 def _found(map, patterns):
