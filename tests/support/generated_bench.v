@@ -63,7 +63,7 @@ module bench;
 
   dxpu_box box (
     .clk(box_clk), .rst(rst), .gmii0_tx_clk(line_clk), .gmii0_tx_rst(rst),
-    .gmii0_rx_clk(line_clk), .gmii0_rx_rst(rst), .links(1'b1), .reset(slot_reset),
+    .gmii0_rx_clk(line_clk), .gmii0_rx_rst(rst), .links(1'b1), .reset(slot_reset), .wipes(1'b1),
     .gmii0_tx_txd(to_host), .gmii0_tx_tx_en(to_host_en), .gmii0_tx_tx_er(to_host_er),
     .gmii0_rx_rxd(to_box), .gmii0_rx_rx_dv(to_box_en), .gmii0_rx_rx_er(to_box_er),
     .slot0_link_up(device_up), .slot0_rx_data(device_data), .slot0_rx_dwords(device_dwords),

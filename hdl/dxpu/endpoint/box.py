@@ -50,7 +50,7 @@ class BoxWithGpus(wiring.Component):
     """
 
     #: Ports of the proxy that the GPUs are at.
-    INSIDE = ("slot", "reset")
+    INSIDE = ("slot", "reset", "wipes")
 
     def __init__(self, width, *, slots=8, paths=2, gpus=None, identity=None, gpu=None, **proxy):
         gpus = slots if gpus is None else gpus
@@ -75,6 +75,7 @@ class BoxWithGpus(wiring.Component):
         m = Module()
         m.submodules.proxy = proxy = self._proxy
         lead_out(m, proxy, self, but=self.INSIDE)
+        m.d.comb += proxy.wipes.eq(-1)
         for n, gpu in enumerate(self._gpus):
             m.submodules[f"gpu{n + 1}"] = gpu
             wiring.connect(m, proxy.slot[n], gpu.port)

@@ -57,7 +57,8 @@ class SoftGpu(wiring.Component):
     port : :class:`~dxpu.attach.PciePort`
         Device side of the port.
     reset : 1
-        Level: hot reset. The link goes down, and comes up after ``reset`` has fallen.
+        Level: hot reset. The link goes down, and comes up after ``reset`` has fallen and the video
+        memory has been wiped.
     """
 
     def __init__(self, width, *, identity=None, vram_bytes=16384, tags=8, timeout=1_250_000):
@@ -89,7 +90,7 @@ class SoftGpu(wiring.Component):
         m.submodules.sender = sender = self._sender
         m.submodules.widen = self._widen
         m.submodules.memory = memory = self._memory
-        m.submodules.store = self._store
+        m.submodules.store = store = self._store
         # Loss of the link ends a TLP in the middle, so it resets the decoder; a function reset does
         # not.
         m.submodules.decoder = ResetInserter(lifetime.down)(self._decoder)
@@ -102,6 +103,8 @@ class SoftGpu(wiring.Component):
         m.d.comb += [
             lifetime.reset.eq(self.reset),
             lifetime.function_reset.eq(completer.reset_due),
+            memory.wipe.eq(lifetime.wipe), store.wiping.eq(memory.wiping),
+            lifetime.wiping.eq(memory.wiping),
             lifetime.idle.eq(sender.idle & ~self._widen.o.valid),
             sender.hold.eq(lifetime.hold),
             self.port.link_up.eq(lifetime.link_up),

@@ -26,8 +26,8 @@ class Interrupts(wiring.Component):
     stays pending. With MSI, vector numbers are taken modulo the number of enabled vectors. A vector
     raised again before the first message was sent causes one message.
 
-    Address and data of the table entries are in the :class:`~.store.Store`, outside, and survive a
-    reset; the mask bits return to 1.
+    Address and data of the table entries are in the :class:`~.store.Store`, outside; after a reset
+    the mask bits are 1.
 
     Parameters
     ----------

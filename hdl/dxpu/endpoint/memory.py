@@ -13,7 +13,8 @@ class ByteMemory(wiring.Component):
 
     Four byte-wide memories stand side by side. An access that crosses the end of a word uses the
     next address in the lanes beyond the end. The address wraps around at the end. A read sees the
-    writes of earlier cycles and of its own. A reset leaves the content unchanged.
+    writes of earlier cycles and of its own. After a reset, and when it is told to, the memory
+    forgets all: it writes zeros everywhere, for ``size / 4`` cycles, and takes no other write.
 
     Parameters
     ----------
@@ -31,6 +32,8 @@ class ByteMemory(wiring.Component):
     read_data : 32
         Bytes from ``read_address`` on; valid from the cycle after ``read_enable`` to the next
         strobe.
+    wipe, wiping : 1
+        Strobe: forget all; from the next cycle on: that goes on.
     """
 
     def __init__(self, size):
@@ -40,6 +43,7 @@ class ByteMemory(wiring.Component):
         super().__init__({
             "write_address": In(bits), "write_data": In(32), "write_enables": In(4),
             "read_address": In(bits), "read_enable": In(1), "read_data": Out(32),
+            "wipe": In(1), "wiping": Out(1, init=1),
         })
         self._words = size // 4
 
@@ -55,6 +59,11 @@ class ByteMemory(wiring.Component):
                                    for name in ("after_write", "after_read"))
         m.d.comb += [after_write.eq(self.write_address[2:] + 1),
                      after_read.eq(self.read_address[2:] + 1)]
+        wiped = Signal(range(self._words))
+        with m.If(self.wiping):
+            m.d.sync += [wiped.eq(wiped + 1), self.wiping.eq(wiped != self._words - 1)]
+        with m.If(self.wipe):
+            m.d.sync += [wiped.eq(0), self.wiping.eq(1)]
         with m.If(self.read_enable):
             m.d.sync += turn.eq(self.read_address[:2])
         for lane in range(4):
@@ -65,10 +74,12 @@ class ByteMemory(wiring.Component):
                 w.addr.eq(Mux(self.write_address[:2] > lane, after_write,
                               self.write_address[2:])),
                 w.data.eq(data.word_select(lane, 8)),
-                w.en.eq(enables[lane]),
+                w.en.eq(enables[lane] | self.wiping),
                 r.addr.eq(Mux(self.read_address[:2] > lane, after_read, self.read_address[2:])),
                 r.en.eq(self.read_enable),
             ]
+            with m.If(self.wiping):
+                m.d.comb += [w.addr.eq(wiped), w.data.eq(0)]
             read.append(r.data)
         m.d.comb += self.read_data.eq(_turned(m, Cat(read), 8, -turn))
         return m

@@ -21,7 +21,8 @@ class Store(wiring.Component):
     has its read granted. Its word is on ``data`` from the next cycle on, until a read is granted
     again.
 
-    A reset leaves the content unchanged.
+    While the GPU forgets, all words become 0, one after the other; that takes :data:`DEPTH` cycles,
+    in which no other word is written and none is read.
 
     Parameters
     ----------
@@ -31,6 +32,8 @@ class Store(wiring.Component):
     -------
     write, store_index, value : 1, ``range(DEPTH)``, 32
         Strobe: write a word.
+    wiping : 1
+        The GPU forgets.
     word_reader : array of :class:`~.types.WordReader`
         The first one has precedence.
     data : 32
@@ -39,19 +42,22 @@ class Store(wiring.Component):
     def __init__(self, readers):
         super().__init__({
             "write": In(1), "store_index": In(range(DEPTH)), "value": In(32),
-            "word_reader": In(WordReader(DEPTH)).array(readers), "data": Out(32),
+            "wiping": In(1), "word_reader": In(WordReader(DEPTH)).array(readers), "data": Out(32),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.words = words = DisjointMemory(shape=32, depth=DEPTH, init=[])
         write, read = words.write_port(), words.read_port()
+        wiped = Signal(range(DEPTH))
+        free = ~write.en
+        m.d.sync += wiped.eq(wiped + self.wiping)
         m.d.comb += [
-            write.addr.eq(self.store_index), write.data.eq(self.value), write.en.eq(self.write),
-            read.en.eq(Cat(reader.ask for reader in self.word_reader).any() & ~self.write),
+            write.addr.eq(Mux(self.wiping, wiped, self.store_index)),
+            write.data.eq(Mux(self.wiping, 0, self.value)), write.en.eq(self.write | self.wiping),
+            read.en.eq(Cat(reader.ask for reader in self.word_reader).any() & free),
             self.data.eq(read.data),
         ]
-        free = ~self.write
         for reader in self.word_reader:
             m.d.comb += reader.granted.eq(free & reader.ask)
             free = free & ~reader.ask

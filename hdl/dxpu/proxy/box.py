@@ -32,6 +32,7 @@ from .management import (
     FactoryPort, attach_management, check_managed, connect_managed_frames, directory_of,
 )
 from .malformed import MalformedReporter
+from .scrub import Scrub
 from .slot_parser import SlotParser
 
 __all__ = ["BoxCore", "BoxProxy"]
@@ -61,6 +62,10 @@ class BoxCore(wiring.Component):
     reset : ``slots``
         Bit n: hot reset of the GPU in slot n + 1, until ``link_up`` of the slot is 0 and its queues
         are empty. Its link must not come up before.
+    wipes : ``slots``
+        Bit n: the GPU in slot n + 1 forgets all that its memory held in a hot reset, before its
+        link is up. Constant. The next host waits for any other GPU to be wiped
+        (:class:`~.scrub.Scrub`).
     frame, bus, noise, factory
         Those of the host's core.
     """
@@ -84,6 +89,7 @@ class BoxCore(wiring.Component):
         super().__init__({
             "slot": Out(PciePort(width)).array(slots),
             "reset": Out(slots),
+            "wipes": In(slots),
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
             "bus": In(RegisterPort()),
             **({"noise": In(stream.Signature(1))} if keys else {}),
@@ -103,7 +109,7 @@ class BoxCore(wiring.Component):
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,
             block=False,  # the queues need the block RAM of an ECP5-45
             flow=flow, keyed=keys)
-        self._bindings = BoxSlots(rows=slots)
+        self._bindings, self._scrub = BoxSlots(rows=slots), Scrub(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=ClassMeta, inside=True)
         # A TLP that is too large is cut, not dropped: its header has the credits to return.
         self._ingress = SharedIngress(width, slots=slots, depth=self._depth,
@@ -162,16 +168,16 @@ class BoxCore(wiring.Component):
         m = Module()
         m.submodules.table = table = self._table
         m.submodules.engine = engine = self._engine
-        m.submodules.bindings = bindings = self._bindings
+        m.submodules.bindings, m.submodules.scrub = bindings, scrub = self._bindings, self._scrub
         bus, unit = wiring.flipped(self.bus), self._management
         if unit:
             connect_managed_frames(m, engine, self.frame, unit)
             bus = attach_management(
                 m, engine, self._registers.file, unit, self._events, self.factory, self.bus, slots=[
-                    {"bound": row.used, "present": present, "open": is_open}
-                    for row, present, is_open in zip(
+                    {"bound": row.used, "present": present, "open": is_open, "marked": dirty}
+                    for row, present, is_open, dirty in zip(
                         table.rows, self._registers.file.present.slots, bindings.open,
-                        strict=True)])
+                        self._scrub.dirty, strict=True)])
         else:
             connect_frames(m, engine, self.frame)
         self._registers.wire(m, bus, table.bus)
@@ -199,6 +205,15 @@ class BoxCore(wiring.Component):
             bindings.hot_reset.eq(file.reset.slots),
             bindings.overflow.eq(self._policer.overflow | self._egress.overflow),
             bindings.empty.eq(self._ingress.empty & self._egress.empty),
+            bindings.held.eq(scrub.held),
+            scrub.row_event.eq(table.row_event),
+            scrub.open.eq(bindings.open),
+            scrub.wipes.eq(self.wipes),
+            scrub.hold.eq(file.scrub.hold),
+            scrub.maintained.eq(Cat(
+                row.used & (row.node == file.scrub.maintainer) for row in table.rows)),
+            scrub.wiped.eq(Mux(file.dirty.written, file.dirty.slots_w, 0)),
+            file.dirty.slots.eq(scrub.dirty),
             engine.open.eq(bindings.open),
             engine.lives.eq(bindings.lives),
             engine.receiving.eq(bindings.open),
@@ -301,7 +316,7 @@ class BoxProxy(wiring.Component):
 
     Members
     -------
-    slot, reset, bus, noise, factory
+    slot, reset, wipes, bus, noise, factory
         Those of the core.
     gmii, links
         Those of :class:`~dxpu.proxy.host.HostProxy`.

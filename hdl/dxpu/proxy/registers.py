@@ -19,8 +19,9 @@ TABLE_BASE = 0x4000
 
 #: Byte address of the sessions in the control block, 32 bytes each.
 SESSIONS = 0x800
-#: Byte addresses behind the most slots and peers: a key, trust, the serial number.
-KEY, SECURITY, SERIAL = 0x7E0, 0x7F8, 0x7FC
+#: Byte addresses behind the most slots and peers: a key, who is held off a GPU, trust, the serial
+#: number.
+KEY, SCRUB, SECURITY, SERIAL = 0x7E0, 0x7F0, 0x7F8, 0x7FC
 
 _ROLES = {"host": 1, "box": 2}
 
@@ -93,6 +94,20 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0, keys=Fa
             Register("reset", (Field("slots", rows, "pulse", doc="Bit n: hot reset of the GPU in "
                      "slot n + 1."),), "Hot reset of slots."),
         )
+        late = (
+            Register("scrub", (
+                Field("hold", rows, "rw", reset=(1 << rows) - 1, doc="Bit n: while the GPU in slot "
+                      "n + 1 is `dirty`, only the binding that has opened the slot already, and "
+                      "the maintainer, may use the GPU. Others wait."),
+                Field("maintainer", 12, "rw", offset=16, doc="Node of a host that may use dirty "
+                      "GPUs, to wipe them, and leaves them as it says; 0: none.")),
+                "Between two hosts.", address=SCRUB),
+            Register("dirty", (
+                Field("slots", rows, "hw", doc="Read: bit n, a host has used the GPU in slot n + "
+                      "1, or may have before the last reset, and nobody has said that it was "
+                      "wiped; 0 for a GPU that wipes itself in each hot reset. Written: 1, it was "
+                      "wiped."),), "GPUs that keep what a host has left in them."),
+            *late)
     peer = Rows("peer", peers, (
         Register("node", (
             Field("number", 12, "rw", doc="Node of the peer."),

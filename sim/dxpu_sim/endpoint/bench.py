@@ -14,6 +14,8 @@ from .driver import DriverError, find_gpus
 from .gpu import MSIX_TABLE
 
 VRAM = 16384
+#: Time in which the GPU forgets all.
+WIPE_NS = VRAM // 4 * 8
 #: Offsets in configuration space.
 COMMAND, BARS, MSI, MSIX, EXPRESS = 0x04, (0x10, 0x18, 0x1c), 0x48, 0x58, 0x64
 DEVICE_CONTROL, DEVICE_STATUS = EXPRESS + 8, EXPRESS + 10
@@ -57,7 +59,8 @@ class System:
                     poll_ns=8)
         await Timer(8 * cycles, "ns")
         self.dut.hot_reset.value = 0
-        await until(lambda: int(self.dut.link.value), "link up", timeout_ns=1000, poll_ns=8)
+        await until(lambda: int(self.dut.link.value), "link up", timeout_ns=1000 + WIPE_NS,
+                    poll_ns=8)
 
     async def saved(self, dev):
         """Registers that an operating system saves before it resets a function."""
@@ -280,16 +283,22 @@ async def masked_vectors(dut):
 async def resets(dut):
     """Hot resets and Function Level Resets in the middle of copies, then a correct copy.
 
-    The state is as after power-up, except for the video memory and, after a Function Level Reset,
-    Max_Payload_Size.
+    The state is as after power-up, except for Max_Payload_Size after a Function Level Reset: video
+    memory and MSI-X table, too, have nothing that an earlier user has left (6.6.2).
     """
     system = System(dut)
     driver = await system.start()
     dev, rng = driver.dev, system.rng
     saved = await system.saved(dev)
     source, _ = system.rc.alloc_region(VRAM)
+    table = driver.dev.bar_window[0]
+    vectors = [await table.read_dword(MSIX_TABLE + 4 * k) for k in range(32)]
+    assert vectors[0] and vectors[3] == 0
     for n in range(8):
         await driver.write_register("SCRATCH", 5)
+        secret = rng.randbytes(64)
+        await driver.write_vram(VRAM - 64, secret)
+        assert await driver.read_vram(VRAM - 64, 64) == secret
         copy = cocotb.start_soon((driver.copy_to_gpu, driver.copy_to_host)[n & 1](source, 0, VRAM))
         await Timer(rng.randrange(1000, 20_000), "ns")
         assert not copy.done()
@@ -299,22 +308,24 @@ async def resets(dut):
             await dev.config_write_word(DEVICE_CONTROL, 1 << 15 | 2 << 12 | 1 << 5)
         else:
             await system.hot_reset()
-        await Timer(2, "us")  # completions of the old life arrive
+        await Timer(2000 + WIPE_NS, "ns")  # completions of the old life arrive; all is wiped
         assert await dev.config_read_word(COMMAND) == 0
         assert await dev.config_read_word(DEVICE_CONTROL) == 2 << 12 | function << 5
         await system.restore(dev, saved)
         assert [await driver.read_register(r) for r in (
             "SCRATCH", "HEAD", "DOORBELL", "STATUS", "RING_LOW", "FENCE_LOW")] == [0] * 6
-        await reopen(driver)
+        assert not any(await driver.read_vram(0, VRAM))
+        assert [await table.read_dword(MSIX_TABLE + 4 * k) for k in range(32)] == [0, 0, 0, 1] * 8
+        await reopen(driver, vectors)
         await system.copy_both_ways(driver, rng.randrange(1, 2000))
     system.finish()
 
 
-async def reopen(driver):
-    """Repeat the driver's set-up after a reset: ring, fence and unmasked vectors."""
+async def reopen(driver, vectors):
+    """Repeat the driver's set-up after a reset: ring, fence and the MSI-X table."""
     window = driver.dev.bar_window[0]
-    for n in range(8):
-        await window.write_dword(MSIX_TABLE + 16 * n + 12, 0)
+    for n, word in enumerate(vectors):
+        await window.write_dword(MSIX_TABLE + 4 * n, word)
     for name, value in (("RING_LOW", driver._ring), ("RING_SIZE", driver.RING_COMMANDS),
                         ("FENCE_LOW", driver._fence)):
         await driver.write_register(name, value)

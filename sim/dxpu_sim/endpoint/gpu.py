@@ -87,6 +87,10 @@ class SparseMemory:
             address += n
             length -= n
 
+    def clear(self) -> None:
+        """All bytes are 0."""
+        self._pages.clear()
+
     def read(self, address: int, length: int) -> bytes:
         """``length`` bytes from ``address``."""
         return b"".join(bytes(self._pages[page][offset:offset + n]) if page in self._pages
@@ -524,11 +528,13 @@ class Gpu(Device):
         Reads in flight and bytes of each; a driver may change both. The library has 256 tags.
     max_payload : int
         Largest payload supported, in bytes.
+    forgets : bool
+        A reset leaves nothing in the video memory. That of many a real GPU does.
     """
 
     def __init__(self, *, serial: int = 1, name: str = "DXPU model GPU",
                  vram_bytes: int = 256 << 20, tags: int = 140, read_size: int = 128,
-                 max_payload: int = 256):
+                 max_payload: int = 256, forgets: bool = True):
         if not 1 <= tags <= 256:
             raise ValueError(f"tags must be 1 to 256, not {tags!r}")
         if not 4 <= read_size <= 4096 or read_size & read_size - 1:
@@ -536,7 +542,7 @@ class Gpu(Device):
         if vram_bytes < 1 << 20 or vram_bytes & vram_bytes - 1:
             raise ValueError("vram_bytes must be a power of two of at least 1 MiB, "
                              f"not {vram_bytes!r}")
-        self.serial = serial
+        self.serial, self._forgets = serial, forgets
         self.vram = SparseMemory(vram_bytes)
         self._options = {"serial": serial, "name": name, "tags": tags, "read_size": read_size,
                          "max_payload": max_payload, "reset": self.function_reset}
@@ -546,7 +552,7 @@ class Gpu(Device):
         super().__init__(self.function)
 
     def hot_reset(self) -> None:
-        """Reset everything but the video memory; activities under way end."""
+        """Reset everything; activities under way end."""
         self._bus_num = 0
         self._renew()
         self.resets += 1
@@ -557,6 +563,8 @@ class Gpu(Device):
         self.function_resets += 1
 
     def _renew(self):
+        if self._forgets:
+            self.vram.clear()
         self.function.die()
         self.functions.remove(self.function)
         self.function = GpuFunction(vram=self.vram, **self._options)

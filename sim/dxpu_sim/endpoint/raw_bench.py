@@ -17,7 +17,8 @@ from dxpu_sim.pcie.hostile import Aim, HostileSource
 from dxpu_sim.pcie.ports import Mailbox, until
 from dxpu_sim.pcie.raw_host import answer, check_answer, enabled
 
-from .bench import COMMAND, DEVICE_CONTROL, DEVICE_STATUS, EXPRESS, MSI, PLENTY, VRAM, give_credits
+from .bench import COMMAND, DEVICE_CONTROL, DEVICE_STATUS, EXPRESS, MSI, PLENTY, VRAM, WIPE_NS, \
+    give_credits
 from .gpu import COPY_TO_GPU, COPY_TO_HOST, Command
 
 SC, UR, CA = CompletionStatus.SC, CompletionStatus.UR, CompletionStatus.CA
@@ -65,6 +66,7 @@ class Host:
             left.clear()
         self.fence = self.head = 0
         self.max_payload, self.max_read, self.read_size, self.tags = 128, 512, 128, 8
+        await until(lambda: int(self.dut.link.value), "link", timeout_ns=1000 + WIPE_NS, poll_ns=8)
         await Timer(1, "us")
         for register, value in (
                 (0x10, BAR0), (0x18, BAR2 & 0xffff_ffff), (0x1c, BAR2 >> 32), (COMMAND, 6),

@@ -78,6 +78,7 @@ class TB:
         dut.rst.value = dut.host_upstream_link_up.value = 1
         for slot in range(SLOTS):
             getattr(dut, f"box_slot{slot}_link_up").value = 0
+        dut.box_wipes.value = (1 << SLOTS) - 1
         for name in NAMES:
             getattr(dut, f"{name}_links").value = 1
             getattr(dut, f"{name}_spoil").value = 0

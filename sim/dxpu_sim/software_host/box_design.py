@@ -71,6 +71,7 @@ class BoxBench(wiring.Component):
         m.submodules.registers = registers = RegisterBox()
         connect_pins(m, self.bus, registers.py)
         wiring.connect(m, registers.bus, box.bus)
+        m.d.comb += box.wipes.eq(-1)
         for n in range(self._slots):
             m.submodules[f"gpu{n}_port"] = mailbox = TlpPort(self._width, seed=n + 1)
             connect_pins(m, getattr(self, f"gpu{n}"), mailbox.py)

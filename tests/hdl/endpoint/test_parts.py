@@ -5,7 +5,7 @@ import random
 import pytest
 from amaranth import *
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib.wiring import In, Out
 
 from dxpu.attach import PciePort
 from dxpu.endpoint import box
@@ -31,10 +31,22 @@ VRAM = 8192
 
 
 def test_memory_takes_and_gives_bytes_at_any_address():
+    """From a reset on, and after it was told to forget all, which takes 16 cycles."""
     rng, dut, model = random.Random(seed()), ByteMemory(64), bytearray(64)
 
     async def process(ctx):
-        for _ in range(600):
+        for n in range(600):
+            if n % 100 == 0:
+                ctx.set(dut.wipe, bool(n))
+                await ctx.tick()
+                ctx.set(dut.wipe, 0)
+                if n:
+                    model[:] = bytes(64)
+                    ctx.set(dut.write_enables, 15)  # without an effect
+                    await ctx.tick().repeat(15)
+                    assert ctx.get(dut.wiping)
+                    ctx.set(dut.write_enables, 0)
+                await ctx.tick().until(~dut.wiping)
             address, enables = rng.randrange(64), rng.getrandbits(4)
             data, where = rng.getrandbits(32), rng.randrange(64)
             ctx.set(dut.write_address, address)
@@ -317,7 +329,8 @@ def test_slots_behind_the_gpus_are_empty(monkeypatch):
         registers = pulses = refused = clear = None
 
         def __init__(self, width, *, slots, paths):
-            super().__init__({"slot": Out(PciePort(width)).array(slots), "reset": Out(slots)})
+            super().__init__({"slot": Out(PciePort(width)).array(slots), "reset": Out(slots),
+                              "wipes": In(slots)})
             made.append(self)
 
         def elaborate(self, platform):
@@ -330,7 +343,7 @@ def test_slots_behind_the_gpus_are_empty(monkeypatch):
     async def process(ctx):
         for reset in (0b000, 0b111, 0b000):
             ctx.set(proxy.reset, reset)
-            await ctx.tick().repeat(20)
+            await ctx.tick().repeat(20 + 4096 // 4)  # all is forgotten
             up = [ctx.get(slot.link_up) for slot in proxy.slot]
             assert up == 2 * [not reset] + [0]
         empty = proxy.slot[2]

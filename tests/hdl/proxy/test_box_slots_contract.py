@@ -18,7 +18,7 @@ DEPTH = {1: 14, 2: 9}
 
 
 #: Inputs of a bit for each slot.
-NAMES = ("used", "present", "link_up", "hot_reset", "overflow", "empty")
+NAMES = ("used", "present", "link_up", "hot_reset", "overflow", "empty", "held")
 
 
 class SlotContract(wiring.Component):
@@ -28,8 +28,8 @@ class SlotContract(wiring.Component):
     UNBIND with it ends the binding, and so does a row that is not used. Every other event is
     refused. Beginning, end, restart, and an overflow while it is open reset the slot until its link
     is down and its queues are empty. It opens once after each beginning, with the next life, when
-    it has been reset so, the GPU is there, the link works and the queues are empty; it closes when
-    one of them goes, and with an overflow.
+    it has been reset so, the GPU is there, the link works, the queues are empty and nothing holds
+    the slot; it closes when GPU or link go, and with an overflow.
 
     RESET_DONE is said of an opening, with the number of its beginning; ERROR of an overflow, and
     LINK_DOWN or PRESENCE of a loss since the last beginning or end, of a slot that is bound; none
@@ -106,7 +106,7 @@ class SlotContract(wiring.Component):
 
         # Open from the end of the reset to the next loss, once in each life.
         waits, fresh_life = Signal(), Signal()
-        opens = waits & ~due & link_ready & empty
+        opens = waits & ~due & link_ready & empty & ~of(self.held)
         loses = opened & ~link_ready | bound & of_before(m, present) & ~present
         with m.If(begins):
             m.d.sync += waits.eq(1)
@@ -222,7 +222,8 @@ MUTANTS = {
     "the reset ends while something is queued": (1, ("~self.link_up[n] & self.empty[n]",
                                                      "~self.link_up[n]")),
     "it opens during the reset": (1, ("& ~self.reset[n] & link_ready", "& link_ready")),
-    "it opens before the queues are empty": (1, ("& link_ready & self.empty[n])", "& link_ready)")),
+    "it opens before the queues are empty": (1, ("& link_ready & self.empty[n]", "& link_ready")),
+    "it opens though it is held": (1, (" & ~self.held[n]", "")),
     "it opens without a card": (1, ("self.present[n] & self.link_up[n], Signal",
                                     "self.link_up[n], Signal")),
     "it does not close": (1, ("m.d.sync += [self.open[n].eq(0), self._down_pending[n].eq(1)]",
