@@ -7,16 +7,19 @@ all its modules does not tie its users to each of them.
 
 A source counts by its meaning: comments, docstrings, layout and line numbers change no digest.
 Files beside a module that are not Python count whole.
+
+To read the sources takes a second or two, so digests are kept in the cache until any source
+changes.
 """
 
 import ast
 import importlib.metadata
 import importlib.util
 import sys
-from functools import cache as remember
+from functools import cache as remember, cached_property
 from pathlib import Path
 
-from .cache import digest
+from .cache import digest, entry
 from .collection import undisturbed
 
 __all__ = ["Sources", "packages_digest", "project_sources"]
@@ -68,6 +71,9 @@ class Sources:
                     self._files[".".join(parts)] = file
         self._parsed: dict[str, _Module] = {}
 
+    def __contains__(self, module: str) -> bool:
+        return module in self._files
+
     def name_of(self, file: Path) -> str | None:
         """Module name of ``file``, the shortest if there are several; None if ``file`` is no
         module."""
@@ -117,9 +123,24 @@ class Sources:
             Include the hardware (``elaborate`` and its helpers). Without, the digest fits programs
             that run beside hardware whose netlist is known otherwise.
         """
+        key = digest(packages_digest(), Path(__file__).read_bytes(), modules, hardware,
+                     self._content)
+        with entry("sources", key) as (path, done):
+            file = path / "digest"
+            if not done:
+                file.write_text(self._digest(modules, hardware))
+            return file.read_text()
+
+    @cached_property
+    def _content(self):
+        """Digest of all files, byte by byte."""
+        return digest(*(x for name, file in self._files.items() for x in (name, file.read_bytes())),
+                      *(x for file in _beside(self._files.values())
+                        for x in (str(file), file.read_bytes())))
+
+    def _digest(self, modules, hardware):
         names = sorted(self.reached(*modules))
-        beside = sorted({file for name in names for file in self._files[name].parent.iterdir()
-                         if file.is_file() and file.suffix not in (".py", ".pyc")})
+        beside = _beside(self._files[name] for name in names)
         return digest(packages_digest(),
                       *(x for name in names for x in (name, self._parse(name).meaning(hardware))),
                       *(x for file in beside for x in (file.name, file.read_bytes())))
@@ -128,6 +149,13 @@ class Sources:
         if name not in self._parsed:
             self._parsed[name] = _Module(name, self._files[name], self._files)
         return self._parsed[name]
+
+
+def _beside(modules):
+    """Files in the folders of some modules that are not Python, in order."""
+    return sorted({file for folder in {module.parent for module in modules}
+                   for file in folder.iterdir()
+                   if file.is_file() and file.suffix not in (".py", ".pyc")})
 
 
 class _Module:

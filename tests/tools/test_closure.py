@@ -1,9 +1,11 @@
 """What a module may run is found by reading sources, and counts by its meaning."""
 
 import textwrap
+import uuid
 
 import pytest
 
+from dxpu_tools import closure
 from dxpu_tools.closure import Sources
 
 
@@ -120,6 +122,20 @@ def test_changes_elsewhere(tree):
     assert changed != before
     tree.write("pack/table.json", "{}")
     assert tree.digest() != changed
+
+
+def test_sources_are_read_again_after_a_change_only(tree, monkeypatch):
+    tree.write("user.py", BLOCK)
+    tree.write("pack/one.py", f"class One: pass  # {uuid.uuid4()}")
+    before = [tree.digest(hardware=kind) for kind in (False, True)]
+    with monkeypatch.context() as patch:
+        patch.setattr(closure, "_tree", None)
+        assert [tree.digest(hardware=kind) for kind in (False, True)] == before
+        for name, text in (("pack/rare.py", "import os\n"), ("pack/table.json", "{}")):
+            tree.write(name, text)
+            with pytest.raises(TypeError):
+                tree.digest()
+    assert tree.digest() != before[1]
 
 
 def test_names_of_files(tree, tmp_path):

@@ -16,7 +16,7 @@ KINDS = {
     "netlist": "netlists for simulation", "formal": "proofs", "runs": "simulations that passed",
     "passed": "tests that passed", "linux": "QEMU, kernel and programs of `dxpu linux`",
     "guest": "programs for its guests", "initramfs": "its guests' root file systems",
-    "tools": "links to the tools",
+    "tools": "links to the tools", "sources": "digests of what modules may run",
 }
 _HOUR = 3600.0
 

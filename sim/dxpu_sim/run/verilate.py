@@ -83,7 +83,7 @@ class Design:
         f = self.factory
         sources = project_sources()
         parts = [sources.digest(f.__module__, *CONVERSION)]
-        if not sources.reached(f.__module__):
+        if f.__module__ not in sources:
             parts.append(Path(sys.modules[f.__module__].__file__).read_bytes())
         if self.netlists:
             parts += [self.netlists, self.crowded, *netlist.sources()]
