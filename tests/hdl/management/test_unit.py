@@ -62,8 +62,9 @@ class Bench:
         connect(m, self.dut.cmac, cmac.use)
         return m
 
-    def run(self, process, *more):
-        dut, rng = self.dut, self.rng
+    def around(self):
+        """Processes for all that is neither registers nor a line."""
+        dut = self.dut
 
         async def setup(ctx):
             ctx.set(dut.enable, 1)
@@ -84,9 +85,13 @@ class Bench:
                 ctx.set(dut.tick, 0)
                 await ctx.tick().repeat(63)
 
-        back = [setup, key, ticks, serve(dut.bus, self.registers, rng),
-                drive_words(dut.random, self.draws, rng=rng, density=0.5),
-                count_pulses(dut, self.counts, *COUNTERS), *more]
+        return [setup, key, ticks,
+                drive_words(dut.random, self.draws, rng=self.rng, density=0.5),
+                count_pulses(dut, self.counts, *COUNTERS)]
+
+    def run(self, process, *more):
+        dut, rng = self.dut, self.rng
+        back = [*self.around(), serve(dut.bus, self.registers, rng), *more]
         for path, got in zip(dut.path_o, self.got, strict=True):
             back += [check_stream(path), collect_packets(path, 10**6, got, rng=rng, density=0.7)]
         simulate(self.module(), process, background=back, deadline=3_000_000)
