@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from dxpu_sim.run.runner import Design, simulate
+from dxpu_sim.run.runner import Design, said, simulate
 from dxpu_sim.system.design import System
 from tests.support.bench_cases import bench_cases
 
@@ -13,8 +13,9 @@ SMALL = {"width": 64, "boxes": (1,), "ports": 1, "paths": 1, "peers": 2, "stream
 
 @pytest.mark.parametrize("case", bench_cases("dxpu_sim.system.benches.managed"))
 def test_a_host_and_a_box_that_are_managed(case):
-    simulate(Design(System, SMALL), "dxpu_sim.system.benches.managed", testcase=f"{case}$",
-             env={"DXPU_SYSTEM": json.dumps(SMALL)})
+    folder = simulate(Design(System, SMALL), "dxpu_sim.system.benches.managed",
+                      testcase=f"{case}$", env={"DXPU_SYSTEM": json.dumps(SMALL)})
+    print(said(folder, "flood"))
 
 
 @pytest.mark.long

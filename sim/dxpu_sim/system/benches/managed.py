@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import cocotb
 from cocotb.triggers import Timer
+from cocotb.utils import get_sim_time
 
 from dxpu.management.format import FOLLOWS_MAX, Kind, Status, Subject
 from dxpu_model.management import Event, Message, Operation, knock
@@ -199,3 +200,95 @@ async def managed_identity(managed):
     """What the identity register reads."""
     placed, _ = managed.map.find("control.identity")
     return placed.register.reset
+
+
+#: Bytes of preamble, FCS and gap, and time of a byte at 1 Gb/s in ns.
+BESIDE, BYTE_NS = 24, 8
+#: Bytes of a copy, and register reads that are measured.
+COPY, READS = 8_192, 30
+
+
+class Flood:
+    """Frames of a stranger that take ``share`` of the line to each proxy.
+
+    ``other``: of a type that nobody handles, which has no effect but the time that it takes.
+    ``blind``: requests without the nonces. ``sniffer``: requests of the association that there is,
+    with the next counter and a wrong tag, so each costs a calculation.
+    """
+
+    def __init__(self, pool, kind, *, share):
+        self.pool, self.share, self.kind = pool, share, kind
+        self.frames = [self.frame(node) for node in (pool.host, pool.box)]
+        self.ends, self.count = False, 0
+
+    def frame(self, node):
+        """A frame to a node."""
+        told, rng = node._end._told, self.pool.system.rng
+        message = replace(told, kind=Kind.REQUEST, counter=node._end._counter + 1,
+                          follows=rng.randbytes(24 + 16))
+        if self.kind == "blind":
+            message = replace(message, node_nonce=rng.randbytes(8))
+        frame = message.frame()
+        return frame[:12] + b"\x88\xb6" + frame[14:] if self.kind == "other" else frame
+
+    async def run(self):
+        """Send until :attr:`ends`."""
+        mailbox = self.pool.manager.mailbox
+        while not self.ends:
+            frame = self.frames[self.count % 2]
+            await mailbox.send(frame)
+            self.count += 1
+            await Timer(int((len(frame) + BESIDE) * BYTE_NS / self.share), "ns")
+
+
+async def speeds(pool, driver):
+    """Time of a copy to the host and one to the GPU, in ns a byte; of a register read, in ns."""
+    found = {}
+    for name, copy in (("to host", driver.copy_to_host), ("to GPU", driver.copy_to_gpu)):
+        base, _ = pool.memory
+        begin = get_sim_time("ns")
+        await copy(base, 0, COPY)
+        found[name] = (get_sim_time("ns") - begin) / COPY
+    begin = get_sim_time("ns")
+    for _ in range(READS):
+        await driver.read_register("MAGIC")
+    found["read"] = (get_sim_time("ns") - begin) / READS
+    return found
+
+
+@cocotb.test()
+async def a_flood_takes_its_part_of_the_wire_and_no_more(dut):
+    """Frames of management with wrong tags slow copies and reads as frames that nobody handles do,
+    and copies by no more than their share of the line; they are answered by nothing."""
+    pool = Pool(dut)
+    driver = await pool.use()
+    pool.memory = pool.system.rc.alloc_region(COPY)
+    for node in (pool.host, pool.box):
+        await node.request([Operation(0)])
+    proxies = {"host": pool.system.host, "box": pool.system.boxes[0]}
+    found, clean = {}, await speeds(pool, driver)
+    print(f"flood: nobody: {clean}")
+    for share in (0.25, 0.5):
+        for kind in ("other", "blind", "sniffer"):
+            flood = Flood(pool, kind, share=share)
+            before = {name: await proxy.counters() for name, proxy in proxies.items()}
+            heard, task = len(pool.manager.frames), cocotb.start_soon(flood.run())
+            await Timer(20, "us")
+            found[kind, share] = await speeds(pool, driver)
+            flood.ends = True
+            await task
+            await Timer(100, "us")
+            dropped = {f"{name} {counter}": total - before[name][counter]
+                       for name, proxy in proxies.items()
+                       for counter, total in (await proxy.counters()).items()
+                       if counter.startswith("management_") and total != before[name][counter]}
+            print(f"flood: {kind} {share}: {found[kind, share]}, {flood.count} frames, {dropped}")
+            assert len(pool.manager.frames) == heard
+            for name in ("host", "box"):
+                assert (f"{name} management_tag" in dropped) == (kind == "sniffer")
+                assert (f"{name} management_stale" in dropped) == (kind == "blind")
+    for (kind, share), took in found.items():
+        for name, time in took.items():
+            assert time < 1.05 * found["other", share][name], (kind, share, name)
+            if name != "read":
+                assert time < 1.05 * clean[name] / (1 - share), (kind, share, name)
