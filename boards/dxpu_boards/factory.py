@@ -11,9 +11,9 @@ from amaranth import *
 from amaranth.build import Attrs, Pins, PinsN, Resource, Subsignal
 from amaranth.lib import io
 
-from dxpu.factory import DEFAULT_MAC, FactoryReader, FactoryState
+from dxpu.factory import DEFAULT_MAC, FactoryReader, FactoryState, NodeKey
 
-__all__ = ["PINS", "RESOURCE", "factory_of"]
+__all__ = ["PINS", "RESOURCE", "factory_of", "give_record"]
 
 #: Chip select, MOSI, MISO by package; then WP# and HOLD# of the flash, if connected to the part:
 #: they are held high during a reading.
@@ -50,6 +50,19 @@ def factory_of(m, platform, board, file, hz):
         file.fingerprint.value.eq(reader.fingerprint),
     ]
     return reader
+
+
+def give_record(m, reader, port, *, build):
+    """Give what ``reader`` has found to the ``port`` of a proxy with management
+    (:class:`~dxpu.proxy.management.FactoryPort`); ``build`` is the identity of the bitstream."""
+    m.submodules.node_key = key = NodeKey()
+    m.d.comb += [
+        Value.cast(key.state).eq(Value.cast(reader.state)),
+        reader.key_address.eq(key.key_address), key.key.eq(reader.key),
+        key.column.eq(port.column), port.key_column.eq(key.key_column),
+        port.valid.eq(key.valid), port.keyed.eq(reader.has_key),
+        port.mac.eq(reader.mac), port.serial.eq(reader.serial), port.build.eq(build),
+    ]
 
 
 def _pins(m, platform, reader):

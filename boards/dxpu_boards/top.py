@@ -25,7 +25,7 @@ from .board import Board, Shape
 from .clocks import Clocks
 from .ecp5.rings import RingOscillators
 from .ethernet import EthernetPorts
-from .factory import factory_of
+from .factory import factory_of, give_record
 from .pcie import Upstream
 from .registers import (
     BASES, PULSES, board_block, event_kinds, gpu_count, stand_alone as stand_alone_register,
@@ -85,6 +85,9 @@ class Top(Elaboratable):
         host's.
     keys : bool
         Sessions can be opened under keys; only on boards with a noise source.
+    managed : bool
+        Managers reach the proxy's registers by frames, under the first half of the key in the
+        factory record, at its address; only with ``keys``.
     identity : Identity
         Identity of the bitstream in registers. By default empty, so that the netlist is the same at
         each commit.
@@ -96,7 +99,7 @@ class Top(Elaboratable):
     """
 
     def __init__(self, board, role, shape, *, stand_alone=None, node=NODE_UNASSIGNED, faster=1,
-                 serial=None, keys=False, identity=Identity()):
+                 serial=None, keys=False, managed=False, identity=Identity()):
         if stand_alone and role == "host":
             raise ValueError("only a box can be stand-alone, not a host")
         self._alone = not board.has_console if stand_alone is None else stand_alone
@@ -107,12 +110,13 @@ class Top(Elaboratable):
         if keys and not board.is_open:
             raise ValueError(f"{board.title}: no noise source for keys yet")
         self._board, self._role, self._shape, self._keys = board, role, shape, keys
+        self._build, self._managed = identity.commit, managed
         gpus = shape.numbers(role).get("gpus", 0)
         extra = () if role == "host" else (
             gpu_count(gpus), stand_alone_register(self._alone, node))
         self._block = board_block(board.name, paths=self._paths, identity=identity, extra=extra)
         common = {"paths": self._paths, "peers": shape.peers, "streams": shape.streams,
-                  "keys": keys}
+                  "keys": keys, "managed": managed}
         if serial is not None:
             kind = SwitchIdentity if role == "host" else GpuIdentity
             common["identity"] = kind(serial=serial)
@@ -152,8 +156,10 @@ class Top(Elaboratable):
         m.submodules.registers = file = RegisterFile(self._block)
         ports["board"] = (BASES["board"], file.block.size, file.bus)
         second = self._board_registers(m, file, ethernet)
-        #: Reader of the factory record; its key has no user yet.
+        #: Reader of the factory record.
         self.factory = factory_of(m, platform, board, file, self._hz)
+        if self._managed:
+            give_record(m, self.factory, proxy.factory, build=self._build)
         if self._role == "host" and self.factory:
             m.d.comb += proxy.serial.eq(self.factory.serial)
         refused = Signal()

@@ -13,6 +13,7 @@ from amaranth.sim import Simulator
 
 from dxpu.csr import RegisterFile
 from dxpu.factory import DEFAULT_MAC, FactoryRecord, FactoryState
+from dxpu.proxy.management import FactoryPort
 from dxpu_boards import ecp5, factory, registers, report
 from dxpu_boards.build import prepare
 from dxpu_boards.registry import BOARDS
@@ -71,6 +72,10 @@ class Small(Elaboratable):
         m.d.comb += ClockSignal().eq(clock.i)
         self.file = file
         self.reader = factory.factory_of(m, platform, self.board, file, 62.5e6)
+        #: What a proxy with management would see.
+        self.proxy = FactoryPort().create()
+        if self.reader:
+            factory.give_record(m, self.reader, self.proxy, build=0xC0FFEE)
         return m
 
 
@@ -109,8 +114,9 @@ def test_the_tools_take_it(name, tmp_path):
 
 
 def answers(board, data):
-    """What all registers of the block say at the end of a reading, address to value."""
-    platform, design, found = simulated(board.platform), Small(board), {}
+    """What all registers of the block say at the end of a reading, address to value; and a
+    proxy's port, by the names of its members."""
+    platform, design, found, seen = simulated(board.platform), Small(board), {}, {}
     flash = SpiFlash({(board.record or 0) + n: b for n, b in enumerate(data)},
                      rng=random.Random(seed()))
     fragment = Fragment.get(design, platform)
@@ -137,6 +143,13 @@ def answers(board, data):
             ctx.set(file.bus.request.valid, 0)
             answer, = await ctx.tick().sample(file.bus.response.p).until(file.bus.response.valid)
             found[placed.path] = answer.data
+        port = design.proxy
+        seen.update({name: ctx.get(getattr(port, name))
+                     for name in ("valid", "keyed", "mac", "serial", "build")}, key=b"")
+        for column in range(4):
+            ctx.set(port.column, column)
+            await ctx.delay(1e-9)
+            seen["key"] += ctx.get(port.key_column).to_bytes(4, "little")
 
     sim = Simulator(fragment)
     clock = platform.pins[platform.default_clk, 0]
@@ -151,13 +164,13 @@ def answers(board, data):
         sim.add_testbench(pins, background=True)
     sim.add_testbench(ask)
     sim.run()
-    return found
+    return found, seen
 
 
 def test_registers_say_all_but_the_key():
     key = bytes(range(0x40, 0x60))
     record = FactoryRecord(bytes.fromhex("0a1b2c3d4e5f"), 0x87654321, key)
-    found = answers(BOARDS["ecpix-5-85f"], record.to_bytes())
+    found, _ = answers(BOARDS["ecpix-5-85f"], record.to_bytes())
     assert found["factory"] == FactoryState.VALID.value | 1 << 4
     assert (found["mac_high"], found["mac_low"]) == (0x0A1B, 0x2C3D4E5F)
     assert (found["serial"], found["fingerprint"]) == (0x87654321, record.fingerprint)
@@ -166,10 +179,19 @@ def test_registers_say_all_but_the_key():
                           for order in ("big", "little")}
 
 
+@pytest.mark.parametrize("key", [bytes(range(0x40, 0x60)), None])
+def test_a_proxy_gets_address_and_first_half_of_the_key(key):
+    """All at once, when the record has been read."""
+    record = FactoryRecord(bytes.fromhex("0a1b2c3d4e5f"), 0x87654321, key)
+    _, seen = answers(BOARDS["ecpix-5-85f"], record.to_bytes())
+    assert seen == {"valid": 1, "keyed": key is not None, "mac": 0x0A1B2C3D4E5F,
+                    "serial": 0x87654321, "build": 0xC0FFEE, "key": (key or bytes(16))[:16]}
+
+
 def test_a_board_without_a_record():
     """Says so, with the default."""
     board = BOARDS["ecpix-5-85f"]
-    found = answers(type(board)(**{**vars(board), "record": None}), b"")
+    found, _ = answers(type(board)(**{**vars(board), "record": None}), b"")
     assert found["factory"] == FactoryState.ABSENT.value
     assert found["mac_high"] << 32 | found["mac_low"] == int.from_bytes(DEFAULT_MAC, "big")
     assert not found["serial"] and not found["fingerprint"]

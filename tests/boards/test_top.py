@@ -47,6 +47,16 @@ def test_boards_with_open_tools_have_noise_for_keys(name, monkeypatch):
 
 
 @pytest.mark.parametrize("role", ["box", "host"])
+def test_a_managed_board_has_the_key_of_its_record(role):
+    """The whole of the design; the proxy's port has what the reader found."""
+    board = BOARDS["versa-ecp5-5g"]
+    with pytest.raises(ValueError, match="managed needs keys"):
+        top(board, role, SMALL, managed=True)
+    made = Fragment.get(top(board, role, SMALL, keys=True, managed=True), board.platform())
+    assert "node_key" in {name for _, name, _ in made.subfragments}
+
+
+@pytest.mark.parametrize("role", ["box", "host"])
 def test_versa(role):
     board = BOARDS["versa-ecp5-5g"]
     platform = board.platform()

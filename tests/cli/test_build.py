@@ -64,6 +64,8 @@ def test_list_names_every_board(capsys):
      "--node is for a box with --stand-alone only; write control.node by the console"),
     (("butterstick", "--role", "box", "--node", "0xFFF"),
      "--node must be a whole number from 1 to 4094, not '0xFFF'"),
+    (("versa-ecp5-5g", "--role", "host", "--managed"), "--managed needs --keys: management has the "
+     "cipher of the sessions"),
     (("genesys-2", "--role", "host", "--keys"), "--keys needs a noise source, and genesys-2 has "
      "none yet: connect one to the proxy of `dxpu generate --keys`"),
     *((("genesys-2", "--role", "host", f"--{name}", value), f"--{name} is for the open tools; "

@@ -27,7 +27,7 @@ SMALL = Shape(slots=1, peers=1, streams=1)
 class Hollow(wiring.Component):
     """Interface of a box with GPUs, without its content, which takes long to elaborate."""
 
-    def __init__(self, width, *, slots, gpus, paths, peers, streams, keys):
+    def __init__(self, width, *, slots, gpus, paths, peers, streams, keys, managed=False):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
         self.registers = BoxProxy(width, slots=slots, paths=paths, peers=peers,
                                   streams=streams).registers
@@ -43,7 +43,7 @@ class Hollow(wiring.Component):
 class HollowHost(wiring.Component):
     """Interface of a host proxy, without its content."""
 
-    def __init__(self, width, *, ports, paths, peers, streams, keys):
+    def __init__(self, width, *, ports, paths, peers, streams, keys, managed=False):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
         self.serial, self.clear = Signal(32), Signal()
         super().__init__({

@@ -47,6 +47,8 @@ def add_arguments(parser):
            "first HELLO)")
     option("--keys", "sessions can be opened under keys; without this option whoever reaches the "
            "fabric can take sessions over", action="store_true")
+    option("--managed", "managers reach the registers of the proxy by frames, under the key in the "
+           "board's factory record; needs --keys", action="store_true")
     option("--serial", "64 bits: serial number of a host's switch, whose lower half a factory "
            "record replaces, or of a box's first soft GPU; the others count on from it",
            metavar="NUMBER")
@@ -143,14 +145,16 @@ def _stand_alone(role, board, given):
 
 
 def _keys(board, given):
-    """Option of the top for keys; says what it means to have none."""
+    """Options of the top for keys and managers; says what it means to have no key."""
     if "keys" not in given:
+        if "managed" in given:
+            raise UserError("--managed needs --keys: management has the cipher of the sessions")
         print(NO_KEYS, flush=True)
         return {}
     if not board.is_open:
         raise UserError(f"--keys needs a noise source, and {board.name} has none yet: connect one "
                         "to the proxy of `dxpu generate --keys`")
-    return {"keys": True}
+    return {"keys": True, "managed": "managed" in given}
 
 
 def _serial(role, shape, given):

@@ -113,7 +113,7 @@ def test_the_factory_decides_about_ports_and_counters():
 
 def test_proxies_have_gmii_by_default():
     dut = BoxProxy(32, slots=1, paths=2, peers=1, streams=1)
-    assert list(dut.signature.members) == ["slot", "reset", "gmii", "links", "bus"]
+    assert list(dut.signature.members) == ["slot", "reset", "wipes", "gmii", "links", "bus"]
     assert [name for name in dut.pulses if name.startswith("mac1_")] == [
         f"mac1_{name}" for name in GMII.counters]
 
