@@ -1,5 +1,5 @@
 """A manager's side of management by frames: finds nodes, reads and writes registers, sets up
-numbers, peers, keys, bindings.
+numbers, peers, keys, bindings, GPUs between two hosts.
 
 See docs/reference/manage.md.
 """
@@ -11,8 +11,10 @@ from .manager import Manager, Node
 from .pool import attach, detach, pair
 from .proxy import Binding, Peer, Proxy
 from .registers import Registers
+from .scrub import dirty_slots, let_maintain, mark_wiped
 from .shape import SHAPE_WORDS, check_identity, proxy_of
 
 __all__ = ["SHAPE_WORDS", "Binding", "Event", "Identity", "ManageError", "Manager", "NoAnswer",
            "NoRegister", "Node", "Operation", "Peer", "Proxy", "Refused", "Registers", "Stale",
-           "attach", "check_identity", "detach", "pair", "proxy_of"]
+           "attach", "check_identity", "detach", "dirty_slots", "let_maintain", "mark_wiped",
+           "pair", "proxy_of"]

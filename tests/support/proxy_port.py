@@ -8,6 +8,7 @@ from amaranth.sim import Simulator
 from dxpu.csr import RegisterFile, RegisterMux, connect_ports
 from dxpu.mapping import BoxTable, HostTable
 from dxpu.proxy.registers import TABLE_BASE, control_block
+from dxpu.proxy.scrub import Scrub
 from dxpu_boards.registers import BASES, board_block, gpu_count
 from dxpu_model.console import summed
 
@@ -104,12 +105,18 @@ def with_board(m, proxy, board, *, paths, gpus=None):
 
 def only_table(m, role, *, rows, paths, peers, streams):
     """Serial port of a proxy's control registers and mapping table alone, without a board; and the
-    table.
+    table. Slots of a box are open as soon as they are bound.
     """
     shape = {"paths": paths, "streams": streams}
     m.submodules.file = file = RegisterFile(
         control_block(role, rows=rows, peers=peers, width=64, **shape))
     m.submodules.table = table = (HostTable(ports=rows, **shape) if role == "host"
                                   else BoxTable(slots=rows, **shape))
+    if role == "box":
+        m.submodules.scrub = scrub = Scrub(rows=rows)
+        m.d.comb += [file.dirty.slots.eq(scrub.dirty), scrub.hold.eq(file.scrub.hold),
+                     scrub.wiped.eq(Mux(file.dirty.written, file.dirty.slots_w, 0)),
+                     scrub.row_event.eq(table.row_event),
+                     scrub.open.eq(Cat(row.used for row in table.rows))]
     return RegisterSerial(m, {"control": (0, file.block.size, file.bus),
                               "table": (TABLE_BASE, table.block.size, table.bus)}), table
