@@ -266,7 +266,7 @@ class ManagementAgent(wiring.Component):
         verdict, acts = self._verdict, self._acts
         m.d.comb += [
             verdict.begins.eq(acts & (does.op == Op.DO) & (does.argument == Do.UNSEAL)),
-            verdict.number.eq(self._number),
+            verdict.tag_word.eq(self._number),
             verdict.given.eq(acts & (does.op == Op.STORE) & (does.source == Source.TAG)
                              & (does.to == Part.GLOBAL)),
             verdict.decrypts.eq(self._decrypts),

@@ -22,7 +22,7 @@ class Verdict(wiring.Component):
         No frame is at hand.
     begins : 1
         Strobe: the cipher begins with the frame.
-    number : 2
+    tag_word : 2
         Number of the word of the tag.
     given, decrypts : 1
         Strobe: a word that the cipher has said is written down; whether it says what that word of
@@ -38,7 +38,7 @@ class Verdict(wiring.Component):
 
     forgets: In(1)
     begins: In(1)
-    number: In(2)
+    tag_word: In(2)
     given: In(1)
     decrypts: In(1)
     compared: In(1)
@@ -60,9 +60,9 @@ class Verdict(wiring.Component):
             m.d.sync += [there.eq(0), right.eq(0), again.eq(0)]
         with m.Else():
             with m.If(self.given):
-                m.d.sync += [there.bit_select(self.number, 1).eq(self.decrypts), right.eq(0)]
+                m.d.sync += [there.bit_select(self.tag_word, 1).eq(self.decrypts), right.eq(0)]
             with m.If(self.compared & ~self.kept):
-                m.d.sync += right.bit_select(self.number, 1).eq(self.alike & there.all())
+                m.d.sync += right.bit_select(self.tag_word, 1).eq(self.alike & there.all())
             with m.If(self.compared & self.kept):
-                m.d.sync += again.bit_select(self.number, 1).eq(self.alike)
+                m.d.sync += again.bit_select(self.tag_word, 1).eq(self.alike)
         return m

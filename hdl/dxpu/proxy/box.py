@@ -205,7 +205,7 @@ class BoxCore(wiring.Component):
             bindings.hot_reset.eq(file.reset.slots),
             bindings.overflow.eq(self._policer.overflow | self._egress.overflow),
             bindings.empty.eq(self._ingress.empty & self._egress.empty),
-            bindings.held.eq(scrub.held),
+            bindings.closed.eq(scrub.closed),
             scrub.row_event.eq(table.row_event),
             scrub.open.eq(bindings.open),
             scrub.wipes.eq(self.wipes),

@@ -26,10 +26,10 @@ class BoxSlots(wiring.Component):
 
     BIND, RESET and the end of a binding close the slot and reset the GPU. After BIND and RESET the
     slot opens, with the next life, once the link was down and is up again, a GPU is present, the
-    slot is not held, and all queues between slot and fabric are empty. Then RESET_DONE is sent. A
-    slot whose link goes down closes, and LINK_DOWN is sent, or PRESENCE if the GPU is not there any
-    more; the host answers with RESET. A slot whose host sends without credits closes, its GPU is
-    reset, and ERROR is sent.
+    slot is not to stay closed, and all queues between slot and fabric are empty. Then RESET_DONE is
+    sent. A slot whose link goes down closes, and LINK_DOWN is sent, or PRESENCE if the GPU is not
+    there any more; the host answers with RESET. A slot whose host sends without credits closes, its
+    GPU is reset, and ERROR is sent.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class BoxSlots(wiring.Component):
         Strobes: a TLP for slot n + 1 came without credits.
     empty : ``rows``
         Bit n: the queues of slot n + 1 are empty.
-    held : ``rows``
+    closed : ``rows``
         Bit n: slot n + 1 must not open.
     control : stream of :class:`~dxpu.fabric.wire.types.Control`
         Events to hosts. One is offered two cycles after its cause if no other is offered; of
@@ -77,7 +77,7 @@ class BoxSlots(wiring.Component):
             "hot_reset": In(rows),
             "overflow": In(rows),
             "empty": In(rows),
-            "held": In(rows),
+            "closed": In(rows),
             "control": Out(stream.Signature(Control)),
             "open": Out(rows),
             "lives": Out(data.ArrayLayout(LIFE_BITS, rows)),
@@ -122,7 +122,7 @@ class BoxSlots(wiring.Component):
             m.d.sync += self.reset[n].eq(0)
         with m.Elif(self.hot_reset[n]):
             m.d.sync += self.reset[n].eq(1)
-        with m.If(self._waiting[n] & ~self.reset[n] & link_ready & self.empty[n] & ~self.held[n]):
+        with m.If(self._waiting[n] & ~self.reset[n] & link_ready & self.empty[n] & ~self.closed[n]):
             m.d.sync += [self._waiting[n].eq(0), self.open[n].eq(1), self._done_pending[n].eq(1),
                          self.lives[n].eq(self.lives[n] + 1)]
         with m.If(self.open[n] & ~link_ready | self._bound[n] & was_present & ~self.present[n]):

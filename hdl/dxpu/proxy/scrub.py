@@ -21,7 +21,7 @@ class Scrub(wiring.Component):
     maintainer, whose host may be there to wipe it and makes nothing dirty, and whoever comes to a
     GPU that wipes itself in each reset, which is never dirty.
 
-    Latency one cycle, from a release to ``held``, too.
+    Latency one cycle, from a release to ``closed``, too.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Scrub(wiring.Component):
         Bit n: the binding of the row is the maintainer's. It counts when the slot opens.
     wiped : ``rows``
         Strobes: the GPU was wiped.
-    dirty, held : ``rows``
+    dirty, closed : ``rows``
     """
 
     def __init__(self, *, rows):
@@ -49,7 +49,7 @@ class Scrub(wiring.Component):
         super().__init__({
             "row_event": In(RowEvent),
             **{name: In(rows) for name in ("open", "wipes", "hold", "maintained", "wiped")},
-            "dirty": Out(rows), "held": Out(rows, init=-1),
+            "dirty": Out(rows), "closed": Out(rows, init=-1),
         })
 
     def elaborate(self, platform):
@@ -69,6 +69,6 @@ class Scrub(wiring.Component):
             by_maintainer.eq((by_maintainer & self.open) | (self.maintained & ~self.open)),
             used.eq((used & ~self.wiped) | self.open & ~by_maintainer),
             own.eq((own | self.open) & ~released),
-            self.held.eq(self.dirty & self.hold & ~self.maintained & ~own),
+            self.closed.eq(self.dirty & self.hold & ~self.maintained & ~own),
         ]
         return m

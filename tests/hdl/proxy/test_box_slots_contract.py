@@ -18,7 +18,7 @@ DEPTH = {1: 14, 2: 9}
 
 
 #: Inputs of a bit for each slot.
-NAMES = ("used", "present", "link_up", "hot_reset", "overflow", "empty", "held")
+NAMES = ("used", "present", "link_up", "hot_reset", "overflow", "empty", "closed")
 
 
 class SlotContract(wiring.Component):
@@ -106,7 +106,7 @@ class SlotContract(wiring.Component):
 
         # Open from the end of the reset to the next loss, once in each life.
         waits, fresh_life = Signal(), Signal()
-        opens = waits & ~due & link_ready & empty & ~of(self.held)
+        opens = waits & ~due & link_ready & empty & ~of(self.closed)
         loses = opened & ~link_ready | bound & of_before(m, present) & ~present
         with m.If(begins):
             m.d.sync += waits.eq(1)
@@ -223,7 +223,7 @@ MUTANTS = {
                                                      "~self.link_up[n]")),
     "it opens during the reset": (1, ("& ~self.reset[n] & link_ready", "& link_ready")),
     "it opens before the queues are empty": (1, ("& link_ready & self.empty[n]", "& link_ready")),
-    "it opens though it is held": (1, (" & ~self.held[n]", "")),
+    "it opens though it must stay closed": (1, (" & ~self.closed[n]", "")),
     "it opens without a card": (1, ("self.present[n] & self.link_up[n], Signal",
                                     "self.link_up[n], Signal")),
     "it does not close": (1, ("m.d.sync += [self.open[n].eq(0), self._down_pending[n].eq(1)]",

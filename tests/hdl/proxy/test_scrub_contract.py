@@ -54,7 +54,7 @@ class ScrubContract(wiring.Component):
             self.event.strobe & (self.event.change == RowChange.RELEASED), 1 << self.event.row, 0))
         m.d.sync += [
             closing.eq(released),
-            dut.open.eq((dut.open | self.wants & ~dut.held) & ~closing & ~(released & ~dut.open)),
+            dut.open.eq((dut.open | self.wants & ~dut.closed) & ~closing & ~(released & ~dut.open)),
         ]
 
         # Who is the maintainer does not change before the slot has closed.
@@ -88,7 +88,7 @@ class ScrubContract(wiring.Component):
         m.d.comb += [
             Cover(again & opens & of(self.hold) & ~of(self.wipes) & ~is_his, "the next host"),
             Cover(again & opens & of(self.hold) & ~of(self.wipes) & is_his & left, "maintenance"),
-            Cover(again & of(dut.held) & of(self.wants), "somebody waits"),
+            Cover(again & of(dut.closed) & of(self.wants), "somebody waits"),
         ]
         return m
 
