@@ -30,7 +30,12 @@ async def managed(dut):
     """Carry frames in and out until the program has ended."""
     port = EthernetPort(os.environ["DXPU_IFACE"], 0xFFE)
     mailbox = Mailbox(dut, "intruder")
-    mailbox.received.append(lambda record: None if record.discard else port.send(record.raw))
+
+    def pass_on(record):
+        if not record.discard:
+            port.send(record.raw)
+
+    mailbox.received.append(pass_on)
     begin, cycles = time.monotonic(), 0
     with open("command.out", "w") as out, open("command.err", "w") as err:
         command = subprocess.Popen(json.loads(os.environ["DXPU_COMMAND"]), stdout=out, stderr=err)
@@ -44,6 +49,7 @@ async def managed(dut):
     finally:
         command.kill()
         command.wait()
+        mailbox.received.remove(pass_on)  # nodes go on speaking
         port.close()
     took = time.monotonic() - begin
     print(f"managed_network: status {command.returncode}, {took:.1f} s, {cycles:,} cycles, "
