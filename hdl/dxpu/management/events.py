@@ -64,7 +64,7 @@ class NodeEvents(wiring.Component):
     themselves; what finds no room is not told. Both are counted, and once there is room an event
     LOST has the number of those since the last LOST.
 
-    An event is offered 4 cycles after a session has told of itself.
+    An event is offered 2 cycles after a session has told of itself.
 
     Parameters
     ----------
