@@ -86,6 +86,17 @@ class EthernetPort:
             self._socket.close()
             raise
 
+    @classmethod
+    def handed(cls, interface: str, handle: int) -> "EthernetPort":
+        """The open port of another process, perhaps in another network namespace or with more
+        rights, by the file descriptor that :meth:`fileno` gave there.
+
+        ``interface`` is for messages.
+        """
+        port = cls.__new__(cls)
+        port._interface, port._socket = interface, socket.socket(fileno=handle)
+        return port
+
     def _set_up(self, index: int, address: bytes) -> None:
         name = self._interface.encode()
         flags = struct.unpack_from("16xH", fcntl.ioctl(

@@ -15,27 +15,12 @@ from pathlib import Path
 import pytest
 
 from dxpu_cli.main import main
+from dxpu_sim.ethernet.namespace import UNSHARE, why_not
 from dxpu_sim.software_host.network import HOST_INTERFACE
 
 ROOT = Path(__file__).parents[2]
 #: The simulated box is slower than a real one by some thousands; its timers are those of hardware.
 SLOWER = "20"
-UNSHARE = ["unshare", "--map-root-user", "--net"]
-
-
-def missing():
-    """What this machine does not permit; empty if it does all."""
-    if not sys.platform.startswith("linux"):
-        return "network: AF_PACKET is of Linux"
-    for program in ("unshare", "ip"):
-        if shutil.which(program) is None:
-            return f"network: no program {program}"
-    tried = subprocess.run([*UNSHARE, "ip", "link", "add", "type", "veth"], capture_output=True,
-                           text=True)
-    if tried.returncode:
-        return f"network: no veth in a network namespace: {tried.stderr.strip()}"
-    return ""
-
 
 def example():
     """The program in docs/reference/host.md."""
@@ -77,7 +62,7 @@ with Host(EthernetPort(sys.argv[1], 1), timers=Timers().slower(float(sys.argv[2]
 
 
 def test_processes_use_a_box_over_veth(tmp_path):
-    reason = missing()
+    reason = why_not()
     if reason:
         pytest.skip(reason)
     programs = []
@@ -130,8 +115,8 @@ def in_namespace(code, *, setup="true"):
 
 
 def test_the_interface_must_be_up():
-    if missing():
-        pytest.skip(missing())
+    if why_not():
+        pytest.skip(why_not())
     done = in_namespace("from dxpu_cli.main import main; import sys; sys.exit(main("
                         "['host', '--iface', 'a', '--box', '1']))",
                         setup="ip link add name a type veth")
@@ -140,8 +125,8 @@ def test_the_interface_must_be_up():
 
 
 def test_raw_frames_must_be_permitted():
-    if missing() or os.getuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip(missing() or "network: no root and setpriv, to give up a capability")
+    if why_not() or os.getuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip(why_not() or "network: no root and setpriv, to give up a capability")
     done = subprocess.run(
         ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", sys.executable, "-c",
          "from dxpu_cli.main import main; import sys; sys.exit(main("

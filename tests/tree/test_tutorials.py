@@ -7,9 +7,10 @@ import subprocess
 import pytest
 
 from dxpu_cli.commands.generate import make
+from dxpu_sim.ethernet.namespace import why_not
 from dxpu_sim.waves.groups import WAY
 from tests.support.pages import ROOT, added, copy_tree, environment, follow, pieces, steps, touched
-from tests.system.test_host_network import missing
+
 from tests.tree import count
 
 TUTORIAL, HOWTO = ROOT / "docs/tutorial", ROOT / "docs/howto"
@@ -134,7 +135,7 @@ def test_the_first_day_names_rows_of_the_wave():
 def test_the_box_of_the_first_day(tree):
     """Its script runs, and shows what the page does, but for the counts: which frames get lost
     depends on the machine."""
-    if reason := missing():
+    if reason := why_not():
         pytest.skip(reason)
     done = subprocess.run(["docs/tutorial/box.sh"], cwd=tree, env=environment(tree), text=True,
                           capture_output=True)

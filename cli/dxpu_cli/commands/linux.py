@@ -48,6 +48,26 @@ def _chosen(names):
     return [s for s in SCENARIOS.values() if s.name in names]
 
 
+def _keyed():
+    """Machines whose proxies a manager sets up by frames, over a network of its own."""
+    from dxpu_sim.linux.scenarios import MACHINES
+    return {name for name, machine in MACHINES.items() if machine.system.get("managed")}
+
+
+def _possible(chosen, all_of_them):
+    """The scenarios that this machine permits: of all of them others are left out with a note; who
+    names one gets an error."""
+    from dxpu_sim.ethernet.namespace import why_not
+    over_network = [s for s in chosen if s.machine in _keyed()]
+    if not over_network or not (reason := why_not()):
+        return chosen
+    names = ", ".join(s.name for s in over_network)
+    if not all_of_them:
+        raise UserError(f"--scenario {names} cannot run here ({reason}); the others of --list can")
+    print(f"left out: {names} ({reason})", flush=True)
+    return [s for s in chosen if s not in over_network]
+
+
 def run(arguments) -> int:
     """Run the scenarios; returns 0 only if every check held and Linux complained of nothing.
 
@@ -60,6 +80,7 @@ def run(arguments) -> int:
             print(f"{s.name:<12} {s.machine:<6} {s.text}")
         return 0
     require("sim")
+    chosen = _possible(chosen, "all" in (arguments.scenario or []))
     seed = given_seed(arguments)
     file = file_to_write("--json", arguments.json)
     with OutputFolder("--out", arguments.out, room=ROOM) as out:
@@ -78,8 +99,9 @@ class _Runs:
     def run(self):
         from dxpu_cli.prepare import prepare
         machines = list(dict.fromkeys(s.machine for s in self._chosen))
-        print(f"dxpu linux: {len(self._chosen)} scenarios, seed {self._seed}\n{NO_KEYS}",
-              flush=True)
+        print(f"dxpu linux: {len(self._chosen)} scenarios, seed {self._seed}", flush=True)
+        if set(machines) - _keyed():
+            print(NO_KEYS, flush=True)
         self._progress.step("Getting QEMU, kernel and programs")
         try:
             self._images = self._progress.run(images.get)

@@ -11,6 +11,9 @@ from pathlib import Path
 import cocotb
 from cocotb.utils import get_sim_time
 
+from dxpu_sim.system.network import PROGRAM, ManagerProcess
+from dxpu_sim.system.operate import FrameOperator
+
 from .complaints import complaints, stalls
 from .guest import Guest, GuestStalled
 from .host import LinuxHost, LinuxSystem, Pump
@@ -35,11 +38,23 @@ def say(kind, text):
         file.write(f"{kind} {text}\n")
 
 
+async def make_ready(dut, system):
+    """Do the manager's part before bindings; by frames alone if the proxies have keys of a
+    manager, who binds then, too: returns that operator."""
+    if not GIVEN["system"].get("managed"):
+        await system.prepare()
+        return None
+    say("step", "A manager finds the nodes and gives them keys")
+    operator = FrameOperator(system, ManagerProcess(dut, PROGRAM, FOLDER))
+    await operator.set_up()
+    return operator
+
+
 async def run_scenarios(dut, guests, machine, result):
     """Run everything from boot to the last check; fill ``result`` on the way."""
     system = LinuxSystem(dut, GIVEN["system"], guests, gpu=GIVEN["gpu"])
     dut.loss.value = round(machine.loss * 65536)
-    await system.prepare()
+    operator = await make_ready(dut, system)
     shown = time.monotonic()
 
     def waiting():
@@ -53,7 +68,7 @@ async def run_scenarios(dut, guests, machine, result):
     pump = Pump(hosts, on_wait=waiting)
     say("step", f"Booting Linux ({GIVEN['machine']})")
     begin = time.monotonic()
-    runs = [Run(host, result["evidence"]) for host in hosts]
+    runs = [Run(host, result["evidence"], operator=operator) for host in hosts]
     for run in runs:
         run.others = [r for r in runs if r is not run]
         await run.host.boot()
@@ -72,6 +87,8 @@ async def run_scenarios(dut, guests, machine, result):
         result["stalls"] += stalls(said)
     result["guest_seconds"] = float((await hosts[0].say("cat /proc/uptime")).split()[0])
     await pump.stop()
+    if operator is not None:
+        operator.manager.end()
     await system.idle()
     system.checker.finish()
     result["counts"] = dict(sum((root.counts for root in system.roots), Counter())) | {

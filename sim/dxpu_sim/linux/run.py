@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from dxpu_sim.system.operate import Operator
-from dxpu_sim.system.setup import wait_for_slot
 
 from .host import LinuxHost
 
@@ -59,10 +58,12 @@ class Run:
     evidence: dict[str, str] = field(default_factory=dict)
     expected: list[str] = field(default_factory=list)
     others: list["Run"] = field(default_factory=list)
+    operator: Operator | None = None
 
     def __post_init__(self):
         self.system = self.host.system
-        self.operator = Operator(self.system, host=self.host.number)
+        if self.operator is None:
+            self.operator = Operator(self.system, host=self.host.number)
 
     def check(self, held: bool, what: str) -> None:
         """End the scenario unless ``held``."""
@@ -113,7 +114,7 @@ class Run:
     async def arrive(self, gpu: int, port: int) -> None:
         """Bind a GPU, and wait for its link."""
         await self.operator.commit(gpu, port)
-        await wait_for_slot(self.operator.proxy, port, link=1)
+        await self.operator.wait_for_slot(port, link=1)
         self.mended(gpu, port)
 
     def mended(self, gpu: int, port: int) -> None:
@@ -135,7 +136,7 @@ class Run:
         """Release the GPU, as the operator."""
         async def work():
             await self.operator.release(gpu, port)
-            await wait_for_slot(self.operator.proxy, port, link=0, drained=1, timeout_us=2000)
+            await self.operator.wait_for_slot(port, link=0, drained=1, timeout_us=2000)
         await self.host.hurry(work())
         self.operator.routes.present.discard(port)
 

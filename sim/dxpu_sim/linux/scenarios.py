@@ -38,6 +38,8 @@ MACHINES = {
     "mps": Machine("pci=pcie_bus_perf: Linux sets payload sizes", kernel="pci=pcie_bus_perf"),
     "dpc": Machine("Downstream Port Containment instead of surprise", system={"dpc": True},
                    kernel="pcie_ports=dpc-native"),
+    "keyed": Machine("a manager's program on a veth sets all up and binds, by frames under keys",
+                     system={"keys": True, "managed": True, "paths": 1, "peers": 2, "streams": 1}),
     "two": Machine("two guests, each on a host proxy of its own", system={"hosts": 2}, guests=2),
 }
 
@@ -428,3 +430,21 @@ async def handover(run: Run) -> None:
             run.check(status == 1, f"both guests have the GPU: {said}")
         await guest.unbind(0, 0)
         operation = guest.operator.operation
+
+
+@scenario("keyed")
+async def frames(run: Run) -> None:
+    """A manager's program, which has a network interface and the keys, binds GPUs of two boxes
+    one after the other: pciehp reports each, the guest uses it, and it goes by agreement."""
+    host = run.host
+    for gpu in (0, len(run.system.gpus) - 1):
+        begin = await run.messages()
+        bar = await run.bind(gpu, 0)
+        said = await run.messages_since(begin, f"a manager binds GPU {gpu}", r"Slot\(1\)")
+        for words in ("Card present", "Link Up"):
+            run.check(words in said, f"no {words} in: {said}")
+        serial = await host.say(f"gpu read {bar}0 {REGISTERS['SERIAL_LOW']}")
+        run.check(int(serial, 16) == gpu + 1, f"GPU {gpu} says it is {serial}")
+        await run.keep(f"GPU {gpu} copies", f"gpu copy {bar}0 16384")
+        await run.unbind(gpu, 0)
+        await host.wait_for(f"grep -q 0 {slot_file(0, 'adapter')}", "an empty slot 1")

@@ -13,12 +13,12 @@ import json
 import random
 import select
 import shlex
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 from dxpu_host import EthernetPort
+from dxpu_sim.ethernet.namespace import add_pair
 from dxpu_sim.run.runner import Design, said, simulate
 
 from .bad_wire import BadWire
@@ -33,9 +33,7 @@ BAD = {"loss": 0.02, "double": 0.01, "swap": 0.01}
 def set_up() -> None:
     """Create the interfaces."""
     for name, peer in ((HOST_INTERFACE, "wire0"), (BOX_INTERFACE, "wire1")):
-        for words in (f"add {name} type veth peer name {peer}", f"set {name} up",
-                      f"set {peer} up"):
-            subprocess.run(["ip", "link", *words.split()], check=True)
+        add_pair(name, peer)
 
 
 class Bridge(threading.Thread):

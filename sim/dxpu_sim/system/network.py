@@ -1,39 +1,139 @@
-"""A separate network for a simulated system and its manager: a pair of veth.
+"""A manager of a simulated system, as a process in a network of its own.
 
 ::
 
     manager ── manager0 ════ fabric0 ── Ethernet port of the system ── hosts and boxes
 
-Run as a program in a network namespace of its own (``unshare --net``), with a folder, a seed, the
-options of the system and the manager's command, both as JSON (see
-:mod:`dxpu_sim.system.benches.network`).
+The process is started in a new network namespace, makes a pair of veth there, and hands the socket
+of ``fabric0`` to the simulation. So the simulation needs no rights, and no interface of this
+machine has any part.
 """
 
-import json
+import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from dxpu_sim.run.runner import Design, said, simulate
+import cocotb
+from cocotb.triggers import Timer
 
-from .design import System
+from dxpu_host import EthernetPort
+from dxpu_sim.ethernet.namespace import UNSHARE, add_pair
+from dxpu_sim.pcie.ports import Mailbox
 
-__all__ = ["MANAGER_INTERFACE", "main"]
+__all__ = ["PROGRAM", "ManagerFailed", "ManagerProcess"]
 
 MANAGER_INTERFACE, FABRIC_INTERFACE = "manager0", "fabric0"
+#: A manager that takes commands, with time-outs for a simulation.
+PROGRAM = (sys.executable, "-m", "dxpu_sim.system.manager_program", MANAGER_INTERFACE, "200")
+#: Frames of the system are for nodes with any number; a veth delivers all of them.
+_ANY_NODE = 0xFFE
 
 
-def main(folder: str, seed: str, options: str, command: str) -> int:
-    """Simulate; print the output of the bench and of the manager."""
-    for words in (f"add {MANAGER_INTERFACE} type veth peer name {FABRIC_INTERFACE}",
-                  f"set {MANAGER_INTERFACE} up", f"set {FABRIC_INTERFACE} up"):
-        subprocess.run(["ip", "link", *words.split()], check=True)
-    run = simulate(Design(System, json.loads(options)), "dxpu_sim.system.benches.network",
-                   env={"DXPU_SYSTEM": options, "DXPU_IFACE": FABRIC_INTERFACE,
-                        "DXPU_COMMAND": command}, folder=folder, seed=int(seed))
-    print(said(run, "managed_network"), Path(run, "command.out").read_text(), sep="\n", end="")
-    return 0
+class ManagerFailed(Exception):
+    """The manager refused a command, or ended; the message gives its words."""
+
+
+class ManagerProcess:
+    """A program that manages a simulated system over :data:`MANAGER_INTERFACE`.
+
+    The program answers each line with one line, ``done`` or ``failed`` first (see
+    :mod:`.manager_program`). Frames are carried in both directions until :meth:`end`.
+
+    Parameters
+    ----------
+    dut : cocotb handle
+        A :class:`~.design.System`.
+    command : sequence of str
+        The program.
+    folder : Path
+        Folder for its standard error, ``manager.err``.
+
+    Raises
+    ------
+    ManagerFailed
+        If there is no network for the process.
+    """
+
+    #: Interval at which the simulation looks for frames and answers.
+    POLL_NS = 2000
+    #: Wall time for a command.
+    PATIENCE_S = 540
+
+    def __init__(self, dut, command, folder: Path):
+        self._errors = Path(folder, "manager.err")
+        ours, theirs = socket.socketpair()
+        with open(self._errors, "w") as errors, ours, theirs:
+            self._process = subprocess.Popen(
+                [*UNSHARE, sys.executable, "-m", __name__, str(theirs.fileno()), *command],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                pass_fds=[theirs.fileno()])
+            theirs.close()
+            _, handed, _, _ = socket.recv_fds(ours, 1, 1)
+        if not handed:
+            self._process.wait()
+            raise self._ended()
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._port = EthernetPort.handed(FABRIC_INTERFACE, handed[0])
+        self._mailbox = Mailbox(dut, "intruder")
+        self._mailbox.received.append(self._send)
+        self._said = b""
+        self._carry = cocotb.start_soon(self._carry_in())
+
+    def _ended(self):
+        words = self._errors.read_text().strip().splitlines() or ["no word of why"]
+        return ManagerFailed(f"the manager has ended: {words[-1]}")
+
+    def _send(self, record):
+        if not record.discard:
+            self._port.send(record.raw)
+
+    async def _carry_in(self):
+        while True:
+            await Timer(self.POLL_NS, "ns")
+            while (frame := self._port.receive()) is not None:
+                await self._mailbox.send(frame)
+
+    async def say(self, line: str) -> str:
+        """The answer to a line, without ``done``; raises :exc:`ManagerFailed`."""
+        try:
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        begin = time.monotonic()
+        while b"\n" not in self._said:
+            if self._process.poll() is not None:
+                raise self._ended()
+            if time.monotonic() > begin + self.PATIENCE_S:
+                raise ManagerFailed(f"the manager does not answer to `{line}`")
+            await Timer(self.POLL_NS, "ns")
+            self._said += self._process.stdout.read() or b""
+        answer, _, self._said = self._said.partition(b"\n")
+        verdict, _, words = answer.decode().partition(" ")
+        if verdict != "done":
+            raise ManagerFailed(f"the manager, to `{line}`: {words}")
+        return words
+
+    def end(self) -> None:
+        """End the process, and carry no more frames; nodes go on speaking."""
+        self._carry.cancel()
+        self._mailbox.received.remove(self._send)
+        self._process.kill()
+        self._process.communicate()
+        self._port.close()
+
+
+def main(handle: str, *command: str) -> None:
+    """Make the interfaces, hand one's socket over ``handle``, and become the program."""
+    add_pair(MANAGER_INTERFACE, FABRIC_INTERFACE)
+    port = EthernetPort(FABRIC_INTERFACE, _ANY_NODE)
+    with socket.socket(fileno=int(handle)) as there:
+        socket.send_fds(there, [b"\0"], [port.fileno()])
+    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

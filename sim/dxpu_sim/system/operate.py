@@ -2,9 +2,11 @@
 
 from cocotb.utils import get_sim_time
 
-from .setup import bind, unbind
+from dxpu_sim.pcie.checkers import CheckFailed
 
-__all__ = ["Operator"]
+from .setup import bind, unbind, wait_for_slot
+
+__all__ = ["FrameOperator", "Operator"]
 
 
 class Operator:
@@ -42,14 +44,19 @@ class Operator:
         box, slot = self.system.slots[gpu]
         return self.system.boxes[box], slot
 
-    async def commit(self, gpu, port):
-        """Bind a GPU to a port, without waiting."""
-        (box, slot), name = self.place(gpu), self.system.names[gpu]
+    def route(self, gpu, port):
+        """Tell the checkers which switch a GPU belongs to from now on."""
+        name = self.system.names[gpu]
         for routes in self.system.host_routes:
             routes.slots = {n: other for n, other in routes.slots.items() if other != name}
             routes.renumber()
         self.routes.slots[port] = name
         self.routes.renumber()
+
+    async def commit(self, gpu, port):
+        """Bind a GPU to a port, without waiting."""
+        box, slot = self.place(gpu)
+        self.route(gpu, port)
         self.operation += 1
         await bind(self.proxy, port, box, slot, generation=self.operation,
                    operation_id=self.operation, paths=self.paths)
@@ -62,6 +69,10 @@ class Operator:
         self.fault(gpu)
         await unbind(self.proxy, port, *self.place(gpu), generation=self.operation,
                      operation_id=self.operation)
+
+    async def wait_for_slot(self, port, **options):
+        """Wait for the state of a port; see :func:`~.setup.wait_for_slot`."""
+        await wait_for_slot(self.proxy, port, **options)
 
     def fault(self, gpu):
         """Allow the loss of TLPs to and from the GPU from now on."""
@@ -82,3 +93,47 @@ class Operator:
         """Put the GPU into its box again."""
         await self.system.links[gpu].put_back()
         await self._tell_presence(self.place(gpu)[0])
+
+
+class FrameOperator(Operator):
+    """Has a manager's program do the binding, by frames, and touches no register.
+
+    Parameters
+    ----------
+    system : :class:`~dxpu_sim.system.system.SimulatedSystem`
+        With one host.
+    manager : :class:`~dxpu_sim.system.network.ManagerProcess`
+    """
+
+    def __init__(self, system, manager):
+        super().__init__(system)
+        self.manager = manager
+
+    async def set_up(self):
+        """Numbers, keys and sessions, which :meth:`SimulatedSystem.prepare` brings otherwise."""
+        found = await self.manager.say(f"pool {len(self.system.hosts + self.system.boxes)}")
+        if found.split() != [str(box.node) for box in self.system.boxes]:
+            raise CheckFailed(f"the manager found boxes {found}")
+
+    async def commit(self, gpu, port):
+        """Bind a GPU to a port; the link is up then.
+
+        The host may use the GPU before the manager knows that the link is up.
+        """
+        box, slot = self.place(gpu)
+        self.route(gpu, port)
+        self.fault(gpu)
+        self.routes.present.add(port)
+        await self.manager.say(f"attach {port} {box.node} {slot}")
+        self.system.checker.mended(self.system.names[gpu])
+        self.committed_ns = get_sim_time("ns")
+
+    async def release(self, gpu, port=None):
+        """Release both rows; nothing is under way then."""
+        self.fault(gpu)
+        await self.manager.say(f"detach {gpu if port is None else port}")
+
+    async def wait_for_slot(self, port, *, timeout_us=200, **wanted):
+        """Wait for the state of a port; the manager has a time-out of its own."""
+        await self.manager.say(
+            f"wait {port} " + " ".join(f"{name}={value}" for name, value in wanted.items()))
