@@ -11,9 +11,10 @@ from amaranth import *
 from amaranth.build import Attrs, Pins, PinsN, Resource, Subsignal
 from amaranth.lib import io
 
+from dxpu.bringup import Takes
 from dxpu.factory import DEFAULT_MAC, FactoryReader, FactoryState, NodeKey
 
-__all__ = ["PINS", "RESOURCE", "factory_of", "give_record"]
+__all__ = ["PINS", "RESOURCE", "factory_of", "give_pair_key", "give_record", "node_key_of"]
 
 #: Chip select, MOSI, MISO by package; then WP# and HOLD# of the flash, if connected to the part:
 #: they are held high during a reading.
@@ -52,13 +53,39 @@ def factory_of(m, platform, board, file, hz):
     return reader
 
 
-def give_record(m, reader, port, *, build):
-    """Give what ``reader`` has found to the ``port`` of a proxy with management
-    (:class:`~dxpu.proxy.management.FactoryPort`); ``build`` is the identity of the bitstream."""
-    m.submodules.node_key = key = NodeKey()
+def node_key_of(m, reader, *, pair):
+    """Make the copy of the keys that ``reader`` has found, with that of the ``pair`` or without.
+
+    Returns
+    -------
+    :class:`~dxpu.factory.NodeKey`
+    """
+    m.submodules.node_key = key = NodeKey(pair=pair)
     m.d.comb += [
         Value.cast(key.state).eq(Value.cast(reader.state)),
         reader.key_address.eq(key.key_address), key.key.eq(reader.key),
+    ]
+    return key
+
+
+def give_pair_key(m, reader, key, alone):
+    """Give the key of the pair to ``alone``, a :class:`~dxpu.bringup.StandAlone`, and say whom it
+    takes. A record that may have had a key, and cannot be read, lets nobody in."""
+    m.d.comb += [key.pair_column.eq(alone.column), alone.key_column.eq(key.pair_key_column),
+                 alone.takes.eq(Takes.NOBODY)]
+    with m.If(key.valid):
+        with m.Switch(reader.state):
+            with m.Case(FactoryState.ABSENT):
+                m.d.comb += alone.takes.eq(Takes.ANYONE)
+            with m.Case(FactoryState.VALID):
+                m.d.comb += alone.takes.eq(Mux(reader.has_key, Takes.KEY, Takes.ANYONE))
+
+
+def give_record(m, reader, key, port, *, build):
+    """Give what ``reader`` has found, and ``key``, its :class:`~dxpu.factory.NodeKey`, to the
+    ``port`` of a proxy with management (:class:`~dxpu.proxy.management.FactoryPort`); ``build`` is
+    the identity of the bitstream."""
+    m.d.comb += [
         key.column.eq(port.column), port.key_column.eq(key.key_column),
         port.valid.eq(key.valid), port.keyed.eq(reader.has_key),
         port.mac.eq(reader.mac), port.serial.eq(reader.serial), port.build.eq(build),

@@ -2,7 +2,7 @@
 
 from zlib import crc32
 
-from dxpu.bringup import StandAloneState
+from dxpu.bringup import StandAloneState, Takes
 from dxpu.console import EventRing
 from dxpu.csr import AddressMap, Block, Field, Register, Rows, word
 from dxpu.ethernet.phy import PhyState
@@ -33,10 +33,12 @@ def event_kinds(paths, counters):
 def stand_alone(enable=False, node=NODE_UNASSIGNED):
     """The register of the stand-alone mode, with its values after a reset."""
     return Register("standalone", (
-        Field("enable", 1, "rw", reset=int(enable), doc="The first host that sends a HELLO gets "
-              "all slots with a soft GPU, unless `control.node` is set. Any write to this "
-              "register first releases the slots; then the next host may come. Each new set-up "
-              "raises the generation of the rows by one."),
+        Field("enable", 1, "rw", reset=int(enable), doc="The first host that sends a HELLO, "
+              "or proves its key, gets all slots with a soft GPU, unless `control.node` is set. "
+              "Any write to this register first releases the slots; then the next host may come. "
+              "Each new set-up raises the generation of the rows by one."),
+        Field("takes", 2, "ro", values=Takes, doc="Whom the box takes. Without keys in the build "
+              "it is anyone."),
         Field("state", 3, "ro", offset=4, values=StandAloneState, doc="Progress of the set-up."),
         Field("node", 12, "rw", offset=8, reset=node, doc="Node number to which HELLOs must be "
               "addressed. 0xFFF: any; the first HELLO's destination becomes the box's node "

@@ -25,7 +25,7 @@ from .board import Board, Shape
 from .clocks import Clocks
 from .ecp5.rings import RingOscillators
 from .ethernet import EthernetPorts
-from .factory import factory_of, give_record
+from .factory import factory_of, give_pair_key, give_record, node_key_of
 from .pcie import Upstream
 from .registers import (
     BASES, PULSES, board_block, event_kinds, gpu_count, stand_alone as stand_alone_register,
@@ -98,6 +98,9 @@ class Top(Elaboratable):
         If the board has no Ethernet port, or no noise source for keys, or for a stand-alone host.
     """
 
+    #: Makes the source of noise, with a stream ``o`` of bits.
+    NOISE = RingOscillators
+
     def __init__(self, board, role, shape, *, stand_alone=None, node=NODE_UNASSIGNED, faster=1,
                  serial=None, keys=False, managed=False, identity=Identity()):
         if stand_alone and role == "host":
@@ -123,6 +126,10 @@ class Top(Elaboratable):
         if role == "host":
             self._proxy = HostProxy(shape.width, ports=shape.slots, **common)
         else:
+            #: A host can prove that it has the key of the board's record.
+            self._proves = keys and board.record is not None
+            if self._proves:
+                common["knocks"] = True
             self._proxy = BoxWithGpus(shape.width, slots=shape.slots, gpus=gpus, **common)
         self._gpus = gpus
         self._hz = board.core_mhz(role) * 1e6
@@ -143,7 +150,7 @@ class Top(Elaboratable):
             wiring.connect(m, ours, theirs)
 
         if self._keys:
-            m.submodules.rings = rings = RingOscillators()
+            m.submodules.rings = rings = self.NOISE()
             connect(m, rings.o, proxy.noise)
 
         ports = {"proxy": (0, PROXY_SPAN, proxy.bus)}
@@ -153,13 +160,15 @@ class Top(Elaboratable):
             ports |= {name: (BASES[name], block.size, getattr(upstream, name))
                       for name, block in upstream.blocks.items()}
 
-        m.submodules.registers = file = RegisterFile(self._block)
+        #: The board's own registers.
+        self.registers = file = RegisterFile(self._block)
+        m.submodules.registers = file
         ports["board"] = (BASES["board"], file.block.size, file.bus)
         second = self._board_registers(m, file, ethernet)
         #: Reader of the factory record.
         self.factory = factory_of(m, platform, board, file, self._hz)
-        if self._managed:
-            give_record(m, self.factory, proxy.factory, build=self._build)
+        alone = self._stand_alone(m, file)
+        self._give_keys(m, alone)
         if self._role == "host" and self.factory:
             m.d.comb += proxy.serial.eq(self.factory.serial)
         refused = Signal()
@@ -167,7 +176,7 @@ class Top(Elaboratable):
         ports["events"] = (BASES["events"], events.block.size, events.bus)
         probe = self._watchdog(m, platform, clocks, file)
         console = self._console(m, platform, refused)
-        askers = [probe, console, self._stand_alone(m, file)]
+        askers = [probe, console, alone]
         self._share(m, ports, [asker.bus for asker in askers if asker])
         self._lights(m, platform, ethernet, second, file.watchdog.last)
         return m
@@ -179,13 +188,28 @@ class Top(Elaboratable):
         register, shape = file.standalone, self._shape
         m.submodules.stand_alone = alone = StandAlone(
             self._proxy.registers, slots=self._gpus, paths=self._paths, streams=shape.streams,
-            waits=Waits.for_pc(self._hz, faster=self._faster))
+            waits=Waits.for_pc(self._hz, faster=self._faster), keys=self._proves)
         m.d.comb += [
             alone.refused.eq(self._proxy.refused), alone.wanted.eq(register.node),
             alone.enable.eq(register.enable), alone.again.eq(register.written),
             Value.cast(register.state).eq(Value.cast(alone.state)), register.host.eq(alone.host),
         ]
+        if self._proves:
+            wiring.connect(m, alone.knock, self._proxy.knock)
+            m.d.comb += Value.cast(register.takes).eq(Value.cast(alone.takes))
         return alone
+
+    def _give_keys(self, m, alone):
+        """Give what is in the factory record to management, and to ``alone``, the stand-alone mode,
+        if they need it."""
+        proves = self._role == "box" and self._proves
+        if not (self._managed or proves):
+            return
+        key = node_key_of(m, self.factory, pair=proves)
+        if self._managed:
+            give_record(m, self.factory, key, self._proxy.factory, build=self._build)
+        if proves:
+            give_pair_key(m, self.factory, key, alone)
 
     def _board_registers(self, m, file, ethernet):
         """Connect the board's registers; return a square wave with a period of a second."""

@@ -5,12 +5,14 @@ import json
 import random
 import re
 from importlib import resources
+from types import SimpleNamespace
 
 import pytest
 from amaranth import *
 from amaranth.lib import io
 from amaranth.sim import Simulator
 
+from dxpu.bringup import Takes
 from dxpu.csr import RegisterFile
 from dxpu.factory import DEFAULT_MAC, FactoryRecord, FactoryState
 from dxpu.proxy.management import FactoryPort
@@ -74,8 +76,12 @@ class Small(Elaboratable):
         self.reader = factory.factory_of(m, platform, self.board, file, 62.5e6)
         #: What a proxy with management would see.
         self.proxy = FactoryPort().create()
+        #: What the stand-alone mode would see.
+        self.alone = SimpleNamespace(takes=Signal(Takes), column=Signal(2), key_column=Signal(32))
         if self.reader:
-            factory.give_record(m, self.reader, self.proxy, build=0xC0FFEE)
+            key = factory.node_key_of(m, self.reader, pair=True)
+            factory.give_record(m, self.reader, key, self.proxy, build=0xC0FFEE)
+            factory.give_pair_key(m, self.reader, key, self.alone)
         return m
 
 
@@ -134,7 +140,10 @@ def answers(board, data):
             await ctx.tick()
 
     async def ask(ctx):
-        await ctx.tick().repeat(6000)
+        # After a reset, and before the end of the reading.
+        await ctx.tick().repeat(4000)
+        before = ctx.get(design.alone.takes)
+        await ctx.tick().repeat(2000)
         for placed in file.block.placed:
             ctx.set(file.bus.request.p.address, placed.address)
             ctx.set(file.bus.request.valid, 1)
@@ -150,6 +159,12 @@ def answers(board, data):
             ctx.set(port.column, column)
             await ctx.delay(1e-9)
             seen["key"] += ctx.get(port.key_column).to_bytes(4, "little")
+        alone, seen["pair"] = design.alone, b""
+        for column in range(4):
+            ctx.set(alone.column, column)
+            await ctx.delay(1e-9)
+            seen["pair"] += ctx.get(alone.key_column).to_bytes(4, "little")
+        seen["takes"] = before, ctx.get(alone.takes)
 
     sim = Simulator(fragment)
     clock = platform.pins[platform.default_clk, 0]
@@ -185,7 +200,22 @@ def test_a_proxy_gets_address_and_first_half_of_the_key(key):
     record = FactoryRecord(bytes.fromhex("0a1b2c3d4e5f"), 0x87654321, key)
     _, seen = answers(BOARDS["ecpix-5-85f"], record.to_bytes())
     assert seen == {"valid": 1, "keyed": key is not None, "mac": 0x0A1B2C3D4E5F,
-                    "serial": 0x87654321, "build": 0xC0FFEE, "key": (key or bytes(16))[:16]}
+                    "serial": 0x87654321, "build": 0xC0FFEE, "key": (key or bytes(16))[:16],
+                    "pair": (key or bytes(32))[16:],
+                    "takes": (Takes.NOBODY, Takes.KEY if key else Takes.ANYONE)}
+
+
+@pytest.mark.parametrize("change, takes", [
+    (lambda data: data, Takes.KEY), (lambda data: b"\xFF" * len(data), Takes.ANYONE),
+    (lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:], Takes.NOBODY),
+    (lambda data: data[:4] + bytes([2]) + data[5:], Takes.NOBODY),
+    (lambda data: b"other" + data[5:], Takes.NOBODY)])
+def test_a_record_that_cannot_be_read_lets_nobody_in(change, takes):
+    """It may have had a key; nothing at all has none."""
+    record = FactoryRecord(bytes.fromhex("0a1b2c3d4e5f"), 0, bytes(range(0x40, 0x60)))
+    _, seen = answers(BOARDS["ecpix-5-85f"], change(record.to_bytes()))
+    assert seen["takes"] == (Takes.NOBODY, takes)
+    assert takes is Takes.KEY or seen["pair"] == bytes(16)
 
 
 def test_a_board_without_a_record():

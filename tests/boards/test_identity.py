@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from amaranth.hdl import Fragment
 from amaranth.sim import Simulator
+from dxpu.bringup import Takes
 from dxpu.csr import RegisterFile
 from dxpu.proxy.box import BoxProxy
 from dxpu_boards import registers, report
@@ -176,6 +177,24 @@ def test_the_console_says_what_the_record_says(monkeypatch, capsys, state, key, 
         values[registers.BASES["board"] + block.address(name)] = value
     status, text = run(monkeypatch, capsys, Port(values), "identity")
     assert status == 0 and text.endswith(f"uptime   00:00:00\n{wanted}")
+
+
+@pytest.mark.parametrize("fields, wanted", [
+    ({"enable": 1}, "alone    takes anyone: the first host that it hears, as it has no key\n"),
+    ({"enable": 1, "takes": Takes.KEY.value},
+     "alone    takes the first host that proves the key of its factory record\n"),
+    ({"enable": 1, "takes": Takes.NOBODY.value},
+     "alone    takes nobody: its factory record is being read, or is damaged\n"),
+    ({"enable": 0}, "")])
+def test_the_console_says_whom_a_stand_alone_box_takes(monkeypatch, capsys, fields, wanted):
+    """In a line; a build without keys has nothing to say but that it takes anyone."""
+    values = _values(VERSA, Identity(), 0)
+    extra = (registers.stand_alone(),)
+    block = registers.board_block(VERSA.name, paths=2, extra=extra)
+    values[registers.BASES["board"] + block.address("standalone")] = block.find(
+        "standalone").register.pack(**fields)
+    status, text = run(monkeypatch, capsys, Port(values), "identity")
+    assert status == 0 and f"{KEYS}\n{wanted}version  " in text
 
 
 def test_a_proxy_on_no_board_that_is_known(monkeypatch, capsys):

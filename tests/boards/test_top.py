@@ -56,6 +56,18 @@ def test_a_managed_board_has_the_key_of_its_record(role):
     assert "node_key" in {name for _, name, _ in made.subfragments}
 
 
+@pytest.mark.parametrize("role, keys, judges", [
+    ("box", True, True), ("box", False, False), ("host", True, False)])
+def test_a_box_with_keys_judges_who_knocks(role, keys, judges, monkeypatch):
+    """Without keys there is nothing for that: neither cipher nor key."""
+    monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
+    board = BOARDS["versa-ecp5-5g"]
+    made = Fragment.get(top(board, role, SMALL, keys=keys), board.platform())
+    parts = {name: part for part, name, _ in made.subfragments}
+    inside = {name for _, name, _ in parts["stand_alone"].subfragments} if role == "box" else set()
+    assert ("judge" in inside) == ("node_key" in parts) == judges
+
+
 @pytest.mark.parametrize("role", ["box", "host"])
 def test_versa(role):
     board = BOARDS["versa-ecp5-5g"]
@@ -176,7 +188,7 @@ def test_boards_without_a_console_are_stand_alone(name, monkeypatch):
         block, = [block for block in made if block.name == "board"]
         fields = block.find("standalone").register
         assert fields.unpack(fields.reset) == {
-            "enable": enable, "state": 0, "node": node, "host": 0}
+            "enable": enable, "takes": 0, "state": 0, "node": node, "host": 0}
         made.clear()
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from dxpu.factory import FactoryRecord
 from dxpu_cli import main as cli
+from dxpu_cli.options import key_in
 from dxpu_tools import files
 
 MAC = "00:11:22:aa:bb:cc"
@@ -41,6 +42,30 @@ def test_with_a_key(capsys, file, tmp_path):
     assert file.read_bytes() == record.to_bytes()
     assert file.stat().st_mode & 0o777 == 0o600
     assert run(capsys, file) == (0, said)
+
+
+def test_the_key_of_the_pair_is_given_out(capsys, file, tmp_path):
+    """The second half, as a file for `dxpu host --key`; the first one, which managers have, is not
+    in it."""
+    key, pair = bytes(range(60, 92)), tmp_path / "pair"
+    (tmp_path / "key").write_bytes(key)
+    made = run(capsys, file, "--mac", MAC, "--key", tmp_path / "key", "--pair-key", pair)
+    assert made == run(capsys, file) and made[0] == 0
+    assert pair.stat().st_mode & 0o777 == 0o600
+    assert key_in("--key", str(pair)) == key[16:]
+    pair.write_text("mine")
+    assert run(capsys, file, "--pair-key", pair) == (2, (
+        f"dxpu factory: error: {str(pair)!r} is there already; give --force to replace it\n"))
+    assert pair.read_text() == "mine"
+    assert run(capsys, file, "--pair-key", pair, "--force") == made
+    assert key_in("--key", str(pair)) == key[16:]
+
+
+def test_without_a_key_none_is_given_out(capsys, file, tmp_path):
+    assert run(capsys, file, "--mac", MAC)[0] == 0
+    assert run(capsys, file, "--pair-key", tmp_path / "pair") == (
+        2, "dxpu factory: error: --pair-key: the record has no key\n")
+    assert not (tmp_path / "pair").exists()
 
 
 def test_new_keys(capsys, file, tmp_path):

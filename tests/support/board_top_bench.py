@@ -11,6 +11,7 @@ from amaranth.sim import Simulator
 from dxpu.attach import PciePort
 from dxpu.csr import RegisterPort
 from dxpu.ethernet import GmiiSignature
+from dxpu.fabric.opening.types import KnockPort
 from dxpu.fabric.receive.types import Refused
 from dxpu.proxy.box import BoxProxy
 from dxpu_boards import registers, top as board_top
@@ -27,14 +28,16 @@ SMALL = Shape(slots=1, peers=1, streams=1)
 class Hollow(wiring.Component):
     """Interface of a box with GPUs, without its content, which takes long to elaborate."""
 
-    def __init__(self, width, *, slots, gpus, paths, peers, streams, keys, managed=False):
+    def __init__(self, width, *, slots, gpus, paths, peers, streams, keys, managed=False,
+                 knocks=False):
         self.pulses = {name: Signal(name=name) for name in registers.PULSES}
-        self.registers = BoxProxy(width, slots=slots, paths=paths, peers=peers,
-                                  streams=streams).registers
+        self.registers = BoxProxy(width, slots=slots, paths=paths, peers=peers, streams=streams,
+                                  keys=keys).registers
         self.refused, self.clear = Signal(Refused), Signal()
         super().__init__({
             "gmii": Out(GmiiSignature()).array(paths), "links": In(paths),
-            "bus": In(RegisterPort()), **({"noise": In(stream.Signature(1))} if keys else {})})
+            "bus": In(RegisterPort()), **({"noise": In(stream.Signature(1))} if keys else {}),
+            **({"knock": In(KnockPort())} if knocks else {})})
 
     def elaborate(self, platform):
         return Module()

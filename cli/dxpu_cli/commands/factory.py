@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 
 from dxpu.fabric.wire.format import MAC_PREFIX
-from dxpu.factory import RECORD_BYTES, FactoryRecord, RecordError, mac_text
+from dxpu.factory import NODE_KEY_BYTES, RECORD_BYTES, FactoryRecord, RecordError, mac_text
 from dxpu.factory.record import KEY_BYTES
 from dxpu_cli.options import file_to_write, whole_number
 from dxpu_tools.errors import UserError
@@ -28,22 +28,31 @@ def add_arguments(parser):
                       help=f"file with the key, {KEY_BYTES} bytes")
     keys.add_argument("--new-key", action="store_true", help="with a new key, which is then in the "
                       "record alone")
+    option("--pair-key", "write the key that a stand-alone box and its host have in common, for "
+           "`dxpu host --key`", metavar="FILE")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
 
 
 def run(arguments) -> int:
-    """Make or show a record."""
+    """Make or show a record, and give the key of the pair out."""
     given = vars(arguments)
     making = [name for name in ("mac", "serial", "key") if name in given]
-    making += ["new-key"] * arguments.new_key + ["force"] * arguments.force
+    making += ["new-key"] * arguments.new_key
+    making += ["force"] * (arguments.force and "pair_key" not in given)
     if making and "mac" not in given:
         raise UserError(f"--{making[0]} is for making a record: give --mac as well")
     if "mac" in given:
         record = FactoryRecord(_mac(arguments.mac), whole_number(
             "--serial", given.get("serial", "0"), 0, (1 << 32) - 1), _key(given))
-        _write(arguments.record, record, arguments.force)
+        _write_file("RECORD", arguments.record, record.to_bytes(), 0o600 if record.key else 0o644,
+                    arguments.force)
     else:
         record = _read(arguments.record)
+    if "pair_key" in given:
+        if record.key is None:
+            raise UserError("--pair-key: the record has no key")
+        text = f"{record.key[NODE_KEY_BYTES:].hex()}\n"
+        _write_file("--pair-key", arguments.pair_key, text.encode(), 0o600, arguments.force)
     print(f"address  {mac_text(record.mac)}")
     print(f"serial   {record.serial or 'none'}")
     print(f"key      {f'fingerprint {record.fingerprint:08x}' if record.key else 'none'}")
@@ -94,10 +103,10 @@ def _read(name):
         raise UserError(f"{name!r}: {error}") from None
 
 
-def _write(name, record, force):
-    path = file_to_write("RECORD", name or ".")
+def _write_file(option, name, data, mode, force):
+    path = file_to_write(option, name or ".")
     try:
-        write_bytes(path, record.to_bytes(), mode=0o600 if record.key else 0o644, replace=force)
+        write_bytes(path, data, mode=mode, replace=force)
     except FileExistsError:
         raise UserError(f"{name!r} is there already; give --force to replace it") from None
     except OSError as error:

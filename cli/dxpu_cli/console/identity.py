@@ -1,5 +1,6 @@
 """Identity of a board, as text for people."""
 
+from dxpu.bringup import Takes
 from dxpu.factory import FactoryState, mac_text
 from dxpu_cli.options import NO_KEYS
 from dxpu_tools.identity import Goal, commit_text
@@ -25,6 +26,8 @@ def lines(read, title: str | None) -> list[str]:
                 (shape["rows"], "slot"), *gpus, (shape["paths"] + 1, "path"),
                 (shape["peers"], "peer"), (1 << shape["streams"], "stream"))))]
     rows.append(("keys", _keys(read)))
+    if title and role == "box" and (alone := read("board.standalone"))["enable"]:
+        rows.append(("alone", TAKES.get(alone["takes"], "unknown")))
     if read("control.security")["managed"]:
         rows.append(("managers", "by frames, too, under the key of the factory record"))
     if title:
@@ -52,6 +55,11 @@ def _keys(read):
     return "; ".join(filter(None, (clear, noise)))
 
 
+#: Text of whom a stand-alone box takes.
+TAKES = {takes.value: text for takes, text in {
+    Takes.ANYONE: "takes anyone: the first host that it hears, as it has no key",
+    Takes.KEY: "takes the first host that proves the key of its factory record",
+    Takes.NOBODY: "takes nobody: its factory record is being read, or is damaged"}.items()}
 #: Text for each state of the factory record other than valid.
 NO_RECORD = {FactoryState.READING: "being read", FactoryState.ABSENT: "no record",
              FactoryState.DAMAGED: "record damaged", FactoryState.VERSION: "record of another "

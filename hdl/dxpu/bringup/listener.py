@@ -31,7 +31,8 @@ class HelloListener(wiring.Component):
     twice, no frame is delayed, and the listener sees exactly the HELLOs that a proxy with a node
     number would have answered. A HELLO counts if
 
-    - its role is host, its security mode none, its offered tag not 0, and its session tag 0;
+    - its role is host, its offered tag not 0, and its session tag 0;
+    - its security mode is that of ``mode``;
     - both nodes have valid numbers (0x001 to 0xFFE), and differ;
     - its stream and its path exist here. The path is taken from the header, as answers use that
       path.
@@ -49,6 +50,10 @@ class HelloListener(wiring.Component):
         Frames that the proxy refuses.
     wanted : 12
         Node number that a HELLO must be addressed to; 0xFFF: any.
+    mode : :class:`~dxpu.fabric.wire.format.SecurityMode`
+        Security mode of the HELLOs that count.
+    greets : 1
+        Strobe: a HELLO was refused, in the cycle before ``heard``, if it counts.
     heard : 1
         Strobe: a HELLO that counts.
     who : :class:`Greeted`
@@ -58,6 +63,7 @@ class HelloListener(wiring.Component):
     def __init__(self, *, paths, streams):
         self._paths, self._streams = paths, streams
         super().__init__({"refused": In(Refused), "wanted": In(12, init=NODE_UNASSIGNED),
+                          "mode": In(8, init=SecurityMode.NONE), "greets": Out(1),
                           "heard": Out(1), "who": Out(Greeted)})
 
     def elaborate(self, platform):
@@ -67,11 +73,11 @@ class HelloListener(wiring.Component):
         def may_be(node):
             return node.any() & (node != NODE_UNASSIGNED)
 
+        m.d.comb += self.greets.eq(self.refused.strobe & (header.type == FrameType.HELLO))
         m.d.sync += [
             self.heard.eq(
-                self.refused.strobe
-                & (header.type == FrameType.HELLO) & (header.tag == TAG_NONE)
-                & (hello.role == Role.HOST) & (hello.security == SecurityMode.NONE)
+                self.greets & (header.tag == TAG_NONE)
+                & (hello.role == Role.HOST) & (hello.security == self.mode)
                 & (hello.offered != TAG_NONE)
                 & may_be(header.src_node) & may_be(header.dst_node)
                 & (header.src_node != header.dst_node)

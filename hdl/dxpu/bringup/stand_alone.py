@@ -8,21 +8,24 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.csr import RegisterPort, connect_ports
+from dxpu.fabric.opening.types import KnockPort
 from dxpu.fabric.receive.types import Refused
-from dxpu.fabric.wire.format import NODE_UNASSIGNED
+from dxpu.fabric.wire.format import NODE_UNASSIGNED, SecurityMode
 
 from .boot import BootCounter
+from .knock import KnockJudge
 from .listener import HelloListener
-from .sequencer import SetUpSequencer, StandAloneState
+from .sequencer import SetUpSequencer, StandAloneState, Takes
 
 __all__ = ["StandAlone"]
 
 
 class StandAlone(wiring.Component):
-    """Sets a box up for the first host that sends a HELLO.
+    """Sets a box up for the first host that sends a HELLO, or, if there is a key, for the first one
+    that opens a session under it.
 
-    Consists of :class:`~.listener.HelloListener`, :class:`~.boot.BootCounter` and
-    :class:`~.sequencer.SetUpSequencer`.
+    Consists of :class:`~.listener.HelloListener`, :class:`~.boot.BootCounter`,
+    :class:`~.sequencer.SetUpSequencer` and, with ``keys``, :class:`~.knock.KnockJudge`.
 
     Parameters
     ----------
@@ -33,6 +36,8 @@ class StandAlone(wiring.Component):
     paths, streams : int
         Numbers of paths and streams of the box proxy.
     waits : :class:`~.sequencer.Waits`
+    keys : bool
+        The registers have keys, and the box has a ``knock``.
 
     Members
     -------
@@ -44,16 +49,26 @@ class StandAlone(wiring.Component):
         Port of the listener.
     enable, again, state, host
         Ports of the sequencer.
+    takes : :class:`~.sequencer.Takes`
+        With ``keys``.
+    column, key_column : 2, 32
+        With ``keys``: bytes 4n to 4n + 3 of the key, the first one in the lowest bits, in the same
+        cycle.
+    knock : Out :class:`~dxpu.fabric.opening.types.KnockPort`
+        With ``keys``.
     """
 
-    def __init__(self, map, *, slots, paths, streams, waits):
+    def __init__(self, map, *, slots, paths, streams, waits, keys=False):
         self._listener = HelloListener(paths=paths, streams=streams)
         self._sequencer = SetUpSequencer(map, slots=slots, streams=streams, waits=waits)
         super().__init__({
             "bus": Out(RegisterPort()), "refused": In(Refused),
             "wanted": In(12, init=NODE_UNASSIGNED), "enable": In(1), "again": In(1),
             "state": Out(StandAloneState), "host": Out(12),
+            **({"takes": In(Takes), "column": Out(2), "key_column": In(32),
+                "knock": Out(KnockPort())} if keys else {}),
         })
+        self._keys = keys
 
     def elaborate(self, platform):
         m = Module()
@@ -68,4 +83,27 @@ class StandAlone(wiring.Component):
             sequencer.boot.eq(boot.boot), boot.take.eq(sequencer.boot_take),
             self.state.eq(sequencer.state), self.host.eq(sequencer.host),
         ]
+        if self._keys:
+            self._judge(m, listener, sequencer)
         return m
+
+    def _judge(self, m, listener, sequencer):
+        """A HELLO under the key is judged before the sequencer hears it."""
+        m.submodules.judge = judge = KnockJudge()
+        needs, listens = Signal(), Signal()
+        m.d.comb += [
+            needs.eq(self.takes == Takes.KEY),
+            listens.eq((sequencer.state == StandAloneState.LISTENS) & self.knock.free),
+            listener.mode.eq(Mux(needs, SecurityMode.KEYED, SecurityMode.NONE)),
+            judge.greets.eq(listener.greets & needs & listens), judge.heard.eq(listener.heard),
+            judge.who.eq(listener.who), judge.key_column.eq(self.key_column),
+            sequencer.takes.eq(self.takes), sequencer.key_column.eq(self.key_column),
+            self.column.eq(sequencer.column),
+        ]
+        wiring.connect(m, judge.body_look, wiring.flipped(self.knock.body_look))
+        wiring.connect(m, judge.cmac, wiring.flipped(self.knock.cmac))
+        with m.If(needs):
+            m.d.comb += [sequencer.heard.eq(judge.knocked), sequencer.who.eq(judge.knocker)]
+            # The sequencer needs the key to write it, after a HELLO was judged.
+            with m.If(listens):
+                m.d.comb += self.column.eq(judge.column)

@@ -40,8 +40,9 @@ class BoxWithGpus(wiring.Component):
 
     Members
     -------
-    gmii, links, bus, noise
-        Same ports as the box proxy: GMII and link state of each path, register bus, noise.
+    gmii, links, bus, noise, factory, knock
+        Same ports as the box proxy: GMII and link state of each path, register bus, noise, factory
+        record, who knocks.
 
     Raises
     ------

@@ -28,7 +28,7 @@ from dxpu.fabric.receive.types import TLP_DWORDS, Refused
 from dxpu.fabric.send.packetizer import CELL_BYTES, Packetizer
 from dxpu.fabric.session.link import Link
 from dxpu.fabric.opening.agent import OpeningAgent
-from dxpu.fabric.opening.types import Called
+from dxpu.fabric.opening.types import BodyLook, Called
 from dxpu.fabric.session.session import SessionKeeper, connect_keeper
 from dxpu.fabric.session.types import Peer, PeerRow, SessionNews, SessionView, Setting
 from dxpu.fabric.wire.format import (
@@ -87,6 +87,8 @@ class FabricEngine(wiring.Component):
         Without it no limits are granted, and TLPs leave without.
     keyed : bool
         There may be keyed sessions.
+    looked_at : bool
+        There is ``look``; only with ``keyed``.
 
     Members
     -------
@@ -149,6 +151,8 @@ class FabricEngine(wiring.Component):
         Of :class:`SessionKeeper`. This and the following only with ``keyed``.
     new_key, random, failed, cmac, with_key, with_two
         Of :class:`~.opening.agent.OpeningAgent`.
+    look : :class:`~.opening.types.BodyLook`
+        For who looks at the HELLOs that are refused.
     stat_* : 1
         Pulses; :attr:`stats` names them.
     """
@@ -161,12 +165,15 @@ class FabricEngine(wiring.Component):
 
     def __init__(self, width, *, rows, paths=2, peers=16, streams=4, split=False,
                  frame_bytes=8192, cells=None, pause=SessionKeeper.PAUSE, block=True,
-                 arq="go-back-n", flow=None, keyed=False):
+                 arq="go-back-n", flow=None, keyed=False, looked_at=False):
         if arq not in ARQ:
             raise ValueError(f"arq must be one of {', '.join(ARQ)}, not {arq!r}")
         if arq == "selective" and split:
             raise ValueError("arq must be go-back-n with split, not 'selective'")
+        if looked_at and not keyed:
+            raise ValueError("looked_at needs keyed: only then are bodies kept")
         self._width = check_width(width)
+        self._looked_at = looked_at
         self._rows = rows
         self._paths = paths
         self._depth = frame_bytes * 8 // width
@@ -277,6 +284,7 @@ class FabricEngine(wiring.Component):
             "session_news": Out(SessionNews),
             "refused": Out(Refused),
             **({"keyed": In(peers)} if keyed else {}),
+            **({"look": In(BodyLook())} if looked_at else {}),
             **({name: self._agent.signature.members[name] for name in self._OF_AGENT}
                if keyed else {}),
             **counted({f"stat_{name}": text for name, text in self.stats.items()}),
@@ -554,6 +562,13 @@ class FabricEngine(wiring.Component):
             agent.body_ready.eq(tx.body_ready),
             agent.node.eq(self.node), agent.opens.eq(self.local_hello.role == Role.HOST),
         ]
+        if self._looked_at:
+            look = self.look
+            m.d.comb += look.word.eq(rx.came_word)
+            with m.If(look.keep):
+                m.d.comb += rx.keep.eq(1)
+            with m.If(look.looks):
+                m.d.comb += rx.came_at.eq(look.at)
         for name in self._OF_AGENT:
             if name == "random":
                 continue

@@ -15,6 +15,7 @@ from dxpu.fabric.credit.classifier import Classifier, credits_of
 from dxpu.fabric.credit.policer import CreditPolicer
 from dxpu.fabric.credit.sizing import LARGEST, MOST_TLPS, FlowControl, grants_in
 from dxpu.fabric.engine import FabricEngine
+from dxpu.fabric.opening.types import KnockPort
 from dxpu.fabric.row_gate import RowGate
 from dxpu.fabric.wire.format import Role
 from dxpu.management.events import NodeEvents
@@ -54,6 +55,8 @@ class BoxCore(wiring.Component):
         Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
         Slots, 1 to 16: PCIe links to GPUs.
+    knocks : bool
+        A part beside the proxy looks at HELLOs before the box is set up; only with ``keys``.
 
     Members
     -------
@@ -68,6 +71,8 @@ class BoxCore(wiring.Component):
         (:class:`~.scrub.Scrub`).
     frame, bus, noise, factory
         Those of the host's core.
+    knock : :class:`~dxpu.fabric.opening.types.KnockPort`
+        With ``knocks``.
     """
 
     #: Bytes of the buffer of each slot from PCIe.
@@ -82,7 +87,7 @@ class BoxCore(wiring.Component):
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
                  arq="go-back-n", mac_counters=None, fast=False, keys=False,
-                 managed=False):
+                 managed=False, knocks=False):
         check_managed(managed, keys)
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
@@ -94,8 +99,10 @@ class BoxCore(wiring.Component):
             "bus": In(RegisterPort()),
             **({"noise": In(stream.Signature(1))} if keys else {}),
             **({"factory": Out(FactoryPort())} if managed else {}),
+            **({"knock": In(KnockPort())} if knocks else {}),
         })
         self._width = width
+        self._knocks = knocks
         self._slots = slots
         self._depth = max(16, self.BUFFER * 8 // width)
         self._table = BoxTable(slots=slots, paths=paths, streams=streams)
@@ -108,7 +115,7 @@ class BoxCore(wiring.Component):
         self._engine = FabricEngine(
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,
             block=False,  # the queues need the block RAM of an ECP5-45
-            flow=flow, keyed=keys)
+            flow=flow, keyed=keys, looked_at=knocks)
         self._bindings, self._scrub = BoxSlots(rows=slots), Scrub(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=ClassMeta, inside=True)
         # A TLP that is too large is cut, not dropped: its header has the credits to return.
@@ -185,7 +192,8 @@ class BoxCore(wiring.Component):
         attach_engine(m, engine, file, role=Role.BOX, commits=table.stat_committed,
                       managed=unit is not None)
         if self._shadow:
-            attach_keys(m, engine, file, self.clear, self._shadow, self.noise, unit)
+            attach_keys(m, engine, file, self.clear, self._shadow, self.noise, unit,
+                        self.knock if self._knocks else None)
         else:
             attach_no_keys(m, engine, file, self.clear)
 
@@ -310,13 +318,13 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, slots, paths, peers, streams, split, arq, keys, managed
+    width, slots, paths, peers, streams, split, arq, keys, managed, knocks
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 
     Members
     -------
-    slot, reset, wipes, bus, noise, factory
+    slot, reset, wipes, bus, noise, factory, knock
         Those of the core.
     gmii, links
         Those of :class:`~dxpu.proxy.host.HostProxy`.

@@ -12,10 +12,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from dxpu.counted import Counted
 from dxpu.crypto import Aes128, CipherShare, CipherUse, Cmac, MacShare, MacUse, RandomSource
 from dxpu.fabric.opening.types import KeyWord
+from dxpu.fabric.wire.format import NODE_UNASSIGNED
 
 from .management import RandomShare
 
-__all__ = ["KeyShadow", "KeyUnit", "attach_keys", "attach_no_keys"]
+__all__ = ["KeyShadow", "KeyUnit", "attach_keys", "attach_knocks", "attach_no_keys"]
 
 #: Key of the conditioner, which need not be secret.
 _CONDITIONER = b"DXPU conditioner"
@@ -91,18 +92,21 @@ class KeyUnit(wiring.Component):
         For the opening agent.
     manager_cmac, manager_cipher, manager_random
         For a unit of management; only with ``managed``.
+    knock_cmac : :class:`~dxpu.crypto.MacUse`
+        For who looks at knocks; only with ``knocks``.
     random : stream of 32
     failed : 1
         A test of the noise has failed: no random word comes any more, until reset.
     """
 
-    def __init__(self, *, managed=False):
-        self._managed = managed
+    def __init__(self, *, managed=False, knocks=False):
+        self._managed, self._knocks = managed, knocks
         super().__init__({
             "noise": In(stream.Signature(1)),
             "cmac": In(MacUse()),
             **({"manager_cmac": In(MacUse()), "manager_cipher": In(CipherUse()),
                 "manager_random": Out(stream.Signature(32))} if managed else {}),
+            **({"knock_cmac": In(MacUse())} if knocks else {}),
             "random": Out(stream.Signature(32)),
             "failed": Out(1),
         })
@@ -112,7 +116,7 @@ class KeyUnit(wiring.Component):
         m.submodules.aes = aes = Aes128(ram=True)
         m.submodules.cipher_share = ciphers = CipherShare(count=2 + self._managed)
         m.submodules.cmac, m.submodules.mac_share = cmac, macs = Cmac(), MacShare(
-            count=2 + self._managed)
+            count=2 + self._managed + self._knocks)
         m.submodules.source = source = RandomSource()
         connect(m, ciphers.i, aes.i)
         connect(m, aes.o, ciphers.o)
@@ -122,6 +126,8 @@ class KeyUnit(wiring.Component):
         connect(m, flipped(self.cmac), macs.users[0])
         connect(m, source.cmac, macs.users[1])
         connect(m, flipped(self.noise), source.noise)
+        if self._knocks:
+            connect(m, flipped(self.knock_cmac), macs.users[-1])
         if self._managed:
             m.submodules.random_share = words = RandomShare()
             connect(m, flipped(self.manager_cmac), macs.users[2])
@@ -147,11 +153,26 @@ def attach_no_keys(m, engine, file, clear):
     m.d.comb += clear.eq(Cat(peer.valid for peer in engine.peers).any())
 
 
-def attach_keys(m, engine, file, clear, shadow, noise, management=None):
+def attach_knocks(m, engine, file, knock, unit):
+    """Connect ``knock``, a :class:`~dxpu.fabric.opening.types.KnockPort` of the proxy, to the
+    engine, to the ``file`` of control registers, and to ``unit``, a :class:`KeyUnit`."""
+    connect(m, knock.cmac, unit.knock_cmac)
+    look, asked = engine.look, knock.body_look
+    m.d.comb += [
+        knock.free.eq(file.node.number == NODE_UNASSIGNED),
+        look.keep.eq(asked.keep), look.looks.eq(asked.looks), look.at.eq(asked.at),
+        asked.word.eq(look.word),
+    ]
+
+
+def attach_keys(m, engine, file, clear, shadow, noise, management=None, knock=None):
     """Connect a keyed engine to the ``file`` of control registers, by ``shadow``, a
     :class:`KeyShadow`, and to ``noise``, a port of the proxy; ``clear``: there is a peer whose
-    sessions need no key. ``management`` is the unit of management, if there is one."""
-    m.submodules.key_unit = unit = KeyUnit(managed=management is not None)
+    sessions need no key. ``management`` is the unit of management, if there is one; ``knock`` the
+    :class:`~dxpu.fabric.opening.types.KnockPort` of the proxy, if there is one."""
+    m.submodules.key_unit = unit = KeyUnit(managed=management is not None, knocks=knock is not None)
+    if knock is not None:
+        attach_knocks(m, engine, file, flipped(knock), unit)
     if management is not None:
         connect(m, management.cmac, unit.manager_cmac)
         connect(m, management.cipher, unit.manager_cipher)

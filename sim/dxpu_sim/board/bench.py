@@ -57,15 +57,15 @@ class Port(SimulatedPort):
 class Run:
     """The box after power-on, and a host."""
 
-    def __init__(self, dut, *, node=HOST_NODE):
+    def __init__(self, dut, *, node=HOST_NODE, timers=TIMERS, key=None):
         quiet()
         self.dut, self.rng = dut, random.Random(int(os.environ["DXPU_SEED"]))
         dut.button.value = 0
         self.mailbox = Mailbox(dut, "ethernet")
-        self.audit = HostAudit()
+        self.audit = HostAudit(key=key)
         self.port = Port(self.mailbox, *(BadWire(random.Random(n)) for n in range(2)), self.audit)
-        self.host = Host(self.port, node=node, timers=TIMERS, now=self.port.now,
-                         rng=random.Random(self.rng.getrandbits(32)))
+        self.host = Host(self.port, node=node, timers=timers, now=self.port.now,
+                         rng=random.Random(self.rng.getrandbits(32)), key=key)
 
     def lit(self, light):
         return int(self.dut.lights.value) >> light & 1

@@ -7,6 +7,7 @@ from amaranth.lib import io, wiring
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import In, Out
 
+from dxpu.crypto import PretendedNoise
 from dxpu.ethernet import Mac, Rgmii, RgmiiDelays, RgmiiPins
 from dxpu.stream import connect
 from dxpu_boards.board import Shape
@@ -65,6 +66,14 @@ class FarEnd(wiring.Component):
         return m
 
 
+class SimulatedTop(Top):
+    """The top, whose noise is pretended: rings of gates do not oscillate here."""
+
+    @staticmethod
+    def NOISE():
+        return PretendedNoise(seed=1)
+
+
 class BoardBench(wiring.Component):
     """A stand-alone box on a board, with PLL, resets, RGMII and lights; nobody writes its
     registers.
@@ -79,6 +88,8 @@ class BoardBench(wiring.Component):
         Arguments of :class:`~dxpu_boards.board.Shape`.
     faster : number
         Divisor of times, as for :class:`~dxpu_boards.top.Top`.
+    keys : bool
+        Sessions can be opened under keys.
 
     Members
     -------
@@ -92,25 +103,28 @@ class BoardBench(wiring.Component):
         Pins of the flash; undriven pins have their pull: not selected, no clock.
     state, mac : 3, 48
         Result of reading the flash.
+    alone, takes : 3, 2
+        ``state`` and ``takes`` of ``board.standalone``.
     """
 
     #: Models of the cells in the design.
     cells = PLL + PAD + INPUT
-    TOP = Top
+    TOP = SimulatedTop
 
-    def __init__(self, board="versa-ecp5-5g", shape=None, *, faster=1000):
+    def __init__(self, board="versa-ecp5-5g", shape=None, *, faster=1000, keys=False):
         self._board = BOARDS[board]
         self._shape = Shape(**(shape or {"slots": 1, "peers": 1, "streams": 1}))
-        self._faster = faster
+        self._faster, self._keys = faster, keys
         super().__init__({"ethernet": In(MailboxSignature()), "button": In(1),
                           "lights": Out(4), "flash_cs": Out(1), "flash_sck": Out(1),
                           "flash_copi": Out(1), "flash_cipo": In(1), "state": Out(3),
-                          "mac": Out(48)})
+                          "mac": Out(48), "alone": Out(3), "takes": Out(2)})
 
     def elaborate(self, platform):
         m = Module()
         board, pins = self._board, simulated(self._board.platform)
-        top = self.TOP(board, "box", self._shape, stand_alone=True, faster=self._faster)
+        top = self.TOP(board, "box", self._shape, stand_alone=True, faster=self._faster,
+                       keys=self._keys)
         m.submodules.top = Fragment.get(top, pins)
         period = round(1e12 / pins.default_clk_frequency)
         m.submodules.clock = SimClock("crystal", period_ps=period)
@@ -131,6 +145,9 @@ class BoardBench(wiring.Component):
             self.flash_sck.eq(reader.sck & reader.drive), flash.cipo.i.eq(self.flash_cipo),
             self.state.eq(Value.cast(reader.state)), self.mac.eq(reader.mac),
         ]
+        register = top.registers.standalone
+        m.d.comb += [self.alone.eq(Value.cast(register.state)),
+                     self.takes.eq(Value.cast(register.takes))]
 
         m.submodules.far_clock = SimClock("far", phase_ps=900)
         m.submodules.far_tx_clock = SimClock("far_tx", phase_ps=1700)

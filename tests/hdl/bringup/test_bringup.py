@@ -1,115 +1,14 @@
 """dxpu.bringup: what is written to a proxy by itself, and when; the boot counter."""
 
-import random
 
 import pytest
 from amaranth import *
 
-from dxpu.bringup import BootCounter, SetUpSequencer, StandAloneState, Waits
-from dxpu.proxy.box import BoxProxy
-from tests.support.testbench import seed, simulate
-
-SLOTS, STREAMS = 3, 2
-MAP = BoxProxy(64, slots=SLOTS, paths=2, peers=2, streams=STREAMS).registers
-WAITS = Waits(retry=11, hello=12, quiet=13)
-DONE, STALE = 1, 6
-WHO = {"host": 0x042, "node": 0x109, "stream": 1, "path": 1}
-BOOT = 0xB007
-
-
-class Proxy:
-    """Plays the registers of a proxy, after random waits; knows what was written, in order.
-
-    ``codes`` are what commits end with, the last one from then on; ``missing`` is a register that
-    is not there.
-    """
-
-    def __init__(self, dut, *, node=0xFFF, codes=(DONE,), missing=None):
-        self._dut, self._codes, self._missing = dut, list(codes), missing
-        self.written, self.node = [], node
-        self._rng = random.Random(seed())
-        self._paths = {base + p.address: (f"{name}.{p.path}", p.register)
-                       for name, (base, block) in MAP.blocks.items() for p in block.placed}
-
-    async def serve(self, ctx):
-        port = self._dut.bus
-        while True:
-            await ctx.tick().repeat(self._rng.randint(1, 4))
-            ctx.set(port.request.ready, 1)
-            request, = await ctx.tick().sample(port.request.p).until(port.request.valid)
-            ctx.set(port.request.ready, 0)
-            await ctx.tick().repeat(self._rng.randint(1, 6))
-            ctx.set(port.response.p, self._answer(request))
-            ctx.set(port.response.valid, 1)
-            await ctx.tick().until(port.response.ready)
-            ctx.set(port.response.valid, 0)
-
-    def _answer(self, request):
-        path, register = self._paths[request.address]
-        if path == self._missing:
-            return {"data": 0, "error": 1}
-        if request.write:
-            self.written.append((path, register.unpack(request.data)))
-            if path == "control.node":
-                self.node = register.unpack(request.data)["number"]
-            return {"data": 0, "error": 0}
-        if path == "control.node":
-            return {"data": self.node, "error": 0}
-        assert path == "table.result" and self.written[-1][0] == "table.commit"
-        code = self._codes.pop(0) if len(self._codes) > 1 else self._codes[0]
-        return {"data": code | self.written[-1][1]["row"] << 8, "error": 0}
-
-
-def expected(who=WHO, *, generation=1, binds=1):
-    """The writes that docs/reference/boards.md has for a console, and those that undo them."""
-    words = [
-        ("control.node", {"number": who["node"] if binds else 0xFFF}),
-        ("control.peer[0].node", {"number": who["host"], "valid": binds}),
-        ("control.retry", {"wait": 11}), ("control.hello", {"wait": 12}),
-        ("control.quiet", {"time": 13}), ("control.boot", {"counter": BOOT}),
-        (f"control.session[{who['stream']}].mode", {"opener": 2 * binds}),
-        ("control.present", {"slots": 0b111})]
-    for row in range(SLOTS):
-        words += [
-            ("table.operation_id", {"value": generation << 7 | row << 1 | binds}),
-            ("table.target", {"node": who["host"], "slot": 0, "stream": who["stream"]}),
-            ("table.paths", {"mask": 1 << who["path"]}),
-            ("table.commit", {"generation": generation, "row": row, "used": binds})]
-    return words
-
-
-async def greet(ctx, dut, who=WHO):
-    ctx.set(dut.who, who)
-    ctx.set(dut.heard, 1)
-    await ctx.tick()
-    ctx.set(dut.heard, 0)
-    ctx.set(dut.who, {"host": 0xBAD, "node": 0xBAD, "stream": 0, "path": 0})
-    await ctx.tick()
-
-
-async def again(ctx, dut):
-    ctx.set(dut.again, 1)
-    await ctx.tick()
-    ctx.set(dut.again, 0)
-
-
-def state(ctx, dut):
-    return StandAloneState(ctx.get(dut.state))
-
-
-def run(bench, **proxy):
-    """``bench(ctx, dut, proxy)`` with a sequencer that is enabled; returns the proxy."""
-    dut = SetUpSequencer(MAP, slots=SLOTS, streams=STREAMS, waits=WAITS)
-    model = Proxy(dut, **proxy)
-
-    async def process(ctx):
-        ctx.set(dut.enable, 1)
-        ctx.set(dut.boot, BOOT)
-        await ctx.tick().repeat(3)
-        await bench(ctx, dut, model)
-
-    simulate(dut, process, background=[model.serve], deadline=20_000)
-    return model
+from dxpu.bringup import BootCounter, StandAloneState, Waits
+from tests.support.stand_alone_bench import (
+    DONE, STALE, WHO, expected, greet, again, run, state,
+)
+from tests.support.testbench import simulate
 
 
 @pytest.mark.parametrize("stream, path", [(0, 0), (1, 1)])
@@ -221,16 +120,16 @@ def test_what_goes_wrong_is_shown(proxy, last):
 
 def test_waits_are_times():
     """20 ms, 20 ms and 100 ms at any clock; at 125 MHz those of docs/reference/host.md and of the
-    register."""
+    register. A host has five times the quiet time to prove its key."""
     at_125 = Waits.for_pc(125e6)
-    assert at_125 == Waits(retry=39063, hello=39063, quiet=195313)
-    assert Waits.for_pc(31.25e6) == Waits(retry=9766, hello=9766, quiet=48829)
-    assert Waits.for_pc(62.5e6, faster=1000) == Waits(retry=20, hello=20, quiet=98)
+    assert at_125 == Waits(retry=39063, hello=39063, quiet=195313, proof=976563)
+    assert Waits.for_pc(31.25e6) == Waits(retry=9766, hello=9766, quiet=48829, proof=244141)
+    assert Waits.for_pc(62.5e6, faster=1000) == Waits(retry=20, hello=20, quiet=98, proof=489)
 
 
 @pytest.mark.parametrize("make, message", [
-    (lambda: Waits(0, 1, 1), "retry must be 1 to 65535 units of 64 cycles, not 0"),
-    (lambda: Waits(1, 1 << 16, 1), "hello must be 1 to 65535 units of 64 cycles, not 65536"),
+    (lambda: Waits(0, 1, 1, 1), "retry must be 1 to 65535 units of 64 cycles, not 0"),
+    (lambda: Waits(1, 1 << 16, 1, 1), "hello must be 1 to 65535 units of 64 cycles, not 65536"),
     (lambda: Waits.for_pc(800e6), "retry must be 1 to 65535 units of 64 cycles, not 250000")])
 def test_arguments(make, message):
     with pytest.raises(ValueError, match=message):

@@ -7,7 +7,8 @@ from dxpu_boards.top import Top
 from dxpu_sim.board.design import BoardBench
 from dxpu_sim.run.runner import Design, SimulationFailed, said, simulate
 
-BENCH = "dxpu_sim.board.bench"
+BENCH, KEYED_BENCH = "dxpu_sim.board.bench", "dxpu_sim.board.keyed_bench"
+KEYED = Design(BoardBench, {"keys": True, "faster": 500})
 
 
 @pytest.mark.parametrize("case", [
@@ -40,3 +41,11 @@ class BindsToAnother(BoardBench):
 def test_a_wrong_set_up_is_found():
     with pytest.raises(SimulationFailed, match="does not answer BIND"):
         simulate(Design(BindsToAnother, {}), BENCH, testcase="a_pc_uses")
+
+
+@pytest.mark.parametrize("case", [
+    "who_has_the_key_gets_the_box", "a_knock_that_was_recorded_does_not_hold_the_box",
+    "a_flood_of_knocks_does_not_hold_the_box", "without_a_key_anyone_is_taken",
+    "a_damaged_record_lets_nobody_in"])
+def test_versa_with_keys(case):
+    print(said(simulate(KEYED, KEYED_BENCH, testcase=f"{case}$"), "stand_alone"))

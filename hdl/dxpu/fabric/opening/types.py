@@ -5,9 +5,13 @@ The first field of a structure is the least significant.
 
 from enum import IntEnum
 
-from amaranth.lib import data, enum
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
 
-__all__ = ["BODY_WORDS", "Call", "Called", "KeyWord", "Record", "Say", "Tell", "Told"]
+from dxpu.crypto.cmac import MacUse
+
+__all__ = ["BODY_WORDS", "BodyLook", "Call", "Called", "KeyWord", "KnockPort", "Record", "Say",
+           "Tell", "Told"]
 
 #: Words of 16 bits of the body of an opening frame, its CRC-32C included.
 BODY_WORDS = 32
@@ -147,3 +151,38 @@ class KeyWord(data.Struct):
     node: 12
     following: 1
     data: 16
+
+
+class BodyLook(wiring.Signature):
+    """How a part looks at the body of a HELLO that the link has refused, where the engine keeps the
+    bodies of opening frames. Only while no session is under way: the opening agent needs the same
+    place.
+
+    Members
+    -------
+    keep : Out(1)
+        Strobe, with ``refused`` of the engine: the body of this frame is kept until the next one.
+    looks : Out(1)
+        The word is ``at``; else it is the one that the agent reads.
+    at, word : Out(5), In(16)
+        That word of the body that is kept, in the same cycle. The first byte is the lowest.
+    """
+
+    def __init__(self):
+        super().__init__({"keep": Out(1), "looks": Out(1), "at": Out(5), "word": In(16)})
+
+
+class KnockPort(wiring.Signature):
+    """How a part finds out, before a box is set up, whether who sends a HELLO has the key; seen
+    from that part.
+
+    Members
+    -------
+    free : In(1)
+        Nobody has given the box a node number. Else nothing may be kept of a frame.
+    body_look : Out :class:`BodyLook`
+    cmac : Out :class:`~dxpu.crypto.MacUse`
+    """
+
+    def __init__(self):
+        super().__init__({"free": In(1), "body_look": Out(BodyLook()), "cmac": Out(MacUse())})
