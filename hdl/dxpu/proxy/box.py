@@ -30,7 +30,7 @@ from .common import CounterList, ProxyRegisters, attach_engine, connect_frames
 from .macs import GMII, FramePort, attach_macs, proxy_members
 from .keys import KeyShadow, attach_keys, attach_no_keys
 from .management import (
-    FactoryPort, attach_management, check_managed, connect_managed_frames, directory_of,
+    attach_management, connect_managed_frames, directory_of, management_ports,
 )
 from .malformed import MalformedReporter
 from .scrub import Scrub
@@ -51,7 +51,7 @@ class BoxCore(wiring.Component):
 
     Parameters
     ----------
-    width, paths, peers, streams, split, arq, mac_counters, fast, keys, managed
+    width, paths, peers, streams, split, arq, mac_counters, fast, keys, managed, around
         Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
         Slots, 1 to 16: PCIe links to GPUs.
@@ -69,7 +69,7 @@ class BoxCore(wiring.Component):
         Bit n: the GPU in slot n + 1 forgets all that its memory held in a hot reset, before its
         link is up. Constant. The next host waits for any other GPU to be wiped
         (:class:`~.scrub.Scrub`).
-    frame, bus, noise, factory
+    frame, bus, noise, factory, manager_bus
         Those of the host's core.
     knock : :class:`~dxpu.fabric.opening.types.KnockPort`
         With ``knocks``.
@@ -87,8 +87,7 @@ class BoxCore(wiring.Component):
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
                  arq="go-back-n", mac_counters=None, fast=False, keys=False,
-                 managed=False, knocks=False):
-        check_managed(managed, keys)
+                 managed=False, knocks=False, around=None):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         super().__init__({
@@ -98,7 +97,7 @@ class BoxCore(wiring.Component):
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
             "bus": In(RegisterPort()),
             **({"noise": In(stream.Signature(1))} if keys else {}),
-            **({"factory": Out(FactoryPort())} if managed else {}),
+            **management_ports(managed, keys, around),
             **({"knock": In(KnockPort())} if knocks else {}),
         })
         self._width = width
@@ -147,7 +146,8 @@ class BoxCore(wiring.Component):
         if keys:
             counters.add_all("key_", self._shadow)
         self._management = ManagementUnit(
-            width, paths, lambda: directory_of(self.registers)) if managed else None
+            width, paths, lambda: directory_of(
+                around() if around else self.registers)) if managed else None
         if managed:
             self._events = NodeEvents(paths=paths, rows=slots)
             for part in (self._management, self._events):
@@ -180,7 +180,7 @@ class BoxCore(wiring.Component):
         if unit:
             connect_managed_frames(m, engine, self.frame, unit)
             bus = attach_management(
-                m, engine, self._registers.file, unit, self._events, self.factory, self.bus, slots=[
+                m, self, engine, self._registers.file, unit, self._events, slots=[
                     {"bound": row.used, "present": present, "open": is_open, "marked": dirty}
                     for row, present, is_open, dirty in zip(
                         table.rows, self._registers.file.present.slots, bindings.open,
@@ -318,13 +318,13 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, slots, paths, peers, streams, split, arq, keys, managed, knocks
+    width, slots, paths, peers, streams, split, arq, keys, managed, knocks, around
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 
     Members
     -------
-    slot, reset, wipes, bus, noise, factory, knock
+    slot, reset, wipes, bus, noise, factory, knock, manager_bus
         Those of the core.
     gmii, links
         Those of :class:`~dxpu.proxy.host.HostProxy`.

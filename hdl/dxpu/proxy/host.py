@@ -31,7 +31,7 @@ from .host_pool import HostPool
 from .macs import GMII, FramePort, attach_macs, proxy_members
 from .keys import KeyShadow, attach_keys, attach_no_keys
 from .management import (
-    FactoryPort, attach_management, check_managed, connect_managed_frames, directory_of,
+    attach_management, connect_managed_frames, directory_of, management_ports,
 )
 from .malformed import MalformedCollector
 from .slot_parser import SlotParser
@@ -79,6 +79,10 @@ class HostCore(wiring.Component):
         Sessions can be opened under keys (docs/reference/keyed-sessions.md).
     managed : bool
         Managers reach the registers by frames (docs/reference/management.md); only with ``keys``.
+    around : callable, optional
+        Gives the :class:`~dxpu.csr.AddressMap` that managers reach: the proxy's registers, at their
+        addresses, and others that lie around them; only with ``managed``. It is called when the
+        gateware is made.
 
     Members
     -------
@@ -94,6 +98,9 @@ class HostCore(wiring.Component):
         them, nor after they have failed a test.
     factory : :class:`~.management.FactoryPort`
         Key, address and serial number of the node; only with ``managed``.
+    manager_bus : :class:`~dxpu.csr.RegisterPort`
+        Accesses of managers to the map of ``around``; what is the proxy's comes back by ``bus``.
+        Only with ``around``; otherwise managers reach the proxy's registers inside.
     """
 
     #: Bytes of each buffer of TLPs on the PCIe side.
@@ -103,14 +110,13 @@ class HostCore(wiring.Component):
 
     def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
                  identity=None, arq="go-back-n", mac_counters=None, fast=False, keys=False,
-                 managed=False):
-        check_managed(managed, keys)
+                 managed=False, around=None):
         super().__init__({
             "upstream": Out(PciePort(width)),
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
             "bus": In(RegisterPort()),
             **({"noise": In(stream.Signature(1))} if keys else {}),
-            **({"factory": Out(FactoryPort())} if managed else {}),
+            **management_ports(managed, keys, around),
         })
         self._width = width
         self._ports = ports
@@ -144,7 +150,8 @@ class HostCore(wiring.Component):
         if keys:
             counters.add_all("key_", self._shadow)
         self._management = ManagementUnit(
-            width, paths, lambda: directory_of(self.registers)) if managed else None
+            width, paths, lambda: directory_of(
+                around() if around else self.registers)) if managed else None
         if managed:
             self._events = NodeEvents(paths=paths, rows=ports)
             for part in (self._management, self._events):
@@ -186,7 +193,7 @@ class HostCore(wiring.Component):
             connect_managed_frames(m, engine, self.frame, unit)
             links = self._links
             bus = attach_management(
-                m, engine, self._registers.file, unit, self._events, self.factory, self.bus, slots=[
+                m, self, engine, self._registers.file, unit, self._events, slots=[
                     {"bound": row.used, "present": present, "open": active, "marked": lost}
                     for row, present, active, lost in zip(
                         table.rows, links.present, self._switch.link_active, links.card_removed,
@@ -391,13 +398,13 @@ class HostProxy(wiring.Component):
 
     Parameters
     ----------
-    width, ports, paths, peers, streams, split, arq, identity, keys, managed
+    width, ports, paths, peers, streams, split, arq, identity, keys, managed, around
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 
     Members
     -------
-    upstream, bus, noise, factory
+    upstream, bus, noise, factory, manager_bus
         Those of the core.
     gmii : array of :class:`~dxpu.ethernet.GmiiSignature`
         Path n, in the clock domains ``gmii<n>_rx`` and ``gmii<n>_tx``. Other MACs have a port of

@@ -7,14 +7,14 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, flipped
 
-from dxpu.csr import RegisterArbiter, connect_ports
+from dxpu.csr import RegisterArbiter, RegisterPort, connect_ports
 from dxpu.fabric.wire.frame_fields import wire
 from dxpu.management.junction import ManagementJunction
 from dxpu.management.operations import Directory
 from dxpu.stream import connect as connect_streams
 
-__all__ = ["FactoryPort", "RandomShare", "attach_management", "check_managed",
-           "connect_managed_frames", "directory_of"]
+__all__ = ["FactoryPort", "RandomShare", "attach_management", "connect_managed_frames",
+           "directory_of", "management_ports"]
 
 
 class FactoryPort(wiring.Signature):
@@ -65,7 +65,7 @@ class RandomShare(wiring.Component):
 
 
 def directory_of(map):
-    """The :class:`~dxpu.management.operations.Directory` of a proxy's register map."""
+    """The :class:`~dxpu.management.operations.Directory` of a register map."""
     return Directory({base + placed.address: placed.register.writable
                       for base, block in map.blocks.values() for placed in block.placed},
                      map.address("table.fence_epoch"))
@@ -85,13 +85,13 @@ def connect_managed_frames(m, engine, frame, unit):
     m.d.comb += engine.links.eq(Cat(port.link_up for port in frame))
 
 
-def attach_management(m, engine, file, unit, events, factory, bus, *, slots):
+def attach_management(m, proxy, engine, file, unit, events, *, slots):
     """Connect a unit of management, and the ``events`` of the node, to the ``file`` of control
-    registers and to ``factory``, a port of the proxy; ``slots`` are the values of
+    registers and to the port ``factory`` of ``proxy``; ``slots`` are the values of
     :class:`~dxpu.management.events.SlotState` of each row.
 
-    Returns the register port for the proxy's registers: those who use ``bus``, a port of the proxy,
-    and the unit, in turn.
+    Returns the register port for the proxy's registers: those who use its port ``bus``, and the
+    unit, in turn. If the proxy has a port ``manager_bus``, the unit is there.
     """
     m.submodules.management, m.submodules.management_events = unit, events
     connect_streams(m, events.o, unit.event)
@@ -99,12 +99,17 @@ def attach_management(m, engine, file, unit, events, factory, bus, *, slots):
                  events.failed.eq(file.security.noise_failed)]
     for state, values in zip(events.slots, slots, strict=True):
         m.d.comb += [getattr(state, name).eq(value) for name, value in values.items()]
-    m.submodules.masters = masters = RegisterArbiter(2)
-    connect_ports(m, flipped(bus), masters.i[0])
-    connect_ports(m, unit.bus, masters.i[1])
+    bus = flipped(proxy.bus)
+    if "manager_bus" in proxy.signature.members:
+        connect_ports(m, unit.bus, flipped(proxy.manager_bus))
+    else:
+        m.submodules.masters = masters = RegisterArbiter(2)
+        connect_ports(m, bus, masters.i[0])
+        connect_ports(m, unit.bus, masters.i[1])
+        bus = masters.o
     hello, cycles = engine.local_hello, Signal(6)
     m.d.sync += cycles.eq(cycles + 1)
-    factory = flipped(factory)
+    factory = flipped(proxy.factory)
     said = Cat(
         wire(factory.mac, 6), wire(file.node.number, 2), wire(factory.serial, 4),
         wire(hello.role, 1), wire(hello.slots, 1), wire(hello.capabilities, 2),
@@ -117,10 +122,20 @@ def attach_management(m, engine, file, unit, events, factory, bus, *, slots):
         unit.enable.eq(factory.valid & factory.keyed), unit.identity.eq(said),
         factory.column.eq(unit.column), unit.key_column.eq(factory.key_column),
     ]
-    return masters.o
+    return bus
 
 
-def check_managed(managed, keys):
-    """Raise :exc:`ValueError` unless a proxy may have a unit of management."""
+def management_ports(managed, keys, around):
+    """Ports of a proxy for its unit of management, if there is one.
+
+    Raises
+    ------
+    ValueError
+        If the proxy may have none.
+    """
     if managed and not keys:
         raise ValueError("managed needs keys: management has the cipher of the sessions")
+    if around is not None and not managed:
+        raise ValueError("registers around a proxy are for its managers: around needs managed")
+    return {**({"factory": Out(FactoryPort())} if managed else {}),
+            **({"manager_bus": Out(RegisterPort())} if around is not None else {})}
