@@ -284,9 +284,11 @@ class Identity:
     links: int = 0
     present: int = 0
     build: int = 0
+    table: int = 0
 
     _SIZES = (("number", 2), ("serial", 4), ("role", 1), ("slots", 1), ("capabilities", 2),
-              ("boot", 2), ("links", 1), ("zero", 1), ("present", 4), ("build", 4))
+              ("boot", 2), ("links", 1), ("zero", 1), ("present", 4), ("build", 4),
+              ("table", 4))
 
     def pack(self) -> bytes:
         return self.mac + b"".join(

@@ -74,7 +74,8 @@ def vectors():
     key = text.association_key(KEY, 2, NODE_NONCE, MANAGER_NONCE)
     told = {"node_nonce": NODE_NONCE, "manager_nonce": MANAGER_NONCE, "manager": 2}
     identity = text.identity(mac=NODE, number=0xFFF, serial=0x12345678, role=2, slots=4,
-                             capabilities=0x11, boot=7, links=1, present=5, build=0xDEADBEEF)
+                             capabilities=0x11, boot=7, links=1, present=5, build=0xDEADBEEF,
+                             table=0x44556677)
 
     def sealed(header, kind, plain):
         return text.frame(header, kind, counter=1, **told, follows=text.sealed(
@@ -103,7 +104,7 @@ def test_vectors():
 
     one, other = node(), manager()
     one.identity = Identity(NODE, serial=0x12345678, role=2, slots=4, capabilities=0x11, boot=7,
-                            links=1, present=5, build=0xDEADBEEF)
+                            links=1, present=5, build=0xDEADBEEF, table=0x44556677)
     one.registers.values.update({0x200: 0x11111111, 0x204: 0x22222222, 0x208: 0x33333333})
     assert other.ask() == made["ASK"]
     assert one.take(made["ASK"]) == made["CHALLENGE"]
@@ -167,7 +168,8 @@ def test_a_second_reader_makes_the_same_frames():
         assert Event.unpack(event.pack()) == event
         fields = {"mac": rng.randbytes(6)} | {name: rng.getrandbits(8 * size) for name, size in (
             ("number", 2), ("serial", 4), ("role", 1), ("slots", 1), ("capabilities", 2),
-            ("boot", 2), ("links", 1), ("present", 4), ("build", 4))}
+            ("boot", 2), ("links", 1), ("present", 4), ("build", 4),
+            ("table", 4))}
         assert Identity(**fields).pack() == text.identity(**fields)
         assert Identity.unpack(Identity(**fields).pack()) == Identity(**fields)
 

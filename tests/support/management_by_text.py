@@ -202,6 +202,7 @@ def identity(
     links: int,
     present: int,
     build: int,
+    table: int,
 ) -> bytes:
     """What a node says of itself: links and present are masks of paths and of slots."""
     return (
@@ -214,4 +215,5 @@ def identity(
         + bytes([links, 0])
         + present.to_bytes(4, "big")
         + build.to_bytes(4, "big")
+        + table.to_bytes(4, "big")
     )

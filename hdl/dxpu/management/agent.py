@@ -73,7 +73,7 @@ class ManagementAgent(wiring.Component):
         There is a key, too, and stays as it is. Before, frames are dropped.
     mac, node : 48, 12
         Factory address, first byte uppermost; number of the node, or FFFh.
-    identity : array of 7 words
+    identity : array of 8 words
         What the node says of itself, the first byte in the lowest bits.
     column, key_column : 2 out, 32 in
         That column of the key, in the same cycle.

@@ -115,7 +115,7 @@ def attach_management(m, proxy, engine, file, unit, events, *, slots):
         wire(hello.role, 1), wire(hello.slots, 1), wire(hello.capabilities, 2),
         wire(hello.boot, 2), wire(engine.links[:8], 1), C(0, 8), wire(
             Cat(values["present"] for values in slots), 4),
-        wire(factory.build, 4))
+        wire(factory.build, 4), wire(hello.table, 4))
     m.d.comb += [
         unit.tick.eq(cycles == 0), unit.node.eq(file.node.number), unit.mac.eq(factory.mac),
         unit.addressed.eq(factory.valid),

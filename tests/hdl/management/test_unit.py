@@ -27,7 +27,7 @@ from tests.support.testbench import (
 KEY = bytes(range(16))
 NODE, MANAGER = bytes.fromhex("025100000001"), bytes.fromhex("02aabbccddee")
 IDENTITY = Identity(NODE, serial=0x12345678, role=2, slots=4, capabilities=0x11, boot=7, links=1,
-                    present=5, build=0xDEADBEEF)
+                    present=5, build=0xDEADBEEF, table=0x44556677)
 COUNTERS = ("damaged", "knock", "early", "stale", "tag", "calculated", "busy", "long")
 
 

@@ -81,6 +81,8 @@ async def a_manager_sets_a_pool_up(dut):
         assert answer.status == Status.DONE
         for n, word in enumerate(answer.words[:4]):
             assert word == await proxy.access(4 * n)
+        # The only change of the table is the binding.
+        assert (identity.table, other._end.identity.table) == (0, 1)
         # A deposed manager reads, and writes nothing.
         assert (await managed.request([Operation.write(0x8, 7)], epoch=0)).status == Status.REFUSED
         await managed.request([Operation.write(0x8, proxy.node)], epoch=5)
