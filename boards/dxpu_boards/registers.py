@@ -117,7 +117,8 @@ def board_block(name, *, paths, identity=Identity(), extra=()):
 
 
 def map_of(proxy, board, *, width):
-    """Register map of a proxy (host or box) on a board: all blocks of the proxy, and the board's.
+    """Register map of a proxy (host or box, or a box with its GPUs) on a board: all blocks of the
+    proxy, and the board's.
 
     Returns
     -------

@@ -28,7 +28,8 @@ from .ethernet import EthernetPorts
 from .factory import factory_of, give_pair_key, give_record, node_key_of
 from .pcie import Upstream
 from .registers import (
-    BASES, PULSES, board_block, event_kinds, gpu_count, stand_alone as stand_alone_register,
+    BASES, PULSES, board_block, event_kinds, gpu_count, map_of,
+    stand_alone as stand_alone_register,
 )
 from .sfp import SfpPorts
 
@@ -86,7 +87,7 @@ class Top(Elaboratable):
     keys : bool
         Sessions can be opened under keys; only on boards with a noise source.
     managed : bool
-        Managers reach the proxy's registers by frames, under the first half of the key in the
+        Managers reach all registers by frames, under the first half of the key in the
         factory record, at its address; only with ``keys``.
     identity : Identity
         Identity of the bitstream in registers. By default empty, so that the netlist is the same at
@@ -120,6 +121,8 @@ class Top(Elaboratable):
         self._block = board_block(board.name, paths=self._paths, identity=identity, extra=extra)
         common = {"paths": self._paths, "peers": shape.peers, "streams": shape.streams,
                   "keys": keys, "managed": managed}
+        if managed:
+            common["around"] = lambda: map_of(self._proxy, board, width=shape.width)
         if serial is not None:
             kind = SwitchIdentity if role == "host" else GpuIdentity
             common["identity"] = kind(serial=serial)
@@ -177,7 +180,8 @@ class Top(Elaboratable):
         probe = self._watchdog(m, platform, clocks, file)
         console = self._console(m, platform, refused)
         askers = [probe, console, alone]
-        self._share(m, ports, [asker.bus for asker in askers if asker])
+        self._share(m, ports, [*(asker.bus for asker in askers if asker),
+                               *([proxy.manager_bus] if self._managed else [])])
         self._lights(m, platform, ethernet, second, file.watchdog.last)
         return m
 

@@ -59,7 +59,7 @@ class RandomShare(wiring.Component):
             m.d.comb += free[n].eq(~o.valid)
             with m.If(o.valid & o.ready):
                 m.d.sync += o.valid.eq(0)
-            with m.If(self.i.valid & free[n] & ~(free[0] if n else 0)):
+            with m.If(self.i.valid & free[n] & ~(free[0] if n else C(0))):
                 m.d.sync += [o.valid.eq(1), o.payload.eq(self.i.payload)]
         return m
 

@@ -90,6 +90,8 @@ class BoardBench(wiring.Component):
         Divisor of times, as for :class:`~dxpu_boards.top.Top`.
     keys : bool
         Sessions can be opened under keys.
+    managed : bool
+        Managers reach the registers by frames.
 
     Members
     -------
@@ -111,10 +113,11 @@ class BoardBench(wiring.Component):
     cells = PLL + PAD + INPUT
     TOP = SimulatedTop
 
-    def __init__(self, board="versa-ecp5-5g", shape=None, *, faster=1000, keys=False):
+    def __init__(self, board="versa-ecp5-5g", shape=None, *, faster=1000, keys=False,
+                 managed=False):
         self._board = BOARDS[board]
         self._shape = Shape(**(shape or {"slots": 1, "peers": 1, "streams": 1}))
-        self._faster, self._keys = faster, keys
+        self._faster, self._keys, self._managed = faster, keys, managed
         super().__init__({"ethernet": In(MailboxSignature()), "button": In(1),
                           "lights": Out(4), "flash_cs": Out(1), "flash_sck": Out(1),
                           "flash_copi": Out(1), "flash_cipo": In(1), "state": Out(3),
@@ -124,7 +127,7 @@ class BoardBench(wiring.Component):
         m = Module()
         board, pins = self._board, simulated(self._board.platform)
         top = self.TOP(board, "box", self._shape, stand_alone=True, faster=self._faster,
-                       keys=self._keys)
+                       keys=self._keys, managed=self._managed)
         m.submodules.top = Fragment.get(top, pins)
         period = round(1e12 / pins.default_clk_frequency)
         m.submodules.clock = SimClock("crystal", period_ps=period)

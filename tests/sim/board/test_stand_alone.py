@@ -9,6 +9,7 @@ from dxpu_sim.run.runner import Design, SimulationFailed, said, simulate
 
 BENCH, KEYED_BENCH = "dxpu_sim.board.bench", "dxpu_sim.board.keyed_bench"
 KEYED = Design(BoardBench, {"keys": True, "faster": 500})
+MANAGED = Design(BoardBench, {"keys": True, "managed": True})
 
 
 @pytest.mark.parametrize("case", [
@@ -49,3 +50,7 @@ def test_a_wrong_set_up_is_found():
     "a_damaged_record_lets_nobody_in"])
 def test_versa_with_keys(case):
     print(said(simulate(KEYED, KEYED_BENCH, testcase=f"{case}$"), "stand_alone"))
+
+
+def test_a_manager_reaches_the_registers_of_a_board():
+    simulate(MANAGED, "dxpu_sim.board.managed_bench")
