@@ -12,7 +12,8 @@ from dxpu_model.management import Identity, Message
 
 NODES = [
     Identity(b"\x02\x51\0\0\0\2", serial=7, role=2, slots=4, capabilities=0x30, links=3, present=5),
-    Identity(b"\x02\x51\0\0\0\1", serial=0xABCDEF, role=1, slots=8, links=1),
+    Identity(b"\x02\x51\0\0\0\1", serial=0xABCDEF, role=1, slots=8, links=1,
+             table=0x10003),
 ]
 
 
@@ -53,12 +54,14 @@ def run(capsys, monkeypatch, *options, port=Hears):
 def test_nodes_are_shown(capsys, monkeypatch):
     status, out, _ = run(capsys, monkeypatch, "--seconds", "0.01")
     assert status == 0
-    assert out == ("02:51:00:00:00:01  serial 0x00abcdef  host, 8 slots, 1 links, no keys\n"
+    assert out == ("02:51:00:00:00:01  serial 0x00abcdef  host, 8 slots, 1 links, no keys, "
+                   "65539 table changes\n"
                    "02:51:00:00:00:02  serial 0x00000007  box, 4 slots, 2 with a GPU, 2 links, "
-                   "keys\n")
+                   "keys, 0 table changes\n")
     status, out, _ = run(capsys, monkeypatch, "--seconds", "0.01", "--json")
     host, box = json.loads(out)
     assert host["mac"] == "02:51:00:00:00:01" and box["present"] == 5 and box["number"] == 0xFFF
+    assert (host["table"], box["table"]) == (0x10003, 0)
 
 
 def test_nobody_is_said(capsys, monkeypatch):

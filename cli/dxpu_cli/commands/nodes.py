@@ -69,5 +69,6 @@ def _say(found: list[Identity], as_json: bool) -> None:
         says = [role, f"{identity.slots} slots",
                 *([f"{present} with a GPU"] if identity.role == Role.BOX else []),
                 f"{identity.links.bit_count()} links",
-                "keys" if identity.capabilities & Capability.KEYS else "no keys"]
+                "keys" if identity.capabilities & Capability.KEYS else "no keys",
+                f"{identity.table} table changes"]
         print(f"{identity.mac.hex(':')}  serial {identity.serial:#010x}  {', '.join(says)}")
