@@ -9,7 +9,7 @@ from dxpu.csr import RegisterFile, RegisterMux, connect_ports
 from dxpu.mapping import BoxTable, HostTable
 from dxpu.proxy.registers import TABLE_BASE, control_block
 from dxpu.proxy.scrub import Scrub
-from dxpu_boards.registers import BASES, board_block, gpu_count
+from dxpu_boards.registers import BASES, board_block, gpu_count, stand_alone
 from dxpu_model.console import summed
 
 
@@ -97,7 +97,7 @@ def with_board(m, proxy, board, *, paths, gpus=None):
     ``gpus``."""
     m.submodules.proxy = proxy
     m.submodules.file = file = RegisterFile(board_block(
-        board, paths=paths, extra=() if gpus is None else (gpu_count(gpus),)))
+        board, paths=paths, extra=() if gpus is None else (gpu_count(gpus), stand_alone())))
     return RegisterSerial(
         m, {"proxy": (0, 0x8000, proxy.bus), "board": (BASES["board"], file.block.size, file.bus)},
         ("sync", *(f"gmii{n}_{way}" for n in range(paths) for way in ("rx", "tx"))))
