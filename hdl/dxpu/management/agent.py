@@ -17,6 +17,7 @@ from dxpu.fabric.wire.format import HCRC_OFFSET, NODE_UNASSIGNED, VERSION
 from dxpu.fabric.wire.frame_fields import wire
 from dxpu.fabric.wire.frame_types import FrameType
 
+from .backoff import Backoff
 from .digest import FrameDigest
 from .events import EventWord
 from .format import (
@@ -130,8 +131,14 @@ class ManagementAgent(wiring.Component):
             "stat_calculated": Out(Counted(
                 "Frames of management that were looked at by the cipher.")),
         })
-        #: The instruction, the number of the present word, the words of source and second bank.
-        self._does, self._number = Signal(Instruction), Signal(7)
+        #: The instruction as the program says it, and a cycle later, with what it does decoded: an
+        #: instruction reads its word by the one, and acts by the other.
+        self._reads, self._does = Signal(Instruction), Signal(Instruction)
+        self._is_op, self._is_do = Signal(len(Op)), Signal(1 + max(what.value for what in Do))
+        #: Number of the present word, and its place; the words of source and second bank.
+        self._number, self._place = Signal(7), Signal(7)
+        #: It is the last one of the instruction.
+        self._last = Signal()
         self._first, self._word = Signal(32), Signal(32)
         #: The present word is there; strobe: and what is done with it can be.
         self._wanted, self._acts = Signal(), Signal()
@@ -144,7 +151,7 @@ class ManagementAgent(wiring.Component):
         self._says, self._decrypts, self._counter = Signal(Kind), Signal(), Signal(32)
         self._open, self._writer, self._written = Signal(MANAGERS), Signal.like(
             self._manager), Signal()
-        self._now = Signal(_TIME)
+        self._now, self._heard = Signal(_TIME), Signal()
         #: Operations run; the frame that came is what it is about.
         self._runs, self._of_frame = Signal(), Signal()
         #: Path of the next announcement.
@@ -173,6 +180,14 @@ class ManagementAgent(wiring.Component):
         self._step(m, there, ready, due, announce)
         return m
 
+    def _op(self, *ops):
+        """The instruction is one of these."""
+        return Cat(self._is_op[op.value] for op in ops).any()
+
+    def _do(self, *whats):
+        """The instruction is to do one of these, without words."""
+        return Cat(self._is_do[what.value] for what in whats).any()
+
     # Words
 
     def _bank(self, part):
@@ -182,12 +197,11 @@ class ManagementAgent(wiring.Component):
 
     def _take(self, m):
         """The word from its source; returns whether it is there."""
-        does, number, there = self._does, self._number, Signal()
-        at = Signal(7)
-        m.d.comb += [at.eq(does.a + number + Mux(does.a_behind, self._size, 0)), there.eq(1)]
-        self._at, states = at, self._states()
+        does, number, there, at = self._does, self._number, Signal(), self._place
+        m.d.comb += there.eq(1)
+        states = self._states()
         # Words of these are stored or loaded, and go nowhere else.
-        taken = self._wanted & (self.write_ready | (does.op == Op.LOAD))
+        taken = self._wanted & (self.write_ready | self._op(Op.LOAD))
         for source, of in ((self.random, Source.RANDOM), (self.cmac.o, Source.RESULT),
                            (self._ccm.tag_o, Source.TAG)):
             m.d.comb += source.ready.eq(taken & (does.source == of))
@@ -253,24 +267,24 @@ class ManagementAgent(wiring.Component):
                   Check.PATH: Cat(word[:12], word[16:]) != 0}
         unlike = word ^ self.word
         m.d.comb += wrong.eq(Mux(
-            does.op == Op.COMPARE,
+            self._op(Op.COMPARE),
             (unlike[:16] != 0) | (unlike[16:] != 0) & ~does.argument[0],
             Array(wrongs[check] for check in Check)[does.argument[:2]]))
         with m.If(self._acts):
-            with m.If((does.op == Op.COMPARE) | (does.op == Op.CHECK)):
+            with m.If(self._op(Op.COMPARE, Op.CHECK)):
                 m.d.sync += self._differs.eq(self._differs | wrong)
-            with m.If((does.op == Op.JUMP) & (does.argument == If.DIFFERS)):
+            with m.If(self._op(Op.JUMP) & (does.argument == If.DIFFERS)):
                 m.d.sync += self._differs.eq(0)
-            with m.If(does.op == Op.KEEP):
+            with m.If(self._op(Op.KEEP)):
                 m.d.sync += self._kept.eq(word)
         verdict, acts = self._verdict, self._acts
         m.d.comb += [
-            verdict.begins.eq(acts & (does.op == Op.DO) & (does.argument == Do.UNSEAL)),
+            verdict.begins.eq(acts & self._do(Do.UNSEAL)),
             verdict.tag_word.eq(self._number),
-            verdict.given.eq(acts & (does.op == Op.STORE) & (does.source == Source.TAG)
+            verdict.given.eq(acts & self._op(Op.STORE) & (does.source == Source.TAG)
                              & (does.to == Part.GLOBAL)),
             verdict.decrypts.eq(self._decrypts),
-            verdict.compared.eq(acts & (does.op == Op.COMPARE) & does.last),
+            verdict.compared.eq(acts & self._op(Op.COMPARE) & does.last),
             verdict.alike.eq(~wrong),
             verdict.kept.eq(does.to == Part.RECORD),
         ]
@@ -287,12 +301,12 @@ class ManagementAgent(wiring.Component):
             text.bytes.eq(Mux(does.argument[:2] == 0, 4, does.argument[:2])),
             associated.data.eq(word), associated.bytes.eq(4), associated.last.eq(does.last & last),
             payload.data.eq(word), payload.bytes.eq(4), payload.last.eq(last),
-            digest.word.eq(word), ready.eq(1),
-            digest.byte_count.eq(Mux(does.op == Op.HEADER, does.argument[:2], 0)),
-            digest.begin.eq(acts & (does.op == Op.DO) & (does.argument == Do.BEGIN)),
+            digest.word.eq(word),
+            digest.byte_count.eq(Mux(self._op(Op.HEADER), does.argument[:2], 0)),
+            digest.begin.eq(acts & self._do(Do.BEGIN)),
         ]
         self._to = Cat(out_at, self._bank(does.to))
-        stores = (does.op == Op.STORE) | (does.op == Op.OUT) | (does.op == Op.CRYPT)
+        stores = self._op(Op.STORE, Op.OUT, Op.CRYPT)
         runs = self._runs
         writes, verdict = self._operations, self._verdict
         # What is kept of a manager stays as it is, but for the nonces that are drawn at first, and
@@ -303,7 +317,7 @@ class ManagementAgent(wiring.Component):
         m.d.comb += [
             self.write.eq(acts & stores & ~(guarded & ~verdict.authentic)),
             self.write_at.eq(self._to),
-            self.write_word.eq(Mux(does.op == Op.CRYPT, ccm.o.payload.data, word)),
+            self.write_word.eq(Mux(self._op(Op.CRYPT), ccm.o.payload.data, word)),
         ]
         with m.If(runs):
             m.d.comb += [
@@ -312,41 +326,38 @@ class ManagementAgent(wiring.Component):
                 writes.write_ready.eq(self.write_ready),
             ]
         m.d.comb += [
-            digest.header.eq(acts & ((does.op == Op.HEADER)
-                                     | (does.op == Op.OUT) & (out_at[2:] == 1)
+            digest.header.eq(acts & (self._op(Op.HEADER)
+                                     | self._op(Op.OUT) & (out_at[2:] == 1)
                                      & (out_at[:2] != 3))),
-            digest.body.eq(acts & ((does.op == Op.BODY) | (does.op == Op.OUT) & (out_at >= 8))),
+            digest.body.eq(acts & (self._op(Op.BODY) | self._op(Op.OUT) & (out_at >= 8))),
         ]
-        with m.Switch(does.op):
-            with m.Case(Op.STORE, Op.OUT):
-                m.d.comb += ready.eq(self.write_ready)
-            with m.Case(Op.MAC):
-                m.d.comb += [self.cmac.i.valid.eq(wanted), ready.eq(self.cmac.i.ready)]
-            with m.Case(Op.ASSOCIATED):
-                m.d.comb += [ccm.associated.valid.eq(wanted), ready.eq(ccm.associated.ready)]
-            with m.Case(Op.CRYPT):
-                m.d.comb += [ccm.i.valid.eq(wanted & self.write_ready), ready.eq(ccm.i.ready),
-                             ccm.o.ready.eq(wanted & self.write_ready)]
-            with m.Case(Op.DO):
-                with m.If(does.argument == Do.SAY):
-                    m.d.comb += [self.outgoing.valid.eq(wanted & ~silent),
-                                 ready.eq(self.outgoing.ready | silent)]
-                with m.If(does.argument == Do.RUN):
-                    m.d.comb += [writes.start.eq(wanted & ~runs), ready.eq(runs & writes.done)]
-        say, job = self.outgoing.payload, ccm.job.payload
+        mac, crypt, say, run = (self._op(Op.MAC), self._op(Op.CRYPT), self._do(Do.SAY),
+                                self._do(Do.RUN))
+        more = self._op(Op.ASSOCIATED)
+        m.d.comb += [
+            self.cmac.i.valid.eq(wanted & mac), ccm.associated.valid.eq(wanted & more),
+            ccm.i.valid.eq(wanted & crypt & self.write_ready),
+            ccm.o.ready.eq(wanted & crypt & self.write_ready),
+            self.outgoing.valid.eq(wanted & say & ~silent),
+            writes.start.eq(wanted & run & ~runs),
+            ready.eq(~Cat(does & ~can for does, can in (
+                (self._op(Op.STORE, Op.OUT), self.write_ready), (mac, self.cmac.i.ready),
+                (more, ccm.associated.ready), (crypt, ccm.i.ready),
+                (say, self.outgoing.ready | silent), (run, runs & writes.done))).any()),
+        ]
+        frame, job = self.outgoing.payload, ccm.job.payload
         working, path = Signal(), Signal(4)  # the cipher has a message; whither the frame goes
-        with m.If(acts & (does.op == Op.OUT) & (out_at == HCRC_OFFSET // 4 - 2)):
+        with m.If(acts & self._op(Op.OUT) & (out_at == HCRC_OFFSET // 4 - 2)):
             m.d.sync += path.eq(word[12:16])
         m.d.comb += [
-            say.dwords.eq(BODY + self._size + _TAG + _CRC), say.path.eq(path),
+            frame.dwords.eq(BODY + self._size + _TAG + _CRC), frame.path.eq(path),
             ccm.job.valid.eq(working), job.length.eq(self._size << 2), job.associated.eq(1),
             job.decrypt.eq(self._decrypts),
             job.nonce.eq(Cat(Cat(Mux(self._decrypts, self._kind, self._says), C(0, 8))[:8],
                              Cat(self._manager + 1, C(0, 8))[:8], C(0, 56), self._counter)),
         ]
-        with m.If(acts & (does.op == Op.DO)
-                  & ((does.argument == Do.SEAL) | (does.argument == Do.UNSEAL))):
-            m.d.sync += [working.eq(1), self._decrypts.eq(does.argument == Do.UNSEAL)]
+        with m.If(acts & self._do(Do.SEAL, Do.UNSEAL)):
+            m.d.sync += [working.eq(1), self._decrypts.eq(self._do(Do.UNSEAL))]
         with m.If(ccm.job.ready):
             m.d.sync += working.eq(0)
         return ready
@@ -381,48 +392,36 @@ class ManagementAgent(wiring.Component):
 
     def _time_events(self, m):
         """When the event is sent; returns whether it is due."""
-        rest, doubled, does = Signal(range(self._event_ticks << _DOUBLED)), Signal(
-            range(_DOUBLED + 1)), self._does
-        with m.If(self.tick & (rest != 0)):
-            m.d.sync += rest.eq(rest - 1)
-        with m.If(self._acts & (does.op == Op.DO)):
-            with m.If(does.argument == Do.SENT):
-                m.d.sync += [rest.eq(self._event_ticks << doubled),
-                             doubled.eq(Mux(doubled == _DOUBLED, doubled, doubled + 1))]
-            with m.If(does.argument == Do.HEARD):
-                m.d.sync += [rest.eq(0), doubled.eq(0)]
-                m.d.comb += self.event.ready.eq(self._verdict.authentic)
-        return (self.event.valid & self._written & (rest == 0)
+        m.submodules.event_time = time = Backoff(first=self._event_ticks, doubled=_DOUBLED)
+        heard = self._acts & self._do(Do.HEARD)
+        # A cycle later, so that the queue of events is no part of what an instruction waits for.
+        m.d.sync += self._heard.eq(heard & self._verdict.authentic)
+        m.d.comb += [
+            time.tick.eq(self.tick), time.said.eq(self._acts & self._do(Do.SENT)),
+            time.anew.eq(heard), self.event.ready.eq(self._heard),
+        ]
+        return (self.event.valid & self._written & time.due
                 & self._open.bit_select(self._writer, 1))
 
     def _time_announcements(self, m):
         """When a node without a number says that it is there; returns whether that is due."""
-        rest, doubled, does = Signal(range(self._event_ticks << _DOUBLED)), Signal(
-            range(_DOUBLED + 1)), self._does
-        with m.If(self.tick & (rest != 0)):
-            m.d.sync += rest.eq(rest - 1)
-        silent, before = Signal(), Signal(init=1)
-        m.d.comb += silent.eq(~self.addressed | (self.node != NODE_UNASSIGNED))
+        m.submodules.announcement_time = time = Backoff(
+            first=self._event_ticks, doubled=_DOUBLED, delay=(1 << 8 + _SPREAD) - 1)
+        silent, before, said = Signal(), Signal(init=1), Signal()
+        # Nodes that start at once begin one after the other, whatever the step from one's address
+        # to the next one's.
+        turn = self.mac[:8] ^ self.mac[8:16][::-1] ^ self.mac[16:24]
+        m.d.comb += [
+            silent.eq(~self.addressed | (self.node != NODE_UNASSIGNED)),
+            said.eq(self._acts & self._do(Do.ANNOUNCED)),
+            time.tick.eq(self.tick), time.said.eq(said), time.anew.eq(before & ~silent),
+            time.delay.eq(Cat(Const(0, _SPREAD), turn)),
+        ]
         m.d.sync += before.eq(silent)
-        with m.If(before & ~silent):
-            # Nodes that start at once begin one after the other, whatever the step from one's
-            # address to the next one's.
-            turn = self.mac[:8] ^ self.mac[8:16][::-1] ^ self.mac[16:24]
-            m.d.sync += [rest.eq(Cat(Const(0, _SPREAD), turn)), doubled.eq(0)]
-        with m.If(self._acts & (does.op == Op.DO) & (does.argument == Do.ANNOUNCED)):
-            m.d.sync += [
-                rest.eq(self._event_ticks << doubled),
-                doubled.eq(Mux(doubled == _DOUBLED, doubled, doubled + 1)),
-                self._announces_to.eq(Mux(self._announces_to == self._paths - 1, 0,
-                                          self._announces_to + 1)),
-            ]
-        return ~silent & ~before & (rest == 0)
-
-    @property
-    def _last(self):
-        """The present word is the last one of the instruction."""
-        does = self._does
-        return self._number + 1 == Mux(does.count == Count.SIZE, self._size, does.more + 1)
+        with m.If(said):
+            m.d.sync += self._announces_to.eq(Mux(self._announces_to == self._paths - 1, 0,
+                                                  self._announces_to + 1))
+        return ~silent & ~before & time.due
 
     def _step(self, m, there, ready, due, announce):
         """Runs the program."""
@@ -431,14 +430,25 @@ class ManagementAgent(wiring.Component):
         m.submodules.program = rom = Memory(shape=Instruction, depth=len(steps), init=steps)
         fetch = rom.read_port()
         place, back = Signal(range(len(steps))), Signal(range(len(steps)))
-        m.d.comb += [fetch.addr.eq(place), does.eq(fetch.data), fetch.en.eq(1)]
+        m.d.comb += [fetch.addr.eq(place), self._reads.eq(fetch.data), fetch.en.eq(1)]
         jumps, operations = self._happens(m), self._operations
-        has_words = Value.cast(does.op) < Op.JUMP.value
-        of_store = (Value.cast(does.source) <= Source.MIXED.value) & has_words
-        looks = (does.op == Op.COMPARE) | (does.op == Op.JUMP) & (does.argument == If.YOUNG)
-        source = Mux(does.source == Source.MIXED, Source.GLOBAL.value,
-                     Value.cast(does.source))[:2]
-        nothing = (does.count == Count.SIZE) & (self._size == 0) & has_words
+        reads = self._reads
+        has_words = Value.cast(reads.op) < Op.JUMP.value
+        of_store = (Value.cast(reads.source) <= Source.MIXED.value) & has_words
+        looks = (reads.op == Op.COMPARE) | (reads.op == Op.JUMP) & (reads.argument == If.YOUNG)
+        source = Mux(reads.source == Source.MIXED, Source.GLOBAL.value,
+                     Value.cast(reads.source))[:2]
+        nothing = (reads.count == Count.SIZE) & (self._size == 0) & has_words
+        ends, last, at = Signal(), Signal(), Signal(7)
+        m.d.comb += last.eq(number + 1 == Mux(reads.count == Count.SIZE, self._size,
+                                              reads.more + 1))
+        m.d.comb += at.eq(reads.a + number + Mux(reads.a_behind, self._size, 0))
+        # Behind "Read" these are of the instruction that is read.
+        m.d.sync += [
+            does.eq(reads), self._place.eq(at), self._last.eq(last), ends.eq(last | ~has_words),
+            self._is_op.eq(1 << Value.cast(reads.op)),
+            self._is_do.eq(Mux(reads.op == Op.DO, 1 << reads.argument, 0)),
+        ]
         m.d.comb += self.read_at.eq(self._to)
         connect_ports(m, operations.bus, wiring.flipped(self.bus))
         authentic = self._verdict.authentic
@@ -472,7 +482,7 @@ class ManagementAgent(wiring.Component):
             with m.State("Fetch"):
                 m.next = "Read"
             with m.State("Read"):  # the word of the source
-                m.d.comb += [self.read.eq(1), self.read_at.eq(Cat(self._at, self._bank(source)))]
+                m.d.comb += [self.read.eq(1), self.read_at.eq(Cat(at, self._bank(source)))]
                 m.next = "Look"
                 with m.If(nothing):
                     m.d.sync += place.eq(place + 1)
@@ -496,20 +506,17 @@ class ManagementAgent(wiring.Component):
                 with m.If(acts):
                     m.d.sync += number.eq(number + 1)
                     m.next = "Read"
-                    with m.If(self._last | ~has_words):
+                    with m.If(ends):
                         m.d.sync += [number.eq(0), place.eq(place + 1)]
                         m.next = "Fetch"
-                        with m.Switch(does.op):
-                            with m.Case(Op.JUMP):
-                                with m.If(jumps):
-                                    m.d.sync += place.eq(Cat(does.a, does.more))
-                            with m.Case(Op.CALL):
-                                m.d.sync += [back.eq(place + 1), place.eq(Cat(does.a, does.more))]
-                            with m.Case(Op.RETURN):
-                                m.d.sync += place.eq(back)
-                            with m.Case(Op.DO):
-                                with m.If(does.argument == Do.END):
-                                    m.next = "Leave"
+                        with m.If(self._op(Op.JUMP) & jumps | self._op(Op.CALL)):
+                            m.d.sync += place.eq(Cat(does.a, does.more))
+                        with m.If(self._op(Op.CALL)):
+                            m.d.sync += back.eq(place + 1)
+                        with m.If(self._op(Op.RETURN)):
+                            m.d.sync += place.eq(back)
+                        with m.If(self._do(Do.END)):
+                            m.next = "Leave"
                 with m.Elif(~there & (does.source == Source.RANDOM) & self.failed):
                     m.next = "Leave"
             with m.State("Leave"):
@@ -522,7 +529,7 @@ class ManagementAgent(wiring.Component):
         self._change(m, does, acts)
         for n, name in enumerate(COUNTERS):
             m.d.comb += getattr(self, f"stat_{name}").eq(
-                acts & (does.op == Op.COUNT) & (does.argument == n))
+                acts & self._op(Op.COUNT) & (does.argument == n))
         return m
 
     def _change(self, m, does, acts):
@@ -530,11 +537,11 @@ class ManagementAgent(wiring.Component):
         word, operations = self._word, self._operations
         follows = swapped(word)[:16]
         rest = self._of.dwords - (BODY + _TAG + _CRC)
-        does_load, does_do = acts & (does.op == Op.LOAD), acts & (does.op == Op.DO)
+        does_load = acts & self._op(Op.LOAD)
         m.d.comb += [
             self._km_write.en.eq(does_load & (does.argument == Load.KEY)),
             self._km_write.addr.eq(self._number[:2]), self._km_write.data.eq(word),
-            self.stat_calculated.eq(does_do & (does.argument == Do.UNSEAL)),
+            self.stat_calculated.eq(acts & self._do(Do.UNSEAL)),
         ]
         with m.If(does_load), m.Switch(does.argument):
             with m.Case(Load.HEAD):
@@ -550,23 +557,23 @@ class ManagementAgent(wiring.Component):
                 m.d.sync += self._counter.eq(word)
             with m.Case(Load.SIZE):
                 m.d.sync += self._size.eq(word)
-        with m.If(does_do), m.Switch(does.argument):
-            with m.Case(Do.KIND):
+        with m.If(acts):
+            with m.If(self._do(Do.KIND)):
                 m.d.sync += self._says.eq(does.b)
                 with m.If(does.b == Kind.EVENT):
                     m.d.sync += self._size.eq(2)
                 with m.Elif(does.b != Kind.ANSWER):
                     m.d.sync += self._size.eq(IDENTITY_BYTES // 4 - _TAG)
-            with m.Case(Do.KNOWN, Do.FRESH):
-                m.d.sync += self._fresh.eq(does.argument == Do.FRESH)
-            with m.Case(Do.OPEN):
+            with m.If(self._do(Do.KNOWN, Do.FRESH)):
+                m.d.sync += self._fresh.eq(self._do(Do.FRESH))
+            with m.If(self._do(Do.OPEN)):
                 with m.If(self._verdict.authentic):
                     m.d.sync += self._open.bit_select(self._manager, 1).eq(1)
-            with m.Case(Do.NEXT):
+            with m.If(self._do(Do.NEXT)):
                 m.d.sync += self._manager.eq(self._manager + 1)
-            with m.Case(Do.READY):
+            with m.If(self._do(Do.READY)):
                 m.d.sync += self.ready.eq(1)
-            with m.Case(Do.RUN):
+            with m.If(self._do(Do.RUN)):
                 m.d.sync += [self._size.eq(operations.size), self._runs.eq(0)]
                 with m.If(operations.wrote & self._verdict.authentic):
                     m.d.sync += [self._writer.eq(self._manager), self._written.eq(1)]

@@ -159,7 +159,7 @@ GATES = {
         "operations.bus.request.valid & authentic", "operations.bus.request.valid"),
     "an association opens without the tag": (
         "with m.If(self._verdict.authentic):", "with m.If(1):"),
-    "an event is heard without the tag": ("eq(self._verdict.authentic)", "eq(1)"),
+    "an event is heard without the tag": ("heard & self._verdict.authentic", "heard"),
     "records change without the tag": ("stores & ~(guarded & ~verdict.authentic)", "stores"),
     "any record may change at the place of a time": ("(does.to == Part.RECORD) & (does.b != ASKED)",
                                                      "(does.to == Part.RECORD) & (does.b == 8)"),
