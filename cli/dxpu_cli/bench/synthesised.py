@@ -31,6 +31,7 @@ CLOCKED = {
     "ccm": ("AES-CCM without the cipher", "um5g-45k"),
     "random": ("the random source without the cipher", "um5g-45k"),
     "opening": ("the opening agent, 16 peers, 4 streams", "um5g-45k"),
+    "management": ("management with its cipher and events, 8 slots, 2 paths", "um5g-45k"),
 }
 
 
@@ -99,6 +100,15 @@ def engine(width: int, peers: int, streams: int, rows: int = 8):
                         flow=FlowControl.of(width, host_grants(width)))
 
 
+def managed_part(width):
+    """Management of a host proxy with two paths."""
+    from dxpu.proxy import HostProxy
+
+    from .managed_part import ManagedPart
+    proxy = HostProxy(width, keys=True, managed=True)
+    return ManagedPart(width, rows=8, paths=2, registers=proxy.registers)
+
+
 def proxy_size(role: str, width: int, progress: Progress, *options: str):
     """Resources used by a proxy of eight slots and two paths, and those of the part; measured once
     for the same sources and tools."""
@@ -132,6 +142,7 @@ def clock(parts: list[str], width: int, progress: Progress) -> dict[str, dict]:
         "host": partial(proxy, "host", width), "box": partial(proxy, "box", width),
         "aes": Aes128, "aes-ram": partial(Aes128, ram=True), "cmac": Cmac, "ccm": Ccm,
         "random": RandomSource, "opening": partial(OpeningAgent, peers=16, streams=4),
+        "management": partial(managed_part, width),
     }
     return {name: _clock(make[name](), *CLOCKED[name], progress) for name in parts}
 
