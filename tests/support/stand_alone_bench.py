@@ -135,3 +135,18 @@ def run(bench, *, map=MAP, **proxy):
     simulate(dut, process, background=[model.serve, *[keys] * (map is KEYED_MAP)],
              deadline=20_000)
     return model
+
+
+def attach_listener(m, rx, listener, frames):
+    """Let a listener see what a depacketizer refuses, and count ``frames``. The answer of the link
+    comes a cycle after a header."""
+    m.d.comb += [
+        listener.refused.strobe.eq(rx.stat_refused),
+        listener.refused.header.eq(rx.committed.payload.header),
+        listener.refused.hello.eq(rx.hello),
+    ]
+    with m.If(rx.verdict.ready):
+        m.d.sync += rx.verdict.valid.eq(0)
+    with m.If(rx.header.valid):
+        m.d.sync += rx.verdict.valid.eq(1)
+    m.d.sync += frames.eq(frames + rx.judged)

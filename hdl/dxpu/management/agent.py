@@ -340,7 +340,7 @@ class ManagementAgent(wiring.Component):
             ccm.o.ready.eq(wanted & crypt & self.write_ready),
             self.outgoing.valid.eq(wanted & say & ~silent),
             writes.start.eq(wanted & run & ~runs),
-            ready.eq(~Cat(does & ~can for does, can in (
+            ready.eq(~Cat(asked & ~can for asked, can in (
                 (self._op(Op.STORE, Op.OUT), self.write_ready), (mac, self.cmac.i.ready),
                 (more, ccm.associated.ready), (crypt, ccm.i.ready),
                 (say, self.outgoing.ready | silent), (run, runs & writes.done))).any()),

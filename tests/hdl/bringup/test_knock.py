@@ -18,6 +18,7 @@ from dxpu.stream import PacketSignature, connect
 from dxpu_model.keyed import Ends
 from dxpu_model.wire import Frame, build
 from tests.hdl.bringup.test_listener import BODY, PATHS, STREAMS
+from tests.support.stand_alone_bench import attach_listener
 from tests.support.testbench import Packet, drive_packets, seed, simulate
 from tests.support.widths import some_widths
 
@@ -49,9 +50,7 @@ class Door(wiring.Component):
         key = Const(int.from_bytes(KEY, "little"), 128)
         m.d.comb += [
             rx.header.ready.eq(1), rx.verdict.payload.eq(Verdict.const({"accept": 0})),
-            listener.refused.strobe.eq(rx.stat_refused),
-            listener.refused.header.eq(rx.committed.payload.header),
-            listener.refused.hello.eq(rx.hello), listener.mode.eq(SecurityMode.KEYED),
+            listener.mode.eq(SecurityMode.KEYED),
             rx.keep.eq(judge.body_look.keep), judge.body_look.word.eq(rx.came_word),
             # Who else looks must not be in the way.
             rx.came_at.eq(Mux(judge.body_look.looks, judge.body_look.at, 3)),
@@ -61,11 +60,7 @@ class Door(wiring.Component):
             self.greets.eq(judge.greets),
             self.knocked.eq(judge.knocked), self.knocker.eq(judge.knocker),
         ]
-        with m.If(rx.verdict.ready):
-            m.d.sync += rx.verdict.valid.eq(0)
-        with m.If(rx.header.valid):
-            m.d.sync += rx.verdict.valid.eq(1)
-        m.d.sync += self.frames.eq(self.frames + rx.judged)
+        attach_listener(m, rx, listener, self.frames)
         return m
 
 

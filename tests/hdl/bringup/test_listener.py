@@ -15,6 +15,7 @@ from dxpu.stream import PacketSignature, connect
 from dxpu_model import receiver, wire_random
 from dxpu_model.wire import Frame, Hello, build
 from dxpu_model.wire_vectors import MISTAKES, edit
+from tests.support.stand_alone_bench import attach_listener
 from tests.support.testbench import Packet, drive_packets, seed, simulate
 from tests.support.widths import some_widths
 
@@ -41,18 +42,10 @@ class Ear(wiring.Component):
         refuse = Verdict.const({"accept": 0})
         m.d.comb += [
             rx.header.ready.eq(1), rx.verdict.payload.eq(refuse),
-            listener.refused.strobe.eq(rx.stat_refused),
-            listener.refused.header.eq(rx.committed.payload.header),
-            listener.refused.hello.eq(rx.hello),
             listener.wanted.eq(self.wanted),
             self.heard.eq(listener.heard), self.who.eq(listener.who),
         ]
-        # The link's answer comes one cycle later.
-        with m.If(rx.verdict.ready):
-            m.d.sync += rx.verdict.valid.eq(0)
-        with m.If(rx.header.valid):
-            m.d.sync += rx.verdict.valid.eq(1)
-        m.d.sync += self.frames.eq(self.frames + rx.judged)
+        attach_listener(m, rx, listener, self.frames)
         return m
 
 
