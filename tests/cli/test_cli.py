@@ -76,7 +76,7 @@ def test_help_is_spelled_as_the_field_does(argv, capsys):
     assert "default: None" not in text and "default: False" not in text
     assert not re.search(r"\(default[^)]*\)\s+\(default", text)
     # Options, the values between braces and defaults are typed, so they are as they are.
-    prose = re.sub(r"usage:.*?\n\n|--?[\w-]+|\{.*?\}|\(default: \S+\)|\S*/\S*", " ", text,
+    prose = re.sub(r"usage:.*?\n\n|--?[\w-]+|\{.*?\}|\(default: [^)]*\)|\S*/\S*", " ", text,
                    flags=re.DOTALL)
     wrong = {word for word in re.findall(r"[A-Za-z][\w/]*", prose)
              if SPELLINGS.get(word.lower(), word) != word
