@@ -397,7 +397,7 @@ class ManagementAgent(wiring.Component):
         # A cycle later, so that the queue of events is no part of what an instruction waits for.
         m.d.sync += self._heard.eq(heard & self._verdict.authentic)
         m.d.comb += [
-            time.tick.eq(self.tick), time.said.eq(self._acts & self._do(Do.SENT)),
+            time.tick.eq(self.tick), time.sent.eq(self._acts & self._do(Do.SENT)),
             time.anew.eq(heard), self.event.ready.eq(self._heard),
         ]
         return (self.event.valid & self._written & time.due
@@ -407,18 +407,18 @@ class ManagementAgent(wiring.Component):
         """When a node without a number says that it is there; returns whether that is due."""
         m.submodules.announcement_time = time = Backoff(
             first=self._event_ticks, doubled=_DOUBLED, delay=(1 << 8 + _SPREAD) - 1)
-        silent, before, said = Signal(), Signal(init=1), Signal()
+        silent, before, sent = Signal(), Signal(init=1), Signal()
         # Nodes that start at once begin one after the other, whatever the step from one's address
         # to the next one's.
         turn = self.mac[:8] ^ self.mac[8:16][::-1] ^ self.mac[16:24]
         m.d.comb += [
             silent.eq(~self.addressed | (self.node != NODE_UNASSIGNED)),
-            said.eq(self._acts & self._do(Do.ANNOUNCED)),
-            time.tick.eq(self.tick), time.said.eq(said), time.anew.eq(before & ~silent),
+            sent.eq(self._acts & self._do(Do.ANNOUNCED)),
+            time.tick.eq(self.tick), time.sent.eq(sent), time.anew.eq(before & ~silent),
             time.delay.eq(Cat(Const(0, _SPREAD), turn)),
         ]
         m.d.sync += before.eq(silent)
-        with m.If(said):
+        with m.If(sent):
             m.d.sync += self._announces_to.eq(Mux(self._announces_to == self._paths - 1, 0,
                                                   self._announces_to + 1))
         return ~silent & ~before & time.due

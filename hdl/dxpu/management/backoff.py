@@ -1,4 +1,4 @@
-"""When something that nobody has answered is said again."""
+"""When something that nobody has answered is sent again."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -23,8 +23,8 @@ class Backoff(wiring.Component):
     -------
     tick : 1
         Strobe: time goes on.
-    said : 1
-        Strobe: it is said, and a wait begins.
+    sent : 1
+        Strobe: it is sent, and a wait begins.
     anew : 1
         Strobe: waits begin with the first one again, and it is due after ``delay`` ticks.
     delay : as large as the greatest one
@@ -36,19 +36,19 @@ class Backoff(wiring.Component):
     def __init__(self, *, first, doubled, delay=0):
         self._first, self._doubled = first, doubled
         self._longest = max(first << doubled, delay)
-        super().__init__({"tick": In(1), "said": In(1), "anew": In(1),
+        super().__init__({"tick": In(1), "sent": In(1), "anew": In(1),
                           "delay": In(range(delay + 1)), "due": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         rest = Signal(range(self._longest + 1))
         wait = Signal(range((self._first << self._doubled) + 1), init=self._first)
-        said, anew, delay = Signal(), Signal(), Signal.like(self.delay)
-        m.d.sync += [said.eq(self.said), anew.eq(self.anew), delay.eq(self.delay)]
-        m.d.comb += self.due.eq((rest == 0) & ~(said | anew))
+        sent, anew, delay = Signal(), Signal(), Signal.like(self.delay)
+        m.d.sync += [sent.eq(self.sent), anew.eq(self.anew), delay.eq(self.delay)]
+        m.d.comb += self.due.eq((rest == 0) & ~(sent | anew))
         with m.If(anew):
             m.d.sync += [rest.eq(delay), wait.eq(self._first)]
-        with m.Elif(said):
+        with m.Elif(sent):
             m.d.sync += [rest.eq(wait),
                          wait.eq(Mux(wait == self._first << self._doubled, wait, wait << 1))]
         with m.Elif(self.tick & ~self.due):
