@@ -14,6 +14,7 @@ from amaranth_boards.resources import UARTResource
 from .board import Board, Shape, with_resources
 from .clocks import Clock
 from .pll import MMCME2
+from .rings import SERIES7_CELLS
 
 __all__ = ["BOARD", "Platform"]
 
@@ -48,4 +49,5 @@ BOARD = Board(
            "LEDs are lit by 1 in one source, by 0 in another",
            "the vendor's tools have to be run"),
     pll=MMCME2,
+    rings=SERIES7_CELLS,
 )

@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass, field, fields
 from amaranth.lib import io
 from amaranth.vendor import LatticePlatform
 
+
 from .clocks import Clock
 from .io_delay import ECP5_INPUT
 from .pll import ECP5, Family
+from .rings import ECP5_CELLS, Cells
 
 __all__ = ["FOUR_SLOTS", "ONE_SLOT", "Board", "Rgmii", "Shape", "request_rgmii", "with_resources"]
 
@@ -85,6 +87,8 @@ class Board:
     rx_reference : str, optional
         Domain of 200 MHz for :class:`~.io_delay.Series7DelayControl`, if ``rx_buffer`` needs one.
     pll : Family
+    rings : Cells
+        Cells of the noise source for keys.
     """
 
     name: str
@@ -104,6 +108,7 @@ class Board:
     rx_buffer: Callable = ECP5_INPUT
     rx_reference: str | None = None
     pll: Family = ECP5
+    rings: Cells = ECP5_CELLS
 
     @property
     def part(self) -> str:

@@ -121,7 +121,7 @@ def write_sources(board: Board, design, folder: Path) -> list[Path]:
     files = prepare(board, design, constraints=_asynchronous(board) + _arrival(board))
     written = []
     for name, text in files.items():
-        if name in ("top.v", "top.xdc", "top.tcl", "clocks.xdc"):
+        if name in ("top.v", "top.xdc", "top.tcl", "clocks.xdc", "rings.xdc"):
             (folder / name).write_text(text)
             written.append(folder / name)
     return written

@@ -11,6 +11,7 @@ from .clocks import Clock
 from .io_delay import SERIES7_INPUT
 from .mdio import mdio_pulled_up
 from .pll import MMCME2
+from .rings import SERIES7_CELLS
 
 __all__ = ["BOARD", "Platform"]
 
@@ -34,4 +35,5 @@ BOARD = Board(
     rx_buffer=SERIES7_INPUT,
     rx_reference="oscillator",
     pll=MMCME2,
+    rings=SERIES7_CELLS,
 )

@@ -23,7 +23,6 @@ from dxpu_tools.identity import Identity
 
 from .board import Board, Shape
 from .clocks import Clocks
-from .ecp5.rings import RingOscillators
 from .ethernet import EthernetPorts
 from .factory import factory_of, give_pair_key, give_record, node_key_of
 from .pcie import Upstream
@@ -31,6 +30,7 @@ from .registers import (
     BASES, PULSES, board_block, event_kinds, gpu_count, map_of,
     stand_alone as stand_alone_register,
 )
+from .rings import RingOscillators
 from .sfp import SfpPorts
 
 __all__ = ["BAUD", "Top", "top"]
@@ -85,7 +85,7 @@ class Top(Elaboratable):
         others count on. The serial number of the factory record replaces the lower half of a
         host's.
     keys : bool
-        Sessions can be opened under keys; only on boards with a noise source.
+        Sessions can be opened under keys.
     managed : bool
         Managers reach all registers by frames, under the first half of the key in the
         factory record, at its address; only with ``keys``.
@@ -96,7 +96,8 @@ class Top(Elaboratable):
     Raises
     ------
     ValueError
-        If the board has no Ethernet port, or no noise source for keys, or for a stand-alone host.
+        If the board has no Ethernet port, for a stand-alone host, or for managers without a factory
+        record.
     """
 
     #: Makes the source of noise, with a stream ``o`` of bits.
@@ -111,8 +112,8 @@ class Top(Elaboratable):
         self._paths = board.path_count
         if not self._paths:
             raise ValueError(f"{board.title}: no Ethernet port that a proxy could use yet")
-        if keys and not board.is_open:
-            raise ValueError(f"{board.title}: no noise source for keys yet")
+        if managed and board.record is None:
+            raise ValueError(f"{board.title}: no factory record with the key of managers")
         self._board, self._role, self._shape, self._keys = board, role, shape, keys
         self._build, self._managed = identity.commit, managed
         gpus = shape.numbers(role).get("gpus", 0)
@@ -153,7 +154,7 @@ class Top(Elaboratable):
             wiring.connect(m, ours, theirs)
 
         if self._keys:
-            m.submodules.rings = rings = self.NOISE()
+            m.submodules.rings = rings = self.NOISE(cells=board.rings)
             connect(m, rings.o, proxy.noise)
 
         ports = {"proxy": (0, PROXY_SPAN, proxy.bus)}

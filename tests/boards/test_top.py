@@ -33,17 +33,21 @@ def test_every_board_elaborates(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_boards_with_open_tools_have_noise_for_keys(name, monkeypatch):
+def test_every_board_has_noise_for_keys(name, monkeypatch):
     monkeypatch.setattr(board_top, "BoxWithGpus", Hollow)
-    board = BOARDS[name]
-    if not board.is_open:
-        with pytest.raises(ValueError, match="no noise source for keys yet"):
-            top(board, "box", SMALL, keys=True)
-        return
-    made = Fragment.get(top(board, "box", SMALL, keys=True), board.platform())
-    assert "rings" in {name for _, name, _ in made.subfragments}
+    board, platform = BOARDS[name], BOARDS[name].platform()
+    made = Fragment.get(top(board, "box", SMALL, keys=True), platform)
+    rings, = (part for part, name, _ in made.subfragments if name == "rings")
+    cells = {part.type for part, _, _ in rings.subfragments if isinstance(part, Instance)}
+    assert cells == ({"LUT4"} if board.is_open else {"LUT1", "LUT2"})
+    assert ("rings.xdc" in platform.extra_files) == (not board.is_open)
     made = Fragment.get(top(board, "box", SMALL), board.platform())
     assert "rings" not in {name for _, name, _ in made.subfragments}
+
+
+def test_a_board_without_a_record_has_no_managers():
+    with pytest.raises(ValueError, match="no factory record with the key of managers"):
+        top(BOARDS["genesys-2"], "box", SMALL, keys=True, managed=True)
 
 
 @pytest.mark.parametrize("role", ["box", "host"])

@@ -66,8 +66,8 @@ def test_list_names_every_board(capsys):
      "--node must be a whole number from 1 to 4094, not '0xFFF'"),
     (("versa-ecp5-5g", "--role", "host", "--managed"), "--managed needs --keys: management has the "
      "cipher of the sessions"),
-    (("genesys-2", "--role", "host", "--keys"), "--keys needs a noise source, and genesys-2 has "
-     "none yet: connect one to the proxy of `dxpu generate --keys`"),
+    (("genesys-2", "--role", "host", "--keys", "--managed"), "--managed needs a factory record "
+     "with the node's key, and genesys-2 reads none: set it up by its console"),
     *((("genesys-2", "--role", "host", f"--{name}", value), f"--{name} is for the open tools; "
        "genesys-2 is built with the vendor's: set it there")
       for name, value in (("goal", "area"), ("seed", "2"), ("tries", "5"))),

@@ -151,9 +151,9 @@ def _keys(board, given):
             raise UserError("--managed needs --keys: management has the cipher of the sessions")
         print(NO_KEYS, flush=True)
         return {}
-    if not board.is_open:
-        raise UserError(f"--keys needs a noise source, and {board.name} has none yet: connect one "
-                        "to the proxy of `dxpu generate --keys`")
+    if "managed" in given and board.record is None:
+        raise UserError(f"--managed needs a factory record with the node's key, and {board.name} "
+                        "reads none: set it up by its console")
     return {"keys": True, "managed": "managed" in given}
 
 

@@ -70,7 +70,7 @@ class SimulatedTop(Top):
     """The top, whose noise is pretended: rings of gates do not oscillate here."""
 
     @staticmethod
-    def NOISE():
+    def NOISE(*, cells):
         return PretendedNoise(seed=1)
 
 
