@@ -24,7 +24,7 @@ _PROOF = Body.KEYED.find("proof")[0] // 2
 class KnockJudge(wiring.Component):
     """Calculates the knock that a HELLO under the key must have, and compares.
 
-    One HELLO is judged at a time, in 127 cycles if nobody else uses the cipher. Whatever is heard
+    One HELLO is judged at a time, in 128 cycles if nobody else uses the cipher. Whatever is heard
     meanwhile is lost: who sent that sends it again. The comparison takes as long whatever it finds.
     A right knock shows that its sender has the key, or has seen this knock before; so the session
     must still be opened.
@@ -92,6 +92,8 @@ class KnockJudge(wiring.Component):
                     with m.If(half):
                         m.d.sync += number.eq(number + 1)
                         with m.If(number == 3):
-                            m.d.comb += self.knocked.eq(~(differs | wrong))
-                            m.next = "Wait"
+                            m.next = "Tell"
+            with m.State("Tell"):
+                m.d.comb += self.knocked.eq(~differs)
+                m.next = "Wait"
         return m

@@ -24,7 +24,7 @@ from tests.support.widths import some_widths
 
 KEY = bytes(range(0x30, 0x40))
 #: What the page says of the time, and cycles between HELLOs that are all judged.
-CYCLES = 127
+CYCLES = 128
 ENDS = Ends(0x001, 0x101, 1)
 
 
