@@ -30,9 +30,9 @@ class BindsToAnother(BoardBench):
             program = sequencer._program
 
             def wrong():
-                words, common = program()
+                words, *rest = program()
                 return [(path, value ^ (path == "table.target") << 9) for path, value in words
-                        ], common
+                        ], *rest
 
             sequencer._program = wrong
             return port
