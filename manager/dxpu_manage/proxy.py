@@ -279,6 +279,15 @@ class Proxy(Registers):
         mode = Mode.OPENS if self.is_host else Mode.ANSWERS
         await self.do(self.writing(f"control.session[{session}].mode", opener=_code(mode)))
 
+    async def is_open(self, node: int, *, stream: int = 0) -> bool:
+        """Whether a session with a node is open; not with a node that is no peer."""
+        for peer in await self.peers():
+            if peer.node == node:
+                session = self.session(peer.index, stream)
+                hello = await self.read(f"control.session[{session}].hello")
+                return bool(hello["phase"] == _code(Phase.OPEN))
+        return False
+
     async def wait_open(self, node: int, *, stream: int = 0) -> None:
         """Wait until a session is open, for some seconds; raises :exc:`ManageError`."""
         session = self.session((await self.peer(node)).index, stream)

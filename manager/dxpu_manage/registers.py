@@ -1,7 +1,7 @@
 """Registers of a node by name."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from dxpu.csr import Access
 from dxpu.management.format import OPERATIONS_MAX, PLAIN_BYTES_MAX, WORDS_MAX
@@ -40,7 +40,7 @@ class Registers:
         self.node, self.map = node, map
 
     @classmethod
-    async def of(cls, node: Node) -> "Registers":
+    async def of(cls, node: Node) -> Self:
         """The registers of a node; a single request finds out the kind.
 
         Raises
