@@ -32,12 +32,16 @@ class Network:
         self._ours.close()
         self._theirs.close()
 
+    def now(self):
+        """Time of the nodes, in microseconds."""
+        return 1e6 * asyncio.get_running_loop().time()
+
     def copies(self):
         return 0 if self.rng.random() < self.loss else 1 + (self.rng.random() < self.loss)
 
     def send(self, frame):
         self.sent += 1
-        now = 1e6 * asyncio.get_running_loop().time()
+        now = self.now()
         for _ in range(self.copies()):
             for node in self.nodes:
                 if answer := node.take(frame, now):
