@@ -1,0 +1,150 @@
+"""Nodes: how they are reached, and what is done at each."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dxpu_manage import Binding as Row, ManageError, Manager, Proxy
+from dxpu_manage.scrub import dirty_slots
+
+from .records import Binding, Gpu, Node, Pair, Role
+
+__all__ = ["Evidence", "Nodes", "Row", "accepts", "newer"]
+
+#: States of a detach by agreement, as the host shows them.
+_DONE, _REFUSED = 3, 4
+
+
+def newer(one: int, other: int) -> bool:
+    """Whether a generation is serially newer."""
+    return 0 < (one - other) & 0xFFFF < 0x8000
+
+
+def accepts(row: Row, generation: int) -> bool:
+    """Whether a row that is free takes a generation."""
+    return not row.operation or newer(generation, row.generation)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a host shows of a port.
+
+    ``linked``: a card is there, and its link is up. ``lost``: it was there, and nothing but another
+    binding brings it back. ``session``: the session with the box is open.
+    """
+
+    linked: bool
+    lost: bool
+    session: bool
+
+
+class Nodes:
+    """The nodes of a pool, before a manager on the fabric.
+
+    Every method may raise :exc:`~dxpu_manage.NoAnswer`, then the node is asked under its factory
+    address the next time; :exc:`~dxpu_manage.Stale`, if another manager has taken over; and other
+    :exc:`~dxpu_manage.ManageError`.
+
+    Parameters
+    ----------
+    manager : dxpu_manage.Manager
+        Its epoch is that of the pool's store.
+    keys : mapping
+        Key of a node for managers, by serial number and factory address.
+    """
+
+    def __init__(self, manager: Manager, keys: Mapping[tuple[int, bytes], bytes]) -> None:
+        self.manager, self.keys = manager, keys
+        self._there: dict[int, Proxy] = {}
+        self._known: dict[int, Proxy] = {}
+        self._pairing: dict[int, asyncio.Lock] = {}
+
+    async def reach(self, node: Node) -> Proxy:
+        """A node under its number; gives it number and epoch if need be."""
+        if node.serial in self._there:
+            return self._there[node.serial]
+        proxy = self._known.get(node.serial)
+        if proxy is None:
+            mac = bytes.fromhex(node.mac)
+            key = self.keys.get((node.serial, mac))
+            if key is None:
+                raise ManageError(f"no key of the {node.role} {node.name} at {mac.hex(':')}: give "
+                                  "its factory record to the manager")
+            proxy = await Proxy.of(self.manager.node(mac, key))
+            if proxy.is_host != (node.role is Role.HOST):
+                raise ManageError(f"{proxy.name} with serial number {node.name} was a {node.role}")
+            self._known[node.serial] = proxy
+        await proxy.set_number(node.number)
+        await proxy.set_boot()
+        self._there[node.serial] = proxy
+        return proxy
+
+    def forget(self, serial: int) -> None:
+        """Reach a node under its factory address the next time."""
+        self._there.pop(serial, None)
+
+    # Pairs --------------------------------------------------------------------------------------
+
+    async def pair(self, host: Node, box: Node, pair: Pair) -> None:
+        """Let the sessions of a host and a box open, the box first, as it answers; what is so
+        already stays."""
+        secret = bytes.fromhex(pair.secret) or None
+        for node, other in ((box, host), (host, box)):
+            async with self._pairing.setdefault(node.serial, asyncio.Lock()):
+                proxy = await self.reach(node)
+                held = {peer.node: peer for peer in await proxy.peers()}.get(other.number)
+                if held is None or held.clear != (secret is None):
+                    await proxy.add_peer(other.number, clear=secret is None)
+                if secret is not None and (held is None or not held.keyed):
+                    await proxy.give_key(other.number, secret)
+                await proxy.let_open(other.number)
+
+    # Rows ---------------------------------------------------------------------------------------
+
+    async def rows(self, node: Node) -> list[Row]:
+        """The mapping table of a node."""
+        return await (await self.reach(node)).bindings()
+
+    async def bind(self, node: Node, row: int, peer: Node, gpu: Gpu, binding: Binding) -> None:
+        """Bind a row to a GPU's binding; whatever else is bound there is released first."""
+        proxy = await self.reach(node)
+        held = await proxy.binding(row)
+        slot = gpu.slot if node.role is Role.HOST else row + 1
+        if held.used and (held.target, held.generation) != (
+                (peer.number, slot, 0), binding.generation):
+            await proxy.unbind(row)
+        await proxy.bind(row, peer.number, slot=gpu.slot, paths=binding.paths,
+                         generation=binding.generation)
+
+    async def release(self, node: Node, row: int) -> None:
+        """Release a row, if it is bound."""
+        proxy = await self.reach(node)
+        if (await proxy.binding(row)).used:
+            await proxy.unbind(row)
+
+    async def dirty(self, box: Node) -> list[int]:
+        """Slots whose GPU keeps something of a former binding."""
+        return await dirty_slots(await self.reach(box))
+
+    async def present(self, box: Node) -> list[int]:
+        """Slots, from 1, that hold a GPU."""
+        bits = (await (await self.reach(box)).read("control.present"))["slots"]
+        return [n + 1 for n in range(box.rows) if bits >> n & 1]
+
+    # Ports of hosts -----------------------------------------------------------------------------
+
+    async def evidence(self, host: Node, port: int, box: Node) -> Evidence:
+        """What a host shows of a port that is bound to a box."""
+        proxy = await self.reach(host)
+        state = await proxy.read(f"control.slot[{port}].state")
+        return Evidence(bool(state["present"] and state["link"]), bool(state["lost"]),
+                        await proxy.is_open(box.number))
+
+    async def ask_to_let_go(self, host: Node, port: int) -> None:
+        """Press the attention button of a port."""
+        await (await self.reach(host)).change("control.detach", ports=1 << port)
+
+    async def has_let_go(self, host: Node, port: int) -> bool | None:
+        """Whether the operating system has let go of a card; ``None`` until it is known."""
+        state = await (await self.reach(host)).read(f"control.slot[{port}].state")
+        return {_DONE: True, _REFUSED: False}.get(state["detach"])

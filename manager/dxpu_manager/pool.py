@@ -1,0 +1,211 @@
+"""The pool in memory: records, their changes, and the order in which these become durable."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from .errors import Conflict, Deposed, NotFound, StoreError
+from .lifecycle import BOUND, TRANSITIONS, Cause, may
+from .records import Binding, Gpu, Node, Pair, Record, Task, parse
+from .store import Event, Store
+
+__all__ = ["Change", "Pool"]
+
+#: Seconds between two attempts to write to a store that cannot be written.
+AGAIN = 1.0
+
+R = TypeVar("R", bound=Record)
+
+
+class Change:
+    """Changes that are made together; :meth:`Pool.change` makes one.
+
+    Nothing is changed if the block in which it is used raises an exception.
+    """
+
+    def __init__(self, pool: "Pool") -> None:
+        self._pool = pool
+        #: Keys, records as they are from then on or ``None``, and what is said of it.
+        self.made: list[tuple[str, Record | None, str]] = []
+
+    def put(self, record: Record, said: str) -> None:
+        """A record as it is from now on."""
+        self.made.append((record.key, record, said))
+
+    def remove(self, record: Record, said: str) -> None:
+        """A record that is gone."""
+        self.made.append((record.key, None, said))
+
+    def gpu(self, name: str) -> Gpu:
+        """A GPU as it is after the changes so far; raises :exc:`NotFound`."""
+        for key, record, _ in reversed(self.made):
+            if key == f"{Gpu.KIND}/{name}" and isinstance(record, Gpu):
+                return record
+        return self._pool.gpu(name)
+
+    def move(self, gpu: str, cause: Cause, **fields: Any) -> Gpu:
+        """Lead a GPU to another state, for a cause.
+
+        Raises
+        ------
+        Conflict
+            The state of the GPU does not allow it.
+        """
+        held = self.gpu(gpu)
+        to = TRANSITIONS[cause][1]
+        if not may(held.state, cause):
+            raise Conflict(f"GPU {gpu} is {held.state}, not "
+                           f"{' or '.join(sorted(TRANSITIONS[cause][0]))}")
+        if to not in BOUND:
+            fields = {"binding": None, **fields}
+        new = replace(held, state=to, cause=cause, since=self._pool.clock(), **fields)
+        self.put(new, f"GPU {gpu}: {held.state} -> {to}, {cause}")
+        return new
+
+
+class Pool:
+    """All records. Changes are made at once here, and written down in order.
+
+    Whoever acts on a change outside of the pool waits for :meth:`durable` before.
+
+    Parameters
+    ----------
+    store : Store
+    clock : function
+        Seconds since 1970.
+
+    Attributes
+    ----------
+    trouble : str
+        Why the store cannot be written at present; empty if it can.
+    listeners : list of functions
+        Each is called with every event that has become durable.
+
+    Raises
+    ------
+    StoreError
+        A record in the store makes no sense.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self.store, self.clock = store, clock
+        self.records: dict[str, Record] = {}
+        held, self._number = store.load()
+        for key, text in held.items():
+            try:
+                self.records[key] = parse(key, text)
+            except ValueError as error:
+                raise StoreError(f"the store has a {error}: restore a backup") from None
+        self._queue: list[Event] = []
+        self._written = self._number
+        self._writer: asyncio.Task[None] | None = None
+        self._progress = asyncio.Condition()
+        self.trouble = ""
+        self.deposed = False
+        self.listeners: list[Callable[[Event], None]] = []
+
+    # Records ------------------------------------------------------------------------------------
+
+    def all(self, kind: type[R]) -> Iterator[R]:
+        """All records of a kind, in order of keys."""
+        for key in sorted(self.records):
+            record = self.records[key]
+            if isinstance(record, kind):
+                yield record
+
+    def _get(self, kind: type[R], name: str, what: str) -> R:
+        record = self.records.get(f"{kind.KIND}/{name}")
+        if not isinstance(record, kind):
+            raise NotFound(f"there is no {what} {name}")
+        return record
+
+    def gpu(self, name: str) -> Gpu:
+        """A GPU; raises :exc:`NotFound`."""
+        return self._get(Gpu, name, "GPU")
+
+    def node(self, serial: int) -> Node:
+        """A node; raises :exc:`NotFound`."""
+        return self._get(Node, f"{serial:08x}", "node")
+
+    def task(self, number: int) -> Task:
+        """A task; raises :exc:`NotFound`."""
+        return self._get(Task, str(number), "task")
+
+    def pair(self, host: int, box: int) -> Pair | None:
+        """What a host and a box share, if they do."""
+        record = self.records.get(f"pair/{host:08x}-{box:08x}")
+        return record if isinstance(record, Pair) else None
+
+    def bound_to(self, host: int) -> dict[int, tuple[Gpu, Binding]]:
+        """GPUs of a host whose rows may be bound, by port."""
+        return {gpu.binding.port: (gpu, gpu.binding) for gpu in self.all(Gpu)
+                if gpu.binding is not None and gpu.binding.host == host}
+
+    # Changes ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def change(self) -> Iterator[Change]:
+        """Make changes, all or none.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be written at present, so nothing may be begun.
+        Deposed
+        """
+        if self.deposed:
+            raise Deposed("another manager has taken over")
+        if self.trouble:
+            raise StoreError(self.trouble)
+        change = Change(self)
+        yield change
+        now = self.clock()
+        for key, record, said in change.made:
+            self._number += 1
+            if record is None:
+                self.records.pop(key, None)
+            else:
+                self.records[key] = record
+            text = None if record is None else record.text()
+            self._queue.append(Event(self._number, now, key, text, said))
+        if self._queue and (self._writer is None or self._writer.done()):
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        """Write what waits, all that has come together in one transaction."""
+        while self._queue and not self.deposed:
+            batch = tuple(self._queue)
+            try:
+                await self.store.write(batch)
+            except StoreError as error:
+                self.trouble = str(error)
+                await asyncio.sleep(AGAIN)
+                continue
+            except Deposed:
+                self.deposed = True
+            else:
+                self.trouble = ""
+                del self._queue[:len(batch)]
+                self._written = batch[-1].number
+            async with self._progress:
+                self._progress.notify_all()
+            if not self.deposed:
+                for event in batch:
+                    for listener in self.listeners:
+                        listener(event)
+
+    async def durable(self) -> None:
+        """Wait until all changes so far would survive a crash.
+
+        Raises
+        ------
+        Deposed
+        """
+        number = self._number
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._written >= number or self.deposed)
+        if self._written < number:
+            raise Deposed("another manager has taken over")

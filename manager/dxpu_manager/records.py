@@ -1,0 +1,212 @@
+"""What the pool remembers, as records that a store keeps as text."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+from .lifecycle import Cause, State
+
+__all__ = ["Binding", "Gpu", "Job", "Node", "Pair", "Progress", "Record", "Role", "Task", "gpu_id",
+           "parse"]
+
+
+class Role(StrEnum):
+    """What a node is."""
+
+    HOST = "host"
+    BOX = "box"
+
+
+class Job(StrEnum):
+    """What a task does."""
+
+    ATTACH = "attach"
+    DETACH = "detach"
+    REBIND = "rebind"
+
+
+class Progress(StrEnum):
+    """How far a task is."""
+
+    RUNNING = "running"
+    ROLLING_BACK = "rolling back"
+    DONE = "done"
+    FAILED = "failed"
+
+    @property
+    def ended(self) -> bool:
+        """Nothing happens any more."""
+        return self in (Progress.DONE, Progress.FAILED)
+
+
+class Record:
+    """A record; ``kind/name`` is its key in the store."""
+
+    KIND: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """Name of the record among those of its kind."""
+        raise NotImplementedError
+
+    @property
+    def key(self) -> str:
+        """Key in the store."""
+        return f"{self.KIND}/{self.name}"
+
+    def text(self) -> str:
+        """The record for the store."""
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)  # type: ignore[call-overload]
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        """The record from a store; raises :exc:`ValueError`."""
+        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        if set(values) != names:
+            raise ValueError(f"fields {sorted(set(values) ^ names)}")
+        return cls(**values)
+
+
+def gpu_id(box: int, slot: int) -> str:
+    """Name of a GPU: serial number of the box and slot, from 1; neither an order of discovery nor a
+    number that somebody else may get later."""
+    return f"{box:08x}.{slot}"
+
+
+@dataclass(frozen=True)
+class Node(Record):
+    """A host or box proxy.
+
+    ``serial`` is the name; ``mac`` the factory address in hexadecimal digits; ``number`` is the
+    node's for ever. ``boot`` and ``table`` are as of the last time that all was in order: another
+    value means that somebody has reset the node, or changed its table.
+    """
+
+    KIND = "node"
+
+    serial: int
+    role: Role
+    mac: str
+    number: int
+    rows: int
+    boot: int = 0
+    table: int = 0
+    label: str = ""
+    closed: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.serial:08x}"
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        return super().of({**values, "role": Role(values["role"])})
+
+
+@dataclass(frozen=True)
+class Pair(Record):
+    """A host and a box with a key of their own, in hexadecimal digits; empty: in clear."""
+
+    KIND = "pair"
+
+    host: int
+    box: int
+    secret: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.host:08x}-{self.box:08x}"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Whose a GPU is: the serial number of a host, its port, and the generation in both tables."""
+
+    host: int
+    port: int
+    generation: int
+    paths: int = 1
+
+
+@dataclass(frozen=True)
+class Gpu(Record):
+    """A slot of a box, and the GPU in it.
+
+    ``binding`` is there while rows may be bound. ``generation`` is the newest that a binding had.
+    ``task`` is the task that does something with the GPU. ``broken`` says what is wrong.
+    """
+
+    KIND = "gpu"
+
+    box: int
+    slot: int
+    state: State = State.ABSENT
+    cause: Cause = Cause.PULLED
+    since: float = 0.0
+    binding: Binding | None = None
+    generation: int = 0
+    task: int = 0
+    broken: str = ""
+
+    @property
+    def name(self) -> str:
+        return gpu_id(self.box, self.slot)
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        held = values["binding"]
+        return super().of({**values, "state": State(values["state"]),
+                           "cause": Cause(values["cause"]),
+                           "binding": None if held is None else Binding(**held)})
+
+
+@dataclass(frozen=True)
+class Task(Record):
+    """A change of one or several GPUs, which is made as a whole or not at all.
+
+    ``force``: without the consent of the host's operating system. ``said`` is why it failed.
+    """
+
+    KIND = "task"
+
+    number: int
+    job: Job
+    gpus: tuple[str, ...]
+    host: int
+    progress: Progress = Progress.RUNNING
+    force: bool = False
+    cancelled: bool = False
+    began: float = 0.0
+    deadline: float = 0.0
+    ended: float = 0.0
+    said: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.number)
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        return super().of({**values, "job": Job(values["job"]),
+                           "progress": Progress(values["progress"]),
+                           "gpus": tuple(values["gpus"])})
+
+
+_KINDS: dict[str, type[Record]] = {kind.KIND: kind for kind in (Node, Pair, Gpu, Task)}
+
+
+def parse(key: str, text: str) -> Record:
+    """A record from a store; raises :exc:`ValueError` if it is none."""
+    kind = _KINDS.get(key.partition("/")[0])
+    if kind is None:
+        raise ValueError(f"record {key!r} of no known kind")
+    try:
+        record = kind.of(json.loads(text))
+    except KeyError as error:
+        raise ValueError(f"record {key!r} without {error}") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"record {key!r}: {error}") from None
+    if record.key != key:
+        raise ValueError(f"record {key!r} says that it is {record.key!r}")
+    return record

@@ -1,0 +1,223 @@
+"""Where the pool's records survive a crash."""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from .errors import StoreError
+
+__all__ = ["Event", "SqliteStore", "Store", "VERSION", "replay"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change that is written down.
+
+    ``key`` and ``text`` are the record as it is from then on, ``None`` if it is gone; so all events
+    in order give all records. ``said`` is for people.
+    """
+
+    number: int
+    time: float
+    key: str
+    text: str | None
+    said: str
+
+
+class Store(Protocol):
+    """Records by key, and the events that made them.
+
+    A write is durable, and whole or not at all. Only one manager writes; ``epoch`` is higher than
+    that of each manager before.
+    """
+
+    epoch: int
+
+    def load(self) -> tuple[dict[str, str], int]:
+        """All records, and the number of the newest event."""
+
+    async def write(self, events: Sequence[Event]) -> None:
+        """Write events, and the records that they say.
+
+        Raises
+        ------
+        StoreError
+            Nothing was written.
+        Deposed
+            Another manager has taken over; nothing was written.
+        """
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """Events with higher numbers, in order."""
+
+    def close(self) -> None:
+        """Let another manager have the store."""
+
+
+#: Schema of the store. Each step leads from the version of its index to the next one.
+_STEPS: tuple[tuple[str, ...], ...] = (
+    ("CREATE TABLE record (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",
+     "CREATE TABLE event (number INTEGER PRIMARY KEY, time REAL NOT NULL, key TEXT NOT NULL, "
+     "text TEXT, said TEXT NOT NULL)",
+     "CREATE TABLE manager (epoch INTEGER NOT NULL)",
+     "INSERT INTO manager VALUES (0)"),
+)
+#: Version that this program writes.
+VERSION = len(_STEPS)
+#: "DXPU", so that no other file is taken for a store.
+_APPLICATION = 0x44585055
+
+
+class SqliteStore:
+    """A store in a file of SQLite, for a single manager.
+
+    Only its owner may read the file, as the keys of pairs are in it. Next to it are a lock, which
+    keeps a second manager out, and SQLite's own log.
+
+    Parameters
+    ----------
+    path : Path
+        Made if it is not there. A store of an older version is brought to the present one.
+    write_down : function
+        Called before each transaction becomes durable, and after; for tests.
+
+    Raises
+    ------
+    StoreError
+        If the file is no store, or is of a newer version, or in use, or cannot be written.
+    """
+
+    def __init__(self, path: Path, write_down: Callable[[str], None] = lambda when: None) -> None:
+        self.path, self._write_down = path, write_down
+        self._lock = self._take_lock()
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._database = sqlite3.connect(path, isolation_level=None)
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            os.close(self._lock)
+            raise self._wrong(error) from None
+        except StoreError:
+            self.close()
+            raise
+
+    def _wrong(self, error: Exception) -> StoreError:
+        if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
+            return StoreError(f"{str(self.path)!r} is no store: give another file, or restore a "
+                              "backup")
+        why = getattr(error, "strerror", None) or str(error)
+        return StoreError(f"the store {str(self.path)!r} cannot be used: {why}")
+
+    def _take_lock(self) -> int:
+        try:
+            lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise self._wrong(error) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise StoreError(f"the store {str(self.path)!r} is in use by another manager: stop "
+                             "that one first") from None
+        return lock
+
+    def _prepare(self) -> None:
+        do = self._database.execute
+        application, = do("PRAGMA application_id").fetchone()
+        version, = do("PRAGMA user_version").fetchone()
+        is_empty = not do("SELECT 1 FROM sqlite_master").fetchone()
+        if application != _APPLICATION and not is_empty:
+            raise StoreError(f"{str(self.path)!r} is a database, but no store of a pool: give "
+                             "another file")
+        if version > VERSION:
+            raise StoreError(f"the store {str(self.path)!r} has version {version}, and this "
+                             f"program knows {VERSION}: use the newer program")
+        damage, = do("PRAGMA quick_check(1)").fetchone()
+        if damage != "ok":
+            raise StoreError(f"the store {str(self.path)!r} is damaged ({damage}): restore a "
+                             "backup")
+        do("PRAGMA journal_mode = WAL")
+        do("PRAGMA synchronous = FULL")
+        do("BEGIN IMMEDIATE")
+        for step in _STEPS[version:]:
+            for statement in step:
+                do(statement)
+        do(f"PRAGMA application_id = {_APPLICATION}")
+        do(f"PRAGMA user_version = {VERSION}")
+        do("UPDATE manager SET epoch = epoch + 1")
+        self.epoch: int = do("SELECT epoch FROM manager").fetchone()[0]
+        do("COMMIT")
+
+    def load(self) -> tuple[dict[str, str], int]:
+        """All records, and the number of the newest event."""
+        do = self._database.execute
+        try:
+            newest, = do("SELECT max(number) FROM event").fetchone()
+            return dict(do("SELECT key, text FROM record")), newest or 0
+        except sqlite3.Error as error:
+            raise self._wrong(error) from None
+
+    async def write(self, events: Sequence[Event]) -> None:
+        """Write events and records; the loop waits until they are on the disk."""
+        do = self._database.execute
+        self._write_down("before")
+        try:
+            do("BEGIN IMMEDIATE")
+            for event in events:
+                do("INSERT INTO event VALUES (?, ?, ?, ?, ?)",
+                   (event.number, event.time, event.key, event.text, event.said))
+                if event.text is None:
+                    do("DELETE FROM record WHERE key = ?", (event.key,))
+                else:
+                    do("INSERT INTO record VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET text = "
+                       "excluded.text", (event.key, event.text))
+            do("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            if self._database.in_transaction:
+                do("ROLLBACK")
+            raise self._wrong(error) from None
+        self._write_down("after")
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """Events with higher numbers, in order."""
+        try:
+            for row in self._database.execute(
+                    "SELECT * FROM event WHERE number > ? ORDER BY number", (after,)):
+                yield Event(*row)
+        except sqlite3.Error as error:
+            raise self._wrong(error) from None
+
+    def backup(self, path: Path) -> None:
+        """Copy the store, as it is at one instant, to a file that is not there yet."""
+        if path.exists():
+            raise StoreError(f"{str(path)!r} is there already")
+        part = path.with_name(path.name + ".part")
+        try:
+            os.close(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600))
+            with sqlite3.connect(part) as copy:
+                self._database.backup(copy)
+            copy.close()
+            part.replace(path)
+        except (OSError, sqlite3.Error) as error:
+            part.unlink(missing_ok=True)
+            raise self._wrong(error) from None
+
+    def close(self) -> None:
+        """Let another manager have the store."""
+        self._database.close()
+        os.close(self._lock)
+
+
+def replay(events: Sequence[Event] | Iterator[Event]) -> Mapping[str, str]:
+    """The records that events give."""
+    records: dict[str, str] = {}
+    for event in events:
+        if event.text is None:
+            records.pop(event.key, None)
+        else:
+            records[event.key] = event.text
+    return records

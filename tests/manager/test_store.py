@@ -1,0 +1,181 @@
+"""dxpu_manager.store: what is written survives; every mistake is a line, and nothing is lost."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from dxpu_manager import Event, Node, Pool, Role, SqliteStore, StoreError, replay
+from dxpu_manager.store import VERSION
+
+
+def write(store, *events):
+    asyncio.run(store.write(events))
+
+
+def events(*texts, first=1):
+    return [Event(n, 100.0 + n, f"node/{n % 3}", text, f"change {n}")
+            for n, text in enumerate(texts, first)]
+
+
+def test_records_events_and_the_epoch_survive(tmp_path):
+    path = tmp_path / "pool.db"
+    store = SqliteStore(path)
+    assert (store.load(), store.epoch) == (({}, 0), 1)
+    write(store, *events("a", "b", "c", None))
+    store.close()
+    store = SqliteStore(path)
+    assert store.load() == ({"node/2": "b", "node/0": "c"}, 4)
+    assert list(store.events()) == events("a", "b", "c", None)
+    assert list(store.events(2)) == events("a", "b", "c", None)[2:]
+    assert replay(store.events()) == store.load()[0]
+    assert store.epoch == 2
+    # Keys are in it.
+    for file in tmp_path.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600 or file.suffix.startswith(".db-")
+    store.close()
+
+
+def test_a_write_is_whole_or_not_at_all(tmp_path):
+    store = SqliteStore(tmp_path / "pool.db")
+    write(store, *events("a"))
+    with pytest.raises(StoreError, match="UNIQUE"):
+        write(store, *events("b", "c", first=2), *events("d"))
+    assert store.load() == ({"node/1": "a"}, 1)
+    write(store, *events("b", first=2))
+    assert store.load()[1] == 2
+    store.close()
+
+
+def full(store):
+    """Let the disk have room for what is there, and no more."""
+    pages, = store._database.execute("PRAGMA page_count").fetchone()
+    store._database.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def test_a_full_disk(tmp_path):
+    """Nothing new is begun while it is full; what was begun is written when there is room."""
+    store = SqliteStore(tmp_path / "pool.db")
+
+    async def whole():
+        pool = Pool(store, lambda: 5.0)
+        full(store)
+        node = Node(1, Role.HOST, "0" * 12, 1, 8, label="x" * 20000)
+        with pool.change() as change:
+            change.put(node, "a node")
+        await asyncio.sleep(0.05)
+        assert pool.trouble == (f"the store {str(tmp_path / 'pool.db')!r} cannot be used: database "
+                                "or disk is full")
+        with pytest.raises(StoreError, match="disk is full"), pool.change():
+            pytest.fail("a change begins")
+        assert store.load() == ({}, 0)
+        store._database.execute("PRAGMA max_page_count = 100000")
+        await asyncio.wait_for(pool.durable(), 5)
+        assert not pool.trouble and store.load() == ({"node/00000001": node.text()}, 1)
+
+    asyncio.run(whole())
+    store.close()
+
+
+def test_what_is_no_store(tmp_path):
+    path = tmp_path / "pool.db"
+    path.write_bytes(b"something else, for long enough that SQLite does not take it for its own")
+    with pytest.raises(StoreError, match="is no store: give another file, or restore a backup$"):
+        SqliteStore(path)
+    path.unlink()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE mine (x)")
+    with pytest.raises(StoreError, match="is a database, but no store of a pool: give another"):
+        SqliteStore(path)
+    assert sqlite3.connect(path).execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
+    with pytest.raises(StoreError, match="cannot be used: No such file or directory$"):
+        SqliteStore(tmp_path / "no" / "pool.db")
+    with pytest.raises(StoreError, match="cannot be used: Is a directory$"):
+        SqliteStore(tmp_path)
+
+
+def test_a_newer_version_and_a_damaged_one(tmp_path):
+    path = tmp_path / "pool.db"
+    store = SqliteStore(path)
+    write(store, *events(*("x" * 3000,) * 40))
+    store._database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    store.close()
+    with pytest.raises(StoreError, match=f"has version {VERSION + 1}, and this program knows "
+                                         f"{VERSION}: use the newer program$"):
+        SqliteStore(path)
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA user_version = {VERSION}")
+    database.close()
+    data = bytearray(path.read_bytes())
+    data[3 * 4096:6 * 4096] = bytes(3 * 4096)
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="^the store .*(damaged|malformed)"):
+        SqliteStore(path)
+
+
+def test_a_record_that_makes_no_sense(tmp_path):
+    store = SqliteStore(tmp_path / "pool.db")
+    for key, text, says in (
+            ("node/1", "{}", "record 'node/1' without 'role'"),
+            ("node/1", '{"role": "host"}', "record 'node/1': fields .'boot', .*'table'."),
+            ("cow/1", "{}", "record 'cow/1' of no known kind"),
+            ("node/1", "x", "record 'node/1': Expecting value"),
+            ("node/1", Node(2, Role.HOST, "", 1, 8).text(), "'node/1' says that it is 'node/000")):
+        number = store.load()[1] + 1
+        write(store, Event(number, 0.0, key, text, ""))
+        with pytest.raises(StoreError, match=f"the store has a .*{says}.*: restore a backup$"):
+            Pool(store)
+        write(store, Event(number + 1, 0.0, key, None, ""))
+    assert not Pool(store).records
+    store.close()
+
+
+def test_two_managers(tmp_path):
+    store = SqliteStore(tmp_path / "pool.db")
+    with pytest.raises(StoreError, match="is in use by another manager: stop that one first$"):
+        SqliteStore(tmp_path / "pool.db")
+    store.close()
+    SqliteStore(tmp_path / "pool.db").close()
+
+
+def test_a_backup_is_a_store(tmp_path):
+    store = SqliteStore(tmp_path / "pool.db")
+    write(store, *events("a"))
+    store.backup(tmp_path / "copy.db")
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    write(store, *events("b", first=2))
+    with pytest.raises(StoreError, match="copy.db' is there already$"):
+        store.backup(tmp_path / "copy.db")
+    with pytest.raises(StoreError, match="cannot be used"):
+        store.backup(tmp_path / "no" / "copy.db")
+    store.close()
+    copy = SqliteStore(tmp_path / "copy.db")
+    assert (copy.load(), copy.epoch) == (({"node/1": "a"}, 1), 2)
+    copy.close()
+    assert not list(tmp_path.glob("*.part"))
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from dxpu_manager import Event, SqliteStore
+store = SqliteStore(sys.argv[1], lambda when: when == sys.argv[2] and seen.append(when)
+                    and None or len(seen) == 3 and os.kill(os.getpid(), signal.SIGKILL))
+seen = []
+for n in range(1, 9):
+    asyncio.run(store.write([Event(n, 0.0, f"node/{n}", "x", "")]))
+"""
+
+
+@pytest.mark.parametrize("when, written", [("before", 2), ("after", 3)])
+def test_a_process_is_killed(tmp_path, when, written):
+    """`kill -9` before and after a transaction is on the disk."""
+    run = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "pool.db", when],
+                         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert run.returncode == -9
+    store = SqliteStore(tmp_path / "pool.db")
+    assert store.load() == ({f"node/{n}": "x" for n in range(1, written + 1)}, written)
+    store.close()

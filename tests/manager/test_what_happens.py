@@ -1,0 +1,329 @@
+"""dxpu_manager: what an operator sees when something goes wrong at a node, a GPU or a wish."""
+
+import asyncio
+import re
+from dataclasses import replace
+
+import pytest
+
+from dxpu_manager import (
+    Cause, Conflict, Deposed, Impossible, Limits, NotFound, PoolError, Progress, State,
+)
+from dxpu_sim.system.agents import Card
+from tests.manager.test_pool_manager import H0, H1, A, B, cards_of, settled
+from tests.support.pool_bench import Bench, System
+from tests.support.simulated_time import run
+
+LIMITS = Limits(attach=4.0, consent=3.0, patience=2.0, look=5.0, admits=True)
+
+
+def scene(tmp_path, does, *, wipes=True, rest=True, attached=(A,)):
+    """Let ``does`` go on with a manager, a system, and GPUs that host 0 has; then all must be at
+    rest."""
+    system = System(2, ((Card(wipes=wipes), Card()),))
+    system.boxes[0].wipe(1)
+    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+
+    async def whole():
+        async with bench.manager(watches=True) as manager:
+            await asyncio.sleep(2)
+            if attached:
+                assert (await manager.wait(manager.attach(H0, attached).number)).progress is \
+                    Progress.DONE
+            await does(manager, system)
+            if rest:
+                await manager.pool.durable()
+                settled(system, manager.pool)
+            assert not bench.wrong
+
+    run(whole())
+
+
+def test_a_host_that_was_reset_gets_its_gpus_back(tmp_path):
+    """Nobody does anything; the log says so."""
+    async def does(manager, system):
+        said = []
+        manager.pool.listeners.append(lambda event: said.append(event.said))
+        system.hosts[0].reset()
+        assert not cards_of(system, system.hosts[0])
+        await asyncio.sleep(4)
+        assert cards_of(system, system.hosts[0]) == {A}
+        assert f"GPU {A}: attached -> attaching, bound again, as a row was lost" in said
+        assert f"GPU {A}: attaching -> attached, the host has it" in said
+
+    scene(tmp_path, does)
+
+
+@pytest.mark.parametrize("what", ["box", "session"])
+def test_a_card_that_was_lost_comes_back_under_another_generation(tmp_path, what):
+    async def does(manager, system):
+        before = manager.pool.gpu(A).generation
+        if what == "box":
+            system.boxes[0].reset()
+        else:
+            system.fabric.cut.add(frozenset((system.hosts[0].mac, system.boxes[0].mac)))
+            system.fabric.settle()
+            assert not cards_of(system, system.hosts[0])
+            # For as long as it takes: the GPU stays the host's.
+            await asyncio.sleep(60)
+            assert manager.pool.gpu(A).binding.host == H0
+            system.fabric.cut.clear()
+            system.fabric.settle()
+        await asyncio.sleep(8)
+        assert cards_of(system, system.hosts[0]) == {A}
+        assert manager.pool.gpu(A).generation > before
+
+    scene(tmp_path, does)
+
+
+def test_a_gpu_whose_link_does_not_come_up(tmp_path):
+    """The task ends with nothing attached; the GPU is failed, the others are free."""
+    async def does(manager, system):
+        system.boxes[0].cards[2].works = False
+        task = await manager.wait(manager.attach(H0, [A, B]).number)
+        assert (task.progress, task.said) == (
+            Progress.FAILED, f"GPU {B}: its link does not come up")
+        assert manager.pool.gpu(A).state is State.FREE
+        assert (manager.pool.gpu(B).state, manager.pool.gpu(B).broken) == (State.FAILED, task.said)
+        assert not cards_of(system, system.hosts[0])
+        with pytest.raises(Conflict, match=f"^GPU {B} is failed, not free or reserved or spare$"):
+            manager.attach(H0, [A, B])
+        assert manager.pool.gpu(A).state is State.FREE
+
+    scene(tmp_path, does, attached=())
+
+
+def test_an_operating_system_that_does_not_let_go(tmp_path):
+    async def does(manager, system):
+        system.hosts[0].consents = False
+        task = await manager.wait(manager.detach([A]).number)
+        assert (task.progress, task.said) == (
+            Progress.FAILED, "the operating system of host 00000100 has not let go of GPU "
+            f"{A}: something uses it, or no driver listens")
+        assert manager.pool.gpu(A).state is State.ATTACHED
+        assert cards_of(system, system.hosts[0]) == {A}
+        task = await manager.wait(manager.detach([A], force=True).number)
+        assert (task.progress, manager.pool.gpu(A).state) == (Progress.DONE, State.FREE)
+
+    scene(tmp_path, does)
+
+
+def test_a_host_that_does_not_answer_keeps_no_gpu(tmp_path):
+    """By force the GPU is another host's; when the first one answers again its row goes."""
+    async def does(manager, system):
+        manager.network.cut.add(system.hosts[0])
+        task = await manager.wait(manager.detach([A]).number)
+        assert task.said == ("host 00000100 does not answer; by force its GPUs can be taken "
+                             "nevertheless")
+        task = await manager.wait(manager.detach([A], force=True).number)
+        assert (task.progress, manager.pool.gpu(A).state) == (Progress.DONE, State.FREE)
+        assert not cards_of(system, system.hosts[0])
+        await manager.wait(manager.attach(H1, [A]).number)
+        assert cards_of(system, system.hosts[1]) == {A}
+        assert system.hosts[0].rows[0].used
+        await manager.look(H0)
+        assert "does not answer" in manager.down[H0]
+        manager.network.cut.clear()
+        await manager.look(H0)
+        assert not manager.down and not system.hosts[0].rows[0].used
+        assert cards_of(system, system.hosts[1]) == {A}
+
+    scene(tmp_path, does)
+
+
+def test_a_box_that_does_not_answer_is_waited_for(tmp_path):
+    """What it has is not free before it says so."""
+    async def does(manager, system):
+        manager.network.cut.add(system.boxes[0])
+        number = manager.detach([A], force=True).number
+        await asyncio.sleep(30)
+        assert manager.pool.gpu(A).state is State.DRAINING
+        manager.network.cut.clear()
+        assert (await manager.wait(number)).progress is Progress.DONE
+        assert manager.pool.gpu(A).state is State.FREE
+
+    scene(tmp_path, does)
+
+
+def test_what_somebody_else_has_bound_is_released(tmp_path):
+    async def does(manager, system):
+        nodes, pool = manager.nodes, manager.pool
+        host, box = pool.node(H1), pool.node(0x200)
+        binding = replace(pool.gpu(A).binding, host=H1, port=3, generation=77)
+        await nodes.bind(box, 1, host, pool.gpu(B), binding)
+        await nodes.bind(host, 3, box, pool.gpu(B), binding)
+        await manager.look_at_all()
+        assert not system.hosts[1].rows[3].used and not system.boxes[0].rows[1].used
+        assert (pool.gpu(B).state, pool.gpu(B).cause) == (State.QUARANTINED, Cause.DRIFT)
+        # Nobody admits it without a word.
+        await manager.look_at_all()
+        assert pool.gpu(B).state is State.QUARANTINED
+        manager.admit(B)
+        await manager.wait(manager.attach(H1, [B]).number)
+        assert cards_of(system, system.hosts[1]) == {B}
+        assert pool.gpu(B).generation == 78
+
+    system = System(2, ((Card(), Card()),))
+    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+
+    async def whole():
+        async with bench.manager(watches=False) as manager:
+            await manager.wait(manager.attach(H0, [A]).number)
+            await does(manager, system)
+            await manager.pool.durable()
+            settled(system, manager.pool)
+
+    run(whole())
+
+
+def test_a_gpu_that_keeps_its_memory_is_free_when_it_was_wiped(tmp_path):
+    async def does(manager, system):
+        await manager.wait(manager.detach([A]).number)
+        gpu = manager.pool.gpu(A)
+        assert (gpu.state, gpu.cause) == (State.QUARANTINED, Cause.DIRTY)
+        with pytest.raises(Conflict):
+            manager.attach(H1, [A])
+        await manager.look(0x200)
+        assert manager.pool.gpu(A).state is State.QUARANTINED
+        system.boxes[0].wipe(1)
+        await manager.look(0x200)
+        assert manager.pool.gpu(A).state is State.FREE
+        # One that nobody had is dirty after a reset of its box, as nobody knows any more.
+        system.boxes[0].reset()
+        await asyncio.sleep(3)
+        assert manager.pool.gpu(A).state is State.QUARANTINED
+        system.boxes[0].wipe(1)
+
+    scene(tmp_path, does, wipes=False)
+
+
+def test_cards_are_pulled_and_put_in(tmp_path):
+    async def does(manager, system):
+        box = system.boxes[0]
+        card = box.cards.pop(2)
+        system.fabric.settle()
+        await manager.look(0x200)
+        assert (manager.pool.gpu(B).state, manager.pool.gpu(B).cause) == (
+            State.ABSENT, Cause.PULLED)
+        with pytest.raises(Conflict, match=f"^GPU {B} is absent"):
+            manager.attach(H0, [B])
+        box.plug(2, card)
+        await manager.look(0x200)
+        assert manager.pool.gpu(B).state is State.FREE
+        # One that a host has.
+        del box.cards[1]
+        system.fabric.settle()
+        await manager.look_at_all()
+        await asyncio.sleep(8)
+        gpu = manager.pool.gpu(A)
+        assert (gpu.state, gpu.broken) == (State.FAILED, f"GPU {A}: its link does not come up")
+        await manager.look(0x200)
+        assert manager.pool.gpu(A).state is State.ABSENT
+
+    scene(tmp_path, does)
+
+
+def test_a_task_is_cancelled(tmp_path):
+    async def does(manager, system):
+        manager.network.cut.add(system.boxes[0])
+        task = manager.attach(H1, [A])
+        await asyncio.sleep(0.2)
+        manager.cancel(task.number)
+        await asyncio.sleep(1)
+        with pytest.raises(Conflict, match=f"^task {task.number} is rolling back$"):
+            manager.cancel(task.number)
+        manager.network.cut.clear()
+        task = await manager.wait(task.number)
+        assert (task.progress, task.said) == (Progress.FAILED, "cancelled")
+        assert manager.pool.gpu(A).state is State.FREE
+        with pytest.raises(Conflict, match=f"^task {task.number} is failed$"):
+            manager.cancel(task.number)
+
+    scene(tmp_path, does, attached=())
+
+
+def test_a_deposed_manager_changes_nothing(tmp_path):
+    """Another one with a higher epoch has the nodes; what the first one wants is refused there, and
+    it stops."""
+    system = System(2, ((Card(), Card()),))
+    first = Bench(system, tmp_path / "first.db", limits=LIMITS)
+    async def whole():
+        async with first.manager() as old:
+            await old.wait(old.attach(H0, [A]).number)
+            old.pool.store.backup(tmp_path / "second.db")
+            second = Bench(system, tmp_path / "second.db", limits=LIMITS)
+            async with second.manager() as new:
+                assert new.pool.store.epoch > old.pool.store.epoch
+                before = old.attach(H1, [B]).number
+                await asyncio.sleep(1)
+                assert old.deposed.is_set()
+                assert not cards_of(system, system.hosts[1])
+                assert not old.pool.task(before).progress.ended
+                with pytest.raises(Deposed, match="^another manager has taken over$"):
+                    old.attach(H1, [B])
+                await new.wait(new.detach([A]).number)
+                await new.wait(new.attach(H1, [A, B]).number)
+                assert cards_of(system, system.hosts[1]) == {A, B}
+                await new.pool.durable()
+                settled(system, new.pool)
+
+    run(whole())
+
+
+def test_strangers(tmp_path):
+    """Nodes that the manager does not take in, and why."""
+    async def does(manager, system):
+        box = system.boxes[0]
+        impostor = System(0, ((Card(),),), rng=system.rng).boxes[0]
+        impostor.mac = b"\x02\x51\0\0\x07\x07"
+        impostor.reset()
+        lost = System(0, ((Card(),), (Card(),))).boxes[1]
+        for node in (impostor, lost):
+            manager.network.give(node.model.announcement())
+        await asyncio.sleep(1.5)
+        assert manager.strangers[impostor.mac] == (
+            "02:51:00:00:07:07 says that it is the box 00000200, which is 02:51:00:00:02:00: one "
+            "of two nodes with this serial number is wrong")
+        assert manager.strangers[lost.mac] == (
+            "no key of the box 00000201 at 02:51:00:00:02:01: give its factory record to the "
+            "manager")
+        # A node with another key than its record says nothing.
+        box.key = bytes(16)
+        box.reset()
+        await asyncio.sleep(3)
+        assert re.fullmatch("node 02:51:00:00:02:00 does not answer: is it there, with this key, "
+                            "and not asked by another manager of this number\\?",
+                            manager.down[0x200])
+
+    scene(tmp_path, does, attached=(), rest=False)
+
+
+def test_wishes_that_cannot_be(tmp_path):
+    async def does(manager, system):
+        for wish, error, says in (
+                (lambda: manager.attach(0x999, [A]), NotFound, "there is no node 00000999"),
+                (lambda: manager.attach(H0, ["x.1"]), NotFound, "there is no GPU x.1"),
+                (lambda: manager.attach(0x200, [B]), Impossible,
+                 "00000200 is a box; a host gets GPUs"),
+                (lambda: manager.attach(H0, []), Impossible,
+                 "name one GPU at least, and each once"),
+                (lambda: manager.attach(H0, [B, B]), Impossible,
+                 "name one GPU at least, and each once"),
+                (lambda: manager.attach(H0, [A]), Conflict,
+                 f"GPU {A} is attached, not free or reserved or spare"),
+                (lambda: manager.attach(H1, ["a", "b", "c", "d", "e"]), Conflict,
+                 "host 00000101 has 4 of 4 ports left, and 5 are needed"),
+                (lambda: manager.detach([B]), Conflict, f"GPU {B} is free, not attached"),
+                (lambda: manager.cancel(9), NotFound, "there is no task 9"),
+                (lambda: manager.cancel(1), Conflict, "task 1 is done"),
+                (lambda: manager.admit(B), Conflict, f"GPU {B} is free, not quarantined")):
+            before = dict(manager.pool.records)
+            with pytest.raises(error) as raised:
+                wish()
+            assert isinstance(raised.value, PoolError) and str(raised.value) == says
+            assert manager.pool.records == before
+        await manager.wait(manager.attach(H1, [B]).number)
+        with pytest.raises(Impossible, match="^these GPUs are of several hosts: "):
+            manager.detach([A, B])
+
+    scene(tmp_path, does)

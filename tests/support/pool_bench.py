@@ -1,0 +1,193 @@
+"""A manager of a pool before light nodes, over a bad network, in simulated time."""
+
+import asyncio
+import json
+import random
+import sqlite3
+from contextlib import asynccontextmanager, closing
+
+from dxpu_manage import Manager
+from dxpu_manager import Limits, Nodes, Pool, PoolManager, SqliteStore
+from dxpu_sim.system.agents import BOX, HOST, Agent, Card, Fabric, Shape
+
+from .manager_bench import OWN, Network
+from .testbench import seed
+
+__all__ = ["Bench", "Died", "System"]
+
+
+class Died(BaseException):
+    """The manager's process is killed here."""
+
+
+class System:
+    """Hosts and boxes, whatever managers do.
+
+    Parameters
+    ----------
+    hosts : int
+    boxes : list of lists of :class:`Card`
+        The cards of each box, in its first slots.
+    rows : int
+        Ports of a host, slots of a box.
+    """
+
+    def __init__(self, hosts=2, boxes=((Card(), Card()),), *, rows=4, rng=None):
+        self.rng = rng or random.Random(seed())
+        shape = Shape(rows=rows, peers=4)
+        made = []
+        for n in range(hosts):
+            made.append(self._agent(HOST, 0x100 + n, shape, {}))
+        for n, cards in enumerate(boxes):
+            made.append(self._agent(BOX, 0x200 + n, shape, dict(enumerate(cards, 1))))
+        self.agents = made
+        self.hosts, self.boxes = made[:hosts], made[hosts:]
+        self.fabric = Fabric(made)
+        #: Time of the nodes, in microseconds.
+        self.now = 0.0
+        self.keys = {(agent.serial, agent.mac): agent.key for agent in made}
+
+    def _agent(self, role, serial, shape, cards):
+        mac = b"\x02\x51\0\0" + serial.to_bytes(2, "big")
+        return Agent(role, mac=mac, serial=serial, key=self.rng.randbytes(16), shape=shape,
+                     cards=cards, rng=random.Random(serial))
+
+
+class _Network(Network):
+    """Frames to and from agents that the manager reaches."""
+
+    def __init__(self, system, *, loss, rng, on_frame):
+        super().__init__([], loss=loss, rng=rng)
+        self._system, self._on_frame = system, on_frame
+        #: Agents that the manager does not reach.
+        self.cut = set()
+        # Each loop begins at 0, but nodes go on.
+        self._began = system.now
+
+    def now(self):
+        self._system.now = self._began + super().now()
+        return self._system.now
+
+    def send(self, frame):
+        self._on_frame("before")
+        self.nodes = [agent.model for agent in self._system.agents if agent not in self.cut]
+        super().send(frame)
+        self._on_frame("after")
+
+    def announce(self):
+        """All nodes without a number say that they are there."""
+        for agent in self._system.agents:
+            if agent.number == 0xFFF and agent not in self.cut:
+                self.give(agent.model.announcement())
+
+    async def announce_always(self):
+        """As in :meth:`announce`, now and then."""
+        while True:
+            self.announce()
+            await asyncio.sleep(0.2)
+
+
+class _SlowStore(SqliteStore):
+    """A store on a disk that takes its time."""
+
+    async def write(self, events):
+        await asyncio.sleep(0.05)
+        await super().write(events)
+
+
+class Bench:
+    """Managers one after the other, with one store, whose disk is slow.
+
+    Parameters
+    ----------
+    system : System
+    path : Path
+        Of the store.
+    loss : float
+        Frames that are lost, and as many that come twice.
+    """
+
+    def __init__(self, system, path, *, loss=0.0, limits=Limits(admits=True)):
+        self.system, self.path, self.loss, self.limits = system, path, loss, limits
+        self.acts, self._dies_at, self._process = 0, None, None
+        #: Rows that were changed against the rules.
+        self.wrong = []
+        for agent in system.agents:
+            agent.committed = self._committed
+
+    def _committed(self, agent, number, row):
+        """A command has changed a row: that must have been written down before, and a host may get
+        a card only whose box knows of it."""
+        if not row.used:
+            return
+        host = agent if agent.role == HOST else self._numbered(row.node)
+        box = agent if agent.role == BOX else self._numbered(row.node)
+        name = f"{box.serial:08x}.{row.slot}" if box else None
+        with closing(sqlite3.connect(self.path)) as database:
+            found = database.execute("SELECT text FROM record WHERE key = ?",
+                                     (f"gpu/{name}",)).fetchone()
+        binding = found and json.loads(found[0])["binding"]
+        if box and host and (not binding or (binding["host"], binding["generation"]) != (
+                host.serial, row.generation)):
+            self.wrong.append(f"{name} is bound with {row.generation}, written down is {binding}")
+        if agent.role == HOST and box and not box.is_young:
+            there = box.rows[row.slot - 1]
+            if (there.used, there.node, there.generation) != (True, host.number, row.generation):
+                self.wrong.append(f"{name} is bound at the host before the box")
+
+    def _numbered(self, number):
+        return next((agent for agent in self.system.agents if agent.number == number), None)
+
+    def kill_after(self, acts):
+        """Kill the manager's process at a later act: before or after it sends a frame or writes
+        something down. ``None``: never."""
+        self._dies_at = None if acts is None else self.acts + acts
+
+    def _act(self, when):
+        self.acts += 1
+        if self._dies_at is not None and self.acts > self._dies_at:
+            self._process.cancel()
+            raise Died
+
+    @asynccontextmanager
+    async def manager(self, *, watches=False):
+        """A manager that has met all nodes, in the running loop; :exc:`Died` if it is killed.
+
+        ``watches``: it meets nodes that announce themselves, and looks at all, by itself.
+        """
+        self._process = asyncio.current_task()
+        store = _SlowStore(self.path, self._act)
+        network = _Network(self.system, loss=self.loss, rng=self.system.rng, on_frame=self._act)
+        try:
+            pool = Pool(store, lambda: 1e9 + asyncio.get_running_loop().time())
+            async with Manager(network, OWN, epoch=store.epoch) as manager:
+                made = PoolManager(pool, Nodes(manager, self.system.keys), self.limits)
+                made.network = network
+                async with made:
+                    if watches:
+                        tasks = [asyncio.ensure_future(does) for does in (
+                            made.watch(), network.announce_always())]
+                    else:
+                        tasks = []
+                        await meet_all(made)
+                        await made.look_at_all()
+                    try:
+                        yield made
+                    finally:
+                        for task in tasks:
+                            task.cancel()
+        except asyncio.CancelledError:
+            raise Died from None
+        finally:
+            network.close()
+            store.close()
+
+
+async def meet_all(manager):
+    """Let the manager meet all nodes without a number."""
+    found = asyncio.ensure_future(manager.nodes.manager.discover(0.2))
+    for _ in range(5):
+        await asyncio.sleep(0.02)
+        manager.network.announce()
+    for identity in await found:
+        await manager.meet(identity)
