@@ -92,7 +92,9 @@ def attach_engine(m, engine, file, *, role, commits, managed=False):
     m.d.sync += table.eq(table + commits)
     # HELLO has microseconds: a unit of 64 cycles counts as 500 ns.
     wait, hello = file.retry.wait >> 1, engine.local_hello
-    give_up = (wait * 15) * len(engine.frame_o)
+    tries, give_up = (wait * 15) * len(engine.frame_o), Signal(16)
+    # A product is half a cycle, and the field goes through the cipher.
+    m.d.sync += give_up.eq(Mux(tries >> 16, 0xFFFF, tries))
     selective = engine.arq == "selective"
     m.d.comb += [
         engine.boot.eq(file.boot.counter),
@@ -105,7 +107,7 @@ def attach_engine(m, engine, file, *, role, commits, managed=False):
         hello.largest.eq(LARGEST_FRAME),
         hello.window.eq(engine.cells),
         hello.smallest.eq(wait),
-        hello.give_up.eq(Mux(give_up >> 16, 0xFFFF, give_up)),
+        hello.give_up.eq(give_up),
         hello.capabilities.eq(Capability.SPLIT * engine.split
                               | (Capability.SACK | Capability.STRIPE) * selective
                               | Capability.KEYS * engine.has_keys
