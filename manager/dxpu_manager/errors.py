@@ -12,11 +12,11 @@ class NotFound(PoolError):
 
 
 class Conflict(PoolError):
-    """It cannot be done in the present state."""
+    """The present state does not allow the wish."""
 
 
 class Impossible(PoolError):
-    """It can never be done: the wish itself is wrong, or the pool too small."""
+    """No state allows the wish: a wrong wish, or a pool that is too small."""
 
 
 class StoreError(PoolError):
@@ -24,4 +24,4 @@ class StoreError(PoolError):
 
 
 class Deposed(PoolError):
-    """Another manager has taken over; this one changes nothing any more."""
+    """Another manager has taken over; nothing may be changed any more."""

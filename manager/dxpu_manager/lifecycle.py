@@ -1,4 +1,4 @@
-"""States of a GPU in the pool, and what leads from one to another."""
+"""States of a GPU in the pool, and the causes of changes."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ __all__ = ["BOUND", "Cause", "State", "TRANSITIONS", "may"]
 
 
 class State(StrEnum):
-    """What a GPU is for the pool."""
+    """State of a GPU."""
 
     #: The slot is empty.
     ABSENT = "absent"

@@ -1,23 +1,26 @@
-"""The manager of a pool: does what is asked, and keeps the nodes as the records say.
+"""The manager of a pool: fulfils wishes, and keeps the nodes as the records say.
 
-A record says what is wanted before any node is told, so a manager that starts again goes on where
-the one before it was interrupted.
+A wish is in the records before any node is told, so a manager goes on where the former manager was
+interrupted.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dxpu_manage import Identity, ManageError, NoAnswer, Stale
 
+from .allocation import Kind
 from .errors import Conflict, Deposed, Impossible, NotFound, PoolError, StoreError
 from .lifecycle import BOUND, Cause, State, may
 from .nodes import Nodes, Row, accepts, newer
 from .pool import Change, Pool
-from .records import Binding, Gpu, Job, Node, Pair, Progress, Role, Task
+from .records import (
+    Binding, Gpu, Job, Node, Pair, Phase, Progress, Request, Role, Task,
+)
 
 __all__ = ["Limits", "PoolManager"]
 
@@ -42,14 +45,14 @@ class Limits:
     consent : float
         Until the host's operating system must have let go of a GPU.
     patience : float
-        A host that does not answer for so long does not keep a GPU from others: its row is of an
-        old generation then, and is released when it answers again.
+        A host without an answer for so long does not keep a GPU from others: the host's row is of
+        an old generation then, and is released with the next answer.
     again : float
         Between two attempts.
     look : float
         Between two looks at all nodes.
     admits : bool
-        GPUs that are found clean are free without somebody's word.
+        Clean GPUs are free without a word of an operator.
     """
 
     attach: float = 10.0
@@ -71,7 +74,7 @@ class _RolledBack(Exception):
 class PoolManager:
     """A manager of a pool; a context of :mod:`asyncio`.
 
-    On entry it takes up what was interrupted; :meth:`look_at_all` finds out how the nodes are.
+    On entry, interrupted tasks go on; :meth:`look_at_all` finds out how the nodes are.
 
     Parameters
     ----------
@@ -82,11 +85,11 @@ class PoolManager:
     Attributes
     ----------
     down : dict of str
-        Nodes that could not be reached lately, by serial number, and why.
+        Nodes without an answer lately, by serial number, and why.
     strangers : dict of str
-        Nodes that announce themselves and were not taken in, by factory address, and why.
+        Nodes with announcements that were not taken in, by factory address, and why.
     deposed : asyncio.Event
-        Set when another manager has taken over: this one does nothing any more.
+        Set when another manager has taken over: nothing is done any more.
     """
 
     def __init__(self, pool: Pool, nodes: Nodes, limits: Limits = Limits()) -> None:
@@ -130,8 +133,8 @@ class PoolManager:
 
     # Wishes -------------------------------------------------------------------------------------
 
-    def attach(self, host: int, gpus: Iterable[str]) -> Task:
-        """Give GPUs to a host, all or none.
+    def attach(self, host: int, gpus: Iterable[str], *, request: Request | None = None) -> Task:
+        """Give GPUs to a host, all or none; for a ``request``, which has begun then.
 
         Raises
         ------
@@ -159,17 +162,23 @@ class PoolManager:
                     raise Conflict(f"box {gpu.box:08x} is closed: open it first")
                 if gpu.task:
                     raise Conflict(f"GPU {name} is in the hands of task {gpu.task}")
+                if gpu.request and (request is None or gpu.request != request.number):
+                    raise Conflict(f"GPU {name} is kept for request {gpu.request}")
                 generation = gpu.generation + 1 & 0xFFFF
                 change.move(name, Cause.ATTACH, task=task.number, generation=generation,
-                            binding=Binding(host, port, generation), broken="")
+                            request=request.number if request else 0, broken="",
+                            binding=Binding(host, port, generation))
                 if pool.pair(host, gpu.box) is None:
                     change.put(Pair(host, gpu.box, secrets.token_hex(16)),
                                f"host {node.name} and box {gpu.box:08x} have a key")
+            if request is not None:
+                change.put(replace(request, phase=Phase.STARTING, task=task.number),
+                           f"request {request.number} gets {', '.join(wanted)}")
         self._drive(task.number)
         return task
 
     def detach(self, gpus: Iterable[str], *, force: bool = False) -> Task:
-        """Take GPUs from their host: with the consent of its operating system, or by force.
+        """Take GPUs from a host: with the consent of the operating system there, or by force.
 
         Raises
         ------
@@ -201,7 +210,7 @@ class PoolManager:
         return task
 
     def cancel(self, number: int) -> None:
-        """Give up a task; what it has begun is rolled back.
+        """Give up a task, and roll back all steps so far.
 
         Raises
         ------
@@ -216,7 +225,7 @@ class PoolManager:
             change.put(replace(task, cancelled=True), f"task {number} is cancelled")
 
     def admit(self, name: str) -> Gpu:
-        """Let a GPU that was set aside be given away.
+        """Let a quarantined GPU be given away.
 
         Raises
         ------
@@ -225,13 +234,36 @@ class PoolManager:
         with self.pool.change() as change:
             return change.move(name, Cause.ADMITTED)
 
+    def spare(self, name: str, *, is_spare: bool = True) -> Gpu:
+        """Keep a free GPU back as a replacement, or no longer; raises as :meth:`admit`."""
+        with self.pool.change() as change:
+            return change.move(name, Cause.SPARED if is_spare else Cause.UNSPARED)
+
+    def describe(self, box: int, *, kind: Kind | None = None, models: Mapping[int, str] = {},
+                 ) -> None:
+        """Describe a box: kind, and models by slot; nodes do not know.
+
+        Raises
+        ------
+        NotFound, Impossible, StoreError, Deposed
+        """
+        node = self.pool.node(box)
+        if node.role is not Role.BOX:
+            raise Impossible(f"{node.name} is a host; boxes have kinds and GPUs")
+        with self.pool.change() as change:
+            if kind is not None:
+                change.put(replace(node, kind=kind), f"box {node.name} is of kind {kind}")
+            for slot, model in models.items():
+                gpu = self.pool.gpu(f"{node.name}.{slot}")
+                change.put(replace(gpu, model=model), f"GPU {gpu.name} is a {model}")
+
     def set_aside(self, name: str) -> Gpu:
-        """Let nobody have a GPU that nobody has; raises as :meth:`admit`."""
+        """Let nobody have an unused GPU; raises as :meth:`admit`."""
         with self.pool.change() as change:
             return change.move(name, Cause.SET_ASIDE)
 
     async def wait(self, number: int) -> Task:
-        """Wait until a task has ended and that is written down."""
+        """Wait until a task has ended, durably."""
         driver = self._drivers.get(number)
         if driver is not None:
             await asyncio.wait({driver})
@@ -256,7 +288,7 @@ class PoolManager:
         self._drivers[number] = self._begin(self._do(number))
 
     async def _do(self, number: int) -> None:
-        """Bring a task to its end, from wherever it is."""
+        """Bring a task to an end, from any progress."""
         pool, said = self.pool, ""
         await pool.durable()
         broken: tuple[str, ...] = ()
@@ -282,7 +314,7 @@ class PoolManager:
 
     async def _written(self, number: int, progress: Progress, cause: Cause | None, said: str = "",
                        broken: tuple[str, ...] = ()) -> None:
-        """Write down how far a task is; its GPUs are in nobody's hands when it has ended."""
+        """Write down how far a task is; the GPUs of an ended task are in nobody's hands."""
         while True:
             try:
                 with self.pool.change() as change:
@@ -305,14 +337,14 @@ class PoolManager:
         await self.pool.durable()
 
     def _parties(self, name: str) -> tuple[Gpu, Binding, Node, Node]:
-        """A GPU that is bound, its binding, host and box."""
+        """A bound GPU, with binding, host and box."""
         gpu = self.pool.gpu(name)
         if gpu.binding is None:
             raise _RolledBack(f"GPU {name} is {gpu.state}")
         return gpu, gpu.binding, self.pool.node(gpu.binding.host), self.pool.node(gpu.box)
 
     async def _bind_all(self, number: int) -> None:
-        """Bind the rows of all GPUs of a task, and wait until the host has all of them."""
+        """Bind the rows of all GPUs of a task, and wait until the host has all GPUs."""
         lacks = dict.fromkeys(self.pool.task(number).gpus, "nothing is known of it")
         since = self.pool.clock()
         while True:
@@ -343,7 +375,7 @@ class PoolManager:
             await asyncio.sleep(self.limits.again)
 
     async def _bind(self, name: str) -> str:
-        """Take all steps to give a GPU to its host; returns what is missing, or nothing."""
+        """Take all steps to give a GPU to the host; returns the missing condition, or nothing."""
         gpu, binding, host, box = self._parties(name)
         pair = self.pool.pair(host.serial, box.serial)
         if pair is not None:
@@ -368,8 +400,8 @@ class PoolManager:
         return _NEVER
 
     async def _fresh(self, gpu: Gpu, binding: Binding, *rows: Row) -> Binding:
-        """The binding with a newer generation, which all rows take; it is written down before they
-        are told."""
+        """The binding with a newer generation that all rows take, durable before any node is told.
+        """
         generation = binding.generation + 1 & 0xFFFF
         for row in rows:
             if row.operation and not newer(generation, row.generation):
@@ -382,7 +414,7 @@ class PoolManager:
         return new
 
     def _forget(self, name: str) -> None:
-        """Reach the nodes of a GPU under their factory addresses the next time."""
+        """Reach the nodes of a GPU under factory addresses the next time."""
         gpu = self.pool.gpu(name)
         self.nodes.forget(gpu.box)
         if gpu.binding is not None:
@@ -465,9 +497,9 @@ class PoolManager:
     # Nodes --------------------------------------------------------------------------------------
 
     async def meet(self, identity: Identity) -> None:
-        """A node has announced itself: give it its number, and bring it to where the records say.
+        """Give a number to a node that has announced itself, and bring the node to the records.
 
-        What it says of itself is believed when it has proven its key.
+        The node's description is believed after a proof of the key.
 
         Raises
         ------
@@ -498,8 +530,7 @@ class PoolManager:
         await self.look(node.serial)
 
     async def watch(self, every: float = 0.5) -> None:
-        """Meet nodes that announce themselves, and look at all nodes now and then; without an end.
-        """
+        """Meet announced nodes, and look at all nodes now and then; without an end."""
         now = asyncio.get_running_loop().time
         due = now()
         while True:
@@ -524,7 +555,7 @@ class PoolManager:
         await asyncio.gather(*(self.look(node.serial) for node in list(self.pool.all(Node))))
 
     async def look(self, serial: int) -> None:
-        """See how a node is, and mend what is not as the records say."""
+        """See how a node is, and mend each difference from the records."""
         async with self._looking.setdefault(serial, asyncio.Lock()):
             node = self.pool.node(serial)
             try:
@@ -575,7 +606,7 @@ class PoolManager:
             and not _is(rows[gpu.slot - 1], self.pool.node(gpu.binding.host), gpu, gpu.binding))
 
     def _unchanged(self, before: Gpu | None, name: str) -> Gpu | None:
-        """A GPU that is as it was before the nodes were asked, and in nobody's hands."""
+        """A GPU in nobody's hands whose record is as before the nodes were asked."""
         box, _, slot = name.partition(".")
         now = self.pool.records.get(f"gpu/{name}")
         if now is None and before is None:

@@ -1,4 +1,4 @@
-"""Nodes: how they are reached, and what is done at each."""
+"""Nodes: access, and operations at each."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ def newer(one: int, other: int) -> bool:
 
 
 def accepts(row: Row, generation: int) -> bool:
-    """Whether a row that is free takes a generation."""
+    """Whether a free row takes a generation."""
     return not row.operation or newer(generation, row.generation)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a host shows of a port.
+    """State of a port at a host.
 
-    ``linked``: a card is there, and its link is up. ``lost``: it was there, and nothing but another
-    binding brings it back. ``session``: the session with the box is open.
+    ``linked``: a card is there, with the link up. ``lost``: the card has gone, and nothing but
+    another binding brings a card back. ``session``: the session with the box is open.
     """
 
     linked: bool
@@ -48,7 +48,7 @@ class Nodes:
     Parameters
     ----------
     manager : dxpu_manage.Manager
-        Its epoch is that of the pool's store.
+        With the epoch of the pool's store.
     keys : mapping
         Key of a node for managers, by serial number and factory address.
     """
@@ -60,7 +60,7 @@ class Nodes:
         self._pairing: dict[int, asyncio.Lock] = {}
 
     async def reach(self, node: Node) -> Proxy:
-        """A node under its number; gives it number and epoch if need be."""
+        """A node under the number in the records; gives number and epoch if need be."""
         if node.serial in self._there:
             return self._there[node.serial]
         proxy = self._known.get(node.serial)
@@ -80,14 +80,13 @@ class Nodes:
         return proxy
 
     def forget(self, serial: int) -> None:
-        """Reach a node under its factory address the next time."""
+        """Reach a node under the factory address the next time."""
         self._there.pop(serial, None)
 
     # Pairs --------------------------------------------------------------------------------------
 
     async def pair(self, host: Node, box: Node, pair: Pair) -> None:
-        """Let the sessions of a host and a box open, the box first, as it answers; what is so
-        already stays."""
+        """Let the sessions of a host and a box open, the answering box first; nothing twice."""
         secret = bytes.fromhex(pair.secret) or None
         for node, other in ((box, host), (host, box)):
             async with self._pairing.setdefault(node.serial, asyncio.Lock()):
@@ -117,7 +116,7 @@ class Nodes:
                          generation=binding.generation)
 
     async def release(self, node: Node, row: int) -> None:
-        """Release a row, if it is bound."""
+        """Release a bound row."""
         proxy = await self.reach(node)
         if (await proxy.binding(row)).used:
             await proxy.unbind(row)
@@ -127,14 +126,14 @@ class Nodes:
         return await dirty_slots(await self.reach(box))
 
     async def present(self, box: Node) -> list[int]:
-        """Slots, from 1, that hold a GPU."""
+        """Slots with a GPU, from 1."""
         bits = (await (await self.reach(box)).read("control.present"))["slots"]
         return [n + 1 for n in range(box.rows) if bits >> n & 1]
 
     # Ports of hosts -----------------------------------------------------------------------------
 
     async def evidence(self, host: Node, port: int, box: Node) -> Evidence:
-        """What a host shows of a port that is bound to a box."""
+        """State of a host's port, bound to a box."""
         proxy = await self.reach(host)
         state = await proxy.read(f"control.slot[{port}].state")
         return Evidence(bool(state["present"] and state["link"]), bool(state["lost"]),
@@ -145,6 +144,6 @@ class Nodes:
         await (await self.reach(host)).change("control.detach", ports=1 << port)
 
     async def has_let_go(self, host: Node, port: int) -> bool | None:
-        """Whether the operating system has let go of a card; ``None`` until it is known."""
+        """Whether the operating system has let go of a card; ``None``: not known yet."""
         state = await (await self.reach(host)).read(f"control.slot[{port}].state")
         return {_DONE: True, _REFUSED: False}.get(state["detach"])

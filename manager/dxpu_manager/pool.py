@@ -1,4 +1,4 @@
-"""The pool in memory: records, their changes, and the order in which these become durable."""
+"""The pool in memory: records, changes, and the order of durability."""
 
 import asyncio
 import time
@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from .errors import Conflict, Deposed, NotFound, StoreError
-from .lifecycle import BOUND, TRANSITIONS, Cause, may
-from .records import Binding, Gpu, Node, Pair, Record, Task, parse
+from .lifecycle import BOUND, TRANSITIONS, Cause, State, may
+from .records import Binding, Gpu, Node, Pair, Record, Request, Task, parse
 from .store import Event, Store
 
 __all__ = ["Change", "Pool"]
@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Record)
 class Change:
     """Changes that are made together; :meth:`Pool.change` makes one.
 
-    Nothing is changed if the block in which it is used raises an exception.
+    Nothing is changed if the block raises an exception.
     """
 
     def __init__(self, pool: "Pool") -> None:
@@ -32,15 +32,15 @@ class Change:
         self.made: list[tuple[str, Record | None, str]] = []
 
     def put(self, record: Record, said: str) -> None:
-        """A record as it is from now on."""
+        """A new or changed record."""
         self.made.append((record.key, record, said))
 
     def remove(self, record: Record, said: str) -> None:
-        """A record that is gone."""
+        """Forget a record."""
         self.made.append((record.key, None, said))
 
     def gpu(self, name: str) -> Gpu:
-        """A GPU as it is after the changes so far; raises :exc:`NotFound`."""
+        """A GPU after the changes so far; raises :exc:`NotFound`."""
         for key, record, _ in reversed(self.made):
             if key == f"{Gpu.KIND}/{name}" and isinstance(record, Gpu):
                 return record
@@ -52,7 +52,7 @@ class Change:
         Raises
         ------
         Conflict
-            The state of the GPU does not allow it.
+            The state of the GPU does not allow the change.
         """
         held = self.gpu(gpu)
         to = TRANSITIONS[cause][1]
@@ -61,6 +61,8 @@ class Change:
                            f"{' or '.join(sorted(TRANSITIONS[cause][0]))}")
         if to not in BOUND:
             fields = {"binding": None, **fields}
+            if to is not State.RESERVED:
+                fields = {"request": 0, **fields}
         new = replace(held, state=to, cause=cause, since=self._pool.clock(), **fields)
         self.put(new, f"GPU {gpu}: {held.state} -> {to}, {cause}")
         return new
@@ -80,9 +82,9 @@ class Pool:
     Attributes
     ----------
     trouble : str
-        Why the store cannot be written at present; empty if it can.
+        Why the store cannot be written at present; empty: the store can be written.
     listeners : list of functions
-        Each is called with every event that has become durable.
+        Called with every durable event.
 
     Raises
     ------
@@ -134,8 +136,12 @@ class Pool:
         """A task; raises :exc:`NotFound`."""
         return self._get(Task, str(number), "task")
 
+    def request(self, number: int) -> Request:
+        """A request; raises :exc:`NotFound`."""
+        return self._get(Request, str(number), "request")
+
     def pair(self, host: int, box: int) -> Pair | None:
-        """What a host and a box share, if they do."""
+        """The shared key of a host and a box, if there is a key."""
         record = self.records.get(f"pair/{host:08x}-{box:08x}")
         return record if isinstance(record, Pair) else None
 
@@ -175,7 +181,7 @@ class Pool:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
-        """Write what waits, all that has come together in one transaction."""
+        """Write all waiting events in one transaction."""
         while self._queue and not self.deposed:
             batch = tuple(self._queue)
             try:

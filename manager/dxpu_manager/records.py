@@ -1,25 +1,26 @@
-"""What the pool remembers, as records that a store keeps as text."""
+"""Records of the pool, which a store keeps as text."""
 
 import json
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
+from .allocation import Kind, Where, Wish
 from .lifecycle import Cause, State
 
-__all__ = ["Binding", "Gpu", "Job", "Node", "Pair", "Progress", "Record", "Role", "Task", "gpu_id",
-           "parse"]
+__all__ = ["Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress", "Record", "Request",
+           "Role", "Task", "gpu_id", "parse"]
 
 
 class Role(StrEnum):
-    """What a node is."""
+    """Role of a node."""
 
     HOST = "host"
     BOX = "box"
 
 
 class Job(StrEnum):
-    """What a task does."""
+    """Job of a task."""
 
     ATTACH = "attach"
     DETACH = "detach"
@@ -27,7 +28,7 @@ class Job(StrEnum):
 
 
 class Progress(StrEnum):
-    """How far a task is."""
+    """Progress of a task."""
 
     RUNNING = "running"
     ROLLING_BACK = "rolling back"
@@ -40,14 +41,30 @@ class Progress(StrEnum):
         return self in (Progress.DONE, Progress.FAILED)
 
 
+class Phase(StrEnum):
+    """Progress of a request."""
+
+    #: It waits for its turn, or for GPUs.
+    WAITING = "waiting"
+    #: Its GPUs are being attached.
+    STARTING = "starting"
+    #: Its GPUs are kept for the host.
+    RESERVED = "reserved"
+    #: The host has its GPUs.
+    HOLDING = "holding"
+    #: Its GPUs are being detached.
+    ENDING = "ending"
+    ENDED = "ended"
+
+
 class Record:
-    """A record; ``kind/name`` is its key in the store."""
+    """A record, with the key ``kind/name`` in the store."""
 
     KIND: ClassVar[str]
 
     @property
     def name(self) -> str:
-        """Name of the record among those of its kind."""
+        """Name among records of the same kind."""
         raise NotImplementedError
 
     @property
@@ -70,7 +87,7 @@ class Record:
 
 def gpu_id(box: int, slot: int) -> str:
     """Name of a GPU: serial number of the box and slot, from 1; neither an order of discovery nor a
-    number that somebody else may get later."""
+    number for somebody else later."""
     return f"{box:08x}.{slot}"
 
 
@@ -79,8 +96,7 @@ class Node(Record):
     """A host or box proxy.
 
     ``serial`` is the name; ``mac`` the factory address in hexadecimal digits; ``number`` is the
-    node's for ever. ``boot`` and ``table`` are as of the last time that all was in order: another
-    value means that somebody has reset the node, or changed its table.
+    node's for ever; ``kind`` is that of a box. A node that is ``closed`` gets nothing new.
     """
 
     KIND = "node"
@@ -90,8 +106,7 @@ class Node(Record):
     mac: str
     number: int
     rows: int
-    boot: int = 0
-    table: int = 0
+    kind: Kind = Kind.SWITCH
     label: str = ""
     closed: bool = False
 
@@ -101,12 +116,12 @@ class Node(Record):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        return super().of({**values, "role": Role(values["role"])})
+        return super().of({**values, "role": Role(values["role"]), "kind": Kind(values["kind"])})
 
 
 @dataclass(frozen=True)
 class Pair(Record):
-    """A host and a box with a key of their own, in hexadecimal digits; empty: in clear."""
+    """A host and a box with a shared key, in hexadecimal digits; empty: in clear."""
 
     KIND = "pair"
 
@@ -121,7 +136,7 @@ class Pair(Record):
 
 @dataclass(frozen=True)
 class Binding:
-    """Whose a GPU is: the serial number of a host, its port, and the generation in both tables."""
+    """Owner of a GPU: serial number of a host, port, and the generation in both tables."""
 
     host: int
     port: int
@@ -133,8 +148,8 @@ class Binding:
 class Gpu(Record):
     """A slot of a box, and the GPU in it.
 
-    ``binding`` is there while rows may be bound. ``generation`` is the newest that a binding had.
-    ``task`` is the task that does something with the GPU. ``broken`` says what is wrong.
+    ``binding`` is there while rows may be bound. ``generation`` is the newest of all bindings.
+    ``task`` works on the GPU, ``request`` has the GPU. ``broken`` is a description of the fault.
     """
 
     KIND = "gpu"
@@ -147,7 +162,9 @@ class Gpu(Record):
     binding: Binding | None = None
     generation: int = 0
     task: int = 0
+    request: int = 0
     broken: str = ""
+    model: str = ""
 
     @property
     def name(self) -> str:
@@ -163,9 +180,9 @@ class Gpu(Record):
 
 @dataclass(frozen=True)
 class Task(Record):
-    """A change of one or several GPUs, which is made as a whole or not at all.
+    """A change of one or several GPUs, as a whole or not at all.
 
-    ``force``: without the consent of the host's operating system. ``said`` is why it failed.
+    ``force``: without the consent of the host's operating system. ``said``: reason of a failure.
     """
 
     KIND = "task"
@@ -193,7 +210,42 @@ class Task(Record):
                            "gpus": tuple(values["gpus"])})
 
 
-_KINDS: dict[str, type[Record]] = {kind.KIND: kind for kind in (Node, Pair, Gpu, Task)}
+@dataclass(frozen=True)
+class Request(Record):
+    """A wish for GPUs that waits for a turn, or is fulfilled.
+
+    ``lease``: seconds with the GPUs, ``None`` without an end. ``keeps``: GPUs are kept for the
+    host, and attached at a word. ``until``: end of the lease. ``after``: time of the next attempt
+    after a failure. ``said``: reason of the failure.
+    """
+
+    KIND = "request"
+
+    number: int
+    wish: Wish
+    since: float
+    priority: int = 0
+    lease: float | None = None
+    keeps: bool = False
+    phase: Phase = Phase.WAITING
+    gpus: tuple[str, ...] = ()
+    until: float | None = None
+    task: int = 0
+    after: float = 0.0
+    said: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.number)
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        wish = values["wish"]
+        return super().of({**values, "wish": Wish(**{**wish, "where": Where(wish["where"])}),
+                           "phase": Phase(values["phase"]), "gpus": tuple(values["gpus"])})
+
+
+_KINDS: dict[str, type[Record]] = {kind.KIND: kind for kind in (Node, Pair, Gpu, Task, Request)}
 
 
 def parse(key: str, text: str) -> Record:

@@ -121,7 +121,8 @@ def test_a_record_that_makes_no_sense(tmp_path):
     store = SqliteStore(tmp_path / "pool.db")
     for key, text, says in (
             ("node/1", "{}", "record 'node/1' without 'role'"),
-            ("node/1", '{"role": "host"}', "record 'node/1': fields .'boot', .*'table'."),
+            ("node/1", '{"role": "host", "kind": "switch"}',
+             "record 'node/1': fields .'closed', .*'serial'."),
             ("cow/1", "{}", "record 'cow/1' of no known kind"),
             ("node/1", "x", "record 'node/1': Expecting value"),
             ("node/1", Node(2, Role.HOST, "", 1, 8).text(), "'node/1' says that it is 'node/000")):
