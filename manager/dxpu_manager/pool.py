@@ -95,10 +95,11 @@ class Pool:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self.store, self.clock = store, clock
         self.records: dict[str, Record] = {}
+        self._kinds: dict[str, dict[str, Record]] = {}
         held, self._number = store.load()
         for key, text in held.items():
             try:
-                self.records[key] = parse(key, text)
+                self._keep(key, parse(key, text))
             except ValueError as error:
                 raise StoreError(f"the store has a {error}: restore a backup") from None
         self._queue: list[Event] = []
@@ -113,10 +114,19 @@ class Pool:
 
     def all(self, kind: type[R]) -> Iterator[R]:
         """All records of a kind, in order of keys."""
-        for key in sorted(self.records):
-            record = self.records[key]
+        held = self._kinds.get(kind.KIND, {})
+        for key in sorted(held):
+            record = held[key]
             if isinstance(record, kind):
                 yield record
+
+    def _keep(self, key: str, record: Record | None) -> None:
+        kind = self._kinds.setdefault(key.partition("/")[0], {})
+        for records in (self.records, kind):
+            if record is None:
+                records.pop(key, None)
+            else:
+                records[key] = record
 
     def _get(self, kind: type[R], name: str, what: str) -> R:
         record = self.records.get(f"{kind.KIND}/{name}")
@@ -171,10 +181,7 @@ class Pool:
         now = self.clock()
         for key, record, said in change.made:
             self._number += 1
-            if record is None:
-                self.records.pop(key, None)
-            else:
-                self.records[key] = record
+            self._keep(key, record)
             text = None if record is None else record.text()
             self._queue.append(Event(self._number, now, key, text, said))
         if self._queue and (self._writer is None or self._writer.done()):

@@ -89,3 +89,14 @@ def test_only_the_named_parts_are_measured(monkeypatch, tmp_path, capsys):
     assert json.loads(Path("figures.json").read_text()) == {"64": {
         "switch": ["the switch, 8 ports", "um5g-45k"],
         "engine": ["the engine, 16 peers, 4 streams", "um5g-45k"]}}
+
+
+def test_times_of_decisions(tmp_path, capsys):
+    assert cli.main(["bench", "allocation", "--out", str(tmp_path / "out.json")]) == 0
+    figures = json.loads((tmp_path / "out.json").read_text())
+    assert list(figures) == ["512", "4096"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["microseconds,", "median", "512", "GPUs", "4096", "GPUs"]
+    for times in figures.values():
+        assert [line[:26].strip() for line in lines[1:]] == list(times)
+        assert all(time > 0 for time in times.values())

@@ -54,8 +54,9 @@ def test_another_broken_pipe_is_not_hidden(monkeypatch, capfd):
 
 #: Every command and those below it that take options of their own.
 HELPS = [(), *((name,) for name in cli.COMMANDS), *(("bench", what) for what in (
-    "traversal", "wire", "size", "scale", "clock")), *(("console", "port", job) for job in (
-        "read", "write", "counters", "setup", "bind", "unbind")), ("cache", "clean")]
+    "traversal", "wire", "size", "scale", "clock", "allocation")), *(
+        ("console", "port", job) for job in ("read", "write", "counters", "setup", "bind", "unbind")
+        ), ("cache", "clean")]
 #: How the field spells what a lower-case letter would make another word of.
 SPELLINGS = {word.lower(): word for word in (
     "TLP", "TLPs", "PCIe", "PCI", "LUT", "LUTs", "RAM", "RAMs", "MHz", "Gbit/s", "GPU", "GPUs",

@@ -8,7 +8,7 @@ from dxpu_cli.progress import Progress
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
 
-from . import scale, simulated, synthesised
+from . import allocation, scale, simulated, synthesised
 
 __all__ = ["add_arguments", "run"]
 
@@ -21,6 +21,8 @@ MEASUREMENTS = {
              "ECP5 by the recipe of `dxpu build`, with three seeds; hours",
     "scale": "size, latency and clock against rows, sessions and width; hours, but what was "
              "measured once is kept",
+    "allocation": "time of a manager's decisions: a place for a wish, and a turn of a queue of 100 "
+                  "wishes, in pools of 512 and 4,096 GPUs",
 }
 
 
@@ -32,10 +34,10 @@ def add_arguments(parser):
         if name == "scale":
             sub.add_argument("--against", default=",".join(scale.PARAMETERS), metavar="PARAMETERS",
                              help="what is varied, a list with commas (default: %(default)s)")
-        else:
+        elif name != "allocation":
             sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
                              metavar="BITS", help="data bits per beat, or a list with commas")
-        if name in simulated.SIMULATED:
+        if name in simulated.SIMULATED or name == "allocation":
             add_seed(sub)
         if name == "size":
             sub.add_argument("--keys", action="store_true",
@@ -56,7 +58,8 @@ def run(arguments) -> int:
     """Measure and print; returns 0 only if all measurements were made."""
     from dxpu.stream import WIDTHS
     what = arguments.what
-    widths = [] if what == "scale" else _listed("--width", arguments.width, WIDTHS, int)
+    widths = (_listed("--width", arguments.width, WIDTHS, int) if hasattr(arguments, "width")
+              else [])
     parts = _listed("--part", arguments.part, _PARTS[what]) if what in _PARTS else []
     against = _listed("--against", arguments.against, scale.PARAMETERS) if what == "scale" else []
     out = file_to_write("--out", arguments.out)
@@ -66,7 +69,9 @@ def run(arguments) -> int:
         if out is not None:
             write_text(out, json.dumps(result, indent=2) + "\n")
 
-    if what == "scale":
+    if what == "allocation":
+        save(allocation.measure(given_seed(arguments)))
+    elif what == "scale":
         # After each point, as the whole takes hours.
         scale.measure(parts, against, Progress(), save)
     elif what in simulated.SIMULATED:
