@@ -92,7 +92,7 @@ def attach_engine(m, engine, file, *, role, commits, managed=False):
     m.d.sync += table.eq(table + commits)
     # HELLO has microseconds: a unit of 64 cycles counts as 500 ns.
     wait, hello = file.retry.wait >> 1, engine.local_hello
-    tries, give_up = (wait * 15) * len(engine.frame_o), Signal(16)
+    tries, give_up = (wait * 15) * len(engine.frame_o), Signal(16, reset_less=True)
     # A product is half a cycle, and the field goes through the cipher.
     m.d.sync += give_up.eq(Mux(tries >> 16, 0xFFFF, tries))
     selective = engine.arq == "selective"
