@@ -38,6 +38,8 @@ COMMANDS = {
              "show what is in the slots of a box, over an Ethernet interface"),
     "nodes": ("dxpu_cli.commands.nodes",
               "show the nodes that wait for a manager, over an Ethernet interface"),
+    "pool": ("dxpu_cli.commands.pool",
+             "let a day of requests come to a pool of GPUs and to fixed servers"),
     "spec": ("dxpu_cli.commands.spec", "search models of the fabric's protocol completely"),
     "console": ("dxpu_cli.console.command",
                 "read and write registers of a board by its serial line"),

@@ -4,8 +4,9 @@ Backfill after Lifka, "The ANL/IBM SP scheduling system" (1995), known as EASY: 
 wish has a time of its start, and later wishes may start before unless the first would be delayed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from .allocation import Inventory, Wish, lacks, place
 
@@ -58,8 +59,9 @@ class Decision:
     by: float | None = None
 
 
-def _starts_by(head: Waiting, now: float, running: Iterable[Running], free: Inventory) -> tuple[
-        float | None, Inventory]:
+def _starts_by(head: Waiting, now: float, running: Iterable[Running], free: Any,
+               place: Callable[[Wish, Any], tuple[str, ...] | None] = place) -> tuple[
+                   float | None, Any]:
     """The time of a place for a wish, as leases end, and the inventory then; ``None``: ends of
     leases make no place."""
     later = free.copy()
@@ -72,8 +74,9 @@ def _starts_by(head: Waiting, now: float, running: Iterable[Running], free: Inve
     return None, later
 
 
-def schedule(now: float, waiting: Iterable[Waiting], running: Iterable[Running],
-             free: Inventory) -> Decision:
+def schedule(now: float, waiting: Iterable[Waiting], running: Iterable[Running], free: Any, *,
+             place: Callable[[Wish, Any], tuple[str, ...] | None] = place,
+             backfills: bool = True) -> Decision:
     """Decide about all waiting wishes, in order.
 
     The first wish without a place gets the time of a place, as leases end. Later wishes start now
@@ -81,7 +84,17 @@ def schedule(now: float, waiting: Iterable[Waiting], running: Iterable[Running],
     somebody without a lease, the time is not known, and later wishes start whenever there is a
     place.
 
-    ``free`` is not changed.
+    Parameters
+    ----------
+    now : float
+    waiting, running : iterables
+    free : Inventory
+        Or anything else with ``copy``, ``take`` and ``give``, for a ``place`` of its own. It is not
+        changed.
+    place : function
+        Finds a place for a wish in ``free``.
+    backfills : bool
+        If not, nobody starts before the first wish.
     """
     free, going = free.copy(), list(running)
     starts: list[tuple[Waiting, tuple[str, ...]]] = []
@@ -91,7 +104,9 @@ def schedule(now: float, waiting: Iterable[Waiting], running: Iterable[Running],
         if gpus is None:
             if head is None:
                 head = one
-                by, later = _starts_by(one, now, going, free)
+                if not backfills:
+                    break
+                by, later = _starts_by(one, now, going, free, place)
             continue
         until = None if one.lease is None else now + one.lease
         if head is not None and by is not None and (until is None or until > by):

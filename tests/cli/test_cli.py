@@ -56,7 +56,7 @@ def test_another_broken_pipe_is_not_hidden(monkeypatch, capfd):
 HELPS = [(), *((name,) for name in cli.COMMANDS), *(("bench", what) for what in (
     "traversal", "wire", "size", "scale", "clock", "allocation")), *(
         ("console", "port", job) for job in ("read", "write", "counters", "setup", "bind", "unbind")
-        ), ("cache", "clean")]
+        ), ("cache", "clean"), ("pool", "simulate")]
 #: How the field spells what a lower-case letter would make another word of.
 SPELLINGS = {word.lower(): word for word in (
     "TLP", "TLPs", "PCIe", "PCI", "LUT", "LUTs", "RAM", "RAMs", "MHz", "Gbit/s", "GPU", "GPUs",
