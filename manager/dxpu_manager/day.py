@@ -80,8 +80,8 @@ def read_trace(lines: Iterable[str]) -> list[Job]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"line {reader.line_num}: {error}") from None
         if gpus < 0 or job.cpus < 0 or not job.lasts >= 0:
-            raise ValueError(f"line {reader.line_num}: fewer than no GPUs or CPUs, or an end before "
-                             "the begin")
+            raise ValueError(f"line {reader.line_num}: fewer than no GPUs or CPUs, or an end before"
+                             " the begin")
         if gpus:
             jobs.append(job)
     return sorted(jobs, key=lambda job: job.arrives)

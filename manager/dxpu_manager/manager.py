@@ -177,8 +177,15 @@ class PoolManager:
         self._drive(task.number)
         return task
 
-    def detach(self, gpus: Iterable[str], *, force: bool = False) -> Task:
+    def detach(self, gpus: Iterable[str], *, force: bool = False, broken: str = "") -> Task:
         """Take GPUs from a host: with the consent of the operating system there, or by force.
+
+        Parameters
+        ----------
+        gpus : iterable of str
+        force : bool
+        broken : str
+            What is wrong with the GPUs, if they are failed afterwards; by force only.
 
         Raises
         ------
@@ -202,7 +209,7 @@ class PoolManager:
                                   pool.clock() + self.limits.consent, force=force)
             for name in wanted:
                 if force:
-                    change.move(name, Cause.DETACH, task=task.number)
+                    change.move(name, Cause.DETACH, task=task.number, broken=broken)
                 else:
                     change.put(replace(pool.gpu(name), task=task.number),
                                f"GPU {name}: its host is asked to let go")
@@ -261,6 +268,34 @@ class PoolManager:
         """Let nobody have an unused GPU; raises as :meth:`admit`."""
         with self.pool.change() as change:
             return change.move(name, Cause.SET_ASIDE)
+
+    def retire(self, name: str) -> Gpu:
+        """Forget a GPU that is quarantined or failed, as it leaves the slot; raises as
+        :meth:`admit`."""
+        with self.pool.change() as change:
+            return change.move(name, Cause.RETIRED)
+
+    def give_up(self, name: str, why: str) -> Task:
+        """Take a broken GPU from the host by force; a request for it gets another GPU.
+
+        Raises
+        ------
+        NotFound, Conflict, StoreError, Deposed
+        """
+        return self.detach([name], force=True, broken=why)
+
+    def close(self, serial: int, *, is_closed: bool = True) -> Node:
+        """Give nothing new to a host, or nothing new of a box; or open the node again. GPUs in use
+        stay.
+
+        Raises
+        ------
+        NotFound, StoreError, Deposed
+        """
+        with self.pool.change() as change:
+            node = replace(self.pool.node(serial), closed=is_closed)
+            change.put(node, f"{node.role} {node.name} is {'closed' if is_closed else 'open'}")
+        return node
 
     async def wait(self, number: int) -> Task:
         """Wait until a task has ended, durably."""
@@ -584,7 +619,7 @@ class PoolManager:
                 if slot in present and state is State.ABSENT:
                     if gpu.key not in self.pool.records:
                         change.put(gpu, f"GPU {name}: a slot of a box")
-                    gpu = change.move(name, Cause.FOUND)
+                    gpu = change.move(name, Cause.FOUND, broken="")
                 elif slot not in present and may(state, Cause.PULLED):
                     gpu = change.move(name, Cause.PULLED)
                 elif slot in dirty and state is not State.DRAINING and may(state, Cause.DIRTY):

@@ -242,6 +242,40 @@ def test_a_task_is_cancelled(tmp_path):
     scene(tmp_path, does, attached=())
 
 
+def test_nodes_are_closed_and_gpus_retired(tmp_path):
+    async def does(manager, system):
+        pool = manager.pool
+        manager.close(H1)
+        with pytest.raises(Conflict, match="^host 00000101 is closed: open it first$"):
+            manager.attach(H1, [B])
+        manager.close(H1, is_closed=False)
+        manager.close(0x200)
+        with pytest.raises(Conflict, match="^box 00000200 is closed: open it first$"):
+            manager.attach(H1, [B])
+        # What is in use stays.
+        assert cards_of(system, system.hosts[0]) == {A}
+        manager.close(0x200, is_closed=False)
+        task = await manager.wait(manager.give_up(A, "ECC errors").number)
+        assert task.progress is Progress.DONE
+        assert (pool.gpu(A).state, pool.gpu(A).broken) == (State.FAILED, "ECC errors")
+        assert not cards_of(system, system.hosts[0])
+        with pytest.raises(Conflict, match=f"^GPU {B} is free, not failed or quarantined$"):
+            manager.retire(B)
+        del system.boxes[0].cards[1]
+        system.fabric.settle()
+        manager.retire(A)
+        assert (pool.gpu(A).state, pool.gpu(A).cause) == (State.ABSENT, Cause.RETIRED)
+        manager.set_aside(B)
+        await manager.look(0x200)
+        assert pool.gpu(B).state is State.QUARANTINED
+        # Another card in the slot is another GPU.
+        system.boxes[0].plug(1, Card())
+        await manager.look(0x200)
+        assert (pool.gpu(A).state, pool.gpu(A).broken) == (State.FREE, "")
+
+    scene(tmp_path, does)
+
+
 def test_a_deposed_manager_changes_nothing(tmp_path):
     """Another one with a higher epoch has the nodes; what the first one wants is refused there, and
     it stops."""
