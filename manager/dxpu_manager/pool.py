@@ -1,6 +1,7 @@
 """The pool in memory: records, changes, and the order of durability."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from .store import Event, Store
 
 __all__ = ["Change", "Pool"]
 
+_LOG = logging.getLogger("dxpu_manager")
 #: Seconds between two attempts to write to a store that cannot be written.
 AGAIN = 1.0
 
@@ -193,12 +195,14 @@ class Pool:
             batch = tuple(self._queue)
             try:
                 await self.store.write(batch)
-            except StoreError as error:
+            except Deposed:
+                self.deposed = True
+            except Exception as error:
+                if not isinstance(error, StoreError):
+                    _LOG.exception("a fault of the store")
                 self.trouble = str(error)
                 await asyncio.sleep(AGAIN)
                 continue
-            except Deposed:
-                self.deposed = True
             else:
                 self.trouble = ""
                 del self._queue[:len(batch)]
@@ -206,9 +210,15 @@ class Pool:
             async with self._progress:
                 self._progress.notify_all()
             if not self.deposed:
-                for event in batch:
-                    for listener in self.listeners:
-                        listener(event)
+                self._tell(batch)
+
+    def _tell(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            for listener in self.listeners:
+                try:
+                    listener(event)
+                except Exception:
+                    _LOG.exception("a listener of the pool has failed")
 
     async def durable(self) -> None:
         """Wait until all changes so far would survive a crash.

@@ -81,6 +81,40 @@ def test_a_full_disk(tmp_path):
     store.close()
 
 
+def test_faults_of_others_do_not_stop_the_writer(tmp_path, monkeypatch, caplog):
+    """Those of a store are tried again; those of a listener are its own."""
+    store = SqliteStore(tmp_path / "pool.db")
+    monkeypatch.setattr("dxpu_manager.pool.AGAIN", 0.01)
+    heard = []
+
+    def fails(event):
+        raise RuntimeError("mine")
+
+    async def whole():
+        pool = Pool(store, lambda: 5.0)
+        pool.listeners += [fails, heard.append]
+        write, faults = store.write, [ZeroDivisionError("oops")]
+
+        async def once(events):
+            if faults:
+                raise faults.pop()
+            await write(events)
+
+        monkeypatch.setattr(store, "write", once)
+        node = Node(1, Role.HOST, "0" * 12, 1, 8)
+        with pool.change() as change:
+            change.put(node, "a node")
+        await asyncio.wait_for(pool.durable(), 5)
+        assert not pool.trouble and store.load() == ({node.key: node.text()}, 1)
+        await asyncio.sleep(0)
+
+    asyncio.run(whole())
+    assert [event.said for event in heard] == ["a node"]
+    assert [record.message for record in caplog.records] == [
+        "a fault of the store", "a listener of the pool has failed"]
+    store.close()
+
+
 def test_what_is_no_store(tmp_path):
     path = tmp_path / "pool.db"
     path.write_bytes(b"something else, for long enough that SQLite does not take it for its own")
