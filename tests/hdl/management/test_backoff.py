@@ -41,14 +41,14 @@ def test_waits_become_twice_as_long():
     async def process(ctx, dut):
         assert ctx.get(dut.due)
         for wait in (3, 6, 12, 12, 12):
-            await strobe(ctx, dut.said)
+            await strobe(ctx, dut.sent)
             assert not ctx.get(dut.due)
             assert await ticks_until_due(ctx, dut) == wait
-        await strobe(ctx, dut.said)
+        await strobe(ctx, dut.sent)
         await ctx.tick()
         await strobe(ctx, dut.anew)  # in the middle of a wait
         assert await ticks_until_due(ctx, dut) == 0
-        await strobe(ctx, dut.said)
+        await strobe(ctx, dut.sent)
         assert await ticks_until_due(ctx, dut) == 3
 
     run(process)
@@ -62,7 +62,7 @@ def test_a_delay_comes_before(delay):
         ctx.set(dut.delay, 0)
         assert not ctx.get(dut.due)
         assert await ticks_until_due(ctx, dut) == delay
-        await strobe(ctx, dut.said)
+        await strobe(ctx, dut.sent)
         assert await ticks_until_due(ctx, dut) == 3
 
     run(process, delay=20)
