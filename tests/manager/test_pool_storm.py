@@ -129,6 +129,8 @@ class Storm:
                     assert "\n" not in str(error)
                 await asyncio.sleep(pause)
             manager.network.cut.clear()
+            # A look by which nothing is found out is nobody's fault while frames are lost.
+            manager.network.loss = 0.0
             self.calm()
             for _ in range(8):
                 await asyncio.sleep(LIMITS.look)
