@@ -34,6 +34,7 @@ def test_a_gpu_goes_from_host_to_host(tmp_path):
             assert cards_of(system, system.hosts[1]) == {A}
             assert cards_of(system, system.hosts[0]) == {B}
             assert pool.gpu(A).state is pool.gpu(B).state is State.ATTACHED
+            assert [task.number for task in pool.all(Task)] == [1, 2, 3]
             assert dict(replay(pool.store.events())) == pool.store.load()[0] == {
                 key: record.text() for key, record in pool.records.items()}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dxpu_manager import (
-    Cause, Conflict, Deposed, Impossible, Limits, NotFound, PoolError, Progress, State,
+    Cause, Conflict, Deposed, Impossible, Job, Limits, NotFound, PoolError, Progress, State, Task,
 )
 from dxpu_sim.system.agents import Card
 from tests.manager.test_pool_manager import H0, H1, A, B, cards_of, settled
@@ -174,6 +174,65 @@ def test_what_somebody_else_has_bound_is_released(tmp_path):
             settled(system, manager.pool)
 
     run(whole())
+
+
+def quiet_scene(tmp_path, does):
+    """A scene in which the manager looks at nodes only when told."""
+    system = System(2, ((Card(), Card()),))
+    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+
+    async def whole():
+        async with bench.manager() as manager:
+            await manager.wait(manager.attach(H0, [A]).number)
+            await does(manager, system)
+            await manager.pool.durable()
+            settled(system, manager.pool)
+
+    run(whole())
+
+
+def test_a_box_that_was_reset_is_enough_to_bind_again(tmp_path):
+    """Whatever its hosts say."""
+    async def does(manager, system):
+        system.boxes[0].reset()
+        manager.nodes.forget(0x200)  # as when it announces itself
+        await manager.look(0x200)
+        task = manager.pool.task(2)
+        assert (task.job, task.gpus) == (Job.REBIND, (A,))
+        assert (await manager.wait(2)).progress is Progress.DONE
+
+    quiet_scene(tmp_path, does)
+
+
+def test_a_gpu_that_changes_during_a_look_is_left_alone(tmp_path, monkeypatch):
+    """What was read before the change says nothing about it."""
+    async def does(manager, system):
+        nodes, pool = manager.nodes, manager.pool
+        dirty, rows = nodes.dirty, nodes.rows
+
+        async def meanwhile(box):
+            monkeypatch.undo()
+            await manager.wait(manager.detach([A], force=True).number)
+            return await dirty(box)
+
+        monkeypatch.setattr(nodes, "dirty", meanwhile)
+        await manager.look(0x200)
+        assert (pool.gpu(A).state, pool.gpu(A).cause) == (State.FREE, Cause.CLEAN)
+        await manager.wait(manager.attach(H0, [A]).number)
+
+        async def before(node):
+            monkeypatch.undo()
+            found = await rows(node)
+            await manager.wait(manager.detach([A], force=True).number)
+            await manager.wait(manager.attach(H0, [B]).number)
+            return found
+
+        monkeypatch.setattr(nodes, "rows", before)
+        await manager.look(H0)
+        assert {task.job for task in pool.all(Task)} == {Job.ATTACH, Job.DETACH}
+        assert cards_of(system, system.hosts[0]) == {B}
+
+    quiet_scene(tmp_path, does)
 
 
 def test_a_gpu_that_keeps_its_memory_is_free_when_it_was_wiped(tmp_path):
