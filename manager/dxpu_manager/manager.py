@@ -19,7 +19,7 @@ from .lifecycle import BOUND, Cause, State, may
 from .nodes import Nodes, Row, accepts, newer
 from .pool import Change, Pool
 from .records import (
-    Binding, Gpu, Job, Node, Pair, Phase, Progress, Request, Role, Task,
+    Binding, Gpu, Job, Node, Pair, Phase, Progress, Request, Role, Task, gpu_id,
 )
 
 __all__ = ["Limits", "PoolManager"]
@@ -261,7 +261,7 @@ class PoolManager:
             if kind is not None:
                 change.put(replace(node, kind=kind), f"box {node.name} is of kind {kind}")
             for slot, model in models.items():
-                gpu = self.pool.gpu(f"{node.name}.{slot}")
+                gpu = self.pool.gpu(gpu_id(node.serial, slot))
                 change.put(replace(gpu, model=model), f"GPU {gpu.name} is a {model}")
 
     def set_aside(self, name: str) -> Gpu:
@@ -611,8 +611,8 @@ class PoolManager:
         foreign = []
         with self.pool.change() as change:
             for slot in range(1, node.rows + 1):
-                name = f"{node.name}.{slot}"
-                gpu = self._unchanged(before.get(slot), name)
+                name = gpu_id(node.serial, slot)
+                gpu = self._unchanged(before.get(slot), node.serial, slot)
                 if gpu is None:
                     continue
                 state = gpu.state
@@ -640,12 +640,12 @@ class PoolManager:
             and gpu.binding is not None
             and not _is(rows[gpu.slot - 1], self.pool.node(gpu.binding.host), gpu, gpu.binding))
 
-    def _unchanged(self, before: Gpu | None, name: str) -> Gpu | None:
+    def _unchanged(self, before: Gpu | None, box: int, slot: int) -> Gpu | None:
         """A GPU in nobody's hands whose record is as before the nodes were asked."""
-        box, _, slot = name.partition(".")
-        now = self.pool.records.get(f"gpu/{name}")
+        fresh = Gpu(box, slot)
+        now = self.pool.records.get(fresh.key)
         if now is None and before is None:
-            return Gpu(int(box, 16), int(slot))
+            return fresh
         if now is not before or not isinstance(now, Gpu) or now.task:
             return None
         return now

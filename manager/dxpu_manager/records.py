@@ -1,6 +1,7 @@
 """Records of the pool, which a store keeps as text."""
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Self
@@ -57,15 +58,16 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-class Record:
+@dataclass(frozen=True)
+class Record(ABC):
     """A record, with the key ``kind/name`` in the store."""
 
     KIND: ClassVar[str]
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Name among records of the same kind."""
-        raise NotImplementedError
 
     @property
     def key(self) -> str:
@@ -74,12 +76,12 @@ class Record:
 
     def text(self) -> str:
         """The record for the store."""
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)  # type: ignore[call-overload]
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
         """The record from a store; raises :exc:`ValueError`."""
-        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        names = {field.name for field in fields(cls)}
         if set(values) != names:
             raise ValueError(f"fields {sorted(set(values) ^ names)}")
         return cls(**values)
