@@ -6,7 +6,8 @@ See docs/reference/manager.md.
 from .allocation import Kind, Where, Wish
 from .errors import Conflict, Deposed, Impossible, NotFound, PoolError, StoreError
 from .lifecycle import TRANSITIONS, Cause, State
-from .manager import Limits, PoolManager
+from .limits import Limits
+from .manager import PoolManager
 from .nodes import Nodes
 from .pool import Pool
 from .records import (

@@ -9,7 +9,7 @@ from dxpu_manage.scrub import dirty_slots
 
 from .records import Binding, Gpu, Node, Pair, Role
 
-__all__ = ["Evidence", "Nodes", "Row", "accepts", "newer"]
+__all__ = ["Evidence", "Nodes", "Row", "accepts", "is_bound", "newer"]
 
 #: States of a detach by agreement, as the host shows them.
 _DONE, _REFUSED = 3, 4
@@ -23,6 +23,12 @@ def newer(one: int, other: int) -> bool:
 def accepts(row: Row, generation: int) -> bool:
     """Whether a free row takes a generation."""
     return not row.operation or newer(generation, row.generation)
+
+
+def is_bound(row: Row, peer: Node, gpu: Gpu, binding: Binding) -> bool:
+    """Whether a row has the binding of a GPU."""
+    return row.used and row.generation == binding.generation and row.target == (
+        peer.number, gpu.slot, 0)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,34 @@
+"""Times and policies of a manager."""
+
+from dataclasses import dataclass
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Times, in seconds.
+
+    Parameters
+    ----------
+    attach : float
+        Until the host must have the GPU.
+    consent : float
+        Until the host's operating system must have let go of a GPU.
+    patience : float
+        A host without an answer for so long does not keep a GPU from others: the host's row is of
+        an old generation then, and is released with the next answer.
+    again : float
+        Between two attempts.
+    look : float
+        Between two looks at all nodes.
+    admits : bool
+        Clean GPUs are free without a word of an operator.
+    """
+
+    attach: float = 10.0
+    consent: float = 60.0
+    patience: float = 10.0
+    again: float = 0.25
+    look: float = 60.0
+    admits: bool = False

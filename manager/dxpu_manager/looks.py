@@ -1,0 +1,206 @@
+"""Looks at nodes: each is met when announced, and brought to what the records say."""
+
+import asyncio
+from collections.abc import Iterable
+
+from dxpu_manage import Identity, ManageError, Stale
+
+from .background import Background
+from .driver import Driver
+from .errors import Conflict, Deposed, Impossible, NotFound, PoolError
+from .lifecycle import BOUND, Cause, State, may
+from .limits import Limits
+from .nodes import Nodes, is_bound
+from .pool import Pool
+from .records import Gpu, Job, Node, Role, gpu_id
+
+__all__ = ["Looks"]
+
+#: Node numbers of hosts and boxes.
+_NUMBERS = {Role.HOST: range(0x001, 0x800), Role.BOX: range(0x800, 0xFF0)}
+#: Roles of identities.
+_ROLES = {1: Role.HOST, 2: Role.BOX}
+
+
+class Looks:
+    """Finds nodes, and mends each difference from the records.
+
+    Parameters
+    ----------
+    pool : Pool
+    nodes : Nodes
+    limits : Limits
+    driver : Driver
+        Binds again what was lost.
+    background : Background
+        Where meetings and looks of :meth:`watch` go on.
+
+    Attributes
+    ----------
+    down : dict of str
+        Nodes without an answer lately, by serial number, and why.
+    strangers : dict of str
+        Nodes with announcements that were not taken in, by factory address, and why.
+    """
+
+    def __init__(self, pool: Pool, nodes: Nodes, limits: Limits, driver: Driver,
+                 background: Background) -> None:
+        self.pool, self.nodes, self.limits = pool, nodes, limits
+        self.down: dict[int, str] = {}
+        self.strangers: dict[bytes, str] = {}
+        self._driver, self._background = driver, background
+        self._looking: dict[int, asyncio.Lock] = {}
+
+    async def meet(self, identity: Identity) -> None:
+        """Give a number to a node that has announced itself, and bring the node to the records.
+
+        The node's description is believed after a proof of the key.
+
+        Raises
+        ------
+        PoolError, ~dxpu_manage.ManageError
+        """
+        role = _ROLES.get(identity.role)
+        if role is None:
+            raise Impossible(f"{identity.mac.hex(':')} is neither host nor box")
+        try:
+            node = self.pool.node(identity.serial)
+        except NotFound:
+            taken = {known.number for known in self.pool.all(Node)}
+            number = next((n for n in _NUMBERS[role] if n not in taken), None)
+            if number is None:
+                raise Conflict(f"all numbers of {role}s are taken: retire one") from None
+            node = Node(identity.serial, role, identity.mac.hex(), number, identity.slots)
+            if (node.serial, identity.mac) not in self.nodes.keys:
+                raise Impossible(f"no key of the {role} {node.name} at {identity.mac.hex(':')}: "
+                                 "give its factory record to the manager") from None
+            with self.pool.change() as change:
+                change.put(node, f"{role} {node.name} has number {number:#05x}")
+            await self.pool.durable()
+        if (node.mac, node.role) != (identity.mac.hex(), role):
+            raise Conflict(f"{identity.mac.hex(':')} says that it is the {node.role} {node.name}, "
+                           f"which is {bytes.fromhex(node.mac).hex(':')}: one of two nodes with "
+                           "this serial number is wrong")
+        self.nodes.forget(node.serial)
+        await self.look(node.serial)
+
+    async def watch(self, every: float = 0.5) -> None:
+        """Meet announced nodes, and look at all nodes now and then; without an end."""
+        now = asyncio.get_running_loop().time
+        due = now()
+        while True:
+            for identity in await self.nodes.manager.discover(every):
+                self._background.begin(self._meets(identity))
+            if now() >= due:
+                self._background.begin(self.look_at_all())
+                due = now() + self.limits.look
+
+    async def _meets(self, identity: Identity) -> None:
+        try:
+            await self.meet(identity)
+        except Deposed:
+            raise
+        except PoolError as error:
+            self.strangers[identity.mac] = str(error)
+        else:
+            self.strangers.pop(identity.mac, None)
+
+    async def look_at_all(self) -> None:
+        """Look at every node."""
+        await asyncio.gather(*(self.look(node.serial) for node in list(self.pool.all(Node))))
+
+    async def look(self, serial: int) -> None:
+        """See how a node is, and mend each difference from the records."""
+        async with self._looking.setdefault(serial, asyncio.Lock()):
+            node = self.pool.node(serial)
+            try:
+                await (self._look_at_box if node.role is Role.BOX else self._look_at_host)(node)
+            except Stale:
+                self._background.depose()
+                raise
+            except ManageError as error:
+                self.nodes.forget(serial)
+                self.down[serial] = str(error)
+            else:
+                self.down.pop(serial, None)
+
+    async def _look_at_box(self, node: Node) -> None:
+        before = {gpu.slot: gpu for gpu in self.pool.all(Gpu) if gpu.box == node.serial}
+        rows, present = await self.nodes.rows(node), await self.nodes.present(node)
+        dirty = await self.nodes.dirty(node)
+        foreign = []
+        with self.pool.change() as change:
+            for slot in range(1, node.rows + 1):
+                name = gpu_id(node.serial, slot)
+                gpu = self._unchanged(before.get(slot), node.serial, slot)
+                if gpu is None:
+                    continue
+                state = gpu.state
+                if slot in present and state is State.ABSENT:
+                    if gpu.key not in self.pool.records:
+                        change.put(gpu, f"GPU {name}: a slot of a box")
+                    gpu = change.move(name, Cause.FOUND, broken="")
+                elif slot not in present and may(state, Cause.PULLED):
+                    gpu = change.move(name, Cause.PULLED)
+                elif slot in dirty and state is not State.DRAINING and may(state, Cause.DIRTY):
+                    gpu = change.move(name, Cause.DIRTY)
+                if (self.limits.admits and gpu.state is State.QUARANTINED and slot not in dirty
+                        and gpu.cause in (Cause.FOUND, Cause.DIRTY)):
+                    change.move(name, Cause.ADMITTED)
+                if rows[slot - 1].used and state not in BOUND:
+                    foreign.append(slot)
+                    if may(state, Cause.DRIFT):
+                        change.move(name, Cause.DRIFT)
+        for slot in foreign:
+            await self.pool.durable()
+            await self.nodes.release(node, slot - 1)
+        self._bind_again(
+            gpu for gpu in list(self.pool.all(Gpu)) if gpu.box == node.serial
+            and gpu is before.get(gpu.slot) and gpu.state is State.ATTACHED and not gpu.task
+            and gpu.binding is not None
+            and not is_bound(rows[gpu.slot - 1], self.pool.node(gpu.binding.host), gpu,
+                             gpu.binding))
+
+    def _unchanged(self, before: Gpu | None, box: int, slot: int) -> Gpu | None:
+        """A GPU in nobody's hands whose record is as before the nodes were asked."""
+        fresh = Gpu(box, slot)
+        now = self.pool.records.get(fresh.key)
+        if now is None and before is None:
+            return fresh
+        if now is not before or not isinstance(now, Gpu) or now.task:
+            return None
+        return now
+
+    async def _look_at_host(self, node: Node) -> None:
+        before = self.pool.bound_to(node.serial)
+        rows = await self.nodes.rows(node)
+        again = []
+        for port, row in enumerate(rows):
+            held, now = before.get(port), self.pool.bound_to(node.serial).get(port)
+            if held != now:
+                continue
+            if now is None:
+                if row.used:
+                    await self.nodes.release(node, port)
+                continue
+            gpu, binding = now
+            if gpu.task or gpu.state is not State.ATTACHED:
+                continue
+            if not is_bound(row, self.pool.node(gpu.box), gpu, binding):
+                again.append(gpu)
+                continue
+            found = await self.nodes.evidence(node, port, self.pool.node(gpu.box))
+            if found.lost and self.pool.gpu(gpu.name) is gpu:
+                again.append(gpu)
+        self._bind_again(again)
+
+    def _bind_again(self, gpus: Iterable[Gpu]) -> None:
+        """Bind GPUs again whose rows, or whose cards, were lost."""
+        for gpu in gpus:
+            if gpu.binding is None:
+                continue
+            with self.pool.change() as change:
+                task = self._driver.new(change, Job.REBIND, (gpu.name,), gpu.binding.host,
+                                        self.pool.clock() + self.limits.attach)
+                change.move(gpu.name, Cause.REBIND, task=task.number)
+            self._driver.drive(task.number)
