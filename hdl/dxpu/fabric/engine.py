@@ -28,7 +28,7 @@ from dxpu.fabric.receive.types import TLP_DWORDS, Refused
 from dxpu.fabric.send.packetizer import CELL_BYTES, Packetizer
 from dxpu.fabric.session.link import Link
 from dxpu.fabric.opening.agent import OpeningAgent
-from dxpu.fabric.opening.types import BodyLook, Called
+from dxpu.fabric.opening.types import BodyLook, Called, Say
 from dxpu.fabric.session.session import SessionKeeper, connect_keeper
 from dxpu.fabric.session.types import Peer, PeerRow, SessionNews, SessionView, Setting
 from dxpu.fabric.wire.format import (
@@ -548,7 +548,13 @@ class FabricEngine(wiring.Component):
         keeper, agent, tx, rx = self._keeper, self._agent, self._packetizer, self._depacketizer
         connect(m, keeper.call, agent.call)
         connect(m, agent.finding, keeper.finding)
-        call, frame, greeting = agent.call, agent.opening_frame, tx.greeting
+        call, greeting = agent.call, tx.greeting
+        # A register between the agent's program and the scheduler, each of which is long. Its
+        # frame's body is in the packetizer, so the next one is not written before this is sent.
+        frame, told = Signal(Say), Signal()
+        with m.If(~told):
+            m.d.sync += [frame.eq(agent.opening_frame.payload),
+                         told.eq(agent.opening_frame.valid)]
         came = call.payload.kind
         m.d.comb += [
             keeper.keyed.eq(self.keyed), agent.fresh_tag.eq(keeper.fresh_tag),
@@ -559,7 +565,7 @@ class FabricEngine(wiring.Component):
             rx.came_at.eq(agent.body_at), agent.came_word.eq(rx.came_word),
             *(getattr(tx, name).eq(getattr(agent, name))
               for name in ("body_put", "body_at", "body_word")),
-            agent.body_ready.eq(tx.body_ready),
+            agent.body_ready.eq(tx.body_ready & ~told),
             agent.node.eq(self.node), agent.opens.eq(self.local_hello.role == Role.HOST),
         ]
         if self._looked_at:
@@ -590,12 +596,14 @@ class FabricEngine(wiring.Component):
         last = Signal()
         m.d.sync += last.eq(keyed)
         m.d.comb += [
-            keyed.eq(Mux(waits, last, frame.valid)),
-            greeting.valid.eq(Mux(keyed, frame.valid, keeper.o.valid)),
-            frame.ready.eq(greeting.ready & keyed), keeper.o.ready.eq(greeting.ready & ~keyed),
+            keyed.eq(Mux(waits, last, told)),
+            greeting.valid.eq(Mux(keyed, told, keeper.o.valid)),
+            agent.opening_frame.ready.eq(~told), keeper.o.ready.eq(greeting.ready & ~keyed),
         ]
+        with m.If(greeting.ready & keyed):
+            m.d.sync += told.eq(0)
         with m.If(keyed):
-            m.d.comb += [greeting.payload[name].eq(frame.payload[name])
+            m.d.comb += [greeting.payload[name].eq(frame[name])
                          for name in ("type", "session", "path", "tag")]
             m.d.comb += greeting.payload.keyed.eq(1)
         with m.Else():
