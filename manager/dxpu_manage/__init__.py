@@ -7,6 +7,7 @@ See docs/reference/manage.md.
 from dxpu_model.management import Event, Identity, Operation
 
 from .errors import ManageError, NoAnswer, NoRegister, Refused, Stale
+from .generation import generation_after, is_newer
 from .manager import Manager, Node
 from .pool import attach, detach, pair
 from .proxy import Binding, Peer, Proxy
@@ -16,5 +17,5 @@ from .shape import SHAPE_WORDS, check_identity, proxy_of
 
 __all__ = ["SHAPE_WORDS", "Binding", "Event", "Identity", "ManageError", "Manager", "NoAnswer",
            "NoRegister", "Node", "Operation", "Peer", "Proxy", "Refused", "Registers", "Stale",
-           "attach", "check_identity", "detach", "dirty_slots", "let_maintain", "mark_wiped",
-           "pair", "proxy_of"]
+           "attach", "check_identity", "detach", "dirty_slots", "generation_after", "is_newer",
+           "let_maintain", "mark_wiped", "pair", "proxy_of"]

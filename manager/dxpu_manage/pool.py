@@ -1,6 +1,7 @@
 """Operations on a host and a box at once."""
 
 from .errors import ManageError
+from .generation import generation_after
 from .proxy import Binding, Proxy
 
 __all__ = ["attach", "detach", "pair"]
@@ -54,7 +55,8 @@ async def attach(host: Proxy, port: int, box: Proxy, slot: int, *, stream: int =
     if len(bound) == 2:
         raise ManageError(f"{host.name} and {box.name} have two generations of this binding: first "
                           "release it")
-    generation = bound.pop() if bound else _newer(here, there)
+    generation = bound.pop() if bound else generation_after(
+        *(row.generation for row in (here, there) if row.operation))
     await box.bind(slot - 1, numbers[0], stream=stream, paths=paths, generation=generation)
     try:
         return await host.bind(port, numbers[1], slot=slot, stream=stream, paths=paths,
@@ -63,15 +65,6 @@ async def attach(host: Proxy, port: int, box: Proxy, slot: int, *, stream: int =
         if not there.used:
             await box.unbind(slot - 1)
         raise
-
-
-def _newer(*rows: Binding) -> int:
-    """A generation for free rows: serially newer than rows with an operation since reset."""
-    newest = None
-    for row in rows:
-        if row.operation and (newest is None or (row.generation - newest) & 0xFFFF < 0x8000):
-            newest = row.generation
-    return 1 if newest is None else newest + 1 & 0xFFFF
 
 
 async def detach(host: Proxy, port: int, box: Proxy) -> None:

@@ -7,13 +7,13 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from dxpu_manage import ManageError, NoAnswer, Stale
+from dxpu_manage import ManageError, NoAnswer, Stale, generation_after
 
 from .background import Background
 from .errors import StoreError
 from .lifecycle import Cause, State
 from .limits import Limits
-from .nodes import Nodes, Row, accepts, is_bound, newer
+from .nodes import Nodes, Row, accepts, is_bound
 from .pool import Change, Pool
 from .records import Binding, Gpu, Job, Node, Progress, Task
 
@@ -192,10 +192,8 @@ class Driver:
     async def _fresh(self, gpu: Gpu, binding: Binding, *rows: Row) -> Binding:
         """The binding with a newer generation that all rows take, durable before any node is told.
         """
-        generation = binding.generation + 1 & 0xFFFF
-        for row in rows:
-            if row.operation and not newer(generation, row.generation):
-                generation = row.generation + 1 & 0xFFFF
+        generation = generation_after(
+            binding.generation, *(row.generation for row in rows if row.operation))
         new = replace(binding, generation=generation)
         with self.pool.change() as change:
             change.put(replace(self.pool.gpu(gpu.name), binding=new, generation=generation),

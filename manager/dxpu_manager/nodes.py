@@ -4,25 +4,20 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dxpu_manage import Binding as Row, ManageError, Manager, Proxy
+from dxpu_manage import Binding as Row, ManageError, Manager, Proxy, is_newer
 from dxpu_manage.scrub import dirty_slots
 
 from .records import Binding, Gpu, Node, Pair, Role
 
-__all__ = ["Evidence", "Nodes", "Row", "accepts", "is_bound", "newer"]
+__all__ = ["Evidence", "Nodes", "Row", "accepts", "is_bound"]
 
 #: States of a detach by agreement, as the host shows them.
 _DONE, _REFUSED = 3, 4
 
 
-def newer(one: int, other: int) -> bool:
-    """Whether a generation is serially newer."""
-    return 0 < (one - other) & 0xFFFF < 0x8000
-
-
 def accepts(row: Row, generation: int) -> bool:
     """Whether a free row takes a generation."""
-    return not row.operation or newer(generation, row.generation)
+    return not row.operation or is_newer(generation, row.generation)
 
 
 def is_bound(row: Row, peer: Node, gpu: Gpu, binding: Binding) -> bool:
