@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from dxpu_manage import Identity, ManageError, Stale
+from dxpu_manage import Identity, ManageError, NoAnswer, Stale
 
 from .background import Background
 from .driver import Driver
@@ -114,7 +114,7 @@ class Looks:
         async with self._looking.setdefault(serial, asyncio.Lock()):
             node = self.pool.node(serial)
             try:
-                await (self._look_at_box if node.role is Role.BOX else self._look_at_host)(node)
+                await self._look_at(node)
             except Stale:
                 self._background.depose()
                 raise
@@ -123,6 +123,17 @@ class Looks:
                 self.down[serial] = str(error)
             else:
                 self.down.pop(serial, None)
+
+    async def _look_at(self, node: Node) -> None:
+        looks = self._look_at_box if node.role is Role.BOX else self._look_at_host
+        try:
+            await looks(node)
+        except NoAnswer:
+            if not self.nodes.is_numbered(node):
+                raise
+            # Perhaps a reset has taken the number.
+            self.nodes.forget(node.serial)
+            await looks(node)
 
     async def _look_at_box(self, node: Node) -> None:
         before = {gpu.slot: gpu for gpu in self.pool.all(Gpu) if gpu.box == node.serial}

@@ -80,6 +80,10 @@ class Nodes:
         self._there[node.serial] = proxy
         return proxy
 
+    def is_numbered(self, node: Node) -> bool:
+        """Whether a node is asked under the number, which a reset takes away."""
+        return node.serial in self._there
+
     def forget(self, serial: int) -> None:
         """Reach a node under the factory address the next time."""
         self._there.pop(serial, None)

@@ -204,6 +204,24 @@ def test_a_box_that_was_reset_is_enough_to_bind_again(tmp_path):
     quiet_scene(tmp_path, does)
 
 
+@pytest.mark.parametrize("node", [H0, 0x200])
+def test_one_look_finds_out_that_a_node_was_reset(tmp_path, node):
+    """Although the node was asked under its number, which is gone."""
+    async def does(manager, system):
+        (system.hosts[0] if node == H0 else system.boxes[0]).reset()
+        await manager.look(node)
+        assert not manager.down
+        assert (await manager.wait(2)).job is Job.REBIND
+        assert cards_of(system, system.hosts[0]) == {A}
+        # One that is not there is not there.
+        manager.network.cut.add(system.boxes[0])
+        await manager.look(0x200)
+        assert "does not answer" in manager.down[0x200]
+        manager.network.cut.clear()
+
+    quiet_scene(tmp_path, does)
+
+
 def test_a_gpu_that_changes_during_a_look_is_left_alone(tmp_path, monkeypatch):
     """What was read before the change says nothing about it."""
     async def does(manager, system):
