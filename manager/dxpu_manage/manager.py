@@ -56,6 +56,8 @@ class Manager:
         self._nodes: dict[bytes, list[Node]] = {}
         #: Held while a node is asked.
         self.turns = asyncio.Semaphore(AT_ONCE)
+        #: Asked before each frame, which is lost if the answer is no.
+        self.may_send: Callable[[], bool] = lambda: True
         #: Announcements of nodes without a number, by address: hints.
         self.announced: dict[bytes, Identity] = {}
 
@@ -80,8 +82,9 @@ class Manager:
                 continue  # somebody's, not a node's
 
     def send(self, frame: bytes) -> None:
-        """Send a frame."""
-        self._port.send(frame)
+        """Send a frame, if the manager may."""
+        if self.may_send():
+            self._port.send(frame)
 
     async def discover(self, seconds: float = 1.1) -> list[Identity]:
         """Announcements of nodes without a number within a time, in order of addresses. Nothing is

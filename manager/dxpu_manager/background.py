@@ -52,9 +52,16 @@ class Background:
             _LOG.error("a fault of the manager itself", exc_info=error)
 
     def depose(self) -> None:
-        """Another manager has taken over: nothing is changed any more."""
-        self._pool.deposed = True
+        """Another manager has taken over, or may have: nothing is changed any more."""
+        self._pool.depose()
         self.deposed.set()
+        for task in self._doing - {asyncio.current_task()}:
+            task.cancel()
+
+    async def until_lost(self) -> None:
+        """End the manager's work when the store is lost to another manager."""
+        _LOG.warning("%s; this manager stops", await self._pool.store.lost())
+        self.depose()
 
     async def close(self) -> None:
         """Cancel all coroutines, and wait until each has ended."""

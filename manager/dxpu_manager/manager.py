@@ -55,6 +55,8 @@ class PoolManager:
         self.down, self.strangers = self._looks.down, self._looks.strangers
 
     async def __aenter__(self) -> "PoolManager":
+        self.nodes.manager.may_send = self.pool.store.leads
+        self._background.begin(self._background.until_lost())
         for task in list(self.pool.all(Task)):
             if not task.progress.ended:
                 self._driver.drive(task.number)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -71,13 +71,17 @@ class Change:
 
 
 class Pool:
-    """All records. Changes are made at once here, and written down in order.
+    """All records; :meth:`of` makes one. Changes are made at once here, and written down in order.
 
     Whoever acts on a change outside of the pool waits for :meth:`durable` before.
 
     Parameters
     ----------
     store : Store
+    held : mapping
+        All records in the store, by key.
+    number : int
+        Of the newest event in the store.
     clock : function
         Seconds since 1970.
 
@@ -94,23 +98,29 @@ class Pool:
         A record in the store makes no sense.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
-        self.store, self.clock = store, clock
+    def __init__(self, store: Store, held: Mapping[str, str], number: int,
+                 clock: Callable[[], float] = time.time) -> None:
+        self.store, self.clock, self._number = store, clock, number
         self.records: dict[str, Record] = {}
         self._kinds: dict[str, dict[str, Record]] = {}
-        held, self._number = store.load()
         for key, text in held.items():
             try:
                 self._keep(key, parse(key, text))
             except ValueError as error:
                 raise StoreError(f"the store has a {error}: restore a backup") from None
-        self._queue: list[Event] = []
+        #: Changes that are not written yet, each whole.
+        self._queue: list[tuple[Event, ...]] = []
         self._written = self._number
         self._writer: asyncio.Task[None] | None = None
-        self._progress = asyncio.Condition()
+        self._step = asyncio.Event()
         self.trouble = ""
         self.deposed = False
         self.listeners: list[Callable[[Event], None]] = []
+
+    @classmethod
+    async def of(cls, store: Store, clock: Callable[[], float] = time.time) -> "Pool":
+        """The pool in a store; raises :exc:`StoreError`."""
+        return cls(store, *await store.load(), clock)
 
     # Records ------------------------------------------------------------------------------------
 
@@ -171,7 +181,8 @@ class Pool:
         Raises
         ------
         StoreError
-            The store cannot be written at present, so nothing may be begun.
+            The store cannot be written at present, so nothing may be begun; or the changes are too
+            many for one write.
         Deposed
         """
         if self.deposed:
@@ -181,18 +192,35 @@ class Pool:
         change = Change(self)
         yield change
         now = self.clock()
-        for key, record, said in change.made:
-            self._number += 1
+        events = tuple(
+            Event(number, now, key, None if record is None else record.text(), said)
+            for number, (key, record, said) in enumerate(change.made, self._number + 1))
+        if self.store.takes(events) < len(events):
+            raise StoreError(f"{len(events)} changes are more than the store takes at a time, and "
+                             "nothing was changed: wish for less at a time")
+        if not events:
+            return
+        for key, record, _ in change.made:
             self._keep(key, record)
-            text = None if record is None else record.text()
-            self._queue.append(Event(self._number, now, key, text, said))
-        if self._queue and (self._writer is None or self._writer.done()):
+        self._number = events[-1].number
+        self._queue.append(events)
+        if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
+    def _batch(self) -> tuple[list[Event], int]:
+        """Events of the oldest changes that a single write can take, and how many changes."""
+        waiting = [event for events in self._queue for event in events]
+        most, batch, changes = self.store.takes(waiting), 0, 0
+        for events in self._queue:
+            if batch + len(events) > most:
+                break
+            batch, changes = batch + len(events), changes + 1
+        return waiting[:batch], changes
+
     async def _write(self) -> None:
-        """Write all waiting events in one transaction."""
+        """Write all waiting events, many changes in one transaction."""
         while self._queue and not self.deposed:
-            batch = tuple(self._queue)
+            batch, changes = self._batch()
             try:
                 await self.store.write(batch)
             except Deposed:
@@ -205,14 +233,13 @@ class Pool:
                 continue
             else:
                 self.trouble = ""
-                del self._queue[:len(batch)]
+                del self._queue[:changes]
                 self._written = batch[-1].number
-            async with self._progress:
-                self._progress.notify_all()
+            self._wake()
             if not self.deposed:
                 self._tell(batch)
 
-    def _tell(self, events: tuple[Event, ...]) -> None:
+    def _tell(self, events: list[Event]) -> None:
         for event in events:
             for listener in self.listeners:
                 try:
@@ -228,7 +255,16 @@ class Pool:
         Deposed
         """
         number = self._number
-        async with self._progress:
-            await self._progress.wait_for(lambda: self._written >= number or self.deposed)
+        while self._written < number and not self.deposed:
+            await self._step.wait()
         if self._written < number:
             raise Deposed("another manager has taken over")
+
+    def _wake(self) -> None:
+        self._step.set()
+        self._step = asyncio.Event()
+
+    def depose(self) -> None:
+        """Change nothing any more, as another manager has taken over, or may have."""
+        self.deposed = True
+        self._wake()

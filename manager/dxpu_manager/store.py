@@ -1,9 +1,10 @@
 """Where the pool's records survive a crash."""
 
+import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -32,29 +33,38 @@ class Store(Protocol):
     """Records by key, and the events that made them.
 
     A write is durable, and whole or not at all. Only one manager writes; ``epoch`` is higher than
-    that of each manager before.
+    that of each manager before, and fits into 32 bits.
     """
 
     epoch: int
 
-    def load(self) -> tuple[dict[str, str], int]:
-        """All records, and the number of the newest event."""
+    async def load(self) -> tuple[dict[str, str], int]:
+        """All records, and the number of the newest event; raises :exc:`StoreError`."""
+
+    def takes(self, events: Sequence[Event]) -> int:
+        """How many of the events, from the first one on, a single write can take."""
 
     async def write(self, events: Sequence[Event]) -> None:
-        """Write events, and the records that they say.
+        """Write events, whose numbers go on from the newest one, and the records that they say.
 
         Raises
         ------
         StoreError
             Nothing was written.
         Deposed
-            Another manager has taken over; nothing was written.
+            Another manager may have taken over, who knows if the events were written.
         """
 
-    def events(self, after: int = 0) -> Iterator[Event]:
-        """Events with higher numbers, in order."""
+    def events(self, after: int = 0) -> AsyncIterator[Event]:
+        """Events with higher numbers, in order; raises :exc:`StoreError`."""
 
-    def close(self) -> None:
+    def leads(self) -> bool:
+        """Whether no other manager can have taken over, by the clock of this machine."""
+
+    async def lost(self) -> str:
+        """Wait until another manager may have taken over, for ever if need be; returns why."""
+
+    async def close(self) -> None:
         """Let another manager have the store."""
 
 
@@ -102,7 +112,7 @@ class SqliteStore:
             os.close(self._lock)
             raise self._wrong(error) from None
         except StoreError:
-            self.close()
+            self._close()
             raise
 
     def _wrong(self, error: Exception) -> StoreError:
@@ -152,7 +162,7 @@ class SqliteStore:
         self.epoch: int = do("SELECT epoch FROM manager").fetchone()[0]
         do("COMMIT")
 
-    def load(self) -> tuple[dict[str, str], int]:
+    async def load(self) -> tuple[dict[str, str], int]:
         """All records, and the number of the newest event."""
         do = self._database.execute
         try:
@@ -160,6 +170,10 @@ class SqliteStore:
             return dict(do("SELECT key, text FROM record")), newest or 0
         except sqlite3.Error as error:
             raise self._wrong(error) from None
+
+    def takes(self, events: Sequence[Event]) -> int:
+        """A transaction takes any number of events."""
+        return len(events)
 
     async def write(self, events: Sequence[Event]) -> None:
         """Write events and records; the loop waits until they are on the disk."""
@@ -182,7 +196,7 @@ class SqliteStore:
             raise self._wrong(error) from None
         self._write_down("after")
 
-    def events(self, after: int = 0) -> Iterator[Event]:
+    async def events(self, after: int = 0) -> AsyncIterator[Event]:
         """Events with higher numbers, in order."""
         try:
             for row in self._database.execute(
@@ -206,13 +220,25 @@ class SqliteStore:
             part.unlink(missing_ok=True)
             raise self._wrong(error) from None
 
-    def close(self) -> None:
+    def leads(self) -> bool:
+        """The lock keeps other managers out."""
+        return True
+
+    async def lost(self) -> str:
+        """Nobody takes over from the holder of the lock."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
+    async def close(self) -> None:
         """Let another manager have the store."""
+        self._close()
+
+    def _close(self) -> None:
         self._database.close()
         os.close(self._lock)
 
 
-def replay(events: Sequence[Event] | Iterator[Event]) -> Mapping[str, str]:
+def replay(events: Iterable[Event]) -> Mapping[str, str]:
     """The records that events give."""
     records: dict[str, str] = {}
     for event in events:

@@ -35,13 +35,19 @@ def test_a_gpu_goes_from_host_to_host(tmp_path):
             assert cards_of(system, system.hosts[0]) == {B}
             assert pool.gpu(A).state is pool.gpu(B).state is State.ATTACHED
             assert [task.number for task in pool.all(Task)] == [1, 2, 3]
-            assert dict(replay(pool.store.events())) == pool.store.load()[0] == {
-                key: record.text() for key, record in pool.records.items()}
+            await replays(pool)
 
     run(whole())
 
 
-def settled(system, pool):
+async def replays(pool):
+    """The store has the records, and so do the events in it."""
+    held = {key: record.text() for key, record in pool.records.items()}
+    assert replay([event async for event in pool.store.events()]) == held
+    assert (await pool.store.load())[0] == held
+
+
+async def settled(system, pool):
     """What must be so when nothing is under way."""
     bound = {}
     for host in system.hosts:
@@ -67,8 +73,7 @@ def settled(system, pool):
     for gpu in pool.all(Gpu):
         assert not gpu.task and gpu.state not in (State.ATTACHING, State.DRAINING)  # I3
     assert all(task.progress.ended for task in pool.all(Task))
-    held = {key: record.text() for key, record in pool.records.items()}
-    assert dict(replay(pool.store.events())) == pool.store.load()[0] == held  # I5
+    await replays(pool)  # I5
 
 
 async def end(manager):
@@ -104,7 +109,7 @@ def killed(path, acts):
             await give_and_move(manager)
             bench.kill_after(None)
             await end(manager)
-            settled(system, manager.pool)
+            await settled(system, manager.pool)
             assert not bench.wrong, bench.wrong
             return bench.acts - before
 
@@ -112,11 +117,11 @@ def killed(path, acts):
         bench.kill_after(None)
         async with bench.manager() as manager:
             await end(manager)
-            settled(system, manager.pool)
+            await settled(system, manager.pool)
             where = tuple(manager.pool.gpu(name).binding for name in (A, B))
             await give_and_move(manager)
             await end(manager)
-            settled(system, manager.pool)
+            await settled(system, manager.pool)
             assert cards_of(system, system.hosts[1]) == {A}
             assert cards_of(system, system.hosts[0]) == {B}
             assert not bench.wrong, bench.wrong

@@ -137,7 +137,7 @@ class Storm:
                 await end(manager)
             assert not manager.down and not manager.strangers
             assert not self.bench.wrong, self.bench.wrong
-            settled(self.system, manager.pool)
+            await settled(self.system, manager.pool)
             # Nothing that could be had is lost.
             for gpu in GPUS:
                 held = manager.pool.gpu(gpu)

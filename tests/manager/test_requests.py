@@ -39,7 +39,7 @@ def scene(tmp_path, does):
         async with desk(bench) as requests:
             await does(requests, system)
             await requests.pool.durable()
-            settled(system, requests.pool)
+            await settled(system, requests.pool)
             assert not bench.wrong
 
     run(whole())
@@ -219,7 +219,7 @@ def test_the_manager_is_killed_at_any_moment(tmp_path, step):
                     if f"request/{number}" in requests.pool.records:
                         assert requests.pool.request(number).phase is Phase.ENDED
                 await requests.pool.durable()
-                settled(system, requests.pool)
+                await settled(system, requests.pool)
                 assert not bench.wrong
 
         if acts is None:

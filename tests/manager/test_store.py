@@ -17,6 +17,22 @@ def write(store, *events):
     asyncio.run(store.write(events))
 
 
+def load(store):
+    return asyncio.run(store.load())
+
+
+def close(store):
+    asyncio.run(store.close())
+
+
+def said(store, after=0):
+    """Events of a store."""
+    async def all():
+        return [event async for event in store.events(after)]
+
+    return asyncio.run(all())
+
+
 def events(*texts, first=1):
     return [Event(n, 100.0 + n, f"node/{n % 3}", text, f"change {n}")
             for n, text in enumerate(texts, first)]
@@ -25,19 +41,19 @@ def events(*texts, first=1):
 def test_records_events_and_the_epoch_survive(tmp_path):
     path = tmp_path / "pool.db"
     store = SqliteStore(path)
-    assert (store.load(), store.epoch) == (({}, 0), 1)
+    assert (load(store), store.epoch) == (({}, 0), 1)
     write(store, *events("a", "b", "c", None))
-    store.close()
+    close(store)
     store = SqliteStore(path)
-    assert store.load() == ({"node/2": "b", "node/0": "c"}, 4)
-    assert list(store.events()) == events("a", "b", "c", None)
-    assert list(store.events(2)) == events("a", "b", "c", None)[2:]
-    assert replay(store.events()) == store.load()[0]
+    assert load(store) == ({"node/2": "b", "node/0": "c"}, 4)
+    assert said(store) == events("a", "b", "c", None)
+    assert said(store, 2) == events("a", "b", "c", None)[2:]
+    assert replay(said(store)) == load(store)[0]
     assert store.epoch == 2
     # Keys are in it.
     for file in tmp_path.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600 or file.suffix.startswith(".db-")
-    store.close()
+    close(store)
 
 
 def test_a_write_is_whole_or_not_at_all(tmp_path):
@@ -45,10 +61,10 @@ def test_a_write_is_whole_or_not_at_all(tmp_path):
     write(store, *events("a"))
     with pytest.raises(StoreError, match="UNIQUE"):
         write(store, *events("b", "c", first=2), *events("d"))
-    assert store.load() == ({"node/1": "a"}, 1)
+    assert load(store) == ({"node/1": "a"}, 1)
     write(store, *events("b", first=2))
-    assert store.load()[1] == 2
-    store.close()
+    assert load(store)[1] == 2
+    close(store)
 
 
 def full(store):
@@ -62,7 +78,7 @@ def test_a_full_disk(tmp_path):
     store = SqliteStore(tmp_path / "pool.db")
 
     async def whole():
-        pool = Pool(store, lambda: 5.0)
+        pool = await Pool.of(store, lambda: 5.0)
         full(store)
         node = Node(1, Role.HOST, "0" * 12, 1, 8, label="x" * 20000)
         with pool.change() as change:
@@ -72,13 +88,13 @@ def test_a_full_disk(tmp_path):
                                 "or disk is full")
         with pytest.raises(StoreError, match="disk is full"), pool.change():
             pytest.fail("a change begins")
-        assert store.load() == ({}, 0)
+        assert await store.load() == ({}, 0)
         store._database.execute("PRAGMA max_page_count = 100000")
         await asyncio.wait_for(pool.durable(), 5)
-        assert not pool.trouble and store.load() == ({"node/00000001": node.text()}, 1)
+        assert not pool.trouble and await store.load() == ({"node/00000001": node.text()}, 1)
 
     asyncio.run(whole())
-    store.close()
+    close(store)
 
 
 def test_faults_of_others_do_not_stop_the_writer(tmp_path, monkeypatch, caplog):
@@ -91,7 +107,7 @@ def test_faults_of_others_do_not_stop_the_writer(tmp_path, monkeypatch, caplog):
         raise RuntimeError("mine")
 
     async def whole():
-        pool = Pool(store, lambda: 5.0)
+        pool = await Pool.of(store, lambda: 5.0)
         pool.listeners += [fails, heard.append]
         write, faults = store.write, [ZeroDivisionError("oops")]
 
@@ -105,14 +121,14 @@ def test_faults_of_others_do_not_stop_the_writer(tmp_path, monkeypatch, caplog):
         with pool.change() as change:
             change.put(node, "a node")
         await asyncio.wait_for(pool.durable(), 5)
-        assert not pool.trouble and store.load() == ({node.key: node.text()}, 1)
+        assert not pool.trouble and await store.load() == ({node.key: node.text()}, 1)
         await asyncio.sleep(0)
 
     asyncio.run(whole())
     assert [event.said for event in heard] == ["a node"]
     assert [record.message for record in caplog.records] == [
         "a fault of the store", "a listener of the pool has failed"]
-    store.close()
+    close(store)
 
 
 def test_what_is_no_store(tmp_path):
@@ -137,7 +153,7 @@ def test_a_newer_version_and_a_damaged_one(tmp_path):
     store = SqliteStore(path)
     write(store, *events(*("x" * 3000,) * 40))
     store._database.execute(f"PRAGMA user_version = {VERSION + 1}")
-    store.close()
+    close(store)
     with pytest.raises(StoreError, match=f"has version {VERSION + 1}, and this program knows "
                                          f"{VERSION}: use the newer program$"):
         SqliteStore(path)
@@ -160,21 +176,21 @@ def test_a_record_that_makes_no_sense(tmp_path):
             ("cow/1", "{}", "record 'cow/1' of no known kind"),
             ("node/1", "x", "record 'node/1': Expecting value"),
             ("node/1", Node(2, Role.HOST, "", 1, 8).text(), "'node/1' says that it is 'node/000")):
-        number = store.load()[1] + 1
+        number = load(store)[1] + 1
         write(store, Event(number, 0.0, key, text, ""))
         with pytest.raises(StoreError, match=f"the store has a .*{says}.*: restore a backup$"):
-            Pool(store)
+            asyncio.run(Pool.of(store))
         write(store, Event(number + 1, 0.0, key, None, ""))
-    assert not Pool(store).records
-    store.close()
+    assert not asyncio.run(Pool.of(store)).records
+    close(store)
 
 
 def test_two_managers(tmp_path):
     store = SqliteStore(tmp_path / "pool.db")
     with pytest.raises(StoreError, match="is in use by another manager: stop that one first$"):
         SqliteStore(tmp_path / "pool.db")
-    store.close()
-    SqliteStore(tmp_path / "pool.db").close()
+    close(store)
+    close(SqliteStore(tmp_path / "pool.db"))
 
 
 def test_a_backup_is_a_store(tmp_path):
@@ -187,10 +203,10 @@ def test_a_backup_is_a_store(tmp_path):
         store.backup(tmp_path / "copy.db")
     with pytest.raises(StoreError, match="cannot be used"):
         store.backup(tmp_path / "no" / "copy.db")
-    store.close()
+    close(store)
     copy = SqliteStore(tmp_path / "copy.db")
-    assert (copy.load(), copy.epoch) == (({"node/1": "a"}, 1), 2)
-    copy.close()
+    assert (load(copy), copy.epoch) == (({"node/1": "a"}, 1), 2)
+    close(copy)
     assert not list(tmp_path.glob("*.part"))
 
 
@@ -212,5 +228,5 @@ def test_a_process_is_killed(tmp_path, when, written):
                          env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
     assert run.returncode == -9
     store = SqliteStore(tmp_path / "pool.db")
-    assert store.load() == ({f"node/{n}": "x" for n in range(1, written + 1)}, written)
-    store.close()
+    assert load(store) == ({f"node/{n}": "x" for n in range(1, written + 1)}, written)
+    close(store)

@@ -33,7 +33,7 @@ def scene(tmp_path, does, *, wipes=True, rest=True, attached=(A,)):
             await does(manager, system)
             if rest:
                 await manager.pool.durable()
-                settled(system, manager.pool)
+                await settled(system, manager.pool)
             assert not bench.wrong
 
     run(whole())
@@ -171,7 +171,7 @@ def test_what_somebody_else_has_bound_is_released(tmp_path):
             await manager.wait(manager.attach(H0, [A]).number)
             await does(manager, system)
             await manager.pool.durable()
-            settled(system, manager.pool)
+            await settled(system, manager.pool)
 
     run(whole())
 
@@ -186,7 +186,7 @@ def quiet_scene(tmp_path, does):
             await manager.wait(manager.attach(H0, [A]).number)
             await does(manager, system)
             await manager.pool.durable()
-            settled(system, manager.pool)
+            await settled(system, manager.pool)
 
     run(whole())
 
@@ -376,7 +376,7 @@ def test_a_deposed_manager_changes_nothing(tmp_path):
                 await new.wait(new.attach(H1, [A, B]).number)
                 assert cards_of(system, system.hosts[1]) == {A, B}
                 await new.pool.durable()
-                settled(system, new.pool)
+                await settled(system, new.pool)
 
     run(whole())
 

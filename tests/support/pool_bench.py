@@ -159,7 +159,7 @@ class Bench:
         store = _SlowStore(self.path, self._act)
         network = _Network(self.system, loss=self.loss, rng=self.system.rng, on_frame=self._act)
         try:
-            pool = Pool(store, lambda: 1e9 + asyncio.get_running_loop().time())
+            pool = await Pool.of(store, lambda: 1e9 + asyncio.get_running_loop().time())
             async with Manager(network, OWN, epoch=store.epoch) as manager:
                 made = PoolManager(pool, Nodes(manager, self.system.keys), self.limits)
                 made.network = network
@@ -180,7 +180,7 @@ class Bench:
             raise Died from None
         finally:
             network.close()
-            store.close()
+            await store.close()
 
 
 async def meet_all(manager):
