@@ -47,7 +47,7 @@ def test_a_box_is_set_up_by_one_command(say):
         "row 0 is bound to node 0x002, slot 1, stream 1, generation 1",
         "row 1 is bound to node 0x002, slot 2, stream 1, generation 1",
         "box 0x101 is ready for host 0x002", NO_KEYS,
-        "if that is a PC: sudo dxpu host --iface NAME --box 0x101 --slots 1,2 --node 2 --stream 1 "
+        "if that is a PC: sudo dxpu slots --iface NAME --box 0x101 --slots 1,2 --node 2 --stream 1 "
         "--path 1"])
     status, text = say(port, "bindings")
     assert (status, text.splitlines()) == (0, [
@@ -310,7 +310,7 @@ def test_a_proxy_with_keys_gets_one_or_is_told_that_it_needs_none(say, key_file)
         "control.peer[0].key (written, and in force)"]
     assert lines[-2:] == [
         "box 0x101 is ready for host 0x002",
-        "if that is a PC: sudo dxpu host --iface NAME --box 0x101 --slots 1 --node 2 --key FILE"]
+        "if that is a PC: sudo dxpu slots --iface NAME --box 0x101 --slots 1 --node 2 --key FILE"]
     assert "0011" not in text
     line = RegisterLine(port)
     found = map_of(line)

@@ -45,7 +45,7 @@ def test_with_a_key(capsys, file, tmp_path):
 
 
 def test_the_key_of_the_pair_is_given_out(capsys, file, tmp_path):
-    """The second half, as a file for `dxpu host --key`; the first one, which managers have, is not
+    """The second half, as a file for `dxpu slots --key`; the first one, which managers have, is not
     in it."""
     key, pair = bytes(range(60, 92)), tmp_path / "pair"
     (tmp_path / "key").write_bytes(key)

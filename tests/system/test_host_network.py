@@ -1,4 +1,4 @@
-"""`dxpu host` and the example of docs/reference/host.md as processes.
+"""`dxpu slots` and the example of docs/reference/host.md as processes.
 
 They reach a simulated box over veth and AF_PACKET; frames get lost on the way. A network namespace
 of its own keeps this machine's interfaces out of it.
@@ -70,7 +70,7 @@ def test_processes_use_a_box_over_veth(tmp_path):
         programs.append([sys.executable, str(tmp_path / f"{name}.py"), HOST_INTERFACE, SLOWER])
         (tmp_path / f"{name}.py").write_text(text)
     dxpu = [sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())"]
-    host = [*dxpu, "host", "--iface", HOST_INTERFACE, "--box", "0x101", "--slower", SLOWER]
+    host = [*dxpu, "slots", "--iface", HOST_INTERFACE, "--box", "0x101", "--slower", SLOWER]
     commands = [[*host, "--slots", "1,2", "--json"], *programs, [*host, "--slots", "2"],
                 [*dxpu, "console", "console", "read", "control.node", "control.present"]]
     folder = tmp_path / "run"
@@ -101,9 +101,9 @@ def test_processes_use_a_box_over_veth(tmp_path):
 
 
 def test_the_interface_must_be_one(capsys):
-    assert main(["host", "--iface", "no-such-one", "--box", "0x101"]) == 2
+    assert main(["slots", "--iface", "no-such-one", "--box", "0x101"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("dxpu host: error: no interface 'no-such-one'; there are lo")
+    assert error.startswith("dxpu slots: error: no interface 'no-such-one'; there are lo")
     assert error.count("\n") == 1
 
 
@@ -121,7 +121,7 @@ def test_the_interface_must_be_up():
                         "['host', '--iface', 'a', '--box', '1']))",
                         setup="ip link add name a type veth")
     assert done.returncode == 2
-    assert done.stderr == ("dxpu host: error: interface 'a' is down; `sudo ip link set a up`\n")
+    assert done.stderr == ("dxpu slots: error: interface 'a' is down; `sudo ip link set a up`\n")
 
 
 def test_raw_frames_must_be_permitted():

@@ -29,7 +29,7 @@ def add_arguments(parser):
     keys.add_argument("--new-key", action="store_true", help="with a new key, which is then in the "
                       "record alone")
     option("--pair-key", "write the key that a stand-alone box and its host have in common, for "
-           "`dxpu host --key`", metavar="FILE")
+           "`dxpu slots --key`", metavar="FILE")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
 
 

@@ -238,7 +238,7 @@ def _setup(line, map, arguments):
             ("generation", generation, 1)) if value != usual)
         if setup.key is not None:
             more += " --key FILE"
-        print(f"if that is a PC: sudo dxpu host --iface NAME --box {setup.node:#05x} "
+        print(f"if that is a PC: sudo dxpu slots --iface NAME --box {setup.node:#05x} "
               f"--slots {slots}{more}")
 
 

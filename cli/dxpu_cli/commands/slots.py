@@ -1,4 +1,4 @@
-"""``dxpu host``: shows the devices in a box, from a PC with an ordinary network card."""
+"""``dxpu slots``: shows the devices in a box, from a PC with an ordinary network card."""
 
 import argparse
 import json
@@ -137,4 +137,4 @@ def _say(buses: list[Bus], problems: list[str], counters: dict[str, int], as_jso
         root.devices += [_Port(n + 1, bus) for n, bus in enumerate(buses)]
         print(lspci.tree(root, _name))
     for problem in problems:
-        print(f"dxpu host: error: {problem}", file=sys.stderr)
+        print(f"dxpu slots: error: {problem}", file=sys.stderr)

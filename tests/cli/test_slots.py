@@ -1,4 +1,4 @@
-"""``dxpu host`` and :class:`Host` without a box: options, errors, waiting."""
+"""``dxpu slots`` and :class:`Host` without a box: options, errors, waiting."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dxpu_cli.commands import host as command
+from dxpu_cli.commands import slots as command
 from dxpu_cli.main import main
 from dxpu_cli.options import NO_KEYS
 from dxpu_host import (
@@ -48,7 +48,7 @@ class Silence:
 def run(capsys, monkeypatch, *options, port=Silence):
     monkeypatch.setattr(command, "EthernetPort", port)
     monkeypatch.setattr(command, "Timers", lambda: SHORT)
-    status = main(["host", *options])
+    status = main(["slots", *options])
     return status, *capsys.readouterr()
 
 
@@ -67,7 +67,7 @@ def run(capsys, monkeypatch, *options, port=Silence):
 ])
 def test_wrong_options_get_one_line(options, message, capsys, monkeypatch):
     status, out, error = run(capsys, monkeypatch, "--iface", "eth0", *options)
-    assert (status, out, error) == (2, "", f"dxpu host: error: {message}\n")
+    assert (status, out, error) == (2, "", f"dxpu slots: error: {message}\n")
 
 
 def test_a_port_that_cannot_be_opened_gets_one_line(capsys, monkeypatch):
@@ -75,7 +75,7 @@ def test_a_port_that_cannot_be_opened_gets_one_line(capsys, monkeypatch):
         raise PortError("as the test wants")
 
     status, out, error = run(capsys, monkeypatch, "--iface", "x", "--box", "1", port=port)
-    assert (status, out, error) == (2, "", "dxpu host: error: as the test wants\n")
+    assert (status, out, error) == (2, "", "dxpu slots: error: as the test wants\n")
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -83,7 +83,7 @@ def test_a_box_that_does_not_answer(as_json, capsys, monkeypatch):
     status, out, error = run(capsys, monkeypatch, "--iface", "x", "--box", "0x101",
                              *["--json"] * as_json)
     message = "box 0x101 does not answer HELLO within 0.05 s"
-    assert status == 1 and error == f"{NO_KEYS}\ndxpu host: error: {message}\n"
+    assert status == 1 and error == f"{NO_KEYS}\ndxpu slots: error: {message}\n"
     if as_json:
         assert json.loads(out) == {"ok": False, "problems": [message], "counters": {},
                                    "devices": []}
@@ -202,8 +202,8 @@ def test_a_slot_that_fails_does_not_hide_others(capsys, monkeypatch):
     status, out, error = run(capsys, monkeypatch, "--iface", "x", "--box", "1", "--slots",
                              "3,2,1,4")
     assert status == 1 and "[08]" in out and "[20]" in out
-    assert error == (f"{NO_KEYS}\ndxpu host: error: slot 3 has more than 8 buses\n"
-                     "dxpu host: error: slot 2 does not answer\n")
+    assert error == (f"{NO_KEYS}\ndxpu slots: error: slot 3 has more than 8 buses\n"
+                     "dxpu slots: error: slot 2 does not answer\n")
 
 
 # A host whose slots are here
