@@ -140,6 +140,7 @@ class Looks:
         rows, present = await self.nodes.rows(node), await self.nodes.present(node)
         dirty = await self.nodes.dirty(node)
         foreign = []
+        # Each look notes steps of the machine's clock with it.
         with self.pool.change() as change:
             for slot in range(1, node.rows + 1):
                 name = gpu_id(node.serial, slot)

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from .clock import Clock, boot as this_boot, since_boot
 from .errors import Conflict, Deposed, NotFound, StoreError
 from .lifecycle import BOUND, TRANSITIONS, Cause, State, may
-from .records import Binding, Gpu, Node, Pair, Record, Request, Task, parse
+from .records import Binding, Gpu, Node, Pair, Reading, Record, Request, Task, parse
 from .store import Event, Store
 
 __all__ = ["Change", "Pool"]
@@ -80,13 +81,21 @@ class Pool:
     store : Store
     held : mapping
         All records in the store, by key.
-    number : int
-        Of the newest event in the store.
-    clock : function
-        Seconds since 1970.
+    newest : int
+        Number of the newest event in the store.
+    latest : float
+        Its time.
+    wall : function
+        Seconds since 1970, as the machine has them.
+    since_boot : function
+        Seconds since the machine has started.
+    boot : str
+        Name of that start.
 
     Attributes
     ----------
+    clock : Clock
+        Seconds of the pool: all times in records and events.
     trouble : str
         Why the store cannot be written at present; empty: the store can be written.
     listeners : list of functions
@@ -98,9 +107,10 @@ class Pool:
         A record in the store makes no sense.
     """
 
-    def __init__(self, store: Store, held: Mapping[str, str], number: int,
-                 clock: Callable[[], float] = time.time) -> None:
-        self.store, self.clock, self._number = store, clock, number
+    def __init__(self, store: Store, held: Mapping[str, str], newest: int, latest: float,
+                 wall: Callable[[], float] = time.time, *,
+                 since_boot: Callable[[], float] = since_boot, boot: str = "") -> None:
+        self.store, self._number = store, newest
         self.records: dict[str, Record] = {}
         self._kinds: dict[str, dict[str, Record]] = {}
         for key, text in held.items():
@@ -108,6 +118,7 @@ class Pool:
                 self._keep(key, parse(key, text))
             except ValueError as error:
                 raise StoreError(f"the store has a {error}: restore a backup") from None
+        self.clock = Clock(self._reading(), latest, wall, since_boot, boot or this_boot())
         #: Changes that are not written yet, each whole.
         self._queue: list[tuple[Event, ...]] = []
         self._written = self._number
@@ -118,9 +129,14 @@ class Pool:
         self.listeners: list[Callable[[Event], None]] = []
 
     @classmethod
-    async def of(cls, store: Store, clock: Callable[[], float] = time.time) -> "Pool":
+    async def of(cls, store: Store, wall: Callable[[], float] = time.time, *,
+                 since_boot: Callable[[], float] = since_boot, boot: str = "") -> "Pool":
         """The pool in a store; raises :exc:`StoreError`."""
-        return cls(store, *await store.load(), clock)
+        held, newest = await store.load()
+        latest = 0.0
+        async for event in store.events(newest - 1):
+            latest = event.time
+        return cls(store, held, newest, latest, wall, since_boot=since_boot, boot=boot)
 
     # Records ------------------------------------------------------------------------------------
 
@@ -172,11 +188,16 @@ class Pool:
         return {gpu.binding.port: (gpu, gpu.binding) for gpu in self.all(Gpu)
                 if gpu.binding is not None and gpu.binding.host == host}
 
+    def _reading(self) -> Reading | None:
+        record = self.records.get(f"{Reading.KIND}/pool")
+        return record if isinstance(record, Reading) else None
+
     # Changes ------------------------------------------------------------------------------------
 
     @contextmanager
     def change(self) -> Iterator[Change]:
-        """Make changes, all or none.
+        """Make changes, all or none. A step of the machine's clock is noted beside them, for later
+        runs; even if there are none.
 
         Raises
         ------
@@ -190,6 +211,10 @@ class Pool:
         if self.trouble:
             raise StoreError(self.trouble)
         change = Change(self)
+        if not self.clock.is_known(self._reading()):
+            reading = self.clock.reading()
+            change.put(reading, f"the machine's clock is {reading.wall - reading.time:+,.0f} s "
+                                "from that of the pool")
         yield change
         now = self.clock()
         events = tuple(

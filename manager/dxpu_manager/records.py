@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 from .allocation import Kind, Where, Wish
 from .lifecycle import Cause, State
 
-__all__ = ["Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress", "Record", "Request",
-           "Role", "Task", "gpu_id", "parse"]
+__all__ = ["Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress", "Reading", "Record",
+           "Request", "Role", "Task", "gpu_id", "parse"]
 
 
 class Role(StrEnum):
@@ -247,7 +247,28 @@ class Request(Record):
                            "phase": Phase(values["phase"]), "gpus": tuple(values["gpus"])})
 
 
-_KINDS: dict[str, type[Record]] = {kind.KIND: kind for kind in (Node, Pair, Gpu, Task, Request)}
+@dataclass(frozen=True)
+class Reading(Record):
+    """All clocks at one instant, in seconds.
+
+    ``time`` is that of the pool, ``wall`` the machine's since 1970, ``since_boot`` that since the
+    start ``boot`` of the machine.
+    """
+
+    KIND = "clock"
+
+    time: float
+    wall: float
+    boot: str
+    since_boot: float
+
+    @property
+    def name(self) -> str:
+        return "pool"
+
+
+_KINDS: dict[str, type[Record]] = {kind.KIND: kind for kind in (
+    Node, Pair, Gpu, Task, Request, Reading)}
 
 
 def parse(key: str, text: str) -> Record:

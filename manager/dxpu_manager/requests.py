@@ -18,6 +18,8 @@ __all__ = ["Requests"]
 
 #: Seconds before a request whose GPUs could not be attached has its turn again.
 AGAIN = 30.0
+#: Seconds between two turns at most: timers stand still while a machine sleeps, and leases do not.
+_TURNS = 60.0
 #: Ended requests that are remembered.
 _REMEMBERED = 1000
 #: States of GPUs that can be given away, now or later.
@@ -125,9 +127,9 @@ class Requests:
             except PoolError:
                 await asyncio.sleep(self.manager.limits.again)
             due = self._due()
-            wait = None if due is None else max(0.0, due - self.pool.clock())
+            left = _TURNS if due is None else due - self.pool.clock()
             try:
-                await asyncio.wait_for(self._woken.wait(), wait)
+                await asyncio.wait_for(self._woken.wait(), min(max(0.0, left), _TURNS))
             except TimeoutError:
                 continue
 

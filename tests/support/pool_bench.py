@@ -45,6 +45,9 @@ class System:
         self.fabric = Fabric(made)
         #: Time of the nodes, in microseconds.
         self.now = 0.0
+        #: By how much the clock of the manager's machine was set, in seconds; name of the machine's
+        #: last start.
+        self.step, self.boot = 0.0, "first"
         self.keys = {(agent.serial, agent.mac): agent.key for agent in made}
 
     def _agent(self, role, serial, shape, cards):
@@ -159,7 +162,8 @@ class Bench:
         store = _SlowStore(self.path, self._act)
         network = _Network(self.system, loss=self.loss, rng=self.system.rng, on_frame=self._act)
         try:
-            pool = await Pool.of(store, lambda: 1e9 + asyncio.get_running_loop().time())
+            pool = await Pool.of(store, lambda: 1e9 + self.system.step + network.now() / 1e6,
+                                 since_boot=lambda: network.now() / 1e6, boot=self.system.boot)
             async with Manager(network, OWN, epoch=store.epoch) as manager:
                 made = PoolManager(pool, Nodes(manager, self.system.keys), self.limits)
                 made.network = network
@@ -179,6 +183,7 @@ class Bench:
         except asyncio.CancelledError:
             raise Died from None
         finally:
+            network.now()  # the next one goes on from here
             network.close()
             await store.close()
 
