@@ -1,4 +1,4 @@
-"""Times and policies of a manager."""
+"""Times and numbers by which a manager goes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """Times, in seconds.
+    """Times, in seconds, and numbers.
 
     Parameters
     ----------
@@ -24,6 +24,12 @@ class Limits:
         Between two looks at all nodes.
     admits : bool
         Clean GPUs are free without a word of an operator.
+    events : int
+        So many of the newest events are kept.
+    events_for : float
+        Older events are forgotten: 90 days.
+    forget : float
+        Between two times that events are forgotten.
     """
 
     attach: float = 10.0
@@ -32,3 +38,6 @@ class Limits:
     again: float = 0.25
     look: float = 60.0
     admits: bool = False
+    events: int = 100_000
+    events_for: float = 90 * 86400.0
+    forget: float = 3600.0

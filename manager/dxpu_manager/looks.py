@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
 from dxpu_manage import Identity, ManageError, NoAnswer, Stale
 
 from .background import Background
 from .driver import Driver
-from .errors import Conflict, Deposed, Impossible, NotFound, PoolError
+from .errors import Conflict, Deposed, Impossible, NotFound, PoolError, StoreError
 from .lifecycle import BOUND, Cause, State, may
 from .limits import Limits
 from .nodes import Nodes, is_bound
@@ -85,15 +86,24 @@ class Looks:
         await self.look(node.serial)
 
     async def watch(self, every: float = 0.5) -> None:
-        """Meet announced nodes, and look at all nodes now and then; without an end."""
+        """Meet announced nodes, look at all nodes and forget old events now and then; without an
+        end."""
         now = asyncio.get_running_loop().time
-        due = now()
+        looks = forgets = now()
         while True:
             for identity in await self.nodes.manager.discover(every):
                 self._background.begin(self._meets(identity))
-            if now() >= due:
+            if now() >= looks:
                 self._background.begin(self.look_at_all())
-                due = now() + self.limits.look
+                looks = now() + self.limits.look
+            if now() >= forgets:
+                self._background.begin(self._forget())
+                forgets = now() + self.limits.forget
+
+    async def _forget(self) -> None:
+        # If the store cannot be written, the next time.
+        with suppress(StoreError):
+            await self.pool.forget(self.limits.events, self.limits.events_for)
 
     async def _meets(self, identity: Identity) -> None:
         try:

@@ -249,7 +249,8 @@ class PoolManager:
         await self._looks.meet(identity)
 
     async def watch(self, every: float = 0.5) -> None:
-        """Meet announced nodes, and look at all nodes now and then; without an end."""
+        """Meet announced nodes, look at all nodes and forget old events now and then; without an
+        end."""
         await self._looks.watch(every)
 
     async def look_at_all(self) -> None:

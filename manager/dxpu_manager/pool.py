@@ -272,6 +272,24 @@ class Pool:
                 except Exception:
                     _LOG.exception("a listener of the pool has failed")
 
+    async def forget(self, keep: int, seconds: float) -> None:
+        """Forget all events but the newest ``keep``, and all that are older than ``seconds``; those
+        that give the records before the others stay.
+
+        Raises
+        ------
+        StoreError, Deposed
+        """
+        before, since = self._written - keep + 1, self.clock() - seconds
+        async for event in self.store.events():
+            if event.time >= since:
+                break
+            before = max(before, event.number + 1)
+        # The newest one stays, also if another one was written meanwhile.
+        before = min(before, self._written)
+        if before > 1:
+            await self.store.forget(before)
+
     async def durable(self) -> None:
         """Wait until all changes so far would survive a crash.
 

@@ -58,6 +58,22 @@ class Store(Protocol):
     def events(self, after: int = 0) -> AsyncIterator[Event]:
         """Events with higher numbers, in order; raises :exc:`StoreError`."""
 
+    async def forget(self, before: int) -> None:
+        """Forget events with lower numbers, but for the last one of each record that was there by
+        then.
+
+        What is left gives the records at each number from ``before - 1`` on, as ever. The event
+        ``before`` is there and stays, so the newest one is never forgotten. A store that takes
+        several steps forgets lower numbers first, as a removal may be forgotten only after what it
+        removes; so what an interrupted attempt leaves is right too. Writes may go on beside.
+
+        Raises
+        ------
+        StoreError
+        Deposed
+            Another manager may have taken over.
+        """
+
     def leads(self) -> bool:
         """Whether no other manager can have taken over, by the clock of this machine."""
 
@@ -202,6 +218,17 @@ class SqliteStore:
             for row in self._database.execute(
                     "SELECT * FROM event WHERE number > ? ORDER BY number", (after,)):
                 yield Event(*row)
+        except sqlite3.Error as error:
+            raise self._wrong(error) from None
+
+    async def forget(self, before: int) -> None:
+        """Forget events with lower numbers, but for those that give the records by then; the file
+        does not shrink, but has room."""
+        try:
+            self._database.execute(
+                "DELETE FROM event WHERE number < :before AND (text IS NULL OR number NOT IN "
+                "(SELECT max(number) FROM event WHERE number < :before GROUP BY key))",
+                {"before": before})
         except sqlite3.Error as error:
             raise self._wrong(error) from None
 
