@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/../.." || exit
 PATH=$PWD/.venv/bin:$PATH
 commands='[
-  ["dxpu", "host", "--iface", "host0", "--box", "0x101", "--slots", "1,2", "--slower", "20"],
+  ["dxpu", "slots", "--iface", "host0", "--box", "0x101", "--slots", "1,2", "--slower", "20"],
   ["dxpu", "console", "console", "bindings"],
   ["dxpu", "console", "console", "counters"]]'
 exec unshare --map-root-user --net python -m dxpu_sim.software_host.network build/box 1 "$commands"

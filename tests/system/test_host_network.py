@@ -118,7 +118,7 @@ def test_the_interface_must_be_up():
     if why_not():
         pytest.skip(why_not())
     done = in_namespace("from dxpu_cli.main import main; import sys; sys.exit(main("
-                        "['host', '--iface', 'a', '--box', '1']))",
+                        "['slots', '--iface', 'a', '--box', '1']))",
                         setup="ip link add name a type veth")
     assert done.returncode == 2
     assert done.stderr == ("dxpu slots: error: interface 'a' is down; `sudo ip link set a up`\n")
@@ -130,6 +130,6 @@ def test_raw_frames_must_be_permitted():
     done = subprocess.run(
         ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", sys.executable, "-c",
          "from dxpu_cli.main import main; import sys; sys.exit(main("
-         "['host', '--iface', 'lo', '--box', '1']))"], capture_output=True, text=True)
+         "['slots', '--iface', 'lo', '--box', '1']))"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "need the capability CAP_NET_RAW: run as root, or `sudo setcap" in done.stderr
