@@ -12,8 +12,7 @@ A, B = "00000200.1", "00000200.2"
 
 def cards_of(system, host):
     """GPUs whose cards a host sees."""
-    return {f"{box.serial:08x}.{slot}" for (mac, _), ((box, slot), _) in
-            system.fabric._linked.items() if mac == host.mac}
+    return {f"{box.serial:08x}.{slot}" for box, slot in system.fabric.cards_of(host)}
 
 
 def test_a_gpu_goes_from_host_to_host(tmp_path):

@@ -41,6 +41,16 @@ def _map(role, shape):
     return BoxProxy(64, slots=shape.rows, **common).registers
 
 
+@lru_cache(maxsize=16)
+def _placed(role, shape):
+    """Path and register at each address of a map, and address and register of each path."""
+    by_address = {base + p.address: (f"{name}.{p.path}", p.register)
+                  for name, (base, block) in _map(role, shape).blocks.items()
+                  for p in block.placed}
+    return by_address, {path: (address, register)
+                        for address, (path, register) in by_address.items()}
+
+
 @dataclass
 class Card:
     """A GPU in a slot.
@@ -149,8 +159,7 @@ class Agent:
         self.consents = True
         self._rng = rng or random.Random(serial)
         self.map = _map(role, shape)
-        self._placed = {base + p.address: (f"{name}.{p.path}", p.register)
-                        for name, (base, block) in self.map.blocks.items() for p in block.placed}
+        self._placed, self._found = _placed(role, shape)
         #: Called after each change; and with the agent, number and content of a row that a command
         #: has changed.
         self.changed, self.committed = (lambda: None), (lambda agent, number, row: None)
@@ -241,9 +250,7 @@ class Agent:
             self._state.dirty |= 1 << slot - 1
 
     def _word(self, path, name):
-        placed, base = self.map.find(path)
-        address = base + placed.address
-        register = placed.register
+        address, register = self._found[path]
         return register.unpack(self._state.words.get(address, register.reset))[name]
 
     # Registers, for the model of a node -------------------------------------------------------
