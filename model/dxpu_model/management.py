@@ -519,6 +519,12 @@ class ManagedNode:
         message = association.message.back(Kind.EVENT, counter=self._acknowledged + 1)
         return seal(association.key, message, self._events[0].pack()).frame()
 
+    def tells(self) -> float:
+        """When :meth:`tell` has a frame; infinite if there is nothing to tell, or nobody."""
+        if not self._events or (self._writer or 0) not in self._open:
+            return float("inf")
+        return self._due
+
     def _acknowledges(self, message: Message, data: bytes, now: float) -> None:
         if len(message.follows) != TAG_BYTES:
             raise Wrong("damaged")

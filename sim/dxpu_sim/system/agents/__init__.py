@@ -4,7 +4,8 @@ They speak management by frames byte for byte, by the golden model of a node; th
 the map of a proxy and behave as documented, so that hundreds of nodes run in one process.
 """
 
+from .crowd import Crowd, serve
 from .fabric import Fabric
 from .node import BOX, HOST, Agent, Card, Shape
 
-__all__ = ["BOX", "HOST", "Agent", "Card", "Fabric", "Shape"]
+__all__ = ["BOX", "HOST", "Agent", "Card", "Crowd", "Fabric", "Shape", "serve"]

@@ -163,6 +163,8 @@ class Agent:
         #: Called after each change; and with the agent, number and content of a row that a command
         #: has changed.
         self.changed, self.committed = (lambda: None), (lambda agent, number, row: None)
+        #: Called when the model has something to say by itself.
+        self.spoken = lambda: None
         self.fabric = None
         self.reset()
 
@@ -181,6 +183,7 @@ class Agent:
         self.model = _Node(self.key, self.mac, self, fence, lambda: self._rng.getrandbits(32))
         self._describe()
         self.changed()
+        self.spoken()
 
     def _describe(self):
         self.model.identity = Identity(
@@ -440,3 +443,4 @@ class Agent:
         if self._state.told.get(key, 0) != argument:
             self._state.told[key] = argument
             self.model.happens(Event(subject, where, argument))
+            self.spoken()
