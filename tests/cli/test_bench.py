@@ -100,3 +100,19 @@ def test_times_of_decisions(tmp_path, capsys):
     for times in figures.values():
         assert [line[:26].strip() for line in lines[1:]] == list(times)
         assert all(time > 0 for time in times.values())
+
+
+def test_a_pool_of_few_nodes(tmp_path, capsys):
+    """All processes end; more nodes than there are numbers are refused."""
+    out = str(tmp_path / "out.json")
+    assert cli.main(["bench", "pool", "--nodes", "2,4", "--cycles", "3", "--out", out]) == 0
+    figures = json.loads((tmp_path / "out.json").read_text())
+    assert list(figures) == ["2", "4"]
+    assert all(figure > 0 for figures in figures.values() for figure in figures.values())
+    lines = capsys.readouterr().out.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("nodes"))
+    assert lines[start].split() == ["nodes", "2", "4", "slope"]
+    assert [line[:32].strip().rpartition(", ")[0] for line in lines[start + 1:]] == list(
+        figures["2"])
+    assert cli.main(["bench", "pool", "--nodes", "4066"]) == 2
+    assert "--nodes must be of 2 to 4064, in steps of 2, not '4066'" in capsys.readouterr().err

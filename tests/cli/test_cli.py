@@ -54,7 +54,7 @@ def test_another_broken_pipe_is_not_hidden(monkeypatch, capfd):
 
 #: Every command and those below it that take options of their own.
 HELPS = [(), *((name,) for name in cli.COMMANDS), *(("bench", what) for what in (
-    "traversal", "wire", "size", "scale", "clock", "allocation")), *(
+    "traversal", "wire", "size", "scale", "clock", "allocation", "pool")), *(
         ("console", "port", job) for job in ("read", "write", "counters", "setup", "bind", "unbind")
         ), ("cache", "clean"), ("pool", "simulate")]
 #: How the field spells what a lower-case letter would make another word of.

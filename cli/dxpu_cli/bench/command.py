@@ -3,12 +3,12 @@
 import json
 
 from dxpu_cli.main import require
-from dxpu_cli.options import add_seed, file_to_write, given_seed
+from dxpu_cli.options import add_seed, file_to_write, given_seed, whole_number
 from dxpu_cli.progress import Progress
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
 
-from . import allocation, scale, simulated, synthesised
+from . import allocation, pool, scale, simulated, synthesised
 
 __all__ = ["add_arguments", "run"]
 
@@ -23,6 +23,8 @@ MEASUREMENTS = {
              "measured once is kept",
     "allocation": "time of a manager's decisions: a place for a wish, and a turn of a queue of 100 "
                   "wishes, in pools of 512 and 4,096 GPUs",
+    "pool": "a manager of many light nodes, in real time: discovery, attach and detach of a GPU, "
+            "CPU and memory, and their slope; minutes",
 }
 
 
@@ -34,10 +36,16 @@ def add_arguments(parser):
         if name == "scale":
             sub.add_argument("--against", default=",".join(scale.PARAMETERS), metavar="PARAMETERS",
                              help="what is varied, a list with commas (default: %(default)s)")
+        elif name == "pool":
+            sub.add_argument("--nodes", default=",".join(map(str, pool.SIZES)), metavar="NUMBERS",
+                             help="sizes of the pool, half hosts and half boxes of eight GPUs: a "
+                                  "list with commas (default: %(default)s)")
+            sub.add_argument("--cycles", default="100", metavar="NUMBER",
+                             help="attaches and detaches in each pool (default: %(default)s)")
         elif name != "allocation":
             sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
                              metavar="BITS", help="data bits per beat, or a list with commas")
-        if name in simulated.SIMULATED or name == "allocation":
+        if name in simulated.SIMULATED or name in ("allocation", "pool"):
             add_seed(sub)
         if name == "size":
             sub.add_argument("--keys", action="store_true",
@@ -69,7 +77,11 @@ def run(arguments) -> int:
         if out is not None:
             write_text(out, json.dumps(result, indent=2) + "\n")
 
-    if what == "allocation":
+    if what == "pool":
+        sizes = _listed("--nodes", arguments.nodes, range(2, pool.MOST + 1, 2), int)
+        save(pool.measure(sizes, whole_number("--cycles", arguments.cycles, 2, 1_000_000),
+                          given_seed(arguments)))
+    elif what == "allocation":
         save(allocation.measure(given_seed(arguments)))
     elif what == "scale":
         # After each point, as the whole takes hours.
@@ -99,5 +111,7 @@ def _listed(option, text, allowed, read=str):
     except ValueError:
         items = []
     if not items or not set(items) <= set(allowed):
-        raise UserError(f"{option} must be of {', '.join(map(str, allowed))}, not {text!r}")
+        names = (f"{allowed[0]} to {allowed[-1]}, in steps of {allowed.step}"
+                 if isinstance(allowed, range) else ", ".join(map(str, allowed)))
+        raise UserError(f"{option} must be of {names}, not {text!r}")
     return items
