@@ -5,6 +5,7 @@ All steps can be taken twice, so a task goes on wherever a former manager was in
 
 import asyncio
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from dxpu_manage import ManageError, NoAnswer, Stale, generation_after
@@ -48,6 +49,7 @@ class Driver:
     def __init__(self, pool: Pool, nodes: Nodes, limits: Limits, background: Background) -> None:
         self.pool, self.nodes, self.limits = pool, nodes, limits
         self._background = background
+        #: Of tasks that have not ended.
         self._drivers: dict[int, asyncio.Task[None]] = {}
 
     def new(self, change: Change, job: Job, gpus: tuple[str, ...], host: int,
@@ -56,11 +58,12 @@ class Driver:
 
         :meth:`drive` begins the task once the change is made.
         """
-        tasks = sorted(self.pool.all(Task), key=lambda task: task.number)
-        number = tasks[-1].number + 1 if tasks else 1
-        ended = [task for task in tasks if task.progress.ended]
-        for old in ended[:len(ended) - _REMEMBERED + 1]:
-            change.remove(old, f"task {old.number} is forgotten")
+        newest, ended = self.pool.last(Task), self.pool.count(Task) - len(self._drivers)
+        number = newest.number + 1 if newest else 1
+        if ended >= _REMEMBERED:
+            olds = (task for task in self.pool.all(Task) if task.progress.ended)
+            for old in islice(olds, ended - _REMEMBERED + 1):
+                change.remove(old, f"task {old.number} is forgotten")
         task = Task(number, job, gpus, host, force=force, began=self.pool.clock(),
                     deadline=deadline)
         change.put(task, f"task {number}: {job} {', '.join(gpus)}, host {host:08x}")
@@ -68,7 +71,8 @@ class Driver:
 
     def drive(self, number: int) -> None:
         """Bring a task to an end, from whatever progress the records say."""
-        self._drivers[number] = self._background.begin(self._do(number))
+        self._drivers[number] = driver = self._background.begin(self._do(number))
+        driver.add_done_callback(lambda driver: self._drivers.pop(number))
 
     async def wait(self, number: int) -> Task:
         """Wait until a task has ended, durably."""
@@ -169,7 +173,7 @@ class Driver:
         gpu, binding, host, box = self._parties(name)
         pair = self.pool.pair(host.serial, box.serial)
         if pair is not None:
-            await self.nodes.pair(host, box, pair)
+            await self.nodes.pair(host, box, pair, self.pool.partners)
         here = (await self.nodes.rows(host))[binding.port]
         there = (await self.nodes.rows(box))[gpu.slot - 1]
         host_has, box_has = is_bound(here, box, gpu, binding), is_bound(there, host, gpu, binding)

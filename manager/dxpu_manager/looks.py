@@ -51,6 +51,8 @@ class Looks:
         self.strangers: dict[bytes, str] = {}
         self._driver, self._background = driver, background
         self._looking: dict[int, asyncio.Lock] = {}
+        #: Addresses of nodes that are being met.
+        self._meeting: set[bytes] = set()
 
     async def meet(self, identity: Identity) -> None:
         """Give a number to a node that has announced itself, and bring the node to the records.
@@ -92,7 +94,10 @@ class Looks:
         looks = forgets = now()
         while True:
             for identity in await self.nodes.manager.discover(every):
-                self._background.begin(self._meets(identity))
+                # One that must wait for a turn announces itself again meanwhile.
+                if identity.mac not in self._meeting:
+                    self._meeting.add(identity.mac)
+                    self._background.begin(self._meets(identity))
             if now() >= looks:
                 self._background.begin(self.look_at_all())
                 looks = now() + self.limits.look
@@ -114,6 +119,8 @@ class Looks:
             self.strangers[identity.mac] = str(error)
         else:
             self.strangers.pop(identity.mac, None)
+        finally:
+            self._meeting.discard(identity.mac)
 
     async def look_at_all(self) -> None:
         """Look at every node."""
@@ -135,6 +142,7 @@ class Looks:
                 self.down.pop(serial, None)
 
     async def _look_at(self, node: Node) -> None:
+        self.nodes.drop_events(node)
         looks = self._look_at_box if node.role is Role.BOX else self._look_at_host
         try:
             await looks(node)
@@ -146,7 +154,7 @@ class Looks:
             await looks(node)
 
     async def _look_at_box(self, node: Node) -> None:
-        before = {gpu.slot: gpu for gpu in self.pool.all(Gpu) if gpu.box == node.serial}
+        before = {gpu.slot: gpu for gpu in self.pool.gpus_of(node.serial)}
         rows, present = await self.nodes.rows(node), await self.nodes.present(node)
         dirty = await self.nodes.dirty(node)
         foreign = []
@@ -177,8 +185,8 @@ class Looks:
             await self.pool.durable()
             await self.nodes.release(node, slot - 1)
         self._bind_again(
-            gpu for gpu in list(self.pool.all(Gpu)) if gpu.box == node.serial
-            and gpu is before.get(gpu.slot) and gpu.state is State.ATTACHED and not gpu.task
+            gpu for gpu in self.pool.gpus_of(node.serial)
+            if gpu is before.get(gpu.slot) and gpu.state is State.ATTACHED and not gpu.task
             and gpu.binding is not None
             and not is_bound(rows[gpu.slot - 1], self.pool.node(gpu.binding.host), gpu,
                              gpu.binding))

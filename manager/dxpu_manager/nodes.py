@@ -1,7 +1,7 @@
 """Nodes: access, and operations at each."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dxpu_manage import Binding as Row, ManageError, Manager, Proxy, is_newer
@@ -84,19 +84,35 @@ class Nodes:
         """Whether a node is asked under the number, which a reset takes away."""
         return node.serial in self._there
 
+    def drop_events(self, node: Node) -> None:
+        """Forget what a node has told so far; a look finds out all of it."""
+        if node.serial in self._known:
+            events = self._known[node.serial].node.events
+            while not events.empty():
+                events.get_nowait()
+
     def forget(self, serial: int) -> None:
         """Reach a node under the factory address the next time."""
         self._there.pop(serial, None)
 
     # Pairs --------------------------------------------------------------------------------------
 
-    async def pair(self, host: Node, box: Node, pair: Pair) -> None:
-        """Let the sessions of a host and a box open, the answering box first; nothing twice."""
+    async def pair(self, host: Node, box: Node, pair: Pair,
+                   partners: Callable[[Node], Iterable[Node]]) -> None:
+        """Let the sessions of a host and a box open, the answering box first; nothing twice.
+
+        A node whose peers are all taken forgets one that is none of its ``partners``.
+        """
         secret = bytes.fromhex(pair.secret) or None
         for node, other in ((box, host), (host, box)):
             async with self._pairing.setdefault(node.serial, asyncio.Lock()):
                 proxy = await self.reach(node)
-                held = {peer.node: peer for peer in await proxy.peers()}.get(other.number)
+                peers = {peer.node: peer for peer in await proxy.peers()}
+                held = peers.get(other.number)
+                if held is None and len(peers) == proxy.peer_count:
+                    idle = set(peers) - {partner.number for partner in partners(node)}
+                    if idle:
+                        await proxy.remove_peer(min(idle))
                 if held is None or held.clear != (secret is None):
                     await proxy.add_peer(other.number, clear=secret is None)
                 if secret is not None and (held is None or not held.keyed):

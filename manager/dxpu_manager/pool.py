@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import time
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +13,7 @@ from typing import Any, TypeVar
 from .clock import Clock, boot as this_boot, since_boot
 from .errors import Conflict, Deposed, NotFound, StoreError
 from .lifecycle import BOUND, TRANSITIONS, Cause, State, may
-from .records import Binding, Gpu, Node, Pair, Reading, Record, Request, Task, parse
+from .records import Binding, Gpu, Node, Pair, Reading, Record, Request, Role, Task, parse
 from .store import Event, Store
 
 __all__ = ["Change", "Pool"]
@@ -21,6 +23,10 @@ _LOG = logging.getLogger("dxpu_manager")
 AGAIN = 1.0
 
 R = TypeVar("R", bound=Record)
+
+
+def _order(key: str) -> tuple[int, str]:
+    return len(key), key
 
 
 class Change:
@@ -113,6 +119,11 @@ class Pool:
         self.store, self._number = store, newest
         self.records: dict[str, Record] = {}
         self._kinds: dict[str, dict[str, Record]] = {}
+        #: Keys of each kind in order.
+        self._ordered: defaultdict[str, list[str]] = defaultdict(list)
+        #: Names of GPUs by the box, and by the host of the binding.
+        self._of_box: defaultdict[int, set[str]] = defaultdict(set)
+        self._of_host: defaultdict[int, set[str]] = defaultdict(set)
         for key, text in held.items():
             try:
                 self._keep(key, parse(key, text))
@@ -141,20 +152,41 @@ class Pool:
     # Records ------------------------------------------------------------------------------------
 
     def all(self, kind: type[R]) -> Iterator[R]:
-        """All records of a kind, in order of keys."""
+        """All records of a kind, in order of names; numbers are in order of their values."""
         held = self._kinds.get(kind.KIND, {})
-        for key in sorted(held):
-            record = held[key]
+        for key in tuple(self._ordered[kind.KIND]):
+            record = held.get(key)
             if isinstance(record, kind):
                 yield record
 
+    def count(self, kind: type[R]) -> int:
+        """Number of records of a kind."""
+        return len(self._ordered[kind.KIND])
+
+    def last(self, kind: type[R]) -> R | None:
+        """The last record of a kind, in order of names."""
+        keys = self._ordered[kind.KIND]
+        record = self.records[keys[-1]] if keys else None
+        return record if isinstance(record, kind) else None
+
     def _keep(self, key: str, record: Record | None) -> None:
-        kind = self._kinds.setdefault(key.partition("/")[0], {})
+        name = key.partition("/")[0]
+        kind, before = self._kinds.setdefault(name, {}), self.records.get(key)
+        if before is None and record is not None:
+            insort(self._ordered[name], key, key=_order)
+        elif before is not None and record is None:
+            keys = self._ordered[name]
+            del keys[bisect_left(keys, _order(key), key=_order)]
         for records in (self.records, kind):
             if record is None:
                 records.pop(key, None)
             else:
                 records[key] = record
+        for gpu, keep in ((before, set.discard), (record, set.add)):
+            if isinstance(gpu, Gpu):
+                keep(self._of_box[gpu.box], gpu.name)
+                if gpu.binding is not None:
+                    keep(self._of_host[gpu.binding.host], gpu.name)
 
     def _get(self, kind: type[R], name: str, what: str) -> R:
         record = self.records.get(f"{kind.KIND}/{name}")
@@ -183,10 +215,23 @@ class Pool:
         record = self.records.get(f"pair/{host:08x}-{box:08x}")
         return record if isinstance(record, Pair) else None
 
+    def gpus_of(self, box: int) -> list[Gpu]:
+        """GPUs of a box, in order of names."""
+        return [self.gpu(name) for name in sorted(self._of_box[box])]
+
     def bound_to(self, host: int) -> dict[int, tuple[Gpu, Binding]]:
         """GPUs of a host whose rows may be bound, by port."""
-        return {gpu.binding.port: (gpu, gpu.binding) for gpu in self.all(Gpu)
-                if gpu.binding is not None and gpu.binding.host == host}
+        gpus = [self.gpu(name) for name in sorted(self._of_host[host])]
+        return {gpu.binding.port: (gpu, gpu.binding) for gpu in gpus if gpu.binding is not None}
+
+    def partners(self, node: Node) -> list[Node]:
+        """Boxes of the GPUs of a host, or hosts of the GPUs of a box."""
+        if node.role is Role.HOST:
+            found = {gpu.box for gpu, _ in self.bound_to(node.serial).values()}
+        else:
+            found = {gpu.binding.host for gpu in self.gpus_of(node.serial)
+                     if gpu.binding is not None}
+        return [self.node(serial) for serial in sorted(found)]
 
     def _reading(self) -> Reading | None:
         record = self.records.get(f"{Reading.KIND}/pool")

@@ -64,12 +64,12 @@ class Requests:
             raise Impossible(f"host {node.name} has {node.rows} ports, and {wish.count} are needed")
         if lease is not None and lease <= 0:
             raise Impossible(f"a lease is for a time above 0 s, not {lease:g}")
-        asked = sorted(self.pool.all(Request), key=lambda r: r.number)
-        ended = [request for request in asked if request.phase is Phase.ENDED]
+        newest = self.pool.last(Request)
+        ended = [request for request in self.pool.all(Request) if request.phase is Phase.ENDED]
         with self.pool.change() as change:
             for old in ended[:len(ended) - _REMEMBERED + 1]:
                 change.remove(old, f"request {old.number} is forgotten")
-            request = Request(asked[-1].number + 1 if asked else 1, wish, self.pool.clock(),
+            request = Request(newest.number + 1 if newest else 1, wish, self.pool.clock(),
                               priority, lease, keeps)
             change.put(request, f"request {request.number}: {wish}, for host {node.name}")
         return request
@@ -150,9 +150,12 @@ class Requests:
         """
         for request in list(self.pool.all(Request)):
             self._go_on(request)
+        queue = self._waiting()
+        if not queue:
+            return
         free, running = self._inventory()
         now = self.pool.clock()
-        for waiting, gpus in schedule(now, self._waiting(), running, free).starts:
+        for waiting, gpus in schedule(now, queue, running, free).starts:
             request = self.pool.request(waiting.number)
             until = None if request.lease is None else now + request.lease
             started = replace(request, gpus=gpus, until=until, said="")

@@ -222,6 +222,64 @@ def test_one_look_finds_out_that_a_node_was_reset(tmp_path, node):
     quiet_scene(tmp_path, does)
 
 
+def test_a_host_uses_more_boxes_than_it_has_peers(tmp_path):
+    """One after the other; a box whose GPU the host has is not forgotten."""
+    system = System(2, ((Card(),), (Card(),), (Card(), Card())), peers=2)
+    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+    gpus = "00000200.1", "00000201.1", "00000202.1"
+
+    async def whole():
+        async with bench.manager() as manager:
+            await manager.wait(manager.attach(H0, gpus[:1]).number)
+            for name in (*gpus[1:], *gpus[1:]):
+                task = await manager.wait(manager.attach(H0, [name]).number)
+                assert task.progress is Progress.DONE, task.said
+                assert cards_of(system, system.hosts[0]) == {gpus[0], name}
+                await manager.wait(manager.detach([name]).number)
+            await manager.wait(manager.attach(H0, gpus[1:2]).number)
+            task = await manager.wait(manager.attach(H0, gpus[2:]).number)
+            assert task.said.endswith("all 2 peers are taken: first remove one")
+            assert cards_of(system, system.hosts[0]) == {*gpus[:2]}
+            await manager.wait(manager.attach(H1, ["00000202.2"]).number)
+            assert cards_of(system, system.hosts[1]) == {"00000202.2"}
+            await settled(system, manager.pool)
+            assert not bench.wrong
+
+    run(whole())
+
+
+def test_a_node_that_is_slow_is_met_once(tmp_path, monkeypatch):
+    """However often it announces itself meanwhile."""
+    system = System(1, ((Card(),),))
+    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+    met, looks = [], []
+
+    async def whole():
+        async with bench.manager(watches=True) as manager:
+            nodes = manager.nodes
+            reach, rows = nodes.reach, nodes.rows
+
+            async def slowly(node):
+                met.append(node.serial)
+                await asyncio.sleep(10 if len(met) < 3 else 0)
+                return await reach(node)
+
+            async def counted(node):
+                looks.append(node.serial)
+                return await rows(node)
+
+            monkeypatch.setattr(nodes, "reach", slowly)
+            monkeypatch.setattr(nodes, "rows", counted)
+            await asyncio.sleep(9)
+            assert sorted(met) == [H0, 0x200]
+            await asyncio.sleep(4)
+            # Some by looks at all nodes, and a last announcement, but not one by each of twenty.
+            assert 2 <= len(looks) <= 12
+            assert manager.pool.gpu(A).state is State.FREE
+
+    run(whole())
+
+
 def test_a_gpu_that_changes_during_a_look_is_left_alone(tmp_path, monkeypatch):
     """What was read before the change says nothing about it."""
     async def does(manager, system):

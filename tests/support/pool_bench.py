@@ -2,18 +2,20 @@
 
 import asyncio
 import json
+import os
 import random
 import sqlite3
+from collections import deque
 from contextlib import asynccontextmanager, closing
 
 from dxpu_manage import Manager
 from dxpu_manager import Limits, Nodes, Pool, PoolManager, SqliteStore
-from dxpu_sim.system.agents import BOX, HOST, Agent, Card, Fabric, Shape
+from dxpu_sim.system.agents import BOX, HOST, Agent, Card, Crowd, Fabric, Shape
 
 from .manager_bench import OWN, Network
 from .testbench import seed
 
-__all__ = ["Bench", "Died", "System"]
+__all__ = ["Bench", "CrowdNetwork", "Died", "System"]
 
 
 class Died(BaseException):
@@ -30,11 +32,13 @@ class System:
         The cards of each box, in its first slots.
     rows : int
         Ports of a host, slots of a box.
+    peers : int
+        Of each node.
     """
 
-    def __init__(self, hosts=2, boxes=((Card(), Card()),), *, rows=4, rng=None):
+    def __init__(self, hosts=2, boxes=((Card(), Card()),), *, rows=4, peers=None, rng=None):
         self.rng = rng or random.Random(seed())
-        shape = Shape(rows=rows, peers=4)
+        shape = Shape(rows=rows, peers=peers or max(rows, 4))
         made = []
         for n in range(hosts):
             made.append(self._agent(HOST, 0x100 + n, shape, {}))
@@ -90,6 +94,54 @@ class _Network(Network):
             await asyncio.sleep(0.2)
 
 
+class CrowdNetwork:
+    """A port before very many agents; those without a number announce themselves as gateware does.
+    """
+
+    def __init__(self, system, *, loss, rng, on_frame):
+        self.crowd = Crowd(system.agents, loss=loss, rng=rng)
+        self._system, self._began, self._on_frame = system, system.now, on_frame
+        self._frames = deque()
+        self._read, self._write = os.pipe()
+        self._speaker = asyncio.ensure_future(self._speaks())
+
+    def now(self):
+        self._system.now = self._began + 1e6 * asyncio.get_running_loop().time()
+        return self._system.now
+
+    async def _speaks(self):
+        """Let agents say what is due; one that was reset is heard a while later."""
+        while True:
+            self._give(self.crowd.speak(self.now()))
+            await asyncio.sleep(min(max(self.crowd.due() - self.now(), 1e3) / 1e6, 0.02))
+
+    def fileno(self):
+        return self._read
+
+    def send(self, frame):
+        self._on_frame("before")
+        self._give(self.crowd.take(frame, self.now()))
+        self._on_frame("after")
+
+    def _give(self, frames):
+        if frames and not self._frames:
+            os.write(self._write, b"x")
+        self._frames += frames
+
+    def receive(self):
+        if not self._frames:
+            return None
+        frame = self._frames.popleft()
+        if not self._frames:
+            os.read(self._read, 1)
+        return frame
+
+    def close(self):
+        self._speaker.cancel()
+        os.close(self._read)
+        os.close(self._write)
+
+
 class _SlowStore(SqliteStore):
     """A store on a disk that takes its time."""
 
@@ -108,10 +160,13 @@ class Bench:
         Of the store.
     loss : float
         Frames that are lost, and as many that come twice.
+    network : class
+        :class:`CrowdNetwork` for very many nodes.
     """
 
-    def __init__(self, system, path, *, loss=0.0, limits=Limits(admits=True)):
+    def __init__(self, system, path, *, loss=0.0, limits=Limits(admits=True), network=_Network):
         self.system, self.path, self.loss, self.limits = system, path, loss, limits
+        self._network = network
         self.acts, self._dies_at, self._process = 0, None, None
         #: Rows that were changed against the rules.
         self.wrong = []
@@ -160,7 +215,8 @@ class Bench:
         """
         self._process = asyncio.current_task()
         store = _SlowStore(self.path, self._act)
-        network = _Network(self.system, loss=self.loss, rng=self.system.rng, on_frame=self._act)
+        network = self._network(self.system, loss=self.loss, rng=self.system.rng,
+                                on_frame=self._act)
         try:
             pool = await Pool.of(store, lambda: 1e9 + self.system.step + network.now() / 1e6,
                                  since_boot=lambda: network.now() / 1e6, boot=self.system.boot)
@@ -169,8 +225,9 @@ class Bench:
                 made.network = network
                 async with made:
                     if watches:
-                        tasks = [asyncio.ensure_future(does) for does in (
-                            made.watch(), network.announce_always())]
+                        tasks = [asyncio.ensure_future(made.watch())]
+                        if self._network is _Network:
+                            tasks.append(asyncio.ensure_future(network.announce_always()))
                     else:
                         tasks = []
                         await meet_all(made)
