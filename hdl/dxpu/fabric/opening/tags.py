@@ -19,14 +19,15 @@ class TagPermutation(wiring.Component):
 
     Members
     -------
-    tag_key : 32
-        A byte a round, the first one lowest. It stays.
+    tag_key, tag_key_valid : 32, 1
+        A byte a round, the first one lowest. Once valid it stays; before, there is no image.
     drawn : 16
     image, done : 16, 1
         Its image; it is that of the present ``drawn``.
     """
 
     tag_key: In(32)
+    tag_key_valid: In(1)
     drawn: In(16)
     image: Out(16)
     done: Out(1)
@@ -45,7 +46,7 @@ class TagPermutation(wiring.Component):
         with m.FSM():
             with m.State("Rest"):
                 m.d.sync += [of.eq(self.drawn), turn.eq(0)]
-                with m.If(~self.done):
+                with m.If(self.tag_key_valid & ~self.done):
                     m.d.sync += [made.eq(0), Cat(low, high).eq(self.drawn)]
                     m.next = "Look"
             with m.State("Look"):

@@ -406,8 +406,10 @@ class SessionKeeper(wiring.Component):
         calls = self._does[Act.CALLED]
         if self._has_keys:
             m.submodules.tags = tags = TagPermutation()
-            m.d.comb += [tags.tag_key.eq(self.tag_key), tags.drawn.eq(count), tag.eq(tags.image),
-                         known.eq(tags.done & self.tag_key_valid)]
+            m.d.comb += [
+                tags.tag_key.eq(self.tag_key), tags.tag_key_valid.eq(self.tag_key_valid),
+                tags.drawn.eq(count), tag.eq(tags.image), known.eq(tags.done),
+            ]
             first, boots = 0, self.tag_key_valid
         else:
             first, boots = Cat(self.boot[3:], self.boot[:3]), 1
