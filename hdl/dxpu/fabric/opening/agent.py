@@ -118,8 +118,12 @@ class OpeningAgent(wiring.Component):
                 "Opening frames of keyed sessions that fit nothing, and those for which there was "
                 "no tag or no random number.")),
         })
-        #: The instruction, the present word's number, and the word of the record.
-        self._does, self._number, self._word = Signal(Instruction), Signal(4), Signal(16)
+        #: The instruction as the program says it, and a cycle later: an instruction reads its word
+        #: by the one, and acts by the other.
+        self._reads, self._does = Signal(Instruction), Signal(Instruction)
+        #: The present word's number, its place, the word; it is the last one of the instruction.
+        self._number, self._place, self._word = Signal(4), Signal(5), Signal(16)
+        self._last = Signal()
         #: The present word is there; strobe: and what is done with it can be.
         self._wanted, self._acts = Signal(), Signal()
         #: What it is about.
@@ -151,7 +155,7 @@ class OpeningAgent(wiring.Component):
 
     def _remember(self, m):
         """The records; returns the word that was read. And the key that is used."""
-        does, number = self._does, self._number
+        does, reads, number = self._does, self._reads, self._number
         m.submodules.records = records = DisjointMemory(
             shape=16, depth=self._peers * self._streams * RECORD, init=[])
         m.submodules.keys = keys = DisjointMemory(
@@ -163,7 +167,7 @@ class OpeningAgent(wiring.Component):
         key_read, key_write = keys.read_port(), keys.write_port()
         stores, is_key = does.op == Op.STORE, does.source == Source.KEY
         m.d.comb += [
-            read.addr.eq(Cat((does.b + number)[:6], self._session)), read.en.eq(~self._acts),
+            read.addr.eq(Cat((reads.b + number)[:6], self._session)), read.en.eq(~self._acts),
             key_read.addr.eq(Cat(number[:3], self._slot, self._key_peer)),
             key_read.en.eq(~self._acts),
         ]
@@ -210,7 +214,7 @@ class OpeningAgent(wiring.Component):
     def _take(self, m, record):
         """The word from its source, and whether it is there."""
         does, number, word, there = self._does, self._number, self._word, Signal()
-        m.d.comb += [there.eq(1), self.body_at.eq(does.a + number)]
+        m.d.comb += [there.eq(1), self.body_at.eq(self._place)]
         # Two words in one of another stream.
         for source, of in ((self.random, Source.RANDOM), (self.cmac.o, Source.RESULT)):
             m.d.comb += source.ready.eq(self._acts & (does.source == of) & number[0])
@@ -231,7 +235,7 @@ class OpeningAgent(wiring.Component):
                 m.d.comb += [word.eq(self.new_key.payload.data), there.eq(self.new_key.valid),
                              self.new_key.ready.eq(self._acts)]
             with m.Case(Source.LABEL):
-                m.d.comb += word.eq(self._label((does.a + number)[:3]))
+                m.d.comb += word.eq(self._label(self._place[:3]))
             with m.Case(Source.STATE):
                 states = {
                     State.ZERO: Const(0, 16), State.OFFER: wire(self._offered, 2),
@@ -271,7 +275,7 @@ class OpeningAgent(wiring.Component):
     def _give(self, m, word):
         """The word to where it is wanted; returns whether it is taken there."""
         does = self._does
-        last, ready, wanted = self._number == does.more, Signal(), self._wanted
+        last, ready, wanted = self._last, Signal(), self._wanted
         m.submodules.words = words = MessageWords()
         part, frame, finding = (s.payload for s in (words.i, self.opening_frame, self.finding))
         wiring.connect(m, words.o, wiring.flipped(self.cmac.i))
@@ -333,7 +337,11 @@ class OpeningAgent(wiring.Component):
         m.submodules.program = rom = Memory(shape=Instruction, depth=len(program), init=program)
         fetch = rom.read_port()
         place, back = Signal(range(len(program))), Signal(range(len(program)))
-        m.d.comb += [fetch.addr.eq(place), does.eq(fetch.data), fetch.en.eq(1)]
+        reads = self._reads
+        m.d.comb += [fetch.addr.eq(place), reads.eq(fetch.data), fetch.en.eq(1)]
+        # Behind "Read" these are of the instruction that is read.
+        m.d.sync += [does.eq(reads), self._place.eq(reads.a + number),
+                     self._last.eq(number == reads.more)]
         jumps, call = self._happens(m, record), self.call.payload
         sets = does.op == Op.SET
         with m.FSM():
@@ -364,7 +372,7 @@ class OpeningAgent(wiring.Component):
                 with m.If(acts):
                     m.d.sync += number.eq(number + 1)
                     m.next = "Read"
-                    with m.If(number == does.more):
+                    with m.If(self._last):
                         m.d.sync += [number.eq(0), place.eq(place + 1)]
                         m.next = "Fetch"
                         with m.Switch(does.op):
