@@ -125,10 +125,11 @@ class Aes128(wiring.Component):
         with m.FSM():
             with m.State("Load"):
                 i = self.i.payload
+                # What is written before a word is there, it writes over.
                 m.d.comb += [
-                    self.i.ready.eq(1), puts.eq(self.i.valid), into.eq(column),
+                    self.i.ready.eq(1), puts.eq(1), into.eq(column),
                     result.eq(i.data ^ i.key ^ Mux(i.chain, state, 0)),
-                    key_write.en.eq(self.i.valid), key_write.data.eq(i.key),
+                    key_write.en.eq(1), key_write.data.eq(i.key),
                 ]
                 m.d.sync += [constant.eq(1), first.eq(1)]
                 with m.If(self.i.valid):

@@ -126,7 +126,7 @@ class Ccm(wiring.Component):
                     to_aes.valid.eq(1), advance.eq(to_aes.ready),
                     to_aes.payload.data.eq(Mux(is_mac, read.data, block.word_select(column, 32))),
                 ]
-                with m.If(advance & (column == 3)):
+                with m.If(to_aes.ready & (column == 3)):
                     m.next = "Take"
                     with m.If(step == _Step.STREAM):
                         m.d.sync += number.eq(number + 1)
@@ -136,7 +136,7 @@ class Ccm(wiring.Component):
             with m.State("Take"):  # a result of the MAC
                 m.d.comb += [from_aes.ready.eq(1), advance.eq(from_aes.valid),
                              write.en.eq(from_aes.valid), write.data.eq(from_aes.payload)]
-                with m.If(advance & (column == 3)):
+                with m.If(from_aes.valid & (column == 3)):
                     m.d.sync += ended.eq(0)
                     with m.If((step == _Step.FIRST) & job.associated
                               | (step == _Step.ASSOCIATED) & ~ended):
@@ -165,7 +165,9 @@ class Ccm(wiring.Component):
                     self.o.payload.data.eq(passed),
                     self.o.payload.bytes.eq(text.bytes), self.o.payload.last.eq(text.last),
                     advance.eq(from_aes.valid & (ended | self.i.valid & self.o.ready)),
-                    self.i.ready.eq(advance & ~ended), from_aes.ready.eq(advance),
+                    # Without `i.valid`: who offers a word may ask first whether it is taken.
+                    self.i.ready.eq(from_aes.valid & self.o.ready & ~ended),
+                    from_aes.ready.eq(advance),
                     write.en.eq(advance & ~ended),
                     write.data.eq(read.data ^ Mux(job.decrypt, passed, given)),
                 ]

@@ -135,13 +135,15 @@ class ManagementAgent(wiring.Component):
         #: instruction reads its word by the one, and acts by the other.
         self._reads, self._does = Signal(Instruction), Signal(Instruction)
         self._is_op, self._is_do = Signal(len(Op)), Signal(1 + max(what.value for what in Do))
+        self._is_from = Signal(1 + max(source.value for source in Source))
         #: Number of the present word, and its place; the words of source and second bank.
         self._number, self._place = Signal(7), Signal(7)
         #: It is the last one of the instruction.
         self._last = Signal()
         self._first, self._word = Signal(32), Signal(32)
-        #: The present word is there; strobe: and what is done with it can be.
-        self._wanted, self._acts = Signal(), Signal()
+        #: A word can be handled; the present one is there, too; strobe: and what is done with it
+        #: can be.
+        self._able, self._wanted, self._acts = Signal(), Signal(), Signal()
         #: Of the frame that came: its bank, dwords, path; kind, and whether it has the form of one.
         self._of, self._kind, self._form = Signal(Came), Signal(8), Signal()
         #: Number of the manager that it is about, from 0; words of the message.
@@ -188,6 +190,10 @@ class ManagementAgent(wiring.Component):
         """The instruction is to do one of these, without words."""
         return Cat(self._is_do[what.value] for what in whats).any()
 
+    def _from(self, source):
+        """The word is from there."""
+        return self._is_from[source.value]
+
     # Words
 
     def _bank(self, part):
@@ -201,21 +207,22 @@ class ManagementAgent(wiring.Component):
         m.d.comb += there.eq(1)
         states = self._states()
         # Words of these are stored or loaded, and go nowhere else.
-        taken = self._wanted & (self.write_ready | self._op(Op.LOAD))
+        taken = self._able & (self.write_ready | self._op(Op.LOAD))
         for source, of in ((self.random, Source.RANDOM), (self.cmac.o, Source.RESULT),
                            (self._ccm.tag_o, Source.TAG)):
-            m.d.comb += source.ready.eq(taken & (does.source == of))
+            m.d.comb += source.ready.eq(taken & self._from(of))
+            with m.If(self._from(of)):
+                m.d.comb += there.eq(source.valid)
         m.d.comb += self._km_read.addr.eq(at[:2])
         with m.Switch(does.source):
             with m.Case(Source.MIXED):
                 m.d.comb += self._word.eq(Cat(self._kept[16:], self._first[:16]))
             with m.Case(Source.RANDOM):
-                m.d.comb += [self._word.eq(self.random.payload), there.eq(self.random.valid)]
+                m.d.comb += self._word.eq(self.random.payload)
             with m.Case(Source.RESULT):
-                m.d.comb += [self._word.eq(self.cmac.o.payload), there.eq(self.cmac.o.valid)]
+                m.d.comb += self._word.eq(self.cmac.o.payload)
             with m.Case(Source.TAG):
-                m.d.comb += [self._word.eq(self._ccm.tag_o.payload),
-                             there.eq(self._ccm.tag_o.valid)]
+                m.d.comb += self._word.eq(self._ccm.tag_o.payload)
             with m.Case(Source.EVENT):
                 m.d.comb += self._word.eq(self.event.payload.as_value().word_select(number[0], 32))
             with m.Case(Source.KEY):
@@ -262,7 +269,7 @@ class ManagementAgent(wiring.Component):
 
     def _compare(self, m):
         """Whether something is not as it should be; what is kept."""
-        does, word, wrong = self._does, self._word, Signal()
+        does, word, wrong, checks, was = self._does, self._word, Signal(), Signal(), Signal()
         wrongs = {Check.ALL: word != 0, Check.LAST: word[24:] != 0, Check.FIRST: word[:16] != 0,
                   Check.PATH: Cat(word[:12], word[16:]) != 0}
         unlike = word ^ self.word
@@ -270,9 +277,11 @@ class ManagementAgent(wiring.Component):
             self._op(Op.COMPARE),
             (unlike[:16] != 0) | (unlike[16:] != 0) & ~does.argument[0],
             Array(wrongs[check] for check in Check)[does.argument[:2]]))
+        # A cycle later, as nobody asks so soon.
+        m.d.sync += [checks.eq(self._acts & self._op(Op.COMPARE, Op.CHECK)), was.eq(wrong)]
+        with m.If(checks):
+            m.d.sync += self._differs.eq(self._differs | was)
         with m.If(self._acts):
-            with m.If(self._op(Op.COMPARE, Op.CHECK)):
-                m.d.sync += self._differs.eq(self._differs | wrong)
             with m.If(self._op(Op.JUMP) & (does.argument == If.DIFFERS)):
                 m.d.sync += self._differs.eq(0)
             with m.If(self._op(Op.KEEP)):
@@ -281,11 +290,12 @@ class ManagementAgent(wiring.Component):
         m.d.comb += [
             verdict.begins.eq(acts & self._do(Do.UNSEAL)),
             verdict.tag_word.eq(self._number),
-            verdict.given.eq(acts & self._op(Op.STORE) & (does.source == Source.TAG)
+            verdict.given.eq(acts & self._op(Op.STORE) & self._from(Source.TAG)
                              & (does.to == Part.GLOBAL)),
             verdict.decrypts.eq(self._decrypts),
             verdict.compared.eq(acts & self._op(Op.COMPARE) & does.last),
-            verdict.alike.eq(~wrong),
+            # What was read in the store, from wherever the program takes its word.
+            verdict.alike.eq(self._first == self.word),
             verdict.kept.eq(does.to == Part.RECORD),
         ]
 
@@ -337,7 +347,7 @@ class ManagementAgent(wiring.Component):
         m.d.comb += [
             self.cmac.i.valid.eq(wanted & mac), ccm.associated.valid.eq(wanted & more),
             ccm.i.valid.eq(wanted & crypt & self.write_ready),
-            ccm.o.ready.eq(wanted & crypt & self.write_ready),
+            ccm.o.ready.eq(self.write_ready),
             self.outgoing.valid.eq(wanted & say & ~silent),
             writes.start.eq(wanted & run & ~runs),
             ready.eq(~Cat(asked & ~can for asked, can in (
@@ -448,6 +458,7 @@ class ManagementAgent(wiring.Component):
             does.eq(reads), self._place.eq(at), self._last.eq(last), ends.eq(last | ~has_words),
             self._is_op.eq(1 << Value.cast(reads.op)),
             self._is_do.eq(Mux(reads.op == Op.DO, 1 << reads.argument, 0)),
+            self._is_from.eq(1 << Value.cast(reads.source)),
         ]
         m.d.comb += self.read_at.eq(self._to)
         connect_ports(m, operations.bus, wiring.flipped(self.bus))
@@ -495,8 +506,8 @@ class ManagementAgent(wiring.Component):
                 m.d.sync += self._first.eq(self.word)
                 m.next = "Act"
             with m.State("Act"):
-                m.d.comb += [self._wanted.eq(there & self._digest.ready),
-                             acts.eq(self._wanted & ready)]
+                m.d.comb += [self._able.eq(self._digest.ready),
+                             self._wanted.eq(self._able & there), acts.eq(self._wanted & ready)]
                 with m.If(self._runs):
                     m.d.comb += [
                         self.read.eq(operations.read),
@@ -517,7 +528,7 @@ class ManagementAgent(wiring.Component):
                             m.d.sync += place.eq(back)
                         with m.If(self._do(Do.END)):
                             m.next = "Leave"
-                with m.Elif(~there & (does.source == Source.RANDOM) & self.failed):
+                with m.Elif(~there & self._from(Source.RANDOM) & self.failed):
                     m.next = "Leave"
             with m.State("Leave"):
                 # The frame makes room; an event, or the start, had none.

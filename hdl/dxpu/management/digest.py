@@ -14,7 +14,7 @@ class FrameDigest(wiring.Component):
     Members
     -------
     begin : 1
-        Strobe: both begin anew.
+        Strobe, only if ``ready``: both begin anew, in the next cycle.
     body, header : 1
         Strobes, only if ``ready``: ``word`` is a part of the body, or of the header.
     word, byte_count : 32, 2
@@ -40,18 +40,21 @@ class FrameDigest(wiring.Component):
         m = Module()
         m.submodules.of_body = body = crc.Processor(CRC32_ISCSI(data_width=8))
         m.submodules.of_header = header = crc.Processor(CRC16_CCITT_FALSE(data_width=8))
-        rest, left, kind = Signal(32), Signal(3), Signal()
+        rest, left, kind, begins = Signal(32), Signal(3), Signal(), Signal()
         m.d.comb += [
-            body.start.eq(self.begin), header.start.eq(self.begin),
+            body.start.eq(begins), header.start.eq(begins),
             body.data.eq(rest[:8]), header.data.eq(rest[:8]),
             body.valid.eq((left != 0) & ~kind), header.valid.eq((left != 0) & kind),
             self.ready.eq(left == 0),
             self.hcrc.eq(Cat(header.crc[8:], header.crc[:8])), self.body_crc.eq(body.crc),
             self.intact.eq(body.match_detected & header.match_detected),
         ]
-        with m.If(self.body | self.header):
-            m.d.sync += [rest.eq(self.word), kind.eq(self.header),
-                         left.eq(Mux(self.byte_count == 0, 4, self.byte_count))]
-        with m.Elif(left != 0):
+        # The strobes, which are late, decide about `left` alone.
+        m.d.sync += begins.eq(self.begin)
+        with m.If(self.ready):
+            m.d.sync += [rest.eq(self.word), kind.eq(self.header)]
+            with m.If(self.body | self.header):
+                m.d.sync += left.eq(Mux(self.byte_count == 0, 4, self.byte_count))
+        with m.Else():
             m.d.sync += [rest.eq(rest >> 8), left.eq(left - 1)]
         return m

@@ -52,7 +52,8 @@ class ManagementReceiver(wiring.Component):
     another one comes, on any path, or while both banks are full, is dropped and counted, as is one
     that is too long. What a frame says is not looked at.
 
-    A frame is handed on up to four cycles after its last beat.
+    A frame is handed on up to five cycles after its last beat. Each path is looked at behind a
+    register, so nothing of the unit hangs on the way of the datapath.
 
     Parameters
     ----------
@@ -85,9 +86,12 @@ class ManagementReceiver(wiring.Component):
         # Which frame it is is known with this beat; the beats before it are kept until its end.
         known = _TYPE_AT // lanes
         begins, kept = Signal(self._count), []
-        for n, tap in enumerate(self.taps):
+        looked_at = data.StructLayout({"valid": 1, "beat": PacketLayout(self._width)})
+        taps = [Signal(looked_at, name=f"tap{n}") for n in range(self._count)]
+        for n, (tap, of) in enumerate(zip(taps, self.taps, strict=True)):
             number = Signal(range(known + 2), name=f"number{n}")
             now = Signal(range(known + 2), name=f"now{n}")
+            m.d.sync += [tap.valid.eq(of.valid), tap.beat.eq(of.beat)]
             m.d.comb += [
                 now.eq(Mux(tap.beat.first, 0, number)),
                 begins[n].eq(tap.valid & (now == known)
@@ -108,7 +112,7 @@ class ManagementReceiver(wiring.Component):
         dwords, path, long = [Signal.like(Came(Signal(Came)).dwords, name=f"dwords{n}")
                               for n in range(2)], Signal(4), Signal()
         paths = [Signal(4, name=f"path{n}") for n in range(2)]
-        beats = [tap.beat for tap in self.taps]
+        beats = [tap.beat for tap in taps]
         free = Signal()
         beat, here = Signal(PacketLayout(self._width)), Signal()
         at = Signal.like(row)
@@ -118,7 +122,7 @@ class ManagementReceiver(wiring.Component):
             free.eq(~filled.bit_select(newest, 1) & ~mine.any() & (closing == 0)),
             takes.eq(Mux(mine.any(), mine, Mux(free, begins & -begins, 0))[:self._count]),
             beat.eq(one_hot_mux(takes, beats)),
-            here.eq((takes & Cat(tap.valid for tap in self.taps)).any()),
+            here.eq((takes & Cat(tap.valid for tap in taps)).any()),
             at.eq(Mux(mine.any(), row, known)),
             self.stat_busy.eq((begins & ~takes).any()),
             self.put_beat.eq(beat.data),

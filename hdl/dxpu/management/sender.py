@@ -49,15 +49,17 @@ class ManagementSender(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes = self._width // 32
+        bits = exact_log2(lanes)
         row, there, frame = Signal(range(BANK_WORDS // lanes)), Signal(), self.outgoing.payload
-        following, ready, rest = Signal.like(row), Signal(), Signal(8)
+        following, ready, last = Signal.like(row), Signal(), Signal()
+        # Of the frame, from the cycle behind it on: its last row, and how many dwords that has.
+        end, rest, before = Signal.like(row), Signal(range(lanes + 1)), Signal(7)
         m.d.comb += [
             self.get.eq(self.outgoing.valid), following.eq(row + (there & ready)),
-            self.get_at.eq(Cat(Const(0, exact_log2(lanes)), following,
-                               Const(Bank.OUT.value, 3))),
-            rest.eq(frame.dwords - row * lanes),
+            self.get_at.eq(Cat(Const(0, bits), following, Const(Bank.OUT.value, 3))),
+            before.eq(frame.dwords - 1), last.eq(row == end),
         ]
-        last = rest <= lanes
+        m.d.sync += [end.eq(before >> bits), rest.eq(before[:bits] + 1)]
         with m.Switch(frame.path):
             for n, path in enumerate(self.path_o):
                 with m.Case(n):

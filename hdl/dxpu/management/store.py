@@ -38,8 +38,10 @@ WordAddress = exact_log2(len(Bank) * BANK_WORDS)
 class WordStore(wiring.Component):
     """A thousand words of 32 bits, eight banks of 128, for who takes them by words or by beats.
 
-    A beat has its first word in the lowest bits, and begins at a multiple of its words. Nobody
-    reads beats while another reads words, and nobody reads what is written in the same cycle.
+    A beat has its first word in the lowest bits, and begins at a multiple of its words. Beats are
+    written a cycle after they are put, from a register: who writes words waits for that register
+    alone. Nobody reads beats while another reads words, and nobody reads what is written in the
+    same cycle.
 
     Parameters
     ----------
@@ -49,12 +51,12 @@ class WordStore(wiring.Component):
     Members
     -------
     put, put_at, put_beat : 1, 10, ``width``
-        Strobe: a beat is written. ``put_at`` is the number of its first word.
+        Strobe: a beat is written in the next cycle. ``put_at`` is the number of its first word.
     get, get_at : 1, 10
         A beat is read, and is there in the next cycle.
     beat : ``width``
     write, write_at, write_word, write_ready : 1, 10, 32, 1 out
-        A word is written, if no beat is.
+        A word is written, if no beat is in this cycle.
     read, read_at : 1, 10
         Strobe: a word is read.
     word : 32
@@ -80,11 +82,13 @@ class WordStore(wiring.Component):
             shape=self._width, depth=len(Bank) * BANK_WORDS // lanes, init=[])
         write, read = memory.write_port(granularity=32), memory.read_port()
         lane = Signal(range(lanes))
+        puts, put_at, put_beat = Signal(), Signal(WordAddress), Signal(self._width)
+        m.d.sync += [puts.eq(self.put), put_at.eq(self.put_at), put_beat.eq(self.put_beat)]
         m.d.comb += [
-            self.write_ready.eq(~self.put),
-            write.addr.eq(Mux(self.put, self.put_at, self.write_at) >> bits),
-            write.data.eq(Mux(self.put, self.put_beat, self.write_word.replicate(lanes))),
-            write.en.eq(Mux(self.put, ~Const(0, lanes), Mux(
+            self.write_ready.eq(~puts),
+            write.addr.eq(Mux(puts, put_at, self.write_at) >> bits),
+            write.data.eq(Mux(puts, put_beat, self.write_word.replicate(lanes))),
+            write.en.eq(Mux(puts, ~Const(0, lanes), Mux(
                 self.write, 1 << self.write_at[:bits] if bits else 1, 0))),
             read.addr.eq(Mux(self.get, self.get_at, self.read_at) >> bits),
             read.en.eq(self.get | self.read),
