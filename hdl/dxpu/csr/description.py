@@ -294,13 +294,13 @@ class Block:
             else:
                 flat.append(Placed(e.address, e))
         object.__setattr__(self, "placed", tuple(flat))
+        object.__setattr__(self, "_by_path", {p.path: p for p in flat})
 
     def find(self, path):
         """The :class:`Placed` register of that path."""
-        for p in self.placed:
-            if p.path == path:
-                return p
-        raise KeyError(f"Block {self.name} has no register {path}")
+        if path not in self._by_path:
+            raise KeyError(f"Block {self.name} has no register {path}")
+        return self._by_path[path]
 
     def address(self, path):
         """Byte address of the register of that path, from the start of the block."""
