@@ -25,8 +25,10 @@ AGAIN = 1.0
 R = TypeVar("R", bound=Record)
 
 
-def _order(key: str) -> tuple[int, str]:
-    return len(key), key
+def _order(key: str) -> tuple[int, str, int, str]:
+    """Numbers in names, of tasks and of slots, are in order of their values."""
+    name, _, slot = key.partition(".")
+    return len(name), name, len(slot), slot
 
 
 class Change:
@@ -152,7 +154,7 @@ class Pool:
     # Records ------------------------------------------------------------------------------------
 
     def all(self, kind: type[R]) -> Iterator[R]:
-        """All records of a kind, in order of names; numbers are in order of their values."""
+        """All records of a kind, in order of names, and of the numbers in them."""
         held = self._kinds.get(kind.KIND, {})
         for key in tuple(self._ordered[kind.KIND]):
             record = held.get(key)
@@ -217,11 +219,11 @@ class Pool:
 
     def gpus_of(self, box: int) -> list[Gpu]:
         """GPUs of a box, in order of names."""
-        return [self.gpu(name) for name in sorted(self._of_box[box])]
+        return [self.gpu(name) for name in sorted(self._of_box[box], key=_order)]
 
     def bound_to(self, host: int) -> dict[int, tuple[Gpu, Binding]]:
         """GPUs of a host whose rows may be bound, by port."""
-        gpus = [self.gpu(name) for name in sorted(self._of_host[host])]
+        gpus = [self.gpu(name) for name in sorted(self._of_host[host], key=_order)]
         return {gpu.binding.port: (gpu, gpu.binding) for gpu in gpus if gpu.binding is not None}
 
     def partners(self, node: Node) -> list[Node]:
