@@ -92,14 +92,15 @@ class Looks:
         end."""
         now = asyncio.get_running_loop().time
         looks = forgets = now()
+        going: asyncio.Task[None] | None = None
         while True:
             for identity in await self.nodes.manager.discover(every):
                 # One that must wait for a turn announces itself again meanwhile.
                 if identity.mac not in self._meeting:
                     self._meeting.add(identity.mac)
                     self._background.begin(self._meets(identity))
-            if now() >= looks:
-                self._background.begin(self.look_at_all())
+            if now() >= looks and (going is None or going.done()):
+                going = self._background.begin(self.look_at_all())
                 looks = now() + self.limits.look
             if now() >= forgets:
                 self._background.begin(self._forget())

@@ -248,8 +248,8 @@ def test_a_host_uses_more_boxes_than_it_has_peers(tmp_path):
     run(whole())
 
 
-def test_a_node_that_is_slow_is_met_once(tmp_path, monkeypatch):
-    """However often it announces itself meanwhile."""
+def test_a_node_that_is_slow_is_met_and_looked_at_once(tmp_path, monkeypatch):
+    """However often it announces itself meanwhile, and all nodes are due."""
     system = System(1, ((Card(),),))
     bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
     met, looks = [], []
@@ -261,7 +261,7 @@ def test_a_node_that_is_slow_is_met_once(tmp_path, monkeypatch):
 
             async def slowly(node):
                 met.append(node.serial)
-                await asyncio.sleep(10 if len(met) < 3 else 0)
+                await asyncio.sleep(60 if len(met) < 3 else 0)
                 return await reach(node)
 
             async def counted(node):
@@ -270,11 +270,11 @@ def test_a_node_that_is_slow_is_met_once(tmp_path, monkeypatch):
 
             monkeypatch.setattr(nodes, "reach", slowly)
             monkeypatch.setattr(nodes, "rows", counted)
-            await asyncio.sleep(9)
+            await asyncio.sleep(59)
             assert sorted(met) == [H0, 0x200]
             await asyncio.sleep(4)
-            # Some by looks at all nodes, and a last announcement, but not one by each of twenty.
-            assert 2 <= len(looks) <= 12
+            # Some by a look at all nodes, and by a last announcement.
+            assert 2 <= len(looks) <= 8
             assert manager.pool.gpu(A).state is State.FREE
 
     run(whole())
