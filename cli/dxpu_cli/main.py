@@ -38,8 +38,19 @@ COMMANDS = {
               "show what is in the slots of a box, over an Ethernet interface"),
     "nodes": ("dxpu_cli.commands.nodes",
               "show the nodes that wait for a manager, over an Ethernet interface"),
-    "pool": ("dxpu_cli.commands.pool",
-             "let a day of requests come to a pool of GPUs and to fixed servers"),
+    "manager": ("dxpu_cli.pool.manager", "run the manager of a pool, and look after its store"),
+    "pool": ("dxpu_cli.pool.pool", "show a pool of GPUs, or simulate a day of one"),
+    "gpu": ("dxpu_cli.pool.gpu", "list and change the GPUs of a pool"),
+    "host": ("dxpu_cli.pool.host", "list and change the hosts of a pool"),
+    "box": ("dxpu_cli.pool.box", "list and change the boxes of a pool"),
+    "attach": ("dxpu_cli.pool.attach", "give GPUs to a host"),
+    "detach": ("dxpu_cli.pool.detach", "take GPUs from a host"),
+    "swap": ("dxpu_cli.pool.swap", "take a broken GPU away, and give another one instead"),
+    "drain": ("dxpu_cli.pool.drain", "empty a box or a host"),
+    "task": ("dxpu_cli.pool.task", "list, watch and cancel tasks of a manager"),
+    "request": ("dxpu_cli.pool.request", "list, renew and end requests for GPUs"),
+    "events": ("dxpu_cli.pool.events", "print what happens in a pool"),
+    "top": ("dxpu_cli.pool.top", "watch a pool"),
     "spec": ("dxpu_cli.commands.spec", "search models of the fabric's protocol completely"),
     "console": ("dxpu_cli.console.command",
                 "read and write registers of a board by its serial line"),
@@ -134,7 +145,9 @@ def _installation(extras):
 def main(argv: list[str] | None = None) -> int:
     """Run ``dxpu`` and return the exit status.
 
-    0: done. 1: failed. 2: wrong use. 3: undecided. 128 plus a signal's number: ended by that
+    0: done. 1: failed. 2: wrong use. 3: undecided, or what is wanted has to wait. 4: the present
+    state does not allow it. 5: this manager cannot do it now. 6: no answer in time. 7: a node or
+    GPU has failed. 128 plus a signal's number: ended by that
     signal, such as 130 for an interrupt, or 141 when the reader of the output has gone (``dxpu
     build --list | head -1``).
     """
@@ -207,7 +220,7 @@ def _run(argv):
         return arguments.run(arguments) or 0
     except (UserError, Failed) as error:
         print(f"dxpu {argv[0]}: error: {error}", file=sys.stderr)
-        return 1 if isinstance(error, Failed) else 2
+        return error.status if isinstance(error, Failed) else 2
     except ModuleNotFoundError as error:
         extras = error.extras if isinstance(error, _Missing) else [
             extra for module, extra in EXTRAS.items()

@@ -8,4 +8,9 @@ class UserError(Exception):
 
 
 class Failed(Exception):
-    """A correct request could not be carried out; the message is a line."""
+    """A correct request could not be carried out; the message is a line, ``status`` the command's
+    exit status."""
+
+    def __init__(self, message: str = "", status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status

@@ -247,7 +247,7 @@ class Driver:
 
     async def _leaves(self, name: str) -> None:
         with self.pool.change() as change:
-            change.move(name, Cause.DETACH)
+            change.leaves(name)
         await self.pool.durable()
 
     async def _release_all(self, number: int) -> None:

@@ -143,7 +143,7 @@ class PoolManager:
                                   pool.clock() + self.limits.consent, force=force)
             for name in wanted:
                 if force:
-                    change.move(name, Cause.DETACH, task=task.number, broken=broken)
+                    change.leaves(name, task=task.number, broken=broken)
                 else:
                     change.put(replace(pool.gpu(name), task=task.number),
                                f"GPU {name}: its host is asked to let go")

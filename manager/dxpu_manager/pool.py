@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 from .clock import Clock, boot as this_boot, since_boot
 from .errors import Conflict, Deposed, NotFound, StoreError
 from .lifecycle import BOUND, TRANSITIONS, Cause, State, may
-from .records import Binding, Gpu, Node, Pair, Reading, Record, Request, Role, Task, parse
+from .records import (
+    Binding, Gpu, Node, Pair, Phase, Reading, Record, Request, Role, Task, parse,
+)
 from .store import Event, Store
 
 __all__ = ["Change", "Pool"]
@@ -52,10 +54,32 @@ class Change:
 
     def gpu(self, name: str) -> Gpu:
         """A GPU after the changes so far; raises :exc:`NotFound`."""
-        for key, record, _ in reversed(self.made):
-            if key == f"{Gpu.KIND}/{name}" and isinstance(record, Gpu):
+        found = self._record(f"{Gpu.KIND}/{name}")
+        return found if isinstance(found, Gpu) else self._pool.gpu(name)
+
+    def _record(self, key: str) -> Record | None:
+        for made, record, _ in reversed(self.made):
+            if made == key:
                 return record
-        return self._pool.gpu(name)
+        return self._pool.records.get(key)
+
+    def leaves(self, name: str, **fields: Any) -> Gpu:
+        """A GPU leaves its host, as somebody wants so: a request that holds the GPU is for one less
+        from then on. A broken GPU, or one of a closed box, is to be replaced."""
+        gpu = self.gpu(name)
+        request = self._record(f"{Request.KIND}/{gpu.request}")
+        moved = self.move(name, Cause.DETACH, **fields)
+        if (isinstance(request, Request) and request.phase is Phase.HOLDING and not moved.broken
+                and not self._pool.node(gpu.box).closed):
+            left = tuple(other for other in request.gpus if other != name)
+            wanted = request.wish.count - 1
+            if wanted:
+                self.put(replace(request, gpus=left, wish=replace(request.wish, count=wanted)),
+                         f"request {request.number} is for {wanted} from now on, without {name}")
+            else:
+                self.put(replace(request, gpus=(), phase=Phase.ENDED),
+                         f"request {request.number} has ended, without {name}")
+        return moved
 
     def move(self, gpu: str, cause: Cause, **fields: Any) -> Gpu:
         """Lead a GPU to another state, for a cause.
@@ -150,6 +174,11 @@ class Pool:
         async for event in store.events(newest - 1):
             latest = event.time
         return cls(store, held, newest, latest, wall, since_boot=since_boot, boot=boot)
+
+    @property
+    def newest(self) -> int:
+        """Number of the newest durable event."""
+        return self._written
 
     # Records ------------------------------------------------------------------------------------
 

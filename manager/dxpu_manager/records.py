@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 from .allocation import Kind, Where, Wish
 from .lifecycle import Cause, State
 
-__all__ = ["Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress", "Reading", "Record",
-           "Request", "Role", "Task", "gpu_id", "parse"]
+__all__ = ["Account", "Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress", "Reading",
+           "Record", "Request", "Role", "Setting", "Subscription", "Task", "gpu_id", "parse"]
 
 
 class Role(StrEnum):
@@ -267,8 +267,70 @@ class Reading(Record):
         return "pool"
 
 
+@dataclass(frozen=True)
+class Account(Record):
+    """An account of a user, with a digest of the password."""
+
+    KIND = "account"
+
+    user: str
+    role: str
+    salt: str
+    digest: str
+    enabled: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.user
+
+
+@dataclass(frozen=True)
+class Subscription(Record):
+    """Where events are sent to.
+
+    ``prefixes``, ``resources``: registries of messages, and types of resources; none: all.
+    ``policy``: what happens after the last attempt to deliver. ``suspended``: nothing is sent.
+    """
+
+    KIND = "subscription"
+
+    number: int
+    destination: str
+    context: str
+    prefixes: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    policy: str = "SuspendRetries"
+    verify: bool = True
+    suspended: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.number)
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        return super().of({**values, "prefixes": tuple(values["prefixes"]),
+                           "resources": tuple(values["resources"]),
+                           "headers": tuple((name, text) for name, text in values["headers"])})
+
+
+@dataclass(frozen=True)
+class Setting(Record):
+    """A setting of the service that outlives the process."""
+
+    KIND = "setting"
+
+    what: str
+    value: str
+
+    @property
+    def name(self) -> str:
+        return self.what
+
+
 _KINDS: dict[str, type[Record]] = {kind.KIND: kind for kind in (
-    Node, Pair, Gpu, Task, Request, Reading)}
+    Node, Pair, Gpu, Task, Request, Reading, Account, Subscription, Setting)}
 
 
 def parse(key: str, text: str) -> Record:

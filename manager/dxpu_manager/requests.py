@@ -107,7 +107,7 @@ class Requests:
     def explain(self, number: int) -> str:
         """Why a request waits, and when it could start; raises :exc:`NotFound`, :exc:`Conflict`."""
         self._of(number, Phase.WAITING)
-        free, running = self._inventory()
+        free, running = self.inventory()
         return explain(number, self.pool.clock(), self._waiting(), running, free)
 
     def _of(self, number: int, *phases: Phase) -> Request:
@@ -153,7 +153,7 @@ class Requests:
         queue = self._waiting()
         if not queue:
             return
-        free, running = self._inventory()
+        free, running = self.inventory()
         now = self.pool.clock()
         for waiting, gpus in schedule(now, queue, running, free).starts:
             request = self.pool.request(waiting.number)
@@ -227,19 +227,23 @@ class Requests:
                     change.move(name, Cause.UNRESERVED)
 
     def _replace(self, request: Request) -> None:
-        """Another GPU for one that failed: a spare one, or a free one."""
+        """Other GPUs for those that are missing: spare ones, or free ones."""
         left = tuple(name for name in request.gpus if self._has(request, name))
-        gone = [name for name in request.gpus if name not in left]
-        if not gone or any(self.pool.gpu(name).task for name in left):
+        missing = request.wish.count - len(left)
+        if missing <= 0 or any(self.pool.gpu(name).task for name in left):
             return
-        free, _ = self._inventory(spares=True)
-        for name in gone:
-            wish = Wish(request.wish.host, 1, self.pool.gpu(name).model)
-            found = place(wish, free)
+        gone = [name for name in request.gpus if name not in left]
+        models = [self.pool.gpu(name).model for name in gone] + missing * [request.wish.model]
+        free, _ = self.inventory(spares=True)
+        host, fresh = request.wish.host, list[str]()
+        for model in models[:missing]:
+            found = place(Wish(host, 1, model), free)
             if found is not None:
-                started = replace(request, gpus=(*left, *found))
-                self.manager.attach(request.wish.host, found, request=started)
-                return
+                free.take(host, found)
+                fresh += found
+        if fresh:
+            started = replace(request, gpus=(*left, *fresh))
+            self.manager.attach(host, fresh, request=started)
 
     # What is free -------------------------------------------------------------------------------
 
@@ -248,13 +252,15 @@ class Requests:
         return [Waiting(r.number, r.wish, r.since, r.priority, r.lease)
                 for r in self.pool.all(Request) if r.phase is Phase.WAITING and r.after <= now]
 
-    def _inventory(self, *, spares: bool = False) -> tuple[Inventory, list[Running]]:
+    def inventory(self, *, spares: bool = False) -> tuple[Inventory, list[Running]]:
         """What can be given away, and who has some of it until when."""
         nodes = list(self.pool.all(Node))
         closed = {node.serial for node in nodes if node.closed}
         given = [gpu for gpu in self.pool.all(Gpu)
                  if (gpu.state in _GIVEN or spares and gpu.state is State.SPARE)
-                 and gpu.box not in closed]
+                 and gpu.box not in closed
+                 # A task that gives several GPUs back has them until the last one is free.
+                 and not (gpu.task and gpu.state is State.FREE)]
         hosts = {node.serial: 0 if node.closed else node.rows for node in nodes
                  if node.role is Role.HOST}
         kinds: dict[int, Kind] = {node.serial: node.kind for node in nodes

@@ -128,7 +128,7 @@ class SqliteStore:
             os.close(self._lock)
             raise self._wrong(error) from None
         except StoreError:
-            self._close()
+            self.shut()
             raise
 
     def _wrong(self, error: Exception) -> StoreError:
@@ -232,21 +232,6 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._wrong(error) from None
 
-    def backup(self, path: Path) -> None:
-        """Copy the store, as it is at one instant, to a file that is not there yet."""
-        if path.exists():
-            raise StoreError(f"{str(path)!r} is there already")
-        part = path.with_name(path.name + ".part")
-        try:
-            os.close(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600))
-            with sqlite3.connect(part) as copy:
-                self._database.backup(copy)
-            copy.close()
-            part.replace(path)
-        except (OSError, sqlite3.Error) as error:
-            part.unlink(missing_ok=True)
-            raise self._wrong(error) from None
-
     def leads(self) -> bool:
         """The lock keeps other managers out."""
         return True
@@ -258,9 +243,10 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Let another manager have the store."""
-        self._close()
+        self.shut()
 
-    def _close(self) -> None:
+    def shut(self) -> None:
+        """As :meth:`close`, for who has no loop."""
         self._database.close()
         os.close(self._lock)
 

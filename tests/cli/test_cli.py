@@ -56,7 +56,15 @@ def test_another_broken_pipe_is_not_hidden(monkeypatch, capfd):
 HELPS = [(), *((name,) for name in cli.COMMANDS), *(("bench", what) for what in (
     "traversal", "wire", "size", "scale", "clock", "allocation", "pool")), *(
         ("console", "port", job) for job in ("read", "write", "counters", "setup", "bind", "unbind")
-        ), ("cache", "clean"), ("pool", "simulate")]
+        ), ("cache", "clean"), *(
+        ("pool", job) for job in ("show", "simulate")), *(
+        ("manager", job) for job in ("run", "check", "account", "backup", "restore", "try")), *(
+        ("gpu", job) for job in ("list", "show", "admit", "set-aside", "spare", "unspare", "retire",
+                                 "model")), *(
+        (node, job) for node in ("host", "box") for job in ("list", "show", "close", "open", "name")
+        ), ("box", "kind"), *(
+        ("task", job) for job in ("list", "show", "watch", "cancel")), *(
+        ("request", job) for job in ("list", "show", "renew", "take-up", "end"))]
 #: How the field spells what a lower-case letter would make another word of.
 SPELLINGS = {word.lower(): word for word in (
     "TLP", "TLPs", "PCIe", "PCI", "LUT", "LUTs", "RAM", "RAMs", "MHz", "Gbit/s", "GPU", "GPUs",
@@ -143,7 +151,9 @@ def test_help_needs_no_extra():
     (("linux", "--list"), "cocotb", "sim"),
     (("faults", "--out", "{tmp}"), "cocotb", "sim"),
     (("bench", "traversal"), "cocotb", "sim"),
-    (("bench", "size"), "amaranth_boards", "boards formal")])
+    (("bench", "size"), "amaranth_boards", "boards formal"),
+    (("pool", "show"), "starlette", "manager"),
+    (("manager", "run", "{tmp}"), "starlette", "manager")])
 def test_a_part_that_is_not_installed_comes_with_the_command_that_installs_it(
         argv, missing, extra, tmp_path):
     """The command has to work anywhere: no index of packages has this one."""

@@ -143,6 +143,75 @@ def test_a_broken_gpu_is_replaced_by_a_spare(tmp_path):
     scene(tmp_path, does)
 
 
+def test_two_gpus_that_fail_at_once_are_both_replaced(tmp_path):
+    system = System(1, ((Card(), Card(), Card(), Card()),))
+    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+
+    async def whole():
+        async with desk(bench) as requests:
+            request = requests.ask(Wish(H0, 2))
+            await asyncio.sleep(2)
+            assert cards_of(system, system.hosts[0]) == {A, B}
+            requests.manager.detach([A, B], force=True, broken="smoke")
+            await asyncio.sleep(5)
+            assert cards_of(system, system.hosts[0]) == {"00000200.3", "00000200.4"}
+            held = requests.pool.request(request.number)
+            assert (held.phase, held.gpus) == (Phase.HOLDING, ("00000200.3", "00000200.4"))
+            await settled(system, requests.pool)
+
+    run(whole())
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_somebody_detaches_is_not_replaced(tmp_path, force):
+    """A request is for what is left, and ends with the last GPU."""
+    async def does(requests, system):
+        pool, manager = requests.pool, requests.manager
+        request = requests.ask(Wish(H0, 2))
+        await asyncio.sleep(2)
+        await manager.wait(manager.detach([A], force=force).number)
+        await asyncio.sleep(3)
+        assert cards_of(system, system.hosts[0]) == {B}
+        held = pool.request(request.number)
+        assert (held.phase, held.gpus, held.wish.count) == (Phase.HOLDING, (B,), 1)
+        await manager.wait(manager.detach([B], force=force).number)
+        await asyncio.sleep(3)
+        assert cards_of(system, system.hosts[0]) == set()
+        assert pool.request(request.number).phase is Phase.ENDED
+        assert pool.gpu(B).state is State.FREE
+
+    scene(tmp_path, does)
+
+
+def test_several_of_a_request_are_detached_at_once(tmp_path):
+    async def does(requests, system):
+        manager = requests.manager
+        request = requests.ask(Wish(H0, 3))
+        await asyncio.sleep(2)
+        await manager.wait(manager.detach([A, B], force=True).number)
+        await asyncio.sleep(3)
+        held = requests.pool.request(request.number)
+        assert (held.gpus, held.wish.count) == ((C,), 1)
+        assert cards_of(system, system.hosts[0]) == {C}
+
+    scene(tmp_path, does)
+
+
+def test_what_is_detached_from_a_closed_box_is_replaced(tmp_path):
+    async def does(requests, system):
+        manager = requests.manager
+        request = requests.ask(Wish(H0, 1))
+        await asyncio.sleep(2)
+        assert cards_of(system, system.hosts[0]) == {C}
+        manager.close(0x201)
+        await manager.wait(manager.detach([C]).number)
+        await asyncio.sleep(3)
+        assert requests.pool.request(request.number).gpus == (A,)
+        assert cards_of(system, system.hosts[0]) == {A}
+
+    scene(tmp_path, does)
+
+
 def test_what_could_not_start_has_its_turn_again(tmp_path):
     """Others go on meanwhile."""
     async def does(requests, system):

@@ -193,22 +193,6 @@ def test_two_managers(tmp_path):
     close(SqliteStore(tmp_path / "pool.db"))
 
 
-def test_a_backup_is_a_store(tmp_path):
-    store = SqliteStore(tmp_path / "pool.db")
-    write(store, *events("a"))
-    store.backup(tmp_path / "copy.db")
-    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
-    write(store, *events("b", first=2))
-    with pytest.raises(StoreError, match="copy.db' is there already$"):
-        store.backup(tmp_path / "copy.db")
-    with pytest.raises(StoreError, match="cannot be used"):
-        store.backup(tmp_path / "no" / "copy.db")
-    close(store)
-    copy = SqliteStore(tmp_path / "copy.db")
-    assert (load(copy), copy.epoch) == (({"node/1": "a"}, 1), 2)
-    close(copy)
-    assert not list(tmp_path.glob("*.part"))
-
 
 KILLED = """
 import asyncio, os, signal, sys

@@ -9,6 +9,7 @@ import pytest
 from dxpu_manager import (
     Cause, Conflict, Deposed, Impossible, Job, Limits, NotFound, PoolError, Progress, State, Task,
 )
+from dxpu_manager.backups import backup
 from dxpu_sim.system.agents import Card
 from tests.manager.test_pool_manager import H0, H1, A, B, cards_of, settled
 from tests.support.pool_bench import Bench, System
@@ -419,7 +420,7 @@ def test_a_deposed_manager_changes_nothing(tmp_path):
     async def whole():
         async with first.manager() as old:
             await old.wait(old.attach(H0, [A]).number)
-            old.pool.store.backup(tmp_path / "second.db")
+            backup(tmp_path / "first.db", tmp_path / "second.db")
             second = Bench(system, tmp_path / "second.db", limits=LIMITS)
             async with second.manager() as new:
                 assert new.pool.store.epoch > old.pool.store.epoch

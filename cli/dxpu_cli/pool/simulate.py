@@ -1,4 +1,4 @@
-"""``dxpu pool``: what a pool would do with a trace of requests."""
+"""``dxpu pool simulate``: what a pool would do with a trace of requests."""
 
 import argparse
 import json
@@ -22,9 +22,8 @@ _STYLES = {"fixed servers": ("#c7a17a", "--"), "fixed servers, backfill": ("#e07
            "pool": ("#9ab7c4", "--"), "pool, backfill": ("#2a7f9e", "-")}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
-    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+def add_arguments(jobs: Any) -> None:
+    """The job, with its options, among those of `dxpu pool`."""
     job = jobs.add_parser("simulate", help="let the requests of a trace come to a pool and to "
                           "fixed servers, and compare")
     job.add_argument("--trace", metavar="FILE", default=None,

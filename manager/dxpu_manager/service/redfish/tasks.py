@@ -1,0 +1,62 @@
+"""Tasks of the manager.
+
+Ref: DSP0266, 11 "Tasks"; DSP0268, TaskService, Task
+"""
+
+from typing import Any
+
+from ...records import Progress, Task
+from .messages import OWN, Refusal, message, refusal
+from .schemas import typed
+from .shown import accepted, task_body, time
+from .table import ROOT, Answer, Ask, collection, link, table
+
+__all__: list[str] = []
+
+_TASKS = f"{ROOT}/TaskService/Tasks"
+
+
+@table.get(f"{ROOT}/TaskService")
+def service(ask: Ask) -> dict[str, Any]:
+    """The service of tasks."""
+    return {"@odata.type": typed("TaskService"), "Id": "TaskService", "Name": "Tasks",
+            "ServiceEnabled": True, "CompletedTaskOverWritePolicy": "Oldest",
+            "LifeCycleEventOnTaskStateChange": True, "DateTime": time(ask.service.pool.clock()),
+            "Status": {"State": "Enabled", "Health": "OK"}, "Tasks": link("TaskService", "Tasks")}
+
+
+@table.get(_TASKS)
+def tasks(ask: Ask) -> dict[str, Any]:
+    """All remembered tasks."""
+    return collection("Task", "Tasks", [link("TaskService", "Tasks", task.name)
+                                        for task in ask.service.tasks()])
+
+
+def _task(ask: Ask, name: str) -> Task:
+    task = ask.service.pool.records.get(f"{Task.KIND}/{name}")
+    if not isinstance(task, Task):
+        raise refusal(404, "ResourceMissingAtURI", f"there is no task {name}", ask.path)
+    return task
+
+
+@table.get(f"{_TASKS}/{{name}}")
+def task(ask: Ask, name: str) -> dict[str, Any]:
+    """A task."""
+    return task_body(_task(ask, name))
+
+
+@table.delete(f"{_TASKS}/{{name}}")
+def cancel(ask: Ask, name: str) -> None:
+    """Give a task up, and roll back what it has done."""
+    ask.service.manager.cancel(_task(ask, name).number)
+
+
+@table.get(f"{ROOT}/TaskService/TaskMonitors/{{name}}")
+def monitor(ask: Ask, name: str) -> Answer:
+    """The end of a task: what its operation would have answered at once."""
+    found = _task(ask, name)
+    if not found.progress.ended:
+        return accepted(found)
+    if found.progress is Progress.FAILED:
+        raise Refusal(409, [message(f"{OWN}.TaskFailed", found.said)])
+    return Answer(204)
