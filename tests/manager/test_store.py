@@ -1,4 +1,4 @@
-"""dxpu_manager.store: what is written survives; every mistake is a line, and nothing is lost."""
+"""Stores of dxpu_manager: what is written survives; every mistake is a line; nothing is lost."""
 
 import asyncio
 import os
@@ -13,24 +13,21 @@ from dxpu_manager import Event, Node, Pool, Role, SqliteStore, StoreError, repla
 from dxpu_manager.store import VERSION
 
 
-def write(store, *events):
-    asyncio.run(store.write(events))
-
-
 def load(store):
     return asyncio.run(store.load())
+
+
+def write(store, *events):
+    asyncio.run(store.write(events))
 
 
 def close(store):
     asyncio.run(store.close())
 
 
-def said(store, after=0):
+async def said(store, after=0):
     """Events of a store."""
-    async def all():
-        return [event async for event in store.events(after)]
-
-    return asyncio.run(all())
+    return [event async for event in store.events(after)]
 
 
 def events(*texts, first=1):
@@ -38,33 +35,67 @@ def events(*texts, first=1):
             for n, text in enumerate(texts, first)]
 
 
-def test_records_events_and_the_epoch_survive(tmp_path):
-    path = tmp_path / "pool.db"
-    store = SqliteStore(path)
-    assert (load(store), store.epoch) == (({}, 0), 1)
-    write(store, *events("a", "b", "c", None))
-    close(store)
-    store = SqliteStore(path)
-    assert load(store) == ({"node/2": "b", "node/0": "c"}, 4)
-    assert said(store) == events("a", "b", "c", None)
-    assert said(store, 2) == events("a", "b", "c", None)[2:]
-    assert replay(said(store)) == load(store)[0]
-    assert store.epoch == 2
-    # Keys are in it.
+def test_records_events_and_the_epoch_survive(stores):
+    async def whole():
+        store = await stores.open()
+        assert await store.load() == ({}, 0)
+        assert store.leads()
+        await store.write(events("a", "b", "c", None))
+        first = store.epoch
+        await store.close()
+        store = await stores.open()
+        assert await store.load() == ({"node/2": "b", "node/0": "c"}, 4)
+        assert await said(store) == events("a", "b", "c", None)
+        assert await said(store, 2) == events("a", "b", "c", None)[2:]
+        assert replay(await said(store)) == (await store.load())[0]
+        assert first < store.epoch < 2 ** 32
+        await store.write(events("d", first=5))
+        assert await store.load() == ({"node/2": "d", "node/0": "c"}, 5)
+        await store.close()
+
+    asyncio.run(whole())
+
+
+def test_only_the_owner_reads_the_file(tmp_path):
+    """Keys are in it."""
+    store = SqliteStore(tmp_path / "pool.db")
+    write(store, *events("a"))
     for file in tmp_path.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600 or file.suffix.startswith(".db-")
     close(store)
-
-
-def test_a_write_is_whole_or_not_at_all(tmp_path):
     store = SqliteStore(tmp_path / "pool.db")
-    write(store, *events("a"))
-    with pytest.raises(StoreError, match="UNIQUE"):
-        write(store, *events("b", "c", first=2), *events("d"))
-    assert load(store) == ({"node/1": "a"}, 1)
-    write(store, *events("b", first=2))
-    assert load(store)[1] == 2
+    assert store.epoch == 2
     close(store)
+
+
+def test_a_write_is_whole_or_not_at_all(stores):
+    async def whole():
+        store = await stores.open()
+        await store.write(events("a"))
+        with pytest.raises(StoreError, match="UNIQUE|do not follow event 1"):
+            await store.write([*events("b", "c", first=2), *events("d")])
+        assert await store.load() == ({"node/1": "a"}, 1)
+        await store.write(events("b", first=2))
+        assert (await store.load())[1] == 2
+        await store.close()
+
+    asyncio.run(whole())
+
+
+def test_a_change_of_many_records_is_one_write(stores):
+    """More of them than etcd takes operations in a transaction, and more in all than in a page."""
+    many = [Event(n, 1.0, f"gpu/{n % 700}", "é" * 100, "") for n in range(1, 1001)]
+
+    async def whole():
+        store = await stores.open()
+        assert store.takes(many) == 1000
+        await store.write(many)
+        records, newest = await store.load()
+        assert records == {f"gpu/{n}": "é" * 100 for n in range(700)} and newest == 1000
+        assert await said(store) == many
+        await store.close()
+
+    asyncio.run(whole())
 
 
 def full(store):
@@ -97,9 +128,8 @@ def test_a_full_disk(tmp_path):
     close(store)
 
 
-def test_faults_of_others_do_not_stop_the_writer(tmp_path, monkeypatch, caplog):
+def test_faults_of_others_do_not_stop_the_writer(stores, monkeypatch, caplog):
     """Those of a store are tried again; those of a listener are its own."""
-    store = SqliteStore(tmp_path / "pool.db")
     monkeypatch.setattr("dxpu_manager.pool.AGAIN", 0.01)
     heard = []
 
@@ -107,6 +137,7 @@ def test_faults_of_others_do_not_stop_the_writer(tmp_path, monkeypatch, caplog):
         raise RuntimeError("mine")
 
     async def whole():
+        store = await stores.open()
         pool = await Pool.of(store, lambda: 5.0)
         pool.listeners += [fails, heard.append]
         write, faults = store.write, [ZeroDivisionError("oops")]
@@ -120,15 +151,15 @@ def test_faults_of_others_do_not_stop_the_writer(tmp_path, monkeypatch, caplog):
         node = Node(1, Role.HOST, "0" * 12, 1, 8)
         with pool.change() as change:
             change.put(node, "a node")
-        await asyncio.wait_for(pool.durable(), 5)
+        await asyncio.wait_for(pool.durable(), 30)
         assert not pool.trouble and (await store.load())[0][node.key] == node.text()
         await asyncio.sleep(0)
+        await store.close()
 
     asyncio.run(whole())
     assert [event.key for event in heard] == ["clock/pool", "node/00000001"]
     assert [record.message for record in caplog.records] == [
         "a fault of the store", *["a listener of the pool has failed"] * 2]
-    close(store)
 
 
 def test_what_is_no_store(tmp_path):
@@ -167,22 +198,26 @@ def test_a_newer_version_and_a_damaged_one(tmp_path):
         SqliteStore(path)
 
 
-def test_a_record_that_makes_no_sense(tmp_path):
-    store = SqliteStore(tmp_path / "pool.db")
-    for key, text, says in (
-            ("node/1", "{}", "record 'node/1' without 'role'"),
-            ("node/1", '{"role": "host", "kind": "switch"}',
-             "record 'node/1': fields .'closed', .*'serial'."),
-            ("cow/1", "{}", "record 'cow/1' of no known kind"),
-            ("node/1", "x", "record 'node/1': Expecting value"),
-            ("node/1", Node(2, Role.HOST, "", 1, 8).text(), "'node/1' says that it is 'node/000")):
-        number = load(store)[1] + 1
-        write(store, Event(number, 0.0, key, text, ""))
-        with pytest.raises(StoreError, match=f"the store has a .*{says}.*: restore a backup$"):
-            asyncio.run(Pool.of(store))
-        write(store, Event(number + 1, 0.0, key, None, ""))
-    assert not asyncio.run(Pool.of(store)).records
-    close(store)
+def test_a_record_that_makes_no_sense(stores):
+    async def whole():
+        store = await stores.open()
+        for key, text, says in (
+                ("node/1", "{}", "record 'node/1' without 'role'"),
+                ("node/1", '{"role": "host", "kind": "switch"}',
+                 "record 'node/1': fields .'closed', .*'serial'."),
+                ("cow/1", "{}", "record 'cow/1' of no known kind"),
+                ("node/1", "x", "record 'node/1': Expecting value"),
+                ("node/1", Node(2, Role.HOST, "", 1, 8).text(),
+                 "'node/1' says that it is 'node/000")):
+            number = (await store.load())[1] + 1
+            await store.write([Event(number, 0.0, key, text, "")])
+            with pytest.raises(StoreError, match=f"the store has a .*{says}.*: restore a backup$"):
+                await Pool.of(store)
+            await store.write([Event(number + 1, 0.0, key, None, "")])
+        assert not (await Pool.of(store)).records
+        await store.close()
+
+    asyncio.run(whole())
 
 
 def test_two_managers(tmp_path):

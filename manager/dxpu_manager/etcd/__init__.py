@@ -1,0 +1,9 @@
+"""A store in etcd, for several managers of which one leads.
+
+See docs/reference/manager.md ("Several managers"). Needs the extra ``manager``.
+"""
+
+from .client import Etcd, Tls
+from .store import EtcdStore, leader_of
+
+__all__ = ["Etcd", "EtcdStore", "Tls", "leader_of"]
