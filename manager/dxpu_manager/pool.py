@@ -297,8 +297,8 @@ class Pool:
             Event(number, now, key, None if record is None else record.text(), said)
             for number, (key, record, said) in enumerate(change.made, self._number + 1))
         if self.store.takes(events) < len(events):
-            raise StoreError(f"{len(events)} changes are more than the store takes at a time, and "
-                             "nothing was changed: wish for less at a time")
+            raise StoreError(f"this is more than the store takes at a time (records: "
+                             f"{len(events)}), and nothing was changed: wish for less at a time")
         if not events:
             return
         for key, record, _ in change.made:

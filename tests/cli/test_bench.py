@@ -1,14 +1,16 @@
 """``dxpu bench``: simulators are prepared together, figures are whole, failures are one line."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from dxpu_cli import main as cli
-from dxpu_cli.bench import command, synthesised
+from dxpu_cli.bench import command, synthesised, takeover
 from dxpu_cli.output import OutputFolder
 from dxpu_sim.run.runner import SimulationFailed
+from tests.support.etcd_bench import need_etcd
 
 FIGURES = {"conversion_cycles": [1, 2, 3, 4], "round_trip_ns": 5576,
            "parts": [{"parsed": 1, "out": n} for n in range(1, 5)],
@@ -89,6 +91,30 @@ def test_only_the_named_parts_are_measured(monkeypatch, tmp_path, capsys):
     assert json.loads(Path("figures.json").read_text()) == {"64": {
         "switch": ["the switch, 8 ports", "um5g-45k"],
         "engine": ["the engine, 16 peers, 4 streams", "um5g-45k"]}}
+
+
+def test_times_of_a_takeover(monkeypatch, tmp_path, capsys):
+    need_etcd()
+    monkeypatch.setattr(takeover, "MEMBERS", (1,))
+    monkeypatch.setattr(takeover, "ENDS", {"killed": signal.SIGKILL})
+    out = tmp_path / "out.json"
+    assert cli.main(["bench", "takeover", "--rounds", "1", "--out", str(out)]) == 0
+    (leads,), (done,) = json.loads(out.read_text())["1 of etcd"]["killed"].values()
+    assert 0 < leads < done
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split("  ")[0] == "seconds, median and most"
+    assert heading.endswith("  another leads   a wish is fulfilled")
+    assert line.split() == ["killed,", "etcd", "of", "1",
+                            *2 * [f"{leads:.2f}"], *2 * [f"{done:.2f}"]]
+
+
+def test_a_takeover_without_an_etcd(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert cli.main(["bench", "takeover"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "dxpu bench: error: no etcd (Debian: etcd-server; or ")
+    assert cli.main(["bench", "takeover", "--rounds", "0"]) == 2
+    assert "--rounds" in capsys.readouterr().err
 
 
 def test_times_of_decisions(tmp_path, capsys):

@@ -5,8 +5,9 @@ from functools import partial
 
 import pytest
 
+from dxpu_cli.bench.etcd_members import Cluster
 from dxpu_manager import SqliteStore
-from tests.support.etcd_bench import Cluster
+from tests.support.etcd_bench import need_etcd
 
 _PREFIXES = (f"/pool{n}/" for n in itertools.count())
 
@@ -14,6 +15,7 @@ _PREFIXES = (f"/pool{n}/" for n in itertools.count())
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
     """An etcd with one member, for all tests, each with a prefix of its own."""
+    need_etcd()
     with Cluster(tmp_path_factory.mktemp("etcd")) as made:
         yield made
 

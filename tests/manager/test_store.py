@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import sqlite3
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from dxpu_manager import Event, Node, Pool, Role, SqliteStore, StoreError, replay
 from dxpu_manager.store import VERSION
+from tests.support.testbench import seed
 
 
 def load(store):
@@ -93,6 +95,31 @@ def test_a_change_of_many_records_is_one_write(stores):
         records, newest = await store.load()
         assert records == {f"gpu/{n}": "é" * 100 for n in range(700)} and newest == 1000
         assert await said(store) == many
+        await store.close()
+
+    asyncio.run(whole())
+
+
+def test_old_events_are_forgotten(stores):
+    """Many more than go at a time."""
+    rng = random.Random(seed())
+    many = [Event(n, 1.0, f"gpu/{rng.randrange(30)}", rng.choice((None, "a", "b")), "")
+            for n in range(1, 501)]
+
+    async def whole():
+        store = await stores.open()
+        await store.write(many)
+        records = await store.load()
+        await store.forget(1)
+        assert await said(store) == many
+        for before in (300, 400):
+            last = {event.key: event for event in many[:before - 1]}
+            await store.forget(before)
+            assert await said(store) == [event for event in many if event.number >= before or (
+                event.text is not None and last[event.key] is event)]
+            assert await store.load() == records
+            assert replay(await said(store)) == records[0]
+        await store.write([Event(501, 1.0, "gpu/1", "c", "")])
         await store.close()
 
     asyncio.run(whole())

@@ -25,6 +25,8 @@ MEASUREMENTS = {
                   "wishes, in pools of 512 and 4,096 GPUs",
     "pool": "a manager of many light nodes, in real time: discovery, attach and detach of a GPU, "
             "CPU and memory, and their slope; minutes",
+    "takeover": "seconds until another manager leads after the leader was killed, stopped, or "
+                "ended, and until a wish is fulfilled again; starts etcds on this machine",
 }
 
 
@@ -42,6 +44,9 @@ def add_arguments(parser):
                                   "list with commas (default: %(default)s)")
             sub.add_argument("--cycles", default="100", metavar="NUMBER",
                              help="attaches and detaches in each pool (default: %(default)s)")
+        elif name == "takeover":
+            sub.add_argument("--rounds", default="5", metavar="N",
+                             help="how often each is measured (default: %(default)s)")
         elif name != "allocation":
             sub.add_argument("--width", default="64,512" if name == "traversal" else "64",
                              metavar="BITS", help="data bits per beat, or a list with commas")
@@ -70,6 +75,7 @@ def run(arguments) -> int:
               else [])
     parts = _listed("--part", arguments.part, _PARTS[what]) if what in _PARTS else []
     against = _listed("--against", arguments.against, scale.PARAMETERS) if what == "scale" else []
+    rounds = whole_number("--rounds", arguments.rounds, 1, 1000) if what == "takeover" else 0
     out = file_to_write("--out", arguments.out)
     require(*_needs(what, parts))
 
@@ -83,6 +89,9 @@ def run(arguments) -> int:
                           given_seed(arguments)))
     elif what == "allocation":
         save(allocation.measure(given_seed(arguments)))
+    elif what == "takeover":
+        from . import takeover
+        save(takeover.measure(rounds))
     elif what == "scale":
         # After each point, as the whole takes hours.
         scale.measure(parts, against, Progress(), save)
@@ -101,7 +110,8 @@ def _needs(what, parts):
     """Extras that a measurement needs."""
     sim = what in simulated.SIMULATED or "latency" in parts
     synthesis = what in ("size", "clock") or {"size", "clock"} & {*parts}
-    return [*(["sim"] if sim else []), *(["boards", "formal"] if synthesis else [])]
+    manager = ["manager"] if what == "takeover" else []
+    return [*manager, *(["sim"] if sim else []), *(["boards", "formal"] if synthesis else [])]
 
 
 def _listed(option, text, allowed, read=str):

@@ -22,8 +22,8 @@ _METADATA = (("hasleader", "true"),)
 _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500), ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 2_000), ("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1))
+    ("grpc.keepalive_timeout_ms", 2_000), ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 #: After these nobody knows if etcd has done what it was asked.
 _UNSURE = {rpc.StatusCode.UNAVAILABLE, rpc.StatusCode.DEADLINE_EXCEEDED,
            rpc.StatusCode.CANCELLED, rpc.StatusCode.UNKNOWN, rpc.StatusCode.INTERNAL,
