@@ -8,6 +8,7 @@ import pytest
 from dxpu_cli.bench.etcd_members import Cluster
 from dxpu_manager import SqliteStore
 from tests.support.etcd_bench import need_etcd
+from tests.support.shelves import EtcdShelf, FileShelf
 
 _PREFIXES = (f"/pool{n}/" for n in itertools.count())
 
@@ -53,3 +54,27 @@ def stores(request, tmp_path):
     if request.param == "file":
         return _Files(tmp_path / "pool.db")
     return _Etcd(request.getfixturevalue("lead"))
+
+
+@pytest.fixture(params=["file", "etcd"])
+def shelves(request, tmp_path):
+    """A function that makes another place for the store of a simulated manager."""
+    if request.param == "file":
+        files = itertools.count()
+        yield lambda: FileShelf(tmp_path / f"pool{next(files)}.db")
+        return
+    endpoints, made = request.getfixturevalue("cluster").endpoints, []
+
+    def shelf():
+        made.append(EtcdShelf(endpoints, next(_PREFIXES)))
+        return made[-1]
+
+    yield shelf
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def shelf(shelves):
+    """A place for the store of a simulated manager."""
+    return shelves()

@@ -2,6 +2,7 @@
 done twice, whatever becomes of its answer; every mistake is a line."""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -69,10 +70,11 @@ def test_one_of_many_leads_and_hands_over(lead, run):
         names, epochs = [f"manager {n}" for n in range(4)], []
         etcd.prefix = lead.prefix.encode()
         assert await leader_of(etcd) is None
-        async with waiting(lead, *names) as tasks:
+        async with waiting(lead, *names, ttl=600) as tasks:
             left = {*tasks}
             for n in range(1, 5):
-                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                done, left = await asyncio.wait(left, timeout=PATIENCE,
+                                                return_when=asyncio.FIRST_COMPLETED)
                 store, = (task.result() for task in done)
                 assert await leader_of(etcd) == names[tasks.index(*done)]
                 assert await said(store) == events(*"abcd"[:n - 1])
@@ -96,9 +98,8 @@ def test_a_leader_whose_clock_stands_writes_nothing_when_another_leads(lead, run
             old = await lead("old", endpoints=f"127.0.0.1:{cable.port}", ttl=2, clock=lambda: 7.0)
             await old.write(events("a"))
             cable.cut()
-            new = await lead("new", ttl=2)
+            new = await lead("new")
             assert new.epoch > old.epoch
-            await new.write(events("b", first=2))
             before = await asked(etcd, lead.prefix)
             assert old.leads()
             late = asyncio.create_task(old.write(events("x", first=2)))
@@ -110,7 +111,7 @@ def test_a_leader_whose_clock_stands_writes_nothing_when_another_leads(lead, run
             assert await asked(etcd, lead.prefix) == before
             await old.close()
             assert new.leads()
-            await new.write(events("c", first=3))
+            await new.write(events("b", "c", first=2))
             await new.close()
 
     run(does)
@@ -135,6 +136,23 @@ def test_a_leader_that_is_cut_off_stops_before_another_leads(lead, run):
                     await writes
                 assert await new.load() == ({}, 0)
             await old.close()
+
+    run(does)
+
+
+def test_a_leader_that_was_stopped_knows_at_once(lead, run):
+    """Before anything else goes on, and whatever etcd would say."""
+    async def does(etcd):
+        slept = 0
+        store = await lead("old", clock=lambda: time.monotonic() + slept)
+        await store.write(events("a"))
+        assert store.leads()
+        slept = 21
+        assert not store.leads()
+        with pytest.raises(Deposed, match="^the lease of this manager may have run out"):
+            await store.write(events("b", first=2))
+        assert await store.load() == ({"node/1": "a"}, 1)
+        await store.close()
 
     run(does)
 

@@ -15,9 +15,9 @@ def cards_of(system, host):
     return {f"{box.serial:08x}.{slot}" for box, slot in system.fabric.cards_of(host)}
 
 
-def test_a_gpu_goes_from_host_to_host(tmp_path):
+def test_a_gpu_goes_from_host_to_host(shelf):
     system = System()
-    bench = Bench(system, tmp_path / "pool.db", loss=0.05)
+    bench = Bench(system, shelf, loss=0.05)
 
     async def whole():
         async with bench.manager() as manager:
@@ -95,11 +95,11 @@ async def give_and_move(manager):
         await manager.wait(manager.attach(H1, [A]).number)
 
 
-def killed(path, acts):
+def killed(shelf, acts):
     """Kill a manager after ``acts``, and let the next one go on; returns how many there were, and
     where the GPUs were when all had come to rest."""
     system = System()
-    bench = Bench(system, path)
+    bench = Bench(system, shelf)
 
     async def first():
         async with bench.manager() as manager:
@@ -134,10 +134,10 @@ def killed(path, acts):
 
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
-def test_the_manager_is_killed_at_any_moment(tmp_path, step):
+def test_the_manager_is_killed_at_any_moment(shelves, step):
     """Before and after each durable write and each frame: the next manager brings all to an end,
     and what was asked for is done whole or not at all."""
-    acts, _ = killed(tmp_path / "all.db", None)
-    found = {killed(tmp_path / f"{n}.db", n)[1] for n in range(0, acts, step)}
+    acts, _ = killed(shelves(), None)
+    found = {killed(shelves(), n)[1] for n in range(0, acts, step)}
     assert found == {(None, None), (H0, H0), (None, H0), (H1, H0)}
     print(f"killed at {acts} moments")

@@ -18,12 +18,12 @@ from tests.support.simulated_time import run
 LIMITS = Limits(attach=4.0, consent=3.0, patience=2.0, look=5.0, admits=True)
 
 
-def scene(tmp_path, does, *, wipes=True, rest=True, attached=(A,)):
+def scene(shelf, does, *, wipes=True, rest=True, attached=(A,)):
     """Let ``does`` go on with a manager, a system, and GPUs that host 0 has; then all must be at
     rest."""
     system = System(2, ((Card(wipes=wipes), Card()),))
     system.boxes[0].wipe(1)
-    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+    bench = Bench(system, shelf, limits=LIMITS)
 
     async def whole():
         async with bench.manager(watches=True) as manager:
@@ -40,7 +40,7 @@ def scene(tmp_path, does, *, wipes=True, rest=True, attached=(A,)):
     run(whole())
 
 
-def test_a_host_that_was_reset_gets_its_gpus_back(tmp_path):
+def test_a_host_that_was_reset_gets_its_gpus_back(shelf):
     """Nobody does anything; the log says so."""
     async def does(manager, system):
         said = []
@@ -52,11 +52,11 @@ def test_a_host_that_was_reset_gets_its_gpus_back(tmp_path):
         assert f"GPU {A}: attached -> attaching, bound again, as a row was lost" in said
         assert f"GPU {A}: attaching -> attached, the host has it" in said
 
-    scene(tmp_path, does)
+    scene(shelf, does)
 
 
 @pytest.mark.parametrize("what", ["box", "session"])
-def test_a_card_that_was_lost_comes_back_under_another_generation(tmp_path, what):
+def test_a_card_that_was_lost_comes_back_under_another_generation(shelf, what):
     async def does(manager, system):
         before = manager.pool.gpu(A).generation
         if what == "box":
@@ -74,10 +74,10 @@ def test_a_card_that_was_lost_comes_back_under_another_generation(tmp_path, what
         assert cards_of(system, system.hosts[0]) == {A}
         assert manager.pool.gpu(A).generation > before
 
-    scene(tmp_path, does)
+    scene(shelf, does)
 
 
-def test_a_gpu_whose_link_does_not_come_up(tmp_path):
+def test_a_gpu_whose_link_does_not_come_up(shelf):
     """The task ends with nothing attached; the GPU is failed, the others are free."""
     async def does(manager, system):
         system.boxes[0].cards[2].works = False
@@ -91,10 +91,10 @@ def test_a_gpu_whose_link_does_not_come_up(tmp_path):
             manager.attach(H0, [A, B])
         assert manager.pool.gpu(A).state is State.FREE
 
-    scene(tmp_path, does, attached=())
+    scene(shelf, does, attached=())
 
 
-def test_an_operating_system_that_does_not_let_go(tmp_path):
+def test_an_operating_system_that_does_not_let_go(shelf):
     async def does(manager, system):
         system.hosts[0].consents = False
         task = await manager.wait(manager.detach([A]).number)
@@ -106,10 +106,10 @@ def test_an_operating_system_that_does_not_let_go(tmp_path):
         task = await manager.wait(manager.detach([A], force=True).number)
         assert (task.progress, manager.pool.gpu(A).state) == (Progress.DONE, State.FREE)
 
-    scene(tmp_path, does)
+    scene(shelf, does)
 
 
-def test_a_host_that_does_not_answer_keeps_no_gpu(tmp_path):
+def test_a_host_that_does_not_answer_keeps_no_gpu(shelf):
     """By force the GPU is another host's; when the first one answers again its row goes."""
     async def does(manager, system):
         manager.network.cut.add(system.hosts[0])
@@ -129,10 +129,10 @@ def test_a_host_that_does_not_answer_keeps_no_gpu(tmp_path):
         assert not manager.down and not system.hosts[0].rows[0].used
         assert cards_of(system, system.hosts[1]) == {A}
 
-    scene(tmp_path, does)
+    scene(shelf, does)
 
 
-def test_a_box_that_does_not_answer_is_waited_for(tmp_path):
+def test_a_box_that_does_not_answer_is_waited_for(shelf):
     """What it has is not free before it says so."""
     async def does(manager, system):
         manager.network.cut.add(system.boxes[0])
@@ -143,10 +143,10 @@ def test_a_box_that_does_not_answer_is_waited_for(tmp_path):
         assert (await manager.wait(number)).progress is Progress.DONE
         assert manager.pool.gpu(A).state is State.FREE
 
-    scene(tmp_path, does)
+    scene(shelf, does)
 
 
-def test_what_somebody_else_has_bound_is_released(tmp_path):
+def test_what_somebody_else_has_bound_is_released(shelf):
     async def does(manager, system):
         nodes, pool = manager.nodes, manager.pool
         host, box = pool.node(H1), pool.node(0x200)
@@ -165,7 +165,7 @@ def test_what_somebody_else_has_bound_is_released(tmp_path):
         assert pool.gpu(B).generation == 78
 
     system = System(2, ((Card(), Card()),))
-    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+    bench = Bench(system, shelf, limits=LIMITS)
 
     async def whole():
         async with bench.manager(watches=False) as manager:
@@ -177,10 +177,10 @@ def test_what_somebody_else_has_bound_is_released(tmp_path):
     run(whole())
 
 
-def quiet_scene(tmp_path, does):
+def quiet_scene(shelf, does):
     """A scene in which the manager looks at nodes only when told."""
     system = System(2, ((Card(), Card()),))
-    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+    bench = Bench(system, shelf, limits=LIMITS)
 
     async def whole():
         async with bench.manager() as manager:
@@ -192,7 +192,7 @@ def quiet_scene(tmp_path, does):
     run(whole())
 
 
-def test_a_box_that_was_reset_is_enough_to_bind_again(tmp_path):
+def test_a_box_that_was_reset_is_enough_to_bind_again(shelf):
     """Whatever its hosts say."""
     async def does(manager, system):
         system.boxes[0].reset()
@@ -202,11 +202,11 @@ def test_a_box_that_was_reset_is_enough_to_bind_again(tmp_path):
         assert (task.job, task.gpus) == (Job.REBIND, (A,))
         assert (await manager.wait(2)).progress is Progress.DONE
 
-    quiet_scene(tmp_path, does)
+    quiet_scene(shelf, does)
 
 
 @pytest.mark.parametrize("node", [H0, 0x200])
-def test_one_look_finds_out_that_a_node_was_reset(tmp_path, node):
+def test_one_look_finds_out_that_a_node_was_reset(shelf, node):
     """Although the node was asked under its number, which is gone."""
     async def does(manager, system):
         (system.hosts[0] if node == H0 else system.boxes[0]).reset()
@@ -220,13 +220,13 @@ def test_one_look_finds_out_that_a_node_was_reset(tmp_path, node):
         assert "does not answer" in manager.down[0x200]
         manager.network.cut.clear()
 
-    quiet_scene(tmp_path, does)
+    quiet_scene(shelf, does)
 
 
-def test_a_host_uses_more_boxes_than_it_has_peers(tmp_path):
+def test_a_host_uses_more_boxes_than_it_has_peers(shelf):
     """One after the other; a box whose GPU the host has is not forgotten."""
     system = System(2, ((Card(),), (Card(),), (Card(), Card())), peers=2)
-    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+    bench = Bench(system, shelf, limits=LIMITS)
     gpus = "00000200.1", "00000201.1", "00000202.1"
 
     async def whole():
@@ -249,10 +249,10 @@ def test_a_host_uses_more_boxes_than_it_has_peers(tmp_path):
     run(whole())
 
 
-def test_a_node_that_is_slow_is_met_and_looked_at_once(tmp_path, monkeypatch):
+def test_a_node_that_is_slow_is_met_and_looked_at_once(shelf, monkeypatch):
     """However often it announces itself meanwhile, and all nodes are due."""
     system = System(1, ((Card(),),))
-    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
+    bench = Bench(system, shelf, limits=LIMITS)
     met, looks = [], []
 
     async def whole():
@@ -281,7 +281,7 @@ def test_a_node_that_is_slow_is_met_and_looked_at_once(tmp_path, monkeypatch):
     run(whole())
 
 
-def test_a_gpu_that_changes_during_a_look_is_left_alone(tmp_path, monkeypatch):
+def test_a_gpu_that_changes_during_a_look_is_left_alone(shelf, monkeypatch):
     """What was read before the change says nothing about it."""
     async def does(manager, system):
         nodes, pool = manager.nodes, manager.pool
@@ -309,10 +309,10 @@ def test_a_gpu_that_changes_during_a_look_is_left_alone(tmp_path, monkeypatch):
         assert {task.job for task in pool.all(Task)} == {Job.ATTACH, Job.DETACH}
         assert cards_of(system, system.hosts[0]) == {B}
 
-    quiet_scene(tmp_path, does)
+    quiet_scene(shelf, does)
 
 
-def test_a_gpu_that_keeps_its_memory_is_free_when_it_was_wiped(tmp_path):
+def test_a_gpu_that_keeps_its_memory_is_free_when_it_was_wiped(shelf):
     async def does(manager, system):
         await manager.wait(manager.detach([A]).number)
         gpu = manager.pool.gpu(A)
@@ -330,10 +330,10 @@ def test_a_gpu_that_keeps_its_memory_is_free_when_it_was_wiped(tmp_path):
         assert manager.pool.gpu(A).state is State.QUARANTINED
         system.boxes[0].wipe(1)
 
-    scene(tmp_path, does, wipes=False)
+    scene(shelf, does, wipes=False)
 
 
-def test_cards_are_pulled_and_put_in(tmp_path):
+def test_cards_are_pulled_and_put_in(shelf):
     async def does(manager, system):
         box = system.boxes[0]
         card = box.cards.pop(2)
@@ -356,10 +356,10 @@ def test_cards_are_pulled_and_put_in(tmp_path):
         await manager.look(0x200)
         assert manager.pool.gpu(A).state is State.ABSENT
 
-    scene(tmp_path, does)
+    scene(shelf, does)
 
 
-def test_a_task_is_cancelled(tmp_path):
+def test_a_task_is_cancelled(shelf):
     async def does(manager, system):
         manager.network.cut.add(system.boxes[0])
         task = manager.attach(H1, [A])
@@ -375,10 +375,10 @@ def test_a_task_is_cancelled(tmp_path):
         with pytest.raises(Conflict, match=f"^task {task.number} is failed$"):
             manager.cancel(task.number)
 
-    scene(tmp_path, does, attached=())
+    scene(shelf, does, attached=())
 
 
-def test_nodes_are_closed_and_gpus_retired(tmp_path):
+def test_nodes_are_closed_and_gpus_retired(shelf):
     async def does(manager, system):
         pool = manager.pool
         manager.close(H1)
@@ -409,7 +409,7 @@ def test_nodes_are_closed_and_gpus_retired(tmp_path):
         await manager.look(0x200)
         assert (pool.gpu(A).state, pool.gpu(A).broken) == (State.FREE, "")
 
-    scene(tmp_path, does)
+    scene(shelf, does)
 
 
 def test_a_deposed_manager_changes_nothing(tmp_path):
@@ -440,7 +440,7 @@ def test_a_deposed_manager_changes_nothing(tmp_path):
     run(whole())
 
 
-def test_strangers(tmp_path):
+def test_strangers(shelf):
     """Nodes that the manager does not take in, and why."""
     async def does(manager, system):
         box = system.boxes[0]
@@ -465,10 +465,10 @@ def test_strangers(tmp_path):
                             "and not asked by another manager of this number\\?",
                             manager.down[0x200])
 
-    scene(tmp_path, does, attached=(), rest=False)
+    scene(shelf, does, attached=(), rest=False)
 
 
-def test_wishes_that_cannot_be(tmp_path):
+def test_wishes_that_cannot_be(shelf):
     async def does(manager, system):
         for wish, error, says in (
                 (lambda: manager.attach(0x999, [A]), NotFound, "there is no node 00000999"),
@@ -496,4 +496,4 @@ def test_wishes_that_cannot_be(tmp_path):
         with pytest.raises(Impossible, match="^these GPUs are of several hosts: "):
             manager.detach([A, B])
 
-    scene(tmp_path, does)
+    scene(shelf, does)

@@ -40,7 +40,10 @@ class Cable:
         return self
 
     def __exit__(self, *exception):
-        self._server.close()
+        async def closed():
+            self._server.close()
+
+        self._do(closed())
         self.mend()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -55,8 +58,8 @@ class Cable:
         except OSError:
             writer.close()
             return
-        task = asyncio.current_task()
-        self._lines.add(task)
+        ends = {writer.transport, far_writer.transport}
+        self._lines |= ends
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pass("there", reader, far_writer))
@@ -64,9 +67,9 @@ class Cable:
         except* (OSError, EOFError):
             pass
         finally:
-            self._lines.discard(task)
-            for each in (writer, far_writer):
-                each.transport.abort()
+            for end in ends:
+                end.abort()
+            self._lines -= ends
 
     async def _pass(self, way, reader, writer):
         while data := await reader.read(65536):
@@ -82,11 +85,13 @@ class Cable:
 
     def mend(self):
         """All passes on new lines; the old ones are closed."""
-        async def closed():
-            lines = [*self._lines]
-            for task in lines:
-                task.cancel()
-            await asyncio.gather(*lines, return_exceptions=True)
+        async def ended():
+            # Nothing of the old lines passes, as both ends of each are gone before anything moves.
+            self._passes |= {"there": True, "back": True}
+            old = set(self._lines)
+            for end in old:
+                end.abort()
+            while old & self._lines:
+                await asyncio.sleep(0.01)
 
-        self._do(closed())
-        self._passes |= {"there": True, "back": True}
+        self._do(ended())

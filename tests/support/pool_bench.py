@@ -4,15 +4,16 @@ import asyncio
 import json
 import os
 import random
-import sqlite3
 from collections import deque
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from dxpu_manage import Manager
-from dxpu_manager import Limits, Nodes, Pool, PoolManager, SqliteStore
+from dxpu_manager import Limits, Nodes, Pool, PoolManager
 from dxpu_sim.system.agents import BOX, HOST, Agent, Card, Crowd, Fabric, Shape
 
 from .manager_bench import OWN, Network
+from .shelves import FileShelf
 from .testbench import seed
 
 __all__ = ["Bench", "CrowdNetwork", "Died", "System"]
@@ -142,30 +143,23 @@ class CrowdNetwork:
         os.close(self._write)
 
 
-class _SlowStore(SqliteStore):
-    """A store on a disk that takes its time."""
-
-    async def write(self, events):
-        await asyncio.sleep(0.05)
-        await super().write(events)
-
-
 class Bench:
     """Managers one after the other, with one store, whose disk is slow.
 
     Parameters
     ----------
     system : System
-    path : Path
-        Of the store.
+    shelf : Path or FileShelf or EtcdShelf
+        Where the store is; a path: in this file.
     loss : float
         Frames that are lost, and as many that come twice.
     network : class
         :class:`CrowdNetwork` for very many nodes.
     """
 
-    def __init__(self, system, path, *, loss=0.0, limits=Limits(admits=True), network=_Network):
-        self.system, self.path, self.loss, self.limits = system, path, loss, limits
+    def __init__(self, system, shelf, *, loss=0.0, limits=Limits(admits=True), network=_Network):
+        self.shelf = FileShelf(shelf) if isinstance(shelf, Path) else shelf
+        self.system, self.loss, self.limits = system, loss, limits
         self._network = network
         self.acts, self._dies_at, self._process = 0, None, None
         #: Rows that were changed against the rules.
@@ -181,10 +175,8 @@ class Bench:
         host = agent if agent.role == HOST else self._numbered(row.node)
         box = agent if agent.role == BOX else self._numbered(row.node)
         name = f"{box.serial:08x}.{row.slot}" if box else None
-        with closing(sqlite3.connect(self.path)) as database:
-            found = database.execute("SELECT text FROM record WHERE key = ?",
-                                     (f"gpu/{name}",)).fetchone()
-        binding = found and json.loads(found[0])["binding"]
+        found = self.shelf.text(f"gpu/{name}")
+        binding = found and json.loads(found)["binding"]
         if box and host and (not binding or (binding["host"], binding["generation"]) != (
                 host.serial, row.generation)):
             self.wrong.append(f"{name} is bound with {row.generation}, written down is {binding}")
@@ -214,7 +206,7 @@ class Bench:
         ``watches``: it meets nodes that announce themselves, and looks at all, by itself.
         """
         self._process = asyncio.current_task()
-        store = _SlowStore(self.path, self._act)
+        store = self.shelf.open(self._act)
         network = self._network(self.system, loss=self.loss, rng=self.system.rng,
                                 on_frame=self._act)
         try:
