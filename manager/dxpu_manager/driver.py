@@ -11,7 +11,7 @@ from typing import Any
 from dxpu_manage import ManageError, NoAnswer, Stale, generation_after
 
 from .background import Background
-from .errors import StoreError
+from .errors import Deposed, StoreError
 from .lifecycle import Cause, State
 from .limits import Limits
 from .nodes import Nodes, Row, accepts, is_bound
@@ -75,12 +75,15 @@ class Driver:
         driver.add_done_callback(lambda driver: self._drivers.pop(number))
 
     async def wait(self, number: int) -> Task:
-        """Wait until a task has ended, durably."""
+        """Wait until a task has ended, durably; raises :exc:`Deposed`."""
         driver = self._drivers.get(number)
         if driver is not None:
             await asyncio.wait({driver})
         await self.pool.durable()
-        return self.pool.task(number)
+        task = self.pool.task(number)
+        if self.pool.deposed and not task.progress.ended:
+            raise Deposed("another manager has taken over")
+        return task
 
     async def _do(self, number: int) -> None:
         pool, said = self.pool, ""

@@ -232,7 +232,7 @@ class PoolManager:
         return node
 
     async def wait(self, number: int) -> Task:
-        """Wait until a task has ended, durably."""
+        """Wait until a task has ended, durably; raises :exc:`Deposed`."""
         return await self._driver.wait(number)
 
     # Nodes --------------------------------------------------------------------------------------

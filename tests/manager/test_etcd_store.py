@@ -91,27 +91,30 @@ def test_one_of_many_leads_and_hands_over(lead, run):
     run(does)
 
 
-def test_a_leader_whose_clock_stands_writes_nothing_when_another_leads(lead, run):
+@pytest.mark.parametrize("does_late", [
+    lambda store: store.write(events("x", first=6)), lambda store: store.forget(5)],
+    ids=["writes", "forgets"])
+def test_a_leader_whose_clock_stands_writes_nothing_when_another_leads(lead, run, does_late):
     """It does not know, and is not asked by anybody: etcd refuses what it writes."""
     async def does(etcd):
         with Cable(int(etcd.name.rpartition(":")[2])) as cable:
             old = await lead("old", endpoints=f"127.0.0.1:{cable.port}", ttl=2, clock=lambda: 7.0)
-            await old.write(events("a"))
+            await old.write(events(*"abcde"))
             cable.cut()
             new = await lead("new")
             assert new.epoch > old.epoch
             before = await asked(etcd, lead.prefix)
             assert old.leads()
-            late = asyncio.create_task(old.write(events("x", first=2)))
-            await asyncio.sleep(0.5)
+            for task in old._keeping:
+                task.cancel()
             cable.mend()
             with pytest.raises(Deposed, match="^another manager has taken over$"):
-                await late
+                await does_late(old)
             assert not old.leads() and await old.lost()
             assert await asked(etcd, lead.prefix) == before
             await old.close()
             assert new.leads()
-            await new.write(events("b", "c", first=2))
+            await new.write(events("f", "g", first=6))
             await new.close()
 
     run(does)

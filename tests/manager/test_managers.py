@@ -35,7 +35,8 @@ class Scene:
         self.nodes = stack.enter_context(LightNodes(os.path.join(short, "nodes")))
         self.managers = []
         for _ in range(managers):
-            cables = [stack.enter_context(Cable(port)) for port in self.cluster.ports]
+            # Slow ones, so that much is on the way when something happens.
+            cables = [stack.enter_context(Cable(port, 0.05)) for port in self.cluster.ports]
             made = ManagerProcess(",".join(f"127.0.0.1:{cable.port}" for cable in cables), short,
                                   self.nodes.path)
             stack.callback(made.kill)
@@ -85,6 +86,8 @@ class Scene:
 
 
 def kill(leader):
+    """The whole machine, with what is on the way."""
+    cut(leader)
     leader.signal(signal.SIGKILL)
 
 
@@ -116,12 +119,12 @@ def test_a_leader_ends_under_load(tmp_path, members, harm, heal):
         scene, gone = Scene(stack, tmp_path, members), []
         for _ in range(2):
             leader = scene.next_leader(*gone)
-            leader.until("done", 20)
+            leader.until("done", 10)
             harm(leader)
             gone.append(leader)
             new = scene.next_leader(*gone)
             assert new.has_said("leads")[0]["epoch"] > leader.has_said("leads")[0]["epoch"]
-            new.until("done", 20)
+            new.until("done", 10)
             if heal is not None:
                 healed = time.monotonic()
                 heal(leader)
@@ -146,7 +149,7 @@ def test_a_leader_ends_under_load(tmp_path, members, harm, heal):
                                       f"{', '.join(wish['gpus'])}, host {wish['host']:08x}")
                 # Tasks that ended long ago are in the events only.
                 assert key in records or len(events) > 3000
-        assert len(numbers) > 60
+        assert len(numbers) > 30
         assert [event.number for event in events] == list(range(1, len(events) + 1))
         assert {pair.version for pair in keys} == {1}
         # Events of each manager come before those of the next one.

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dxpu_manage import NoAnswer
 from dxpu_manager import (
     Cause, Conflict, Deposed, Impossible, Job, Limits, NotFound, PoolError, Progress, State, Task,
 )
@@ -13,6 +14,7 @@ from dxpu_manager.backups import backup
 from dxpu_sim.system.agents import Card
 from tests.manager.test_pool_manager import H0, H1, A, B, cards_of, settled
 from tests.support.pool_bench import Bench, System
+from tests.support.shelves import FileShelf
 from tests.support.simulated_time import run
 
 LIMITS = Limits(attach=4.0, consent=3.0, patience=2.0, look=5.0, admits=True)
@@ -431,11 +433,52 @@ def test_a_deposed_manager_changes_nothing(tmp_path):
                 assert not old.pool.task(before).progress.ended
                 with pytest.raises(Deposed, match="^another manager has taken over$"):
                     old.attach(H1, [B])
+                with pytest.raises(Deposed, match="^another manager has taken over$"):
+                    await old.wait(before)
                 await new.wait(new.detach([A]).number)
                 await new.wait(new.attach(H1, [A, B]).number)
                 assert cards_of(system, system.hosts[1]) == {A, B}
                 await new.pool.durable()
                 await settled(system, new.pool)
+
+    run(whole())
+
+
+def test_a_store_that_is_lost(tmp_path):
+    """A manager stops that may have been deposed, in the middle of its task, and if nothing else
+    would tell."""
+    class Shelf(FileShelf):
+        def open(self, act):
+            store = super().open(act)
+            store.lost, store.leads = lost.wait, lambda: not lost.is_set()
+            return store
+
+    lost, system = asyncio.Event(), System(2, ((Card(), Card()),))
+    bench = Bench(system, Shelf(tmp_path / "pool.db"), limits=LIMITS)
+
+    async def whole():
+        async with bench.manager() as manager:
+            await manager.wait(manager.attach(H0, [A]).number)
+            manager.network.cut.add(system.boxes[0])
+            task = manager.attach(H1, [B])
+            waits = asyncio.create_task(manager.wait(task.number))
+            await asyncio.sleep(1)
+            before = manager.network.sent
+            await asyncio.sleep(1)
+            assert manager.network.sent > before and not waits.done()
+            lost.set()
+            before = manager.network.sent
+            await manager.deposed.wait()
+            with pytest.raises(Deposed):
+                await waits
+            with pytest.raises(Deposed):
+                manager.detach([A])
+            # Nor by somebody who has not heard of it.
+            manager.network.cut.clear()
+            with pytest.raises(NoAnswer):
+                await manager.nodes.release(manager.pool.node(H0), 0)
+            assert manager.network.sent == before
+            assert cards_of(system, system.hosts[0]) == {A}
 
     run(whole())
 

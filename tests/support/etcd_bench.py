@@ -21,14 +21,20 @@ def need_etcd():
 class Cable:
     """A line of TCP from a port of its own to another one; a context.
 
+    Parameters
+    ----------
+    to : int
+    delay : float
+        Seconds that data are on the way there.
+
     Attributes
     ----------
     port : int
         Of its own.
     """
 
-    def __init__(self, to):
-        self._to, self._lines = to, set()
+    def __init__(self, to, delay=0.0):
+        self._to, self._lines, self._delays = to, set(), {"there": delay, "back": 0.0}
         self._passes = {"there": True, "back": True}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -73,6 +79,7 @@ class Cable:
 
     async def _pass(self, way, reader, writer):
         while data := await reader.read(65536):
+            await asyncio.sleep(self._delays[way])
             if self._passes[way]:
                 writer.write(data)
                 await writer.drain()
