@@ -7,6 +7,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .metrics import CONTENT_TYPE, Metrics
+from .page import page_routes
 from .redfish import Redfish
 from .redfish.events import wanted
 from .service import Service
@@ -19,8 +20,8 @@ _METHODS = ["GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE"]
 def make_application(service: Service) -> ASGIApp:
     """The interface of a manager.
 
-    ``/redfish``: Redfish. ``/metrics``: metrics. ``/healthz``: the process lives. ``/readyz``: it
-    can fulfil wishes.
+    ``/redfish``: Redfish. ``/ui``: the page. ``/metrics``: metrics. ``/healthz``: the process
+    lives. ``/readyz``: it can fulfil wishes.
     """
     metrics = Metrics(service)
     redfish = Redfish(service)
@@ -41,6 +42,7 @@ def make_application(service: Service) -> ASGIApp:
         Route("/metrics", redfish.guarded(show_metrics)),
         Route("/redfish", redfish.__call__, methods=_METHODS),
         Route("/redfish/{rest:path}", redfish.__call__, methods=_METHODS),
+        *page_routes(),
     ]
     application = Starlette(routes=routes)
     application.router.redirect_slashes = False

@@ -194,6 +194,7 @@ def test_a_session_is_opened_used_and_ended(tmp_path):
         assert made.status_code == 201 and "right" not in made.text
         head = {"X-Auth-Token": made.headers["X-Auth-Token"]}
         assert made.headers["X-Auth-Token"] not in made.text
+        assert made.json()["Roles"] == ["Administrator"]
         assert (await desk.http.get(f"{ROOT}/Systems", headers=head)).status_code == 200
         forged = {"X-Auth-Token": made.headers["X-Auth-Token"][:-1] + "x"}
         assert (await desk.http.get(f"{ROOT}/Systems", headers=forged)).status_code == 401

@@ -162,9 +162,10 @@ def sessions(ask: Ask) -> dict[str, Any]:
         for session in ask.service.accounts.sessions()])
 
 
-def _shown(session: Session) -> dict[str, Any]:
+def _shown(ask: Ask, session: Session) -> dict[str, Any]:
     return {"@odata.type": typed("Session"), "Id": session.number,
             "Name": f"Session of {session.name}", "UserName": session.name, "Password": None,
+            "Roles": [ask.service.accounts.account(session.name).role],
             "CreatedTime": time(session.created), "SessionType": "Redfish",
             "ClientOriginIPAddress": session.origin}
 
@@ -179,7 +180,7 @@ def _session(ask: Ask, number: str) -> Session:
 @table.get(f"{_SESSIONS}/{{session}}", "ConfigureManager")
 def session(ask: Ask, session: str) -> dict[str, Any]:
     """A session."""
-    return _shown(_session(ask, session))
+    return _shown(ask, _session(ask, session))
 
 
 async def _log_in(ask: Ask) -> Answer:
@@ -192,7 +193,7 @@ async def _log_in(ask: Ask) -> Answer:
                       "name or password is wrong, or too many log-ins have failed", ask.path, "")
     made = ask.service.accounts.open(user, ask.origin)
     address = link("SessionService", "Sessions", made.number)["@odata.id"]
-    return Answer(201, {"@odata.id": address, **_shown(made)},
+    return Answer(201, {"@odata.id": address, **_shown(ask, made)},
                   {"Location": address, "X-Auth-Token": made.token})
 
 

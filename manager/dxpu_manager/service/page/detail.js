@@ -1,0 +1,100 @@
+/** All that is known of a GPU, a host or a box, at the side, up to date while it is open. */
+
+import {open} from "./dialogs.js";
+import {find, keep, make, say} from "./dom.js";
+import {clock} from "./panels.js";
+
+export class Detail {
+  constructor(pool, actions) {
+    [this.pool, this.actions, this.dialog] = [pool, actions, null];
+  }
+
+  show(kind, id) {
+    this.close(false);
+    [this.kind, this.id] = [kind, id];
+    this.facts = make("dl", {});
+    this.buttons = make("div", {class: "buttons"});
+    this.back = make("button", {
+      type: "button", class: "back", onclick: () => this.close()}, "Back");
+    const title = {gpu: "GPU", host: "Host", box: "Box"}[kind];
+    this.dialog = open(`${title} ${id}`, "detail", false, this.facts, this.buttons, this.back);
+    // On a narrow screen it is not over what it shows.
+    this.dialog.classList.toggle("low",
+      this.element?.getBoundingClientRect().top < window.innerHeight / 2);
+    this.render();
+    (this.buttons.firstElementChild ?? this.back).focus();
+  }
+
+  /** The element in the map of what is shown, or null. */
+  get element() {
+    return this.dialog && find(`[data-${this.kind}="${this.id}"]`);
+  }
+
+  /** Close it, and give the focus back to what was shown. */
+  close(returns = true) {
+    if (!this.dialog) return;
+    const {element} = this;
+    const held = this.dialog.contains(document.activeElement);
+    this.dialog.close();
+    this.dialog = null;
+    if (returns && held) element?.focus();
+  }
+
+  render() {
+    if (!this.dialog) return;
+    const one = this.pool[{gpu: "gpus", host: "hosts", box: "boxes"}[this.kind]].get(this.id);
+    if (!one) {
+      this.close();
+      return;
+    }
+    const facts = {gpu: () => this.#gpu(one), host: () => this.#host(one),
+      box: () => this.#box(one)}[this.kind]().filter(([, text]) => text);
+    keep(this.facts, facts, ([name]) => name, ([name]) =>
+      make("div", {}, make("dt", {}, name), make("dd")), (element, [, text]) =>
+      say(element.lastElementChild, String(text)));
+    const {actions} = this;
+    const buttons = !this.pool.client.mayChange ? []
+      : {gpu: () => actions.ofGpu(one), host: () => actions.ofHost(one),
+        box: () => actions.ofBox(one)}[this.kind]();
+    const had = this.buttons.contains(document.activeElement);
+    keep(this.buttons, buttons, ([name]) => name, ([name, , danger]) =>
+      make("button", {type: "button", class: danger ? "danger" : "", onclick: event =>
+        event.currentTarget.does()}, name),
+    (button, [, does]) => { button.does = does; });
+    if (had && !this.buttons.contains(document.activeElement)) this.back.focus();
+  }
+
+  #gpu(gpu) {
+    const host = gpu.host && (this.pool.hosts.get(gpu.host)?.name ?? gpu.host);
+    return [["State", gpu.state], ["Since", gpu.since && new Date(gpu.since).toLocaleString()],
+      ["Because", gpu.cause], ["Model", gpu.model || "not said"],
+      ["Box", this.pool.boxes.get(gpu.box)?.name ?? gpu.box], ["Slot", gpu.slot],
+      ["Host", host && `${host}, port ${gpu.port}`],
+      ["Task", gpu.task], ["Request", gpu.request], ["Fault", gpu.broken]];
+  }
+
+  #node(node) {
+    return [["Name", node.label], ["Answers", this.pool.unreachable[node.id] ?? "yes"],
+      ["Open", node.closed ? "no: gets or gives nothing new" : "yes"],
+      ["Node number", node.number], ["Address", node.address]];
+  }
+
+  #host(host) {
+    const held = this.pool.gpusOf(host);
+    const requests = [...this.pool.requests.values()]
+      .filter(one => one.host === host.id && one.phase !== "ended");
+    return [...this.#node(host), ["Ports", `${held.length} of ${host.ports} in use`],
+      ["GPUs", held.map(gpu => `port ${gpu.port}: ${gpu.id}, ${gpu.state}`).join("\n")],
+      ["Requests", requests.map(one => `${one.id}: ${one.phase}`
+        + `${one.until ? ` until ${clock(one.until)}` : ""}`).join("\n")]];
+  }
+
+  #box(box) {
+    const slots = this.pool.slotsOf(box);
+    return [...this.#node(box), ["Kind", box.kind],
+      ["Slots", slots.map((gpu, n) => `${n + 1}: ${gpu && gpu.state !== "absent"
+        ? `${gpu.state}${gpu.model && `, ${gpu.model}`}${gpu.host
+          ? `, ${this.pool.hosts.get(gpu.host)?.name ?? gpu.host}` : ""}`
+        : "empty"}`).join("\n")]];
+  }
+}
