@@ -131,7 +131,10 @@ def test_a_request_waits_and_says_why_then_its_lease_ends(tmp_path):
         assert held["Members"] == [
             {"@odata.id": f"{ROOT}/CompositionService/CompositionReservations/2"}]
         await desk.ask("POST", f"{requests}/2/Actions/DxPURequest.TakeUp", status=202)
-        await eventually(lambda: len(desk.cards(0x101)) == 1)
+        async def held_by_the_host():
+            return (await desk.get(second["@odata.id"]))["Phase"] == "holding"
+        await eventually(held_by_the_host)
+        assert len(desk.cards(0x101)) == 1
         await desk.ask("PATCH", f"{requests}/2", {"LeaseSeconds": 3600})
         assert (await desk.get(f"{requests}/2"))["Until"] is not None
         await desk.ask("DELETE", f"{requests}/2", status=204)
