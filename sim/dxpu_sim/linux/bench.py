@@ -11,8 +11,7 @@ from pathlib import Path
 import cocotb
 from cocotb.utils import get_sim_time
 
-from dxpu_sim.system.network import PROGRAM, ManagerProcess
-from dxpu_sim.system.operate import FrameOperator
+from dxpu_sim.system.pool_process import CommandOperator, PoolProcess
 
 from .complaints import complaints, stalls
 from .guest import Guest, GuestStalled
@@ -44,8 +43,8 @@ async def make_ready(dut, system):
     if not GIVEN["system"].get("managed"):
         await system.prepare()
         return None
-    say("step", "A manager finds the nodes and gives them keys")
-    operator = FrameOperator(system, ManagerProcess(dut, PROGRAM, FOLDER))
+    say("step", "A manager finds the nodes and gives them numbers")
+    operator = CommandOperator(system, PoolProcess(dut, system, FOLDER / "pool"))
     await operator.set_up()
     return operator
 
@@ -88,7 +87,7 @@ async def run_scenarios(dut, guests, machine, result):
     result["guest_seconds"] = float((await hosts[0].say("cat /proc/uptime")).split()[0])
     await pump.stop()
     if operator is not None:
-        operator.manager.end()
+        operator.end()
     await system.idle()
     system.checker.finish()
     result["counts"] = dict(sum((root.counts for root in system.roots), Counter())) | {

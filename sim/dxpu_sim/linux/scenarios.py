@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import cocotb
 from cocotb.triggers import Timer
 
 from dxpu_sim.endpoint.driver import REGISTERS
@@ -38,7 +39,7 @@ MACHINES = {
     "mps": Machine("pci=pcie_bus_perf: Linux sets payload sizes", kernel="pci=pcie_bus_perf"),
     "dpc": Machine("Downstream Port Containment instead of surprise", system={"dpc": True},
                    kernel="pcie_ports=dpc-native"),
-    "keyed": Machine("a manager's program on a veth sets all up and binds, by frames under keys",
+    "keyed": Machine("`dxpu manager run` on a veth finds all nodes, and takes commands",
                      system={"keys": True, "managed": True, "paths": 1, "peers": 2, "streams": 1}),
     "two": Machine("two guests, each on a host proxy of its own", system={"hosts": 2}, guests=2),
 }
@@ -433,18 +434,26 @@ async def handover(run: Run) -> None:
 
 
 @scenario("keyed")
-async def frames(run: Run) -> None:
-    """A manager's program, which has a network interface and the keys, binds GPUs of two boxes
-    one after the other: pciehp reports each, the guest uses it, and it goes by agreement."""
+async def commands(run: Run) -> None:
+    """`dxpu attach` and `dxpu detach` give GPUs of two boxes to the guest and take them away, one
+    after the other: pciehp reports each, the guest uses it, and lets go as the button is
+    pressed."""
     host = run.host
     for gpu in (0, len(run.system.gpus) - 1):
         begin = await run.messages()
         bar = await run.bind(gpu, 0)
-        said = await run.messages_since(begin, f"a manager binds GPU {gpu}", r"Slot\(1\)")
+        said = await run.messages_since(begin, f"`dxpu attach` of GPU {gpu}", r"Slot\(1\)")
         for words in ("Card present", "Link Up"):
             run.check(words in said, f"no {words} in: {said}")
         serial = await host.say(f"gpu read {bar}0 {REGISTERS['SERIAL_LOW']}")
         run.check(int(serial, 16) == gpu + 1, f"GPU {gpu} says it is {serial}")
         await run.keep(f"GPU {gpu} copies", f"gpu copy {bar}0 16384")
-        await run.unbind(gpu, 0)
+        begin = await run.messages()
+        leaves = cocotb.start_soon(host.hurry(run.operator.release(gpu, 0)))
+        await run.gone(0)
+        await host.say(f"echo 15 > {slot_file(0, 'attention')}")  # indicators off, as ledmon would
+        await leaves
+        run.operator.routes.present.discard(0)
+        said = await run.messages_since(begin, f"`dxpu detach` of GPU {gpu}", r"Slot\(1\)")
+        run.check("Powering off due to button press" in said, f"no button in: {said}")
         await host.wait_for(f"grep -q 0 {slot_file(0, 'adapter')}", "an empty slot 1")

@@ -1,4 +1,4 @@
-"""A manager of a simulated system, as a process in a network of its own.
+"""Managers of a simulated system, as processes in networks of their own.
 
 ::
 
@@ -23,7 +23,7 @@ from dxpu_host import EthernetPort
 from dxpu_sim.ethernet.namespace import UNSHARE, add_pair
 from dxpu_sim.pcie.ports import Mailbox
 
-__all__ = ["PROGRAM", "ManagerFailed", "ManagerProcess"]
+__all__ = ["PROGRAM", "ManagerFailed", "ManagerProcess", "NetworkProcess"]
 
 MANAGER_INTERFACE, FABRIC_INTERFACE = "manager0", "fabric0"
 #: A manager that takes commands, with time-outs for a simulation.
@@ -36,11 +36,9 @@ class ManagerFailed(Exception):
     """The manager refused a command, or ended; the message gives its words."""
 
 
-class ManagerProcess:
-    """A program that manages a simulated system over :data:`MANAGER_INTERFACE`.
-
-    The program answers each line with one line, ``done`` or ``failed`` first (see
-    :mod:`.manager_program`). Frames are carried in both directions until :meth:`end`.
+class NetworkProcess:
+    """A program on :data:`MANAGER_INTERFACE`. Frames are carried in both directions until
+    :meth:`end`.
 
     Parameters
     ----------
@@ -50,6 +48,8 @@ class ManagerProcess:
         The program.
     folder : Path
         Folder for its standard error, ``manager.err``.
+    mailbox : Mailbox or None
+        Ethernet port of the design; given where another process has had it before.
 
     Raises
     ------
@@ -62,10 +62,10 @@ class ManagerProcess:
     #: Wall time for a command.
     PATIENCE_S = 540
 
-    def __init__(self, dut, command, folder: Path):
+    def __init__(self, dut, command, folder: Path, mailbox: Mailbox | None = None):
         self._errors = Path(folder, "manager.err")
         ours, theirs = socket.socketpair()
-        with open(self._errors, "w") as errors, ours, theirs:
+        with open(self._errors, "a") as errors, ours, theirs:
             self._process = subprocess.Popen(
                 [*UNSHARE, sys.executable, "-m", __name__, str(theirs.fileno()), *command],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
@@ -77,7 +77,7 @@ class ManagerProcess:
             raise self._ended()
         os.set_blocking(self._process.stdout.fileno(), False)
         self._port = EthernetPort.handed(FABRIC_INTERFACE, handed[0])
-        self._mailbox = Mailbox(dut, "intruder")
+        self._mailbox = mailbox or Mailbox(dut, "intruder")
         self._mailbox.received.append(self._send)
         self._said = b""
         self._carry = cocotb.start_soon(self._carry_in())
@@ -96,26 +96,18 @@ class ManagerProcess:
             while (frame := self._port.receive()) is not None:
                 await self._mailbox.send(frame)
 
-    async def say(self, line: str) -> str:
-        """The answer to a line, without ``done``; raises :exc:`ManagerFailed`."""
-        try:
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._ended() from None
+    async def line(self, what: str) -> str:
+        """The next line of the program; ``what`` it is about is for messages."""
         begin = time.monotonic()
         while b"\n" not in self._said:
             if self._process.poll() is not None:
                 raise self._ended()
             if time.monotonic() > begin + self.PATIENCE_S:
-                raise ManagerFailed(f"the manager does not answer to `{line}`")
+                raise ManagerFailed(f"the manager does not answer to `{what}`")
             await Timer(self.POLL_NS, "ns")
             self._said += self._process.stdout.read() or b""
         answer, _, self._said = self._said.partition(b"\n")
-        verdict, _, words = answer.decode().partition(" ")
-        if verdict != "done":
-            raise ManagerFailed(f"the manager, to `{line}`: {words}")
-        return words
+        return answer.decode()
 
     def end(self) -> None:
         """End the process, and carry no more frames; nodes go on speaking."""
@@ -124,6 +116,24 @@ class ManagerProcess:
         self._process.kill()
         self._process.communicate()
         self._port.close()
+
+
+class ManagerProcess(NetworkProcess):
+    """A program that answers each line with one line, ``done`` or ``failed`` first (see
+    :mod:`.manager_program`)."""
+
+    async def say(self, line: str) -> str:
+        """The answer to a line, without ``done``; raises :exc:`ManagerFailed`."""
+        try:
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        answer = await self.line(line)
+        verdict, _, words = answer.partition(" ")
+        if verdict != "done":
+            raise ManagerFailed(f"the manager, to `{line}`: {words}")
+        return words
 
 
 def main(handle: str, *command: str) -> None:

@@ -328,13 +328,13 @@ def test_a_machine_without_networks(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(images, "get", begun)
     monkeypatch.setattr(namespace, "why_not", lambda: "network: no program ip")
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["linux", "--scenario", "frames", "--scenario", "bind"]) == 2
+    assert cli.main(["linux", "--scenario", "commands", "--scenario", "bind"]) == 2
     assert capsys.readouterr().err == (
-        "dxpu linux: error: --scenario frames cannot run here (network: no program ip); the others "
-        "of --list can\n")
+        "dxpu linux: error: --scenario commands cannot run here (network: no program ip); the "
+        "others of --list can\n")
     assert cli.main(["linux", "--scenario", "all"]) == 2
     said = capsys.readouterr()
-    assert said.out.startswith("left out: frames (network: no program ip)\n")
+    assert said.out.startswith("left out: commands (network: no program ip)\n")
     assert said.err == "dxpu linux: error: it runs\n"
 
 
