@@ -160,6 +160,8 @@ def test_attach_and_detach_by_keys(tmp_path, chromium):
         await page.until("!document.querySelector('dialog')")
         await page.press("Escape")
         await page.until("document.querySelector('#chosen').hidden")
+        # What had the focus has gone, and the focus with it only into the grid.
+        await page.until(f"{focus}.closest('#racks') !== null")
         await page.press("/")
         assert await page.js(f"{focus}.id") == "search"
         assert page.errors == []
@@ -181,6 +183,7 @@ def test_states_that_an_operator_gives(tmp_path, chromium):
             await page.until(is_in(A, state))
             await page.until(f"!document.querySelector('{QUESTION}')")
             assert desk.pool.gpu(A).state == state
+            await page.until("document.activeElement.closest('dialog.detail') !== null")
         await push(page, "Model…")
         await page.type("V100")
         await push(page, "Say so")
@@ -248,7 +251,9 @@ def test_requests_and_tasks(tmp_path, chromium):
         await page.type(H0)
         await push(page, "End the request")
         await eventually(lambda: desk.cards(0x100) == set())
-        await page.until(f"!{queue}.includes('holding')")
+        await page.until("document.querySelector('#requests').children.length === 0")
+        await page.until("document.activeElement.contains(document.querySelector('#requests')) "
+                         "&& document.activeElement !== document.body")
         # Kept, taken up, and for a time.
         await page.click("#request")
         await page.js("document.querySelector('select[name=keep]').value = 'keep'")

@@ -56,12 +56,10 @@ export class Detail {
     const buttons = !this.pool.client.mayChange ? []
       : {gpu: () => actions.ofGpu(one), host: () => actions.ofHost(one),
         box: () => actions.ofBox(one)}[this.kind]();
-    const had = this.buttons.contains(document.activeElement);
     keep(this.buttons, buttons, ([name]) => name, ([name, , danger]) =>
       make("button", {type: "button", class: danger ? "danger" : "", onclick: event =>
         event.currentTarget.does()}, name),
     (button, [, does]) => { button.does = does; });
-    if (had && !this.buttons.contains(document.activeElement)) this.back.focus();
   }
 
   #gpu(gpu) {

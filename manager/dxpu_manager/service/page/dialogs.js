@@ -1,6 +1,6 @@
 /** Questions before a change. */
 
-import {find, make, say} from "./dom.js";
+import {make, say} from "./dom.js";
 
 let count = 0;
 
@@ -9,13 +9,7 @@ export function open(title, name, isModal, ...content) {
   const id = `dialog-${++count}`;
   const made = make("dialog", {class: name, "aria-labelledby": id}, make("h2", {id}, title),
     ...content);
-  made.addEventListener("close", () => {
-    made.remove();
-    // What had the focus before may have gone meanwhile.
-    if (document.activeElement === document.body) {
-      (find("dialog.detail .back") ?? find("#racks [tabindex='0']"))?.focus();
-    }
-  });
+  made.addEventListener("close", () => made.remove());
   document.body.append(made);
   if (isModal) made.showModal();
   else made.show();

@@ -99,6 +99,22 @@ function render() {
   detail.render();
   lines.render();
   ended();
+  keepFocus();
+}
+
+/** What had the focus last, and the part of the page in which it was. */
+const last = {element: null, part: null};
+
+/** If what had the focus has gone, the focus stays as near as can be. */
+function keepFocus() {
+  const {element, part} = last;
+  const now = document.activeElement;
+  if (!element || element.getClientRects().length || (now !== document.body && now !== element)) {
+    return;
+  }
+  const near = part?.getClientRects().length
+    ? part.matches(".scroll") ? part : part.querySelector("button.back, button") : null;
+  (near ?? detail.dialog?.querySelector("button.back") ?? find("#racks [tabindex='0']"))?.focus();
 }
 
 /** Tell the end of tasks that this user has begun. */
@@ -121,7 +137,6 @@ function chosen() {
   bar.dataset.has = there.map(gpu => gpu.id + gpu.state).join();
   const button = (name, isOn, does) => isOn
     ? make("button", {type: "button", onclick: () => { does(); }}, name) : null;
-  const inside = bar.contains(document.activeElement);
   const owners = new Set(there.map(gpu => gpu.host));
   bar.replaceChildren(...[
     make("span", {}, `${ids.length} selected`),
@@ -130,14 +145,11 @@ function chosen() {
     button("Detach…", owners.size === 1 && there.every(gpu => gpu.state === "attached"),
       () => actions.detach(there[0].host, ids)),
     button("Select none", true, selectNone)].filter(Boolean));
-  if (inside) bar.querySelector("button")?.focus();
 }
 
 function selectNone() {
-  const inside = find("#chosen").contains(document.activeElement);
   view.selected.clear();
   draw();
-  if (inside) find("#racks [tabindex='0']")?.focus();
 }
 
 /** Note what is next to the element that is pointed at or has the focus, or else to what the dialog
@@ -162,6 +174,11 @@ function listen() {
   map.addEventListener("pointerleave", () => point(document.activeElement));
   map.addEventListener("focusin", event => point(event.target));
   map.addEventListener("focusout", () => point(null));
+  document.addEventListener("focusin", event => {
+    last.element = event.target;
+    last.part = event.target.closest(".scroll, #chosen, dialog.detail");
+  });
+  document.addEventListener("close", draw, true);
   new ResizeObserver(draw).observe(map);
   const search = find("#search");
   search.addEventListener("input", () => {
