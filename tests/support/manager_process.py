@@ -29,22 +29,33 @@ class ManagerProcess:
     listen : str
     more : str
         More lines of settings, behind ``[http]``.
+    name, store : str
+        Of the file of settings, and lines in it behind ``[store]``.
     """
 
-    def __init__(self, folder: Path, listen: str, more: str = ""):
-        self.folder, self.log = folder, folder / "manager.log"
-        self.settings = folder / "settings.toml"
-        text = (folder / "manager.toml").read_text()
+    def __init__(self, folder: Path, listen: str, more: str = "", *, name: str = "settings",
+                 store: str = 'path = "pool.db"'):
+        self.folder, self.log = folder, folder / f"{name}.log"
+        self.settings = folder / f"{name}.toml"
+        text = (folder / "manager.toml").read_text().replace('path = "pool.db"', store)
         self.settings.write_text(text.replace('listen = "127.0.0.1:7080"',
                                               f'listen = "{listen}"\n{more}') + "look = 2\n")
         self.process = None
 
     def start(self):
         """Start, and wait until commands are taken."""
+        self.begin()
+        return self.takes_commands()
+
+    def begin(self):
+        """Start."""
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(
                 [*DXPU, "manager", "run", str(self.settings)], stdout=subprocess.PIPE, stderr=log,
                 text=True)
+
+    def takes_commands(self):
+        """Wait until commands are taken; returns the address."""
         line = self.process.stdout.readline()
         assert "commands: --manager" in line, self.log.read_text()
         return line.rpartition(" ")[2].strip()

@@ -116,7 +116,7 @@ def of_records(tmp_path, records, does: Callable):
         fabric = Manager(_Nowhere(), node_mac(0, 0), epoch=store.epoch)
         manager = PoolManager(pool, Nodes(fabric, {}), Limits())
         service = Service(manager, Requests(manager))
-        settings = Settings(tmp_path / "pool.db", tmp_path, port=free_port())
+        settings = Settings(store=tmp_path / "pool.db", records=tmp_path, port=free_port())
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(store.close)
             await pool.durable()

@@ -29,9 +29,10 @@ Body = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of every command to a manager."""
     parser.add_argument("--manager", metavar="URL", default=os.environ.get("DXPU_MANAGER", DEFAULT),
-                        help="where the manager listens, http://, https:// or unix:PATH; "
-                        "$DXPU_MANAGER is another default. $DXPU_USER and $DXPU_PASSWORD log in, "
-                        "$DXPU_CA is a file with the certificate to be trusted")
+                        help="where the manager listens, http://, https:// or unix:PATH, or "
+                        "several of these with commas between; $DXPU_MANAGER is another default. "
+                        "$DXPU_USER and $DXPU_PASSWORD log in, $DXPU_CA is a file with the "
+                        "certificate to be trusted")
     parser.add_argument("--json", action="store_true", help="say it as JSON")
 
 
@@ -47,6 +48,7 @@ class Client:
     Parameters
     ----------
     url : str
+        Or several with commas between, of managers of which one leads.
 
     Raises
     ------
@@ -55,9 +57,12 @@ class Client:
     """
 
     def __init__(self, url: str) -> None:
+        self.url, self._left = url, url.split(",")
+        self._open(self._left.pop(0))
+
+    def _open(self, url: str) -> None:
         import httpx
 
-        self.url = url
         transport, base, verify = None, url, True
         if url.startswith("unix:"):
             transport = httpx.HTTPTransport(uds=url.removeprefix("unix:"))
@@ -91,6 +96,10 @@ class Client:
             if "CERTIFICATE" in str(error):
                 raise Failed(f"the certificate of the manager at {self.url} is not trusted: give "
                              "its file with $DXPU_CA", UNREACHED) from None
+            if self._left:
+                self._http.close()
+                self._open(self._left.pop(0))
+                return self._ask(method, path, body)
             raise Failed(f"no manager listens at {self.url}: start one with `dxpu manager run`, or "
                          "say where with --manager", UNREACHED) from None
         except (httpx.HTTPError, OSError) as error:

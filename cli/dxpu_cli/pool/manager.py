@@ -88,26 +88,26 @@ def _run(settings: Any, arguments: argparse.Namespace) -> int:
     from dxpu_manager.service import run as manage
 
     status: int = manage(settings, lambda address: print(
-        f"manages {settings.store}; commands: --manager {address}", flush=True))
+        f"manages {settings.records_at}; commands: --manager {address}", flush=True))
     return status
 
 
 def _check(settings: Any, arguments: argparse.Namespace) -> int:
-    from dxpu_manager import Node, Pool, SqliteStore
+    from dxpu_manager import Node, Pool
     from dxpu_manager.service.settings import read_keys
 
     keys = read_keys(settings.records)
     print(f"{len(keys)} factory records in {settings.records}")
-    if settings.store.exists():
+    if settings.etcd or settings.store.exists():
         async def nodes() -> list[Node]:
-            store = SqliteStore(settings.store)
+            store = await _opened(settings)
             try:
                 return list((await Pool.of(store)).all(Node))
             finally:
                 await store.close()
 
         known = asyncio.run(nodes())
-        print(f"{len(known)} nodes in {settings.store}")
+        print(f"{len(known)} nodes in {settings.records_at}")
         for node in known:
             if (node.serial, bytes.fromhex(node.mac)) not in keys:
                 raise Failed(f"no factory record of the {node.role} {node.name} at "
@@ -118,11 +118,27 @@ def _check(settings: Any, arguments: argparse.Namespace) -> int:
     return 0
 
 
+async def _opened(settings: Any) -> Any:
+    """The store, which no manager has at present."""
+    from dxpu_manager.service.program import open_store
+
+    if settings.etcd:
+        from dxpu_manager.etcd import Etcd, Tls, leader_of
+
+        tls = Tls(settings.ca, settings.etcd_certificate, settings.etcd_key
+                  ) if settings.ca else None
+        leader = await leader_of(Etcd(settings.etcd, prefix=settings.prefix, tls=tls))
+        if leader is not None:
+            raise UserError(f"a manager leads, at {leader}: stop all managers first, or ask that "
+                            "one")
+    return await open_store(settings)
+
+
 # Accounts ---------------------------------------------------------------------------------------
 
 
 def _account(settings: Any, arguments: argparse.Namespace) -> int:
-    from dxpu_manager import Pool, SqliteStore
+    from dxpu_manager import Pool
     from dxpu_manager.service.accounts import Accounts
 
     if arguments.name is None and (arguments.role or arguments.password or arguments.remove):
@@ -131,7 +147,7 @@ def _account(settings: Any, arguments: argparse.Namespace) -> int:
         raise UserError("--remove is alone")
 
     async def change() -> None:
-        store = SqliteStore(settings.store)
+        store = await _opened(settings)
         try:
             pool = await Pool.of(store)
             accounts = Accounts(pool)
@@ -172,6 +188,7 @@ def _password(name: str) -> str:
 def _backup(settings: Any, arguments: argparse.Namespace) -> int:
     from dxpu_manager.backups import backup
 
+    _needs_file(settings)
     backup(settings.store, Path(arguments.file))
     print(f"{arguments.file}: the store as it is now, with the keys of pairs")
     return 0
@@ -180,10 +197,16 @@ def _backup(settings: Any, arguments: argparse.Namespace) -> int:
 def _restore(settings: Any, arguments: argparse.Namespace) -> int:
     from dxpu_manager.backups import restore
 
+    _needs_file(settings)
     kept = restore(Path(arguments.file), settings.store)
     print(f"{settings.store}: as in {arguments.file}"
           + (f"; the former store is {kept}" if kept else ""))
     return 0
+
+
+def _needs_file(settings: Any) -> None:
+    if settings.etcd:
+        raise UserError("the records are in etcd: `etcdctl snapshot save` copies them")
 
 
 # Light nodes ------------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ from ..manager import PoolManager
 from ..nodes import Nodes
 from ..pool import Pool
 from ..requests import Requests
-from ..store import SqliteStore
+from ..store import SqliteStore, Store
 from .application import make_application
 from .service import Service
 from .settings import Settings, SettingsError, read_keys
 from .sockets import SocketPort
 
-__all__ = ["JsonLines", "listening", "run", "serving"]
+__all__ = ["JsonLines", "listening", "open_store", "run", "serving"]
 
 _LOG = logging.getLogger("dxpu_manager")
 #: Node number of managers in MAC addresses.
@@ -66,7 +66,7 @@ async def serving(settings: Settings) -> AsyncIterator[Service]:
     PoolError, ~dxpu_host.PortError
     """
     keys = read_keys(settings.records)
-    store = SqliteStore(settings.store)
+    store = await open_store(settings)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         pool = await Pool.of(store)
@@ -95,6 +95,25 @@ async def serving(settings: Settings) -> AsyncIterator[Service]:
 
         stack.push_async_callback(stop)
         yield service
+
+
+async def open_store(settings: Settings) -> Store:
+    """The store of a pool; one in etcd is waited for while another manager leads.
+
+    Raises
+    ------
+    StoreError
+    """
+    if settings.store is not None:
+        return SqliteStore(settings.store)
+    from ..etcd import Etcd, EtcdStore, Tls, leader_of
+
+    tls = Tls(settings.ca, settings.etcd_certificate, settings.etcd_key) if settings.ca else None
+    etcd = Etcd(settings.etcd, prefix=settings.prefix, tls=tls)
+    leader = await leader_of(etcd)
+    if leader is not None:
+        _LOG.info("another manager leads, at %s; this one waits", leader)
+    return await EtcdStore.lead(etcd, settings.address)
 
 
 class _FabricPort(Port, _Closes, Protocol):

@@ -25,12 +25,16 @@ class Settings:
 
     Parameters
     ----------
-    store : Path
-        Of the pool.
     records : Path
         Folder with factory records of the nodes, ``*.bin``.
     iface : str
         Ethernet interface to the fabric. Or ``socket`` : Path, of a fabric that is a program.
+    store : Path or None
+        File with the pool's records.
+    etcd : str
+        Members of an etcd with the records instead, for several managers of which one leads.
+    prefix, ca, etcd_certificate, etcd_key : str, Path, Path, Path
+        Of the keys in etcd, and of TLS to the members.
     number : int
         Manager number, 1 to 4, of no other manager on the fabric.
     slower : float
@@ -44,8 +48,13 @@ class Settings:
     limits : Limits
     """
 
-    store: Path
     records: Path
+    store: Path | None = None
+    etcd: str = ""
+    prefix: str = "/dxpu/"
+    ca: Path | None = None
+    etcd_certificate: Path | None = None
+    etcd_key: Path | None = None
     iface: str = ""
     socket: Path | None = None
     number: int = 1
@@ -64,6 +73,11 @@ class Settings:
         return self.unix is not None or is_loopback(self.host)
 
     @property
+    def records_at(self) -> str:
+        """Where the pool's records are, for people."""
+        return f"etcd {self.etcd}, {self.prefix}" if self.etcd else str(self.store)
+
+    @property
     def address(self) -> str:
         """Address of the HTTP interface, as commands take it."""
         if self.unix is not None:
@@ -74,7 +88,9 @@ class Settings:
 
 #: Tables of the file; for each key the setting, and the types that it may have.
 _KEYS: dict[str, dict[str, tuple[str, tuple[type, ...]]]] = {
-    "store": {"path": ("store", (str,))},
+    "store": {"path": ("store", (str,)), "etcd": ("etcd", (str,)), "prefix": ("prefix", (str,)),
+              "ca": ("ca", (str,)), "certificate": ("etcd_certificate", (str,)),
+              "key": ("etcd_key", (str,))},
     "nodes": {"records": ("records", (str,))},
     "fabric": {"interface": ("iface", (str,)), "socket": ("socket", (str,)),
                "number": ("number", (int,)), "slower": ("slower", (int, float))},
@@ -84,7 +100,7 @@ _KEYS: dict[str, dict[str, tuple[str, tuple[type, ...]]]] = {
     "limits": {one.name: (one.name, (bool,) if one.name == "admits" else (int, float))
                for one in fields(Limits)},
 }
-_PATHS = ("store", "records", "socket", "certificate", "key")
+_PATHS = ("store", "records", "socket", "certificate", "key", "ca", "etcd_certificate", "etcd_key")
 
 
 def read_settings(path: Path) -> Settings:
@@ -109,9 +125,8 @@ def read_settings(path: Path) -> Settings:
     listen = values.pop("listen", None)
     if listen is not None:
         values.update(_listen(path, listen))
-    for name, table in (("store", "[store] path"), ("records", "[nodes] records")):
-        if name not in values:
-            raise SettingsError(f"{str(path)!r} lacks {table}")
+    if "records" not in values:
+        raise SettingsError(f"{str(path)!r} lacks [nodes] records")
     settings = Settings(**values, limits=replace(Limits(), **limits))
     _check(path, settings)
     return settings
@@ -146,6 +161,10 @@ def _listen(path: Path, text: str) -> dict[str, Any]:
 
 
 def _check(path: Path, settings: Settings) -> None:
+    if (settings.store is None) == (not settings.etcd):
+        raise SettingsError(f"{str(path)!r}: [store] needs path, or else etcd")
+    if settings.ca is None and (settings.etcd_certificate or settings.etcd_key):
+        raise SettingsError(f"{str(path)!r}: [store] needs ca beside certificate and key")
     if bool(settings.iface) == (settings.socket is not None):
         raise SettingsError(f"{str(path)!r}: [fabric] needs interface, or else socket")
     if not 1 <= settings.number <= 4:

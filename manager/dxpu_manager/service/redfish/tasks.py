@@ -3,6 +3,7 @@
 Ref: DSP0266, 11 "Tasks"; DSP0268, TaskService, Task
 """
 
+from time import time as now
 from typing import Any
 
 from ...records import Progress, Task
@@ -21,7 +22,7 @@ def service(ask: Ask) -> dict[str, Any]:
     """The service of tasks."""
     return {"@odata.type": typed("TaskService"), "Id": "TaskService", "Name": "Tasks",
             "ServiceEnabled": True, "CompletedTaskOverWritePolicy": "Oldest",
-            "LifeCycleEventOnTaskStateChange": True, "DateTime": time(ask.service.pool.clock()),
+            "LifeCycleEventOnTaskStateChange": True, "DateTime": time(now()),
             "Status": {"State": "Enabled", "Health": "OK"}, "Tasks": link("TaskService", "Tasks")}
 
 

@@ -1,0 +1,61 @@
+"""Two managers as processes, with one etcd: one leads, the other takes over."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.support.manager_process import DXPU, ManagerProcess, processes, tell, wait_for
+
+A, B, H0 = "00010000.1", "00010000.2", "00000100"
+
+
+@pytest.fixture
+def pair(cluster, tmp_path):
+    """Nodes, and two managers that are not started yet."""
+    store = f'etcd = "{cluster.endpoints}"\nprefix = "/pair-{tmp_path.name}/"'
+    with processes(tmp_path, "unix:unused.sock", cards=2) as (nodes, _):
+        made = [ManagerProcess(tmp_path, f"unix:{name}.sock", name=name, store=store)
+                for name in ("one", "two")]
+        try:
+            yield nodes, made
+        finally:
+            for manager in made:
+                if manager.process is not None and manager.process.poll() is None:
+                    manager.kill()
+
+
+def test_the_second_takes_over_with_all_that_was(pair, tmp_path):
+    nodes, (one, two) = pair
+    where = f"unix:{tmp_path / 'one.sock'},unix:{tmp_path / 'two.sock'}"
+
+    def dxpu(*argv):
+        return subprocess.run([*DXPU, *argv, "--manager", where], text=True, capture_output=True,
+                              timeout=60)
+
+    one.start()
+    wait_for(lambda: dxpu("attach", H0, "--dry-run").returncode == 0)
+    assert dxpu("attach", H0, A).returncode == 0
+    two.begin()
+    wait_for(lambda: "another manager leads" in two.log.read_text())
+    refused = subprocess.run([*DXPU, "manager", "account", str(two.settings)], text=True,
+                             capture_output=True, timeout=60)
+    assert refused.returncode == 2 and "a manager leads, at unix:" in refused.stderr
+    backup = subprocess.run([*DXPU, "manager", "backup", str(two.settings), "x"], text=True,
+                            capture_output=True, timeout=60)
+    assert backup.stderr == ("dxpu manager: error: the records are in etcd: `etcdctl snapshot "
+                             "save` copies them\n")
+    one.kill()
+    two.takes_commands()
+    assert tell(nodes, "links 100") == "0"
+    shown = json.loads(dxpu("gpu", "show", A, "--json").stdout)
+    assert (shown["state"], shown["host"]) == ("attached", H0)
+    done = dxpu("attach", H0, B)
+    assert done.returncode == 0, done.stderr
+    assert dxpu("detach", H0, "--all").returncode == 0
+    # The first one comes back, and waits.
+    one.begin()
+    wait_for(lambda: one.log.read_text().count("another manager leads") == 1)
+    assert two.stop() == 0
+    one.takes_commands()
+    assert dxpu("pool", "show").returncode == 0
