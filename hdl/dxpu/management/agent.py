@@ -378,7 +378,9 @@ class ManagementAgent(wiring.Component):
         """Whether a jump is made."""
         does, holds, kept = self._does, Signal(), self._kept
         target = Cat(kept[12:16], kept[0:8])
-        age = (self._now - self.word[:_TIME])[:_TIME]
+        # The subtraction and the comparison are most of a cycle: there is a state for them.
+        age, young = (self._now - self.word[:_TIME])[:_TIME], Signal()
+        m.d.sync += young.eq(age < self._challenge_ticks)
         conditions = {
             If.ALWAYS: Const(1, 1),
             If.DIFFERS: self._differs,
@@ -391,7 +393,7 @@ class ManagementAgent(wiring.Component):
             If.OPEN: self._open.bit_select(self._manager, 1),
             If.FRESH: self._fresh,
             If.INTACT: self._digest.intact,
-            If.YOUNG: age < self._challenge_ticks,
+            If.YOUNG: young,
             If.DRY: ~self.random.valid,
             If.TOLD: self._open.bit_select(self._manager, 1) & self._written
                      & (self._manager == self._writer) & self.event.valid,
@@ -504,6 +506,10 @@ class ManagementAgent(wiring.Component):
             with m.State("Look"):  # that of the second bank
                 m.d.comb += self.read.eq(looks)
                 m.d.sync += self._first.eq(self.word)
+                m.next = "Act"
+                with m.If(self._op(Op.JUMP)):
+                    m.next = "Time"
+            with m.State("Time"):  # the word of the second bank is looked at
                 m.next = "Act"
             with m.State("Act"):
                 m.d.comb += [self._able.eq(self._digest.ready),

@@ -104,6 +104,7 @@ class Operations(wiring.Component):
         writes, address, count = Signal(), Signal(17), Signal(7)
         any_writes, reads = Signal(), Signal(12)
         bad, where, status = Signal(), Signal(8), Signal(Status)
+        odd = Signal()  # the word before says what no request does
         natural = swapped(self.word)
         epoch_access, epoch_write = Signal(), Signal()
         m.d.comb += [
@@ -132,7 +133,7 @@ class Operations(wiring.Component):
             with m.State("Idle"):
                 m.d.sync += [
                     at.eq(0), part.eq(_Part.EPOCH), acts.eq(0), any_writes.eq(0), reads.eq(0),
-                    bad.eq(0), self.size.eq(_FIRST),
+                    bad.eq(0), odd.eq(0), self.size.eq(_FIRST),
                 ]
                 with m.If(self.start):
                     m.d.sync += self.wrote.eq(0)
@@ -151,30 +152,29 @@ class Operations(wiring.Component):
                 m.next = "Got"
                 with m.If(part == _Part.NOTHING):
                     m.next = "Look"
-                with m.Elif(at == self.words):
+                with m.Elif((at == self.words) | odd):
                     refuse()
             with m.State("Got"):
-                m.d.sync += [at.eq(at + 1), value.eq(natural)]
+                m.d.sync += [at.eq(at + 1), value.eq(natural), odd.eq(0)]
                 m.next = "Get"
                 with m.Switch(part):
                     with m.Case(_Part.EPOCH):
                         m.d.sync += [mine.eq(natural), part.eq(_Part.COUNT)]
                     with m.Case(_Part.COUNT):
                         m.d.sync += [left.eq(self.word[:8]), number.eq(0),
-                                     part.eq(_Part.OPERATION)]
-                        with m.If((self.word[8:] != 0) | (self.word[:8] == 0)
-                                  | (self.word[:8] > OPERATIONS_MAX)):
-                            refuse()
+                                     part.eq(_Part.OPERATION),
+                                     odd.eq((self.word[8:] != 0) | (self.word[:8] == 0)
+                                            | (self.word[:8] > OPERATIONS_MAX))]
                     with m.Case(_Part.OPERATION):
                         m.d.sync += [writes.eq(self.word[0]), count.eq(self.word[8:15]),
-                                     part.eq(_Part.ADDRESS)]
+                                     part.eq(_Part.ADDRESS),
+                                     odd.eq((self.word[:8] > max(Code)) | (self.word[16:] != 0)
+                                            | (self.word[8:16] == 0)
+                                            | (self.word[8:16] > WORDS_MAX))]
                         with m.If(self.word[0]):
                             m.d.sync += any_writes.eq(1)
                         with m.Elif(~acts):
                             m.d.sync += reads.eq(reads + self.word[8:16])
-                        with m.If((self.word[:8] > max(Code)) | (self.word[16:] != 0)
-                                  | (self.word[8:16] == 0) | (self.word[8:16] > WORDS_MAX)):
-                            refuse()
                     with m.Case(_Part.ADDRESS):
                         m.d.sync += [address.eq(Mux(natural[16:] != 0, 1 << 16, natural[:16])),
                                      part.eq(Mux(writes, _Part.WORD, _Part.NOTHING))]

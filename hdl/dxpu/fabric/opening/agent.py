@@ -312,15 +312,18 @@ class OpeningAgent(wiring.Component):
         """Whether a jump is made."""
         does, holds = self._does, Signal()
         offered = wire(self._offered, 2)
+        # The subtraction and the comparison are most of a cycle: there is a state for them.
         age = (self._now - record[:TIME_BITS])[:TIME_BITS]
+        young, said = Signal(), Signal()
+        m.d.sync += [young.eq(age < self._young), said.eq(age < self._said)]
         conditions = {
             If.ALWAYS: Const(1, 1),
             If.DIFFERS: self._differs,
             If.KEY: self._filled.bit_select(self._slot, 1),
             If.SLOT1: self._slot,
             If.OFFERED: (record == offered) & (offered != 0),
-            If.YOUNG: age < self._young,
-            If.SAID: age < self._said,
+            If.YOUNG: young,
+            If.SAID: said,
             If.SAME: record[TIME_BITS] == self._slot,
             If.CONFIRMS: self._confirms,
             If.DRY: ~self.random.valid,
@@ -366,6 +369,11 @@ class OpeningAgent(wiring.Component):
             with m.State("Fetch"):
                 m.next = "Read"
             with m.State("Read"):
+                m.next = "Act"
+                with m.If((reads.op == Op.JUMP)
+                          & ((reads.argument == If.YOUNG) | (reads.argument == If.SAID))):
+                    m.next = "Time"
+            with m.State("Time"):
                 m.next = "Act"
             with m.State("Act"):
                 m.d.comb += [self._wanted.eq(there), acts.eq(there & ready)]
