@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 
+from dxpu.management.format import Subject
 from dxpu_manage import Identity, ManageError, NoAnswer, Stale
+from dxpu_model.management import Event
 
 from .background import Background
 from .driver import Driver
@@ -53,6 +55,8 @@ class Looks:
         self._looking: dict[int, asyncio.Lock] = {}
         #: Addresses of nodes that are being met.
         self._meeting: set[bytes] = set()
+        #: Nodes that are looked at, as they have told something unexpected.
+        self._told: set[int] = set()
 
     async def meet(self, identity: Identity) -> None:
         """Give a number to a node that has announced itself, and bring the node to the records.
@@ -88,8 +92,8 @@ class Looks:
         await self.look(node.serial)
 
     async def watch(self, every: float = 0.5) -> None:
-        """Meet announced nodes, look at all nodes and forget old events now and then; without an
-        end."""
+        """Meet announced nodes, look at nodes that tell of something unexpected, look at all nodes
+        and forget old events now and then; without an end."""
         now = asyncio.get_running_loop().time
         looks = forgets = now()
         going: asyncio.Task[None] | None = None
@@ -99,12 +103,37 @@ class Looks:
                 if identity.mac not in self._meeting:
                     self._meeting.add(identity.mac)
                     self._background.begin(self._meets(identity))
+            for serial, event in self.nodes.told():
+                if serial not in self._told and not self._is_expected(serial, event):
+                    self._told.add(serial)
+                    self._background.begin(self._looks_at_once(serial))
             if now() >= looks and (going is None or going.done()):
                 going = self._background.begin(self.look_at_all())
                 looks = now() + self.limits.look
             if now() >= forgets:
                 self._background.begin(self._forget())
                 forgets = now() + self.limits.forget
+
+    async def _looks_at_once(self, serial: int) -> None:
+        self._told.discard(serial)
+        await self.look(serial)
+
+    def _is_expected(self, serial: int, event: Event) -> bool:
+        """Whether an event is of something that the records know, or a task takes care of."""
+        if event.code != Subject.SLOT:
+            return True  # what else happens shows at a slot
+        node = self.pool.node(serial)
+        used, present, lost = (bool(event.argument >> bit & 1) for bit in (0, 1, 3))
+        if node.role is Role.BOX:
+            gpu = self.pool.records.get(Gpu(serial, event.where + 1).key)
+            if not isinstance(gpu, Gpu):
+                return not used and not present
+            return bool(gpu.task) or (used, present) == (
+                gpu.state in BOUND, gpu.state is not State.ABSENT)
+        held = self.pool.bound_to(serial).get(event.where)
+        if held is None:
+            return not used
+        return bool(held[0].task) or used and present and not lost
 
     async def _forget(self) -> None:
         # If the store cannot be written, the next time.

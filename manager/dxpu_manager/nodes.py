@@ -1,11 +1,12 @@
 """Nodes: access, and operations at each."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dxpu_manage import Binding as Row, ManageError, Manager, Proxy, is_newer
 from dxpu_manage.scrub import dirty_slots
+from dxpu_model.management import Event
 
 from .records import Binding, Gpu, Node, Pair, Role
 
@@ -83,6 +84,13 @@ class Nodes:
     def is_numbered(self, node: Node) -> bool:
         """Whether a node is asked under the number, which a reset takes away."""
         return node.serial in self._there
+
+    def told(self) -> Iterator[tuple[int, Event]]:
+        """What nodes have told since the last call: serial numbers, and events in order."""
+        for serial, proxy in list(self._known.items()):
+            events = proxy.node.events
+            while not events.empty():
+                yield serial, events.get_nowait()
 
     def drop_events(self, node: Node) -> None:
         """Forget what a node has told so far; a look finds out all of it."""

@@ -11,7 +11,7 @@ from dxpu_manager.service import Settings
 from dxpu_manager.service.program import listening, serving
 from dxpu_sim.system.agents.program import FABRIC, RECORDS, NodesProgram, make_agents
 
-__all__ = ["BLOCKS", "ROOT", "Desk", "eventually", "on_a_desk"]
+__all__ = ["BLOCKS", "LIMITS", "ROOT", "Desk", "eventually", "on_a_desk"]
 
 ROOT = "/redfish/v1"
 BLOCKS = f"{ROOT}/CompositionService/ResourceBlocks"
@@ -75,7 +75,7 @@ def block(gpu):
     return {"@odata.id": f"{BLOCKS}/{gpu}"}
 
 
-async def eventually(is_so: Callable, seconds=15.0):
+async def eventually(is_so: Callable, seconds=90.0):
     """What a function says at last, which is neither false nor nothing."""
     end = asyncio.get_running_loop().time() + seconds
     while True:
@@ -107,7 +107,7 @@ def on_a_desk(tmp_path, does, *, hosts=2, boxes=2, cards=2, limits=LIMITS, accou
                                  and len(service.nodes(Role.HOST)) == hosts)
                 async with contextlib.AsyncExitStack() as stack:
                     await stack.enter_async_context(desk.http)
-                    await asyncio.wait_for(does(desk), 60)
+                    await asyncio.wait_for(does(desk), 240)
         finally:
             serves.cancel()
 

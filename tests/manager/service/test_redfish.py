@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from dxpu_manager.service.redfish.table import table
-from tests.support.service_bench import BLOCKS, ROOT, Desk, block, eventually, on_a_desk
+from tests.support.service_bench import (
+    BLOCKS, LIMITS, ROOT, Desk, block, eventually, on_a_desk,
+)
 
 H0, H1 = "00000100", "00000101"
 A, B, C, D = "00010000.1", "00010000.2", "00010001.1", "00010001.2"
@@ -395,6 +398,30 @@ def test_nothing_that_is_sent_anywhere_is_a_fault_of_the_manager(tmp_path, metho
         assert await desk.get("Systems")
 
     on_a_desk(tmp_path, does)
+
+
+def test_what_a_node_tells_is_seen_at_once(tmp_path):
+    """A card is pulled, put in, and lost by its host; nobody looks at all nodes for a minute."""
+    async def does(desk: Desk):
+        await desk.attach(H0, C)
+        desk.nodes.do("pull 10000 1")
+        async def absent():
+            return await desk.state(A) == "absent"
+        await eventually(absent)
+        desk.nodes.do("insert 10000 1")
+        async def free():
+            return await desk.state(A) == "free"
+        await eventually(free)
+        # The session is lost for a moment: the host has lost the card, and gets it back.
+        pair = frozenset((desk.nodes.node(0x100).mac, desk.nodes.node(0x10001).mac))
+        desk.nodes.fabric.cut.add(pair)
+        desk.nodes.fabric.settle()
+        assert desk.cards(0x100) == set()
+        desk.nodes.fabric.cut.clear()
+        desk.nodes.fabric.settle()
+        await eventually(lambda: desk.cards(0x100) == {C})
+
+    on_a_desk(tmp_path, does, limits=replace(LIMITS, look=60.0))
 
 
 def test_who_reads_while_gpus_come_and_go_sees_no_contradiction(tmp_path):
