@@ -161,10 +161,10 @@ class Driver:
             never = tuple(name for name, text in lacks.items() if text == _NEVER)
             if len(never) < len(lacks):
                 since = now
-            if not lacks:
-                return
             if task.cancelled:
                 raise _RolledBack("cancelled")
+            if not lacks:
+                return
             # Who had a GPU gets it back whenever both nodes are there again.
             if now >= (task.deadline if task.job is Job.ATTACH else since + self.limits.attach):
                 raise _RolledBack("; ".join(f"GPU {name}: {text}" for name, text in lacks.items()),
