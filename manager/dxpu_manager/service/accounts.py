@@ -223,6 +223,17 @@ class Accounts:
         ended = self.session(number)
         self._sessions.pop(ended.number)
 
+    def knows(self, user: User, session: Session | None) -> bool:
+        """Whether somebody who was let in would be let in again: the session goes on, or the
+        account has the role still; without accounts, whoever was trusted."""
+        if session is not None:
+            session.used = self._monotonic()
+            return self._sessions.get(session.number) is session
+        if not self:
+            return True
+        found = self.pool.records.get(f"{Account.KIND}/{user.name}")
+        return isinstance(found, Account) and found.enabled and found.role == user.role
+
     def of_token(self, token: str) -> tuple[User, Session] | None:
         """Who has a session with this token; the session is used by that."""
         for session in self.sessions():

@@ -75,6 +75,32 @@ def test_no_event_says_a_secret(tmp_path):
     on_a_desk(tmp_path, does, account=("root", "right password", "Administrator"))
 
 
+def test_a_stream_ends_with_the_right_to_read_it(tmp_path):
+    """A session that is ended, and an account that is removed."""
+    async def does(desk):
+        sessions = f"{ROOT}/SessionService/Sessions"
+        made = await desk.http.post(sessions, json={"UserName": "root",
+                                                    "Password": "right password"})
+        head = {"X-Auth-Token": made.headers["X-Auth-Token"]}
+        async with desk.client(auth=("root", "right password")) as root, \
+                desk.client(headers=head) as by_session, \
+                desk.client(auth=("second", "right password")) as second:
+            await root.post(f"{ROOT}/AccountService/Accounts", json={
+                "UserName": "second", "Password": "right password", "RoleId": "ReadOnly"})
+            streams = [asyncio.create_task(read(http, lambda got: False))
+                       for http in (by_session, second, root)]
+            await eventually(lambda: len(desk.service.hub.listeners) == 3)
+            assert (await root.delete(made.headers["Location"])).status_code == 204
+            await root.delete(f"{ROOT}/AccountService/Accounts/second")
+            desk.service.manager.spare(A)
+            ended = await asyncio.gather(*streams[:2])
+            assert not any("made a spare" in text for got in ended for text in texts(got))
+            assert not streams[2].done()
+            streams[2].cancel()
+
+    on_a_desk(tmp_path, does, account=("root", "right password", "Administrator"))
+
+
 class Receiver:
     """A subscriber: keeps the events that come, and answers as told."""
 

@@ -5,7 +5,7 @@ Ref: DSP0266, 12 "Eventing"; DSP0268, EventService, EventDestination, Event; WHA
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -125,14 +125,19 @@ def submit_test(ask: Ask) -> None:
 @table.get(f"{ROOT}/EventService/SSE")
 def sse(ask: Ask) -> dict[str, Any]:
     """All events as they come."""
-    return {"stream": stream(ask.service, ask.after)}
+    return {"stream": stream(ask.service, ask.after, lambda: ask.service.accounts.knows(
+        ask.user, ask.session))}
 
 
-def stream(service: Service, after: int | None) -> StreamingResponse:
-    """A stream of events; those with numbers above ``after`` first, if it is given."""
+def stream(service: Service, after: int | None,
+           may_read: Callable[[], bool]) -> StreamingResponse:
+    """A stream of events; those with numbers above ``after`` first, if it is given. It ends when
+    the reader has lost the right."""
     async def lines() -> AsyncIterator[str]:
         yield ": events of a DxPU pool\n\n"
         async for notice in service.hub.follow(after, quiet=_QUIET):
+            if not may_read():
+                return
             if notice is None:
                 yield ": quiet\n\n"
             else:
