@@ -104,7 +104,7 @@ def tell(nodes, line):
     return said[1].strip() if len(said) > 1 else ""
 
 
-def wait_for(is_so, seconds=20.0):
+def wait_for(is_so, seconds=120.0):
     """What a function says at last."""
     end = time.monotonic() + seconds
     while not (said := is_so()):

@@ -113,7 +113,7 @@ async def open_store(settings: Settings) -> Store:
     leader = await leader_of(etcd)
     if leader is not None:
         _LOG.info("another manager leads, at %s; this one waits", leader)
-    return await EtcdStore.lead(etcd, settings.address)
+    return await EtcdStore.lead(etcd, settings.address, ttl=settings.lease)
 
 
 class _FabricPort(Port, _Closes, Protocol):

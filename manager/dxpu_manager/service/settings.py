@@ -35,6 +35,8 @@ class Settings:
         Members of an etcd with the records instead, for several managers of which one leads.
     prefix, ca, etcd_certificate, etcd_key : str, Path, Path, Path
         Of the keys in etcd, and of TLS to the members.
+    lease : int
+        Seconds without a sign of the leader after which another manager takes over.
     number : int
         Manager number, 1 to 4, of no other manager on the fabric.
     slower : float
@@ -52,6 +54,7 @@ class Settings:
     store: Path | None = None
     etcd: str = ""
     prefix: str = "/dxpu/"
+    lease: int = 3
     ca: Path | None = None
     etcd_certificate: Path | None = None
     etcd_key: Path | None = None
@@ -89,6 +92,7 @@ class Settings:
 #: Tables of the file; for each key the setting, and the types that it may have.
 _KEYS: dict[str, dict[str, tuple[str, tuple[type, ...]]]] = {
     "store": {"path": ("store", (str,)), "etcd": ("etcd", (str,)), "prefix": ("prefix", (str,)),
+              "lease": ("lease", (int,)),
               "ca": ("ca", (str,)), "certificate": ("etcd_certificate", (str,)),
               "key": ("etcd_key", (str,))},
     "nodes": {"records": ("records", (str,))},
@@ -163,6 +167,9 @@ def _listen(path: Path, text: str) -> dict[str, Any]:
 def _check(path: Path, settings: Settings) -> None:
     if (settings.store is None) == (not settings.etcd):
         raise SettingsError(f"{str(path)!r}: [store] needs path, or else etcd")
+    if not 2 <= settings.lease <= 3600:
+        raise SettingsError(f"{str(path)!r}: [store] lease is 2 to 3600 seconds, not "
+                            f"{settings.lease}")
     if settings.ca is None and (settings.etcd_certificate or settings.etcd_key):
         raise SettingsError(f"{str(path)!r}: [store] needs ca beside certificate and key")
     if bool(settings.iface) == (settings.socket is not None):

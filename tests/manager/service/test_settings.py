@@ -55,6 +55,8 @@ admits = true
     ("[nodes]\nrecords = \"a\"\n", "[store] needs path, or else etcd"),
     (GOOD.replace('path = "pool.db"', 'path = "a"\netcd = "b:1"'), "[store] needs path, or else "),
     (GOOD.replace('path = "pool.db"', 'etcd = "b:1"\nkey = "k"'), "[store] needs ca beside "),
+    (GOOD.replace('path = "pool.db"', 'etcd = "b:1"\nlease = 1'),
+     "[store] lease is 2 to 3600 seconds, not 1"),
     (GOOD.replace('interface = "eth1"', ""), "[fabric] needs interface, or else socket"),
     (GOOD + 'socket = "x"\n', "[fabric] needs interface, or else socket"),
     (GOOD + "number = 5\n", "[fabric] number is 1 to 4, not 5"),

@@ -13,7 +13,7 @@ A, B, H0 = "00010000.1", "00010000.2", "00000100"
 @pytest.fixture
 def pair(cluster, tmp_path):
     """Nodes, and two managers that are not started yet."""
-    store = f'etcd = "{cluster.endpoints}"\nprefix = "/pair-{tmp_path.name}/"'
+    store = f'etcd = "{cluster.endpoints}"\nprefix = "/pair-{tmp_path.name}/"\nlease = 10'
     with processes(tmp_path, "unix:unused.sock", cards=2) as (nodes, _):
         made = [ManagerProcess(tmp_path, f"unix:{name}.sock", name=name, store=store)
                 for name in ("one", "two")]
