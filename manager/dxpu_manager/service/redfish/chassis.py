@@ -10,7 +10,6 @@ from ...lifecycle import State
 from ...records import Gpu, Node, Role
 from ..service import Service
 from .body import Field, check
-from .messages import refusal
 from .schemas import typed
 from .shown import block_link, gpu_status, node_status
 from .table import ROOT, Answer, Ask, collection, link, table
@@ -18,14 +17,6 @@ from .table import ROOT, Answer, Ask, collection, link, table
 __all__: list[str] = []
 
 _CHASSIS = f"{ROOT}/Chassis/{{box}}"
-
-
-def _box(service: Service, name: str) -> Node:
-    node = service.pool.records.get(f"{Node.KIND}/{name}")
-    if not isinstance(node, Node) or node.role is not Role.BOX:
-        raise refusal(404, "ResourceMissingAtURI", f"there is no box {name}",
-                      f"{ROOT}/Chassis/{name}")
-    return node
 
 
 def _cards(service: Service, node: Node) -> list[Gpu]:
@@ -43,7 +34,7 @@ def boxes(ask: Ask) -> dict[str, Any]:
 @table.get(_CHASSIS)
 def box(ask: Ask, box: str) -> dict[str, Any]:
     """A box."""
-    node = _box(ask.service, box)
+    node = ask.node(Role.BOX, box)
     return {
         "@odata.type": typed("Chassis"), "Id": node.name, "Name": node.label or node.name,
         "ChassisType": "Expansion", "SerialNumber": node.name,
@@ -67,7 +58,7 @@ _PATCH = (Field("Oem.DxPU.Label", (str,)), Field("Oem.DxPU.Closed", (bool,)),
 @table.patch(_CHASSIS)
 def change_box(ask: Ask, box: str) -> Answer | None:
     """Name a box, close it, or say of which kind it is."""
-    service, node = ask.service, _box(ask.service, box)
+    service, node = ask.service, ask.node(Role.BOX, box)
     values, wrong = check(ask.body, _PATCH, readable=_read(ask, node))
     if "Oem.DxPU.Label" in values:
         service.label(node, values["Oem.DxPU.Label"])
@@ -75,10 +66,7 @@ def change_box(ask: Ask, box: str) -> Answer | None:
         service.manager.close(node.serial, is_closed=values["Oem.DxPU.Closed"])
     if "Oem.DxPU.Kind" in values:
         service.manager.describe(node.serial, kind=Kind(values["Oem.DxPU.Kind"]))
-    if wrong:
-        return Answer(200, {"@odata.id": f"{ROOT}/Chassis/{node.name}", **_read(ask, node),
-                            "@Message.ExtendedInfo": wrong})
-    return None
+    return ask.partly(wrong, _read(ask, node))
 
 
 def _read(ask: Ask, node: Node) -> dict[str, Any]:
@@ -88,7 +76,7 @@ def _read(ask: Ask, node: Node) -> dict[str, Any]:
 @table.get(f"{_CHASSIS}/PCIeSlots")
 def slots(ask: Ask, box: str) -> dict[str, Any]:
     """Slots of a box."""
-    node = _box(ask.service, box)
+    node = ask.node(Role.BOX, box)
     there = {gpu.slot: gpu for gpu in _cards(ask.service, node)}
     shown = []
     for slot in range(1, node.rows + 1):
@@ -108,7 +96,7 @@ def slots(ask: Ask, box: str) -> dict[str, Any]:
 @table.get(f"{_CHASSIS}/PCIeDevices")
 def devices(ask: Ask, box: str) -> dict[str, Any]:
     """Cards in a box."""
-    node = _box(ask.service, box)
+    node = ask.node(Role.BOX, box)
     return collection("PCIeDevice", "Cards", [
         link("Chassis", node.name, "PCIeDevices", gpu.slot)
         for gpu in _cards(ask.service, node)])
@@ -117,7 +105,7 @@ def devices(ask: Ask, box: str) -> dict[str, Any]:
 @table.get(f"{_CHASSIS}/PCIeDevices/{{slot}}")
 def device(ask: Ask, box: str, slot: str) -> dict[str, Any]:
     """A card in a box."""
-    node = _box(ask.service, box)
+    node = ask.node(Role.BOX, box)
     for gpu in _cards(ask.service, node):
         if str(gpu.slot) == slot:
             processor = f"{block_link(gpu)['@odata.id']}/Processors/{gpu.name}"
@@ -132,4 +120,4 @@ def device(ask: Ask, box: str, slot: str) -> dict[str, Any]:
                           "Processors": [{"@odata.id": processor}],
                           "Switch": link("Fabrics", "DxPU", "Switches", node.name)},
             }
-    raise refusal(404, "ResourceMissingAtURI", f"there is no card in slot {slot}", ask.path)
+    raise ask.missing(f"card in slot {slot}")

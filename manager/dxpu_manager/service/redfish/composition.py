@@ -65,13 +65,6 @@ def active_pool(ask: Ask) -> dict[str, Any]:
     return collection("ResourceBlock", "GPUs of hosts", _blocks(ask, "Active"))
 
 
-def _gpu(ask: Ask, name: str) -> Gpu:
-    gpu = ask.service.pool.records.get(f"{Gpu.KIND}/{name}")
-    if not isinstance(gpu, Gpu):
-        raise refusal(404, "ResourceMissingAtURI", f"there is no GPU {name}", ask.path)
-    return gpu
-
-
 #: Actions of an operator at a GPU.
 _ACTIONS = ("Admit", "SetAside", "Spare", "Unspare", "Retire", "GiveUp")
 
@@ -79,7 +72,7 @@ _ACTIONS = ("Admit", "SetAside", "Spare", "Unspare", "Retire", "GiveUp")
 @table.get(_BLOCK)
 def block(ask: Ask, gpu: str) -> dict[str, Any]:
     """A GPU."""
-    held = _gpu(ask, gpu)
+    held = ask.record(Gpu, gpu, "GPU")
     state, pool, _, _ = of_state[held.state]
     host = f"{held.binding.host:08x}" if held.binding else None
     actions = f"{_SERVICE}/ResourceBlocks/{held.name}/Actions/Oem"
@@ -110,9 +103,9 @@ def block(ask: Ask, gpu: str) -> dict[str, Any]:
 @table.get(f"{_BLOCK}/Processors/{{name}}")
 def processor(ask: Ask, gpu: str, name: str) -> dict[str, Any]:
     """The GPU of a block."""
-    held = _gpu(ask, gpu)
+    held = ask.record(Gpu, gpu, "GPU")
     if name != gpu:
-        raise refusal(404, "ResourceMissingAtURI", f"there is no processor {name}", ask.path)
+        raise ask.missing(f"processor {name}")
     return {"@odata.type": typed("Processor"), "Id": held.name, "Name": f"GPU {held.name}",
             "ProcessorType": "GPU", "Model": held.model or None, "Status": gpu_status(held)}
 
@@ -120,23 +113,20 @@ def processor(ask: Ask, gpu: str, name: str) -> dict[str, Any]:
 @table.patch(_BLOCK)
 def change_block(ask: Ask, gpu: str) -> Answer | None:
     """Say which model a GPU is."""
-    held = _gpu(ask, gpu)
+    held = ask.record(Gpu, gpu, "GPU")
     values, wrong = check(ask.body, (Field("Oem.DxPU.Model", (str,)),), readable=block(ask, gpu))
     ask.service.manager.describe(held.box, models={held.slot: values["Oem.DxPU.Model"]})
-    if wrong:
-        return Answer(200, {"@odata.id": ask.path.rstrip("/"), **block(ask, gpu),
-                            "@Message.ExtendedInfo": wrong})
-    return None
+    return ask.partly(wrong, block(ask, gpu))
 
 
 @table.post(f"{_BLOCK}/Actions/Oem/{{action}}")
 def act(ask: Ask, gpu: str, action: str) -> Answer | None:
     """Admit a GPU, set it aside, keep it as a spare or no longer, retire it, or give it up as
     broken."""
-    held, manager = _gpu(ask, gpu), ask.service.manager
+    held, manager = ask.record(Gpu, gpu, "GPU"), ask.service.manager
     name = action.removeprefix("DxPU.")
     if name not in _ACTIONS or not action.startswith("DxPU."):
-        raise refusal(404, "ResourceMissingAtURI", f"there is no action {action}", ask.path)
+        raise ask.missing(f"action {action}")
     if name == "GiveUp":
         values, _ = check(ask.body, (Field("Reason", (str,)),), action=True)
         reason = values.get("Reason") or "given up by an operator"
@@ -186,9 +176,9 @@ def reservations(ask: Ask) -> dict[str, Any]:
 
 
 def _reservation(ask: Ask, name: str) -> Request:
-    held = ask.service.pool.records.get(f"{Request.KIND}/{name}")
-    if not isinstance(held, Request) or not _is_kept(held):
-        raise refusal(404, "ResourceMissingAtURI", f"there is no reservation {name}", ask.path)
+    held = ask.record(Request, name, "reservation")
+    if not _is_kept(held):
+        raise ask.missing(f"reservation {name}")
     return held
 
 

@@ -102,10 +102,7 @@ def change_service(ask: Ask) -> Answer | None:
     if "DeliveryRetryIntervalSeconds" in values:
         webhooks.interval = float(values["DeliveryRetryIntervalSeconds"])
         ask.service.set("delivery_interval", str(values["DeliveryRetryIntervalSeconds"]))
-    if wrong:
-        return Answer(200, {"@odata.id": ask.path.rstrip("/"), **service(ask),
-                            "@Message.ExtendedInfo": wrong})
-    return None
+    return ask.partly(wrong, service(ask))
 
 
 @table.post(f"{ROOT}/EventService/Actions/EventService.SubmitTestEvent", "ConfigureManager")
@@ -157,17 +154,10 @@ def subscriptions(ask: Ask) -> dict[str, Any]:
         for one in ask.service.webhooks.all()])
 
 
-def _subscription(ask: Ask, name: str) -> Subscription:
-    found = ask.service.pool.records.get(f"{Subscription.KIND}/{name}")
-    if not isinstance(found, Subscription):
-        raise refusal(404, "ResourceMissingAtURI", f"there is no subscription {name}", ask.path)
-    return found
-
-
 @table.get(f"{_SUBSCRIPTIONS}/{{name}}")
 def subscription(ask: Ask, name: str) -> dict[str, Any]:
     """A subscription; the headers in it are secrets."""
-    held = _subscription(ask, name)
+    held = ask.record(Subscription, name, "subscription")
     return {
         "@odata.type": typed("EventDestination"), "Id": held.name,
         "Name": f"Subscription {held.number}", "Destination": held.destination,
@@ -221,7 +211,7 @@ def subscribe(ask: Ask) -> Answer:
 @table.patch(f"{_SUBSCRIPTIONS}/{{name}}", "ConfigureManager")
 def change_subscription(ask: Ask, name: str) -> Answer | None:
     """Change what a subscriber is told with each event, or what happens if it does not listen."""
-    held = _subscription(ask, name)
+    held = ask.record(Subscription, name, "subscription")
     values, wrong = check(ask.body, (
         Field("Context", (str, type(None))), Field("DeliveryRetryPolicy", (str,), POLICIES),
         Field("VerifyCertificate", (bool,))), readable=subscription(ask, name))
@@ -229,23 +219,20 @@ def change_subscription(ask: Ask, name: str) -> Answer | None:
                    policy=values.get("DeliveryRetryPolicy", held.policy),
                    verify=values.get("VerifyCertificate", held.verify))
     ask.service.webhooks.put(held, "is changed")
-    if wrong:
-        return Answer(200, {"@odata.id": ask.path.rstrip("/"), **subscription(ask, name),
-                            "@Message.ExtendedInfo": wrong})
-    return None
+    return ask.partly(wrong, subscription(ask, name))
 
 
 @table.post(f"{_SUBSCRIPTIONS}/{{name}}/Actions/EventDestination.ResumeSubscription",
             "ConfigureManager")
 def resume(ask: Ask, name: str) -> None:
     """Send events again."""
-    ask.service.webhooks.resume(_subscription(ask, name).number)
+    ask.service.webhooks.resume(ask.record(Subscription, name, "subscription").number)
 
 
 @table.delete(f"{_SUBSCRIPTIONS}/{{name}}", "ConfigureManager")
 def unsubscribe(ask: Ask, name: str) -> None:
     """Send nothing more."""
-    ask.service.webhooks.remove(_subscription(ask, name).name)
+    ask.service.webhooks.remove(ask.record(Subscription, name, "subscription").name)
 
 
 assert all(key in REGISTRY for key, _, _ in _KINDS.values())

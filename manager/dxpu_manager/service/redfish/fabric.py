@@ -19,10 +19,6 @@ __all__: list[str] = []
 _FABRIC = f"{ROOT}/Fabrics/DxPU"
 
 
-def _missing(ask: Ask, what: str) -> Exception:
-    return refusal(404, "ResourceMissingAtURI", f"there is no {what}", ask.path)
-
-
 @table.get(f"{ROOT}/Fabrics")
 def fabrics(ask: Ask) -> dict[str, Any]:
     """All fabrics: one."""
@@ -44,13 +40,6 @@ def _nodes(service: Service) -> list[Node]:
     return sorted(service.pool.all(Node), key=lambda node: node.serial)
 
 
-def _proxy(ask: Ask, name: str) -> Node:
-    node = ask.service.pool.records.get(f"{Node.KIND}/{name}")
-    if not isinstance(node, Node):
-        raise _missing(ask, f"proxy {name}")
-    return node
-
-
 @table.get(f"{_FABRIC}/Switches")
 def switches(ask: Ask) -> dict[str, Any]:
     """All proxies."""
@@ -61,7 +50,7 @@ def switches(ask: Ask) -> dict[str, Any]:
 @table.get(f"{_FABRIC}/Switches/{{node}}")
 def switch(ask: Ask, node: str) -> dict[str, Any]:
     """A proxy."""
-    proxy = _proxy(ask, node)
+    proxy = ask.record(Node, node, "proxy")
     ends = ([endpoint_link(proxy)] if proxy.role is Role.HOST
             else [endpoint_link(gpu) for gpu in _cards(ask.service, proxy)])
     body: dict[str, Any] = {
@@ -90,7 +79,7 @@ def _ports(node: Node) -> list[str]:
 @table.get(f"{_FABRIC}/Switches/{{node}}/Ports")
 def ports(ask: Ask, node: str) -> dict[str, Any]:
     """Ports of a proxy."""
-    proxy = _proxy(ask, node)
+    proxy = ask.record(Node, node, "proxy")
     return collection("Port", "Ports", [
         link("Fabrics", "DxPU", "Switches", proxy.name, "Ports", name)
         for name in _ports(proxy)])
@@ -99,9 +88,9 @@ def ports(ask: Ask, node: str) -> dict[str, Any]:
 @table.get(f"{_FABRIC}/Switches/{{node}}/Ports/{{port}}")
 def port(ask: Ask, node: str, port: str) -> dict[str, Any]:
     """A port of a proxy: up if there is a card behind it."""
-    proxy = _proxy(ask, node)
+    proxy = ask.record(Node, node, "proxy")
     if port not in _ports(proxy):
-        raise _missing(ask, f"port {port}")
+        raise ask.missing(f"port {port}")
     gpu = _behind(ask.service, proxy, port)
     up = port == "U0" or gpu is not None and gpu.state is State.ATTACHED
     ends = [endpoint_link(proxy)] if port == "U0" else [endpoint_link(gpu)] if gpu else []
@@ -160,7 +149,7 @@ def endpoint(ask: Ask, name: str) -> dict[str, Any]:
                     "EntityType": "Processor", "EntityRole": "Target",
                     "EntityLink": link("Chassis", box.name, "PCIeDevices", thing.slot)}],
                 "Links": {"ConnectedPorts": [_port(box, f"D{thing.slot - 1}")], "Zones": zones}}
-    raise _missing(ask, f"endpoint {name}")
+    raise ask.missing(f"endpoint {name}")
 
 
 def _port(node: Node, name: str) -> dict[str, str]:
@@ -180,7 +169,7 @@ def zones(ask: Ask) -> dict[str, Any]:
 @table.get(f"{_FABRIC}/Zones/{{host}}")
 def zone(ask: Ask, host: str) -> dict[str, Any]:
     """What a host reaches: the rows of its mapping table."""
-    node = _host(ask, host)
+    node = ask.node(Role.HOST, host)
     bound = [gpu for _, gpu, _ in ask.service.bound(node.serial)]
     involved = [node.name, *sorted({f"{gpu.box:08x}" for gpu in bound})]
     actions = f"{_FABRIC}/Zones/{node.name}/Actions"
@@ -195,13 +184,6 @@ def zone(ask: Ask, host: str) -> dict[str, Any]:
         "Actions": {"#Zone.AddEndpoint": {"target": f"{actions}/Zone.AddEndpoint"},
                     "#Zone.RemoveEndpoint": {"target": f"{actions}/Zone.RemoveEndpoint"}},
     }
-
-
-def _host(ask: Ask, name: str) -> Node:
-    node = ask.service.pool.records.get(f"{Node.KIND}/{name}")
-    if not isinstance(node, Node) or node.role is not Role.HOST:
-        raise _missing(ask, f"host {name}")
-    return node
 
 
 _ENDPOINT = (Field("Endpoint", (dict,), required=True), Field("EndpointETag", (str,)),
@@ -220,14 +202,14 @@ def _named(ask: Ask) -> str:
 @table.post(f"{_FABRIC}/Zones/{{host}}/Actions/Zone.AddEndpoint")
 def add_endpoint(ask: Ask, host: str) -> Answer:
     """Attach a GPU."""
-    node, name = _host(ask, host), _named(ask)
+    node, name = ask.node(Role.HOST, host), _named(ask)
     return accepted(ask.service.manager.attach(node.serial, [name]))
 
 
 @table.post(f"{_FABRIC}/Zones/{{host}}/Actions/Zone.RemoveEndpoint")
 def remove_endpoint(ask: Ask, host: str) -> Answer:
     """Detach a GPU, with the consent of the host's operating system."""
-    node, name = _host(ask, host), _named(ask)
+    node, name = ask.node(Role.HOST, host), _named(ask)
     gpu = ask.service.pool.gpu(name)
     if gpu.binding is None or gpu.binding.host != node.serial:
         raise refusal(400, "PropertyValueError", f"GPU {name} is not in the zone of {node.name}",

@@ -8,7 +8,6 @@ from typing import Any
 from ...allocation import Where, Wish
 from ...records import Phase, Request, Role
 from .body import Field, check
-from .messages import refusal
 from .shown import block_link, time
 from .table import ROOT, Answer, Ask, collection, link, table
 
@@ -39,13 +38,6 @@ def wish_of(ask: Ask, values: dict[str, Any]) -> Wish:
                 Where(values.get("Where", "any")))
 
 
-def _request(ask: Ask, name: str) -> Request:
-    request = ask.service.pool.records.get(f"{Request.KIND}/{name}")
-    if not isinstance(request, Request):
-        raise refusal(404, "ResourceMissingAtURI", f"there is no request {name}", ask.path)
-    return request
-
-
 @table.get(_REQUESTS)
 def requests(ask: Ask) -> dict[str, Any]:
     """All remembered requests."""
@@ -56,7 +48,7 @@ def requests(ask: Ask) -> dict[str, Any]:
 @table.get(f"{_REQUESTS}/{{name}}")
 def request(ask: Ask, name: str) -> dict[str, Any]:
     """A request."""
-    held = _request(ask, name)
+    held = ask.record(Request, name, "request")
     explanation = (ask.service.requests.explain(held.number) if held.phase is Phase.WAITING
                    and held.after <= ask.service.pool.clock() else None)
     return {
@@ -89,7 +81,7 @@ def ask_for(ask: Ask) -> Answer:
 @table.patch(f"{_REQUESTS}/{{name}}")
 def renew(ask: Ask, name: str) -> None:
     """Let a lease end so many seconds from now."""
-    held = _request(ask, name)
+    held = ask.record(Request, name, "request")
     values, _ = check(ask.body, (Field("LeaseSeconds", (int, float, type(None))),),
                       readable=request(ask, name))
     ask.service.requests.renew(held.number, values["LeaseSeconds"])
@@ -98,12 +90,12 @@ def renew(ask: Ask, name: str) -> None:
 @table.delete(f"{_REQUESTS}/{{name}}")
 def give_back(ask: Ask, name: str) -> None:
     """End a request."""
-    ask.service.requests.give_back(_request(ask, name).number)
+    ask.service.requests.give_back(ask.record(Request, name, "request").number)
 
 
 @table.post(f"{_REQUESTS}/{{name}}/Actions/DxPURequest.TakeUp")
 def take_up(ask: Ask, name: str) -> Answer:
     """Attach what is kept."""
-    held = ask.service.requests.take_up(_request(ask, name).number)
+    held = ask.service.requests.take_up(ask.record(Request, name, "request").number)
     address = request_link(held.number)["@odata.id"]
     return Answer(202, {"@odata.id": address, **request(ask, name)}, {"Location": address})

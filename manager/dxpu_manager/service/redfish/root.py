@@ -79,8 +79,7 @@ def _reference(uri: str, spaces: list[str], alias: str = "") -> list[str]:
 @table.get(f"{ROOT}/Schemas/{{name}}", "")
 def schema(ask: Ask, name: str) -> Answer:
     """A schema of this service."""
-    from .messages import refusal
     found = OWN_SCHEMAS.get(name.removesuffix("_v1.xml"))
     if found is None or not name.endswith("_v1.xml"):
-        raise refusal(404, "ResourceMissingAtURI", f"there is no schema {name}", ask.path)
+        raise ask.missing(f"schema {name}")
     return Answer(200, {"text": found}, {"Content-Type": "application/xml"})

@@ -22,15 +22,6 @@ __all__: list[str] = []
 _SYSTEM = f"{ROOT}/Systems/{{host}}"
 
 
-def _host(service: Service, name: str) -> Node:
-    """A host, if there is one at this address."""
-    node = service.pool.records.get(f"{Node.KIND}/{name}")
-    if not isinstance(node, Node) or node.role is not Role.HOST:
-        raise refusal(404, "ResourceMissingAtURI", f"there is no host {name}",
-                      f"{ROOT}/Systems/{name}")
-    return node
-
-
 @table.get(f"{ROOT}/Systems")
 def systems(ask: Ask) -> dict[str, Any]:
     """All hosts."""
@@ -41,7 +32,7 @@ def systems(ask: Ask) -> dict[str, Any]:
 @table.get(_SYSTEM)
 def system(ask: Ask, host: str) -> dict[str, Any]:
     """A host."""
-    service, node = ask.service, _host(ask.service, host)
+    service, node = ask.service, ask.node(Role.HOST, host)
     bound = service.bound(node.serial)
     actions = f"{ROOT}/Systems/{node.name}/Actions"
     return {
@@ -71,7 +62,7 @@ def system(ask: Ask, host: str) -> dict[str, Any]:
 @table.get(f"{_SYSTEM}/Processors")
 def processors(ask: Ask, host: str) -> dict[str, Any]:
     """GPUs of a host."""
-    node = _host(ask.service, host)
+    node = ask.node(Role.HOST, host)
     return collection("Processor", "GPUs", [link("Systems", node.name, "Processors", gpu.name)
                                             for _, gpu, _ in ask.service.bound(node.serial)])
 
@@ -79,13 +70,13 @@ def processors(ask: Ask, host: str) -> dict[str, Any]:
 @table.get(f"{_SYSTEM}/Processors/{{gpu}}")
 def processor(ask: Ask, host: str, gpu: str) -> dict[str, Any]:
     """A GPU of a host."""
-    node = _host(ask.service, host)
+    node = ask.node(Role.HOST, host)
     for port, held, _ in ask.service.bound(node.serial):
         if held.name == gpu:
             return {"@odata.type": typed("Processor"), "Id": held.name,
                     "Name": f"GPU in port {port}", "ProcessorType": "GPU",
                     "Model": held.model or None, "Status": gpu_status(held)}
-    raise refusal(404, "ResourceMissingAtURI", f"host {host} has no GPU {gpu}", ask.path)
+    raise ask.missing(f"GPU {gpu} of host {host}")
 
 
 _PATCH = (Field("Oem.DxPU.Label", (str,)), Field("Oem.DxPU.Closed", (bool,)),
@@ -103,7 +94,7 @@ async def change_system(ask: Ask, host: str) -> Answer | None:
     if "Processors" in ask.body and "Name" in ask.body:
         node = service.node(str(ask.body["Name"]), Role.HOST)
     else:
-        node = _host(service, host)
+        node = ask.node(Role.HOST, host)
     shown = system(ask, node.name)
     values, wrong = check(ask.body, _PATCH, readable=shown)
     wanted = values.pop("Processors.Members", None)
@@ -119,9 +110,7 @@ async def change_system(ask: Ask, host: str) -> Answer | None:
     if wrong or host != node.name:
         body: dict[str, Any] = {"@odata.id": f"{ROOT}/Systems/{node.name}",
                                 **system(ask, node.name)}
-        if wrong:
-            body["@Message.ExtendedInfo"] = wrong
-        return Answer(200, body)
+        return Answer(200, {**body, "@Message.ExtendedInfo": wrong} if wrong else body)
     return None
 
 
@@ -182,7 +171,7 @@ def _named(ask: Ask, links: list[Any]) -> list[str]:
 @table.post(f"{_SYSTEM}/Actions/ComputerSystem.AddResourceBlock")
 def add_block(ask: Ask, host: str) -> Answer:
     """Attach a GPU."""
-    node = _host(ask.service, host)
+    node = ask.node(Role.HOST, host)
     names = _named(ask, [_block(ask, node)])
     return accepted(ask.service.manager.attach(node.serial, names))
 
@@ -190,7 +179,7 @@ def add_block(ask: Ask, host: str) -> Answer:
 @table.post(f"{_SYSTEM}/Actions/ComputerSystem.RemoveResourceBlock")
 def remove_block(ask: Ask, host: str) -> Answer:
     """Detach a GPU, with the consent of the host's operating system."""
-    node = _host(ask.service, host)
+    node = ask.node(Role.HOST, host)
     names = _named(ask, [_block(ask, node)])
     return _detached(ask, node, names, force=False)
 
@@ -208,7 +197,7 @@ _SEVERAL = (Field("ResourceBlocks", (list,), required=True), Field("Force", (boo
 @table.post(f"{_SYSTEM}/Actions/Oem/DxPU.Attach")
 def attach(ask: Ask, host: str) -> Answer:
     """Attach several GPUs, all or none."""
-    node = _host(ask.service, host)
+    node = ask.node(Role.HOST, host)
     values, _ = check(ask.body, _SEVERAL[:1], action=True)
     names = _named(ask, values["ResourceBlocks"])
     return accepted(ask.service.manager.attach(node.serial, names))
@@ -217,7 +206,7 @@ def attach(ask: Ask, host: str) -> Answer:
 @table.post(f"{_SYSTEM}/Actions/Oem/DxPU.Detach")
 def detach(ask: Ask, host: str) -> Answer:
     """Detach several GPUs, all or none; by force, without the consent of the host."""
-    node = _host(ask.service, host)
+    node = ask.node(Role.HOST, host)
     values, _ = check(ask.body, _SEVERAL, action=True)
     return _detached(ask, node, _named(ask, values["ResourceBlocks"]),
                      force=values.get("Force", False))

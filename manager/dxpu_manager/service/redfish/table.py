@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.routing import compile_path
 
+from ...records import Node, Record, Role
 from ..accounts import Session, User
 from .messages import refusal
 
@@ -19,6 +20,7 @@ __all__ = ["Answer", "Ask", "ROOT", "Table", "collection", "link", "table"]
 ROOT = "/redfish/v1"
 
 Body = dict[str, Any]
+R = TypeVar("R", bound=Record)
 
 
 @dataclass
@@ -34,6 +36,34 @@ class Ask:
     origin: str = ""
     #: Number of the last event that the user has, of a stream.
     after: int | None = None
+
+    def record(self, kind: type[R], name: str, what: str) -> R:
+        """A record that is the resource at an address; raises :exc:`Refusal` if there is none.
+
+        ``what`` the resource is called is for people.
+        """
+        found = self.service.pool.records.get(f"{kind.KIND}/{name}")
+        if not isinstance(found, kind):
+            raise self.missing(f"{what} {name}")
+        return found
+
+    def node(self, role: Role, name: str) -> Node:
+        """A host or a box that is the resource at an address; raises as :meth:`record`."""
+        found = self.record(Node, name, role)
+        if found.role is not role:
+            raise self.missing(f"{role} {name}")
+        return found
+
+    def missing(self, what: str) -> Exception:
+        """That there is no such resource."""
+        return refusal(404, "ResourceMissingAtURI", f"there is no {what}", self.path)
+
+    def partly(self, wrong: list[Body], shown: Body) -> "Answer | None":
+        """The answer to a change that left something out: the resource as it is, and why."""
+        if not wrong:
+            return None
+        return Answer(200, {"@odata.id": self.path.rstrip("/"), **shown,
+                            "@Message.ExtendedInfo": wrong})
 
 
 @dataclass

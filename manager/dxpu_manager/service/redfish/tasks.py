@@ -7,7 +7,7 @@ from time import time as now
 from typing import Any
 
 from ...records import Progress, Task
-from .messages import OWN, Refusal, message, refusal
+from .messages import OWN, Refusal, message
 from .schemas import typed
 from .shown import accepted, task_body, time
 from .table import ROOT, Answer, Ask, collection, link, table
@@ -33,29 +33,22 @@ def tasks(ask: Ask) -> dict[str, Any]:
                                         for task in ask.service.tasks()])
 
 
-def _task(ask: Ask, name: str) -> Task:
-    task = ask.service.pool.records.get(f"{Task.KIND}/{name}")
-    if not isinstance(task, Task):
-        raise refusal(404, "ResourceMissingAtURI", f"there is no task {name}", ask.path)
-    return task
-
-
 @table.get(f"{_TASKS}/{{name}}")
 def task(ask: Ask, name: str) -> dict[str, Any]:
     """A task."""
-    return task_body(_task(ask, name))
+    return task_body(ask.record(Task, name, "task"))
 
 
 @table.delete(f"{_TASKS}/{{name}}")
 def cancel(ask: Ask, name: str) -> None:
     """Give a task up, and roll back what it has done."""
-    ask.service.manager.cancel(_task(ask, name).number)
+    ask.service.manager.cancel(ask.record(Task, name, "task").number)
 
 
 @table.get(f"{ROOT}/TaskService/TaskMonitors/{{name}}")
 def monitor(ask: Ask, name: str) -> Answer:
     """The end of a task: what its operation would have answered at once."""
-    found = _task(ask, name)
+    found = ask.record(Task, name, "task")
     if not found.progress.ended:
         return accepted(found)
     if found.progress is Progress.FAILED:

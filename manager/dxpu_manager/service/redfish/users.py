@@ -43,17 +43,10 @@ def accounts(ask: Ask) -> dict[str, Any]:
         for account in ask.service.accounts.all()])
 
 
-def _account(ask: Ask, name: str) -> Account:
-    found = ask.service.pool.records.get(f"{Account.KIND}/{name}")
-    if not isinstance(found, Account):
-        raise refusal(404, "ResourceMissingAtURI", f"there is no account {name}", ask.path)
-    return found
-
-
 @table.get(f"{_ACCOUNTS}/{{account}}", "ConfigureUsers")
 def account(ask: Ask, account: str) -> dict[str, Any]:
     """An account."""
-    held = _account(ask, account)
+    held = ask.record(Account, account, "account")
     return {
         "@odata.type": typed("ManagerAccount"), "Id": held.user, "Name": f"Account {held.user}",
         "UserName": held.user, "RoleId": held.role, "Password": None, "Enabled": held.enabled,
@@ -85,7 +78,7 @@ def make_account(ask: Ask) -> Answer:
 @table.patch(f"{_ACCOUNTS}/{{account}}", "ConfigureUsers")
 def change_account(ask: Ask, account: str) -> Answer | None:
     """Change an account; everybody may change their own password."""
-    held, shown = _account(ask, account), _read(ask, account)
+    held, shown = ask.record(Account, account, "account"), _read(ask, account)
     fields = [Field("Password", (str,))]
     if ask.user.may("ConfigureUsers"):
         fields += [_ROLE, Field("Enabled", (bool,)), Field("Locked", (bool,), (False,))]
@@ -93,10 +86,7 @@ def change_account(ask: Ask, account: str) -> Answer | None:
     ask.service.accounts.change(
         held.user, password=values.get("Password"), role=values.get("RoleId"),
         enabled=values.get("Enabled"), locked=values.get("Locked"))
-    if wrong:
-        return Answer(200, {"@odata.id": ask.path.rstrip("/"), **_read(ask, account),
-                            "@Message.ExtendedInfo": wrong})
-    return None
+    return ask.partly(wrong, _read(ask, account))
 
 
 def _read(ask: Ask, name: str) -> dict[str, Any]:
@@ -106,7 +96,7 @@ def _read(ask: Ask, name: str) -> dict[str, Any]:
 @table.delete(f"{_ACCOUNTS}/{{account}}", "ConfigureUsers")
 def remove_account(ask: Ask, account: str) -> None:
     """Remove an account."""
-    ask.service.accounts.remove(_account(ask, account).user)
+    ask.service.accounts.remove(ask.record(Account, account, "account").user)
 
 
 @table.get(f"{ROOT}/AccountService/Roles")
@@ -120,7 +110,7 @@ def roles(ask: Ask) -> dict[str, Any]:
 def role(ask: Ask, role: str) -> dict[str, Any]:
     """A role."""
     if role not in PRIVILEGES:
-        raise refusal(404, "ResourceMissingAtURI", f"there is no role {role}", ask.path)
+        raise ask.missing(f"role {role}")
     return {"@odata.type": typed("Role"), "Id": role, "Name": f"Role {role}", "RoleId": role,
             "IsPredefined": True, "AssignedPrivileges": sorted(PRIVILEGES[role])}
 
@@ -148,10 +138,7 @@ def change_session_service(ask: Ask) -> Answer | None:
                       "SessionTimeout")
     ask.service.set("session_timeout", str(timeout))
     ask.service.accounts.timeout = float(timeout)
-    if wrong:
-        return Answer(200, {"@odata.id": ask.path.rstrip("/"), **session_service(ask),
-                            "@Message.ExtendedInfo": wrong})
-    return None
+    return ask.partly(wrong, session_service(ask))
 
 
 @table.get(_SESSIONS)
@@ -174,7 +161,7 @@ def _session(ask: Ask, number: str) -> Session:
     for session in ask.service.accounts.sessions():
         if session.number == number:
             return session
-    raise refusal(404, "ResourceMissingAtURI", f"there is no session {number}", ask.path)
+    raise ask.missing(f"session {number}")
 
 
 @table.get(f"{_SESSIONS}/{{session}}", "ConfigureManager")
