@@ -4,6 +4,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -56,7 +57,10 @@ class ManagerProcess:
 
     def takes_commands(self):
         """Wait until commands are taken; returns the address."""
+        guard = threading.Timer(120, self.process.kill)
+        guard.start()
         line = self.process.stdout.readline()
+        guard.cancel()
         assert "commands: --manager" in line, self.log.read_text()
         return line.rpartition(" ")[2].strip()
 
