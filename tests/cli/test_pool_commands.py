@@ -274,6 +274,20 @@ def test_a_killed_manager_goes_on_when_it_starts_again(pool, dxpu):
     wait_for(lambda: dxpu("detach", H0, A)[0] == 0)
 
 
+def test_a_fabric_that_ends_ends_the_manager(tmp_path):
+    """One line, and no loop without an end."""
+    with processes(tmp_path, "unix:m.sock") as (nodes, manager):
+        manager.start()
+        nodes.kill()
+        assert manager.process.wait(60) == 2
+        manager.process.stdout.close()
+        lines = manager.log.read_text().splitlines()
+        assert lines[-1].startswith(f"dxpu manager: error: the fabric at "
+                                    f"{str(tmp_path / 'fabric.sock')!r}")
+        assert sum("the fabric at" in line for line in lines) == 2
+        assert not (tmp_path / "m.sock").exists()
+
+
 def test_a_second_manager_is_kept_out(pool):
     _, manager, _ = pool
     second = subprocess.run([*DXPU, "manager", "run", str(manager.settings)], text=True,

@@ -17,6 +17,7 @@ import uvicorn
 
 from dxpu.fabric.wire.format import node_mac
 from dxpu_host import EthernetPort
+from dxpu_host.errors import PortError
 from dxpu_manage import Manager
 from dxpu_manage.manager import Port
 
@@ -70,7 +71,7 @@ async def serving(settings: Settings) -> AsyncIterator[Service]:
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         pool = await Pool.of(store)
-        port = _port(settings)
+        port = _Guarded(_port(settings))
         stack.callback(port.close)
         fabric = await stack.enter_async_context(Manager(
             port, node_mac(0, _MANAGER), number=settings.number, epoch=store.epoch,
@@ -78,6 +79,7 @@ async def serving(settings: Settings) -> AsyncIterator[Service]:
         manager = await stack.enter_async_context(
             PoolManager(pool, Nodes(fabric, keys), settings.limits))
         service = Service(manager, Requests(manager), is_local=settings.is_local)
+        service.fabric_lost = port.lost
         service.restore()
         pool.listeners.append(_logged)
         service.webhooks.begin()
@@ -118,6 +120,45 @@ async def open_store(settings: Settings) -> Store:
 
 class _FabricPort(Port, _Closes, Protocol):
     """A port that can be closed."""
+
+
+class _Guarded:
+    """A port whose errors are written down, each once in a row. An interface that is down may come
+    back; a fabric that has ended does not: ``lost`` has the reason then."""
+
+    def __init__(self, port: _FabricPort) -> None:
+        self._port, self._said = port, ""
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def fileno(self) -> int:
+        return self._port.fileno()
+
+    def close(self) -> None:
+        self._port.close()
+
+    def send(self, frame: bytes) -> None:
+        try:
+            self._port.send(frame)
+        except PortError as error:
+            self._failed(error)
+
+    def receive(self) -> bytes | None:
+        try:
+            frame = self._port.receive()
+        except PortError as error:
+            self._failed(error)
+            return None
+        if frame is not None:
+            self._said = ""
+        return frame
+
+    def _failed(self, error: PortError) -> None:
+        if str(error) != self._said:
+            self._said = str(error)
+            _LOG.warning("%s", error)
+        if isinstance(self._port, SocketPort) and not self.lost.done():
+            asyncio.get_running_loop().remove_reader(self._port.fileno())
+            self.lost.set_result(str(error))
 
 
 def _port(settings: Settings) -> _FabricPort:
@@ -225,9 +266,12 @@ async def _serve(settings: Settings, ready: Callable[[str], None]) -> int:
             ready(settings.address)
             ends = [asyncio.create_task(stop.wait()),
                     asyncio.create_task(service.manager.deposed.wait())]
-            await asyncio.wait([serves, *ends], return_when=asyncio.FIRST_COMPLETED)
+            over: list[asyncio.Future[Any]] = [serves, service.fabric_lost, *ends]
+            await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
             for task in ends:
                 task.cancel()
+        if service.fabric_lost.done():
+            raise SettingsError(service.fabric_lost.result())
         if service.manager.deposed.is_set():
             _LOG.error("another manager has taken over; this one ends")
             return 5

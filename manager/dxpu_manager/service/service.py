@@ -1,5 +1,6 @@
 """What an interface needs of a running manager."""
 
+import asyncio
 import ipaddress
 import secrets
 import time
@@ -43,6 +44,8 @@ class Service:
         self.hub = Hub(self.pool)
         self.webhooks = Webhooks(self.pool, self.hub)
         self.started = time.time()
+        #: Done, with the reason, when the fabric has ended for good.
+        self.fabric_lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
     def pool(self) -> Pool:
