@@ -7,7 +7,7 @@ from dxpu_cli.options import decimal_number, whole_number
 from dxpu_tools.errors import Failed, UserError
 
 from . import views
-from .client import CONFLICT, HARDWARE, WAITS, Client, client, named
+from .client import CONFLICT, HARDWARE, WAITS, Client, blocks, client, named
 from .client import add_arguments as add_client
 from .tables import say
 
@@ -76,9 +76,7 @@ def _wish(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _by_name(there: Client, host: str, arguments: argparse.Namespace, seconds: float) -> int:
-    blocks = [{"@odata.id": f"/redfish/v1/CompositionService/ResourceBlocks/{name}"}
-              for name in arguments.gpus]
-    task = there.post(f"Systems/{host}/Actions/Oem/DxPU.Attach", {"ResourceBlocks": blocks})
+    task = there.post(f"Systems/{host}/Actions/Oem/DxPU.Attach", blocks(arguments.gpus))
     if not arguments.no_wait:
         task = there.task(task["Id"], seconds)
     shown = views.task(task)

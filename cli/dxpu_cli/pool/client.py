@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = ["CONFLICT", "Client", "HARDWARE", "NOT_LEADING", "UNREACHED", "WAITS", "add_arguments",
-           "client", "named"]
+           "blocks", "client", "named"]
 
 #: Exit statuses of commands to a manager, beside 0 (done), 1 (failed) and 2 (wrong use).
 WAITS, CONFLICT, NOT_LEADING, UNREACHED, HARDWARE = 3, 4, 5, 6, 7
@@ -212,6 +212,12 @@ def _error(answer: "httpx.Response") -> Exception:
         return UserError(f"{said} ($DXPU_USER and $DXPU_PASSWORD)")
     status = _STATUSES.get(answer.status_code, 1)
     return UserError(said) if status == 2 else Failed(said, status)
+
+
+def blocks(gpus: list[str]) -> Body:
+    """What an action takes that is about several GPUs."""
+    return {"ResourceBlocks": [
+        {"@odata.id": f"{_ROOT}/CompositionService/ResourceBlocks/{name}"} for name in gpus]}
 
 
 def named(there: Client, kind: str, name: str) -> str:

@@ -7,7 +7,7 @@ from dxpu_tools.errors import UserError
 
 from . import views
 from .client import add_arguments as add_client
-from .client import client, named
+from .client import blocks, client, named
 from .tables import say
 
 __all__ = ["add_arguments", "run"]
@@ -38,10 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not names:
             say(arguments.json, [], f"host {host} has no GPU")
             return 0
-        blocks = [{"@odata.id": f"/redfish/v1/CompositionService/ResourceBlocks/{name}"}
-                  for name in names]
         task = there.post(f"Systems/{host}/Actions/Oem/DxPU.Detach",
-                          {"ResourceBlocks": blocks, "Force": arguments.force})
+                          {**blocks(names), "Force": arguments.force})
         if not arguments.no_wait:
             task = there.task(task["Id"], seconds)
         shown = views.task(task)

@@ -7,7 +7,7 @@ from dxpu_cli.options import decimal_number
 from dxpu_tools.errors import Failed, UserError
 
 from . import views
-from .client import Client, client
+from .client import Client, blocks, client
 from .client import add_arguments as add_client
 from .tables import say
 
@@ -35,11 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
         refused, done = {}, []
         for host in sorted({one["host"] for one in gpus}):
             names = [one["gpu"] for one in gpus if one["host"] == host]
-            blocks = [{"@odata.id": f"/redfish/v1/CompositionService/ResourceBlocks/{name}"}
-                      for name in names]
             try:
                 task = there.post(f"Systems/{host}/Actions/Oem/DxPU.Detach",
-                                  {"ResourceBlocks": blocks, "Force": arguments.force})
+                                  {**blocks(names), "Force": arguments.force})
                 there.task(task["Id"], seconds)
                 done += names
             except Failed as error:

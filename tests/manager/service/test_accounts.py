@@ -49,9 +49,16 @@ def accounts_at(now):
     return made
 
 
+def checking(accounts):
+    """A function that says who has a name and a password."""
+    def check(name, password):
+        return asyncio.run(accounts.check(name, password))
+    return check
+
+
 def test_a_password_is_right_or_not():
     accounts = accounts_at([0.0])
-    check = lambda *given: asyncio.run(accounts.check(*given))  # noqa: E731
+    check = checking(accounts)
     assert check("root", "right password") == User("root", "Administrator")
     assert check("root", "right passworD") is None
     assert check("nobody", "right password") is None
@@ -68,7 +75,7 @@ def test_what_was_right_is_not_trusted_after_a_change():
     """A right password is not derived again for some time, but for this account only."""
     now = [0.0]
     accounts = accounts_at(now)
-    check = lambda *given: asyncio.run(accounts.check(*given))  # noqa: E731
+    check = checking(accounts)
     assert check("op", "operator's")
     accounts.change("op", role="ReadOnly")
     assert check("op", "operator's") == User("op", "ReadOnly")
@@ -81,7 +88,7 @@ def test_what_was_right_is_not_trusted_after_a_change():
 def test_too_many_wrong_passwords_lock_an_account_for_a_time():
     now = [0.0]
     accounts = accounts_at(now)
-    check = lambda *given: asyncio.run(accounts.check(*given))  # noqa: E731
+    check = checking(accounts)
     for _ in range(LOCK_AFTER):
         assert check("root", "wrong") is None
     assert accounts.is_locked("root")
