@@ -348,15 +348,16 @@ def test_cards_are_pulled_and_put_in(shelf):
         box.plug(2, card)
         await manager.look(0x200)
         assert manager.pool.gpu(B).state is State.FREE
-        # One that a host has.
+        # One that a host has: it failed, and then it is seen that the slot is empty.
+        said = []
+        manager.pool.listeners.append(lambda event: said.append(event.said))
         del box.cards[1]
         system.fabric.settle()
-        await manager.look_at_all()
         await asyncio.sleep(8)
         gpu = manager.pool.gpu(A)
-        assert (gpu.state, gpu.broken) == (State.FAILED, f"GPU {A}: its link does not come up")
-        await manager.look(0x200)
-        assert manager.pool.gpu(A).state is State.ABSENT
+        assert (gpu.state, gpu.broken) == (State.ABSENT, f"GPU {A}: its link does not come up")
+        failed = said.index(f"GPU {A}: draining -> failed, broken")
+        assert f"GPU {A}: failed -> absent, gone from its slot" in said[failed:]
 
     scene(shelf, does)
 
