@@ -115,7 +115,7 @@ class Driver:
         while True:
             try:
                 with self.pool.change() as change:
-                    task = replace(self.pool.task(number), progress=progress, said=said)
+                    task = self.pool.task(number).advanced(progress, said)
                     for name in task.gpus:
                         fields: dict[str, Any] = {"task": 0} if progress.ended else {}
                         if name in broken:

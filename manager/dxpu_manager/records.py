@@ -2,15 +2,16 @@
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
 from .allocation import Kind, Where, Wish
 from .lifecycle import Cause, State
 
-__all__ = ["Account", "Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress", "Reading",
-           "Record", "Request", "Role", "Setting", "Subscription", "Task", "gpu_id", "parse"]
+__all__ = ["ADVANCES", "Account", "Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress",
+           "Reading", "Record", "Request", "Role", "Setting", "Subscription", "Task", "gpu_id",
+           "parse"]
 
 
 class Role(StrEnum):
@@ -40,6 +41,15 @@ class Progress(StrEnum):
     def ended(self) -> bool:
         """Nothing happens any more."""
         return self in (Progress.DONE, Progress.FAILED)
+
+
+#: Every change of a task's progress there is, and why it comes.
+ADVANCES: dict[tuple[Progress, Progress], str] = {
+    (Progress.RUNNING, Progress.DONE): "attached; or released and clean",
+    (Progress.RUNNING, Progress.ROLLING_BACK): "it cannot attach, or is cancelled",
+    (Progress.RUNNING, Progress.FAILED): "the host does not let go, or the detach is cancelled",
+    (Progress.ROLLING_BACK, Progress.FAILED): "nothing is bound any more",
+}
 
 
 class Phase(StrEnum):
@@ -204,6 +214,12 @@ class Task(Record):
     @property
     def name(self) -> str:
         return str(self.number)
+
+    def advanced(self, progress: Progress, said: str) -> "Task":
+        """The task with another progress; raises :exc:`ValueError` for a change there is not."""
+        if (self.progress, progress) not in ADVANCES:
+            raise ValueError(f"task {self.number} is {self.progress}, and would be {progress}")
+        return replace(self, progress=progress, said=said)
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:

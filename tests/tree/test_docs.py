@@ -14,7 +14,8 @@ from tests.tree.test_imports import FOLDERS
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("picture", ["architecture", "linux", "scale"])
+@pytest.mark.parametrize("picture", ["architecture", "linux", "scale", "gpu_states",
+                                     "task_states"])
 def test_pictures_are_what_their_sources_draw(picture):
     drawn = subprocess.run([sys.executable, ROOT / f"docs/figures/{picture}.py"],
                            capture_output=True, text=True, check=True).stdout
