@@ -17,7 +17,7 @@ from dxpu_tools import children
 from dxpu_tools.collection import collect_rarely
 from dxpu_tools.errors import Failed, UserError
 
-__all__ = ["main", "parse", "require"]
+__all__ = ["main", "options", "parse", "require"]
 
 #: Module and help line of each subcommand. A module has ``add_arguments(parser)`` and
 #: ``run(arguments)``, which returns the exit status.
@@ -56,6 +56,8 @@ COMMANDS = {
                 "read and write registers of a board by its serial line"),
     "docs": ("dxpu_cli.commands.docs", "write the register pages and the tables of ports"),
     "cache": ("dxpu_cli.commands.cache", "show how large the cache is, and clean it"),
+    "completion": ("dxpu_cli.commands.completion",
+                   "print what lets a shell complete commands, options and names"),
 }
 
 
@@ -151,6 +153,10 @@ def main(argv: list[str] | None = None) -> int:
     signal, such as 130 for an interrupt, or 141 when the reader of the output has gone (``dxpu
     build --list | head -1``).
     """
+    if "_ARGCOMPLETE" in os.environ:
+        from dxpu_cli.completion import complete
+
+        complete(options, COMMANDS)
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:
@@ -195,22 +201,27 @@ def _drop_output():
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    """Parsed options of a command line; a call of their ``run`` with the options runs the command.
-
-    Wrong options end the process with status 2 and one line.
-    """
+def options(command: str | None) -> argparse.ArgumentParser:
+    """The parser of command lines, with all options of a command, and of no other one."""
     parser = _Parser(prog="dxpu", description="The DXPU tools.", epilog="dxpu COMMAND --help "
                      "explains a command's options.")
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, (module, text) in COMMANDS.items():
         sub = commands.add_parser(name, help=text)
-        if name in argv[:1]:
-            command = importlib.import_module(module)
-            command.add_arguments(sub)
-            sub.set_defaults(run=command.run)
-    return parser.parse_args(argv)
+        if name == command:
+            does = importlib.import_module(module)
+            does.add_arguments(sub)
+            sub.set_defaults(run=does.run)
+    return parser
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Parsed options of a command line; a call of their ``run`` with the options runs the command.
+
+    Wrong options end the process with status 2 and one line.
+    """
+    return options(argv[0] if argv else None).parse_args(argv)
 
 
 def _run(argv):
