@@ -55,7 +55,8 @@ class Capture:
             now = round(get_sim_time("ns"))
             time = now - int(switch.tap_age.value) * self._period
             if self._writer:
-                self._writer.write(self._interfaces[port], time, frame, "bad" if bad else "")
+                self._writer.write(self._interfaces[port], time, frame, "bad" if bad else "",
+                                   damaged=bool(bad))
             if self._call:
                 self._call(port, time, frame, bool(bad))
 

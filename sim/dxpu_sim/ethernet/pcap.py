@@ -1,13 +1,14 @@
-"""Writes captures in the pcapng format (draft-ietf-opsawg-pcapng), with nanosecond timestamps."""
+"""Writes captures of frames and TLPs in the pcapng format (draft-ietf-opsawg-pcapng), with
+nanosecond timestamps."""
 
 import struct
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["PcapWriter"]
+__all__ = ["ETHERNET", "TLP", "PcapWriter"]
 
-#: LINKTYPE_ETHERNET.
-ETHERNET = 1
+#: Link types: LINKTYPE_ETHERNET, and LINKTYPE_USER0, which DXPU's dissector takes for TLPs.
+ETHERNET, TLP = 1, 147
 
 
 def _pad(data: bytes) -> bytes:
@@ -19,7 +20,7 @@ def _option(code: int, value: bytes) -> bytes:
 
 
 class PcapWriter:
-    """A capture file of Ethernet frames from several interfaces.
+    """A capture file of Ethernet frames and TLPs from several interfaces.
 
     Every interface and packet is a whole block on disk, so an unfinished capture can be read up to
     the last flush.
@@ -29,7 +30,7 @@ class PcapWriter:
     path : path
         File to create.
     fcs : bool
-        Frames end with their FCS (a note for the reader).
+        Ethernet frames end with their FCS (a note for the reader).
     """
 
     def __init__(self, path: str | Path, *, fcs: bool = True):
@@ -45,25 +46,35 @@ class PcapWriter:
         length = 12 + len(body)
         self._file.write(struct.pack("<II", kind, length) + body + struct.pack("<I", length))
 
-    def interface(self, name: str) -> int:
-        """Describe an interface; returns its number for :meth:`write`."""
+    def interface(self, name: str, link: int = ETHERNET) -> int:
+        """Describe an interface with packets of type ``link``; returns its number for
+        :meth:`write`."""
         options = _option(2, name.encode())  # if_name
         options += _option(9, b"\x09")  # if_tsresol: 10 ** -9 s
-        if self._fcs:
+        if self._fcs and link == ETHERNET:
             options += _option(13, b"\x04")  # if_fcslen
         options += _option(0, b"")
-        self._block(1, struct.pack("<HHI", ETHERNET, 0, 0) + options)
+        self._block(1, struct.pack("<HHI", link, 0, 0) + options)
         self._interfaces += 1
         return self._interfaces - 1
 
-    def write(self, interface: int, time_ns: int, frame: bytes, comment: str = "") -> None:
-        """Append a frame seen on ``interface`` at ``time_ns``."""
+    def write(self, interface: int, time_ns: int, frame: bytes, comment: str = "", *,
+              inbound: bool | None = None, damaged: bool = False) -> None:
+        """Append a packet seen on ``interface`` at ``time_ns``.
+
+        ``inbound``: into what the interface belongs to, or out of it; ``None`` if nobody knows.
+        ``damaged``: whoever received the frame found its FCS wrong.
+        """
         if not 0 <= interface < self._interfaces:
             raise ValueError(f"interface must be one that was described, not {interface!r}")
         body = struct.pack("<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(frame),
                            len(frame)) + _pad(frame)
-        if comment:
-            body += _option(1, comment.encode()) + _option(0, b"")
+        options = _option(1, comment.encode()) if comment else b""
+        flags = (0 if inbound is None else 1 if inbound else 2) | damaged << 24
+        if flags:
+            options += _option(2, struct.pack("<I", flags))  # epb_flags
+        if options:
+            body += options + _option(0, b"")
         self._block(6, body)
         self.packets += 1
 

@@ -1,0 +1,1 @@
+"""The dissector for Wireshark: parts in Lua, tables for these parts, and a profile."""
