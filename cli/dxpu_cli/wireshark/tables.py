@@ -15,6 +15,7 @@ from dxpu.tlp.types import (
     AddressType, CompletionStatus, Malformed, MessageCode, PrefixType, Routing,
 )
 from dxpu_model.management import Identity
+from dxpu_model.text import message_name, tlp_name
 from dxpu_model.tlp import KINDS, LTR, TC0_MESSAGES
 
 __all__ = ["TLP_USER", "lua_tables"]
@@ -102,17 +103,7 @@ def _bodies() -> dict[str, Any]:
 
 
 def _kind(name: str) -> str:
-    return name.removesuffix("32").removesuffix("64")
-
-
-def _message(code: MessageCode) -> str:
-    """Name of a message in the specification: Assert_INTA, PM_PME, ERR_COR."""
-    name = code.name
-    if name.startswith(("PM_", "ERR_", "LTR", "OBFF")) and "NAK" not in name:
-        return name
-    words = [word if word in ("PM", "PME", "TO", "INTA", "INTB", "INTC", "INTD", "PTM")
-             else word.capitalize() for word in name.split("_")]
-    return "_".join(words)
+    return tlp_name(*KINDS[name])
 
 
 _TLP: dict[str, Any] = {
@@ -123,7 +114,7 @@ _TLP: dict[str, Any] = {
            for name, (fmt_code, type_code) in KINDS.items()},
         **{fmt_code << 5 | 0b10000 | routing: f"{name}: {_WORDS[name]}"
            for name, fmt_code in (("Msg", 1), ("MsgD", 3)) for routing in range(8)}},
-    "tlp_messages": {int(code): _message(code) for code in MessageCode},
+    "tlp_messages": {int(code): message_name(code) for code in MessageCode},
     "tlp_statuses": _names(CompletionStatus),
     "tlp_address_types": {0: "untranslated", 1: "translation request", 2: "translated",
                           3: "reserved"},

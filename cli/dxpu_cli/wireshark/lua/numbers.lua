@@ -31,9 +31,9 @@ function numbers.little(data, offset)
   return a + 256 * (b + 256 * (c + 256 * d))
 end
 
--- Bits of a number: `width` of them from bit `lsb` on.
+-- Bits of a number: `width` of them from bit `lsb` on. An integer, where the language has some.
 function numbers.bits(value, lsb, width)
-  return math.floor(value / 2 ^ lsb) % 2 ^ width
+  return math.floor(math.floor(value / 2 ^ lsb) % 2 ^ width)
 end
 
 -- Whether the bytes from `offset` to before `stop` are all 0.

@@ -205,7 +205,6 @@ function tlp.text(info)
   if info.is_message then
     say("%s", tables.tlp_messages[info.code] or string.format("code %02xh", info.code))
     if info.has_data then say("%d B", info.data_bytes) end
-    return table.concat(words, " ")
   elseif info.is_completion then
     say("%s", tables.tlp_statuses[info.status] or "reserved status " .. info.status)
     if info.has_data then say("%d B", tlp.completed(info)) end
