@@ -10,7 +10,12 @@ from cocotb.utils import get_sim_time
 from .ethernet_switch import ROW, Arrival
 from .pcap import PcapWriter
 
-__all__ = ["Capture"]
+__all__ = ["BAD", "DROPPED", "Capture"]
+
+#: Comment of a frame that a fault of the simulation has dropped.
+DROPPED = "dropped by an injected fault"
+#: Comment of a frame that came with a wrong FCS, with TX_ER, or too short.
+BAD = "bad: dropped by the switch"
 
 
 class Capture:
@@ -25,7 +30,9 @@ class Capture:
     ports : int
         Number of ports of the switch.
     writer : PcapWriter, optional
-        Capture file; gets one interface per port, named ``name`` and the port's number.
+        Capture file; gets one interface per port. Frames that go no farther have a comment.
+    name : str or list of str
+        Names of the interfaces; one name is followed by the port's number.
     call : function, optional
         Called with (port, time in ns of the first byte after the delimiter, frame with FCS, whether
         the frame is bad).
@@ -34,10 +41,11 @@ class Capture:
     """
 
     def __init__(self, switch, writer: PcapWriter | None = None, *, ports: int,
-                 name: str = "port", call: Callable | None = None, period_ns: int = 8):
+                 name: str | list[str] = "port", call: Callable | None = None, period_ns: int = 8):
         self._switch, self._writer, self._call = switch, writer, call
         self._period = period_ns
-        self._interfaces = [writer.interface(f"{name}{n}") for n in range(ports)] if writer else []
+        names = [f"{name}{n}" for n in range(ports)] if isinstance(name, str) else name
+        self._interfaces = [writer.interface(text) for text in names] if writer else []
         layout = data.Layout.cast(Arrival)
         self._fields = {name: (layout[name].offset, (1 << layout[name].width) - 1)
                         for name in ("length", "bad")}
@@ -55,8 +63,8 @@ class Capture:
             now = round(get_sim_time("ns"))
             time = now - int(switch.tap_age.value) * self._period
             if self._writer:
-                self._writer.write(self._interfaces[port], time, frame, "bad" if bad else "",
-                                   damaged=bool(bad))
+                comment = BAD if bad else DROPPED if int(switch.tap_dropped.value) else ""
+                self._writer.write(self._interfaces[port], time, frame, comment, damaged=bool(bad))
             if self._call:
                 self._call(port, time, frame, bool(bad))
 

@@ -267,10 +267,10 @@ class EthernetSwitch(wiring.Component):
         Maximum of waiting bytes at each output so far.
     tap_toggle : Out(1)
         Inverted for each frame that ended at an entry, including bad and dropped frames.
-    tap : Out(Arrival), tap_port : Out(4), tap_age : Out(32)
-        That frame, its entry, and cycles since its first byte (after the start frame delimiter) was
-        on the wire. The bytes of the frame are in the memory ``frames`` of this module, from row
-        ``tap_row`` on, 32 per row.
+    tap : Out(Arrival), tap_port : Out(4), tap_age : Out(32), tap_dropped : Out(1)
+        That frame, its entry, cycles since its first byte (after the start frame delimiter) was on
+        the wire, and whether a fault has dropped it. The bytes of the frame are in the memory
+        ``frames`` of this module, from row ``tap_row`` on, 32 per row.
     tap_row : Out(range(rows))
     """
 
@@ -291,7 +291,8 @@ class EthernetSwitch(wiring.Component):
         self._nodes, self._path, self._seed = nodes, path, seed
         members = {"delay": In(16), "loss": In(16), "dead": In(1), "room": In(24, init=0xFFFFFF),
                    "tap_toggle": Out(1), "tap": Out(Arrival), "tap_port": Out(4),
-                   "tap_age": Out(32), "tap_row": Out(range(ports * self._rows))}
+                   "tap_age": Out(32), "tap_dropped": Out(1),
+                   "tap_row": Out(range(ports * self._rows))}
         for n in range(ports):
             members |= {f"port{n}": In(GmiiSignature()), f"drop{n}": In(16),
                         f"port{n}_peak": Out(24)}
@@ -403,5 +404,6 @@ class EthernetSwitch(wiring.Component):
             m.d.sync += [
                 self.tap_toggle.eq(~self.tap_toggle), self.tap.eq(arrival), self.tap_port.eq(turn),
                 self.tap_age.eq(now + 1 - arrival.began),
+                self.tap_dropped.eq(~arrival.bad & dropping),
                 self.tap_row.eq(turn * self._rows + arrival.start % self._rows),
             ]

@@ -1,6 +1,7 @@
 """Writes captures of frames and TLPs in the pcapng format (draft-ietf-opsawg-pcapng), with
 nanosecond timestamps."""
 
+import heapq
 import struct
 from pathlib import Path
 from types import TracebackType
@@ -31,10 +32,14 @@ class PcapWriter:
         File to create.
     fcs : bool
         Ethernet frames end with their FCS (a note for the reader).
+    window_ns : int
+        Packets that are written out of their order by no more than that are in order in the file.
     """
 
-    def __init__(self, path: str | Path, *, fcs: bool = True):
+    def __init__(self, path: str | Path, *, fcs: bool = True, window_ns: int = 0):
         self._file = open(path, "wb")  # noqa: SIM115
+        self._window = window_ns
+        self._waiting: list[tuple[int, int, bytes]] = []
         self._fcs = fcs
         self._interfaces = 0
         #: Number of packets written.
@@ -75,15 +80,22 @@ class PcapWriter:
             options += _option(2, struct.pack("<I", flags))  # epb_flags
         if options:
             body += options + _option(0, b"")
-        self._block(6, body)
         self.packets += 1
+        heapq.heappush(self._waiting, (time_ns, self.packets, body))
+        self._write_until(time_ns - self._window)
+
+    def _write_until(self, time_ns: float) -> None:
+        while self._waiting and self._waiting[0][0] <= time_ns:
+            self._block(6, heapq.heappop(self._waiting)[2])
 
     def flush(self) -> None:
-        """Pass everything written so far to the operating system."""
+        """Pass everything written so far to the operating system, but for packets that the window
+        holds back."""
         self._file.flush()
 
     def close(self) -> None:
         """Finish the file."""
+        self._write_until(float("inf"))
         self._file.close()
 
     def __enter__(self) -> "PcapWriter":

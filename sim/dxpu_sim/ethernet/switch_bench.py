@@ -170,16 +170,18 @@ async def drop(dut):
     tb = TB(dut)
     await tb.start()
     frames = [tb.frame(address(2), address(1)) for _ in range(12)]
-    for n, frame in enumerate(frames):
-        if n == 3:
-            dut.drop0.value = 1
-        if n == 6:
-            await tb.ports[0].send(frame, discard=True)
-        else:
-            await tb.ports[0].send(frame)
-        await tb.settle()
-        if n == 7:
-            dut.drop0.value = 3
+    with PcapWriter("drops.pcapng") as writer:
+        Capture(dut.switch, writer, ports=PORTS, name=["a", "b", "c"])
+        for n, frame in enumerate(frames):
+            if n == 3:
+                dut.drop0.value = 1
+            if n == 6:
+                await tb.ports[0].send(frame, discard=True)
+            else:
+                await tb.ports[0].send(frame)
+            await tb.settle()
+            if n == 7:
+                dut.drop0.value = 3
     assert tb.ports[1].take() == [(f, False) for n, f in enumerate(frames) if n not in (3, 6, 8, 9)]
     assert tb.counts("rx_dropped", "rx_bad") == [[3, 0, 0], [1, 0, 0]]
     tb.check_clean("rx_dropped", "rx_bad")

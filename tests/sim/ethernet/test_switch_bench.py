@@ -5,7 +5,9 @@ import struct
 import subprocess
 
 import pytest
+from scapy.utils import RawPcapNgReader
 
+from dxpu_sim.ethernet.capture import BAD, DROPPED
 from dxpu_sim.ethernet.switch_design import SwitchBench
 from dxpu_sim.run.runner import Design, simulate
 
@@ -50,3 +52,13 @@ def test_capture(run):
         for *_, status, kind, length in frames:
             assert status == ("1" if kind or length else "")
         assert sum(frame[2] == "1" for frame in frames) > 170
+
+
+def test_frames_that_go_no_farther_have_a_comment(run):
+    """Frames 3, 8 and 9 are dropped by the fault, frame 6 is bad."""
+    with RawPcapNgReader(str(run / "drops.pcapng")) as reader:
+        packets = [meta for _, meta in reader]
+    assert [meta.ifname for meta in packets] == [b"a"] * 12
+    dropped, bad = [DROPPED.encode()], [BAD.encode()]
+    assert [meta.comments for meta in packets] == [
+        {3: dropped, 6: bad, 8: dropped, 9: dropped}.get(n) for n in range(12)]
