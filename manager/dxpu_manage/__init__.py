@@ -14,8 +14,10 @@ from .proxy import Binding, Peer, Proxy
 from .registers import Registers
 from .scrub import dirty_slots, let_maintain, mark_wiped
 from .shape import SHAPE_WORDS, check_identity, proxy_of
+from .windows import Windows, buses, windows
 
 __all__ = ["SHAPE_WORDS", "Binding", "Event", "Identity", "ManageError", "Manager", "NoAnswer",
            "NoRegister", "Node", "Operation", "Peer", "Proxy", "Refused", "Registers", "Stale",
-           "attach", "check_identity", "detach", "dirty_slots", "generation_after", "is_newer",
-           "let_maintain", "mark_wiped", "pair", "proxy_of"]
+           "Windows", "attach", "buses", "check_identity", "detach", "dirty_slots",
+           "generation_after", "is_newer", "let_maintain", "mark_wiped", "pair", "proxy_of",
+           "windows"]

@@ -5,7 +5,7 @@ import random
 import pytest
 from amaranth import Module
 
-from dxpu_sim.system.agents import BOX, HOST, Agent, Card, Fabric, Shape
+from dxpu_sim.system.agents import BOX, HOST, Agent, Card, Fabric, Shape, Software
 from dxpu_sim.system.agents.fabric import TenantError
 from tests.support.manager_bench import SimulatedRegisters
 from tests.support.proxy_port import only_table
@@ -71,6 +71,40 @@ def read(registers, path):
     """Fields of a register."""
     placed, base = registers.map.find(path)
     return placed.register.unpack(registers.read(base + placed.address))
+
+
+WINDOWS = ("bus", *(f"{name}_{end}" for name in ("memory", "io") for end in ("base", "limit")),
+           *(f"prefetch_{end}_{half}" for end in ("base", "limit") for half in ("low", "high")))
+
+
+@pytest.mark.parametrize("software", [
+    {"powered": False}, {"enumerates": False}, {"leaves_room": False}, {}])
+def test_windows_are_those_that_the_gateware_shows(software):
+    """The same configuration writes, to the gateware's table and as a light host's software says:
+    a port that nobody has set up, one without room, and one with windows."""
+    port, table = only_table(Module(), "host", rows=3, paths=2, peers=2, streams=2)
+    gateware = SimulatedRegisters(port)
+    agent = Agent(HOST, mac=bytes(6), serial=1, key=bytes(16), shape=SHAPE)
+    agent.software = Software(**software)
+    bus, room = not {"powered", "enumerates"} & set(software), "leaves_room" not in software
+    for n in range(3):
+        # 32 MiB from 2 GiB on, 64 GiB from 64 TiB on; or bases above their limits.
+        first, wide = 0x8000_0000 + (n << 25), (64 << 40) + (n << 36)
+        writes = {0x04: 2 if room else 0, 0x18: (2 + n) << 8 | (2 + n) << 16,
+                  0x1c: 0x0010, 0x30: 0, 0x20: 0x0010, 0x24: 0x0010, 0x28: 0, 0x2c: 0}
+        if room:
+            writes |= {0x20: first >> 16 | (first + (31 << 20)) & 0xFFF0_0000,
+                       0x24: wide >> 16 & 0xFFF0 | (wide + (63 << 30) + 0x3FF0_0000) & 0xFFF0_0000,
+                       0x28: wide >> 32, 0x2c: wide + (63 << 30) >> 32}
+        for offset, value in writes.items() if bus else ():
+            port.inputs = [(table.config.function, n + 1), (table.config.register, offset // 4),
+                           (table.config.value, value), (table.config.strobe, 1)]
+            gateware.read(0)
+        port.inputs = [(table.config.strobe, 0)]
+    for n in range(3):
+        for name in WINDOWS:
+            path = f"table.row[{n}].{name}"
+            assert read(agent, path) == read(gateware, path), path
 
 
 def bind(agent, row, node, slot, generation):

@@ -7,5 +7,7 @@ the map of a proxy and behave as documented, so that hundreds of nodes run in on
 from .crowd import Crowd, serve
 from .fabric import Fabric
 from .node import BOX, HOST, Agent, Card, Shape
+from .software import Software
 
-__all__ = ["BOX", "HOST", "Agent", "Card", "Crowd", "Fabric", "Shape", "serve"]
+__all__ = ["BOX", "HOST", "Agent", "Card", "Crowd", "Fabric", "Shape", "Software",
+           "serve"]

@@ -130,7 +130,8 @@ class Fabric:
         for n, row in enumerate(agent.rows):
             if agent.role == HOST:
                 linked = (agent, n) in self._linked
-                argument = row.used | linked << 1 | linked << 2 | agent.has_lost(n) << 3
+                argument = (row.used | linked << 1 | (linked and agent.software.powered) << 2
+                            | agent.has_lost(n) << 3)
             else:
                 argument = row.used | (n + 1 in agent.cards) << 1
             agent.tell(Subject.SLOT, n, argument)

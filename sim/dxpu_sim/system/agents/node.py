@@ -15,6 +15,8 @@ from dxpu.proxy.detach import DetachState
 from dxpu.proxy.host import HostProxy
 from dxpu_model.management import Event, Identity, ManagedNode
 
+from .software import Software
+
 __all__ = ["HOST", "BOX", "Agent", "Binding", "Card", "Shape"]
 
 #: Roles, as in an identity.
@@ -151,12 +153,14 @@ class Agent:
     rows : list of :class:`Binding`
     consents : bool
         The host's operating system lets go of a card when the button is pressed.
+    software : :class:`Software`
+        Of a host.
     """
 
     def __init__(self, role, *, mac, serial, key, shape=Shape(), cards=None, rng=None):
         self.role, self.mac, self.serial, self.key, self.shape = role, mac, serial, key, shape
         self.cards = dict(cards or {})
-        self.consents = True
+        self.consents, self.software = True, Software()
         self._rng = rng or random.Random(serial)
         self.map = _map(role, shape)
         self._placed, self._found = _placed(role, shape)
@@ -333,8 +337,9 @@ class Agent:
     def _slot_state(self, port):
         is_linked = self.fabric is not None and self.fabric.is_linked(self, port)
         detached = self._state.detached.get(port, DetachState.NONE)
-        return {"present": int(is_linked), "link": int(is_linked),
-                "lost": self._state.lost >> port & 1, "detach": int(detached.value)}
+        return {"present": int(is_linked), "link": int(is_linked and self.software.powered),
+                "lost": self._state.lost >> port & 1, "detach": int(detached.value),
+                "power": self.software.indicator(is_linked)}
 
     def _row(self, n, name):
         row = self.rows[n]
@@ -346,7 +351,9 @@ class Agent:
             return fields
         if name == "binding":
             return {"paths": row.paths, "generation": row.generation}
-        return {"value": row.operation} if name == "operation_id" else {}
+        if name == "operation_id":
+            return {"value": row.operation}
+        return self.software.windows(n, name)
 
     def _give_key(self, n, is_next):
         key = b"".join(self._word(f"control.key[{k}].word", "bytes").to_bytes(4, "little")

@@ -154,8 +154,8 @@ class NodesProgram:
         """What a line of a test, or of somebody who tries a manager, says; returns what is so.
 
         ``reset NODE``, ``cut NODE``, ``join NODE``, ``pull NODE SLOT``, ``insert NODE SLOT``,
-        ``break NODE SLOT``, ``refuse NODE``, ``consent NODE``, ``links NODE``: serial numbers are
-        hexadecimal.
+        ``break NODE SLOT``, ``refuse NODE``, ``consent NODE``, ``off HOST``, ``boot HOST``, ``links
+        NODE``: serial numbers are hexadecimal.
         """
         name, serial, *rest = line.split()
         agent = self.node(int(serial, 16))
@@ -177,6 +177,9 @@ class NodesProgram:
             agent.changed()
         elif name in ("refuse", "consent"):
             agent.consents = name == "consent"
+        elif name in ("off", "boot"):
+            agent.software.powered = name == "boot"
+            agent.changed()
         elif name == "links":
             return " ".join(str(port) for port in range(agent.shape.rows)
                             if self.fabric.is_linked(agent, port))
