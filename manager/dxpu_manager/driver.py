@@ -12,6 +12,7 @@ from dxpu_manage import ManageError, NoAnswer, Stale, generation_after
 
 from .background import Background
 from .errors import Deposed, StoreError
+from .evidence import NEVER, Sight, Verdict
 from .lifecycle import Cause, State
 from .limits import Limits
 from .nodes import Nodes, Row, accepts, is_bound
@@ -22,8 +23,6 @@ __all__ = ["Driver"]
 
 #: Ended tasks that are remembered; older ones are in the events only.
 _REMEMBERED = 1000
-#: What is said of a GPU that does not come up although all else is there.
-_NEVER = "its link does not come up"
 
 
 class _RolledBack(Exception):
@@ -51,6 +50,8 @@ class Driver:
         self._background = background
         #: Of tasks that have not ended.
         self._drivers: dict[int, asyncio.Task[None]] = {}
+        #: What those that attach have seen, by GPU.
+        self._sights: dict[int, dict[str, Sight]] = {}
 
     def new(self, change: Change, job: Job, gpus: tuple[str, ...], host: int,
             deadline: float, *, force: bool = False) -> Task:
@@ -72,7 +73,15 @@ class Driver:
     def drive(self, number: int) -> None:
         """Bring a task to an end, from whatever progress the records say."""
         self._drivers[number] = driver = self._background.begin(self._do(number))
-        driver.add_done_callback(lambda driver: self._drivers.pop(number))
+        driver.add_done_callback(lambda driver: self._ended(number))
+
+    def _ended(self, number: int) -> None:
+        self._drivers.pop(number)
+        self._sights.pop(number, None)
+
+    def verdicts(self, number: int) -> dict[str, Verdict]:
+        """What a task that attaches has seen so far, and waits for, by GPU."""
+        return {name: sight.verdict for name, sight in self._sights.get(number, {}).items()}
 
     async def wait(self, number: int) -> Task:
         """Wait until a task has ended, durably; raises :exc:`Deposed`."""
@@ -116,8 +125,15 @@ class Driver:
             try:
                 with self.pool.change() as change:
                     task = self.pool.task(number).advanced(progress, said)
+                    seen = {name: verdict.seen for name, verdict in self.verdicts(number).items()}
+                    if cause is Cause.EVIDENCE:
+                        task = replace(task, seen=tuple(
+                            f"GPU {name}: {', '.join(found)}" for name, found in seen.items()))
                     for name in task.gpus:
                         fields: dict[str, Any] = {"task": 0} if progress.ended else {}
+                        held = self.pool.gpu(name).binding
+                        if cause is Cause.EVIDENCE and held is not None:
+                            fields["binding"] = replace(held, seen=seen[name])
                         if name in broken:
                             fields["broken"] = said
                         if cause is not None:
@@ -141,41 +157,47 @@ class Driver:
         return gpu, gpu.binding, self.pool.node(gpu.binding.host), self.pool.node(gpu.box)
 
     async def _bind_all(self, number: int) -> None:
-        """Bind the rows of all GPUs of a task, and wait until the host has all GPUs."""
-        lacks = dict.fromkeys(self.pool.task(number).gpus, "nothing is known of it")
+        """Bind the rows of all GPUs of a task, and wait until the host has all GPUs.
+
+        All are judged in the same round at last, so that none has gone while others came.
+        """
+        task = self.pool.task(number)
+        sights = self._sights[number] = {
+            name: Sight(self.limits, task.deadline) for name in task.gpus}
         since = self.pool.clock()
         while True:
-            for name in list(lacks):
+            for name, sight in sights.items():
                 try:
-                    lacks[name] = await self._bind(name)
+                    await self._bind(name, sight, task.job)
                 except (NoAnswer, StoreError) as error:
                     self._forget(name)
-                    lacks[name] = str(error)
+                    sight.fails(str(error))
                 except Stale:
                     raise
                 except ManageError as error:
                     raise _RolledBack(str(error)) from None
-                if not lacks[name]:
-                    del lacks[name]
-            task, now = self.pool.task(number), self.pool.clock()
-            never = tuple(name for name, text in lacks.items() if text == _NEVER)
+            lacks = {name: sight.verdict for name, sight in sights.items() if sight.verdict.lacks}
+            now = self.pool.clock()
+            never = tuple(name for name, verdict in lacks.items() if verdict.lacks == NEVER)
             if len(never) < len(lacks):
                 since = now
-            if task.cancelled:
+            if self.pool.task(number).cancelled:
                 raise _RolledBack("cancelled")
             if not lacks:
                 return
             # Who had a GPU gets it back whenever both nodes are there again.
-            if now >= (task.deadline if task.job is Job.ATTACH else since + self.limits.attach):
-                raise _RolledBack("; ".join(f"GPU {name}: {text}" for name, text in lacks.items()),
-                                  broken=never)
+            late = (now >= since + self.limits.attach if task.job is Job.REBIND else
+                    any(v.due is not None and now >= v.due for v in lacks.values()))
+            if late:
+                raise _RolledBack("; ".join(f"GPU {name}: {verdict.lacks}"
+                                            for name, verdict in lacks.items()), broken=never)
             await asyncio.sleep(self.limits.again)
 
-    async def _bind(self, name: str) -> str:
-        """Take all steps to give a GPU to the host; returns the missing condition, or nothing."""
+    async def _bind(self, name: str, sight: Sight, job: Job) -> None:
+        """Take all steps to give a GPU to the host, and judge whether the host has it."""
         gpu, binding, host, box = self._parties(name)
         pair = self.pool.pair(host.serial, box.serial)
-        if pair is not None:
+        if pair is not None and not sight.came:
             await self.nodes.pair(host, box, pair, self.pool.partners)
         here = (await self.nodes.rows(host))[binding.port]
         there = (await self.nodes.rows(box))[gpu.slot - 1]
@@ -187,21 +209,41 @@ class Driver:
                     has or accepts(row, binding.generation)
                     for row, has in ((here, host_has), (there, box_has))):
                 binding = await self._fresh(gpu, binding, here, there)
+            sight.was_idle = await self.nodes.is_idle(host, binding.port)
             await self.nodes.bind(box, gpu.slot - 1, host, gpu, binding)
             await self.nodes.bind(host, binding.port, box, gpu, binding)
             found = await self.nodes.evidence(host, binding.port, box)
-        if found.linked:
-            return ""
-        if not found.session:
-            return f"host {host.name} and box {box.name} have no session"
-        return _NEVER
+        now = self.pool.clock()
+        if job is Job.REBIND:
+            sight.rebinds(found, host, box)
+            return
+        # An agent may have said its word meanwhile.
+        newest = self.pool.gpu(name).binding
+        if newest is None or newest.generation != binding.generation:
+            sight.fails("its binding has changed")
+            return
+        is_learnt = found.came and found.windows
+        if sight.judge(found, newest, host, box, now).lacks and is_learnt != bool(newest.learnt):
+            self._learns(name, now if is_learnt else 0.0)
+
+    def _learns(self, name: str, since: float) -> None:
+        """Note since when the windows of a host are seen, or that card or windows have gone; so a
+        manager that takes over goes on."""
+        gpu = self.pool.gpu(name)
+        if gpu.binding is None:
+            return
+        binding = gpu.binding.anew(gpu.generation) if not since else replace(
+            gpu.binding, learnt=since)
+        with self.pool.change() as change:
+            change.put(replace(gpu, binding=binding), f"GPU {name}: host {binding.host:08x} has "
+                       f"{'windows for it' if since else 'lost card or windows'}")
 
     async def _fresh(self, gpu: Gpu, binding: Binding, *rows: Row) -> Binding:
         """The binding with a newer generation that all rows take, durable before any node is told.
         """
         generation = generation_after(
             binding.generation, *(row.generation for row in rows if row.operation))
-        new = replace(binding, generation=generation)
+        new = binding.anew(generation)
         with self.pool.change() as change:
             change.put(replace(self.pool.gpu(gpu.name), binding=new, generation=generation),
                        f"GPU {gpu.name}: its binding has generation {generation}")

@@ -12,7 +12,15 @@ class Limits:
     Parameters
     ----------
     attach : float
-        Until the host must have the GPU.
+        Until card and link must be there; and from then on, until the host must have given the
+        port a memory window.
+    boot : float
+        From the link on, until a host with an agent must have enumerated the switch.
+    word : float
+        From the windows on, until the agent of a host must have said that it sees the GPU.
+    grace : float
+        From the windows on, for a host without an agent whose operating system does not show that
+        it uses the GPU.
     consent : float
         Until the host's operating system must have let go of a GPU.
     patience : float
@@ -33,6 +41,9 @@ class Limits:
     """
 
     attach: float = 10.0
+    boot: float = 600.0
+    word: float = 60.0
+    grace: float = 5.0
     consent: float = 60.0
     patience: float = 10.0
     again: float = 0.25

@@ -262,5 +262,7 @@ class Looks:
             with self.pool.change() as change:
                 task = self._driver.new(change, Job.REBIND, (gpu.name,), gpu.binding.host,
                                         self.pool.clock() + self.limits.attach)
-                change.move(gpu.name, Cause.REBIND, task=task.number)
+                # What was seen before says nothing of what comes.
+                change.move(gpu.name, Cause.REBIND, task=task.number,
+                            binding=gpu.binding.anew(gpu.generation))
             self._driver.drive(task.number)

@@ -9,12 +9,13 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dxpu_manage import Identity
+from dxpu_manage import Identity, ManageError, Stale
 
 from .allocation import Kind
 from .background import Background
 from .driver import Driver
-from .errors import Conflict, Impossible
+from .errors import Conflict, Deposed, Impossible
+from .evidence import WORD, Verdict
 from .lifecycle import Cause, State
 from .limits import Limits
 from .looks import Looks
@@ -75,9 +76,7 @@ class PoolManager:
         NotFound, Conflict, Impossible, StoreError, Deposed
         """
         pool, wanted = self.pool, tuple(gpus)
-        node = pool.node(host)
-        if node.role is not Role.HOST:
-            raise Impossible(f"{node.name} is a box; a host gets GPUs")
+        node = self._host(host)
         if not wanted or len(set(wanted)) != len(wanted):
             raise Impossible("name one GPU at least, and each once")
         if node.closed:
@@ -230,6 +229,81 @@ class PoolManager:
             node = replace(self.pool.node(serial), closed=is_closed)
             change.put(node, f"{node.role} {node.name} is {'closed' if is_closed else 'open'}")
         return node
+
+    def has_agent(self, serial: int, *, has_agent: bool = True) -> Node:
+        """Say whether a host has an agent, whose word is awaited with each attach from now on.
+
+        Raises
+        ------
+        NotFound, Impossible, StoreError, Deposed
+        """
+        node = self._host(serial)
+        with self.pool.change() as change:
+            node = replace(node, agent=has_agent)
+            change.put(node, f"host {node.name} has {'an' if has_agent else 'no'} agent")
+        return node
+
+    async def confirm(self, serial: int, name: str = "", *, bus: int | None = None) -> Gpu:
+        """Take the word of a host's agent that it sees a GPU.
+
+        Parameters
+        ----------
+        serial : int
+            The host.
+        name : str
+            Name of the GPU; or empty, if ``bus`` says which one.
+        bus : int or None
+            Number of the bus on which the host sees the GPU. It must be that of the GPU's port, by
+            what the host's configuration writes have told the proxy.
+
+        Raises
+        ------
+        NotFound, Conflict, Impossible, StoreError, Deposed
+        """
+        host = self._host(serial)
+        if bus is not None:
+            found = await self._behind(host, bus)
+            if name not in ("", found):
+                raise Conflict(f"on bus {bus:02x} of host {host.name} is GPU {found}, not {name}")
+            name = found
+        elif not name:
+            raise Impossible("say which GPU the host sees, by name or by bus")
+        gpu = self.pool.gpu(name)
+        binding = gpu.binding
+        if binding is None or binding.host != serial:
+            raise Conflict(f"host {host.name} does not have GPU {name}")
+        if gpu.state not in (State.ATTACHING, State.ATTACHED):
+            raise Conflict(f"GPU {name} is {gpu.state}, not attaching or attached")
+        if binding.word:
+            return gpu
+        seen = (*binding.seen, WORD) if gpu.state is State.ATTACHED else binding.seen
+        gpu = replace(gpu, binding=replace(binding, word=self.pool.clock(), seen=seen))
+        with self.pool.change() as change:
+            change.put(gpu, f"GPU {name}: the agent of host {host.name} sees it")
+        return gpu
+
+    async def _behind(self, host: Node, bus: int) -> str:
+        """The GPU on a bus of a host."""
+        try:
+            buses = await self.nodes.buses(host)
+        except Stale:
+            raise Deposed("another manager has taken over") from None
+        except ManageError as error:
+            raise Conflict(f"host {host.name} cannot be asked: {error}") from None
+        for port, (gpu, _) in self.pool.bound_to(host.serial).items():
+            if bus in buses[port]:
+                return gpu.name
+        raise Conflict(f"on bus {bus:02x} of host {host.name} is no GPU of the pool")
+
+    def _host(self, serial: int) -> Node:
+        node = self.pool.node(serial)
+        if node.role is not Role.HOST:
+            raise Impossible(f"{node.name} is a box; a host gets GPUs")
+        return node
+
+    def verdicts(self, number: int) -> dict[str, Verdict]:
+        """What a task that attaches has seen so far, and waits for, by GPU; of others nothing."""
+        return self._driver.verdicts(number)
 
     async def wait(self, number: int) -> Task:
         """Wait until a task has ended, durably; raises :exc:`Deposed`."""

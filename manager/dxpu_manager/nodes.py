@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
-from dxpu_manage import Binding as Row, ManageError, Manager, Proxy, is_newer
+from dxpu_manage import Binding as Row, ManageError, Manager, Proxy, buses, is_newer, windows
 from dxpu_manage.scrub import dirty_slots
 from dxpu_model.management import Event
 
+from .evidence import Evidence
 from .records import Binding, Gpu, Node, Pair, Role
 
-__all__ = ["Evidence", "Nodes", "Row", "accepts", "is_bound"]
+__all__ = ["Nodes", "Row", "accepts", "is_bound"]
 
 #: States of a detach by agreement, as the host shows them.
 _DONE, _REFUSED = 3, 4
+#: Slot Control: the power indicator is on.
+_ON = 1
 
 
 def accepts(row: Row, generation: int) -> bool:
@@ -25,19 +27,6 @@ def is_bound(row: Row, peer: Node, gpu: Gpu, binding: Binding) -> bool:
     """Whether a row has the binding of a GPU."""
     return row.used and row.generation == binding.generation and row.target == (
         peer.number, gpu.slot, 0)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """State of a port at a host.
-
-    ``linked``: a card is there, with the link up. ``lost``: the card has gone, and nothing but
-    another binding brings a card back. ``session``: the session with the box is open.
-    """
-
-    linked: bool
-    lost: bool
-    session: bool
 
 
 class Nodes:
@@ -165,8 +154,21 @@ class Nodes:
         """State of a host's port, bound to a box."""
         proxy = await self.reach(host)
         state = await proxy.read(f"control.slot[{port}].state")
-        return Evidence(bool(state["present"] and state["link"]), bool(state["lost"]),
-                        await proxy.is_open(box.number))
+        given = await windows(proxy, port)
+        return Evidence(
+            present=bool(state["present"]), link=bool(state["link"]), lost=bool(state["lost"]),
+            session=await proxy.is_open(box.number),
+            runs=bool(given.buses) or any(await buses(proxy)), windows=given.is_open,
+            in_use=state["power"] == _ON)
+
+    async def is_idle(self, host: Node, port: int) -> bool:
+        """Whether the power indicator of a port is not on."""
+        state = await (await self.reach(host)).read(f"control.slot[{port}].state")
+        return bool(state["power"] != _ON)
+
+    async def buses(self, host: Node) -> list[range]:
+        """Buses behind each port of a host."""
+        return await buses(await self.reach(host))
 
     async def ask_to_let_go(self, host: Node, port: int) -> None:
         """Press the attention button of a port."""

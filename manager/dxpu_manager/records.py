@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
@@ -90,10 +90,17 @@ class Record(ABC):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        """The record from a store; raises :exc:`ValueError`."""
+        """The record from a store; a field that an older version did not write has its default.
+
+        Raises
+        ------
+        ValueError
+        """
         names = {field.name for field in fields(cls)}
-        if set(values) != names:
-            raise ValueError(f"fields {sorted(set(values) ^ names)}")
+        needed = {field.name for field in fields(cls) if field.default is MISSING}
+        wrong = set(values) - names | needed - set(values)
+        if wrong:
+            raise ValueError(f"fields {sorted(wrong)}")
         return cls(**values)
 
 
@@ -108,7 +115,8 @@ class Node(Record):
     """A host or box proxy.
 
     ``serial`` is the name; ``mac`` the factory address in hexadecimal digits; ``number`` is the
-    node's for ever; ``kind`` is that of a box. A node that is ``closed`` gets nothing new.
+    node's for ever; ``kind`` is that of a box. A node that is ``closed`` gets nothing new. A host
+    with an ``agent`` has a GPU only if that says so.
     """
 
     KIND = "node"
@@ -121,6 +129,7 @@ class Node(Record):
     kind: Kind = Kind.SWITCH
     label: str = ""
     closed: bool = False
+    agent: bool = False
 
     @property
     def name(self) -> str:
@@ -148,12 +157,28 @@ class Pair(Record):
 
 @dataclass(frozen=True)
 class Binding:
-    """Owner of a GPU: serial number of a host, port, and the generation in both tables."""
+    """Owner of a GPU: serial number of a host, port, and the generation in both tables.
+
+    ``learnt`` is the time from which on the host's windows were seen without a break, ``word`` that
+    of the word of the host's agent; 0: not yet. ``seen`` is the evidence that the host has the GPU.
+    """
 
     host: int
     port: int
     generation: int
     paths: int = 1
+    learnt: float = 0.0
+    word: float = 0.0
+    seen: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        """The binding from a store."""
+        return cls(**{**values, "seen": tuple(values.get("seen", ()))})
+
+    def anew(self, generation: int) -> Self:
+        """The binding under another generation, of which nothing is known yet."""
+        return replace(self, generation=generation, learnt=0.0, word=0.0, seen=())
 
 
 @dataclass(frozen=True)
@@ -187,7 +212,7 @@ class Gpu(Record):
         held = values["binding"]
         return super().of({**values, "state": State(values["state"]),
                            "cause": Cause(values["cause"]),
-                           "binding": None if held is None else Binding(**held)})
+                           "binding": None if held is None else Binding.of(held)})
 
 
 @dataclass(frozen=True)
@@ -195,6 +220,7 @@ class Task(Record):
     """A change of one or several GPUs, as a whole or not at all.
 
     ``force``: without the consent of the host's operating system. ``said``: reason of a failure.
+    ``seen``: of each GPU that was attached, the evidence that the host has it.
     """
 
     KIND = "task"
@@ -210,6 +236,7 @@ class Task(Record):
     deadline: float = 0.0
     ended: float = 0.0
     said: str = ""
+    seen: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -225,7 +252,7 @@ class Task(Record):
     def of(cls, values: dict[str, Any]) -> Self:
         return super().of({**values, "job": Job(values["job"]),
                            "progress": Progress(values["progress"]),
-                           "gpus": tuple(values["gpus"])})
+                           "gpus": tuple(values["gpus"]), "seen": tuple(values.get("seen", ()))})
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ HELPS = [(), *((name,) for name in cli.COMMANDS), *(("bench", what) for what in 
         ("gpu", job) for job in ("list", "show", "admit", "set-aside", "spare", "unspare", "retire",
                                  "model")), *(
         (node, job) for node in ("host", "box") for job in ("list", "show", "close", "open", "name")
-        ), ("box", "kind"), *(
+        ), ("box", "kind"), ("host", "agent"), ("host", "confirm"), *(
         ("task", job) for job in ("list", "show", "watch", "cancel")), *(
         ("request", job) for job in ("list", "show", "renew", "take-up", "end"))]
 #: How the field spells what a lower-case letter would make another word of.

@@ -82,6 +82,31 @@ def test_gpus_are_attached_by_number_and_by_name_and_detached(dxpu):
     assert dxpu("detach", H0, "--all") == (0, f"host {H0} has no GPU\n", "")
 
 
+def test_an_agent_of_a_host_says_that_it_sees_a_gpu(dxpu):
+    """By name, and by PCI address; the task says what it waits for."""
+    assert dxpu.json("host", "agent", H0, "yes")["agent"] is True
+    try:
+        for gpu, word in ((A, A), (B, "0000:03:00.0")):
+            task = dxpu.json("attach", H0, gpu, "--no-wait")["task"]
+
+            def waits(task=task, gpu=gpu):
+                return dxpu("task", "show", str(task))[1].endswith(
+                    f"\nevidence GPU {gpu}: link, windows; the agent of host {H0} has not said "
+                    "that it sees the GPU\n")
+
+            wait_for(waits)
+            assert dxpu("host", "confirm", H0, word)[:2] == (0, f"{gpu} attaching\n")
+            assert dxpu("task", "watch", str(task))[1].endswith(
+                f"\nevidence GPU {gpu}: link, windows, word of the agent\n")
+        assert dxpu("gpu", "show", A)[1].endswith("\nevidence link, windows, word of the agent\n")
+        assert dxpu("host", "confirm", H0, C) == (
+            4, "", f"dxpu host: error: host {H0} does not have GPU {C}\n")
+        assert dxpu("host", "confirm", H0, "1:2") == (
+            2, "", "dxpu host: error: Address must be like 0000:41:00.0 or 41:00.0\n")
+    finally:
+        assert dxpu.json("host", "agent", H0, "no")["agent"] is False
+
+
 def test_what_cannot_be_now_has_its_own_status(dxpu):
     """3: it waits. 4: not in this state. 2: there is no such thing. 7: the hardware."""
     dxpu("attach", H0, A)

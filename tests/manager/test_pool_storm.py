@@ -2,14 +2,17 @@
 what another has left, and all is as the records say when it is over."""
 
 import asyncio
+import json
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from dxpu_manager import Limits, PoolError, State, Task
-from dxpu_sim.system.agents import Card
+from dxpu_manager import Cause, Job, Limits, PoolError, State, Task
+from dxpu_manager.evidence import WORD
+from dxpu_sim.system.agents import Card, Software
 from tests.manager.test_pool_manager import end, settled
 from tests.support.pool_bench import Bench, Died, System
 from tests.support.simulated_time import run
@@ -35,13 +38,18 @@ ACTS = st.one_of(
     st.tuples(st.just("plug"), st.sampled_from(GPUS)),
     st.tuples(st.just("break"), st.sampled_from(GPUS), st.booleans()),
     st.tuples(st.just("refuse"), st.sampled_from((0, 1)), st.booleans()),
+    st.tuples(st.just("software"), st.sampled_from((0, 1)),
+              st.sampled_from(("powered", "enumerates", "leaves_room", "indicates"))),
+    st.tuples(st.just("agent"), st.sampled_from(HOSTS), st.booleans()),
+    st.tuples(st.just("confirm"), st.sampled_from(HOSTS), st.sampled_from(GPUS)),
     st.tuples(st.just("kill"), st.integers(0, 40)),
 )
 #: Seconds until the next act: a request, a step of a task, a task, all time-outs.
 PAUSES = st.sampled_from((0.0, 0.003, 0.02, 0.3, 3.0, 15.0))
 
 #: Short times, so that all of them pass in a storm.
-LIMITS = Limits(attach=4.0, consent=3.0, patience=2.0, look=5.0, admits=True)
+LIMITS = Limits(attach=4.0, boot=8.0, word=3.0, grace=2.0, consent=3.0, patience=2.0, look=5.0,
+                admits=True)
 
 
 class Storm:
@@ -98,6 +106,14 @@ class Storm:
                 system.fabric.settle()
             case "refuse":
                 system.hosts[what[0]].consents = not what[1]
+            case "software":
+                software = system.hosts[what[0]].software
+                setattr(software, what[1], not getattr(software, what[1]))
+                system.fabric.settle()
+            case "agent":
+                manager.has_agent(what[0], has_agent=what[1])
+            case "confirm":
+                await manager.confirm(*what)
             case "kill":
                 self.bench.kill_after(*what)
 
@@ -106,6 +122,23 @@ class Storm:
         if slot not in box.cards:
             box.plug(slot, self.cards[name])
 
+    def judge(self, manager, event):
+        """A GPU that becomes a host's is so by evidence; a host with an agent has its word."""
+        held = json.loads(event.text or "{}")
+        if not event.key.startswith("gpu/") or held["cause"] != Cause.EVIDENCE or (
+                held["state"] != State.ATTACHED) or f"-> {State.ATTACHED}" not in event.said:
+            return
+        binding, tasks = held["binding"], list(manager.pool.all(Task))
+        job = next(task.job for task in reversed(tasks) if event.key[4:] in task.gpus
+                   and task.job is not Job.DETACH)
+        seen = binding["seen"]
+        is_right = seen and seen[0] in ("link", "card")
+        if job is Job.ATTACH:
+            is_right = is_right and (seen[-1] == WORD) == bool(binding["word"]) and (
+                seen[-1] in (WORD, "the host has not started") or seen[1] == "windows")
+        if not is_right:
+            self.bench.wrong.append(f"{event.said}: {binding}")
+
     def calm(self):
         """Nothing is wrong any more."""
         self.bench.kill_after(None)
@@ -113,13 +146,14 @@ class Storm:
             card.works = True
             self.plug(name)
         for host in self.system.hosts:
-            host.consents = True
+            host.consents, host.software = True, Software()
         self.system.fabric.cut.clear()
         self.system.fabric.settle()
 
     async def rage(self, acts):
         """Do acts, as long as the manager lives; returns what is left of them."""
         async with self.bench.manager(watches=True) as manager:
+            manager.pool.listeners.append(partial(self.judge, manager))
             await asyncio.sleep(2)
             while acts:
                 act, pause = acts.pop(0)

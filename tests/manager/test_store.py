@@ -1,6 +1,7 @@
 """Stores of dxpu_manager: what is written survives; every mistake is a line; nothing is lost."""
 
 import asyncio
+import json
 import os
 import random
 import sqlite3
@@ -10,7 +11,9 @@ import sys
 
 import pytest
 
-from dxpu_manager import Event, Node, Pool, Role, SqliteStore, StoreError, replay
+from dxpu_manager import (
+    Binding, Event, Gpu, Node, Pool, Role, SqliteStore, State, StoreError, replay,
+)
 from dxpu_manager.store import VERSION
 from tests.support.testbench import seed
 
@@ -231,7 +234,9 @@ def test_a_record_that_makes_no_sense(stores):
         for key, text, says in (
                 ("node/1", "{}", "record 'node/1' without 'role'"),
                 ("node/1", '{"role": "host", "kind": "switch"}',
-                 "record 'node/1': fields .'closed', .*'serial'."),
+                 "record 'node/1': fields .'mac', 'number', 'rows', 'serial'."),
+                ("node/1", Node(1, Role.HOST, "", 1, 8).text().replace("label", "tabel"),
+                 "record 'node/1': fields .'tabel'."),
                 ("cow/1", "{}", "record 'cow/1' of no known kind"),
                 ("node/1", "x", "record 'node/1': Expecting value"),
                 ("node/1", Node(2, Role.HOST, "", 1, 8).text(),
@@ -242,6 +247,26 @@ def test_a_record_that_makes_no_sense(stores):
                 await Pool.of(store)
             await store.write([Event(number + 1, 0.0, key, None, "")])
         assert not (await Pool.of(store)).records
+        await store.close()
+
+    asyncio.run(whole())
+
+
+def test_what_an_older_version_wrote(stores):
+    """Fields that came later have their defaults."""
+    binding = {"host": 1, "port": 0, "generation": 7, "paths": 1}
+    gpu = json.loads(Gpu(0x200, 1, State.ATTACHED, binding=Binding(1, 0, 7)).text())
+    host = json.loads(Node(1, Role.HOST, "", 1, 8).text())
+    del host["agent"]
+
+    async def whole():
+        store = await stores.open()
+        await store.write([
+            Event(1, 0.0, "gpu/00000200.1", json.dumps({**gpu, "binding": binding}), ""),
+            Event(2, 0.0, "node/00000001", json.dumps(host), "")])
+        pool = await Pool.of(store)
+        assert pool.gpu("00000200.1").binding == Binding(1, 0, 7)
+        assert pool.node(1) == Node(1, Role.HOST, "", 1, 8)
         await store.close()
 
     asyncio.run(whole())

@@ -56,9 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         if arguments.job == "show":
             shown = views.gpu(there.get(f"CompositionService/ResourceBlocks/{arguments.gpu}"))
-            say(arguments.json, shown, "\n".join(f"{name:<8} {value}"
-                                                 for name, value in shown.items()
-                                                 if value not in (None, "")))
+            say(arguments.json, shown, "\n".join(
+                f"{name:<8} {', '.join(value) if isinstance(value, list) else value}"
+                for name, value in shown.items() if value not in (None, "", [])))
             return 0
         if len(set(arguments.gpus)) < len(arguments.gpus):
             raise UserError("name each GPU once")

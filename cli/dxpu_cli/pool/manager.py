@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     job("check", "check settings, factory records and store, and do nothing")
     one = job("account", "list, make, change or remove accounts, while no manager runs")
     one.add_argument("name", nargs="?", help="without it, all accounts are listed")
-    one.add_argument("--role", choices=("Administrator", "Operator", "ReadOnly"), default=None,
-                     help="make an account with this role, or give another role")
+    one.add_argument("--role", choices=("Administrator", "Operator", "ReadOnly", "HostAgent"),
+                     default=None, help="make an account with this role, or give another role")
     one.add_argument("--password", action="store_true",
                      help="ask for another password, or read it from standard input")
     one.add_argument("--remove", action="store_true", help="remove the account")

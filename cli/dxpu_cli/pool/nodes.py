@@ -2,6 +2,7 @@
 
 import argparse
 from typing import Any
+from urllib.parse import quote
 
 from . import views
 from .client import Client, client, named
@@ -32,6 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser, kind: tuple[str, str]) -> Non
     job.add_argument("node", metavar=what.upper())
     job.add_argument("label", metavar="NAME")
     add_client(job)
+    if kind is HOST:
+        job = jobs.add_parser("agent", help="say whether a host has an agent, whose word is "
+                              "awaited with each attach")
+        job.add_argument("node", metavar="HOST")
+        job.add_argument("agent", choices=("yes", "no"))
+        add_client(job)
+        job = jobs.add_parser("confirm", help="say, as the agent of a host, that it sees a GPU")
+        job.add_argument("node", metavar="HOST")
+        job.add_argument("gpu", metavar="GPU", help="by name, or by the host's PCI address, such "
+                         "as 0000:41:00.0")
+        add_client(job)
     if kind is BOX:
         job = jobs.add_parser("kind", help="say of which kind a box is: its GPUs are joined, or "
                               "each is behind a PCIe switch by itself")
@@ -47,10 +59,13 @@ def run(arguments: argparse.Namespace, kind: tuple[str, str]) -> int:
         if arguments.job == "list":
             _list(there, kind, arguments.json)
             return 0
+        if arguments.job == "confirm":
+            return _confirm(there, arguments)
         path = f"{at}/{named(there, at, arguments.node)}"
         change: dict[str, Any] | None = {
             "close": {"Closed": True}, "open": {"Closed": False},
             "name": {"Label": getattr(arguments, "label", "")},
+            "agent": {"Agent": getattr(arguments, "agent", "") == "yes"},
             "kind": {"Kind": getattr(arguments, "kind", "")}}.get(arguments.job)
         if change is not None:
             there.patch(path, {"Oem": {"DxPU": change}})
@@ -58,6 +73,16 @@ def run(arguments: argparse.Namespace, kind: tuple[str, str]) -> int:
         say(arguments.json, shown, "\n".join(
             f"{name:<10} {' '.join(value) if isinstance(value, list) else value}"
             for name, value in shown.items() if value not in (None, "")))
+    return 0
+
+
+def _confirm(there: Client, arguments: argparse.Namespace) -> int:
+    """The word of an agent, whose account may read nothing."""
+    what = "Address" if ":" in arguments.gpu else "Gpu"
+    path = f"Systems/{quote(arguments.node, safe='')}/Actions/Oem/DxPU.Confirm"
+    found = there.post(path, {what: arguments.gpu})
+    shown = {"gpu": found["Gpu"], "state": found["State"]}
+    say(arguments.json, shown, f"{shown['gpu']} {shown['state']}")
     return 0
 
 

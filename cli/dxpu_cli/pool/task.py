@@ -45,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             task = there.get(path)
         shown = views.task(task)
-        say(arguments.json, shown, "\n".join(f"{name:<6} {value}" for name, value in shown.items()
-                                             if value not in (None, "")))
+        lines = [f"{name:<8} {value}" for name, value in shown.items()
+                 if name != "evidence" and value not in (None, "")]
+        lines += [f"evidence {line}" for line in shown["evidence"]]
+        say(arguments.json, shown, "\n".join(lines))
     return 0

@@ -29,15 +29,17 @@ def gpu(block: Body) -> Body:
     own = _own(block)
     return {"gpu": block["Id"], "state": own["State"], "host": own["Host"], "port": own["Port"],
             "model": own["Model"], "since": own["Since"], "cause": own["Cause"],
-            "task": own["Task"], "request": own["Request"], "broken": own["Broken"]}
+            "task": own["Task"], "request": own["Request"], "broken": own["Broken"],
+            "evidence": own["Evidence"]}
 
 
 def host(system: Body) -> Body:
     """A host, from its system."""
     own = _own(system)
     return {"host": system["Id"], "name": own["Label"], "answers": own["Trouble"] is None,
-            "trouble": own["Trouble"], "open": not own["Closed"], "number": own["NodeNumber"],
-            "address": own["Address"], "ports": own["Ports"], "free_ports": own["FreePorts"],
+            "trouble": own["Trouble"], "open": not own["Closed"], "agent": own["Agent"],
+            "number": own["NodeNumber"], "address": own["Address"],
+            "ports": own["Ports"], "free_ports": own["FreePorts"],
             "gpus": [link["@odata.id"].rpartition("/")[2]
                      for link in system["Links"]["ResourceBlocks"]]}
 
@@ -58,7 +60,8 @@ def task(body: Body) -> Body:
     message = body["Messages"][0]["Message"]
     return {"task": int(body["Id"]), "what": body["Description"], "state": body["TaskState"],
             "began": body["StartTime"], "ended": body.get("EndTime"),
-            "says": message if message != body["Description"] else ""}
+            "says": message if message != body["Description"] else "",
+            "evidence": _own(body)["Evidence"]}
 
 
 def request(body: Body) -> Body:

@@ -15,14 +15,19 @@ from ..errors import Conflict, Impossible, NotFound
 from ..pool import Pool
 from ..records import Account
 
-__all__ = ["Accounts", "PRIVILEGES", "Session", "User"]
+__all__ = ["AGENT", "Accounts", "CONFIRM", "PRIVILEGES", "Session", "User"]
 
-#: Privileges of each role.
+#: Privilege that Redfish has no word for: to say that a host sees a GPU.
+CONFIRM = "DxPUConfirm"
+#: Role of the agent of a host, by whose name or label the account is called.
+AGENT = "HostAgent"
+#: Privileges of each role. A host's agent has nothing else to do or to see.
 PRIVILEGES: dict[str, frozenset[str]] = {
     "Administrator": frozenset(("Login", "ConfigureManager", "ConfigureUsers",
-                                "ConfigureComponents", "ConfigureSelf")),
-    "Operator": frozenset(("Login", "ConfigureComponents", "ConfigureSelf")),
+                                "ConfigureComponents", "ConfigureSelf", CONFIRM)),
+    "Operator": frozenset(("Login", "ConfigureComponents", "ConfigureSelf", CONFIRM)),
     "ReadOnly": frozenset(("Login", "ConfigureSelf")),
+    AGENT: frozenset((CONFIRM,)),
 }
 #: Lengths of passwords, in characters.
 MIN_PASSWORD, MAX_PASSWORD = 8, 128

@@ -6,7 +6,7 @@ import pytest
 
 from dxpu_manager import Conflict, Impossible
 from dxpu_manager.service.accounts import LOCK_AFTER, LOCK_FOR, MAX_SESSIONS, Accounts, User
-from tests.support.service_bench import BLOCKS, ROOT, block, on_a_desk
+from tests.support.service_bench import BLOCKS, ROOT, block, eventually, on_a_desk
 
 ROOT_USER = ("root", "right password", "Administrator")
 H0, A = "00000100", "00010000.1"
@@ -187,6 +187,58 @@ def test_roles_allow_what_they_say(tmp_path):
             # A user's own role is not a user's to change.
             higher = await works.patch(f"{accounts}/works", json={"RoleId": "Administrator"})
             assert higher.status_code == 400
+
+    on_a_desk(tmp_path, does, account=ROOT_USER)
+
+
+def test_an_agent_confirms_gpus_of_its_host_and_nothing_else(tmp_path):
+    """Its account is called as the host, by serial number or label."""
+    async def does(desk):
+        accounts, path = f"{ROOT}/AccountService/Accounts", f"{ROOT}/Systems/{{}}/Actions/Oem/"
+        path += "DxPU.Confirm"
+        async with desk.client(auth=ROOT_USER[:2]) as root, \
+                desk.client(auth=(H0, "says a word")) as agent, \
+                desk.client(auth=("render-7", "says a word")) as other:
+            for name in (H0, "render-7"):
+                made = await root.post(accounts, json={
+                    "UserName": name, "Password": "says a word", "RoleId": "HostAgent"})
+                assert made.status_code == 201
+            own = {"Oem": {"DxPU": {"Agent": True}}}
+            assert (await root.patch(f"{ROOT}/Systems/{H0}", json=own)).status_code == 200
+            begun = await root.post(f"{ROOT}/Systems/{H0}/Actions/Oem/DxPU.Attach",
+                                    json={"ResourceBlocks": [block(A)]})
+            task = begun.json()["@odata.id"]
+
+            async def waits():
+                shown = (await root.get(task)).json()
+                return shown["Oem"]["DxPU"]["Evidence"] == [
+                    f"GPU {A}: link, windows; the agent of host {H0} has not said that it sees the "
+                    "GPU"]
+            await eventually(waits)
+            for refused in (await other.post(path.format(H0), json={"Gpu": A}),
+                            await agent.get(f"{ROOT}/Systems/{H0}"), await agent.get("/metrics"),
+                            await agent.post(f"{ROOT}/Systems/{H0}/Actions/Oem/DxPU.Detach",
+                                             json={"ResourceBlocks": [block(A)]}),
+                            await agent.patch(f"{accounts}/{H0}", json={"Password": "another1"})):
+                assert refused.status_code == 403, refused.url
+            for address, status in (("41:00.0", 409), ("41", 400), ("0000:02:00.0", 200)):
+                answer = await agent.post(path.format(H0), json={"Address": address})
+                assert answer.status_code == status, answer.text
+            assert answer.json()["Gpu"] == A
+
+            async def over():
+                return (await root.get(task)).json()["TaskState"] == "Completed"
+            await eventually(over)
+            shown = (await root.get(task)).json()["Oem"]["DxPU"]["Evidence"]
+            assert shown == [f"GPU {A}: link, windows, word of the agent"]
+            held = (await root.get(f"{BLOCKS}/{A}")).json()["Oem"]["DxPU"]
+            assert held["Evidence"] == ["link", "windows", "word of the agent"]
+            # By the label of the host, too.
+            await root.patch(f"{ROOT}/Systems/{H0}", json={"Oem": {"DxPU": {"Label": "render-7"}}})
+            answer = await other.post(path.format("render-7"), json={"Gpu": A})
+            assert answer.status_code == 200
+            role = (await root.get(f"{ROOT}/AccountService/Roles/HostAgent")).json()
+            assert (role["AssignedPrivileges"], role["OemPrivileges"]) == ([], ["DxPUConfirm"])
 
     on_a_desk(tmp_path, does, account=ROOT_USER)
 

@@ -96,7 +96,8 @@ def block(ask: Ask, gpu: str) -> dict[str, Any]:
             "Box": f"{held.box:08x}", "Slot": held.slot, "Host": host,
             "Port": held.binding.port if held.binding else None, "Generation": held.generation,
             "Task": held.task or None, "Request": held.request or None,
-            "Broken": held.broken or None}},
+            "Broken": held.broken or None,
+            "Evidence": list(held.binding.seen) if held.binding else []}},
     }
 
 
@@ -130,7 +131,7 @@ def act(ask: Ask, gpu: str, action: str) -> Answer | None:
     if name == "GiveUp":
         values, _ = check(ask.body, (Field("Reason", (str,)),), action=True)
         reason = values.get("Reason") or "given up by an operator"
-        return accepted(manager.give_up(held.name, reason))
+        return accepted(manager.give_up(held.name, reason), ask.service)
     check(ask.body, (), action=True)
     if name == "Admit":
         manager.admit(held.name)

@@ -203,7 +203,7 @@ def _named(ask: Ask) -> str:
 def add_endpoint(ask: Ask, host: str) -> Answer:
     """Attach a GPU."""
     node, name = ask.node(Role.HOST, host), _named(ask)
-    return accepted(ask.service.manager.attach(node.serial, [name]))
+    return accepted(ask.service.manager.attach(node.serial, [name]), ask.service)
 
 
 @table.post(f"{_FABRIC}/Zones/{{host}}/Actions/Zone.RemoveEndpoint")
@@ -214,4 +214,4 @@ def remove_endpoint(ask: Ask, host: str) -> Answer:
     if gpu.binding is None or gpu.binding.host != node.serial:
         raise refusal(400, "PropertyValueError", f"GPU {name} is not in the zone of {node.name}",
                       "Endpoint")
-    return accepted(ask.service.manager.detach([name]))
+    return accepted(ask.service.manager.detach([name]), ask.service)

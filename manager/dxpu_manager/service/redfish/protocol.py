@@ -71,7 +71,10 @@ class Redfish:
         """An endpoint that shows something to users alone."""
         async def endpoint(request: Request) -> Response:
             try:
-                await self._who(request, is_open=False)
+                user, _ = await self._who(request, is_open=False)
+                if user is None or not user.may("Login"):
+                    raise refusal(403, "InsufficientPrivilege",
+                                  f"{request.url.path} needs the privilege Login")
             except Refusal as refused:
                 return _response(refused.status, extended(*refused.messages), refused.headers)
             return await shows(request)

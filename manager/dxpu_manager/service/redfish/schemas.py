@@ -39,7 +39,8 @@ def typed(name: str) -> str:
 
 _EDM = 'xmlns="http://docs.oasis-open.org/odata/ns/edm"'
 _TYPES = {"string": "Edm.String", "integer": "Edm.Int64", "number": "Edm.Decimal",
-          "boolean": "Edm.Boolean", "time": "Edm.DateTimeOffset"}
+          "boolean": "Edm.Boolean", "strings": "Collection(Edm.String)",
+          "time": "Edm.DateTimeOffset"}
 _PERMISSIONS = {"r": "Read", "w": "ReadWrite"}
 
 #: Objects in ``Oem/DxPU``: name, type and permission, and meaning of each property.
@@ -47,6 +48,7 @@ _COMPLEX: dict[str, tuple[tuple[str, str, str], ...]] = {
     "ComputerSystem": (
         ("Label", "string w", "The name of the host for people"),
         ("Closed", "boolean w", "The host gets nothing new"),
+        ("Agent", "boolean w", "The host has an agent, whose word is awaited with each attach"),
         ("NodeNumber", "integer r", "The number of the proxy in the fabric"),
         ("Ports", "integer r", "The number of hot-plug ports"),
         ("FreePorts", "integer r", "The number of ports without a GPU"),
@@ -72,7 +74,10 @@ _COMPLEX: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Generation", "integer r", "The generation of the newest binding"),
         ("Task", "integer r", "The task that works on the GPU"),
         ("Request", "integer r", "The request that has the GPU"),
-        ("Broken", "string r", "What is wrong with the GPU")),
+        ("Broken", "string r", "What is wrong with the GPU"),
+        ("Evidence", "strings r", "The evidence that the host has the GPU")),
+    "Task": (
+        ("Evidence", "strings r", "What is seen of each GPU, and what is missing"),),
     "EventService": (
         ("Newest", "integer r", "The number of the newest event"),),
     "Manager": (
@@ -105,6 +110,7 @@ _ACTIONS = (
     ("Spare", "Keep a free GPU back as a replacement"),
     ("Unspare", "Keep a GPU back no longer"),
     ("Retire", "Forget a GPU that leaves its slot"),
+    ("Confirm", "Say that the system sees a GPU"),
     ("GiveUp", "Take a broken GPU from its host by force"),
 )
 

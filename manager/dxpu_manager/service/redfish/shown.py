@@ -67,7 +67,16 @@ _TASK_STATES = {Progress.RUNNING: "Running", Progress.ROLLING_BACK: "Stopping",
                 Progress.DONE: "Completed"}
 
 
-def task_body(task: Task) -> dict[str, Any]:
+def _evidence(task: Task, service: Service) -> list[str]:
+    """What is seen of each GPU of a task that attaches, and what is missing."""
+    said = []
+    for name, verdict in service.manager.verdicts(task.number).items():
+        found = ", ".join(verdict.seen) or "nothing yet"
+        said.append(f"GPU {name}: {found}" + f"; {verdict.lacks}" * bool(verdict.lacks))
+    return said or list(task.seen)
+
+
+def task_body(task: Task, service: Service) -> dict[str, Any]:
     """A task as a resource."""
     failed = task.progress is Progress.FAILED
     state = ("Cancelled" if task.cancelled else "Exception") if failed else (
@@ -81,6 +90,7 @@ def task_body(task: Task) -> dict[str, Any]:
         "StartTime": time(task.began), "HidePayload": True,
         "PercentComplete": 100 if task.progress.ended else 0,
         "Messages": [message(f"{OWN}.{key}", said)],
+        "Oem": {"DxPU": {"@odata.type": "#DxPU.v1_0_0.Task", "Evidence": _evidence(task, service)}},
     }
     if task.progress.ended:
         body["EndTime"] = time(task.ended)
@@ -89,9 +99,9 @@ def task_body(task: Task) -> dict[str, Any]:
     return body
 
 
-def accepted(task: Task) -> Answer:
+def accepted(task: Task, service: Service) -> Answer:
     """The answer to who has begun a task."""
     address = link("TaskService", "Tasks", task.name)["@odata.id"]
     monitor = link("TaskService", "TaskMonitors", task.name)["@odata.id"]
-    return Answer(202, {"@odata.id": address, **task_body(task)},
+    return Answer(202, {"@odata.id": address, **task_body(task, service)},
                   {"Location": monitor, "Retry-After": "1"})

@@ -4,12 +4,14 @@ Ref: DSP0268, ComputerSystem, Processor; DSP2050 "Redfish composability"
 """
 
 import asyncio
+import re
 from typing import Any
 
 from ...allocation import Wish
 from ...errors import Conflict, Impossible
 from ...lifecycle import State
 from ...records import Gpu, Node, Phase, Progress, Role
+from ..accounts import AGENT, CONFIRM
 from ..service import Service
 from .body import Field, check
 from .messages import refusal
@@ -48,13 +50,14 @@ def system(ask: Ask, host: str) -> dict[str, Any]:
                 "target": f"{actions}/ComputerSystem.AddResourceBlock"},
             "#ComputerSystem.RemoveResourceBlock": {
                 "target": f"{actions}/ComputerSystem.RemoveResourceBlock"},
-            "Oem": {"#DxPU.Attach": {"target": f"{actions}/Oem/DxPU.Attach"},
-                    "#DxPU.Detach": {"target": f"{actions}/Oem/DxPU.Detach"}},
+            "Oem": {f"#DxPU.{name}": {"target": f"{actions}/Oem/DxPU.{name}"}
+                    for name in ("Attach", "Detach", "Confirm")},
         },
         "Oem": {"DxPU": {
             "@odata.type": "#DxPU.v1_0_0.ComputerSystem", "Label": node.label,
-            "Closed": node.closed, "NodeNumber": node.number, "Ports": node.rows,
-            "FreePorts": node.rows - len(bound), "Address": bytes.fromhex(node.mac).hex(":"),
+            "Closed": node.closed, "Agent": node.agent, "NodeNumber": node.number,
+            "Ports": node.rows, "FreePorts": node.rows - len(bound),
+            "Address": bytes.fromhex(node.mac).hex(":"),
             "Trouble": service.manager.down.get(node.serial)}},
     }
 
@@ -80,12 +83,13 @@ def processor(ask: Ask, host: str, gpu: str) -> dict[str, Any]:
 
 
 _PATCH = (Field("Oem.DxPU.Label", (str,)), Field("Oem.DxPU.Closed", (bool,)),
+          Field("Oem.DxPU.Agent", (bool,)),
           Field("Processors.Members", (list,)), Field("Name", (str,)))
 
 
 @table.patch(_SYSTEM)
 async def change_system(ask: Ask, host: str) -> Answer | None:
-    """Name a host, close it, or say how many GPUs of a model it shall have.
+    """Name a host, close it, say if it has an agent, or how many GPUs of a model it shall have.
 
     A body with ``Name`` and ``Processors`` is what CoHDI's operator sends, to the one address
     ``Systems/System``: the name is that of the host.
@@ -104,6 +108,8 @@ async def change_system(ask: Ask, host: str) -> Answer | None:
         service.label(node, values["Oem.DxPU.Label"])
     if "Oem.DxPU.Closed" in values:
         service.manager.close(node.serial, is_closed=values["Oem.DxPU.Closed"])
+    if "Oem.DxPU.Agent" in values:
+        service.manager.has_agent(node.serial, has_agent=values["Oem.DxPU.Agent"])
     if wanted is not None:
         for one in _wishes(wanted):
             await _have(service, node, *one)
@@ -173,7 +179,7 @@ def add_block(ask: Ask, host: str) -> Answer:
     """Attach a GPU."""
     node = ask.node(Role.HOST, host)
     names = _named(ask, [_block(ask, node)])
-    return accepted(ask.service.manager.attach(node.serial, names))
+    return accepted(ask.service.manager.attach(node.serial, names), ask.service)
 
 
 @table.post(f"{_SYSTEM}/Actions/ComputerSystem.RemoveResourceBlock")
@@ -200,7 +206,7 @@ def attach(ask: Ask, host: str) -> Answer:
     node = ask.node(Role.HOST, host)
     values, _ = check(ask.body, _SEVERAL[:1], action=True)
     names = _named(ask, values["ResourceBlocks"])
-    return accepted(ask.service.manager.attach(node.serial, names))
+    return accepted(ask.service.manager.attach(node.serial, names), ask.service)
 
 
 @table.post(f"{_SYSTEM}/Actions/Oem/DxPU.Detach")
@@ -212,10 +218,37 @@ def detach(ask: Ask, host: str) -> Answer:
                      force=values.get("Force", False))
 
 
+#: A PCI address, with or without the domain.
+_ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?([0-9A-Fa-f]{2}):[0-9A-Fa-f]{2}\.[0-7]")
+
+
+@table.post(f"{_SYSTEM}/Actions/Oem/DxPU.Confirm", CONFIRM)
+async def confirm(ask: Ask, host: str) -> dict[str, Any]:
+    """Say that the host sees a GPU, by name, or by the address on the PCI bus of the host.
+
+    An account of the role HostAgent has the name of its host, and confirms nothing of others.
+    """
+    service = ask.service
+    node = service.node(host, Role.HOST)
+    if ask.user.role == AGENT and ask.user.name not in (node.name, node.label):
+        raise refusal(403, "InsufficientPrivilege",
+                      f"account {ask.user.name} is for the agent of another host than {node.name}")
+    values, _ = check(ask.body, (Field("Gpu", (str,)), Field("Address", (str,))), action=True)
+    bus = None
+    if "Address" in values:
+        match = _ADDRESS.fullmatch(values["Address"])
+        if match is None:
+            raise refusal(400, "PropertyValueError",
+                          "Address must be like 0000:41:00.0 or 41:00.0", "Address")
+        bus = int(match[1], 16)
+    gpu = await service.manager.confirm(node.serial, values.get("Gpu", ""), bus=bus)
+    return {"Gpu": gpu.name, "State": str(gpu.state)}
+
+
 def _detached(ask: Ask, node: Node, names: list[str], *, force: bool) -> Answer:
     for name in names:
         gpu = ask.service.pool.gpu(name)
         if gpu.state is State.ATTACHED and gpu.binding and gpu.binding.host != node.serial:
             raise Impossible(f"GPU {name} is attached to host {gpu.binding.host:08x}, not to "
                              f"{node.name}")
-    return accepted(ask.service.manager.detach(names, force=force))
+    return accepted(ask.service.manager.detach(names, force=force), ask.service)

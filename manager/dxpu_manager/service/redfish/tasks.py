@@ -36,7 +36,7 @@ def tasks(ask: Ask) -> dict[str, Any]:
 @table.get(f"{_TASKS}/{{name}}")
 def task(ask: Ask, name: str) -> dict[str, Any]:
     """A task."""
-    return task_body(ask.record(Task, name, "task"))
+    return task_body(ask.record(Task, name, "task"), ask.service)
 
 
 @table.delete(f"{_TASKS}/{{name}}")
@@ -50,7 +50,7 @@ def monitor(ask: Ask, name: str) -> Answer:
     """The end of a task: what its operation would have answered at once."""
     found = ask.record(Task, name, "task")
     if not found.progress.ended:
-        return accepted(found)
+        return accepted(found, ask.service)
     if found.progress is Progress.FAILED:
         raise Refusal(409, [message(f"{OWN}.TaskFailed", found.said)])
     return Answer(204)

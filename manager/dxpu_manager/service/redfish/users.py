@@ -7,7 +7,7 @@ from typing import Any
 
 from ...records import Account
 from ..accounts import (
-    LOCK_AFTER, LOCK_FOR, MAX_PASSWORD, MIN_PASSWORD, PRIVILEGES, Session, User,
+    CONFIRM, LOCK_AFTER, LOCK_FOR, MAX_PASSWORD, MIN_PASSWORD, PRIVILEGES, Session, User,
 )
 from .body import Field, check
 from .messages import refusal
@@ -112,7 +112,8 @@ def role(ask: Ask, role: str) -> dict[str, Any]:
     if role not in PRIVILEGES:
         raise ask.missing(f"role {role}")
     return {"@odata.type": typed("Role"), "Id": role, "Name": f"Role {role}", "RoleId": role,
-            "IsPredefined": True, "AssignedPrivileges": sorted(PRIVILEGES[role])}
+            "IsPredefined": True, "AssignedPrivileges": sorted(PRIVILEGES[role] - {CONFIRM}),
+            "OemPrivileges": sorted(PRIVILEGES[role] & {CONFIRM})}
 
 
 # Sessions ---------------------------------------------------------------------------------------
