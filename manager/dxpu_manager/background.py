@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextvars import Context
 from typing import Any
 
 from dxpu_manage import Stale
@@ -37,8 +38,8 @@ class Background:
         self._doing: set[asyncio.Task[None]] = set()
 
     def begin(self, does: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Let a coroutine go on."""
-        task = asyncio.get_running_loop().create_task(does)
+        """Let a coroutine go on, for nobody in particular."""
+        task = asyncio.get_running_loop().create_task(does, context=Context())
         self._doing.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -1,17 +1,21 @@
-"""Copies of a store of SQLite, and back."""
+"""Copies of a store of SQLite, and back.
+
+Ref: dxpu_manager.etcd.backups for those of a pool in etcd
+"""
 
 import contextlib
 import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from .copies import copy as _copied, take_away
 from .errors import StoreError
-from .store import SqliteStore
+from .store import Event, SqliteStore
 
-__all__ = ["backup", "restore"]
+__all__ = ["backup", "copied", "make", "restore"]
 
 #: More starts than any manager had since a backup.
 _FAR = 1 << 16
@@ -29,7 +33,33 @@ def backup(path: Path, to: Path) -> None:
         raise StoreError(f"{str(to)!r} is there already")
     if not path.exists():
         raise StoreError(f"there is no store {str(path)!r}")
-    _copy(path, to)
+    copied(path, to)
+
+
+def make(path: Path, records: Iterable[tuple[str, str]], events: Iterable[Event],
+         epoch: int) -> None:
+    """Make a store of records and events, whole or not at all.
+
+    Raises
+    ------
+    StoreError
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        take_away(part, "", "-wal", "-shm")
+        SqliteStore(part).shut()
+        with contextlib.closing(sqlite3.connect(part)) as database, database:
+            database.executemany("INSERT INTO record VALUES (?, ?)", records)
+            database.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", (
+                (event.number, event.time, event.key, event.text, event.said, event.who)
+                for event in events))
+            database.execute("UPDATE manager SET epoch = ?", (epoch,))
+        part.replace(path)
+    except (OSError, sqlite3.Error) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise StoreError(f"cannot make the store {str(path)!r}: {why}") from None
+    finally:
+        take_away(part, "", "-wal", "-shm", ".lock")
 
 
 def restore(copy: Path, path: Path) -> Path | None:
@@ -45,16 +75,16 @@ def restore(copy: Path, path: Path) -> Path | None:
         raise StoreError(f"there is no backup {str(copy)!r}")
     with _nobody_uses(path):
         part = path.with_name(path.name + ".restored")
-        _copy(copy, part)
+        copied(copy, part)
         try:
             _raise_epoch(part, _epoch_of(path))
-            SqliteStore(part).shut()
+            SqliteStore(part, keeps=False).shut()
             kept = _put_aside(path)
             part.rename(path)
         except OSError as error:
             raise StoreError(f"cannot put {str(copy)!r} in place: {error.strerror}") from None
         finally:
-            _take_away(part, "", "-wal", "-shm", ".lock")
+            take_away(part, "", "-wal", "-shm", ".lock")
     return kept
 
 
@@ -111,21 +141,10 @@ def _put_aside(path: Path) -> Path | None:
     return kept
 
 
-def _copy(path: Path, to: Path) -> None:
-    part = to.with_name(to.name + ".part")
+def copied(path: Path, to: Path) -> None:
+    """Copy a store to a file; raises :exc:`StoreError`."""
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600))
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store, \
-                contextlib.closing(sqlite3.connect(part)) as copy:
-            store.backup(copy)
-        _take_away(part, "-wal", "-shm")
-        part.replace(to)
-    except (OSError, sqlite3.Error) as error:
-        part.unlink(missing_ok=True)
-        why = getattr(error, "strerror", None) or str(error)
-        raise StoreError(f"cannot copy {str(path)!r} to {str(to)!r}: {why}") from None
-
-
-def _take_away(path: Path, *ends: str) -> None:
-    for end in ends:
-        path.with_name(path.name + end).unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+            _copied(store, to)
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot copy {str(path)!r} to {str(to)!r}: {error}") from None

@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,11 +19,13 @@ from .records import (
 )
 from .store import Event, Store
 
-__all__ = ["Change", "Pool"]
+__all__ = ["Change", "Pool", "WHO"]
 
 _LOG = logging.getLogger("dxpu_manager")
 #: Seconds between two attempts to write to a store that cannot be written.
 AGAIN = 1.0
+#: The user whose wish is being fulfilled; empty: nobody's.
+WHO: ContextVar[str] = ContextVar("WHO", default="")
 
 R = TypeVar("R", bound=Record)
 
@@ -294,7 +297,7 @@ class Pool:
         yield change
         now = self.clock()
         events = tuple(
-            Event(number, now, key, None if record is None else record.text(), said)
+            Event(number, now, key, None if record is None else record.text(), said, WHO.get())
             for number, (key, record, said) in enumerate(change.made, self._number + 1))
         if self.store.takes(events) < len(events):
             raise StoreError(f"this is more than the store takes at a time (records: "

@@ -1,17 +1,23 @@
 """Where the pool's records survive a crash."""
 
 import asyncio
+import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from .copies import copy
 from .errors import StoreError
+from .versions import STEPS, VERSION, brought
 
-__all__ = ["Event", "SqliteStore", "Store", "VERSION", "replay"]
+__all__ = ["Event", "SqliteStore", "Store", "VERSION", "kept", "replay", "version_of"]
+
+_LOG = logging.getLogger("dxpu_manager")
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,8 @@ class Event:
     """A change that is written down.
 
     ``key`` and ``text`` are the record as it is from then on, ``None`` if it is gone; so all events
-    in order give all records. ``said`` is for people.
+    in order give all records. ``said`` is for people; ``who`` is the user who wished it, empty if
+    there was none.
     """
 
     number: int
@@ -27,6 +34,11 @@ class Event:
     key: str
     text: str | None
     said: str
+    who: str = ""
+
+    def with_text(self, text: str) -> "Event":
+        """The event of another record."""
+        return replace(self, text=text)
 
 
 class Store(Protocol):
@@ -58,6 +70,16 @@ class Store(Protocol):
     def events(self, after: int = 0) -> AsyncIterator[Event]:
         """Events with higher numbers, in order; raises :exc:`StoreError`."""
 
+    async def outrank(self, epoch: int) -> None:
+        """Have a higher epoch than another one from now on, durably.
+
+        Raises
+        ------
+        StoreError
+        Deposed
+            Another manager may have taken over.
+        """
+
     async def forget(self, before: int) -> None:
         """Forget events with lower numbers, but for the last one of each record that was there by
         then.
@@ -84,18 +106,10 @@ class Store(Protocol):
         """Let another manager have the store."""
 
 
-#: Schema of the store. Each step leads from the version of its index to the next one.
-_STEPS: tuple[tuple[str, ...], ...] = (
-    ("CREATE TABLE record (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",
-     "CREATE TABLE event (number INTEGER PRIMARY KEY, time REAL NOT NULL, key TEXT NOT NULL, "
-     "text TEXT, said TEXT NOT NULL)",
-     "CREATE TABLE manager (epoch INTEGER NOT NULL)",
-     "INSERT INTO manager VALUES (0)"),
-)
-#: Version that this program writes.
-VERSION = len(_STEPS)
 #: "DXPU", so that no other file is taken for a store.
 _APPLICATION = 0x44585055
+#: The highest epoch: that of a node's register.
+HIGHEST = 0xFFFF_FFFF
 
 
 class SqliteStore:
@@ -107,9 +121,12 @@ class SqliteStore:
     Parameters
     ----------
     path : Path
-        Made if it is not there. A store of an older version is brought to the present one.
+        Made if it is not there. A store of an older version is brought to the present one, whole or
+        not at all, after a copy of the older one was laid beside it (:func:`kept`).
     write_down : function
         Called before each transaction becomes durable, and after; for tests.
+    keeps : bool
+        Whether that copy is made.
 
     Raises
     ------
@@ -117,8 +134,9 @@ class SqliteStore:
         If the file is no store, or is of a newer version, or in use, or cannot be written.
     """
 
-    def __init__(self, path: Path, write_down: Callable[[str], None] = lambda when: None) -> None:
-        self.path, self._write_down = path, write_down
+    def __init__(self, path: Path, write_down: Callable[[str], None] = lambda when: None, *,
+                 keeps: bool = True) -> None:
+        self.path, self._write_down, self._keeps = path, write_down, keeps
         self._lock = self._take_lock()
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -168,15 +186,35 @@ class SqliteStore:
                              "backup")
         do("PRAGMA journal_mode = WAL")
         do("PRAGMA synchronous = FULL")
+        if 0 < version < VERSION and self._keeps:
+            copy(self._database, kept(self.path, version))
+            _LOG.warning("the store %r has version %d: it is kept as %r, and brought to version %d",
+                         str(self.path), version, str(kept(self.path, version)), VERSION)
         do("BEGIN IMMEDIATE")
-        for step in _STEPS[version:]:
-            for statement in step:
-                do(statement)
-        do(f"PRAGMA application_id = {_APPLICATION}")
-        do(f"PRAGMA user_version = {VERSION}")
+        self._upgrade(version)
         do("UPDATE manager SET epoch = epoch + 1")
         self.epoch: int = do("SELECT epoch FROM manager").fetchone()[0]
         do("COMMIT")
+
+    def _upgrade(self, version: int) -> None:
+        """Take all steps from a version on, within a transaction."""
+        do = self._database.execute
+        for step in STEPS[version:]:
+            for statement in step.tables:
+                do(statement)
+        for table, name in (("record", "key"), ("event", "number")):
+            rows = do(f"SELECT {name}, key, text FROM {table} WHERE text IS NOT NULL").fetchall()
+            for row, key, text in rows:
+                try:
+                    now = brought(key, text, version)
+                except ValueError as error:
+                    raise StoreError(f"the store {str(self.path)!r} cannot be brought to version "
+                                     f"{VERSION}: record {key!r}: {error}: restore a backup"
+                                     ) from None
+                if now != text:
+                    do(f"UPDATE {table} SET text = ? WHERE {name} = ?", (now, row))
+        do(f"PRAGMA application_id = {_APPLICATION}")
+        do(f"PRAGMA user_version = {VERSION}")
 
     async def load(self) -> tuple[dict[str, str], int]:
         """All records, and the number of the newest event."""
@@ -198,8 +236,8 @@ class SqliteStore:
         try:
             do("BEGIN IMMEDIATE")
             for event in events:
-                do("INSERT INTO event VALUES (?, ?, ?, ?, ?)",
-                   (event.number, event.time, event.key, event.text, event.said))
+                do("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)",
+                   (event.number, event.time, event.key, event.text, event.said, event.who))
                 if event.text is None:
                     do("DELETE FROM record WHERE key = ?", (event.key,))
                 else:
@@ -232,6 +270,16 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._wrong(error) from None
 
+    async def outrank(self, epoch: int) -> None:
+        """Have a higher epoch than another one from now on."""
+        if epoch >= HIGHEST:
+            raise StoreError(f"no epoch is above {epoch}: reset the nodes")
+        try:
+            self._database.execute("UPDATE manager SET epoch = max(epoch, ?)", (epoch + 1,))
+        except sqlite3.Error as error:
+            raise self._wrong(error) from None
+        self.epoch = max(self.epoch, epoch + 1)
+
     def leads(self) -> bool:
         """The lock keeps other managers out."""
         return True
@@ -249,6 +297,21 @@ class SqliteStore:
         """As :meth:`close`, for who has no loop."""
         self._database.close()
         os.close(self._lock)
+
+
+def kept(path: Path, version: int) -> Path:
+    """Where the copy of a store is that had an older version."""
+    return path.with_name(f"{path.name}.version-{version}")
+
+
+def version_of(path: Path) -> int:
+    """Version of a store that is there; 0 if nobody can tell."""
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(
+            sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        application, = database.execute("PRAGMA application_id").fetchone()
+        version, = database.execute("PRAGMA user_version").fetchone()
+        return int(version) if application == _APPLICATION else 0
+    return 0
 
 
 def replay(events: Iterable[Event]) -> Mapping[str, str]:

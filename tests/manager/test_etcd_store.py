@@ -168,7 +168,7 @@ def test_a_leader_that_is_deposed_by_hand(lead, run, what):
             await etcd.revoke(store._lease, 5)
         else:
             await etcd.txn(rpc.TxnRequest(success=[
-                layout._delete(f"{lead.prefix}leader".encode())]), 5)
+                layout.delete(f"{lead.prefix}leader".encode())]), 5)
         with pytest.raises(Deposed):
             await store.write(events("a"))
         await store.close()
@@ -178,7 +178,7 @@ def test_a_leader_that_is_deposed_by_hand(lead, run, what):
             await etcd.revoke(store._lease, 5)
         else:
             await etcd.txn(rpc.TxnRequest(success=[
-                layout._delete(f"{lead.prefix}leader".encode())]), 5)
+                layout.delete(f"{lead.prefix}leader".encode())]), 5)
         # It sees that also if it has nothing to write.
         assert await store.lost() in ("the lease of this manager has ended",
                                       "the leader's key in etcd is not this manager's any more")
@@ -191,7 +191,7 @@ def test_a_leader_that_is_deposed_by_hand(lead, run, what):
 def test_a_write_whose_answer_is_lost_is_done_once(lead, run):
     async def does(etcd):
         async def came(number):
-            return f"event/{number:016x}" in await asked(etcd, lead.prefix)
+            return f"store/00000001/event/{number:016x}" in await asked(etcd, lead.prefix)
 
         with Cable(int(etcd.name.rpartition(":")[2])) as cable:
             store = await lead(endpoints=f"127.0.0.1:{cable.port}", ttl=60)
@@ -219,8 +219,8 @@ def test_a_write_whose_answer_is_lost_is_done_once(lead, run):
             assert await said(store) == events(*"abcdef")
             assert await store.load() == ({"node/1": "d", "node/2": "e", "node/0": "f"}, 6)
             keys = await asked(etcd, lead.prefix)
-            assert {pair.version for key, pair in keys.items() if key.startswith("event")} == {1}
-            assert {pair.version for key, pair in keys.items() if key.startswith("record")} == {2}
+            assert {pair.version for key, pair in keys.items() if "/event/" in key} == {1}
+            assert {pair.version for key, pair in keys.items() if "/record/" in key} == {2}
             await store.close()
 
     run(does)
@@ -255,7 +255,7 @@ def test_changes_that_are_too_large(lead, run):
     """One change is whole or refused; many changes that wait are written one after the other."""
     async def does(etcd):
         store = await lead(ttl=60)
-        pool = await Pool.of(store, lambda: 5.0)
+        pool = await Pool.of(store, lambda: 5.0, since_boot=lambda: 1.0)
 
         def put(count, label="", first=0):
             with pool.change() as change:
@@ -282,7 +282,7 @@ def test_changes_that_are_too_large(lead, run):
         assert records == {key: record.text() for key, record in pool.records.items()}
         # Each of them in a write of its own.
         keys = await asked(etcd, lead.prefix)
-        assert keys["newest"].version == 5
+        assert keys["store/00000001/newest"].version == 5
         await store.close()
 
     run(does)
@@ -292,7 +292,7 @@ def test_changes_that_are_too_large(lead, run):
 def test_what_is_no_store(lead, run, monkeypatch):
     async def does(etcd):
         def put(key, value):
-            return etcd.txn(rpc.TxnRequest(success=[layout._put(f"{lead.prefix}{key}".encode(),
+            return etcd.txn(rpc.TxnRequest(success=[layout.put(f"{lead.prefix}{key}".encode(),
                                                                 value)]), 5)
 
         with pytest.raises(StoreError, match="^members of etcd are HOST:PORT, with commas between, "
@@ -310,8 +310,8 @@ def test_what_is_no_store(lead, run, monkeypatch):
         with pytest.raises(StoreError, match=text):
             await lead()
         await put("version", f"dxpu pool {layout.VERSION + 1}")
-        with pytest.raises(StoreError, match="^the store in etcd has version 2, and this program "
-                                             "knows 1: use the newer program$"):
+        with pytest.raises(StoreError, match="^the store in etcd has version 3, and this program "
+                                             "knows 2: use the newer program$"):
             await lead()
         assert sorted(await asked(etcd, lead.prefix)) == ["mine", "version"]
         await put("version", "dxpu pool 1")
@@ -321,7 +321,7 @@ def test_what_is_no_store(lead, run, monkeypatch):
             await lead()
         await put("newest", "0")
         store = await lead()
-        await put("newest", "5")
+        await put("store/00000001/newest", "5")
         with pytest.raises(StoreError, match="^event 5 in etcd is of no manager: restore a "
                                              "snapshot$"):
             await store.write(events("a"))
@@ -334,7 +334,7 @@ def test_an_epoch_that_nodes_cannot_hold(lead, run, monkeypatch):
     async def does(etcd):
         await (await lead()).close()
         monkeypatch.setattr(layout, "HIGHEST", 1)
-        with pytest.raises(StoreError, match="^etcd is at revision [0-9]+, and epochs of nodes "
+        with pytest.raises(StoreError, match="^the epoch would be [0-9]+, and epochs of nodes "
                                              "have 32 bits: "):
             await lead()
         assert "leader" not in await asked(etcd, lead.prefix)

@@ -79,7 +79,8 @@ class Scene:
             assert not manager.down
             await settled(self.nodes, pool)
             events = [event async for event in store.events()]
-            keys = [pair async for pair in etcd.pages(b"/bench/event/", b"/bench/event0", 20)]
+            keys = [pair async for pair in etcd.pages(
+                b"/bench/store/00000001/event/", b"/bench/store/00000001/event0", 20)]
         line.close()
         await store.close()
         return replay(events), events, keys

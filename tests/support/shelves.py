@@ -49,7 +49,14 @@ class _SlowEtcd:
 
     def __init__(self, store, do, act):
         self._store, self._do, self._act = store, do, act
-        self.epoch, self.takes, self.leads = store.epoch, store.takes, store.leads
+        self.takes, self.leads = store.takes, store.leads
+
+    @property
+    def epoch(self):
+        return self._store.epoch
+
+    async def outrank(self, epoch):
+        self._do(self._store.outrank(epoch))
 
     async def load(self):
         return self._do(self._store.load())
@@ -108,7 +115,7 @@ class EtcdShelf:
     def text(self, key):
         """A record as it is written down, or ``None``."""
         async def read():
-            begin = f"{self._prefix}record/{key}".encode()
+            begin = f"{self._prefix}store/00000001/record/{key}".encode()
             return [pair.value.decode() async for pair in
                     self._reads.pages(begin, begin + b"\0", PATIENCE)]
 

@@ -28,10 +28,11 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         for event in there.events(after):
             one = event["Events"][0]
-            number = int(event["Id"])
+            number, who = int(event["Id"]), one.get("Oem", {}).get("DxPU", {}).get("Who")
             print(json.dumps({"event": number, "time": one["EventTimestamp"],
-                              "says": one["Message"]}) if arguments.json else
-                  f"{number:>6}  {one['EventTimestamp']}  {one['Message']}", flush=True)
+                              "says": one["Message"], "who": who}) if arguments.json else
+                  f"{number:>6}  {one['EventTimestamp']}  {one['Message']}"
+                  + f" [{who}]" * bool(who), flush=True)
             if newest is not None and number >= newest:
                 return 0
     return 0

@@ -4,6 +4,6 @@ See docs/reference/manager.md ("Several managers"). Needs the extra ``manager``.
 """
 
 from .client import Etcd, Tls
-from .store import EtcdStore, leader_of
+from .store import EtcdStore, leader_of, version_of
 
-__all__ = ["Etcd", "EtcdStore", "Tls", "leader_of"]
+__all__ = ["Etcd", "EtcdStore", "Tls", "leader_of", "version_of"]

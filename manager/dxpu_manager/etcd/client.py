@@ -128,10 +128,11 @@ class Etcd:
         with self._member() as channel:
             return await rpc.KVStub(channel).Txn(request, timeout=seconds, metadata=_METADATA)
 
-    async def pages(self, begin: bytes, end: bytes, seconds: float) -> AsyncIterator[Any]:
-        """Keys and values of a range in order, as they are at one instant; raises as :meth:`txn`.
-        """
-        revision, more = 0, True
+    async def pages(self, begin: bytes, end: bytes, seconds: float,
+                    revision: int = 0) -> AsyncIterator[Any]:
+        """Keys and values of a range in order, as they are at one instant, or were at a revision;
+        raises as :meth:`txn`."""
+        more = True
         while more:
             request = rpc.RangeRequest(key=begin, range_end=end, limit=PAGE, revision=revision)
             with self._member() as channel:

@@ -1,14 +1,12 @@
 """The store in etcd: a leader by lease, whose epoch guards each write.
 
-Keys below the prefix: ``version`` of this layout, ``leader`` with the leader's name while the lease
-lasts, ``newest`` with the number of the newest event, ``record/KEY``, ``event/NUMBER``.
+What the keys are says :mod:`.layout`.
 """
 
 import asyncio
-import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,61 +14,27 @@ from aetcd import rpc
 
 from ..errors import Deposed, StoreError
 from ..store import Event
+from ..versions import VERSION, brought
 from .client import Etcd, Unanswered
+from .layout import (
+    EVENTS, HIGHEST, ROOM, Keys, delete, event_of, event_text, found, get, if_created, if_is,
+    number_in, parts, put, version_in, version_text,
+)
+from .places import fill
 
-__all__ = ["EtcdStore", "leader_of"]
+__all__ = ["EtcdStore", "leader_of", "version_of"]
 
 _LOG = logging.getLogger("dxpu_manager")
 
-#: Version of the layout that this program writes.
-VERSION = 1
-_MARK = "dxpu pool "
-#: The highest epoch: that of a node's register.
-HIGHEST = 0xFFFF_FFFF
-#: Bytes of one write, and of events in it: etcd takes 1.5 MiB, and in each of nested transactions
-#: as many operations as 128 less those of the outer one.
-ROOM, EVENTS = 1_000_000, 1500
-_PART = 64
 #: Seconds before another attempt, and those in which etcd must be found at the start.
 PAUSE, PATIENCE = 0.1, 5.0
+#: Operations of a step that may be done twice, and of which the order matters.
+_FEW = 64
 
 
 def _boot_time() -> float:
     """Seconds of a clock that goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _get(key: bytes, **words: Any) -> Any:
-    return rpc.RequestOp(request_range=rpc.RangeRequest(key=key, **words))
-
-
-def _put(key: bytes, value: str, **words: Any) -> Any:
-    return rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value.encode(), **words))
-
-
-def _delete(key: bytes) -> Any:
-    return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key))
-
-
-def _if_created(key: bytes, revision: int) -> Any:
-    """Whether a key was created at a revision; 0: whether there is none."""
-    return rpc.Compare(key=key, target=rpc.Compare.CREATE, result=rpc.Compare.EQUAL,
-                       create_revision=revision)
-
-
-def _if_is(key: bytes, value: str) -> Any:
-    return rpc.Compare(key=key, target=rpc.Compare.VALUE, result=rpc.Compare.EQUAL,
-                       value=value.encode())
-
-
-def _found(answer: Any, number: int) -> Any:
-    """The pair that an operation of a transaction has read, or ``None``."""
-    pairs = answer.responses[number].response_range.kvs
-    return pairs[0] if pairs else None
-
-
-def _text(event: Event) -> str:
-    return json.dumps([event.time, event.key, event.text, event.said], separators=(",", ":"))
 
 
 async def leader_of(etcd: Etcd, seconds: float = PATIENCE) -> str | None:
@@ -81,11 +45,28 @@ async def leader_of(etcd: Etcd, seconds: float = PATIENCE) -> str | None:
     StoreError
     """
     try:
-        answer = await etcd.txn(rpc.TxnRequest(success=[_get(etcd.prefix + b"leader")]), seconds)
+        answer = await etcd.txn(rpc.TxnRequest(success=[get(Keys(etcd.prefix).leader)]), seconds)
     except Unanswered as error:
         raise StoreError(str(error)) from None
-    found = _found(answer, 0)
-    return None if found is None else found.value.decode()
+    leader = found(answer, 0)
+    return None if leader is None else leader.value.decode()
+
+
+async def version_of(etcd: Etcd, seconds: float = PATIENCE) -> int:
+    """Version of the pool in an etcd; 0: there is none yet.
+
+    Raises
+    ------
+    StoreError
+    """
+    keys = Keys(etcd.prefix)
+    begin, end = keys.everything()
+    try:
+        answer = await etcd.txn(rpc.TxnRequest(success=[
+            get(keys.version), get(begin, range_end=end, limit=1, keys_only=True)]), seconds)
+    except Unanswered as error:
+        raise StoreError(str(error)) from None
+    return version_in(keys.prefix, found(answer, 0), found(answer, 1))
 
 
 class EtcdStore:
@@ -97,15 +78,14 @@ class EtcdStore:
     Attributes
     ----------
     epoch : int
-        Revision of etcd at which the leader's key was created.
+        Base of the pool and revision of etcd at which the leader's key was created.
     """
 
     def __init__(self, etcd: Etcd, name: str, ttl: int, clock: Callable[[], float]) -> None:
         self._etcd, self._name, self._ttl, self._clock = etcd, name, ttl, clock
-        self._version, self._leader, self._newest_key = (
-            etcd.prefix + key for key in (b"version", b"leader", b"newest"))
+        self._keys = Keys(etcd.prefix)
         self._wait = max(1.0, ttl / 3)
-        self.epoch, self._lease, self._newest = 0, 0, 0
+        self.epoch, self._revision, self._lease, self._newest = 0, 0, 0, 0
         self._deadline = 0.0
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._keeping: list[asyncio.Task[None]] = []
@@ -133,7 +113,9 @@ class EtcdStore:
         ------
         StoreError
             There is no etcd, it has no quorum, or refuses; there are other keys below the prefix,
-            or those of a newer version; the epoch would not fit into the nodes' registers.
+            or those of a newer version; the epoch would not fit into the nodes' registers. A pool
+            of an older version is brought to the present one, whole or not at all; the older one
+            stays in etcd, at its own place, until the next time.
         """
         store = cls(etcd, name, ttl, clock)
         try:
@@ -162,73 +144,85 @@ class EtcdStore:
 
     async def _take_over(self) -> bool:
         """Take the leader's key, if it is nobody's."""
-        prefix = self._etcd.prefix
+        self._keys = keys = Keys(self._etcd.prefix)
+        begin, end = keys.everything()
         answer = await self._etcd.txn(rpc.TxnRequest(success=[
-            _get(self._leader), _get(self._version),
-            _get(prefix, range_end=prefix[:-1] + bytes([prefix[-1] + 1]), limit=1,
-                 keys_only=True)]), self._wait)
-        version = self._checked(_found(answer, 1), _found(answer, 2))
-        if _found(answer, 0) is not None:
+            get(keys.leader), get(keys.version),
+            get(begin, range_end=end, limit=1, keys_only=True)]), self._wait)
+        version = version_in(keys.prefix, found(answer, 1), found(answer, 2))
+        if found(answer, 0) is not None:
             return False
         sent = self._clock()
         self._lease, seconds = await self._etcd.grant(self._ttl, self._wait)
-        first = [] if version else [_put(self._version, f"{_MARK}{VERSION}"),
-                                    _put(self._newest_key, "0")]
+        first = keys.next()
         request = rpc.TxnRequest(
-            compare=[_if_created(self._leader, 0),
-                     _if_is(self._version, version) if version else _if_created(self._version, 0)],
-            success=[_put(self._leader, self._name, lease=self._lease), *first])
+            compare=[if_created(keys.leader, 0),
+                     if_is(keys.version, version_text(version)) if version else
+                     if_created(keys.version, 0)],
+            success=[put(keys.leader, self._name, lease=self._lease), *([] if version else [
+                put(keys.version, version_text(VERSION)), put(keys.at, first.place),
+                put(first.newest, "0")])])
         with suppress(Unanswered):  # the key says what has become of it
             await self._etcd.txn(request, self._wait)
-        leader, self._newest, _ = await self._held()
+        leader, _ = await self._leader_now()
         if leader is None or leader.lease != self._lease:
             await self._etcd.revoke(self._lease, self._wait)
             return False
-        if leader.create_revision > HIGHEST:
-            await self._etcd.revoke(self._lease, self._wait)
-            raise StoreError(f"etcd is at revision {leader.create_revision}, and epochs of nodes "
-                             "have 32 bits: move the pool to a new etcd, and reset the nodes")
-        self.epoch, self._deadline = leader.create_revision, sent + seconds
-        begin = asyncio.get_running_loop().create_task
-        self._keeping = [begin(self._keep()), begin(self._mind_the_clock())]
+        self._revision, self._deadline = leader.create_revision, sent + seconds
+        begin_task = asyncio.get_running_loop().create_task
+        self._keeping = [begin_task(self._keep()), begin_task(self._mind_the_clock())]
+        try:
+            await self._settle()
+        except Unanswered:
+            await self._let_go()
+            self._lost = asyncio.get_running_loop().create_future()
+            raise
         return True
 
-    def _checked(self, version: Any, any_key: Any) -> str:
-        """The version's text, empty if nothing is there yet."""
-        if version is None and any_key is None:
-            return ""
-        text: str = "" if version is None else version.value.decode(errors="replace")
-        number = text.removeprefix(_MARK)
-        if not text.startswith(_MARK) or not number.isdecimal():
-            raise StoreError(f"below {self._etcd.prefix.decode()!r} in etcd is something else than "
-                             "a pool: give another prefix")
-        if int(number) > VERSION:
-            raise StoreError(f"the store in etcd has version {number}, and this program knows "
-                             f"{VERSION}: use the newer program")
-        return text
+    async def _settle(self) -> None:
+        """As the leader, find out where all is, and bring it to the present version."""
+        keys = self._keys
+        at, base, version = await self._read(keys.at, keys.base, keys.version)
+        self._keys = keys = Keys(keys.prefix, at.value.decode() if at is not None else "")
+        newest, = await self._read(keys.newest)
+        self._newest = number_in(newest, "newest event")
+        self.epoch = self._base_above(number_in(base, "epoch") + self._revision - 1
+                                      ) + self._revision
+        held = version_in(keys.prefix, version, version)
+        if held < VERSION:
+            _LOG.warning("the store in etcd has version %d: it stays at its place, and is brought "
+                         "to version %d", held, VERSION)
+            await self._bring(held)
 
-    async def _held(self) -> tuple[Any, int, int]:
-        """The leader's key, the number of the newest event, and etcd's revision."""
-        return self._held_in(await self._etcd.txn(rpc.TxnRequest(
-            success=[_get(self._leader), _get(self._newest_key)]), self._wait))
+    def _base_above(self, epoch: int) -> int:
+        """The base with which the epoch is above another one; 0 if that needs none."""
+        base = max(0, epoch + 1 - self._revision)
+        if base + self._revision > HIGHEST:
+            raise StoreError(f"the epoch would be {base + self._revision}, and epochs of nodes "
+                             "have 32 bits: move the pool to a new etcd, and reset the nodes")
+        return base
 
-    def _held_in(self, answer: Any) -> tuple[Any, int, int]:
-        newest = _found(answer, 1)
-        if newest is not None and not newest.value.isdigit():
-            raise StoreError("the store in etcd has no number of the newest event: restore a "
-                             "snapshot")
-        return _found(answer, 0), int(newest.value) if newest else 0, answer.header.revision
+    async def _read(self, *keys: bytes) -> list[Any]:
+        """Pairs of some keys, as they are at one instant."""
+        answer = await self._etcd.txn(rpc.TxnRequest(success=[get(key) for key in keys]),
+                                      self._wait)
+        return [found(answer, n) for n in range(len(keys))]
+
+    async def _leader_now(self) -> tuple[Any, int]:
+        """The leader's key, and etcd's revision."""
+        answer = await self._etcd.txn(rpc.TxnRequest(success=[get(self._keys.leader)]), self._wait)
+        return found(answer, 0), answer.header.revision
 
     async def _until_free(self) -> None:
         """Wait until the leader's key has gone: by a watch from what was seen last, and by another
         look now and then, as a watch may die in silence."""
         while True:
-            leader, _, revision = await self._held()
+            leader, revision = await self._leader_now()
             if leader is None:
                 return
             try:
                 async with asyncio.timeout(self._ttl):
-                    await self._etcd.until_deleted(self._leader, revision + 1)
+                    await self._etcd.until_deleted(self._keys.leader, revision + 1)
             except TimeoutError:
                 continue
 
@@ -240,7 +234,7 @@ class EtcdStore:
                 seconds = await self._etcd.keep_alive(self._lease, self._wait)
                 if seconds <= 0:
                     return self._lose("the lease of this manager has ended")
-                leader, _, _ = await self._held()
+                leader, _ = await self._leader_now()
                 if not self._is_ours(leader):
                     return self._lose("the leader's key in etcd is not this manager's any more")
                 self._deadline = sent + seconds
@@ -256,7 +250,7 @@ class EtcdStore:
         self._lose("the lease of this manager may have run out: etcd has not answered in time")
 
     def _is_ours(self, leader: Any) -> bool:
-        return leader is not None and leader.create_revision == self.epoch
+        return leader is not None and leader.create_revision == self._revision
 
     def _lose(self, why: str) -> None:
         if not self._lost.done():
@@ -272,40 +266,54 @@ class EtcdStore:
 
     async def close(self) -> None:
         """Let another manager lead at once."""
-        has_lease = self._lease and (self.leads() or not self._keeping)
+        await self._let_go()
         self._lose("this manager has let go of the store")
-        for task in self._keeping:
+        await self._etcd.close()
+
+    async def _let_go(self) -> None:
+        """Lead no longer; perhaps again later, unless another manager may have taken over."""
+        has_lease = self._lease and (self.leads() or not self._keeping)
+        keeping, self._keeping, self._deadline = self._keeping, [], 0.0
+        for task in keeping:
             task.cancel()
-        await asyncio.gather(*self._keeping, return_exceptions=True)
+        await asyncio.gather(*keeping, return_exceptions=True)
         if has_lease:
             try:
                 await self._etcd.revoke(self._lease, self._wait)
             except (Unanswered, StoreError) as error:
                 _LOG.warning("the lease of this manager ends by itself: %s", error)
-        await self._etcd.close()
 
     # Records and events -------------------------------------------------------------------------
 
     async def load(self) -> tuple[dict[str, str], int]:
         """All records, and the number of the newest event."""
-        begin = self._etcd.prefix + b"record/"
+        keys = self._keys
         try:
-            records = {pair.key[len(begin):].decode(): pair.value.decode() async for pair in
-                       self._etcd.pages(begin, begin[:-1] + b"0", PATIENCE)}
-            _, newest, _ = await self._held()
+            records = {pair.key[len(keys.records):].decode(): pair.value.decode() async for pair in
+                       self._etcd.pages(*keys.all_of(keys.records), PATIENCE)}
+            newest, = await self._read(keys.newest)
         except Unanswered as error:
             raise StoreError(str(error)) from None
-        return records, newest
+        return records, number_in(newest, "newest event")
 
     async def events(self, after: int = 0) -> AsyncIterator[Event]:
         """Events with higher numbers, in order."""
-        begin = self._etcd.prefix + b"event/"
+        keys = self._keys
         try:
-            async for pair in self._etcd.pages(self._event_key(after + 1), begin[:-1] + b"0",
-                                               PATIENCE):
-                yield Event(int(pair.key[len(begin):], 16), *json.loads(pair.value))
+            async for pair in self._etcd.pages(
+                    *keys.all_of(keys.events, keys.event(after + 1)), PATIENCE):
+                yield event_of(pair.key, pair.value)
         except Unanswered as error:
             raise StoreError(str(error)) from None
+
+    async def outrank(self, epoch: int) -> None:
+        """Have a higher epoch than another one from now on."""
+        if epoch >= self.epoch:
+            keys, before = self._keys, self.epoch - self._revision
+            base = self._base_above(epoch)
+            await self._guarded([put(keys.base, str(base))], if_is(keys.base, str(before))
+                                if before else if_created(keys.base, 0))
+            self.epoch = base + self._revision
 
     async def forget(self, before: int) -> None:
         """Forget events with lower numbers, but for those that give the records by then; some at a
@@ -319,36 +327,85 @@ class EtcdStore:
             last[event.key] = event.number if event.text is not None else 0
         stays = set(last.values())
         goes = [number for number in numbers if number not in stays]
-        for n in range(0, len(goes), _PART):
-            await self._guarded([_delete(self._event_key(number)) for number in goes[n:n + _PART]])
+        for n in range(0, len(goes), _FEW):
+            await self._guarded([delete(self._keys.event(number)) for number in goes[n:n + _FEW]])
 
-    async def _guarded(self, operations: Sequence[Any]) -> None:
-        """Do operations that do no harm if done twice, if this manager leads."""
-        request = rpc.TxnRequest(compare=[_if_created(self._leader, self.epoch)],
-                                 success=operations)
+    async def _guarded(self, operations: Sequence[Any], *conditions: Any) -> None:
+        """Do operations that do no harm if done twice, if this manager leads; nothing more is done
+        when an earlier attempt has ended the conditions."""
+        request = rpc.TxnRequest(
+            compare=[if_created(self._keys.leader, self._revision), *conditions],
+            success=operations, failure=[get(self._keys.leader)])
         while self.leads():
             try:
                 answer = await self._etcd.txn(request, self._wait)
             except Unanswered:
                 await asyncio.sleep(PAUSE)
                 continue
-            if answer.succeeded:
+            if answer.succeeded or self._is_ours(found(answer, 0)):
                 return
             self._lose("another manager leads")
         raise Deposed("another manager has taken over")
 
-    def _event_key(self, number: int) -> bytes:
-        return b"%sevent/%016x" % (self._etcd.prefix, number)
+    # Other records in place of all ----------------------------------------------------------------
 
-    def _record_key(self, key: str) -> bytes:
-        return self._etcd.prefix + b"record/" + key.encode()
+    async def _bring(self, version: int) -> None:
+        """Bring all to the present version."""
+        try:
+            held, newest = await self.load()
+            records = {key: brought(key, text, version) for key, text in held.items()}
+            await self.replace(records, self._brought(version), newest)
+        except ValueError as error:
+            raise StoreError(f"the store in etcd cannot be brought to version {VERSION}: a record: "
+                             f"{error}: restore a snapshot") from None
+
+    async def _brought(self, version: int) -> AsyncIterator[Event]:
+        async for event in self.events():
+            yield event if event.text is None else event.with_text(
+                brought(event.key, event.text, version))
+
+    async def replace(self, records: Mapping[str, str], events: AsyncIterator[Event], newest: int,
+                      *, above: int = 0) -> None:
+        """Put other records and events in place of all, at one instant; the former ones stay in
+        etcd, at their place, until the next time.
+
+        Parameters
+        ----------
+        records : mapping
+        events : iterator
+            In order; their newest number is ``newest``.
+        above : int
+            An epoch that nodes may have had; that of this manager is higher afterwards.
+
+        Raises
+        ------
+        StoreError, Deposed
+            All is as before.
+        """
+        keys, now = self._keys, self._keys.next()
+        # An attempt that comes late finds another place, and does nothing.
+        here = if_is(keys.at, keys.place) if keys.place else if_created(keys.at, 0)
+
+        async def write(operations: Sequence[Any]) -> None:
+            await self._guarded(operations, here)
+
+        # What an interrupted attempt has left goes, and what was before the present place.
+        await write(keys.others())
+        await fill(write, now, records, events, newest)
+        base = self._base_above(max(self.epoch - 1, above))
+        await write([put(keys.at, now.place), put(keys.version, version_text(VERSION)),
+                     put(keys.base, str(base))])
+        self._keys, self._newest = now, newest
+        self.epoch = base + self._revision
+
+    # Writes -------------------------------------------------------------------------------------
 
     def takes(self, events: Sequence[Event]) -> int:
         """As many as fit into a transaction of etcd."""
         room = ROOM
         for n, event in enumerate(events):
-            room -= (len(_text(event)) + len((event.text or "").encode())
-                     + 2 * len(self._record_key(event.key)) + 64)
+            room -= (len(event_text(event)) + len((event.text or "").encode())
+                     + 2 * len(self._keys.record(event.key)) + 64)
             if room < 0 or n == EVENTS:
                 return n
         return len(events)
@@ -356,18 +413,17 @@ class EtcdStore:
     def _request(self, events: Sequence[Event]) -> Any:
         """The transaction that writes events, unless another manager leads or other events are the
         newest; then it says who leads, and which event is the newest."""
-        records = {self._record_key(event.key): event.text for event in events}
+        keys = self._keys
+        records = {keys.record(event.key): event.text for event in events}
         operations = [
-            *(_put(self._event_key(event.number), _text(event)) for event in events),
-            *(_delete(key) if text is None else _put(key, text)
+            *(put(keys.event(event.number), event_text(event)) for event in events),
+            *(delete(key) if text is None else put(key, text)
               for key, text in records.items())]
-        parts = [rpc.RequestOp(request_txn=rpc.TxnRequest(success=operations[n:n + _PART]))
-                 for n in range(0, len(operations), _PART)]
         return rpc.TxnRequest(
-            compare=[_if_created(self._leader, self.epoch),
-                     _if_is(self._newest_key, str(events[0].number - 1))],
-            success=[_put(self._newest_key, str(events[-1].number)), *parts],
-            failure=[_get(self._leader), _get(self._newest_key)])
+            compare=[if_created(keys.leader, self._revision),
+                     if_is(keys.newest, str(events[0].number - 1))],
+            success=[put(keys.newest, str(events[-1].number)), *parts(operations)],
+            failure=[get(keys.leader), get(keys.newest)])
 
     async def write(self, events: Sequence[Event]) -> None:
         """Write events and records in one transaction.
@@ -391,8 +447,8 @@ class EtcdStore:
                 continue
             if answer.succeeded:
                 break
-            leader, newest, _ = self._held_in(answer)
-            if not self._is_ours(leader):
+            newest = number_in(found(answer, 1), "newest event")
+            if not self._is_ours(found(answer, 0)):
                 self._lose("another manager leads")
                 raise Deposed("another manager has taken over")
             done = newest - left[0].number + 1

@@ -19,7 +19,8 @@ BACKLOG = 1000
 class Notice:
     """An event for people and programs, without secrets.
 
-    ``kind`` and ``name`` are those of the record, which is ``None`` if it has gone.
+    ``kind`` and ``name`` are those of the record, which is ``None`` if it has gone; ``who`` is the
+    user who wished it.
     """
 
     number: int
@@ -28,6 +29,7 @@ class Notice:
     name: str
     said: str
     record: Record | None
+    who: str = ""
 
 
 class Listener:
@@ -138,4 +140,4 @@ class Hub:
 def _notice(event: Event) -> Notice:
     kind, _, name = event.key.partition("/")
     record = None if event.text is None else parse(event.key, event.text)
-    return Notice(event.number, event.time, kind, name, event.said, record)
+    return Notice(event.number, event.time, kind, name, event.said, record, event.who)

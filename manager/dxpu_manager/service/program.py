@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
 
@@ -32,7 +32,10 @@ from .service import Service
 from .settings import Settings, SettingsError, read_keys
 from .sockets import SocketPort
 
-__all__ = ["JsonLines", "listening", "open_store", "run", "serving"]
+if TYPE_CHECKING:
+    from ..etcd import Etcd
+
+__all__ = ["JsonLines", "etcd_of", "listening", "open_store", "run", "serving"]
 
 _LOG = logging.getLogger("dxpu_manager")
 #: Node number of managers in MAC addresses.
@@ -108,14 +111,21 @@ async def open_store(settings: Settings) -> Store:
     """
     if settings.store is not None:
         return SqliteStore(settings.store)
-    from ..etcd import Etcd, EtcdStore, Tls, leader_of
+    from ..etcd import EtcdStore, leader_of
 
-    tls = Tls(settings.ca, settings.etcd_certificate, settings.etcd_key) if settings.ca else None
-    etcd = Etcd(settings.etcd, prefix=settings.prefix, tls=tls)
+    etcd = etcd_of(settings)
     leader = await leader_of(etcd)
     if leader is not None:
         _LOG.info("another manager leads, at %s; this one waits", leader)
     return await EtcdStore.lead(etcd, settings.address, ttl=settings.lease)
+
+
+def etcd_of(settings: Settings) -> "Etcd":
+    """The etcd of a pool, in the running loop; raises :exc:`StoreError`."""
+    from ..etcd import Etcd, Tls
+
+    tls = Tls(settings.ca, settings.etcd_certificate, settings.etcd_key) if settings.ca else None
+    return Etcd(settings.etcd, prefix=settings.prefix, tls=tls)
 
 
 class _FabricPort(Port, _Closes, Protocol):
@@ -168,7 +178,8 @@ def _port(settings: Settings) -> _FabricPort:
 
 
 def _logged(event: Any) -> None:
-    _LOG.info("%s", event.said, extra={"fields": {"event": event.number, "record": event.key}})
+    _LOG.info("%s", event.said, extra={"fields": {
+        "event": event.number, "record": event.key, **({"who": event.who} if event.who else {})}})
 
 
 async def _forever(does: Callable[[], Coroutine[Any, Any, None]]) -> None:

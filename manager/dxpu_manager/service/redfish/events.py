@@ -50,6 +50,8 @@ def content(notice: Notice, context: str = "") -> dict[str, Any]:
                                         "MessageSeverity")}}
     if place and notice.record is not None:
         made["OriginOfCondition"] = link(*place, notice.name)
+    if notice.who:
+        made["Oem"] = {"DxPU": {"Who": notice.who}}
     return {"@odata.type": typed("Event"), "Id": str(notice.number), "Name": "Change of the pool",
             "Context": context, "Events": [made]}
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import PoolError
+from ...pool import WHO
 from ..accounts import Session, User
 from ..service import Service
 from . import (  # noqa: F401 - each fills the table
@@ -118,7 +119,11 @@ class Redfish:
             ask.body = await _body(request)
         if "GET" in methods and method in ("PATCH", "DELETE"):
             await self._condition(request, ask, path)
-        said = await call(entry.does, ask, names)
+        wishes = WHO.set(ask.user.name)
+        try:
+            said = await call(entry.does, ask, names)
+        finally:
+            WHO.reset(wishes)
         await self.service.pool.durable()
         if said is None and method == "PATCH":
             said = Answer(200, await self._whole(ask, path))

@@ -1,0 +1,60 @@
+"""Versions of a store, and the steps from each to the next one.
+
+A step changes the tables of a file, and records, which every store has as text. Old events have
+records too, so that all events in order give all records: these are changed alike.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["STEPS", "Step", "VERSION", "brought"]
+
+Values = dict[str, Any]
+
+
+def _as_ever(kind: str, values: Values) -> Values:
+    return values
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step from the version before.
+
+    Parameters
+    ----------
+    tables : tuple of str
+        Statements of SQL for a file.
+    record : function
+        Fields of a record from then on, of its kind and of its fields before.
+    """
+
+    tables: tuple[str, ...] = ()
+    record: Callable[[str, Values], Values] = _as_ever
+
+
+#: Number n leads from version n to version n + 1; nothing is version 0.
+STEPS: tuple[Step, ...] = (
+    Step(tables=(
+        "CREATE TABLE record (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE event (number INTEGER PRIMARY KEY, time REAL NOT NULL, key TEXT NOT NULL, "
+        "text TEXT, said TEXT NOT NULL)",
+        "CREATE TABLE manager (epoch INTEGER NOT NULL)",
+        "INSERT INTO manager VALUES (0)")),
+    # An event says whose wish it was.
+    Step(tables=("ALTER TABLE event ADD COLUMN who TEXT NOT NULL DEFAULT ''",)),
+)
+#: Version that this program writes.
+VERSION = len(STEPS)
+
+
+def brought(key: str, text: str, version: int) -> str:
+    """Text of a record, as the present version has it; raises :exc:`ValueError` if it is none."""
+    steps = [step.record for step in STEPS[version:] if step.record is not _as_ever]
+    if not steps:
+        return text
+    values: Values = json.loads(text)
+    for step in steps:
+        values = step(key.partition("/")[0], values)
+    return json.dumps(values, separators=(",", ":"), sort_keys=True)
