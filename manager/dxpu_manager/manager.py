@@ -5,6 +5,7 @@ interrupted. Tasks are carried out in :mod:`.driver`, nodes are looked at in :mo
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -24,6 +25,8 @@ from .pool import Pool
 from .records import Binding, Gpu, Job, Node, Pair, Phase, Progress, Request, Role, Task, gpu_id
 
 __all__ = ["PoolManager"]
+
+_LOG = logging.getLogger("dxpu_manager")
 
 
 class PoolManager:
@@ -57,6 +60,7 @@ class PoolManager:
 
     async def __aenter__(self) -> "PoolManager":
         self.nodes.manager.may_send = self.pool.store.leads
+        self.nodes.outranked = self._outrank
         self._background.begin(self._background.until_lost())
         for task in list(self.pool.all(Task)):
             if not task.progress.ended:
@@ -65,6 +69,16 @@ class PoolManager:
 
     async def __aexit__(self, *exception: object) -> None:
         await self._background.close()
+
+    async def _outrank(self, node: Node, epoch: int) -> None:
+        """Go on above an epoch that no manager before had, as the records say."""
+        store, fabric = self.pool.store, self.nodes.manager
+        before = fabric.epoch
+        await store.outrank(epoch)
+        fabric.epoch = store.epoch
+        _LOG.warning("%s %s had epoch %d before this manager, of epoch %d, told it anything: the "
+                     "store was restored, or a manager with another store has this node; the epoch "
+                     "is %d from now on", node.role, node.name, epoch, before, store.epoch)
 
     # Wishes -------------------------------------------------------------------------------------
 

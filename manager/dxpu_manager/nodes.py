@@ -1,7 +1,7 @@
 """Nodes: access, and operations at each."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from dxpu_manage import Binding as Row, ManageError, Manager, Proxy, buses, is_newer, windows
 from dxpu_manage.scrub import dirty_slots
@@ -49,6 +49,9 @@ class Nodes:
         self._there: dict[int, Proxy] = {}
         self._known: dict[int, Proxy] = {}
         self._pairing: dict[int, asyncio.Lock] = {}
+        #: Called when a node has had an epoch above that of the manager, before it was told
+        #: anything; without it the node refuses.
+        self.outranked: Callable[[Node, int], Awaitable[None]] | None = None
 
     async def reach(self, node: Node) -> Proxy:
         """A node under the number in the records; gives number and epoch if need be."""
@@ -64,6 +67,8 @@ class Nodes:
             proxy = await Proxy.of(self.manager.node(mac, key))
             if proxy.is_host != (node.role is Role.HOST):
                 raise ManageError(f"{proxy.name} with serial number {node.name} was a {node.role}")
+            if proxy.node.epoch > self.manager.epoch and self.outranked is not None:
+                await self.outranked(node, proxy.node.epoch)
             self._known[node.serial] = proxy
         await proxy.set_number(node.number)
         await proxy.set_boot()

@@ -3,8 +3,11 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import threading
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -369,6 +372,16 @@ def test_accounts_backup_and_restore_and_tls(tmp_path, capsys, monkeypatch):
         assert dxpu("pool", "show") == (0, "")
         wait_for(lambda: dxpu("attach", H1, "--dry-run")[0] == 0)
         assert dxpu("attach", H0, "-n", "1")[0] == 0
+        # Each event says whose wish it was; what the manager does then is nobody's.
+        capsys.readouterr()
+        cli.main(["events", "--json"])
+        events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert {event["who"] for event in events} == {None, "alice"}
+        assert all(event["who"] == ("alice" if "-> attaching" in event["says"] else None)
+                   for event in events if event["says"].startswith("GPU "))
+        cli.main(["events"])
+        assert re.search(r"  task 1: attach \S+, host 00000100 \[alice\]\n",
+                         capsys.readouterr().out)
         copy = str(tmp_path / "copy.db")
         assert run("backup", settings, copy)[0] == 0
         assert run("restore", settings, copy) == (
@@ -386,6 +399,31 @@ def test_accounts_backup_and_restore_and_tls(tmp_path, capsys, monkeypatch):
             hosts = json.loads(capsys.readouterr().out)
             return [len(host["gpus"]) for host in hosts] == [1, 0, 0]
         wait_for(as_then)
+
+
+def test_a_check_brings_no_store_to_another_version(tmp_path, capsys):
+    """The manager does; a store of a newer version is refused."""
+    old = Path(__file__).parents[1] / "manager/store_version_1.sql"
+    (tmp_path / "records").mkdir()
+    settings = tmp_path / "manager.toml"
+    settings.write_text('[store]\npath = "pool.db"\n[nodes]\nrecords = "records"\n'
+                        '[fabric]\nsocket = "fabric.sock"\n')
+    with closing(sqlite3.connect(tmp_path / "pool.db")) as database:
+        database.executescript(old.read_text())
+    assert cli.main(["manager", "check", str(settings)]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "the store has version 1: the manager keeps it, and brings it to version 2")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["manager.toml", "pool.db",
+                                                                "records"]
+    assert cli.main(["manager", "account", str(settings)]) == 0
+    assert capsys.readouterr().out == "alice  Operator\n"
+    assert (tmp_path / "pool.db.version-1").exists()
+    with closing(sqlite3.connect(tmp_path / "pool.db")) as database:
+        database.execute("PRAGMA user_version = 9")
+    assert cli.main(["manager", "check", str(settings)]) == 2
+    assert capsys.readouterr().err == (
+        f"dxpu manager: error: the store {str(tmp_path / 'pool.db')!r} has version 9, and this "
+        "program knows 2: use the newer program\n")
 
 
 def test_who_can_be_reached_by_others_needs_an_account(tmp_path):

@@ -95,10 +95,15 @@ def _run(settings: Any, arguments: argparse.Namespace) -> int:
 def _check(settings: Any, arguments: argparse.Namespace) -> int:
     from dxpu_manager import Node, Pool
     from dxpu_manager.service.settings import read_keys
+    from dxpu_manager.store import VERSION
 
     keys = read_keys(settings.records)
     print(f"{len(keys)} factory records in {settings.records}")
-    if settings.etcd or settings.store.exists():
+    version = asyncio.run(_version(settings))
+    if 0 < version < VERSION:
+        print(f"the store has version {version}: the manager keeps it, and brings it to version "
+              f"{VERSION}")
+    elif settings.etcd or settings.store.exists():
         async def nodes() -> list[Node]:
             store = await _opened(settings)
             try:
@@ -118,16 +123,31 @@ def _check(settings: Any, arguments: argparse.Namespace) -> int:
     return 0
 
 
+async def _version(settings: Any) -> int:
+    """Version of the store; 0: there is none yet."""
+    if settings.etcd:
+        from dxpu_manager.etcd import version_of
+
+        etcd = _etcd(settings)
+        try:
+            return await version_of(etcd)
+        finally:
+            await etcd.close()
+    from dxpu_manager.store import version_of as version_of_file
+
+    return version_of_file(settings.store)
+
+
 async def _opened(settings: Any) -> Any:
     """The store, which no manager has at present."""
     from dxpu_manager.service.program import open_store
 
     if settings.etcd:
-        from dxpu_manager.etcd import Etcd, Tls, leader_of
+        from dxpu_manager.etcd import leader_of
 
-        tls = Tls(settings.ca, settings.etcd_certificate, settings.etcd_key
-                  ) if settings.ca else None
-        leader = await leader_of(Etcd(settings.etcd, prefix=settings.prefix, tls=tls))
+        etcd = _etcd(settings)
+        leader = await leader_of(etcd)
+        await etcd.close()
         if leader is not None:
             raise UserError(f"a manager leads, at {leader}: stop all managers first, or ask that "
                             "one")
@@ -188,8 +208,19 @@ def _password(name: str) -> str:
 def _backup(settings: Any, arguments: argparse.Namespace) -> int:
     from dxpu_manager.backups import backup
 
-    _needs_file(settings)
-    backup(settings.store, Path(arguments.file))
+    if settings.etcd:
+        from dxpu_manager.etcd.backups import backup as backup_etcd
+
+        async def copies() -> None:
+            etcd = _etcd(settings)
+            try:
+                await backup_etcd(etcd, Path(arguments.file))
+            finally:
+                await etcd.close()
+
+        asyncio.run(copies())
+    else:
+        backup(settings.store, Path(arguments.file))
     print(f"{arguments.file}: the store as it is now, with the keys of pairs")
     return 0
 
@@ -197,16 +228,26 @@ def _backup(settings: Any, arguments: argparse.Namespace) -> int:
 def _restore(settings: Any, arguments: argparse.Namespace) -> int:
     from dxpu_manager.backups import restore
 
-    _needs_file(settings)
-    kept = restore(Path(arguments.file), settings.store)
-    print(f"{settings.store}: as in {arguments.file}"
+    if settings.etcd:
+        from dxpu_manager.etcd.backups import restore as restore_etcd
+
+        async def restores() -> None:
+            await restore_etcd(Path(arguments.file), _etcd(settings))
+
+        asyncio.run(restores())
+        kept = None
+    else:
+        kept = restore(Path(arguments.file), settings.store)
+    print(f"{settings.records_at}: as in {arguments.file}"
           + (f"; the former store is {kept}" if kept else ""))
     return 0
 
 
-def _needs_file(settings: Any) -> None:
-    if settings.etcd:
-        raise UserError("the records are in etcd: `etcdctl snapshot save` copies them")
+def _etcd(settings: Any) -> Any:
+    """The etcd of the settings, in the running loop."""
+    from dxpu_manager.service.program import etcd_of
+
+    return etcd_of(settings)
 
 
 # Light nodes ------------------------------------------------------------------------------------

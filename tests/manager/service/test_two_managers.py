@@ -41,10 +41,18 @@ def test_the_second_takes_over_with_all_that_was(pair, tmp_path):
     refused = subprocess.run([*DXPU, "manager", "account", str(two.settings)], text=True,
                              capture_output=True, timeout=60)
     assert refused.returncode == 2 and "a manager leads, at unix:" in refused.stderr
-    backup = subprocess.run([*DXPU, "manager", "backup", str(two.settings), "x"], text=True,
-                            capture_output=True, timeout=60)
-    assert backup.stderr == ("dxpu manager: error: the records are in etcd: `etcdctl snapshot "
-                             "save` copies them\n")
+
+    def manager(*argv):
+        return subprocess.run([*DXPU, "manager", *map(str, argv)], text=True, capture_output=True,
+                              timeout=60)
+
+    # With host 0 that has one GPU.
+    copy, filed = tmp_path / "copy.db", tmp_path / "filed.toml"
+    done = manager("backup", two.settings, copy)
+    assert (done.returncode, done.stdout) == (
+        0, f"{copy}: the store as it is now, with the keys of pairs\n")
+    done = manager("restore", two.settings, copy)
+    assert done.returncode == 2 and "a manager leads, at unix:" in done.stderr
     one.kill()
     two.takes_commands()
     assert tell(nodes, "links 100") == "0"
@@ -59,3 +67,25 @@ def test_the_second_takes_over_with_all_that_was(pair, tmp_path):
     assert two.stop() == 0
     one.takes_commands()
     assert dxpu("pool", "show").returncode == 0
+    # From etcd to a file, by another pair of settings; nodes come to be as the copy says.
+    assert dxpu("attach", H0, B).returncode == 0
+    assert one.stop() == 0
+    filed.write_text((tmp_path / "manager.toml").read_text().replace(
+        "127.0.0.1:7080", f"unix:{tmp_path / 'one.sock'}") + "look = 2\n")
+    assert manager("restore", filed, copy).returncode == 0
+    last = ManagerProcess(tmp_path, f"unix:{tmp_path / 'one.sock'}", name="filed")
+    last.start()
+    try:
+        wait_for(lambda: tell(nodes, "links 100") == "0")
+        assert [gpu["host"] for gpu in json.loads(dxpu("gpu", "list", "--json").stdout)
+                if gpu["gpu"] in (A, B)] == [H0, None]
+    finally:
+        last.kill()
+    # And from the file to etcd.
+    again = tmp_path / "again.db"
+    assert manager("backup", filed, again).returncode == 0
+    done = manager("restore", two.settings, again)
+    assert (done.returncode, done.stderr) == (0, "")
+    two.start()
+    assert json.loads(dxpu("gpu", "show", A, "--json").stdout)["host"] == H0
+    assert two.stop() == 0
