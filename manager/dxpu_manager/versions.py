@@ -34,6 +34,17 @@ class Step:
     record: Callable[[str, Values], Values] = _as_ever
 
 
+def _with_evidence(kind: str, values: Values) -> Values:
+    """Evidence that a host has a GPU; of older ones there is none."""
+    if kind == "node":
+        return {"agent": False, **values}
+    if kind == "task":
+        return {"seen": [], **values}
+    if kind == "gpu" and values["binding"] is not None:
+        return {**values, "binding": {"learnt": 0.0, "word": 0.0, "seen": [], **values["binding"]}}
+    return values
+
+
 #: Number n leads from version n to version n + 1; nothing is version 0.
 STEPS: tuple[Step, ...] = (
     Step(tables=(
@@ -43,18 +54,23 @@ STEPS: tuple[Step, ...] = (
         "CREATE TABLE manager (epoch INTEGER NOT NULL)",
         "INSERT INTO manager VALUES (0)")),
     # An event says whose wish it was.
-    Step(tables=("ALTER TABLE event ADD COLUMN who TEXT NOT NULL DEFAULT ''",)),
+    Step(tables=("ALTER TABLE event ADD COLUMN who TEXT NOT NULL DEFAULT ''",),
+         record=_with_evidence),
 )
 #: Version that this program writes.
 VERSION = len(STEPS)
 
 
 def brought(key: str, text: str, version: int) -> str:
-    """Text of a record, as the present version has it; raises :exc:`ValueError` if it is none."""
+    """Text of a record, as the present version has it; raises :exc:`ValueError` for another text.
+    """
     steps = [step.record for step in STEPS[version:] if step.record is not _as_ever]
     if not steps:
         return text
     values: Values = json.loads(text)
-    for step in steps:
-        values = step(key.partition("/")[0], values)
+    try:
+        for step in steps:
+            values = step(key.partition("/")[0], values)
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"it has not the fields of version {version} ({error})") from None
     return json.dumps(values, separators=(",", ":"), sort_keys=True)

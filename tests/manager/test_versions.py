@@ -53,7 +53,9 @@ def is_right(store, number=23, epoch=1):
         assert [event.number for event in events] == list(range(1, number + 1))
         assert replay(events) == (await store.load())[0]
         assert {event.who for event in events[:23]} == {""}
-        assert all(parse(event.key, event.text) for event in events if event.text is not None)
+        # A new field of a record needs a step in dxpu_manager.versions.
+        for event in events:
+            assert event.text is None or parse(event.key, event.text).text() == event.text
         with pool.change() as change:
             change.put(pool.node(0x100), "nothing new")
         await pool.durable()
@@ -165,6 +167,8 @@ def test_steps_change_records_and_old_events_alike(tmp_path, monkeypatch):
     store.shut()
     assert brought("node/1", node_text := records["node/00000100"], len(steps)) is node_text
     # What makes no sense stays as it is, and is said.
+    with pytest.raises(ValueError, match="^it has not the fields of version 1 .'binding'.$"):
+        brought("gpu/1", "{}", 1)
     other = tmp_path / "other.db"
     make_old(other)
     with closing(sqlite3.connect(other)) as database, database:
