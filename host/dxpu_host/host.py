@@ -6,7 +6,7 @@ Ref: docs/reference/host.md
 import logging
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from types import TracebackType
@@ -73,6 +73,9 @@ class Host(Loop):
     Attributes
     ----------
     memory : :class:`~.memory.Memory`
+    in_flight : int
+        Requests of one access under way at a time, 32 at first: as soon as the oldest one is
+        answered the next one is sent.
     counters : Counter
         See :class:`~.loop.Loop`.
     """
@@ -81,8 +84,8 @@ class Host(Loop):
     BOX, SLOT = Box, HostSlot
     #: Number of bus numbers for each slot; the first slot begins with 1.
     BUSES = 8
-    #: Largest number of requests of one access under way at a time.
-    IN_FLIGHT = 32
+    #: Writes of one access that are given to the link at a time.
+    POSTED = 32
 
     def __init__(self, port: Port, *, node: int = 1, path: int = 0, timers: Timers | None = None,
                  max_payload: int = 256, max_read: int = 512, packing: int = 1500,
@@ -95,6 +98,7 @@ class Host(Loop):
                 raise ValueError(f"{name} must be a power of two from 128 to {most}, not {value!r}")
         super().__init__(port, node=node, timers=timers or Timers(), now=now)
         self.max_payload, self.max_read = max_payload, max_read
+        self.in_flight = 32
         if key is not None and len(key) != KEY_BYTES:
             raise ValueError(f"key must have {KEY_BYTES} bytes, not {len(key)}")
         self._path, self._packing, self._key = path, packing, key
@@ -293,17 +297,18 @@ class Host(Loop):
     # Accesses of devices; see :class:`~.device.Device`.
 
     def transact(self, slot: HostSlot, tlps: Iterable[Tlp], life: int) -> list[bytes]:
-        """Send non-posted requests, several at a time; returns the data of each."""
-        results, source = [], iter(tlps)
-        while part := list(islice(source, self.IN_FLIGHT)):
-            requests = []
-            for tlp in part:
-                requests.append(self._request(slot, tlp, life))
-            for request in requests:
-                self.wait_until(lambda request=request: request.done,  # type: ignore[misc]
-                                "no completion", 2 * self.timers.completion)
-            results += [request.result() for request in requests]
-        return results
+        """Send non-posted requests, :attr:`in_flight` at a time; returns the data of each."""
+        results: list[bytes] = []
+        waiting: deque[Request] = deque()
+        for tlp in tlps:
+            if len(waiting) >= self.in_flight:
+                results.append(self._result(waiting.popleft()))
+            waiting.append(self._request(slot, tlp, life))
+        return results + [self._result(request) for request in waiting]
+
+    def _result(self, request: Request) -> bytes:
+        self.wait_until(lambda: request.done, "no completion", 2 * self.timers.completion)
+        return request.result()
 
     def _request(self, slot: HostSlot, tlp: Tlp, life: int) -> Request:
         while True:
@@ -328,7 +333,7 @@ class Host(Loop):
     def post(self, slot: HostSlot, tlps: Iterable[Tlp], life: int) -> None:
         """Send posted requests; returns when they have left for the box."""
         source = iter(tlps)
-        while part := list(islice(source, self.IN_FLIGHT)):
+        while part := list(islice(source, self.POSTED)):
             with self._lock:
                 slot.check(life)
                 for tlp in part:

@@ -2,11 +2,12 @@
 
 import random
 from collections import Counter, deque
+from types import SimpleNamespace
 
 import pytest
 
 from dxpu.tlp.types import CompletionStatus, Fmt, Type
-from dxpu_host import Aborted, Region, SlotLost, Timeout, Unsupported
+from dxpu_host import Aborted, Host, Region, SlotLost, Timeout, Unsupported
 from dxpu_host.box import TlpCame
 from dxpu_host.memory import Memory, Space
 from dxpu_host.queues import class_of, units_of
@@ -133,6 +134,36 @@ def test_all_requests_of_a_life_end_with_it():
     with pytest.raises(SlotLost, match="pulled"):
         request.result()
     assert requests.deadline() is None and requests.free
+
+
+class Windowed(Host):
+    """A host whose requests are answered, the oldest first, when nothing else is left to do."""
+
+    def __init__(self, **options):
+        super().__init__(SimpleNamespace(close=lambda: None), **options)
+        self.open, self.most, self.order = deque(), 0, []
+
+    def _request(self, slot, tlp, life):
+        request = SimpleNamespace(done=False, result=lambda: tlp)
+        self.open.append(request)
+        self.order.append(tlp)
+        self.most = max(self.most, len(self.open))
+        return request
+
+    def wait_until(self, condition, said, patience):
+        while not condition():
+            self.open.popleft().done = True
+            self.order.append("answer")
+
+
+@pytest.mark.parametrize("size", [1, 3, 32])
+def test_the_next_request_goes_out_when_the_oldest_is_answered(size):
+    host = Windowed()
+    host.in_flight = size
+    assert host.transact(None, range(100), 1) == list(range(100))
+    assert host.most == size
+    if size == 3:
+        assert host.order[:8] == [0, 1, 2, "answer", 3, "answer", 4, "answer"]
 
 
 # DMA
