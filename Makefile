@@ -31,7 +31,7 @@ docs: $(STAMP)
 	$(BIN)/python docs/make_site.py
 
 lint: $(STAMP)
-	$(BIN)/ruff check --quiet hdl model sim host boards manager cli tests docs
+	$(BIN)/ruff check --quiet hdl model sim host boards manager cli examples tests docs
 	$(BIN)/mypy --no-error-summary
 
 clean:

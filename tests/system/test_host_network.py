@@ -21,6 +21,8 @@ from dxpu_sim.software_host.network import HOST_INTERFACE
 ROOT = Path(__file__).parents[2]
 #: The simulated box is slower than a real one by some thousands; its timers are those of hardware.
 SLOWER = "20"
+#: An example that everybody can run.
+SPEED = ROOT / "examples/software_host/read_speed.py"
 
 def example():
     """The program in docs/reference/host.md."""
@@ -71,7 +73,8 @@ def test_processes_use_a_box_over_veth(tmp_path):
         (tmp_path / f"{name}.py").write_text(text)
     dxpu = [sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())"]
     host = [*dxpu, "slots", "--iface", HOST_INTERFACE, "--box", "0x101", "--slower", SLOWER]
-    commands = [[*host, "--slots", "1,2", "--json"], *programs, [*host, "--slots", "2"],
+    speed = [sys.executable, str(SPEED), HOST_INTERFACE, "--slower", SLOWER, "--requests", "40"]
+    commands = [[*host, "--slots", "1,2", "--json"], *programs, speed, [*host, "--slots", "2"],
                 [*dxpu, "console", "console", "read", "control.node", "control.present"]]
     folder = tmp_path / "run"
     done = subprocess.run(
@@ -80,8 +83,8 @@ def test_processes_use_a_box_over_veth(tmp_path):
         capture_output=True, text=True, timeout=900)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    report, shown, threads, tree, registers = (
-        (folder / f"command{n}.out").read_text() for n in range(5))
+    report, shown, threads, speed, tree, registers = (
+        (folder / f"command{n}.out").read_text() for n in range(6))
     found = json.loads(report)
     assert found["ok"] and found["problems"] == []
     assert [(d["address"], d["vendor"], d["device"], d["slot"]) for d in found["devices"]] == [
@@ -92,6 +95,10 @@ def test_processes_use_a_box_over_veth(tmp_path):
     assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
     assert shown == "<Device 01:00.0 1234:d0a0, box 0x101 slot 1> b'DXPG' {0: 1}\n"
     assert threads == "10 [1, 1]\n"
+    head, *rows = [line.split() for line in speed.splitlines()]
+    assert head == ["under", "way", "reads/s", "MB/s"]
+    assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16, 32]
+    assert all(float(reads) > 0 for _, reads, _ in rows)
     assert tree == ("-[0000:00]---01.0-[01]----00.0  DXPU model GPU [1234:d0a0] 1 MiB, "
                     "box 0x101 slot 2\n")
     assert [line.split()[1:3] for line in registers.splitlines()] == [
