@@ -19,8 +19,6 @@ BENCH = Path(__file__).parents[1] / "support" / "generated_bench.v"
 #: A bench that other tools than Verilator want: with a timescale, which the file then needs too.
 TIMED = "`timescale 1ns/1ns\nmodule timed;\n  dxpu_host host();\n  dxpu_box box();\nendmodule\n"
 LANGUAGES = ("2005", "2012")
-#: The command, in another process.
-DXPU = "import sys\nfrom dxpu_cli.main import main\nsys.exit(main())"
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +233,7 @@ def test_equal_options_give_equal_bytes(folder, tmp_path):
     command = next(line for line in re.findall(r"^dxpu (generate .*)$", PAGE.read_text(), re.M)
                    if " box " in line)
     seed = 1 if os.environ.get("PYTHONHASHSEED") != "1" else 2
-    subprocess.run([sys.executable, "-c", DXPU, *command.split()], cwd=tmp_path, check=True,
+    subprocess.run([sys.executable, "-m", "dxpu_cli", *command.split()], cwd=tmp_path, check=True,
                    capture_output=True, env={**os.environ, "PYTHONHASHSEED": str(seed)})
     made, there = ((place / "dxpu_box.v").read_text() for place in (tmp_path, folder))
     assert verilog_file.without_header(made) == verilog_file.without_header(there)

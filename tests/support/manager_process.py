@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["DXPU", "ManagerProcess", "free_port", "processes", "tell", "wait_for"]
 
-DXPU = (sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())")
+DXPU = (sys.executable, "-m", "dxpu_cli")
 
 
 def free_port():

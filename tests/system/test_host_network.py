@@ -71,7 +71,7 @@ def test_processes_use_a_box_over_veth(tmp_path):
     for name, text in (("example", example()), ("threads", THREADS)):
         programs.append([sys.executable, str(tmp_path / f"{name}.py"), HOST_INTERFACE, SLOWER])
         (tmp_path / f"{name}.py").write_text(text)
-    dxpu = [sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())"]
+    dxpu = [sys.executable, "-m", "dxpu_cli"]
     host = [*dxpu, "slots", "--iface", HOST_INTERFACE, "--box", "0x101", "--slower", SLOWER]
     speed = [sys.executable, str(SPEED), HOST_INTERFACE, "--slower", SLOWER, "--requests", "40"]
     commands = [[*host, "--slots", "1,2", "--json"], *programs, speed, [*host, "--slots", "2"],
