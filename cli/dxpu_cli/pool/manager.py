@@ -272,7 +272,10 @@ def _try(arguments: argparse.Namespace) -> int:
         settings = write_settings(folder)
     except OSError as error:
         raise UserError(f"cannot write to {arguments.folder!r}: {error.strerror}") from None
-    asyncio.run(program.serve(lambda: print(
-        f"{numbers[0]} hosts and {numbers[1]} boxes with {numbers[2]} GPUs each; in another "
-        f"terminal: dxpu manager run {settings}", flush=True)))
+    try:
+        asyncio.run(program.serve(lambda: print(
+            f"{numbers[0]} hosts and {numbers[1]} boxes with {numbers[2]} GPUs each; in another "
+            f"terminal: dxpu manager run {settings}", flush=True)))
+    except PortError as error:
+        raise UserError(str(error)) from None
     return 0

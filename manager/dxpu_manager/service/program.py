@@ -40,6 +40,8 @@ __all__ = ["JsonLines", "etcd_of", "listening", "open_store", "run", "serving"]
 _LOG = logging.getLogger("dxpu_manager")
 #: Node number of managers in MAC addresses.
 _MANAGER = 0
+#: Seconds between two looks at what nodes have said, however slow they are.
+_HEARS = 0.5
 
 
 class _Closes(Protocol):
@@ -89,7 +91,7 @@ async def serving(settings: Settings) -> AsyncIterator[Service]:
         stack.push_async_callback(service.webhooks.close)
         stack.callback(service.hub.close)
         work = [asyncio.create_task(_forever(does)) for does in (
-            manager.watch, service.requests.run)]
+            lambda: manager.watch(_HEARS / settings.slower), service.requests.run)]
 
         async def stop() -> None:
             for task in work:

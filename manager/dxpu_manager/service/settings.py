@@ -1,5 +1,6 @@
 """Settings of a manager's process, from a TOML file."""
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -104,6 +105,8 @@ _KEYS: dict[str, dict[str, tuple[str, tuple[type, ...]]]] = {
     "limits": {one.name: (one.name, (bool,) if one.name == "admits" else (int, float))
                for one in fields(Limits)},
 }
+#: Bytes of a UNIX socket's name, at most (``sun_path`` of unix(7), without its end).
+_SOCKET_NAME = 107
 _PATHS = ("store", "records", "socket", "certificate", "key", "ca", "etcd_certificate", "etcd_key")
 
 
@@ -174,6 +177,12 @@ def _check(path: Path, settings: Settings) -> None:
         raise SettingsError(f"{str(path)!r}: [store] needs ca beside certificate and key")
     if bool(settings.iface) == (settings.socket is not None):
         raise SettingsError(f"{str(path)!r}: [fabric] needs interface, or else socket")
+    for name, socket in (("[fabric] socket", settings.socket), ("[http] listen", settings.unix)):
+        if socket is not None and len(os.fsencode(socket)) > _SOCKET_NAME:
+            raise SettingsError(f"{str(path)!r}: {name}: the name of a UNIX socket has "
+                                f"{_SOCKET_NAME} bytes at most, not {len(os.fsencode(socket))}; "
+                                "start the manager in the folder of its settings, and name the "
+                                "file alone")
     if not 1 <= settings.number <= 4:
         raise SettingsError(f"{str(path)!r}: [fabric] number is 1 to 4, not {settings.number}")
     for name, value in (("[fabric] slower", settings.slower), *(

@@ -1,8 +1,11 @@
 """Settings of a manager, and all that may be wrong with them."""
 
+import re
+
 import pytest
 
 from dxpu.factory import FactoryRecord
+from dxpu_cli import main as cli
 from dxpu_manager import Limits
 from dxpu_manager.service.settings import SettingsError, read_keys, read_settings
 
@@ -59,6 +62,10 @@ admits = true
      "[store] lease is 2 to 3600 seconds, not 1"),
     (GOOD.replace('interface = "eth1"', ""), "[fabric] needs interface, or else socket"),
     (GOOD + 'socket = "x"\n', "[fabric] needs interface, or else socket"),
+    (GOOD.replace('interface = "eth1"', f'socket = "{"x" * 200}"'),
+     "[fabric] socket: the name of a UNIX socket has 107 bytes at most, not "),
+    (GOOD + f'[http]\nlisten = "unix:{"x" * 200}"\n',
+     "[http] listen: the name of a UNIX socket has 107 bytes at most, not "),
     (GOOD + "number = 5\n", "[fabric] number is 1 to 4, not 5"),
     (GOOD + "slower = 0\n", "[fabric] slower must be above 0, not 0"),
     (GOOD + "slower = nan\n", "[fabric] slower must be above 0, not nan"),
@@ -73,6 +80,19 @@ def test_wrong_settings_are_one_line(tmp_path, text, says):
     with pytest.raises(SettingsError) as error:
         read(tmp_path, text)
     assert says in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("settings, says", [
+    ('socket = "none.sock"', "no fabric listens at .*none.sock': No such file or directory"),
+    ('socket = "records"', "no fabric listens at .*records': Connection refused"),
+    ('interface = "no-such-one"', "no interface 'no-such-one'; there are lo.*")])
+def test_a_fabric_that_is_not_there_is_one_line(tmp_path, settings, says, capsys):
+    (tmp_path / "records").mkdir()
+    path = tmp_path / "manager.toml"
+    path.write_text(GOOD.replace('interface = "eth1"', settings))
+    assert cli.main(["manager", "run", str(path)]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(f"dxpu manager: error: {says}", error)
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -7,11 +7,11 @@
 
 import asyncio
 import random
-import socket
 import time
 from pathlib import Path
 
 from dxpu.factory import FactoryRecord
+from dxpu_sim.ethernet.frame_socket import FrameSocket
 from dxpu_tools.files import write_bytes
 
 from .fabric import Fabric
@@ -23,7 +23,6 @@ __all__ = ["FABRIC", "RECORDS", "NodesProgram", "make_agents"]
 FABRIC, RECORDS = "fabric.sock", "records"
 #: Seconds between two announcements of a node without a number.
 _ANNOUNCED = 0.2
-_LARGEST = 16384
 
 
 def make_agents(hosts: int, boxes: int, cards: int, *, rows: int = 8, seed: int = 1) -> list[Agent]:
@@ -58,7 +57,7 @@ class NodesProgram:
         self.fabric = Fabric(agents)
         self._rng = random.Random(seed)
         self._by_mac = {agent.mac: agent for agent in agents}
-        self._managers: list[socket.socket] = []
+        self._port: FrameSocket | None = None
         #: Nodes that nobody reaches.
         self.cut: set[Agent] = set()
         records = self.folder / RECORDS
@@ -70,49 +69,21 @@ class NodesProgram:
 
     async def serve(self, ready=lambda: None) -> None:
         """Answer managers, without an end."""
-        path = self.folder / FABRIC
-        path.unlink(missing_ok=True)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(str(path))
-        path.chmod(0o600)
-        listener.listen(8)
-        listener.setblocking(False)
+        self._port = FrameSocket(self.folder / FABRIC)
         loop = asyncio.get_running_loop()
+        loop.add_reader(self._port.fileno(), self._receive)
         ready()
-        announces = asyncio.create_task(self._announce())
         try:
-            while True:
-                manager, _ = await loop.sock_accept(listener)
-                manager.setblocking(False)
-                manager.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 21)
-                self._managers.append(manager)
-                loop.add_reader(manager.fileno(), self._receive, manager)
+            await self._announce()
         finally:
-            announces.cancel()
-            for manager in list(self._managers):
-                self._leave(manager)
-            listener.close()
-            path.unlink(missing_ok=True)
-
-    def _leave(self, manager):
-        asyncio.get_running_loop().remove_reader(manager.fileno())
-        self._managers.remove(manager)
-        manager.close()
+            loop.remove_reader(self._port.fileno())
+            self._port.close()
 
     def _copies(self):
         return 0 if self._rng.random() < self.loss else 1 + (self._rng.random() < self.loss)
 
-    def _receive(self, manager):
-        while True:
-            try:
-                frame = manager.recv(_LARGEST)
-            except BlockingIOError:
-                break
-            except OSError:
-                frame = b""
-            if not frame:
-                self._leave(manager)
-                return
+    def _receive(self):
+        while (frame := self._port.receive()) is not None:
             now = time.monotonic() * 1e6
             for _ in range(self._copies()):
                 for agent in self.agents:
@@ -128,13 +99,7 @@ class NodesProgram:
 
     def _send(self, frame):
         for _ in range(self._copies()):
-            for manager in list(self._managers):
-                try:
-                    manager.send(frame)
-                except BlockingIOError:
-                    pass  # lost, as on any Ethernet
-                except OSError:
-                    self._leave(manager)
+            self._port.send(frame)
 
     async def _announce(self):
         while True:
