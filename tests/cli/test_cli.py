@@ -14,7 +14,7 @@ import pytest
 
 from dxpu_cli import main as cli
 
-DXPU = (sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())")
+DXPU = (sys.executable, "-m", "dxpu_cli")
 
 
 def start(*argv, buffered, **options):
@@ -149,7 +149,8 @@ def test_help_needs_no_extra():
 @pytest.mark.parametrize("argv, missing, extra", [
     (("console", "/dev/x", "list"), "serial", "boards"),
     (("build", "--list"), "amaranth_boards", "boards"),
-    (("demo", "--out", "{tmp}"), "cocotb", "sim"),
+    (("demo", "--out", "{tmp}"), "cocotb", "sim manager"),
+    (("demo", "--pool", "off", "--out", "{tmp}"), "cocotb", "sim"),
     (("linux", "--list"), "cocotb", "sim"),
     (("faults", "--out", "{tmp}"), "cocotb", "sim"),
     (("bench", "traversal"), "cocotb", "sim"),

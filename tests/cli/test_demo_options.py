@@ -16,7 +16,7 @@ def test_defaults():
     chosen = parse()
     assert chosen.boxes == (2, 1) and chosen.width == 64 and chosen.size == 65536
     assert chosen.wave == "on" and chosen.wave_cycles == 50_000
-    assert str(chosen.out) == "build/demo"
+    assert str(chosen.out) == "build/demo" and chosen.pool == "on"
 
 
 @pytest.mark.parametrize("boxes, gpus, expected", [
@@ -56,7 +56,8 @@ def test_wrong_values(argv, message, monkeypatch, request):
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("argv", [("--wave", "maybe"), ("--colour", "red"), ("--boxes",)])
+@pytest.mark.parametrize("argv", [("--wave", "maybe"), ("--pool", "lan"), ("--colour", "red"),
+                                  ("--boxes",)])
 def test_wrong_use_is_one_line(argv, capsys):
     with pytest.raises(SystemExit) as end:
         parse(*argv)

@@ -179,6 +179,31 @@ def test_a_demo_that_fails_leaves_the_last_good_one(demo, tmp_path, capsys):
     assert json.loads((out / "report.json").read_text())["seed"] == 9
 
 
+def test_a_pool_that_fails_is_said_in_a_line(demo, tmp_path, capsys, monkeypatch):
+    def run(self, progress):
+        (tmp_path / "out/.new/pool").mkdir()
+        return {"checks": {"attach": False}, "error": "ManagerFailed: it has ended", "veth": True}
+
+    monkeypatch.setattr("dxpu_cli.pool.demonstration.PoolDemo.run", run)
+    assert demo(True, "--pool", "socket") == 1
+    said = capsys.readouterr().out
+    assert re.search(r"\na pool: 2 hosts, .* has their keys, at a UNIX socket\n", said)
+    log = tmp_path / "out/failed/pool/run.log"
+    assert said.endswith(f"\nFAILED: the pool: ManagerFailed: it has ended\nlog: {log}\n")
+    assert demo(True, "--pool", "off") == 0
+    said = capsys.readouterr().out
+    assert "a pool" not in said and "\nok: 1 checks of the fabric held, in " in said
+
+
+def test_a_machine_without_networks_gets_a_pool_at_a_socket(demo, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("dxpu_sim.ethernet.namespace.why_not", lambda: "network: no program ip")
+    assert demo(True, "--pool", "veth") == 2
+    assert capsys.readouterr().err == ("dxpu demo: error: --pool veth cannot be here (network: no "
+                                       "program ip); --pool socket can\n")
+    assert demo(True) == 0
+    assert "at a UNIX socket, not a veth (network: no program ip)\n" in capsys.readouterr().out
+
+
 def test_two_demos_into_one_folder(demo, tmp_path, capsys):
     with OutputFolder("--out", str(tmp_path / "out")):
         assert demo(True) == 2

@@ -13,18 +13,19 @@ import pytest
 
 from dxpu.tlp.types import Type
 from dxpu_cli.commands.demo import system_design
+from dxpu_sim.ethernet.namespace import why_not
 from dxpu_sim.run import runner
 from dxpu_sim.waves import groups as wave_groups, gtkwave
 
+ROOT = Path(__file__).parents[2]
 KEYS = {"ok", "seed", "checks", "gpus", "round_trip_ns", "h2d_MBps", "d2h_MBps",
         "conversion_cycles", "frames", "tlps", "simulated_cycles_per_s", "split", "stages",
         "counters", "cycles", "tree"}
 
 
 def dxpu(*argv, **options):
-    return subprocess.run(
-        [sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())",
-         *argv], capture_output=True, text=True, **options)
+    return subprocess.run([sys.executable, "-m", "dxpu_cli", *argv], capture_output=True, text=True,
+                          **options)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,28 @@ def test_tree_shows_the_switch_and_three_gpus(demo):
         assert re.search(rf"0{n}\.0-\[\w+\]----00\.0  .*{place}$", lines[n]), tree
     # All eight ports, five of them empty.
     assert len(lines) == 8 and sum(line.endswith("]--") for line in lines) == 5
+
+
+def steps(text):
+    """Steps and what was seen in each, without their times."""
+    return re.sub(r" +done +\d+\.\d s", "", text)
+
+
+def test_a_pool_is_managed_as_the_page_shows(demo):
+    """By a process, over a veth or at a UNIX socket."""
+    run, out = demo
+    pool = json.loads((out / "report.json").read_text())["pool"]
+    assert pool["error"] is None and len(pool["checks"]) == 10 and all(pool["checks"].values())
+    assert pool["veth"] == (not why_not())
+    page = (ROOT / "docs/howto/run-the-demo.md").read_text()
+    shown, = re.findall(r"<!-- the pool -->\n\n```text\n(.*?)```", page, re.DOTALL)
+    # A step that takes long has lines on the way.
+    said = steps(re.sub(r".* \.\.\. .*\n", "", run.stdout))
+    for line in steps(shown).splitlines():
+        if pool["veth"] or "veth" not in line:
+            assert f"\n{line}\n" in said, line
+    assert re.search(r"\nok: 21 checks of the fabric and 10 of the pool held, in \d+ s\n$",
+                     run.stdout)
 
 
 def test_report(demo):
@@ -229,5 +252,6 @@ def test_mistakes_get_one_line(argv, message, tmp_path):
 def test_help_explains_every_option():
     run = dxpu("demo", "--help")
     assert run.returncode == 0
-    for option in ("boxes", "gpus", "width", "seed", "size", "wave", "wave-cycles", "reads", "out"):
+    for option in ("boxes", "gpus", "width", "seed", "size", "wave", "wave-cycles", "reads",
+                   "pool", "out"):
         assert re.search(rf"--{option} \S[^\n]*\n? +\S+", run.stdout), option

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from dxpu_cli import main as cli
-from dxpu_sim.ethernet.namespace import why_not
 from dxpu_sim.linux.images import ImagesMissing, get
 from dxpu_sim.linux.scenarios import MACHINES, SCENARIOS
 
@@ -46,7 +45,5 @@ def test_empty_slots_then_gpus_come_and_go(tmp_path):
 @pytest.mark.machine
 @pytest.mark.parametrize("machine", MACHINES)
 def test_all_scenarios(tmp_path, machine):
-    if MACHINES[machine].system.get("managed") and (reason := why_not()):
-        pytest.skip(reason)
     run(tmp_path, machine,
         [s.name for s in SCENARIOS.values() if s.machine == machine and not s.default])

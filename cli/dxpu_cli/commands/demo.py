@@ -1,4 +1,5 @@
-"""``dxpu demo``: a host boots with GPUs behind an Ethernet, uses and measures them."""
+"""``dxpu demo``: a host boots with GPUs behind an Ethernet, uses and measures them; then a manager
+gives GPUs of a pool to hosts."""
 
 import json
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from dxpu_cli.main import require
 from dxpu_cli.options import NO_KEYS, add_seed, folder_to_write, given_seed, whole_number
 from dxpu_cli.output import FAILED, OutputFolder
+from dxpu_cli.pool.demonstration import CHOICES, PoolDemo
 from dxpu_cli.progress import Progress
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
@@ -50,6 +52,8 @@ class Options:
     wave_cycles: int
     #: Reads whose round trip is measured, besides that read.
     reads: int
+    #: How the manager of the pool reaches the nodes, if there is a pool.
+    pool: str
     out: Path
 
 
@@ -69,6 +73,9 @@ def add_arguments(parser):
                         help="cycles to trace with --wave on, 1000 to 10000000")
     parser.add_argument("--reads", default="4", metavar="N",
                         help="reads to measure the round trip with, 1 to 10000")
+    parser.add_argument("--pool", default="on", choices=CHOICES,
+                        help="a manager and two hosts afterwards: over a veth where this machine "
+                        "permits that, else at a UNIX socket; by one of both; or not at all")
     parser.add_argument("--out", default="build/demo", metavar="FOLDER",
                         help="folder for report, pictures and waves; made if it is not there")
 
@@ -104,13 +111,13 @@ def options(arguments) -> Options:
         seed=given_seed(arguments), size=size,
         wave=arguments.wave,
         wave_cycles=whole_number("--wave-cycles", arguments.wave_cycles, 1000, 10_000_000),
-        reads=whole_number("--reads", arguments.reads, 1, 10_000), out=out)
+        reads=whole_number("--reads", arguments.reads, 1, 10_000), pool=arguments.pool, out=out)
 
 
 def run(arguments) -> int:
     """Run the demo; returns 0 only if every check held."""
     chosen = options(arguments)
-    require("sim")
+    require("sim", *["manager"] * (chosen.pool != "off"))
     with OutputFolder("--out", arguments.out, room=_room(chosen)) as out:
         return _Demo(chosen, out).run()
 
@@ -136,18 +143,23 @@ class _Demo:
         #: Format of the wave; empty without one.
         self.wave = "" if chosen.wave == "off" else "fst"
         self.failure = None
-        self._lines = 0
+        self.pool = None
+        self._lines, self._started = 0, time.monotonic()
 
     def run(self):
         from dxpu_cli.prepare import Simulator, prepare
         from dxpu_sim.run.runner import SimulationFailed, simulate
-        o, started = self.options, time.monotonic()
+        o = self.options
         self.design = system_design(o.width, o.boxes)
         gpus = sum(o.boxes)
         print(f"dxpu demo: a host, {len(o.boxes)} GPU box{'es' * (len(o.boxes) > 1)}, {gpus} "
               f"GPU{'s' * (gpus > 1)}, {o.width}-bit proxies, seed {o.seed}\n{NO_KEYS}", flush=True)
-        prepare({"demo": Simulator(self.design, {"waves": self.wave})}, self.progress)
         work = (self.out.work / "simulation").absolute()
+        simulators = {"demo": Simulator(self.design, {"waves": self.wave})}
+        if o.pool != "off":
+            self.pool = PoolDemo(o.pool, o.seed, work.with_name("pool"))
+            simulators["pool"] = Simulator(self.pool.design, {})
+        prepare(simulators, self.progress)
         environment = {"DXPU_DEMO": json.dumps({
             "system": self.design.kwargs, "size": o.size, "wave": o.wave,
             "wave_cycles": o.wave_cycles, "wave_file": f"wave.{self.wave}", "reads": o.reads})}
@@ -168,9 +180,9 @@ class _Demo:
         if self.failure is None and not all(result.get("checks", {"": 0}).values()):
             self.failure = RuntimeError("a check did not hold")
         self.progress.done(failed=self.failure is not None)
-        return self._finish(result, work, time.monotonic() - started)
+        return self._finish(result, work)
 
-    def _finish(self, result, work, seconds):
+    def _finish(self, result, work):
         o = self.options
         checks = result.get("checks") or {"simulation": False}
         files = {}
@@ -183,13 +195,21 @@ class _Demo:
             checks["wave"] = self.progress.run(lambda: self._waves(result, work, files))
             self.progress.done(failed=not checks["wave"])
         ok = self.failure is None and all(checks.values())
+        pool = {}
+        if ok and self.pool is not None:
+            print(self.pool.heading(), flush=True)
+            pool = self.pool.run(self.progress)
+            ok = pool["error"] is None and all(pool["checks"].values())
+        seconds = time.monotonic() - self._started
         place = self.out.path if ok else self.out.path / FAILED
         files = {what: str(place / name) for what, name in files.items()}
         report = {
-            "ok": ok, "seed": o.seed, "checks": checks, "error": None if ok else self._why(result),
+            "ok": ok, "seed": o.seed, "checks": checks,
+            "error": None if ok else self._why(result, pool),
             "options": {**asdict(o), "out": str(o.out)},
             **{k: v for k, v in result.items() if k not in ("checks", "error")},
             "split": split(result.get("stages", [])), "files": files, "total_seconds": seconds,
+            "pool": pool,
         }
         write_text(self.out.work / "report.json",
                    json.dumps(report, indent=2, default=list) + "\n")
@@ -206,10 +226,17 @@ class _Demo:
         if not ok:
             kept = " (what the last good run made is still there)" * any(
                 (self.out.path / name).exists() for name in RESULTS)
-            print(f"\nFAILED: {report['error']}\nlog: {place / 'simulation' / 'run.log'}{kept}")
-        return 0 if ok else 1
+            log = place / ("pool" if pool else "simulation") / "run.log"
+            print(f"\nFAILED: {report['error']}\nlog: {log}{kept}")
+            return 1
+        held = f"{len(checks)} checks of the fabric" + (
+            f" and {len(pool['checks'])} of the pool" if pool else "")
+        print(f"\nok: {held} held, in {seconds:.0f} s")
+        return 0
 
-    def _why(self, result):
+    def _why(self, result, pool):
+        if pool:
+            return f"the pool: {pool['error']}"
         error = result.get("error")
         if error and not error.startswith("CancelledError"):
             return error
@@ -307,7 +334,7 @@ def table(report: dict) -> str:
         lines.append(f"{'simulation':<34}{report['simulated_cycles_per_s']:>10,.0f} cycles/s, "
                      f"{report['cycles']:,} cycles in {report['seconds']:.1f} s")
     lines += ["", "checks"]
-    for name, held in report["checks"].items():
+    for name, held in (report["checks"] | report.get("pool", {}).get("checks", {})).items():
         lines.append(f"  {name.replace('_', ' '):<32}{'ok' if held else 'FAILED'}")
     return "\n".join(lines)
 

@@ -49,23 +49,9 @@ def _chosen(names):
 
 
 def _keyed():
-    """Machines whose proxies a manager sets up by frames, over a network of its own."""
+    """Machines whose proxies a manager sets up by frames."""
     from dxpu_sim.linux.scenarios import MACHINES
     return {name for name, machine in MACHINES.items() if machine.system.get("managed")}
-
-
-def _possible(chosen, all_of_them):
-    """The scenarios that this machine permits: of all of them others are left out with a note; who
-    names one gets an error."""
-    from dxpu_sim.ethernet.namespace import why_not
-    over_network = [s for s in chosen if s.machine in _keyed()]
-    if not over_network or not (reason := why_not()):
-        return chosen
-    names = ", ".join(s.name for s in over_network)
-    if not all_of_them:
-        raise UserError(f"--scenario {names} cannot run here ({reason}); the others of --list can")
-    print(f"left out: {names} ({reason})", flush=True)
-    return [s for s in chosen if s not in over_network]
 
 
 def run(arguments) -> int:
@@ -79,8 +65,7 @@ def run(arguments) -> int:
         for s in chosen if arguments.scenario else SCENARIOS.values():
             print(f"{s.name:<12} {s.machine:<6} {s.text}")
         return 0
-    require("sim")
-    chosen = _possible(chosen, "all" in (arguments.scenario or []))
+    require("sim", *["manager"] * bool(_keyed() & {s.machine for s in chosen}))
     seed = given_seed(arguments)
     file = file_to_write("--json", arguments.json)
     with OutputFolder("--out", arguments.out, room=ROOM) as out:

@@ -11,6 +11,8 @@ from pathlib import Path
 import cocotb
 from cocotb.utils import get_sim_time
 
+from dxpu_sim.ethernet.namespace import why_not
+from dxpu_sim.run.steps import Steps
 from dxpu_sim.system.pool_process import CommandOperator, PoolProcess
 
 from .complaints import complaints, stalls
@@ -22,6 +24,7 @@ from .scenarios import MACHINES, SCENARIOS, boot
 
 GIVEN = json.loads(os.environ["DXPU_LINUX"])
 FOLDER = Path.cwd()
+STEPS = Steps(FOLDER)
 
 
 def images():
@@ -31,21 +34,17 @@ def images():
                      else GIVEN["images"][f.name] for f in fields(Images)})
 
 
-def say(kind, text):
-    """Write a line for the command to show."""
-    with open(FOLDER / "progress.txt", "a") as file:
-        file.write(f"{kind} {text}\n")
-
-
 async def make_ready(dut, system):
     """Do the manager's part before bindings; by frames alone if the proxies have keys of a
     manager, who binds then, too: returns that operator."""
     if not GIVEN["system"].get("managed"):
         await system.prepare()
         return None
-    say("step", "A manager finds the nodes and gives them numbers")
-    operator = CommandOperator(system, PoolProcess(dut, system, FOLDER / "pool"))
+    STEPS.step("A manager finds the nodes and gives them numbers")
+    reason = why_not()
+    operator = CommandOperator(system, PoolProcess(dut, system, FOLDER / "pool", veth=not reason))
     await operator.set_up()
+    STEPS.detail(f"at a UNIX socket ({reason})" if reason else "over a veth")
     return operator
 
 
@@ -60,12 +59,12 @@ async def run_scenarios(dut, guests, machine, result):
         nonlocal shown
         if time.monotonic() - shown > 1:
             shown = time.monotonic()
-            say("update", f"{sum(h.accesses for h in hosts):,} accesses, "
-                f"{get_sim_time('us') / 1000:.1f} ms simulated")
+            STEPS.detail(f"{sum(h.accesses for h in hosts):,} accesses, "
+                         f"{get_sim_time('us') / 1000:.1f} ms simulated")
 
     hosts = [LinuxHost(guest, system, n) for n, guest in enumerate(guests)]
     pump = Pump(hosts, on_wait=waiting)
-    say("step", f"Booting Linux ({GIVEN['machine']})")
+    STEPS.step(f"Booting Linux ({GIVEN['machine']})")
     begin = time.monotonic()
     runs = [Run(host, result["evidence"], operator=operator) for host in hosts]
     for run in runs:
@@ -73,12 +72,12 @@ async def run_scenarios(dut, guests, machine, result):
         await run.host.boot()
         await boot(run)
     for name in GIVEN["scenarios"]:
-        say("step", f"Scenario {name}")
+        STEPS.step(f"Scenario {name}")
         result["running"] = name
         await SCENARIOS[name].run(runs[0])
         result["scenarios"][name] = True
     result["running"] = None
-    say("step", "Asking for complaints")
+    STEPS.step("Asking for complaints")
     for n, run in enumerate(runs):
         said = await run.host.say("dmesg -r")
         (FOLDER / f"dmesg{n or ''}.txt").write_text(said + "\n")

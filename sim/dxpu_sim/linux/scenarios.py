@@ -39,7 +39,7 @@ MACHINES = {
     "mps": Machine("pci=pcie_bus_perf: Linux sets payload sizes", kernel="pci=pcie_bus_perf"),
     "dpc": Machine("Downstream Port Containment instead of surprise", system={"dpc": True},
                    kernel="pcie_ports=dpc-native"),
-    "keyed": Machine("`dxpu manager run` on a veth finds all nodes, and takes commands",
+    "keyed": Machine("`dxpu manager run`, a process of its own, finds all nodes by frames",
                      system={"keys": True, "managed": True, "paths": 1, "peers": 2, "streams": 1}),
     "two": Machine("two guests, each on a host proxy of its own", system={"hosts": 2}, guests=2),
 }

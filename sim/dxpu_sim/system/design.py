@@ -34,9 +34,13 @@ HOST_NODE, BOX_NODE = 0x001, 0x101
 
 
 def factory_of(node):
-    """Key, MAC address and serial number of the node that shall have this number."""
+    """Key, MAC address and serial number of the node that shall have this number.
+
+    By these addresses all nodes announce themselves soon after a reset: see
+    :func:`dxpu_model.management.first_announcement`.
+    """
     return (bytes([node >> 8, node & 0xFF, *range(14)]),
-            b"\x02\x51\0\0" + node.to_bytes(2, "big"), 0x5E00_0000 | node)
+            bytes([0x02, 0x51, node >> 8, 0, 0, node & 0xFF]), 0x5E00_0000 | node)
 
 
 class System(wiring.Component):

@@ -1,12 +1,17 @@
-"""Managers of a simulated system, as processes in networks of their own.
+"""Managers of a simulated system, as processes.
 
-::
+In a network of their own::
 
     manager ── manager0 ════ fabric0 ── Ethernet port of the system ── hosts and boxes
 
 The process is started in a new network namespace, makes a pair of veth there, and hands the socket
 of ``fabric0`` to the simulation. So the simulation needs no rights, and no interface of this
 machine has any part.
+
+Where this machine permits no such network, the simulation listens on a UNIX socket, with a frame in
+each packet::
+
+    manager ── socket ── Ethernet port of the system ── hosts and boxes
 """
 
 import os
@@ -20,10 +25,11 @@ import cocotb
 from cocotb.triggers import Timer
 
 from dxpu_host import EthernetPort
+from dxpu_sim.ethernet.frame_socket import FrameSocket
 from dxpu_sim.ethernet.namespace import UNSHARE, add_pair
 from dxpu_sim.pcie.ports import Mailbox
 
-__all__ = ["PROGRAM", "ManagerFailed", "ManagerProcess", "NetworkProcess"]
+__all__ = ["MANAGER_INTERFACE", "PROGRAM", "ManagerFailed", "ManagerProcess", "NetworkProcess"]
 
 MANAGER_INTERFACE, FABRIC_INTERFACE = "manager0", "fabric0"
 #: A manager that takes commands, with time-outs for a simulation.
@@ -37,8 +43,8 @@ class ManagerFailed(Exception):
 
 
 class NetworkProcess:
-    """A program on :data:`MANAGER_INTERFACE`. Frames are carried in both directions until
-    :meth:`end`.
+    """A program on :data:`MANAGER_INTERFACE`, or at a UNIX socket. Frames are carried in both
+    directions until :meth:`end`.
 
     Parameters
     ----------
@@ -47,9 +53,11 @@ class NetworkProcess:
     command : sequence of str
         The program.
     folder : Path
-        Folder for its standard error, ``manager.err``.
+        Where the program runs; its standard error goes to ``manager.err``.
     mailbox : Mailbox or None
         Ethernet port of the design; given where another process has had it before.
+    at : str
+        Name of the socket in ``folder``; empty: the program has the interface.
 
     Raises
     ------
@@ -62,29 +70,45 @@ class NetworkProcess:
     #: Wall time for a command.
     PATIENCE_S = 540
 
-    def __init__(self, dut, command, folder: Path, mailbox: Mailbox | None = None):
-        self._errors = Path(folder, "manager.err")
-        ours, theirs = socket.socketpair()
-        with open(self._errors, "a") as errors, ours, theirs:
+    def __init__(self, dut, command, folder: Path, mailbox: Mailbox | None = None, *,
+                 at: str = ""):
+        self._folder, self._errors = Path(folder), Path(folder, "manager.err")
+        self._said = b""
+        if at:
+            self._port = FrameSocket(self._folder / at)
+            self._start(command)
+        else:
+            self._port = EthernetPort.handed(FABRIC_INTERFACE, self._start_in_network(command))
+        self._mailbox = mailbox or Mailbox(dut, "intruder")
+        self._mailbox.received.append(self._send)
+        self._carry = cocotb.start_soon(self._carry_in())
+
+    def _start(self, command, **options):
+        with open(self._errors, "a") as errors:
             self._process = subprocess.Popen(
-                [*UNSHARE, sys.executable, "-m", __name__, str(theirs.fileno()), *command],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                pass_fds=[theirs.fileno()])
-            theirs.close()
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                cwd=self._folder, **options)
+        os.set_blocking(self._process.stdout.fileno(), False)
+
+    def _start_in_network(self, command):
+        """Start the program behind a pair of veth; returns the handle of the other end's port."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                self._start([*UNSHARE, sys.executable, "-m", __name__, str(theirs.fileno()),
+                             *command], pass_fds=[theirs.fileno()])
             _, handed, _, _ = socket.recv_fds(ours, 1, 1)
         if not handed:
             self._process.wait()
-            raise self._ended()
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._port = EthernetPort.handed(FABRIC_INTERFACE, handed[0])
-        self._mailbox = mailbox or Mailbox(dut, "intruder")
-        self._mailbox.received.append(self._send)
-        self._said = b""
-        self._carry = cocotb.start_soon(self._carry_in())
+            raise self.ended()
+        return handed[0]
 
-    def _ended(self):
+    def ended(self) -> ManagerFailed | None:
+        """Why the program has ended; ``None`` while it goes on."""
+        if self._process.poll() is None:
+            return None
         words = self._errors.read_text().strip().splitlines() or ["no word of why"]
-        return ManagerFailed(f"the manager has ended: {words[-1]}")
+        return ManagerFailed(f"the manager has ended with {self._process.returncode}: {words[-1]}")
 
     def _send(self, record):
         if not record.discard:
@@ -96,15 +120,21 @@ class NetworkProcess:
             while (frame := self._port.receive()) is not None:
                 await self._mailbox.send(frame)
 
-    async def line(self, what: str) -> str:
-        """The next line of the program; ``what`` it is about is for messages."""
+    async def line(self, what: str, *, at_once: bool = False) -> str:
+        """The next line of the program; ``what`` it is about is for messages.
+
+        ``at_once``: no simulated time passes meanwhile.
+        """
         begin = time.monotonic()
         while b"\n" not in self._said:
-            if self._process.poll() is not None:
-                raise self._ended()
+            if failure := self.ended():
+                raise failure
             if time.monotonic() > begin + self.PATIENCE_S:
                 raise ManagerFailed(f"the manager does not answer to `{what}`")
-            await Timer(self.POLL_NS, "ns")
+            if at_once:
+                time.sleep(0.01)
+            else:
+                await Timer(self.POLL_NS, "ns")
             self._said += self._process.stdout.read() or b""
         answer, _, self._said = self._said.partition(b"\n")
         return answer.decode()
@@ -128,7 +158,7 @@ class ManagerProcess(NetworkProcess):
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise self._ended() from None
+            raise self.ended() or ManagerFailed("the manager takes no command any more") from None
         answer = await self.line(line)
         verdict, _, words = answer.partition(" ")
         if verdict != "done":

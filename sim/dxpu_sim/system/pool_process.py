@@ -20,18 +20,23 @@ from .operate import Operator
 
 __all__ = ["CommandOperator", "PoolProcess", "strap"]
 
-_DXPU = (sys.executable, "-c", "import sys; from dxpu_cli.main import main; sys.exit(main())")
+_DXPU = (sys.executable, "-m", "dxpu_cli")
+#: Names in the folder of a pool. Its manager and commands run there, as the name of a socket has
+#: 107 bytes at most.
+_SETTINGS, _FABRIC, _COMMANDS = "manager.toml", "fabric.sock", "manager.sock"
+#: Simulated time between two questions to the manager.
+_PAUSE_US = 100
 #: As a simulation is slower than hardware by some thousands, the manager waits for longer.
-_SETTINGS = f"""\
+_TEXT = f"""\
 [store]
 path = "pool.db"
 [nodes]
 records = "records"
 [fabric]
-interface = "{MANAGER_INTERFACE}"
+{{fabric}}
 slower = 200
 [http]
-listen = "unix:manager.sock"
+listen = "unix:{_COMMANDS}"
 [limits]
 attach = 500
 consent = 500
@@ -52,7 +57,7 @@ async def strap(system):
 
 
 class PoolProcess:
-    """`dxpu manager run` with a network interface, factory records and a store; nothing else is
+    """`dxpu manager run` with a port to the fabric, factory records and a store; nothing else is
     between it and the proxies.
 
     Parameters
@@ -60,11 +65,18 @@ class PoolProcess:
     dut : cocotb handle
     system : :class:`~.system.SimulatedSystem`
     folder : Path
-        For settings, records, store and socket.
+        For settings, records, store and sockets.
+    veth : bool
+        The port is an Ethernet interface in a network of the manager's own; otherwise a UNIX
+        socket.
+    patience : float
+        Seconds that a command may take.
     """
 
-    def __init__(self, dut, system, folder: Path):
+    def __init__(self, dut, system, folder: Path, *, veth: bool = True,
+                 patience: float = NetworkProcess.PATIENCE_S):
         self._dut, self.system, self.folder = dut, system, Path(folder).resolve()
+        self._veth, self._patience = veth, patience
         records = self.folder / "records"
         records.mkdir(parents=True, exist_ok=True)
         for proxy in (*system.hosts, *system.boxes):
@@ -72,23 +84,22 @@ class PoolProcess:
             write_bytes(records / f"{serial:08x}.bin",
                         FactoryRecord(mac, serial, key + bytes(16)).to_bytes(), mode=0o600,
                         replace=True)
-        self._settings = self.folder / "manager.toml"
-        write_text(self._settings, _SETTINGS)
+        write_text(self.folder / _SETTINGS, _TEXT.format(
+            fabric=f'interface = "{MANAGER_INTERFACE}"' if veth else f'socket = "{_FABRIC}"'))
         self._process: NetworkProcess | None = None
         self._mailbox = Mailbox(dut, "intruder")
 
-    @property
-    def address(self) -> str:
-        """Where commands find the manager."""
-        return f"unix:{self.folder / 'manager.sock'}"
+    async def start(self, *, first: bool = False) -> None:
+        """Start the manager; it takes commands then.
 
-    async def start(self) -> None:
-        """Start the manager; it takes commands then."""
+        ``first``: no simulated time passes meanwhile, as if nodes got their power afterwards. So
+        the manager hears their first announcements.
+        """
         self._process = NetworkProcess(
-            self._dut, (*_DXPU, "manager", "run", str(self._settings)), self.folder,
-            self._mailbox)
-        said = await self._process.line("manager run")
-        if self.address not in said:
+            self._dut, (*_DXPU, "manager", "run", _SETTINGS), self.folder, self._mailbox,
+            at="" if self._veth else _FABRIC)
+        said = await self._process.line("manager run", at_once=first)
+        if f"unix:{_COMMANDS}" not in said:
             raise ManagerFailed(f"the manager says: {said}")
 
     def kill(self) -> None:
@@ -103,23 +114,28 @@ class PoolProcess:
         Raises
         ------
         ManagerFailed
-            If the command ends with another status.
+            If the command ends with another status, or the manager has ended.
         """
-        begin = time.monotonic()
+        begin, command = time.monotonic(), f"`dxpu {' '.join(words)}`"
         with open(self.folder / "said.txt", "w+") as out:
-            command = subprocess.Popen([*_DXPU, *words, "--manager", self.address],
-                                       stdout=out, stderr=subprocess.STDOUT)
-            while (ended := command.poll()) is None:
-                if time.monotonic() > begin + NetworkProcess.PATIENCE_S:
-                    command.kill()
-                    command.wait()
-                    raise ManagerFailed(f"`dxpu {' '.join(words)}` does not end")
+            process = subprocess.Popen(
+                [*_DXPU, *words, "--manager", f"unix:{_COMMANDS}"], stdin=subprocess.DEVNULL,
+                stdout=out, stderr=subprocess.STDOUT, cwd=self.folder)
+            while (ended := process.poll()) is None:
+                if time.monotonic() > begin + self._patience:
+                    process.kill()
+                    process.wait()
+                    raise self._failure() or ManagerFailed(
+                        f"{command} has not ended after {self._patience:.0f} s")
                 await Timer(NetworkProcess.POLL_NS, "ns")
             out.seek(0)
             said = out.read().strip()
         if ended != status:
-            raise ManagerFailed(f"`dxpu {' '.join(words)}` ends with {ended}: {said}")
+            raise self._failure() or ManagerFailed(f"{command} ends with {ended}: {said}")
         return said
+
+    def _failure(self):
+        return self._process.ended() if self._process else None
 
     async def wait_for(self, gpus: int, hosts: int) -> None:
         """Wait until the manager has found so many free GPUs and so many hosts."""
@@ -128,8 +144,10 @@ class PoolProcess:
             shown = json.loads(await self.dxpu("pool", "show", "--json"))
             if (shown["states"], shown["hosts"]) == ({"free": gpus}, hosts):
                 return
-            if time.monotonic() > begin + NetworkProcess.PATIENCE_S:
-                raise ManagerFailed(f"the manager has found {shown}")
+            if time.monotonic() > begin + self._patience:
+                raise ManagerFailed(f"the manager has found {shown['hosts']} hosts and "
+                                    f"{shown['states']} after {self._patience:.0f} s")
+            await Timer(_PAUSE_US, "us")
 
     def host(self, number: int) -> str:
         """Name of a host in the pool."""
@@ -158,7 +176,7 @@ class CommandOperator(Operator):
     async def set_up(self):
         """The manager finds all nodes, and gives numbers to them."""
         await strap(self.system)
-        await self.pool.start()
+        await self.pool.start(first=True)
         await self.pool.wait_for(len(self.system.gpus), len(self.system.hosts))
 
     async def commit(self, gpu, port):

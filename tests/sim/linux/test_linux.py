@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from dxpu_cli import main as cli
-from dxpu_sim.ethernet import namespace
 from dxpu_sim.linux import images
 from dxpu_sim.linux.acs import Function, isolated, parse
 from dxpu_sim.linux.complaints import complaints, stalls
@@ -318,24 +317,6 @@ def test_mistakes_get_one_line(argv, message, capsys, monkeypatch, tmp_path):
     assert cli.main(["linux", *argv]) == 2
     said = capsys.readouterr()
     assert said.err == f"dxpu linux: error: {message}\n" and not said.out
-
-
-def test_a_machine_without_networks(monkeypatch, tmp_path, capsys):
-    """Who names a scenario that needs one gets an error; of all of them it is left out."""
-    def begun():
-        raise ImagesMissing("it runs")
-
-    monkeypatch.setattr(images, "get", begun)
-    monkeypatch.setattr(namespace, "why_not", lambda: "network: no program ip")
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["linux", "--scenario", "commands", "--scenario", "bind"]) == 2
-    assert capsys.readouterr().err == (
-        "dxpu linux: error: --scenario commands cannot run here (network: no program ip); the "
-        "others of --list can\n")
-    assert cli.main(["linux", "--scenario", "all"]) == 2
-    said = capsys.readouterr()
-    assert said.out.startswith("left out: commands (network: no program ip)\n")
-    assert said.err == "dxpu linux: error: it runs\n"
 
 
 def test_a_machine_without_debians_packages_gets_one_line(monkeypatch, tmp_path, capsys):

@@ -1,8 +1,7 @@
 """The simulation behind ``dxpu demo``: boot, use and measure GPUs behind a fabric.
 
 Options come as JSON in ``$DXPU_DEMO`` (:class:`dxpu_cli.commands.demo.Options`). The outcome goes
-to ``result.json`` in the run's folder, even after a failure, and the progress to ``progress.txt``:
-lines ``step TEXT`` and ``detail TEXT``.
+to ``result.json`` in the run's folder, even after a failure.
 """
 
 import json
@@ -17,6 +16,7 @@ from cocotb.utils import get_sim_time
 from dxpu_sim.endpoint.driver import find_gpus
 from dxpu_sim.endpoint.gpu import DEVICE_ID, VENDOR_ID
 from dxpu_sim.pcie import lspci
+from dxpu_sim.run.steps import Steps
 from dxpu_sim.run.trace import Trace
 from dxpu_sim.system.hotplug_host import Copier, HotPlugHost, Reader
 from dxpu_sim.system.system import SimulatedSystem
@@ -48,21 +48,12 @@ class Demo:
         self.host = HotPlugHost(self.system, paths=(1 << len(dut.dead)) - 1)
         self.rng = self.system.rng
         self.result = {"checks": dict.fromkeys(CHECKS, False), "error": None}
-        self._progress = open(self.folder / "progress.txt", "w", buffering=1)  # noqa: SIM115
+        steps = Steps(self.folder)
+        self.step, self.detail = steps.step, steps.detail
         self._probes = {}
         self.trace = None
         self._begin = time.perf_counter()
         cocotb.start_soon(self._tick())
-
-    # Progress.
-
-    def step(self, text):
-        """Report the next step."""
-        self._progress.write(f"step {text}\n")
-
-    def detail(self, text):
-        """Report a result of the step."""
-        self._progress.write(f"detail {text}\n")
 
     async def _tick(self):
         while True:
