@@ -5,13 +5,14 @@ __all__ = ["COLOURS", "COLUMNS", "NAME", "files"]
 #: What Wireshark's list of profiles shows.
 NAME = "DXPU"
 
-#: Heading and content of each column; ``%Cus`` is a field by its name in filters.
+#: Heading, content and width in pixels of each column; ``%Cus`` is a field by its name in filters.
 COLUMNS = (
-    ("No.", "%m"), ("Time", "%t"), ("Where", "%Cus:frame.interface_name:0:R"),
-    ("From", "%Cus:dxf.source_node:0:R"), ("Slot", "%Cus:dxf.source_slot:0:R"),
-    ("To", "%Cus:dxf.destination_node:0:R"), ("Slot", "%Cus:dxf.destination_slot:0:R"),
-    ("Session", "%Cus:dxf.session:0:R"), ("Life", "%Cus:dxf.life:0:R"), ("Length", "%L"),
-    ("Response time", "%Cus:tlp.response_time:0:R"), ("Info", "%i"),
+    ("No.", "%m", 50), ("Time", "%t", 110), ("Where", "%Cus:frame.interface_name:0:R", 60),
+    ("From", "%Cus:dxf.source_node:0:R", 55), ("Slot", "%Cus:dxf.source_slot:0:R", 35),
+    ("To", "%Cus:dxf.destination_node:0:R", 55), ("Slot", "%Cus:dxf.destination_slot:0:R", 35),
+    ("Session", "%Cus:dxf.session:0:R", 60), ("Life", "%Cus:dxf.life:0:R", 40),
+    ("Response time", "%Cus:tlp.response_time:0:R", 105), ("Info", "%i", 700),
+    ("Length", "%L", 55),
 )
 
 #: Name, filter, background and text of each colour; the first filter that fits counts.
@@ -42,12 +43,14 @@ def _colour(text: str) -> str:
 
 def files() -> dict[str, str]:
     """The files of the profile by their names."""
-    columns = ",\n".join(f'\t"{heading}", "{content}"' for heading, content in COLUMNS)
+    columns = ",\n".join(f'\t"{heading}", "{content}"' for heading, content, _ in COLUMNS)
+    widths = ", ".join(f"{content}, {width}" for _, content, width in COLUMNS)
     colours = "".join(f"@{name}@{test}@[{_colour(back)}][{_colour(front)}]\n"
                       for name, test, back, front in COLOURS)
     return {
         "preferences": f"gui.column.format: \n{columns}\n"
                        "nameres.mac_name: FALSE\neth.check_fcs: TRUE\n",
         "colorfilters": colours,
-        "recent": "gui.time_format: RELATIVE\ngui.time_precision: NSEC\n",
+        "recent": "gui.time_format: RELATIVE\ngui.time_precision: NSEC\n"
+                  f"column.width: {widths}\n",
     }

@@ -81,5 +81,5 @@ def test_filters_of_the_profile_are_known(tmp_path):
     tshark = Tshark(tmp_path).frames([])
     for _, test, _, _ in profile.COLOURS:
         tshark.run("-Y", test)
-    tshark.rows(*(content[5:].split(":")[0] for _, content in profile.COLUMNS
+    tshark.rows(*(content[5:].split(":")[0] for _, content, _ in profile.COLUMNS
                   if content.startswith("%Cus:")))

@@ -146,7 +146,7 @@ def test_a_session_as_an_engineer_reads_it(tshark):
          "TLP seq 0 ack 2 | CplD SC 4 B tag 3"],
         ["1", "2", "7", "4", "", "", "", "", "",
          "TLP seq 1 ack 0 | MRd 4 B @0xf000_0060 tag 3 again"],
-        ["1", "2", "", "", "6", "1", "", "", "", "FENCE seq 3 ack 1 | MANAGED"]]
+        ["1", "2", "", "", "6", "1", "", "", "", "FENCE seq 3 ack 1 | MANAGED after 1 missing"]]
     told = [row[0] for row in tshark.rows("_ws.expert.message")]
     assert told == ["", "", "", "", again, "", f"{again}, although it was acknowledged",
                     "Session is given up,Frames are missing before this one"]

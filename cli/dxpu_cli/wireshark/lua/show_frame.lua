@@ -285,6 +285,8 @@ function show_frame.add(tree, tvb, data, info, context)
     text = text .. " dropped (" .. info.cause .. (info.detail and ": " .. info.detail or "") .. ")"
   elseif context.found.first then
     text = text .. " again"
+  elseif context.found.gap then
+    text = text .. " after " .. context.found.gap .. " missing"
   end
   return text
 end
