@@ -40,6 +40,8 @@ class Cause(StrEnum):
     SET_ASIDE = "set aside"
     SPARED = "made a spare"
     UNSPARED = "no spare any more"
+    KEPT = "kept by the plan"
+    UNKEPT = "let go by the plan"
     RESERVED = "reserved"
     UNRESERVED = "reservation ended"
     ATTACH = "attach"
@@ -64,6 +66,8 @@ TRANSITIONS: dict[Cause, tuple[frozenset[State], State]] = {
          State.QUARANTINED),
         (Cause.SPARED, (State.FREE,), State.SPARE),
         (Cause.UNSPARED, (State.SPARE,), State.FREE),
+        (Cause.KEPT, (State.FREE,), State.SPARE),
+        (Cause.UNKEPT, (State.SPARE,), State.FREE),
         (Cause.RESERVED, (State.FREE,), State.RESERVED),
         (Cause.UNRESERVED, (State.RESERVED,), State.FREE),
         (Cause.ATTACH, (State.FREE, State.RESERVED, State.SPARE), State.ATTACHING),

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from .allocation import Inventory, Kind, Place, Wish, place
 from .errors import Conflict, Impossible, PoolError
+from .keeper import Keeper
 from .lifecycle import BOUND, Cause, State
 from .manager import PoolManager
 from .queue import Running, Waiting, explain, schedule
@@ -35,6 +36,7 @@ class Requests:
     def __init__(self, manager: PoolManager) -> None:
         self.manager, self.pool = manager, manager.pool
         self._woken = asyncio.Event()
+        self.spares = Keeper(self.pool)
         self.pool.listeners.append(lambda event: self._woken.set())
 
     # Wishes -------------------------------------------------------------------------------------
@@ -119,11 +121,14 @@ class Requests:
     # Turns --------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Give turns whenever something changes or a lease ends; without an end."""
+        """Give turns whenever something changes or a lease ends, and keep spares of what is free
+        then; without an end."""
+        await self.spares.begin()
         while True:
             self._woken.clear()
             try:
                 self.turn()
+                self.spares.turn()
             except PoolError:
                 await asyncio.sleep(self.manager.limits.again)
             due = self._due()

@@ -169,6 +169,36 @@ def test_a_broken_gpu_is_swapped_for_a_spare_one(dxpu):
     assert dxpu("gpu", "retire", A)[1] == f"{A} absent\n"
 
 
+def test_spares_are_planned_and_kept(dxpu):
+    dxpu.json("gpu", "model", "V100", A, B, C)
+    try:
+        said = dxpu.json("pool", "spares", "--rate", "9", "--repair-days", "7",
+                         "--probability", "0.9")
+        assert (said["keep"], said["rate"], said["repair_days"], said["probability"]) == (
+            False, 9.0, 7.0, 0.9)
+        # 3 GPUs at 9 a year and a week of repair: 0.518 in repair, so 1 spare is enough for 90 %.
+        held = {one["model"]: (one["gpus"], one["in_repair"], one["wanted"], one["held"])
+                for one in said["models"]}
+        assert held == {"": (1, 0.172603, 1, 0), "V100": (3, 0.517808, 1, 0)}
+        assert {one["state"] for one in dxpu.json("gpu", "list")} == {"free"}
+        status, out, _ = dxpu("pool", "spares", "--keep", "yes")
+        assert status == 0
+        lines = [line.split() for line in out.splitlines()]
+        assert lines[2] == ["V100", "3", lines[2][2], "0.00", "9.000", "0.518", "1", "1",
+                            "90.4348%"]
+        assert out.endswith("\n\nspares are kept by the manager; 7 days of repair, 0.9 of the "
+                            "time\n")
+        assert sorted(one["cause"] for one in dxpu.json("gpu", "list", "--state", "spare")) == 2 * [
+            "kept by the plan"]
+        assert dxpu("pool", "spares", "--rate", "-1")[0] == 2
+        measured = dxpu.json("pool", "spares", "--rate", "measured")
+        assert measured["rate"] is None and measured["models"][1]["rate"] > 0.27
+    finally:
+        dxpu("pool", "spares", "--keep", "no")
+        dxpu("gpu", "model", "", A, B, C)
+    assert {one["state"] for one in dxpu.json("gpu", "list")} == {"free"}
+
+
 def test_a_box_is_drained_and_used_again(dxpu):
     """What a request has in the box goes elsewhere; what was attached by name goes away."""
     dxpu("attach", H0, A)

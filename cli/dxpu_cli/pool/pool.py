@@ -5,7 +5,7 @@ from collections import Counter
 
 from dxpu_tools.errors import UserError
 
-from . import simulate, views
+from . import simulate, spares, views
 from .client import add_arguments as add_client
 from .client import client
 from .tables import say
@@ -18,13 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     job = jobs.add_parser("show", help="show how a pool is")
     add_client(job)
+    spares.add_arguments(jobs)
     simulate.add_arguments(jobs)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show a pool, or simulate one."""
+    """Show a pool, plan its spares, or simulate one."""
     if arguments.job == "simulate":
         return simulate.run(arguments)
+    if arguments.job == "spares":
+        return spares.run(arguments)
     if arguments.job != "show":
         raise UserError(f"there is no job {arguments.job}")
     with client(arguments) as there:

@@ -3,6 +3,7 @@
 Ref: DSP0268, CompositionService, ResourceBlock, Manifest; DSP2050 "Redfish composability"
 """
 
+from dataclasses import replace
 from typing import Any
 
 from ...allocation import lacks, place
@@ -22,9 +23,28 @@ _SERVICE = f"{ROOT}/CompositionService"
 _BLOCK = f"{_SERVICE}/ResourceBlocks/{{gpu}}"
 
 
+#: How many spares somebody wants: properties, and fields of the policy.
+_SPARES = {"Keep": "keeps", "Probability": "probability", "RepairDays": "repair_days",
+           "AnnualFailureRate": "rate"}
+_CHANGES = tuple(Field(f"Oem.DxPU.Spares.{name}", types) for name, types in (
+    ("Keep", (bool,)), ("Probability", (int, float)), ("RepairDays", (int, float)),
+    ("AnnualFailureRate", (int, float, type(None)))))
+
+
+def _spares(ask: Ask) -> dict[str, Any]:
+    """The policy of spares, and the plan that follows."""
+    spares = ask.service.requests.spares
+    policy = spares.policy
+    return {**{name: getattr(policy, field) for name, field in _SPARES.items()}, "Models": [
+        {"Model": one.model or None, "Gpus": one.gpus, "Failures": one.failures,
+         "GpuYears": round(one.years, 4), "AnnualFailureRate": round(one.rate, 6),
+         "InRepair": round(one.mean, 6), "Wanted": one.wanted, "Held": one.held,
+         "Probability": round(one.covered, 9)} for one in spares.plan()]}
+
+
 @table.get(_SERVICE)
 def service(ask: Ask) -> dict[str, Any]:
-    """The service."""
+    """The service, with the plan of spares."""
     return {
         "@odata.type": typed("CompositionService"), "Id": "CompositionService",
         "Name": "Composition", "ServiceEnabled": True, "AllowOverprovisioning": False,
@@ -35,8 +55,20 @@ def service(ask: Ask) -> dict[str, Any]:
         "Actions": {"#CompositionService.Compose": {
             "target": f"{_SERVICE}/Actions/CompositionService.Compose"}},
         "Oem": {"DxPU": {"@odata.type": "#DxPU.v1_0_0.CompositionService",
-                         "Requests": link(*COLLECTION)}},
+                         "Requests": link(*COLLECTION), "Spares": _spares(ask)}},
     }
+
+
+@table.patch(_SERVICE)
+def change_service(ask: Ask) -> Answer | None:
+    """Say how many spares are wanted, and whether the manager keeps them by itself."""
+    values, wrong = check(ask.body, _CHANGES, readable=service(ask))
+    spares = ask.service.requests.spares
+    spares.policy = replace(spares.policy, **{
+        _SPARES[name.rpartition(".")[2]]: value for name, value in values.items()})
+    ask.service.requests.turn()
+    spares.turn()
+    return ask.partly(wrong, service(ask))
 
 
 # Blocks -----------------------------------------------------------------------------------------

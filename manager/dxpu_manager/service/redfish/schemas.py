@@ -40,6 +40,7 @@ def typed(name: str) -> str:
 _EDM = 'xmlns="http://docs.oasis-open.org/odata/ns/edm"'
 _TYPES = {"string": "Edm.String", "integer": "Edm.Int64", "number": "Edm.Decimal",
           "boolean": "Edm.Boolean", "strings": "Collection(Edm.String)",
+          "spares": "DxPU.v1_0_0.Spares", "models": "Collection(DxPU.v1_0_0.ModelSpares)",
           "time": "Edm.DateTimeOffset"}
 _PERMISSIONS = {"r": "Read", "w": "ReadWrite"}
 
@@ -84,6 +85,25 @@ _COMPLEX: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Epoch", "integer r", "The fencing epoch of all commands of the manager"),
         ("Trouble", "string r", "The reason why the store cannot be written")),
 }
+#: Objects in that of the composition service: name, meaning, and properties.
+_SPARES: tuple[tuple[str, str, tuple[tuple[str, str, str], ...]], ...] = (
+    ("Spares", "How many spares are wanted, and held", (
+        ("Keep", "boolean w", "The manager keeps free GPUs back as spares by itself"),
+        ("Probability", "number w", "The probability that no failed GPU is without a spare"),
+        ("RepairDays", "number w", "The days from a failure until a GPU is there again"),
+        ("AnnualFailureRate", "number w", "Failures of a GPU in a year; null: as measured"),
+        ("Models", "models r", "The spares of each model"))),
+    ("ModelSpares", "Spares of a model", (
+        ("Model", "string r", "The model; null: GPUs whose model nobody has said"),
+        ("Gpus", "integer r", "The number of GPUs in service, spares among them"),
+        ("Failures", "integer r", "The number of failures that were seen"),
+        ("GpuYears", "number r", "The GPU-years in which these failures were seen"),
+        ("AnnualFailureRate", "number r", "Failures of a GPU in a year, by which the plan goes"),
+        ("InRepair", "number r", "The number of GPUs in repair at a time, as expected"),
+        ("Wanted", "integer r", "The number of spares that are wanted"),
+        ("Held", "integer r", "The number of spares that are there"),
+        ("Probability", "number r", "The probability that no failed GPU is without a spare, with "
+         "those that are held"))))
 #: The resource of a request for GPUs.
 _REQUEST = (
     ("Host", "string r", "The serial number of the host that gets the GPUs"),
@@ -166,8 +186,15 @@ def _oem() -> str:
         f'        <Annotation Term="OData.Description" String="What a pool adds to {name}."/>\n'
         + "".join(_property(*one) for one in properties) + "      </ComplexType>\n"
         for name, properties in _COMPLEX.items())
+    content += "".join(
+        f'      <ComplexType Name="{name}">\n'
+        '        <Annotation Term="OData.AdditionalProperties" Bool="false"/>\n'
+        f'        <Annotation Term="OData.Description" String="{said}."/>\n'
+        + "".join(_property(*one) for one in properties) + "      </ComplexType>\n"
+        for name, said, properties in _SPARES)
     content += ('      <ComplexType Name="CompositionService" BaseType="Resource.OemObject">\n'
                 '        <Annotation Term="OData.AdditionalProperties" Bool="false"/>\n'
+                + _property("Spares", "spares r", "How many spares are wanted, and held") +
                 '        <NavigationProperty Name="Requests" '
                 'Type="DxPURequestCollection.DxPURequestCollection">\n'
                 '          <Annotation Term="OData.Permissions" '
