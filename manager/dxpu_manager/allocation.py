@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Inventory", "Kind", "Place", "Where", "Wish", "lacks", "place"]
+__all__ = ["Inventory", "Kind", "Paths", "Place", "SATURATES", "Where", "Wish", "lacks", "place"]
+
+#: GPUs that a path to a box carries (paper, table 12: more of them saturate a proxy).
+SATURATES = 4
 
 
 class Kind(StrEnum):
@@ -44,22 +47,28 @@ class Wish:
     model : str
         Empty: any.
     where : Where
+    path : int or None
+        The path to the GPUs; ``None``: any.
     """
 
     host: int
     count: int = 1
     model: str = ""
     where: Where = Where.ANY
+    path: int | None = None
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"a wish is for 1 GPU or more, not {self.count}")
+        if self.path is not None and not 0 <= self.path <= 15:
+            raise ValueError(f"a path is 0 to 15, not {self.path}")
 
     def __str__(self) -> str:
         what = f"{self.count} GPU{'s' * (self.count > 1)}" + f" of model {self.model}" * bool(
             self.model)
         return what + {Where.ANY: "", Where.BOX: " in one box", Where.JOINED: " in one joined box",
-                       Where.APART: ", each in another box"}[self.where]
+                       Where.APART: ", each in another box"}[self.where] + (
+                           "" if self.path is None else f" by path {self.path}")
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,30 @@ class Place:
     gpu: str
     box: int
     model: str = ""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Paths of the fabric.
+
+    Parameters
+    ----------
+    of : mapping
+        Number of paths of hosts and boxes, by serial number; of others it is 1.
+    taken : mapping
+        Path that a host takes to a box, by both serial numbers, if it has GPUs there: all frames of
+        the two are in one order.
+    """
+
+    of: Mapping[int, int] = field(default_factory=dict)
+    taken: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+    def between(self, host: int, box: int) -> range:
+        """Paths that a host can take to a box."""
+        held = self.taken.get((host, box))
+        if held is not None:
+            return range(held, held + 1)
+        return range(min(self.of.get(host, 1), self.of.get(box, 1)))
 
 
 @dataclass
@@ -99,10 +132,12 @@ class Inventory:
         All GPUs to be given away, free or not.
     ports : mapping
         Number of ports without a GPU, by serial number of the host.
+    paths : Paths
     """
 
     def __init__(self, kinds: Mapping[int, Kind], places: Iterable[Place],
-                 ports: Mapping[int, int]) -> None:
+                 ports: Mapping[int, int], paths: Paths = Paths()) -> None:
+        self.paths = paths
         self._boxes = {serial: _Box(kind) for serial, kind in sorted(kinds.items())}
         self.places = {place.gpu: place for place in places}
         self.ports = dict(ports)
@@ -114,7 +149,7 @@ class Inventory:
     def copy(self) -> "Inventory":
         """The same, to be changed for itself."""
         other = Inventory.__new__(Inventory)
-        other.places, other.ports = self.places, dict(self.ports)
+        other.places, other.ports, other.paths = self.places, dict(self.ports), self.paths
         other._boxes = {serial: _Box(box.kind, box.size,
                                      {model: list(gpus) for model, gpus in box.free.items()})
                         for serial, box in self._boxes.items()}
@@ -145,23 +180,33 @@ def place(wish: Wish, free: Inventory) -> tuple[str, ...] | None:
     """GPUs for a wish; ``None`` if there are none at present.
 
     Several go into a joined box, one into a box behind a switch, if there is room. Among boxes of a
-    kind the box with the fewest free GPUs is taken, so the others stay whole.
+    kind the box with the fewest free GPUs is taken, so the others stay whole; of those with as many
+    the one whose paths carry the fewest GPUs too many. For one GPU, which needs no whole box, paths
+    count before.
     """
     if free.ports.get(wish.host, 0) < wish.count:
         return None
     several = wish.count > 1
-    boxes = [box for box in free.boxes(wish.model) if box[2]]
+    boxes = [box for box in free.boxes(wish.model) if box[2] and _leads(wish, free, box[0])]
+    paths = free.paths.of
+
+    def excess(box: tuple[int, Kind, list[str], int, int], count: int) -> int:
+        """GPUs too many on the paths of a box that gives so many more."""
+        return max(0, box[4] - box[3] + count - SATURATES * paths.get(box[0], 1))
+
     likes = {Kind.JOINED: not several, Kind.SWITCH: several}
     if wish.where is Where.APART:
         # From those with the most, so that boxes stay alike.
-        apart = sorted(boxes, key=lambda box: (likes[box[1]], -box[3], box[0]))
+        apart = sorted(boxes, key=lambda box: (
+            likes[box[1]], excess(box, 1), -box[3], box[0]))
         return tuple(box[2][0] for box in apart[:wish.count]) if len(apart) >= wish.count else None
     enough = [box for box in boxes if len(box[2]) >= wish.count
               and (wish.where is not Where.JOINED or box[1] is Kind.JOINED)]
     if enough:
         # A joined box that nobody uses is broken up last.
         best = min(enough, key=lambda box: (
-            likes[box[1]], not several and box[3] == box[4], box[3], box[0]))
+            likes[box[1]], not several and box[3] == box[4] and box[1] is Kind.JOINED,
+            0 if several else excess(box, 1), box[3], excess(box, wish.count), box[0]))
         return tuple(best[2][:wish.count])
     if wish.where is not Where.ANY:
         return None
@@ -169,6 +214,11 @@ def place(wish: Wish, free: Inventory) -> tuple[str, ...] | None:
     for _, _, gpus, _, _ in sorted(boxes, key=lambda box: (-len(box[2]), likes[box[1]], box[0])):
         found += gpus[:wish.count - len(found)]
     return tuple(found) if len(found) == wish.count else None
+
+
+def _leads(wish: Wish, free: Inventory, box: int) -> bool:
+    """Whether the path of a wish leads to a box, and can be taken there."""
+    return wish.path is None or wish.path in free.paths.between(wish.host, box)
 
 
 def lacks(wish: Wish, free: Inventory) -> str:
@@ -180,8 +230,10 @@ def lacks(wish: Wish, free: Inventory) -> str:
         return f"there is no host {wish.host:08x}"
     if ports < wish.count:
         return f"host {wish.host:08x} has {_many(ports, 'free port')}"
-    boxes = free.boxes(wish.model)
+    boxes = [box for box in free.boxes(wish.model) if _leads(wish, free, box[0])]
     of_model = f" of model {wish.model}" * bool(wish.model)
+    if wish.path is not None:
+        of_model += f" by path {wish.path}"
     if wish.where is Where.APART:
         found = sum(1 for box in boxes if box[2])
         return f"there are free GPUs{of_model} in {_many(found, 'box', 'boxes')}"

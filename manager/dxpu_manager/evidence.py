@@ -33,7 +33,7 @@ class Evidence:
     windows : bool
         The port has buses and a memory window.
     in_use : bool
-        The power indicator is on: a hot-plug driver has found the card, and configured it.
+        The power indicator is on: a hot-plug driver has found and configured the card.
     """
 
     present: bool = False
@@ -73,7 +73,7 @@ class Verdict:
 class Sight:
     """What a task has seen of a GPU so far.
 
-    Each stage has a time of its own, which begins when the stage before is complete.
+    Each stage has a time of its own, from the end of the stage before on.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Spares that the manager keeps by itself, of GPUs that nobody waits for.
+"""Spares that the manager keeps by itself, of GPUs without a waiting request.
 
 Ref: docs/reference/manager.md ("Spares")
 """
@@ -19,7 +19,7 @@ _SETTING = "spares"
 
 
 class Keeper:
-    """Plans spares of a pool, and keeps them back if the policy says so.
+    """Plans spares of a pool, and keeps GPUs back if the policy says so.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ class Keeper:
         return {node.serial for node in self.pool.all(Node) if node.closed}
 
     def turn(self) -> None:
-        """Keep free GPUs back as far as spares are missing, and let go those that are too many.
+        """Keep free GPUs back as far as spares are missing, and let superfluous spares go.
 
-        Spares that somebody has made by hand count, and stay.
+        Spares by the hand of an operator count, and stay.
 
         Raises
         ------
@@ -103,8 +103,8 @@ class Keeper:
                     change.move(name, cause)
 
     def _best(self, model: str, count: int) -> list[str]:
-        """Free GPUs to be kept back: such that joined boxes stay whole, each in another box if that
-        can be, of those with the fewest free GPUs."""
+        """Free GPUs to be kept back: joined boxes stay whole, spares are in several boxes if there
+        are several, and boxes with the fewest free GPUs give first."""
         if count <= 0:
             return []
         closed, found = self._closed(), list[str]()

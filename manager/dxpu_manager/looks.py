@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from dxpu.management.format import Subject
 from dxpu_manage import Identity, ManageError, NoAnswer, Stale
@@ -182,6 +183,11 @@ class Looks:
             # Perhaps a reset has taken the number.
             self.nodes.forget(node.serial)
             await looks(node)
+        paths, known = await self.nodes.paths(node), self.pool.node(node.serial)
+        if known.paths != paths:
+            with self.pool.change() as change:
+                change.put(replace(known, paths=paths),
+                           f"{node.role} {node.name} has {paths} path{'s' * (paths > 1)}")
 
     async def _look_at_box(self, node: Node) -> None:
         before = {gpu.slot: gpu for gpu in self.pool.gpus_of(node.serial)}

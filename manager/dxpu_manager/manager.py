@@ -21,6 +21,7 @@ from .lifecycle import Cause, State
 from .limits import Limits
 from .looks import Looks
 from .nodes import Nodes
+from .paths import Routing
 from .pool import Pool
 from .records import Binding, Gpu, Job, Node, Pair, Phase, Progress, Request, Role, Task, gpu_id
 
@@ -101,6 +102,7 @@ class PoolManager:
             raise Conflict(f"host {node.name} has {len(ports)} of {node.rows} ports left, and "
                            f"{len(wanted)} are needed")
         now = pool.clock()
+        routing = Routing(pool, node, request.wish.path if request else None)
         with pool.change() as change:
             task = self._driver.new(change, Job.ATTACH, wanted, host, now + self.limits.attach)
             for name, port in zip(wanted, ports, strict=False):
@@ -112,9 +114,10 @@ class PoolManager:
                 if gpu.request and (request is None or gpu.request != request.number):
                     raise Conflict(f"GPU {name} is kept for request {gpu.request}")
                 generation = gpu.generation + 1 & 0xFFFF
+                path_mask = 1 << routing.take(pool.node(gpu.box))
                 change.move(name, Cause.ATTACH, task=task.number, generation=generation,
                             request=request.number if request else 0, broken="",
-                            binding=Binding(host, port, generation))
+                            binding=Binding(host, port, generation, path_mask))
                 if pool.pair(host, gpu.box) is None:
                     change.put(Pair(host, gpu.box, secrets.token_hex(16)),
                                f"host {node.name} and box {gpu.box:08x} have a key")

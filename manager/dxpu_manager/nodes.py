@@ -153,6 +153,10 @@ class Nodes:
         bits = (await (await self.reach(box)).read("control.present"))["slots"]
         return [n + 1 for n in range(box.rows) if bits >> n & 1]
 
+    async def paths(self, node: Node) -> int:
+        """Ports of a node to the fabric."""
+        return (await self.reach(node)).paths
+
     # Ports of hosts -----------------------------------------------------------------------------
 
     async def evidence(self, host: Node, port: int, box: Node) -> Evidence:

@@ -116,7 +116,7 @@ class Node(Record):
 
     ``serial`` is the name; ``mac`` the factory address in hexadecimal digits; ``number`` is the
     node's for ever; ``kind`` is that of a box. A node that is ``closed`` gets nothing new. A host
-    with an ``agent`` has a GPU only if that says so.
+    with an ``agent`` has a GPU only if that says so. ``paths`` are its ports to the fabric.
     """
 
     KIND = "node"
@@ -130,6 +130,7 @@ class Node(Record):
     label: str = ""
     closed: bool = False
     agent: bool = False
+    paths: int = 1
 
     @property
     def name(self) -> str:
@@ -175,6 +176,11 @@ class Binding:
     def of(cls, values: dict[str, Any]) -> Self:
         """The binding from a store."""
         return cls(**{**values, "seen": tuple(values.get("seen", ()))})
+
+    @property
+    def path(self) -> int:
+        """The path that is taken, the lowest one of ``paths``."""
+        return (self.paths & -self.paths).bit_length() - 1
 
     def anew(self, generation: int) -> Self:
         """The binding under another generation, of which nothing is known yet."""

@@ -12,6 +12,7 @@ from .errors import Conflict, Impossible, PoolError
 from .keeper import Keeper
 from .lifecycle import BOUND, Cause, State
 from .manager import PoolManager
+from .paths import paths_of
 from .queue import Running, Waiting, explain, schedule
 from .records import Gpu, Node, Phase, Progress, Request, Role
 
@@ -242,7 +243,7 @@ class Requests:
         free, _ = self.inventory(spares=True)
         host, fresh = request.wish.host, list[str]()
         for model in models[:missing]:
-            found = place(Wish(host, 1, model), free)
+            found = place(Wish(host, 1, model, path=request.wish.path), free)
             if found is not None:
                 free.take(host, found)
                 fresh += found
@@ -270,7 +271,8 @@ class Requests:
                  if node.role is Role.HOST}
         kinds: dict[int, Kind] = {node.serial: node.kind for node in nodes
                                   if node.role is Role.BOX}
-        free = Inventory(kinds, (Place(gpu.name, gpu.box, gpu.model) for gpu in given), hosts)
+        free = Inventory(kinds, (Place(gpu.name, gpu.box, gpu.model) for gpu in given), hosts,
+                         paths_of(self.pool))
         running = list(self._running(given))
         for one in running:
             free.take(one.host, one.gpus)

@@ -1,8 +1,8 @@
-"""How many spare GPUs to hold, by failures that were seen or a rate that somebody gives.
+"""Number of spare GPUs to hold, by failures in the past or a rate of an operator.
 
-Failures come at random, and each takes a GPU away until it is repaired. Then the number of GPUs in
-repair at any time is Poisson distributed, however long each repair takes, with the mean number of
-failures in the mean time of a repair.
+Failures come at random, and each takes a GPU away until the end of a repair. Then the number of
+GPUs in repair at any time is Poisson distributed, however long each repair takes, with the mean
+number of failures in the mean time of a repair.
 
 Ref: DxPU paper, 3.2; Palm, "Analysis of the Erlang traffic formulae for busy-signal arrangements"
 (1938), as in Sherbrooke, "Optimal Inventory Modeling of Systems" (2004), 2.2; Garwood, "Fiducial
@@ -66,8 +66,8 @@ def spares_for(mean: float, probability: float) -> int:
 def upper_rate(failures: int, years: float, confidence: float = CONFIDENCE) -> float:
     """Failures of a GPU in a year that are not exceeded with some confidence.
 
-    It is the rate at which ``failures`` or fewer would be seen in ``years`` GPU-years with a
-    probability of 1 - ``confidence`` only.
+    At this rate ``failures`` or fewer would be seen in ``years`` GPU-years with a probability of
+    1 - ``confidence`` only.
     """
     low, high = 0.0, 1.0
     while poisson_cdf(failures, high * years) > 1.0 - confidence:
@@ -84,8 +84,7 @@ def upper_rate(failures: int, years: float, confidence: float = CONFIDENCE) -> f
 class Failures:
     """Failures and GPU-years by model, from the events of a pool.
 
-    A GPU counts while it is in service. One whose former states are forgotten counts from the event
-    that is left of it on.
+    A GPU counts while in service; if former events are forgotten, from the first known event on.
     """
 
     def __init__(self) -> None:
@@ -167,18 +166,18 @@ class Plan:
     ----------
     model : str
     gpus : int
-        GPUs in service, spares among them.
+        GPUs in service, with spares.
     failures : int
     years : float
-        GPU-years in which these failures were seen.
+        GPU-years of the failures.
     rate : float
-        Failures of a GPU in a year by which the plan goes.
+        Failures of a GPU in a year, for the plan.
     mean : float
         GPUs in repair at a time, as expected.
     wanted, held : int
         Spares.
     covered : float
-        Probability that no failed GPU is without a spare, with those that are held.
+        Probability that no failed GPU is without a spare, with the present spares.
     """
 
     model: str
@@ -194,8 +193,8 @@ class Plan:
 
 def plan(gpus: Iterable[Gpu], failures: Failures, policy: Policy, now: float,
          closed: Container[int] = ()) -> list[Plan]:
-    """Spares of each model, in order of models; those in ``closed`` boxes are not held, as nobody
-    gets them."""
+    """Spares of each model, in order of models; spares in ``closed`` boxes do not count, as no host
+    gets a GPU there."""
     by: defaultdict[str, list[Gpu]] = defaultdict(list)
     for gpu in gpus:
         if gpu.state in IN_SERVICE:

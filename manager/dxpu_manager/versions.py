@@ -45,6 +45,15 @@ def _with_evidence(kind: str, values: Values) -> Values:
     return values
 
 
+def _with_paths(kind: str, values: Values) -> Values:
+    """Paths of the fabric: nothing but path 0 was taken before."""
+    if kind == "node":
+        return {"paths": 1, **values}
+    if kind == "request":
+        return {**values, "wish": {"path": None, **values["wish"]}}
+    return values
+
+
 #: Number n leads from version n to version n + 1; nothing is version 0.
 STEPS: tuple[Step, ...] = (
     Step(tables=(
@@ -56,6 +65,7 @@ STEPS: tuple[Step, ...] = (
     # An event says whose wish it was.
     Step(tables=("ALTER TABLE event ADD COLUMN who TEXT NOT NULL DEFAULT ''",),
          record=_with_evidence),
+    Step(record=_with_paths),
 )
 #: Version that this program writes.
 VERSION = len(STEPS)

@@ -85,6 +85,16 @@ def test_gpus_are_attached_by_number_and_by_name_and_detached(dxpu):
     assert dxpu("detach", H0, "--all") == (0, f"host {H0} has no GPU\n", "")
 
 
+def test_a_path_is_asked_for(dxpu):
+    status, out, _ = dxpu("attach", H0, "-n", "1", "--path", "0")
+    assert status == 0
+    assert dxpu.json("gpu", "show", out.split()[-1])["path"] == 0
+    status, out, _ = dxpu("attach", H0, "-n", "1", "--path", "1", "--wait", "1")
+    assert status == 3 and "waiting: 1 GPU by path 1: never; " in out
+    assert dxpu("attach", H0, "--path", "16")[0] == 2
+    assert dxpu("attach", H0, A, "--path", "0")[0] == 2
+
+
 def test_an_agent_of_a_host_says_that_it_sees_a_gpu(dxpu):
     """By name, and by PCI address; the task says what it waits for."""
     assert dxpu.json("host", "agent", H0, "yes")["agent"] is True

@@ -5,12 +5,14 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dxpu_manager.allocation import Inventory, Kind, Place, Where, Wish, lacks, place
+from dxpu_manager.allocation import (
+    SATURATES, Inventory, Kind, Paths, Place, Where, Wish, lacks, place,
+)
 
 HOST = 0x100
 
 
-def pool(*boxes, ports=8):
+def pool(*boxes, ports=8, paths=Paths()):
     """Boxes as a kind and models of GPUs; a model in brackets is not free."""
     places, taken = [], []
     for n, (_, *models) in enumerate(boxes):
@@ -18,7 +20,8 @@ def pool(*boxes, ports=8):
             places.append(Place(f"{n}.{slot}", n, model.strip("()")))
             if model.startswith("("):
                 taken.append(f"{n}.{slot}")
-    free = Inventory({n: box[0] for n, box in enumerate(boxes)}, places, {HOST: ports, 0x1FF: 999})
+    free = Inventory({n: box[0] for n, box in enumerate(boxes)}, places, {HOST: ports, 0x1FF: 999},
+                     paths)
     free.take(0x1FF, taken)
     return free
 
@@ -51,6 +54,51 @@ def test_rules(boxes, wish, found):
     free = pool(*boxes)
     assert place(Wish(HOST, **wish), free) == found
     assert bool(lacks(Wish(HOST, **wish), free)) == (found is None)
+
+
+FULL = (S, "(a)", "(a)", "(a)", "(a)", "a", "a", "a")
+
+
+@pytest.mark.parametrize("boxes, paths, wish, found", [
+    # Four GPUs are what a path carries: one more goes to another box, though that is whole.
+    ((FULL, (S, *8 * "a")), {}, {}, ("1.1",)),
+    # Two paths carry eight.
+    ((FULL, (S, *8 * "a")), {0: 2}, {}, ("0.5",)),
+    # If all have too many, to the one with the fewest too many.
+    (((S, *5 * ("(a)",), "a"), (*FULL, "a")), {}, {}, ("1.5",)),
+    # Several stay where boxes are broken up already; paths decide among those alike.
+    ((FULL, (S, *8 * "a")), {}, {"count": 2}, ("0.5", "0.6")),
+    ((FULL, (S, "(a)", "a", "a", "a")), {}, {"count": 3}, ("1.2", "1.3", "1.4")),
+    # Each in another box: those whose paths have room.
+    ((FULL, (S, "a"), (S, "a")), {}, {"count": 2, "where": Where.APART}, ("1.1", "2.1")),
+])
+def test_paths_are_balanced(boxes, paths, wish, found):
+    assert place(Wish(HOST, **wish), pool(*boxes, paths=Paths(paths))) == found
+
+
+def test_a_pool_is_filled_evenly():
+    """Boxes behind switches, of which each has up to what its path carries before one has more."""
+    free = pool(*4 * ((S, *8 * "a"),), ports=99)
+    for _ in range(4 * SATURATES):
+        free.take(HOST, place(Wish(HOST), free))
+    assert [left for *_, left, _ in free.boxes("")] == 4 * [8 - SATURATES]
+    for _ in range(4):
+        free.take(HOST, place(Wish(HOST), free))
+    assert [left for *_, left, _ in free.boxes("")] == 4 * [7 - SATURATES]
+
+
+def test_a_path_that_is_wanted():
+    """Only boxes where it leads, and where the host takes no other one yet."""
+    boxes = (S, "a"), (S, "a"), (S, "a")
+    paths = Paths({HOST: 2, 0: 1, 1: 2, 2: 2}, {(HOST, 1): 0})
+    free = pool(*boxes, paths=paths)
+    assert [list(paths.between(HOST, box)) for box in range(3)] == [[0], [0], [0, 1]]
+    assert place(Wish(HOST, path=1), free) == ("2.1",)
+    assert lacks(Wish(HOST, 2, path=1), free) == "there is 1 free GPU by path 1"
+    assert place(Wish(HOST, path=2), free) is None
+    assert str(Wish(HOST, 2, where=Where.BOX, path=0)) == "2 GPUs in one box by path 0"
+    with pytest.raises(ValueError, match="^a path is 0 to 15, not 16$"):
+        Wish(HOST, path=16)
 
 
 def allowed(wish, gpus, free):

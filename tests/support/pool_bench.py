@@ -33,13 +33,14 @@ class System:
         The cards of each box, in its first slots.
     rows : int
         Ports of a host, slots of a box.
-    peers : int
+    peers, paths : int
         Of each node.
     """
 
-    def __init__(self, hosts=2, boxes=((Card(), Card()),), *, rows=4, peers=None, rng=None):
+    def __init__(self, hosts=2, boxes=((Card(), Card()),), *, rows=4, peers=None, paths=1,
+                 rng=None):
         self.rng = rng or random.Random(seed())
-        shape = Shape(rows=rows, peers=peers or max(rows, 4))
+        shape = Shape(rows=rows, paths=paths, peers=peers or max(rows, 4))
         made = []
         for n in range(hosts):
             made.append(self._agent(HOST, 0x100 + n, shape, {}))

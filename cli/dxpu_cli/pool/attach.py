@@ -23,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", default=None, help="only this model")
     parser.add_argument("--where", choices=("any", "box", "joined", "apart"), default=None,
                         help="in one box, in one box that joins them, or each in another")
+    parser.add_argument("--path", metavar="N", default=None,
+                        help="only by this path of the fabric; without it paths are balanced")
     parser.add_argument("--priority", metavar="N", default=None,
                         help="higher ones have the turn first")
     parser.add_argument("--lease", metavar="SECONDS", default=None,
@@ -39,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Attach GPUs by name, or make a request."""
     seconds = decimal_number("--wait", arguments.wait, 0, 1_000_000)
     wish = {name: getattr(arguments, name) for name in (
-        "count", "model", "where", "priority", "lease")}
+        "count", "model", "where", "path", "priority", "lease")}
     given = [name for name, value in wish.items() if value is not None]
     given += [name for name in ("keep", "dry_run") if getattr(arguments, name)]
     if arguments.gpus and given:
@@ -68,6 +70,8 @@ def _wish(arguments: argparse.Namespace) -> dict[str, Any]:
         body["Model"] = arguments.model
     if arguments.where is not None:
         body["Where"] = arguments.where
+    if arguments.path is not None:
+        body["Path"] = whole_number("--path", arguments.path, 0, 15)
     if arguments.priority is not None:
         body["Priority"] = whole_number("--priority", arguments.priority, -1000, 1000)
     if arguments.lease is not None:

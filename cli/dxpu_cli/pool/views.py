@@ -28,9 +28,9 @@ def gpu(block: Body) -> Body:
     """A GPU, from its resource block."""
     own = _own(block)
     return {"gpu": block["Id"], "state": own["State"], "host": own["Host"], "port": own["Port"],
-            "model": own["Model"], "since": own["Since"], "cause": own["Cause"],
-            "task": own["Task"], "request": own["Request"], "broken": own["Broken"],
-            "evidence": own["Evidence"]}
+            "path": own["Path"], "model": own["Model"], "since": own["Since"],
+            "cause": own["Cause"], "task": own["Task"],
+            "request": own["Request"], "broken": own["Broken"], "evidence": own["Evidence"]}
 
 
 def host(system: Body) -> Body:

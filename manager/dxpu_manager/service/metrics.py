@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from ..lifecycle import State
+from ..paths import loads
 from ..records import Phase, Progress, Request, Role, Task
 from ..store import Event
 from .service import Service
@@ -26,6 +27,7 @@ METRICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dxpu_nodes": ("Hosts and boxes that answer, or do not", ("role", "answers")),
     "dxpu_strangers": ("Nodes that announce themselves, and are not taken in", ()),
     "dxpu_free_ports": ("Ports of a host without a GPU", ("host",)),
+    "dxpu_path_gpus": ("GPUs that a path of a host or a box carries", ("node", "path")),
     "dxpu_tasks": ("Tasks that have not ended, by job", ("job",)),
     "dxpu_tasks_total": ("Tasks that have ended, by job and end", ("job", "end")),
     "dxpu_requests": ("Requests that have not ended, by phase", ("phase",)),
@@ -103,6 +105,12 @@ class Metrics:
         bound = Counter(gpu.binding.host for gpu in self.service.gpus() if gpu.binding)
         return [((node.name,), node.rows - bound[node.serial])
                 for node in self.service.nodes(Role.HOST)]
+
+    def _path_gpus(self) -> list[tuple[tuple[str, ...], float]]:
+        pool = self.service.pool
+        return [((node.name, str(path)), carried[path])
+                for role in Role for node in self.service.nodes(role)
+                for carried in [loads(pool, node)] for path in range(node.paths)]
 
     def _tasks(self) -> list[tuple[tuple[str, ...], float]]:
         jobs = Counter(str(task.job) for task in self.service.pool.all(Task)

@@ -22,7 +22,7 @@ WISH = (
     Field("Host", (str,), required=True), Field("Count", (int,), least=1),
     Field("Model", (str,)), Field("Where", (str,), tuple(str(where) for where in Where)),
     Field("Priority", (int,)), Field("LeaseSeconds", (int, float, type(None))),
-    Field("Keep", (bool,)),
+    Field("Keep", (bool,)), Field("Path", (int, type(None)), least=0),
 )
 
 
@@ -35,7 +35,7 @@ def wish_of(ask: Ask, values: dict[str, Any]) -> Wish:
     """The wish in what was sent."""
     host = ask.service.node(values["Host"], Role.HOST)
     return Wish(host.serial, values.get("Count", 1), values.get("Model", ""),
-                Where(values.get("Where", "any")))
+                Where(values.get("Where", "any")), values.get("Path"))
 
 
 @table.get(_REQUESTS)
@@ -55,7 +55,8 @@ def request(ask: Ask, name: str) -> dict[str, Any]:
         "@odata.type": "#DxPURequest.v1_0_0.DxPURequest", "Id": held.name,
         "Name": f"Request {held.number}", "Description": str(held.wish),
         "Host": f"{held.wish.host:08x}", "Count": held.wish.count, "Model": held.wish.model or None,
-        "Where": str(held.wish.where), "Priority": held.priority, "LeaseSeconds": held.lease,
+        "Where": str(held.wish.where), "Path": held.wish.path,
+        "Priority": held.priority, "LeaseSeconds": held.lease,
         "Keep": held.keeps, "Phase": str(held.phase), "Asked": time(held.since),
         "Until": None if held.until is None else time(held.until),
         "Explanation": explanation, "Reason": held.said or None,
