@@ -89,6 +89,21 @@ def test_a_link_that_breaks_begins_the_grace_anew(shelf):
 
         took, _ = await attached(manager, by=by)
         assert 9 <= took < 10.5
+        # A card that goes long after the deadline of the link has the time of a link to come back.
+        manager.has_agent(H0)
+
+        async def breaks(number):
+            await asyncio.sleep(10)
+            host.fabric.cut.add(pair := frozenset((host.mac, host.fabric.agents[-1].mac)))
+            host.fabric.settle()
+            await asyncio.sleep(2)
+            host.fabric.cut.discard(pair)
+            host.fabric.settle()
+            await asyncio.sleep(5)
+            await manager.confirm(H0, B)
+
+        took, task = await attached(manager, by=breaks, gpu=B)
+        assert task.progress is Progress.DONE and 17 <= took < 18, task.said
 
     scene(shelf, does, indicates=False)
 
