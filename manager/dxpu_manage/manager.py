@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
@@ -18,6 +19,9 @@ __all__ = ["Manager", "Node", "Port"]
 #: Nodes that are asked at a time, so that their answers, of 400 bytes at most, all fit into a queue
 #: of 16 KiB before the manager's port.
 AT_ONCE = 40
+#: Announcements that are kept of a time, as many as there can be nodes: who forges more finds no
+#: room, and nodes announce themselves again.
+ANNOUNCED = 4096
 
 
 class Port(Protocol):
@@ -54,6 +58,8 @@ class Manager:
         self.number, self.epoch, self.slower = number, epoch, slower
         self._port, self._mac = port, mac
         self._nodes: dict[bytes, list[Node]] = {}
+        #: Nodes that are asked under numbers, by number, the first one first.
+        self._numbered: defaultdict[int, list[Node]] = defaultdict(list)
         #: Held while a node is asked.
         self.turns = asyncio.Semaphore(AT_ONCE)
         #: Asked before each frame, which is lost if the answer is no.
@@ -77,7 +83,8 @@ class Manager:
                     message = Message.parse(frame)
                     if message.kind == Kind.ANNOUNCE:
                         identity = Identity.unpack(message.follows)
-                        self.announced[identity.mac] = identity
+                        if len(self.announced) < ANNOUNCED or identity.mac in self.announced:
+                            self.announced[identity.mac] = identity
             except (Wrong, ValueError):
                 continue  # somebody's, not a node's
 
@@ -102,12 +109,18 @@ class Manager:
 
         node = Node(self, end, mac, number)
         self._nodes.setdefault(mac, []).append(node)
+        self._numbered[number].append(node)
         return node
+
+    def renumber(self, node: "Node", number: int) -> None:
+        """A node is asked under another number from now on."""
+        self._numbered[node.number].remove(node)
+        self._numbered[number].append(node)
+        node.number = number
 
     def holder(self, number: int) -> "Node | None":
         """The node with a number, as far as the manager reaches nodes under numbers."""
-        return next((node for nodes in self._nodes.values() for node in nodes
-                     if node.number == number), None)
+        return next(iter(self._numbered[number]), None)
 
 
 class Node:
@@ -182,7 +195,8 @@ class Node:
     async def ask_under(self, number: int) -> None:
         """Ask the node under a number, or under FFFh, from now on: by another association."""
         async with self._lock:
-            self.number, self._end = number, self._make_end(number)
+            self.manager.renumber(self, number)
+            self._end = self._make_end(number)
 
     async def request(self, *operations: Operation, epoch: int | None = None,
                       repeat: bool = False) -> tuple[int, ...]:

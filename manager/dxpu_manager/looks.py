@@ -18,8 +18,13 @@ from .nodes import Nodes, is_bound
 from .pool import Pool
 from .records import Gpu, Job, Node, Role, gpu_id
 
-__all__ = ["Looks"]
+__all__ = ["Looks", "STRANGERS"]
 
+#: So many strangers are remembered, as anybody on the fabric can announce anything.
+STRANGERS = 64
+
+#: Seconds in which a node without a number announces itself for sure, though frames get lost.
+_ANNOUNCED = 10.0
 #: Node numbers of hosts and boxes.
 _NUMBERS = {Role.HOST: range(0x001, 0x800), Role.BOX: range(0x800, 0xFF0)}
 #: Roles of identities.
@@ -44,7 +49,10 @@ class Looks:
     down : dict of str
         Nodes without an answer lately, by serial number, and why.
     strangers : dict of str
-        Nodes with announcements that were not taken in, by factory address, and why.
+        Nodes with announcements that were not taken in, by factory address, and why; the oldest is
+        forgotten for one too many (:data:`STRANGERS`).
+    dropped : int
+        Strangers that were forgotten for others.
     """
 
     def __init__(self, pool: Pool, nodes: Nodes, limits: Limits, driver: Driver,
@@ -52,6 +60,13 @@ class Looks:
         self.pool, self.nodes, self.limits = pool, nodes, limits
         self.down: dict[int, str] = {}
         self.strangers: dict[bytes, str] = {}
+        self.dropped = 0
+        #: When each stranger was heard last, in seconds of the loop.
+        self._heard: dict[bytes, float] = {}
+        #: Nodes of which events say that they do not answer.
+        self._silent: set[int] = set()
+        #: A flood of strangers has begun, and was said.
+        self._flood = False
         self._driver, self._background = driver, background
         self._looking: dict[int, asyncio.Lock] = {}
         #: Addresses of nodes that are being met.
@@ -111,6 +126,7 @@ class Looks:
             if now() >= looks and (going is None or going.done()):
                 going = self._background.begin(self.look_at_all())
                 looks = now() + self.limits.look
+                self._forget_silent_strangers()
             if now() >= forgets:
                 self._background.begin(self._forget())
                 forgets = now() + self.limits.forget
@@ -147,11 +163,56 @@ class Looks:
         except Deposed:
             raise
         except PoolError as error:
-            self.strangers[identity.mac] = str(error)
+            self._is_strange(identity.mac, str(error))
         else:
-            self.strangers.pop(identity.mac, None)
+            self._forget_stranger(identity.mac)
         finally:
             self._meeting.discard(identity.mac)
+
+    def _is_strange(self, mac: bytes, why: str) -> None:
+        """Remember a stranger, and say so once; of too many that there are too many."""
+        known = self.strangers.pop(mac, None)
+        self.strangers[mac] = why
+        self._heard[mac] = asyncio.get_running_loop().time()
+        if len(self.strangers) > STRANGERS:
+            self._forget_stranger(next(iter(self.strangers)))
+            self.dropped += 1
+            if not self._flood:
+                self._flood = self._says("stranger", "many", f"more than {STRANGERS} strangers "
+                                         "announce themselves: somebody may forge them")
+        elif known is None and not self._flood:
+            self._says("stranger", mac.hex(), why)
+
+    def _forget_stranger(self, mac: bytes) -> None:
+        self.strangers.pop(mac, None)
+        self._heard.pop(mac, None)
+
+    def _forget_silent_strangers(self) -> None:
+        """Strangers that announce themselves no longer are none."""
+        since = asyncio.get_running_loop().time() - max(self.limits.look, _ANNOUNCED)
+        for mac in [mac for mac, heard in self._heard.items() if heard < since]:
+            self._forget_stranger(mac)
+        self._flood = self._flood and len(self.strangers) == STRANGERS
+
+    def _says(self, kind: str, name: str, said: str) -> bool:
+        """Write an event down, unless the store cannot be written."""
+        try:
+            with self.pool.change() as change:
+                change.say(kind, name, said)
+        except StoreError:
+            return False
+        return True
+
+    def _hears(self, node: Node, why: str) -> None:
+        """Note whether a node answers, and say when that changes."""
+        if why:
+            self.down[node.serial] = why
+        else:
+            self.down.pop(node.serial, None)
+        if bool(why) != (node.serial in self._silent):
+            said = f"does not answer: {why}" if why else "answers again"
+            if self._says("reach", node.name, f"{node.role} {node.name} {said}"):
+                self._silent ^= {node.serial}
 
     async def look_at_all(self) -> None:
         """Look at every node."""
@@ -168,9 +229,9 @@ class Looks:
                 raise
             except ManageError as error:
                 self.nodes.forget(serial)
-                self.down[serial] = str(error)
+                self._hears(node, str(error))
             else:
-                self.down.pop(serial, None)
+                self._hears(node, "")
 
     async def _look_at(self, node: Node) -> None:
         self.nodes.drop_events(node)

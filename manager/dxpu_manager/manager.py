@@ -59,6 +59,11 @@ class PoolManager:
         self.deposed: asyncio.Event = background.deposed
         self.down, self.strangers = self._looks.down, self._looks.strangers
 
+    @property
+    def dropped(self) -> int:
+        """Strangers that were forgotten, as there were too many."""
+        return self._looks.dropped
+
     async def __aenter__(self) -> "PoolManager":
         self.nodes.manager.may_send = self.pool.store.leads
         self.nodes.outranked = self._outrank

@@ -55,6 +55,10 @@ class Change:
         """Forget a record."""
         self.made.append((record.key, None, said))
 
+    def say(self, kind: str, name: str, said: str) -> None:
+        """An event of something that no record has."""
+        self.made.append((f"{kind}/{name}", None, said))
+
     def gpu(self, name: str) -> Gpu:
         """A GPU after the changes so far; raises :exc:`NotFound`."""
         found = self._record(f"{Gpu.KIND}/{name}")

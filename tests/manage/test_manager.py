@@ -117,3 +117,42 @@ def test_discovery_and_events():
 
     run(do, *(model for model, _, _ in made))
 
+
+
+def test_announcements_without_number_are_bounded(monkeypatch):
+    """Whoever forges more of them finds no room, and the next time begins anew."""
+    monkeypatch.setattr("dxpu_manage.manager.ANNOUNCED", 4)
+    made = [node(n) for n in range(1, 8)]
+
+    async def do(manager, network):
+        async def found(*models):
+            looks = asyncio.ensure_future(manager.discover(0.5))
+            for _ in range(2):
+                await asyncio.sleep(0.1)
+                for model in models:
+                    network.give(model.announcement())
+            return [identity.mac for identity in await looks]
+
+        assert await found(*(model for model, _, _ in made)) == [mac for _, mac, _ in made[:4]]
+        assert await found(made[6][0]) == [made[6][1]]
+
+    run(do, *(model for model, _, _ in made))
+
+
+def test_who_holds_a_number():
+    made = [node(1), node(2)]
+
+    async def do(manager, network):
+        one, two = (manager.node(mac, key) for _, mac, key in made)
+        assert manager.holder(5) is None and manager.holder(0xFFF) is one
+        await one.ask_under(5)
+        assert manager.holder(5) is one and manager.holder(0xFFF) is two
+        await two.ask_under(5)
+        assert manager.holder(5) is one
+        await one.ask_under(6)
+        assert (manager.holder(5), manager.holder(6)) == (two, one)
+        await two.ask_under(6)
+        await two.ask_under(0xFFF)
+        assert (manager.holder(5), manager.holder(6), manager.holder(0xFFF)) == (None, one, two)
+
+    run(do, *(model for model, _, _ in made))

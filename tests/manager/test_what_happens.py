@@ -11,6 +11,7 @@ from dxpu_manager import (
     Cause, Conflict, Deposed, Impossible, Job, Limits, NotFound, PoolError, Progress, State, Task,
 )
 from dxpu_manager.backups import backup
+from dxpu_manager.looks import STRANGERS
 from dxpu_sim.system.agents import Card
 from tests.manager.test_pool_manager import H0, H1, A, B, cards_of, settled
 from tests.support.pool_bench import Bench, System
@@ -510,6 +511,62 @@ def test_strangers(shelf):
                             manager.down[0x200])
 
     scene(shelf, does, attached=(), rest=False)
+
+
+def test_forged_announcements_fill_nothing(shelf):
+    """So many are remembered, and one event says that there are more; the true one is met."""
+    async def does(manager, system):
+        said = []
+        manager.pool.listeners.append(lambda event: said.append((event.key, event.said)))
+        lost = System(0, ((Card(),), (Card(),))).boxes[1]
+        forged = System(0, ((Card(),),)).boxes[0]
+        for n in range(3 * STRANGERS):
+            forged.mac = b"\x02\x52\0\0" + n.to_bytes(2, "big")
+            forged.serial = 0x7000 + n
+            forged.reset()
+            manager.network.give(forged.model.announcement())
+            if n % 20 == 0:
+                await asyncio.sleep(1)
+        manager.network.give(lost.model.announcement())
+        await asyncio.sleep(1)
+        assert len(manager.strangers) == STRANGERS and lost.mac in manager.strangers
+        assert manager.dropped == 2 * STRANGERS + 1
+        events = [event for event in said if event[0].startswith("stranger/")]
+        assert len(events) == STRANGERS + 1
+        assert events[0] == ("stranger/025200000000", "no key of the box 00007000 at "
+                             "02:52:00:00:00:00: give its factory record to the manager")
+        assert events[-1] == ("stranger/many", f"more than {STRANGERS} strangers announce "
+                              "themselves: somebody may forge them")
+        # Who is silent is none any more, and of others events speak again.
+        await asyncio.sleep(20)
+        assert not manager.strangers
+        manager.network.give(lost.model.announcement())
+        await asyncio.sleep(1)
+        assert said[-1] == ("stranger/025100000201", manager.strangers[lost.mac])
+        assert manager.dropped == 2 * STRANGERS + 1
+        assert not [key for key in manager.pool.records if key.startswith("stranger")]
+
+    scene(shelf, does, attached=())
+
+
+def test_events_say_who_is_silent_and_who_is_back(shelf):
+    """Each once, however often a node is looked at."""
+    async def does(manager, system):
+        said = []
+        manager.pool.listeners.append(lambda event: said.append((event.key, event.said)))
+        for _ in range(2):
+            manager.network.cut.add(system.hosts[1])
+            await asyncio.sleep(25)
+            manager.network.cut.clear()
+            await asyncio.sleep(15)
+        silent = ("reach/00000101", "host 00000101 does not answer: node 02:51:00:00:01:01 does "
+                  "not answer: is it there, with this key, and not asked by another manager of "
+                  "this number?")
+        back = ("reach/00000101", "host 00000101 answers again")
+        assert said == [silent, back] * 2
+        assert not manager.down and "reach/00000101" not in manager.pool.records
+
+    scene(shelf, does)
 
 
 def test_wishes_that_cannot_be(shelf):

@@ -26,6 +26,7 @@ METRICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dxpu_gpu_state": ("1 for the state of a GPU", ("gpu", "state", "host")),
     "dxpu_nodes": ("Hosts and boxes that answer, or do not", ("role", "answers")),
     "dxpu_strangers": ("Nodes that announce themselves, and are not taken in", ()),
+    "dxpu_strangers_dropped_total": ("Strangers that were forgotten, as there were too many", ()),
     "dxpu_free_ports": ("Ports of a host without a GPU", ("host",)),
     "dxpu_path_gpus": ("GPUs that a path of a host or a box carries", ("node", "path")),
     "dxpu_tasks": ("Tasks that have not ended, by job", ("job",)),
@@ -100,6 +101,9 @@ class Metrics:
 
     def _strangers(self) -> list[tuple[tuple[str, ...], float]]:
         return [((), len(self.service.manager.strangers))]
+
+    def _strangers_dropped_total(self) -> list[tuple[tuple[str, ...], float]]:
+        return [((), self.service.manager.dropped)]
 
     def _free_ports(self) -> list[tuple[tuple[str, ...], float]]:
         bound = Counter(gpu.binding.host for gpu in self.service.gpus() if gpu.binding)

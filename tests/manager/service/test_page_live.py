@@ -24,8 +24,8 @@ def test_what_others_do_is_seen_at_once(tmp_path, chromium):
         page = await opened(window, url)
         await asyncio.sleep(0.5)
         page.asked.clear()
-        await asyncio.sleep(1.5)
-        assert [one for one in page.asked if "/redfish" in one] == []
+        await asyncio.sleep(6)
+        assert [one for one in page.asked if "/redfish" in one or "/readyz" in one] == []
         await desk.attach(H0, A)
         await page.until(is_in(A, "attached"), 3)
         await page.until("document.querySelectorAll('#lines path').length === 1", 3)
@@ -39,6 +39,9 @@ def test_what_others_do_is_seen_at_once(tmp_path, chromium):
                              "e.textContent).join()") == "silent nodes1"
         desk.nodes.do(f"join {H1}")
         await page.until("!document.querySelector('.silent')")
+        for what in ("does not answer: ", "answers again"):
+            assert await page.js("document.querySelector('#events').textContent.includes("
+                                 f"'host {H1} {what}')")
         assert page.errors == []
 
     in_a_browser(tmp_path, does)

@@ -23,7 +23,7 @@ const SINGLE = 8;
 const GATHER = 50;
 /** Milliseconds between two looks at who answers: silence is no change of the records, so that no
  *  event tells it; and between two attempts to reach the manager, at least and at most. */
-const LOOK = 5_000, AGAIN = 500, AGAIN_AT_MOST = 5_000;
+const LOOK = 60_000, AGAIN = 500, AGAIN_AT_MOST = 5_000;
 const EVENTS = 200;
 
 const last = link => link["@odata.id"].split("/").at(-1);
@@ -139,7 +139,7 @@ export class Pool {
     this.fault = error => stop.abort(error);
     const stream = this.client.events(had || Math.max(0, newest - EVENTS / 2), stop, () => {
       opened();
-      for (const kind in KINDS) this.stale.set(kind, null);
+      for (const kind of [...Object.keys(KINDS), "health"]) this.stale.set(kind, null);
       this.#read();
     });
     try {
@@ -181,6 +181,7 @@ export class Pool {
       if (gone) this.#old(gone, null);
     }
     if (kind === "AccountChanged" && this.client.session) this.stale.set("user", null);
+    if (["NodeReach", "NodeChanged", "Stranger"].includes(kind)) this.stale.set("health", null);
     // What a request waits for depends on everything.
     for (const request of this.requests.values()) {
       if (request.phase === "waiting") this.#old("requests", request.id);
@@ -220,6 +221,13 @@ export class Pool {
       if (!await this.client.identify()) throw new ManagerError(401, "log in again");
       return;
     }
+    if (kind === "health") {
+      const health = await this.client.health();
+      this.unreachable = health.unreachable;
+      this.wrong = [...health.wrong, ...Object.entries(health.strangers).map(
+        ([mac, why]) => `stranger ${mac}: ${why}`)];
+      return;
+    }
     const [place, of] = KINDS[kind];
     if (ids === null) {
       this[kind] = new Map((await this.client.members(place)).map(of).map(one => [one.id, one]));
@@ -245,20 +253,14 @@ export class Pool {
     for (const held of this.byHost.values()) held.sort((a, b) => a.port - b.port);
   }
 
+  /** A store that cannot be written has no events. */
   async #looks(run) {
     while (this.run === run) {
-      if (this.link.state === "live" && !document.hidden) {
-        try {
-          const health = await this.client.health();
-          this.unreachable = health.unreachable;
-          this.wrong = [...health.wrong, ...Object.entries(health.strangers).map(
-            ([mac, why]) => `stranger ${mac}: ${why}`)];
-          this.changed();
-        } catch {
-          // The stream says it, too.
-        }
-      }
       await new Promise(resolve => setTimeout(resolve, LOOK));
+      if (this.link.state === "live" && !document.hidden) {
+        this.stale.set("health", null);
+        this.#read();
+      }
     }
   }
 }

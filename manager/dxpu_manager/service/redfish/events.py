@@ -31,6 +31,8 @@ _QUIET = 15.0
 _KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "gpu": ("GpuChanged", "ResourceBlock", ("CompositionService", "ResourceBlocks")),
     "node": ("NodeChanged", "Switch", ("Fabrics", "DxPU", "Switches")),
+    "reach": ("NodeReach", "Switch", ("Fabrics", "DxPU", "Switches")),
+    "stranger": ("Stranger", "Manager", ()),
     "task": ("TaskChanged", "Task", ("TaskService", "Tasks")),
     "request": ("RequestChanged", "DxPURequest", COLLECTION),
     "account": ("AccountChanged", "ManagerAccount", ("AccountService", "Accounts")),
@@ -48,7 +50,7 @@ def content(notice: Notice, context: str = "") -> dict[str, Any]:
         "EventTimestamp": time(notice.time),
         **{name: one[name] for name in ("MessageId", "Message", "MessageArgs",
                                         "MessageSeverity")}}
-    if place and notice.record is not None:
+    if place and (notice.record is not None or notice.kind == "reach"):
         made["OriginOfCondition"] = link(*place, notice.name)
     if notice.who:
         made["Oem"] = {"DxPU": {"Who": notice.who}}

@@ -34,6 +34,10 @@ REGISTRY: dict[str, Text] = {
     "TaskFailed": Text("%1", "Critical", "See the reason, and ask again."),
     "GpuChanged": Text("%1", "OK", "None."),
     "NodeChanged": Text("%1", "OK", "None."),
+    "NodeReach": Text("%1", "Warning", "If the node does not answer, look after it, and after the "
+                      "way to it."),
+    "Stranger": Text("%1", "Warning", "Give its factory record to the manager, or find out who "
+                     "announces it."),
     "RequestChanged": Text("%1", "OK", "None."),
     "TaskChanged": Text("%1", "OK", "None."),
     "AccountChanged": Text("%1", "OK", "None."),
