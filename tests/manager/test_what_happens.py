@@ -557,6 +557,7 @@ def test_events_say_who_is_silent_and_who_is_back(shelf):
         for _ in range(2):
             manager.network.cut.add(system.hosts[1])
             await asyncio.sleep(25)
+            assert manager.pool.store.leads() and not manager.deposed.is_set()
             manager.network.cut.clear()
             await asyncio.sleep(15)
         silent = ("reach/00000101", "host 00000101 does not answer: node 02:51:00:00:01:01 does "
