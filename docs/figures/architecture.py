@@ -4,7 +4,6 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 1060, 520
 START = ' marker-start="url(#a)"'
-DASH = ' stroke-dasharray="5 4"'
 INK, SOFT, FILL = "#1f2933", "#7b8794", {
     "pcie": "#dbeafe", "switch": "#e0e7ff", "map": "#ede9fe", "fabric": "#fef3c7", "mac": "#fee2e2",
     "gpu": "#d1fae5", "plain": "#f5f7fa", "manager": "#ffffff",
@@ -16,9 +15,9 @@ def text(x, y, what, *, size=13, weight="normal", anchor="middle", fill=INK):
             f'text-anchor="{anchor}" fill="{fill}">{escape(what)}</text>')
 
 
-def box(x, y, w, h, fill, *lines, dash=False, bold=True):
+def box(x, y, w, h, fill, *lines, bold=True):
     out = [f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6" fill="{FILL[fill]}" '
-           f'stroke="{SOFT}"{DASH if dash else ""}/>']
+           f'stroke="{SOFT}"/>']
     top = y + h / 2 - (len(lines) - 1) * 8 + 4.5
     for n, line in enumerate(lines):
         first = n == 0 and bold
@@ -33,11 +32,10 @@ def frame(x, y, w, h, title):
             + text(x + 12, y + 20, title, weight="bold", anchor="start", size=14))
 
 
-def wire(*points, label=None, at=None, dash=False, both=True, color=INK):
+def wire(*points, label=None, at=None, both=True, color=INK):
     path = "M" + " L".join(f"{x} {y}" for x, y in points)
     out = (f'<path d="{path}" fill="none" stroke="{color}" stroke-width="1.6" '
-           f'marker-end="url(#a)"{START if both else ""}'
-           f'{DASH if dash else ""}/>')
+           f'marker-end="url(#a)"{START if both else ""}/>')
     if label:
         out += text(*at, label, size=11, fill="#52606d")
     return out
@@ -92,8 +90,8 @@ def draw():
         wire((837, 322), (837, 468), (810, 468)),
         text(550, 390, "DXF v1 frames: several TLPs, each with its CRC-32C", size=11,
              fill="#52606d"),
-        box(880, 404, 160, 48, "manager", "Manager", "later: in-band, REST", dash=True),
-        wire((880, 420), (810, 420), dash=True),
+        box(880, 404, 160, 48, "manager", "Manager", "commands, Redfish"),
+        wire((880, 420), (810, 420)),
         "</svg>\n",
     ]
     return "\n".join(parts)
