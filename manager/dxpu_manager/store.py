@@ -15,7 +15,7 @@ from .copies import copy
 from .errors import StoreError
 from .versions import STEPS, VERSION, brought
 
-__all__ = ["Event", "SqliteStore", "Store", "VERSION", "kept", "replay", "version_of"]
+__all__ = ["Event", "HIGHEST", "SqliteStore", "Store", "VERSION", "kept", "replay", "version_of"]
 
 _LOG = logging.getLogger("dxpu_manager")
 

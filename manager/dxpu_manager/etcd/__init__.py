@@ -3,7 +3,8 @@
 See docs/reference/manager.md ("Several managers"). Needs the extra ``manager``.
 """
 
+from .asks import leader_of, version_of
 from .client import Etcd, Tls
-from .store import EtcdStore, leader_of, version_of
+from .store import EtcdStore
 
 __all__ = ["Etcd", "EtcdStore", "Tls", "leader_of", "version_of"]

@@ -10,9 +10,10 @@ from ..backups import copied, make
 from ..errors import StoreError
 from ..store import SqliteStore
 from ..versions import brought
+from .asks import PATIENCE, leader_of
 from .client import Etcd, Unanswered
 from .layout import Keys, event_of, found, get, number_in, version_in
-from .store import PATIENCE, EtcdStore, leader_of
+from .store import EtcdStore
 
 __all__ = ["backup", "restore"]
 

@@ -23,12 +23,10 @@ from ..errors import StoreError
 from ..store import Event
 from ..versions import VERSION
 
-__all__ = ["EVENTS", "HIGHEST", "Keys", "ROOM", "delete", "event_of", "event_text", "found", "get",
+__all__ = ["EVENTS", "Keys", "ROOM", "delete", "event_of", "event_text", "found", "get",
            "if_created", "if_is", "number_in", "parts", "put", "version_in", "version_text"]
 
 _MARK = "dxpu pool "
-#: The highest epoch: that of a node's register.
-HIGHEST = 0xFFFF_FFFF
 #: Bytes of one write, and of events in it: etcd takes 1.5 MiB, and in each of nested transactions
 #: as many operations as 128 less those of the outer one.
 ROOM, EVENTS = 1_000_000, 1500

@@ -13,21 +13,22 @@ from typing import Any
 from aetcd import rpc
 
 from ..errors import Deposed, StoreError
-from ..store import Event
+from ..store import HIGHEST, Event
 from ..versions import VERSION, brought
+from .asks import PATIENCE
 from .client import Etcd, Unanswered
 from .layout import (
-    EVENTS, HIGHEST, ROOM, Keys, delete, event_of, event_text, found, get, if_created, if_is,
+    EVENTS, ROOM, Keys, delete, event_of, event_text, found, get, if_created, if_is,
     number_in, parts, put, version_in, version_text,
 )
 from .places import fill
 
-__all__ = ["EtcdStore", "leader_of", "version_of"]
+__all__ = ["EtcdStore"]
 
 _LOG = logging.getLogger("dxpu_manager")
 
-#: Seconds before another attempt, and those in which etcd must be found at the start.
-PAUSE, PATIENCE = 0.1, 5.0
+#: Seconds before another attempt.
+PAUSE = 0.1
 #: Operations of a step that may be done twice, and of which the order matters.
 _FEW = 64
 
@@ -35,38 +36,6 @@ _FEW = 64
 def _boot_time() -> float:
     """Seconds of a clock that goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-async def leader_of(etcd: Etcd, seconds: float = PATIENCE) -> str | None:
-    """Name of the manager that leads; ``None``: there is none at present.
-
-    Raises
-    ------
-    StoreError
-    """
-    try:
-        answer = await etcd.txn(rpc.TxnRequest(success=[get(Keys(etcd.prefix).leader)]), seconds)
-    except Unanswered as error:
-        raise StoreError(str(error)) from None
-    leader = found(answer, 0)
-    return None if leader is None else leader.value.decode()
-
-
-async def version_of(etcd: Etcd, seconds: float = PATIENCE) -> int:
-    """Version of the pool in an etcd; 0: there is none yet.
-
-    Raises
-    ------
-    StoreError
-    """
-    keys = Keys(etcd.prefix)
-    begin, end = keys.everything()
-    try:
-        answer = await etcd.txn(rpc.TxnRequest(success=[
-            get(keys.version), get(begin, range_end=end, limit=1, keys_only=True)]), seconds)
-    except Unanswered as error:
-        raise StoreError(str(error)) from None
-    return version_in(keys.prefix, found(answer, 0), found(answer, 1))
 
 
 class EtcdStore:
