@@ -9,11 +9,16 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from tests.support import gtkwave_viewer
+from tests.support.tshark import Tshark
 import pytest
+from scapy.utils import RawPcapNgReader
 
 from dxpu.tlp.types import Type
 from dxpu_cli.commands.demo import system_design
+from dxpu_model.wire import parse
+from dxpu_sim.ethernet.capture import DROPPED
 from dxpu_sim.ethernet.namespace import why_not
+from dxpu_sim.ethernet.pcap import ETHERNET, TLP
 from dxpu_sim.run import runner
 from dxpu_sim.waves import groups as wave_groups, gtkwave
 
@@ -255,3 +260,36 @@ def test_help_explains_every_option():
     for option in ("boxes", "gpus", "width", "seed", "size", "wave", "wave-cycles", "reads",
                    "pool", "out"):
         assert re.search(rf"--{option} \S[^\n]*\n? +\S+", run.stdout), option
+
+
+@pytest.mark.long
+def test_a_run_is_captured(tmp_path):
+    """Every frame is one of DXF that a receiver takes, but for those that a fault has dropped; the
+    TLPs of the PCIe ports are those that the run counts; reads are answered."""
+    out = tmp_path / "out"
+    run = dxpu("demo", "--pcap", "--pool", "off", "--wave", "off", "--reads", "2", "--size", "4096",
+               "--out", str(out))
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"wireshark -C DXPU {out / 'capture.pcapng'}" in run.stdout
+    report = json.loads((out / "report.json").read_text())
+    with RawPcapNgReader(str(out / "capture.pcapng")) as reader:
+        packets = [(data, meta) for data, meta in reader]
+    frames = [(data, meta) for data, meta in packets if meta.linktype == ETHERNET]
+    tlps = [(data, meta) for data, meta in packets if meta.linktype == TLP]
+    times = [meta.tshigh << 32 | meta.tslow for _, meta in packets]
+    assert times == sorted(times)
+    dropped = [meta for _, meta in frames if meta.comments]
+    assert {meta.comments[0] for meta in dropped} == {DROPPED.encode()}
+    assert len(dropped) == report["frames_lost"] > 0
+    for data, _ in frames:
+        parse(data, with_fcs=True)
+    assert {meta.ifname.decode() for _, meta in tlps} == {"host", "gpu0", "gpu1", "gpu2"}
+    assert sum(meta.direction == 1 for _, meta in tlps) == report["pcie_tlps"]
+    assert {meta.direction for _, meta in tlps} == {1, 2}
+    tshark = Tshark(tmp_path)
+    shutil.copy(out / "capture.pcapng", tshark.capture)
+    rows = tshark.rows("dxf.drop_cause", "tlp.response_time", "_ws.expert.message",
+                       options=("-Y", "dxf"))
+    assert len(rows) == len(frames) and not [row for row in rows if row[0]]
+    assert sum(bool(row[1]) for row in rows) > 100
+    assert "Lua Error" not in "".join(row[2] for row in rows)

@@ -20,6 +20,8 @@ __all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", 
 
 WIDTHS = (32, 64, 128, 256, 512)
 PORTS = 8
+#: Ethernet ports of each proxy.
+PATHS = 2
 MAX_BOXES = 4
 MAX_SIZE = 16 << 20
 CYCLE_NS = 8
@@ -31,7 +33,8 @@ CYCLE_BYTES = 600
 CYCLES = 620_000
 #: Files of the result folder that belong together.
 RESULTS = ("report.json", "timeline.svg", "timeline.png", "wave.fst", "wave.gtkw",
-           "wave-enums")
+           "wave-enums", "capture.pcapng")
+CAPTURE = "capture.pcapng"
 #: The paper's figures for the same split: Table 6, nanoseconds of a host's read of a GPU.
 PAPER_ROUND_TRIP_NS = 6800
 PAPER_CONVERSION_NS = 3700
@@ -52,6 +55,8 @@ class Options:
     wave_cycles: int
     #: Reads whose round trip is measured, besides that read.
     reads: int
+    #: All frames and TLPs are captured.
+    pcap: bool
     #: How the manager of the pool reaches the nodes, if there is a pool.
     pool: str
     out: Path
@@ -71,6 +76,8 @@ def add_arguments(parser):
                         help="trace the cycles around one read, nothing, or the whole run")
     parser.add_argument("--wave-cycles", default="50000", metavar="N",
                         help="cycles to trace with --wave on, 1000 to 10000000")
+    parser.add_argument("--pcap", action="store_true",
+                        help="capture every frame and TLP, for Wireshark (`dxpu wireshark`)")
     parser.add_argument("--reads", default="4", metavar="N",
                         help="reads to measure the round trip with, 1 to 10000")
     parser.add_argument("--pool", default="on", choices=CHOICES,
@@ -111,7 +118,8 @@ def options(arguments) -> Options:
         seed=given_seed(arguments), size=size,
         wave=arguments.wave,
         wave_cycles=whole_number("--wave-cycles", arguments.wave_cycles, 1000, 10_000_000),
-        reads=whole_number("--reads", arguments.reads, 1, 10_000), pool=arguments.pool, out=out)
+        reads=whole_number("--reads", arguments.reads, 1, 10_000), pcap=arguments.pcap,
+        pool=arguments.pool, out=out)
 
 
 def run(arguments) -> int:
@@ -155,17 +163,22 @@ class _Demo:
         print(f"dxpu demo: a host, {len(o.boxes)} GPU box{'es' * (len(o.boxes) > 1)}, {gpus} "
               f"GPU{'s' * (gpus > 1)}, {o.width}-bit proxies, seed {o.seed}\n{NO_KEYS}", flush=True)
         work = (self.out.work / "simulation").absolute()
-        simulators = {"demo": Simulator(self.design, {"waves": self.wave})}
+        build = {"waves": self.wave}
+        if o.pcap:
+            from dxpu_sim.system.capture import public
+            build["public"] = public(PATHS)
+        simulators = {"demo": Simulator(self.design, build)}
         if o.pool != "off":
             self.pool = PoolDemo(o.pool, o.seed, work.with_name("pool"))
             simulators["pool"] = Simulator(self.pool.design, {})
         prepare(simulators, self.progress)
         environment = {"DXPU_DEMO": json.dumps({
             "system": self.design.kwargs, "size": o.size, "wave": o.wave,
-            "wave_cycles": o.wave_cycles, "wave_file": f"wave.{self.wave}", "reads": o.reads})}
+            "wave_cycles": o.wave_cycles, "wave_file": f"wave.{self.wave}", "reads": o.reads,
+            "pcap": CAPTURE if o.pcap else ""})}
 
         def job():
-            simulate(self.design, "dxpu_sim.system.benches.demo", env=environment, waves=self.wave,
+            simulate(self.design, "dxpu_sim.system.benches.demo", env=environment, **build,
                      window=True, folder=work, seed=o.seed)
 
         def follow():
@@ -190,6 +203,9 @@ class _Demo:
             self.progress.step("Drawing the timeline")
             checks["timeline"] = self.progress.run(lambda: self._draw(result, files))
             self.progress.done(failed=not checks["timeline"])
+        if o.pcap and (work / CAPTURE).exists():
+            (work / CAPTURE).replace(self.out.work / CAPTURE)
+            files["capture"] = CAPTURE
         if self.wave:
             self.progress.step("Writing the wave's save file")
             checks["wave"] = self.progress.run(lambda: self._waves(result, work, files))
@@ -223,6 +239,9 @@ class _Demo:
             print(f"{what:<8} {path}")
         if "waves" in files:
             print(f"         look at it with: gtkwave {files['waves']}")
+        if "capture" in files:
+            print(f"         look at it with: wireshark -C DXPU {files['capture']} (once: dxpu "
+                  "wireshark install)")
         if not ok:
             kept = " (what the last good run made is still there)" * any(
                 (self.out.path / name).exists() for name in RESULTS)

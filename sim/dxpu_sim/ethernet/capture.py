@@ -10,7 +10,10 @@ from cocotb.utils import get_sim_time
 from .ethernet_switch import ROW, Arrival
 from .pcap import PcapWriter
 
-__all__ = ["BAD", "DROPPED", "Capture"]
+__all__ = ["BAD", "DROPPED", "TAPS", "Capture"]
+
+#: Signals of a switch that captures read, for ``public``: ``f"{module}:{TAPS}"``.
+TAPS = "frames,tap,tap_age,tap_dropped,tap_port,tap_row,tap_toggle"
 
 #: Comment of a frame that a fault of the simulation has dropped.
 DROPPED = "dropped by an injected fault"
@@ -21,7 +24,7 @@ BAD = "bad: dropped by the switch"
 class Capture:
     """Passes every frame that enters a switch to Python: one wake-up per frame.
 
-    The switch's module must be among the ``public`` modules of the build.
+    The switch's module must be among the ``public`` modules of the build, or its :data:`TAPS`.
 
     Parameters
     ----------

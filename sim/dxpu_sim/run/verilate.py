@@ -289,7 +289,9 @@ class _Build:
         """Arguments as for :func:`build`."""
         source = verilog(design)
         control = "`verilator_config\n" + _public(source) + "".join(
-            f'public_flat_rw -module "{module}" -var "*"\n' for module in public)
+            f'public_flat_rw -module "{module}" -var "{name}"\n'
+            for module, _, names in (entry.partition(":") for entry in public)
+            for name in (names or "*").split(","))
         options = ["--timing", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
                    "-Wno-fatal", "-Wno-WIDTH", "-Wno-TIMESCALEMOD", "-CFLAGS", "-std=gnu++20",
                    "--output-split", "20000"]
@@ -322,7 +324,7 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
         More Verilator options.
     public : strings
         Modules (generated names) all of whose signals the bench may read and write through VPI,
-        besides the ports of ``top``.
+        besides the ports of ``top``; ``module:name,name`` are some signals of a module.
     news : function
         Called with the present activity, if there is something to do.
 

@@ -114,8 +114,16 @@ def test_a_frame_sent_again_after_its_ack_is_a_duplicate(look):
 
 
 def test_the_same_frame_at_another_port_is_none_sent_again(look):
+    assert look.frame(write(), seq=0, place="0").copy is None
+    found = look.frame(write(), seq=0, place="1")
+    assert (found.first, found.copy) == (None, 1)
+
+
+def test_each_direction_may_be_captured_at_a_port_of_its_own(look):
+    """As at the entries of an Ethernet switch."""
     look.frame(write(), seq=0, place="0")
-    assert look.frame(write(), seq=0, place="1").first is None
+    assert look.frame(Ack(ENTRIES), back=True, ack=1, place="1").acked == 1
+    assert look.frame(write(), seq=0, place="0").is_duplicate
 
 
 def test_streams_have_numbers_of_their_own(look):

@@ -10,6 +10,7 @@ from dxpu_model import tlp as golden
 from dxpu_model import wire, wire_random
 from dxpu_model.wire import Ack, Credit, Data, Event, Fence, Frame, Hello, Sack, Tlps, build, split
 from dxpu_model.wire_vectors import VECTORS
+from dxpu_sim.ethernet.pcap import PcapWriter
 from tests.support.tshark import Tshark
 
 ENTRIES = (Credit(0, 1, 2, 3), Credit(1, 4, 5, 6), Credit(2, 7, 8, 9))
@@ -152,6 +153,20 @@ def test_a_session_as_an_engineer_reads_it(tshark):
                     "Session is given up,Frames are missing before this one"]
     assert tshark.run("-2", "-Y", "tlp.res_frame == 6", "-T", "fields", "-e", "frame.number") == \
         "4\n"
+
+
+def test_requests_and_completions_enter_a_switch_at_different_ports(tshark):
+    """And are seen again where they leave, which is no other request."""
+    read = build(Frame(Tlps((READ.pack(),)), seq=0, **HOST))
+    answer = build(Frame(Tlps((ANSWER.pack(),)), seq=0, ack=1, **BOX))
+    with PcapWriter(tshark.capture, fcs=False) as writer:
+        ports = [writer.interface(name) for name in ("host", "box")]
+        for number, (port, frame) in enumerate(((0, read), (1, read), (1, answer), (0, answer))):
+            writer.write(ports[port], 1000 * number, frame)
+    assert tshark.rows("frame.interface_name", "dxf.copy", "tlp.req_frame", "tlp.response_time",
+                       "_ws.expert.message") == [
+        ["host", "", "", "", ""], ["box", "1", "1", "", ""],
+        ["box", "", "1", "0.000002000", ""], ["host", "3", "", "", ""]]
 
 
 def test_a_tlp_in_the_split_form(tshark):

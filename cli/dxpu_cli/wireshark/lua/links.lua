@@ -14,7 +14,8 @@ end
 
 local function fresh()
   return {
-    ways = {},       -- by interface, nodes, stream: numbers of one direction
+    ways = {},       -- by interface, nodes, stream: numbers of one direction there
+    lines = {},      -- by nodes, stream: frames and acknowledgements of one direction, anywhere
     sessions = {},   -- by nodes, stream and tag of a direction
     opened = 0,
     lives = {},      -- by row: the life that is going on
@@ -30,8 +31,8 @@ local state = fresh()
 -- Forgets everything, before a capture is read.
 function links.reset() state = fresh() end
 
-local function way_of(place, from, to, info)
-  return string.format("%s|%d|%d|%d", place, from, to, info.stream)
+local function line_of(from, to, info)
+  return string.format("%d|%d|%d", from, to, info.stream)
 end
 
 local function session_of(from, to, stream, tag)
@@ -50,27 +51,28 @@ local function open(info, number, offered, echoed)
   return session
 end
 
--- The numbers of the frame's direction; nil if its tag is one that the direction had before.
-local function numbers_of(place, info)
-  local key = way_of(place, info.src_node, info.dst_node, info)
-  local way = state.ways[key]
-  if way and way.former[info.tag] then return nil end
-  if not way or way.tag ~= info.tag then
-    local former = way and way.former or {}
-    if way then former[way.tag] = true end
-    way = {tag = info.tag, seen = {}, former = former}
-    state.ways[key] = way
+-- What is known of the frame's direction by its tag; nil if its tag is one that was there before.
+local function known_of(all, key, info)
+  local known = all[key]
+  if known and known.former[info.tag] then return nil end
+  if not known or known.tag ~= info.tag then
+    local former = known and known.former or {}
+    if known then former[known.tag] = true end
+    known = {tag = info.tag, seen = {}, former = former}
+    all[key] = known
   end
-  return way
+  return known
 end
 
 local function follow_numbers(found, place, info, number)
-  local way = numbers_of(place, info)
-  if not way then
+  local key = line_of(info.src_node, info.dst_node, info)
+  local way = known_of(state.ways, place .. "|" .. key, info)
+  local line = known_of(state.lines, key, info)
+  if not way or not line then
     found.is_former = true
     return
   end
-  local back = state.ways[way_of(place, info.dst_node, info.src_node, info)]
+  local back = state.lines[line_of(info.dst_node, info.src_node, info)]
   local seq = info.seq
   if info.numbering == "CONSUMES" then
     local first = way.seen[seq]
@@ -85,6 +87,9 @@ local function follow_numbers(found, place, info, number)
         found.is_late = true
       end
       way.seen[seq] = number
+      -- The same frame, captured at another place before.
+      found.copy = line.seen[seq]
+      line.seen[seq] = line.seen[seq] or number
       if not way.next or ahead(seq + 1, way.next) > 0 then way.next = (seq + 1) % TWO_24 end
     end
   elseif way.next and ahead(seq, way.next) > 0 then
@@ -93,7 +98,7 @@ local function follow_numbers(found, place, info, number)
   elseif not way.next then
     way.next = seq
   end
-  if not way.ack or ahead(info.ack, way.ack) > 0 then way.ack = info.ack end
+  if not line.ack or ahead(info.ack, line.ack) > 0 then line.ack = info.ack end
   -- The frame that is the newest of those which the ACK covers.
   if back then found.acked = back.seen[(info.ack - 1) % TWO_24] end
 end
@@ -145,7 +150,7 @@ function links.part(number, place, info, header, offset, bytes)
   local key = "part|" .. number
   local found = state.frames[key]
   if found ~= nil then return found or nil end
-  local way = way_of(place, info.src_node, info.dst_node, info) .. "|" .. row_of(info)
+  local way = place .. "|" .. line_of(info.src_node, info.dst_node, info) .. "|" .. row_of(info)
   local open_tlp = state.parts[way]
   if header then
     open_tlp = {bytes = header, header = #header, number = number,

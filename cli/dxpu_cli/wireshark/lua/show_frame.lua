@@ -46,20 +46,21 @@ local function add_header(tree, tvb, info)
   end
 end
 
--- The place of a TLP for its completions: the slots that it is from and for, or the other way round.
-local function scopes(place, info)
+-- The place of a TLP for its completions: the slots that it is from and for, or the other way round,
+-- wherever they were captured.
+local function scopes(info)
   local from = string.format("%d/%d", info.src_node, info.src_slot)
   local to = string.format("%d/%d", info.dst_node, info.dst_slot)
-  return place .. from .. ">" .. to, place .. to .. ">" .. from
+  return from .. ">" .. to, to .. ">" .. from
 end
 
 -- A function that finds out what other TLPs have to do with TLP `n` of a frame.
 local function linked(context, info, n)
   return function(read)
-    local scope, answers = scopes(context.place, info)
+    local scope, answers = scopes(info)
     local key = string.format("%d.%d", context.number, n)
     return key, links.tlp(key, context.number, context.time, read, scope, answers,
-                          context.found.first ~= nil)
+                          context.found.first ~= nil or context.found.copy ~= nil)
   end
 end
 
@@ -241,6 +242,7 @@ local function add_links(tree, found)
     tree:add(F["life.began_in"], found.life.began):set_generated()
   end
   if found.first then tree:add(F.first, found.first):set_generated() end
+  if found.copy then tree:add(F.copy, found.copy):set_generated() end
   if found.gap then
     tree:add(F.missing, found.gap):set_generated()
     tree:add_proto_expert_info(E["dxf.gap"])

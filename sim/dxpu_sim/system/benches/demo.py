@@ -7,6 +7,7 @@ to ``result.json`` in the run's folder, even after a failure.
 import json
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import cocotb
@@ -18,7 +19,9 @@ from dxpu_sim.endpoint.gpu import DEVICE_ID, VENDOR_ID
 from dxpu_sim.pcie import lspci
 from dxpu_sim.run.steps import Steps
 from dxpu_sim.run.trace import Trace
+from dxpu_sim.system.capture import captured
 from dxpu_sim.system.hotplug_host import Copier, HotPlugHost, Reader
+from dxpu_sim.system.shape import shape
 from dxpu_sim.system.system import SimulatedSystem
 from dxpu_sim.system.traversal import CYCLE_NS, conversions, take_apart
 
@@ -350,6 +353,12 @@ class Demo:
         system.checker.finish()
         self.hold("others_unharmed")
 
+    def capture(self):
+        """A context in which all frames and TLPs are captured."""
+        names = shape(self.options["system"]).names
+        return captured(self.dut, self.system.mailboxes.values(), names,
+                        self.folder / self.options["pcap"], period_ns=CYCLE_NS)
+
     def write(self):
         """Write the results so far to ``result.json``."""
         self._stop_trace()
@@ -367,10 +376,12 @@ class Demo:
 async def demo(dut):
     """The run of ``dxpu demo``."""
     this = Demo(dut)
-    try:
-        await this.run()
-    except BaseException as error:
-        this.result["error"] = f"{type(error).__name__}: {error}"
-        raise
-    finally:
-        this.write()
+    with ExitStack() as stack:
+        stack.callback(this.write)
+        if this.options["pcap"]:
+            stack.enter_context(this.capture())
+        try:
+            await this.run()
+        except BaseException as error:
+            this.result["error"] = f"{type(error).__name__}: {error}"
+            raise
