@@ -5,9 +5,10 @@ Ref: docs/reference/crypto.md
 
 from amaranth import *
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from dxpu.priority import round_robin
+from dxpu.stream import ForwardRegister
 
 from .aes import AesWord, CipherUse
 from .cmac import MacUse
@@ -19,8 +20,8 @@ class CipherShare(wiring.Component):
     """Lets several parts use one :class:`~.aes.Aes128`, in turn (round robin).
 
     A part that is ``busy`` keeps the cipher until it is not, so each part that waits has its turn
-    after at most one use by each other part. Who is alone loses no cycle; a change of hands takes
-    one.
+    after at most one use by each other part. A word takes a cycle to the cipher, and one back, so
+    a block takes two cycles more; there is a word in each cycle. A change of hands takes one.
 
     Parameters
     ----------
@@ -46,20 +47,29 @@ class CipherShare(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        m.submodules.register = register = ForwardRegister(AesWord)
+        connect(m, register.o, flipped(self.i))
         busy, turn = Signal(self._count), Signal(range(self._count))
         m.d.comb += busy.eq(Cat(user.busy for user in self.users))
         with m.Switch(turn):
             for n, user in enumerate(self.users):
                 with m.Case(n):
                     m.d.comb += [
-                        self.i.payload.eq(user.i.payload), self.i.valid.eq(user.i.valid),
-                        user.i.ready.eq(self.i.ready),
-                        user.o.valid.eq(self.o.valid), self.o.ready.eq(user.o.ready),
+                        register.i.payload.eq(user.i.payload), register.i.valid.eq(user.i.valid),
+                        user.i.ready.eq(register.i.ready),
                     ]
                     with m.If(~user.busy & busy.any()):
                         m.d.sync += turn.eq(round_robin(busy, turn))
-        for user in self.users:
-            m.d.comb += user.o.payload.eq(self.o.payload)
+        # Whose word of a result is in the register: each part waits for a bit of its own.
+        word, offered, taken = Signal(32), Signal(self._count), Signal()
+        m.d.comb += [
+            taken.eq((Cat(user.o.ready for user in self.users) & offered).any()),
+            self.o.ready.eq(~offered.any() | taken),
+        ]
+        with m.If(self.o.ready):
+            m.d.sync += [word.eq(self.o.payload), offered.eq(Mux(self.o.valid, 1 << turn, 0))]
+        for n, user in enumerate(self.users):
+            m.d.comb += [user.o.valid.eq(offered[n]), user.o.payload.eq(word)]
         return m
 
 

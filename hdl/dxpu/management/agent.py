@@ -35,6 +35,8 @@ __all__ = ["ManagementAgent"]
 
 #: Words of a frame behind its message: tag, CRC-32C.
 _TAG, _CRC = 4, 1
+#: What the agent itself says: it is not there before a cycle has passed.
+_SAID = (Source.EVENT, Source.KEY, Source.IDENTITY, Source.STATE)
 #: Bits of times.
 _TIME = 24
 #: An event is sent again after so many ticks, and twice as long each time, so often.
@@ -141,6 +143,8 @@ class ManagementAgent(wiring.Component):
         #: It is the last one of the instruction.
         self._last = Signal()
         self._first, self._word = Signal(32), Signal(32)
+        #: That of a source which is no bank and no stream, as it was a cycle before.
+        self._said = Signal(32)
         #: A word can be handled; the present one is there, too; strobe: and what is done with it
         #: can be.
         self._able, self._wanted, self._acts = Signal(), Signal(), Signal()
@@ -223,16 +227,19 @@ class ManagementAgent(wiring.Component):
                 m.d.comb += self._word.eq(self.cmac.o.payload)
             with m.Case(Source.TAG):
                 m.d.comb += self._word.eq(self._ccm.tag_o.payload)
-            with m.Case(Source.EVENT):
-                m.d.comb += self._word.eq(self.event.payload.as_value().word_select(number[0], 32))
-            with m.Case(Source.KEY):
-                m.d.comb += self._word.eq(self._km_read.data)
-            with m.Case(Source.IDENTITY):
-                m.d.comb += self._word.eq(Array(self.identity)[number[:3]])
-            with m.Case(Source.STATE):
-                m.d.comb += self._word.eq(Array(states)[at[:5]])
+            with m.Case(*_SAID):
+                m.d.comb += self._word.eq(self._said)
             with m.Default():
                 m.d.comb += self._word.eq(self._first)
+        with m.Switch(does.source):
+            with m.Case(Source.EVENT):
+                m.d.sync += self._said.eq(self.event.payload.as_value().word_select(number[0], 32))
+            with m.Case(Source.KEY):
+                m.d.sync += self._said.eq(self._km_read.data)
+            with m.Case(Source.IDENTITY):
+                m.d.sync += self._said.eq(Array(self.identity)[number[:3]])
+            with m.Default():
+                m.d.sync += self._said.eq(Array(states)[at[:5]])
         return there
 
     def _states(self):
@@ -446,7 +453,9 @@ class ManagementAgent(wiring.Component):
         jumps, operations = self._happens(m), self._operations
         reads = self._reads
         has_words = Value.cast(reads.op) < Op.JUMP.value
-        of_store = (Value.cast(reads.source) <= Source.MIXED.value) & has_words
+        # A word of a stream is looked at when it is there.
+        of_stream = Cat(reads.source == source for source in (
+            Source.RANDOM, Source.RESULT, Source.TAG)).any()
         looks = (reads.op == Op.COMPARE) | (reads.op == Op.JUMP) & (reads.argument == If.YOUNG)
         source = Mux(reads.source == Source.MIXED, Source.GLOBAL.value,
                      Value.cast(reads.source))[:2]
@@ -500,13 +509,15 @@ class ManagementAgent(wiring.Component):
                 with m.If(nothing):
                     m.d.sync += place.eq(place + 1)
                     m.next = "Fetch"
-                with m.Elif(~of_store & ~looks):
+                with m.Elif((of_stream | ~has_words) & ~looks):
                     m.d.comb += self.read.eq(0)
                     m.next = "Act"
             with m.State("Look"):  # that of the second bank
                 m.d.comb += self.read.eq(looks)
                 m.d.sync += self._first.eq(self.word)
                 m.next = "Act"
+                with m.If(self._from(Source.STATE) & ~self._digest.ready):  # which may be a CRC
+                    m.next = "Look"
                 with m.If(self._op(Op.JUMP)):
                     m.next = "Time"
             with m.State("Time"):  # the word of the second bank is looked at

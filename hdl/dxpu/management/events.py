@@ -12,6 +12,7 @@ from dxpu.counted import Counted
 from dxpu.fabric.session.types import SessionNews
 from dxpu.fabric.wire.frame_fields import wire
 from dxpu.queue import Queue
+from dxpu.stream import ForwardRegister, connect
 
 from .format import Subject
 
@@ -64,7 +65,8 @@ class NodeEvents(wiring.Component):
     themselves; what finds no room is not told. Both are counted, and once there is room an event
     LOST has the number of those since the last LOST.
 
-    An event is offered 2 cycles after a session has told of itself.
+    An event is offered 3 cycles after a session has told of itself. All that is looked at, and the
+    event, are in registers, so that neither the datapath nor who takes events waits for this part.
 
     Parameters
     ----------
@@ -102,10 +104,12 @@ class NodeEvents(wiring.Component):
         m = Module()
         m.submodules.queue = queue = Queue(_Waiting, depth=self._depth)
         paths, count = self._paths, self._paths + self._rows + 1
+        links, slots, failed = (Signal.like(now) for now in (self.links, self.slots, self.failed))
+        m.d.sync += [links.eq(self.links), slots.eq(self.slots), failed.eq(self.failed)]
         sources = [
-            *((Subject.PATH, n, self.links[n]) for n in range(paths)),
-            *((Subject.SLOT, n, self.slots[n].as_value()) for n in range(self._rows)),
-            (Subject.ERROR, 0, self.failed),
+            *((Subject.PATH, n, links[n]) for n in range(paths)),
+            *((Subject.SLOT, n, slots[n].as_value()) for n in range(self._rows)),
+            (Subject.ERROR, 0, failed),
         ]
         # Each in turn: its state now and when it was looked at, and whether it owes an event.
         number = Signal(range(count))
@@ -144,10 +148,12 @@ class NodeEvents(wiring.Component):
         with m.Elif(untold & ~lost.all()):
             m.d.sync += lost.eq(lost + 1)
 
-        waiting, event = queue.o.payload, self.o.payload
+        m.submodules.register = register = ForwardRegister(_Waiting)
+        connect(m, queue.o, register.i)
+        waiting, event = register.o.payload, self.o.payload
         m.d.comb += [
             event.code.eq(waiting.subject), event.where.eq(waiting.where),
             event.argument.eq(wire(Cat(waiting.argument, Const(0, 14), waiting.top), 4)),
-            self.o.valid.eq(queue.o.valid), queue.o.ready.eq(self.o.ready),
+            self.o.valid.eq(register.o.valid), register.o.ready.eq(self.o.ready),
         ]
         return m

@@ -86,17 +86,19 @@ class ManagementReceiver(wiring.Component):
         # Which frame it is is known with this beat; the beats before it are kept until its end.
         known = _TYPE_AT // lanes
         begins, kept = Signal(self._count), []
-        looked_at = data.StructLayout({"valid": 1, "beat": PacketLayout(self._width)})
+        # `like`: the word at the place of the type is that of management.
+        looked_at = data.StructLayout({"valid": 1, "like": 1, "beat": PacketLayout(self._width)})
         taps = [Signal(looked_at, name=f"tap{n}") for n in range(self._count)]
         for n, (tap, of) in enumerate(zip(taps, self.taps, strict=True)):
             number = Signal(range(known + 2), name=f"number{n}")
             now = Signal(range(known + 2), name=f"now{n}")
-            m.d.sync += [tap.valid.eq(of.valid), tap.beat.eq(of.beat)]
+            m.d.sync += [
+                tap.valid.eq(of.valid), tap.beat.eq(of.beat),
+                tap.like.eq(of.beat.data.word_select(_TYPE_AT % lanes, 32)[:24] == TYPE_WORD[:24]),
+            ]
             m.d.comb += [
                 now.eq(Mux(tap.beat.first, 0, number)),
-                begins[n].eq(tap.valid & (now == known)
-                             & (tap.beat.data.word_select(_TYPE_AT % lanes, 32)[:24]
-                                == TYPE_WORD[:24])),
+                begins[n].eq(tap.valid & (now == known) & tap.like),
             ]
             with m.If(tap.valid):
                 m.d.sync += number.eq(Mux(now == known + 1, now, now + 1))

@@ -15,6 +15,7 @@ from tests.support.testbench import collect_words, seed, simulate
 
 #: A use: a block for the subkeys, a block of message.
 USE = 63 + 59
+BLOCKS = 2
 
 
 def key_of(m, use):
@@ -82,9 +83,10 @@ def test_messages_at_the_same_time(design, count):
         assert blocks(words) == [tag(*job) for job in mine]
 
 
-@pytest.mark.parametrize("design", [several_macs, one_mac])
-def test_turns(design):
-    """Three that always want it have it in turn, with a few cycles between their uses."""
+@pytest.mark.parametrize(("design", "more"), [(several_macs, 2), (one_mac, 0)])
+def test_turns(design, more):
+    """Three that always want it have it in turn, with a few cycles between their uses. A block by a
+    cipher that is shared takes two cycles more."""
     m, uses = design(3)
     ends, cycle = [], [0]
 
@@ -108,7 +110,41 @@ def test_turns(design):
     simulate(m, clock, background=[give(n) for n in range(3)])
     assert [n for n, _ in ends] == [0, 1, 2] * 4
     apart = {after - before for (_, before), (_, after) in zip(ends[1:], ends[2:], strict=False)}
-    assert len(apart) == 1 and apart.pop() in range(USE, USE + 3)
+    use = USE + more * BLOCKS
+    assert len(apart) == 1 and apart.pop() in range(use, use + 3)
+
+
+@pytest.mark.parametrize("user", range(3))
+def test_words_take_a_cycle_each_way(user):
+    """A word in each cycle, to the cipher and back, once a change of hands is over; nobody else is
+    offered one."""
+    share = CipherShare(count=3)
+    sent = [random.Random(seed()).getrandbits(32) for _ in range(8)]
+    there, back = [], []
+
+    async def process(ctx):
+        use = share.users[user]
+        ctx.set(use.busy, 1)
+        await ctx.tick().repeat(2)
+        for given, got, words, offered in ((use.i, share.i, there, []),
+                                           (share.o, use.o, back, [user])):
+            ctx.set(got.ready, 1)
+            for word in sent:
+                ctx.set(given.payload, word if offered else {"data": word, "key": 5, "chain": 1})
+                ctx.set(given.valid, 1)
+                assert ctx.get(given.ready)
+                await ctx.tick()
+                assert ctx.get(got.valid)
+                assert [n for n, one in enumerate(share.users) if ctx.get(one.o.valid)] == offered
+                words.append(ctx.get(got.payload if offered else got.payload.data))
+            if not offered:
+                assert (ctx.get(got.payload.key), ctx.get(got.payload.chain)) == (5, 1)
+            ctx.set(given.valid, 0)
+            await ctx.tick()
+            assert not ctx.get(got.valid)
+
+    simulate(share, process)
+    assert there == back == sent
 
 
 @pytest.mark.parametrize("count", [0, -1, "2"])
