@@ -16,6 +16,44 @@ from .cmac import MacUse
 __all__ = ["CipherShare", "MacShare"]
 
 
+class _Results(wiring.Component):
+    """Register of results for several parts: a word comes out a cycle later, and there is one in
+    each cycle. Each part waits for a bit of its own.
+
+    Parameters
+    ----------
+    count : int
+        Parts.
+
+    Members
+    -------
+    i : stream of 32
+    turn : ``range(count)``
+        Whose word that of ``i`` is.
+    o : array of streams of 32
+    """
+
+    def __init__(self, count):
+        self._count = count
+        super().__init__({
+            "i": In(stream.Signature(32)), "turn": In(range(count)),
+            "o": Out(stream.Signature(32)).array(count),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        word, offered, taken = Signal(32), Signal(self._count), Signal()
+        m.d.comb += [
+            taken.eq((Cat(o.ready for o in self.o) & offered).any()),
+            self.i.ready.eq(~offered.any() | taken),
+        ]
+        with m.If(self.i.ready):
+            m.d.sync += [word.eq(self.i.payload), offered.eq(Mux(self.i.valid, 1 << self.turn, 0))]
+        for n, o in enumerate(self.o):
+            m.d.comb += [o.valid.eq(offered[n]), o.payload.eq(word)]
+        return m
+
+
 class CipherShare(wiring.Component):
     """Lets several parts use one :class:`~.aes.Aes128`, in turn (round robin).
 
@@ -60,16 +98,11 @@ class CipherShare(wiring.Component):
                     ]
                     with m.If(~user.busy & busy.any()):
                         m.d.sync += turn.eq(round_robin(busy, turn))
-        # Whose word of a result is in the register: each part waits for a bit of its own.
-        word, offered, taken = Signal(32), Signal(self._count), Signal()
-        m.d.comb += [
-            taken.eq((Cat(user.o.ready for user in self.users) & offered).any()),
-            self.o.ready.eq(~offered.any() | taken),
-        ]
-        with m.If(self.o.ready):
-            m.d.sync += [word.eq(self.o.payload), offered.eq(Mux(self.o.valid, 1 << turn, 0))]
-        for n, user in enumerate(self.users):
-            m.d.comb += [user.o.valid.eq(offered[n]), user.o.payload.eq(word)]
+        m.submodules.results = results = _Results(self._count)
+        connect(m, flipped(self.o), results.i)
+        m.d.comb += results.turn.eq(turn)
+        for user, o in zip(self.users, results.o, strict=True):
+            connect(m, o, flipped(user.o))
         return m
 
 
@@ -78,8 +111,8 @@ class MacShare(wiring.Component):
     robin).
 
     A part whose message has begun keeps it until the last word of the tag was taken, so each part
-    that waits has its turn after at most one message of each other part. Who is alone loses no
-    cycle; a change of hands takes one, if it is not at the end of a message.
+    that waits has its turn after at most one message of each other part. A word of a tag takes a
+    cycle more; a change of hands takes one, if it is not at the end of a message.
 
     Parameters
     ----------
@@ -114,10 +147,13 @@ class MacShare(wiring.Component):
                     m.d.comb += [
                         use.i.payload.eq(user.i.payload), use.i.valid.eq(user.i.valid),
                         user.i.ready.eq(use.i.ready), use.key_column.eq(user.key_column),
-                        user.o.valid.eq(use.o.valid), use.o.ready.eq(user.o.ready),
                     ]
-        for user in self.users:
-            m.d.comb += [user.column.eq(use.column), user.o.payload.eq(use.o.payload)]
+        m.submodules.results = results = _Results(self._count)
+        connect(m, flipped(use.o), results.i)
+        m.d.comb += results.turn.eq(turn)
+        for user, o in zip(self.users, results.o, strict=True):
+            m.d.comb += user.column.eq(use.column)
+            connect(m, o, flipped(user.o))
         with m.If(use.i.valid & use.i.ready):
             m.d.sync += begun.eq(1)
         with m.If(use.o.valid & use.o.ready):

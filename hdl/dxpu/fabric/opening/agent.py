@@ -37,7 +37,7 @@ class OpeningAgent(wiring.Component):
 
     It does one thing after the other: a call, or a key. While it does it none is taken, so a frame
     that comes meanwhile can only be dropped. A HELLO with a wrong knock takes 61 cycles, one that
-    is answered 1215, most of them for two proofs; a HELLO_DONE 362, if the cipher is shared.
+    is answered 1217, most of them for two proofs; a HELLO_DONE 363, if the cipher is shared.
     Comparisons of proofs take as long whatever they find.
 
     What is known of a session is a record of 64 words in block RAM: what was offered, the proofs,
@@ -257,14 +257,17 @@ class OpeningAgent(wiring.Component):
 
     def _compare(self, m, word, record):
         """Whether something is not as it should be."""
-        does, wrong = self._does, Signal()
+        does, wrong, checks, was = self._does, Signal(), Signal(), Signal()
         wrongs = {Check.ZERO: word != 0, Check.SOME: word == 0,
                   Check.KEPT: word != self._kept[self._number[0]]}
         m.d.comb += wrong.eq(Mux(does.op == Op.COMPARE, word != record,
                                  Array(wrongs[check] for check in Check)[does.argument[:2]]))
+        # A cycle later, as nobody asks so soon.
+        m.d.sync += [was.eq(wrong),
+                     checks.eq(self._acts & ((does.op == Op.COMPARE) | (does.op == Op.CHECK)))]
+        with m.If(checks):
+            m.d.sync += self._differs.eq(self._differs | was)
         with m.If(self._acts):
-            with m.If((does.op == Op.COMPARE) | (does.op == Op.CHECK)):
-                m.d.sync += self._differs.eq(self._differs | wrong)
             with m.If((does.op == Op.JUMP) & (does.argument == If.DIFFERS)):
                 m.d.sync += self._differs.eq(0)
             with m.If((does.op == Op.KEEP) & (self.body_at < len(self._kept))):

@@ -11,7 +11,7 @@ from amaranth import Module
 from amaranth.lib.wiring import connect
 from dxpu.crypto.aes import Aes128
 from dxpu.crypto.cmac import Cmac
-from dxpu.crypto.share import CipherShare
+from dxpu.crypto.share import CipherShare, MacShare
 from dxpu.fabric.opening.agent import OpeningAgent
 from dxpu.fabric.opening.types import BODY_WORDS, Called, Told
 from dxpu_model.keyed import HELLO, HELLO_ACK, HELLO_DONE, Ends
@@ -68,10 +68,12 @@ class Agent:
             self.m.submodules.cmac = cmac = Cmac()
             self.m.submodules.aes = aes = Aes128(ram=True)
             self.m.submodules.share = share = CipherShare(count=2)
+            self.m.submodules.mac_share = macs = MacShare(count=2)
             connect(self.m, share.i, aes.i)
             connect(self.m, aes.o, share.o)
             connect(self.m, cmac.cipher, share.users[0])
-            connect(self.m, self.part.cmac, cmac.use)
+            connect(self.m, macs.use, cmac.use)
+            connect(self.m, self.part.cmac, macs.users[0])
 
     def run(self, process):
         async def whole(ctx):
@@ -286,9 +288,9 @@ def peer(rng, key=FIRST, following=None):
                  draw_tag=lambda: rng.randrange(1, 1 << 16)))
 
 
-#: Cycles from a HELLO to its candidate, and from a HELLO_DONE to the session, with a cipher that is
-#: shared.
-ANSWERED, OPENED = 1215, 362
+#: Cycles from a HELLO to its candidate, and from a HELLO_DONE to the session, with a cipher and a
+#: CMAC that are shared.
+ANSWERED, OPENED = 1217, 363
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["python", "cipher"])
