@@ -457,7 +457,7 @@ class ManagementAgent(wiring.Component):
         of_stream = Cat(reads.source == source for source in (
             Source.RANDOM, Source.RESULT, Source.TAG)).any()
         looks = (reads.op == Op.COMPARE) | (reads.op == Op.JUMP) & (reads.argument == If.YOUNG)
-        source = Mux(reads.source == Source.MIXED, Source.GLOBAL.value,
+        source = Mux(Value.cast(reads.source) >= len(Part), Source.GLOBAL.value,
                      Value.cast(reads.source))[:2]
         nothing = (reads.count == Count.SIZE) & (self._size == 0) & has_words
         ends, last, at = Signal(), Signal(), Signal(7)
@@ -503,14 +503,15 @@ class ManagementAgent(wiring.Component):
                     m.next = "Fetch"
             with m.State("Fetch"):
                 m.next = "Read"
-            with m.State("Read"):  # the word of the source
+            # The word of the source, or any: what the program says is late for an enable. Of the
+            # banks of frames that come only that of the frame at hand is read.
+            with m.State("Read"):
                 m.d.comb += [self.read.eq(1), self.read_at.eq(Cat(at, self._bank(source)))]
                 m.next = "Look"
                 with m.If(nothing):
                     m.d.sync += place.eq(place + 1)
                     m.next = "Fetch"
                 with m.Elif((of_stream | ~has_words) & ~looks):
-                    m.d.comb += self.read.eq(0)
                     m.next = "Act"
             with m.State("Look"):  # that of the second bank
                 m.d.comb += self.read.eq(looks)
