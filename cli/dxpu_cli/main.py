@@ -54,6 +54,7 @@ COMMANDS = {
     "spec": ("dxpu_cli.commands.spec", "search models of the fabric's protocol completely"),
     "console": ("dxpu_cli.console.command",
                 "read and write registers of a board by its serial line"),
+    "trace": ("dxpu_cli.trace.command", "follow one TLP through a capture"),
     "wireshark": ("dxpu_cli.commands.wireshark",
                   "install the dissector of frames and TLPs for Wireshark"),
     "docs": ("dxpu_cli.commands.docs", "write the register pages and the tables of ports"),

@@ -1,0 +1,1 @@
+"""``dxpu trace``: follows one TLP through a capture."""
