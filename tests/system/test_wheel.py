@@ -109,5 +109,5 @@ def test_what_needs_an_extra_says_how_to_get_it(installed):
     run = installed("dxpu", "demo")
     assert run.returncode == 2 and run.stderr.count("\n") == 1
     python = installed.folder.parent / "env/bin/python"
-    assert f"cocotb is missing: {python} -m pip install cocotb==" in run.stderr, run.stderr
+    assert re.search(rf"cocotb is missing: {python} -m pip install .*\bcocotb==", run.stderr)
     assert not list(installed.folder.glob("build"))
