@@ -15,8 +15,8 @@ from dxpu_cli.progress import Progress
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
 
-__all__ = ["Options", "add_arguments", "options", "parse_size", "run", "split", "system_design",
-           "table", "wave_span"]
+__all__ = ["CAPTURE", "PATHS", "Options", "add_arguments", "options", "parse_size", "run", "split",
+           "system_design", "table", "wave_span"]
 
 WIDTHS = (32, 64, 128, 256, 512)
 PORTS = 8
@@ -34,6 +34,7 @@ CYCLES = 620_000
 #: Files of the result folder that belong together.
 RESULTS = ("report.json", "timeline.svg", "timeline.png", "wave.fst", "wave.gtkw",
            "wave-enums", "capture.pcapng")
+#: The capture among them.
 CAPTURE = "capture.pcapng"
 #: The paper's figures for the same split: Table 6, nanoseconds of a host's read of a GPU.
 PAPER_ROUND_TRIP_NS = 6800

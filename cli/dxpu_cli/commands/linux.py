@@ -12,7 +12,7 @@ from dxpu_sim.linux import images
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
 
-from .demo import system_design
+from .demo import CAPTURE, PATHS, system_design
 
 __all__ = ["add_arguments", "run"]
 
@@ -32,6 +32,8 @@ def add_arguments(parser):
     parser.add_argument("--json", metavar="FILE", help="write the results here, good or bad")
     parser.add_argument("--console", action="store_true",
                         help="show the guest's console; it is a file in any case")
+    parser.add_argument("--pcap", action="store_true",
+                        help=f"capture every frame and TLP, in {CAPTURE} of each machine's folder")
     parser.add_argument("--out", default="build/linux", metavar="FOLDER",
                         help="folder for logs, consoles and the guest's words")
 
@@ -69,15 +71,15 @@ def run(arguments) -> int:
     seed = given_seed(arguments)
     file = file_to_write("--json", arguments.json)
     with OutputFolder("--out", arguments.out, room=ROOM) as out:
-        return _Runs(chosen, seed, out, file, arguments.console).run()
+        return _Runs(chosen, seed, out, file, arguments.console, arguments.pcap).run()
 
 
 class _Runs:
     """One simulation for each machine that the scenarios need."""
 
-    def __init__(self, chosen, seed, out, file, console):
+    def __init__(self, chosen, seed, out, file, console, pcap):
         self._chosen, self._seed, self._out, self._file = chosen, seed, out, file
-        self._console = console
+        self._console, self._pcap = console, pcap
         self._progress = Progress()
         self._shown = 0
 
@@ -106,8 +108,12 @@ class _Runs:
         from dxpu_sim.run.runner import Design
         design = system_design()
         # Compiled with waves like the demo, so that both share one build.
+        options = {"waves": "fst"}
+        if self._pcap:
+            from dxpu_sim.system.capture import public
+            options["public"] = public(PATHS)
         return Simulator(Design(design.factory, {**design.kwargs, **MACHINES[machine].system}),
-                         {"waves": "fst"})
+                         options)
 
     def _machine(self, machine):
         from dxpu_sim.run.runner import SimulationFailed, simulate
@@ -117,7 +123,7 @@ class _Runs:
         given = {"images": {k: str(v) if isinstance(v, Path) else v
                             for k, v in asdict(self._images).items()},
                  "system": simulator.design.kwargs, "gpu": GPU, "machine": machine,
-                 "scenarios": names}
+                 "scenarios": names, "pcap": CAPTURE if self._pcap else ""}
         failure, lines, console = [], 0, 0
 
         def job():

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 
@@ -48,9 +49,12 @@ async def make_ready(dut, system):
     return operator
 
 
-async def run_scenarios(dut, guests, machine, result):
-    """Run everything from boot to the last check; fill ``result`` on the way."""
+async def run_scenarios(dut, guests, machine, result, stack):
+    """Run everything from boot to the last check; fill ``result`` on the way. What must be finished
+    at the end is put on ``stack``."""
     system = LinuxSystem(dut, GIVEN["system"], guests, gpu=GIVEN["gpu"])
+    if GIVEN["pcap"]:
+        stack.enter_context(system.capture(FOLDER / GIVEN["pcap"]))
     dut.loss.value = round(machine.loss * 65536)
     operator = await make_ready(dut, system)
     shown = time.monotonic()
@@ -107,9 +111,10 @@ async def scenarios(dut):
     machine = MACHINES[GIVEN["machine"]]
     guests = []
     try:
-        for n in range(machine.guests):
-            guests.append(Guest(images(), FOLDER, options=machine.kernel, number=n))
-        await run_scenarios(dut, guests, machine, result)
+        with ExitStack() as stack:
+            for n in range(machine.guests):
+                guests.append(Guest(images(), FOLDER, options=machine.kernel, number=n))
+            await run_scenarios(dut, guests, machine, result, stack)
     except BaseException as error:
         text = str(error) or "an error in the simulation, see the log"
         result["error"] = re.sub(r"\s*\n\s*", " | ", text)

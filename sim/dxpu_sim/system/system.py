@@ -13,6 +13,7 @@ from dxpu_sim.pcie.ports import Mailbox, RootComplex, quiet, until
 from dxpu_sim.pcie.switch_route import SwitchRoute
 from dxpu_tools.collection import keep
 
+from .capture import captured
 from .setup import Proxy, bind, let_open, open_session, wait_for_session, wait_for_slot
 from .shape import shape
 
@@ -89,6 +90,7 @@ class SimulatedSystem:
         self.seed = int(os.environ["DXPU_SEED"])
         self.rng = random.Random(self.seed)
         design = shape(options or {})
+        self._names, self._period_ns = design.names, (options or {}).get("period_ps", 8000) / 1000
         self.ports = design.ports
         self.slots = [(b, s + 1) for b, count in enumerate(design.boxes) for s in range(count)]
         self.names = [f"gpu{n}" for n in range(len(self.slots))]
@@ -122,6 +124,12 @@ class SimulatedSystem:
         self.host = self.hosts[0]
         self.drivers = []
         keep()
+
+    def capture(self, path):
+        """A context in which every frame and every TLP is written into a file; for a design that
+        was built with :func:`~dxpu_sim.system.capture.public`."""
+        return captured(self.dut, self.mailboxes.values(), self._names, path,
+                        period_ns=self._period_ns)
 
     def _make_host(self, **options):
         self.rc = RootComplex()

@@ -19,9 +19,7 @@ from dxpu_sim.endpoint.gpu import DEVICE_ID, VENDOR_ID
 from dxpu_sim.pcie import lspci
 from dxpu_sim.run.steps import Steps
 from dxpu_sim.run.trace import Trace
-from dxpu_sim.system.capture import captured
 from dxpu_sim.system.hotplug_host import Copier, HotPlugHost, Reader
-from dxpu_sim.system.shape import shape
 from dxpu_sim.system.system import SimulatedSystem
 from dxpu_sim.system.traversal import CYCLE_NS, conversions, take_apart
 
@@ -353,12 +351,6 @@ class Demo:
         system.checker.finish()
         self.hold("others_unharmed")
 
-    def capture(self):
-        """A context in which all frames and TLPs are captured."""
-        names = shape(self.options["system"]).names
-        return captured(self.dut, self.system.mailboxes.values(), names,
-                        self.folder / self.options["pcap"], period_ns=CYCLE_NS)
-
     def write(self):
         """Write the results so far to ``result.json``."""
         self._stop_trace()
@@ -379,7 +371,7 @@ async def demo(dut):
     with ExitStack() as stack:
         stack.callback(this.write)
         if this.options["pcap"]:
-            stack.enter_context(this.capture())
+            stack.enter_context(this.system.capture(this.folder / this.options["pcap"]))
         try:
             await this.run()
         except BaseException as error:
