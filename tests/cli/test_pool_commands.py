@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dxpu_cli import main as cli
+from dxpu_manager.versions import VERSION
 from tests.support.certificate import make_certificate
 from tests.support.manager_process import DXPU, free_port, processes, tell, wait_for
 
@@ -452,18 +453,18 @@ def test_a_check_brings_no_store_to_another_version(tmp_path, capsys):
         database.executescript(old.read_text())
     assert cli.main(["manager", "check", str(settings)]) == 0
     assert capsys.readouterr().out.splitlines()[1] == (
-        "the store has version 1: the manager keeps it, and brings it to version 2")
+        f"the store has version 1: the manager keeps it, and brings it to version {VERSION}")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["manager.toml", "pool.db",
                                                                 "records"]
     assert cli.main(["manager", "account", str(settings)]) == 0
     assert capsys.readouterr().out == "alice  Operator\n"
     assert (tmp_path / "pool.db.version-1").exists()
     with closing(sqlite3.connect(tmp_path / "pool.db")) as database:
-        database.execute("PRAGMA user_version = 9")
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
     assert cli.main(["manager", "check", str(settings)]) == 2
     assert capsys.readouterr().err == (
-        f"dxpu manager: error: the store {str(tmp_path / 'pool.db')!r} has version 9, and this "
-        "program knows 2: use the newer program\n")
+        f"dxpu manager: error: the store {str(tmp_path / 'pool.db')!r} has version {VERSION + 1}, "
+        f"and this program knows {VERSION}: use the newer program\n")
 
 
 def test_who_can_be_reached_by_others_needs_an_account(tmp_path):
