@@ -310,8 +310,9 @@ def test_what_is_no_store(lead, run, monkeypatch):
         with pytest.raises(StoreError, match=text):
             await lead()
         await put("version", f"dxpu pool {layout.VERSION + 1}")
-        with pytest.raises(StoreError, match="^the store in etcd has version 3, and this program "
-                                             "knows 2: use the newer program$"):
+        newer = (f"^the store in etcd has version {layout.VERSION + 1}, and this program knows "
+                 f"{layout.VERSION}: use the newer program$")
+        with pytest.raises(StoreError, match=newer):
             await lead()
         assert sorted(await asked(etcd, lead.prefix)) == ["mine", "version"]
         await put("version", "dxpu pool 1")

@@ -149,13 +149,13 @@ class Page:
         await self.click_at(f"document.querySelector({json.dumps(selector)})")
 
     async def click_at(self, element):
-        """Click into the middle of the element that an expression gives, when it is there."""
-        await self.until(f"(e => e?.getClientRects().length && !e.disabled)({element})")
-        x, y, is_first = await self.js(
-            "(e => { e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); "
+        """Click into the middle of the element that an expression gives, when it is there, and
+        nothing is before it: a question that was answered goes when its answer has come."""
+        x, y = await self.until(
+            "(e => { if (!e?.getClientRects().length || e.disabled) return null; "
+            "e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); "
             "const [x, y] = [r.left + r.width / 2, r.top + r.height / 2]; "
-            f"return [x, y, e.contains(document.elementFromPoint(x, y))]; }})({element})")
-        assert is_first, f"something is before {element}"
+            f"return e.contains(document.elementFromPoint(x, y)) && [x, y]; }})({element})")
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             await self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, clickCount=1,
                            button="none" if kind == "mouseMoved" else "left")
