@@ -74,5 +74,5 @@ def test_the_core_for_fusesoc(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Generating dxpu:examples:host_top-proxy" in done.stdout + done.stderr
     assert "%Warning" not in done.stdout + done.stderr
-    proxy, = tmp_path.rglob("dxpu_host.v")
+    proxy = next(tmp_path.rglob("dxpu_host.v"))
     assert lint(EXAMPLES / "verilog_top/host_top.v", proxy, top="host_top") == ""
