@@ -8,12 +8,11 @@ from dxpu.fabric.wire.format import ETHERTYPE
 from dxpu.fabric.wire.frame_types import SEQUENCED
 from dxpu_model.tlp import Info, classify, malformed
 from dxpu_model.wire import Data, Frame, FrameError, Hdr, Joiner, Tlps, parse
+from dxpu_sim.ethernet.pcap import ETHERNET, TLP
 from dxpu_tools.errors import UserError
 
 __all__ = ["Sight", "sights"]
 
-#: Link types: Ethernet, and bare TLPs.
-_ETHERNET, _TLP = 1, 147
 _DIRECTIONS = {1: "in", 2: "out"}
 
 
@@ -126,9 +125,9 @@ def sights(path: Path) -> Iterator[Sight]:
     """
     frames = _Frames()
     for packet, (data, link, time, place, way, comment) in enumerate(_packets(path), 1):
-        if link == _TLP:
+        if link == TLP:
             found: tuple[Frame | None, list[bytes], bool] = None, [data], False
-        elif link == _ETHERNET and data[12:14] == ETHERTYPE.to_bytes(2, "big"):
+        elif link == ETHERNET and data[12:14] == ETHERTYPE.to_bytes(2, "big"):
             found = frames.tlps(data, place)
         else:
             continue
