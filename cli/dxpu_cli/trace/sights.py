@@ -9,11 +9,10 @@ from dxpu.fabric.wire.frame_types import SEQUENCED
 from dxpu_model.tlp import Info, classify, malformed
 from dxpu_model.wire import Data, Frame, FrameError, Hdr, Joiner, Tlps, parse
 from dxpu_sim.ethernet.pcap import ETHERNET, TLP
-from dxpu_tools.errors import UserError
+
+from .packets import packets
 
 __all__ = ["Sight", "sights"]
-
-_DIRECTIONS = {1: "in", 2: "out"}
 
 
 @dataclass(frozen=True)
@@ -48,31 +47,6 @@ class Sight:
     frame: Frame | None = None
     comment: str = ""
     again: bool = False
-
-
-def _packets(path: Path) -> Iterator[tuple[bytes, int, int, str, str, str]]:
-    """Bytes, link type, time, interface, direction and comment of each packet."""
-    from scapy.error import Scapy_Exception
-    from scapy.utils import RawPcapNgReader, RawPcapReader
-    try:
-        with RawPcapReader(str(path)) as reader:  # makes the other reader, if the file is pcapng
-            names = isinstance(reader, RawPcapNgReader)
-            for data, meta in reader:
-                if names:
-                    time = (meta.tshigh << 32 | meta.tslow) * 10**9 // meta.tsresol
-                    comments = b" ".join(meta.comments or ()).decode(errors="replace")
-                    yield (data, meta.linktype, time,
-                           (meta.ifname or b"0").decode(errors="replace"),
-                           _DIRECTIONS.get(meta.direction or 0, ""), comments)
-                else:
-                    scale = 1 if reader.nano else 1000
-                    yield (data, reader.linktype, meta.sec * 10**9 + meta.usec * scale, "0", "", "")
-    except FileNotFoundError:
-        raise UserError(f"no file {str(path)!r}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except Scapy_Exception:
-        raise UserError(f"{str(path)!r} is no capture: pcap and pcapng files are") from None
 
 
 def _readable(raw: bytes) -> bool:
@@ -124,7 +98,7 @@ def sights(path: Path) -> Iterator[Sight]:
         The file cannot be read, or is no capture.
     """
     frames = _Frames()
-    for packet, (data, link, time, place, way, comment) in enumerate(_packets(path), 1):
+    for packet, (data, link, time, place, way, comment) in enumerate(packets(path), 1):
         if link == TLP:
             found: tuple[Frame | None, list[bytes], bool] = None, [data], False
         elif link == ETHERNET and data[12:14] == ETHERTYPE.to_bytes(2, "big"):
