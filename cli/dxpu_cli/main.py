@@ -55,6 +55,8 @@ COMMANDS = {
     "console": ("dxpu_cli.console.command",
                 "read and write registers of a board by its serial line"),
     "trace": ("dxpu_cli.trace.command", "follow one TLP through a capture"),
+    "waves": ("dxpu_cli.waves.command",
+              "run a scenario, and show a window of it as a wave, with rows in words"),
     "wireshark": ("dxpu_cli.commands.wireshark",
                   "install the dissector of frames and TLPs for Wireshark"),
     "docs": ("dxpu_cli.commands.docs", "write the register pages and the tables of ports"),

@@ -18,6 +18,10 @@ set left [gtkwave::getWindowStartTime]
 set right [gtkwave::getWindowEndTime]
 puts $out "window\t$left\t$right"
 puts $out "marker\t[gtkwave::getMarker]"
+foreach letter {A B C D E F G H I J K L M N O P Q R S T U V W X Y Z} {
+  set at [gtkwave::getNamedMarker $letter]
+  if {$at >= 0} { puts $out "named\t$letter\t$at" }
+}
 puts $out "dump\t[gtkwave::getDumpFileName]"
 if {$env(VIEWER_AT) ne ""} { gtkwave::setMarker $env(VIEWER_AT) }
 for {set i 0} {$i < [gtkwave::getTotalNumTraces]} {incr i} {
@@ -51,6 +55,8 @@ class View:
     #: Time units at the left and the right end of the window.
     window: tuple[int, int] = (0, 0)
     marker: int = -1
+    #: Times of the markers with letters.
+    named: dict[str, int] = field(default_factory=dict)
     #: Name and value of every row with a signal, at the requested time.
     rows: list[tuple[str, str]] = field(default_factory=list)
     #: Full name of the signal of each row.
@@ -102,6 +108,8 @@ def _parse(text):
             view.window = int(values[0]), int(values[1])
         elif what == "marker":
             view.marker = int(values[0])
+        elif what == "named":
+            view.named[values[0]] = int(values[1])
         elif what == "dump":
             view.dump = values[0]
         elif what == "signal":

@@ -6,10 +6,12 @@ import struct
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["ETHERNET", "TLP", "PcapWriter"]
+__all__ = ["ETHERNET", "INTERRUPT", "TLP", "PcapWriter"]
 
 #: Link types: LINKTYPE_ETHERNET, and LINKTYPE_USER0, which DXPU's dissector takes for TLPs.
 ETHERNET, TLP = 1, 147
+#: Comment of a write by which a device interrupts a host.
+INTERRUPT = "interrupt"
 
 
 def _pad(data: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Captures of the TLPs at PCIe ports of a design."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cocotb.utils import get_sim_time
 
@@ -14,7 +14,8 @@ __all__ = ["capture_tlps"]
 NULLIFIED = "marked as bad by the sender"
 
 
-def capture_tlps(mailboxes: Iterable[Mailbox], writer: PcapWriter, *, period_ns: float) -> None:
+def capture_tlps(mailboxes: Iterable[Mailbox], writer: PcapWriter, *, period_ns: float,
+                 remark: Callable[[str, TlpRecord], str] = lambda name, record: "") -> None:
     """Write every TLP at these ports from now on, with its direction, seen from the proxy.
 
     Parameters
@@ -24,17 +25,20 @@ def capture_tlps(mailboxes: Iterable[Mailbox], writer: PcapWriter, *, period_ns:
     writer : PcapWriter
     period_ns : float
         Period of the core clock. The time of a TLP is that of its first beat.
+    remark : function
+        Comment of a TLP that has left the design at the port of that name.
     """
     for mailbox in mailboxes:
-        _attach(mailbox, writer, writer.interface(mailbox.name, TLP), period_ns)
+        _attach(mailbox, writer, writer.interface(mailbox.name, TLP), period_ns, remark)
 
 
-def _attach(mailbox: Mailbox, writer: PcapWriter, interface: int, period_ns: float) -> None:
+def _attach(mailbox: Mailbox, writer: PcapWriter, interface: int, period_ns: float,
+            remark: Callable[[str, TlpRecord], str]) -> None:
     def note(record: TlpRecord, inbound: bool) -> None:
         beats = record.last_cycle - record.first_cycle
         time = round(get_sim_time("ns") - (beats + 1) * period_ns)
-        writer.write(interface, time, record.raw, NULLIFIED if record.discard else "",
-                     inbound=inbound)
+        comment = NULLIFIED if record.discard else "" if inbound else remark(mailbox.name, record)
+        writer.write(interface, time, record.raw, comment, inbound=inbound)
 
     mailbox.sent.append(lambda record: note(record, True))
     mailbox.received.append(lambda record: note(record, False))

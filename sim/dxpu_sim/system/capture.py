@@ -1,13 +1,13 @@
 """Captures of a whole simulated system: every frame and every TLP, in one file."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from dxpu_sim.ethernet.capture import TAPS, Capture
 from dxpu_sim.ethernet.pcap import PcapWriter
 from dxpu_sim.pcie.capture import capture_tlps
-from dxpu_sim.pcie.ports import Mailbox
+from dxpu_sim.pcie.ports import Mailbox, TlpRecord
 
 __all__ = ["captured", "public"]
 
@@ -22,7 +22,8 @@ def public(paths: int) -> tuple[str, ...]:
 
 @contextmanager
 def captured(dut, mailboxes: Iterable[Mailbox], names: Sequence[str], path: Path, *,
-             period_ns: float) -> Iterator[PcapWriter]:
+             period_ns: float,
+             remark: Callable[[str, TlpRecord], str]) -> Iterator[PcapWriter]:
     """Write all that passes meanwhile into a file: frames as they enter the Ethernet switches, TLPs
     at the PCIe ports.
 
@@ -38,6 +39,8 @@ def captured(dut, mailboxes: Iterable[Mailbox], names: Sequence[str], path: Path
         File to create; whole at the end, however the run ends.
     period_ns : float
         Period of the core clock.
+    remark : function
+        Comment of a TLP that has left the design at the port of that name.
     """
     with PcapWriter(path, window_ns=WINDOW_NS) as writer:
         for number in range(len(dut.dead)):
@@ -45,5 +48,5 @@ def captured(dut, mailboxes: Iterable[Mailbox], names: Sequence[str], path: Path
             ports = [*names, *["stranger"] * (number == 0)]
             Capture(getattr(dut, f"ethernet{number}"), writer, ports=len(ports),
                     name=[f"{name} path {number}" for name in ports])
-        capture_tlps(mailboxes, writer, period_ns=period_ns)
+        capture_tlps(mailboxes, writer, period_ns=period_ns, remark=remark)
         yield writer

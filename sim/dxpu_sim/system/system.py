@@ -5,8 +5,11 @@ import random
 
 from cocotb.triggers import Timer
 
+from dxpu.tlp.types import Malformed, TlpClass
+from dxpu_model.tlp import classify, malformed
 from dxpu_sim.endpoint.driver import find_gpus
 from dxpu_sim.endpoint.gpu import Gpu
+from dxpu_sim.ethernet.pcap import INTERRUPT
 from dxpu_sim.pcie.checkers import CheckFailed, watch
 from dxpu_sim.pcie.links import DirectLink, LibraryLink, replace_port
 from dxpu_sim.pcie.ports import Mailbox, RootComplex, quiet, until
@@ -129,7 +132,16 @@ class SimulatedSystem:
         """A context in which every frame and every TLP is written into a file; for a design that
         was built with :func:`~dxpu_sim.system.capture.public`."""
         return captured(self.dut, self.mailboxes.values(), self._names, path,
-                        period_ns=self._period_ns)
+                        period_ns=self._period_ns, remark=self._remark)
+
+    def _remark(self, name, record):
+        """Comment of a TLP that has left the design."""
+        if name != "host" or malformed(record.raw) != Malformed.NONE:
+            return ""
+        info, region = classify(record.raw), self.rc.msi_region
+        first = region.get_absolute_address(0)
+        return INTERRUPT * (info.cls is TlpClass.P and info.address is not None
+                            and first <= info.address < first + region.size)
 
     def _make_host(self, **options):
         self.rc = RootComplex()

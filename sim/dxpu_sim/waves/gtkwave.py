@@ -14,6 +14,7 @@ Behaviour of GTKWave 3.3 where its manual leaves it open:
 
 import math
 import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -21,8 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .nets import Net, nets, parse
+from .texts import SCOPE, Texts
 
-__all__ = ["MAX_TABLES", "Group", "Row", "alias", "reference", "save_file", "unmatched"]
+__all__ = ["MARKERS", "MAX_TABLES", "Group", "Row", "alias", "reference", "save_file", "unmatched"]
 
 #: Size of the window and width of the column of names and values, in pixels; fit a small screen.
 WINDOW = (1280, 900)
@@ -32,6 +34,8 @@ WAVE_PIXELS = 780
 #: Number of pixels to which the zoom refers.
 ZOOM_PIXELS = 200
 MAX_TABLES = 128
+#: Letters of markers.
+MARKERS = string.ascii_uppercase
 
 
 class Row(NamedTuple):
@@ -76,7 +80,9 @@ def unmatched(groups: Sequence[Group], verilog: str) -> list[str]:
 
 def save_file(path: str | Path, trace: str | Path, verilog: str, groups: Sequence[Group], *,
               names: Mapping[str, type[Enum]] | None = None, marker_ps: int | None = None,
-              start_ps: int = 0, span_ps: int | None = None) -> int:
+              start_ps: int = 0, span_ps: int | None = None,
+              texts: Mapping[str, Sequence[Texts]] | None = None,
+              markers: Sequence[tuple[int, str]] = ()) -> int:
     """Write GTKWave save file ``path`` for ``trace``, and the tables of value names beside it.
 
     A signal with named values is shown with the names. Returns the number of signals shown.
@@ -93,6 +99,10 @@ def save_file(path: str | Path, trace: str | Path, verilog: str, groups: Sequenc
         Enums for signals without value names in the Verilog, by regular expression of whole paths.
     marker_ps, start_ps, span_ps : int
         Position of the marker, start of the view, and time to fit into the window.
+    texts : dict
+        Texts that were added to the trace, by the titles of their groups, which come first.
+    markers : sequence of (int, str)
+        Times in ps of markers A to Z, and their names.
     """
     from vcd.gtkw import GTKWSave
     path, trace = Path(path).absolute(), Path(trace).absolute()
@@ -104,16 +114,24 @@ def save_file(path: str | Path, trace: str | Path, verilog: str, groups: Sequenc
         save.savefile(str(path))
         save.timestart(start_ps)
         save.zoom_markers(-math.log2(max((span_ps or 1) * ZOOM_PIXELS / WAVE_PIXELS, 1)),
-                          -1 if marker_ps is None else marker_ps)
+                          -1 if marker_ps is None else marker_ps,
+                         **{letter.lower(): time
+                            for letter, (time, _) in zip(MARKERS, markers, strict=False)})
+        for letter, (_, name) in zip(MARKERS, markers, strict=False):
+            file.write(f"[markername] {letter}{name}\n")
         save.size(*WINDOW)
         save.signals_width(NAMES_PIXELS)
         save.sst_expanded(False)
         save.treeopen("top")
+        for title, rows in (texts or {}).items():
+            with save.group(title):
+                for row in rows:
+                    save.trace(f"{SCOPE}.{row.name}", alias=row.label, datafmt="ascii")
         for group, rows in shown:
             with save.group(group.title, closed=group.closed):
                 for label, net in rows:
                     _show(save, label, net, trace, tables)
-    return sum(len(rows) for _, rows in shown)
+    return sum(map(len, (texts or {}).values())) + sum(len(rows) for _, rows in shown)
 
 
 def _choose(groups, verilog, names):

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import cocotb
-from cocotb.triggers import Timer
+from cocotb.triggers import First, Timer
 from cocotb.utils import get_sim_time
 
 from dxpu_sim.endpoint.driver import find_gpus
@@ -28,6 +28,10 @@ CHECKS = ("empty_slots", "hot_plug", "tree", "names", "registers", "video_memory
           "round_trip", "copy_to_gpu", "copy_to_host", "copies_together", "tlps_exact",
           "fabric_lossless", "counters_clean", "bad_fabric", "dead_path", "surprise_removal",
           "slot_clean", "others_unharmed")
+
+#: Steps, in the order of the run. All need the first one, and those behind the second one need it.
+STEPS = ("boot", "use", "measure_round_trip", "copy", "copy_together", "finish",
+         "copy_through_a_bad_fabric", "pull")
 
 #: Simulated time without traffic before a measurement.
 QUIET_NS = 5_000
@@ -71,15 +75,22 @@ class Demo:
     # Steps.
 
     async def run(self):
-        """Run all steps, in order."""
-        await self.boot()
-        await self.use()
-        await self.measure_round_trip()
-        await self.copy()
-        await self.copy_together()
-        await self.finish()
-        await self.copy_through_a_bad_fabric()
-        await self.pull()
+        """Run all steps, or those asked for, in order; or up to the end of the window."""
+        steps = cocotb.start_soon(self._run_steps(self.options.get("steps") or STEPS))
+        if window := self.options.get("window_ns"):
+            await First(steps, cocotb.start_soon(self._trace_window(*window)))
+        else:
+            await steps
+
+    async def _run_steps(self, steps):
+        for step in steps:
+            await getattr(self, step)()
+
+    async def _trace_window(self, begin, end):
+        """Trace from ``begin`` to ``end``, in ns."""
+        await Timer(begin, "ns")
+        self._start_trace()
+        await Timer(end - begin, "ns")
 
     async def boot(self):
         """The host boots with empty slots; then the manager binds GPUs, one after the other."""
