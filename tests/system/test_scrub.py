@@ -5,12 +5,11 @@ import json
 import pytest
 from dxpu_sim.run.runner import Design, simulate
 from dxpu_sim.system.design import System
+from tests.support.bench_cases import bench_cases
+from tests.system.test_managed import SMALL
 
-SMALL = {"boxes": (1,), "ports": 1, "paths": 1, "peers": 2, "streams": 1}
 
-
-@pytest.mark.parametrize("wipes", [True, False])
-def test_the_next_host_finds_nothing(wipes):
-    options = {**SMALL, "wipes": wipes}
-    simulate(Design(System, options), "dxpu_sim.system.benches.scrub",
-             env={"DXPU_SYSTEM": json.dumps(options)})
+@pytest.mark.parametrize("case", bench_cases("dxpu_sim.system.benches.scrub"))
+def test_the_next_host_finds_nothing(case):
+    simulate(Design(System, SMALL), "dxpu_sim.system.benches.scrub", testcase=f"{case}$",
+             env={"DXPU_SYSTEM": json.dumps(SMALL)})

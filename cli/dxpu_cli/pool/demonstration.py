@@ -12,7 +12,7 @@ __all__ = ["CHOICES", "SYSTEM", "PoolDemo"]
 #: Two hosts, and a box with two GPUs that forget when they are reset; small, as it is built beside
 #: the system of the demo.
 SYSTEM = {"width": 64, "boxes": (2,), "hosts": 2, "ports": 2, "paths": 1, "peers": 2,
-          "streams": 1, "keys": True, "managed": True, "wipes": True}
+          "streams": 1, "keys": True, "managed": True}
 #: Values of the option: what the machine permits, one of both, or no pool.
 CHOICES = ("on", "veth", "socket", "off")
 #: Seconds that a command of the pool may take; a free machine needs two.

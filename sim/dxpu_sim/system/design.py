@@ -72,8 +72,6 @@ class System(wiring.Component):
         Sessions of each proxy, unless ``split``.
     keys : bool
         Sessions can be opened under keys. The noise of each proxy is pretended.
-    wipes : bool
-        GPUs forget what they held when they are reset, so the proxies believe.
     managed : bool
         Managers reach the proxies by frames; what a node was given in the factory is that of
         :func:`factory_of`.
@@ -95,6 +93,8 @@ class System(wiring.Component):
         All frames of path n are lost.
     lost : 32
         Number of frames lost by ``loss`` and ``dead``.
+    keeps : 1
+        GPUs keep what they held when they are reset, so the boxes believe; a constant of a run.
     cycle : 32
         Core clock cycles since reset.
     probe_<proxy>_<event> : :class:`~dxpu_sim.system.probe.Newest`
@@ -107,7 +107,7 @@ class System(wiring.Component):
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
                  period_ps=8000, delay=125, placeholder=None, hosts=1, peers=16, streams=4,
-                 keys=False, managed=False, wipes=True):
+                 keys=False, managed=False):
         if not boxes or any(n not in range(1, 17) for n in boxes):
             raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
         self._width, self._paths = width, paths
@@ -125,7 +125,7 @@ class System(wiring.Component):
         #: Downstream ports of the host proxy.
         self.ports = ports
         self._period_ps, self._delay, self._keys = period_ps, delay, keys
-        self._managed, self._wipes = managed, wipes
+        self._managed = managed
         common = {"paths": paths, "split": split, "peers": peers, "streams": streams, "keys": keys,
                   "managed": managed}
         if split:  # the split form needs memory for a TLP of each session
@@ -141,7 +141,7 @@ class System(wiring.Component):
         #: Register map of each proxy, hosts first.
         self.maps = [proxy.registers for proxy in self._proxies]
         members = {"cycle": Out(32), "spoil": In(len(self._proxies)),
-                   "loss": In(16), "dead": In(paths), "lost": Out(32),
+                   "loss": In(16), "dead": In(paths), "lost": Out(32), "keeps": In(1),
                    "host": In(MailboxSignature()), "intruder": In(MailboxSignature())}
         for name in (*self.names[1:hosts], *(f"gpu{n}" for n in range(sum(boxes)))):
             members[name] = In(MailboxSignature())
@@ -209,7 +209,7 @@ class System(wiring.Component):
             for cls in ("p", "np", "cpl"):
                 connect(m, getattr(port, f"tx_{cls}"), getattr(mailbox, f"i_{cls}"))
         resets = [reset for box in self._box for reset in box.reset]
-        m.d.comb += [box.wipes.eq(-int(self._wipes)) for box in self._box]
+        m.d.comb += [box.wipes.eq((~self.keeps).replicate(len(box.wipes))) for box in self._box]
         for n, reset in enumerate(resets):
             m.d.comb += m.submodules[f"gpu{n}_port"].reset.eq(reset)
 

@@ -8,8 +8,7 @@ from dxpu_sim.board.design import BoardBench
 from dxpu_sim.run.runner import Design, SimulationFailed, said, simulate
 
 BENCH, KEYED_BENCH = "dxpu_sim.board.bench", "dxpu_sim.board.keyed_bench"
-KEYED = Design(BoardBench, {"keys": True, "faster": 500})
-MANAGED = Design(BoardBench, {"keys": True, "managed": True})
+KEYED = Design(BoardBench, {"keys": True, "managed": True, "faster": 500})
 
 
 @pytest.mark.parametrize("case", [
@@ -53,4 +52,4 @@ def test_versa_with_keys(case):
 
 
 def test_a_manager_reaches_the_registers_of_a_board():
-    simulate(MANAGED, "dxpu_sim.board.managed_bench")
+    simulate(KEYED, "dxpu_sim.board.managed_bench")

@@ -24,7 +24,9 @@ def test_one_box_with_two_gpus(case):
     print(said(folder, "software_host"))
 
 
-@pytest.mark.parametrize("case", one_short(bench_cases(BENCH)))
+# A box with a key and `dxpu_host` are in tests/sim/board/test_stand_alone.py, too, which is short.
+@pytest.mark.long
+@pytest.mark.parametrize("case", bench_cases(BENCH))
 def test_the_same_under_a_key(case):
     options = {"keys": True}
     folder = simulate(Design(BoxBench, options), BENCH, testcase=f"{case}$",

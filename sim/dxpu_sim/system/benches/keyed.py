@@ -17,7 +17,8 @@ OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
 #: Waits that a simulation can wait for: 31 us, and 51 us after the end of a session.
 TIMERS = {"boot": 1, "wait": 60, "quiet": 100}
 #: Register ``control.security`` of a proxy whose peers all need a key.
-STATE = {"keys": 1, "clear": 0, "noise_failed": 0, "whole": 0, "managed": 0}
+STATE = {"keys": 1, "clear": 0, "noise_failed": 0, "whole": 0,
+         "managed": int(OPTIONS.get("managed", False))}
 #: Longest time until a session is open again, in us.
 PATIENCE = 3000
 

@@ -1,7 +1,7 @@
 """A GPU between two hosts: what the first one has left in its memory.
 
-Options of the design come as JSON in ``$DXPU_SYSTEM``. With ``wipes`` the GPU forgets in each
-reset; else it keeps all, and the box waits until somebody has wiped it.
+Options of the design come as JSON in ``$DXPU_SYSTEM``. A GPU forgets in each reset, or it keeps
+all, and the box waits until somebody has wiped it.
 """
 
 import json
@@ -21,8 +21,9 @@ SIZE = 4096
 class Tenancy:
     """Tenants of a GPU, one after the other, at one host."""
 
-    def __init__(self, dut):
-        self.system = SimulatedSystem(dut, OPTIONS, gpu={"forgets": OPTIONS["wipes"]})
+    def __init__(self, dut, *, keeps=False):
+        dut.keeps.value = keeps
+        self.system = SimulatedSystem(dut, OPTIONS, gpu={"forgets": not keeps})
         self.bench, self.box = HotPlugHost(self.system), self.system.boxes[0]
         self.secret = self.system.rng.randbytes(SIZE)
 
@@ -57,7 +58,7 @@ async def first(tenancy):
     await tenancy.leave()
 
 
-@cocotb.test(skip=not OPTIONS["wipes"])
+@cocotb.test()
 async def a_gpu_that_forgets_is_free_at_once(dut):
     """Nothing waits, nothing is dirty, and nothing is found."""
     tenancy = Tenancy(dut)
@@ -70,12 +71,12 @@ async def a_gpu_that_forgets_is_free_at_once(dut):
     assert found == bytes(SIZE)
 
 
-@cocotb.test(skip=OPTIONS["wipes"])
+@cocotb.test()
 async def a_gpu_that_keeps_all_waits_until_it_is_wiped(dut):
     """After a reset of the box, as nobody knows what was before, and after each tenant; the
     maintainer comes to it, wipes it and says so. A slot that need not be held shows what would be
     found."""
-    tenancy = Tenancy(dut)
+    tenancy = Tenancy(dut, keeps=True)
     await tenancy.bench.boot()
     box, host = tenancy.box, tenancy.system.host
     assert await tenancy.dirty()
