@@ -520,12 +520,14 @@ class FabricEngine(wiring.Component):
             keeper.quiet.eq(self.quiet),
             tx.local_hello.eq(self.local_hello),
         ]
-        # What is sent here: the largest TLP in a frame of its own, and what shares one.
+        # What is sent here: the largest TLP in a frame of its own, and what shares one. A HELLO is
+        # judged late in a cycle, so what its sender must be able to receive is a register.
         tlp = OVERHEAD_BYTES + 16 * LARGEST if self._flow else 4 * TLP_DWORDS
         alone = HEADER_BYTES + CREDIT_BYTES + tlp + RECORD_CRC_BYTES
+        shared, largest = self.packing_limit + ETHERNET_BYTES, Signal(15, init=alone)
+        m.d.sync += largest.eq(Mux(shared < alone, alone, shared))
         m.d.comb += keeper.unfit.eq(
-            (rx.hello.largest < alone)
-            | (rx.hello.largest < self.packing_limit + ETHERNET_BYTES)
+            (rx.hello.largest < largest)
             | self.split & ((rx.hello.capabilities & Capability.SPLIT) == 0))
         # Software looks: at the keeper, then at the link.
         shown, half, known = self.session_view, Signal(), Signal.like(keeper.shown)
