@@ -9,6 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEED ?= 1
+# A run of the tests starts hundreds of processes that import the same modules. Without compiled ones
+# each loses half a second, so they are written though the variable asks for the contrary.
+unexport PYTHONDONTWRITEBYTECODE
 # Unit tests before formal, cosim and system: what finds the worst bugs fastest comes first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
