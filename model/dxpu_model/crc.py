@@ -1,8 +1,10 @@
-"""The three CRCs of DXF, bit by bit from their published parameters.
+"""The three CRCs of DXF, from their published parameters.
 
-Deliberately unlike the gateware: no matrices, and no table except a table of bytes.
+Deliberately unlike the gateware: no matrices. Two are in Python's library; the third, which is not,
+has a table of bytes.
 """
 
+import binascii
 import zlib
 from functools import cache
 
@@ -11,12 +13,7 @@ __all__ = ["crc16_ccitt_false", "crc32c", "fcs"]
 
 def crc16_ccitt_false(data: bytes) -> int:
     """CRC-16/CCITT-FALSE: polynomial 0x1021, initial value 0xFFFF, not reflected."""
-    crc = 0xFFFF
-    for byte in data:
-        crc ^= byte << 8
-        for _ in range(8):
-            crc = (crc << 1 ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
-    return crc
+    return binascii.crc_hqx(data, 0xFFFF)
 
 
 @cache
