@@ -10,9 +10,8 @@ from hypothesis import given, settings, strategies as st
 from dxpu_manager import Limits, Phase, Pool, Progress, SqliteStore, State, Wish
 from dxpu_manager.clock import boot, since_boot
 from dxpu_sim.system.agents import Card
-from tests.manager.test_pool_manager import H0, H1, A, B, cards_of
-from tests.manager.test_requests import desk
 from tests.support.pool_bench import Bench, System
+from tests.support.pool_desk import H0, H1, A, B, cards_of, desk
 from tests.support.simulated_time import run
 
 LIMITS = Limits(attach=4.0, consent=3.0, patience=2.0, look=5.0, admits=True)

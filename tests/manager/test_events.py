@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from dxpu_manager import Event, Limits, Node, Pool, Role, SqliteStore, StoreError, Task, replay
 from dxpu_sim.system.agents import Card
-from tests.manager.test_pool_manager import H0, A, cards_of, end, settled
 from tests.support.pool_bench import Bench, System
+from tests.support.pool_desk import H0, A, cards_of, end, settled
 from tests.support.simulated_time import run
 
 async def said(store):

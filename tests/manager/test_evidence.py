@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from dxpu_manager import Conflict, Impossible, Limits, Progress, State
 from dxpu_manager.evidence import NEVER, WORD, Evidence, Sight
 from dxpu_manager.records import Binding, Node, Role
-from tests.manager.test_pool_manager import H0, H1, A, B, end, settled
 from tests.support.pool_bench import Bench, Died, System
+from tests.support.pool_desk import H0, H1, A, B, end, settled
 from tests.support.simulated_time import run
 
 LIMITS = Limits(attach=4.0, boot=200.0, word=30.0, grace=5.0, patience=2.0, look=5.0, admits=True)

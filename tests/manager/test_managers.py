@@ -17,8 +17,8 @@ from dxpu_cli.bench.takeover import ManagerProcess
 from dxpu_manage import Manager
 from dxpu_manager import Limits, Nodes, Pool, PoolManager
 from dxpu_manager.store import replay
-from tests.manager.test_pool_manager import end, settled
 from tests.support.etcd_bench import Cable, need_etcd
+from tests.support.pool_desk import end, settled
 
 pytest.importorskip("aetcd", reason="manager: no aetcd (the extra `manager`)")
 

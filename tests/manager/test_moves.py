@@ -13,9 +13,9 @@ from dxpu_cli.bench.etcd_members import Cluster
 from dxpu_manager import Deposed, Event, Limits, Progress, SqliteStore, State, StoreError
 from dxpu_manager.backups import backup as backup_file, restore as restore_file
 from dxpu_sim.system.agents import Card
-from tests.manager.test_pool_manager import H0, A, cards_of, settled
 from tests.support.etcd_bench import need_etcd
 from tests.support.pool_bench import Bench, System
+from tests.support.pool_desk import H0, A, cards_of, settled
 from tests.support.simulated_time import run
 
 

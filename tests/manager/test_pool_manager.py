@@ -2,18 +2,10 @@
 
 import pytest
 
-from dxpu_manager import Gpu, Progress, State, Task, replay
+from dxpu_manager import Progress, State, Task
 from tests.support.pool_bench import Bench, Died, System
+from tests.support.pool_desk import H0, H1, A, B, cards_of, end, replays, settled
 from tests.support.simulated_time import run
-
-H0, H1 = 0x100, 0x101
-A, B = "00000200.1", "00000200.2"
-
-
-def cards_of(system, host):
-    """GPUs whose cards a host sees."""
-    return {f"{box.serial:08x}.{slot}" for box, slot in system.fabric.cards_of(host)}
-
 
 def test_a_gpu_goes_from_host_to_host(shelf):
     system = System()
@@ -37,49 +29,6 @@ def test_a_gpu_goes_from_host_to_host(shelf):
             await replays(pool)
 
     run(whole())
-
-
-async def replays(pool):
-    """The store has the records, and so do the events in it."""
-    held = {key: record.text() for key, record in pool.records.items()}
-    assert replay([event async for event in pool.store.events()]) == held
-    assert (await pool.store.load())[0] == held
-
-
-async def settled(system, pool):
-    """What must be so when nothing is under way."""
-    bound = {}
-    for host in system.hosts:
-        for port, row in enumerate(host.rows):
-            if row.used:
-                box = next(box for box in system.boxes if box.number == row.node)
-                there = box.rows[row.slot - 1]
-                # I2: no row of a host without that of the box, and of the same generation.
-                assert (there.used, there.node, there.generation) == (
-                    True, host.number, row.generation)
-                name = f"{box.serial:08x}.{row.slot}"
-                assert name not in bound  # I1
-                bound[name] = host.serial, port
-    for box in system.boxes:
-        for row in box.rows:
-            assert not row.used or f"{box.serial:08x}.{row.slot}" in bound
-    wanted = {gpu.name: (gpu.binding.host, gpu.binding.port) for gpu in pool.all(Gpu)
-              if gpu.state is State.ATTACHED}
-    assert wanted == bound
-    for box in system.boxes:
-        for slot in box.dirty:
-            assert pool.gpu(f"{box.serial:08x}.{slot}").state is not State.FREE  # I6
-    for gpu in pool.all(Gpu):
-        assert not gpu.task and gpu.state not in (State.ATTACHING, State.DRAINING)  # I3
-    assert all(task.progress.ended for task in pool.all(Task))
-    await replays(pool)  # I5
-
-
-async def end(manager):
-    """Wait for all tasks."""
-    for task in list(manager.pool.all(Task)):
-        await manager.wait(task.number)
-    await manager.pool.durable()
 
 
 async def give_and_move(manager):

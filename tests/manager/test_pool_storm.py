@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from dxpu_manager import Cause, Job, Limits, PoolError, State, Task
 from dxpu_manager.evidence import WORD
 from dxpu_sim.system.agents import Card, Software
-from tests.manager.test_pool_manager import end, settled
 from tests.support.pool_bench import Bench, Died, System
+from tests.support.pool_desk import end, settled
 from tests.support.simulated_time import run
 
 GPUS = ("00000200.1", "00000200.2", "00000201.1")

@@ -1,48 +1,21 @@
 """dxpu_manager.requests: a queue, leases, reservations and replacements, with managers that die."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 
-from dxpu_manager import (
-    Conflict, Impossible, Kind, Limits, NotFound, Phase, Requests, State, Where, Wish,
-)
+from dxpu_manager import Conflict, Impossible, Kind, NotFound, Phase, State, Where, Wish
 from dxpu_sim.system.agents import Card
-from tests.manager.test_pool_manager import H0, H1, A, B, cards_of, settled
 from tests.support.pool_bench import Bench, Died, System
+from tests.support.pool_desk import H0, H1, LIMITS, A, B, at_rest, cards_of, desk, settled
 from tests.support.simulated_time import run
 
-LIMITS = Limits(attach=4.0, consent=3.0, patience=2.0, look=5.0, admits=True)
 C = "00000201.1"
-
-
-@asynccontextmanager
-async def desk(bench):
-    """Requests to a manager that has met all nodes."""
-    async with bench.manager(watches=True) as manager:
-        requests = Requests(manager)
-        turns = asyncio.ensure_future(requests.run())
-        await asyncio.sleep(2)
-        try:
-            yield requests
-        finally:
-            turns.cancel()
 
 
 def scene(tmp_path, does):
     """Two hosts; a box with two GPUs, and one with one."""
-    system = System(2, ((Card(), Card()), (Card(),)))
-    bench = Bench(system, tmp_path / "pool.db", limits=LIMITS)
-
-    async def whole():
-        async with desk(bench) as requests:
-            await does(requests, system)
-            await requests.pool.durable()
-            await settled(system, requests.pool)
-            assert not bench.wrong
-
-    run(whole())
+    at_rest(System(2, ((Card(), Card()), (Card(),))), tmp_path / "pool.db", does)
 
 
 def test_who_waits_gets_what_a_lease_gives_back(tmp_path):

@@ -7,8 +7,8 @@ import pytest
 
 from dxpu_manager import Gpu, Limits, Node, PoolError, Progress, State
 from dxpu_sim.system.agents import Card
-from tests.manager.test_pool_manager import end, settled
 from tests.support.pool_bench import Bench, CrowdNetwork, System
+from tests.support.pool_desk import end, settled
 from tests.support.simulated_time import run
 from tests.support.testbench import seed
 

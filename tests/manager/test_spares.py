@@ -15,9 +15,8 @@ from dxpu_manager.spares import (
     IN_SERVICE, Failures, Policy, plan, poisson_cdf, spares_for, upper_rate,
 )
 from dxpu_sim.system.agents import Card
-from tests.manager.test_pool_manager import H0, cards_of, settled
-from tests.manager.test_requests import LIMITS, desk
 from tests.support.pool_bench import Bench, System
+from tests.support.pool_desk import H0, LIMITS, cards_of, desk, settled
 from tests.support.simulated_time import run
 
 YEAR = 365 * 86400.0

@@ -13,8 +13,8 @@ from dxpu_manager import (
 from dxpu_manager.backups import backup
 from dxpu_manager.looks import STRANGERS
 from dxpu_sim.system.agents import Card
-from tests.manager.test_pool_manager import H0, H1, A, B, cards_of, settled
 from tests.support.pool_bench import Bench, System
+from tests.support.pool_desk import H0, H1, A, B, cards_of, settled
 from tests.support.shelves import FileShelf
 from tests.support.simulated_time import run
 
