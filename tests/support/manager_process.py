@@ -79,11 +79,12 @@ class ManagerProcess:
 
 
 @contextlib.contextmanager
-def processes(folder, listen, more="", *, hosts=3, boxes=2, cards=4):
+def processes(folder, listen, more="", *, hosts=3, boxes=2, cards=4, paths=1):
     """Nodes and a manager; gives the nodes' process and the manager, not started yet."""
     nodes = subprocess.Popen(
         [sys.executable, "-m", "dxpu_sim.system.agents", str(folder), "--hosts", str(hosts),
-         "--boxes", str(boxes), "--cards", str(cards)],
+         "--boxes", str(boxes), "--cards", str(cards),
+         "--paths", str(paths)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     manager = None
     try:

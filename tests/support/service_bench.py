@@ -88,13 +88,13 @@ async def eventually(is_so: Callable, seconds=90.0):
         await asyncio.sleep(0.02)
 
 
-def on_a_desk(tmp_path, does, *, hosts=2, boxes=2, cards=2, limits=LIMITS, account=None):
+def on_a_desk(tmp_path, does, *, hosts=2, boxes=2, cards=2, paths=1, limits=LIMITS, account=None):
     """Run ``does`` with a :class:`Desk` whose manager has met all nodes."""
     settings = Settings(store=tmp_path / "pool.db", records=tmp_path / RECORDS,
                         socket=tmp_path / FABRIC, unix=tmp_path / "m.sock", limits=limits)
 
     async def whole():
-        nodes = NodesProgram(tmp_path, make_agents(hosts, boxes, cards, rows=4))
+        nodes = NodesProgram(tmp_path, make_agents(hosts, boxes, cards, rows=4, paths=paths))
         serves = asyncio.create_task(nodes.serve())
         await asyncio.sleep(0)
         try:

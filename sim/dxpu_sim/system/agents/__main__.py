@@ -27,8 +27,8 @@ def _lines(loop, program):
 
 async def _main(arguments):
     program = NodesProgram(arguments.folder, make_agents(
-        arguments.hosts, arguments.boxes, arguments.cards, rows=arguments.rows),
-        loss=arguments.loss)
+        arguments.hosts, arguments.boxes, arguments.cards, rows=arguments.rows,
+        paths=arguments.paths), loss=arguments.loss)
     threading.Thread(target=_lines, args=(asyncio.get_running_loop(), program),
                      daemon=True).start()
     await program.serve(lambda: print("ready", flush=True))
@@ -37,7 +37,8 @@ async def _main(arguments):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    for name, number in (("--hosts", 3), ("--boxes", 2), ("--cards", 4), ("--rows", 8)):
+    for name, number in (("--hosts", 3), ("--boxes", 2), ("--cards", 4), ("--rows", 8),
+                         ("--paths", 1)):
         parser.add_argument(name, type=int, default=number)
     parser.add_argument("--loss", type=float, default=0.0)
     asyncio.run(_main(parser.parse_args()))

@@ -127,6 +127,8 @@ class Fabric:
     def _tell(self, agent):
         if agent.number == _NONE:
             return
+        for path in range(agent.shape.paths):
+            agent.tell(Subject.PATH, path, agent.links >> path & 1)
         for n, row in enumerate(agent.rows):
             if agent.role == HOST:
                 linked = (agent, n) in self._linked
@@ -141,8 +143,8 @@ class Fabric:
         return min(self._named.get(number, ()), key=self._places.__getitem__, default=None)
 
     def reaches(self, one, other):
-        """Whether frames pass between two agents."""
-        return frozenset((one.mac, other.mac)) not in self.cut
+        """Whether frames pass between two agents, on any path."""
+        return frozenset((one.mac, other.mac)) not in self.cut and bool(one.links & other.links)
 
     def is_open(self, agent, peer, stream):
         """Whether a session of an agent is open: both ends want it, and have one key."""
@@ -173,6 +175,9 @@ class Fabric:
         there = box.rows[row.slot - 1]
         if not there.used or (there.node, there.stream, there.generation) != (
                 host.number, row.stream, row.generation) or box.is_held(row.slot, host.number):
+            return None
+        alive = host.links & box.links
+        if host.way(row, alive) is None or box.way(there, alive) is None:
             return None
         return box, row.slot
 

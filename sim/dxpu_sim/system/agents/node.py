@@ -114,6 +114,8 @@ class _State:
     table_changes: int = 0
     #: Rows whose slot had a card at the last look; told by events.
     told: dict[int, int] = field(default_factory=dict)
+    #: From which path on each session looks for one that its frames may take, if not from 0.
+    ways: dict[int, int] = field(default_factory=dict)
 
 
 class _Node(ManagedNode):
@@ -155,12 +157,15 @@ class Agent:
         The host's operating system lets go of a card when the button is pressed.
     software : :class:`Software`
         Of a host.
+    links : int
+        Bit n: path n has a link.
     """
 
     def __init__(self, role, *, mac, serial, key, shape=Shape(), cards=None, rng=None):
         self.role, self.mac, self.serial, self.key, self.shape = role, mac, serial, key, shape
         self.cards = dict(cards or {})
         self.consents, self.software = True, Software()
+        self.links = (1 << shape.paths) - 1
         self._rng = rng or random.Random(serial)
         self.map = _map(role, shape)
         self._placed, self._found = _placed(role, shape)
@@ -192,7 +197,7 @@ class Agent:
     def _describe(self):
         self.model.identity = Identity(
             self.mac, serial=self.serial, role=self.role, slots=self.shape.rows,
-            boot=self.boot, links=(1 << self.shape.paths) - 1, present=self.present,
+            boot=self.boot, links=self.links, present=self.present,
             capabilities=1, table=self._state.table_changes)
 
     # What is so -------------------------------------------------------------------------------
@@ -314,6 +319,8 @@ class Agent:
             peer, stream = divmod(int(path[16:-7]), self.shape.streams)
             is_open = self.fabric is not None and self.fabric.is_open(self, peer, stream)
             return {"phase": int((Phase.OPEN if is_open else Phase.LISTEN).value)}
+        if path.startswith("control.session[") and path.endswith(".state"):
+            return {"path": self._state.ways.get(int(path[16:-7]) // self.shape.streams, 0)}
         if path.startswith("control.slot["):
             return self._slot_state(int(path[13:-7]))
         if path.startswith("table.row["):
@@ -329,7 +336,7 @@ class Agent:
         if path == "control.present":
             return {"slots": self.present}
         if path == "control.links":
-            return {"up": (1 << self.shape.paths) - 1}
+            return {"up": self.links}
         if path == "control.security":
             return {"random": 1}
         return {}
@@ -366,6 +373,29 @@ class Agent:
         maintainer = self._word("control.scrub", "maintainer") if self.role == BOX else 0
         return sum(1 << n for n, row in enumerate(self.rows)
                    if row.used and row.node != maintainer)
+
+    # Paths ------------------------------------------------------------------------------------
+
+    def link(self, path, *, up):
+        """The link of a path comes or goes."""
+        self.links = self.links & ~(1 << path) | up << path
+        self._describe()
+        self.changed()
+
+    def way(self, row, alive):
+        """The path by which the frames of a row leave and arrive, if one of ``alive`` is there.
+
+        Frames leave by a path with a link if they may; who is not answered by the peer takes the
+        next one, and stays there.
+        """
+        n, _ = self.peer_of(row.node)
+        mine, begins = row.paths & self.links or row.paths, self._state.ways.get(n, 0)
+        in_turn = [path for path in (*range(begins, self.shape.paths), *range(begins))
+                   if mine >> path & 1]
+        taken = next((path for path in in_turn if alive >> path & 1), None)
+        if n is not None and taken not in (None, in_turn[0]):
+            self._state.ways[n] = taken
+        return taken
 
     # Hot-plug ---------------------------------------------------------------------------------
 

@@ -25,11 +25,12 @@ FABRIC, RECORDS = "fabric.sock", "records"
 _ANNOUNCED = 0.2
 
 
-def make_agents(hosts: int, boxes: int, cards: int, *, rows: int = 8, seed: int = 1) -> list[Agent]:
+def make_agents(hosts: int, boxes: int, cards: int, *, rows: int = 8, paths: int = 1,
+                seed: int = 1) -> list[Agent]:
     """Hosts with serial numbers from 100h, and boxes from 10000h, all slots with a card up to
     ``cards``."""
     rng = random.Random(seed)
-    shape = Shape(rows=rows, peers=16)
+    shape = Shape(rows=rows, paths=paths, peers=16)
 
     def agent(role, serial, there):
         mac = b"\x02\x51\0" + serial.to_bytes(3, "big")
@@ -120,7 +121,7 @@ class NodesProgram:
 
         ``reset NODE``, ``cut NODE``, ``join NODE``, ``pull NODE SLOT``, ``insert NODE SLOT``,
         ``break NODE SLOT``, ``refuse NODE``, ``consent NODE``, ``off HOST``, ``boot HOST``, ``links
-        NODE``: serial numbers are hexadecimal.
+        NODE``, ``unlink NODE PATH``, ``link NODE PATH``: serial numbers are hexadecimal.
         """
         name, serial, *rest = line.split()
         agent = self.node(int(serial, 16))
@@ -145,6 +146,8 @@ class NodesProgram:
         elif name in ("off", "boot"):
             agent.software.powered = name == "boot"
             agent.changed()
+        elif name in ("link", "unlink"):
+            agent.link(slot, up=name == "link")
         elif name == "links":
             return " ".join(str(port) for port in range(agent.shape.rows)
                             if self.fabric.is_linked(agent, port))
