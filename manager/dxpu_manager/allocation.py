@@ -91,17 +91,19 @@ class Paths:
     taken : mapping
         Path that a host takes to a box, by both serial numbers, if it has GPUs there: all frames of
         the two are in one order.
+    dead : mapping
+        Paths without a link of hosts and boxes, by serial number: bit n is path n.
     """
 
     of: Mapping[int, int] = field(default_factory=dict)
     taken: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    dead: Mapping[int, int] = field(default_factory=dict)
 
-    def between(self, host: int, box: int) -> range:
-        """Paths that a host can take to a box."""
-        held = self.taken.get((host, box))
-        if held is not None:
-            return range(held, held + 1)
-        return range(min(self.of.get(host, 1), self.of.get(box, 1)))
+    def between(self, host: int, box: int) -> list[int]:
+        """Paths with a link that a host can take to a box."""
+        held, dead = self.taken.get((host, box)), self.dead.get(host, 0) | self.dead.get(box, 0)
+        ways = range(min(self.of.get(host, 1), self.of.get(box, 1))) if held is None else (held,)
+        return [path for path in ways if not dead >> path & 1]
 
 
 @dataclass
@@ -217,8 +219,10 @@ def place(wish: Wish, free: Inventory) -> tuple[str, ...] | None:
 
 
 def _leads(wish: Wish, free: Inventory, box: int) -> bool:
-    """Whether the path of a wish leads to a box, and can be taken there."""
-    return wish.path is None or wish.path in free.paths.between(wish.host, box)
+    """Whether the path of a wish, or any if it has none, leads to a box and can be taken there."""
+    if wish.path is None:
+        return not free.paths.dead or bool(free.paths.between(wish.host, box))
+    return wish.path in free.paths.between(wish.host, box)
 
 
 def lacks(wish: Wish, free: Inventory) -> str:

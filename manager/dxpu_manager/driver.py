@@ -202,6 +202,10 @@ class Driver:
         here = (await self.nodes.rows(host))[binding.port]
         there = (await self.nodes.rows(box))[gpu.slot - 1]
         host_has, box_has = is_bound(here, box, gpu, binding), is_bound(there, host, gpu, binding)
+        for has, node, number, peer, row in ((box_has, box, gpu.slot - 1, host, there),
+                                             (host_has, host, binding.port, box, here)):
+            if has and not row.paths >> binding.path & 1:
+                await self.nodes.bind(node, number, peer, gpu, binding)
         found = await self.nodes.evidence(host, binding.port, box) if host_has else None
         if not host_has or not box_has or found is None or found.lost:
             # A row that is bound already begins no new life, so the card would not come back.
@@ -243,9 +247,10 @@ class Driver:
         """
         generation = generation_after(
             binding.generation, *(row.generation for row in rows if row.operation))
-        new = binding.anew(generation)
+        held = self.pool.gpu(gpu.name)
+        new = (held.binding or binding).anew(generation)
         with self.pool.change() as change:
-            change.put(replace(self.pool.gpu(gpu.name), binding=new, generation=generation),
+            change.put(replace(held, binding=new, generation=generation),
                        f"GPU {gpu.name}: its binding has generation {generation}")
         await self.pool.durable()
         return new

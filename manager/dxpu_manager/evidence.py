@@ -62,11 +62,14 @@ class Verdict:
         What is missing; empty: the host has the GPU.
     due : float or None
         When that must be there; ``None``: it comes with time.
+    since : float
+        Since when that is missing.
     """
 
     seen: tuple[str, ...] = ()
     lacks: str = ""
     due: float | None = None
+    since: float = 0.0
 
 
 @dataclass
@@ -100,11 +103,11 @@ class Sight:
 
     def fails(self, why: str) -> Verdict:
         """The verdict while the card is not there, or a node does not answer."""
-        due = self.deadline
+        due, since = self.deadline, self.deadline - self.limits.attach
         if self._last is not None:
-            due = max(due, self._last + self.limits.attach)
+            due, since = max(due, self._last + self.limits.attach), self._last
         self._came = None
-        self.verdict = Verdict((), why, due)
+        self.verdict = Verdict((), why, due, since)
         return self.verdict
 
     def rebinds(self, found: Evidence, host: Node, box: Node) -> Verdict:
@@ -142,20 +145,21 @@ class Sight:
                 # It finds the card when it starts, as a host finds all that is plugged in then.
                 return Verdict((*seen, "the host has not started"))
             return Verdict(tuple(seen), f"host {host.name} has not enumerated its ports",
-                           came + limits.boot)
+                           came + limits.boot, came)
         if not found.windows:
             since = max(came, self._runs or now)
             return Verdict(tuple(seen), f"host {host.name} has given port {binding.port} no memory "
-                           "window", max(self.deadline, since + limits.attach))
+                           "window", max(self.deadline, since + limits.attach), since)
         learnt = binding.learnt or now
         if host.agent:
             return Verdict(tuple(seen), f"the agent of host {host.name} has not said that it sees "
-                           "the GPU", learnt + limits.word)
+                           "the GPU", learnt + limits.word, learnt)
         if found.in_use and self.was_idle:
             return Verdict((*seen, "in use by the operating system"))
         if now >= learnt + limits.grace:
             return Verdict((*seen, f"{limits.grace:g} s of grace"))
-        return Verdict(tuple(seen), f"{learnt + limits.grace - now:.1f} s of grace are left")
+        return Verdict(tuple(seen), f"{learnt + limits.grace - now:.1f} s of grace are left",
+                       since=learnt)
 
 
 def _absent(found: Evidence, host: Node, box: Node) -> str:

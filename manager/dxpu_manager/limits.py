@@ -30,6 +30,8 @@ class Limits:
         Between two attempts.
     look : float
         Between two looks at all nodes.
+    calm : float
+        A path that has a link again must keep the link for so long before GPUs return to it.
     admits : bool
         Clean GPUs are free without a word of an operator.
     events : int
@@ -48,6 +50,7 @@ class Limits:
     patience: float = 10.0
     again: float = 0.25
     look: float = 60.0
+    calm: float = 10.0
     admits: bool = False
     events: int = 100_000
     events_for: float = 90 * 86400.0

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
 from dxpu.management.format import Subject
 from dxpu_manage import Identity, ManageError, NoAnswer, Stale
@@ -15,6 +14,7 @@ from .errors import Conflict, Deposed, Impossible, NotFound, PoolError, StoreErr
 from .lifecycle import BOUND, Cause, State, may
 from .limits import Limits
 from .nodes import Nodes, is_bound
+from .path_keeper import PathKeeper
 from .pool import Pool
 from .records import Gpu, Job, Node, Role, gpu_id
 
@@ -68,6 +68,7 @@ class Looks:
         #: A flood of strangers has begun, and was said.
         self._flood = False
         self._driver, self._background = driver, background
+        self._paths = PathKeeper(pool, nodes, limits, background, self._looks_at_once)
         self._looking: dict[int, asyncio.Lock] = {}
         #: Addresses of nodes that are being met.
         self._meeting: set[bytes] = set()
@@ -137,9 +138,11 @@ class Looks:
 
     def _is_expected(self, serial: int, event: Event) -> bool:
         """Whether an event is of something that the records know, or a task takes care of."""
+        node = self.pool.node(serial)
+        if event.code == Subject.PATH:
+            return bool(event.argument & 1) != bool(node.dead >> event.where & 1)
         if event.code != Subject.SLOT:
             return True  # what else happens shows at a slot
-        node = self.pool.node(serial)
         used, present, lost = (bool(event.argument >> bit & 1) for bit in (0, 1, 3))
         if node.role is Role.BOX:
             gpu = self.pool.records.get(Gpu(serial, event.where + 1).key)
@@ -214,6 +217,11 @@ class Looks:
             if self._says("reach", node.name, f"{node.role} {node.name} {said}"):
                 self._silent ^= {node.serial}
 
+    def rebalance(self) -> list[str]:
+        """Spread all pairs of hosts and boxes over paths with a link; returns the GPUs that take
+        another path from now on. Raises :exc:`StoreError`, :exc:`Deposed`."""
+        return self._paths.rebalance(node for node in self.pool.all(Node) if node.role is Role.BOX)
+
     async def look_at_all(self) -> None:
         """Look at every node."""
         await asyncio.gather(*(self.look(node.serial) for node in list(self.pool.all(Node))))
@@ -237,18 +245,13 @@ class Looks:
         self.nodes.drop_events(node)
         looks = self._look_at_box if node.role is Role.BOX else self._look_at_host
         try:
-            await looks(node)
+            await looks(await self._paths.look(node))
         except NoAnswer:
             if not self.nodes.is_numbered(node):
                 raise
             # Perhaps a reset has taken the number.
             self.nodes.forget(node.serial)
-            await looks(node)
-        paths, known = await self.nodes.paths(node), self.pool.node(node.serial)
-        if known.paths != paths:
-            with self.pool.change() as change:
-                change.put(replace(known, paths=paths),
-                           f"{node.role} {node.name} has {paths} path{'s' * (paths > 1)}")
+            await looks(await self._paths.look(node))
 
     async def _look_at_box(self, node: Node) -> None:
         before = {gpu.slot: gpu for gpu in self.pool.gpus_of(node.serial)}
@@ -281,6 +284,12 @@ class Looks:
         for slot in foreign:
             await self.pool.durable()
             await self.nodes.release(node, slot - 1)
+        for gpu in self.pool.gpus_of(node.serial):
+            if (gpu is before.get(gpu.slot) and gpu.state is State.ATTACHED and not gpu.task
+                    and gpu.binding is not None):
+                host, row = self.pool.node(gpu.binding.host), rows[gpu.slot - 1]
+                if is_bound(row, host, gpu, gpu.binding):
+                    await self._paths.mend(node, host, gpu, row)
         self._bind_again(
             gpu for gpu in self.pool.gpus_of(node.serial)
             if gpu is before.get(gpu.slot) and gpu.state is State.ATTACHED and not gpu.task
@@ -317,8 +326,12 @@ class Looks:
                 again.append(gpu)
                 continue
             found = await self.nodes.evidence(node, port, self.pool.node(gpu.box))
-            if found.lost and self.pool.gpu(gpu.name) is gpu:
+            if self.pool.gpu(gpu.name) is not gpu:
+                continue
+            if found.lost:
                 again.append(gpu)
+            else:
+                await self._paths.mend(node, self.pool.node(gpu.box), gpu, row)
         self._bind_again(again)
 
     def _bind_again(self, gpus: Iterable[Gpu]) -> None:

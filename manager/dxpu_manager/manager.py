@@ -327,6 +327,12 @@ class PoolManager:
         """What a task that attaches has seen so far, and waits for, by GPU; of others nothing."""
         return self._driver.verdicts(number)
 
+    def verdict(self, gpu: Gpu) -> Verdict | None:
+        """What is seen of a GPU that is being attached, and missing; ``None``: of any other."""
+        if gpu.state is not State.ATTACHING:
+            return None
+        return self.verdicts(gpu.task).get(gpu.name)
+
     async def wait(self, number: int) -> Task:
         """Wait until a task has ended, durably; raises :exc:`Deposed`."""
         return await self._driver.wait(number)
@@ -348,6 +354,11 @@ class PoolManager:
         """Meet announced nodes, look at all nodes and forget old events now and then; without an
         end."""
         await self._looks.watch(every)
+
+    def rebalance(self) -> list[str]:
+        """Spread all pairs of hosts and boxes over paths with a link, without a host that notices;
+        returns the GPUs that take another path. Raises :exc:`StoreError`, :exc:`Deposed`."""
+        return self._looks.rebalance()
 
     async def look_at_all(self) -> None:
         """Look at every node."""

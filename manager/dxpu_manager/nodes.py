@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
+from dxpu.fabric.wire.format import Capability
 from dxpu_manage import Binding as Row, ManageError, Manager, Proxy, buses, is_newer, windows
 from dxpu_manage.scrub import dirty_slots
 from dxpu_model.management import Event
 
 from .evidence import Evidence
+from .paths import mask, taken
 from .records import Binding, Gpu, Node, Pair, Role
 
 __all__ = ["Nodes", "Row", "accepts", "is_bound"]
@@ -135,7 +137,8 @@ class Nodes:
         if held.used and (held.target, held.generation) != (
                 (peer.number, slot, 0), binding.generation):
             await proxy.unbind(row)
-        await proxy.bind(row, peer.number, slot=gpu.slot, paths=binding.paths,
+        paths = mask(binding.path, await self.begins(node, peer), min(node.paths, peer.paths))
+        await proxy.bind(row, peer.number, slot=gpu.slot, paths=paths,
                          generation=binding.generation)
 
     async def release(self, node: Node, row: int) -> None:
@@ -156,6 +159,30 @@ class Nodes:
     async def paths(self, node: Node) -> int:
         """Ports of a node to the fabric."""
         return (await self.reach(node)).paths
+
+    async def dead(self, node: Node) -> int:
+        """Paths of a node without a link: bit n is path n."""
+        proxy = await self.reach(node)
+        return ~(await proxy.read("control.links"))["up"] & (1 << proxy.paths) - 1
+
+    async def begins(self, node: Node, peer: Node) -> int | None:
+        """From which path on the session of a node with a peer looks for one that frames may take;
+        ``None``: it sends by all that they may take at a time, or there is but one."""
+        proxy = await self.reach(node)
+        identity = proxy.node.identity
+        if proxy.paths == 1 or identity and identity.capabilities & Capability.STRIPE.value:
+            return None
+        index = next((held.index for held in await proxy.peers() if held.node == peer.number), None)
+        if index is None:
+            return 0
+        state = await proxy.read(f"control.session[{proxy.session(index)}].state")
+        return int(state["path"])
+
+    async def way(self, node: Node, peer: Node, row: Row) -> int:
+        """The path by which a node sends the frames of a bound row."""
+        begins = await self.begins(node, peer)
+        linked = row.paths & ~node.dead or row.paths
+        return taken(linked, begins or 0, node.paths)
 
     # Ports of hosts -----------------------------------------------------------------------------
 

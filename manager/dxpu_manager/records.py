@@ -116,7 +116,8 @@ class Node(Record):
 
     ``serial`` is the name; ``mac`` the factory address in hexadecimal digits; ``number`` is the
     node's for ever; ``kind`` is that of a box. A node that is ``closed`` gets nothing new. A host
-    with an ``agent`` has a GPU only if that says so. ``paths`` are its ports to the fabric.
+    with an ``agent`` has a GPU only if that says so. ``paths`` are its ports to the fabric; bit n
+    of ``dead``: path n has no link.
     """
 
     KIND = "node"
@@ -131,6 +132,7 @@ class Node(Record):
     closed: bool = False
     agent: bool = False
     paths: int = 1
+    dead: int = 0
 
     @property
     def name(self) -> str:

@@ -59,7 +59,7 @@ HELPS = [(), *((name,) for name in cli.COMMANDS), *(("bench", what) for what in 
         ("console", "port", job) for job in ("read", "write", "counters", "setup", "bind", "unbind")
         ), ("cache", "clean"), *(
         ("wireshark", job) for job in ("install", "remove", "show")), *(
-        ("pool", job) for job in ("show", "spares", "simulate")), *(
+        ("pool", job) for job in ("show", "paths", "spares", "simulate")), *(
         ("manager", job) for job in ("run", "check", "account", "backup", "restore", "try")), *(
         ("gpu", job) for job in ("list", "show", "admit", "set-aside", "spare", "unspare", "retire",
                                  "model")), *(

@@ -113,6 +113,12 @@ HAPPENS = {
     "a task is cancelled": "what_happens.a_task_is_cancelled",
     "a row is bound that no record has": "what_happens.what_somebody_else_has_bound_is_released",
     "all peers of a node are taken": "what_happens.a_host_uses_more_boxes_than_it_has_peers",
+    "a path has no link any more":
+        "dead_paths.a_gpu_stays_where_the_row_names_another_path "
+        "dead_paths.a_gpu_that_its_path_has_taken_along_comes_back_by_another",
+    "a path has its link again": "dead_paths.pairs_return_to_a_path_that_stays",
+    "a node leaves a path, though all have a link":
+        "dead_paths.records_follow_a_node_that_has_left_a_path_by_itself",
     "a GPU of a request fails": "requests.a_broken_gpu_is_replaced_by_a_spare",
     "a GPU that is kept is pulled": "requests.a_reservation",
     "a GPU is pulled": "what_happens.cards_are_pulled_and_put_in",

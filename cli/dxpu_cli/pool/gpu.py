@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.job == "show":
             shown = views.gpu(there.get(f"CompositionService/ResourceBlocks/{arguments.gpu}"))
             say(arguments.json, shown, "\n".join(
-                f"{name:<8} {', '.join(value) if isinstance(value, list) else value}"
+                f"{name:<13} {', '.join(value) if isinstance(value, list) else value}"
                 for name, value in shown.items() if value not in (None, "", [])))
             return 0
         if len(set(arguments.gpus)) < len(arguments.gpus):

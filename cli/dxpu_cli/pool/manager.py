@@ -63,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("folder", metavar="FOLDER",
                      help="gets factory records, a socket, and settings for `dxpu manager run`")
     for name, number, text in (("hosts", "3", "hosts"), ("boxes", "2", "boxes"),
-                               ("cards", "4", "GPUs of each box")):
+                               ("cards", "4", "GPUs of each box"),
+                               ("paths", "1", "paths from each host to each box")):
         one.add_argument(f"--{name}", metavar="N", default=number, help=text)
 
 
@@ -263,12 +264,13 @@ def write_settings(folder: Path) -> Path:
 
 def _try(arguments: argparse.Namespace) -> int:
     numbers = [whole_number(f"--{name}", getattr(arguments, name), least, most)
-               for name, least, most in (("hosts", 1, 256), ("boxes", 1, 256), ("cards", 0, 8))]
+               for name, least, most in (("hosts", 1, 256), ("boxes", 1, 256), ("cards", 0, 8),
+                                         ("paths", 1, 4))]
     from dxpu_sim.system.agents.program import NodesProgram, make_agents
 
     folder = Path(arguments.folder)
     try:
-        program = NodesProgram(folder, make_agents(*numbers))
+        program = NodesProgram(folder, make_agents(*numbers[:3], paths=numbers[3]))
         settings = write_settings(folder)
     except OSError as error:
         raise UserError(f"cannot write to {arguments.folder!r}: {error.strerror}") from None

@@ -71,9 +71,17 @@ def run(arguments: argparse.Namespace, kind: tuple[str, str]) -> int:
             there.patch(path, {"Oem": {"DxPU": change}})
         shown = _shown(there, kind, there.get(path))
         say(arguments.json, shown, "\n".join(
-            f"{name:<10} {' '.join(value) if isinstance(value, list) else value}"
+            f"{name:<10} {_text(name, value)}"
             for name, value in shown.items() if value not in (None, "")))
     return 0
+
+
+def _text(name: str, value: Any) -> str:
+    """A fact of a node."""
+    if name == "paths":
+        return ", ".join(f"{one['path']} with {one['gpus']} GPU{'s' * (one['gpus'] != 1)}"
+                         + " without a link" * (not one["link"]) for one in value)
+    return " ".join(value) if isinstance(value, list) else str(value)
 
 
 def _confirm(there: Client, arguments: argparse.Namespace) -> int:

@@ -24,13 +24,21 @@ def _own(body: Body) -> Body:
     return own
 
 
+def _paths(own: Body) -> list[Body]:
+    """Paths of a node."""
+    return [{"path": one["Path"], "link": one["Link"], "gpus": one["Gpus"]}
+            for one in own["Paths"]]
+
+
 def gpu(block: Body) -> Body:
     """A GPU, from its resource block."""
     own = _own(block)
     return {"gpu": block["Id"], "state": own["State"], "host": own["Host"], "port": own["Port"],
             "path": own["Path"], "model": own["Model"], "since": own["Since"],
             "cause": own["Cause"], "task": own["Task"],
-            "request": own["Request"], "broken": own["Broken"], "evidence": own["Evidence"]}
+            "request": own["Request"], "broken": own["Broken"], "evidence": own["Evidence"],
+            "missing": own["Missing"], "missing_since": own["MissingSince"],
+            "missing_until": own["MissingUntil"]}
 
 
 def host(system: Body) -> Body:
@@ -39,7 +47,7 @@ def host(system: Body) -> Body:
     return {"host": system["Id"], "name": own["Label"], "answers": own["Trouble"] is None,
             "trouble": own["Trouble"], "open": not own["Closed"], "agent": own["Agent"],
             "number": own["NodeNumber"], "address": own["Address"],
-            "ports": own["Ports"], "free_ports": own["FreePorts"],
+            "ports": own["Ports"], "free_ports": own["FreePorts"], "paths": _paths(own),
             "gpus": [link["@odata.id"].rpartition("/")[2]
                      for link in system["Links"]["ResourceBlocks"]]}
 
@@ -51,7 +59,7 @@ def box(chassis: Body, gpus: list[Body]) -> Body:
     return {"box": chassis["Id"], "name": own["Label"], "kind": own["Kind"],
             "answers": own["Trouble"] is None, "trouble": own["Trouble"],
             "open": not own["Closed"], "number": own["NodeNumber"], "address": own["Address"],
-            "slots": own["Slots"], "gpus": [one["gpu"] for one in mine],
+            "slots": own["Slots"], "paths": _paths(own), "gpus": [one["gpu"] for one in mine],
             "free": sum(one["state"] == "free" for one in mine)}
 
 

@@ -29,6 +29,7 @@ METRICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dxpu_strangers_dropped_total": ("Strangers that were forgotten, as there were too many", ()),
     "dxpu_free_ports": ("Ports of a host without a GPU", ("host",)),
     "dxpu_path_gpus": ("GPUs that a path of a host or a box carries", ("node", "path")),
+    "dxpu_path_link": ("1 if a path of a host or a box has a link", ("node", "path")),
     "dxpu_tasks": ("Tasks that have not ended, by job", ("job",)),
     "dxpu_tasks_total": ("Tasks that have ended, by job and end", ("job", "end")),
     "dxpu_requests": ("Requests that have not ended, by phase", ("phase",)),
@@ -115,6 +116,11 @@ class Metrics:
         return [((node.name, str(path)), carried[path])
                 for role in Role for node in self.service.nodes(role)
                 for carried in [loads(pool, node)] for path in range(node.paths)]
+
+    def _path_link(self) -> list[tuple[tuple[str, ...], float]]:
+        return [((node.name, str(path)), float(not node.dead >> path & 1))
+                for role in Role for node in self.service.nodes(role)
+                for path in range(node.paths)]
 
     def _tasks(self) -> list[tuple[tuple[str, ...], float]]:
         jobs = Counter(str(task.job) for task in self.service.pool.all(Task)

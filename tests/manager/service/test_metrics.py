@@ -29,6 +29,8 @@ def test_metrics_say_what_is_so(tmp_path):
         assert before["dxpu_gpus", (("state", "free"),)] == 4
         assert before["dxpu_free_ports", (("host", H0),)] == 4
         await desk.attach(H0, A)
+        desk.nodes.do("unlink 10001 1")
+        await eventually(lambda: desk.pool.node(0x10001).dead)
         await desk.http.get(f"{ROOT}/Nothing")
         after = await samples(desk)
         assert after["dxpu_gpus", (("state", "free"),)] == 3
@@ -39,10 +41,15 @@ def test_metrics_say_what_is_so(tmp_path):
         assert after["dxpu_http_requests_total", (("status", "404"),)] == 1
         assert after["dxpu_events_total", ()] == desk.pool.newest
         assert after["dxpu_epoch", ()] == 1
+        for node, path, gpus, link in ((H0, 0, 1, 1), (H0, 1, 0, 1), ("00010000", 0, 1, 1),
+                                       ("00010001", 0, 0, 1), ("00010001", 1, 0, 0)):
+            labels = (("node", node), ("path", str(path)))
+            assert (after["dxpu_path_gpus", labels], after["dxpu_path_link", labels]) == (
+                gpus, link), labels
         names = {name for name, _ in after} | {"dxpu_tasks"}
         assert names == set(METRICS)
 
-    on_a_desk(tmp_path, does)
+    on_a_desk(tmp_path, does, paths=2)
 
 
 def test_a_node_that_does_not_answer_is_in_metrics_and_health(tmp_path):

@@ -11,7 +11,7 @@ from ...records import Gpu, Node, Role
 from ..service import Service
 from .body import Field, check
 from .schemas import typed
-from .shown import block_link, gpu_status, node_status
+from .shown import block_link, gpu_status, node_status, paths
 from .table import ROOT, Answer, Ask, collection, link, table
 
 __all__: list[str] = []
@@ -46,7 +46,7 @@ def box(ask: Ask, box: str) -> dict[str, Any]:
         "Oem": {"DxPU": {
             "@odata.type": "#DxPU.v1_0_0.Chassis", "Label": node.label, "Closed": node.closed,
             "Kind": str(node.kind), "NodeNumber": node.number, "Slots": node.rows,
-            "Address": bytes.fromhex(node.mac).hex(":"),
+            "Address": bytes.fromhex(node.mac).hex(":"), "Paths": paths(ask.service, node),
             "Trouble": ask.service.manager.down.get(node.serial)}},
     }
 

@@ -129,8 +129,21 @@ def block(ask: Ask, gpu: str) -> dict[str, Any]:
             "Port": held.binding.port if held.binding else None,
             "Path": held.binding.path if held.binding else None, "Generation": held.generation,
             "Task": held.task or None, "Request": held.request or None,
-            "Broken": held.broken or None,
-            "Evidence": list(held.binding.seen) if held.binding else []}},
+            "Broken": held.broken or None, **_evidence(ask, held)}},
+    }
+
+
+def _evidence(ask: Ask, gpu: Gpu) -> dict[str, Any]:
+    """The evidence that a host has a GPU: what is seen and since when, and what is missing."""
+    binding, verdict = gpu.binding, ask.service.manager.verdict(gpu)
+    missing = verdict if verdict is not None and verdict.lacks else None
+    return {
+        "Evidence": list(verdict.seen if verdict else binding.seen if binding else ()),
+        "WindowsSince": time(binding.learnt) if binding and binding.learnt else None,
+        "Confirmed": time(binding.word) if binding and binding.word else None,
+        "Missing": missing.lacks if missing else None,
+        "MissingSince": time(missing.since) if missing else None,
+        "MissingUntil": time(missing.due) if missing and missing.due is not None else None,
     }
 
 

@@ -30,7 +30,16 @@ def fabric(ask: Ask) -> dict[str, Any]:
     """The fabric."""
     return {"@odata.type": typed("Fabric"), "Id": "DxPU", "Name": "PCIe over Ethernet",
             "FabricType": "PCIe", "Status": {"State": "Enabled", "Health": "OK"},
-            **{name: link("Fabrics", "DxPU", name) for name in ("Switches", "Endpoints", "Zones")}}
+            **{name: link("Fabrics", "DxPU", name) for name in ("Switches", "Endpoints", "Zones")},
+            "Actions": {"Oem": {"#DxPU.Balance": {
+                "target": f"{_FABRIC}/Actions/Oem/DxPU.Balance"}}}}
+
+
+@table.post(f"{_FABRIC}/Actions/Oem/DxPU.Balance")
+def balance(ask: Ask) -> dict[str, Any]:
+    """Spread GPUs over the paths with a link again; no host notices."""
+    check(ask.body, (), action=True)
+    return {"Moved": ask.service.manager.rebalance()}
 
 
 # Switches ---------------------------------------------------------------------------------------

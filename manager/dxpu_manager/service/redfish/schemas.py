@@ -40,6 +40,7 @@ def typed(name: str) -> str:
 _EDM = 'xmlns="http://docs.oasis-open.org/odata/ns/edm"'
 _TYPES = {"string": "Edm.String", "integer": "Edm.Int64", "number": "Edm.Decimal",
           "boolean": "Edm.Boolean", "strings": "Collection(Edm.String)",
+          "paths": "Collection(DxPU.v1_0_0.Path)",
           "spares": "DxPU.v1_0_0.Spares", "models": "Collection(DxPU.v1_0_0.ModelSpares)",
           "time": "Edm.DateTimeOffset"}
 _PERMISSIONS = {"r": "Read", "w": "ReadWrite"}
@@ -54,6 +55,7 @@ _COMPLEX: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Ports", "integer r", "The number of hot-plug ports"),
         ("FreePorts", "integer r", "The number of ports without a GPU"),
         ("Address", "string r", "The factory address of the proxy"),
+        ("Paths", "paths r", "The paths of the proxy to the fabric"),
         ("Trouble", "string r", "The reason why the proxy does not answer")),
     "Chassis": (
         ("Label", "string w", "The name of the box for people"),
@@ -62,6 +64,7 @@ _COMPLEX: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("NodeNumber", "integer r", "The number of the proxy in the fabric"),
         ("Slots", "integer r", "The number of slots"),
         ("Address", "string r", "The factory address of the proxy"),
+        ("Paths", "paths r", "The paths of the proxy to the fabric"),
         ("Trouble", "string r", "The reason why the proxy does not answer")),
     "ResourceBlock": (
         ("State", "string r", "The state of the GPU in the pool"),
@@ -77,7 +80,12 @@ _COMPLEX: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Task", "integer r", "The task that works on the GPU"),
         ("Request", "integer r", "The request that has the GPU"),
         ("Broken", "string r", "What is wrong with the GPU"),
-        ("Evidence", "strings r", "The evidence that the host has the GPU")),
+        ("Evidence", "strings r", "The evidence that the host has the GPU"),
+        ("WindowsSince", "time r", "Since when the port of the host has windows for the GPU"),
+        ("Confirmed", "time r", "The time at which the agent of the host has confirmed the GPU"),
+        ("Missing", "string r", "What an attach still waits for"),
+        ("MissingSince", "time r", "Since when the attach waits for that"),
+        ("MissingUntil", "time r", "When the attach fails without that; null: it comes by itself")),
     "Task": (
         ("Evidence", "strings r", "What is seen of each GPU, and what is missing"),),
     "EventService": (
@@ -86,8 +94,12 @@ _COMPLEX: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Epoch", "integer r", "The fencing epoch of all commands of the manager"),
         ("Trouble", "string r", "The reason why the store cannot be written")),
 }
-#: Objects in that of the composition service: name, meaning, and properties.
-_SPARES: tuple[tuple[str, str, tuple[tuple[str, str, str], ...]], ...] = (
+#: Objects in these: name, meaning, and properties.
+_PARTS: tuple[tuple[str, str, tuple[tuple[str, str, str], ...]], ...] = (
+    ("Path", "A path of a proxy to the fabric", (
+        ("Path", "integer r", "The number of the path"),
+        ("Link", "boolean r", "The path has a link"),
+        ("Gpus", "integer r", "The number of GPUs that the path carries"))),
     ("Spares", "How many spares are wanted, and held", (
         ("Keep", "boolean w", "The manager keeps free GPUs back as spares by itself"),
         ("Probability", "number w", "The probability that no failed GPU is without a spare"),
@@ -133,6 +145,7 @@ _ACTIONS = (
     ("Unspare", "Keep a GPU back no longer"),
     ("Retire", "Forget a GPU that leaves its slot"),
     ("Confirm", "Say that the system sees a GPU"),
+    ("Balance", "Spread GPUs over the paths with a link again"),
     ("GiveUp", "Take a broken GPU from its host by force"),
 )
 
@@ -193,7 +206,7 @@ def _oem() -> str:
         '        <Annotation Term="OData.AdditionalProperties" Bool="false"/>\n'
         f'        <Annotation Term="OData.Description" String="{said}."/>\n'
         + "".join(_property(*one) for one in properties) + "      </ComplexType>\n"
-        for name, said, properties in _SPARES)
+        for name, said, properties in _PARTS)
     content += ('      <ComplexType Name="CompositionService" BaseType="Resource.OemObject">\n'
                 '        <Annotation Term="OData.AdditionalProperties" Bool="false"/>\n'
                 + _property("Spares", "spares r", "How many spares are wanted, and held") +

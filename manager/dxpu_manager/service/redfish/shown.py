@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...lifecycle import State
+from ...paths import loads
 from ...records import Gpu, Node, Progress, Task
 from ..service import Service
 from .messages import OWN, message
 from .table import Answer, link
 
 __all__ = ["block_link", "endpoint_link", "gpu_status", "node_status", "of_link", "of_state",
-           "task_body", "accepted", "time"]
+           "paths", "task_body", "accepted", "time"]
 
 #: Composition state, pool, state and health of a GPU, for each of its states.
 of_state: dict[State, tuple[str, str, str, str]] = {
@@ -45,6 +46,13 @@ def node_status(service: Service, node: Node) -> dict[str, str]:
     if node.serial in service.manager.down:
         return {"State": "UnavailableOffline", "Health": "Critical"}
     return {"State": "Quiesced" if node.closed else "Enabled", "Health": "OK"}
+
+
+def paths(service: Service, node: Node) -> list[dict[str, Any]]:
+    """Paths of a host or box to the fabric: link, and GPUs that each carries."""
+    carried = loads(service.pool, node)
+    return [{"Path": path, "Link": not node.dead >> path & 1, "Gpus": carried[path]}
+            for path in range(node.paths)]
 
 
 def block_link(gpu: Gpu | str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from ..service import Service
 from .body import Field, check
 from .messages import refusal
 from .schemas import typed
-from .shown import accepted, block_link, endpoint_link, gpu_status, node_status, of_link
+from .shown import accepted, block_link, endpoint_link, gpu_status, node_status, of_link, paths
 from .table import ROOT, Answer, Ask, collection, link, table
 
 __all__: list[str] = []
@@ -57,7 +57,7 @@ def system(ask: Ask, host: str) -> dict[str, Any]:
             "@odata.type": "#DxPU.v1_0_0.ComputerSystem", "Label": node.label,
             "Closed": node.closed, "Agent": node.agent, "NodeNumber": node.number,
             "Ports": node.rows, "FreePorts": node.rows - len(bound),
-            "Address": bytes.fromhex(node.mac).hex(":"),
+            "Address": bytes.fromhex(node.mac).hex(":"), "Paths": paths(service, node),
             "Trouble": service.manager.down.get(node.serial)}},
     }
 
