@@ -138,6 +138,8 @@ def take_picture(path):
             desk.service.label(desk.pool.node(serial), label)
         manager = desk.service.manager
         manager.describe(0x10002, models=dict.fromkeys(range(1, 5), "A100"))
+        for box in (0x10000, 0x10001, 0x10003):
+            manager.describe(box, models=dict.fromkeys(range(1, 5), "V100"))
         await desk.attach("00000100", "00010000.1", "00010000.2")
         await desk.attach("00000101", "00010000.4", "00010002.1")
         await desk.attach("00000103", "00010003.2", "00010003.3", "00010001.1")
@@ -149,17 +151,20 @@ def take_picture(path):
         await eventually(lambda: desk.pool.gpu("00010001.1").state is State.FREE)
         await desk.ask("POST", "CompositionService/Oem/DxPU/Requests", {
             "Host": "00000102", "Count": 4, "Model": "A100"}, status=201)
-        page = await window.page(url, width=1510, height=700)
+        manager.has_agent(0x101)
+        await desk.ask("POST", "Systems/00000101/Actions/Oem/DxPU.Attach", {
+            "ResourceBlocks": [block("00010001.2")]}, status=202)
+        page = await window.page(url, width=1510, height=820)
         await page.until("document.body.dataset.link === 'live'")
         await page.until("document.querySelector('.slot[data-state=absent]')")
-        await page.js("document.querySelector('[data-host=\"00000101\"]').focus()")
-        await page.until("document.querySelectorAll('#lines path.near').length === 2")
+        await page.click(slot("00010001.2"))
+        await page.until("document.querySelector('dialog').innerText.includes('the agent of host')")
         await page.picture(path)
-        # 128 colours are enough, and a third of the bytes.
-        Image.open(path).quantize(128).save(path, optimize=True)
+        # 200 colours are enough, and a third of the bytes.
+        Image.open(path).quantize(200).save(path, optimize=True)
 
     with tempfile.TemporaryDirectory() as folder:
-        in_a_browser(Path(folder), does, hosts=4, boxes=4, cards=4)
+        in_a_browser(Path(folder), does, hosts=4, boxes=4, cards=4, paths=2)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 /** What a user can change, each after a question. */
 
-import {BLOCKS, REQUESTS, ROOT} from "./client.js";
+import {BLOCKS, COMPOSITION, REQUESTS, ROOT} from "./client.js";
 import {ask, choice, field} from "./dialogs.js";
 import {make} from "./dom.js";
 
@@ -190,6 +190,31 @@ export class Actions {
           Keep: Boolean(form.keep),
           ...form.lease && {LeaseSeconds: 60 * Number(form.lease)}});
         this.view.tell(`request ${made.Id}: ${made.Explanation || made.Phase}`);
+      }});
+  }
+
+  spares() {
+    const {keep = false, probability = 0.999, days = 7, rate = null} = this.pool.spares ?? {};
+    const number = (name, value, min, max, more = {}) =>
+      make("input", {name, type: "number", value, min, max, step: "any", ...more});
+    ask({title: "Spares", verb: "Say so",
+      fields: [
+        field("Kept by", choice("keep", [["yes", "the manager"], ["no", "hand"]],
+          keep ? "yes" : "no")),
+        field("Enough for, %", number("percent", 100 * probability, 50, 99.9999,
+          {required: true})),
+        field("Days of a repair", number("days", days, 0.001, 3650, {required: true})),
+        field("Failures in a year, %", number("rate", rate === null ? "" : 100 * rate, 0, 10_000,
+          {placeholder: "as measured"}))],
+      says: form => form.keep === "yes" ? "The manager keeps free GPUs back until there are as many "
+        + "spares as wanted, and lets them go when there are more."
+        : "The manager makes no spares, and lets those go that it has made.",
+      does: async form => {
+        const round = value => Number((Number(value) / 100).toPrecision(12));
+        await this.client.ask("PATCH", COMPOSITION, {Oem: {DxPU: {Spares: {
+          Keep: form.keep === "yes", Probability: round(form.percent),
+          RepairDays: Number(form.days), AnnualFailureRate: form.rate ? round(form.rate) : null}}}});
+        this.view.tell("spares are as wanted from now on");
       }});
   }
 

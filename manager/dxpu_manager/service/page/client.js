@@ -2,6 +2,7 @@
 
 export const ROOT = "/redfish/v1";
 export const REQUESTS = `${ROOT}/CompositionService/Oem/DxPU/Requests`;
+export const COMPOSITION = `${ROOT}/CompositionService`;
 export const BLOCKS = `${ROOT}/CompositionService/ResourceBlocks`;
 
 const KEPT = "dxpu-session";

@@ -12,6 +12,7 @@ export class Detail {
   show(kind, id) {
     this.close(false);
     [this.kind, this.id] = [kind, id];
+    this.pool.watched = kind === "gpu" ? id : null;
     this.facts = make("dl", {});
     this.buttons = make("div", {class: "buttons"});
     this.back = make("button", {
@@ -36,7 +37,7 @@ export class Detail {
     const {element} = this;
     const held = this.dialog.contains(document.activeElement);
     this.dialog.close();
-    this.dialog = null;
+    this.dialog = this.pool.watched = null;
     if (returns && held) element?.focus();
   }
 
@@ -68,13 +69,43 @@ export class Detail {
       ["Because", gpu.cause], ["Model", gpu.model || "not said"],
       ["Box", this.pool.boxes.get(gpu.box)?.name ?? gpu.box], ["Slot", gpu.slot],
       ["Host", host && `${host}, port ${gpu.port}`],
-      ["Task", gpu.task], ["Request", gpu.request], ["Fault", gpu.broken]];
+      ["Path", host && this.#path(gpu)], ...this.#evidence(gpu), ["Task", gpu.task], ["Request", gpu.request], ["Fault", gpu.broken]];
+  }
+
+  /** The path of a binding, and at which end it has no link. */
+  #path(gpu) {
+    const ends = [this.pool.hosts.get(gpu.host), this.pool.boxes.get(gpu.box)]
+      .filter(node => node?.dead.includes(gpu.path)).map(node => node.name);
+    return `${gpu.path}${ends.length ? `: no link at ${ends.join(" and ")}` : ""}`;
+  }
+
+  /** Why a GPU counts as the host's, or not yet. */
+  #evidence(gpu) {
+    if (gpu.state !== "attaching" && gpu.state !== "attached") return [];
+    const since = {windows: gpu.windows, "word of the agent": gpu.confirmed};
+    const lines = gpu.evidence.map(one => one + (since[one] ? `, since ${clock(since[one])}` : ""));
+    const {missing, missingSince, missingUntil} = gpu;
+    return [["Evidence", lines.join("\n") || "none yet"],
+      ["Missing", missing && `${missing}, since ${clock(missingSince)}${missingUntil
+        ? `; the attach fails at ${clock(missingUntil)}` : ""}`]];
   }
 
   #node(node) {
     return [["Name", node.label], ["Answers", this.pool.unreachable[node.id] ?? "yes"],
       ["Open", node.closed ? "no: gets or gives nothing new" : "yes"],
-      ["Node number", node.number], ["Address", node.address]];
+      ["Node number", node.number], ["Address", node.address],
+      ["Paths", node.paths > 1 || node.dead.length ? this.#paths(node) : ""]];
+  }
+
+  /** Paths of a node, each with its GPUs. */
+  #paths(node) {
+    const carried = [...this.pool.gpus.values()].filter(gpu =>
+      gpu.host && (gpu.host === node.id || gpu.box === node.id));
+    return Array.from({length: node.paths}, (_, path) => {
+      const count = carried.filter(gpu => gpu.path === path).length;
+      return `${path}: ${count} GPU${count === 1 ? "" : "s"}${
+        node.dead.includes(path) ? ", no link" : ""}`;
+    }).join("\n");
   }
 
   #host(host) {

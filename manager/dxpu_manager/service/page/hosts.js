@@ -40,6 +40,7 @@ export class Hosts {
       `Host ${host.name}, ${held.length} of ${host.ports} ports in use${marks && `, ${marks}`}`);
     set(button, "title", marks ? `${host.name}: ${marks}` : host.name);
     set(button, "class", `host${trouble ? " silent" : ""}${host.closed ? " closed" : ""}`
+      + `${host.dead.length ? " unlinked" : ""}`
       + `${this.view.near.hosts.has(host.id) ? " near" : ""}`);
     while (ports.children.length < host.ports) {
       ports.append(make("i", {"data-port": ports.children.length}));

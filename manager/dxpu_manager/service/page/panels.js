@@ -16,6 +16,7 @@ export class Panels {
   constructor(pool, view, actions) {
     [this.pool, this.view, this.actions] = [pool, view, actions];
     find("#request").addEventListener("click", () => actions.request());
+    find("#change-spares").addEventListener("click", () => actions.spares());
   }
 
   render() {
@@ -23,6 +24,7 @@ export class Panels {
     this.#facts();
     this.#tasks();
     this.#requests();
+    this.#spares();
     keep(find("#events"), this.pool.events, event => event.id, event => make("li", {},
       make("time", {datetime: event.time}, clock(event.time)), ` ${event.said}`), () => {});
   }
@@ -47,9 +49,12 @@ export class Panels {
     const waiting = [...pool.requests.values()].filter(one => one.phase === "waiting").length;
     const running = [...pool.tasks.values()].filter(one => !one.ended).length;
     const stopped = [...pool.subscriptions.values()].filter(one => one.suspended).length;
+    const dead = [...pool.boxes.values(), ...pool.hosts.values()]
+      .reduce((sum, node) => sum + node.dead.length, 0);
     const facts = [
       ["GPUs", pool.gpus.size], ["boxes", pool.boxes.size], ["hosts", pool.hosts.size],
-      ["silent nodes", silent, silent > 0], ["requests that wait", waiting],
+      ["silent nodes", silent, silent > 0],
+      ["dead paths", dead, dead > 0], ["requests that wait", waiting],
       ["tasks that run", running], ["subscribers", pool.subscriptions.size],
       ["deliveries stopped", stopped, stopped > 0]];
     keep(find("#facts"), facts, fact => fact[0], fact => make("div", {}, make("dt", {}, fact[0]),
@@ -57,6 +62,25 @@ export class Panels {
       say(element.lastElementChild, String(count));
       set(element, "class", warns ? "warns" : null);
     });
+  }
+
+  #spares() {
+    const {spares} = this.pool;
+    if (!spares) return;
+    const percent = (part, digits) => `${(100 * part).toFixed(digits)} %`;
+    keep(find("#spares"), spares.models, one => one.model, () => make("tr", {},
+      ...Array.from({length: 4}, () => make("td"))), (row, one) => {
+      const short = spares.keep && one.held < one.wanted;
+      set(row, "class", short ? "failed" : null);
+      const rate = `${percent(one.rate, 1)} a year${spares.rate === null
+        ? ` at most: ${one.failures} failures in ${one.years.toFixed(1)} GPU-years` : ""}`;
+      [one.model || "none said", `${one.held}${short ? ", too few" : ""}`, String(one.wanted),
+        `${one.inRepair.toFixed(2)} of ${one.gpus} in repair (${rate}); these cover ${
+          percent(one.covered, 2)}`].forEach((text, n) => say(row.children[n], text));
+    });
+    say(find("#spares-policy"), `${spares.keep ? "Kept by the manager" : "Kept by hand"}, for `
+      + `${percent(spares.probability, 4).replace(/\.?0+ %/, " %")} of the time; a repair takes `
+      + `${spares.days} days.`);
   }
 
   #row(row, one, cells, buttons) {

@@ -1,6 +1,6 @@
 /** The pool as the manager says: read once, then what events name is read again. */
 
-import {BLOCKS, ManagerError, REQUESTS, ROOT} from "./client.js";
+import {BLOCKS, COMPOSITION, ManagerError, REQUESTS, ROOT} from "./client.js";
 
 /** States of a GPU with the letters of `dxpu top`. */
 export const LETTERS = {
@@ -24,6 +24,9 @@ const GATHER = 50;
 /** Milliseconds between two looks at who answers: silence is no change of the records, so that no
  *  event tells it; and between two attempts to reach the manager, at least and at most. */
 const LOOK = 60_000, AGAIN = 500, AGAIN_AT_MOST = 5_000;
+/** Milliseconds between two looks at a GPU that is being attached and shown at the side: what is
+ *  seen of it is no change of the records, either. */
+const WATCH = 1_000;
 const EVENTS = 200;
 
 const last = link => link["@odata.id"].split("/").at(-1);
@@ -31,7 +34,8 @@ const last = link => link["@odata.id"].split("/").at(-1);
 function nodeOf(body) {
   const own = body.Oem.DxPU;
   return {id: body.Id, label: own.Label, name: own.Label || body.Id, closed: own.Closed,
-    number: own.NodeNumber, address: own.Address};
+    number: own.NodeNumber, address: own.Address,
+    dead: own.Paths.filter(path => !path.Link).map(path => path.Path), paths: own.Paths.length};
 }
 
 function boxOf(body) {
@@ -45,8 +49,10 @@ function hostOf(body) {
 function gpuOf(body) {
   const own = body.Oem.DxPU;
   return {id: body.Id, state: own.State, cause: own.Cause, since: own.Since, model: own.Model,
-    box: own.Box, slot: own.Slot, host: own.Host, port: own.Port, task: own.Task,
-    request: own.Request, broken: own.Broken};
+    box: own.Box, slot: own.Slot, host: own.Host, port: own.Port, path: own.Path, task: own.Task,
+    request: own.Request, broken: own.Broken, evidence: own.Evidence, windows: own.WindowsSince,
+    confirmed: own.Confirmed, missing: own.Missing, missingSince: own.MissingSince,
+    missingUntil: own.MissingUntil};
 }
 
 function taskOf(body) {
@@ -60,6 +66,15 @@ function requestOf(body) {
   return {id: body.Id, host: body.Host, wants: body.Description, phase: body.Phase,
     priority: body.Priority, until: body.Until, said: body.Explanation || body.Reason || "",
     gpus: body.Links.ResourceBlocks.map(last)};
+}
+
+function sparesOf(body) {
+  const own = body.Oem.DxPU.Spares;
+  return {keep: own.Keep, probability: own.Probability, days: own.RepairDays,
+    rate: own.AnnualFailureRate, models: own.Models.map(one => ({
+      model: one.Model ?? "", gpus: one.Gpus, failures: one.Failures, years: one.GpuYears,
+      rate: one.AnnualFailureRate, inRepair: one.InRepair, wanted: one.Wanted, held: one.Held,
+      covered: one.Probability}))};
 }
 
 function subscriptionOf(body) {
@@ -76,6 +91,10 @@ export class Pool {
     this.byHost = new Map();
     this.events = [];
     this.unreachable = {};
+    /** How many spares are wanted and held, by model; null: not known yet. */
+    this.spares = null;
+    /** The GPU that the user looks at, or null. */
+    this.watched = null;
     /** What is wrong, in lines. */
     this.wrong = [];
     /** "live", "lost" or "begins", and since when. */
@@ -98,8 +117,13 @@ export class Pool {
 
   /** What is unusual at a node, in words. */
   marksOf(node) {
-    return [this.unreachable[node.id] && "does not answer", node.closed && "closed"]
-      .filter(Boolean).join(", ");
+    return [this.unreachable[node.id] && "does not answer", node.closed && "closed",
+      ...node.dead.map(path => `path ${path} has no link`)].filter(Boolean).join(", ");
+  }
+
+  /** Whether hosts can take several paths to boxes. */
+  get hasPaths() {
+    return [...this.boxes.values()].some(box => box.paths > 1);
   }
 
   get models() {
@@ -110,6 +134,7 @@ export class Pool {
   async follow() {
     const run = this.run = {};
     this.#looks(run);
+    this.#watches(run);
     let wait = AGAIN;
     try {
       for (;;) {
@@ -139,7 +164,7 @@ export class Pool {
     this.fault = error => stop.abort(error);
     const stream = this.client.events(had || Math.max(0, newest - EVENTS / 2), stop, () => {
       opened();
-      for (const kind of [...Object.keys(KINDS), "health"]) this.stale.set(kind, null);
+      for (const kind of [...Object.keys(KINDS), "health", "spares"]) this.stale.set(kind, null);
       this.#read();
     });
     try {
@@ -180,6 +205,7 @@ export class Pool {
         SubscriptionChanged: "subscriptions", GpuChanged: "gpus"}[kind];
       if (gone) this.#old(gone, null);
     }
+    if (["GpuChanged", "ServiceChanged"].includes(kind)) this.stale.set("spares", null);
     if (kind === "AccountChanged" && this.client.session) this.stale.set("user", null);
     if (["NodeReach", "NodeChanged", "Stranger"].includes(kind)) this.stale.set("health", null);
     // What a request waits for depends on everything.
@@ -221,6 +247,10 @@ export class Pool {
       if (!await this.client.identify()) throw new ManagerError(401, "log in again");
       return;
     }
+    if (kind === "spares") {
+      this.spares = sparesOf(await this.client.get(COMPOSITION));
+      return;
+    }
     if (kind === "health") {
       const health = await this.client.health();
       this.unreachable = health.unreachable;
@@ -251,6 +281,17 @@ export class Pool {
       this.byHost.get(gpu.host).push(gpu);
     }
     for (const held of this.byHost.values()) held.sort((a, b) => a.port - b.port);
+  }
+
+  /** Read a GPU that is being attached, while the user looks at it. */
+  async #watches(run) {
+    while (this.run === run) {
+      await new Promise(resolve => setTimeout(resolve, WATCH));
+      if (this.link.state !== "live" || document.hidden
+        || this.gpus.get(this.watched)?.state !== "attaching") continue;
+      this.#old("gpus", this.watched);
+      this.#read();
+    }
   }
 
   /** A store that cannot be written has no events. */

@@ -47,7 +47,8 @@ export class Racks {
   #box(row, box) {
     const trouble = this.pool.unreachable[box.id];
     row.hidden = !this.#shown(box);
-    set(row, "class", `box${trouble ? " silent" : ""}${box.closed ? " closed" : ""}`);
+    set(row, "class", `box${trouble ? " silent" : ""}${box.closed ? " closed" : ""}${
+      box.dead.length ? " unlinked" : ""}`);
     const name = row.firstElementChild;
     say(name, box.name);
     const count = this.pool.slotsOf(box).filter(gpu => gpu?.state === "free").length;
@@ -70,7 +71,8 @@ export class Racks {
     set(cell, "data-state", state);
     const host = gpu?.host && (this.pool.hosts.get(gpu.host)?.name ?? gpu.host);
     set(cell, "aria-label", state === "absent" ? `Slot ${slot} of ${box.name}, empty`
-      : `GPU ${gpu.id}, ${state}${host ? `, host ${host}` : ""}${gpu.model && `, ${gpu.model}`}`);
+      : `GPU ${gpu.id}, ${state}${host ? `, host ${host}` : ""}${
+        host && this.pool.hasPaths ? `, path ${gpu.path}` : ""}${gpu.model && `, ${gpu.model}`}`);
     const selected = view.selected.has(cell.dataset.gpu);
     if (gpu) set(cell, "aria-selected", String(selected));
     const dim = (view.states.size && !view.states.has(state))
