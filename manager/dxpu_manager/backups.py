@@ -15,10 +15,10 @@ from .copies import copy as _copied, take_away
 from .errors import StoreError
 from .store import Event, SqliteStore
 
-__all__ = ["backup", "copied", "make", "restore"]
+__all__ = ["FAR", "backup", "copied", "make", "restore"]
 
 #: More starts than any manager had since a backup.
-_FAR = 1 << 16
+FAR = 1 << 16
 
 
 def backup(path: Path, to: Path) -> None:
@@ -119,7 +119,7 @@ def _raise_epoch(path: Path, former: int | None) -> None:
     try:
         with contextlib.closing(sqlite3.connect(path)) as database, database:
             if former is None:
-                database.execute("UPDATE manager SET epoch = epoch + ?", (_FAR,))
+                database.execute("UPDATE manager SET epoch = epoch + ?", (FAR,))
             else:
                 database.execute("UPDATE manager SET epoch = max(epoch, ?)", (former,))
     except sqlite3.Error as error:

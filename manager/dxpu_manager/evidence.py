@@ -63,7 +63,7 @@ class Verdict:
     due : float or None
         When that must be there; ``None``: it comes with time.
     since : float
-        Since when that is missing.
+        Beginning of the wait for that.
     """
 
     seen: tuple[str, ...] = ()

@@ -328,7 +328,7 @@ class PoolManager:
         return self._driver.verdicts(number)
 
     def verdict(self, gpu: Gpu) -> Verdict | None:
-        """What is seen of a GPU that is being attached, and missing; ``None``: of any other."""
+        """Evidence of a GPU in an attach, seen and missing; ``None`` for any other GPU."""
         if gpu.state is not State.ATTACHING:
             return None
         return self.verdicts(gpu.task).get(gpu.name)

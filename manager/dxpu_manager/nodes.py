@@ -166,8 +166,8 @@ class Nodes:
         return ~(await proxy.read("control.links"))["up"] & (1 << proxy.paths) - 1
 
     async def begins(self, node: Node, peer: Node) -> int | None:
-        """From which path on the session of a node with a peer looks for one that frames may take;
-        ``None``: it sends by all that they may take at a time, or there is but one."""
+        """The path from which on the session of a node with a peer looks for a permitted path;
+        ``None``: the session sends by all permitted paths at a time, or there is one path only."""
         proxy = await self.reach(node)
         identity = proxy.node.identity
         if proxy.paths == 1 or identity and identity.capabilities & Capability.STRIPE.value:

@@ -1,4 +1,4 @@
-"""Paths of nodes as they are: links that come and go, and rows that take other paths.
+"""Paths of nodes: links that come and go, and rows that take other paths.
 
 Ref: docs/reference/manager.md ("Paths"); docs/explanation/retransmission.md
 """
@@ -20,7 +20,7 @@ __all__ = ["PathKeeper"]
 
 
 class PathKeeper:
-    """Notes which paths have a link, leads GPUs to others, and has the rows of nodes say so.
+    """Notes paths with a link, leads GPUs to such paths, and changes the rows of nodes.
 
     Parameters
     ----------
@@ -41,10 +41,10 @@ class PathKeeper:
         self._moving: defaultdict[int, set[str]] = defaultdict(set)
 
     async def look(self, node: Node) -> Node:
-        """See how many paths a node has, and which of them have a link; returns the newest record.
+        """Note the paths of a node, with and without a link; returns the newest record.
 
-        GPUs leave a path without a link at once. To one that has its link again they return when
-        the link has lasted for a while (``Limits.calm``).
+        GPUs leave a path without a link at once, and return when the link is there again and has
+        lasted for a while (``Limits.calm``).
         """
         paths, dead = await self.nodes.paths(node), await self.nodes.dead(node)
         known = self.pool.node(node.serial)
@@ -64,7 +64,7 @@ class PathKeeper:
         return new
 
     async def _returns(self, node: Node) -> None:
-        """Balance the paths of a node when the link of one has come and stays."""
+        """Balance the paths of a node when a link has come and stays."""
         await asyncio.sleep(self.limits.calm)
         if self.pool.node(node.serial).dead == node.dead:
             self.rebalance([node] if node.role is Role.BOX else self.pool.partners(node))
@@ -78,7 +78,7 @@ class PathKeeper:
         return [gpu.name for gpu in moved]
 
     def _moves(self, gpus: Iterable[Gpu], here: int = 0) -> None:
-        """Have the rows of both nodes changed, by looks; ``here`` is one that goes on already."""
+        """Have the rows of both nodes changed, by looks; a look ``here`` goes on already."""
         nodes = set()
         for gpu in gpus:
             for serial in (gpu.box, gpu.binding.host if gpu.binding else gpu.box):
@@ -92,8 +92,8 @@ class PathKeeper:
         await self._look(serial)
 
     async def mend(self, node: Node, peer: Node, gpu: Gpu, row: Row) -> None:
-        """Lead a bound row to the path of the records; or the records to the path that the node has
-        taken by itself, as nobody answered on the other one."""
+        """Lead a bound row to the path of the records; or the records to the path of the node, if
+        the node has left another path without an answer."""
         binding = gpu.binding
         if binding is None or min(node.paths, peer.paths) == 1:
             return

@@ -4,8 +4,8 @@ All frames of a host and a box are in one order, so all GPUs of a host in a box 
 on two paths, frames that overtake each other would be taken for lost frames (docs/explanation/
 retransmission.md). Pairs are spread over paths instead.
 
-A pair leaves a path without a link for another one. Where the rows of both nodes name another one
-already, the session has done so before the manager knows of it.
+A pair leaves a path without a link for another path. If the rows of both nodes name another path
+already, the session leaves before the manager knows.
 """
 
 from collections import Counter
@@ -22,20 +22,20 @@ __all__ = ["Routing", "alive", "leave_dead", "loads", "mask", "paths_of", "rebal
 
 
 def taken(paths: int, begins: int, count: int) -> int:
-    """The path that is taken of those in a mask: the first one from ``begins`` on, and round."""
+    """The path of a mask that a session takes: the first from ``begins`` on, and round."""
     return next(path % count for path in range(begins, begins + count)
                 if paths >> path % count & 1)
 
 
 def mask(path: int, begins: int | None, count: int) -> int:
-    """Paths of a row, such that ``path`` is taken, and as many others as can be are there for the
-    case that the path dies.
+    """Paths of a row: ``path`` is taken, and as many others as possible are there if the path dies.
 
     Parameters
     ----------
     path : int
     begins : int or None
-        Where the session begins to look (:func:`taken`); ``None``: it would take all at a time.
+        Where the session begins to look (:func:`taken`); ``None``: the session would take all paths
+        at a time.
     count : int
         Paths that both nodes have.
     """
@@ -70,7 +70,7 @@ def paths_of(pool: Pool) -> Paths:
 
 
 def take_path(change: Change, pool: Pool, pair: tuple[int, int], path: int, why: str) -> list[Gpu]:
-    """A host takes another path to a box: all its GPUs there do; returns these as they were."""
+    """A host takes another path to all GPUs in a box; returns the former records of the GPUs."""
     moved = [gpu for gpu in pool.gpus_of(pair[1])
              if gpu.binding is not None and gpu.binding.host == pair[0]]
     for gpu in moved:
@@ -93,8 +93,8 @@ def _path(pool: Pool, pair: tuple[int, int]) -> int:
 
 
 def leave_dead(change: Change, pool: Pool, node: Node) -> list[Gpu]:
-    """All pairs of a node leave paths without a link, if there is another one; returns their GPUs
-    as they were. ``node`` is the record from now on."""
+    """All pairs of a node leave paths without a link, if there is another path; returns the former
+    records of the GPUs. ``node`` is the record from now on."""
     moved: list[Gpu] = []
     carried = {node.serial: loads(pool, node)}
     for pair, count in sorted(_pairs(pool, node).items()):
@@ -112,11 +112,11 @@ def leave_dead(change: Change, pool: Pool, node: Node) -> list[Gpu]:
 
 
 def rebalance(change: Change, pool: Pool, boxes: Iterable[Node]) -> list[Gpu]:
-    """Spread the pairs of boxes over their paths, with as few changes as can be; returns the GPUs
-    that take another path, as they were.
+    """Spread the pairs of boxes over paths, with few changes; returns the former records of the
+    GPUs on other paths.
 
-    A pair moves if the two paths of its box then differ by less than before. No host notices: the
-    frames of its GPUs go another way from one to the next.
+    A pair moves if the two paths of the box then differ by less than before. No host notices: some
+    frames take one path, and the next frames another path.
     """
     moved: list[Gpu] = []
     for box in boxes:

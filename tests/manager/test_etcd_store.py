@@ -303,7 +303,7 @@ def test_what_is_no_store(lead, run, monkeypatch):
             await lead(endpoints="127.0.0.1:1")
         await put("mine", "x")
         text = (f"^below '{lead.prefix}' in etcd is something else than a pool: give another "
-                "prefix$")
+                "prefix; or if it was a pool, restore a backup with --damaged$")
         with pytest.raises(StoreError, match=text):
             await lead()
         await put("version", "my version 1")
@@ -318,13 +318,13 @@ def test_what_is_no_store(lead, run, monkeypatch):
         await put("version", "dxpu pool 1")
         await put("newest", "many")
         with pytest.raises(StoreError, match="^the store in etcd has no number of the newest "
-                                             "event: restore a snapshot$"):
+                                             "event: restore a backup with --damaged$"):
             await lead()
         await put("newest", "0")
         store = await lead()
         await put("store/00000001/newest", "5")
         with pytest.raises(StoreError, match="^event 5 in etcd is of no manager: restore a "
-                                             "snapshot$"):
+                                             "backup with --damaged$"):
             await store.write(events("a"))
         await store.close()
 

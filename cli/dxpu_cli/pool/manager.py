@@ -58,6 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("file", metavar="FILE")
     one = job("restore", "put a backup in place of the store, while no manager runs")
     one.add_argument("file", metavar="FILE")
+    one.add_argument("--damaged", action="store_true", help="also in place of a store in etcd that "
+                     "no manager can use any more; a file is replaced however it is")
     one = jobs.add_parser("try", help="be hosts, boxes and GPUs for a manager that somebody tries, "
                           "until Ctrl-C")
     one.add_argument("folder", metavar="FOLDER",
@@ -233,7 +235,8 @@ def _restore(settings: Any, arguments: argparse.Namespace) -> int:
         from dxpu_manager.etcd.backups import restore as restore_etcd
 
         async def restores() -> None:
-            await restore_etcd(Path(arguments.file), _etcd(settings))
+            await restore_etcd(Path(arguments.file), _etcd(settings),
+                               is_damaged=arguments.damaged)
 
         asyncio.run(restores())
         kept = None

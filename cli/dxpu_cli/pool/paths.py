@@ -1,4 +1,4 @@
-"""``dxpu pool paths``: what each path of hosts and boxes carries, and whether it has a link."""
+"""``dxpu pool paths``: links and GPUs of all paths of hosts and boxes."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def add_arguments(jobs: Any) -> None:
 
 
 def run(arguments: Any) -> int:
-    """Balance the paths, if that is wanted, and show them."""
+    """Balance the paths if wanted, and show all paths."""
     with client(arguments) as there:
         moved = there.post(_BALANCE)["Moved"] if arguments.balance else []
         nodes = [*map(views.host, there.members("Systems")),

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from aetcd import rpc
 
-from ..backups import copied, make
+from ..backups import FAR, copied, make
 from ..errors import StoreError
 from ..store import SqliteStore
 from ..versions import brought
 from .asks import PATIENCE, leader_of
 from .client import Etcd, Unanswered
 from .layout import Keys, event_of, found, get, number_in, version_in
+from .mend import mend
 from .store import EtcdStore
 
 __all__ = ["backup", "restore"]
@@ -52,11 +53,19 @@ async def backup(etcd: Etcd, to: Path) -> None:
         raise StoreError(f"the store in etcd cannot be copied: a record: {error}") from None
 
 
-async def restore(copy: Path, etcd: Etcd) -> None:
+async def restore(copy: Path, etcd: Etcd, *, is_damaged: bool = False) -> None:
     """Put a copy in place of a pool that no manager leads, at one instant; the former records stay
     in etcd beside it until the next time. ``etcd`` is closed.
 
     The epoch is above that of the copy, and above that of each manager of this etcd.
+
+    Parameters
+    ----------
+    copy : Path
+    etcd : Etcd
+    is_damaged : bool
+        Replace whatever is below the prefix, also if no manager could lead there. If the number
+        behind all epochs is damaged, the new epoch is far above the copy's.
 
     Raises
     ------
@@ -68,21 +77,23 @@ async def restore(copy: Path, etcd: Etcd) -> None:
         leader = await leader_of(etcd)
         if leader is not None:
             raise StoreError(f"a manager leads, at {leader}: stop all managers first")
-        await _replaced(copy, etcd)
+        await _replaced(copy, etcd, is_damaged)
     finally:
         await etcd.close()
 
 
-async def _replaced(copy: Path, etcd: Etcd) -> None:
+async def _replaced(copy: Path, etcd: Etcd, is_damaged: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "copy.db"
         copied(copy, path)
         held = SqliteStore(path, keeps=False)
         try:
             records, newest = await held.load()
+            knows = await mend(etcd) if is_damaged else True
             store = await EtcdStore.lead(etcd, "a restore")
             try:
-                await store.replace(records, held.events(), newest, above=held.epoch)
+                await store.replace(records, held.events(), newest,
+                                    above=held.epoch + (0 if knows else FAR))
             finally:
                 await store.close()
         finally:

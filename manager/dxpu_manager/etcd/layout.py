@@ -166,7 +166,7 @@ def version_in(prefix: bytes, pair: Any, any_key: Any) -> int:
     number = text.removeprefix(_MARK)
     if not text.startswith(_MARK) or not number.isdecimal():
         raise StoreError(f"below {prefix.decode()!r} in etcd is something else than a pool: give "
-                         "another prefix")
+                         "another prefix; or if it was a pool, restore a backup with --damaged")
     if int(number) > VERSION:
         raise StoreError(f"the store in etcd has version {number}, and this program knows "
                          f"{VERSION}: use the newer program")
@@ -176,5 +176,6 @@ def version_in(prefix: bytes, pair: Any, any_key: Any) -> int:
 def number_in(pair: Any, what: str) -> int:
     """A number that a key has; 0 without the key; raises :exc:`StoreError`."""
     if pair is not None and not pair.value.isdigit():
-        raise StoreError(f"the store in etcd has no number of the {what}: restore a snapshot")
+        raise StoreError(f"the store in etcd has no number of the {what}: restore a "
+                         "backup with --damaged")
     return int(pair.value) if pair is not None else 0

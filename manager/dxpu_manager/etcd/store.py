@@ -326,7 +326,7 @@ class EtcdStore:
             await self.replace(records, self._brought(version), newest)
         except ValueError as error:
             raise StoreError(f"the store in etcd cannot be brought to version {VERSION}: a record: "
-                             f"{error}: restore a snapshot") from None
+                             f"{error}: restore a backup with --damaged") from None
 
     async def _brought(self, version: int) -> AsyncIterator[Event]:
         async for event in self.events():
@@ -422,6 +422,7 @@ class EtcdStore:
                 raise Deposed("another manager has taken over")
             done = newest - left[0].number + 1
             if not 0 < done <= len(left):
-                raise StoreError(f"event {newest} in etcd is of no manager: restore a snapshot")
+                raise StoreError(f"event {newest} in etcd is of no manager: restore a "
+                                 "backup with --damaged")
             del left[:done]
         self._newest = numbers[-1] if numbers else self._newest

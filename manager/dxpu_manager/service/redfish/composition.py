@@ -134,7 +134,7 @@ def block(ask: Ask, gpu: str) -> dict[str, Any]:
 
 
 def _evidence(ask: Ask, gpu: Gpu) -> dict[str, Any]:
-    """The evidence that a host has a GPU: what is seen and since when, and what is missing."""
+    """The evidence that a host has a GPU, seen and missing, with times."""
     binding, verdict = gpu.binding, ask.service.manager.verdict(gpu)
     missing = verdict if verdict is not None and verdict.lacks else None
     return {
