@@ -105,7 +105,7 @@ def test_a_leader_whose_clock_stands_writes_nothing_when_another_leads(lead, run
             assert new.epoch > old.epoch
             before = await asked(etcd, lead.prefix)
             assert old.leads()
-            for task in old._keeping:
+            for task in old._leadership._keeping:
                 task.cancel()
             cable.mend()
             with pytest.raises(Deposed, match="^another manager has taken over$"):
@@ -131,7 +131,7 @@ def test_a_leader_that_is_cut_off_stops_before_another_leads(lead, run):
                 cable.cut()
                 writes = asyncio.create_task(old.write(events("a")))
                 ended = []
-                old._lost.add_done_callback(lambda lost: ended.append(new.done()))
+                old._leadership._lost.add_done_callback(lambda lost: ended.append(new.done()))
                 new = await new
                 assert not old.leads()
                 assert ended == [False], "it learns of its end by its own clock"
@@ -165,7 +165,7 @@ def test_a_leader_that_is_deposed_by_hand(lead, run, what):
     async def does(etcd):
         store = await lead("old", ttl=3)
         if what == "lease":
-            await etcd.revoke(store._lease, 5)
+            await etcd.revoke(store._leadership._lease, 5)
         else:
             await etcd.txn(rpc.TxnRequest(success=[
                 layout.delete(f"{lead.prefix}leader".encode())]), 5)
@@ -175,7 +175,7 @@ def test_a_leader_that_is_deposed_by_hand(lead, run, what):
         store = await lead("old", ttl=3)
         assert await store.load() == ({}, 0)
         if what == "lease":
-            await etcd.revoke(store._lease, 5)
+            await etcd.revoke(store._leadership._lease, 5)
         else:
             await etcd.txn(rpc.TxnRequest(success=[
                 layout.delete(f"{lead.prefix}leader".encode())]), 5)

@@ -114,7 +114,7 @@ def test_an_epoch_above_another_one_stays(stores):
 def test_who_does_not_lead_raises_no_epoch(lead):
     async def whole():
         store = await lead(ttl=2)
-        store._lose("by the test")
+        store._leadership.lose("by the test")
         with pytest.raises(Deposed):
             await store.outrank(10 ** 6)
         await store.close()

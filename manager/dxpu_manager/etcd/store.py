@@ -5,9 +5,7 @@ What the keys are says :mod:`.layout`.
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from aetcd import rpc
@@ -21,28 +19,19 @@ from .layout import (
     EVENTS, ROOM, Keys, delete, event_of, event_text, found, get, if_created, if_is,
     number_in, parts, put, version_in, version_text,
 )
+from .leadership import PAUSE, Leadership, boot_time
 from .places import fill
 
 __all__ = ["EtcdStore"]
 
 _LOG = logging.getLogger("dxpu_manager")
 
-#: Seconds before another attempt.
-PAUSE = 0.1
 #: Operations of a step that may be done twice, and of which the order matters.
 _FEW = 64
 
 
-def _boot_time() -> float:
-    """Seconds of a clock that goes on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class EtcdStore:
     """A store in etcd, of a manager that leads; :meth:`lead` makes one.
-
-    The leader's key lives as long as the lease, and each write is a transaction that asks for that
-    key, as it was created. So a manager without the key writes nothing, whatever its clock says.
 
     Attributes
     ----------
@@ -51,19 +40,15 @@ class EtcdStore:
     """
 
     def __init__(self, etcd: Etcd, name: str, ttl: int, clock: Callable[[], float]) -> None:
-        self._etcd, self._name, self._ttl, self._clock = etcd, name, ttl, clock
-        self._keys = Keys(etcd.prefix)
-        self._wait = max(1.0, ttl / 3)
-        self.epoch, self._revision, self._lease, self._newest = 0, 0, 0, 0
-        self._deadline = 0.0
-        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._keeping: list[asyncio.Task[None]] = []
+        self._etcd, self._keys = etcd, Keys(etcd.prefix)
+        self._leadership = Leadership(etcd, self._keys.leader, name, ttl, clock)
+        self.epoch, self._newest = 0, 0
 
     # Who leads ----------------------------------------------------------------------------------
 
     @classmethod
     async def lead(cls, etcd: Etcd, name: str = "", *, ttl: int = 3,
-                   clock: Callable[[], float] = _boot_time) -> "EtcdStore":
+                   clock: Callable[[], float] = boot_time) -> "EtcdStore":
         """Wait until no other manager leads, and lead.
 
         Parameters
@@ -95,16 +80,17 @@ class EtcdStore:
         return store
 
     async def _wait_and_lead(self) -> None:
-        began, known, said = self._clock(), False, ""
+        leadership, known, said = self._leadership, False, ""
+        began = leadership.clock()
         while True:
             try:
                 if await self._take_over():
                     return
                 known = True
-                await self._until_free()
+                await leadership.until_free()
                 said = ""
             except Unanswered as error:
-                if not known and self._clock() - began > PATIENCE:
+                if not known and leadership.clock() - began > PATIENCE:
                     raise StoreError(str(error)) from None
                 if known and said != str(error):
                     said = str(error)
@@ -117,34 +103,21 @@ class EtcdStore:
         begin, end = keys.everything()
         answer = await self._etcd.txn(rpc.TxnRequest(success=[
             get(keys.leader), get(keys.version),
-            get(begin, range_end=end, limit=1, keys_only=True)]), self._wait)
+            get(begin, range_end=end, limit=1, keys_only=True)]), self._leadership.wait)
         version = version_in(keys.prefix, found(answer, 1), found(answer, 2))
         if found(answer, 0) is not None:
             return False
-        sent = self._clock()
-        self._lease, seconds = await self._etcd.grant(self._ttl, self._wait)
         first = keys.next()
-        request = rpc.TxnRequest(
-            compare=[if_created(keys.leader, 0),
-                     if_is(keys.version, version_text(version)) if version else
-                     if_created(keys.version, 0)],
-            success=[put(keys.leader, self._name, lease=self._lease), *([] if version else [
+        conditions = [if_is(keys.version, version_text(version)) if version else
+                      if_created(keys.version, 0)]
+        if not await self._leadership.take(conditions, [] if version else [
                 put(keys.version, version_text(VERSION)), put(keys.at, first.place),
-                put(first.newest, "0")])])
-        with suppress(Unanswered):  # the key says what has become of it
-            await self._etcd.txn(request, self._wait)
-        leader, _ = await self._leader_now()
-        if leader is None or leader.lease != self._lease:
-            await self._etcd.revoke(self._lease, self._wait)
+                put(first.newest, "0")]):
             return False
-        self._revision, self._deadline = leader.create_revision, sent + seconds
-        begin_task = asyncio.get_running_loop().create_task
-        self._keeping = [begin_task(self._keep()), begin_task(self._mind_the_clock())]
         try:
             await self._settle()
         except Unanswered:
-            await self._let_go()
-            self._lost = asyncio.get_running_loop().create_future()
+            await self._leadership.let_go()
             raise
         return True
 
@@ -155,8 +128,8 @@ class EtcdStore:
         self._keys = keys = Keys(keys.prefix, at.value.decode() if at is not None else "")
         newest, = await self._read(keys.newest)
         self._newest = number_in(newest, "newest event")
-        self.epoch = self._base_above(number_in(base, "epoch") + self._revision - 1
-                                      ) + self._revision
+        self.epoch = self._base_above(number_in(base, "epoch") + self._leadership.revision - 1
+                                      ) + self._leadership.revision
         held = version_in(keys.prefix, version, version)
         if held < VERSION:
             _LOG.warning("the store in etcd has version %d: it stays at its place, and is brought "
@@ -165,92 +138,32 @@ class EtcdStore:
 
     def _base_above(self, epoch: int) -> int:
         """The base with which the epoch is above another one; 0 if that needs none."""
-        base = max(0, epoch + 1 - self._revision)
-        if base + self._revision > HIGHEST:
-            raise StoreError(f"the epoch would be {base + self._revision}, and epochs of nodes "
-                             "have 32 bits: move the pool to a new etcd, and reset the nodes")
+        revision = self._leadership.revision
+        base = max(0, epoch + 1 - revision)
+        if base + revision > HIGHEST:
+            raise StoreError(f"the epoch would be {base + revision}, and epochs of nodes have 32 "
+                             "bits: move the pool to a new etcd, and reset the nodes")
         return base
 
     async def _read(self, *keys: bytes) -> list[Any]:
         """Pairs of some keys, as they are at one instant."""
         answer = await self._etcd.txn(rpc.TxnRequest(success=[get(key) for key in keys]),
-                                      self._wait)
+                                      self._leadership.wait)
         return [found(answer, n) for n in range(len(keys))]
-
-    async def _leader_now(self) -> tuple[Any, int]:
-        """The leader's key, and etcd's revision."""
-        answer = await self._etcd.txn(rpc.TxnRequest(success=[get(self._keys.leader)]), self._wait)
-        return found(answer, 0), answer.header.revision
-
-    async def _until_free(self) -> None:
-        """Wait until the leader's key has gone: by a watch from what was seen last, and by another
-        look now and then, as a watch may die in silence."""
-        while True:
-            leader, revision = await self._leader_now()
-            if leader is None:
-                return
-            try:
-                async with asyncio.timeout(self._ttl):
-                    await self._etcd.until_deleted(self._keys.leader, revision + 1)
-            except TimeoutError:
-                continue
-
-    async def _keep(self) -> None:
-        """Let the lease go on, and see that the key is there."""
-        while self.leads():
-            sent, pause = self._clock(), self._ttl / 3
-            try:
-                seconds = await self._etcd.keep_alive(self._lease, self._wait)
-                if seconds <= 0:
-                    return self._lose("the lease of this manager has ended")
-                leader, _ = await self._leader_now()
-                if not self._is_ours(leader):
-                    return self._lose("the leader's key in etcd is not this manager's any more")
-                self._deadline = sent + seconds
-            except (Unanswered, StoreError) as error:
-                _LOG.warning("the lease of this manager is not renewed: %s", error)
-                pause = PAUSE
-            await asyncio.sleep(pause)
-        return None
-
-    async def _mind_the_clock(self) -> None:
-        while (left := self._deadline - self._clock()) > 0:
-            await asyncio.sleep(left)
-        self._lose("the lease of this manager may have run out: etcd has not answered in time")
-
-    def _is_ours(self, leader: Any) -> bool:
-        return leader is not None and leader.create_revision == self._revision
-
-    def _lose(self, why: str) -> None:
-        if not self._lost.done():
-            self._lost.set_result(why)
 
     def leads(self) -> bool:
         """Whether no other manager can have taken over, by the clock of this machine."""
-        return not self._lost.done() and self._clock() < self._deadline
+        return self._leadership.leads()
 
     async def lost(self) -> str:
         """Wait until another manager may have taken over; returns why."""
-        return await asyncio.shield(self._lost)
+        return await self._leadership.lost()
 
     async def close(self) -> None:
         """Let another manager lead at once."""
-        await self._let_go()
-        self._lose("this manager has let go of the store")
+        await self._leadership.let_go()
+        self._leadership.lose("this manager has let go of the store")
         await self._etcd.close()
-
-    async def _let_go(self) -> None:
-        """Lead no longer; perhaps again later, unless another manager may have taken over."""
-        has_lease = self._lease and (self.leads() or not self._keeping)
-        keeping, self._keeping, self._deadline = self._keeping, [], 0.0
-        for task in keeping:
-            task.cancel()
-        await asyncio.gather(*keeping, return_exceptions=True)
-        if has_lease:
-            try:
-                await self._etcd.revoke(self._lease, self._wait)
-            except (Unanswered, StoreError) as error:
-                _LOG.warning("the lease of this manager ends by itself: %s", error)
 
     # Records and events -------------------------------------------------------------------------
 
@@ -278,11 +191,12 @@ class EtcdStore:
     async def outrank(self, epoch: int) -> None:
         """Have a higher epoch than another one from now on."""
         if epoch >= self.epoch:
-            keys, before = self._keys, self.epoch - self._revision
+            keys, before = self._keys, self.epoch - self._leadership.revision
             base = self._base_above(epoch)
-            await self._guarded([put(keys.base, str(base))], if_is(keys.base, str(before))
-                                if before else if_created(keys.base, 0))
-            self.epoch = base + self._revision
+            await self._leadership.guarded(
+                [put(keys.base, str(base))],
+                if_is(keys.base, str(before)) if before else if_created(keys.base, 0))
+            self.epoch = base + self._leadership.revision
 
     async def forget(self, before: int) -> None:
         """Forget events with lower numbers, but for those that give the records by then; some at a
@@ -297,24 +211,8 @@ class EtcdStore:
         stays = set(last.values())
         goes = [number for number in numbers if number not in stays]
         for n in range(0, len(goes), _FEW):
-            await self._guarded([delete(self._keys.event(number)) for number in goes[n:n + _FEW]])
-
-    async def _guarded(self, operations: Sequence[Any], *conditions: Any) -> None:
-        """Do operations that do no harm if done twice, if this manager leads; nothing more is done
-        when an earlier attempt has ended the conditions."""
-        request = rpc.TxnRequest(
-            compare=[if_created(self._keys.leader, self._revision), *conditions],
-            success=operations, failure=[get(self._keys.leader)])
-        while self.leads():
-            try:
-                answer = await self._etcd.txn(request, self._wait)
-            except Unanswered:
-                await asyncio.sleep(PAUSE)
-                continue
-            if answer.succeeded or self._is_ours(found(answer, 0)):
-                return
-            self._lose("another manager leads")
-        raise Deposed("another manager has taken over")
+            await self._leadership.guarded([delete(self._keys.event(number))
+                                            for number in goes[n:n + _FEW]])
 
     # Other records in place of all ----------------------------------------------------------------
 
@@ -356,7 +254,7 @@ class EtcdStore:
         here = if_is(keys.at, keys.place) if keys.place else if_created(keys.at, 0)
 
         async def write(operations: Sequence[Any]) -> None:
-            await self._guarded(operations, here)
+            await self._leadership.guarded(operations, here)
 
         # What an interrupted attempt has left goes, and what was before the present place.
         await write(keys.others())
@@ -365,7 +263,7 @@ class EtcdStore:
         await write([put(keys.at, now.place), put(keys.version, version_text(VERSION)),
                      put(keys.base, str(base))])
         self._keys, self._newest = now, newest
-        self.epoch = base + self._revision
+        self.epoch = base + self._leadership.revision
 
     # Writes -------------------------------------------------------------------------------------
 
@@ -389,7 +287,7 @@ class EtcdStore:
             *(delete(key) if text is None else put(key, text)
               for key, text in records.items())]
         return rpc.TxnRequest(
-            compare=[if_created(keys.leader, self._revision),
+            compare=[if_created(keys.leader, self._leadership.revision),
                      if_is(keys.newest, str(events[0].number - 1))],
             success=[put(keys.newest, str(events[-1].number)), *parts(operations)],
             failure=[get(keys.leader), get(keys.newest)])
@@ -407,18 +305,17 @@ class EtcdStore:
         left = list(events)
         while left:
             if not self.leads():
-                raise Deposed(self._lost.result() if self._lost.done() else
-                              "the lease of this manager may have run out")
+                raise Deposed(self._leadership.why_not())
             try:
-                answer = await self._etcd.txn(self._request(left), self._wait)
+                answer = await self._etcd.txn(self._request(left), self._leadership.wait)
             except Unanswered:
                 await asyncio.sleep(PAUSE)
                 continue
             if answer.succeeded:
                 break
             newest = number_in(found(answer, 1), "newest event")
-            if not self._is_ours(found(answer, 0)):
-                self._lose("another manager leads")
+            if not self._leadership.is_ours(found(answer, 0)):
+                self._leadership.lose("another manager leads")
                 raise Deposed("another manager has taken over")
             done = newest - left[0].number + 1
             if not 0 < done <= len(left):

@@ -16,6 +16,7 @@ from cocotbext.pcie.core.utils import PcieId
 from dxpu_model.tlp import KINDS, Tlp
 from dxpu_sim.endpoint.driver import find_devices, find_gpus
 from dxpu_sim.pcie.ports import is_message
+from dxpu_sim.system.setup import bind, slot_state
 from dxpu_sim.system.system import LOSS_COUNTERS, SimulatedSystem
 
 OPTIONS = json.loads(os.environ.get("DXPU_SYSTEM", "{}"))
@@ -279,6 +280,52 @@ async def a_path_that_dies_is_left_for_the_other(dut):
         assert totals["fabric_retry_timeout"] >= 4, name
     for proxy in (system.host, *system.boxes):
         assert (await proxy.read("control.session[0].state"))["path"] == 1
+
+
+@cocotb.test()
+async def bound_rows_take_another_path_and_no_gpu_notices(dut):
+    """In the middle of copies all rows change from path 0 to path 1, and back, and later to both,
+    under the same generation: no card goes, no frame is lost for good, and a session that has left
+    no path looks from path 0 on."""
+    system = SimulatedSystem(dut, OPTIONS)
+    await system.start(retry_wait=LONG_WAIT)
+    host, last = system.host, 100
+    sent = [{}, {}]
+
+    async def take(paths):
+        nonlocal last
+        for port, (b, slot) in enumerate(system.slots):
+            last += 1
+            await bind(host, port, system.boxes[b], slot, generation=1, operation_id=last,
+                       paths=paths)
+
+    async def grown():
+        """Whether frames have left by each path since the last time, at any proxy."""
+        counters = await system.counters()
+        now = [{name: totals[f"mac{path}_tx_good"] for name, totals in counters.items()}
+               for path in range(2)]
+        grown = [{name: now[path][name] - sent[path].get(name, 0) for name in now[path]}
+                 for path in range(2)]
+        sent[:] = now
+        return grown
+
+    await grown()
+    for paths, by in ((0b10, 1), (0b01, 0), (0b11, 0)):
+        copies = cocotb.start_soon(copy_all(system, 6000))
+        await Timer(system.rng.randint(10, 60), "us")
+        await take(paths)
+        await copies
+        await grown()
+        await copy_all(system, 3000)
+        there = await grown()
+        assert all(count > 10 for count in there[by].values()), (paths, there)
+        assert not any(there[1 - by].values()), (paths, there)
+        for port in range(len(system.slots)):
+            state = await slot_state(host, port)
+            assert state["link"] and state["present"] and not state["lost"], (paths, port, state)
+    for proxy in (host, *system.boxes):
+        assert (await proxy.read("control.session[0].state"))["path"] == 0
+    await system.finish(allow=LOSS_COUNTERS)
 
 
 AUDIO = 0xaad0
