@@ -54,6 +54,11 @@ def _with_paths(kind: str, values: Values) -> Values:
     return values
 
 
+def _with_links(kind: str, values: Values) -> Values:
+    """Paths without a link: the first look at a node finds them."""
+    return {"dead": 0, **values} if kind == "node" else values
+
+
 #: Number n leads from version n to version n + 1; nothing is version 0.
 STEPS: tuple[Step, ...] = (
     Step(tables=(
@@ -66,6 +71,7 @@ STEPS: tuple[Step, ...] = (
     Step(tables=("ALTER TABLE event ADD COLUMN who TEXT NOT NULL DEFAULT ''",),
          record=_with_evidence),
     Step(record=_with_paths),
+    Step(record=_with_links),
 )
 #: Version that this program writes.
 VERSION = len(STEPS)
