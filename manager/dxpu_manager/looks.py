@@ -269,7 +269,7 @@ class Looks:
                 if slot in present and state is State.ABSENT:
                     if gpu.key not in self.pool.records:
                         change.put(gpu, f"GPU {name}: a slot of a box")
-                    gpu = change.move(name, Cause.FOUND, broken="")
+                    gpu = change.move(name, Cause.FOUND, broken="", serial="")
                 elif slot not in present and may(state, Cause.PULLED):
                     gpu = change.move(name, Cause.PULLED)
                 elif slot in dirty and state is not State.DRAINING and may(state, Cause.DIRTY):

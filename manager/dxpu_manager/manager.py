@@ -10,13 +10,13 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dxpu_manage import Identity, ManageError, Stale
+from dxpu_manage import Identity
 
 from .allocation import Kind
 from .background import Background
 from .driver import Driver
-from .errors import Conflict, Deposed, Impossible
-from .evidence import WORD, Verdict
+from .errors import Conflict, Impossible
+from .evidence import Verdict
 from .lifecycle import Cause, State
 from .limits import Limits
 from .looks import Looks
@@ -24,6 +24,7 @@ from .nodes import Nodes
 from .paths import Routing
 from .pool import Pool
 from .records import Binding, Gpu, Job, Node, Pair, Phase, Progress, Request, Role, Task, gpu_id
+from .words import Words
 
 __all__ = ["PoolManager"]
 
@@ -56,6 +57,7 @@ class PoolManager:
         self._background = background = Background(pool)
         self._driver = Driver(pool, nodes, limits, background)
         self._looks = Looks(pool, nodes, limits, self._driver, background)
+        self._words = Words(pool, nodes)
         self.deposed: asyncio.Event = background.deposed
         self.down, self.strangers = self._looks.down, self._looks.strangers
 
@@ -265,7 +267,8 @@ class PoolManager:
             change.put(node, f"host {node.name} has {'an' if has_agent else 'no'} agent")
         return node
 
-    async def confirm(self, serial: int, name: str = "", *, bus: int | None = None) -> Gpu:
+    async def confirm(self, serial: int, name: str = "", *, bus: int | None = None,
+                      card: str = "") -> Gpu:
         """Take the word of a host's agent that it sees a GPU.
 
         Parameters
@@ -277,45 +280,15 @@ class PoolManager:
         bus : int or None
             Number of the bus on which the host sees the GPU. It must be that of the GPU's port, by
             what the host's configuration writes have told the proxy.
+        card : str
+            Serial number of the GPU. Beside a name or a bus the number is written down; alone it
+            must have been before.
 
         Raises
         ------
         NotFound, Conflict, Impossible, StoreError, Deposed
         """
-        host = self._host(serial)
-        if bus is not None:
-            found = await self._behind(host, bus)
-            if name not in ("", found):
-                raise Conflict(f"on bus {bus:02x} of host {host.name} is GPU {found}, not {name}")
-            name = found
-        elif not name:
-            raise Impossible("say which GPU the host sees, by name or by bus")
-        gpu = self.pool.gpu(name)
-        binding = gpu.binding
-        if binding is None or binding.host != serial:
-            raise Conflict(f"host {host.name} does not have GPU {name}")
-        if gpu.state not in (State.ATTACHING, State.ATTACHED):
-            raise Conflict(f"GPU {name} is {gpu.state}, not attaching or attached")
-        if binding.word:
-            return gpu
-        seen = (*binding.seen, WORD) if gpu.state is State.ATTACHED else binding.seen
-        gpu = replace(gpu, binding=replace(binding, word=self.pool.clock(), seen=seen))
-        with self.pool.change() as change:
-            change.put(gpu, f"GPU {name}: the agent of host {host.name} sees it")
-        return gpu
-
-    async def _behind(self, host: Node, bus: int) -> str:
-        """The GPU on a bus of a host."""
-        try:
-            buses = await self.nodes.buses(host)
-        except Stale:
-            raise Deposed("another manager has taken over") from None
-        except ManageError as error:
-            raise Conflict(f"host {host.name} cannot be asked: {error}") from None
-        for port, (gpu, _) in self.pool.bound_to(host.serial).items():
-            if bus in buses[port]:
-                return gpu.name
-        raise Conflict(f"on bus {bus:02x} of host {host.name} is no GPU of the pool")
+        return await self._words.confirm(self._host(serial), name, bus, card)
 
     def _host(self, serial: int) -> Node:
         node = self.pool.node(serial)

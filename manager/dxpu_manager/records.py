@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 from .allocation import Kind, Where, Wish
 from .lifecycle import Cause, State
 
-__all__ = ["ADVANCES", "Account", "Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress",
-           "Reading", "Record", "Request", "Role", "Setting", "Subscription", "Task", "gpu_id",
-           "parse"]
+__all__ = [
+    "ADVANCES", "Account", "Binding", "Gpu", "Job", "Node", "Pair", "Phase", "Progress", "Reading",
+    "Record", "Request", "Role", "Setting", "Subscription", "Task", "gpu_id", "parse"]
 
 
 class Role(StrEnum):
@@ -116,8 +116,8 @@ class Node(Record):
 
     ``serial`` is the name; ``mac`` the factory address in hexadecimal digits; ``number`` is the
     node's for ever; ``kind`` is that of a box. A node that is ``closed`` gets nothing new. A host
-    with an ``agent`` has a GPU only if that says so. ``paths`` are its ports to the fabric; bit n
-    of ``dead``: path n has no link.
+    with an ``agent`` has a GPU only if that says so. Of ``paths`` to the fabric, those in the mask
+    ``dead`` have no link.
     """
 
     KIND = "node"
@@ -194,7 +194,8 @@ class Gpu(Record):
     """A slot of a box, and the GPU in it.
 
     ``binding`` is there while rows may be bound. ``generation`` is the newest of all bindings.
-    ``task`` works on the GPU, ``request`` has the GPU. ``broken`` is a description of the fault.
+    ``task`` works on the GPU, ``request`` has the GPU. ``broken`` describes the fault. ``serial``
+    is the card's serial number, as an agent has said.
     """
 
     KIND = "gpu"
@@ -210,6 +211,7 @@ class Gpu(Record):
     request: int = 0
     broken: str = ""
     model: str = ""
+    serial: str = ""
 
     @property
     def name(self) -> str:

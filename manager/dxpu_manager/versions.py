@@ -59,6 +59,11 @@ def _with_links(kind: str, values: Values) -> Values:
     return {"dead": 0, **values} if kind == "node" else values
 
 
+def _with_serials(kind: str, values: Values) -> Values:
+    """Serial numbers of GPUs, which agents have not said yet."""
+    return {"serial": "", **values} if kind == "gpu" else values
+
+
 #: Number n leads from version n to version n + 1; nothing is version 0.
 STEPS: tuple[Step, ...] = (
     Step(tables=(
@@ -72,6 +77,7 @@ STEPS: tuple[Step, ...] = (
          record=_with_evidence),
     Step(record=_with_paths),
     Step(record=_with_links),
+    Step(record=_with_serials),
 )
 #: Version that this program writes.
 VERSION = len(STEPS)

@@ -112,7 +112,18 @@ def test_an_agent_of_a_host_says_that_it_sees_a_gpu(dxpu):
             assert dxpu("host", "confirm", H0, word)[:2] == (0, f"{gpu} attaching\n")
             assert dxpu("task", "watch", str(task))[1].endswith(
                 f"\nevidence GPU {gpu}: link, windows, word of the agent\n")
-        assert dxpu("gpu", "show", A)[1].endswith("\nevidence link, windows, word of the agent\n")
+        assert dxpu("gpu", "show", A)[1].endswith(
+            "\nevidence      link, windows, word of the agent\n")
+        assert dxpu("host", "confirm", H0, "--serial", "S-1") == (
+            4, "", f"dxpu host: error: no GPU of host {H0} is known by serial number S-1: say its "
+            "name or its bus, too, once\n")
+        for words in ((A, "--serial", "S-1"), ("--serial", "S-1")):
+            assert dxpu("host", "confirm", H0, *words)[:2] == (0, f"{A} attached\n")
+        assert dxpu.json("gpu", "show", A)["serial"] == "S-1"
+        assert dxpu("host", "confirm", H0, A, "--serial", "a b") == (
+            2, "", "dxpu host: error: SerialNumber has 1 to 64 characters, without space\n")
+        assert dxpu("host", "confirm", H0) == (
+            2, "", "dxpu host: error: name a GPU, or its serial number\n")
         assert dxpu("host", "confirm", H0, C) == (
             4, "", f"dxpu host: error: host {H0} does not have GPU {C}\n")
         assert dxpu("host", "confirm", H0, "1:2") == (

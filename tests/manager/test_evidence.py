@@ -220,7 +220,7 @@ def test_words_that_cannot_be(shelf):
         await attached(manager)
         for what, error, says in (
                 (lambda: manager.confirm(H0), Impossible,
-                 "say which GPU the host sees, by name or by bus"),
+                 "say which GPU the host sees, by name, bus or serial number"),
                 (lambda: manager.confirm(0x200, A), Impossible,
                  "00000200 is a box; a host gets GPUs"),
                 (lambda: manager.confirm(H1, A), Conflict, f"host 00000101 does not have GPU {A}"),

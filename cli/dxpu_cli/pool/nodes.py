@@ -4,6 +4,8 @@ import argparse
 from typing import Any
 from urllib.parse import quote
 
+from dxpu_tools.errors import UserError
+
 from . import views
 from .client import Client, client, named
 from .client import add_arguments as add_client
@@ -41,8 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser, kind: tuple[str, str]) -> Non
         add_client(job)
         job = jobs.add_parser("confirm", help="say, as the agent of a host, that it sees a GPU")
         job.add_argument("node", metavar="HOST")
-        job.add_argument("gpu", metavar="GPU", help="by name, or by the host's PCI address, such "
-                         "as 0000:41:00.0")
+        job.add_argument("gpu", metavar="GPU", nargs="?", help="by name, or by the host's PCI "
+                         "address, such as 0000:41:00.0; not needed with a serial number that was "
+                         "said before")
+        job.add_argument("--serial", metavar="NUMBER", default=None,
+                         help="serial number of the GPU")
         add_client(job)
     if kind is BOX:
         job = jobs.add_parser("kind", help="say of which kind a box is: its GPUs are joined, or "
@@ -86,9 +91,14 @@ def _text(name: str, value: Any) -> str:
 
 def _confirm(there: Client, arguments: argparse.Namespace) -> int:
     """The word of an agent, whose account may read nothing."""
-    what = "Address" if ":" in arguments.gpu else "Gpu"
+    if arguments.gpu is None and arguments.serial is None:
+        raise UserError("name a GPU, or its serial number")
+    body = {} if arguments.gpu is None else {
+        "Address" if ":" in arguments.gpu else "Gpu": arguments.gpu}
+    if arguments.serial is not None:
+        body["SerialNumber"] = arguments.serial
     path = f"Systems/{quote(arguments.node, safe='')}/Actions/Oem/DxPU.Confirm"
-    found = there.post(path, {what: arguments.gpu})
+    found = there.post(path, body)
     shown = {"gpu": found["Gpu"], "state": found["State"]}
     say(arguments.json, shown, f"{shown['gpu']} {shown['state']}")
     return 0

@@ -34,7 +34,8 @@ def gpu(block: Body) -> Body:
     """A GPU, from its resource block."""
     own = _own(block)
     return {"gpu": block["Id"], "state": own["State"], "host": own["Host"], "port": own["Port"],
-            "path": own["Path"], "model": own["Model"], "since": own["Since"],
+            "path": own["Path"], "model": own["Model"], "serial": own["SerialNumber"],
+            "since": own["Since"],
             "cause": own["Cause"], "task": own["Task"],
             "request": own["Request"], "broken": own["Broken"], "evidence": own["Evidence"],
             "missing": own["Missing"], "missing_since": own["MissingSince"],

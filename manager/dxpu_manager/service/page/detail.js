@@ -67,6 +67,7 @@ export class Detail {
     const host = gpu.host && (this.pool.hosts.get(gpu.host)?.name ?? gpu.host);
     return [["State", gpu.state], ["Since", gpu.since && new Date(gpu.since).toLocaleString()],
       ["Because", gpu.cause], ["Model", gpu.model || "not said"],
+      ["Serial number", gpu.serial],
       ["Box", this.pool.boxes.get(gpu.box)?.name ?? gpu.box], ["Slot", gpu.slot],
       ["Host", host && `${host}, port ${gpu.port}`],
       ["Path", host && this.#path(gpu)], ...this.#evidence(gpu), ["Task", gpu.task], ["Request", gpu.request], ["Fault", gpu.broken]];

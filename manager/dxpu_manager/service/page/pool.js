@@ -50,7 +50,7 @@ function gpuOf(body) {
   const own = body.Oem.DxPU;
   return {id: body.Id, state: own.State, cause: own.Cause, since: own.Since, model: own.Model,
     box: own.Box, slot: own.Slot, host: own.Host, port: own.Port, path: own.Path, task: own.Task,
-    request: own.Request, broken: own.Broken, evidence: own.Evidence, windows: own.WindowsSince,
+    request: own.Request, broken: own.Broken, serial: own.SerialNumber, evidence: own.Evidence, windows: own.WindowsSince,
     confirmed: own.Confirmed, missing: own.Missing, missingSince: own.MissingSince,
     missingUntil: own.MissingUntil};
 }

@@ -41,7 +41,7 @@ export class Racks {
 
   #words(gpu, box) {
     const host = this.pool.hosts.get(gpu.host);
-    return [gpu.id, box.name, gpu.model, gpu.state, host?.id ?? "", host?.name ?? ""];
+    return [gpu.id, box.name, gpu.model, gpu.serial ?? "", gpu.state, host?.id ?? "", host?.name ?? ""];
   }
 
   #box(row, box) {

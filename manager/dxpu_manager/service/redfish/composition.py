@@ -129,7 +129,8 @@ def block(ask: Ask, gpu: str) -> dict[str, Any]:
             "Port": held.binding.port if held.binding else None,
             "Path": held.binding.path if held.binding else None, "Generation": held.generation,
             "Task": held.task or None, "Request": held.request or None,
-            "Broken": held.broken or None, **_evidence(ask, held)}},
+            "Broken": held.broken or None, "SerialNumber": held.serial or None,
+            **_evidence(ask, held)}},
     }
 
 
@@ -154,7 +155,8 @@ def processor(ask: Ask, gpu: str, name: str) -> dict[str, Any]:
     if name != gpu:
         raise ask.missing(f"processor {name}")
     return {"@odata.type": typed("Processor"), "Id": held.name, "Name": f"GPU {held.name}",
-            "ProcessorType": "GPU", "Model": held.model or None, "Status": gpu_status(held)}
+            "ProcessorType": "GPU", "Model": held.model or None,
+            "SerialNumber": held.serial or None, "Status": gpu_status(held)}
 
 
 @table.patch(_BLOCK)

@@ -80,6 +80,7 @@ _COMPLEX: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Task", "integer r", "The task that works on the GPU"),
         ("Request", "integer r", "The request that has the GPU"),
         ("Broken", "string r", "What is wrong with the GPU"),
+        ("SerialNumber", "string r", "The serial number of the GPU, as an agent has said"),
         ("Evidence", "strings r", "The evidence that the host has the GPU"),
         ("WindowsSince", "time r", "Since when the port of the host has windows for the GPU"),
         ("Confirmed", "time r", "The time at which the agent of the host has confirmed the GPU"),

@@ -78,7 +78,8 @@ def processor(ask: Ask, host: str, gpu: str) -> dict[str, Any]:
         if held.name == gpu:
             return {"@odata.type": typed("Processor"), "Id": held.name,
                     "Name": f"GPU in port {port}", "ProcessorType": "GPU",
-                    "Model": held.model or None, "Status": gpu_status(held)}
+                    "Model": held.model or None, "SerialNumber": held.serial or None,
+                    "Status": gpu_status(held)}
     raise ask.missing(f"GPU {gpu} of host {host}")
 
 
@@ -218,13 +219,15 @@ def detach(ask: Ask, host: str) -> Answer:
                      force=values.get("Force", False))
 
 
-#: A PCI address, with or without the domain.
+#: A serial number; a PCI address, with or without the domain.
+_SERIAL = re.compile(r"[!-~]{1,64}")
 _ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?([0-9A-Fa-f]{2}):[0-9A-Fa-f]{2}\.[0-7]")
 
 
 @table.post(f"{_SYSTEM}/Actions/Oem/DxPU.Confirm", CONFIRM)
 async def confirm(ask: Ask, host: str) -> dict[str, Any]:
-    """Say that the host sees a GPU, by name, or by the address on the PCI bus of the host.
+    """Say that the host sees a GPU, by name, by the address on the PCI bus of the host, or by a
+    serial number.
 
     An account of the role HostAgent has the name of its host, and confirms nothing of others.
     """
@@ -233,7 +236,12 @@ async def confirm(ask: Ask, host: str) -> dict[str, Any]:
     if ask.user.role == AGENT and ask.user.name not in (node.name, node.label):
         raise refusal(403, "InsufficientPrivilege",
                       f"account {ask.user.name} is for the agent of another host than {node.name}")
-    values, _ = check(ask.body, (Field("Gpu", (str,)), Field("Address", (str,))), action=True)
+    values, _ = check(ask.body, (Field("Gpu", (str,)), Field("Address", (str,)),
+                                 Field("SerialNumber", (str,))), action=True)
+    card = values.get("SerialNumber", "")
+    if "SerialNumber" in values and not _SERIAL.fullmatch(card):
+        raise refusal(400, "PropertyValueError", "SerialNumber has 1 to 64 characters, without "
+                      "space", "SerialNumber")
     bus = None
     if "Address" in values:
         match = _ADDRESS.fullmatch(values["Address"])
@@ -241,7 +249,7 @@ async def confirm(ask: Ask, host: str) -> dict[str, Any]:
             raise refusal(400, "PropertyValueError",
                           "Address must be like 0000:41:00.0 or 41:00.0", "Address")
         bus = int(match[1], 16)
-    gpu = await service.manager.confirm(node.serial, values.get("Gpu", ""), bus=bus)
+    gpu = await service.manager.confirm(node.serial, values.get("Gpu", ""), bus=bus, card=card)
     return {"Gpu": gpu.name, "State": str(gpu.state)}
 
 
