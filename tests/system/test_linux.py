@@ -2,15 +2,18 @@
 
 import json
 import re
+from collections import Counter
 
 import pytest
 
 from dxpu_cli import main as cli
+from dxpu_cli.trace.packets import packets
+from dxpu_sim.ethernet.pcap import INTERRUPT
 from dxpu_sim.linux.images import ImagesMissing, get
 from dxpu_sim.linux.scenarios import MACHINES, SCENARIOS
 
 
-def run(folder, machine, names):
+def run(folder, machine, names, *more):
     """Report of these scenarios; skips where there is no QEMU or kernel."""
     try:
         get()
@@ -18,7 +21,8 @@ def run(folder, machine, names):
         pytest.skip(f"Linux: {error}")
     options = [word for name in names for word in ("--scenario", name)]
     file = folder / "report.json"
-    status = cli.main(["linux", "--out", str(folder / "out"), "--json", str(file), *options])
+    status = cli.main(["linux", "--out", str(folder / "out"), "--json", str(file), *options,
+                       *more])
     report = json.loads(file.read_text())
     if status == 3:
         pytest.skip(f"Linux: the machine is too busy: {report['machines'][machine]['error']}")
@@ -39,6 +43,20 @@ def test_empty_slots_then_gpus_come_and_go(tmp_path):
     assert words["the copy engine"] == "16384 bytes to the GPU and back: the same"
     assert "Link Down" in words["a GPU is pulled (dmesg)"]
     assert result["counts"]["interrupts"] > 4 and result["counts"]["bytes read"] > 16384
+
+
+@pytest.mark.long
+@pytest.mark.machine
+def test_a_guest_is_captured(tmp_path):
+    """TLPs of the guest and of a GPU, frames between them, and as many interrupts as the guest
+    counts."""
+    result = run(tmp_path, "plain", ["bind"], "--pcap")
+    seen = Counter((packet.place, packet.way, packet.comment)
+                   for packet in packets(tmp_path / "out/plain/capture.pcapng"))
+    assert seen["host", "out", INTERRUPT] == result["counts"]["interrupts"] > 0
+    assert set(seen) == {("host", "out", INTERRUPT), *(
+        (place, way, "") for place in ("host", "gpu0") for way in ("in", "out")), *(
+        (f"{end} path 0", "", "") for end in ("host", "box0"))}
 
 
 @pytest.mark.long

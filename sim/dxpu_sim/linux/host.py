@@ -9,7 +9,7 @@ from cocotb.triggers import Event, First, Timer
 from dxpu_sim.system.system import SimulatedSystem
 
 from .guest import Guest, GuestFailed, busy
-from .root_port import RootPort
+from .root_port import INTERRUPTS, RootPort
 from .vmd import ConfigTarget, MemoryTarget, Vmd
 
 __all__ = ["LinuxHost", "LinuxSystem", "Pump"]
@@ -39,6 +39,9 @@ class LinuxSystem(SimulatedSystem):
             root.downs.append(lambda n=n: self._host_down(n))
             root.ups.append(lambda n=n: self._host_up(n))
             self.roots.append(root)
+
+    def _interrupts(self, host):
+        return INTERRUPTS
 
     def _host_down(self, n):
         """A reset of the bus below the root port resets the whole switch and all its GPUs."""

@@ -136,12 +136,17 @@ class SimulatedSystem:
 
     def _remark(self, name, record):
         """Comment of a TLP that has left the design."""
-        if name != "host" or malformed(record.raw) != Malformed.NONE:
+        if name not in self.host_names or malformed(record.raw) != Malformed.NONE:
             return ""
-        info, region = classify(record.raw), self.rc.msi_region
-        first = region.get_absolute_address(0)
-        return INTERRUPT * (info.cls is TlpClass.P and info.address is not None
-                            and first <= info.address < first + region.size)
+        info = classify(record.raw)
+        return INTERRUPT * (info.cls is TlpClass.P and info.address in self._interrupts(name))
+
+    def _interrupts(self, host):
+        """Addresses at which writes of devices interrupt a host; none if no software runs there."""
+        if host != "host":
+            return ()
+        first = self.rc.msi_region.get_absolute_address(0)
+        return range(first, first + self.rc.msi_region.size)
 
     def _make_host(self, **options):
         self.rc = RootComplex()
