@@ -8,7 +8,9 @@ from .errors import Aborted, HostError, PortError, SessionLost, SlotLost, Timeou
 from .host import Host
 from .memory import Memory, Region
 from .port import EthernetPort, Port
+from .sockets import SocketPort
 from .timers import Timers
 
 __all__ = ["Aborted", "Bar", "Device", "EthernetPort", "Host", "HostError", "Memory", "Port",
-           "PortError", "Region", "SessionLost", "SlotLost", "Timeout", "Timers", "Unsupported"]
+           "PortError", "Region", "SessionLost", "SlotLost", "SocketPort", "Timeout", "Timers",
+           "Unsupported"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvicorn
 
 from dxpu.fabric.wire.format import node_mac
-from dxpu_host import EthernetPort
+from dxpu_host import EthernetPort, SocketPort
 from dxpu_host.errors import PortError
 from dxpu_manage import Manager
 from dxpu_manage.manager import Port
@@ -30,7 +30,6 @@ from ..store import SqliteStore, Store
 from .application import make_application
 from .service import Service
 from .settings import Settings, SettingsError, read_keys
-from .sockets import SocketPort
 
 if TYPE_CHECKING:
     from ..etcd import Etcd

@@ -2,8 +2,7 @@
 
 import pytest
 
-from dxpu_host.errors import PortError
-from dxpu_manager.service.sockets import SocketPort
+from dxpu_host import PortError, SocketPort
 from dxpu_sim.ethernet.frame_socket import FrameSocket
 
 

@@ -1,10 +1,11 @@
 """A fabric that is a program on this machine: frames through a UNIX socket."""
 
 import os
+import select
 import socket
 from pathlib import Path
 
-from dxpu_host.errors import PortError
+from .errors import PortError
 
 __all__ = ["SocketPort"]
 
@@ -24,7 +25,8 @@ class SocketPort:
 
     Raises
     ------
-    ~dxpu_host.PortError
+    PortError
+        Nobody listens there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,6 +64,10 @@ class SocketPort:
         if not frame:
             raise PortError(f"the fabric at {str(self._path)!r} has ended")
         return frame
+
+    def wait(self, timeout: float) -> None:
+        """Wait for a frame; see :class:`dxpu_host.Port`."""
+        select.select([self._socket], [], [], max(0.0, timeout))
 
     def close(self) -> None:
         """End the connection."""
