@@ -1,17 +1,22 @@
 """``dxpu faults``: the campaign holds, and finds links that are wrong."""
 
 import json
+import shutil
 from dataclasses import asdict
 
 import pytest
+from scapy.utils import RawPcapNgReader
 
 from dxpu.fabric.credit.accounts import CreditAccounts
 from dxpu_cli.main import main
+from dxpu_model.wire import parse
+from dxpu_sim.ethernet.capture import DROPPED
 from dxpu_sim.fabric import cases
-from dxpu_sim.fabric.fault_design import FaultBench
+from dxpu_sim.fabric.fault_design import ENDS, FaultBench
 from dxpu_sim.fabric.score import score
 from dxpu_sim.run.runner import Design, simulate
 from tests.support.link_mutants import Eager, Repetitive
+from tests.support.tshark import Tshark
 
 
 #: A case of each kind of fault, and two points of the goodput; `make test-long` runs all cases.
@@ -98,3 +103,53 @@ def test_campaign_finds(tmp_path, mutant, case, seed, error):
         assert judged.errors[error]
     else:
         assert "without credits" in "".join(judged.problems)
+
+
+@pytest.mark.long
+def test_a_campaign_is_captured(tmp_path, capsys):
+    """Every frame that a line has taken is in a file, whole and as it was sent, with a comment for
+    each fault; those of the switch, too."""
+    chosen = ["everything", "loss 3.0%", next(case.name for case in cases.incast())]
+    report = campaign(tmp_path, capsys, 3_000, chosen, "--pcap", skipped=3)
+    for name in chosen[:2]:
+        counts = report["cases"][name]["counters"]
+        packets = captured(tmp_path, name)
+        for end, peer in zip(ENDS, reversed(ENDS), strict=True):
+            comments = []
+            for path in range(2):
+                those = [meta for _, meta in packets
+                         if meta.ifname.decode() == f"{end} path {path}"]
+                assert len(those) == counts[f"to_{peer}_path{path}_frames"]
+                comments += [b" ".join(meta.comments or ()).decode() for meta in those]
+
+            def total(what, peer=peer, counts=counts):
+                return sum(counts[f"to_{peer}_path{path}_{what}"] for path in range(2))
+
+            assert sum(text == DROPPED for text in comments) == total("lost") > 0
+            assert sum("comes twice" in text for text in comments) == total("twice")
+            assert sum("comes late" in text for text in comments) == total("late")
+            assert sum("changed" in text for text in comments) == total("changed")
+        for data, meta in packets:
+            frame = parse(data)
+            assert frame.src_node == {"host": 1, "box": 0x101}[meta.ifname.decode().split()[0]]
+    packets = captured(tmp_path, chosen[2])
+    counts = report["cases"][chosen[2]]["counters"]
+    frames = [parse(data, with_fcs=True) for data, _ in packets]
+    assert sum(frame.src_node == 0x101 for frame in frames) == counts["box_port_rx_frames"]
+    assert len(frames) == counts["box_port_rx_frames"] + counts["host_port_rx_frames"]
+    tshark = Tshark(tmp_path)
+    shutil.copy(tmp_path / "captures" / "everything.pcapng", tshark.capture)
+    rows = tshark.rows("dxf.type", "dxf.drop_cause", "frame.comment")
+    assert len(rows) == len(captured(tmp_path, "everything"))
+    assert all(kind and not cause for kind, cause, _ in rows)
+    assert sum(comment == DROPPED for *_, comment in rows) > 0
+
+
+def captured(folder, name):
+    """Packets of a case's capture, in the order of time."""
+    file = folder / "captures" / f"{name.replace(' ', '-').replace('%', '')}.pcapng"
+    with RawPcapNgReader(str(file)) as reader:
+        packets = list(reader)
+    times = [meta.tshigh << 32 | meta.tslow for _, meta in packets]
+    assert times == sorted(times)
+    return packets

@@ -29,7 +29,12 @@ LEAST_GOODPUT = {"go-back-n": {0.01: 0.94}, "selective": {0.01: 0.98}}
 GOODPUT_TLPS = 10_000
 #: Room needed by a campaign, in bytes; files left by a good campaign.
 ROOM = 64 << 20
-RESULTS = tuple(f"goodput{mode}.{kind}" for mode in ("", "-selective") for kind in ("svg", "png"))
+#: Room needed by the captures, for each TLP of the campaign.
+TLP_BYTES = 800
+#: Folder of the captures.
+CAPTURES = "captures"
+RESULTS = (*(f"goodput{mode}.{kind}" for mode in ("", "-selective") for kind in ("svg", "png")),
+           CAPTURES)
 _ROW = "{:<25} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}"
 _HEAD = _ROW.format("case", "TLPs", "frames", "lost", "twice", "late", "changed", "again",
                     "timeouts", "TLPs wrong")
@@ -49,6 +54,8 @@ def add_arguments(parser):
     parser.add_argument("--json", metavar="FILE", help="write the results here, good or bad")
     parser.add_argument("--out", default="build/faults", metavar="FOLDER",
                         help="folder for pictures and the logs of failed cases")
+    parser.add_argument("--pcap", action="store_true",
+                        help=f"capture every frame, in {CAPTURES}/CASE.pcapng of the folder")
     parser.add_argument("--jobs", default=str(min(2, os.cpu_count() or 1)), metavar="N",
                         help="cases to run at a time")
 
@@ -74,14 +81,15 @@ def run(arguments) -> int:
     seed = given_seed(arguments)
     jobs = whole_number("--jobs", arguments.jobs, 1, 64)
     file = file_to_write("--json", arguments.json)
-    with OutputFolder("--out", arguments.out, room=ROOM) as out:
-        return _Campaign(chosen, tlps, seed, jobs, out, file).run()
+    room = ROOM + TLP_BYTES * tlps * arguments.pcap
+    with OutputFolder("--out", arguments.out, room=room) as out:
+        return _Campaign(chosen, tlps, seed, jobs, out, file, arguments.pcap).run()
 
 
 class _Campaign:
-    def __init__(self, chosen, tlps, seed, jobs, out, file):
+    def __init__(self, chosen, tlps, seed, jobs, out, file, pcap):
         self._chosen, self._seed, self._jobs = chosen, seed, jobs
-        self._out, self._file = out, file
+        self._out, self._file, self._pcap = out, file, pcap
         # Cases that lose TLPs on purpose do not count.
         weight = sum(case.weight for case in chosen if not case.reboot_us)
         share = max(tlps / weight if weight else tlps, LEAST_TLPS)
@@ -136,6 +144,8 @@ class _Campaign:
         place = self._out.path / FAILED if problems else self._out.path
         for name in files:
             print(f"picture  {place / name}")
+        if self._pcap:
+            print(f"captures {place / CAPTURES}")
         for name, silent in skipped.items():
             print(f"skipped: {name}: in so short a run there was nothing of: {', '.join(silent)}; "
                   "more --tlps show it")
@@ -164,8 +174,10 @@ class _Campaign:
             IncastBench if hosts else FaultBench,
             ({"arq": mode} if mode != cases.ARQ[0] else {}) | ({"hosts": hosts} if hosts else {}))
             for mode, hosts in dict.fromkeys(map(kind, self._chosen))}
-        prepare({f"{mode}, {hosts} hosts" if hosts else mode: Simulator(design)
+        prepare({f"{mode}, {hosts} hosts" if hosts else mode: Simulator(design, self._build(hosts))
                  for (mode, hosts), design in designs.items()}, progress)
+        if self._pcap:
+            (self._out.work / CAPTURES).mkdir()
         with ThreadPoolExecutor(self._jobs) as pool:
             waiting = {case.name: pool.submit(self._case, designs[kind(case)], case)
                        for case in self._chosen}
@@ -177,6 +189,13 @@ class _Campaign:
                     running.cancel()
                 children.end_all()
                 raise
+
+    def _build(self, hosts):
+        """Options of the simulator with so many hosts, or with lines."""
+        if not self._pcap:
+            return {}
+        from dxpu_sim.fabric.capture import public
+        return {"public": public(switch=bool(hosts))}
 
     def _follow(self, case, running, progress):
         """Show the progress of a case until its end."""
@@ -200,8 +219,12 @@ class _Campaign:
         judged = self._scores[case.name]
         return self._short and bool(judged.silent) and not judged.problems
 
+    @staticmethod
+    def _file_name(case):
+        return case.name.replace(" ", "-").replace("%", "")
+
     def _folder(self, case):
-        return self._out.work / "runs" / case.name.replace(" ", "-").replace("%", "")
+        return self._out.work / "runs" / self._file_name(case)
 
     def _arrived(self, case):
         """TLPs that have arrived so far in a running case."""
@@ -214,12 +237,16 @@ class _Campaign:
         """Run a case in a folder of its own; returns the counts of the bench."""
         from dxpu_sim.run.runner import SimulationFailed, simulate
         folder = self._folder(case)
-        settings = json.dumps({**asdict(case), "tlps": self._tlps[case.name]})
+        settings = {**asdict(case), "tlps": self._tlps[case.name]}
+        if self._pcap:
+            settings["pcap"] = str((self._out.work / CAPTURES).absolute()
+                                   / f"{self._file_name(case)}.pcapng")
         # Cases with equal fault rates must not get equal faults.
         seed = (self._seed * 1_000_003 + sum(map(ord, case.name))) % (1 << 32)
         try:
             simulate(design, f"dxpu_sim.fabric.{'incast' if case.hosts else 'fault'}_bench",
-                     env={"DXPU_FAULTS": settings}, folder=folder, seed=seed)
+                     env={"DXPU_FAULTS": json.dumps(settings)}, folder=folder, seed=seed,
+                     **self._build(case.hosts))
         except SimulationFailed as error:
             raise Failed(f"the simulation of {case.name!r} failed: "
                          f"{self._out.as_kept(str(error).splitlines()[0])}") from None

@@ -13,7 +13,7 @@ from dxpu.stream import PacketSignature, connect
 
 from .chance import Chance
 
-__all__ = ["BadLine", "Faults", "LineTotals"]
+__all__ = ["BadLine", "Faults", "LineTotals", "Tap"]
 
 #: Byte times of a frame besides its bytes: preamble and start delimiter, FCS, gap (802.3, 3.1.1 and
 #: 4.4.2).
@@ -95,6 +95,14 @@ class Flight(data.StructLayout):
             "start": 24, "beats": 12, "arrival": 32, "change": 1, "beat": 12,
             "pattern": 32 * lanes,
         })
+
+
+class Tap(data.StructLayout):
+    """A frame that has entered a line of that many lanes, and what happens to it: ``late`` and
+    ``twice`` only if there is a place for the frame."""
+
+    def __init__(self, lanes):
+        super().__init__({"flight": Flight(lanes), "size": 14, "lost": 1, "late": 1, "twice": 1})
 
 
 class Entry(wiring.Component):
@@ -244,6 +252,10 @@ class BadLine(wiring.Component):
     totals : :class:`LineTotals`
     idle : 1
         The line is empty.
+    tap, tap_toggle : :class:`Tap`, 1
+        The newest frame; ``tap_toggle`` is inverted for each frame, in the cycle after its last
+        beat. The beats are in the memory ``rows`` of this module. For captures alone
+        (:mod:`.capture`): nothing in a design reads them.
     """
 
     def __init__(self, width, *, seed, beats=8192, places=8):
@@ -252,7 +264,8 @@ class BadLine(wiring.Component):
         super().__init__({
             "i": In(PacketSignature(width)), "o": Out(PacketSignature(width)),
             "delay": In(16), "dead": In(1), "faults": In(Faults), "salt": In(32),
-            "totals": Out(LineTotals), "idle": Out(1),
+            "totals": Out(LineTotals), "idle": Out(1), "tap": Out(Tap(width // 32)),
+            "tap_toggle": Out(1),
         })
 
     def elaborate(self, platform):
@@ -288,6 +301,12 @@ class BadLine(wiring.Component):
             flight.pattern.eq(fate.pattern << ((fate.byte % (4 * lanes)) << 3)),
         ]
 
+        with m.If(entry.end):
+            m.d.sync += [
+                self.tap_toggle.eq(~self.tap_toggle), self.tap.flight.eq(flight),
+                self.tap.size.eq(entry.size), self.tap.lost.eq(lost),
+            ]
+
         # Late frames and late copies have an entry each.
         late = [Signal(layout, name=f"late{n}", reset_less=True) for n in range(self._places)]
         taken, due, gone, place = (Signal(self._places, name=name)
@@ -299,6 +318,9 @@ class BadLine(wiring.Component):
             on_time.w_data.eq(flight),
         ]
         m.d.sync += taken.eq((taken | place) & ~gone)
+        with m.If(entry.end):
+            m.d.sync += [self.tap.late.eq(place.any() & fate.late),
+                         self.tap.twice.eq(place.any() & ~fate.late)]
         for n, frame in enumerate(late):
             with m.If(place[n]):
                 m.d.sync += [

@@ -1,14 +1,16 @@
 """The simulation behind ``dxpu faults``: TLPs in both directions over lines with the faults of a
 case.
 
-The case comes as JSON in ``$DXPU_FAULTS`` (:class:`dxpu_sim.fabric.cases.Case`, and ``tlps``). The
-counts go to ``result.json`` in the run's folder, even if the run got stuck.
+The case comes as JSON in ``$DXPU_FAULTS`` (:class:`dxpu_sim.fabric.cases.Case`, ``tlps``, and
+``pcap`` if there shall be a capture of that name). The counts go to ``result.json`` in the run's
+folder, even if the run got stuck.
 """
 
 import json
 import os
 import random
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import cocotb
@@ -17,6 +19,7 @@ from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
 
 from .bad_line import Faults
+from .capture import capture_lines
 from .fault_design import ENDS, SETTINGS, FaultBench, fault_name, fields
 from .flows import CLASSES
 
@@ -159,4 +162,6 @@ class Run:
 @cocotb.test()
 async def campaign(dut):
     """One case of the campaign; the calling program judges the counts."""
-    await Run(dut).run()
+    run = Run(dut)
+    with capture_lines(dut, run.case["pcap"]) if "pcap" in run.case else nullcontext():
+        await run.run()

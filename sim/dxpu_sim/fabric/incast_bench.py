@@ -1,13 +1,15 @@
 """The simulation behind the incast cases of ``dxpu faults``: many hosts send to one box.
 
-The case comes as JSON in ``$DXPU_FAULTS`` (:class:`dxpu_sim.fabric.cases.Case`, and ``tlps``). The
-counts go to ``result.json`` in the run's folder, even if the run got stuck.
+The case comes as JSON in ``$DXPU_FAULTS`` (:class:`dxpu_sim.fabric.cases.Case`, ``tlps``, and
+``pcap`` if there shall be a capture of that name). The counts go to ``result.json`` in the run's
+folder, even if the run got stuck.
 """
 
 import json
 import os
 import random
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import cocotb
@@ -15,6 +17,7 @@ from amaranth.lib.wiring import Out
 from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
 
+from .capture import capture_switch
 from .fault_bench import LOOK_NS, PATIENCE_NS, quiet
 from .incast_design import SETTINGS, IncastBench
 
@@ -36,7 +39,8 @@ async def campaign(dut):
     dut.enable.value = 1
     result = {"stuck": ""}
     try:
-        await _finish(dut, case["tlps"] // hosts * hosts, result)
+        with capture_switch(dut, case["pcap"], hosts) if "pcap" in case else nullcontext():
+            await _finish(dut, case["tlps"] // hosts * hosts, result)
     finally:
         result |= {name: int(getattr(dut, name).value) for name in outputs}
         result |= {"seconds": time.perf_counter() - begin, "ns": get_sim_time("ns")}

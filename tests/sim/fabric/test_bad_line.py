@@ -28,8 +28,9 @@ def beats(frame, width=64):
     return -(-8 * len(frame.data) // width)
 
 
-def run(width, sent, faults, *, dead=0, delay=50, settle=3000, pause=None, **options):
-    """What arrives of ``sent``, when, and the totals. ``pause``: cycles between two frames."""
+def run(width, sent, faults, *, dead=0, delay=50, settle=3000, pause=None, taps=None, **options):
+    """What arrives of ``sent``, when, and the totals. ``pause``: cycles between two frames;
+    ``taps`` gets what the tap says of each frame."""
     dut, got, totals = BadLine(width, seed=seed(), **options), [], {}
 
     async def process(ctx):
@@ -45,8 +46,15 @@ def run(width, sent, faults, *, dead=0, delay=50, settle=3000, pause=None, **opt
         for name, _ in fields(LineTotals):
             totals[name] = ctx.get(dut.totals[name])
 
+    async def tap(ctx):
+        toggle = 0
+        async for _, _, now, said in ctx.tick().sample(dut.tap_toggle, dut.tap):
+            if now != toggle and taps is not None:
+                taps.append(said)
+            toggle = now
+
     simulate(dut, process, background=[check_stream(dut.o),
-                                       collect_packets(dut.o, 10**6, got)])
+                                       collect_packets(dut.o, 10**6, got), tap])
     assert totals["frames"] == len(sent)
     assert totals["frames"] + totals["twice"] == totals["lost"] + totals["delivered"]
     assert len(got) == totals["delivered"]
@@ -146,3 +154,28 @@ def test_what_was_overwritten_is_lost_not_wrong():
 def test_a_dead_line():
     sent = frames(random.Random(seed()), 10)
     assert run(64, sent, {}, dead=1)[0] == []
+
+
+@pytest.mark.parametrize("width", [64, 512])
+def test_the_tap_tells_size_and_fate_of_each_frame(width):
+    """As the totals and what arrives say; the bytes of a capture are compared in the campaign."""
+    rng, taps = random.Random(seed()), []
+    sent = frames(rng, 120)
+    got, _, totals = run(width, sent, {"types": ALL, "loss": 9000, "twice": 9000, "late": 9000,
+                                       "lateness": 0xFF, "change": 9000}, taps=taps)
+    assert [tap.size for tap in taps] == [len(frame.data) for frame in sent]
+    assert [tap.flight.beats for tap in taps] == [beats(frame, width) for frame in sent]
+    for name in ("lost", "twice", "late"):
+        assert sum(tap[name] for tap in taps) == totals[name] > 0
+    changed = [(frame.data, tap) for frame, tap in zip(sent, taps, strict=True)
+               if tap.flight.change and not tap.lost]
+    assert len(changed) == totals["changed"] > 0
+    for data, tap in changed:
+        pattern = tap.flight.pattern.to_bytes(width // 8, "little")
+        at = tap.flight.beat * width // 8
+        wrong = bytes(one ^ other for one, other in zip(
+            data, bytes(at) + pattern + bytes(len(data)), strict=False))
+        assert wrong != data and wrong in got
+    for frame, tap in zip(sent, taps, strict=True):
+        if not tap.lost and not tap.flight.change:
+            assert got.count(frame.data) == 1 + tap.twice
