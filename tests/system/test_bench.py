@@ -1,12 +1,15 @@
 """``dxpu bench``: the figures of the documents."""
 
 import json
+from collections import Counter
 
 import pytest
 
 from dxpu_cli import main as cli
 from dxpu_cli.bench import simulated
 from dxpu_cli.progress import Progress
+from dxpu_cli.trace.packets import packets
+from dxpu_sim.ethernet.pcap import INTERRUPT
 from tests.support.testbench import seed
 from tests.system.test_budget import BUDGET
 
@@ -49,6 +52,23 @@ def test_a_saturated_line_carries_what_the_contract_says(size, limit, tmp_path):
     if (size, limit) == (64, 1500):
         part = 0.85
     assert part * allowed <= measured[f"{size} {limit}"] <= allowed + 0.006
+
+
+@pytest.mark.long
+def test_a_measurement_is_captured(tmp_path, monkeypatch, capsys):
+    """All frames and TLPs of the run, which `dxpu trace` follows; the figures are the same."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["bench", "wire", "--width", "64", "--pcap", "--out", "figures.json"]) == 0
+    assert "\ncapture  build/bench/wire/64.pcapng\n" in capsys.readouterr().out
+    figures = json.loads((tmp_path / "figures.json").read_text())["64"]
+    assert 0.97 * simulated.WIRE_LIMIT[256, 1500] <= figures["256 1500"]
+    places = Counter()
+    for packet in packets(tmp_path / "build/bench/wire/64.pcapng"):
+        places[packet.place, packet.way] += 1
+        assert not packet.comment or packet.comment == INTERRUPT
+    # Six times 400 writes, and what the driver needs.
+    assert places["host", "in"] >= 2400 and places["gpu0", "out"] >= 2400
+    assert 2400 / 5 < places["host path 0", ""] < places["host", "in"]
 
 
 @pytest.mark.long

@@ -52,6 +52,9 @@ def add_arguments(parser):
                              metavar="BITS", help="data bits per beat, or a list with commas")
         if name in simulated.SIMULATED or name in ("allocation", "pool"):
             add_seed(sub)
+        if name in simulated.SIMULATED:
+            sub.add_argument("--pcap", action="store_true", help="capture every frame and TLP, in "
+                             f"build/bench/{name}/BITS.pcapng")
         if name == "size":
             sub.add_argument("--keys", action="store_true",
                              help="of proxies with keys (`dxpu generate --keys`)")
@@ -96,7 +99,7 @@ def run(arguments) -> int:
         # After each point, as the whole takes hours.
         scale.measure(parts, against, Progress(), save)
     elif what in simulated.SIMULATED:
-        save(simulated.measure(what, widths, given_seed(arguments)))
+        save(simulated.measure(what, widths, given_seed(arguments), pcap=arguments.pcap))
     elif what == "size":
         options = [*["keys"] * (arguments.keys or arguments.managed),
                    *["managed"] * arguments.managed]

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+from dxpu_cli.commands.demo import CAPTURE, PATHS, system_design
 from dxpu_cli.output import OutputFolder
 from dxpu_cli.progress import Progress
 from dxpu_tools.errors import Failed
 
-__all__ = ["SIMULATED", "WIRE_LIMIT", "measure", "run_case", "simulate", "simulator"]
+__all__ = ["SIMULATED", "WIRE_LIMIT", "capture_of", "measure", "run_case", "simulate", "simulator"]
 
 #: The contract's limit: payload per byte on the wire for writes with 4-DW headers, preamble and gap
 #: counted, by payload and packing limit (docs/reference/wire-format.md, "Efficiency").
@@ -20,33 +21,51 @@ LOADS, LOADED_READS = (50, 90), 100
 CONVERSIONS = ("host to fabric", "fabric to GPU", "GPU to fabric", "fabric to host")
 
 
-def measure(what: str, widths: list[int], seed: int) -> dict[int, dict]:
+def measure(what: str, widths: list[int], seed: int, *, pcap: bool = False) -> dict[int, dict]:
     """Results of one of :data:`SIMULATED` by width; simulations run one at a time, so that each has
     the whole processor.
+
+    ``pcap``: all frames and TLPs are captured, in a file for each width (:func:`capture_of`).
     """
     from dxpu_cli.prepare import prepare
     progress = Progress()
     with OutputFolder("", f"build/bench/{what}", room=64 << 20) as folder:
-        prepare({f"{width} bits": simulator(width) for width in widths}, progress)
+        prepare({f"{width} bits": simulator(width, pcap=pcap) for width in widths}, progress)
         try:
-            return {width: SIMULATED[what](width, seed, folder.work / str(width), progress)
-                    for width in widths}
+            result = {width: SIMULATED[what](width, seed, folder.work / str(width), progress,
+                                             pcap=pcap) for width in widths}
         except Failed as error:
             folder.bad()
             raise Failed(folder.as_kept(str(error))) from None
+        if pcap:
+            for width in widths:
+                (folder.work / str(width) / CAPTURE).replace(folder.work / capture_of(width))
+            folder.good([capture_of(width) for width in widths])
+            for width in widths:
+                print(f"capture  {folder.path / capture_of(width)}")
+        return result
 
 
-def simulator(width: int):
+def capture_of(width: int) -> str:
+    """Name of the capture at a width, in ``build/bench/WHAT``."""
+    return f"{width}.pcapng"
+
+
+def simulator(width: int, *, pcap: bool = False):
     """The simulator of ``dxpu demo``, with the same options."""
-    from dxpu_cli.commands.demo import system_design
     from dxpu_cli.prepare import Simulator
-    return Simulator(system_design(width), {"waves": "fst"})
+    options: dict[str, object] = {"waves": "fst"}
+    if pcap:
+        from dxpu_sim.system.capture import public
+        options["public"] = public(PATHS)
+    return Simulator(system_design(width), options)
 
 
 def simulate(width: int, case: str, seed: int, folder: Path, progress: Progress,
-             **options) -> dict:
+             pcap: bool = False, **options) -> dict:
     """Result of test ``case`` of the bench at this width, run in ``folder``."""
-    return run_case(simulator(width), f"at {width} bits", case, seed, folder, progress, **options)
+    return run_case(simulator(width, pcap=pcap), f"at {width} bits", case, seed, folder, progress,
+                    pcap=CAPTURE if pcap else "", **options)
 
 
 def run_case(simulator, what: str, case: str, seed: int, folder: Path, progress: Progress,
@@ -71,9 +90,9 @@ def run_case(simulator, what: str, case: str, seed: int, folder: Path, progress:
     return json.loads((folder / "result.json").read_text())
 
 
-def _traversal(width, seed, folder, progress):
-    result = simulate(width, "traversal", seed, folder, progress, loads=LOADS, reads=LOADED_READS,
-                      fill=WIRE_LIMIT[256, 512])
+def _traversal(width, seed, folder, progress, *, pcap):
+    result = simulate(width, "traversal", seed, folder, progress, pcap=pcap, loads=LOADS,
+                      reads=LOADED_READS, fill=WIRE_LIMIT[256, 512])
     cycles = result["conversion_cycles"]
     print(f"{width:4} bits: host to fabric {cycles[0]}, fabric to GPU {cycles[1]}, GPU to fabric "
           f"{cycles[2]}, fabric to host {cycles[3]} cycles; all {sum(cycles)} "
@@ -89,10 +108,10 @@ def _traversal(width, seed, folder, progress):
     return result
 
 
-def _wire(width, seed, folder, progress):
+def _wire(width, seed, folder, progress, *, pcap):
     sizes, limits = (128, 256), (0, 512, 1500)
     result = simulate(width, "wire", seed, folder, progress, sizes=sizes, limits=limits,
-                      writes=400)
+                      writes=400, pcap=pcap)
     print(f"{'payload':>8} {'packing limit':>14} {'measured':>9} {'contract':>9}")
     for size in sizes:
         for limit in limits:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -31,18 +32,24 @@ def write(result):
     Path("result.json").write_text(json.dumps(result))
 
 
+def captured(system):
+    """A context in which all is captured, if that is asked for."""
+    return system.capture(OPTIONS["pcap"]) if OPTIONS.get("pcap") else nullcontext()
+
+
 @cocotb.test()
 async def traversal(dut):
     """Cycles of the four traversals of a read, on an idle fabric and under each of the loads."""
     system = SimulatedSystem(dut, OPTIONS["system"])
-    await system.start()
-    await Timer(QUIET_NS, "ns")
-    ways = []
-    stages = await take_apart(system, ways)
-    result = {"conversion_cycles": conversions(stages), "parts": parts(stages, ways),
-              "round_trip_ns": stages[-1]["end_ns"] - stages[0]["start_ns"], "loads": {}}
-    for load in OPTIONS["loads"]:
-        result["loads"][load] = await loaded(system, load / 100)
+    with captured(system):
+        await system.start()
+        await Timer(QUIET_NS, "ns")
+        ways = []
+        stages = await take_apart(system, ways)
+        result = {"conversion_cycles": conversions(stages), "parts": parts(stages, ways),
+                  "round_trip_ns": stages[-1]["end_ns"] - stages[0]["start_ns"], "loads": {}}
+        for load in OPTIONS["loads"]:
+            result["loads"][load] = await loaded(system, load / 100)
     await system.finish()
     write(result)
 
@@ -126,26 +133,27 @@ async def loaded(system, load):
 async def wire(dut):
     """Payload bytes per byte time of a saturated line: writes of the host to video memory."""
     system = SimulatedSystem(dut, OPTIONS["system"])
-    await system.start()
-    driver, received = system.drivers[0], system.mailboxes["gpu0"].received
-    result = {}
-    for size in OPTIONS["sizes"]:
-        for limit in OPTIONS["limits"]:
-            for proxy in (system.host, *system.boxes):
-                await proxy.write("control.fabric", packing_limit=limit, ack_delay=125)
-            await Timer(QUIET_NS, "ns")
-            arrivals = []
+    with captured(system):
+        await system.start()
+        driver, received = system.drivers[0], system.mailboxes["gpu0"].received
+        result = {}
+        for size in OPTIONS["sizes"]:
+            for limit in OPTIONS["limits"]:
+                for proxy in (system.host, *system.boxes):
+                    await proxy.write("control.fabric", packing_limit=limit, ack_delay=125)
+                await Timer(QUIET_NS, "ns")
+                arrivals = []
 
-            def note(record, arrivals=arrivals):
-                arrivals.append(record.first_cycle)
+                def note(record, arrivals=arrivals):
+                    arrivals.append(record.first_cycle)
 
-            received.append(note)
-            for n in range(OPTIONS["writes"]):
-                await driver.write_vram(size * n, bytes(size))
-            await until(lambda arrivals=arrivals: len(arrivals) == OPTIONS["writes"],
-                        "all writes have arrived", timeout_ns=10_000_000)
-            received.remove(note)
-            result[f"{size} {limit}"] = slope(arrivals) * size
+                received.append(note)
+                for n in range(OPTIONS["writes"]):
+                    await driver.write_vram(size * n, bytes(size))
+                await until(lambda arrivals=arrivals: len(arrivals) == OPTIONS["writes"],
+                            "all writes have arrived", timeout_ns=10_000_000)
+                received.remove(note)
+                result[f"{size} {limit}"] = slope(arrivals) * size
     await system.finish()
     write(result)
 
