@@ -42,7 +42,7 @@ COMMANDS = {
     "pool": ("dxpu_cli.pool.pool", "show a pool of GPUs, or simulate a day of one"),
     "gpu": ("dxpu_cli.pool.gpu", "list and change the GPUs of a pool"),
     "host": ("dxpu_cli.pool.host", "list and change the hosts of a pool"),
-    "box": ("dxpu_cli.pool.box", "list and change the boxes of a pool"),
+    "box": ("dxpu_cli.pool.box", "list and change the boxes of a pool, or simulate a box"),
     "attach": ("dxpu_cli.pool.attach", "give GPUs to a host"),
     "detach": ("dxpu_cli.pool.detach", "take GPUs from a host"),
     "swap": ("dxpu_cli.pool.swap", "take a broken GPU away, and give another one instead"),

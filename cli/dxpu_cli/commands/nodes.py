@@ -7,7 +7,8 @@ import sys
 from dataclasses import asdict
 
 from dxpu.fabric.wire.format import NODE_MANAGER, Capability, Role, node_mac
-from dxpu_cli.options import decimal_number
+from dxpu_cli.captures import CapturingPort
+from dxpu_cli.options import decimal_number, file_to_write
 from dxpu_cli.progress import Progress
 from dxpu_host.errors import PortError
 from dxpu_host.port import EthernetPort
@@ -23,16 +24,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="Ethernet interface that leads to the fabric")
     parser.add_argument("--seconds", default="2", metavar="TIME",
                         help="how long to listen; a node speaks once a second at least")
+    parser.add_argument("--pcap", metavar="FILE",
+                        help="capture the frames that are sent and received, for Wireshark")
     parser.add_argument("--json", action="store_true", help="say it as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Listen, and show each node that announced itself."""
     seconds = decimal_number("--seconds", arguments.seconds, 0.01, 3600)
+    pcap = file_to_write("--pcap", arguments.pcap)
     try:
-        port = EthernetPort(arguments.iface, NODE_MANAGER)
+        port: EthernetPort | CapturingPort = EthernetPort(arguments.iface, NODE_MANAGER)
     except PortError as error:
         raise UserError(str(error)) from None
+    if pcap is not None:
+        port = CapturingPort(port, pcap, f"manager at {arguments.iface}")
     progress, found = Progress(sys.stderr, brief=True), []
 
     def listen() -> None:

@@ -4,16 +4,18 @@ import argparse
 import json
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dxpu.fabric.wire.format import NODE_UNASSIGNED
-from dxpu_cli.options import NO_KEYS, decimal_number, key_in, whole_number
+from dxpu_cli.captures import CapturingPort
+from dxpu_cli.options import NO_KEYS, decimal_number, file_to_write, key_in, whole_number
 from dxpu_cli.progress import Progress
-from dxpu_host.device import Device
+from dxpu_host.device import Bus, Device
 from dxpu_host.errors import HostError, PortError
 from dxpu_host.host import Host
-from dxpu_host.port import EthernetPort
-from dxpu_host.device import Bus
+from dxpu_host.port import EthernetPort, Port
+from dxpu_host.sockets import SocketPort
 from dxpu_host.timers import Timers
 from dxpu_sim.pcie import lspci
 from dxpu_tools.errors import UserError
@@ -23,8 +25,10 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--iface", required=True, metavar="NAME",
-                        help="Ethernet interface that leads to the box")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--iface", metavar="NAME", help="Ethernet interface that leads to the box")
+    where.add_argument("--socket", metavar="PATH",
+                       help="UNIX socket of a simulated box (`dxpu box simulate`)")
     parser.add_argument("--box", required=True, metavar="NODE",
                         help="node number of the box, such as 0x101")
     parser.add_argument("--slots", default="1", metavar="LIST", help="slots, such as 1,2")
@@ -37,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "hexadecimal digits; without it the session is opened in clear")
     parser.add_argument("--slower", default="1", metavar="FACTOR",
                         help="all timers are so many times longer, for a simulated box")
+    parser.add_argument("--pcap", metavar="FILE",
+                        help="capture the frames that are sent and received, for Wireshark")
     parser.add_argument("--json", action="store_true", help="say it as JSON")
 
 
@@ -92,10 +98,14 @@ def run(arguments: argparse.Namespace) -> int:
     slots, factor = _slots(arguments.slots), decimal_number(
         "--slower", arguments.slower, 0.01, 1_000_000)
     key = key_in("--key", arguments.key) if arguments.key is not None else None
+    pcap = file_to_write("--pcap", arguments.pcap)
     try:
-        port = EthernetPort(arguments.iface, node, path)
+        port: Port = (SocketPort(Path(arguments.socket)) if arguments.socket
+                      else EthernetPort(arguments.iface, node, path))
     except PortError as error:
         raise UserError(str(error)) from None
+    if pcap is not None:
+        port = CapturingPort(port, pcap, f"host {node:#05x} path {path}")
     if key is None:
         print(NO_KEYS, file=sys.stderr)
     problems: list[str] = []

@@ -18,8 +18,8 @@ __all__ = ["BOX", "HOST", "add_arguments", "run"]
 HOST, BOX = ("host", "Systems"), ("box", "Chassis")
 
 
-def add_arguments(parser: argparse.ArgumentParser, kind: tuple[str, str]) -> None:
-    """Options of the command."""
+def add_arguments(parser: argparse.ArgumentParser, kind: tuple[str, str]) -> Any:
+    """Options of the command; returns its jobs."""
     what, _ = kind
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     job = jobs.add_parser("list", help=f"list {'hosts' if kind is HOST else 'boxes'}")
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: tuple[str, str]) -> Non
         job.add_argument("node", metavar="BOX")
         job.add_argument("kind", choices=("joined", "switch"))
         add_client(job)
+    return jobs
 
 
 def run(arguments: argparse.Namespace, kind: tuple[str, str]) -> int:

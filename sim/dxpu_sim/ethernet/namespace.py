@@ -3,11 +3,12 @@
 Interfaces are made in a network namespace, so no interface of the machine has any part.
 """
 
+import contextlib
 import shutil
 import subprocess
 import sys
 
-__all__ = ["UNSHARE", "add_pair", "why_not"]
+__all__ = ["UNSHARE", "add_pair", "remove_pair", "why_not"]
 
 #: Starts a command in a network namespace of its own; needs no root.
 UNSHARE = ("unshare", "--map-root-user", "--net")
@@ -28,6 +29,27 @@ def why_not() -> str:
 
 
 def add_pair(name: str, peer: str) -> None:
-    """Create a pair of veth in this network namespace, both up."""
+    """Create a pair of veth in this network namespace, both up.
+
+    Raises
+    ------
+    PermissionError
+        This process may not; the message is that of ``ip``.
+    OSError
+        There is one of that name, or no ``ip``.
+    """
     for words in (f"add {name} type veth peer name {peer}", f"set {name} up", f"set {peer} up"):
-        subprocess.run(["ip", "link", *words.split()], check=True)
+        _ip(words)
+
+
+def remove_pair(name: str) -> None:
+    """Remove a pair of veth, by the name of one of the two; nothing if it has gone."""
+    with contextlib.suppress(OSError):
+        _ip(f"delete {name}")
+
+
+def _ip(words: str) -> None:
+    done = subprocess.run(["ip", "link", *words.split()], capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip()
+        raise (PermissionError if "not permitted" in said else OSError)(said)

@@ -50,6 +50,8 @@ class BoxSystem:
         The key of the box and its hosts; None if it needs none.
     gpus : list of :class:`~dxpu_sim.endpoint.gpu.Gpu`
     links : list of :class:`~dxpu_sim.pcie.links.DirectLink`
+    mailboxes : list of :class:`~dxpu_sim.pcie.ports.Mailbox`
+        PCIe ports of the slots.
     rng : random.Random
     """
 
@@ -61,11 +63,12 @@ class BoxSystem:
         self.key = KEY if (options or {}).get("keys") else None
         self.ethernet = Mailbox(dut, "ethernet")
         self.box = Proxy(dut, "bus", design.map, BOX_NODE)
-        self.gpus, self.links = [], []
+        self.gpus, self.links, self.mailboxes = [], [], []
         for n in range(len([name for name in design.signature.members if name.startswith("gpu")])):
             self.gpus.append(Gpu(serial=0x4458_5055_0000_0000 | n + 1,
                                  name=f"GPU of slot {n + 1}", **(gpu or {})))
-            link = DirectLink(Mailbox(dut, f"gpu{n}"))
+            self.mailboxes.append(Mailbox(dut, f"gpu{n}"))
+            link = DirectLink(self.mailboxes[-1])
             replace_port(self.gpus[-1], "upstream", link)
             link.resets.append(self.gpus[-1].hot_reset)
             self.links.append(link)

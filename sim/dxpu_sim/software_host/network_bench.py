@@ -13,15 +13,15 @@ import time
 from pathlib import Path
 
 import cocotb
-from cocotb.triggers import Timer
 
 from dxpu_host import EthernetPort
 
 from .box_system import BOX_NODE, BoxSystem
+from .carrier import POLL_NS, Carrier
 from .serial_line import SerialLine
 
-#: Interval at which the simulation looks for frames, and the longest wait for a command.
-POLL_NS, PATIENCE_S = 2000, 240
+#: The longest wait for a command, in seconds.
+PATIENCE_S = 240
 
 
 @cocotb.test()
@@ -29,8 +29,7 @@ async def a_box_on_a_network(dut):
     """Carry frames in and out until all commands have ended."""
     system = BoxSystem(dut, gpu={"vram_bytes": 1 << 20})
     port = EthernetPort(os.environ["DXPU_IFACE"], BOX_NODE)
-    system.ethernet.received.append(
-        lambda record: None if record.discard else port.send(record.raw))
+    carrier = Carrier(system, port)
     # Timers as in hardware, except for the quiet time.
     await system.prepare(wait=488, retry=488)
     line = SerialLine(system.box, "console")
@@ -42,9 +41,7 @@ async def a_box_on_a_network(dut):
             while command.poll() is None:
                 assert time.monotonic() < begin + PATIENCE_S, f"{words} has no end"
                 cycles += POLL_NS // 8
-                await Timer(POLL_NS, "ns")
-                while (frame := port.receive()) is not None:
-                    await system.ethernet.send(frame)
+                await carrier.step()
                 await line.serve()
         finally:
             command.kill()
