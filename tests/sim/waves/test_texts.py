@@ -42,9 +42,13 @@ def write_vcd(path):
     lines += ["$upscope $end", "$enddefinitions $end"]
     for time in range(FIRST, LAST + 4, 4):
         lines += [f"#{time}000", f"{time // 4 % 2}!", f'b{time // 4 % 256:b} "']
+        new = {}
         for n, name in enumerate(names):
-            if time == FIRST or n % 4 < 3 and rng.random() < 0.3:
-                value = 1 if n % 4 == 1 else rng.getrandbits(1 + n % 9)
+            if n >= 30:  # of the same width, and equal
+                new[n] = new.get(n - 9)
+            elif time == FIRST or n % 4 < 3 and rng.random() < 0.3:
+                new[n] = 1 if n % 4 == 1 else rng.getrandbits(1 + n % 9)
+            if (value := new.get(n)) is not None:
                 lines.append(f"b{value:b} {name}" if n % 9 else f"{value & 1}{name}")
     path.write_text("\n".join(lines) + "\n")
 
