@@ -1,4 +1,4 @@
-"""Captures of the frames of a command that speaks on a fabric."""
+"""Captures of the frames of a command on a fabric."""
 
 import time
 from pathlib import Path
@@ -10,12 +10,12 @@ __all__ = ["CapturingPort"]
 
 
 class CapturingPort:
-    """A port whose frames go into a file as well, with the time of this machine.
+    """A port whose frames go into a file as well, with the time of the machine.
 
     Parameters
     ----------
     port : :class:`dxpu_host.Port`
-        Belongs to this port from now on.
+        Closed with the capturing port.
     path : Path
         Capture to create; whole when the port is closed.
     name : str
@@ -28,7 +28,7 @@ class CapturingPort:
         self._line = self._writer.interface(name)
 
     def fileno(self) -> int:
-        """For ``select``, if the port has that."""
+        """For ``select``, if the port has a handle."""
         return self._port.fileno()  # type: ignore[attr-defined, no-any-return]
 
     def _note(self, frame: bytes, *, inbound: bool) -> None:

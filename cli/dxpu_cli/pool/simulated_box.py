@@ -46,7 +46,7 @@ def add_arguments(jobs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the box until its time is over."""
+    """Run the box until the end of the given time."""
     gpus = whole_number("--gpus", arguments.gpus, 1, 8)
     seconds = whole_number("--seconds", arguments.seconds, 0, 86_400)
     seed = given_seed(arguments)

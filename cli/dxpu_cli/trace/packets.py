@@ -26,7 +26,7 @@ class Packet(NamedTuple):
 
 
 def packets(path: Path) -> Iterator[Packet]:
-    """All packets of a capture, in its order.
+    """All packets of a capture, in the order of the file.
 
     Raises
     ------

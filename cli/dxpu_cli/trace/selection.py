@@ -1,4 +1,4 @@
-"""Which TLP of a capture is meant: options of commands."""
+"""Options of commands for the choice of a TLP in a capture."""
 
 import argparse
 from collections.abc import Callable
@@ -17,7 +17,7 @@ __all__ = ["Selection", "add_selection"]
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Options that choose a TLP."""
+    """Add the options for the choice of a TLP."""
     parser.add_argument("--tag", metavar="N", help="a request with that tag")
     parser.add_argument("--requester", metavar="BUS:DEV.FN", help="by that requester")
     parser.add_argument("--address", metavar="A", help="to that address")
@@ -28,7 +28,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the options of :func:`add_selection` ask for."""
+    """Choice by the options of :func:`add_selection`."""
 
     fits: Callable[[Journey], bool]
     #: Of several, from 1.
@@ -45,11 +45,11 @@ class Selection:
         return cls(_wanted(arguments), which, given)
 
     def find(self, capture: Path) -> list[Journey]:
-        """All TLPs of a capture that fit."""
+        """All fitting TLPs of a capture."""
         return [journey for journey in journeys(sights(capture)) if self.fits(journey)]
 
     def one(self, found: list[Journey], name: str) -> Journey:
-        """The one that is meant of those that were found in capture ``name``."""
+        """The chosen TLP among the TLPs found in capture ``name``."""
         if not found:
             raise UserError(f"no such TLP in {name!r}: `dxpu trace FILE` shows the first one of "
                             "all")
@@ -71,7 +71,7 @@ def _id(text: str) -> int:
 
 
 def _wanted(arguments: argparse.Namespace) -> Callable[[Journey], bool]:
-    """A function that says whether a journey is one of those asked for."""
+    """A function from a journey to whether the options ask for the journey."""
     tag = None if arguments.tag is None else whole_number("--tag", arguments.tag, 0, 1023)
     packet = (None if arguments.packet is None
               else whole_number("--packet", arguments.packet, 1, 1 << 40))

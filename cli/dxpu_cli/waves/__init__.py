@@ -1,1 +1,1 @@
-"""``dxpu waves``: a window of a run as a wave, with rows that say what happens."""
+"""``dxpu waves``: a window of a run as a wave, with rows in words."""

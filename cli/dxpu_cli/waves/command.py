@@ -36,7 +36,7 @@ BEFORE = 0.25
 
 @dataclass(frozen=True)
 class Window:
-    """What is traced, and where the marker is, in ns."""
+    """Begin and end of a trace, and position of the marker, in ns."""
 
     begin: int
     end: int
@@ -114,7 +114,7 @@ class _Wanted:
 
 
 def window_around(at: int, cycles: int, what: str, *, last: int | None = None) -> Window:
-    """A window of so many cycles around a time, or around what lasts until ``last``."""
+    """A window of so many cycles around a time, or around a TLP from ``at`` to ``last``."""
     length = cycles * CYCLE_NS
     if last is not None:
         length = max(length, round((last - at) / (1 - 2 * BEFORE)))
@@ -123,8 +123,8 @@ def window_around(at: int, cycles: int, what: str, *, last: int | None = None) -
 
 
 def markers(events: list[Event], window: Window, most: int) -> list[list[Event]]:
-    """Events in the window that get a marker, in the order of time; events of one time have one.
-    With more than ``most`` times, those next to the event of the window."""
+    """Events in the window with a marker, in the order of time; events of the same time share a
+    marker. With more than ``most`` times, the times next to the event of the window count."""
     inside = [event for event in events if window.begin <= event.time_ns <= window.end]
     times = [list(together) for _, together in groupby(inside, key=lambda event: event.time_ns)]
     times.sort(key=lambda together: abs(together[0].time_ns - window.at))
@@ -251,7 +251,7 @@ class _Run:
 
 
 def _check_same(first: Path, second: Path, end: int) -> None:
-    """The second run must be the first one: then so are its times."""
+    """The second run must equal the first run: then all times are equal."""
     # What was under way at the end is missing.
     whole, part = ([packet for packet in packets(path) if packet.time_ns < end - 20_000]
                    for path in (first, second))

@@ -1,4 +1,4 @@
-"""What happens in a capture, in words: rows of texts for a wave, and events."""
+"""A capture in words: rows of texts for a wave, and events."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _NUMBERS = 1 << 24
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens."""
+    """An event of a run."""
 
     time_ns: int
     #: One of :data:`KINDS`.
@@ -78,7 +78,7 @@ class _Row:
 
 @dataclass
 class _Way:
-    """One direction of a session, as its sender sees it."""
+    """A direction of a session, as seen by the sender."""
 
     tag: int
     #: Number of the next new frame, and of the oldest one not acknowledged.
@@ -89,7 +89,7 @@ class _Way:
 
 
 def _behind(number: int, than: int) -> bool:
-    """Whether a number is before another one, modulo 2^24."""
+    """Whether a number is before another number, modulo 2^24."""
     return 0 < (than - number) % _NUMBERS < _NUMBERS // 2
 
 
