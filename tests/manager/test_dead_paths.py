@@ -9,7 +9,9 @@ from dxpu_manager import Conflict, Gpu, Phase, Progress, State, Wish
 from dxpu_manager.paths import alive, loads, mask, taken
 from dxpu_sim.system.agents import Card
 from tests.support.pool_bench import Bench, Died, System
-from tests.support.pool_desk import H0, H1, LIMITS, at_rest, cards_of, desk, settled
+from tests.support.pool_desk import (
+    H0, H1, LIMITS, are_as_recorded, at_rest, cards_of, desk, settled,
+)
 from tests.support.simulated_time import run
 
 #: GPUs of two boxes with four each.
@@ -23,23 +25,6 @@ def a_system():
 async def attached(manager, host, *gpus):
     task = await manager.wait(manager.attach(host, gpus).number)
     assert task.progress is Progress.DONE, task.said
-
-
-def ways(system, gpu):
-    """The paths by which the host and the box of a GPU send."""
-    host, port, box = next((host, port, box) for host in system.hosts for box in system.boxes
-                           for port, row in enumerate(host.rows) if row.used
-                           and f"{box.serial:08x}.{row.slot}" == gpu and row.node == box.number)
-    common = host.links & box.links
-    return (host.way(host.rows[port], common),
-            box.way(box.rows[host.rows[port].slot - 1], common))
-
-
-def are_as_recorded(system, pool):
-    """Both nodes of each binding send by the path of the records."""
-    for gpu in pool.all(Gpu):
-        if gpu.state is State.ATTACHED:
-            assert ways(system, gpu.name) == (gpu.binding.path, gpu.binding.path), gpu.name
 
 
 def lives(pool):

@@ -14,7 +14,7 @@ from dxpu_manager import Cause, Job, Limits, PoolError, State, Task
 from dxpu_manager.evidence import WORD
 from dxpu_sim.system.agents import Card, Software
 from tests.support.pool_bench import Bench, Died, System
-from tests.support.pool_desk import end, settled
+from tests.support.pool_desk import are_as_recorded, end, settled
 from tests.support.simulated_time import run
 
 GPUS = ("00000200.1", "00000200.2", "00000201.1")
@@ -42,6 +42,9 @@ ACTS = st.one_of(
               st.sampled_from(("powered", "enumerates", "leaves_room", "indicates"))),
     st.tuples(st.just("agent"), st.sampled_from(HOSTS), st.booleans()),
     st.tuples(st.just("confirm"), st.sampled_from(HOSTS), st.sampled_from(GPUS)),
+    st.tuples(st.just("link"), st.sampled_from(NODES), st.integers(0, 1), st.booleans()),
+    st.tuples(st.just("link"), st.sampled_from(NODES), st.integers(0, 1), st.booleans()),
+    st.tuples(st.just("balance")),
     st.tuples(st.just("kill"), st.integers(0, 40)),
 )
 #: Seconds until the next act: a request, a step of a task, a task, all time-outs.
@@ -49,7 +52,7 @@ PAUSES = st.sampled_from((0.0, 0.003, 0.02, 0.3, 3.0, 15.0))
 
 #: Short times, so that all of them pass in a storm.
 LIMITS = Limits(attach=4.0, boot=8.0, word=3.0, grace=2.0, consent=3.0, patience=2.0, look=5.0,
-                admits=True)
+                calm=2.0, admits=True)
 
 
 class Storm:
@@ -57,7 +60,7 @@ class Storm:
 
     def __init__(self, folder, loss):
         wipes = Card(), Card(wipes=False)
-        self.system = System(2, (wipes, (Card(),)), rows=2)
+        self.system = System(2, (wipes, (Card(),)), rows=2, paths=2)
         self.cards = {"00000200.1": wipes[0], "00000200.2": wipes[1],
                       "00000201.1": self.system.boxes[1].cards[1]}
         self.system.boxes[0].wipe(2)
@@ -114,6 +117,10 @@ class Storm:
                 manager.has_agent(what[0], has_agent=what[1])
             case "confirm":
                 await manager.confirm(*what)
+            case "link":
+                agents[what[0]].link(what[1], up=what[2])
+            case "balance":
+                manager.rebalance()
             case "kill":
                 self.bench.kill_after(*what)
 
@@ -147,6 +154,9 @@ class Storm:
             self.plug(name)
         for host in self.system.hosts:
             host.consents, host.software = True, Software()
+        for agent in self.system.agents:
+            for path in range(2):
+                agent.link(path, up=True)
         self.system.fabric.cut.clear()
         self.system.fabric.settle()
 
@@ -172,6 +182,7 @@ class Storm:
             assert not manager.down and not manager.strangers
             assert not self.bench.wrong, self.bench.wrong
             await settled(self.system, manager.pool)
+            are_as_recorded(self.system, manager.pool)
             # Nothing that could be had is lost.
             for gpu in GPUS:
                 held = manager.pool.gpu(gpu)

@@ -8,8 +8,8 @@ from dxpu_manager import Gpu, Limits, Requests, State, Task, replay
 from .pool_bench import Bench
 from .simulated_time import run
 
-__all__ = ["A", "B", "H0", "H1", "LIMITS", "at_rest", "cards_of", "desk", "end", "replays",
-           "settled"]
+__all__ = ["A", "B", "H0", "H1", "LIMITS", "are_as_recorded", "at_rest", "cards_of", "desk", "end",
+           "replays", "settled"]
 
 #: Hosts and GPUs of :class:`~tests.support.pool_bench.System`.
 H0, H1 = 0x100, 0x101
@@ -47,6 +47,19 @@ def at_rest(system, shelf, does):
 def cards_of(system, host):
     """GPUs whose cards a host sees."""
     return {f"{box.serial:08x}.{slot}" for box, slot in system.fabric.cards_of(host)}
+
+
+def are_as_recorded(system, pool):
+    """Both nodes of each binding send by the path of the records."""
+    for host in system.hosts:
+        for row in host.rows:
+            if not row.used:
+                continue
+            box = next(box for box in system.boxes if box.number == row.node)
+            gpu, common = pool.gpu(f"{box.serial:08x}.{row.slot}"), host.links & box.links
+            if gpu.state is State.ATTACHED:
+                ways = host.way(row, common), box.way(box.rows[row.slot - 1], common)
+                assert ways == (gpu.binding.path, gpu.binding.path), gpu.name
 
 
 async def end(manager):
