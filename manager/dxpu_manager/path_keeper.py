@@ -48,6 +48,8 @@ class PathKeeper:
         """
         paths, dead = await self.nodes.paths(node), await self.nodes.dead(node)
         known = self.pool.node(node.serial)
+        if dead == (1 << paths) - 1:
+            dead = known.dead  # of a node that answers: nobody tells the proxy of links
         if (known.paths, known.dead) == (paths, dead):
             return known
         new, back = replace(known, paths=paths, dead=dead), known.dead & ~dead

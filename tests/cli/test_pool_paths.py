@@ -59,7 +59,7 @@ def test_paths_are_shown_and_balanced(dxpu):
     assert dxpu("pool", "paths", "--balance")[1].endswith(
         "\n\nanother path is taken by: no GPU\n")
     tell(dxpu.nodes, "unlink 102 0")
-    tell(dxpu.nodes, "unlink 102 1")
+    tell(dxpu.nodes, "unlink 10001 1")
     wait_for(lambda: len(dxpu.json("pool", "show")["dead_paths"]) == 3)
     status, _, error = dxpu("attach", "00000102", "00010001.1")
     assert status == 4

@@ -169,6 +169,21 @@ def test_nothing_new_takes_a_dead_path(shelf):
     at_rest(a_system(), shelf, does)
 
 
+def test_a_node_without_any_link_that_answers_is_not_believed(shelf):
+    """Its links are not wired to the proxy, or nobody would hear it."""
+    async def does(requests, system):
+        manager, pool = requests.manager, requests.pool
+        system.boxes[0].links = 0
+        system.fabric.reaches = lambda one, other: True
+        for agent in system.agents:
+            agent.way = lambda row, alive: 0
+        await asyncio.sleep(LIMITS.look + 1)
+        assert pool.node(0x200).dead == 0
+        await attached(manager, H0, A)
+
+    at_rest(a_system(), shelf, does)
+
+
 def test_paths_are_balanced_when_somebody_wishes(shelf):
     """With as few changes as can be, and no host notices."""
     async def does(requests, system):
