@@ -89,6 +89,8 @@ class Top(Elaboratable):
     managed : bool
         Managers reach all registers by frames, under the first half of the key in the
         factory record, at its address; only with ``keys``.
+    observed : bool
+        A host measures round trips of requests.
     identity : Identity
         Identity of the bitstream in registers. By default empty, so that the netlist is the same at
         each commit.
@@ -96,17 +98,19 @@ class Top(Elaboratable):
     Raises
     ------
     ValueError
-        If the board has no Ethernet port, for a stand-alone host, or for managers without a factory
-        record.
+        If the board has no Ethernet port, for a stand-alone host, for an observed box, or for
+        managers without a factory record.
     """
 
     #: Makes the source of noise, with a stream ``o`` of bits.
     NOISE = RingOscillators
 
     def __init__(self, board, role, shape, *, stand_alone=None, node=NODE_UNASSIGNED, faster=1,
-                 serial=None, keys=False, managed=False, identity=Identity()):
+                 serial=None, keys=False, managed=False, observed=False, identity=Identity()):
         if stand_alone and role == "host":
             raise ValueError("only a box can be stand-alone, not a host")
+        if observed and role != "host":
+            raise ValueError("only a host can be observed, not a box")
         self._alone = not board.has_console if stand_alone is None else stand_alone
         self._faster = faster
         self._paths = board.path_count
@@ -127,6 +131,8 @@ class Top(Elaboratable):
         if serial is not None:
             kind = SwitchIdentity if role == "host" else GpuIdentity
             common["identity"] = kind(serial=serial)
+        if observed:
+            common["observed"] = True
         if role == "host":
             self._proxy = HostProxy(shape.width, ports=shape.slots, **common)
         else:

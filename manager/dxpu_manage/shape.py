@@ -32,12 +32,14 @@ def proxy_of(identity: int, shape: int, security: int | None) -> Any:
     make_block: Any = control_block
     block = make_block("box", rows=1, paths=1, peers=1, streams=1, width=64)
     built = block.find("shape").register.unpack(shape)
-    trust = {}
+    options = {}
     if security is not None:
         fields = block.find("security").register.unpack(security)
-        trust = {"keys": fields["keys"] == 1, "managed": fields["managed"] == 1}
+        options = {name: fields[name] == 1 for name in ("keys", "managed", "observed")}
+    if built["role"] != 1:
+        options.pop("observed", None)
     common = {"paths": built["paths"] + 1, "peers": built["peers"],
-              "streams": 1 << built["streams"], **trust}
+              "streams": 1 << built["streams"], **options}
     make: Any
     make, rows = (HostProxy, "ports") if built["role"] == 1 else (BoxProxy, "slots")
     return make(32 * built["lanes"], **{rows: built["rows"]}, **common)

@@ -8,7 +8,7 @@ from dxpu_sim.system.design import System
 from tests.support.bench_cases import bench_cases
 
 SMALL = {"width": 64, "boxes": (1,), "ports": 1, "paths": 1, "peers": 2, "streams": 1, "keys": True,
-         "managed": True}
+         "managed": True, "observed": True}
 
 
 @pytest.mark.parametrize("case", bench_cases("dxpu_sim.system.benches.managed"))

@@ -49,6 +49,8 @@ def add_arguments(parser):
            "fabric can take sessions over", action="store_true")
     option("--managed", "managers reach the registers of the proxy by frames, under the key in the "
            "board's factory record; needs --keys", action="store_true")
+    option("--observed", "a host measures round trips of requests, in histograms that are read as "
+           "registers", action="store_true")
     option("--serial", "64 bits: serial number of a host's switch, whose lower half a factory "
            "record replaces, or of a box's first soft GPU; the others count on from it",
            metavar="NUMBER")
@@ -93,7 +95,7 @@ def run(arguments) -> int:
     shape = replace(board.roles[role], **changes)
     _check(role, board, shape)
     options = (_stand_alone(role, board, given) | _serial(role, shape, given)
-               | _keys(board, given))
+               | _keys(board, given) | _observed(role, given))
     placing = _placing(board, given)
     if board.is_open:
         require("boards", "formal")
@@ -155,6 +157,15 @@ def _keys(board, given):
         raise UserError(f"--managed needs a factory record with the node's key, and {board.name} "
                         "reads none: set it up by its console")
     return {"keys": True, "managed": "managed" in given}
+
+
+def _observed(role, given):
+    """Option of the top for measurements."""
+    if "observed" not in given:
+        return {}
+    if role != "host":
+        raise UserError("--observed is for a host: a box tracks no requests")
+    return {"observed": True}
 
 
 def _serial(role, shape, given):

@@ -60,6 +60,9 @@ def add_arguments(parser):
     parser.add_argument("--managed", action="store_true",
                         help="managers reach the registers by frames, under the key at the ports "
                              "factory_*; needs --keys")
+    parser.add_argument("--observed", action="store_true",
+                        help="host: measure round trips of requests, in histograms that are read "
+                             "as registers")
     parser.add_argument("--axi", action="store_true",
                         help="--ethernet axis, --tlp axis and --registers axi-lite, as far as they "
                              "are not given")
@@ -135,7 +138,8 @@ def interfaces(arguments):
 
 def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
          placeholder=None, dpc=False, strict_source=False, arq="go-back-n", serial=None, keys=False,
-         managed=False, ethernet="gmii", ethernet_clock="own", tlp="stream", registers="bus"):
+         managed=False, observed=False, ethernet="gmii", ethernet_clock="own", tlp="stream",
+         registers="bus"):
     """The proxy component; raises :exc:`UserError` on wrong values.
 
     With an interface of AXI it is a :class:`dxpu.axi.AxiPorts`, else the proxy itself.
@@ -154,6 +158,8 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
         raise UserError("--serial is for a host: a box has no switch that shows one")
     if managed and not keys:
         raise UserError("--managed needs --keys: management has the cipher of the sessions")
+    if observed and role != "host":
+        raise UserError("--observed is for a host: a box tracks no requests")
     if strict_source and role != "host":
         raise UserError("--strict-source is for a host: only its switch has downstream ports")
     from dxpu.proxy import BoxProxy, HostProxy
@@ -165,7 +171,7 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
         from dxpu.axi import axi_mac
         common["macs"] = axi_mac(width, own_clocks=ethernet_clock == "own")
     if role == "host":
-        proxy = HostProxy(width, ports=slots, **common,
+        proxy = HostProxy(width, ports=slots, **common, observed=observed,
                           identity=Identity(placeholder=placeholder, slot=SlotOptions(
                               surprise=not dpc, dpc=dpc, strict_source=strict_source), **(
                                   {} if serial is None else {"serial": serial})))
@@ -197,7 +203,7 @@ def run(arguments):
                  paths=arguments.paths, peers=arguments.peers, streams=arguments.streams,
                  split=arguments.split, placeholder=held, dpc=arguments.dpc,
                  strict_source=arguments.strict_source, arq=arguments.arq, keys=arguments.keys,
-                 managed=arguments.managed,
+                 managed=arguments.managed, observed=arguments.observed,
                  serial=serial_number(arguments.serial), **interfaces(arguments))
     target = file_to_write("--output", arguments.output)
     from dxpu.proxy.verilog import PlainPorts

@@ -32,7 +32,8 @@ class ProxyRegisters:
     counters : :class:`CounterList`
         Its counters.
     shape : dict
-        ``rows``, ``paths``, ``peers``, ``streams``, ``width``, ``keys``, ``managed``.
+        ``rows``, ``paths``, ``peers``, ``streams``, ``width``, ``keys``, ``managed``,
+        ``observed``.
     """
 
     def __init__(self, role, counters, **shape):
@@ -40,6 +41,10 @@ class ProxyRegisters:
         self.map = address_map(role, counters=counters.texts, **shape)
         self.file = RegisterFile(self.map.blocks["control"][1])
         self.bank = CounterBank(self.map.blocks["counters"][1])
+        #: What is observed, if anything is.
+        self.observe = None
+        if "observe" in self.map.blocks:
+            self.observe = RegisterFile(self.map.blocks["observe"][1])
         self._mux = RegisterMux(self.map.windows)
 
     def wire(self, m, bus, table_bus):
@@ -51,6 +56,9 @@ class ProxyRegisters:
         connect_ports(m, mux.control, self.file.bus)
         connect_ports(m, mux.counters, self.bank.bus)
         connect_ports(m, mux.table, table_bus)
+        if self.observe is not None:
+            m.submodules.observe = self.observe
+            connect_ports(m, mux.observe, self.observe.bus)
         m.d.comb += [getattr(self.bank.pulse, name).eq(signal)
                      for name, signal in self.pulses.items()]
 

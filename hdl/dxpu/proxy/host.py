@@ -16,6 +16,7 @@ from dxpu.fabric.wire.format import Role
 from dxpu.management.events import NodeEvents
 from dxpu.management.unit import ManagementUnit
 from dxpu.mapping import HostTable
+from dxpu.observe import RoundTrips, connect_memory
 from dxpu.stage import header_stage, tlp_stage
 from dxpu.stream import ForwardRegister, PacketLayout, connect
 from dxpu.switch import Identity, SlotTracking, VirtualSwitch
@@ -83,6 +84,9 @@ class HostCore(wiring.Component):
         Gives the :class:`~dxpu.csr.AddressMap` that managers reach: the proxy's registers, at their
         addresses, and others that lie around them; only with ``managed``. It is called when the
         gateware is made.
+    observed : bool
+        Round trips of requests are measured, and can be read as registers
+        (:class:`~dxpu.observe.RoundTrips`).
 
     Members
     -------
@@ -110,7 +114,7 @@ class HostCore(wiring.Component):
 
     def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
                  identity=None, arq="go-back-n", mac_counters=None, fast=False, keys=False,
-                 managed=False, around=None):
+                 managed=False, around=None, observed=False):
         super().__init__({
             "upstream": Out(PciePort(width)),
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
@@ -125,7 +129,8 @@ class HostCore(wiring.Component):
         self._dpc = (identity or Identity()).slot.dpc
         self._switch = VirtualSwitch(width, ports=ports, identity=identity)
         self._tracking = SlotTracking(width, ports=ports, depth=self._depth,
-                                      requests=max(64, self.REQUESTS * 8 // width))
+                                      requests=max(64, self.REQUESTS * 8 // width),
+                                      timed=observed)
         self._links = HostLinks(rows=ports)
         # A TLP has several beats at these widths, so a lookup may take several cycles.
         self._table = HostTable(ports=ports, lookups=2, shared=width <= 64, paths=paths,
@@ -146,6 +151,9 @@ class HostCore(wiring.Component):
             counters.add_all(prefix, part)
         for n, frame in enumerate(self.frame):
             counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
+        self._trips = RoundTrips(ports=ports) if observed else None
+        if observed:
+            counters.add_all("round_trip_", self._trips)
         self._shadow = KeyShadow() if keys else None
         if keys:
             counters.add_all("key_", self._shadow)
@@ -158,7 +166,8 @@ class HostCore(wiring.Component):
                 counters.add_all("management_", part)
         self._registers = ProxyRegisters(
             "host", counters, rows=ports, paths=paths, peers=peers, streams=streams, width=width,
-            keys=keys, managed=managed, serial=(identity or Identity()).serial & 0xFFFF_FFFF)
+            keys=keys, managed=managed, observed=observed,
+            serial=(identity or Identity()).serial & 0xFFFF_FFFF)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.
@@ -213,6 +222,10 @@ class HostCore(wiring.Component):
         self._attach_fabric(m)
         self._attach_slots(m)
         self._attach_malformed(m)
+        if self._trips:
+            m.submodules.round_trips = trips = self._trips
+            m.d.comb += trips.i.eq(self._tracking.trip)
+            connect_memory(m, self._registers.observe, trips)
         switch = self._switch
         for n in range(2):
             connect(m, getattr(switch, f"lookup{n}"), getattr(table, f"lookup{n}"))
@@ -398,7 +411,7 @@ class HostProxy(wiring.Component):
 
     Parameters
     ----------
-    width, ports, paths, peers, streams, split, arq, identity, keys, managed, around
+    width, ports, paths, peers, streams, split, arq, identity, keys, managed, around, observed
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 

@@ -2,12 +2,14 @@
 
 from amaranth.utils import exact_log2
 
-from dxpu.csr import AddressMap, Block, Field, Register, Rows, counter_block
+from dxpu.csr import AddressMap, Block, Field, Register, Rows, counter_block, word
 from dxpu.mapping import box_block, host_block
+from dxpu.observe import round_trip_rows
+from dxpu.switch.tracking.types import TIME_UNIT
 
 from .detach import Detach
 
-__all__ = ["CONTROL_BASE", "COUNTERS_BASE", "IDENTITY", "TABLE_BASE", "address_map",
+__all__ = ["CONTROL_BASE", "COUNTERS_BASE", "IDENTITY", "OBSERVE_BASE", "TABLE_BASE", "address_map",
            "control_block"]
 
 #: Value of the register ``control.identity``: "DXPU".
@@ -15,6 +17,7 @@ IDENTITY = 0x44585055
 
 CONTROL_BASE = 0x0000
 COUNTERS_BASE = 0x1000
+OBSERVE_BASE = 0x2000
 TABLE_BASE = 0x4000
 
 #: Byte address of the sessions in the control block, 32 bytes each.
@@ -27,13 +30,14 @@ _ROLES = {"host": 1, "box": 2}
 
 
 def control_block(role, *, rows, paths, peers, streams, width, serial=0, keys=False,
-                  managed=False):
+                  managed=False, observed=False):
     """Registers of the proxy and of its link.
 
     ``serial`` is the lower half of a host's serial number after reset. With ``keys`` sessions can
-    be opened under keys; if ``managed``, managers reach the registers by frames.
+    be opened under keys; if ``managed``, managers reach the registers by frames; if ``observed``,
+    there is a block of measurements.
     """
-    late = _security(keys, managed)
+    late = _security(keys, managed, observed)
     if role == "host":
         own = (
             Register("reset", (Field("ports", rows, "pulse", doc="Bit n: hot reset of the slot "
@@ -220,8 +224,8 @@ def control_block(role, *, rows, paths, peers, streams, width, serial=0, keys=Fa
     ), "The proxy and its link.")
 
 
-def _security(keys, managed):
-    """Registers about trust."""
+def _security(keys, managed, observed):
+    """Registers about trust, and build options."""
     about = Register("security", (
         Field("keys", 1, "const", reset=int(keys), doc="Sessions can be opened under keys (a build "
               "option)."),
@@ -234,6 +238,8 @@ def _security(keys, managed):
                  "got that key yet."))
           if keys else (
               Field("clear", 1, "const", reset=1, doc="All sessions are opened without a key."),)),
+        Field("observed", 1, "const", offset=30, reset=int(observed), doc="Round trips are "
+              "measured, in the block `observe` (a build option)."),
         Field("managed", 1, "const", offset=31, reset=int(managed), doc="Managers reach these "
               "registers by frames (a build option)."),
     ), "Trust in sessions, and management.", address=SECURITY)
@@ -246,15 +252,26 @@ def _security(keys, managed):
        "must be written anew.", address=KEY), about)
 
 
+def observe_block(rows):
+    """Description of what an observed host proxy has measured."""
+    return Block("observe", (
+        round_trip_rows(rows, TIME_UNIT),
+        word("unit", "const", "Core clock cycles of a unit of time.", reset=TIME_UNIT,
+             address=0x1000),
+    ), "Round trips of requests, slot by slot (a build option).")
+
+
 def address_map(role, *, rows, paths, peers, streams, width, counters, serial=0, keys=False,
-                managed=False):
+                managed=False, observed=False):
     """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`."""
     table = host_block(rows) if role == "host" else box_block(rows)
     return AddressMap(f"{role}_proxy", {
         "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, peers=peers,
                                                 streams=streams, width=width, serial=serial,
-                                                keys=keys, managed=managed)),
+                                                keys=keys, managed=managed,
+                                                observed=observed)),
         "counters": (COUNTERS_BASE, counter_block("counters", counters,
                                                   "Totals since reset; they wrap.")),
+        **({"observe": (OBSERVE_BASE, observe_block(rows))} if observed else {}),
         "table": (TABLE_BASE, table),
     }, f"Registers of the {role} proxy. Every register is 32 bits wide.")

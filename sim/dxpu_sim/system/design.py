@@ -75,6 +75,8 @@ class System(wiring.Component):
     managed : bool
         Managers reach the proxies by frames; what a node was given in the factory is that of
         :func:`factory_of`.
+    observed : bool
+        The hosts measure round trips of requests.
 
     Members
     -------
@@ -107,7 +109,7 @@ class System(wiring.Component):
 
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
                  period_ps=8000, delay=125, placeholder=None, hosts=1, peers=16, streams=4,
-                 keys=False, managed=False):
+                 keys=False, managed=False, observed=False):
         if not boxes or any(n not in range(1, 17) for n in boxes):
             raise ValueError(f"boxes must have 1 to 16 GPUs each, not {boxes!r}")
         self._width, self._paths = width, paths
@@ -134,7 +136,7 @@ class System(wiring.Component):
         #: Empty slots show placeholders at boot.
         self.placeholders = held is not None
         identity = Identity(slot=SlotOptions(surprise=not dpc, dpc=dpc), placeholder=held)
-        self._host = [HostProxy(width, ports=ports, identity=identity, **common)
+        self._host = [HostProxy(width, ports=ports, identity=identity, observed=observed, **common)
                       for _ in range(hosts)]
         self._box = [BoxProxy(width, slots=n, **common) for n in boxes]
         self._proxies = [*self._host, *self._box]

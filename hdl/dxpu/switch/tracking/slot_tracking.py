@@ -15,7 +15,7 @@ from dxpu.tlp.types import TlpClass, TlpInfo
 
 from .checked_queue import JudgedQueue
 from .tracker import CompletionTracker
-from .types import TrackedCompletion, TrackedRequest, tracked_completion
+from .types import GRANULE, RoundTrip, TrackedCompletion, TrackedRequest, tracked_completion
 
 __all__ = ["SlotTracking"]
 
@@ -61,7 +61,7 @@ class SlotTracking(wiring.Component):
         Beats of the queue of non-posted requests; a power of two.
     entries : int
         Requests that can be open.
-    granule : int
+    granule, timed
         Of :class:`~dxpu.switch.tracking.tracker.CompletionTracker`.
 
     Members
@@ -100,6 +100,8 @@ class SlotTracking(wiring.Component):
         queue up is in use.
     late : 1
         TLPs that were committed before a link ended are still here.
+    trip : :class:`~.types.RoundTrip`
+        Of the tracker; only with ``timed``.
     stat_closed : 1
         Pulse: a TLP from a slot whose link was not active was dropped.
     stat_* : 1
@@ -110,10 +112,12 @@ class SlotTracking(wiring.Component):
     STATS = {"stat_closed": "TLPs from slots whose link is not active; dropped.",
              **CompletionTracker.STATS}
 
-    def __init__(self, width, *, ports, depth, requests, entries=256, granule=4096):
+    def __init__(self, width, *, ports, depth, requests, entries=256, granule=GRANULE,
+                 timed=False):
         self._width = check_width(width)
         self._ports, self._depth, self._requests = ports, depth, requests
-        self._tracker = CompletionTracker(ports=ports, entries=entries, granule=granule)
+        self._tracker = CompletionTracker(ports=ports, entries=entries, granule=granule,
+                                          timed=timed)
         readers = 2  # requests, and completions
         super().__init__({
             "down_i": In(PacketSignature(width, SlotMeta)),
@@ -140,6 +144,7 @@ class SlotTracking(wiring.Component):
             "up_room": Out(1),
             "up_few": Out(1),
             "late": Out(1),
+            **({"trip": Out(RoundTrip)} if timed else {}),
         } | counted(self.STATS))
 
     def elaborate(self, platform):
@@ -154,6 +159,8 @@ class SlotTracking(wiring.Component):
             self.expired.eq(Mux(tracker.expired.strobe, 1 << tracker.expired.slot, 0)),
             *(getattr(self, stat).eq(getattr(tracker, stat)) for stat in tracker.STATS),
         ]
+        if hasattr(self, "trip"):
+            m.d.comb += self.trip.eq(tracker.trip)
         self._wire_down(m)
         self._wire_up(m)
         self._wire_answers(m)

@@ -29,13 +29,16 @@ from dxpu.priority import lowest_bit, one_hot_mux
 from dxpu.tlp.types import CompletionStatus
 
 from .types import (
-    DropCause, Expired, TrackedAnswer, TrackedCompletion, TrackedRequest, TrackerVerdict,
+    GRANULE, TIME_BITS, DropCause, Expired, RoundTrip, TrackedAnswer, TrackedCompletion,
+    TrackedRequest, TrackerVerdict,
 )
 
 __all__ = ["CompletionTracker"]
 
 #: Bits of the time at which an entry was made, in granules; half of the range can be a deadline.
 STAMP = 13
+#: Bits of a finer time within a granule, of a tracker that measures.
+FINE = TIME_BITS - STAMP
 
 
 #: Members of a request that its entry keeps as they are.
@@ -111,6 +114,9 @@ class CompletionTracker(wiring.Component):
         Unit of time in cycles, a power of two, at least one round of the sweep.
     status : CompletionStatus
         Of answers: ``UR`` or ``CA``.
+    timed : bool
+        Each round trip is measured, in units of ``granule / 256`` cycles; a granule has 256 cycles
+        at least then. An entry is 8 bits longer.
 
     Members
     -------
@@ -137,6 +143,9 @@ class CompletionTracker(wiring.Component):
         hears it fences the slot.
     held : 1
         The request offered did not find a place when it was last looked for.
+    trip : :class:`RoundTrip`
+        A cycle after a last completion was judged; not for what is answered here. Only with
+        ``timed``.
     stat_answered, stat_expired : 1
         Pulses: an answer was made; a deadline passed.
     stat_fenced, stat_unexpected, stat_stale : 1
@@ -156,7 +165,8 @@ class CompletionTracker(wiring.Component):
                           "address or amount of data than their requests were due.",
     }
 
-    def __init__(self, *, ports=8, entries=256, ways=2, granule=4096, status=CompletionStatus.UR):
+    def __init__(self, *, ports=8, entries=256, ways=2, granule=GRANULE, status=CompletionStatus.UR,
+                 timed=False):
         if not isinstance(ports, int) or not 1 <= ports <= 32:
             raise ValueError(f"ports must be 1 to 32, not {ports!r}")
         if not isinstance(entries, int) or entries < 2 or entries & (entries - 1):
@@ -169,7 +179,10 @@ class CompletionTracker(wiring.Component):
                              f"cycles, not {granule!r}")
         if status not in (CompletionStatus.UR, CompletionStatus.CA):
             raise ValueError(f"status must be UR or CA, not {status!r}")
-        self._ports, self._ways, self._status = ports, ways, status
+        if timed and granule < 1 << FINE:
+            raise ValueError(f"granule must be at least {1 << FINE} cycles if trips are timed, not "
+                             f"{granule!r}")
+        self._ports, self._ways, self._status, self._timed = ports, ways, status, timed
         self._entries, self._sets = entries, entries // ways
         self._tick = exact_log2(granule)
         super().__init__({
@@ -184,6 +197,7 @@ class CompletionTracker(wiring.Component):
             "bus": In(8),
             "expired": Out(Expired),
             "held": Out(1),
+            **({"trip": Out(RoundTrip)} if timed else {}),
         } | counted(self.STATS))
 
         # The pipeline: operations and their sets, stage by stage.
@@ -191,19 +205,21 @@ class CompletionTracker(wiring.Component):
         self._set = [Signal(exact_log2(self._sets), name=f"set{n}") for n in range(4)]
         self._position = Signal(exact_log2(self._sets))  #: set that the sweep looks at next
         self._clearing = Signal(init=1)
-        self._words = [Signal(Entry, name=f"word{n}", reset_less=True) for n in range(ways)]
+        entry = data.Layout.cast(Entry)
+        self._layout = data.StructLayout({**entry.members, **({"fine": FINE} if timed else {})})
+        self._words = [Signal(self._layout, name=f"word{n}", reset_less=True) for n in range(ways)]
         # What is known in the last stage.
         self._way = Signal(ways, reset_less=True)     #: the way to be written
-        self._entry = Signal(Entry, reset_less=True)  #: what it holds
+        self._entry = Signal(self._layout, reset_less=True)  #: what it holds
         self._known = Signal(reset_less=True)         #: there is an entry of this name
         self._stale = Signal(reset_less=True)         #: of another generation
         self._fenced = Signal(reset_less=True)        #: the slot is fenced
         self._aborted = Signal(self._ports)           #: and what is left is aborted
         # What happens there.
-        self._update = Signal(Entry)
+        self._update = Signal(self._layout)
         self._opened, self._partial, self._closed, self._marked = (Signal() for _ in range(4))
-        # Time in granules, and the newest stamp that is overdue.
-        self._now, self._overdue = Signal(STAMP), Signal(STAMP)
+        # Time in granules, and in units within one, and the newest stamp that is overdue.
+        self._now, self._fine, self._overdue = Signal(STAMP), Signal(FINE), Signal(STAMP)
 
     def elaborate(self, platform):
         m = Module()
@@ -270,7 +286,8 @@ class CompletionTracker(wiring.Component):
 
     def _fetch(self, m):
         for n in range(self._ways):
-            m.submodules[f"way{n}"] = way = DisjointMemory(shape=Entry, depth=self._sets, init=[])
+            m.submodules[f"way{n}"] = way = DisjointMemory(
+                shape=self._layout, depth=self._sets, init=[])
             write, read = way.write_port(), way.read_port()
             m.d.comb += [
                 read.addr.eq(self._set[0]),
@@ -323,6 +340,8 @@ class CompletionTracker(wiring.Component):
                 *(update[name].eq(request[name]) for name in KEPT),
                 update.late.eq(0), update.stamp.eq(self._now), update.end.eq(end),
             ]
+            if self._timed:
+                m.d.comb += update.fine.eq(self._fine)
         with m.Elif(stage.completion):
             dwords = self.completion.p.dwords
             m.d.comb += [
@@ -379,6 +398,11 @@ class CompletionTracker(wiring.Component):
               for member in DropCause if member is not DropCause.NONE),
             self.stat_irregular.eq(passes & ~regular),
         ]
+        if self._timed:
+            m.d.sync += [
+                self.trip.strobe.eq(passes & final), self.trip.slot.eq(e.slot),
+                self.trip.time.eq(Cat(self._fine, self._now) - Cat(e.fine, e.stamp)),
+            ]
         with m.If(verdict.ready):
             m.d.sync += verdict.valid.eq(0)
         with m.If(stage.completion):
@@ -429,7 +453,8 @@ class CompletionTracker(wiring.Component):
         """
         cycles, limit = Signal(self._tick + STAMP), Signal(STAMP)
         deadline = self.deadline
-        m.d.comb += self._now.eq(cycles[self._tick:])
+        m.d.comb += [self._now.eq(cycles[self._tick:]),
+                     self._fine.eq(cycles[max(0, self._tick - FINE):self._tick])]
         m.d.sync += [
             cycles.eq(cycles + 1),
             limit.eq(deadline[self._tick:] + deadline[:self._tick].any()),

@@ -8,8 +8,15 @@ from amaranth.lib import data, enum
 
 from dxpu.tlp.types import CompletionRequest, TlpInfo
 
-__all__ = ["DropCause", "Expired", "TrackedAnswer", "TrackedCompletion", "TrackedRequest",
-           "TrackerVerdict", "request_kind", "tracked_completion", "tracked_request"]
+__all__ = ["GRANULE", "TIME_BITS", "TIME_UNIT", "DropCause", "Expired", "RoundTrip",
+           "TrackedAnswer", "TrackedCompletion", "TrackedRequest", "TrackerVerdict",
+           "request_kind", "tracked_completion", "tracked_request"]
+
+
+#: Cycles of a granule, by default: the unit of deadlines.
+GRANULE = 4096
+#: Cycles of the unit in which round trips are measured then, and bits of one.
+TIME_UNIT, TIME_BITS = GRANULE // 256, 21
 
 
 class DropCause(enum.Enum, shape=unsigned(2)):
@@ -71,6 +78,22 @@ class Expired(data.Struct):
 
     strobe: 1
     slot: 5
+
+
+class RoundTrip(data.Struct):
+    """A request has got its last completion from its slot.
+
+    Members
+    -------
+    strobe : 1
+    slot : 5
+    time : 21
+        From when the tracker took the request until it judged the completion, in its units.
+    """
+
+    strobe: 1
+    slot: 5
+    time: TIME_BITS
 
 
 def request_kind(info):

@@ -24,8 +24,10 @@ PATIENCE = 3000
 
 
 async def security(proxy: Proxy):
-    """Register ``control.security``."""
-    return await proxy.read("control.security")
+    """What register ``control.security`` says of trust."""
+    found = await proxy.read("control.security")
+    del found["observed"]
+    return found
 
 
 async def key_state(proxy: Proxy):

@@ -542,6 +542,71 @@ def test_throughput():
     assert max(took.values()) <= 4 * len(reads) + 4
 
 
+def trips(design, granule):
+    """Reads in several parts, in another order than they were asked: what is told of round trips,
+    and what must be; one read is answered behind a fence instead."""
+    bench = Bench(design=design, ports=2, entries=16, granule=granule, timed=True)
+    watch, dut, order = Watch(bench), bench.dut, (3, 0, 5, 1, 4)
+    begun, last, told = {}, {}, []
+
+    async def record(ctx):
+        now = 0
+        async for _, _, taken, request, came, completion, trip in ctx.tick().sample(
+                dut.request.valid & dut.request.ready, dut.request.p.tag,
+                dut.completion.valid & dut.completion.ready, dut.completion.p.tag, dut.trip):
+            now += 1
+            if taken:
+                begun[request] = now
+            if came:
+                last[completion] = now
+            if trip["strobe"]:
+                told.append((now, trip["slot"], trip["time"]))
+
+    async def script(ctx):
+        ctx.set(dut.deadline, 100_000)
+        await ctx.tick().repeat(20)
+        for tag in range(6):
+            await ask(ctx, watch, read(tag, length=64), slot=tag & 1)
+            await ctx.tick().repeat(3 + 5 * tag)
+        for tag in order:
+            first, *others = split(read(tag, length=64), 0, [1])
+            await come(ctx, watch, first, slot=tag & 1)
+            await ctx.tick().repeat(700 * tag + 9)
+            await come(ctx, watch, *others, slot=tag & 1)
+            await ctx.tick().repeat(12)
+        await fence(ctx, watch, 0)
+        await ctx.tick().repeat(100)
+
+    simulate(bench, script, background=[
+        *watch.background(), record, watch.take(bench.verdict), watch.take(bench.answer)],
+        deadline=20_000)
+    watch.finish()
+    assert watch.answered == 1
+    return told, [(last[tag] + 1, tag & 1, last[tag] - begun[tag]) for tag in order]
+
+
+@pytest.mark.parametrize("granule", [256, 4096])
+def test_round_trips_are_timed(granule):
+    """A cycle after the last completion; in cycles, or units of 16, by which all may be early."""
+    unit = granule // 256
+    told, must = trips(CompletionTracker, granule)
+    assert [trip[:2] for trip in told] == [trip[:2] for trip in must]
+    for (_, _, time), (_, _, cycles) in zip(told, must, strict=True):
+        assert cycles - unit < time * unit < cycles + unit
+    assert any(cycles > 4 * granule for _, _, cycles in must) or granule > 256
+
+
+@pytest.mark.parametrize("old, new", [
+    ("self.trip.strobe.eq(passes & final)", "self.trip.strobe.eq(passes)"),
+    ("self.trip.strobe.eq(passes & final)", "self.trip.strobe.eq(self._closed)"),
+    ("- Cat(e.fine, e.stamp)", "- Cat(C(0, FINE), e.stamp)"),
+    ("update.fine.eq(self._fine)", "update.fine.eq(entry.fine)"),
+])
+def test_wrong_times_are_found(old, new):
+    told, must = trips(mutant(CompletionTracker, (old, new)), 256)
+    assert told != must
+
+
 def test_reset_forgets_everything():
     dut = CompletionTracker(ports=2, entries=16, granule=32)
     reset = Signal()
@@ -575,6 +640,8 @@ def test_reset_forgets_everything():
     (dict(ways=3), "ways must be a power of two less than entries, not 3"),
     (dict(granule=256), "granule must be a power of two of at least 512 cycles, not 256"),
     (dict(granule=1000), "granule must be a power of two of at least 512 cycles, not 1000"),
+    (dict(entries=16, granule=128, timed=True),
+     "granule must be at least 256 cycles if trips are timed, not 128"),
     (dict(status=CompletionStatus.SC), "status must be UR or CA, not "),
 ])
 def test_arguments(parameters, message):
