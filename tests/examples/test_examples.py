@@ -10,7 +10,12 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from dxpu.fabric.wire.frame_types import FrameType
 from dxpu_cli.commands.generate import make
+from dxpu_cli.trace.packets import packets
+from dxpu_model.text import tlp_text
+from dxpu_model.wire import parse
+from dxpu_sim.ethernet.pcap import ETHERNET, TLP
 from dxpu_sim.run.verilate import lint, verilator_tools
 
 ROOT = Path(__file__).parents[2]
@@ -58,11 +63,18 @@ def test_the_top_writes_the_registers_that_it_names():
 def test_the_bench_in_cocotb(simulator, tmp_path):
     if simulator == "icarus" and not shutil.which("iverilog"):
         pytest.skip("Icarus: no iverilog (Debian's package of that name)")
-    done = run(tmp_path, sys.executable, str(EXAMPLES / "cocotb_bench/run.py"), simulator)
+    done = run(tmp_path, sys.executable, str(EXAMPLES / "cocotb_bench/run.py"), simulator,
+               "capture.pcapng")
     assert done.returncode == 0, done.stdout + done.stderr
     cases = list(ET.parse(tmp_path / "build/results.xml").iter("testcase"))
     assert [case.get("name") for case in cases] == ["the_switch_answers", "a_session_is_asked_for"]
     assert not [case for case in cases if case.find("failure") is not None], done.stdout
+    seen = list(packets(tmp_path / "capture.pcapng"))
+    assert [(p.way, tlp_text(p.data)) for p in seen if p.link == TLP] == [
+        ("in", "CfgRd0 01:00.0 +000 tag 5"), ("out", "CplD SC 4 B tag 5")]
+    frames = [parse(p.data, with_fcs=True) for p in seen if p.link == ETHERNET]
+    assert frames and {frame.type for frame in frames} == {FrameType.HELLO}
+    assert [p.time_ns for p in seen] == sorted(p.time_ns for p in seen)
 
 
 @pytest.mark.long
