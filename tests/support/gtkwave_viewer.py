@@ -115,7 +115,9 @@ def _parse(text):
         elif what == "signal":
             view.signals.append(values[0])
         elif what == "changes":
-            words = values[0].split()
+            # A list of Tcl's: values with blanks, or empty ones, are in braces.
+            words = [braced or word
+                     for braced, word in re.findall(r"\{([^}]*)\}|(\S+)", values[0])]
             view.changes.append([(int(t), v) for t, v in zip(words[::2], words[1::2],
                                                              strict=True)])
         elif not int(values[1]) & BLANK:

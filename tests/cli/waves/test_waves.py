@@ -95,7 +95,7 @@ def test_a_tlp_is_traced_and_all_events_are_shown(tmp_path):
     assert len(re.findall(r" bind:\d ", shown)) == 3 and " interrupt:3 " in shown
     assert not (tmp_path / "none").exists()
     out = tmp_path / "out"
-    said = waves("--scenario", "bind", "--tag", "5", "--which", "40", "--cycles", "500",
+    said = waves("--scenario", "bind", "--tag", "5", "--which", "30", "--cycles", "500",
                  "--out", str(out))
     begin, end = (int(text.replace(",", "")) for text in re.search(
         r"^\w+ .*tag 5: ([\d,]+) to ([\d,]+) ns$", said, re.MULTILINE).groups())
