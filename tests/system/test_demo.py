@@ -265,10 +265,11 @@ def test_help_explains_every_option():
 @pytest.mark.long
 def test_a_run_is_captured(tmp_path):
     """Every frame is one of DXF that a receiver takes, but for those that a fault has dropped; the
-    TLPs of the PCIe ports are those that the run counts; reads are answered."""
+    TLPs of the PCIe ports are those that the run counts; reads are answered. The wave has rows in
+    words."""
     out = tmp_path / "out"
-    run = dxpu("demo", "--pcap", "--pool", "off", "--wave", "off", "--reads", "2", "--size", "4096",
-               "--out", str(out))
+    run = dxpu("demo", "--pcap", "--pool", "off", "--wave-cycles", "5000", "--reads", "2", "--size",
+               "4096", "--out", str(out))
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"wireshark -C DXPU {out / 'capture.pcapng'}" in run.stdout
     report = json.loads((out / "report.json").read_text())
@@ -293,3 +294,10 @@ def test_a_run_is_captured(tmp_path):
     assert len(rows) == len(frames) and not [row for row in rows if row[0]]
     assert sum(bool(row[1]) for row in rows) > 100
     assert "Lua Error" not in "".join(row[2] for row in rows)
+    labels = re.findall(r"^\+\{(.*)\} text\.", (out / "wave.gtkw").read_text(), re.MULTILINE)
+    assert {"events", "host in", "gpu2 out", "box1 path 0", "box0 slot 2 life"} <= set(labels)
+    # Where the read begins that the wave is about.
+    begin = report["stages"][0]["start_ns"]
+    view = gtkwave_viewer.look(out / "wave.gtkw", tmp_path, at=round(begin + 200) * 1000)
+    assert [name for name, _ in view.rows][:len(labels)] == labels
+    assert re.fullmatch(r"MRd 4 B @0x\w+ tag \d+", dict(view.rows)["host in"])

@@ -279,13 +279,23 @@ class _Demo:
         files["timeline"], files["picture"] = (path.name for path in paths)
         return all(p.stat().st_size for p in paths)
 
+    def _told(self):
+        """Rows of texts of the capture."""
+        from dxpu_cli.waves.story import tell
+        from dxpu_sim.system.shape import node_names
+        return tell(self.out.work / CAPTURE, node_names(self.design.kwargs)).rows
+
     def _waves(self, result, work, files):
-        from dxpu_sim.waves import groups as wave_groups, gtkwave
+        from dxpu_sim.waves import fst, groups as wave_groups, gtkwave
         from dxpu_sim.run import runner
         source, target = work / f"wave.{self.wave}", self.out.work / f"wave.{self.wave}"
         if not source.exists():
             return False
-        source.replace(target)
+        texts = self._told() if "capture" in files else {}
+        if texts:
+            fst.add_texts(source, target, [row for rows in texts.values() for row in rows])
+        else:
+            source.replace(target)
         files["wave"] = target.name
         save = self.out.work / "wave.gtkw"
         start, end = wave_span(result)
@@ -294,7 +304,7 @@ class _Demo:
             save, target, runner.verilog(self.design),
             wave_groups.system_groups(self.options.boxes), names=wave_groups.NAMES,
             marker_ps=round(start * 1e3), start_ps=round((start - margin) * 1e3),
-            span_ps=round((end - start + 2 * margin) * 1e3))
+            span_ps=round((end - start + 2 * margin) * 1e3), texts=texts)
         # The message names files by their final place.
         write_text(save, save.read_text().replace(str(self.out.work.absolute()),
                                                   str(self.out.path.absolute())))

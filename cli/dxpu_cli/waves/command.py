@@ -142,13 +142,15 @@ class _Run:
     def run(self):
         from dxpu_cli.prepare import Simulator, prepare
         from dxpu_sim.system.capture import public
+        from dxpu_sim.system.shape import node_names
         self._build = {"waves": self._format, "public": public(PATHS)}
         print(f"dxpu waves: {self._name}, seed {self._wanted.seed}", flush=True)
         prepare({"waves": Simulator(self._design, self._build)}, self._progress)
         try:
             first = self._simulate("first", "Running the scenario")
             self._progress.step("Reading the capture")
-            story = self._progress.run(lambda: tell(first / CAPTURE, self._names()))
+            story = self._progress.run(
+                lambda: tell(first / CAPTURE, node_names(self._design.kwargs)))
             self._progress.done()
             if self._events:
                 _print_all(story)
@@ -168,11 +170,6 @@ class _Run:
         self._out.good(RESULTS)
         self._tell(shown, window)
         return 0
-
-    def _names(self):
-        from dxpu_sim.system.shape import shape
-        made = shape(self._design.kwargs)
-        return dict(zip(made.nodes, made.names, strict=True))
 
     def _simulate(self, name, step, window=None):
         """Run the scenario in a folder of its own; returns the folder."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dxpu.csr import AddressMap
 from dxpu_tools import cache
 
-__all__ = ["Shape", "shape"]
+__all__ = ["Shape", "node_names", "shape"]
 
 #: Environment variable with the digest of the sources of the design that is simulated
 #: (:attr:`dxpu_sim.run.runner.Design.key`).
@@ -45,6 +45,12 @@ def shape(options: dict) -> Shape:
         if not done:
             file.write_bytes(pickle.dumps(_make(options)))
         return pickle.loads(file.read_bytes())
+
+
+def node_names(options: dict) -> dict[int, str]:
+    """Names of the proxies of ``System(**options)``, by their nodes' numbers."""
+    made = shape(options)
+    return dict(zip(made.nodes, made.names, strict=True))
 
 
 def _make(options):
