@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,10 @@ PATIENCE_S = 900
 def box(folder, *options):
     """A box that runs in the block, until Ctrl-C; its output is in ``box.txt``."""
     with open(folder / "box.txt", "w") as out:
+        # A shell's background commands ignore Ctrl-C, and so do their children.
         process = subprocess.Popen([*DXPU, "box", "simulate", *options, "--out", folder / "out"],
-                                   stdout=out, stderr=subprocess.STDOUT, cwd=folder)
+                                   stdout=out, stderr=subprocess.STDOUT, cwd=folder,
+                                   preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
     try:
         deadline = time.monotonic() + PATIENCE_S
         # A step gives a line when it is over.
