@@ -11,7 +11,7 @@ __all__ = ["LearningSwitch", "SwitchPort", "run"]
 _OVERHEAD, _FCS = 24, 4
 
 
-class _Selector(selectors.SelectSelector):
+class _Selector(selectors.DefaultSelector):
     """Looks at files without a wait; then time goes on."""
 
     now = 0.0
