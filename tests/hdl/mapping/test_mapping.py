@@ -10,7 +10,7 @@ from dxpu.mapping import (
     BoxTable, CommitCode, HostTable, Lookup, LookupKind, RowChange, RowCommit, WindowFollower,
     box_block, host_block,
 )
-from tests.support.testbench import check_stream, drive_words, seed, simulate
+from tests.support.testbench import access, check_stream, drive_words, seed, simulate
 
 MEMORY, IO, BUS = LookupKind.MEMORY, LookupKind.IO, LookupKind.BUS
 
@@ -407,16 +407,7 @@ class Manager:
         self.dut, self.block = dut, dut.block
 
     async def access(self, ctx, address, value=None):
-        bus = self.dut.bus
-        ctx.set(bus.request.p, {"address": address, "write": value is not None,
-                                "data": value or 0})
-        ctx.set(bus.request.valid, 1)
-        await ctx.tick().until(bus.request.ready)
-        ctx.set(bus.request.valid, 0)
-        ctx.set(bus.response.ready, 1)
-        response, = await ctx.tick().sample(bus.response.p).until(bus.response.valid)
-        ctx.set(bus.response.ready, 0)
-        return response.data, response.error
+        return await access(ctx, self.dut.bus, address, value)
 
     async def write(self, ctx, path, value=None, **fields):
         placed = self.block.find(path)

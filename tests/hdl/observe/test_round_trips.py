@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In
 from dxpu.csr import Block, RegisterFile, RegisterPort, connect_ports, word
 from dxpu.observe import BINS, RoundTrips, connect_memory, round_trip_rows
 from tests.support.mutate import mutant
-from tests.support.testbench import seed, simulate
+from tests.support.testbench import access, seed, simulate
 
 
 class Observed(wiring.Component):
@@ -30,25 +30,17 @@ class Observed(wiring.Component):
         return m
 
 
-async def access(ctx, dut, path, value=None):
+async def word_at(ctx, dut, path, value=None):
     """The word of a register, after it was written if there is a value."""
-    port = dut.bus
-    ctx.set(port.request.p, {"address": dut.block.address(path), "write": value is not None,
-                             "data": value or 0})
-    ctx.set(port.request.valid, 1)
-    await ctx.tick().until(port.request.ready)
-    ctx.set(port.request.valid, 0)
-    ctx.set(port.response.ready, 1)
-    answer, = await ctx.tick().sample(port.response.p).until(port.response.valid)
-    ctx.set(port.response.ready, 0)
-    assert not answer["error"]
-    return answer["data"]
+    word, error = await access(ctx, dut.bus, dut.block.address(path), value)
+    assert not error
+    return word
 
 
 async def row(ctx, dut, slot):
     """Bins, sum and longest of a slot."""
     async def read(name):
-        return await access(ctx, dut, f"round_trip[{slot}].{name}")
+        return await word_at(ctx, dut, f"round_trip[{slot}].{name}")
 
     return ([await read(f"bin{n}") for n in range(BINS)],
             await read("sum_high") << 32 | await read("sum_low"), await read("longest"))
@@ -157,7 +149,7 @@ def test_the_longest_can_be_set_and_sums_carry():
             await ctx.tick().repeat(14)
         _, total, longest = await row(ctx, dut, 0)
         assert total == 2050 * ((1 << 21) - 1) > 1 << 32 and longest == (1 << 21) - 1
-        await access(ctx, dut, "round_trip[0].longest", 0)
+        await word_at(ctx, dut, "round_trip[0].longest", 0)
         await note(ctx, dut, 0, 7)
         await ctx.tick().repeat(20)
         assert (await row(ctx, dut, 0))[2] == 7
