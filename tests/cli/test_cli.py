@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dxpu_cli import main as cli
+from dxpu_cli.model.command import JOBS
 
 DXPU = (sys.executable, "-m", "dxpu_cli")
 
@@ -66,7 +67,8 @@ HELPS = [(), *((name,) for name in cli.COMMANDS), *(("bench", what) for what in 
         (node, job) for node in ("host", "box") for job in ("list", "show", "close", "open", "name")
         ), ("box", "kind"), ("host", "agent"), ("host", "confirm"), *(
         ("task", job) for job in ("list", "show", "watch", "cancel")), *(
-        ("request", job) for job in ("list", "show", "renew", "take-up", "end"))]
+        ("request", job) for job in ("list", "show", "renew", "take-up", "end")), *(
+        ("model", job) for job in JOBS)]
 #: How the field spells what a lower-case letter would make another word of.
 SPELLINGS = {word.lower(): word for word in (
     "TLP", "TLPs", "PCIe", "PCI", "LUT", "LUTs", "RAM", "RAMs", "MHz", "Gbit/s", "GPU", "GPUs",
@@ -155,6 +157,7 @@ def test_help_needs_no_extra():
     (("faults", "--out", "{tmp}"), "cocotb", "sim"),
     (("bench", "traversal"), "cocotb", "sim"),
     (("bench", "size"), "amaranth_boards", "boards formal"),
+    (("model", "paper"), "simpy", "performance"),
     (("pool", "show"), "starlette", "manager"),
     (("manager", "run", "{tmp}"), "starlette", "manager")])
 def test_a_part_that_is_not_installed_comes_with_the_command_that_installs_it(

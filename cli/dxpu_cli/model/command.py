@@ -1,0 +1,38 @@
+"""``dxpu model``: the jobs of the performance model.
+
+A module for each job has ``add_arguments(parser)`` and ``run(arguments)``, as the modules of
+:data:`dxpu_cli.main.COMMANDS` do.
+"""
+
+import argparse
+import importlib
+
+from dxpu_cli.main import require
+from dxpu_tools.errors import UserError
+
+__all__ = ["JOBS", "add_arguments", "run"]
+
+#: Module and help line of each job.
+JOBS = {
+    "paper": ("dxpu_cli.model.paper",
+              "compare the model with every figure that the paper published"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    for name, (module, text) in JOBS.items():
+        importlib.import_module(module).add_arguments(jobs.add_parser(name, help=text))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do one job; returns its exit status."""
+    require("performance")
+    from dxpu_performance.errors import ModelError
+    from dxpu_performance.measured import FileError
+    try:
+        status: int = importlib.import_module(JOBS[arguments.job][0]).run(arguments)
+    except (ModelError, FileError) as error:
+        raise UserError(str(error)) from None
+    return status
