@@ -133,11 +133,12 @@ def queue_depths(timeline: Timeline) -> Integers:
     end = np.concatenate([table.end for table in tables])
     for number in timeline.devices:
         chosen = (device == number) & (launch >= 0)
-        called = np.sort(timeline.calls.start[launch[chosen]])
-        ended = np.sort(end[chosen])
+        called = timeline.calls.start[launch[chosen]]
+        # A clock of the GPU that runs behind lets an operation end before its call.
+        ended = np.sort(np.maximum(end[chosen], called + 1))
+        called = np.sort(called)
         depths.append(np.searchsorted(called, called) - np.searchsorted(ended, called, "right"))
-    # A clock of the GPU that runs behind lets an operation end before its call.
-    return np.maximum(np.concatenate(depths), 0) if depths else np.zeros(0, np.int64)
+    return np.concatenate(depths) if depths else np.zeros(0, np.int64)
 
 
 def _uncovered(copies: Copies, start: Integers, end: Integers) -> int:

@@ -3,7 +3,7 @@
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from dxpu_performance.summary import CopySummary, queue_depths, summarise
 from dxpu_performance.workload import (CallKind, Calls, Copies, Direction, Durations, Operations,
@@ -173,8 +173,9 @@ def test_exposed_copies(kernels, copies):
         for s, d in copies)
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 9)), min_size=1,
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(-9, 9), st.integers(0, 9)), min_size=1,
                 max_size=12))
+@example([(5, 0, 0), (3, 1, 4)])
 def test_depths_of_queues(rows):
     """Against the definition, operation by operation."""
     made = Timeline.of(
