@@ -14,6 +14,10 @@ __all__ = ["JOBS", "add_arguments", "run"]
 
 #: Module and help line of each job.
 JOBS = {
+    "predict": ("dxpu_cli.model.predict",
+                "predict what a workload keeps, say why, and what would help"),
+    "what-if": ("dxpu_cli.model.what_if",
+                "tell what changes of fabric or workload would bring"),
     "paper": ("dxpu_cli.model.paper",
               "compare the model with every figure that the paper published"),
 }
@@ -31,8 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     require("performance")
     from dxpu_performance.errors import ModelError
     from dxpu_performance.measured import FileError
+    from dxpu_performance.workload import WorkloadError
     try:
         status: int = importlib.import_module(JOBS[arguments.job][0]).run(arguments)
-    except (ModelError, FileError) as error:
+    except (ModelError, FileError, WorkloadError) as error:
         raise UserError(str(error)) from None
     return status

@@ -1,0 +1,157 @@
+"""A fabric between host and GPU: round trip, tags, lines, and bandwidths that follow from them."""
+
+from dataclasses import dataclass, field, replace
+
+from . import published
+from .bandwidth import Cable, PCIeLink, aggregate_gb_s, read_gb_s, write_gb_s
+from .calibration import calibrated
+from .errors import ModelError, not_negative, positive, share, whole
+from .measured import Measured
+
+__all__ = ["FRAMES_OF_A_READ", "US_PER_KM", "Fabric"]
+
+#: Light in glass, one way.
+US_PER_KM = 5.0
+#: Frames in the two ways of a read, each of which may be lost.
+FRAMES_OF_A_READ = 2
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """What lies between a host and a GPU.
+
+    Parameters
+    ----------
+    round_trip_us : float
+        Round trip of a read of 4 bytes of the GPU on an idle fabric, without the distance below.
+    native_round_trip_us : float
+        The same for a GPU in the host.
+    cable : Cable
+        Lines between the proxies.
+    link : PCIeLink
+        Links of host and GPU.
+    tags, read_bytes : int
+        Reads that a GPU has under way, and bytes of each.
+    payload_bytes : int
+        Data of a write of a GPU.
+    proxy_gb_s : float, optional
+        What a proxy carries to all its GPUs together; None: what the cable does.
+    proxies : int
+        Proxies that share the GPUs of the host evenly.
+    distance_km : float
+        Length of the cable.
+    loss : float
+        Share of frames that are lost, 0 to less than 1.
+    repeat_us : float
+        Time until a lost frame has been repeated.
+    written : bool
+        Whether copies to the GPU are writes of the CPU (section 5.1), not reads of the GPU.
+    source : str
+        Where the figures come from, in words.
+    """
+
+    round_trip_us: float
+    cable: Cable
+    native_round_trip_us: float = published.NATIVE_ROUND_TRIP_US
+    link: PCIeLink = field(default_factory=PCIeLink)
+    tags: int = published.TAGS
+    read_bytes: int = published.READ_BYTES
+    payload_bytes: int = 128
+    proxy_gb_s: float | None = None
+    proxies: int = 1
+    distance_km: float = 0.0
+    loss: float = 0.0
+    repeat_us: float = 0.0
+    written: bool = False
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        positive("the round trip", self.round_trip_us)
+        positive("the native round trip", self.native_round_trip_us)
+        if self.round_trip_us < self.native_round_trip_us:
+            raise ModelError(f"the round trip of {self.round_trip_us:g} us is shorter than that of "
+                             f"a GPU in the host, {self.native_round_trip_us:g} us")
+        whole("tags", self.tags, 1, 1 << 20)
+        whole("read_bytes", self.read_bytes, 1, 4096)
+        whole("payload_bytes", self.payload_bytes, 1, 4096)
+        if self.proxy_gb_s is not None:
+            positive("proxy_gb_s", self.proxy_gb_s)
+        whole("proxies", self.proxies, 1, 1024)
+        not_negative("distance_km", self.distance_km)
+        not_negative("repeat_us", self.repeat_us)
+        if share("loss", self.loss) == 1:
+            raise ModelError("loss must be below 1: nothing would arrive")
+
+    @classmethod
+    def of_paper(cls, round_trip_us: float = published.ROUND_TRIPS_US[1]) -> "Fabric":
+        """The paper's fabric: 140 tags of 128 B, one line of 100 Gb/s for a GPU; a proxy carries
+        what table 12 says, which is more than one line does."""
+        fit = calibrated()
+        return cls(round_trip_us, Cable(fit.cable_overhead_bytes),
+                   proxy_gb_s=fit.proxy_capacity_gb_s, source="the paper")
+
+    @classmethod
+    def of_measured(cls, measured: Measured, rate: str) -> "Fabric":
+        """The fabric that was measured on the gateware at a rate of the line.
+
+        Raises
+        ------
+        ModelError
+            The file has no such rate.
+        """
+        if rate not in measured.rates:
+            raise ModelError(f"there are no figures of {rate}; there are: "
+                             f"{', '.join(measured.rates)}")
+        found = measured.rates[rate]
+        lossy = [(point.p99_ns - found.round_trip.p50_ns) / 1000 for point in found.loss
+                 if point.loss > 0]
+        return cls(found.round_trip.p50_ns / 1000,
+                   Cable(found.overhead_bytes, found.line_gbit_s), found.split.native_ns / 1000,
+                   PCIeLink(), found.tags, found.read_bytes, found.max_payload_bytes,
+                   repeat_us=max(0.0, *lossy) if lossy else 0.0, source=f"gateware, {rate}")
+
+    @property
+    def far_round_trip_us(self) -> float:
+        """Mean round trip, with distance and with repetitions of lost frames."""
+        lost = FRAMES_OF_A_READ * self.loss / (1 - self.loss) * self.repeat_us
+        return self.round_trip_us + 2 * US_PER_KM * self.distance_km + lost
+
+    @property
+    def delay_us(self) -> float:
+        """What the fabric adds to a round trip."""
+        return self.far_round_trip_us - self.native_round_trip_us
+
+    @property
+    def native_to_gpu_gb_s(self) -> float:
+        """Copies to a GPU in the host."""
+        return read_gb_s(self.tags, self.read_bytes, self.native_round_trip_us, self.link)
+
+    @property
+    def native_to_host_gb_s(self) -> float:
+        """Copies from a GPU in the host."""
+        return write_gb_s(self.link, self.payload_bytes)
+
+    def to_gpu_gb_s(self, gpus: int = 1) -> float:
+        """Copies to each of some GPUs at once."""
+        if self.written:
+            one = write_gb_s(self.link, 64, self.cable)
+        else:
+            one = read_gb_s(self.tags, self.read_bytes, self.far_round_trip_us, self.link,
+                            self.cable)
+        return self._of_each(one, self.proxy_gb_s or self.cable.gb_s(64), gpus)
+
+    def to_host_gb_s(self, gpus: int = 1) -> float:
+        """Copies from each of some GPUs at once."""
+        one = write_gb_s(self.link, self.payload_bytes, self.cable)
+        return self._of_each(one, self.proxy_gb_s or self.cable.gb_s(self.payload_bytes), gpus)
+
+    def _of_each(self, one: float, capacity: float, gpus: int) -> float:
+        """What each of the GPUs of a proxy gets; a proxy's line is what they share."""
+        together = -(-gpus // self.proxies)
+        if together == 1:
+            return one
+        return min(one, aggregate_gb_s(together, one, capacity) / together)
+
+    def at(self, round_trip_us: float) -> "Fabric":
+        """The same fabric with another round trip, without distance and loss."""
+        return replace(self, round_trip_us=round_trip_us, distance_km=0.0, loss=0.0)

@@ -1,0 +1,91 @@
+"""The part of a workload that is simulated, as a program."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ModelError, whole
+from .program import Program, of_durations, of_timeline
+from .workload import Integers, Timeline, Workload
+
+__all__ = ["MOST", "Sample", "of_workload"]
+
+#: Kernels that are simulated by default.
+MOST = 4000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A program that stands for a workload, and what was left out of it, a sentence each."""
+
+    program: Program
+    notes: tuple[str, ...] = ()
+
+
+def of_workload(workload: Workload, *, most: int = MOST, device: int | None = None,
+                seed: int = 1) -> Sample:
+    """The program of a workload: one GPU, at most ``most`` kernels, from the middle of a trace.
+
+    Parameters
+    ----------
+    workload : Workload
+        What to take from. Without calls of the processor only durations count.
+    most : int
+        Kernels of the program at most.
+    device : int, optional
+        Number of the GPU; by default the one with most kernels.
+    seed : int
+        Order of the kernels of a histogram.
+
+    Raises
+    ------
+    ModelError
+        ``most`` is no number from 1 to 10^7.
+    WorkloadError
+        There is no such GPU.
+    """
+    whole("most", most, 1, 10_000_000)
+    if workload.timeline is None:
+        if device is not None:
+            raise ModelError("a histogram has no GPUs to choose from")
+        return Sample(of_durations(workload.durations, most, seed))
+    notes = []
+    timeline = workload.timeline
+    if device is None and len(timeline.devices) > 1:
+        numbers, counts = np.unique(timeline.kernels.device, return_counts=True)
+        device = int(numbers[counts.argmax()])
+        notes.append(f"GPU {device} of {len(timeline.devices)}: the others are left out")
+    if device is not None:
+        workload = workload.select(device=device)
+        assert workload.timeline is not None
+        timeline = workload.timeline
+    if not len(timeline.calls) or not (timeline.launch_of(timeline.kernels) >= 0).any():
+        notes.append("the trace has no calls that launch kernels: gaps, waits and copies are left "
+                     "out")
+        return Sample(of_durations(workload.durations, most, seed), tuple(notes))
+    kernels = len(timeline.kernels)
+    if kernels > most:
+        timeline = _middle(timeline, most)
+        notes.append(f"{len(timeline.kernels):,} of {kernels:,} kernels, from the middle of the "
+                     "trace")
+    return Sample(of_timeline(timeline), tuple(notes))
+
+
+def _middle(timeline: Timeline, most: int) -> Timeline:
+    """The part with the calls that launch ``most`` kernels around the middle one."""
+    rows = timeline.launch_of(timeline.kernels)
+    called = np.where(rows >= 0, timeline.calls.start[rows], timeline.kernels.start)
+    called = np.sort(called)
+    first = (len(called) - most) // 2
+    begin, end = int(called[first]), int(called[first + most - 1]) + 1
+    rows = np.flatnonzero((timeline.calls.start >= begin) & (timeline.calls.start < end))
+    wanted = np.unique(timeline.calls.correlation[rows])
+
+    def launched(correlation: Integers) -> npt.NDArray[np.bool_]:
+        return np.isin(correlation, wanted[wanted >= 0])
+
+    return Timeline.of(timeline.kernels.where(launched(timeline.kernels.correlation)),
+                       timeline.copies.where(launched(timeline.copies.correlation)),
+                       timeline.memsets.where(launched(timeline.memsets.correlation)),
+                       timeline.calls.where(rows), timeline.names)
