@@ -66,16 +66,18 @@ class HostPool(wiring.Component):
         Pulses: a TLP was dropped because it had no credits; because it had too much data.
     """
 
-    #: Bits of the number of a row's TLPs: three queues of them, and those before the queues.
-    STORED_BITS = (3 * ClassQueues.PACKETS + 15).bit_length()
-
     def __init__(self, width, *, rows, space, initial):
         self._rows = rows
+        # All that is granted may have to wait.
+        most = max(headers for headers, _ in initial)
+        packets = max(ClassQueues.PACKETS, 1 << (most - 1).bit_length())
+        # The number of a row's TLPs: three queues of them, and those before the queues.
+        self._stored = (3 * packets + 15).bit_length()
         self._classifier = Classifier(width)
         self._policer = CreditPolicer(width, rows=rows, initial=initial, largest=LARGEST)
         # Larger ones pass the policer only for rows in which nothing is granted, nor released.
         self._queues = ClassQueues(width, rows=rows, space=space, overflow="drop",
-                                   largest=LARGEST)
+                                   largest=LARGEST, packets=packets)
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),
@@ -139,7 +141,7 @@ class HostPool(wiring.Component):
                  Mux(queues.stat_overflow, incoming.row, policer.dropped_row))):
             m.d.comb += rows.eq(Mux(strobe, 1 << low(row, self._rows), 0))
         for n in range(self._rows):
-            stored = Signal(self.STORED_BITS, name=f"stored{n}")
+            stored = Signal(self._stored, name=f"stored{n}")
             m.d.sync += stored.eq(self._next_stored(stored, begins[n], leaves[n], dropped[n]))
             with m.If(~self.link_active[n]):
                 m.d.sync += self.receiving[n].eq(0)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from dxpu.fabric.credit.sizing import GRANTS, space_for
+from dxpu.fabric.credit.sizing import FAST_GRANTS, GRANTS, WIDE_GRANTS, space_for
 from dxpu.proxy.host_pool import HostPool
 from dxpu.proxy.stall import StallWatch
 from dxpu.tlp.types import TlpClass
@@ -21,10 +21,10 @@ def of_class(rng, cls, units):
             NP: memory(0x1000, data=data, kind=0x0E) if units else memory(0x1000, length=4)}[cls]
 
 
-def all_that_is_granted(rng, row):
+def all_that_is_granted(rng, row, grants):
     """As many TLPs as a row may send while none leaves, with as much data, classes mixed."""
     tlps = []
-    for cls, (headers, units) in zip(TlpClass, GRANTS, strict=True):
+    for cls, (headers, units) in zip(TlpClass, grants, strict=True):
         each = [2 if cls is NP else 32 for _ in range(headers)]
         for n in range(headers):
             each[n] = min(each[n], units - sum(each[:n]))
@@ -35,14 +35,16 @@ def all_that_is_granted(rng, row):
     return [Packet(raw, dict(row=row, life=row)) for _, raw in tlps]
 
 
-@pytest.mark.parametrize("width", [64, pytest.param(32, marks=pytest.mark.long),
-                                   pytest.param(512, marks=pytest.mark.long)])
-def test_a_host_that_takes_nothing_holds_back_nobody(width):
+@pytest.mark.parametrize("width, grants", [
+    (64, GRANTS), pytest.param(32, GRANTS, marks=pytest.mark.long),
+    pytest.param(512, GRANTS, marks=pytest.mark.long), (128, WIDE_GRANTS),
+    pytest.param(64, FAST_GRANTS, marks=pytest.mark.long)])
+def test_a_host_that_takes_nothing_holds_back_nobody(width, grants):
     """All that is granted finds its place, and leaves in order when there is room."""
     rng = random.Random(seed())
     rows = 2
-    dut = HostPool(width, rows=rows, space=space_for(width), initial=GRANTS)
-    sent = [p for row in range(rows) for p in all_that_is_granted(rng, row)]
+    dut = HostPool(width, rows=rows, space=space_for(width, grants), initial=grants)
+    sent = [p for row in range(rows) for p in all_that_is_granted(rng, row, grants)]
     got, pulses = [], {}
 
     async def process(ctx):
@@ -52,10 +54,10 @@ def test_a_host_that_takes_nothing_holds_back_nobody(width):
         assert not got and pulses["overflow"] == 0
         assert ctx.get(dut.receiving) == 0b11
         ctx.set(dut.room, 1)
-        while len(got) < len(sent) - rows * GRANTS[1][0]:
+        while len(got) < len(sent) - rows * grants[1][0]:
             await ctx.tick()
         await ctx.tick().repeat(300)
-        assert len(got) == len(sent) - rows * GRANTS[1][0], "non-posted ones wait"
+        assert len(got) == len(sent) - rows * grants[1][0], "non-posted ones wait"
         ctx.set(dut.np_room, 1)
         while len(got) < len(sent):
             await ctx.tick()

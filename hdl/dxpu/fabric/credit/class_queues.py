@@ -71,6 +71,8 @@ class ClassQueues(wiring.Component):
     overflow : "wait" or "drop"
     largest : int, optional
         Data units of the largest TLP that waits; of a larger one ``units`` is lost.
+    packets : int, optional
+        TLPs that a queue holds, a power of two; :attr:`PACKETS` by default.
 
     Members
     -------
@@ -100,7 +102,7 @@ class ClassQueues(wiring.Component):
         Pulse: a TLP was dropped.
     """
 
-    #: TLPs that a queue holds.
+    #: TLPs that a queue holds, if nobody says otherwise.
     PACKETS = 16
     #: See ``np_room``.
     NP_MARGIN = 6
@@ -123,7 +125,8 @@ class ClassQueues(wiring.Component):
     #: Queues are made empty after a reset, not only with the FPGA's configuration.
     SWEEPS = True
 
-    def __init__(self, width, *, rows, space, overflow="wait", largest=None):
+    def __init__(self, width, *, rows, space, overflow="wait", largest=None,
+                 packets=None):
         if rows not in range(1, 64):
             raise ValueError(f"rows must be 1 to 63, not {rows!r}")
         if overflow not in ("wait", "drop"):
@@ -131,6 +134,8 @@ class ClassQueues(wiring.Component):
         self._width, self._rows, self._space = check_width(width), rows, space
         self._drops = overflow == "drop"
         self._units = UNIT_BITS if largest is None else largest.bit_length()
+        if packets is not None:
+            self.PACKETS = packets
         if width > 64:
             self.STAMP_BITS, self.AHEAD_FROM = self.WIDE_STAMP_BITS, self.WIDE_AHEAD_FROM
         super().__init__({
