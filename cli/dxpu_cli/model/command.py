@@ -20,6 +20,7 @@ JOBS = {
                 "tell what changes of fabric or workload would bring"),
     "paper": ("dxpu_cli.model.paper",
               "compare the model with every figure that the paper published"),
+    "show": ("dxpu_cli.model.show", "show what a trace of a GPU workload tells the model"),
 }
 
 
