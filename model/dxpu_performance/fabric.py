@@ -26,6 +26,8 @@ class Fabric:
         Round trip of a read of 4 bytes of the GPU on an idle fabric, without the distance below.
     native_round_trip_us : float
         The same for a GPU in the host.
+    conversion_us : float
+        Part of the round trip that the proxies take for the conversion of packets.
     cable : Cable
         Lines between the proxies.
     link : PCIeLink
@@ -52,6 +54,7 @@ class Fabric:
 
     round_trip_us: float
     cable: Cable
+    conversion_us: float = 0.0
     native_round_trip_us: float = published.NATIVE_ROUND_TRIP_US
     link: PCIeLink = field(default_factory=PCIeLink)
     tags: int = published.TAGS
@@ -77,6 +80,7 @@ class Fabric:
         if self.proxy_gb_s is not None:
             positive("proxy_gb_s", self.proxy_gb_s)
         whole("proxies", self.proxies, 1, 1024)
+        not_negative("conversion_us", self.conversion_us)
         not_negative("distance_km", self.distance_km)
         not_negative("repeat_us", self.repeat_us)
         if share("loss", self.loss) == 1:
@@ -87,7 +91,7 @@ class Fabric:
         """The paper's fabric: 140 tags of 128 B, one line of 100 Gb/s for a GPU; a proxy carries
         what table 12 says, which is more than one line does."""
         fit = calibrated()
-        return cls(round_trip_us, Cable(fit.cable_overhead_bytes),
+        return cls(round_trip_us, Cable(fit.cable_overhead_bytes), published.CONVERSION_US,
                    proxy_gb_s=fit.proxy_capacity_gb_s, source="the paper")
 
     @classmethod
@@ -106,7 +110,8 @@ class Fabric:
         lossy = [(point.p99_ns - found.round_trip.p50_ns) / 1000 for point in found.loss
                  if point.loss > 0]
         return cls(found.round_trip.p50_ns / 1000,
-                   Cable(found.overhead_bytes, found.line_gbit_s), found.split.native_ns / 1000,
+                   Cable(found.overhead_bytes, found.line_gbit_s),
+                   found.split.conversion_ns / 1000, found.split.native_ns / 1000,
                    PCIeLink(), found.tags, found.read_bytes, found.max_payload_bytes,
                    repeat_us=max(0.0, *lossy) if lossy else 0.0, source=f"gateware, {rate}")
 

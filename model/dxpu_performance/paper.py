@@ -81,6 +81,19 @@ class Row:
         difference = self.ours - self.published
         return difference if self.unit == "%" else 100 * difference / self.published
 
+    def texts(self) -> tuple[str, str, str, str]:
+        """Published figure, ours, error, and figure by the rule, for a table; empty if none."""
+        digits = 1 if self.unit == "%" else 2
+        told = f"{self.published:g}" + ("" if self.until is None else f" to {self.until:g}")
+        ours = "" if self.ours is None else f"{self.ours:.{digits}f}"
+        if self.ours is None and self.bounds is not None:
+            ours = f"{self.bounds[0]:.1f} to {self.bounds[1]:.0f}"
+        # Zero is added so that no zero has a minus.
+        error = "" if self.error is None else f"{round(self.error, 1) + 0.0:+.1f}"
+        if error and self.unit != "%":
+            error += " %"
+        return told, ours, error, "" if self.rule is None else f"{self.rule:.1f}"
+
 
 def rows() -> list[Row]:
     """All rows, in the order of the paper: system, bandwidth, models, workloads."""

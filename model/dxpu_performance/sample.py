@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ModelError, whole
+from .errors import whole
 from .program import Program, of_durations, of_timeline
 from .workload import Integers, Timeline, Workload
 
@@ -23,9 +23,9 @@ class Sample:
     notes: tuple[str, ...] = ()
 
 
-def of_workload(workload: Workload, *, most: int = MOST, device: int | None = None,
-                seed: int = 1) -> Sample:
-    """The program of a workload: one GPU, at most ``most`` kernels, from the middle of a trace.
+def of_workload(workload: Workload, *, most: int = MOST, seed: int = 1) -> Sample:
+    """The program of a workload: at most ``most`` kernels, from the middle of a trace; of several
+    GPUs the one with most kernels.
 
     Parameters
     ----------
@@ -33,8 +33,6 @@ def of_workload(workload: Workload, *, most: int = MOST, device: int | None = No
         What to take from. Without calls of the processor only durations count.
     most : int
         Kernels of the program at most.
-    device : int, optional
-        Number of the GPU; by default the one with most kernels.
     seed : int
         Order of the kernels of a histogram.
 
@@ -42,21 +40,16 @@ def of_workload(workload: Workload, *, most: int = MOST, device: int | None = No
     ------
     ModelError
         ``most`` is no number from 1 to 10^7.
-    WorkloadError
-        There is no such GPU.
     """
     whole("most", most, 1, 10_000_000)
     if workload.timeline is None:
-        if device is not None:
-            raise ModelError("a histogram has no GPUs to choose from")
         return Sample(of_durations(workload.durations, most, seed))
     notes = []
     timeline = workload.timeline
-    if device is None and len(timeline.devices) > 1:
+    if len(timeline.devices) > 1:
         numbers, counts = np.unique(timeline.kernels.device, return_counts=True)
         device = int(numbers[counts.argmax()])
         notes.append(f"GPU {device} of {len(timeline.devices)}: the others are left out")
-    if device is not None:
         workload = workload.select(device=device)
         assert workload.timeline is not None
         timeline = workload.timeline

@@ -18,6 +18,8 @@ JOBS = {
                 "predict what a workload keeps, say why, and what would help"),
     "what-if": ("dxpu_cli.model.what_if",
                 "tell what changes of fabric or workload would bring"),
+    "report": ("dxpu_cli.model.report",
+               "write a page with tables and pictures of all that the model says"),
     "paper": ("dxpu_cli.model.paper",
               "compare the model with every figure that the paper published"),
     "show": ("dxpu_cli.model.show", "show what a trace of a GPU workload tells the model"),

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from dxpu_cli.options import decimal_number, whole_number
 from dxpu_tools.errors import UserError
 
+from .traces import add_part, open_workload, part_of
+
 __all__ = ["Given", "add_case", "given", "round_trips"]
 
 #: Options of a workload without a trace; each needs --kernel-us.
@@ -38,8 +40,7 @@ def add_case(parser: argparse.ArgumentParser) -> None:
                           help="share of a longer copy that no kernel hides, 0 to 1 (default: as "
                           "fitted)")
     workload.add_argument("--gpus", metavar="N", default="1", help="GPUs of the job")
-    workload.add_argument("--gpu", metavar="N", default=None,
-                          help="which GPU of the trace (default: the one with most kernels)")
+    add_part(workload)
     workload.add_argument("--most", metavar="N", default="4000",
                           help="kernels to simulate, from the middle of the trace")
     fabric = parser.add_argument_group("fabric: as measured on the gateware, or the paper's")
@@ -156,11 +157,8 @@ def _program(arguments, fabric):
         if arguments.kernel_us is not None or steps:
             other = "--kernel-us" if arguments.kernel_us is not None else _option(steps[0])
             raise UserError(f"a trace and {other} are two workloads: give one")
-        from dxpu_performance.readers import read
-        sample = of_workload(
-            read(arguments.trace), most=whole_number("--most", arguments.most, 1, 10_000_000),
-            device=(None if arguments.gpu is None
-                    else whole_number("--gpu", arguments.gpu, 0, 1 << 20)))
+        most = whole_number("--most", arguments.most, 1, 10_000_000)
+        sample = of_workload(open_workload(arguments.trace, part_of(arguments)), most=most)
         return arguments.trace, sample.program, sample.notes
     if arguments.kernel_us is None:
         raise UserError("there is no workload: give a trace, or --kernel-us")

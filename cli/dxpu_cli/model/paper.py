@@ -52,19 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
 def lines(rows: list[Row]) -> list[str]:
     """The table as lines of text, with a heading."""
     wide = max(len(row.what) for row in rows)
-    found = [f"{'source':<20} {'figure':<{wide}} {'unit':<4} {'published':>9} {'ours':>9} "
-             f"{'error':>6}  {'rule':>5}  {'kind':<11} assumed, or missing"]
+    found = [f"{'source':<20} {'figure':<{wide}} {'unit':<4} {'published':>12} {'ours':>11} "
+             f"{'error':>8} {'rule':>6}  {'kind':<11} assumed, or missing"]
     for row in rows:
-        told = f"{row.published:g}" if row.until is None else f"{row.published:g}-{row.until:g}"
-        ours = _number(row.ours)
-        if row.ours is None and row.bounds is not None:
-            ours = f"{row.bounds[0]:.1f}-{row.bounds[1]:.0f}"
-        error = "" if row.error is None else f"{row.error:+.1f}" + "%" * (row.unit != "%")
-        found.append(f"{row.source:<20} {row.what:<{wide}} {row.unit:<4} {told:>9} {ours:>9} "
-                     f"{error:>6}  {_number(row.rule, 1):>5}  {row.kind.value:<11} "
-                     f"{row.assumed}".rstrip())
+        told, ours, error, rule = row.texts()
+        found.append(f"{row.source:<20} {row.what:<{wide}} {row.unit:<4} {told:>12} {ours:>11} "
+                     f"{error:>8} {rule:>6}  {row.kind.value:<11} {row.assumed}".rstrip())
     return found
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "" if value is None else f"{value:.{digits}f}"

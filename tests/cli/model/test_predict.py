@@ -19,7 +19,7 @@ def test_the_answer_is_a_sentence(capsys):
     text = out(capsys, "predict", "--paper", "--kernel-us", "102.3", "--like", "training")
     assert text.startswith(
         "92.7 % (90 to 95); keeps 90 %: yes, up to 9.1 us; cause: latency of kernels 100 %; what "
-        "would help: graphs of 100 operations +7.2, conversion of 250 ns in place of 3.7 us +4.4")
+        "would help: graphs of 100 operations +7.2, conversion of 250 ns +4.4")
     assert "simulated: 92.7 % if commands are fetched one by one, 100.0 % if ahead" in text
 
 

@@ -20,7 +20,6 @@ from dxpu_performance.workload import (
     Operations,
     Timeline,
     Workload,
-    WorkloadError,
 )
 
 PAPER = Fabric.of_paper()
@@ -130,7 +129,7 @@ def test_changes_that_help_and_changes_that_harm():
     there = case(Step(8, 400, 1, 20, 10, 4 << 20))
     found = {effect.name: effect.gain for effect in effects(there)}
     assert found["a kilometre more"] < -0.05
-    for name in ("conversion of 250 ns in place of 3.7 us", "PCIe generation 4, twice the tags",
+    for name in ("conversion of 250 ns", "PCIe generation 4, twice the tags",
                  "reads of 256 B", "copies as writes of the CPU", "graphs of 100 operations",
                  "short kernels fused, 4 into one", "copies that kernels hide"):
         assert found[name] > 0.005, name
@@ -162,9 +161,7 @@ def test_the_middle_of_a_trace_stands_for_the_whole():
                            "100 of 900 kernels, from the middle of the trace")
     gaps = [action.gap_us for action in found.program.threads[0][1:]]
     assert min(gaps) == pytest.approx(20) and len(gaps) == 99
-    assert of_workload(traced(50), most=100, device=1).program.kernels == 5
-    with pytest.raises(WorkloadError):
-        of_workload(traced(50), device=3)
+    assert of_workload(traced(50).select(device=1), most=100).program.kernels == 5
 
 
 def test_a_histogram_or_a_trace_without_calls_gives_kernels_alone():
@@ -173,8 +170,6 @@ def test_a_histogram_or_a_trace_without_calls_gives_kernels_alone():
     bare = Workload.of("bare", Timeline.of(Operations.of(start=[0, 100], duration=[50, 50])))
     found = of_workload(bare)
     assert found.program.kernels == 2 and "no calls" in found.notes[0]
-    with pytest.raises(ModelError, match="no GPUs to choose from"):
-        of_workload(durations, device=0)
 
 
 @pytest.mark.parametrize("call, text", [
