@@ -1,7 +1,6 @@
 """What a workload keeps of its speed behind a fabric, by closed form and by simulation."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from .calibration import DELAY_US, calibrated, observed_round_trips
 from .errors import ModelError, positive, share, whole
@@ -114,16 +113,6 @@ class Case:
                     max(1.0, self.native.to_host_gb_s / self.fabric.to_host_gb_s(self.gpus)),
                     round_trips)
 
-    @cached_property
-    def counts(self) -> dict[Do, tuple[int, float]]:
-        """Number of actions that cost a round trip, and time on streams, by what they do."""
-        found = {do: (0, 0.0) for do in Do}
-        for thread in self.program.threads:
-            for action in thread:
-                number, time = found[action.do]
-                found[action.do] = number + action.fetched, time + action.busy_us
-        return found
-
 
 @dataclass(frozen=True)
 class Causes:
@@ -198,14 +187,14 @@ def closed_form(case: Case, round_trips: float | None = None,
     """
     trips = case.round_trips if round_trips is None else round_trips
     link, native = case.link(trips), case.native.time_us
-    kernels, busy_us = case.counts[Do.RUN]
+    kernels, busy_us = case.program.counts[Do.RUN]
     each = link.delay_us * trips / max(1.0, busy_us / native)
     seen = case.hidden_share if exposed is None else exposed
     copies = 0.0
     for do, ratio in ((Do.TO_GPU, link.to_gpu_ratio), (Do.TO_HOST, link.to_host_ratio)):
-        number, time = case.counts[do]
+        number, time = case.program.counts[do]
         copies += number * each + seen * (ratio - 1) * time
-    return Causes(kernels * each / native, case.counts[Do.WAIT][0] * link.delay_us / native,
+    return Causes(kernels * each / native, case.program.counts[Do.WAIT][0] * link.delay_us / native,
                   copies / native, case.of_further_gpus)
 
 

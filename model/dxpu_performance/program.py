@@ -5,6 +5,7 @@ All times are in us of a native run.
 
 import enum
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,17 @@ class Program:
     streams: int
     launch_us: float = 0.0
     native_us: float | None = None
+
+    @cached_property
+    def counts(self) -> dict[Do, tuple[int, float]]:
+        """Number of actions for which a command is fetched, and time on streams, by what they
+        do."""
+        found = {do: (0, 0.0) for do in Do}
+        for thread in self.threads:
+            for action in thread:
+                number, time = found[action.do]
+                found[action.do] = number + action.fetched, time + action.busy_us
+        return found
 
     @property
     def kernels(self) -> int:

@@ -121,7 +121,7 @@ def _packed(fabric: Fabric) -> Fabric:
 
 
 def _overlap(case: Case) -> Case | None:
-    if case.counts[Do.TO_GPU][0] == 0 or case.hidden_share == 0:
+    if case.program.counts[Do.TO_GPU][0] == 0 or case.hidden_share == 0:
         return None
     return replace(case, program=overlapped(case.program), exposed=0.0)
 

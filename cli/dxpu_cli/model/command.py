@@ -18,6 +18,8 @@ JOBS = {
                 "predict what a workload keeps, say why, and what would help"),
     "what-if": ("dxpu_cli.model.what_if",
                 "tell what changes of fabric or workload would bring"),
+    "sweep": ("dxpu_cli.model.sweep",
+              "predict all combinations of some values and traces, on all cores or a cluster"),
     "report": ("dxpu_cli.model.report",
                "write a page with tables and pictures of all that the model says"),
     "paper": ("dxpu_cli.model.paper",

@@ -82,8 +82,10 @@ class Given:
     notes: tuple[str, ...]
 
 
-def given(arguments: argparse.Namespace) -> Given:
+def given(arguments: argparse.Namespace, made: dict | None = None) -> Given:
     """Read the options.
+
+    ``made`` keeps what was made of the workload, for further calls with other fabrics.
 
     Raises
     ------
@@ -92,11 +94,18 @@ def given(arguments: argparse.Namespace) -> Given:
     """
     from dxpu_performance.prediction import Case, Native
     fabrics = [_fabric(arguments, trip) for trip in round_trips(arguments)]
-    name, program, notes = _program(arguments, fabrics[0])
+    made = {} if made is None else made
+    if "program" not in made:
+        made["program"] = _program(arguments, fabrics[0])
+    name, program, notes = made["program"]
     gpus = whole_number("--gpus", arguments.gpus, 1, 4096)
     exposed = (None if arguments.exposed is None
                else decimal_number("--exposed", arguments.exposed, 0, 1))
-    native = Native.of(program, fabrics[0])
+    first = fabrics[0]
+    side = first.native_to_gpu_gb_s, first.native_to_host_gb_s
+    if side not in made:
+        made[side] = Native.of(program, first)
+    native = made[side]
     return Given(name, [Case(program, fabric, native, gpus, arguments.like, exposed)
                         for fabric in fabrics], notes)
 
