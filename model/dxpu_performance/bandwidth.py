@@ -18,12 +18,12 @@ TLP_FRAMING_BYTES = 8
 
 @dataclass(frozen=True)
 class PCIeLink:
-    """A PCIe link, and what of its rate is left for data.
+    """A PCIe link, and the part of the rate left for data.
 
     Parameters
     ----------
     generation : int
-        3, 4 or 5; each carries twice the bits of the one before.
+        3, 4 or 5; each carries twice the bits of the generation before.
     lanes : int
         1 to 16.
     payload_bytes : int
@@ -55,22 +55,22 @@ class PCIeLink:
         return raw * (1 - self.dllp_share) * self.payload_bytes / whole_tlp
 
     def writing(self, payload_bytes: int) -> "PCIeLink":
-        """The same link, of which writes of a size are the traffic."""
+        """The same link, with writes of a size as traffic."""
         return replace(self, payload_bytes=payload_bytes, header_bytes=16)
 
 
 @dataclass(frozen=True)
 class Cable:
-    """Ethernet lines between two proxies, and what of their rate is left for data.
+    """Ethernet lines between two proxies, and the part of the rate left for data.
 
     Parameters
     ----------
     tlp_overhead_bytes : float
-        Bytes on the line for each TLP, beside its data.
+        Bytes on the line for each TLP, beside the data.
     line_gbit_s : float
-        Rate of one line, in Gbit/s.
+        Rate of a line, in Gbit/s.
     lines : int
-        Lines that carry one copy at a time: 1 with go-back-N, as a session uses one path.
+        Lines for a single copy: 1 with go-back-N, as a session uses a single path.
     """
 
     tlp_overhead_bytes: float
@@ -89,7 +89,7 @@ class Cable:
 
 
 def tags_gb_s(tags: int, read_bytes: int, round_trip_us: float) -> float:
-    """Bandwidth of reads that tags allow, in GB/s: tags x read size / round trip.
+    """Bandwidth of reads allowed by tags, in GB/s: tags x read size / round trip.
 
     Ref: paper, section 3.4, equation 1.
     """
@@ -104,7 +104,7 @@ def read_gb_s(tags: int, read_bytes: int, round_trip_us: float, link: PCIeLink,
     """Bandwidth of copies from host to GPU, in GB/s: the GPU reads the host's memory.
 
     The least of equation 1, the PCIe link, and the cable (none for a GPU in the host). The caps are
-    no part of the paper: equation 1 alone gives 14.9 GB/s for a native GPU, which measured 11.2.
+    no part of the paper: equation 1 alone gives 14.9 GB/s for a native GPU; 11.2 were measured.
     """
     limits = [tags_gb_s(tags, read_bytes, round_trip_us), link.gb_s]
     if cable is not None:
@@ -113,7 +113,7 @@ def read_gb_s(tags: int, read_bytes: int, round_trip_us: float, link: PCIeLink,
 
 
 def write_gb_s(link: PCIeLink, payload_bytes: int, cable: Cable | None = None) -> float:
-    """Bandwidth of copies from GPU to host, in GB/s: posted writes, which wait for no answer."""
+    """Bandwidth of copies from GPU to host, in GB/s: posted writes wait for no answer."""
     limits = [link.writing(payload_bytes).gb_s]
     if cable is not None:
         limits.append(cable.gb_s(payload_bytes))
@@ -121,10 +121,10 @@ def write_gb_s(link: PCIeLink, payload_bytes: int, cable: Cable | None = None) -
 
 
 def aggregate_gb_s(gpus: int, one_gpu_gb_s: float, capacity_gb_s: float) -> float:
-    """Bandwidth of GPUs that copy at once through one proxy, in GB/s.
+    """Bandwidth of GPUs copying at once through a single proxy, in GB/s.
 
-    Each of ``gpus`` asks for ``one_gpu_gb_s``; what they get together follows the sum while it is
-    small and never exceeds ``capacity_gb_s``: ``x / sqrt(1 + (x / C)^2)`` with the sum x and the
+    Each of ``gpus`` asks for ``one_gpu_gb_s``; the sum is reached while small, and
+    ``capacity_gb_s`` is never exceeded: ``x / sqrt(1 + (x / C)^2)`` with the sum x and the
     capacity C. The form was chosen after the paper's table 12 was seen.
     """
     whole("gpus", gpus, 1, 4096)

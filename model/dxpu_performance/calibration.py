@@ -1,7 +1,7 @@
-"""The one set of fitted parameters, each computed from one named row of the paper.
+"""The only set of fitted parameters, each computed from a named row of the paper.
 
-A row that a parameter was fitted on says nothing about the model: the table of
-:mod:`dxpu_performance.paper` marks it as fitted, and leaves it out of the headline.
+A fitted row says nothing about the model: the table of :mod:`dxpu_performance.paper` marks such a
+row, and the headline leaves fitted rows out.
 """
 
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ class Parameters:
     training_round_trips, inference_round_trips : float
         Round trips for each kernel, of training and inference of ResNet-50: batch 64 of table 9.
     curve_kernel_us : float
-        Mean duration of the kernels behind figure 4, whose run the paper does not describe: its
-        point at 8 us.
+        Mean duration of the kernels behind figure 4, of a run without a description: the point at
+        8 us.
     graphics_constant : float
-        Slowdown of glmark2 that no round trip of a kernel explains: its first size.
+        Slowdown of glmark2 beside round trips of kernels: the first size.
     exposed_copies : float
-        Share of a longer copy that no kernel hides: inference with XLA, parameters on the CPU.
+        Share of a longer copy not hidden by kernels: inference with XLA, parameters on the CPU.
     cable_overhead_bytes : float
-        Bytes of a TLP on the cable beside its data: copies by writes of the CPU, of 64 bytes.
+        Bytes of a TLP on the cable beside the data: copies by writes of the CPU, of 64 bytes.
     gpu_demand_gb_s, proxy_capacity_gb_s : float
-        What one GPU copies, and what a proxy carries: two and eight GPUs of table 12, first run.
+        Copies of a single GPU, and capacity of a proxy: two and eight GPUs of table 12, first run.
     slowdown_per_gpu : float
-        Slowdown that each further GPU of a job adds: one and eight GPUs, batch 64.
+        Slowdown by each further GPU of a job: 1 and 8 GPUs, batch 64.
     """
 
     training_round_trips: float
@@ -56,7 +56,7 @@ def _implied(run: published.KernelRun) -> float:
 
 
 def observed_round_trips(*kinds: str) -> tuple[float, ...]:
-    """Round trips for each kernel that rows of table 9 imply, of some kinds or of all, rising."""
+    """Round trips for each kernel implied by rows of table 9, of some kinds or of all, rising."""
     return tuple(sorted(_implied(run) for run in published.RESNET50
                         if not kinds or run.kind in kinds))
 

@@ -1,4 +1,4 @@
-"""Checks of figures that a user gives; each mistake is one line of text."""
+"""Checks of a user's figures; each mistake is a line of text."""
 
 import math
 
@@ -6,7 +6,7 @@ __all__ = ["ModelError", "not_negative", "positive", "share", "whole"]
 
 
 class ModelError(ValueError):
-    """A figure makes no sense, or an input is missing; the text is one line for the user."""
+    """A figure makes no sense, or an input is missing; the text is a single line for the user."""
 
 
 def positive(name: str, value: float) -> float:

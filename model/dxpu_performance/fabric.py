@@ -1,4 +1,4 @@
-"""A fabric between host and GPU: round trip, tags, lines, and bandwidths that follow from them."""
+"""A fabric between host and GPU: round trip, tags, lines, and the bandwidths."""
 
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +18,7 @@ FRAMES_OF_A_READ = 2
 
 @dataclass(frozen=True)
 class Fabric:
-    """What lies between a host and a GPU.
+    """The way between a host and a GPU.
 
     Parameters
     ----------
@@ -27,23 +27,23 @@ class Fabric:
     native_round_trip_us : float
         The same for a GPU in the host.
     conversion_us : float
-        Part of the round trip that the proxies take for the conversion of packets.
+        Part of the round trip for the conversion of packets by proxies.
     cable : Cable
         Lines between the proxies.
     link : PCIeLink
         Links of host and GPU.
     tags, read_bytes : int
-        Reads that a GPU has under way, and bytes of each.
+        Reads of a GPU under way at once, and bytes of each.
     payload_bytes : int
         Data of a write of a GPU.
     proxy_gb_s : float, optional
-        What a proxy carries to all its GPUs together; None: what the cable does.
+        Bandwidth of a proxy to all GPUs together; None: that of the cable.
     proxies : int
-        Proxies that share the GPUs of the host evenly.
+        Proxies sharing the GPUs of the host evenly.
     distance_km : float
         Length of the cable.
     loss : float
-        Share of frames that are lost, 0 to less than 1.
+        Share of lost frames, 0 to less than 1.
     repeat_us : float
         Time until a lost frame has been repeated.
     written : bool
@@ -88,15 +88,15 @@ class Fabric:
 
     @classmethod
     def of_paper(cls, round_trip_us: float = published.ROUND_TRIPS_US[1]) -> "Fabric":
-        """The paper's fabric: 140 tags of 128 B, one line of 100 Gb/s for a GPU; a proxy carries
-        what table 12 says, which is more than one line does."""
+        """The paper's fabric: 140 tags of 128 B, a line of 100 Gb/s for a GPU; the capacity
+        of a proxy, from table 12, is more than that of a line."""
         fit = calibrated()
         return cls(round_trip_us, Cable(fit.cable_overhead_bytes), published.CONVERSION_US,
                    proxy_gb_s=fit.proxy_capacity_gb_s, source="the paper")
 
     @classmethod
     def of_measured(cls, measured: Measured, rate: str) -> "Fabric":
-        """The fabric that was measured on the gateware at a rate of the line.
+        """The fabric measured on the gateware at a rate of the line.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Fabric:
 
     @property
     def delay_us(self) -> float:
-        """What the fabric adds to a round trip."""
+        """Time added to a round trip by the fabric."""
         return self.far_round_trip_us - self.native_round_trip_us
 
     @property
@@ -151,7 +151,7 @@ class Fabric:
         return self._of_each(one, self.proxy_gb_s or self.cable.gb_s(self.payload_bytes), gpus)
 
     def _of_each(self, one: float, capacity: float, gpus: int) -> float:
-        """What each of the GPUs of a proxy gets; a proxy's line is what they share."""
+        """Bandwidth of each of the GPUs sharing a proxy."""
         together = -(-gpus // self.proxies)
         if together == 1:
             return one

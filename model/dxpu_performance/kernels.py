@@ -1,7 +1,7 @@
-"""Closed forms: which share of its speed a GPU keeps when each kernel waits for a round trip.
+"""Closed forms: share of speed kept by a GPU when each kernel waits for a round trip.
 
-Delays and durations are in us. ``delay_us`` is what the fabric adds: round trip behind the proxy
-less that of a native GPU.
+Delays and durations are in us. ``delay_us`` is added by the fabric: round trip behind the proxy
+less the round trip of a native GPU.
 """
 
 from .errors import not_negative, positive, share
@@ -12,8 +12,8 @@ __all__ = ["copy_slowdown", "kernel_slowdown", "longest_delay_us", "round_trips_
 def share_kept(*slowdowns: float) -> float:
     """Share of the native speed, in (0, 1]: 1 / (1 + all slowdowns).
 
-    A slowdown is added time as a share of the native time; slowdowns add up, as none of them hides
-    another one here.
+    A slowdown is added time as a share of the native time; slowdowns add up, as no slowdown hides
+    another here.
     """
     return 1 / (1 + sum(not_negative("slowdown", each) for each in slowdowns))
 
@@ -29,11 +29,11 @@ def kernel_slowdown(delay_us: float, mean_kernel_us: float, round_trips: float =
     mean_kernel_us : float
         Mean duration of a kernel.
     round_trips : float
-        Round trips that a kernel waits for: 1 is the rule of the paper (section 3.4), less if
+        Round trips before a kernel: 1 is the rule of the paper (section 3.4), less if
         commands are fetched ahead, more if the host synchronises.
     busy : float
-        Share of native time during which a kernel runs; a GPU that waits for its CPU has gaps that
-        hide nothing here, and that count as native time.
+        Share of native time with a running kernel; gaps of a GPU waiting for the CPU hide nothing
+        here, and count as native time.
     """
     return (not_negative("round_trips", round_trips) * not_negative("delay_us", delay_us)
             / positive("mean_kernel_us", mean_kernel_us) * share("busy", busy))
@@ -46,7 +46,7 @@ def copy_slowdown(copy_share: float, bandwidth_ratio: float, delay_us: float,
     Parameters
     ----------
     copy_share : float
-        Share of native time that copies take.
+        Share of native time for copies.
     bandwidth_ratio : float
         Native bandwidth divided by the bandwidth behind the proxy; at least 1.
     delay_us : float
@@ -54,7 +54,7 @@ def copy_slowdown(copy_share: float, bandwidth_ratio: float, delay_us: float,
     mean_copy_us : float
         Mean duration of a native copy.
     exposed : float
-        Share of the longer transfer during which no kernel runs: 1 without overlap.
+        Share of the longer transfer without a running kernel: 1 without overlap.
     """
     longer = max(0.0, positive("bandwidth_ratio", bandwidth_ratio) - 1)
     latency = not_negative("delay_us", delay_us) / positive("mean_copy_us", mean_copy_us)
@@ -62,13 +62,13 @@ def copy_slowdown(copy_share: float, bandwidth_ratio: float, delay_us: float,
 
 
 def round_trips_of(kept: float, delay_us: float, mean_kernel_us: float) -> float:
-    """Round trips for each kernel that a measured share implies; inverse of the forms above."""
+    """Round trips for each kernel implied by a measured share; inverse of the forms above."""
     return ((1 / positive("kept", kept) - 1) * positive("mean_kernel_us", mean_kernel_us)
             / positive("delay_us", delay_us))
 
 
 def longest_delay_us(least_share: float, slowdown_at: float, delay_us: float) -> float:
-    """Delay at which ``least_share`` of the speed is kept, if ``slowdown_at`` is that at
+    """Delay for keeping ``least_share`` of the speed, if ``slowdown_at`` is the slowdown at
     ``delay_us`` and slowdowns grow with delay; infinite if nothing slows down."""
     budget = 1 / positive("least_share", share("least_share", least_share)) - 1
     if slowdown_at == 0:

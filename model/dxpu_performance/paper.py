@@ -17,7 +17,7 @@ PAYLOAD_BYTES = 128
 
 
 class Kind(Enum):
-    """What a row of the comparison shows about the model."""
+    """Meaning of a row of the comparison."""
 
     #: A formula of the paper over inputs of the paper, against what the paper computed by it.
     IDENTITY = "identity"
@@ -52,13 +52,13 @@ class Row:
     ours : float, optional
         The model's figure.
     rule : float, optional
-        The figure by the paper's own rule, one round trip for each kernel, nothing fitted.
+        The figure by the paper's own rule, a round trip for each kernel, nothing fitted.
     bounds : tuple of float, optional
-        Least and most that the model allows.
+        Least and most by the model.
     until : float, optional
         Upper end, where the paper's figures of several rows are a range.
     assumed : str
-        What was assumed, or why nothing was predicted.
+        The assumption, or the reason for no prediction.
     """
 
     source: str
@@ -241,7 +241,7 @@ def _missing() -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Summary:
-    """Errors of some rows with one unit: how many, mean and greatest absolute error."""
+    """Errors of rows of equal unit: how many, mean and greatest absolute error."""
 
     count: int
     mean: float

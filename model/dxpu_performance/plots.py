@@ -1,6 +1,6 @@
-"""Plots of the model, in the forms of the paper: published points, and ours over them.
+"""Plots of the model, in the forms of the paper: published points, and ours above.
 
-Each function draws one picture. Points of the gateware are drawn where figures of it are given.
+Points of the gateware are drawn where figures of the gateware are given.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _SIZE = (6.4, 3.9)
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture: what it shows in a sentence, and the function that draws it on axes."""
+    """A picture: title, a sentence for the reader, and the function drawing on axes."""
 
     title: str
     text: str
@@ -44,7 +44,7 @@ class Plot:
 
 
 def draw(plot: Plot, measured: Measured | None) -> "Figure":
-    """Draw one picture."""
+    """Draw a picture."""
     import matplotlib
     from matplotlib.figure import Figure
     with matplotlib.rc_context(_STYLE):
@@ -64,7 +64,7 @@ def save(figure: "Figure", stem: Path) -> None:
 
 
 def svg(figure: "Figure") -> str:
-    """A picture as text that goes into a page."""
+    """A picture as text for a page."""
     import io
 
     import matplotlib
@@ -75,7 +75,7 @@ def svg(figure: "Figure") -> str:
 
 
 def _trips(measured: Measured | None) -> dict[str, float]:
-    """Round trips that were measured, in us, by rate of the line."""
+    """Measured round trips, in us, by rate of the line."""
     return {rate: found.round_trip.p50_ns / 1000
             for rate, found in (measured.rates if measured else {}).items()}
 

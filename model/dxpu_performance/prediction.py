@@ -1,4 +1,4 @@
-"""What a workload keeps of its speed behind a fabric, by closed form and by simulation."""
+"""Share of speed kept by a workload behind a fabric, by closed form and by simulation."""
 
 from dataclasses import dataclass, replace
 
@@ -21,7 +21,7 @@ _FAR_US = 1e7
 
 @dataclass(frozen=True)
 class Native:
-    """A workload on a GPU in the host: what a share is a share of.
+    """A workload on a GPU in the host: the whole of all shares.
 
     Parameters
     ----------
@@ -50,17 +50,17 @@ class Case:
     Parameters
     ----------
     program : Program
-        What the workload does on one GPU.
+        The work of a single GPU.
     fabric : Fabric
         Where the GPU is.
     native : Native
-        What shares refer to.
+        The whole of all shares.
     gpus : int
-        GPUs of the job, which all do the same.
+        GPUs of the job, all with the same work.
     like : str, optional
-        One of :data:`LIKE`; None: one round trip for each kernel, the rule of the paper.
+        One of :data:`LIKE`; None: a round trip for each kernel, the rule of the paper.
     exposed : float, optional
-        Share of a longer copy that no kernel hides; None: as fitted.
+        Share of a longer copy not hidden by kernels; None: as fitted.
     """
 
     program: Program
@@ -80,7 +80,7 @@ class Case:
     @classmethod
     def of(cls, program: Program, fabric: Fabric, *, gpus: int = 1, like: str | None = None,
            exposed: float | None = None) -> "Case":
-        """A case whose native side is that of its own program and fabric."""
+        """A case with the native side of the same program and fabric."""
         return cls(program, fabric, Native.of(program, fabric), gpus, like, exposed)
 
     @property
@@ -92,13 +92,13 @@ class Case:
 
     @property
     def round_trips_seen(self) -> tuple[float, float]:
-        """Fewest and most round trips that the paper's rows of the kind imply, or all rows."""
+        """Fewest and most round trips implied by the paper's rows of the kind, or by all rows."""
         seen = observed_round_trips(*([self.like] if self.like else []))
         return seen[0], seen[-1]
 
     @property
     def hidden_share(self) -> float:
-        """Share of a longer copy that no kernel hides."""
+        """Share of a longer copy not hidden by kernels."""
         return calibrated().exposed_copies if self.exposed is None else self.exposed
 
     @property
@@ -121,13 +121,13 @@ class Causes:
     Parameters
     ----------
     kernels : float
-        Commands of kernels that are fetched over the fabric.
+        Commands of kernels, fetched over the fabric.
     waits : float
-        Processor and GPU that wait for each other.
+        Processor and GPU waiting for each other.
     copies : float
-        Copies that begin later, and take longer.
+        Copies beginning later, and taking longer.
     further_gpus : float
-        GPUs of the job that wait for each other.
+        GPUs of the job waiting for each other.
     """
 
     kernels: float
@@ -179,9 +179,9 @@ def closed_form(case: Case, round_trips: float | None = None,
                 exposed: float | None = None) -> Causes:
     """Slowdowns of a case by the closed form.
 
-    Each command of a kernel or copy waits for ``round_trips`` (those of the case by default), each
-    wait of the processor for one; operations of streams that run at once wait at once. Copies take
-    longer by the ratio of bandwidths, of which ``exposed`` is not hidden.
+    Each command of a kernel or copy waits for ``round_trips`` (by default as the case says),
+    each wait of the processor for a single round trip; streams running at once wait at once. Copies
+    take longer by the ratio of bandwidths; the share ``exposed`` of the difference is not hidden.
 
     Ref: paper, section 3.4; waits, copies and further GPUs are ours.
     """
@@ -202,10 +202,9 @@ def predict(case: Case) -> Prediction:
     """Predict what a workload keeps.
 
     The range spans the closed form and both modes of the simulation, with the fewest and the most
-    round trips for each kernel that the paper's rows imply, and with copies that are hidden or not.
-    The range reaches beyond the prediction by at least the greatest error of a held-out row. A
-    known kind of workload (``like``) has the range of its own rows, without the mode that fetches
-    ahead.
+    round trips for each kernel in the paper's rows, and with copies hidden or not. The range
+    reaches beyond the prediction by at least the greatest error of a held-out row. A known kind of
+    workload (``like``) has the range of rows of the same kind, without the mode fetching ahead.
     """
     fewest, most = case.round_trips_seen
     causes = closed_form(case)

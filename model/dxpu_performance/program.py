@@ -1,4 +1,4 @@
-"""A program for the simulation: what threads of the processor ask of the streams of a GPU.
+"""A program for the simulation: requests of threads of the processor to streams of a GPU.
 
 All times are in us of a native run.
 """
@@ -21,7 +21,7 @@ HANDOFF_US = 20.0
 
 
 class Do(enum.IntEnum):
-    """What an action is."""
+    """Kind of an action."""
 
     RUN = 0  #: a kernel or a memset: busy for its duration, at any bandwidth
     TO_GPU = 1  #: a copy from host to GPU
@@ -31,13 +31,13 @@ class Do(enum.IntEnum):
 
 
 class Action(NamedTuple):
-    """One call of a thread.
+    """A call of a thread.
 
-    ``gap_us`` is what the processor takes before and during the call, without waiting; ``busy_us``
-    what the GPU takes. ``stream`` is the queue, or for WAIT the queue that has to be empty, -1 for
-    all. ``fetched`` is whether the GPU reads a command from the host for the action; operations of
-    a graph after the first have theirs already. ``after`` is the index, among all actions, of one
-    of another thread that must have been called before, or -1.
+    ``gap_us`` is the time of the processor before and during the call, without waiting; ``busy_us``
+    the time of the GPU. ``stream`` is the queue, or for WAIT the queue to become empty, -1 for
+    all. ``fetched`` is whether the GPU reads a command from the host for the action; for operations
+    of a graph after the first there is no such read. ``after`` is the index, among all actions, of
+    an earlier call of another thread, or -1.
     """
 
     do: Do
@@ -53,7 +53,7 @@ class Action(NamedTuple):
 class Program:
     """Actions by thread, numbered in the order of threads; streams are numbered from 0.
 
-    ``native_us`` is what the run took natively where a trace says so, else None. ``launch_us`` is
+    ``native_us`` is the native length of the run by the trace, else None. ``launch_us`` is
     the native time from a call until its operation may begin.
     """
 
@@ -64,8 +64,7 @@ class Program:
 
     @cached_property
     def counts(self) -> dict[Do, tuple[int, float]]:
-        """Number of actions for which a command is fetched, and time on streams, by what they
-        do."""
+        """Number of actions with a command to fetch, and time on streams, by kind."""
         found = {do: (0, 0.0) for do in Do}
         for thread in self.threads:
             for action in thread:
@@ -75,7 +74,7 @@ class Program:
 
     @property
     def kernels(self) -> int:
-        """Number of operations that are no copy."""
+        """Number of operations without copies."""
         return sum(action.do is Do.RUN for thread in self.threads for action in thread)
 
 
@@ -90,13 +89,13 @@ class Step:
     launches : int
         Kernels in a step.
     streams : int
-        Streams that the kernels are spread over; all of them run at once.
+        Streams with equal parts of the kernels, all running at once.
     synchronisations : int
         How often in a step the processor waits for the GPU.
     copies : int
         Copies to the GPU in a step.
     copy_bytes : int
-        Bytes of each of these.
+        Bytes of each copy to the GPU.
     copies_back : int
         Copies of 4 KiB from the GPU, such as a loss.
     launch_us : float
@@ -124,9 +123,9 @@ class Step:
 
 
 def of_durations(durations: Durations, most: int, seed: int = 1) -> Program:
-    """Kernels of a histogram in random order, one stream, all launched at once.
+    """Kernels of a histogram in random order, a single stream, all launched at once.
 
-    With more than ``most`` kernels, that many quantiles stand for all of them, and keep the mean.
+    With more than ``most`` kernels, ``most`` quantiles stand for all kernels, and keep the mean.
     """
     count = min(most, max(1, round(durations.kernels)))
     above = np.cumsum(durations.count)
@@ -167,10 +166,10 @@ def _due(number: int, of: int, times: int) -> int:
 
 
 def of_timeline(timeline: Timeline) -> Program:
-    """Calls of a trace with what they launch; operations without a call are left out.
+    """Calls of a trace with the operations launched; operations without a call are left out.
 
-    A call that waits does so for as long as its streams are busy; other calls take the time that
-    they took. A thread that slept while others called waits for the last of these calls.
+    A waiting call lasts until the streams are empty; other calls last as long as natively. A thread
+    asleep during calls of other threads waits for the last of these calls.
     """
     calls = timeline.calls
     launched = _launched(timeline)
@@ -204,7 +203,7 @@ _Operation = tuple[Do, int, float, int]
 
 
 def _launched(timeline: Timeline) -> dict[int, list[_Operation]]:
-    """Operations by the row of their call, in the order of their starts."""
+    """Operations by the row of the call, in the order of starts."""
     numbers: dict[tuple[int, int], int] = {}
     every: list[tuple[int, int, _Operation]] = []
     for table in (timeline.kernels, timeline.copies, timeline.memsets):
@@ -227,7 +226,7 @@ def _launched(timeline: Timeline) -> dict[int, list[_Operation]]:
 
 def _actions(calls: Calls, row: int, gap_us: float, launched: list[_Operation] | tuple[()],
              after: int) -> list[Action]:
-    """Actions of one call."""
+    """Actions of a call."""
     duration = int(calls.duration[row]) / 1000
     if calls.kind[row] == CallKind.SYNCHRONISE:
         return [Action(Do.WAIT, -1, gap_us, 0.0, after=after)]
@@ -244,7 +243,7 @@ def _actions(calls: Calls, row: int, gap_us: float, launched: list[_Operation] |
 
 
 def _handoffs(calls: Calls, threads: list[Integers]) -> Integers:
-    """For each call the row of the call of another thread that it waited for, or -1."""
+    """For each call the row of the awaited call of another thread, or -1."""
     found = np.full(len(calls), -1, np.int64)
     if len(threads) < 2:
         return found

@@ -1,8 +1,8 @@
-"""Figures that the paper published, and nothing else: no figure of ours, nothing fitted.
+"""Figures published in the paper, and nothing else: no figure of ours, nothing fitted.
 
 Ref: He et al., "DxPU: Large Scale Disaggregated GPU Pools in the Datacenter", ACM TACO 20(4),
 article 55, 2023; arXiv:2310.04648. Times are in us, bandwidths in GB/s, performance is the share of
-a native GPU's speed in percent. What the article does not give is not here either.
+a native GPU's speed in percent. Figures missing in the article are missing here.
 """
 
 from dataclasses import dataclass
@@ -54,20 +54,20 @@ FIGURE_4 = {8.0: 90.0, 19.0: 80.0}
 
 @dataclass(frozen=True)
 class KernelRun:
-    """A run of which the mean duration of kernels is published.
+    """A run with a published mean duration of kernels.
 
     Parameters
     ----------
     name : str
-        Workload and its parameters.
+        Workload and parameters.
     source : str
         Table or section.
     mean_us : float
-        Mean duration of its kernels on a native GPU.
+        Mean duration of kernels on a native GPU.
     percent : float
         Performance behind DxPU at 6.8 us.
     kind : str
-        One of :data:`KERNEL_KINDS`.
+        A member of :data:`KERNEL_KINDS`.
     """
 
     name: str
@@ -107,7 +107,7 @@ SHORT_KERNELS_PERCENT = {32: 59.3, 64: 58.9, 128: 58.3}
 
 @dataclass(frozen=True)
 class CopyRun:
-    """A run of ResNet-50 whose parameters are on the CPU, so that each step copies them.
+    """A run of ResNet-50 with parameters on the CPU, copied in each step.
 
     ``copy_percent`` is the share of copies from host to GPU in the time of a native run, and
     ``mean_copy_us`` the mean duration of one of them (table 11); None where we do not have them.

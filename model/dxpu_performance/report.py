@@ -1,4 +1,4 @@
-"""The report as one HTML page: comparison with the paper, predictions, changes, pictures."""
+"""The report as an HTML page: comparison with the paper, predictions, changes, pictures."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -40,7 +40,7 @@ class Subject:
 
 
 def _subjects() -> list[Subject]:
-    """Workloads of the paper whose kernels it gives the mean of."""
+    """Workloads of the paper with a published mean of kernels."""
     native = Fabric.of_paper()
     found = []
     for run in published.RESNET50:
@@ -58,9 +58,9 @@ def page(measured: Measured | None, subjects: Sequence[Subject] = (),
     Parameters
     ----------
     measured : Measured, optional
-        Figures of the gateware; without these only the paper's fabric is shown.
+        Figures of the gateware; without figures only the paper's fabric is shown.
     subjects : sequence of Subject
-        Workloads beside those of the paper.
+        Workloads beside the paper's.
     plots : iterable of Plot
         Pictures beside :data:`~dxpu_performance.plots.PLOTS`.
     """

@@ -1,4 +1,4 @@
-"""The part of a workload that is simulated, as a program."""
+"""The simulated part of a workload, as a program."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ MOST = 4000
 
 @dataclass(frozen=True)
 class Sample:
-    """A program that stands for a workload, and what was left out of it, a sentence each."""
+    """A program standing for a workload, and remarks on parts left out, a sentence each."""
 
     program: Program
     notes: tuple[str, ...] = ()
@@ -25,12 +25,12 @@ class Sample:
 
 def of_workload(workload: Workload, *, most: int = MOST, seed: int = 1) -> Sample:
     """The program of a workload: at most ``most`` kernels, from the middle of a trace; of several
-    GPUs the one with most kernels.
+    GPUs the GPU with most kernels.
 
     Parameters
     ----------
     workload : Workload
-        What to take from. Without calls of the processor only durations count.
+        The whole workload. Without calls of the processor only durations count.
     most : int
         Kernels of the program at most.
     seed : int
@@ -66,7 +66,7 @@ def of_workload(workload: Workload, *, most: int = MOST, seed: int = 1) -> Sampl
 
 
 def _middle(timeline: Timeline, most: int) -> Timeline:
-    """The part with the calls that launch ``most`` kernels around the middle one."""
+    """The part with the calls launching ``most`` kernels around the middle."""
     rows = timeline.launch_of(timeline.kernels)
     called = np.where(rows >= 0, timeline.calls.start[rows], timeline.kernels.start)
     called = np.sort(called)

@@ -1,8 +1,8 @@
-"""Discrete events: threads that call, queues, the GPU's front end, and streams that run.
+"""Discrete events: threads, queues, the GPU's front end, streams.
 
-A call rings a doorbell: a posted write, which arrives half a round trip later. The front end then
-reads the command from the host's memory, a round trip, and the operation runs when its stream is
-free. A thread that waits for a stream is told by a posted write, half a round trip after the end.
+A call rings a doorbell: a posted write, arriving half a round trip later. The front end then
+reads the command from the host's memory, a round trip, and the operation runs when the stream is
+free. A thread waiting for a stream is told by a posted write, half a round trip after the end.
 """
 
 import enum
@@ -30,18 +30,18 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True)
 class Link:
-    """What differs between a GPU in the host and one behind a fabric.
+    """The difference between a GPU in the host and behind a fabric.
 
     Parameters
     ----------
     delay_us : float
         Time added to each round trip.
     to_gpu_ratio, to_host_ratio : float
-        Native bandwidth of copies divided by that behind the fabric.
+        Native bandwidth of copies divided by the bandwidth behind the fabric.
     round_trips : float
-        Round trips of one command.
+        Round trips of a command.
     sync_delay_us : float, optional
-        Time added to the round trip of a wait, if it is another one than ``delay_us``.
+        Time added to the round trip of a wait, if not ``delay_us``.
     """
 
     delay_us: float
@@ -57,7 +57,7 @@ class Link:
         positive("to_host_ratio", self.to_host_ratio)
 
     def duration_us(self, action: Action) -> float:
-        """Duration of an operation on its stream."""
+        """Duration of an operation on the stream."""
         if action.do is Do.TO_GPU:
             return action.busy_us * self.to_gpu_ratio
         if action.do is Do.TO_HOST:
@@ -66,7 +66,7 @@ class Link:
 
     @property
     def told_us(self) -> float:
-        """Time until a thread that waits is told."""
+        """Time until a waiting thread is told."""
         return (self.delay_us if self.sync_delay_us is None else self.sync_delay_us) / 2
 
 
@@ -76,7 +76,7 @@ NATIVE = Link(0.0)
 
 @dataclass(frozen=True)
 class Run:
-    """A simulated run: its length, and what the operations took on their streams, in us."""
+    """A simulated run: length, and time of the operations on streams, in us."""
 
     time_us: float
     busy_us: float
@@ -88,7 +88,7 @@ def simulate(program: Program, link: Link, mode: Mode = Mode.SERIAL) -> Run:
 
 
 class _Stream:
-    """A queue with its front end: fetches commands in their order, and runs them."""
+    """A queue with a front end: fetches commands in order, and runs the operations."""
 
     def __init__(self, env: simpy.Environment, link: Link, mode: Mode) -> None:
         self._env, self._link, self._mode = env, link, mode
@@ -135,7 +135,7 @@ class _Stream:
 
 
 class _Machine:
-    """Threads and streams of one run."""
+    """Threads and streams of a run."""
 
     def __init__(self, program: Program, link: Link, mode: Mode) -> None:
         self._env = simpy.Environment()

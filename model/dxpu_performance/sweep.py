@@ -1,7 +1,7 @@
-"""Many cases at once, on the cores of this machine or on a Dask cluster: one code, one result.
+"""Many cases at once, on the cores of the machine or on a Dask cluster, with the same result.
 
-Cases of one program travel together in a :class:`Chunk`, of which each is a task of its own. The
-result of a case does not depend on where, in which chunk, or how often the case was computed.
+Cases of the same program travel together in a :class:`Chunk`; each chunk is a task. The result of a
+case does not depend on place, chunk or number of computations.
 """
 
 import importlib
@@ -29,8 +29,8 @@ _PATIENCE_S = 10
 
 @dataclass(frozen=True)
 class Chunk:
-    """Cases with their numbers. ``keep`` is the share whose longest round trip is searched;
-    ``simulated`` is whether the range is computed, which takes simulations."""
+    """Cases with numbers. ``keep`` is the share whose longest round trip is searched;
+    ``simulated`` is whether the range is computed, by simulations."""
 
     numbers: tuple[int, ...]
     cases: tuple[Case, ...]
@@ -50,7 +50,7 @@ class Result:
 
 
 def chunks(cases: Sequence[Case], keep: float, *, simulated: bool) -> list[Chunk]:
-    """All cases in chunks; those of one program, which come one after the other, stay together."""
+    """All cases in chunks; successive cases of the same program stay together."""
     found: list[Chunk] = []
     begin = 0
     for end in range(1, len(cases) + 1):
@@ -62,7 +62,7 @@ def chunks(cases: Sequence[Case], keep: float, *, simulated: bool) -> list[Chunk
 
 
 def evaluate(chunk: Chunk) -> list[Result]:
-    """Results of a chunk, in its order."""
+    """Results of a chunk, in order."""
     found = []
     for number, case in zip(chunk.numbers, chunk.cases, strict=True):
         longest = longest_round_trip_us(case, chunk.keep)
@@ -75,7 +75,7 @@ def evaluate(chunk: Chunk) -> list[Result]:
 
 
 def on_cores(work: Iterable[Chunk], jobs: int | None = None) -> Iterator[list[Result]]:
-    """Results of chunks as they are done, computed by ``jobs`` processes, by default one a core.
+    """Results of finished chunks, computed by ``jobs`` processes, by default as many as cores.
 
     Raises
     ------
@@ -101,9 +101,9 @@ def on_cores(work: Iterable[Chunk], jobs: int | None = None) -> Iterator[list[Re
 
 
 def on_cluster(work: Iterable[Chunk], address: str) -> Iterator[list[Result]]:
-    """Results of chunks as they are done, computed by the workers of a Dask scheduler.
+    """Results of finished chunks, computed by the workers of a Dask scheduler.
 
-    Chunks of a worker that is lost are computed by another one. Workers that come later take part.
+    Chunks of a lost worker are computed by another worker. Late workers take part.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def on_cluster(work: Iterable[Chunk], address: str) -> Iterator[list[Result]]:
     Raises
     ------
     ModelError
-        No scheduler answers, workers lack this package, or too many workers were lost.
+        No scheduler answers, workers lack the package, or too many workers were lost.
     """
     # Without types: the package has some of its functions without.
     distributed: Any = importlib.import_module("distributed")

@@ -1,4 +1,4 @@
-"""Changes of fabric or workload, and what each would bring."""
+"""Changes of fabric or workload, and the effect of each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ FAST_CONVERSION_US = 0.25
 
 @dataclass(frozen=True)
 class Change:
-    """A change by name, and the function that makes it, which returns None where the case has it
-    already or nothing to change."""
+    """A change by name, and the function making the change, with the result None where nothing
+    changes."""
 
     name: str
     apply: Callable[[Case], Case | None]
@@ -42,14 +42,14 @@ class Effect:
 
 
 def fused(program: Program, group: int = FUSED) -> Program:
-    """Runs of short kernels in a stream of a thread become one kernel for each ``group`` of
-    them, which takes as long; the processor spends the time of their calls, as before."""
+    """Runs of short kernels in a stream of a thread become a kernel for each ``group``, as
+    long as all together; the processor spends as much time as before."""
     return _joined(program, group, SHORT_US)
 
 
 def graphed(program: Program, group: int = OF_A_GRAPH) -> Program:
-    """Operations of a stream that follow each other become graphs: one command is fetched for
-    each ``group``."""
+    """Successive operations of a stream become graphs: a single command is fetched for each
+    ``group``."""
     def mark(thread: tuple[Action, ...]) -> tuple[Action, ...]:
         found, length, stream = [], 0, -1
         for action in thread:
@@ -63,8 +63,8 @@ def graphed(program: Program, group: int = OF_A_GRAPH) -> Program:
 
 
 def _joined(program: Program, group: int, short_us: float) -> Program:
-    """Actions keep their number, as others refer to it: those that are joined to another one become
-    work of the processor alone."""
+    """Actions keep numbers, for references by other actions: joined actions become work of the
+    processor alone."""
     def join(thread: tuple[Action, ...]) -> tuple[Action, ...]:
         found: list[Action] = []
         head, length = -1, 0
@@ -113,7 +113,7 @@ def _generation_4(fabric: Fabric) -> Fabric:
 
 
 def _packed(fabric: Fabric) -> Fabric:
-    """TLPs of 64 B that share frames of 1500 B: 30 bytes beside the data of each, of a payload of
+    """TLPs of 64 B sharing frames of 1500 B: 30 bytes beside the data of each, of a payload of
     128 B; `docs/reference/wire-format.md` has the table."""
     packed = 128 / 0.809 - 128
     return replace(fabric, cable=replace(fabric.cable, tlp_overhead_bytes=min(
@@ -153,8 +153,8 @@ WORKLOAD_CHANGES = (
 
 def effects(case: Case, changes: tuple[Change, ...] = FABRIC_CHANGES + WORKLOAD_CHANGES
             ) -> list[Effect]:
-    """What each change brings by the closed form, in the order given; the native speed stays that
-    of the case. Changes that change nothing are left out."""
+    """Effect of each change by the closed form, in the order given; the native speed stays that
+    of the case. Changes without an effect on the case are left out."""
     before = share_kept(closed_form(case).total)
     found = []
     for change in changes:

@@ -1,7 +1,7 @@
 """Bandwidths: golden figures computed by hand, and what must hold for any input."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dxpu_performance.bandwidth import (
@@ -49,6 +49,7 @@ def test_reads_are_capped_by_the_link_and_the_cable():
 
 
 @given(TAGS, SIZES, TRIPS, TRIPS)
+@settings(deadline=None)
 def test_a_longer_round_trip_and_fewer_tags_are_never_faster(tags, size, one, other):
     near, far = sorted((one, other))
     assert read_gb_s(tags, size, near, PCIeLink()) >= read_gb_s(tags, size, far, PCIeLink())
@@ -57,6 +58,7 @@ def test_a_longer_round_trip_and_fewer_tags_are_never_faster(tags, size, one, ot
 
 
 @given(st.integers(1, 64), st.floats(0.1, 20), st.floats(0.1, 100))
+@settings(deadline=None)
 def test_gpus_together_get_what_they_ask_for_until_the_proxy_is_full(gpus, one, capacity):
     together = aggregate_gb_s(gpus, one, capacity)
     assert together <= min(gpus * one, capacity) * (1 + 1e-9)

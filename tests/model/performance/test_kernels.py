@@ -1,7 +1,7 @@
 """Closed forms of kernels and copies."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dxpu_performance.kernels import (
@@ -31,6 +31,7 @@ def test_copies_take_longer_and_wait():
 
 
 @given(DELAYS, DELAYS, MEANS, st.floats(0, 10))
+@settings(deadline=None)
 def test_a_share_falls_with_delay_and_is_a_share(one, other, mean, trips):
     near, far = sorted((one, other))
     less = share_kept(kernel_slowdown(far, mean, trips))
@@ -38,6 +39,7 @@ def test_a_share_falls_with_delay_and_is_a_share(one, other, mean, trips):
 
 
 @given(st.floats(0.01, 100), MEANS, st.floats(0.01, 5))
+@settings(deadline=None)
 def test_round_trips_are_those_that_were_put_in(delay, mean, trips):
     kept = share_kept(kernel_slowdown(delay, mean, trips))
     assert round_trips_of(kept, delay, mean) == pytest.approx(trips, rel=1e-6, abs=1e-6)

@@ -1,8 +1,11 @@
 """Pictures and the page of the report."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from dxpu_performance.workload import Durations
 from .test_measured import ALL as SAME
 from .test_measured import RATE
 
+ROOT = Path(__file__).parents[3]
 #: Figures of the gateware whose round trips differ.
 ALL = replace(SAME, rates={**SAME.rates, "1G": replace(
     SAME.rates["1G"], round_trip=replace(RATE.round_trip, p50_ns=6000.0))})
@@ -93,6 +97,13 @@ def test_a_picture_is_the_same_at_each_run(tmp_path):
         assert (tmp_path / f"one{suffix}").read_bytes() == (tmp_path / f"two{suffix}").read_bytes()
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
     assert svg(draw(PLOTS["split"], ALL)).startswith("<svg ")
+
+
+@pytest.mark.parametrize("name", ["parity", "round-trip", "copies"])
+def test_pictures_of_the_documents_are_what_the_model_draws(name):
+    drawn = subprocess.run([sys.executable, ROOT / "docs/figures/model.py", name],
+                           capture_output=True, text=True, check=True).stdout
+    assert (ROOT / f"docs/figures/model-{name}.svg").read_text() == drawn
 
 
 class _Tags(HTMLParser):
