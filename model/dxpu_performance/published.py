@@ -68,6 +68,8 @@ class KernelRun:
         Performance behind DxPU at 6.8 us.
     kind : str
         A member of :data:`KERNEL_KINDS`.
+    batch : int
+        Size of a batch; 0 where there is none.
     """
 
     name: str
@@ -75,6 +77,7 @@ class KernelRun:
     mean_us: float
     percent: float
     kind: str
+    batch: int = 0
 
 
 #: What a run does; runs of a kind synchronise alike.
@@ -82,13 +85,13 @@ KERNEL_KINDS = ("training", "inference", "training, XLA", "graphics", "detection
 #: Mean durations of ResNet-50's kernels in inference are published as multiples of those in
 #: training.
 RESNET50 = (
-    KernelRun("training, batch 32", "table 9", 56.0, 85.2, "training"),
-    KernelRun("training, batch 64", "table 9", 102.3, 92.7, "training"),
-    KernelRun("training, batch 128", "table 9", 193.0, 95.5, "training"),
-    KernelRun("inference, batch 32", "table 9", 56.0 * 1.482, 95.4, "inference"),
-    KernelRun("inference, batch 64", "table 9", 102.3 * 1.555, 98.6, "inference"),
-    KernelRun("inference, batch 128", "table 9", 193.0 * 1.551, 99.5, "inference"),
-    KernelRun("training with XLA, batch 64", "table 9", 131.0, 97.5, "training, XLA"),
+    KernelRun("training, batch 32", "table 9", 56.0, 85.2, "training", 32),
+    KernelRun("training, batch 64", "table 9", 102.3, 92.7, "training", 64),
+    KernelRun("training, batch 128", "table 9", 193.0, 95.5, "training", 128),
+    KernelRun("inference, batch 32", "table 9", 56.0 * 1.482, 95.4, "inference", 32),
+    KernelRun("inference, batch 64", "table 9", 102.3 * 1.555, 98.6, "inference", 64),
+    KernelRun("inference, batch 128", "table 9", 193.0 * 1.551, 99.5, "inference", 128),
+    KernelRun("training with XLA, batch 64", "table 9", 131.0, 97.5, "training, XLA", 64),
 )
 GLMARK2_IDEAS = (
     KernelRun("glmark2 ideas, first size", "section 4, graphics", 65.6, 87.9, "graphics"),
@@ -96,10 +99,10 @@ GLMARK2_IDEAS = (
     KernelRun("glmark2 ideas, third size", "section 4, graphics", 221.6, 93.0, "graphics"),
 )
 SSD320 = (
-    KernelRun("SSD320 training, batch 8", "section 4, SSD320", 10.7, 81.5, "detection"),
-    KernelRun("SSD320 training, batch 16", "section 4, SSD320", 8.2, 84.6, "detection"),
-    KernelRun("SSD320 training, batch 32", "section 4, SSD320", 7.9, 84.5, "detection"),
-    KernelRun("SSD320 training, batch 64", "section 4, SSD320", 8.1, 83.6, "detection"),
+    KernelRun("SSD320 training, batch 8", "section 4, SSD320", 10.7, 81.5, "detection", 8),
+    KernelRun("SSD320 training, batch 16", "section 4, SSD320", 8.2, 84.6, "detection", 16),
+    KernelRun("SSD320 training, batch 32", "section 4, SSD320", 7.9, 84.5, "detection", 32),
+    KernelRun("SSD320 training, batch 64", "section 4, SSD320", 8.1, 83.6, "detection", 64),
 )
 #: Share of kernels of ResNet-50's training that take at most 10 us, by batch size.
 SHORT_KERNELS_PERCENT = {32: 59.3, 64: 58.9, 128: 58.3}

@@ -12,7 +12,7 @@ from .paper import Kind, Row, rows, summary
 from .plots import PLOTS, Plot, draw, svg
 from .prediction import Case, longest_round_trip_us, predict
 from .program import Program, Step, of_step
-from .what_if import effects
+from .what_if import FABRIC_CHANGES, WORKLOAD_CHANGES, effects, gateware_changes
 
 __all__ = ["Subject", "page"]
 
@@ -70,7 +70,7 @@ def page(measured: Measured | None, subjects: Sequence[Subject] = (),
     parts = [_headline(rows()), "<h2>The paper's figures and ours</h2>", _comparison(rows()),
              "<h2>Pictures</h2>", *_pictures(measured, plots),
              "<h2>What workloads keep</h2>", _predictions([*_subjects(), *subjects], fabrics),
-             "<h2>What changes would bring</h2>", _changes(subjects, fabrics),
+             "<h2>What changes would bring</h2>", _changes(subjects, fabrics, measured),
              "<h2>Fitted parameters</h2>", _parameters(calibrated())]
     if measured is not None:
         parts += ["<h2>Assumptions of the gateware's figures</h2>", _table(
@@ -133,7 +133,8 @@ def _predictions(subjects: Sequence[Subject], fabrics: Sequence[Fabric]) -> str:
                                  for fabric in fabrics), "90 % up to"), lines)
 
 
-def _changes(subjects: Sequence[Subject], fabrics: Sequence[Fabric]) -> str:
+def _changes(subjects: Sequence[Subject], fabrics: Sequence[Fabric],
+             measured: Measured | None) -> str:
     native = fabrics[0]
     step = Subject("a training step: 500 kernels of 56 us, 10 waits, 8 copies of 1 MB", of_step(
         Step(56.0, 500, 1, 10, 8, 1_000_000), to_gpu_gb_s=native.native_to_gpu_gb_s,
@@ -142,12 +143,14 @@ def _changes(subjects: Sequence[Subject], fabrics: Sequence[Fabric]) -> str:
     for subject in (step, *subjects):
         for fabric in fabrics[1:]:
             case = Case.of(subject.program, fabric, like=subject.like)
+            own = gateware_changes(measured) if measured and fabric is fabrics[1] else ()
+            every = effects(case, own + FABRIC_CHANGES + WORKLOAD_CHANGES)
             found.append(f"<h3>{escape(subject.name)}; {escape(fabric.source)}, "
                          f"{fabric.far_round_trip_us:.2f} us</h3>")
             found.append(_table(
                 ("change", "kept, %", "points", "copies to GPU, GB/s"),
                 [(effect.name, f"{100 * effect.kept:.1f}", f"{100 * effect.gain:+.1f}",
-                  f"{effect.to_gpu_gb_s:.2f}") for effect in effects(case)]))
+                  f"{effect.to_gpu_gb_s:.2f}") for effect in every]))
     return "".join(found)
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 from .fabric import Fabric
 from .kernels import share_kept
+from .measured import Measured
 from .prediction import Case, closed_form
 from .program import Action, Do, Program, overlapped
 
 __all__ = ["FABRIC_CHANGES", "SHORT_US", "WORKLOAD_CHANGES", "Change", "Effect", "effects",
-           "fused", "graphed"]
+           "fused", "gateware_changes", "graphed"]
 
 #: A kernel of at most this time is short (paper, section 4).
 SHORT_US = 10.0
@@ -128,7 +129,7 @@ def _overlap(case: Case) -> Case | None:
 
 #: Changes of the fabric.
 FABRIC_CHANGES = (
-    Change("round trip 4.9 us, the paper's other fabric", _with_fabric(_round_trip(4.9))),
+    Change("round trip of 4.9 us", _with_fabric(_round_trip(4.9))),
     Change("conversion of 250 ns", _with_fabric(_fast_conversion)),
     Change("PCIe generation 4, twice the tags", _with_fabric(_generation_4)),
     Change("reads of 256 B", _with_fabric(
@@ -149,6 +150,17 @@ WORKLOAD_CHANGES = (
     Change(f"graphs of {OF_A_GRAPH} operations", _with_program(graphed)),
     Change("copies that kernels hide", _overlap),
 )
+
+
+def gateware_changes(measured: Measured) -> tuple[Change, ...]:
+    """Changes to the round trips measured on the gateware, a change for each rate of the line."""
+    def to(us: float) -> Callable[[Fabric], Fabric]:
+        return lambda fabric: replace(
+            fabric, round_trip_us=max(us, fabric.native_round_trip_us), conversion_us=0.0)
+
+    return tuple(Change(f"round trip of the gateware, {rate}",
+                        _with_fabric(to(found.round_trip.p50_ns / 1000)))
+                 for rate, found in measured.rates.items())
 
 
 def effects(case: Case, changes: tuple[Change, ...] = FABRIC_CHANGES + WORKLOAD_CHANGES

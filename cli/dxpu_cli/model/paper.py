@@ -37,6 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print("\n".join(lines(shown)))
     print()
+    if arguments.kind is None:
+        print("\n".join(_simulated()))
+        print()
     print("\n".join(f"{kind.value:<11} {text}" for kind, text in MEANINGS.items()))
     print()
     for percent, of, unit in ((True, "shares of speed", "points"),
@@ -47,6 +50,16 @@ def run(arguments: argparse.Namespace) -> int:
     print("Forms of the model were chosen with these rows in view, so the table is a check of "
           "consistency, and no blind prediction.")
     return 0
+
+
+def _simulated():
+    """Published shares of table 9 beside both modes of the simulation."""
+    from dxpu_performance.brackets import SHORT_US, brackets
+    yield (f"simulated, with short kernels of {SHORT_US:g} us: {'published':>26} "
+           f"{'one by one':>11} {'ahead':>6}")
+    for each in brackets():
+        yield (f"  ResNet-50 {each.run.name:<51} {each.run.percent:>6.1f} {each.serial:>11.1f} "
+               f"{each.prefetch:>6.1f}  {each.place}")
 
 
 def lines(rows: list[Row]) -> list[str]:

@@ -18,13 +18,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what each change brings."""
     from dxpu_performance.kernels import share_kept
+    from dxpu_performance.measured import STORED, read
     from dxpu_performance.prediction import closed_form
-    from dxpu_performance.what_if import effects
+    from dxpu_performance.what_if import (
+        FABRIC_CHANGES,
+        WORKLOAD_CHANGES,
+        effects,
+        gateware_changes,
+    )
     asked = given(arguments)
+    changes = FABRIC_CHANGES + WORKLOAD_CHANGES
+    if arguments.rtl or STORED.exists():
+        changes = gateware_changes(read(arguments.rtl or STORED)) + changes
     shown = []
     for case in asked.cases:
         before = share_kept(closed_form(case).total)
-        found = effects(case)
+        found = effects(case, changes)
         shown.append({"round_trip_us": case.fabric.far_round_trip_us, "kept": before,
                       "changes": [dataclasses.asdict(effect) for effect in found]})
         if arguments.json:

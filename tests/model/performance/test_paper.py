@@ -3,6 +3,7 @@
 import pytest
 
 from dxpu_performance import published
+from dxpu_performance.brackets import brackets
 from dxpu_performance.calibration import calibrated, observed_round_trips
 from dxpu_performance.paper import Kind, rows, summary
 
@@ -68,3 +69,13 @@ def test_what_cannot_be_predicted_is_said(every):
 def test_every_share_is_one(every):
     assert all(0 < value <= 100 for row in every if row.unit == "%"
                for value in (row.ours, row.rule, *(row.bounds or ())) if value is not None)
+
+
+def test_the_simulation_brackets_rows_without_extra_waits():
+    """Inference and XLA lie between both modes; training without XLA, with waits that the paper
+    does not give, lies below; fetching one by one is the closed form."""
+    places = {each.run.name: each.place for each in brackets()}
+    assert places == {run.name: "below" if run.kind == "training" else "inside"
+                      for run in published.RESNET50}
+    for each in brackets():
+        assert each.serial == pytest.approx(100 / (1 + 5.6 / each.run.mean_us), abs=0.2)

@@ -10,10 +10,11 @@ from dxpu_performance import published
 from dxpu_performance.errors import ModelError
 from dxpu_performance.fabric import Fabric
 from dxpu_performance.kernels import share_kept
+from dxpu_performance.measured import Measured
 from dxpu_performance.prediction import Case, closed_form, longest_round_trip_us, predict
 from dxpu_performance.program import Action, Do, Program, Step, of_step
 from dxpu_performance.sample import of_workload
-from dxpu_performance.what_if import effects, fused, graphed
+from dxpu_performance.what_if import effects, fused, gateware_changes, graphed
 from dxpu_performance.workload import (
     Calls,
     Durations,
@@ -21,6 +22,8 @@ from dxpu_performance.workload import (
     Timeline,
     Workload,
 )
+
+from .test_measured import RATE
 
 PAPER = Fabric.of_paper()
 
@@ -135,6 +138,14 @@ def test_changes_that_help_and_changes_that_harm():
         assert found[name] > 0.005, name
     assert "one frame of 1000 lost" not in found, "nothing is known of the time to repeat"
     assert found["PCIe generation 4, twice the tags"] == pytest.approx(found["reads of 256 B"])
+
+
+def test_the_round_trip_of_the_gateware_is_a_change():
+    """1.5 us at 100G, 6 us at 1G, in place of 6.8: 1 / (1 + 0.3 / 56) and 1 / (1 + 4.8 / 56)."""
+    slow = replace(RATE, round_trip=replace(RATE.round_trip, p50_ns=6000.0))
+    there = gateware_changes(Measured("", {"100G": RATE, "1G": slow}, ()))
+    found = [effect.kept for effect in effects(case(Step(56)), there)]
+    assert found == pytest.approx([1 / (1 + 0.3005 / 56), 1 / (1 + 4.8 / 56)], abs=1e-6)
 
 
 def test_without_a_fabric_everything_is_kept():
