@@ -1,41 +1,120 @@
-"""Many cases at once, on the cores of the machine or on a Dask cluster, with the same result.
+"""Many cases at once: tasks with the same results wherever they are done.
 
-Cases of the same program travel together in a :class:`Chunk`; each chunk is a task. The result of a
-case does not depend on place, chunk or number of computations.
+A sweep has two kinds of tasks: :func:`load` makes the program of a trace, where the file is, and
+:func:`evaluate` predicts for some cases of one program, a :class:`Chunk`. The result of a case does
+not depend on place, chunk or number of processes. :mod:`~dxpu_performance.pool` does tasks on the
+cores of this machine, :mod:`~dxpu_performance.cluster` on a Dask cluster.
 """
 
-import importlib
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from multiprocessing import get_context
-from typing import Any
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 
-from .errors import ModelError, whole
+from .errors import ModelError
 from .kernels import share_kept
 from .prediction import Case, closed_form, longest_round_trip_us, predict
+from .program import Program
+from .readers import read
+from .sample import of_workload
+from .simulation import NATIVE, simulate
 
-__all__ = ["CHUNK", "Chunk", "Result", "chunks", "evaluate", "on_cluster", "on_cores"]
+__all__ = ["CHUNK", "Chunk", "Loaded", "Result", "Trace", "chunks", "evaluate", "load", "sources"]
 
 #: Cases of a chunk at most: few enough for progress, enough that sending them costs little.
 CHUNK = 16
-#: How often a task may be lost with its worker before the sweep fails.
-_LOSSES = 10
-#: Seconds to wait for the scheduler.
-_PATIENCE_S = 10
+
+
+@lru_cache(maxsize=1)
+def sources() -> str:
+    """Digest of the sources of this package: results of processes with others do not go together.
+    """
+    folder = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A file to make a program of.
+
+    Parameters
+    ----------
+    path : str
+        Where the file is, from the root: other processes have other working folders.
+    most : int
+        Kernels of the program at most.
+    device : int, optional
+        Number of the GPU; None: the one with most kernels.
+    begin_ns, end_ns : int
+        Window of the trace; None as the end: all that follows.
+    made_by : str
+        :func:`sources` of the process that made the task.
+    """
+
+    path: str
+    most: int
+    device: int | None = None
+    begin_ns: int = 0
+    end_ns: int | None = None
+    made_by: str = field(default_factory=sources)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Program of a trace and its native time, with remarks; or ``error``, the line that says why
+    there is none."""
+
+    trace: Trace
+    program: Program | None = None
+    native_us: float = 0.0
+    notes: tuple[str, ...] = ()
+    error: str = ""
+
+
+def load(trace: Trace) -> Loaded:
+    """Make the program of a trace. A file that cannot be read is a result, too.
+
+    Raises
+    ------
+    ModelError
+        If the sources here are not those of the process that made the task.
+    """
+    _check_sources(trace.made_by)
+    try:
+        workload = read(trace.path)
+    except ModelError as error:
+        return Loaded(trace, error=str(error))
+    try:
+        part = workload.select(device=trace.device, begin_ns=trace.begin_ns, end_ns=trace.end_ns)
+        sample = of_workload(part, most=trace.most)
+        native_us = simulate(sample.program, NATIVE).time_us
+        if not native_us > 0:
+            raise ModelError("its kernels take no time")
+    except ModelError as error:
+        return Loaded(trace, error=f"{trace.path}: {error}")
+    return Loaded(trace, sample.program, native_us, sample.notes)
+
+
+def _check_sources(made_by: str) -> None:
+    if made_by != sources():
+        raise ModelError("a worker has other sources of dxpu: install the same version there")
 
 
 @dataclass(frozen=True)
 class Chunk:
     """Cases with numbers. ``keep`` is the share whose longest round trip is searched;
-    ``simulated`` is whether the range is computed, by simulations."""
+    ``simulated`` is whether the range is computed, by simulations; ``made_by`` is that of
+    :class:`Trace`."""
 
     numbers: tuple[int, ...]
     cases: tuple[Case, ...]
     keep: float
     simulated: bool
+    made_by: str = field(default_factory=sources)
 
 
 @dataclass(frozen=True)
@@ -62,7 +141,14 @@ def chunks(cases: Sequence[Case], keep: float, *, simulated: bool) -> list[Chunk
 
 
 def evaluate(chunk: Chunk) -> list[Result]:
-    """Results of a chunk, in order."""
+    """Results of a chunk, in order.
+
+    Raises
+    ------
+    ModelError
+        If the sources here are not those of the process that made the chunk.
+    """
+    _check_sources(chunk.made_by)
     found = []
     for number, case in zip(chunk.numbers, chunk.cases, strict=True):
         longest = longest_round_trip_us(case, chunk.keep)
@@ -72,66 +158,3 @@ def evaluate(chunk: Chunk) -> list[Result]:
         else:
             found.append(Result(number, share_kept(closed_form(case).total), None, None, longest))
     return found
-
-
-def on_cores(work: Iterable[Chunk], jobs: int | None = None) -> Iterator[list[Result]]:
-    """Results of finished chunks, computed by ``jobs`` processes, by default as many as cores.
-
-    Raises
-    ------
-    ModelError
-        A process was killed, as by a machine without memory left.
-    """
-    jobs = whole("jobs", len(os.sched_getaffinity(0)) if jobs is None else jobs, 1, 1024)
-    work = list(work)
-    if jobs == 1 or len(work) < 2:
-        yield from map(evaluate, work)
-        return
-    # Processes that are spawned share no threads and locks with this one.
-    with ProcessPoolExecutor(min(jobs, len(work)), get_context("spawn")) as pool:
-        futures = [pool.submit(evaluate, chunk) for chunk in work]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BrokenProcessPool:
-            raise ModelError("a process of the sweep was killed: is memory short? fewer --jobs "
-                             "need less") from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def on_cluster(work: Iterable[Chunk], address: str) -> Iterator[list[Result]]:
-    """Results of finished chunks, computed by the workers of a Dask scheduler.
-
-    Chunks of a lost worker are computed by another worker. Late workers take part.
-
-    Parameters
-    ----------
-    address : str
-        Address of the scheduler, such as ``tcp://10.0.0.1:8786``.
-
-    Raises
-    ------
-    ModelError
-        No scheduler answers, workers lack the package, or too many workers were lost.
-    """
-    # Without types: the package has some of its functions without.
-    distributed: Any = importlib.import_module("distributed")
-    try:
-        client = distributed.Client(address, timeout=_PATIENCE_S)
-    except (OSError, TimeoutError, ValueError) as error:
-        said = str(error) or type(error).__name__
-        raise ModelError(f"no Dask scheduler answers at {address}: "
-                         f"{said.splitlines()[0]}") from None
-    with client:
-        futures = [client.submit(evaluate, chunk, pure=False, retries=_LOSSES) for chunk in work]
-        try:
-            for future in distributed.as_completed(futures):
-                yield future.result()
-        except distributed.KilledWorker:
-            raise ModelError("workers were lost again and again: see their logs") from None
-        except ModuleNotFoundError as error:
-            raise ModelError(f"a worker of {address} lacks {error.name}: install the same version "
-                             "of dxpu there, with its extra `performance`") from None
-        finally:
-            client.cancel(futures)

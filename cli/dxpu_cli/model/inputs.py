@@ -8,7 +8,7 @@ from dxpu_tools.errors import UserError
 
 from .traces import add_part, open_workload, part_of
 
-__all__ = ["Given", "add_case", "given", "round_trips"]
+__all__ = ["Given", "add_case", "given", "most_of", "refuse_steps", "round_trips"]
 
 #: Options of a workload without a trace; each needs --kernel-us.
 STEP = ("launches", "streams", "syncs", "copies", "copy_mb", "copies_back", "launch_us")
@@ -85,7 +85,8 @@ class Given:
 def given(arguments: argparse.Namespace, made: dict | None = None) -> Given:
     """Read the options.
 
-    ``made`` keeps what was made of the workload, for further calls with other fabrics.
+    ``made`` keeps what was made of the workload, for further calls with other fabrics: its name,
+    program and remarks as ``program``, and ``native_us``.
 
     Raises
     ------
@@ -102,10 +103,9 @@ def given(arguments: argparse.Namespace, made: dict | None = None) -> Given:
     exposed = (None if arguments.exposed is None
                else decimal_number("--exposed", arguments.exposed, 0, 1))
     first = fabrics[0]
-    side = first.native_to_gpu_gb_s, first.native_to_host_gb_s
-    if side not in made:
-        made[side] = Native.of(program, first)
-    native = made[side]
+    if "native_us" not in made:
+        made["native_us"] = Native.of(program, first).time_us
+    native = Native(made["native_us"], first.native_to_gpu_gb_s, first.native_to_host_gb_s)
     return Given(name, [Case(program, fabric, native, gpus, arguments.like, exposed)
                         for fabric in fabrics], notes)
 
@@ -157,17 +157,26 @@ def _option(name):
     return "--" + name.replace("_", "-")
 
 
+def refuse_steps(arguments: argparse.Namespace) -> None:
+    """Refuse options of a workload without a trace."""
+    for name in ("kernel_us", *STEP):
+        if getattr(arguments, name) is not None:
+            raise UserError(f"a trace and {_option(name)} are two workloads: give one")
+
+
+def most_of(arguments: argparse.Namespace) -> int:
+    """Kernels to simulate at most."""
+    return whole_number("--most", arguments.most, 1, 10_000_000)
+
+
 def _program(arguments, fabric):
     """Name, program and remarks of the workload."""
     from dxpu_performance.program import Step, of_step
     from dxpu_performance.sample import of_workload
-    steps = [name for name in STEP if getattr(arguments, name) is not None]
     if arguments.trace is not None:
-        if arguments.kernel_us is not None or steps:
-            other = "--kernel-us" if arguments.kernel_us is not None else _option(steps[0])
-            raise UserError(f"a trace and {other} are two workloads: give one")
-        most = whole_number("--most", arguments.most, 1, 10_000_000)
-        sample = of_workload(open_workload(arguments.trace, part_of(arguments)), most=most)
+        refuse_steps(arguments)
+        sample = of_workload(open_workload(arguments.trace, part_of(arguments)),
+                             most=most_of(arguments))
         return arguments.trace, sample.program, sample.notes
     if arguments.kernel_us is None:
         raise UserError("there is no workload: give a trace, or --kernel-us")

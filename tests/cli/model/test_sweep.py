@@ -1,6 +1,12 @@
 """``dxpu model sweep``."""
 
 import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +51,63 @@ def test_a_fleet_of_traces_has_a_row_each(capsys):
         assert float(row["low_percent"]) < float(row["kept_percent"]) < float(row["high_percent"])
 
 
+def test_a_trace_that_cannot_be_read_is_left_out(tmp_path, capsys):
+    out = tmp_path / "table.json"
+    assert main(["model", "sweep", "--paper", "no.json", "--trace", str(SAMPLE), "--vary",
+                 "rtt=1.2,6.8", "--jobs", "1", "--closed-form", "--out", str(out)]) == 1
+    left_out = f"{os.path.abspath('no.json')}: no such file or directory"
+    assert capsys.readouterr().err == f"dxpu model: left out: {left_out}\n"
+    table = json.loads(out.read_text())
+    assert table["left_out"] == [left_out] and len(table["cases"]) == 2
+    near, far = table["cases"]
+    assert near | {"kept_percent": 0, "longest_round_trip_us": 0} == {
+        "workload": str(SAMPLE), "rtt": "1.2", "kept_percent": 0, "low_percent": None,
+        "high_percent": None, "longest_round_trip_us": 0}
+    assert 98 < near["kept_percent"] < 100 and far["kept_percent"] < 60
+    assert os.listdir(tmp_path) == ["table.json"]
+
+
+def test_nothing_is_written_if_all_traces_are_left_out(tmp_path, capsys):
+    assert main(["model", "sweep", "--paper", "no.json", "--jobs", "1", "--out",
+                 str(tmp_path / "t.csv")]) == 1
+    assert capsys.readouterr().out == "" and os.listdir(tmp_path) == []
+
+
+def test_a_mistake_is_told_before_traces_are_read(capsys):
+    assert main(["model", "sweep", "--paper", "no.json", "--vary", "tags=1,0"]) == 2
+    assert main(["model", "sweep", "--paper", "no.json", "--vary", "kernel-us=1,2"]) == 2
+    assert capsys.readouterr().err == (
+        "dxpu model: error: --tags must be a whole number from 1 to 1048576, not '0'\n"
+        "dxpu model: error: a trace and --kernel-us are two workloads: give one\n")
+
+
+def test_an_interrupt_leaves_what_was_there(tmp_path):
+    """Neither a half-written file nor processes."""
+    out = tmp_path / "r.csv"
+    out.write_text("old\n")
+    run = subprocess.Popen(
+        [sys.executable, "-m", "dxpu_cli", "model", "sweep", str(SAMPLE), "--paper", "--vary",
+         "rtt=2:100:0.01", "--jobs", "2", "--out", str(out)], stderr=subprocess.PIPE, text=True,
+        start_new_session=True)
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+    end = time.monotonic() + 60
+    while len(children.read_text().split()) < 2 and time.monotonic() < end:  # server, tracker
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+    assert run.communicate(timeout=60)[1].endswith("dxpu model: interrupted\n")
+    assert run.returncode == 130
+    assert (out.read_text(), os.listdir(tmp_path)) == ("old\n", ["r.csv"])
+    while time.monotonic() < end:
+        try:
+            os.killpg(run.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError("processes stay")
+
+
 @pytest.mark.parametrize("argv, text", [
     (("--vary", "colour=1,2"), "--vary must be NAME=VALUES with a name of rtt, tags, read-bytes, "
      "payload-bytes, line-gbit, pcie, proxies, km, loss, gpus, like, exposed, kernel-us, launches, "
@@ -58,6 +121,7 @@ def test_a_fleet_of_traces_has_a_row_each(capsys):
      "1,199,403 combinations are too many: at most 1,000,000"),
     (("--vary", "tags=0"), "--tags must be a whole number from 1 to 1048576, not '0'"),
     (("--rtt", "2,3"), "--rtt has several values: vary them by --vary rtt=..."),
+    (("--out", "table.txt"), "--out must end in .csv or .json, not 'table.txt'"),
     (("--jobs", "0"), "--jobs must be a whole number from 1 to 1024, not '0'"),
     (("--jobs", "2", "--dask", "tcp://x:1"),
      "--jobs is for this machine, --dask for a cluster: give one")])

@@ -1,19 +1,20 @@
-"""Sweeps: the same numbers on one core, on several processes, and on a cluster that loses a
-worker."""
+"""Sweeps: tasks, and the same numbers on one core, on several processes, and on a cluster."""
 
-import importlib.util
-import os
-import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from dxpu_performance import pool
 from dxpu_performance.errors import ModelError
 from dxpu_performance.fabric import Fabric
 from dxpu_performance.prediction import Case, longest_round_trip_us, predict
 from dxpu_performance.program import Step, of_step
-from dxpu_performance.sweep import CHUNK, chunks, evaluate, on_cluster, on_cores
+from dxpu_performance.readers import read
+from dxpu_performance.sample import of_workload
+from dxpu_performance.sweep import CHUNK, Trace, chunks, evaluate, load, sources
 
+SAMPLES = Path(__file__).parent / "samples"
 PAPER = Fabric.of_paper()
 
 
@@ -54,43 +55,42 @@ def test_a_sweep_says_what_single_predictions_say():
 
 def test_processes_say_the_same_as_one():
     work = chunks(cases(), 0.9, simulated=True)
-    assert flat(on_cores(work, 2)) == flat(on_cores(work, 1)) == flat(map(evaluate, work))
-    with pytest.raises(ModelError, match="jobs must be a whole number from 1 to 1024, not 0"):
-        list(on_cores(work, 0))
+    assert flat(pool.run(evaluate, work, 2)) == flat(map(evaluate, work))
 
 
-def _dies(chunk):
-    os.kill(os.getpid(), signal.SIGKILL)
+def test_a_trace_is_loaded_as_it_is_predicted():
+    path = str(SAMPLES / "kineto.json")
+    loaded = load(Trace(path, 1000))
+    assert loaded.program == of_workload(read(path), most=1000).program
+    assert loaded.native_us == Case.of(loaded.program, PAPER).native.time_us
+    assert (loaded.notes, loaded.error) == ((), "")
+    assert load(Trace(path, 1000, begin_ns=46_000)).program.kernels == 2
+    assert load(Trace(str(SAMPLES / "cuda_gpu_trace.csv"), 3)).notes[0].startswith(
+        "the trace has no calls that launch kernels")
 
 
-def test_a_killed_process_is_one_line(monkeypatch):
-    monkeypatch.setattr("dxpu_performance.sweep.evaluate", _dies)
-    with pytest.raises(ModelError, match="a process of the sweep was killed: is memory short?"):
-        list(on_cores(chunks(cases(), 0.9, simulated=False), 2))
+@pytest.mark.parametrize("trace, message", [
+    (Trace("/no.json", 10), "/no.json: no such file or directory"),
+    (Trace(str(SAMPLES / "kineto.json"), 10, device=1),
+     f"{SAMPLES}/kineto.json: no GPU 1 is in the trace; there are: 0"),
+    (Trace(str(SAMPLES / "kineto.json"), 10, begin_ns=1 << 40), f"{SAMPLES}/kineto.json: no kernel "
+     "is in the chosen part; the trace lasts 0.051 ms"),
+])
+def test_a_trace_that_cannot_be_read_is_a_result(trace, message):
+    loaded = load(trace)
+    assert (loaded.error, loaded.program) == (message, None)
 
 
-needs_dask = pytest.mark.skipif(importlib.util.find_spec("distributed") is None,
-                                reason="dask: distributed is not installed")
+def test_kernels_that_take_no_time_are_left_out(tmp_path):
+    (tmp_path / "d").write_text("duration_us\n0\n")
+    assert load(Trace(str(tmp_path / "d"), 10)).error == (
+        f"{tmp_path}/d: its kernels take no time")
 
 
-@needs_dask
-def test_a_cluster_that_loses_a_worker_says_the_same():
-    from distributed import LocalCluster
-    work = chunks(cases(4, 32, 60), 0.9, simulated=True)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        done = on_cluster(work, cluster.scheduler_address)
-        found = [next(done)]
-        victim = cluster.workers[0].pid
-        os.kill(victim, signal.SIGKILL)
-        found += done
-        assert victim not in {worker.pid for worker in cluster.workers.values()}
-    assert flat(found) == flat(map(evaluate, work))
-
-
-@needs_dask
-def test_no_scheduler_is_one_line(monkeypatch):
-    monkeypatch.setattr("dxpu_performance.sweep._PATIENCE_S", 0.5)
-    with pytest.raises(ModelError) as error:
-        list(on_cluster(chunks(cases(1, 1), 0.9, simulated=False), "tcp://127.0.0.1:1"))
-    assert str(error.value).startswith("no Dask scheduler answers at tcp://127.0.0.1:1: ")
-    assert "\n" not in str(error.value)
+def test_other_sources_are_noticed():
+    """Of a worker with another version, whose figures may differ."""
+    with pytest.raises(ModelError, match="a worker has other sources of dxpu"):
+        load(Trace("/no.json", 10, made_by=sources()[::-1]))
+    chunk, = chunks(cases(1, 1), 0.9, simulated=False)
+    with pytest.raises(ModelError, match="a worker has other sources of dxpu"):
+        evaluate(replace(chunk, made_by=""))
