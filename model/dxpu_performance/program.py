@@ -172,7 +172,7 @@ def of_timeline(timeline: Timeline) -> Program:
     asleep during calls of other threads waits for the last of these calls.
     """
     calls = timeline.calls
-    launched = _launched(timeline)
+    launched, numbers = _launched(timeline)
     threads = [np.flatnonzero(calls.thread == thread) for thread in np.unique(calls.thread)]
     after = _handoffs(calls, threads)
     first = np.full(len(calls), -1, np.int64)
@@ -185,7 +185,9 @@ def of_timeline(timeline: Timeline) -> Program:
             start, end = int(calls.start[row]), int(calls.end[row])
             came = int(calls.end[after[row]]) if after[row] >= 0 else before
             gap = max(0, start - max(before, came)) / 1000
-            own = _actions(calls, int(row), gap, launched.get(int(row), ()), after[row])
+            awaited = numbers.get((int(calls.device[row]), int(calls.stream[row])), -1)
+            own = _actions(calls, int(row), gap, launched.get(int(row), ()), awaited,
+                           int(after[row]))
             first[row] = number + len(actions)
             actions += own
             before = max(before, end)
@@ -202,8 +204,9 @@ def of_timeline(timeline: Timeline) -> Program:
 _Operation = tuple[Do, int, float, int]
 
 
-def _launched(timeline: Timeline) -> dict[int, list[_Operation]]:
-    """Operations by the row of the call, in the order of starts."""
+def _launched(timeline: Timeline) -> tuple[dict[int, list[_Operation]], dict[tuple[int, int], int]]:
+    """Operations by the row of the call, in the order of starts; numbers of streams by GPU and
+    stream."""
     numbers: dict[tuple[int, int], int] = {}
     every: list[tuple[int, int, _Operation]] = []
     for table in (timeline.kernels, timeline.copies, timeline.memsets):
@@ -221,15 +224,15 @@ def _launched(timeline: Timeline) -> dict[int, list[_Operation]]:
     found: dict[int, list[_Operation]] = {}
     for call, _, operation in sorted(every, key=lambda each: each[:2]):
         found.setdefault(call, []).append(operation)
-    return found
+    return found, numbers
 
 
 def _actions(calls: Calls, row: int, gap_us: float, launched: list[_Operation] | tuple[()],
-             after: int) -> list[Action]:
-    """Actions of a call."""
+             awaited: int, after: int) -> list[Action]:
+    """Actions of a call; ``awaited`` is the stream to become empty if the call waits, -1: all."""
     duration = int(calls.duration[row]) / 1000
     if calls.kind[row] == CallKind.SYNCHRONISE:
-        return [Action(Do.WAIT, -1, gap_us, 0.0, after=after)]
+        return [Action(Do.WAIT, awaited, gap_us, 0.0, after=after)]
     if not launched:
         return [Action(Do.GO_ON, -1, gap_us + duration, 0.0, after=after)]
     blocks = calls.kind[row] == CallKind.COPY and duration >= sum(each[2] for each in launched)

@@ -96,6 +96,14 @@ def test_further_gpus_cost_what_the_paper_measured():
         assert found.kept == pytest.approx(percent / 100, abs=0.01)
 
 
+def test_streams_that_run_at_once_wait_at_once():
+    """Two streams with kernels of 50 us keep what one keeps: 1 / (1 + 5.6 / 50)."""
+    for streams in (1, 2, 4):
+        found = predict(case(Step(50, 400, streams)))
+        assert found.kept == pytest.approx(1 / (1 + 5.6 / 50), abs=1e-4)
+        assert found.serial == pytest.approx(found.kept, abs=2e-3)
+
+
 def test_distance_and_loss_lengthen_the_round_trip():
     """A kilometre is 5 us each way; two frames of a read, one of 1000 lost, 100 us to repeat."""
     assert replace(PAPER, distance_km=1).far_round_trip_us == pytest.approx(16.8)
@@ -154,10 +162,11 @@ def test_without_a_fabric_everything_is_kept():
 
 
 def traced(kernels, device=0):
-    """Kernels of 10 us, one each 20 us, with calls."""
+    """Kernels of 10 us, each 1 ns longer than the one before, one each 20 us, with calls."""
     start = [20_000 * number for number in range(kernels)]
     operations = Operations.of(
-        start=[5000 + each for each in start], duration=[10_000] * kernels,
+        start=[5000 + each for each in start],
+        duration=[10_000 + number for number in range(kernels)],
         device=[device if number % 10 else 1 for number in range(kernels)],
         correlation=list(range(kernels)))
     calls = Calls.of(start=start, duration=[3000] * kernels, correlation=list(range(kernels)),
@@ -170,6 +179,8 @@ def test_the_middle_of_a_trace_stands_for_the_whole():
     assert found.program.kernels == 100
     assert found.notes == ("GPU 0 of 2: the others are left out",
                            "100 of 900 kernels, from the middle of the trace")
+    durations = [action.busy_us for action in found.program.threads[0]]
+    assert sum(durations) / 100 == pytest.approx(10.5, abs=0.002), "those of kernels 445 to 555"
     gaps = [action.gap_us for action in found.program.threads[0][1:]]
     assert min(gaps) == pytest.approx(20) and len(gaps) == 99
     assert of_workload(traced(50).select(device=1), most=100).program.kernels == 5

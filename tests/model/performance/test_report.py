@@ -52,6 +52,8 @@ def test_pictures_have_the_points_of_the_paper():
 def test_lines_of_the_model_go_where_they_were_fitted():
     line = np.array(points(PLOTS["round-trip"], None, "model: figure 4, fitted at 8 us"))
     assert np.interp(8, *line.T) == pytest.approx(90, abs=0.01)
+    line = np.array(points(PLOTS["round-trip"], None, "model: ResNet-50 training, batch 64"))
+    assert np.interp(6.8, *line.T) == pytest.approx(92.7, abs=0.01)
     line = np.array(points(PLOTS["copies"], None, "model: equation 1 and the PCIe link"))
     assert np.interp(6.8, *line.T) == pytest.approx(2.635, abs=0.01)
     assert line[:, 1].max() == pytest.approx(11.403, abs=1e-3)

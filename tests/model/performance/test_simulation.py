@@ -55,6 +55,23 @@ def test_a_wait_costs_a_posted_write_each_way():
     assert simulate(program, Link(4), Mode.PREFETCH).time_us == 29
 
 
+def test_operations_of_a_graph_are_fetched_with_the_first_one():
+    """A delay of 4: 2 + 4 + 5, then 5 and 5 without a fetch."""
+    program = Program(((Action(Do.RUN, 0, 0, 5), Action(Do.RUN, 0, 0, 5, fetched=False),
+                        Action(Do.RUN, 0, 0, 5, fetched=False)),), 1)
+    assert simulate(program, Link(4)).time_us == 21
+
+
+def test_a_wait_for_a_stream_leaves_another_one_busy():
+    """Stream 0 is empty after 10, stream 1 after 50: the next kernel of stream 0 ends at 15."""
+    program = Program(((Action(Do.RUN, 0, 0, 10), Action(Do.RUN, 1, 0, 50),
+                        Action(Do.WAIT, 0, 0, 0), Action(Do.RUN, 0, 0, 45)),), 2)
+    assert simulate(program, NATIVE).time_us == 55
+    every = Program((tuple(action._replace(stream=-1) if action.do is Do.WAIT else action
+                           for action in program.threads[0]),), 2)
+    assert simulate(every, NATIVE).time_us == 95
+
+
 def test_a_thread_waits_for_what_another_one_called():
     first = (Action(Do.RUN, 0, 3, 10), Action(Do.WAIT, 0, 0, 0), Action(Do.GO_ON, -1, 1, 0))
     second = (Action(Do.RUN, 1, 2, 10, after=2),)
@@ -108,7 +125,8 @@ def trace():
         return [100 * each for each in tenths_of_us]
 
     calls = Calls.of(start=ns(0, 1000, 1020, 1100, 1700, 3000),
-                     duration=ns(900, 10, 10, 500, 10, 10),
+                     duration=ns(900, 10, 10, 500, 10, 10), device=[-1, -1, -1, 0, -1, -1],
+                     stream=[-1, -1, -1, 7, -1, -1],
                      thread=[1, 1, 1, 1, 1, 2], correlation=[1, 2, 3, -1, -1, 4],
                      kind=[CallKind.COPY, CallKind.KERNEL, CallKind.KERNEL, CallKind.SYNCHRONISE,
                            CallKind.OTHER, CallKind.KERNEL])
@@ -125,6 +143,7 @@ def test_a_trace_becomes_calls_with_what_they_launch():
     assert [action.do for action in first] == [
         Do.TO_GPU, Do.WAIT, Do.RUN, Do.RUN, Do.WAIT, Do.GO_ON]
     assert [round(action.busy_us, 3) for action in first] == [70, 0, 20, 28, 0, 0]
+    assert first[4].stream == first[2].stream, "the wait is for a stream"
     # The copy blocked, so it takes no time of the processor; the kernel's call came 10 us after.
     assert first[0].gap_us == 0 and first[2].gap_us == pytest.approx(10 + 1)
     # The second thread slept while the first one called, 129 us before.
