@@ -103,7 +103,7 @@ def _curve(axes: "Axes", measured: Measured | None) -> None:
                          label=f"gateware, {rate}: {each:.1f} us")
     axes.set(xlabel="round trip, us", ylabel="performance, % of native", ylim=(74, 101),
              xlim=(0, 26))
-    axes.legend(fontsize=7, loc="lower left")
+    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
 
 
 def _points(found: dict[float, float]) -> tuple[list[float], list[float]]:
@@ -150,8 +150,8 @@ def _copies(axes: "Axes", measured: Measured | None) -> None:
         at = [point.round_trip_ns / 1000 for point in found.trips]
         axes.plot(at, [point.measured_gb_s for point in found.trips], "D", color=GATEWARE,
                   markersize=5, label=f"gateware, {rate}: measured")
-        axes.plot(at, [point.predicted_gb_s for point in found.trips], color=GATEWARE, linewidth=1,
-                  label=f"gateware, {rate}: predicted")
+        axes.plot(at, [point.predicted_gb_s for point in found.trips], "x", color="black",
+                  markersize=5, label=f"gateware, {rate}: predicted")
     axes.set(xlabel="round trip, us", ylabel="copies to the GPU, GB/s", xscale="log",
              xlim=(0.8, 30), ylim=(0, 16))
     axes.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
@@ -221,7 +221,7 @@ def _map(axes: "Axes", measured: Measured | None) -> None:
     for run, name in named:
         axes.plot([run.mean_us], [6.8], "o", color="black", markersize=4)
         axes.annotate(name, (run.mean_us, 6.8), xytext=(5, -9), textcoords="offset points",
-                      fontsize=7)
+                      fontsize=7, bbox={"color": "white", "alpha": 0.6, "pad": 0.5})
     for number, (rate, trip) in enumerate(_trips(measured).items()):
         axes.axhline(trip, color="black", linestyle=(0, (3 + 3 * number, 3)), linewidth=0.8,
                      label=f"gateware, {rate}: {trip:.1f} us")

@@ -155,7 +155,7 @@ WORKLOAD_CHANGES = (
 def gateware_changes(measured: Measured) -> tuple[Change, ...]:
     """Changes to the round trips measured on the gateware, a change for each rate of the line."""
     def to(us: float) -> Callable[[Fabric], Fabric]:
-        return lambda fabric: replace(
+        return lambda fabric: fabric if fabric.round_trip_us == us else replace(
             fabric, round_trip_us=max(us, fabric.native_round_trip_us), conversion_us=0.0)
 
     return tuple(Change(f"round trip of the gateware, {rate}",

@@ -42,9 +42,9 @@ FORMATS = (".csv", ".json")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the job."""
     add_case(parser)
-    parser.add_argument("--trace", metavar="FILE", action="append", dest="fleet", default=[],
+    parser.add_argument("--trace", metavar="FILE", action="append", dest="fleet", default=None,
                         help="a further trace of a fleet; may be given again")
-    parser.add_argument("--vary", metavar="NAME=VALUES", action="append", default=[],
+    parser.add_argument("--vary", metavar="NAME=VALUES", action="append", default=None,
                         help="an option above without its dashes, and its values: a list with "
                         "commas, or FIRST:LAST:STEP; may be given again")
     parser.add_argument("--closed-form", action="store_true",
@@ -192,11 +192,11 @@ def _many(number: int, one: str) -> str:
 
 def _plan(arguments: argparse.Namespace, place: _Place, shown: _Shown) -> _Plan:
     """All combinations, those of one program one after the other."""
-    varied = dict(values(text) for text in arguments.vary)
-    if len(varied) < len(arguments.vary):
+    varied = dict(values(text) for text in arguments.vary or ())
+    if len(varied) < len(arguments.vary or ()):
         raise UserError("--vary has one of its names twice")
-    fleet = [arguments.trace, *arguments.fleet] if arguments.trace else arguments.fleet
-    traces = list(dict.fromkeys(fleet))
+    further = arguments.fleet or []
+    traces = list(dict.fromkeys([arguments.trace, *further] if arguments.trace else further))
     # Options of the fabric vary fastest, so that a program is made once for all of them.
     grid = {name: varied[name] for name in sorted(varied, key=lambda name: name in _FABRIC)}
     total = math.prod(map(len, grid.values())) * max(1, len(traces))
