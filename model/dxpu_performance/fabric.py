@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from . import published
 from .bandwidth import Cable, PCIeLink, aggregate_gb_s, read_gb_s, write_gb_s
 from .calibration import calibrated
@@ -95,13 +97,16 @@ class Fabric:
                    proxy_gb_s=fit.proxy_capacity_gb_s, source="the paper")
 
     @classmethod
-    def of_measured(cls, measured: Measured, rate: str) -> "Fabric":
+    def of_measured(cls, measured: Measured, rate: str, load: float = 0.0) -> "Fabric":
         """The fabric measured on the gateware at a rate of the line.
+
+        ``load`` is the share of the line for other traffic; the median round trip is interpolated
+        between measured loads.
 
         Raises
         ------
         ModelError
-            The file has no such rate.
+            The file has no such rate, or no load as high.
         """
         if rate not in measured.rates:
             raise ModelError(f"there are no figures of {rate}; there are: "
@@ -109,11 +114,19 @@ class Fabric:
         found = measured.rates[rate]
         lossy = [(point.p99_ns - found.round_trip.p50_ns) / 1000 for point in found.loss
                  if point.loss > 0]
-        return cls(found.round_trip.p50_ns / 1000,
+        trips = {0.0: found.round_trip.p50_ns} | {
+            point.load: point.p50_ns for point in sorted(found.load, key=lambda each: each.load)}
+        highest = max(trips)
+        if not 0 <= load <= highest:
+            raise ModelError(f"load must be from 0 to {highest:g}, the highest that was measured "
+                             f"at {rate}, not {load:g}")
+        trip = float(np.interp(load, list(trips), list(trips.values())))
+        return cls(trip / 1000,
                    Cable(found.overhead_bytes, found.line_gbit_s),
                    found.split.conversion_ns / 1000, found.split.native_ns / 1000,
                    PCIeLink(), found.tags, found.read_bytes, found.max_payload_bytes,
-                   repeat_us=max(0.0, *lossy) if lossy else 0.0, source=f"gateware, {rate}")
+                   repeat_us=max(0.0, *lossy) if lossy else 0.0,
+                   source=f"gateware, {rate}" + f", load {load:g}" * (load > 0))
 
     @property
     def far_round_trip_us(self) -> float:

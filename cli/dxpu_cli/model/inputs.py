@@ -62,6 +62,9 @@ def add_case(parser: argparse.ArgumentParser) -> None:
     fabric.add_argument("--km", metavar="KM", help="length of the cable in km (default: 0)")
     fabric.add_argument("--loss", metavar="SHARE",
                         help="share of frames that are lost (default: 0)")
+    fabric.add_argument("--load", metavar="SHARE",
+                        help="share of the line that other traffic takes; round trips are those "
+                        "measured under load (default: 0)")
     fabric.add_argument("--written", action="store_true",
                         help="copies to the GPU are writes of the CPU, not reads of the GPU")
 
@@ -116,6 +119,10 @@ def _fabric(arguments, round_trip):
     from dxpu_performance.measured import STORED, read
     if arguments.paper and arguments.rtl:
         raise UserError("--paper and --rtl are two fabrics: give one")
+    load = 0.0 if arguments.load is None else decimal_number("--load", arguments.load, 0, 1)
+    if load and (arguments.paper or round_trip is not None):
+        raise UserError("--load is for round trips measured on the gateware, not for "
+                        f"{'--paper' if arguments.paper else '--rtt'}")
     if arguments.paper or (arguments.rtl is None and round_trip is not None
                            and not STORED.exists()):
         fabric = Fabric.of_paper() if round_trip is None else Fabric.of_paper(round_trip)
@@ -123,7 +130,7 @@ def _fabric(arguments, round_trip):
         raise UserError("there are no figures of the gateware: make them by `dxpu bench paper "
                         "--out rtl.json` and give --rtl rtl.json, or give --paper or --rtt")
     else:
-        fabric = Fabric.of_measured(read(arguments.rtl or STORED), arguments.rate)
+        fabric = Fabric.of_measured(read(arguments.rtl or STORED), arguments.rate, load)
         if round_trip is not None:
             fabric = replace(fabric, round_trip_us=round_trip)
     return _changed(arguments, fabric)

@@ -29,11 +29,11 @@ __all__ = ["VARIED", "add_arguments", "run", "values"]
 
 #: Options that can be varied.
 VARIED = ("rtt", "tags", "read-bytes", "payload-bytes", "line-gbit", "pcie", "proxies", "km",
-          "loss", "gpus", "like", "exposed", "kernel-us", "launches", "streams", "syncs", "copies",
-          "copy-mb", "copies-back", "launch-us", "rate")
+          "loss", "load", "gpus", "like", "exposed", "kernel-us", "launches", "streams", "syncs",
+          "copies", "copy-mb", "copies-back", "launch-us", "rate")
 #: Options of the fabric, with which a program stays the same.
 _FABRIC = ("rtt", "tags", "read-bytes", "payload-bytes", "line-gbit", "pcie", "proxies", "km",
-           "loss", "gpus", "like", "exposed", "rate")
+           "loss", "load", "gpus", "like", "exposed", "rate")
 #: Combinations at most.
 MOST = 1_000_000
 FORMATS = (".csv", ".json")

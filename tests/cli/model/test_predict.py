@@ -6,6 +6,7 @@ import pytest
 
 from dxpu_cli.main import main
 from dxpu_performance import measured
+from tests.model.performance.test_measured import ALL
 
 
 def out(capsys, *argv):
@@ -68,6 +69,8 @@ def test_what_changes_would_bring(capsys):
     (("--kernel-us", "5", "--rtl", "x", "--paper"), "--paper and --rtl are two fabrics: give one"),
     (("--paper", "--kernel-us", "5", "--loss", "0.1"), "--loss needs the time until a lost frame "
      "is repeated: figures of the gateware with losses (--rtl)"),
+    (("--paper", "--kernel-us", "5", "--load", "0.5"),
+     "--load is for round trips measured on the gateware, not for --paper"),
     (("--paper", "t.json", "--copies", "2"), "a trace and --copies are two workloads: give one"),
     (("--paper", "--kernel-us", "5", "--syncs", "2000"),
      "--syncs must be a whole number from 0 to 1000, not '2000'"),
@@ -76,6 +79,22 @@ def test_what_changes_would_bring(capsys):
 def test_a_mistake_is_one_line(argv, text, capsys, tmp_path):
     assert main(["model", "predict", *(each.format(tmp=tmp_path) for each in argv)]) == 2
     assert capsys.readouterr().err == f"dxpu model: error: {text.format(tmp=tmp_path)}\n"
+
+
+def test_figures_of_the_gateware_are_the_fabric(capsys, tmp_path):
+    """1.5005 us, 0.3005 us more than natively; 2 us at 90 % of the line; losses of 1 % are
+    repeated after 90 - 1.5005 us."""
+    measured.write(tmp_path / "rtl.json", ALL)
+    ask = ("predict", "--rtl", str(tmp_path / "rtl.json"), "--kernel-us", "56", "--json")
+    idle, = json.loads(out(capsys, *ask))["answers"]
+    assert idle["round_trip_us"] == 1.5005 and idle["fabric"] == "gateware, 100G"
+    assert idle["kept"] == pytest.approx(1 / (1 + 0.3005 / 56), abs=1e-6)
+    loaded, = json.loads(out(capsys, *ask, "--load", "0.9"))["answers"]
+    assert loaded["round_trip_us"] == 2
+    lossy, = json.loads(out(capsys, *ask, "--loss", "0.01"))["answers"]
+    assert lossy["round_trip_us"] == pytest.approx(1.5005 + 2 * 0.01 / 0.99 * 88.4995)
+    other, = json.loads(out(capsys, *ask, "--rate", "1G", "--rtt", "5"))["answers"]
+    assert (other["round_trip_us"], other["fabric"]) == (5, "gateware, 1G")
 
 
 def test_without_figures_of_the_gateware_the_line_says_how_to_make_them(

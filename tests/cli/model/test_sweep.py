@@ -110,8 +110,8 @@ def test_an_interrupt_leaves_what_was_there(tmp_path):
 
 @pytest.mark.parametrize("argv, text", [
     (("--vary", "colour=1,2"), "--vary must be NAME=VALUES with a name of rtt, tags, read-bytes, "
-     "payload-bytes, line-gbit, pcie, proxies, km, loss, gpus, like, exposed, kernel-us, launches, "
-     "streams, syncs, copies, copy-mb, copies-back, launch-us, rate, not 'colour=1,2'"),
+     "payload-bytes, line-gbit, pcie, proxies, km, loss, load, gpus, like, exposed, kernel-us, "
+     "launches, streams, syncs, copies, copy-mb, copies-back, launch-us, rate, not 'colour=1,2'"),
     (("--vary", "rtt="), "--vary rtt needs values such as 1,2,4 or 1:9:0.5, not ''"),
     (("--vary", "rtt=1:2"), "--vary rtt needs values such as 1,2,4 or 1:9:0.5, not '1:2'"),
     (("--vary", "rtt=5:2:1"), "--vary rtt must rise from FIRST to LAST in at most 1,000,000 "

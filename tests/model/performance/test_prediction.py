@@ -111,6 +111,20 @@ def test_distance_and_loss_lengthen_the_round_trip():
     assert lossy.far_round_trip_us == pytest.approx(6.8 + 2 * 0.001 / 0.999 * 100)
 
 
+def test_a_loaded_line_has_the_round_trips_that_were_measured_there():
+    """1.5005 us idle, 2 us at 90 %: 1.8004 us at 54 %, three fifths of the way."""
+    gateware = Measured("", {"100G": RATE}, ())
+    assert Fabric.of_measured(gateware, "100G").round_trip_us == 1.5005
+    assert Fabric.of_measured(gateware, "100G", 0.9).round_trip_us == 2
+    there = Fabric.of_measured(gateware, "100G", 0.54)
+    assert there.round_trip_us == pytest.approx(1.8002)
+    assert there.source == "gateware, 100G, load 0.54"
+    with pytest.raises(ModelError, match="load must be from 0 to 0.9, the highest that was "):
+        Fabric.of_measured(gateware, "100G", 0.95)
+    with pytest.raises(ModelError, match="there are no figures of 1G; there are: 100G"):
+        Fabric.of_measured(gateware, "1G")
+
+
 def test_gpus_of_a_proxy_share_its_cable():
     written = replace(PAPER, written=True)
     assert written.to_gpu_gb_s(1) == pytest.approx(9.44)
