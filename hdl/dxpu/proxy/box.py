@@ -13,7 +13,9 @@ from dxpu.attach import (
 from dxpu.csr import RegisterPort
 from dxpu.fabric.credit.classifier import Classifier, credits_of
 from dxpu.fabric.credit.policer import CreditPolicer
-from dxpu.fabric.credit.sizing import LARGEST, MOST_TLPS, FlowControl, grants_in
+from dxpu.fabric.credit.sizing import (
+    DEEP_CELLS, LARGEST, FlowControl, grants_in, packets_in,
+)
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.opening.types import KnockPort
 from dxpu.fabric.row_gate import RowGate
@@ -51,7 +53,7 @@ class BoxCore(wiring.Component):
 
     Parameters
     ----------
-    width, paths, peers, streams, split, arq, mac_counters, fast, keys, managed, around
+    width, paths, peers, streams, split, arq, mac_counters, fast, deep, keys, managed, around
         Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
         Slots, 1 to 16: PCIe links to GPUs.
@@ -84,9 +86,11 @@ class BoxCore(wiring.Component):
     #: requests, completions. Posted requests get what is in flight, and reported, while frames of
     #: 1500 bytes fill a line of 1 Gb/s. Wider ones have as many beats.
     REGIONS = (8192, 1024, 2048)
+    #: The same of ``deep`` proxies, which have four times the buffer from PCIe.
+    DEEP_REGIONS = (8192, 1024, 8192)
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
-                 arq="go-back-n", mac_counters=None, fast=False, keys=False,
+                 arq="go-back-n", mac_counters=None, fast=False, deep=False, keys=False,
                  managed=False, knocks=False, around=None):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
@@ -103,18 +107,19 @@ class BoxCore(wiring.Component):
         self._width = width
         self._knocks = knocks
         self._slots = slots
-        self._depth = max(16, self.BUFFER * 8 // width)
+        self._depth = max(16, self.BUFFER * (4 if deep else 1) * 8 // width)
         self._table = BoxTable(slots=slots, paths=paths, streams=streams)
         self._egress = SharedEgress(
-            width, slots=slots, packets=2 * MOST_TLPS if fast else MOST_TLPS, overflow="drop",
-            space=[size * max(1, width // 64) for size in self.REGIONS])
-        flow = FlowControl.of(width, grants_in(width, self._egress.beats, fast=fast), end="box",
-                              fast=fast)
+            width, slots=slots, packets=packets_in(fast=fast, deep=deep), overflow="drop",
+            space=[size * max(1, width // 64)
+                   for size in (self.DEEP_REGIONS if deep else self.REGIONS)])
+        flow = FlowControl.of(width, grants_in(width, self._egress.beats, fast=fast, deep=deep),
+                              end="box", fast=fast)
         self._policer = CreditPolicer(width, rows=slots, initial=flow.grants, largest=LARGEST)
         self._engine = FabricEngine(
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,
             block=False,  # the queues need the block RAM of an ECP5-45
-            flow=flow, keyed=keys, looked_at=knocks)
+            flow=flow, keyed=keys, looked_at=knocks, cells=DEEP_CELLS if deep else None)
         self._bindings, self._scrub = BoxSlots(rows=slots), Scrub(rows=slots)
         self._gate = RowGate(width, rows=slots, meta=ClassMeta, inside=True)
         # A TLP that is too large is cut, not dropped: its header has the credits to return.
@@ -318,7 +323,7 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, slots, paths, peers, streams, split, arq, keys, managed, knocks, around
+    width, slots, paths, peers, streams, split, arq, deep, keys, managed, knocks, around
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 

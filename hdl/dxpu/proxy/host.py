@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.arbiter import PacketArbiter
 from dxpu.attach import CreditLedger, Egress, PciePort, connect_egress, connect_grants
 from dxpu.csr import RegisterPort
-from dxpu.fabric.credit.sizing import FlowControl, host_grants, space_for
+from dxpu.fabric.credit.sizing import DEEP_CELLS, FlowControl, host_grants, space_for
 from dxpu.fabric.engine import FabricEngine
 from dxpu.fabric.wire.format import Role
 from dxpu.management.events import NodeEvents
@@ -76,6 +76,9 @@ class HostCore(wiring.Component):
         What the MAC of each path counts: name to text.
     fast : bool
         A line is faster than 1 Gb/s (:func:`~dxpu.fabric.credit.sizing.host_grants`).
+    deep : bool
+        Grants, queues and replay memory are for a line of 100 Gb/s with a round trip of
+        microseconds, at 512 bits (:data:`~dxpu.fabric.credit.sizing.DEEP_GRANTS`).
     keys : bool
         Sessions can be opened under keys (docs/reference/keyed-sessions.md).
     managed : bool
@@ -113,8 +116,8 @@ class HostCore(wiring.Component):
     REQUESTS = 2048
 
     def __init__(self, width, *, ports=8, paths=2, peers=16, streams=4, split=False,
-                 identity=None, arq="go-back-n", mac_counters=None, fast=False, keys=False,
-                 managed=False, around=None, observed=False):
+                 identity=None, arq="go-back-n", mac_counters=None, fast=False, deep=False,
+                 keys=False, managed=False, around=None, observed=False):
         super().__init__({
             "upstream": Out(PciePort(width)),
             "frame": Out(FramePort(width, mac_counters or {})).array(paths),
@@ -124,7 +127,7 @@ class HostCore(wiring.Component):
         })
         self._width = width
         self._ports = ports
-        self._depth = max(16, self.BUFFER * 8 // width)
+        self._depth = max(16, (self.BUFFER << deep) * 8 // width)
         self._ingress = Ingress(width, depth=self._depth)
         self._dpc = (identity or Identity()).slot.dpc
         self._switch = VirtualSwitch(width, ports=ports, identity=identity)
@@ -135,10 +138,11 @@ class HostCore(wiring.Component):
         # A TLP has several beats at these widths, so a lookup may take several cycles.
         self._table = HostTable(ports=ports, lookups=2, shared=width <= 64, paths=paths,
                                 streams=streams, readers=3)
-        flow = FlowControl.of(width, host_grants(width, fast=fast))
+        flow = FlowControl.of(width, host_grants(width, fast=fast, deep=deep))
         self._engine = FabricEngine(width, rows=ports, paths=paths, peers=peers,
                                     streams=streams, split=split,
-                                    arq=arq, flow=flow, keyed=keys)
+                                    arq=arq, flow=flow, keyed=keys,
+                                    cells=DEEP_CELLS if deep else None)
         self._pool = HostPool(width, rows=ports, space=space_for(width, flow.grants),
                               initial=flow.grants)
         self._egress = Egress(width, depth=self._depth)
@@ -411,7 +415,8 @@ class HostProxy(wiring.Component):
 
     Parameters
     ----------
-    width, ports, paths, peers, streams, split, arq, identity, keys, managed, around, observed
+    width, ports, paths, peers, streams, split, arq, identity, deep, keys, managed, around,
+    observed
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 

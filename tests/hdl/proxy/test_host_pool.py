@@ -3,7 +3,9 @@
 import random
 
 import pytest
-from dxpu.fabric.credit.sizing import FAST_GRANTS, GRANTS, WIDE_GRANTS, space_for
+from dxpu.fabric.credit.sizing import (
+    DEEP_GRANTS, FAST_GRANTS, GRANTS, WIDE_GRANTS, space_for,
+)
 from dxpu.proxy.host_pool import HostPool
 from dxpu.proxy.stall import StallWatch
 from dxpu.tlp.types import TlpClass
@@ -38,7 +40,8 @@ def all_that_is_granted(rng, row, grants):
 @pytest.mark.parametrize("width, grants", [
     (64, GRANTS), pytest.param(32, GRANTS, marks=pytest.mark.long),
     pytest.param(512, GRANTS, marks=pytest.mark.long), (128, WIDE_GRANTS),
-    pytest.param(64, FAST_GRANTS, marks=pytest.mark.long)])
+    pytest.param(64, FAST_GRANTS, marks=pytest.mark.long),
+    pytest.param(512, DEEP_GRANTS, marks=pytest.mark.long)])
 def test_a_host_that_takes_nothing_holds_back_nobody(width, grants):
     """All that is granted finds its place, and leaves in order when there is room."""
     rng = random.Random(seed())

@@ -6,8 +6,9 @@ Ref: docs/explanation/flow-control.md
 from .class_queues import ClassSpace
 from .credits import OVERHEAD_BYTES, grants_for
 
-__all__ = ["GRANTS", "LARGEST", "LARGEST_REQUEST", "LINE_BYTES", "MOST_TLPS", "FlowControl",
-           "beats_for", "grants_in", "host_grants", "shares_of", "space_for"]
+__all__ = ["DEEP_CELLS", "GRANTS", "LARGEST", "LARGEST_REQUEST", "LINE_BYTES", "MOST_TLPS",
+           "FlowControl", "beats_for", "grants_in", "host_grants", "packets_in", "shares_of",
+           "space_for"]
 
 #: Data units of the largest TLP: 512 bytes, as the switch advertises.
 LARGEST = 32
@@ -21,6 +22,15 @@ GRANTS = ((12, 76), (8, 8), (12, 76))
 #: a row takes 16 KiB of it, and not 4.
 WIDE_GRANTS = ((32, 160), (8, 8), (32, 160))
 FAST_GRANTS = ((48, 352), (8, 8), (48, 352))
+#: The same for a line of 100 Gb/s whose round trip is microseconds, also to a host's memory: 32 KiB
+#: of writes, and 160 reads of a GPU, 140 of which are under way in the paper (section 4.2). At 512
+#: bits a row takes 128 KiB of block RAM.
+DEEP_GRANTS = ((256, 2048), (160, 160), (48, 352))
+#: TLPs of a row that a box grants at most then, posted and completions: 160 reads of 128 bytes have
+#: two completions each.
+DEEP_TLPS = (256, 320)
+#: Cells of the replay memory then: 128 KiB.
+DEEP_CELLS = 512
 #: Bytes that may be under way to a box of 64 bits while many hosts send to it: the port of an
 #: Ethernet switch that holds 16 KiB has room for them, and for acknowledgements.
 LINE_BYTES = 13 << 10
@@ -38,11 +48,12 @@ def beats_for(width, headers, units):
     return headers * each + -(-16 * units // size)
 
 
-def grants_in(width, regions, *, fast=False):
+def grants_in(width, regions, *, fast=False, deep=False):
     """Grants for three regions of so many beats: up to 32 TLPs each (48 if ``fast``), 16 non-posted
-    ones, and 16 completions if the width is that of a small region."""
+    ones, and 16 completions if the width is that of a small region; :data:`DEEP_TLPS` if
+    ``deep``."""
     most = FAST_TLPS if fast else MOST_TLPS
-    most = (most, 16, 16 if width <= 64 else most)
+    most = (DEEP_TLPS[0], 16, DEEP_TLPS[1]) if deep else (most, 16, 16 if width <= 64 else most)
     return tuple(
         grants_for(width, beats, headers=max(
             n for n in range(1, headers + 1) if n == 1 or beats_for(width, n, units) <= beats))
@@ -50,8 +61,16 @@ def grants_in(width, regions, *, fast=False):
             regions, most, (LARGEST, LARGEST_REQUEST, LARGEST), strict=True))
 
 
-def host_grants(width, *, fast=False):
-    """What a host proxy of this width grants each row; ``fast``: for a line above 1 Gb/s."""
+def packets_in(*, fast=False, deep=False):
+    """TLPs that a region holds for what :func:`grants_in` grants: a power of two."""
+    return 512 if deep else MOST_TLPS << fast
+
+
+def host_grants(width, *, fast=False, deep=False):
+    """What a host proxy of this width grants each row; ``fast``: for a line above 1 Gb/s;
+    ``deep``: for a long one of 100 Gb/s."""
+    if deep:
+        return DEEP_GRANTS
     if fast:
         return FAST_GRANTS
     return GRANTS if width <= 64 else WIDE_GRANTS
