@@ -1,4 +1,4 @@
-"""Figures measured on the gateware, as a file: what the performance model knows of a proxy.
+"""Figures measured on the gateware, as a file: the input of the performance model.
 
 ``dxpu bench paper --out rtl.json`` writes the file. All times are in nanoseconds, all rates of data
 in 10^9 bytes a second (``gb_s``), rates of a line in 10^9 bits a second (``gbit_s``), shares from 0
@@ -28,7 +28,7 @@ STORED = Path(__file__).with_name("data") / "rtl.json"
 
 
 class FileError(ValueError):
-    """A file is not what this module writes; the text is one line, with the place."""
+    """A file was not written by :func:`write`; the text is one line, with the place."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class RoundTrip:
     """Time of a read of the GPU, from the first beat of the request until the last one of the
     completion, at the source's side of PCIe, on an idle fabric.
 
-    ``histogram`` has pairs of an upper bound in ns, which rises, and how many reads took at most
-    that and more than the bound before.
+    ``histogram`` has pairs: an upper bound in ns, and a number of reads, above the bound before and
+    up to the upper bound. Bounds rise.
     """
 
     p50_ns: float
@@ -48,7 +48,7 @@ class RoundTrip:
 
 @dataclass(frozen=True)
 class Split:
-    """Parts of a round trip (Table 6); their sum is a round trip on an idle fabric.
+    """Parts of a round trip on an idle fabric (Table 6); the round trip is their sum.
 
     ``native_ns`` is the same read without DxPU: PCIe links and memory, a model. ``network_ns`` are
     wire, MACs, FEC and Ethernet switch, a model, with frames' times on the line. ``conversion_ns``
@@ -62,8 +62,8 @@ class Split:
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Payload that arrives in one direction, and what arrives natively: the same source on the
-    modelled PCIe link alone (Table 7)."""
+    """Payload in one direction, and the native payload: of the same source on the modelled PCIe
+    link alone (Table 7)."""
 
     measured_gb_s: float
     native_gb_s: float
@@ -84,16 +84,16 @@ class PeerToPeer:
 
     @property
     def share(self) -> float:
-        """Share of the bandwidth under one proxy that remains across two."""
+        """Bandwidth across two proxies, as a share of the bandwidth under one."""
         return self.two_proxies_gb_s / self.one_proxy_gb_s
 
 
 @dataclass(frozen=True)
 class TripPoint:
-    """Host-to-GPU bandwidth at a round trip, which the network was made slower for.
+    """Host-to-GPU bandwidth at the round trip of some network.
 
     ``equation_gb_s`` is tags times read size, divided by the round trip (Eq. 1); ``limit_gb_s`` is
-    what the line allows; the smaller one of both is the prediction.
+    the limit of line and ports; the smaller of both is the prediction.
     """
 
     round_trip_ns: float
@@ -103,13 +103,12 @@ class TripPoint:
 
     @property
     def predicted_gb_s(self) -> float:
-        """The smaller one of Eq. 1 and of what the line allows."""
+        """The smaller of Eq. 1 and the limit."""
         return min(self.equation_gb_s, self.limit_gb_s)
 
     @property
     def error(self) -> float:
-        """By which part of the measured bandwidth the prediction is too high, negative if too
-        low."""
+        """Prediction without the measured bandwidth, as a share of the measured bandwidth."""
         return self.predicted_gb_s / self.measured_gb_s - 1
 
 
@@ -125,7 +124,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """Round trips of reads at a share of the rate of the line, which other traffic fills."""
+    """Round trips of reads while other traffic fills a share of the line."""
 
     load: float
     p50_ns: float
@@ -134,7 +133,7 @@ class LoadPoint:
 
 @dataclass(frozen=True)
 class LossPoint:
-    """Round trips of reads, and host-to-GPU bandwidth, at a share of frames that are lost."""
+    """Round trips of reads, and host-to-GPU bandwidth, while a share of the frames is lost."""
 
     loss: float
     p50_ns: float
@@ -144,12 +143,12 @@ class LossPoint:
 
 @dataclass(frozen=True)
 class Rate:
-    """All that is measured at one rate of the line.
+    """All measurements at one rate of the line.
 
     ``clock_hz`` and ``width_bits`` are those of the proxies' cores; ``line_gbit_s`` is the rate of
     the Ethernet. The traffic source has ``tags`` reads of ``read_bytes`` under way and writes
-    ``max_payload_bytes``. ``overhead_bytes`` is what a TLP of that size takes on the wire beside
-    its payload, on a full line. Without a second proxy ``gpu_to_gpu`` is None.
+    ``max_payload_bytes``. A TLP of this size takes ``overhead_bytes`` on a full line beside the
+    payload. Without a second proxy ``gpu_to_gpu`` is None.
     """
 
     clock_hz: float
@@ -172,7 +171,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Assumption:
-    """What is no measurement: a part of the bench that is a model, its value, and the source."""
+    """A part of the bench is a model: name, value, and source of the value."""
 
     name: str
     value: str
@@ -181,9 +180,9 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Measured:
-    """The whole file: a :class:`Rate` for some or all names of :data:`RATES`, and what is assumed.
+    """The whole file: a :class:`Rate` for some or all names of :data:`RATES`, and assumptions.
 
-    ``command`` is what made the file.
+    ``command`` has made the file.
     """
 
     command: str
@@ -192,8 +191,8 @@ class Measured:
 
 
 def bins(times_ns: list[float], ratio: float = 2 ** 0.25) -> tuple[tuple[float, int], ...]:
-    """Histogram of some times, of which each bound is ``ratio`` times the one before, rounded to a
-    whole nanosecond; bins at both ends are not empty."""
+    """Histogram of some times. Each bound is ``ratio`` times the bound before, rounded to a whole
+    nanosecond; bins at both ends are not empty."""
     if not times_ns:
         return ()
     bound, found = max(1, math.floor(min(times_ns))), list[tuple[float, int]]()
@@ -208,7 +207,7 @@ def bins(times_ns: list[float], ratio: float = 2 ** 0.25) -> tuple[tuple[float, 
 
 
 def write(path: Path | str, measured: Measured) -> None:
-    """Write a file that :func:`read` gives back; whole or not at all.
+    """Write a file for :func:`read`, whole or not at all.
 
     Raises
     ------
@@ -230,7 +229,7 @@ def write(path: Path | str, measured: Measured) -> None:
 
 
 def read(path: Path | str = STORED) -> Measured:
-    """The figures of a file, of the stored one by default.
+    """The figures of a file, by default of :data:`STORED`.
 
     Raises
     ------
@@ -268,7 +267,7 @@ _SHARES = {"load", "loss"}
 
 
 def _value(kind: Any, found: Any, at: str) -> Any:
-    """``found``, which JSON has at ``at``, as a value of a type."""
+    """``found``, of the place ``at`` in the file, as a value of a type."""
     origin, inner = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind):
         return _fields(kind, found, at)

@@ -55,7 +55,7 @@ def test_another_broken_pipe_is_not_hidden(monkeypatch, capfd):
 
 #: Every command and those below it that take options of their own.
 HELPS = [(), *((name,) for name in cli.COMMANDS), *(("bench", what) for what in (
-    "traversal", "wire", "size", "scale", "clock", "allocation", "pool",
+    "traversal", "wire", "paper", "size", "scale", "clock", "allocation", "pool",
     "takeover")), *(
         ("console", "port", job) for job in ("read", "write", "counters", "setup", "bind", "unbind")
         ), ("cache", "clean"), *(

@@ -5,10 +5,11 @@ import json
 from dxpu_cli.main import require
 from dxpu_cli.options import add_seed, file_to_write, given_seed, whole_number
 from dxpu_cli.progress import Progress
+from dxpu_performance.measured import RATES
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
 
-from . import allocation, pool, scale, simulated, synthesised
+from . import allocation, paper, pool, scale, simulated, synthesised
 
 __all__ = ["add_arguments", "run"]
 
@@ -16,6 +17,8 @@ __all__ = ["add_arguments", "run"]
 MEASUREMENTS = {
     "traversal": "cycles of the four traversals of a read through the proxies, idle and under load",
     "wire": "payload per byte on a saturated 1 Gbit/s line, against the contract's table",
+    "paper": "tables of the paper on the gateware: latency, bandwidth, Eq. 1, scaling, GPU to GPU, "
+             "load, loss; `--out` writes the file that the performance model reads; minutes",
     "size": "LUTs, registers and block RAMs of each proxy: packed for ECP5, not placed",
     "clock": "size and frequency of the engine, the switch and each proxy: placed and routed for "
              "ECP5 by the recipe of `dxpu build`, with three seeds; hours",
@@ -44,6 +47,9 @@ def add_arguments(parser):
                                   "list with commas (default: %(default)s)")
             sub.add_argument("--cycles", default="100", metavar="NUMBER",
                              help="attaches and detaches in each pool (default: %(default)s)")
+        elif name == "paper":
+            sub.add_argument("--rate", default=",".join(RATES), metavar="RATES",
+                             help="rates of the line, a list with commas (default: %(default)s)")
         elif name == "takeover":
             sub.add_argument("--rounds", default="5", metavar="N",
                              help="how often each is measured (default: %(default)s)")
@@ -67,7 +73,8 @@ def add_arguments(parser):
 
 
 #: Measurements that may be made in part.
-_PARTS = {"clock": tuple(synthesised.CLOCKED), "scale": scale.PARTS}
+_PARTS = {"clock": tuple(synthesised.CLOCKED), "scale": scale.PARTS,
+          "paper": paper.PARTS}
 
 
 def run(arguments) -> int:
@@ -92,6 +99,8 @@ def run(arguments) -> int:
                           given_seed(arguments)))
     elif what == "allocation":
         save(allocation.measure(given_seed(arguments)))
+    elif what == "paper":
+        return paper.measure(_listed("--rate", arguments.rate, RATES), parts, out)
     elif what == "takeover":
         from . import takeover
         save(takeover.measure(rounds))
@@ -111,7 +120,7 @@ def run(arguments) -> int:
 
 def _needs(what, parts):
     """Extras that a measurement needs."""
-    sim = what in simulated.SIMULATED or "latency" in parts
+    sim = what in simulated.SIMULATED or what == "paper" or "latency" in parts
     synthesis = what in ("size", "clock") or {"size", "clock"} & {*parts}
     manager = ["manager"] if what == "takeover" else []
     return [*manager, *(["sim"] if sim else []), *(["boards", "formal"] if synthesis else [])]

@@ -15,6 +15,7 @@ from cocotbext.axi import (
 
 from dxpu.tlp.types import CompletionStatus
 from dxpu_model.tlp import KINDS, Tlp, complete
+from dxpu_sim.pcie.switch_setup import set_up_switch
 
 from .axi_design import NAMES, SLOTS, STATISTICS, proxies
 
@@ -151,33 +152,13 @@ class TB:
     async def _enumerate(self):
         """Bus numbers, windows, enables, and Max_Payload_Size of 512 bytes: upstream port at bus 1,
         slots behind bus 2."""
-        last = SLOTS - 1
-        bridges = [(0x100, 1, 2, 3 + last, BASE, BASE + last * WINDOW)] + [
-            (0x200 + 8 * n, 2, 3 + n, 3 + n, BASE + n * WINDOW, BASE + n * WINDOW)
-            for n in range(SLOTS)]
-        for port, primary, secondary, subordinate, first, end in bridges:
-            for register, value in (
-                    (0x18, subordinate << 16 | secondary << 8 | primary),
-                    (0x20, (end >> 16 & 0xFFF0) << 16 | first >> 16 & 0xFFF0), (0x04, 6)):
-                await self.configure(port, register, value)
-            capability = await self._express(port)
-            await self.configure(port, capability + 8, 2 << 5)
+        await set_up_switch(self.configure, slots=SLOTS, base=BASE, window=WINDOW)
         # What a slot is told when its link comes up: Set_Slot_Power_Limit.
         await Timer(3, "us")
         for slot in range(SLOTS):
             sink = self.sinks[slot, "p"]
             while not sink.empty():
                 assert Tlp.unpack(bytes(sink.recv_nowait())).message_code == 0x50
-
-    async def _express(self, port):
-        """Offset of the PCI Express capability."""
-        at = await self.configure(port, 0x34) & 0xFF
-        while True:
-            word = await self.configure(port, at)
-            if word & 0xFF == 0x10:
-                return at
-            at = word >> 8 & 0xFF
-            assert at, "no PCI Express capability"
 
     async def configure(self, target, register, value=None):
         """Read or write a register of the function with an ID, as software sees it."""
