@@ -41,6 +41,11 @@ class Effect:
     round_trip_us: float
     to_gpu_gb_s: float
 
+    @property
+    def points(self) -> float:
+        """Gain in points, to a tenth; no zero has a minus."""
+        return round(100 * self.gain, 1) + 0.0
+
 
 def fused(program: Program, group: int = FUSED) -> Program:
     """Runs of short kernels in a stream of a thread become a kernel for each ``group``, as

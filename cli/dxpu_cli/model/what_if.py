@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
               f"{case.fabric.far_round_trip_us:>8.2f} us "
               f"{case.fabric.to_gpu_gb_s(case.gpus):>6.2f} GB/s")
         for effect in found:
-            print(f"{effect.name:<{wide}} {100 * effect.kept:>5.1f} % {100 * effect.gain:>+7.1f} "
+            print(f"{effect.name:<{wide}} {100 * effect.kept:>5.1f} % {effect.points:>+7.1f} "
                   f"{effect.round_trip_us:>8.2f} us {effect.to_gpu_gb_s:>6.2f} GB/s")
     if arguments.json:
         print(json.dumps({"workload": asked.name, "notes": asked.notes, "answers": shown},

@@ -135,4 +135,9 @@ def test_the_page_has_headline_rows_and_predictions(text):
     assert re.search(r"ResNet-50 training, batch 32</td><td>%</td><td class=n>85.2</td>"
                      r"<td class=n>87.4</td><td class=n>\+2.2</td>", text)
     assert "&lt;mine&gt;" in text and "<mine>" not in text
+    assert re.search(r"inference, batch 64</td><td class=n>98.6</td><td class=n>96.6</td>"
+                     r"<td class=n>99.8</td><td class=n>inside", text)
+    # 2.64 GB/s by equation 1 at 6.8 us, and 2.7 measured: 2.2 % too low.
+    assert re.search(r"100G</td><td class=n>6.80</td><td class=n>2.64</td><td class=n>11.60</td>"
+                     r"<td class=n>2.70</td><td class=n>-2.2 %", text)
     assert "gateware, 100G, 1.50 us" in text and "Ethernet switch" in text
