@@ -84,6 +84,29 @@ def test_kineto(packed, tmp_path):
     assert (workload.name, workload.notes) == (path.name, ())
 
 
+@pytest.mark.parametrize("none", ["4294967295", "-1"])
+def test_a_call_that_waits_for_a_device_has_no_stream(none, tmp_path):
+    """CUPTI has the largest number of 32 bits where no stream is; Kineto writes both."""
+    text = (SAMPLES / "kineto.json").read_text()
+    (tmp_path / "t").write_text(text.replace('"stream": 13, "correlation": 19',
+                                             f'"stream": {none}, "correlation": 19'))
+    assert waits(read(tmp_path / "t").timeline) == (0, -1)
+    assert waits(read(nsight(tmp_path, more="UPDATE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION SET "
+                             f"streamId = {none} WHERE correlationId = 19")).timeline) == (0, -1)
+
+
+@pytest.mark.parametrize("name", ["kineto.json", "cuda_gpu_trace.csv", "x.gz", "2024.sqlite"])
+def test_progress_rises_to_the_end(name, tmp_path):
+    nsight(tmp_path)
+    for path in SAMPLES.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "x.gz").write_bytes(gzip.compress((SAMPLES / "kineto.json").read_bytes()))
+    shares = []
+    read(tmp_path / name, shares.append)
+    assert shares and shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
+    assert shares[-1] == 1 or name.endswith("sqlite")  # there now and then, by number of rows
+
+
 def test_kineto_times_since_1970_lose_no_nanosecond(tmp_path):
     """Older versions wrote microseconds since 1970: a float of 64 bits would round them."""
     events = [{"ph": "X", "cat": "Kernel", "name": "a", "ts": "1712183498123456.789", "dur": "1.5",
