@@ -90,7 +90,7 @@ class Top(Elaboratable):
         Managers reach all registers by frames, under the first half of the key in the
         factory record, at its address; only with ``keys``.
     observed : bool
-        A host measures round trips of requests.
+        The proxy measures what happens (docs/reference/observe.md).
     identity : Identity
         Identity of the bitstream in registers. By default empty, so that the netlist is the same at
         each commit.
@@ -98,8 +98,8 @@ class Top(Elaboratable):
     Raises
     ------
     ValueError
-        If the board has no Ethernet port, for a stand-alone host, for an observed box, or for
-        managers without a factory record.
+        If the board has no Ethernet port, for a stand-alone host, or for managers without a factory
+        record.
     """
 
     #: Makes the source of noise, with a stream ``o`` of bits.
@@ -109,8 +109,6 @@ class Top(Elaboratable):
                  serial=None, keys=False, managed=False, observed=False, identity=Identity()):
         if stand_alone and role == "host":
             raise ValueError("only a box can be stand-alone, not a host")
-        if observed and role != "host":
-            raise ValueError("only a host can be observed, not a box")
         self._alone = not board.has_console if stand_alone is None else stand_alone
         self._faster = faster
         self._paths = board.path_count

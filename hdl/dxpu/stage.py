@@ -1,10 +1,10 @@
-"""Events on the way of TLPs through a proxy, for measurements."""
+"""Events on the way of TLPs through a proxy, and how full its queues are, for measurements."""
 
 from dataclasses import dataclass, field
 
 from amaranth import *
 
-__all__ = ["NOTE_BITS", "Stage", "header_stage", "tlp_stage"]
+__all__ = ["NOTE_BITS", "Fill", "Stage", "counted_fill", "header_stage", "tlp_stage"]
 
 #: Bits of a note.
 NOTE_BITS = 8
@@ -28,6 +28,36 @@ class Stage:
     strobe: Value
     note: Value = field(default_factory=lambda: Const(0, NOTE_BITS))
     rises: bool = False
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How full a queue is.
+
+    Parameters
+    ----------
+    level : Value
+        What is in the queue; ``room`` minus that, if ``free``.
+    room : int
+        Most that can be in it.
+    text : str
+        What is counted, as a sentence.
+    free : bool
+    leaves : Value, optional
+        ``level`` is no number, but pulses: as many things enter as bits are set, and as many leave
+        as bits of ``leaves`` are.
+    """
+
+    level: Value
+    room: int
+    text: str
+    free: bool = False
+    leaves: Value | None = None
+
+
+def counted_fill(enters, leaves, room: int, text: str) -> Fill:
+    """A :class:`Fill` of which only what enters and leaves is known, as pulses."""
+    return Fill(Value.cast(enters), room, text, leaves=Value.cast(leaves))
 
 
 def tlp_stage(stream) -> Stage:

@@ -36,8 +36,6 @@ def proxy_of(identity: int, shape: int, security: int | None) -> Any:
     if security is not None:
         fields = block.find("security").register.unpack(security)
         options = {name: fields[name] == 1 for name in ("keys", "managed", "observed")}
-    if built["role"] != 1:
-        options.pop("observed", None)
     common = {"paths": built["paths"] + 1, "peers": built["peers"],
               "streams": 1 << built["streams"], **options}
     make: Any

@@ -64,8 +64,6 @@ def test_list_names_every_board(capsys):
      "--node is for a box with --stand-alone only; write control.node by the console"),
     (("butterstick", "--role", "box", "--node", "0xFFF"),
      "--node must be a whole number from 1 to 4094, not '0xFFF'"),
-    (("versa-ecp5-5g", "--role", "box", "--observed"),
-     "--observed is for a host: a box tracks no requests"),
     (("versa-ecp5-5g", "--role", "host", "--managed"), "--managed needs --keys: management has the "
      "cipher of the sessions"),
     (("genesys-2", "--role", "host", "--keys", "--managed"), "--managed needs a factory record "

@@ -226,7 +226,6 @@ def test_strict_sources_are_for_the_host():
     (("host", "--paths", "17"), "--paths must be 1 to 16, not 17"),
     (("box", "--managed"), "--managed needs --keys: management has the cipher of the sessions"),
     (("box", "--dpc"), "--dpc is for a host: only its switch has downstream ports"),
-    (("box", "--observed"), "--observed is for a host: a box tracks no requests"),
     (("box", "--serial", "1"), "--serial is for a host: a box has no switch that shows one"),
     (("host", "--serial", "0x10000000000000000"), "--serial must be a whole number from 0 to "
      "18446744073709551615, not '0x10000000000000000'"),

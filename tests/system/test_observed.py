@@ -1,12 +1,16 @@
-"""Round trips that a host proxy measures (:mod:`dxpu_sim.system.benches.observed`)."""
+"""What proxies measure of themselves (:mod:`dxpu_sim.system.benches.observed`)."""
 
 import json
 
+import pytest
 from dxpu_sim.run.runner import Design, said, simulate
 from dxpu_sim.system.design import System
+from tests.support.bench_cases import bench_cases
 from tests.system.test_managed import SMALL
 
 
-def test_round_trips_are_those_that_the_host_sees():
-    print(said(simulate(Design(System, SMALL), "dxpu_sim.system.benches.observed",
-                        env={"DXPU_SYSTEM": json.dumps(SMALL)}), "observed"))
+@pytest.mark.parametrize("case", bench_cases("dxpu_sim.system.benches.observed"))
+def test_an_observed_host_and_an_observed_box(case):
+    folder = simulate(Design(System, SMALL), "dxpu_sim.system.benches.observed",
+                      testcase=f"{case}$", env={"DXPU_SYSTEM": json.dumps(SMALL)})
+    print(said(folder, "observed"))

@@ -66,6 +66,8 @@ def add_arguments(parser):
                              help="of proxies with keys (`dxpu generate --keys`)")
             sub.add_argument("--managed", action="store_true",
                              help="of proxies with keys and management (`dxpu generate --managed`)")
+            sub.add_argument("--observed", action="store_true", help="of proxies that measure what "
+                             "happens (`dxpu generate --observed`)")
         if name in _PARTS:
             sub.add_argument("--part", default=",".join(_PARTS[name]), metavar="PARTS",
                              help="what to measure, a list with commas (default: %(default)s)")
@@ -111,7 +113,7 @@ def run(arguments) -> int:
         save(simulated.measure(what, widths, given_seed(arguments), pcap=arguments.pcap))
     elif what == "size":
         options = [*["keys"] * (arguments.keys or arguments.managed),
-                   *["managed"] * arguments.managed]
+                   *["managed"] * arguments.managed, *["observed"] * arguments.observed]
         save({width: synthesised.size(width, Progress(), *options) for width in widths})
     else:
         save({width: synthesised.clock(parts, width, Progress()) for width in widths})

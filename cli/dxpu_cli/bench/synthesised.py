@@ -86,7 +86,7 @@ def kept(modules: tuple[str, ...], what: tuple, measure: Callable[[], object]):
 
 
 def proxy(role: str, width: int, *options: str):
-    """A proxy of eight slots and two paths, with some of ``keys`` and ``managed``."""
+    """A proxy of eight slots and two paths, with some of ``keys``, ``managed``, ``observed``."""
     from dxpu.proxy.verilog import PlainPorts
     from dxpu_cli.commands.generate import make
     return PlainPorts(make(role, width=width, **dict.fromkeys(options, True)))

@@ -49,8 +49,7 @@ def add_arguments(parser):
            "fabric can take sessions over", action="store_true")
     option("--managed", "managers reach the registers of the proxy by frames, under the key in the "
            "board's factory record; needs --keys", action="store_true")
-    option("--observed", "a host measures round trips of requests, in histograms that are read as "
-           "registers", action="store_true")
+    option("--observed", "the proxy measures what happens, for `dxpu top`", action="store_true")
     option("--serial", "64 bits: serial number of a host's switch, whose lower half a factory "
            "record replaces, or of a box's first soft GPU; the others count on from it",
            metavar="NUMBER")
@@ -95,7 +94,7 @@ def run(arguments) -> int:
     shape = replace(board.roles[role], **changes)
     _check(role, board, shape)
     options = (_stand_alone(role, board, given) | _serial(role, shape, given)
-               | _keys(board, given) | _observed(role, given))
+               | _keys(board, given) | ({"observed": True} if "observed" in given else {}))
     placing = _placing(board, given)
     if board.is_open:
         require("boards", "formal")
@@ -157,15 +156,6 @@ def _keys(board, given):
         raise UserError(f"--managed needs a factory record with the node's key, and {board.name} "
                         "reads none: set it up by its console")
     return {"keys": True, "managed": "managed" in given}
-
-
-def _observed(role, given):
-    """Option of the top for measurements."""
-    if "observed" not in given:
-        return {}
-    if role != "host":
-        raise UserError("--observed is for a host: a box tracks no requests")
-    return {"observed": True}
 
 
 def _serial(role, shape, given):

@@ -61,8 +61,7 @@ def add_arguments(parser):
                         help="managers reach the registers by frames, under the key at the ports "
                              "factory_*; needs --keys")
     parser.add_argument("--observed", action="store_true",
-                        help="host: measure round trips of requests, in histograms that are read "
-                             "as registers")
+                        help="measure what happens, for `dxpu top`")
     parser.add_argument("--axi", action="store_true",
                         help="--ethernet axis, --tlp axis and --registers axi-lite, as far as they "
                              "are not given")
@@ -158,20 +157,18 @@ def make(role, *, width=64, slots=8, paths=2, peers=16, streams=4, split=False,
         raise UserError("--serial is for a host: a box has no switch that shows one")
     if managed and not keys:
         raise UserError("--managed needs --keys: management has the cipher of the sessions")
-    if observed and role != "host":
-        raise UserError("--observed is for a host: a box tracks no requests")
     if strict_source and role != "host":
         raise UserError("--strict-source is for a host: only its switch has downstream ports")
     from dxpu.proxy import BoxProxy, HostProxy
     from dxpu.switch import Identity
     from dxpu.switch.config.identity import SlotOptions
     common = {"paths": paths, "peers": peers, "streams": streams, "split": split, "arq": arq,
-              "keys": keys, "managed": managed}
+              "keys": keys, "managed": managed, "observed": observed}
     if ethernet == "axis":
         from dxpu.axi import axi_mac
         common["macs"] = axi_mac(width, own_clocks=ethernet_clock == "own")
     if role == "host":
-        proxy = HostProxy(width, ports=slots, **common, observed=observed,
+        proxy = HostProxy(width, ports=slots, **common,
                           identity=Identity(placeholder=placeholder, slot=SlotOptions(
                               surprise=not dpc, dpc=dpc, strict_source=strict_source), **(
                                   {} if serial is None else {"serial": serial})))

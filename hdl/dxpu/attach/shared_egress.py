@@ -8,6 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.rows import ClassMeta
+from dxpu.stage import counted_fill
 from dxpu.stream import PacketSignature, connect
 
 from .egress_admit import Admission
@@ -87,6 +88,11 @@ class SharedEgress(wiring.Component):
         self.beats, self.packets = regions.beats, regions.packets
         #: Tables are being cleared.
         self._clearing = Signal(init=1)
+
+        #: How many TLPs are stored (:class:`~dxpu.stage.Fill`).
+        self.fill = counted_fill(
+            self._writer.stored_strobe, self.released_strobe, regions.queues * regions.packets,
+            "TLPs to slots that wait for credits of their GPUs.")
 
     def elaborate(self, platform):
         m = Module()

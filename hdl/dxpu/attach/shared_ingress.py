@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dxpu.memory import DisjointMemory
+from dxpu.stage import counted_fill
 from dxpu.stream import PacketSignature, check_width, connect
 
 from .ingress_fetch import IngressReader
@@ -73,6 +74,11 @@ class SharedIngress(wiring.Component):
             "stat_discarded": Out(slots),
             "stat_overflow": Out(slots),
         })
+
+        #: How many whole TLPs are stored (:class:`~dxpu.stage.Fill`).
+        self.fill = counted_fill(
+            self._writer.stored, self.o.valid & self.o.ready & self.o.payload.last, slots * depth,
+            "Whole TLPs from slots that wait for their turn, or for credits of their host.")
 
     def elaborate(self, platform):
         m = Module()

@@ -156,7 +156,7 @@ class RegisterFile(wiring.Component):
         answer = self.bus.response.p
         with m.If(executing):
             m.d.sync += [
-                answer.data.eq(Mux(write, 0, one_hot_mux(chosen, reads)
+                answer.data.eq(Mux(write, 0, (one_hot_mux(chosen, reads) if reads else 0)
                                    | (Mux(in_memory, self.mem_read_data, 0) if stored else 0))),
                 answer.error.eq(~(chosen.any() | in_memory)
                                 | write & ((chosen & readonly).any()

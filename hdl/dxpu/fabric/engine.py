@@ -35,11 +35,11 @@ from dxpu.fabric.wire.format import (
     CREDIT_BYTES, ETHERNET_BYTES, HEADER_BYTES, RECORD_CRC_BYTES, Capability, Role, SecurityMode,
 )
 from dxpu.fabric.wire.frame_fields import body_bytes
-from dxpu.fabric.wire.frame_types import Body
+from dxpu.fabric.wire.frame_types import Body, FrameType
 from dxpu.fabric.wire.types import Control, Event, Hello
 from dxpu.queue import PacketQueue, Queue
 from dxpu.rows import LIFE_BITS, ClassMeta, TlpMeta
-from dxpu.stage import NOTE_BITS, Stage
+from dxpu.stage import NOTE_BITS, Fill, Stage
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 
 from .row_gate import RowGate
@@ -216,6 +216,7 @@ class FabricEngine(wiring.Component):
                        "retry": self._retransmitter, "session": self._keeper}
         if keyed:
             self._parts["opening"] = self._agent
+        self._rx_queues = [FrameQueue(width, depth=self._depth) for _ in range(paths)]
         self._resequencer = None
         if selective:
             self._resequencer = self._parts["early"] = Resequencer(
@@ -244,6 +245,22 @@ class FabricEngine(wiring.Component):
                     "packed": Stage(tx.stat_tlps), "framed": Stage(tx.stat_frames)},
             "in": {"judged": Stage(rx.judged, rx.committed.p.header.src_node[:NOTE_BITS])},
         }
+        #: How full queues are, by name (:class:`~dxpu.stage.Fill`).
+        self.fills = {
+            **{f"receive{n}": Fill(queue.level, self._depth,
+                                   f"Beats of frames that wait on path {n}.")
+               for n, queue in enumerate(self._rx_queues)},
+            "replay": tx.fill,
+            **({"credits": self._queues.fill("TLPs that wait for credits of their peers.")}
+               if flow else {}),
+        }
+        #: TLPs on their way into frames, and out of them; what happens to frames that come: one
+        #: ends, the oldest one acts and has the first TLP inside, the oldest one was judged.
+        self.leaving, self.arrived = tx.leaving, rx.o
+        self.frame_ends = rx.i.valid & rx.i.ready & rx.i.payload.last
+        self.frame_takes = rx.took & rx.drained & (
+            rx.committed.payload.header.type == FrameType.TLP)
+        self.frame_judged = rx.judged
         super().__init__({
             "tlp_i": In(PacketSignature(width, TlpMeta)),
             "tlp_o": Out(PacketSignature(width, TlpMeta)),
@@ -416,8 +433,8 @@ class FabricEngine(wiring.Component):
     def _receive(self, m):
         rx = self._depacketizer
         m.submodules.rx_selector = selector = FrameSelector(self._width, count=self._paths)
-        for n, frames in enumerate(self.frame_i):
-            m.submodules[f"rx_queue{n}"] = queue = FrameQueue(self._width, depth=self._depth)
+        for n, (frames, queue) in enumerate(zip(self.frame_i, self._rx_queues, strict=True)):
+            m.submodules[f"rx_queue{n}"] = queue
             connect(m, wiring.flipped(frames), queue.i)
             wiring.connect(m, queue.o, selector.i[n])
             m.d.comb += [

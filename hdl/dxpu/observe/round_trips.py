@@ -1,4 +1,4 @@
-"""Histograms of the round trips of requests to slots, in a block RAM."""
+"""Histograms of times, such as the round trips of requests to slots, in a block RAM."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -9,9 +9,10 @@ from dxpu.csr import Access, Field, Register, Rows
 from dxpu.memory import DisjointMemory
 from dxpu.priority import first_one
 from dxpu.queue import Queue
-from dxpu.switch.tracking.types import TIME_BITS, RoundTrip
+from dxpu.switch.tracking.types import TIME_BITS
 
-__all__ = ["BINS", "RoundTrips", "connect_memory", "round_trip_rows"]
+__all__ = ["BINS", "RoundTrips", "connect_memory", "histogram_rows", "round_trip_rows",
+           "stage_rows"]
 
 #: Bins of a histogram, of twice the width each.
 BINS = 16
@@ -26,24 +27,42 @@ def _word(name, doc, access=Access.MEM):
     return Register(name, (Field("value", 32, access, doc=doc),), doc)
 
 
-def round_trip_rows(ports: int, unit: int) -> Rows:
-    """Description of the registers of :class:`RoundTrips`; ``unit``: cycles of a unit of time.
+def histogram_rows(name: str, count: int, unit: int, each: str, doc: str, *,
+                   address: int | None = None) -> Rows:
+    """Description of registers of :class:`RoundTrips`; ``unit``: cycles of a unit of time.
 
-    They must be the first of their block.
+    ``each`` says what is timed, such as "Requests whose round trip took".
     """
     bins = [f"less than {2 * unit} cycles", *(
         f"{unit << n} to {(unit << n + 1) - 1} cycles" for n in range(1, BINS - 1)),
         f"{unit << BINS - 1} cycles or more"]
-    return Rows("round_trip", ports, (
-        *(_word(f"bin{n}", f"Requests whose round trip took {text}.")
-          for n, text in enumerate(bins)),
-        _word("sum_low", f"Sum of all round trips in units of {unit} cycles, bits 31:0. Read "
-              "`sum_high` before and after."),
+    units = f"in units of {unit} cycles" if unit > 1 else "in cycles"
+    return Rows(name, count, (
+        *(_word(f"bin{n}", f"{each} {text}.") for n, text in enumerate(bins)),
+        _word("sum_low", f"Sum of all times {units}, bits 31:0. Read `sum_high` before and after."),
         _word("sum_high", "The same, bits 63:32."),
-        _word("longest", f"Longest round trip in units of {unit} cycles. Written: what it is "
-              "taken to be.", Access.MEM_HW),
-    ), "Round trips of requests to the slot of a downstream port, from when the request may leave "
-       "until its last completion has come. Totals since reset; they wrap.", stride=4 * _WORDS)
+        _word("longest", f"Longest time {units}. Written: what it is taken to be.", Access.MEM_HW),
+    ), f"{doc} Totals since reset; they wrap.", stride=4 * _WORDS, address=address)
+
+
+def round_trip_rows(ports: int, unit: int) -> Rows:
+    """Description of the round trips of each slot; they must be the first of their block."""
+    return histogram_rows(
+        "round_trip", ports, unit, "Requests whose round trip took",
+        "Round trips of requests to the slot of a downstream port, from when the request may leave "
+        "until its last completion has come.")
+
+
+def stage_rows(rows: int, *, role: str, receive: int) -> tuple[Rows, Rows]:
+    """Descriptions of both stages of each row; ``receive`` is the byte address of the second."""
+    near = "the host's PCIe port" if role == "host" else "the buffer of a slot"
+    return (
+        histogram_rows("send", rows, 1, "TLPs that took", f"TLPs on their way from {near} into a "
+                       "frame, of those that were watched.", address=0),
+        histogram_rows("receive", rows, 1, "TLPs that took", "TLPs on their way from the last "
+                       "beat of their frame to the queue of the PCIe port, of those that were "
+                       "watched.", address=receive),
+    )
 
 
 def connect_memory(m: Module, file, trips: "RoundTrips") -> None:
@@ -67,11 +86,11 @@ class RoundTrips(wiring.Component):
     Parameters
     ----------
     ports : int
-        Slots, 1 to 32.
+        Slots, or rows of any kind, 1 to 64.
 
     Members
     -------
-    i : :class:`~dxpu.switch.tracking.types.RoundTrip`
+    i : {strobe, slot, time}
     address, request, write, write_data, read_data, done
         Access to a word, as of :class:`~dxpu.csr.RegisterFile` without its ``mem_``: the request is
         held until ``done``. Byte address, from that of the rows.
@@ -80,11 +99,11 @@ class RoundTrips(wiring.Component):
     """
 
     def __init__(self, *, ports):
-        if not isinstance(ports, int) or not 1 <= ports <= 32:
-            raise ValueError(f"ports must be 1 to 32, not {ports!r}")
+        if not isinstance(ports, int) or not 1 <= ports <= 64:
+            raise ValueError(f"ports must be 1 to 64, not {ports!r}")
         self._slots = 1 << (ports - 1).bit_length()
         super().__init__({
-            "i": In(RoundTrip),
+            "i": In(data.StructLayout({"strobe": 1, "slot": 6, "time": TIME_BITS})),
             "address": In(16), "request": In(1), "write": In(1), "write_data": In(32),
             "read_data": Out(32), "done": Out(1),
             "stat_missed": Out(Counted(

@@ -35,6 +35,7 @@ from .management import (
     attach_management, connect_managed_frames, directory_of, management_ports,
 )
 from .malformed import MalformedReporter
+from .observed import Observation
 from .scrub import Scrub
 from .slot_parser import SlotParser
 
@@ -53,7 +54,8 @@ class BoxCore(wiring.Component):
 
     Parameters
     ----------
-    width, paths, peers, streams, split, arq, mac_counters, fast, deep, keys, managed, around
+    width, paths, peers, streams, split, arq, mac_counters, fast, deep, keys, managed, around,
+    observed
         Those of :class:`~dxpu.proxy.host.HostCore`.
     slots : int
         Slots, 1 to 16: PCIe links to GPUs.
@@ -91,7 +93,7 @@ class BoxCore(wiring.Component):
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
                  arq="go-back-n", mac_counters=None, fast=False, deep=False, keys=False,
-                 managed=False, knocks=False, around=None):
+                 managed=False, knocks=False, around=None, observed=False):
         if slots not in range(1, 17):
             raise ValueError(f"slots must be 1 to 16, not {slots!r}")
         super().__init__({
@@ -147,6 +149,12 @@ class BoxCore(wiring.Component):
                          "dropped, and the slot is fenced.")
         for n, frame in enumerate(self.frame):
             counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
+        self._observation = Observation("box", width=width, rows=slots, paths=paths, fills={
+            **self._engine.fills, "from_slots": self._ingress.fill, "to_slots": self._egress.fill,
+        }) if observed else None
+        if observed:
+            for prefix, part in self._observation.parts.items():
+                counters.add_all(prefix, part)
         self._shadow = KeyShadow() if keys else None
         if keys:
             counters.add_all("key_", self._shadow)
@@ -159,7 +167,8 @@ class BoxCore(wiring.Component):
                 counters.add_all("management_", part)
         self._registers = ProxyRegisters(
             "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width,
-            keys=keys, managed=managed)
+            keys=keys, managed=managed,
+            observed=self._observation.fills if observed else None)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.
@@ -204,6 +213,11 @@ class BoxCore(wiring.Component):
 
         self._attach_rx(m)
         self._attach_tx(m)
+        if self._observation:
+            self._observation.wire(
+                m, self._registers.observed, bus=bus, table=table, engine=engine,
+                pulses=self.pulses, fenced=bindings.overflow, entry=self._ingress.o,
+                entry_row=self._ingress.source, exit=self._egress.i)
         connect(m, engine.event, bindings.event)
         m.submodules.malformed = malformed = MalformedReporter(rows=self._slots)
         connect(m, bindings.control, malformed.i)
@@ -323,7 +337,7 @@ class BoxProxy(wiring.Component):
 
     Parameters
     ----------
-    width, slots, paths, peers, streams, split, arq, deep, keys, managed, knocks, around
+    width, slots, paths, peers, streams, split, arq, deep, keys, managed, knocks, around, observed
         Those of the core.
     macs : :class:`~.macs.MacFactory`
 

@@ -32,8 +32,7 @@ class ProxyRegisters:
     counters : :class:`CounterList`
         Its counters.
     shape : dict
-        ``rows``, ``paths``, ``peers``, ``streams``, ``width``, ``keys``, ``managed``,
-        ``observed``.
+        Options of :func:`~.registers.address_map`.
     """
 
     def __init__(self, role, counters, **shape):
@@ -41,10 +40,9 @@ class ProxyRegisters:
         self.map = address_map(role, counters=counters.texts, **shape)
         self.file = RegisterFile(self.map.blocks["control"][1])
         self.bank = CounterBank(self.map.blocks["counters"][1])
-        #: What is observed, if anything is.
-        self.observe = None
-        if "observe" in self.map.blocks:
-            self.observe = RegisterFile(self.map.blocks["observe"][1])
+        #: What is observed, if anything is: blocks `observe` and `stages`.
+        self.observed = {name: RegisterFile(self.map.blocks[name][1])
+                         for name in ("observe", "stages") if name in self.map.blocks}
         self._mux = RegisterMux(self.map.windows)
 
     def wire(self, m, bus, table_bus):
@@ -56,9 +54,9 @@ class ProxyRegisters:
         connect_ports(m, mux.control, self.file.bus)
         connect_ports(m, mux.counters, self.bank.bus)
         connect_ports(m, mux.table, table_bus)
-        if self.observe is not None:
-            m.submodules.observe = self.observe
-            connect_ports(m, mux.observe, self.observe.bus)
+        for name, file in self.observed.items():
+            m.submodules[name] = file
+            connect_ports(m, getattr(mux, name), file.bus)
         m.d.comb += [getattr(self.bank.pulse, name).eq(signal)
                      for name, signal in self.pulses.items()]
 

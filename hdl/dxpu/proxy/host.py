@@ -16,7 +16,6 @@ from dxpu.fabric.wire.format import Role
 from dxpu.management.events import NodeEvents
 from dxpu.management.unit import ManagementUnit
 from dxpu.mapping import HostTable
-from dxpu.observe import RoundTrips, connect_memory
 from dxpu.stage import header_stage, tlp_stage
 from dxpu.stream import ForwardRegister, PacketLayout, connect
 from dxpu.switch import Identity, SlotTracking, VirtualSwitch
@@ -35,6 +34,7 @@ from .management import (
     attach_management, connect_managed_frames, directory_of, management_ports,
 )
 from .malformed import MalformedCollector
+from .observed import Observation
 from .slot_parser import SlotParser
 from .stall import StallWatch
 
@@ -88,8 +88,7 @@ class HostCore(wiring.Component):
         addresses, and others that lie around them; only with ``managed``. It is called when the
         gateware is made.
     observed : bool
-        Round trips of requests are measured, and can be read as registers
-        (:class:`~dxpu.observe.RoundTrips`).
+        What happens is measured, and can be read as registers (docs/reference/observe.md).
 
     Members
     -------
@@ -155,9 +154,12 @@ class HostCore(wiring.Component):
             counters.add_all(prefix, part)
         for n, frame in enumerate(self.frame):
             counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
-        self._trips = RoundTrips(ports=ports) if observed else None
+        self._observation = Observation("host", width=width, rows=ports, paths=paths, fills={
+            **self._engine.fills, "to_host": self._pool.fill, "requests": self._tracking.fill,
+        }) if observed else None
         if observed:
-            counters.add_all("round_trip_", self._trips)
+            for prefix, part in self._observation.parts.items():
+                counters.add_all(prefix, part)
         self._shadow = KeyShadow() if keys else None
         if keys:
             counters.add_all("key_", self._shadow)
@@ -170,7 +172,8 @@ class HostCore(wiring.Component):
                 counters.add_all("management_", part)
         self._registers = ProxyRegisters(
             "host", counters, rows=ports, paths=paths, peers=peers, streams=streams, width=width,
-            keys=keys, managed=managed, observed=observed,
+            keys=keys, managed=managed,
+            observed=self._observation.fills if observed else None,
             serial=(identity or Identity()).serial & 0xFFFF_FFFF)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
@@ -226,10 +229,13 @@ class HostCore(wiring.Component):
         self._attach_fabric(m)
         self._attach_slots(m)
         self._attach_malformed(m)
-        if self._trips:
-            m.submodules.round_trips = trips = self._trips
-            m.d.comb += trips.i.eq(self._tracking.trip)
-            connect_memory(m, self._registers.observe, trips)
+        if self._observation:
+            lost, removed = Signal(self._ports), self._links.card_removed
+            m.d.sync += lost.eq(removed)
+            self._observation.wire(
+                m, self._registers.observed, bus=bus, table=table, engine=engine,
+                pulses=self.pulses, overdue=self._tracking.expired, fenced=removed & ~lost,
+                entry=self.upstream.rx, exit=self._switch.upstream_o, trip=self._tracking.trip)
         switch = self._switch
         for n in range(2):
             connect(m, getattr(switch, f"lookup{n}"), getattr(table, f"lookup{n}"))

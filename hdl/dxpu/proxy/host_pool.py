@@ -78,6 +78,8 @@ class HostPool(wiring.Component):
         # Larger ones pass the policer only for rows in which nothing is granted, nor released.
         self._queues = ClassQueues(width, rows=rows, space=space, overflow="drop",
                                    largest=LARGEST, packets=packets)
+        #: How many TLPs wait (:class:`~dxpu.stage.Fill`).
+        self.fill = self._queues.fill("TLPs from boxes that wait for the switch.")
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "o": Out(PacketSignature(width, ClassMeta)),

@@ -4,13 +4,14 @@ from amaranth.utils import exact_log2
 
 from dxpu.csr import AddressMap, Block, Field, Register, Rows, counter_block, word
 from dxpu.mapping import box_block, host_block
-from dxpu.observe import round_trip_rows
+from dxpu.observe import mark_registers, round_trip_rows, stage_rows
+from dxpu.observe.log import event_rows, log_registers
 from dxpu.switch.tracking.types import TIME_UNIT
 
 from .detach import Detach
 
-__all__ = ["CONTROL_BASE", "COUNTERS_BASE", "IDENTITY", "OBSERVE_BASE", "TABLE_BASE", "address_map",
-           "control_block"]
+__all__ = ["CONTROL_BASE", "COUNTERS_BASE", "IDENTITY", "OBSERVE_BASE", "RECEIVE", "STAGES_BASE",
+           "TABLE_BASE", "address_map", "control_block"]
 
 #: Value of the register ``control.identity``: "DXPU".
 IDENTITY = 0x44585055
@@ -19,12 +20,18 @@ CONTROL_BASE = 0x0000
 COUNTERS_BASE = 0x1000
 OBSERVE_BASE = 0x2000
 TABLE_BASE = 0x4000
+STAGES_BASE = 0x6000
 
 #: Byte address of the sessions in the control block, 32 bytes each.
 SESSIONS = 0x800
 #: Byte addresses behind the most slots and peers: a key, who is held off a GPU, trust, the serial
 #: number.
 KEY, SCRUB, SECURITY, SERIAL = 0x7E0, 0x7F0, 0x7F8, 0x7FC
+
+#: Byte addresses in the block `observe`, behind the most slots: unit of round trips, log, rows
+#: that wait, marks, events; in the block `stages`: what is received.
+UNIT, LOG, WAITS, MARKS, EVENTS = 0x1000, 0x1010, 0x1020, 0x1100, 0x1800
+RECEIVE = 0x1000
 
 _ROLES = {"host": 1, "box": 2}
 
@@ -238,8 +245,8 @@ def _security(keys, managed, observed):
                  "got that key yet."))
           if keys else (
               Field("clear", 1, "const", reset=1, doc="All sessions are opened without a key."),)),
-        Field("observed", 1, "const", offset=30, reset=int(observed), doc="Round trips are "
-              "measured, in the block `observe` (a build option)."),
+        Field("observed", 1, "const", offset=30, reset=int(observed), doc="What happens "
+              "is measured, in the blocks `observe` and `stages` (a build option)."),
         Field("managed", 1, "const", offset=31, reset=int(managed), doc="Managers reach these "
               "registers by frames (a build option)."),
     ), "Trust in sessions, and management.", address=SECURITY)
@@ -252,26 +259,42 @@ def _security(keys, managed, observed):
        "must be written anew.", address=KEY), about)
 
 
-def observe_block(rows):
-    """Description of what an observed host proxy has measured."""
+def observe_block(role, rows, fills):
+    """Description of what an observed proxy has measured: of a host the round trips of each slot,
+    how full its queues were (``fills``, :class:`~dxpu.stage.Fill` by name), the last events."""
     return Block("observe", (
-        round_trip_rows(rows, TIME_UNIT),
-        word("unit", "const", "Core clock cycles of a unit of time.", reset=TIME_UNIT,
-             address=0x1000),
-    ), "Round trips of requests, slot by slot (a build option).")
+        *((round_trip_rows(rows, TIME_UNIT),
+           word("unit", "const", "Core clock cycles of a unit of time of round trips.",
+                reset=TIME_UNIT, address=UNIT)) if role == "host" else ()),
+        *log_registers(LOG),
+        Register("waits", (Field("rows", rows, "ro", doc="Bit n: a posted TLP or a completion of "
+                 "row n waits for credits of its peer."),), "Rows without credits.", address=WAITS),
+        Register("request_waits", (Field("rows", rows, "ro", doc="Bit n: a non-posted TLP of row n "
+                 "waits for credits of its peer."),), "Rows without credits for requests."),
+        *mark_registers(fills, MARKS),
+        event_rows(EVENTS),
+    ), "Round trips, queues, events (a build option).")
+
+
+def stages_block(role, rows):
+    """Description of how long TLPs took through an observed proxy."""
+    return Block("stages", stage_rows(rows, role=role, receive=RECEIVE),
+                 "Times of TLPs through the proxy, row by row (a build option).")
 
 
 def address_map(role, *, rows, paths, peers, streams, width, counters, serial=0, keys=False,
-                managed=False, observed=False):
-    """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`."""
+                managed=False, observed=None):
+    """Whole register map; ``counters`` as for :func:`dxpu.csr.counter_block`, ``observed`` the
+    ``fills`` of :func:`observe_block`, or ``None``."""
     table = host_block(rows) if role == "host" else box_block(rows)
     return AddressMap(f"{role}_proxy", {
         "control": (CONTROL_BASE, control_block(role, rows=rows, paths=paths, peers=peers,
                                                 streams=streams, width=width, serial=serial,
                                                 keys=keys, managed=managed,
-                                                observed=observed)),
+                                                observed=observed is not None)),
         "counters": (COUNTERS_BASE, counter_block("counters", counters,
                                                   "Totals since reset; they wrap.")),
-        **({"observe": (OBSERVE_BASE, observe_block(rows))} if observed else {}),
+        **({"observe": (OBSERVE_BASE, observe_block(role, rows, observed)),
+            "stages": (STAGES_BASE, stages_block(role, rows))} if observed is not None else {}),
         "table": (TABLE_BASE, table),
     }, f"Registers of the {role} proxy. Every register is 32 bits wide.")

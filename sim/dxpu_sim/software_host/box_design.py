@@ -30,6 +30,8 @@ class BoxBench(wiring.Component):
         Sessions of the box.
     keys : bool
         They can be opened under keys. The box's noise is pretended, and goes on in a restart.
+    observed : bool
+        The box measures what happens.
 
     Members
     -------
@@ -42,10 +44,11 @@ class BoxBench(wiring.Component):
         Reset of the box, including both sides of its MAC.
     """
 
-    def __init__(self, width=64, *, slots=2, peers=2, streams=1, keys=False):
+    def __init__(self, width=64, *, slots=2, peers=2, streams=1, keys=False,
+                 observed=False):
         self._width, self._slots, self._keys = width, slots, keys
         self._box = BoxProxy(width, slots=slots, paths=1, peers=peers, streams=streams,
-                             keys=keys)
+                             keys=keys, observed=observed)
         #: Register map of the box.
         self.map = self._box.registers
         super().__init__({

@@ -76,7 +76,7 @@ class System(wiring.Component):
         Managers reach the proxies by frames; what a node was given in the factory is that of
         :func:`factory_of`.
     observed : bool
-        The hosts measure round trips of requests.
+        All proxies measure what happens.
 
     Members
     -------
@@ -129,14 +129,14 @@ class System(wiring.Component):
         self._period_ps, self._delay, self._keys = period_ps, delay, keys
         self._managed = managed
         common = {"paths": paths, "split": split, "peers": peers, "streams": streams, "keys": keys,
-                  "managed": managed}
+                  "managed": managed, "observed": observed}
         if split:  # the split form needs memory for a TLP of each session
             common |= {"peers": max(4, len(boxes), hosts), "streams": 1}
         held = None if placeholder is None else PlaceholderOptions(*placeholder)
         #: Empty slots show placeholders at boot.
         self.placeholders = held is not None
         identity = Identity(slot=SlotOptions(surprise=not dpc, dpc=dpc), placeholder=held)
-        self._host = [HostProxy(width, ports=ports, identity=identity, observed=observed, **common)
+        self._host = [HostProxy(width, ports=ports, identity=identity, **common)
                       for _ in range(hosts)]
         self._box = [BoxProxy(width, slots=n, **common) for n in boxes]
         self._proxies = [*self._host, *self._box]

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from dxpu.counted import Counted
 from dxpu.memory import DisjointMemory
 from dxpu.rows import LIFE_BITS, UNIT_BITS, ClassMeta
+from dxpu.stage import Fill, counted_fill
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 from dxpu.tlp.types import TlpClass
 
@@ -96,6 +97,8 @@ class ClassQueues(wiring.Component):
         Bit n: the queue has room for :attr:`NP_MARGIN` more.
     moved : ``rows``
         Strobes: a posted TLP or a completion of row n that waited has left.
+    left : 1
+        Pulse: a TLP that had to wait has left its queue.
     stat_parked : 1
         Pulse: a TLP had to wait.
     stat_overflow : 1
@@ -150,9 +153,14 @@ class ClassQueues(wiring.Component):
             "np_waits": Out(rows),
             "np_room": Out(rows, init=(1 << rows) - 1),
             "moved": Out(rows),
+            "left": Out(1),
             "stat_parked": Out(Counted("TLPs that had to wait for credits of the peer.")),
             "stat_overflow": Out(Counted("TLPs that found no room; dropped.")),
         })
+
+    def fill(self, text: str) -> Fill:
+        """How many TLPs are in the queues (:class:`~dxpu.stage.Fill`)."""
+        return counted_fill(self.stat_parked, self.left, 3 * self._rows * self.PACKETS, text)
 
     def elaborate(self, platform):
         m = Module()
@@ -204,6 +212,7 @@ class ClassQueues(wiring.Component):
             departure.granted.eq(turns.granted), departure.goes_on.eq(turns.goes_on),
             departure.passing.eq(parking.passing),
             self.stat_parked.eq(parking.ends.strobe),
+            self.left.eq(dequeued),
             self.stat_overflow.eq(parking.stat_overflow),
         ]
         self._show(m, flags, parking, turns, departure)

@@ -118,8 +118,10 @@ class Depacketizer(wiring.Component):
         the frame that ``committed`` reports.
     words, request_number, word : 1, 1, 64
         Of a SACK, valid while ``committed`` reports it. The word only if ``selective``.
-    judged, bad, held, taken_back, room, crowded : 1
+    judged, bad, held, taken_back, room, crowded, took : 1
         Of the :class:`~.frame_judge.FrameJudge`.
+    drained : 1
+        No TLP of a frame that took effect is inside.
     stat_frames : 1
         Pulse: a frame took effect.
     stat_<cause> : 1
@@ -162,6 +164,8 @@ class Depacketizer(wiring.Component):
             "taken_back": Out(1),
             "room": In(1),
             "crowded": Out(1),
+            "took": Out(1),
+            "drained": Out(1),
             "stat_frames": Out(Counted("Frames that took effect.")),
             **{f"stat_{cause.name.lower()}": Out(_dropped(cause)) for cause in DropCause},
             **({"stat_abandoned": Out(Counted(
@@ -222,7 +226,8 @@ class Depacketizer(wiring.Component):
             self.hello.eq(judge.hello),
             *(getattr(self, k).eq(getattr(judge, k))
               for k in ("words", "request_number", "word", "judged", "bad", "held", "taken_back",
-                        "crowded")),
+                        "crowded", "took")),
+            self.drained.eq(judge.drained),
             judge.room.eq(self.room),
             self.stat_frames.eq(judge.stat_frames),
             *(getattr(self, f"stat_{cause.name.lower()}").eq(judge.dropped[cause])

@@ -12,6 +12,7 @@ from dxpu.fabric.arq.replay import ReplayMemory
 from dxpu.fabric.arq.retransmit import Repeat, Stored
 from dxpu.fabric.wire.types import Control, Greeting, Hello
 from dxpu.rows import TlpMeta
+from dxpu.stage import Fill
 from dxpu.stream import PacketLayout, PacketSignature, check_width, connect
 
 from .assembler import Assembler
@@ -112,15 +113,20 @@ class Packetizer(wiring.Component):
         if not isinstance(split, bool):
             raise TypeError(f"split must be a bool, not {split!r}")
         check_depth(width, depth, largest)
-        self._split, self._selective, self._largest = split, selective, largest
-        self._keyed = keyed
-        self._depth = depth
+        self._split, self._selective, self._keyed = split, selective, keyed
         self._cells, self._cell = cells, cell or max(4, 8 * CELL_BYTES // width)
         beats = 2 * 32 * LARGEST_RECORD // width
         if self._cells * self._cell < beats:
             raise ValueError(f"cells * cell must be at least two of the largest TLPs ({beats} "
                              f"beats), not {self._cells * self._cell}")
         self._memory = ReplayMemory(width, cells=self._cells, cell=self._cell, paths=paths)
+        self._queue = (SegmentQueue(width, depth=depth) if split
+                       else TxQueue(width, depth=depth, largest=largest))
+        #: TLPs on their way into frames; of the split form their parts.
+        self.leaving = self._queue.o
+        #: How full the replay memory is.
+        self.fill = Fill(self._memory.spare, self._cells, "Cells of the replay memory in use.",
+                         free=True)
         super().__init__({
             "i": In(PacketSignature(width, TlpMeta)),
             "control": In(stream.Signature(Control)),
@@ -159,12 +165,11 @@ class Packetizer(wiring.Component):
         # Up to 64 bits preambles and padded records are whole beats; only DATA frames are not.
         full = self._width <= 64 and not self._split
         if self._split:
-            m.submodules.queue = queue = planner = SegmentQueue(self._width, depth=self._depth)
+            m.submodules.queue = queue = planner = self._queue
             connect(m, wiring.flipped(self.i), queue.i)
             m.d.comb += self.stat_malformed.eq(queue.stat_malformed)
         else:
-            m.submodules.queue = queue = TxQueue(
-                self._width, depth=self._depth, largest=self._largest)
+            m.submodules.queue = queue = self._queue
             m.submodules.planner = planner = Planner()
             connect(m, queue.descriptors, planner.i)
             self._limit(m, queue)

@@ -118,6 +118,8 @@ class SlotTracking(wiring.Component):
         self._ports, self._depth, self._requests = ports, depth, requests
         self._tracker = CompletionTracker(ports=ports, entries=entries, granule=granule,
                                           timed=timed)
+        #: How many requests are open (:class:`~dxpu.stage.Fill`).
+        self.fill = self._tracker.fill
         readers = 2  # requests, and completions
         super().__init__({
             "down_i": In(PacketSignature(width, SlotMeta)),

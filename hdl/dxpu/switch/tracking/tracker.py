@@ -26,6 +26,7 @@ from amaranth.utils import exact_log2
 from dxpu.counted import counted
 from dxpu.memory import DisjointMemory
 from dxpu.priority import lowest_bit, one_hot_mux
+from dxpu.stage import counted_fill
 from dxpu.tlp.types import CompletionStatus
 
 from .types import (
@@ -218,6 +219,9 @@ class CompletionTracker(wiring.Component):
         # What happens there.
         self._update = Signal(self._layout)
         self._opened, self._partial, self._closed, self._marked = (Signal() for _ in range(4))
+        #: How many requests are open (:class:`~dxpu.stage.Fill`).
+        self.fill = counted_fill(self._opened, self._closed, entries,
+                                 "Requests to slots that are open.")
         # Time in granules, and in units within one, and the newest stamp that is overdue.
         self._now, self._fine, self._overdue = Signal(STAMP), Signal(FINE), Signal(STAMP)
 

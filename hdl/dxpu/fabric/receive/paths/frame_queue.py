@@ -59,6 +59,8 @@ class FrameQueue(wiring.Component):
     o : :func:`FrameBeats`
     whole_only : 1
         Only frames that are stored to their end may leave.
+    level : ``range(depth + 1)``
+        Beats in memory that may not be overwritten.
     stat_overflow : 1
         Pulse: a frame was removed because it did not fit.
     """
@@ -70,6 +72,7 @@ class FrameQueue(wiring.Component):
             "i": In(PacketSignature(width)),
             "o": Out(FrameBeats(width)),
             "whole_only": In(1),
+            "level": Out(range(depth + 1)),
             "stat_overflow": Out(1),
         })
         self._layout = PacketLayout(width)
@@ -99,7 +102,8 @@ class FrameQueue(wiring.Component):
                 "full", "dropping", "writes", "ends", "commits", "removes"))
         # Told by registers: a beat that has just become free counts a cycle later, but those of
         # a frame that is removed, if any are stored, at once.
-        level, was_full, was_almost_full, wrote = Signal(bits), Signal(), Signal(), Signal()
+        level = self.level
+        was_full, was_almost_full, wrote = Signal(), Signal(), Signal()
         stored_beats = Signal()
         with m.If(writes | removes):
             m.d.sync += stored_beats.eq(~(i.p.last | removes))
